@@ -1,5 +1,5 @@
 # One command per check, the same for people and for CI. Each target sets itself up:
-# the environment is .venv, and a stamp in it says which extra is installed already.
+# the environment is .venv, and a stamp in it records the extra that is installed.
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -10,11 +10,11 @@ PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 PYTEST := $(ONE_THREAD) MPLBACKEND=Agg $(BIN)/python -m pytest
 
-# The tests hold for any seed. A change is judged by the same one as the change before;
-# `test-seeds` looks for others, before a release or after statistical tests have changed.
+# The tests hold for any seed. Changes are tested with the same seed; `test-seeds` tries
+# other seeds, before a release or after statistical tests have changed.
 SEEDS := 5
 
-# The oldest scikit-learn that pyproject.toml allows, beside the newest one.
+# The oldest scikit-learn that pyproject.toml allows, in addition to the newest one.
 FLOOR := scikit-learn==1.6.1
 FLOOR_TESTS := tests/test_layers.py $(wildcard tests/test_sklearn_compat.py)
 
@@ -39,7 +39,7 @@ test-seeds: $(VENV)/.extra-test ## run the tests with SEEDS (5) seeds that are d
 		SKBAYESNN_SEED=$$seed $(PYTEST) -q $(ARGS) || exit 1; \
 	done
 
-test-floor: $(VENV)/.floor ## run the tests of what is used of scikit-learn with its oldest
+test-floor: $(VENV)/.floor ## run the tests of scikit-learn's interface with its oldest
 	@echo "test-floor: pytest, $(FLOOR)"
 	@PYTHONPATH=$(VENV)/floor $(PYTEST) -n 0 $(FLOOR_TESTS)
 
@@ -57,7 +57,7 @@ bench: $(VENV)/.extra-bench ## run the benchmarks one after another
 		$(BIN)/python benchmarks/$$name.py; \
 	done
 
-clean: ## remove the environment, the caches and what was built
+clean: ## remove the environment, the caches and the builds
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache htmlcov .coverage .coverage.*
 	find skbayesnn tests examples benchmarks -type d -name __pycache__ -prune \
 		-exec rm -rf {} + 2>/dev/null || true
@@ -80,13 +80,13 @@ $(VENV)/.python:
 	"$$found" -m venv $(VENV)
 	@touch $@
 
-# Always under the constraints: they hold the versions the tests were run with.
+# Always with the constraints: they are the versions that the tests were run with.
 $(VENV)/.extra-%: $(VENV)/.python pyproject.toml constraints.txt
 	@echo "set-up: pip install -c constraints.txt -e '.[$*]'"
 	@$(PIP_INSTALL) -c constraints.txt -e '.[$*]'
 	@touch $@
 
-# Without what it depends on: that stays as it is in the environment.
+# Without its dependencies, which stay as they are in the environment.
 $(VENV)/.floor: $(VENV)/.extra-test Makefile
 	@echo "set-up: pip install --target $(VENV)/floor --no-deps $(FLOOR)"
 	@rm -rf $(VENV)/floor

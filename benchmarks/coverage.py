@@ -8,9 +8,9 @@ of features, a noise level and a number of rows, averaged over functions and see
 
 The table contains for each regressor and number of rows: the share of new y in 50 % and
 90 % intervals, the lowest and highest cell of the latter, the lowest cell of a single
-function, the mean log density minus that of the true density, with reversed sign, and
-the RMSE of the mean to the function. Networks with the same number of rows are trained
-in one program, which gives the results of separate fits.
+function, the mean log of the true density minus the model's mean log density, and the
+RMSE of the mean to the function. Networks with the same number of rows are trained in
+one program, which gives the results of separate fits.
 
     python benchmarks/coverage.py
     python benchmarks/coverage.py --regressors "MC dropout" --rows 150 600

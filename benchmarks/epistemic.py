@@ -256,7 +256,7 @@ def _areas_where_seen(name):
     return [
         _area_where_seen(
             rows,
-            # Other permutations than those of the test rows.
+            # Other permutations than in the test rows.
             [t for seed in SEEDS_SEEN for t in _drifted_as(kind, rows, seed)],
             here,
             _drifted_as(kind, here, 0),
@@ -284,7 +284,7 @@ def _area_where_seen(rows, moved, here, tables):
 
 
 def shrinking(make):
-    """Root mean square of the std over that of the true error, by number of rows."""
+    """Ratio of the root mean squares of std and true error, by number of rows."""
     cells = []
     for n_rows in ROWS:
         random = np.random.default_rng(0)

@@ -41,7 +41,7 @@ class Stopped(BaseException):
 def candidates(name: str, most: int | None, quick: bool):
     """The content of a file, its predictions, and (place, value) of every forgery."""
     data = models.made_up(SEED)
-    model, target = models.of_every_kind(SEED)[name]
+    model, target = models.every_kind(SEED)[name]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         model.fit(data.X, getattr(data, target))
@@ -147,7 +147,7 @@ def main() -> None:
     options = parser.parse_args()
     print(environment())
     rows, all_wrong, total = [], [], Counter()
-    for name in options.kinds or models.of_every_kind(SEED):
+    for name in options.kinds or models.every_kind(SEED):
         outcomes, wrong, seconds, megabytes = judged(name, options.most, options.quick)
         total += outcomes
         all_wrong += wrong

@@ -8,10 +8,10 @@ The first table has a known truth: sin(x1) + x2 and noise of standard deviation 
 contains the estimated noise as a share of the truth, and the share of 2,000 new rows
 inside 90 % intervals, for several dropout rates and numbers of rows.
 
-The second uses training rows of the UCI sets (up to 80 % of those of their first
-split), diabetes and Friedman's function. It contains the loss in log density of the
-other rows, relative to the best constant noise for the same predictions (nats per row,
-as if the predictive were normal), and the share of rows inside 90 % intervals.
+The second uses diabetes, Friedman's function and the UCI sets (up to 80 % of the
+training rows of the first split). It contains the loss in log density of the other
+rows, relative to the best constant noise for the same predictions (nats per row, as if
+the predictive were normal), and the share of rows inside 90 % intervals.
 
     python benchmarks/noise.py
 """

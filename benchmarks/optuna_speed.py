@@ -5,8 +5,8 @@
 predictive density, without a refit:
 
 1. ``OptunaSearchCV`` of optuna-integration, one network after another;
-2. the recipe of the README: ``ask`` for 8 or 16 trials, train them in all folds by one
-   ``BatchedGridSearchCV``, and ``tell`` the scores;
+2. the recipe of the README: draw 8 or 16 trials, train them in all folds by one
+   ``BatchedGridSearchCV``, and pass the scores to the study;
 3. the same with a median pruner: all trials are trained for 10 epochs, the remaining
    ones for 30, and the remaining ones for 100, each time from the start.
 

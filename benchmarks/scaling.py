@@ -31,7 +31,7 @@ CANDIDATES = (1, 4, 16, 64, 256)
 N_ROWS, N_INPUTS, N_FOLDS = 927, 8, 5
 EPOCHS, EPOCHS_OF_ROWS = 20, 5
 STEEPEST = 1.1
-# Okabe & Ito: colours that colour-blind people can tell apart; grey for the guide.
+# Okabe & Ito: colours that colour-blind people can distinguish; grey for the guide.
 BLUE, VERMILION, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#666666"
 
 

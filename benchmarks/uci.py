@@ -107,7 +107,7 @@ def published(posterior: str, name: str) -> dict[str, tuple[float, float | None]
 
 
 def settings_of(posterior: str, options) -> dict:
-    """The posterior's settings, updated by those of the command line."""
+    """The posterior's settings, updated by the settings of the command line."""
     given = {name: getattr(options, name) for name in [*DEFAULT, "dropout", "max_iter"]}
     return SETTINGS[posterior] | {k: v for k, v in given.items() if v is not None}
 

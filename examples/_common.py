@@ -1,4 +1,4 @@
-"""What the examples share: folders of data and pictures, and sizes.
+"""Shared parts of the examples: folders of data and pictures, and sizes.
 
 With ``SKBAYESNN_EXAMPLES=short`` in the environment they use the smaller of their
 sizes: every line runs, in seconds, but results and pictures mean nothing. These

@@ -1,4 +1,4 @@
-"""What the examples with hours of Beijing share: the table, scores and pictures."""
+"""Shared parts of the examples with hours of Beijing: table, scores and pictures."""
 
 import numpy as np
 from scipy.special import ndtr, ndtri
@@ -103,7 +103,7 @@ def print_table(results, y, digits=1):
 
 
 def draw_hours(axes, of, y, when, color):
-    """Medians, intervals and what was measured; returns the share inside."""
+    """Medians, intervals and measured values; returns the share inside."""
     lower, upper = of["interval"].T
     inside = (lower <= y) & (y <= upper)
     axes.fill_between(
@@ -124,5 +124,5 @@ def draw_hours(axes, of, y, when, color):
 
 
 def some_rows(of, rows):
-    """Some rows of what ``scored`` returns."""
+    """Select rows of the result of ``scored``."""
     return {name: value[rows] for name, value in of.items() if np.ndim(value)}

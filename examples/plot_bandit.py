@@ -4,7 +4,7 @@ A contextual bandit like the mushrooms of [Blundell et al. 2015, section 5.3], w
 table of scikit-learn. The agent sees thirty measurements of a tumour and treats it or
 leaves it. Treating a malignant one is worth 5; treating a benign one is worth -35 or 5
 with equal probability; leaving one is worth 0. The reward of the other choice is not
-observed. Regret is the expected reward of an oracle minus that of the agent.
+observed. Regret is the reward that an oracle expects minus the agent's.
 
 Agents learn the reward of treating, with a network that is fitted again whenever the
 number of treated tumours has grown by a tenth. Thompson sampling draws one function

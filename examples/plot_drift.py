@@ -3,8 +3,9 @@
 An anchored ensemble is fitted to rows of a synthetic plant with ten sensors, five of
 which matter (Friedman 1991). It then predicts week by week. From the sixth week on the
 fourth sensor reads a little more each week. y is unknown in use, so errors cannot raise
-an alarm. The disagreement of the networks can: `DriftMonitor` compares it with that on
-out-of-fold training rows. Permutation importance of this uncertainty names the sensor.
+an alarm. The disagreement of the networks can: `DriftMonitor` compares it with the
+out-of-fold disagreement on training rows. Permutation importance of this uncertainty
+names the sensor.
 
 The alarm rings in the fifth week of the drift, when the sensor is off by 1.5 standard
 deviations, and names it. By then the errors, which nobody sees, are three times as

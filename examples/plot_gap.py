@@ -45,7 +45,7 @@ BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#666666"
 
 SEEDS = size((0, 1, 2), short=(0,))
 ROWS, NOISE = 120, 0.1
-# |x| of the data, and of what is shown.
+# |x| of the data, and of the picture.
 INNER, OUTER, SHOWN = 0.8, 2.5, 3.5
 
 # As in plot_posteriors.py: a prior wide enough for the curves.
@@ -55,7 +55,7 @@ SHARED = {
     "length_scale": 0.5,
     "max_iter": size(800, short=10),
 }
-# With all of their defaults.
+# Estimators with their defaults.
 DEFAULT = {"max_iter": size("auto", short=5)}
 FIVE = {"n_estimators": 5, "n_draws": 40}
 UNITS = SHARED | {"dropout": (0, 0.05)}

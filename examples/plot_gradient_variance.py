@@ -62,7 +62,7 @@ FUNCTIONS = {
 BATCH_SIZES = [2**k for k in range(size(11, short=9))]
 REPETITIONS = size(2000, short=50)
 INPUTS, OUTPUTS, ROWS = 20, 5, 4000
-# Standard deviation of every weight under q; that of the noise in y is one.
+# Standard deviation of every weight under q; the noise in y has a std of one.
 WEIGHT_STD = 0.3
 FAMILIES = {
     "one draw for all rows": (MeanField(shared_draw=True), ORANGE),
@@ -196,8 +196,8 @@ def plot_functions(axes, results):
 class Layer:
     """A linear layer with normal weights, and rows y = x W + noise to draw from.
 
-    Every repetition is a member with noise, and rows, of its own. Rows are drawn with
-    replacement, so that those of a batch are independent, as [KSW15] has it.
+    Every repetition is a member with separate random numbers and rows. Rows are drawn
+    with replacement, so that the rows of a batch are independent, as in [KSW15].
     """
 
     def __init__(self):
@@ -341,7 +341,7 @@ def slope(variances, smallest):
 
 
 def print_batches(results, floors, shares):
-    """Variance against batch size, and what is made of it."""
+    """Variance against batch size, and its decomposition."""
     columns = [(family, name) for family in results for name in PARAMETERS]
     print(
         f"\nVariance of the gradient of a batch's mean loss, {REPETITIONS} repetitions,"

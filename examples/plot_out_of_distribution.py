@@ -36,7 +36,7 @@ BLUE, ORANGE, GREEN, PINK = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
 GREY = "#666666"
 
 SEEDS = size((0, 1, 2), short=(0,))
-# Of training images; None is all.
+# Numbers of training images; None is all.
 IMAGES = size(None, short=500)
 NETWORKS = {"one network": 1, "five networks": 5}
 MEASURES = (
@@ -162,7 +162,7 @@ def plot(scores, n_known, results, groups, names):
     shifts = dict(zip(NETWORKS, (-0.13, 0.13), strict=True))
     colors = dict(zip(NETWORKS, (GREEN, PINK), strict=True))
     for (group, name, score), values in results.items():
-        # The baseline knows no networks.
+        # The baseline has no networks.
         place = SCORES.index(score) + (shifts[name] if score in MEASURES else 0)
         color = colors[name] if score in MEASURES else GREY
         style = {"color": color, "fillstyle": marks[group], "ms": 7}

@@ -66,7 +66,7 @@ EVERY = size(3, short=60)
 SHOWN_DAYS = 14
 RATES = size((0.005, 0.01, 0.05, 0.1), short=(0.01, 0.1))
 MAX_ITER = size(50, short=5)
-# Of the hours that the others see.
+# Share of the hours that the other models use.
 STACK_EVERY, STACK_ITER = size(3, short=1), size("auto", short=2)
 INDUCING, GP_EPOCHS, GP_BATCH = 100, size(30, short=2), 512
 
@@ -222,7 +222,7 @@ def climate(X, y, X_test, y_test):
 
 
 def plot(results, y, when):
-    """The first two weeks of 2014: medians, intervals and what was measured."""
+    """The first two weeks of 2014: medians, intervals and measured values."""
     figure, all_axes = plt.subplots(
         len(results),
         1,

@@ -36,7 +36,7 @@ from skbayesnn import BBBRegressor, MCDropoutRegressor, VariationalDropoutRegres
 BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#666666"
 
 ROWS, NOISE = 120, 0.1
-# |x| of the data, and of what is shown.
+# |x| of the data, and of the picture.
 INNER, OUTER, SHOWN = 0.8, 2.5, 3.5
 
 # A prior wide enough for the curve: under length_scale="fan_in" (1 for the input and

@@ -118,7 +118,7 @@ def clone_fitted(model):
 
 
 def error(model, X, y):
-    """In per cent."""
+    """Error in per cent."""
     return 100 * (1 - model.score(X, y))
 
 

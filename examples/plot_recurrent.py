@@ -206,7 +206,7 @@ def plot_oscillators(results, windows, y, clean):
 
 
 def plot_month(results, y, when):
-    """A month of 2014: medians, intervals and what was measured."""
+    """A month of 2014: medians, intervals and measured values."""
     shown = (when >= FIRST_DAY) & (when < FIRST_DAY + np.timedelta64(SHOWN_DAYS, "D"))
     figure, all_axes = plt.subplots(
         2, 1, figsize=(12, 7), sharex=True, sharey=True, layout="constrained"

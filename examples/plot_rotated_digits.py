@@ -36,7 +36,7 @@ DIGIT = 1
 STEP = 5
 ANGLES = np.arange(0, 181, STEP)
 SEEDS = size((0, 1, 2), short=(0,))
-# Of training images; None is all.
+# Numbers of training images; None is all.
 IMAGES = size(None, short=500)
 # By unit: nats, and numbers in [0, 1].
 NATS = {"entropy": BLUE, "expected_entropy": GREEN, "mutual_information": ORANGE}
@@ -54,8 +54,8 @@ def main():
 
     models, results, alarms = [], [], []
     for seed in SEEDS:
-        # Dropout before the last layer, at Gal & Ghahramani's rate. Pixels are alike:
-        # no scaling of their own; those that are always dark teach nothing.
+        # Dropout before the last layer, at Gal & Ghahramani's rate. Pixels are not
+        # scaled separately; those that are always dark carry no information.
         network = MCDropoutClassifier(
             (200,),
             dropout=(0, 0.5),
@@ -102,7 +102,7 @@ def flat(images):
 
 
 def turned_images(images):
-    """(images, angles, height, width)."""
+    """Turned copies, (images, angles, height, width)."""
     by_angle = [
         rotate(images, angle, axes=(1, 2), reshape=False, order=1) for angle in ANGLES
     ]
@@ -177,7 +177,7 @@ def plot(model, images, first, mean, source):
         Line2D([], [], color=GREY, label="this image, one network"),
         Line2D([], [], color=GREY, ls=":", label=f"mean over all {DIGIT}s"),
     ]
-    # So that every image stands above its angle.
+    # Every image stands above its angle.
     half = (ANGLES[shown[1]] - ANGLES[0]) / 2
     axes.set(xlabel="turned by (degrees)", xlim=(-half, ANGLES[-1] + half))
     axes.set_xticks(ANGLES[shown])

@@ -42,7 +42,7 @@ LENET = COMMON | {
     "learning_rate_init": 0.003,
     "max_iter": size(40, short=1),
 }
-# Rates and length scales are those of the digits there.
+# The rates and length scales of the digits in plot_rotated_mnist.py.
 NETWORKS = {
     "perceptron, MC dropout": (
         BLUE,

@@ -11,7 +11,7 @@ Here a perceptron of 100 units with dropout, and LeNets with and without it, lea
 10,000 images. On digits dropout adds little to the LeNet: 1.5 % errors against 1.6 %,
 and a log loss that is lower by half a standard error; with two more seeds 1.65 % and
 1.15 % against 2.25 % and 1.55 %, and a log loss that is lower by 0.024 and higher by
-0.001. The AUROC of its errors by entropy is that of the plain network (0.980 and
+0.001. The AUROC of its errors by entropy equals the plain network's (0.980 and
 0.977). One pass with mean weights errs as rarely as the draws, with a lower log loss,
 for all three seeds: the rates, which were best on held-out training images, are 0.1 and
 0.3, not the 0.5 of the paper. Dropout helps with letters: AUROC 0.954 against 0.892,
@@ -44,12 +44,12 @@ from skbayesnn.metrics import ood_auroc
 from skbayesnn.networks import ConvNet
 from skbayesnn.plotting import ClassProbabilityDisplay
 
-# Of the networks; the digits have others.
+# Colours of the networks; the digits have others.
 PURPLE, GREY, BROWN = "#5D3A9B", "#999999", "#8C510A"
 
 DIGIT = 1
 ANGLES = np.arange(0, 181, size(15, short=90))
-# Of training images, and of test images and letters; None is all.
+# Numbers of training images, and of test images and letters; None is all.
 IMAGES, ASKED = size((None, None), short=(200, 100))
 # Images of each kind that are turned.
 TURNED = size(100, short=5)
@@ -156,7 +156,7 @@ def flat(pictures):
 
 
 def turned_images(pictures):
-    """(images, angles, height, width)."""
+    """Turned copies, (images, angles, height, width)."""
     by_angle = [
         rotate(pictures, angle, axes=(1, 2), reshape=False, order=1) for angle in ANGLES
     ]
@@ -174,7 +174,7 @@ def draws(model, pictures, n_draws):
 
 
 def entropy(probability, axis):
-    """In nats."""
+    """Entropy in nats."""
     tiny = np.finfo(np.float64).tiny
     return -(probability * np.log(probability.clip(tiny))).sum(axis)
 
@@ -182,8 +182,7 @@ def entropy(probability, axis):
 def measures(drawn):
     """{measure: (*images)}, of draws (*images, classes, draws).
 
-    As ``predict_uncertainty`` has them; the draws are at hand here. One draw has
-    nothing to disagree with.
+    As in ``predict_uncertainty``, but from given draws. One draw has no disagreement.
     """
     of_mean = entropy(drawn.mean(-1), -1)
     if drawn.shape[-1] == 1:
@@ -273,7 +272,7 @@ def print_turned(results):
 
 
 def wrongly_sure(drawn, own):
-    """Whether a mean probability is above ``SURE``, but for that of their own class."""
+    """Whether a mean probability is above ``SURE`` for a wrong class."""
     mean = drawn.mean(-1)
     others = mean if own is None else np.delete(mean, own, axis=-1)
     return others.max(-1) > SURE

@@ -1,4 +1,4 @@
-"""A regression with intervals, and a digit that is turned until it is none.
+"""A regression with intervals, and a digit that is turned until it is unreadable.
 
 Uses data of scikit-learn. Writes two pictures to examples/output/.
 """

@@ -51,7 +51,7 @@ def warn(message: str, category: type[Warning] = UserWarning) -> None:
 _warned: ContextVar[set[str] | None] = ContextVar("_warned", default=None)
 
 
-def one_call(function: Callable[P, R]) -> Callable[P, R]:
+def warn_once_per_call(function: Callable[P, R]) -> Callable[P, R]:
     """Decorate a function within which ``warn_once`` warns once per subject.
 
     Nested calls of decorated functions belong to the outermost call.
@@ -77,11 +77,11 @@ def warn_once(subject: str, message: str) -> None:
     """
     warned = _warned.get()
     if warned is None or subject not in warned:
-        warn_no_more(subject)
+        silence_warning(subject)
         warn(message)
 
 
-def warn_no_more(subject: str) -> None:
+def silence_warning(subject: str) -> None:
     """Silence ``warn_once`` about the subject for the rest of the present call."""
     warned = _warned.get()
     if warned is not None:
@@ -121,7 +121,7 @@ def default_settings(function: Callable[P, R]) -> Callable[P, R]:
                     stack.enter_context(torch.autocast(device, enabled=False))
                 return function(*args, **kwargs)
 
-    return one_call(wrapper)
+    return warn_once_per_call(wrapper)
 
 
 def imported(name: str) -> ModuleType:

@@ -203,9 +203,9 @@ __all__ = [
     "callback_context",
     "check_method_params",
     "check_sample_weight",
+    "copy_callbacks",
     "drop_callbacks",
     "fit_context",
-    "hand_callbacks",
     "has_callbacks",
     "metrics_of",
     "num_samples",
@@ -305,7 +305,7 @@ def drop_callbacks(estimator) -> None:
         drop_callbacks(estimator.steps[-1][1])
 
 
-def hand_callbacks(source, target) -> None:
+def copy_callbacks(source, target) -> None:
     """Copy the callbacks of an estimator and their parent context to another one."""
     for name in ("_skl_callbacks", "_parent_callback_ctx"):
         if hasattr(source, name):

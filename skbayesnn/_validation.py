@@ -12,9 +12,9 @@ from sklearn.utils.class_weight import compute_sample_weight
 
 # ---- single values
 
-LARGEST_LAYER = 1_000_000
+MAX_LAYER = 1_000_000
 # With this many draws, predicting one row with a small network takes seconds.
-LARGEST_N_DRAWS = 100_000
+MAX_N_DRAWS = 100_000
 
 
 def check_number(name, value, *, kind=Real, low=None, high=None, open_low=False):
@@ -103,9 +103,9 @@ def verbosity(value) -> int:
 def number_of_draws(value) -> int:
     """Check `n_draws`, the number of posterior draws of a prediction."""
     n_draws = check_number("n_draws", value, kind=Integral, low=1)
-    if n_draws > LARGEST_N_DRAWS:
+    if n_draws > MAX_N_DRAWS:
         raise ValueError(
-            f"`n_draws` must be at most {LARGEST_N_DRAWS}; got {n_draws}. More draws "
+            f"`n_draws` must be at most {MAX_N_DRAWS}; got {n_draws}. More draws "
             "hardly help: the error decreases with the square root of `n_draws`."
         )
     return n_draws
@@ -125,9 +125,9 @@ def hidden_sizes(value) -> tuple[int, ...]:
 def layer_size(name: str, value) -> int:
     """Check the number of units, channels or features of one layer."""
     size = check_number(name, value, kind=Integral, low=1)
-    if size > LARGEST_LAYER:
+    if size > MAX_LAYER:
         raise ValueError(
-            f"`{name}` must be at most {LARGEST_LAYER} per layer; got {size}. Weights "
+            f"`{name}` must be at most {MAX_LAYER} per layer; got {size}. Weights "
             "grow with the product of consecutive layers."
         )
     return size
@@ -136,12 +136,12 @@ def layer_size(name: str, value) -> int:
 # ---- parameters of the estimators
 
 # Least epochs of `max_iter="auto"`, for large data sets.
-FEWEST_EPOCHS = 10
+MIN_EPOCHS = 10
 # `batch_size="auto"`: this many batches per epoch, within the bounds.
 BATCHES_PER_EPOCH = 40
 BATCH_BOUNDS = (128, 1024)
 # Its square, and the prior's part of the loss, do not overflow in single precision.
-LARGEST_LENGTH_SCALE = 1e15
+MAX_LENGTH_SCALE = 1e15
 
 
 def check_one_of_std_and_cov(return_std) -> None:
@@ -182,7 +182,7 @@ def length_scales(value, fan_ins, auto) -> np.ndarray:
     auto : ndarray of shape (layers,), the values for "auto"
     """
     if not isinstance(value, str):
-        largest = LARGEST_LENGTH_SCALE
+        largest = MAX_LENGTH_SCALE
         return per_layer("length_scale", value, len(fan_ins), low=0, high=largest)
     check_named("length_scale", value, ["auto", "fan_in"])
     return np.sqrt(fan_ins) if value == "fan_in" else auto
@@ -242,7 +242,7 @@ def epochs(value, n_rows, n_batches, steps_per_root) -> int:
     if isinstance(value, str):
         check_named("max_iter", value, ["auto"])
         n_epochs = steps_per_root * np.sqrt(n_rows) / n_batches
-        return int(max(np.ceil(n_epochs), FEWEST_EPOCHS))
+        return int(max(np.ceil(n_epochs), MIN_EPOCHS))
     return check_number("max_iter", value, kind=Integral, low=1)
 
 

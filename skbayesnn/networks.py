@@ -11,8 +11,7 @@ from numbers import Integral
 
 import numpy as np
 
-from skbayesnn._networks import MLP as Perceptron
-from skbayesnn._networks import Convolutional, Network, Recurrent
+from skbayesnn._networks import Convolutional, Network, Perceptron, Recurrent
 from skbayesnn._networks.recurrent import CELLS
 from skbayesnn._sklearn_compat import BaseEstimator
 from skbayesnn._validation import check_number, check_option, hidden_sizes, layer_size

@@ -1,4 +1,4 @@
-"""Fixtures for all tests: seeds, devices, and a watch over global settings."""
+"""Fixtures for all tests: seeds, devices, and a check of the global settings."""
 
 import random
 
@@ -13,7 +13,7 @@ from tests.helpers.seed import SEED
 
 
 def pytest_report_header():
-    """How to run the tests as they are run now."""
+    """Show the command that repeats this run."""
     return [
         f"seed: {SEED} (again: SKBAYESNN_SEED={SEED} make test)",
         f"scikit-learn {sklearn.__version__}, NumPy {np.__version__}, "
@@ -22,32 +22,32 @@ def pytest_report_header():
 
 
 def pytest_runtest_setup(item):
-    """Tests that need a GPU are skipped without one."""
+    """Skip tests that need a GPU if there is no GPU."""
     if item.get_closest_marker("cuda") and not torch.cuda.is_available():
         pytest.skip("torch sees no CUDA device")
 
 
 @pytest.fixture(params=[SEED], ids=lambda seed: f"seed{seed}")
 def seed(request):
-    """A seed for what a test draws; a test holds for any (set SKBAYESNN_SEED)."""
+    """Seed of a test's random data; the tests hold for any (set SKBAYESNN_SEED)."""
     return request.param
 
 
 @pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
 def device(request):
-    """Every device there can be; those that this machine lacks are skipped."""
+    """Each possible device; tests on a missing device are skipped."""
     return torch.device(request.param)
 
 
 @pytest.fixture(autouse=True)
-def short_trainings_are_captured_too(request, monkeypatch):
-    """On a GPU: tests train for fewer steps than a graph pays for."""
+def capture_short_trainings(request, monkeypatch):
+    """On a GPU: capture graphs of short trainings, which does not pay outside tests."""
     if request.node.get_closest_marker("cuda"):
-        monkeypatch.setattr(cuda_graph, "_FEWEST_STEPS", 0)
+        monkeypatch.setattr(cuda_graph, "_MIN_STEPS", 0)
 
 
 def _global_state():
-    """What no call may change: torch's settings, and everybody's generators."""
+    """State that no call may change: torch's settings and the global generators."""
     state = {
         "torch.get_num_threads()": torch.get_num_threads(),
         "torch.get_default_dtype()": torch.get_default_dtype(),
@@ -69,7 +69,7 @@ def _global_state():
 
 @pytest.fixture(autouse=True)
 def global_state_is_untouched():
-    """After every test, the global settings and generators are as before."""
+    """Check after every test that global settings and generators are unchanged."""
     before = _global_state()
     yield
     after = _global_state()

@@ -1,4 +1,4 @@
-"""scikit-activeml's query strategies run on the estimators as they are."""
+"""The query strategies of scikit-activeml accept the package's estimators."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ pool = pytest.importorskip("skactiveml.pool")
 SklearnClassifier = pytest.importorskip("skactiveml.classifier").SklearnClassifier
 regressors = pytest.importorskip("skactiveml.regressor")
 
-# Its wrappers turn an error of `fit` into a warning, and go on with guesses.
+# Its wrappers turn an error of `fit` into a warning and continue with guesses.
 pytestmark = pytest.mark.filterwarnings("error:.*could not be fitted")
 
 ROWS, INPUTS, CLASSES, LABELLED = 33, 4, 3, 12
@@ -25,18 +25,18 @@ SMALL = {"hidden_layer_sizes": (6,), "max_iter": 10, "n_draws": 8}
 
 @pytest.fixture
 def classes(seed):
-    """X, all labels, and labels of which only the first rows are known."""
+    """X, all labels, and the labels with NaN after the first rows."""
     random = np.random.default_rng(seed)
     truth = np.arange(ROWS) % CLASSES
     centres = random.standard_normal((CLASSES, INPUTS))
     X = centres[truth] + random.standard_normal((ROWS, INPUTS))
-    known = np.where(np.arange(ROWS) < LABELLED, truth, np.nan)
-    return X, truth, known
+    partial = np.where(np.arange(ROWS) < LABELLED, truth, np.nan)
+    return X, truth, partial
 
 
 @pytest.fixture
-def numbers(seed):
-    """X, and targets of which only the first rows are known."""
+def targets(seed):
+    """X, and the targets with NaN after the first rows."""
     random = np.random.default_rng(seed)
     X = random.standard_normal((ROWS, INPUTS))
     y = X @ np.arange(1, INPUTS + 1) + random.standard_normal(ROWS)
@@ -44,7 +44,7 @@ def numbers(seed):
 
 
 def classifier(seed, kind=MCDropoutClassifier, **options):
-    """An estimator in scikit-activeml's wrapper, which leaves out unlabelled rows."""
+    """An estimator in scikit-activeml's wrapper, which drops unlabelled rows."""
     return wrapped(kind(**SMALL, random_state=seed, **options))
 
 
@@ -53,27 +53,27 @@ def wrapped(estimator):
 
 
 def regressor(seed, kind=regressors.SklearnRegressor):
-    """With masks that drop a few units in every draw."""
+    """A regressor whose masks drop a few units in every draw."""
     return kind(MCDropoutRegressor(**SMALL, dropout=(0, 0.3), random_state=seed))
 
 
 def check(chosen, utilities, n):
-    """n different rows without a label; utilities of those rows only."""
+    """Check the query: n different unlabelled rows, and utilities of those only."""
     assert len(set(chosen)) == n and min(chosen) >= LABELLED
     assert np.isnan(utilities[:, :LABELLED]).all()
     assert np.isfinite(utilities[0, LABELLED:]).all()
-    # A strategy that knows nothing of the rows could not choose.
+    # With equal utilities the strategy could not choose.
     assert np.ptp(utilities[0, LABELLED:]) > 0
 
 
 @pytest.mark.parametrize(
     "kind", [MCDropoutClassifier, BBBClassifier, VariationalDropoutClassifier]
 )
-def test_uncertainty_sampling_ranks_by_our_entropy(classes, seed, kind):
-    X, truth, known = classes
+def test_uncertainty_sampling_ranks_by_entropy(classes, seed, kind):
+    X, truth, partial = classes
     strategy = pool.UncertaintySampling(method="entropy", random_state=seed)
     chosen, utilities = strategy.query(
-        X, known, clf=classifier(seed, kind), batch_size=2, return_utilities=True
+        X, partial, clf=classifier(seed, kind), batch_size=2, return_utilities=True
     )
     check(chosen, utilities, 2)
     alone = kind(**SMALL, random_state=seed).fit(X[:LABELLED], truth[:LABELLED])
@@ -82,11 +82,11 @@ def test_uncertainty_sampling_ranks_by_our_entropy(classes, seed, kind):
 
 
 @pytest.mark.parametrize("method", ["least_confident", "margin_sampling"])
-def test_uncertainty_sampling_ranks_by_our_probabilities(classes, seed, method):
-    X, truth, known = classes
+def test_uncertainty_sampling_ranks_by_probabilities(classes, seed, method):
+    X, truth, partial = classes
     strategy = pool.UncertaintySampling(method=method, random_state=seed)
     chosen, utilities = strategy.query(
-        X, known, clf=classifier(seed), batch_size=2, return_utilities=True
+        X, partial, clf=classifier(seed), batch_size=2, return_utilities=True
     )
     check(chosen, utilities, 2)
     alone = MCDropoutClassifier(**SMALL, random_state=seed)
@@ -98,8 +98,8 @@ def test_uncertainty_sampling_ranks_by_our_probabilities(classes, seed, method):
 
 @pytest.mark.parametrize("strategy", ["GreedyBALD", "BatchBALD", "QueryByCommittee"])
 @pytest.mark.parametrize("committee", ["list", "bagging"])
-def test_committees(classes, seed, strategy, committee):
-    X, _, known = classes
+def test_strategies_accept_committees(classes, seed, strategy, committee):
+    X, _, partial = classes
     if committee == "list":
         ensemble = [classifier(seed + i) for i in range(5)]
     else:
@@ -109,7 +109,7 @@ def test_committees(classes, seed, strategy, committee):
         )
         ensemble = wrapped(bagging)
     chosen, utilities = getattr(pool, strategy)(random_state=seed).query(
-        X, known, ensemble=ensemble, batch_size=2, return_utilities=True
+        X, partial, ensemble=ensemble, batch_size=2, return_utilities=True
     )
     check(chosen, utilities, 2)
 
@@ -118,14 +118,14 @@ class Drawn(SklearnClassifier):
     """A committee of posterior draws."""
 
     def sample_proba(self, X, n_samples):
-        """Draws in front, as scikit-activeml has them."""
+        """Class probabilities of the draws; the draws are the first axis."""
         return np.moveaxis(self.estimator_.sample_f(X, n_samples), -1, 0)
 
 
 @pytest.mark.parametrize("strategy", ["GreedyBALD", "QueryByCommittee"])
 def test_bald_of_posterior_draws_is_mutual_information(classes, seed, strategy):
-    """The mean divergence of members from their mean is the same number."""
-    X, truth, known = classes
+    """QueryByCommittee's mean divergence from the mean is the same value."""
+    X, truth, partial = classes
     network = MCDropoutClassifier(**SMALL, dropout=0.3, random_state=seed)
     chosen, utilities = getattr(pool, strategy)(
         sample_predictions_method_name="sample_proba",
@@ -133,7 +133,7 @@ def test_bald_of_posterior_draws_is_mutual_information(classes, seed, strategy):
         random_state=seed,
     ).query(
         X,
-        known,
+        partial,
         ensemble=Drawn(network, classes=list(range(CLASSES))),
         batch_size=2,
         return_utilities=True,
@@ -144,21 +144,21 @@ def test_bald_of_posterior_draws_is_mutual_information(classes, seed, strategy):
     information = classification_uncertainty(
         lambda: [draws], ["mutual_information"], np.zeros(7)
     )["mutual_information"]
-    # Probabilities are clipped at 1e-7 there.
+    # scikit-activeml clips probabilities at 1e-7.
     np.testing.assert_allclose(utilities[0, LABELLED:], information, atol=1e-5)
 
 
-def test_a_loop_of_queries_learns_every_label(classes, seed):
-    X, truth, known = classes
+def test_query_loop_labels_all_rows(classes, seed):
+    X, truth, partial = classes
     strategy = pool.UncertaintySampling(random_state=seed)
     model = classifier(seed, n_estimators=2)
-    while np.isnan(known).any():
-        chosen = strategy.query(X, known, clf=model, batch_size=7)
-        known[chosen] = truth[chosen]
-    np.testing.assert_array_equal(known, truth)
+    while np.isnan(partial).any():
+        chosen = strategy.query(X, partial, clf=model, batch_size=7)
+        partial[chosen] = truth[chosen]
+    np.testing.assert_array_equal(partial, truth)
     alone = MCDropoutClassifier(**SMALL, n_estimators=2, random_state=seed)
     np.testing.assert_array_equal(
-        model.fit(X, known).predict_proba(X), alone.fit(X, truth).predict_proba(X)
+        model.fit(X, partial).predict_proba(X), alone.fit(X, truth).predict_proba(X)
     )
 
 
@@ -170,9 +170,9 @@ def test_a_loop_of_queries_learns_every_label(classes, seed):
         "ExpectedModelOutputChange",
     ],
 )
-def test_strategies_of_the_predictive_distribution(numbers, seed, strategy):
-    """They fit a network for every candidate and every value it may take: three."""
-    X, y = numbers
+def test_strategies_accept_the_predictive_distribution(targets, seed, strategy):
+    """They fit a network per candidate (three) and per possible value of each."""
+    X, y = targets
     candidates = [LABELLED, LABELLED + 1, LABELLED + 2]
     chosen, utilities = getattr(pool, strategy)(random_state=seed).query(
         X,
@@ -187,8 +187,8 @@ def test_strategies_of_the_predictive_distribution(numbers, seed, strategy):
     assert np.ptp(utilities[0, candidates]) > 0
 
 
-def test_the_predictive_distribution_is_ours(numbers, seed):
-    X, y = numbers
+def test_predictive_distribution_has_the_moments_of_the_estimator(targets, seed):
+    X, y = targets
     model = regressor(seed, regressors.SklearnNormalRegressor).fit(X, y)
     mean, std = model.estimator_.predict(X, return_std=True)
     distribution = model.predict_target_distribution(X)
@@ -196,9 +196,9 @@ def test_the_predictive_distribution_is_ours(numbers, seed):
     np.testing.assert_array_equal(distribution.std(), std)
 
 
-def test_expected_model_change(numbers, seed):
-    """GreedySamplingTarget would run too; it draws from NumPy's global generator."""
-    X, y = numbers
+def test_strategy_accepts_expected_model_change(targets, seed):
+    """GreedySamplingTarget is left out: it draws from NumPy's global generator."""
+    X, y = targets
     strategy = pool.ExpectedModelChangeMaximization(random_state=seed)
     chosen, utilities = strategy.query(
         X, y, reg=regressor(seed), batch_size=2, return_utilities=True
@@ -206,8 +206,8 @@ def test_expected_model_change(numbers, seed):
     check(chosen, utilities, 2)
 
 
-def test_committee_of_regressors(numbers, seed):
-    X, y = numbers
+def test_strategy_accepts_a_committee_of_regressors(targets, seed):
+    X, y = targets
     chosen, utilities = pool.QueryByCommittee(random_state=seed).query(
         X,
         y,
@@ -218,8 +218,8 @@ def test_committee_of_regressors(numbers, seed):
     check(chosen, utilities, 2)
 
 
-def test_committee_of_drawn_functions_is_their_spread(numbers, seed):
-    X, y = numbers
+def test_utility_of_posterior_draws_is_their_spread(targets, seed):
+    X, y = targets
     model = regressor(seed)
     chosen, utilities = pool.QueryByCommittee(
         sample_predictions_method_name="sample_f",

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parent.parent
 EXAMPLES = sorted((ROOT / "examples").glob("[!_]*.py"))
 
 
-def test_there_are_examples():
+def test_examples_exist():
     assert len(EXAMPLES) >= 10
 
 
@@ -20,7 +20,7 @@ def test_there_are_examples():
 def short(monkeypatch):
     """Make examples run in their short form, in this process.
 
-    Importing everything again would take longer than most of them.
+    A new process would import everything again, which takes longer than most examples.
     """
     pytest.importorskip("matplotlib")
     monkeypatch.setenv("SKBAYESNN_EXAMPLES", "short")
@@ -33,7 +33,7 @@ def short(monkeypatch):
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
 def test_example_runs(path, short, capsys):
     with warnings.catch_warnings():
-        # Examples use nothing that is deprecated.
+        # Examples do not use deprecated functions.
         for kind in (DeprecationWarning, FutureWarning):
             warnings.filterwarnings("error", category=kind, module="__main__")
         try:

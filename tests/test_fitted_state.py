@@ -1,4 +1,4 @@
-"""While one thread fits again, others see the fit before or the one after."""
+"""Predictions during a fit in another thread use the fit before or the fit after."""
 
 import pickle
 import threading
@@ -54,7 +54,7 @@ CASES = {
 
 @pytest.fixture
 def tables(seed):
-    """Two of different columns and labels, and new rows."""
+    """Two tables with different columns and labels, and new rows."""
     random = np.random.default_rng(seed)
     X = random.normal(size=(2, ROWS, 3))
     labels = np.array([["a", "b"], ["c", "d"]])
@@ -66,19 +66,19 @@ def targets_of(model, y, labels):
     return labels[(y > 0).astype(int)] if is_label else y
 
 
-def asked(model, how, X):
+def predicted(model, how, X):
     return np.asarray(getattr(model, how)(X) if isinstance(how, str) else how(model, X))
 
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("case", CASES)
-def test_prediction_is_of_one_fit(monkeypatch, case, tables):
-    """A fit that comes between the steps of a prediction is not seen by it."""
+def test_prediction_uses_one_fit(monkeypatch, case, tables):
+    """A fit between the steps of a prediction does not change the prediction."""
     model, how = clone(CASES[case][0]), CASES[case][1]
     X, y, labels, new = tables
     first, second = (targets_of(model, y[i], labels[i]) for i in range(2))
     model.fit(X[0], first)
-    expected = asked(model, how, new)
+    expected = predicted(model, how, new)
     plain, under_way = _fitted.open_posterior, []
 
     def with_a_fit_before(*args, **kwargs):
@@ -90,52 +90,54 @@ def test_prediction_is_of_one_fit(monkeypatch, case, tables):
     for module in ("_regression", "_classification"):
         place = f"skbayesnn.estimators.{module}.open_posterior"
         monkeypatch.setattr(place, with_a_fit_before)
-    found = asked(model, how, new)
+    actual = predicted(model, how, new)
     assert under_way
-    np.testing.assert_array_equal(found, expected)
-    changed = asked(model, how, new)
+    np.testing.assert_array_equal(actual, expected)
+    changed = predicted(model, how, new)
     assert changed.dtype != expected.dtype or not np.array_equal(changed, expected)
 
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("how", ["fit", "partial_fit", "warm_start"])
 @pytest.mark.parametrize("kind", [MCDropoutRegressor, MCDropoutClassifier])
-def test_fit_is_seen_when_it_is_done(monkeypatch, kind, how, tables):
-    """Until then predictions and pickles are those of the fit before."""
+def test_fit_takes_effect_when_it_ends(monkeypatch, kind, how, tables):
+    """Predictions and pickles during a fit use the fit before."""
     model, ask = kind(**SMALL), "sample_f"
     X, y, labels, new = tables
-    known = targets_of(model, y[0], labels[0])
-    model.fit(X[0], known)
-    expected, seen = asked(model, ask, new), []
+    target = targets_of(model, y[0], labels[0])
+    model.fit(X[0], target)
+    expected, seen = predicted(model, ask, new), []
     plain = _base.BayesianNetwork._store_fitted
 
-    def looked_at(twin, *args, **kwargs):
+    def store_and_predict(twin, *args, **kwargs):
         plain(twin, *args, **kwargs)
-        seen.append(asked(model, ask, new))
-        seen.append(asked(pickle.loads(pickle.dumps(model)), ask, new))
+        seen.append(predicted(model, ask, new))
+        seen.append(predicted(pickle.loads(pickle.dumps(model)), ask, new))
 
-    monkeypatch.setattr(_base.BayesianNetwork, "_store_fitted", looked_at)
+    monkeypatch.setattr(_base.BayesianNetwork, "_store_fitted", store_and_predict)
     if how == "warm_start":
         model.set_params(warm_start=True)
-    (model.partial_fit if how == "partial_fit" else model.fit)(X[1], known)
+    (model.partial_fit if how == "partial_fit" else model.fit)(X[1], target)
     model.set_params(warm_start=False)
     for values in seen:
         np.testing.assert_array_equal(values, expected)
-    assert len(seen) == 2 and not np.array_equal(asked(model, ask, new), expected)
+    assert len(seen) == 2 and not np.array_equal(predicted(model, ask, new), expected)
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_threads_see_one_fit_or_the_other(tables):
+def test_threads_predict_with_one_of_two_fits(tables):
     model = MCDropoutRegressor(**SMALL)
     X, y, _, new = tables
-    of_fits = [model.fit(X[i], y[i]).predict_interval(new) for i in range(2)]
-    done, found = threading.Event(), []
+    predictions_of_fits = [
+        model.fit(X[i], y[i]).predict_interval(new) for i in range(2)
+    ]
+    done, results = threading.Event(), []
 
     def predict():
         while not done.is_set():
-            found.append(model.predict_interval(new))
+            results.append(model.predict_interval(new))
             again = pickle.loads(pickle.dumps(model))
-            found.append(again.predict_interval(new))
+            results.append(again.predict_interval(new))
 
     threads = [threading.Thread(target=predict) for _ in range(3)]
     for thread in threads:
@@ -145,20 +147,23 @@ def test_threads_see_one_fit_or_the_other(tables):
     done.set()
     for thread in threads:
         thread.join()
-    assert found
-    assert all(any(np.array_equal(one, fit) for fit in of_fits) for one in found)
+    assert results
+    assert all(
+        any(np.array_equal(interval, fit) for fit in predictions_of_fits)
+        for interval in results
+    )
 
 
-def test_arrays_that_predictions_are_made_of_are_locked(tables):
-    """Also those that a user puts in the place of others."""
+def test_fitted_arrays_are_read_only_after_a_prediction(tables):
+    """Arrays that a user assigned are read-only too."""
     X, y, _, new = tables
     model = MCDropoutRegressor(**SMALL).fit(X[0], y[0])
     model.parameters_["layers/0/mean"] = 2 * model.parameters_["layers/0/mean"]
     changed = model.predict(new)
     again = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(again.predict(new), changed)
-    for one in (model, again):
-        for array in (*one.parameters_.values(), one.seeds_):
+    for fitted in (model, again):
+        for array in (*fitted.parameters_.values(), fitted.seeds_):
             with pytest.raises(ValueError, match="read-only"):
                 array[...] = 0
 
@@ -171,12 +176,12 @@ def test_predictions_after_a_fit_use_the_trained_posterior(tables, dtype, monkey
     with monkeypatch.context() as patch:
         patch.delattr(_fitted, "posterior_of")
         model = MCDropoutRegressor(**SMALL).fit(X[0], y[0])
-        predicted = model.predict(new)
+        predictions = model.predict(new)
     loaded = pickle.loads(pickle.dumps(model))
-    np.testing.assert_array_equal(loaded.predict(new), predicted)
+    np.testing.assert_array_equal(loaded.predict(new), predictions)
 
 
-def test_replaced_attributes_count_before_the_first_prediction(tables):
+def test_replaced_attributes_are_used_by_the_first_prediction(tables):
     X, y, _, new = tables
     model = MCDropoutRegressor(**SMALL).partial_fit(X[0], y[0])
     expected = model.seeds_ + 1

@@ -1,9 +1,9 @@
-"""Three estimators of one gradient: exact expectations, and what each needs of f.
+"""Three estimators of one gradient: exact expectations, and what each requires of f.
 
 F(mu, sigma) = E f(x), x ~ N(mu, sigma^2), has a closed form for all f below. The
-estimators are functions of standard normal numbers e, so that with the nodes of
-Gauss-Hermite quadrature in the place of e their expectations, and their variances,
-come out exactly; random numbers have to agree with both.
+estimators are functions of standard normal draws e. At the nodes of Gauss-Hermite
+quadrature their expectations and variances are exact; the means over random draws must
+agree with both.
 """
 
 import math
@@ -23,7 +23,7 @@ ESTIMATORS = (score_function, pathwise, characteristic_function)
 SMOOTH = (pathwise, characteristic_function)
 DRAWS = 200_000
 NODES = 60
-# Two random numbers that should agree, in standard errors: 6 is one in 500 million.
+# Tolerance of random estimates, in standard errors: 6 is one failure in 500 million.
 ERRORS = 6
 
 
@@ -96,12 +96,12 @@ def _exact(estimator, f, mu, sigma):
     """Mean and standard deviation of both estimates, [(mean, std), (mean, std)]."""
     nodes, weights = _quadrature()
     nodes = nodes.view(-1, *(1,) * mu.ndim).expand(-1, *mu.shape)
-    found = []
+    results = []
     for values in estimator(f, mu, sigma, nodes):
         mean = torch.tensordot(weights, values, 1)
         variance = torch.tensordot(weights, (values - mean).square(), 1)
-        found.append((mean, variance.sqrt()))
-    return found
+        results.append((mean, variance.sqrt()))
+    return results
 
 
 def _assert_mean(values, expected, std):
@@ -113,51 +113,52 @@ def _assert_mean(values, expected, std):
 @by_function
 @by_estimator
 def test_expectation_is_the_gradient(seed, name, estimator):
-    f, *of_both = CLOSED_FORMS[name]
+    f, *exact_gradients = CLOSED_FORMS[name]
     mu, sigma = _means_and_stds(seed, 3, 7)
-    for (mean, _), of_one in zip(_exact(estimator, f, mu, sigma), of_both, strict=True):
-        torch.testing.assert_close(mean, of_one(mu, sigma), rtol=1e-9, atol=1e-9)
+    for (mean, _), exact in zip(
+        _exact(estimator, f, mu, sigma), exact_gradients, strict=True
+    ):
+        torch.testing.assert_close(mean, exact(mu, sigma), rtol=1e-9, atol=1e-9)
 
 
 @by_function
 @by_estimator
 def test_mean_over_draws_is_the_gradient(seed, name, estimator):
-    f, *of_both = CLOSED_FORMS[name]
+    f, *exact_gradients = CLOSED_FORMS[name]
     mu, sigma = _means_and_stds(seed, 2, 3)
     estimates = estimator(f, mu, sigma, _normals(seed, DRAWS, 2, 3))
     stds = [std for _, std in _exact(estimator, f, mu, sigma)]
-    for values, of_one, std in zip(estimates, of_both, stds, strict=True):
+    for values, exact, std in zip(estimates, exact_gradients, stds, strict=True):
         assert values.shape == (DRAWS, 2, 3)
-        _assert_mean(values, of_one(mu, sigma), std)
+        _assert_mean(values, exact(mu, sigma), std)
 
 
 @by_function
 @by_estimator
-def test_each_element_is_estimated_by_itself(seed, name, estimator):
+def test_elements_are_estimated_separately(seed, name, estimator):
     f = CLOSED_FORMS[name][0]
     mu, sigma = _means_and_stds(seed, 2, 5)
     normal = _normals(seed, 11, 2, 5)
     together = estimator(f, mu, sigma, normal)
     for place in np.ndindex(2, 5):
         alone = estimator(f, mu[place], sigma[place], normal[:, *place])
-        for of_all, of_one in zip(together, alone, strict=True):
-            torch.testing.assert_close(of_all[:, *place], of_one)
+        for estimates, estimate in zip(together, alone, strict=True):
+            torch.testing.assert_close(estimates[:, *place], estimate)
 
 
 @by_estimator
-def test_standard_deviation_shared_by_the_means(seed, estimator):
-    """sigma of one element broadcasts over mu."""
+def test_shared_standard_deviation_is_broadcast(seed, estimator):
     mu, _ = _means_and_stds(seed, 5)
     sigma = torch.tensor(0.4, dtype=torch.float64)
     normal = _normals(seed, 11, 5)
     shared = estimator(torch.sin, mu, sigma, normal)
     repeated = estimator(torch.sin, mu, sigma.expand(5), normal)
-    for of_shared, of_repeated in zip(shared, repeated, strict=True):
-        torch.testing.assert_close(of_shared, of_repeated)
+    for estimate, reference in zip(shared, repeated, strict=True):
+        torch.testing.assert_close(estimate, reference)
 
 
-def test_draws_of_a_square(seed):
-    """Every draw by hand: f' = 2 x, f'' = 2."""
+def test_every_draw_of_a_square(seed):
+    """Closed form of every draw: f' = 2 x, f'' = 2."""
     mu, sigma = _means_and_stds(seed, 3)
     e = _normals(seed, 11, 3)
     x = mu + sigma * e
@@ -167,9 +168,9 @@ def test_draws_of_a_square(seed):
         characteristic_function: (2 * x, (2 * sigma).expand_as(x)),
     }
     for estimator, expected in by_hand.items():
-        found = estimator(torch.square, mu, sigma, e)
-        for values, of_one in zip(found, expected, strict=True):
-            torch.testing.assert_close(values, of_one)
+        actual = estimator(torch.square, mu, sigma, e)
+        for values, exact in zip(actual, expected, strict=True):
+            torch.testing.assert_close(values, exact)
 
 
 @by_function
@@ -185,7 +186,7 @@ def test_characteristic_function_and_pathwise_agree_on_the_mean(seed, name):
 CONSTANT_SLOPE = {
     "x": lambda x: x,
     "3 x - 2": lambda x: 3 * x - 2,
-    "x / 4, of a slope that wants a gradient itself": lambda x: (
+    "x / 4, the slope requires a gradient": lambda x: (
         x * torch.full((), 0.25, dtype=x.dtype, requires_grad=True)
     ),
     "2 x, in two halves": lambda x: x + x,
@@ -194,19 +195,19 @@ CONSTANT_SLOPE = {
 
 
 @pytest.mark.parametrize("f", CONSTANT_SLOPE.values(), ids=CONSTANT_SLOPE)
-def test_no_curvature_where_the_slope_is_constant(seed, f):
+def test_gradient_in_sigma_is_zero_if_the_slope_is_constant(seed, f):
     mu, sigma = _means_and_stds(seed, 3)
     e = _normals(seed, 11, 3)
-    of_mu, of_sigma = characteristic_function(f, mu, sigma, e)
-    zero, one = torch.zeros_like(mu), torch.ones_like(mu)
-    torch.testing.assert_close(of_mu, (f(one) - f(zero)).detach().expand_as(e))
-    assert torch.all(of_sigma == 0)
-    _, by_path = pathwise(f, mu, sigma, e)
-    torch.testing.assert_close(by_path, of_mu * e)
+    grad_mu, grad_sigma = characteristic_function(f, mu, sigma, e)
+    zeros, ones = torch.zeros_like(mu), torch.ones_like(mu)
+    torch.testing.assert_close(grad_mu, (f(ones) - f(zeros)).detach().expand_as(e))
+    assert torch.all(grad_sigma == 0)
+    _, pathwise_grad_sigma = pathwise(f, mu, sigma, e)
+    torch.testing.assert_close(pathwise_grad_sigma, grad_mu * e)
 
 
 CONSTANTS = {
-    "a number for every element": torch.ones_like,
+    "one for every element": torch.ones_like,
     "times zero": lambda x: 0 * x + 5,
     "a step": lambda x: (x > 0).to(x.dtype),
     "a step that torch can differentiate": torch.sign,
@@ -215,7 +216,7 @@ CONSTANTS = {
 
 @pytest.mark.parametrize("estimator", SMOOTH, ids=["pathwise", "characteristic"])
 @pytest.mark.parametrize("f", CONSTANTS.values(), ids=CONSTANTS)
-def test_no_gradient_where_nothing_depends_on_x(seed, f, estimator):
+def test_gradient_is_zero_if_f_is_constant(seed, f, estimator):
     mu, sigma = _means_and_stds(seed, 3)
     for values in estimator(f, mu, sigma, _normals(seed, 11, 3)):
         assert values.shape == (11, 3)
@@ -223,7 +224,7 @@ def test_no_gradient_where_nothing_depends_on_x(seed, f, estimator):
 
 
 def test_score_function_needs_no_derivative(seed):
-    """A step: d Phi(mu / sigma), which the other two estimators do not see."""
+    """A step function: d Phi(mu / sigma). The other two estimators return zero."""
     mu, sigma = _means_and_stds(seed, 3)
 
     def step(x):
@@ -232,29 +233,29 @@ def test_score_function_needs_no_derivative(seed):
     ratio = mu / sigma
     density = torch.exp(-ratio.square() / 2) / (math.sqrt(2 * math.pi) * sigma)
     estimates = score_function(step, mu, sigma, _normals(seed, DRAWS, 3))
-    for values, of_one in zip(estimates, (density, -ratio * density), strict=True):
-        _assert_mean(values, of_one, values.std(0))
+    for values, exact in zip(estimates, (density, -ratio * density), strict=True):
+        _assert_mean(values, exact, values.std(0))
 
 
-def test_pathwise_takes_a_kink_and_the_characteristic_function_does_not(seed):
-    """ReLU: d/dsigma is the density at the kink; f'' is zero on both its sides."""
+def test_only_pathwise_is_unbiased_at_a_kink(seed):
+    """ReLU: d/dsigma is the density at the kink; f'' is zero on both sides."""
     mu, sigma = _means_and_stds(seed, 3)
     e = _normals(seed, DRAWS, 3)
     ratio = mu / sigma
-    of_mu = 0.5 * (1 + torch.erf(ratio / math.sqrt(2)))
-    of_sigma = torch.exp(-ratio.square() / 2) / math.sqrt(2 * math.pi)
-    for values, of_one in zip(
-        pathwise(torch.relu, mu, sigma, e), (of_mu, of_sigma), strict=True
+    exact_mu = 0.5 * (1 + torch.erf(ratio / math.sqrt(2)))
+    exact_sigma = torch.exp(-ratio.square() / 2) / math.sqrt(2 * math.pi)
+    for values, exact in zip(
+        pathwise(torch.relu, mu, sigma, e), (exact_mu, exact_sigma), strict=True
     ):
-        _assert_mean(values, of_one, values.std(0))
-    by_mean, by_curvature = characteristic_function(torch.relu, mu, sigma, e)
-    _assert_mean(by_mean, of_mu, by_mean.std(0))
-    assert torch.all(by_curvature == 0)
+        _assert_mean(values, exact, values.std(0))
+    grad_mu, grad_sigma = characteristic_function(torch.relu, mu, sigma, e)
+    _assert_mean(grad_mu, exact_mu, grad_mu.std(0))
+    assert torch.all(grad_sigma == 0)
 
 
 @by_estimator
-def test_callers_gradients_are_left_alone(seed, estimator):
-    """Under no_grad, and with arguments that want gradients."""
+def test_gradients_of_the_caller_are_unchanged(seed, estimator):
+    """Under no_grad, and with arguments that require gradients."""
     mu, sigma = _means_and_stds(seed, 3)
     e = _normals(seed, 11, 3)
     expected = estimator(torch.sin, mu, sigma, e)
@@ -262,15 +263,15 @@ def test_callers_gradients_are_left_alone(seed, estimator):
         without = estimator(torch.sin, mu, sigma, e)
     leaves = [value.clone().requires_grad_() for value in (mu, sigma)]
     wanted = estimator(torch.sin, *leaves, e)
-    for plain, in_no_grad, of_leaves in zip(expected, without, wanted, strict=True):
+    for plain, in_no_grad, with_leaves in zip(expected, without, wanted, strict=True):
         assert not plain.requires_grad
         assert torch.equal(plain, in_no_grad)
-        assert torch.equal(plain, of_leaves.detach())
+        assert torch.equal(plain, with_leaves.detach())
     assert all(leaf.grad is None for leaf in leaves)
 
 
-def test_none_has_the_lowest_variance_for_every_function():
-    """Of d/dsigma at N(0, 1) [Gal16 3.1.1]."""
+def test_lowest_variance_depends_on_the_function():
+    """Variance of d/dsigma at N(0, 1) [Gal16 3.1.1]."""
     mu, sigma = torch.tensor([0.0, 1.0], dtype=torch.float64)
     wins = {
         "score_function": lambda x: torch.sin(10 * x),
@@ -283,41 +284,41 @@ def test_none_has_the_lowest_variance_for_every_function():
 
 
 @pytest.mark.parametrize("n_draws", [2, 3, 8])
-def test_leave_one_out_is_what_it_says(seed, n_draws):
+def test_leave_one_out_subtracts_the_mean_of_the_other_draws(seed, n_draws):
     values = _normals(seed, n_draws, 3, 5)
-    found = leave_one_out(values)
+    actual = leave_one_out(values)
     for i in range(n_draws):
         others = torch.cat([values[:i], values[i + 1 :]])
-        torch.testing.assert_close(found[i], values[i] - others.mean(0))
-    torch.testing.assert_close(found.sum(0), torch.zeros(3, 5, dtype=torch.float64))
+        torch.testing.assert_close(actual[i], values[i] - others.mean(0))
+    torch.testing.assert_close(actual.sum(0), torch.zeros(3, 5, dtype=torch.float64))
 
 
-def test_leave_one_out_does_not_see_a_constant(seed):
+def test_leave_one_out_removes_constants(seed):
     values = _normals(seed, 4, 3)
     torch.testing.assert_close(leave_one_out(values + 7), leave_one_out(values))
     assert torch.all(leave_one_out(torch.full_like(values, 7.0)) == 0)
 
 
 def _with_baseline(f, mu, sigma, e):
-    """The score function of a few draws with leave-one-out, (..., *shape)."""
+    """The score function estimate of a few draws with leave-one-out, (..., *shape)."""
     values = leave_one_out(f(mu + sigma * e))
     return (values * e / sigma).mean(0), (values * (e**2 - 1) / sigma).mean(0)
 
 
 @by_function
 def test_leave_one_out_is_unbiased(seed, name):
-    """Two draws, each at all nodes of the quadrature: the exact expectation."""
-    f, *of_both = CLOSED_FORMS[name]
+    """Exact expectation over two draws, each at all nodes of the quadrature."""
+    f, *exact_gradients = CLOSED_FORMS[name]
     mu, sigma = _means_and_stds(seed, 3)
     nodes, weights = _quadrature()
     e = torch.stack(torch.meshgrid(nodes, nodes, indexing="ij")).unsqueeze(-1)
     estimates = _with_baseline(f, mu, sigma, e)
-    for values, of_one in zip(estimates, of_both, strict=True):
+    for values, exact in zip(estimates, exact_gradients, strict=True):
         mean = torch.einsum("i,j,ijk->k", weights, weights, values)
-        torch.testing.assert_close(mean, of_one(mu, sigma), rtol=1e-9, atol=1e-9)
+        torch.testing.assert_close(mean, exact(mu, sigma), rtol=1e-9, atol=1e-9)
 
 
-def test_leave_one_out_takes_away_the_variance_of_an_offset(seed):
+def test_leave_one_out_removes_the_variance_of_an_offset(seed):
     mu, sigma = _means_and_stds(seed, 3)
     e = _normals(seed, 8, 5000, 3)
 

@@ -1,7 +1,9 @@
-"""The package and its documentation are written in plain English."""
+"""The package, its documentation, tests and scripts are written in plain English."""
 
 import ast
+import io
 import re
+import tokenize
 from pathlib import Path
 
 import skbayesnn
@@ -38,17 +40,57 @@ BANNED = (
     r"\bin front of\b",
     r"\bbehind (?:an?|the|other) (?:\w+ )?(?:network|pipeline|scaler|step|transform)",
     r"\b(?:none|nothing) where\b",
+    r"\bgoes on\b",
+    r"\b(?:that|those) of (?:an?|the|its)\b",
+    r"\bof (?:its|their) own\b",
+    r"\bis (?-i:none)\b",
+    r"(?<!\.)\bask(?:s|ed)?\b",
 )
 # Words of a docstring's description, at least.
 FEWEST_WORDS = 3
+DOCUMENTED = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def _texts():
-    """Path and text of every file of the package and its documentation."""
-    documents = [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+    """Path and text of every file whose English is checked.
+
+    Of the package and the documentation the whole text, of tests and scripts the
+    docstrings, comments and names.
+    """
+    documents = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "Makefile"]
     documents += sorted((ROOT / "docs").glob("*.md"))
     for path in [*sorted(PACKAGE.rglob("*.py")), *documents]:
         yield path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")
+    for path in _scripts():
+        text = path.read_text(encoding="utf-8")
+        yield path.relative_to(ROOT).as_posix(), _prose(text)
+
+
+def _scripts():
+    """Python files of the tests, examples, benchmarks and tools."""
+    for folder in ("tests", "examples", "benchmarks", "tools"):
+        yield from sorted((ROOT / folder).rglob("*.py"))
+
+
+def _prose(text):
+    """Docstrings, comments, and names of functions and classes, each in its line.
+
+    Underscores in names become spaces; all other lines are empty.
+    """
+    lines, prose = text.splitlines(), {}
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            prose[token.start[0]] = token.string
+    for node in ast.walk(ast.parse(text)):
+        if not isinstance(node, DOCUMENTED):
+            continue
+        if not isinstance(node, ast.Module):
+            prose[node.lineno] = node.name.replace("_", " ")
+        if ast.get_docstring(node) is not None:
+            docstring = node.body[0]
+            for number in range(docstring.lineno, docstring.end_lineno + 1):
+                prose[number] = lines[number - 1]
+    return "\n".join(prose.get(number, "") for number in range(1, len(lines) + 1))
 
 
 def _banned_phrases(text):
@@ -63,19 +105,18 @@ def _banned_phrases(text):
 
 def _docstrings(text):
     """Line number and docstring of the module, its classes and functions."""
-    kinds = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
     for node in ast.walk(ast.parse(text)):
-        if isinstance(node, kinds) and ast.get_docstring(node):
+        if isinstance(node, DOCUMENTED) and ast.get_docstring(node):
             yield getattr(node, "lineno", 1), ast.get_docstring(node)
 
 
 def test_no_banned_phrase():
-    found = [
+    hits = [
         f"{path}:{line}: {phrase}"
         for path, text in _texts()
         for line, phrase in sorted(_banned_phrases(text))
     ]
-    assert not found, "\n".join(["rewrite in plain English:", *found])
+    assert not hits, "\n".join(["rewrite in plain English:", *hits])
 
 
 def test_the_phrases_are_found():
@@ -90,14 +131,32 @@ def test_the_phrases_are_found():
     ]
 
 
+def test_prose_of_a_script():
+    """Docstrings, comments and names, but no other strings or names."""
+    text = (
+        "def test_one_that_is_none():\n"
+        '    """Whoever."""\n'
+        '    said_by = "says"  # beside\n'
+        "    assert None is None\n"
+    )
+    assert sorted(_banned_phrases(_prose(text))) == [
+        (1, "is none"),
+        (2, "Whoever"),
+        (3, "beside"),
+    ]
+
+
 def test_docstrings_have_content():
     """A docstring has at least some words, and no arrow in place of a verb."""
-    found = [
+    texts = [
+        (path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8"))
+        for path in [*sorted(PACKAGE.rglob("*.py")), *_scripts()]
+    ]
+    hits = [
         f"{path}:{line}: {docstring.splitlines()[0]}"
-        for path, text in _texts()
-        if path.endswith(".py")
+        for path, text in texts
         for line, docstring in _docstrings(text)
         if len(docstring.split()) < FEWEST_WORDS
         or re.search(r"\s->\s", docstring.splitlines()[0])
     ]
-    assert not found, "\n".join(["write a sentence, or delete the docstring:", *found])
+    assert not hits, "\n".join(["write a sentence, or delete the docstring:", *hits])

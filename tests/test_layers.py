@@ -1,6 +1,6 @@
-"""Imports point downward only (the drawing in CONTRIBUTING.md).
+"""Imports point downward only, as drawn in CONTRIBUTING.md.
 
-Each rule is one test. It fails with the list of all offending files and lines.
+Each rule is one test, which fails with the list of all offending files and lines.
 """
 
 import ast
@@ -15,7 +15,7 @@ import skbayesnn
 
 PACKAGE = Path(skbayesnn.__file__).parent
 
-# Floors from the ground up. Parts that are not listed are above all of them.
+# Floors from the ground up. All parts that are not listed are above them.
 FLOORS = [
     {"_runtime", "_sklearn_compat", "_typing", "_validation", "_version"},
     {"_distributions"},
@@ -33,9 +33,9 @@ FLOORS = [
     {"_stacking"},
 ]
 ENGINE = set().union(*FLOORS[1:5])
-# These compute with torch alone; WITH_SCIPY also uses SciPy's distributions.
+# These compute with torch alone; WITH_SCIPY also uses SciPy's distributions, or its BLAS.
 GROUND = {"_families", "_priors", "gradient_estimators"}
-WITH_SCIPY = {"_distributions", "_likelihoods"}
+WITH_SCIPY = {"_distributions", "_engine", "_likelihoods"}
 
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
@@ -88,7 +88,7 @@ def _assert_none(offenders, rule):
 
 
 def test_the_drawing_shows_these_floors():
-    """Each box of the drawing holds some floors, one below the other."""
+    """Each box of the drawing contains floors that follow each other."""
     text = (PACKAGE.parent / "CONTRIBUTING.md").read_text(encoding="utf-8")
     drawing = text.split("against this drawing:")[1].split("```")[1]
     # Names stand before two spaces or at the end of a line, over one to three lines.
@@ -96,7 +96,7 @@ def test_the_drawing_shows_these_floors():
         re.findall(r"^  (\S.*?)(?:  |$)", box, re.MULTILINE)
         for box in drawing.split("       v\n")
     ]
-    boxes = [set(re.findall(r"\w+", " ".join(of_box))) for of_box in names]
+    boxes = [set(re.findall(r"\w+", " ".join(lines))) for lines in names]
     floors = [*FLOORS, {"_onnx", "_persistence"}]
     for box in boxes[::-1]:
         shown = set()
@@ -149,8 +149,8 @@ def test_ground_floor_is_torch_only():
     )
 
 
-def test_no_module_imports_in_a_circle():
-    """Also within a floor or a folder; graphlib names the circle."""
+def test_no_circular_imports():
+    """Modules of one floor or folder form no circle either; graphlib names a circle."""
     names = {".".join(("skbayesnn", *_dotted(path))): path for path in MODULES}
     arrows = {
         name: {_module_of(imported, names) for _, imported in _imports(path)}
@@ -166,23 +166,23 @@ def _dotted(path):
 
 
 def _module_of(name, names):
-    """The module that a full name is, or is in; None for other packages'."""
+    """The module that a full name names or is in; None for other packages."""
     while name and name not in names:
         name = name.rpartition(".")[0]
     return name or None
 
 
 def test_every_floor_exists():
-    """The names above are names of the package: a rule about no file checks nothing."""
+    """The floors name existing parts: a rule about no file checks nothing."""
     parts = {_part(path) for path in MODULES}
     assert ENGINE <= parts
     assert {"_data", "_predictive", "estimators"} <= parts
 
 
 def test_import_is_light():
-    """`import skbayesnn` imports nothing that is only needed for plots or bars.
+    """`import skbayesnn` does not import packages for plots or progress bars.
 
-    What torch and scikit-learn import themselves does not count: they are imported
+    Packages that torch and scikit-learn import do not count: the test imports these two
     first, in the same process.
     """
     program = """

@@ -1,4 +1,4 @@
-"""The leaderboard's own arithmetic, its resumption and its page."""
+"""The leaderboard: its scores, its resumption and its report."""
 
 import importlib
 import sys
@@ -14,7 +14,7 @@ ROOT = Path(__file__).parent.parent
 
 @pytest.fixture(scope="module")
 def board():
-    """The script as a module; its parts are found next to it."""
+    """The script as a module; its parts are in the same folder."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(ROOT / "benchmarks")
         yield importlib.import_module("leaderboard")
@@ -22,62 +22,66 @@ def board():
 
 @pytest.fixture(scope="module")
 def predictives(board):
-    """The scores."""
+    """The module of the scores."""
     return importlib.import_module("_leaderboard.predictives")
 
 
 # Scores
 
 
-def test_quantiles_of_a_gaussian_score_as_the_gaussian(predictives):
+def test_quantiles_of_a_gaussian_have_the_scores_of_the_gaussian(predictives):
     """Closed form: Gneiting & Raftery 2007, eq. 21; 399 levels leave 1e-3."""
     levels = np.arange(1, 400) / 400
     y = np.array([-1.3, 0.0, 0.4, 2.1])
     mean, std = np.array([0.3, -2.0, 1.0, 2.0]), np.array([1.0, 2.0, 0.5, 3.0])
-    one = predictives.Quantiles(levels, mean[:, None] + np.outer(std, ndtri(levels)))
+    predictive = predictives.Quantiles(
+        levels, mean[:, None] + np.outer(std, ndtri(levels))
+    )
     z = (y - mean) / std
     density = np.exp(-0.5 * z * z) / np.sqrt(2 * np.pi)
     crps = std * (z * (2 * ndtr(z) - 1) + 2 * density - 1 / np.sqrt(np.pi))
-    assert one.crps(y) == pytest.approx(crps.mean(), abs=1e-3)
-    assert one.log_density(y) == pytest.approx(np.log(density / std).mean(), abs=1e-2)
-    np.testing.assert_allclose(one.mean, mean, atol=1e-3)
-    ends = mean[:, None] + np.outer(std, ndtri([0.05, 0.95]))
-    np.testing.assert_allclose(one.interval(0.9), ends, atol=1e-12)
+    assert predictive.crps(y) == pytest.approx(crps.mean(), abs=1e-3)
+    assert predictive.log_density(y) == pytest.approx(
+        np.log(density / std).mean(), abs=1e-2
+    )
+    np.testing.assert_allclose(predictive.mean, mean, atol=1e-3)
+    bounds = mean[:, None] + np.outer(std, ndtri([0.05, 0.95]))
+    np.testing.assert_allclose(predictive.interval(0.9), bounds, atol=1e-12)
 
 
 def test_tails_of_quantiles_are_exponential(predictives):
-    """Of a Laplace distribution the two outer levels tell the whole tail."""
+    """The two outer levels of a Laplace distribution determine its whole tail."""
     scale, levels = 1.7, np.array([0.05, 0.1, 0.5, 0.9, 0.95])
     near = np.minimum(levels, 1 - levels)
     quantile = np.sign(levels - 0.5) * -scale * np.log(2 * near)
-    one = predictives.Quantiles(levels, quantile[None])
+    predictive = predictives.Quantiles(levels, quantile[None])
     for y in (-9.0, 8.0):
         expected = -abs(y) / scale - np.log(2 * scale)
-        assert one.log_density(np.array([y])) == pytest.approx(expected)
-    end = -scale * np.log(0.02)
-    np.testing.assert_allclose(one.interval(0.98), [[-end, end]])
+        assert predictive.log_density(np.array([y])) == pytest.approx(expected)
+    bound = -scale * np.log(0.02)
+    np.testing.assert_allclose(predictive.interval(0.98), [[-bound, bound]])
 
 
 @pytest.mark.parametrize("y", [-4.0, 0.3, 1.0, 2.5, 7.0])
-def test_crps_of_few_quantiles_is_that_of_their_distribution(predictives, y):
-    """E|Y - y| - E|Y - Y'| / 2 by 20,000 quantiles; ties are atoms."""
+def test_crps_of_few_quantiles(predictives, y):
+    """E|Y - y| - E|Y - Y'| / 2 by 20,000 quantiles; ties have a probability."""
     levels, quantile = [0.1, 0.3, 0.6, 0.9], [[-1.0, 1.0, 1.0, 3.0]]
-    one = predictives.Quantiles(levels, quantile)
+    predictive = predictives.Quantiles(levels, quantile)
     n = 20_000
     middle = (np.arange(n) + 0.5) / n
-    values = np.concatenate([one._at(level) for level in middle])
+    values = np.concatenate([predictive._at(level) for level in middle])
     spread = 2 * np.mean(values * (2 * middle - 1))
     expected = np.mean(np.abs(values - y)) - 0.5 * spread
-    assert one.crps(np.array([y])) == pytest.approx(expected, abs=1e-3)
-    assert np.isnan(one.log_density(np.array([y])))
+    assert predictive.crps(np.array([y])) == pytest.approx(expected, abs=1e-3)
+    assert np.isnan(predictive.log_density(np.array([y])))
 
 
-def test_a_mixture_of_equals_is_one_of_them(predictives):
+def test_mixture_of_equal_components_equals_the_component(predictives):
     y, mean, std = np.array([0.2, 1.0]), np.array([[0.0, 1.5]]), np.array([[1.0, 0.3]])
-    alone = predictives.predictive_of({"mean": mean[0], "std": std[0]})
+    component = predictives.predictive_of({"mean": mean[0], "std": std[0]})
     mixed = predictives.Normals(np.repeat(mean, 300, 0), np.repeat(std, 300, 0))
-    assert mixed.crps(y) == pytest.approx(alone.crps(y))
-    assert mixed.log_density(y) == pytest.approx(alone.log_density(y))
+    assert mixed.crps(y) == pytest.approx(component.crps(y))
+    assert mixed.log_density(y) == pytest.approx(component.log_density(y))
     expected = mean[0, :, None] + std[0, :, None] * ndtri([0.25, 0.75])
     np.testing.assert_allclose(mixed.interval(0.5), expected, rtol=1e-6)
 
@@ -94,18 +98,20 @@ def test_scores_of_classes(predictives):
     assert right["error_auroc"] is None
 
 
-# Between the processes
+# Worker processes
 
 
-def test_frames_come_out_as_they_went_in(board):
+def test_frames_are_restored_after_packing(board):
     child = importlib.import_module("_leaderboard.child")
     frame = pd.DataFrame({"n": [1.5, np.nan, 2.0], "c": ["b", None, "a"]})
-    back = child.unpack(child.pack(frame, "X"), "X")
-    assert list(back.columns) == ["n", "c"]
-    assert isinstance(back["c"].dtype, pd.CategoricalDtype)
-    pd.testing.assert_frame_equal(back.isna(), frame.isna())
-    assert back.astype(object).iloc[[0, 2]].equals(frame.astype(object).iloc[[0, 2]])
-    train, test = child.alike(back[:1], back[2:])
+    restored = child.unpack(child.pack(frame, "X"), "X")
+    assert list(restored.columns) == ["n", "c"]
+    assert isinstance(restored["c"].dtype, pd.CategoricalDtype)
+    pd.testing.assert_frame_equal(restored.isna(), frame.isna())
+    assert (
+        restored.astype(object).iloc[[0, 2]].equals(frame.astype(object).iloc[[0, 2]])
+    )
+    train, test = child.alike(restored[:1], restored[2:])
     assert list(train["c"].cat.categories) == list(test["c"].cat.categories)
 
 
@@ -128,9 +134,9 @@ def _run(board, monkeypatch, path, *more):
     return board.read(path)
 
 
-def test_a_child_is_fitted_and_scored(board, monkeypatch, tmp_path):
-    found = _run(board, monkeypatch, tmp_path / "of.jsonl", "--splits", "1")
-    record = found["toy", "bayesian_ridge", 0]
+def test_worker_fits_and_scores(board, monkeypatch, tmp_path):
+    actual = _run(board, monkeypatch, tmp_path / "of.jsonl", "--splits", "1")
+    record = actual["toy", "bayesian_ridge", 0]
     assert "error" not in record
     assert record["scores"]["rmse"] < 1
     assert (record["n_train"], record["n_test"]) == (20, 10)
@@ -140,25 +146,31 @@ def test_a_child_is_fitted_and_scored(board, monkeypatch, tmp_path):
 def test_finished_splits_are_not_run_again(board, monkeypatch, tmp_path):
     done = []
 
-    def run_one(task, one, split, options):
+    def run_one(task, contestant, split, options):
         done.append(split)
-        found = {"error": "no luck"} if split == 1 else {"scores": {}}
+        results = {"error": "no luck"} if split == 1 else {"scores": {}}
         about = {"fit_seconds": [0, 0], "predict_seconds": [0, 0]}
-        return {"task": "toy", "contestant": one.name, "split": split, **found, **about}
+        return {
+            "task": "toy",
+            "contestant": contestant.name,
+            "split": split,
+            **results,
+            **about,
+        }
 
     path = tmp_path / "of.jsonl"
     monkeypatch.setattr(board, "run_one", run_one)
     _run(board, monkeypatch, path, "--splits", "2")
-    # As a run leaves it that was ended while it wrote.
+    # An interrupted run leaves a line that is cut off.
     path.write_bytes(path.read_bytes() + b'{"task": "toy", "contes')
-    found = _run(board, monkeypatch, path)
+    results = _run(board, monkeypatch, path)
     assert done == [0, 1, 2]
-    assert sorted(split for *_, split in found) == [0, 1, 2]
+    assert sorted(split for *_, split in results) == [0, 1, 2]
     _run(board, monkeypatch, path, "--retry")
     assert done == [0, 1, 2, 1]
 
 
-# The page
+# The report
 
 
 def _record(task, contestant, split, crps, density=0.0, **more):
@@ -191,16 +203,16 @@ def test_report(board, tmp_path):
     ]
     failed = _record("energy", "bde", 0, 0.0) | {"error": "no memory"}
     del failed["scores"]
-    told = " ".join(board.report.text_of([*records, failed], "of.png", "wall").split())
-    # On the splits that both have: 0.5 below on each, with no error.
-    assert "| ngboost | 2 | 1.00 +- 0.50" in told
-    assert "-0.5 (2)" in told
-    assert "2 contestants on 2 sets that all have: yacht, energy." in told
-    assert "3 contestants on 1 sets that all have: yacht." in told
-    # CRPS, log density (which one of them has not), RMSE, seconds.
-    assert "| boosting_quantiles | 3.00 | - | 3.00 | 2.5 |" in told
-    assert "| ngboost | 1.50 | 1.50 | 1.50 | 2.5 |" in told
-    assert "| bde | energy 0 | no memory |" in told
+    text = " ".join(board.report.text_of([*records, failed], "of.png", "wall").split())
+    # On the splits that both contestants have: 0.5 lower on each, with no error.
+    assert "| ngboost | 2 | 1.00 +- 0.50" in text
+    assert "-0.5 (2)" in text
+    assert "2 contestants on 2 sets that all have: yacht, energy." in text
+    assert "3 contestants on 1 sets that all have: yacht." in text
+    # CRPS, log density (missing for one of them), RMSE, seconds.
+    assert "| boosting_quantiles | 3.00 | - | 3.00 | 2.5 |" in text
+    assert "| ngboost | 1.50 | 1.50 | 1.50 | 2.5 |" in text
+    assert "| bde | energy 0 | no memory |" in text
     picture = tmp_path / "of.png"
     assert board.picture.draw(records, picture, "wall")
     assert picture.stat().st_size > 1_000

@@ -1,4 +1,4 @@
-"""`skbayesnn.networks` as a user meets them: shapes, messages, searches, wrappers."""
+"""`skbayesnn.networks` through the estimators: shapes, messages, searches, wrappers."""
 
 import pickle
 
@@ -57,32 +57,32 @@ def table(seed):
 # ---- shapes
 
 
-def test_own_shape_is_the_flat_one(network, table):
-    """Bit by bit; an image of one channel may come without it."""
+def test_shaped_rows_give_the_predictions_of_flat_rows(network, table):
+    """Bit by bit. An image with one channel may omit the channel axis."""
     X, y, _ = table
     model = MCDropoutRegressor(network=network, **SMALL).fit(X, y)
     for shape in network.row_shapes:
-        own = X.reshape(ROWS, *shape)
-        again = clone(model).fit(own, y)
+        rows = X.reshape(ROWS, *shape)
+        again = clone(model).fit(rows, y)
         assert again.n_features_in_ == 24
-        np.testing.assert_array_equal(again.predict(own), model.predict(X))
+        np.testing.assert_array_equal(again.predict(rows), model.predict(X))
         np.testing.assert_array_equal(
-            model.predict_interval(own[:5]), again.predict_interval(X[:5])
+            model.predict_interval(rows[:5]), again.predict_interval(X[:5])
         )
     assert len(network.row_shapes) == (2 if network == IMAGES else 1)
 
 
-def test_lists_and_held_out_rows_have_the_own_shape_too(table):
+def test_lists_and_validation_rows_can_be_shaped(table):
     X, y, _ = table
-    own = X.reshape(ROWS, 8, 3)
+    rows = X.reshape(ROWS, 8, 3)
     model = MCDropoutRegressor(network=SEQUENCES, early_stopping=True, **SMALL)
-    model.fit(own[:30].tolist(), y[:30], X_val=own[30:], y_val=y[30:])
+    model.fit(rows[:30].tolist(), y[:30], X_val=rows[30:], y_val=y[30:])
     flat = clone(model).fit(X[:30], y[:30], X_val=X[30:], y_val=y[30:])
-    np.testing.assert_array_equal(model.predict(own), flat.predict(X))
+    np.testing.assert_array_equal(model.predict(rows), flat.predict(X))
 
 
 @pytest.mark.parametrize(
-    ("network", "shape", "said"),
+    ("network", "shape", "message"),
     [
         (IMAGES, (4, 6, 1), r"\(n_features,\) or \(1, 4, 6\) or \(4, 6\).*\(4, 6, 1\)"),
         (COLOURS, (4, 6), r"\(n_features,\) or \(2, 4, 3\) for ConvNet.*got \(4, 6\)"),
@@ -93,13 +93,13 @@ def test_lists_and_held_out_rows_have_the_own_shape_too(table):
         (None, (4, 6), "dim 3"),
     ],
 )
-def test_other_shapes_are_refused(network, shape, said, table):
+def test_rows_of_a_wrong_shape_are_refused(network, shape, message, table):
     X = np.zeros((9, *shape))
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         MCDropoutRegressor(network=network, **SMALL).fit(X, np.arange(9.0))
 
 
-def test_prediction_of_another_shape_is_refused(table):
+def test_predict_refuses_rows_of_a_wrong_shape(table):
     X, y, _ = table
     model = MCDropoutRegressor(network=SEQUENCES, **SMALL).fit(X, y)
     with pytest.raises(ValueError, match=r"\(8, 3\).*got \(3, 8\)"):
@@ -109,7 +109,7 @@ def test_prediction_of_another_shape_is_refused(table):
 
 
 @pytest.mark.parametrize(
-    ("network", "error", "said"),
+    ("network", "error", "message"),
     [
         ("mlp", TypeError, "`network` must be None or an object of skbayesnn.networks"),
         (ConvNet, TypeError, "`network` must be None or an object"),
@@ -127,13 +127,13 @@ def test_prediction_of_another_shape_is_refused(table):
         (RecurrentNet(8.0, 3), TypeError, "`n_steps` must be an integer; got 8.0"),
     ],
 )
-def test_bad_networks_are_refused(network, error, said, table):
+def test_bad_networks_are_refused(network, error, message, table):
     X, y, _ = table
-    with pytest.raises(error, match=said):
+    with pytest.raises(error, match=message):
         MCDropoutRegressor(network=network, **SMALL).fit(X, y)
 
 
-def test_one_number_per_map_counts_those_of_the_network(table):
+def test_number_of_rates_must_match_the_layers_of_the_network(table):
     X, y, _ = table
     with pytest.raises(ValueError, match=r"4 here.*convolutions.*got 2"):
         MCDropoutRegressor(network=IMAGES, dropout=[0.1, 0.2], **SMALL).fit(X, y)
@@ -141,11 +141,11 @@ def test_one_number_per_map_counts_those_of_the_network(table):
     np.testing.assert_allclose(model.fit(X, y).dropout_, [0.0, 0.1, 0.2, 0.3])
 
 
-# ---- what is alike is scaled alike
+# ---- scaling
 
 
-def test_a_channel_has_one_scale(table):
-    """And an input at all steps; a pixel that never changes is nothing to warn of."""
+def test_channel_or_input_has_one_scale(table):
+    """One scale per channel, or per input of all steps; constant pixels do not warn."""
     X, y, _ = table
     X[:, 5] = 1.0
     weights = np.linspace(0.5, 2, ROWS)
@@ -154,34 +154,34 @@ def test_a_channel_has_one_scale(table):
         (SEQUENCES, (8, 3), (0, 1)),
     ]:
         model = MCDropoutRegressor(network=network, **SMALL).fit(X, y, weights)
-        own = X.reshape(ROWS, *shape)
-        each = np.broadcast_to(weights.reshape(-1, *(1,) * len(shape)), own.shape)
-        mean = np.average(own, axis=axes, weights=each, keepdims=True)
-        square = np.average((own - mean) ** 2, axis=axes, weights=each, keepdims=True)
-        for found, expected in [
+        rows = X.reshape(ROWS, *shape)
+        each = np.broadcast_to(weights.reshape(-1, *(1,) * len(shape)), rows.shape)
+        mean = np.average(rows, axis=axes, weights=each, keepdims=True)
+        square = np.average((rows - mean) ** 2, axis=axes, weights=each, keepdims=True)
+        for actual, expected in [
             (model.x_mean_, mean),
             (model.x_scale_, np.sqrt(square)),
         ]:
             spread = np.broadcast_to(expected, (1, *shape)).ravel()
-            np.testing.assert_allclose(found, spread)
+            np.testing.assert_allclose(actual, spread)
 
 
-def test_a_channel_of_constants_has_scale_one(table):
+def test_constant_channel_has_scale_one(table):
     X, y, _ = table
     X[:, :12] = 0.1
     model = MCDropoutRegressor(network=COLOURS, **SMALL).fit(X, y)
     assert (model.x_scale_[:12] == 1).all() and (model.x_scale_[12:] != 1).all()
 
 
-def test_state_of_a_cell_has_a_prior_of_its_own(table):
-    """1, not the root of its inputs; but where a number is given it is that."""
+def test_length_scale_of_the_recurrent_state(table):
+    """It is 1, not the root of the number of inputs, unless the user sets a value."""
     X, y, _ = table
-    for said in ("auto", "fan_in"):
+    for setting in ("auto", "fan_in"):
         model = MCDropoutRegressor(
-            network=SEQUENCES, length_scale=said, tau=1.0, **SMALL
+            network=SEQUENCES, length_scale=setting, tau=1.0, **SMALL
         )
-        found = model.fit(X, y).length_scale_
-        np.testing.assert_allclose(found, [np.sqrt(3), 1.0, 2.0])
+        actual = model.fit(X, y).length_scale_
+        np.testing.assert_allclose(actual, [np.sqrt(3), 1.0, 2.0])
     model = MCDropoutRegressor(network=SEQUENCES, length_scale=0.7, **SMALL)
     assert model.fit(X, y).length_scale_ == 0.7
 
@@ -189,11 +189,11 @@ def test_state_of_a_cell_has_a_prior_of_its_own(table):
 # ---- parameters, searches, wrappers
 
 
-def test_perceptron_is_that_of_hidden_layer_sizes(table):
+def test_mlp_equals_hidden_layer_sizes(table):
     X, y, _ = table
     plain = MCDropoutRegressor((7, 5), **SMALL).fit(X, y)
-    said = MCDropoutRegressor(network=MLP((7, 5)), **SMALL).fit(X, y)
-    np.testing.assert_array_equal(plain.predict(X), said.predict(X))
+    described = MCDropoutRegressor(network=MLP((7, 5)), **SMALL).fit(X, y)
+    np.testing.assert_array_equal(plain.predict(X), described.predict(X))
 
 
 def test_parameters_can_be_set_and_compared():
@@ -216,7 +216,7 @@ def test_parameters_can_be_set_and_compared():
     ],
     ids=["its parameters", "networks"],
 )
-def test_batched_search_is_the_search(grid, table):
+def test_batched_search_equals_plain_search(grid, table):
     """Folds of unequal sizes, flat rows."""
     X, y, _ = table
     model = MCDropoutRegressor(network=SEQUENCES, **SMALL)
@@ -228,21 +228,21 @@ def test_batched_search_is_the_search(grid, table):
         )
 
 
-def test_rows_of_own_shape_go_through_wrappers(table):
+def test_meta_estimators_accept_shaped_rows(table):
     X, y, _ = table
-    own = X.reshape(ROWS, 8, 3)
+    rows = X.reshape(ROWS, 8, 3)
     model = MCDropoutRegressor(network=SEQUENCES, **SMALL)
-    search = BatchedGridSearchCV(model, {"tau": [0.5, 2.0]}, cv=2).fit(own, y)
-    assert search.predict(own).shape == (ROWS,)
-    calibrated = CalibratedUncertaintyRegressor(model, cv=2).fit(own, y)
-    assert calibrated.predict_interval(own).shape == (ROWS, 2)
-    piped = make_pipeline(FunctionTransformer(lambda x: x / 2), model).fit(own, y)
-    assert predict_interval(piped, own).shape == (ROWS, 2)
-    assert cross_val_predict(model, own, y, cv=2).shape == (ROWS,)
+    search = BatchedGridSearchCV(model, {"tau": [0.5, 2.0]}, cv=2).fit(rows, y)
+    assert search.predict(rows).shape == (ROWS,)
+    calibrated = CalibratedUncertaintyRegressor(model, cv=2).fit(rows, y)
+    assert calibrated.predict_interval(rows).shape == (ROWS, 2)
+    piped = make_pipeline(FunctionTransformer(lambda x: x / 2), model).fit(rows, y)
+    assert predict_interval(piped, rows).shape == (ROWS, 2)
+    assert cross_val_predict(model, rows, y, cv=2).shape == (ROWS,)
 
 
 def test_stack_of_networks(table):
-    """Images and sequences of the same columns, and a perceptron."""
+    """One stack of an image network, a sequence network and a perceptron."""
     X, _, labels = table
     model = MCDropoutClassifier(**SMALL)
     pool = [("all", model, {"network": [None, IMAGES, SEQUENCES]})]
@@ -257,11 +257,13 @@ def test_stack_of_networks(table):
         (COLOURS, "tanh", False),  # pooled
         (clone(COLOURS).set_params(pool=1), "tanh", True),
         (clone(COLOURS).set_params(pool=1), "relu", False),
-        (SEQUENCES, "relu", True),  # nothing behind the cell
+        (SEQUENCES, "relu", True),  # no layer after the cell
         (clone(SEQUENCES).set_params(hidden_layer_sizes=(3,)), "relu", False),
     ],
 )
-def test_second_derivatives_want_no_kinks(table, network, activation, accepted):
+def test_characteristic_gradient_requires_smooth_activations(
+    table, network, activation, accepted
+):
     X, _, labels = table
     model = BBBClassifier(
         network=network, activation=activation, gradient="characteristic", **SMALL
@@ -274,27 +276,27 @@ def test_second_derivatives_want_no_kinks(table, network, activation, accepted):
 
 
 @pytest.mark.parametrize("kind", [BBBClassifier, VariationalDropoutClassifier])
-def test_pruning_is_of_perceptrons(kind, table):
+def test_prune_refuses_other_networks_than_perceptrons(kind, table):
     X, _, labels = table
     model = kind(network=IMAGES, **SMALL).fit(X, labels)
     with pytest.raises(ValueError, match=r"perceptron.*got ConvNet"):
         model.prune()
 
 
-def test_every_network_is_a_description():
+def test_every_network_is_a_network_description():
     assert all(isinstance(net, NetworkDescription) for net in NETWORKS.values())
 
 
-def test_sizes_that_no_memory_has_are_refused():
-    """By name, and not by a bare MemoryError."""
+def test_too_large_sizes_are_refused():
+    """The error names the parameter; it is not a bare MemoryError."""
     X = np.random.default_rng(0).normal(size=(9, 16))
     image = (1, 4, 4)
-    for network, said in (
+    for network, message in (
         (ConvNet(image, channels=(10**9,)), "`channels` must be at most 1000000 per"),
         (ConvNet(image, channels=(10**5, 10**5)), "`network` and .*ConvNet"),
         (ConvNet(image, kernel_size=10**6), "`network` and .*kernel_size=1000000"),
         (RecurrentNet(4, 4, hidden_size=10**9), "`hidden_size` must be at most"),
         (RecurrentNet(4, 4, hidden_size=10**5), "`network` and .*RecurrentNet"),
     ):
-        with pytest.raises(ValueError, match=said):
+        with pytest.raises(ValueError, match=message):
             MCDropoutRegressor(network=network).fit(X, X[:, 0])

@@ -1,7 +1,7 @@
-"""Other libraries around our estimators, and ours around theirs.
+"""Other libraries with the package's estimators, and the reverse.
 
-Of each what its users do first, and the recipes of the README; those that are not
-installed are skipped by name.
+For each library the first steps of its users and the recipes of the README. A test is
+skipped if its library is not installed.
 """
 
 from types import SimpleNamespace
@@ -45,7 +45,7 @@ def classifier(**parameters):
 
 @pytest.fixture(scope="module")
 def data():
-    """90 rows of 4 columns, 11 new ones, and rare labels."""
+    """90 training rows of 4 columns, 11 new rows, and rare labels."""
     random = np.random.default_rng([SEED, 7])
     X = random.standard_normal((101, 4))
     y = X[:, 0] + 0.3 * random.standard_normal(101)
@@ -55,7 +55,7 @@ def data():
     )
 
 
-def assert_is(model, X, inner, inner_X):
+def assert_same_uncertainty(model, X, inner, inner_X):
     for kind in inner.predict_uncertainty(inner_X, "all"):
         np.testing.assert_array_equal(
             predict_uncertainty(model, X, kind),
@@ -75,8 +75,8 @@ def optuna():
     optuna.logging.set_verbosity(before)
 
 
-@pytest.mark.filterwarnings("ignore")  # of what Optuna has deprecated in itself
-def test_optuna_search(data, optuna):
+@pytest.mark.filterwarnings("ignore")  # deprecations inside Optuna
+def test_uncertainty_of_an_optuna_search(data, optuna):
     integration = pytest.importorskip("optuna_integration")
     space = {"tau": optuna.distributions.FloatDistribution(0.1, 10, log=True)}
     study = optuna.create_study(
@@ -85,14 +85,14 @@ def test_optuna_search(data, optuna):
     search = integration.OptunaSearchCV(
         regressor(), space, cv=2, n_trials=2, scoring=log_density_scorer, study=study
     ).fit(data.X, data.y)
-    assert_is(search, data.X_new, search.best_estimator_, data.X_new)
+    assert_same_uncertainty(search, data.X_new, search.best_estimator_, data.X_new)
     search = clone(search).set_params(refit=False, study=None, random_state=SEED)
     with pytest.raises(TypeError, match="must be fitted with refit=True"):
         predict_uncertainty(search.fit(data.X, data.y), data.X_new)
 
 
-def test_trials_in_batches(data, optuna):
-    """What is told of a trial is what it has by itself."""
+def test_optuna_trials_can_be_fitted_in_batches(data, optuna):
+    """A trial has the score of the model fitted alone."""
     space = {
         "tau": optuna.distributions.FloatDistribution(0.1, 10, log=True),
         "dropout": optuna.distributions.CategoricalDistribution([0.0, 0.1]),
@@ -102,7 +102,7 @@ def test_trials_in_batches(data, optuna):
     )
     for _ in range(2):
         trials = [study.ask(space) for _ in range(3)]
-        grid = [{name: [v] for name, v in one.params.items()} for one in trials]
+        grid = [{name: [v] for name, v in trial.params.items()} for trial in trials]
         search = BatchedGridSearchCV(
             regressor(), grid, scoring=log_density_scorer, cv=2, refit=False
         ).fit(data.X, data.y)
@@ -130,8 +130,8 @@ def test_samplers_of_imbalanced_learn(data):
     model = make_sampling_pipeline(StandardScaler(), sampler, classifier())
     model.fit(data.X, data.rare)
     inner_X = model[0].transform(data.X_new)
-    assert_is(model, data.X_new, model[-1], inner_X)
-    # Twice as many as there are of the frequent label.
+    assert_same_uncertainty(model, data.X_new, model[-1], inner_X)
+    # Twice the number of rows with the frequent label.
     assert model[-1].total_weight_ == 2 * (data.rare == 0).sum()
     scores = cross_val_score(model, data.X, data.rare, scoring=log_density_scorer, cv=2)
     assert np.isfinite(scores).all()
@@ -141,7 +141,7 @@ def test_column_selector_of_mlxtend(data):
     selection = pytest.importorskip("mlxtend.feature_selection")
     model = make_pipeline(selection.ColumnSelector(cols=[0, 2]), regressor())
     model.fit(data.X, data.y)
-    assert_is(model, data.X_new, model[-1], data.X_new[:, [0, 2]])
+    assert_same_uncertainty(model, data.X_new, model[-1], data.X_new[:, [0, 2]])
 
 
 # ---- tables
@@ -160,11 +160,11 @@ def test_tabular_pipeline_of_skrub(data, skrub):
     inner_X = frame
     for _, step in model.steps[:-1]:
         inner_X = step.transform(inner_X)
-    assert_is(model, frame, model[-1], inner_X)
+    assert_same_uncertainty(model, frame, model[-1], inner_X)
 
 
 def test_learner_of_skrub(data, skrub):
-    """Refused; its step and the table that the step gets are not."""
+    """The learner is refused; its step with the table of this step is accepted."""
     table = skrub.X(data.X).skb.apply(StandardScaler()).skb.set_name("table")
     network = table.skb.apply(regressor(), y=skrub.y(data.y)).skb.set_name("network")
     learner = network.skb.make_learner().fit({"X": data.X, "y": data.y})
@@ -192,7 +192,7 @@ class Std(RegressorMixin, BaseEstimator):
     def predict(self, X):
         return predict_uncertainty(self.model, X)
 
-    apply = predict  # as crepes asks for it
+    apply = predict  # the name that crepes calls
 
     def __sklearn_is_fitted__(self):
         return True
@@ -200,7 +200,7 @@ class Std(RegressorMixin, BaseEstimator):
 
 @pytest.fixture
 def same_generator():
-    """mapie draws from NumPy's global generator; after it, that is as before."""
+    """Restore NumPy's global generator, which mapie draws from."""
     state = np.random.get_state()
     yield
     np.random.set_state(state)
@@ -208,7 +208,7 @@ def same_generator():
 
 @pytest.mark.filterwarnings("ignore:Estimator does not appear fitted")
 def test_mapie(data, same_generator):
-    """Conformal intervals by mapie, as wide as the network is unsure."""
+    """Conformal intervals of mapie, scaled by the network's standard deviation."""
     mapie = pytest.importorskip("mapie.regression")
     from mapie.conformity_scores import ResidualNormalisedScore
     from mapie.metrics.regression import regression_coverage_score
@@ -234,7 +234,7 @@ def test_mapie(data, same_generator):
             TypeError, match="SplitConformalRegressor has no predictive"
         ):
             function(model, data.X_new)
-    # Theirs has the ends before the levels, ours behind them.
+    # mapie has the bounds before the levels, skbayesnn after them.
     ours = predict_interval(network, data.X_new, [0.5, 0.8, 0.9])
     theirs = regression_coverage_score(data.y_new, ours.swapaxes(1, 2))
     expected = [interval_coverage(data.y_new, ours[:, j]) for j in range(3)]
@@ -251,15 +251,15 @@ def test_crepes(data):
     np.testing.assert_allclose(in_stds, in_stds[0])
     with pytest.raises(TypeError, match=r"WrapRegressor has no predictive.*`learner`"):
         predict_uncertainty(model, data.X_new)
-    assert_is(model.learner, data.X_new, network, data.X_new)
+    assert_same_uncertainty(model.learner, data.X_new, network, data.X_new)
 
 
-# ---- what looks at a model
+# ---- explanations, adapters and storage
 
 
 @pytest.mark.slow
 def test_shap(data):
-    """It explains the uncertainty itself: contributions add up to it."""
+    """shap explains the uncertainty: contributions add up to it."""
     shap = pytest.importorskip("shap")
     network = regressor().fit(data.X, data.y)
 
@@ -274,7 +274,7 @@ def test_shap(data):
 
 
 def test_skpro(data):
-    """One Normal with our mean and standard deviation."""
+    """One normal distribution with the estimator's mean and standard deviation."""
     adapters = pytest.importorskip("skpro.regression.adapters.sklearn")
     pandas = pytest.importorskip("pandas")
     frame, new = (
@@ -290,7 +290,7 @@ def test_skpro(data):
         predict_uncertainty(model, new)
 
 
-@pytest.mark.filterwarnings("ignore")  # of mlflow's own
+@pytest.mark.filterwarnings("ignore")  # warnings inside mlflow
 def test_mlflow_saves_without_pickles(data, tmp_path):
     mlflow = pytest.importorskip("mlflow")
     skops = pytest.importorskip("skops.io")
@@ -305,4 +305,6 @@ def test_mlflow_saves_without_pickles(data, tmp_path):
         skops_trusted_types=trusted,
     )
     loaded = mlflow.sklearn.load_model(str(tmp_path / "model"))
-    assert_is(loaded, data.X_new, model[-1], model[0].transform(data.X_new))
+    assert_same_uncertainty(
+        loaded, data.X_new, model[-1], model[0].transform(data.X_new)
+    )

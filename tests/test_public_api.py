@@ -1,4 +1,4 @@
-"""What is public: names without an underscore, listed, and documented."""
+"""Public names: no underscore, listed in ``__all__``, documented and typed."""
 
 import ast
 import importlib
@@ -44,12 +44,12 @@ LISTED = {
     for path in [*PACKAGES, *MODULES]
     for name in importlib.import_module(path).__all__
 }
-CLASSES = {path: what for path, what in LISTED.items() if inspect.isclass(what)}
-FUNCTIONS = {path: what for path, what in LISTED.items() if inspect.isfunction(what)}
+CLASSES = {path: item for path, item in LISTED.items() if inspect.isclass(item)}
+FUNCTIONS = {path: item for path, item in LISTED.items() if inspect.isfunction(item)}
 METHODS = {
     f"{path}.{name}": method
-    for path, what in CLASSES.items()
-    for name, method in inspect.getmembers(what, inspect.isroutine)
+    for path, item in CLASSES.items()
+    for name, method in inspect.getmembers(item, inspect.isroutine)
     if not name.startswith("_") and method.__module__.startswith("skbayesnn")
 }
 
@@ -59,20 +59,20 @@ def public(names):
 
 
 def difference(path, names, expected):
-    """What a module has too much or too little, as lines of text."""
+    """Names of a module that are unexpected or missing, as lines of text."""
     return [f"{path}: {name} is not expected" for name in sorted(names - expected)] + [
         f"{path}: {name} is missing" for name in sorted(expected - names)
     ]
 
 
-def lacks(what, *sections):
-    """The numpydoc sections that a docstring does not have."""
-    text = inspect.getdoc(what) or ""
+def missing_sections(item, *sections):
+    """The numpydoc sections that are missing in a docstring."""
+    text = inspect.getdoc(item) or ""
     return [name for name in sections if f"\n{name}\n{'-' * len(name)}\n" not in text]
 
 
 def test_names_of_packages():
-    """Completion offers what is listed, and nothing that was merely imported."""
+    """Completion offers the listed names only, not the imported ones."""
     offenders = []
     for path, expected in PACKAGES.items():
         package = importlib.import_module(path)
@@ -86,7 +86,7 @@ def test_names_of_packages():
 
 
 def test_names_of_modules():
-    """``__all__`` lists what a module defines, and nothing that it imports."""
+    """``__all__`` lists the names that a module defines, not those it imports."""
     offenders = []
     for path in MODULES:
         module = importlib.import_module(path)
@@ -107,43 +107,43 @@ def test_classes_and_functions_have_their_sections():
     offenders = [
         f"{path} has no section {section}"
         for path, sections in wanted.items()
-        for section in lacks(LISTED[path], *sections)
+        for section in missing_sections(LISTED[path], *sections)
     ]
     assert not offenders, "\n".join(offenders)
 
 
 def test_methods_are_documented():
-    """With one sentence at least; methods of scikit-learn do not count."""
+    """At least one sentence each; scikit-learn's methods do not count."""
     assert METHODS
     offenders = [path for path, method in METHODS.items() if not inspect.getdoc(method)]
     assert not offenders, f"no docstring: {', '.join(offenders)}"
 
 
 def test_scorers_are_documented():
-    """All that is public is a class, a function or a scorer."""
-    others = {p: what for p, what in LISTED.items() if p not in CLASSES | FUNCTIONS}
-    assert others
-    wrong = [
+    """All public names are classes, functions or scorers."""
+    scorers = {p: item for p, item in LISTED.items() if p not in CLASSES | FUNCTIONS}
+    assert scorers
+    offenders = [
         path
-        for path, what in others.items()
-        if not isinstance(what, skbayesnn.scoring.Scorer)
+        for path, item in scorers.items()
+        if not isinstance(item, skbayesnn.scoring.Scorer)
     ]
-    assert not wrong, f"neither class, function nor scorer: {', '.join(wrong)}"
-    bare = [path for path, what in others.items() if not what.__doc__]
+    assert not offenders, f"neither class, function nor scorer: {', '.join(offenders)}"
+    bare = [path for path, item in scorers.items() if not item.__doc__]
     assert not bare, f"no docstring: {', '.join(bare)}"
 
 
-def test_everything_that_can_be_called_is_typed():
+def test_callables_are_typed():
     """Otherwise ``mypy --strict`` refuses the calls in a user's code."""
     constructors = {
-        f"{path}()": what.__init__
-        for path, what in CLASSES.items()
-        if inspect.isfunction(what.__init__)
+        f"{path}()": item.__init__
+        for path, item in CLASSES.items()
+        if inspect.isfunction(item.__init__)
     }
     untyped = [
         path
-        for path, what in (FUNCTIONS | METHODS | constructors).items()
-        if inspect.signature(what).return_annotation is inspect.Signature.empty
-        and not get_overloads(what)
+        for path, item in (FUNCTIONS | METHODS | constructors).items()
+        if inspect.signature(item).return_annotation is inspect.Signature.empty
+        and not get_overloads(item)
     ]
     assert not untyped, f"no return type: {', '.join(untyped)}"

@@ -1,4 +1,4 @@
-"""Pages for users: their code runs and prints what they show; their links exist."""
+"""Pages for users: their code prints the output they show, and their links exist."""
 
 import contextlib
 import io
@@ -47,7 +47,7 @@ def test_pages_have_code():
 
 @pytest.fixture
 def tables():
-    """Tables in which the skeletons add a line; they are restored afterwards."""
+    """Files that the skeletons append a line to; restored afterwards."""
     tables = FAMILIES, LIKELIHOODS, NETWORKS
     before = [dict(table) for table in tables]
     yield
@@ -58,7 +58,7 @@ def tables():
 
 @pytest.fixture
 def generators():
-    """Global generators, which scikit-learn's encoders and torch's layers use."""
+    """Restore the global generators, which scikit-learn and torch's layers use."""
     state = np.random.get_state()
     with torch.random.fork_rng(devices=[]):
         yield
@@ -86,10 +86,10 @@ def test_code_of_a_page_runs(page, tmp_path, monkeypatch):
 
 
 def _differences(printed, shown):
-    """Lines of an output that differ from those shown by more than other rounding.
+    """Lines of an output that differ from the page by more than rounding.
 
-    Processors and versions of torch round differently, and a training then ends with
-    other weights: values may differ by a tenth, or by two units of their last digit.
+    Processors and versions of torch round differently, so a training ends with other
+    weights: values may differ by a tenth, or by two units of their last digit.
     """
     if len(printed.splitlines()) != len(shown.splitlines()):
         return [printed]
@@ -127,7 +127,7 @@ def test_links_exist(page):
 
 
 def _anchors(file):
-    """Headings of a page as GitHub and PyPI make anchors of them."""
+    """Anchors that GitHub and PyPI make of a page's headings."""
     text = FENCED.sub("", file.read_text(encoding="utf-8"))
     headings = re.findall(r"^#+ (.+)$", text, flags=re.MULTILINE)
     return {

@@ -1,4 +1,4 @@
-"""Scorers: callables for ``scoring=``, larger is better."""
+"""Scorers: callables for ``scoring=``; larger values are better."""
 
 import copy
 import pickle
@@ -66,8 +66,12 @@ def name(scorer):
     return scorer.__name__
 
 
-OF_EVERY_REGRESSOR = pytest.mark.parametrize("scorer", OF_REGRESSORS, ids=name)
-OF_EVERY_CLASSIFIER = pytest.mark.parametrize("scorer", OF_CLASSIFIERS, ids=name)
+parametrize_regression_scorers = pytest.mark.parametrize(
+    "scorer", OF_REGRESSORS, ids=name
+)
+parametrize_classification_scorers = pytest.mark.parametrize(
+    "scorer", OF_CLASSIFIERS, ids=name
+)
 EVERY_SCORER = pytest.mark.parametrize(
     "scorer", [*OF_REGRESSORS, neg_brier_scorer], ids=name
 )
@@ -110,7 +114,7 @@ def classifier(data):
     return model.fit(data.X, data.labels)
 
 
-# ---- what they say
+# ---- values
 
 
 def test_log_density_and_intervals(fitted, data):
@@ -202,15 +206,18 @@ def test_aurc(fitted, model, classifier, data):
     assert neg_aurc_scorer(fitted, X, data.y) == neg_aurc_scorer(
         fitted, X, data.y, kind="total"
     )
-    both = clone(model).fit(X, data.Y)
-    errors, stds = (both.predict(X) - data.Y) ** 2, both.predict_uncertainty(X)
-    assert neg_aurc_scorer(both, X, data.Y) == pytest.approx(
+    two_targets = clone(model).fit(X, data.Y)
+    errors, stds = (
+        (two_targets.predict(X) - data.Y) ** 2,
+        two_targets.predict_uncertainty(X),
+    )
+    assert neg_aurc_scorer(two_targets, X, data.Y) == pytest.approx(
         -np.mean([area_under_risk_coverage(errors[:, t], stds[:, t]) for t in (0, 1)])
     )
 
 
 def test_ood_auroc(fitted, classifier, model, data):
-    """Dropout's spread grows with the activations, hence far outside."""
+    """Dropout's spread grows with the activations, hence far from the data."""
     far = ood_auroc_scorer(100 * OUTSIDE, kind="epistemic")
     assert far(fitted, data.X) > 0.9
     assert far(clone(model).fit(data.X, data.Y), data.X) > 0.9
@@ -225,8 +232,8 @@ def test_ood_auroc(fitted, classifier, model, data):
     assert ood_auroc_scorer(data.X)(fitted, data.X) == pytest.approx(0.5)
 
 
-def test_label_that_was_not_there_in_training(classifier, data):
-    """Its probability is zero: a Brier score of 1 + sum p^2."""
+def test_label_without_training_rows(classifier, data):
+    """Its probability is zero, so the Brier score is 1 + sum p^2."""
     probability = classifier.predict_proba(data.X)
     new = np.full(ROWS, "new")
     assert neg_brier_scorer(classifier, data.X, new) == pytest.approx(
@@ -237,18 +244,18 @@ def test_label_that_was_not_there_in_training(classifier, data):
     )
 
 
-@OF_EVERY_REGRESSOR
+@parametrize_regression_scorers
 def test_several_targets(model, data, scorer):
     fitted = clone(model).fit(data.X, data.Y)
     value = scorer(fitted, data.X, data.Y)
     assert type(value) is float and np.isfinite(value)
 
 
-@OF_EVERY_REGRESSOR
-def test_units(model, data, scorer):
-    """y in other units: densities shift, CRPS and widths scale, coverage stays."""
+@parametrize_regression_scorers
+def test_scores_with_y_in_other_units(model, data, scorer):
+    """Densities shift, CRPS and widths scale, coverage does not change."""
     value = scorer(clone(model).fit(data.X, data.y), data.X, data.y)
-    other = scorer(clone(model).fit(data.X, 1000 * data.y), data.X, 1000 * data.y)
+    rescaled = scorer(clone(model).fit(data.X, 1000 * data.y), data.X, 1000 * data.y)
     expected = {
         "log_density_scorer": value - np.log(1000),
         "neg_aurc_scorer": 1e6 * value,
@@ -258,7 +265,7 @@ def test_units(model, data, scorer):
         "neg_calibration_error_scorer": value,
     }.get(scorer.__name__, 1000 * value)
     # Rounding errors of the scaling, grown by 20 training steps.
-    assert other == pytest.approx(expected, rel=1e-6)
+    assert rescaled == pytest.approx(expected, rel=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -273,9 +280,9 @@ def test_units(model, data, scorer):
     ],
     ids=name,
 )
-def test_better_is_larger(model, data, scorer):
-    """A trained network beats one that hardly moved."""
-    # Noise of the size of y for the one, as learned for the other.
+def test_better_model_has_larger_score(model, data, scorer):
+    """A trained network scores higher than one that is hardly trained."""
+    # The poor model has noise of the size of y; the good model estimates it.
     poor = clone(model).set_params(tau=0.5 / data.y.var(), learning_rate_init=1e-6)
     good = clone(model).set_params(max_iter=150)
     scores = [scorer(m.fit(data.X, data.y), data.X, data.y) for m in (poor, good)]
@@ -286,10 +293,10 @@ def test_better_is_larger(model, data, scorer):
 
 
 class Rounded:
-    """Copies of a row are predicted alike, and are ties where rows are sorted.
+    """Round predictions, so that copies of a row are ties where rows are sorted.
 
-    Their place in a matrix product decides the last digit, so that the networks do not
-    promise it.
+    Networks do not promise equal predictions: the position of a row in a matrix product
+    decides the last digit.
     """
 
     def predict_proba(self, X):
@@ -307,7 +314,7 @@ class RoundedClassifier(Rounded, MCDropoutClassifier):
     pass
 
 
-@OF_EVERY_REGRESSOR
+@parametrize_regression_scorers
 def test_weights_are_repeated_rows(fitted, data, scorer):
     fitted = RoundedRegressor(**fitted.get_params()).fit(data.X, data.y)
     rows = np.repeat(np.arange(ROWS), data.weights)
@@ -316,7 +323,7 @@ def test_weights_are_repeated_rows(fitted, data, scorer):
     )
 
 
-@OF_EVERY_CLASSIFIER
+@parametrize_classification_scorers
 def test_weights_are_repeated_rows_of_labels(classifier, data, scorer):
     classifier = RoundedClassifier(**classifier.get_params()).fit(data.X, data.labels)
     rows = np.repeat(np.arange(ROWS), data.weights)
@@ -337,7 +344,7 @@ def test_impossible_row_of_weight_zero(classifier, data):
 # ---- as scoring=
 
 
-@OF_EVERY_REGRESSOR
+@parametrize_regression_scorers
 def test_as_scoring(model, data, scorer):
     pipeline = make_pipeline(StandardScaler(), model)
     scores = cross_val_score(pipeline, data.X, data.y, cv=KFold(3), scoring=scorer)
@@ -352,7 +359,7 @@ def test_as_scoring(model, data, scorer):
     assert search.score(data.X, data.y) == pytest.approx(scorer(search, data.X, data.y))
 
 
-@OF_EVERY_CLASSIFIER
+@parametrize_classification_scorers
 def test_as_scoring_of_classifiers(classifier, data, scorer):
     pipeline = make_pipeline(StandardScaler(), classifier)
     search = GridSearchCV(
@@ -364,7 +371,7 @@ def test_as_scoring_of_classifiers(classifier, data, scorer):
     )
 
 
-def test_several_at_once(model, data):
+def test_several_scorers_at_once(model, data):
     scoring = {scorer.__name__: scorer for scorer in OF_REGRESSORS}
     results = cross_validate(model, data.X, data.y, cv=2, scoring=scoring)
     for key, scorer in scoring.items():
@@ -374,20 +381,20 @@ def test_several_at_once(model, data):
 
 @EVERY_SCORER
 def test_copies(fitted, classifier, data, scorer):
-    """Pickled (for n_jobs), cloned with a search, and copied, a scorer is the same."""
+    """A scorer is unchanged by pickling (for n_jobs), cloning and copying."""
     model, y = fitted, data.y
     if scorer is neg_brier_scorer:
         model, y = classifier, data.labels
     value = scorer(model, data.X, y)
     search = clone(GridSearchCV(model, {}, scoring=scorer))
-    for other in (
+    for copied in (
         pickle.loads(pickle.dumps(scorer)),
         copy.deepcopy(scorer),
         search.scoring,
     ):
-        assert isinstance(other, Scorer)
-        assert repr(other) == repr(scorer)
-        assert other(model, data.X, y) == value
+        assert isinstance(copied, Scorer)
+        assert repr(copied) == repr(scorer)
+        assert copied(model, data.X, y) == value
 
 
 # ---- options and names
@@ -408,9 +415,9 @@ def test_options(fitted, data):
 
 
 @EVERY_SCORER
-def test_it_says_what_it_is(scorer):
+def test_repr_of_a_scorer(scorer):
     assert scorer.__doc__ != Scorer.__doc__
-    assert len(repr(scorer)) < 120  # not all rows from outside
+    assert len(repr(scorer)) < 120  # without all rows outside the data
 
 
 # ---- metadata routing
@@ -425,7 +432,7 @@ def routing():
 @EVERY_SCORER
 @pytest.mark.usefixtures("routing")
 def test_routed_weights(model, classifier, data, scorer):
-    """The weights of the test rows come to the scorer, alone and in a dict."""
+    """The scorer gets the weights of the test rows, alone and in a dict."""
     y = data.y
     if scorer is neg_brier_scorer:
         model, y = classifier, data.labels
@@ -467,8 +474,8 @@ def test_weights_of_another_name(model, data):
 
 
 @pytest.mark.usefixtures("routing")
-def test_weights_that_nobody_asked_for(model, data):
-    """The scorers of the module stay as they are: they ask for nothing."""
+def test_weights_without_request_are_refused(model, data):
+    """``set_score_request`` does not change the module's scorers."""
     neg_crps_scorer.set_score_request(sample_weight=True)
     model = clone(model).set_fit_request(sample_weight=True)
     search = GridSearchCV(model, {}, scoring=neg_crps_scorer, cv=2)
@@ -482,7 +489,7 @@ def test_request_without_routing():
 
 
 def test_weights_without_routing(model, data):
-    """A search with weights does the same with a scorer alone and in a dict."""
+    """A search passes weights equally to a scorer alone and in a dict."""
     alone, named = (
         GridSearchCV(model, {}, scoring=scoring, cv=2, refit=refit).fit(
             data.X, data.y, sample_weight=data.weights

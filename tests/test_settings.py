@@ -1,4 +1,4 @@
-"""What a caller has set of NumPy, torch and warnings changes no result, and stays."""
+"""Global settings of NumPy, torch and warnings change no result and are restored."""
 
 import os
 import subprocess
@@ -23,7 +23,7 @@ from skbayesnn.metrics import mixture_crps, mixture_log_density
 
 @contextmanager
 def default_device(name):
-    """As a user sets it for good."""
+    """Set torch's default device for a while."""
     torch.set_default_device(name)
     try:
         yield
@@ -33,7 +33,7 @@ def default_device(name):
 
 @contextmanager
 def default_dtype(dtype):
-    """As a user sets it for good."""
+    """Set torch's default dtype for a while."""
     torch.set_default_dtype(dtype)
     try:
         yield
@@ -51,7 +51,7 @@ SETTINGS = {
     "half by default": lambda: default_dtype(torch.float16),
     "errors raise": lambda: np.errstate(all="raise"),
 }
-OF_EVERY_SETTING = pytest.mark.parametrize("setting", SETTINGS)
+parametrize_settings = pytest.mark.parametrize("setting", SETTINGS)
 
 
 @pytest.fixture(scope="module")
@@ -61,8 +61,8 @@ def rows():
     return X, X[:, 0] + 0.3 * random.normal(size=30)
 
 
-def _said_by_regressor(X, y, **parameters):
-    """All that a regressor says, of rows near and far."""
+def _predictions_of_regressor(X, y, **parameters):
+    """All predictions of a regressor, for rows near and far."""
     model = MCDropoutRegressor((8,), max_iter=8, n_draws=7, random_state=0)
     model.set_params(**parameters).fit(X, y)
     far = 50 * y
@@ -77,7 +77,7 @@ def _said_by_regressor(X, y, **parameters):
     ]
 
 
-def _said_by_classifier(X, y):
+def _predictions_of_classifier(X, y):
     model = MCDropoutClassifier((8,), max_iter=60, n_draws=7, random_state=0)
     model.fit(50 * X, y > 0)
     return [
@@ -87,7 +87,7 @@ def _said_by_classifier(X, y):
     ]
 
 
-def _said_by_others(X, y):
+def _predictions_of_others(X, y):
     network = BBBRegressor((5,), max_iter=4, n_draws=5, random_state=0)
     model = CalibratedUncertaintyRegressor(network, cv=2).fit(X, y)
     mean, variance = np.outer([1, 300], y), np.full((2, 30), 1e-3)
@@ -101,33 +101,33 @@ def _said_by_others(X, y):
     ]
 
 
-SAID = {
-    "regressor": _said_by_regressor,
-    "heteroscedastic": lambda X, y: _said_by_regressor(
+PREDICTIONS = {
+    "regressor": _predictions_of_regressor,
+    "heteroscedastic": lambda X, y: _predictions_of_regressor(
         X, y, likelihood="heteroscedastic"
     ),
-    "classifier": _said_by_classifier,
-    "others": _said_by_others,
+    "classifier": _predictions_of_classifier,
+    "others": _predictions_of_others,
 }
 
 
 @pytest.fixture(scope="module")
 def usual(rows):
-    return {name: said(*rows) for name, said in SAID.items()}
+    return {name: predict(*rows) for name, predict in PREDICTIONS.items()}
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@OF_EVERY_SETTING
-@pytest.mark.parametrize("said", SAID)
-def test_a_callers_settings_change_nothing(rows, usual, setting, said):
+@parametrize_settings
+@pytest.mark.parametrize("model", PREDICTIONS)
+def test_global_settings_do_not_change_predictions(rows, usual, setting, model):
     with SETTINGS[setting]():
-        values = SAID[said](*rows)
-    for value, expected in zip(values, usual[said], strict=True):
+        values = PREDICTIONS[model](*rows)
+    for value, expected in zip(values, usual[model], strict=True):
         np.testing.assert_array_equal(value, expected)
 
 
-@OF_EVERY_SETTING
-def test_they_are_as_before_after_a_call(setting):
+@parametrize_settings
+def test_settings_are_restored_after_a_call(setting):
     @default_settings
     def state():
         return (
@@ -145,13 +145,13 @@ def test_they_are_as_before_after_a_call(setting):
         assert outside() == before
 
 
-def test_name_signature_and_errors_pass_through():
+def test_default_settings_keeps_name_signature_and_errors():
     @default_settings
     def function(a, *, b=2):
-        """Says."""
+        """Return a plus b."""
         raise KeyError(a + b)
 
-    assert function.__name__ == "function" and function.__doc__ == "Says."
+    assert function.__name__ == "function" and function.__doc__ == "Return a plus b."
     with pytest.raises(KeyError, match="5"), torch.autocast("cpu", torch.bfloat16):
         function(3)
 
@@ -190,10 +190,10 @@ for name, call in calls.items():
 """
 
 
-def test_filters_of_warnings_stay():
+def test_warning_filters_are_unchanged():
     """Some packages set filters for the whole process when they are imported.
 
-    All that is imported once it is needed is so here, for the first time.
+    The subprocess imports all packages that are imported lazily, for the first time.
     """
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", FILTERS],

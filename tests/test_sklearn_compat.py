@@ -1,7 +1,7 @@
-"""What the package needs of scikit-learn's private names, at every version of it.
+"""Private names of scikit-learn that the package uses exist at every version.
 
-Run at the oldest and at the newest version that is supported: what scikit-learn does
-not promise is used in one file, and every name of it is tried here.
+Run these tests at the oldest and at the newest supported version. One file uses the
+private names, and the tests try each of them.
 """
 
 import ast
@@ -90,7 +90,7 @@ def _attributes(path):
 
 
 def _defined(path):
-    """Private names that a file itself gives to a function, a variable or a field."""
+    """Private names that a file gives to a function, a variable or a field."""
     for node in ast.walk(_tree(path)):
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             yield node.name
@@ -100,15 +100,15 @@ def _defined(path):
 
 
 @cache
-def _known():
-    """Private names of scikit-learn that the one file uses, also in quotes."""
+def _private_names_of_sklearn():
+    """Private names of scikit-learn that _sklearn_compat.py uses, also in quotes."""
     tree = _tree(COMPAT)
     texts = (n.value for n in ast.walk(tree) if isinstance(n, ast.Constant))
     quoted = {text for text in texts if isinstance(text, str) and _private(text)}
     methods = {n.name for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)}
     attributes = {name for _, name in _attributes(COMPAT)}
     return (quoted | attributes | set(filter(_private, methods))) - {
-        "_known"  # its own
+        "_known"  # an attribute of the file's class
     }
 
 
@@ -118,9 +118,12 @@ def _ours():
     return {name for path in MODULES for name in _defined(path)}
 
 
-def test_known_names():
-    """The search for them finds some of each kind."""
-    assert {"_scorers", "_skl_callbacks", "_format_results"} <= _known()
+def test_search_for_private_names_finds_each_kind():
+    assert {
+        "_scorers",
+        "_skl_callbacks",
+        "_format_results",
+    } <= _private_names_of_sklearn()
 
 
 def test_private_names_are_imported_in_one_file():
@@ -154,14 +157,14 @@ _OF_OTHERS = {
 
 
 def test_private_attributes_are_used_in_one_file():
-    """No name that _sklearn_compat.py uses, and none that the package never defines."""
+    """Other files use no name of _sklearn_compat.py and no undefined private name."""
     offenders = []
-    known = re.compile(rf"\b({'|'.join(sorted(_known()))})\b")
+    pattern = re.compile(rf"\b({'|'.join(sorted(_private_names_of_sklearn()))})\b")
     for path in MODULES:
         for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
             offenders += [
                 f"{_name(path)}:{number} uses {name} of scikit-learn"
-                for name in known.findall(line)
+                for name in pattern.findall(line)
             ]
         allowed = _ours() | {"_getframe"} | _OF_OTHERS.get(_name(path), set())
         offenders += [
@@ -173,7 +176,7 @@ def test_private_attributes_are_used_in_one_file():
 
 
 def test_every_name_is_used():
-    """The file has no name that the package does not need."""
+    """The package uses every name of _sklearn_compat.py."""
     text = "\n".join(path.read_text(encoding="utf-8") for path in MODULES)
     words = set(re.findall(r"\w+", text))
     missing = [
@@ -220,7 +223,7 @@ def test_check_sample_weight(data):
 
 
 def test_check_method_params(data):
-    """What has an entry per row is cut, and nothing else."""
+    """Only values with one entry per row are indexed."""
     X, _, weights = data
     params = {"sample_weight": weights, "X_val": X[:5], "copy": True}
     rows = np.array([4, 2])
@@ -279,7 +282,7 @@ def test_types_of_scorers(data):
 
 
 def test_fit_context(data):
-    """It decorates a ``fit``, and checks parameters before that."""
+    """The decorator validates the parameters before ``fit``."""
 
     class Checked(BaseEstimator):
         _parameter_constraints = {"n": [int]}  # noqa: RUF012
@@ -319,7 +322,7 @@ def test_scorers_of_search():
 
 
 @pytest.mark.parametrize("error_score", [np.nan, "raise"])
-def test_scorer_with_the_metrics_of_another(data, error_score):
+def test_scorer_with_metrics_of_another_scorer(data, error_score):
     class Mine(_sklearn_compat.MultimetricScorer):
         pass
 
@@ -341,7 +344,7 @@ def test_scorer_with_the_metrics_of_another(data, error_score):
     else:
         scores = mine(model, *data[:2])
         assert scores["r2"] == model.score(*data[:2])
-        # Texts of errors: scikit-learn puts its `error_score` in their place.
+        # With an error message in their place, scikit-learn uses its `error_score`.
         assert "ArithmeticError" in scores["fail"]
 
 
@@ -364,18 +367,18 @@ def test_routed_fit_params(data, routing):
         np.testing.assert_array_equal(routed.splitter.split["groups"], groups)
 
 
-def test_search_over_known(data):
-    """The loop takes what it is given, and the results the candidates as they are."""
+def test_search_over_stored_scores(data):
+    """The search loop uses the given scores and returns the candidates unchanged."""
     X, y, _ = data
 
-    class Known(_sklearn_compat.SearchOverStored, GridSearchCV):
+    class Stored(_sklearn_compat.SearchOverStored, GridSearchCV):
         def add_times(self, results):
             for result in results:
                 result["fit_time"] = 7.0
 
     candidates = [{"solver": "svd", "alpha": 1.0}, {"alpha": 2.0}]
     plain = GridSearchCV(Ridge(), [{"alpha": [1.0]}, {"alpha": [2.0]}], cv=3)
-    search = Known(Ridge(), {"alpha": [9.0]}, cv=3)
+    search = Stored(Ridge(), {"alpha": [9.0]}, cv=3)
     scorers = _sklearn_compat.scorers_of_search(plain)
     routed = _sklearn_compat.routed_fit_params(plain, {})
     search.set_known(scorers, routed, candidates)
@@ -396,7 +399,7 @@ def test_target_dimensions(data, n_targets):
 
 
 def test_callbacks_are_optional():
-    """Where there are none, a decorated ``fit`` is as it was."""
+    """At versions without callbacks a decorated ``fit`` is unchanged."""
 
     class Plain(_sklearn_compat.CallbackSupportMixin, BaseEstimator):
         @_sklearn_compat.with_callbacks
@@ -407,48 +410,48 @@ def test_callbacks_are_optional():
     for estimator in (Plain(), make_pipeline(StandardScaler(), Plain())):
         assert not _sklearn_compat.has_callbacks(estimator)
         _sklearn_compat.drop_callbacks(estimator)
-        _sklearn_compat.hand_callbacks(estimator, Plain())
+        _sklearn_compat.copy_callbacks(estimator, Plain())
 
 
 class Recorder:
-    """A callback that keeps the names of the tasks that it is told of."""
+    """A callback that records the names of the tasks."""
 
     requires_fit_predict = False
 
     def __init__(self):
-        self.told = []
+        self.names = []
 
     def setup(self, estimator, context):
-        self.told.append("setup")
+        self.names.append("setup")
 
     def teardown(self, estimator, context):
-        self.told.append("teardown")
+        self.names.append("teardown")
 
     def on_fit_task_begin(self, estimator, context, **_):
-        self.told.append(context.task_name)
+        self.names.append(context.task_name)
 
     def on_fit_task_end(self, estimator, context, **_):
         pass
 
 
 @pytest.mark.skipif(not CALLBACKS, reason="scikit-learn has callbacks from 1.9 on")
-def test_callbacks():
+def test_callbacks_record_the_tasks_of_a_fit():
     recorder = Recorder()
     network = MCDropoutRegressor(**SMALL).set_callbacks(recorder)
     pipeline = make_pipeline(StandardScaler(), network)
     taker = MCDropoutRegressor()
     assert _sklearn_compat.has_callbacks(network)
     assert _sklearn_compat.has_callbacks(pipeline)
-    _sklearn_compat.hand_callbacks(network, taker)
+    _sklearn_compat.copy_callbacks(network, taker)
 
     @_sklearn_compat.with_callbacks
-    def tell(estimator):
+    def fit(estimator):
         context = _sklearn_compat.callback_context(estimator, n_subtasks=1)
         context.call_on_fit_task_begin(estimator=estimator)
         context.call_on_fit_task_end(estimator=estimator)
 
-    tell(taker)
-    assert recorder.told == ["setup", "fit", "teardown"]
+    fit(taker)
+    assert recorder.names == ["setup", "fit", "teardown"]
     _sklearn_compat.drop_callbacks(pipeline)
     assert not _sklearn_compat.has_callbacks(network)
 
@@ -465,7 +468,7 @@ def test_fit_and_predict(data):
 
 
 def assert_same_search(plain, batched):
-    """The same members, to rounding that Adam has enlarged in a few steps."""
+    """Equal scores and the same best candidate, to rounding that Adam enlarges."""
     for name, theirs in plain.cv_results_.items():
         ours = batched.cv_results_[name]
         if "score" in name and "time" not in name:
@@ -478,7 +481,7 @@ def assert_same_search(plain, batched):
 )
 @pytest.mark.parametrize("routing", [False, True])
 def test_batched_search(data, plain, batched, routing):
-    """Through a pipeline, with weights for its steps and scorers of two metrics."""
+    """A pipeline with weights for its steps, and two metrics."""
     X, y, weights = data
     with sklearn.config_context(enable_metadata_routing=routing):
         scale, network = StandardScaler(), MCDropoutRegressor(**SMALL)
@@ -509,15 +512,15 @@ def test_search_for_tau(data):
 
 
 @pytest.mark.skipif(not CALLBACKS, reason="scikit-learn has callbacks from 1.9 on")
-def test_callbacks_of_a_search(data):
-    told = []
+def test_batched_and_plain_searches_call_the_same_callbacks(data):
+    names = []
     for kind in (GridSearchCV, BatchedGridSearchCV):
         recorder = Recorder()
         network = MCDropoutRegressor(**SMALL).set_callbacks(recorder)
         search = kind(network, {"tau": [0.5, 2.0]}, cv=2).set_callbacks(recorder)
         search.fit(*data[:2])
-        told.append(recorder.told)
-    assert told[0] == told[1] and "epoch" in told[0]
+        names.append(recorder.names)
+    assert names[0] == names[1] and "epoch" in names[0]
 
 
 def _next_line():
@@ -537,20 +540,26 @@ WARNED = {
 
 @pytest.mark.parametrize("name", WARNED)
 def test_warnings_point_at_the_line_of_the_caller(data, name):
-    """Whatever number of scikit-learn's frames lies between."""
+    """The number of scikit-learn's frames in between does not matter."""
     X, y, _ = data
     X = np.column_stack([X, np.zeros(ROWS)])
     model = WARNED[name]()
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as messages:
         warnings.simplefilter("always")
         line = _next_line()
         model.fit(X, y)
-    told = [one for one in told if "constant in the training rows" in str(one.message)]
-    assert [(one.filename, one.lineno) for one in told] == [(__file__, line)]
+    messages = [
+        message
+        for message in messages
+        if "constant in the training rows" in str(message.message)
+    ]
+    assert [(message.filename, message.lineno) for message in messages] == [
+        (__file__, line)
+    ]
 
 
 def test_warning_of_an_interruption_points_at_the_line_of_the_caller(data):
-    """Which is the search's own, and not one of a fit inside."""
+    """The warning comes from the search, not from one of its fits."""
     X, y, _ = data
     n_scored = []
 
@@ -565,12 +574,16 @@ def test_warning_of_an_interruption_points_at_the_line_of_the_caller(data):
         network, {"tau": [0.5, 2.0]}, cv=[(np.arange(20),) * 2]
     )
     search.set_params(scoring=score, param_grid={"tau": [0.5, 1.0, 2.0, 3.0]})
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as messages:
         warnings.simplefilter("always")
         line = _next_line()
         search.fit(X, y)
-    [one] = [one for one in told if issubclass(one.category, ConvergenceWarning)]
-    assert (one.filename, one.lineno) == (__file__, line)
+    [message] = [
+        message
+        for message in messages
+        if issubclass(message.category, ConvergenceWarning)
+    ]
+    assert (message.filename, message.lineno) == (__file__, line)
 
 
 # ---- notebooks

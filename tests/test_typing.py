@@ -1,4 +1,4 @@
-"""What a type checker says of a user's code: nothing where it is right."""
+"""A type checker accepts correct code of a user and refuses wrong code."""
 
 import importlib
 import importlib.util
@@ -64,7 +64,7 @@ monitor = inspection.DriftMonitor(network, false_alarm_rate=0.01).fit(X, y)
 alarm = monitor.p_value(X) < 0.01 or bool((monitor.predict(X) < 0).any())
 conformal = skbayesnn.ConformalRegressor(network, method="cv+").fit(X, y)
 widths = metrics.interval_width(conformal.predict_interval(X, 0.9))
-of_torch = skbayesnn.from_torch(loaded, noise_std=1.0).predict(X)
+from_torch = skbayesnn.from_torch(loaded, noise_std=1.0).predict(X)
 display = plotting.PredictionIntervalDisplay.from_estimator(stack, X, y, feature=0)
 display.plot(ax=None).ax_.set_title("intervals")
 """
@@ -103,7 +103,7 @@ def attributes(kind):
 
 
 def with_each_attribute():
-    """A script that uses all attributes of all classes, and one that there is not."""
+    """A script that uses all attributes of all classes, and a misspelt one."""
     lines = [f"import skbayesnn{part}" for part in PARTS]
     for i, (name, kind) in enumerate(classes()):
         lines += [f"def function_{i}(model: {name}) -> None:"]
@@ -114,7 +114,7 @@ def with_each_attribute():
 
 @pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("mypy") is None, reason="needs mypy")
-def test_errors_are_found_and_nothing_else(tmp_path):
+def test_mypy_finds_exactly_the_errors(tmp_path):
     """``mypy --strict`` finds the errors that the comments of these scripts name."""
     scripts = {"right": RIGHT, "wrong": WRONG, "attributes": with_each_attribute()}
     expected = set()
@@ -136,5 +136,5 @@ def test_errors_are_found_and_nothing_else(tmp_path):
     )
     error = re.compile(r"^(\w+\.py):(\d+): error: .*\[([\w-]+)\]$", re.MULTILINE)
     errors = error.findall(result.stdout)
-    found = {(name, int(number), code) for name, number, code in errors}
-    assert found == expected, result.stdout + result.stderr
+    actual = {(name, int(number), code) for name, number, code in errors}
+    assert actual == expected, result.stdout + result.stderr

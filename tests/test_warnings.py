@@ -1,4 +1,4 @@
-"""What many networks of one call would warn about is said once, by name."""
+"""A call that fits or predicts with many networks warns once."""
 
 import warnings
 
@@ -20,7 +20,7 @@ from skbayesnn import (
     MCDropoutRegressor,
     predict_interval,
 )
-from skbayesnn._runtime import one_call, warn_no_more, warn_once
+from skbayesnn._runtime import silence_warning, warn_once, warn_once_per_call
 from skbayesnn.inspection import DriftMonitor
 from skbayesnn.model_selection import (
     BatchedGridSearchCV,
@@ -43,36 +43,36 @@ Y = X[:, 0] + 0.2 * RANDOM.standard_normal(ROWS)
 
 
 def messages(call, *rows):
-    """What a call warns about, other than its training."""
+    """The call's warnings, except those about its training."""
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         call(*rows)
-    texts = [str(one.message) for one in warned]
-    told = "columns of X are constant", "far outside", "some rows"
-    return [text for text in texts if any(part in text for part in told)]
+    texts = [str(warning.message) for warning in warned]
+    parts = "columns of X are constant", "far outside", "some rows"
+    return [text for text in texts if any(part in text for part in parts)]
 
 
 def fitted(model, X=X, y=Y):
     with warnings.catch_warnings():
-        # That so few epochs explain little is no matter here.
+        # With so few epochs the networks explain little.
         warnings.simplefilter("ignore")
         return model.fit(X, y)
 
 
-def test_once_per_outermost_call():
-    @one_call
+def test_warning_is_given_once_per_outermost_call():
+    @warn_once_per_call
     def inner():
         warn_once("rows", "some rows")
 
-    @one_call
+    @warn_once_per_call
     def outer():
         inner()
         inner()
         warn_once("cold", "some rows are cold")
 
-    @one_call
+    @warn_once_per_call
     def silent():
-        warn_no_more("rows")
+        silence_warning("rows")
         inner()
 
     assert messages(outer) == ["some rows", "some rows are cold"]
@@ -82,8 +82,8 @@ def test_once_per_outermost_call():
     assert messages(inner) == ["some rows"]
 
 
-def test_an_error_ends_the_call():
-    @one_call
+def test_call_ends_with_an_error():
+    @warn_once_per_call
     def broken():
         warn_once("rows", "some rows")
         raise ValueError
@@ -128,13 +128,13 @@ def test_constant_columns_without_names():
         assert "(1, 3)" in message
 
 
-def test_other_values_of_a_constant_column():
-    """As the warning says, the prior decides: draws from it differ, which is known."""
-    rows, other = X.copy(), X.copy()
-    rows[:, 2], other[:, 2] = 0.0, 5.0
+def test_new_values_in_a_constant_column_raise_the_uncertainty():
+    """The prior decides there: draws from the prior differ, so the spread grows."""
+    rows, changed = X.copy(), X.copy()
+    rows[:, 2], changed[:, 2] = 0.0, 5.0
     model = fitted(AnchoredEnsembleRegressor(max_iter=50, random_state=SEED), rows)
     before = model.predict_uncertainty(rows, "epistemic")
-    assert np.median(model.predict_uncertainty(other, "epistemic") / before) > 2
+    assert np.median(model.predict_uncertainty(changed, "epistemic") / before) > 2
 
 
 MODELS = {
@@ -152,7 +152,7 @@ MODELS = {
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_far_rows_once_per_call(name):
+def test_far_rows_are_reported_once_per_call(name):
     """One value of 1e9 where all others are of order one."""
     model = fitted(MODELS[name])
     far = X[:5].copy()
@@ -166,7 +166,7 @@ def test_far_rows_once_per_call(name):
         assert messages(call, X) == []
 
 
-def test_far_rows_of_classes():
+def test_far_rows_are_reported_by_classifiers():
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame(X, columns=["age", "income", "unit", "zone"])
     far = frame.copy()
@@ -182,8 +182,8 @@ def test_far_rows_of_classes():
             assert messages(call, frame) == []
 
 
-def test_an_outlier_among_training_rows_is_not_far():
-    """Nor is a fold of a stack warned about that holds it out."""
+def test_outlier_in_the_training_rows_is_not_reported():
+    """A stack does not warn about the fold that holds the row out, either."""
     rows = X.copy()
     rows[7, 1] = 1e9
     for model in (NETWORK, BayesianStackingRegressor(max_iter=2, random_state=SEED)):

@@ -239,7 +239,7 @@ def public_modules():
 
 
 def signature_of(item):
-    """The signature as text; empty if there is none."""
+    """The signature as text; empty if the callable has none."""
     try:
         parameters = inspect.signature(item).parameters.values()
     except (TypeError, ValueError):

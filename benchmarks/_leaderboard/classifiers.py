@@ -1,7 +1,7 @@
 """The contestants for classification, functions ``name(seed, threads)``; see child.py.
 
-As in regressors.py, packages are imported before the timing, and settings are those of
-the READMEs or defaults.
+As in regressors.py, packages are imported before the timing, and settings come from the
+READMEs or are the defaults.
 """
 
 import numpy as np
@@ -66,7 +66,7 @@ def catboost(seed, threads):
 
 
 def ngboost(seed, threads):
-    """``NGBClassifier()``."""
+    """``NGBClassifier()`` with its defaults."""
     from ngboost import NGBClassifier
     from ngboost.distns import k_categorical
 

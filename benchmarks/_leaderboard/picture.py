@@ -14,7 +14,7 @@ from _leaderboard.ranking import (
     typical_seconds,
 )
 
-# Okabe & Ito: colours that colour-blind people can tell apart.
+# Okabe & Ito: colours that colour-blind people can distinguish.
 VERMILION, BLUE = "#D55E00", "#0072B2"
 
 

@@ -58,7 +58,7 @@ class Normals:
 
     @property
     def mean(self):
-        """(rows,)."""
+        """The means, (rows,)."""
         return self.components_mean.mean(0)
 
     def log_density(self, y):
@@ -74,7 +74,7 @@ class Normals:
         return mixture_crps(y, self.components_mean[some], variance)
 
     def interval(self, coverage):
-        """(rows, 2)."""
+        """The bounds, (rows, 2)."""
         mean = self.components_mean[..., None]
         variance = np.square(self.components_std)[..., None]
         bounds = [
@@ -106,7 +106,7 @@ class Quantiles:
 
     @property
     def mean(self):
-        """(rows,)."""
+        """The means, (rows,)."""
         q, mass = self.quantile, np.diff(self.levels)
         inside = (0.5 * (q[:, 1:] + q[:, :-1])) @ mass
         below = self.levels[0] * (q[:, 0] - self.left)
@@ -140,7 +140,7 @@ class Quantiles:
         return float((left + inside + right).mean())
 
     def interval(self, coverage):
-        """(rows, 2)."""
+        """The bounds, (rows, 2)."""
         levels = (1 - coverage) / 2, (1 + coverage) / 2
         return np.stack([self._at(level) for level in levels], axis=-1)
 
@@ -194,7 +194,7 @@ class Scored:
         return float(self.score.mean())
 
     def interval(self, coverage):
-        """(rows, 2)."""
+        """The bounds, (rows, 2)."""
         return self.intervals[:, COVERAGES.index(coverage)]
 
 

@@ -291,7 +291,7 @@ def uqr_deep_ensemble(seed, threads):
 
 
 def _of_uqregressors(kind, seed):
-    """Its intervals are those of a Gaussian, so their width determines the std."""
+    """Its intervals are Gaussian, so their width determines the std."""
     from scipy.stats import norm
 
     def fit(X, y):

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import sklearn
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import check_cv
@@ -15,7 +14,7 @@ from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted
 
 from skbayesnn._batch.executor import Executor, Resources
-from skbayesnn._batch.jobs import JobBuilder, network_of
+from skbayesnn._batch.jobs import FoldFitBuilder, network_of
 from skbayesnn._batch.outcomes import Key, Outcome
 from skbayesnn._sklearn_compat import check_method_params, num_samples, safe_indexing
 
@@ -105,7 +104,7 @@ def fitted_to(estimator, X, y, rows, fit_params):
 
 
 @dataclass(frozen=True)
-class Keeper:
+class KeepEstimator:
     """A scorer whose score is the trained estimator."""
 
     def score_all(self, outcomes: Mapping[Key, Outcome]) -> None:
@@ -125,8 +124,8 @@ def cross_fitted(
 ) -> list:
     """Copies of an estimator, each fitted to the training rows of a fold.
 
-    Networks are trained as members of one program; they equal those of separate calls
-    of ``fit`` up to rounding. Other estimators are fitted by their own ``fit``.
+    Networks are trained as members of one program; separate calls of ``fit`` give the
+    same networks up to rounding. Other estimators are fitted by their own ``fit``.
 
     splits : sequence of (train, test)
     fit_params : arguments of ``fit``; those with an entry per row are indexed
@@ -140,13 +139,11 @@ def cross_fitted(
             delayed(fitted_to)(estimator, X, y, train, fit_params)
             for train, _ in splits
         )
-    jobs, failed = JobBuilder(estimator, fit_params, X, y, splits).jobs(
-        {"": {}}, {"": range(len(splits))}
-    )
-    memory = int(sklearn.get_config()["working_memory"] * 2**20)
+    builder = FoldFitBuilder(estimator, fit_params, X, y, splits)
+    fold_fits, failed = builder.fold_fits({"": {}}, {"": range(len(splits))})
     outcomes = dict(failed)
-    resources = Resources(memory, n_jobs, "2*n_jobs", None)
-    for program_outcomes in Executor(Keeper(), resources).run(jobs):
+    resources = Resources.from_budget(None, n_jobs)
+    for program_outcomes in Executor(KeepEstimator(), resources).run(fold_fits):
         outcomes |= program_outcomes
     for outcome in outcomes.values():
         if outcome.error is not None:

@@ -1,7 +1,7 @@
-"""Train jobs, several networks per program, and score each of them.
+"""Train fold fits, several networks per program, and score each of them.
 
-Jobs whose networks can share a program are grouped within a memory budget. Each group
-is one joblib task: a worker trains the program and scores its networks.
+Fold fits whose networks can share a program are grouped within a memory budget. Each
+group is one joblib task: a worker trains the program and scores its networks.
 """
 
 import queue
@@ -9,10 +9,11 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import joblib
 import numpy as np
+import sklearn
 from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 from sklearn.utils.parallel import Parallel, delayed
@@ -27,64 +28,62 @@ from skbayesnn.estimators import _fit
 from skbayesnn.estimators._base import set_fitted
 from skbayesnn.estimators._job import TrainedJob
 
-# ---- group jobs into programs
+# ---- group fold fits into programs
 
 # Size of a program's widest activations on a CPU, measured. With fewer members the
 # overhead of the calls dominates; with more the activations do not fit into the cache.
-# A program has at least FEWEST_MEMBERS members, whatever their size.
-WIDEST_BYTES, FEWEST_MEMBERS = 8 << 20, 16
+# A program has at least MIN_MEMBERS members, whatever their size.
+WIDEST_BYTES, MIN_MEMBERS = 8 << 20, 16
 
 
-def groups_of(jobs: Sequence[FoldFit], budget: int) -> Iterator[list[FoldFit]]:
-    """Groups of jobs that share a program, each of at most ``budget`` bytes.
+def groups_of(fold_fits: Sequence[FoldFit], budget: int) -> Iterator[list[FoldFit]]:
+    """Groups of fold fits that share a program, each of at most ``budget`` bytes.
 
-    Jobs of one fold are adjacent, so that a program needs few tables.
+    Fits to one fold are adjacent, so that a program needs few tables.
     """
     # In order of appearance: the order of the members changes the last bits of results.
     tables: dict[int, int] = {}
-    for job in jobs:
-        tables.setdefault(id(job.job.table), len(tables))
+    for fold_fit in fold_fits:
+        tables.setdefault(id(fold_fit.job.table), len(tables))
     alike: dict[tuple, list[FoldFit]] = {}
-    for job in sorted(jobs, key=lambda job: tables[id(job.job.table)]):
-        alike.setdefault(_shared(job), []).append(job)
+    for fold_fit in sorted(fold_fits, key=lambda fit: tables[id(fit.job.table)]):
+        alike.setdefault(_shared(fold_fit), []).append(fold_fit)
     for group in alike.values():
-        n_pieces = -(-len(group) // jobs_per_program(group, budget))
+        n_pieces = -(-len(group) // fits_per_program(group, budget))
         for piece in np.array_split(np.arange(len(group)), n_pieces):
             yield [group[i] for i in piece]
 
 
-def _shared(job: FoldFit) -> tuple:
-    """Properties that all jobs of one program must have in common."""
-    X, row_subsets = job.job.table.X, job.job.row_subsets
+def _shared(fold_fit: FoldFit) -> tuple:
+    """Properties that all fold fits of one program must have in common."""
+    job = fold_fit.job
+    X = job.table.X
     return (
-        job.job.config,
+        job.config,
         # Members may differ in rows and epochs, but equal ones are faster.
-        job.job.members.n_epochs.max(),
-        frozenset(
-            (len(row_subset.rows), len(row_subset.validation))
-            for row_subset in row_subsets
-        ),
-        str(job.network.device),
+        job.members.n_epochs.max(),
+        frozenset((len(s.rows), len(s.validation)) for s in job.row_subsets),
+        str(fold_fit.network.device),
         X.dtype,
         type(X),
     )
 
 
-def jobs_per_program(group: Sequence[FoldFit], budget: int) -> int:
-    """Number of jobs that fit into the budget; on a CPU also limited for speed."""
-    job = max(group, key=lambda job: job.job.n_members)
-    n_members, config = job.job.n_members, job.job.config
+def fits_per_program(group: Sequence[FoldFit], budget: int) -> int:
+    """Number of fold fits within the budget; on a CPU also limited for speed."""
+    largest = max(group, key=lambda fold_fit: fold_fit.job.n_members)
+    n_members, config = largest.job.n_members, largest.job.config
     size = max(1, budget // (n_members * bytes_per_member(group)))
-    if _validation.device_for_fit(job.network.device).type != "cpu":
+    if _validation.device_for_fit(largest.network.device).type != "cpu":
         return size
     widest = config.batch_rows(_most_rows(group)) * config.network.widest * n_members
-    members = WIDEST_BYTES // (_itemsize(job) * widest)
-    return min(size, max(FEWEST_MEMBERS, members))
+    members = WIDEST_BYTES // (_itemsize(largest) * widest)
+    return min(size, max(MIN_MEMBERS, members))
 
 
 def bytes_of(group: Sequence[FoldFit]) -> int:
     """Upper estimate of the memory of a program in training."""
-    n_members = sum(job.job.n_members for job in group)
+    n_members = sum(fold_fit.job.n_members for fold_fit in group)
     return n_members * bytes_per_member(group)
 
 
@@ -92,7 +91,7 @@ def bytes_per_member(group: Sequence[FoldFit]) -> int:
     """Upper estimate of the memory of one member of a program in training.
 
     It counts about thirty copies of the parameters: values, gradient and its parts, two
-    moments of Adam, those of the best epoch, initial values, temporaries and results.
+    moments of Adam, values of the best epoch, initial values, temporaries and results.
     It adds the activations of a batch with their random numbers, mask and gradient, and
     the index and weight of every row of the largest subset.
     """
@@ -103,14 +102,13 @@ def bytes_per_member(group: Sequence[FoldFit]) -> int:
 
 
 def _most_rows(group: Sequence[FoldFit]) -> int:
-    return max(
-        len(row_subset.rows) for job in group for row_subset in job.job.row_subsets
-    )
+    subsets = (s for fold_fit in group for s in fold_fit.job.row_subsets)
+    return max(len(subset.rows) for subset in subsets)
 
 
-def _itemsize(job: FoldFit) -> int:
+def _itemsize(fold_fit: FoldFit) -> int:
     """Bytes of a float in training."""
-    return job.job.config.dtype.itemsize
+    return fold_fit.job.config.dtype.itemsize
 
 
 class MemoryLimit:
@@ -120,7 +118,7 @@ class MemoryLimit:
         self._too_large = float("inf")
 
     def allows(self, group: Sequence[FoldFit]) -> bool:
-        """Whether the program is a single job, or smaller than the last that failed."""
+        """Whether the program has one fold fit, or is smaller than the last failure."""
         nothing_failed = self._too_large == float("inf")
         return nothing_failed or len(group) == 1 or bytes_of(group) < self._too_large
 
@@ -132,7 +130,7 @@ class MemoryLimit:
 # ---- train and score one program
 
 
-class Scorer(Protocol):
+class OutcomeScorer(Protocol):
     """Scores trained estimators, which are then released."""
 
     def score_all(self, outcomes: Mapping[Key, Outcome]) -> None:
@@ -207,14 +205,14 @@ class FoldScorer:
 
 def train_group(
     group: Sequence[FoldFit],
-    scorer: Scorer,
+    scorer: OutcomeScorer,
     limit: MemoryLimit,
     device: str | None = None,
 ) -> dict[Key, Outcome]:
-    """Train and score the jobs of one program.
+    """Train and score the fold fits of one program.
 
-    Jobs that ran out of memory are missing from the result. After an interruption of
-    the scoring, outcomes that are not scored contain their trained estimator.
+    Fold fits that ran out of memory are missing from the result. After an interruption
+    of the scoring, outcomes that are not scored contain their trained estimator.
     """
     if not limit.allows(group):
         return {}
@@ -223,7 +221,7 @@ def train_group(
     except Exception as error:
         if len(group) > 1 and _is_out_of_memory(error):
             return {}
-        return {job.key: Outcome(without_frames(error)) for job in group}
+        return {fold_fit.key: Outcome(without_frames(error)) for fold_fit in group}
     scorer.score_all(outcomes)
     if len(group) == 1:
         return outcomes
@@ -237,30 +235,29 @@ def train_group(
 def _trained_together(
     group: Sequence[FoldFit], device: str | None
 ) -> dict[Key, Outcome]:
-    """Train the jobs in one program; their outcomes contain the trained estimators."""
+    """Train fold fits in one program; their outcomes contain the trained estimators."""
     start = time.perf_counter()
-    trained = _fit.train_together(
-        [job.network for job in group], [job.job for job in group], device
-    )
+    networks = [fold_fit.network for fold_fit in group]
+    jobs = _fit.train_together(networks, [fold_fit.job for fold_fit in group], device)
     seconds = (time.perf_counter() - start) / len(group)
     outcomes = {}
-    for job, trained_job in zip(group, trained, strict=True):
+    for fold_fit, job in zip(group, jobs, strict=True):
         if device is not None:
-            job.network.device = device
-        outcomes[job.key] = _trained(job, trained_job, seconds)
+            fold_fit.network.device = device
+        outcomes[fold_fit.key] = _outcome(fold_fit, job, seconds)
     return outcomes
 
 
-def _trained(job: FoldFit, trained_job: TrainedJob, seconds: float) -> Outcome:
-    """Set the fitted attributes of a job's network; the outcome keeps any exception."""
+def _outcome(fold_fit: FoldFit, trained_job: TrainedJob, seconds: float) -> Outcome:
+    """Set the network's fitted attributes; the outcome keeps any exception."""
     try:
         if trained_job.trained.failed.all():
             raise _fit.all_failed(trained_job.job.config, trained_job.trained)
-        set_fitted(job.network, trained_job)
+        set_fitted(fold_fit.network, trained_job)
     except Exception as error:
         return Outcome(without_frames(error), seconds=seconds)
-    n_epochs = job.network.n_iter_
-    return Outcome(seconds=seconds, n_epochs=n_epochs, estimator=job.estimator)
+    n_epochs = fold_fit.network.n_iter_
+    return Outcome(seconds=seconds, n_epochs=n_epochs, estimator=fold_fit.estimator)
 
 
 def _is_out_of_memory(result) -> bool:
@@ -277,7 +274,7 @@ def _is_out_of_memory(result) -> bool:
     return isinstance(result, BaseException) and is_out_of_memory(result)
 
 
-# ---- run all jobs through joblib
+# ---- run all programs through joblib
 
 # Members per worker that are prepared at a time, and bytes of a member per row: the
 # row's index and weight.
@@ -304,9 +301,25 @@ class Resources:
 
     memory: int
     n_jobs: int | None
-    pre_dispatch: int | str
-    devices: Sequence[str] | None
+    pre_dispatch: int | str = "2*n_jobs"
+    devices: Sequence[str] | None = None
     backend: str | None = None
+
+    @classmethod
+    def from_budget(
+        cls, megabytes: float | None, n_jobs: int | None, **options
+    ) -> Self:
+        """Resources with a memory budget in MiB, by default ``working_memory``.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the ``memory_budget`` is not a positive number.
+        """
+        if megabytes is None:
+            megabytes = sklearn.get_config()["working_memory"]
+        _validation.check_number("memory_budget", megabytes, low=0, open_low=True)
+        return cls(int(megabytes * 2**20), n_jobs, **options)
 
     @property
     def in_turn(self) -> bool:
@@ -349,15 +362,15 @@ class Resources:
 
 
 class Executor:
-    """Trains and scores jobs.
+    """Trains and scores fold fits.
 
     Parameters
     ----------
-    scorer : Scorer
+    scorer : OutcomeScorer
     resources : Resources
     """
 
-    def __init__(self, scorer: Scorer, resources: Resources):
+    def __init__(self, scorer: OutcomeScorer, resources: Resources):
         self._scorer = scorer
         self._n_workers = resources.n_workers
         self._memory = resources.memory // self._n_workers
@@ -386,8 +399,8 @@ class Executor:
         _raise_if_interrupted(outcomes.values())
         return outcomes
 
-    def run(self, jobs: Sequence[FoldFit]) -> Iterator[dict[Key, Outcome]]:
-        """Train and score jobs; yield the outcomes of each program when it is done.
+    def run(self, fold_fits: Sequence[FoldFit]) -> Iterator[dict[Key, Outcome]]:
+        """Train and score fold fits; yield the outcomes of each program when done.
 
         A program that does not fit into memory is halved.
 
@@ -396,8 +409,8 @@ class Executor:
         KeyboardInterrupt
             After the outcomes computed so far are yielded.
         """
-        waiting = deque(groups_of(jobs, self._memory))
-        del jobs  # Release each job when its program is done.
+        waiting = deque(groups_of(fold_fits, self._memory))
+        del fold_fits  # Release each of them when its program is done.
         while waiting:
             sent: deque[list[FoldFit]] = deque()
             with torch_threads(self._n_threads):
@@ -405,7 +418,7 @@ class Executor:
                     group = sent.popleft()
                     yield outcomes
                     _raise_if_interrupted(outcomes.values())
-                    left = [job for job in group if job.key not in outcomes]
+                    left = [fit for fit in group if fit.key not in outcomes]
                     if left and self._limit.allows(group):
                         self._limit.lower(group)
                         _warn_of_halving(len(group))

@@ -1,7 +1,7 @@
-"""Turn candidates and folds into jobs: networks to train, with their rows.
+"""Turn candidates and folds into fold fits: networks to train, with their rows.
 
 The steps of a pipeline before the network are fitted once per fold and setting of
-their own parameters. The networks of all candidates are trained on the output.
+their parameters. The networks of all candidates are trained on the output.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -46,8 +46,8 @@ class FoldFit:
     job: TrainingJob
 
 
-class JobBuilder:
-    """Creates the jobs of candidates.
+class FoldFitBuilder:
+    """Creates the fold fits of candidates.
 
     Parameters
     ----------
@@ -76,8 +76,8 @@ class JobBuilder:
         self._variance_source = variance_source
         self._X, self._y, self._splits = X, y, splits
         self._path = path_of_network(estimator)
-        # Input of the network, by setting of the steps before it, fold, and whether
-        # the network stops early (which needs validation rows).
+        # Input of the network, by the hash of the earlier steps' parameters, fold,
+        # and whether the network stops early (which needs validation rows).
         self._transformed: dict[
             str, dict[tuple[int, bool], TransformedFold | Exception]
         ] = {}
@@ -92,58 +92,59 @@ class JobBuilder:
 
         After each slice, release the transformed rows that no later candidate needs.
         """
-        last = {self._setting(c): i for i, c in enumerate(candidates)}
+        last = {self._preprocessing_hash(c): i for i, c in enumerate(candidates)}
         for start in range(0, len(candidates), n_at_once):
             yield slice(start, start + n_at_once)
-            for setting in list(self._transformed):
-                if last.get(setting, -1) < start + n_at_once:
-                    del self._transformed[setting]
+            for hash_ in list(self._transformed):
+                if last.get(hash_, -1) < start + n_at_once:
+                    del self._transformed[hash_]
                     continue
-                for fold in self._transformed[setting].values():
+                for fold in self._transformed[hash_].values():
                     if isinstance(fold, TransformedFold):
                         # Each candidate may have its own training rows and scaling.
-                        fold.prepared.forget_scalings()
+                        fold.data.forget_scalings()
 
-    def jobs(
+    def fold_fits(
         self, candidates: Mapping[str, dict], folds_of: Mapping[str, Sequence[int]]
     ) -> tuple[list[FoldFit], dict[Key, Outcome]]:
-        """Jobs of some folds of candidates, and outcomes of those that failed already.
+        """Fits of candidates to some folds, and outcomes of those that failed already.
 
         candidates : parameters by name of the candidate
         folds_of : folds by name of the candidate
         """
-        jobs, failed = [], {}
+        fold_fits, failed = [], {}
         for name, folds in folds_of.items():
             candidate = clone(candidates[name], safe=False)
             prototype = clone(self._estimator).set_params(**candidate)
             drop_callbacks(prototype)
-            setting = self._setting(candidates[name])
-            transformed = self._transformed.setdefault(setting, {})
+            hash_ = self._preprocessing_hash(candidates[name])
+            transformed = self._transformed.setdefault(hash_, {})
             for fold in folds:
                 key = name, fold
                 try:
-                    jobs.append(self._job(key, prototype, transformed))
+                    fold_fits.append(self._fold_fit(key, prototype, transformed))
                 except Exception as error:
                     failed[key] = Outcome(without_frames(error))
-        return jobs, failed
+        return fold_fits, failed
 
-    def _job(self, key: Key, prototype, transformed: dict) -> FoldFit:
+    def _fold_fit(self, key: Key, prototype, transformed: dict) -> FoldFit:
         network = network_of(prototype)
         _validation.device_for_fit(network.device)
         fold_key = key[1], bool(network.early_stopping)
         if fold_key not in transformed:
             try:
-                rows = self._fit_preprocessing(clone(prototype), key[1])
-                transformed[fold_key] = rows
+                transformed[fold_key] = self._fit_preprocessing(
+                    clone(prototype), key[1]
+                )
             except Exception as error:
                 transformed[fold_key] = without_frames(error)
-        rows = transformed[fold_key]
-        if isinstance(rows, Exception):
-            raise rows.with_traceback(None)
-        network = rows.copy_feature_names(copy(network))
+        fold = transformed[fold_key]
+        if isinstance(fold, Exception):
+            raise fold.with_traceback(None)
+        network = fold.copy_feature_names(copy(network))
         # Candidates must not share a generator: drawing changes its state.
         network.random_state = clone(network.random_state, safe=False)
-        job = training_job(network, rows.prepared)
+        job = training_job(network, fold.data)
         config = replace(
             job.config,
             # The search handles interruptions, also with `warm_start`.
@@ -151,7 +152,7 @@ class JobBuilder:
             variance_source=self._variance_source or job.config.variance_source,
         )
         job = replace(job, config=config)
-        estimator = _with_network(rows.estimator, network)
+        estimator = _with_network(fold.estimator, network)
         return FoldFit(key, estimator, network, job)
 
     def _fit_preprocessing(self, estimator, fold: int) -> "TransformedFold":
@@ -162,10 +163,10 @@ class JobBuilder:
         recorder = _Recorder(network_of(estimator))
         estimator = _with_network(estimator, recorder)
         estimator.fit(X, y, **params)
-        return TransformedFold(estimator, recorder.network, recorder.prepared_)
+        return TransformedFold(estimator, recorder.network, recorder.data_)
 
-    def _setting(self, candidate: dict) -> str:
-        """Hash of the candidate's parameters that belong to the steps before."""
+    def _preprocessing_hash(self, candidate: dict) -> str:
+        """Hash of the candidate's parameters of the steps before the network."""
         if not self._path:
             return ""
         before = {n: v for n, v in candidate.items() if not n.startswith(self._path)}
@@ -182,12 +183,12 @@ class TransformedFold:
         Pipeline with fitted steps; its last step is a ``_Recorder``.
     network : BayesianNetwork
         It has ``n_features_in_`` and ``feature_names_in_``.
-    prepared : TrainingData
+    data : TrainingData
     """
 
     estimator: Any
     network: BayesianNetwork
-    prepared: TrainingData
+    data: TrainingData
 
     def copy_feature_names(self, network: BayesianNetwork) -> BayesianNetwork:
         """Set number and names of the columns on the network of another candidate."""
@@ -207,7 +208,7 @@ class _Recorder(BaseEstimator):
         self.network = network
 
     def fit(self, X, y=None, **params):
-        self.prepared_ = training_data(self.network, X, y, **params)
+        self.data_ = training_data(self.network, X, y, **params)
         return self
 
     def get_metadata_routing(self):

@@ -26,7 +26,7 @@ _NARROW, _ENOUGH_ROWS = 0.1, 10
 # A discrete column has at most this many values, each in ten rows on average.
 _FEW_VALUES = 20
 # Shares of the columns that are far or have other values, and that are far or narrow.
-_MOST_FAR, _MOST_STRANGE = 0.5, 0.75
+_MAX_FAR, _MAX_STRANGE = 0.5, 0.75
 # Rounding error of a scaler's output, in standard deviations of the column.
 _ROUNDING = 1e-5
 # Largest number of rows of X whose range is computed.
@@ -65,7 +65,7 @@ def _most(far, strange, selected) -> bool:
     if not selected.any():
         return False
     return bool(
-        far[selected].mean() >= _MOST_FAR or strange[selected].mean() >= _MOST_STRANGE
+        far[selected].mean() >= _MAX_FAR or strange[selected].mean() >= _MAX_STRANGE
     )
 
 

@@ -11,7 +11,7 @@ from scipy import sparse
 from sklearn.preprocessing import StandardScaler
 
 from skbayesnn._distributions.components import Components
-from skbayesnn._likelihoods.base import SMALLEST_NOISE
+from skbayesnn._likelihoods.base import MIN_NOISE
 from skbayesnn._runtime import warn_once
 
 # ---- powers of two that scale columns to about one, so that squares do not overflow
@@ -19,7 +19,7 @@ from skbayesnn._runtime import warn_once
 # Largest exponents of two whose squares, and sums of squares, are finite and normal.
 _USUAL = {np.dtype(np.float32): 40, np.dtype(np.float64): 400}
 # Largest exponent such that a power and its inverse are both finite and normal.
-_MOST = 1020
+_MAX_EXPONENT = 1020
 
 
 def power_of_two_scale(values) -> np.ndarray:
@@ -36,7 +36,9 @@ def power_of_two_scale(values) -> np.ndarray:
     extreme = np.maximum(np.abs(largest), np.abs(lowest)).astype(np.float64)
     exponent = np.frexp(extreme)[1]
     usual = (extreme == 0) | (np.abs(exponent) <= _USUAL.get(values.dtype, 0))
-    return np.where(usual, 1.0, np.ldexp(1.0, exponent.clip(-_MOST, _MOST)))
+    return np.where(
+        usual, 1.0, np.ldexp(1.0, exponent.clip(-_MAX_EXPONENT, _MAX_EXPONENT))
+    )
 
 
 def divided(values, unit: np.ndarray):
@@ -157,7 +159,7 @@ Alike = tuple[tuple[int, ...], int]
 
 # Largest step between neighbouring values of y in single precision, as a share of y's
 # standard deviation: a tenth of the smallest observation noise that is learned.
-_LARGEST_STEP = 0.1 * SMALLEST_NOISE
+_MAX_STEP = 0.1 * MIN_NOISE
 # Standard deviations of y whose squares are finite and normal in single precision.
 _SINGLE_SCALES = 1e-15, 1e15
 
@@ -262,7 +264,7 @@ class Scaling:
         """
         step = np.finfo(np.float32).eps * np.abs(self.y_mean)
         low, high = _SINGLE_SCALES
-        resolved = step <= _LARGEST_STEP * self.y_scale
+        resolved = step <= _MAX_STEP * self.y_scale
         resolved &= (self.y_scale >= low) & (self.y_scale <= high)
         return np.dtype(dtype if resolved.all() else np.float64)
 

@@ -11,7 +11,7 @@ from skbayesnn._data.scaling import Scaling
 # Dense products are as fast with a larger share of stored values, and small with fewer
 # columns. Beyond the largest shift, a column's mean in standard deviations, the sum of
 # two products loses digits.
-_MOST_STORED, _FEWEST_COLUMNS, _LARGEST_SHIFT = 0.05, 500, 100.0
+_MAX_STORED, _MIN_COLUMNS, _MAX_SHIFT = 0.05, 500, 100.0
 
 
 class SparseRows:
@@ -59,10 +59,10 @@ class SparseRows:
 
 def suits_sparse_rows(X, scaling: Scaling) -> bool:
     """Whether sparse products are faster than dense ones for these rows."""
-    if not sparse.issparse(X) or X.shape[1] < _FEWEST_COLUMNS:
+    if not sparse.issparse(X) or X.shape[1] < _MIN_COLUMNS:
         return False
-    few = X.nnz < _MOST_STORED * X.shape[0] * X.shape[1]
-    return bool(few and (np.abs(_shift(scaling)) < _LARGEST_SHIFT).all())
+    few = X.nnz < _MAX_STORED * X.shape[0] * X.shape[1]
+    return bool(few and (np.abs(_shift(scaling)) < _MAX_SHIFT).all())
 
 
 def _shift(scaling: Scaling) -> np.ndarray:

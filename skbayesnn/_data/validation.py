@@ -25,9 +25,9 @@ from skbayesnn.networks import NetworkDescription
 FLOATS = (np.float64, np.float32)
 # Largest value of y, and smallest difference between its values. Squares of y, and
 # precisions in its units, must be finite.
-_LARGEST_Y, _SMALLEST_Y = 1e140, 1e-140
+_MAX_Y, _MIN_Y = 1e140, 1e-140
 # Bounds of N, the sum of the weights.
-_LEAST_N, _MOST_N = 1e-30, 1e30
+_MIN_N, _MAX_N = 1e-30, 1e30
 # Mean weights beyond these are unlikely to be intended as N: fractions above
 # _LARGE_MEAN_WEIGHT and integers above _LARGE_MEAN_COUNT are hardly counts of rows.
 _SMALL_MEAN_WEIGHT = 0.1
@@ -176,13 +176,13 @@ def check_regression(estimator, X, y, sample_weight, *, reset):
 def _refuse_extreme_targets(y) -> None:
     """Raise if the variance of y, (rows, targets), would overflow or underflow."""
     largest, span = np.abs(y).max(), np.ptp(y, axis=0)
-    too_small = (span > 0) & (span < _SMALLEST_Y)
-    if largest <= _LARGEST_Y and not too_small.any():
+    too_small = (span > 0) & (span < _MIN_Y)
+    if largest <= _MAX_Y and not too_small.any():
         return
-    seen = largest if largest > _LARGEST_Y else span[too_small].min()
+    seen = largest if largest > _MAX_Y else span[too_small].min()
     raise ValueError(
-        f"`y` must have values of at most {_LARGEST_Y:g} that differ by at least "
-        f"{_SMALLEST_Y:g}, so that its variance is finite; got {seen:g}. Give y in "
+        f"`y` must have values of at most {_MAX_Y:g} that differ by at least "
+        f"{_MIN_Y:g}, so that its variance is finite; got {seen:g}. Give y in "
         "another unit."
     )
 
@@ -335,10 +335,10 @@ def check_weights(sample_weight, X):
     """
     weights = check_row_weights(sample_weight, X)
     total = weights.sum()
-    if not _LEAST_N <= total <= _MOST_N:
+    if not _MIN_N <= total <= _MAX_N:
         raise ValueError(
             "`sample_weight` must sum to N, the number of rows that they count as, "
-            f"between {_LEAST_N:g} and {_MOST_N:g}; got {total:g}. Divide the weights "
+            f"between {_MIN_N:g} and {_MAX_N:g}; got {total:g}. Divide the weights "
             "by their mean."
         )
     mean = weights[weights > 0].mean()

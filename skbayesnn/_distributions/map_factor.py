@@ -7,7 +7,7 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 
 # Lower bound of a row's log density, nats: a density that is zero up to rounding.
-LOWEST = -1e4
+MIN_LOG_DENSITY = -1e4
 # Std of the prior of a log factor (docs/defaults.md, "Observation noise").
 PRIOR_STD = 0.5
 
@@ -35,7 +35,7 @@ def map_factor(density, weights, low: float, high: float, outlier: float) -> flo
 
 def least_density(values, weights, outlier: float) -> float:
     """Bound for clipping log densities, ``outlier`` nats below their median."""
-    return max(median(values, weights) - outlier, LOWEST)
+    return max(median(values, weights) - outlier, MIN_LOG_DENSITY)
 
 
 def without_outliers(values, weights, outlier: float) -> np.ndarray:

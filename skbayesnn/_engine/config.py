@@ -20,16 +20,24 @@ from skbayesnn._networks import Network
 
 
 class Hook:
-    """Callback of the training of a program, which does nothing by default."""
+    """Callback of the training of a program, which does nothing by default.
+
+    Hooks are called without autograd, and not in the trainings that select settings on
+    held-out rows. Members that have stopped early go on changing; their result is that
+    of their best epoch.
+    """
 
     # Whether the hook needs the posterior of the epoch. If no hook does, they may be
     # called for several epochs at once, with the posterior after the last.
     every_epoch = True
 
     def epoch_end(self, n_done: int, posterior: Posterior) -> None:
-        """Called after ``n_done`` epochs.
+        """Called after each epoch.
 
-        posterior : views of the parameters in training; clone what you keep
+        n_done : epochs of this run; earlier runs of a stream do not count
+        posterior : views of the parameters in training: clone what you keep; what you
+            write in place changes the training. A family's "mean" is M of its
+            definition; ``mean_weights(posterior)`` returns E W (p M with dropout).
         """
 
 

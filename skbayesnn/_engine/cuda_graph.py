@@ -114,7 +114,7 @@ class RecordedRandom(_Requests):
 # requests of the last warm-up step are repeated in every later step.
 _WARM_UP = 3
 # With fewer steps, the capture costs more than it gains.
-_FEWEST_STEPS = 50
+_MIN_STEPS = 50
 
 
 def step_class(
@@ -126,11 +126,7 @@ def step_class(
     draws.
     """
     n_steps = int(members.n_epochs.max()) * config.n_batches
-    if (
-        device.type != "cuda"
-        or config.gradient != "pathwise"
-        or n_steps < _FEWEST_STEPS
-    ):
+    if device.type != "cuda" or config.gradient != "pathwise" or n_steps < _MIN_STEPS:
         return Step
     return CudaGraphStep
 

@@ -44,7 +44,7 @@ _MAX_JACOBIAN_SIZE = 1 << 25
 # Precision that replaces the zero of a flat prior.
 _FLAT_PRECISION = 1e-9
 # Largest trace of a kernel matrix before the identity is added to it.
-_LARGEST_TRACE = 1e10
+_MAX_TRACE = 1e10
 # Values that are in memory at once.
 _MAX_VALUES = 1 << 22
 
@@ -217,7 +217,7 @@ def _row_traces(root: torch.Tensor, kernel: torch.Tensor) -> torch.Tensor:
     product = kernel.mul_(root.unsqueeze(2)).mul_(root.unsqueeze(1))
     # Scale A down so that adding I does not vanish in double precision.
     trace = product.diagonal(dim1=1, dim2=2).sum(1)
-    product.mul_((_LARGEST_TRACE / trace).clamp(max=1).view(-1, 1, 1))
+    product.mul_((_MAX_TRACE / trace).clamp(max=1).view(-1, 1, 1))
     product.diagonal(dim1=1, dim2=2).add_(1)
     inverse = torch.cholesky_inverse(torch.linalg.cholesky_ex(product).L)
     return 1 - inverse.diagonal(dim1=1, dim2=2)

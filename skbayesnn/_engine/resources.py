@@ -115,7 +115,7 @@ prediction_slots = _PredictionSlots()
 # ---- memory of tensors and of training steps
 
 # Just below 32 MiB, the largest block that raises glibc's limit.
-_LARGEST_KEPT_BLOCK = (32 << 20) - (1 << 16)
+_MAX_KEPT_BLOCK = (32 << 20) - (1 << 16)
 
 
 def keep_freed_memory() -> None:
@@ -126,7 +126,7 @@ def keep_freed_memory() -> None:
     (it is never written to) raises that limit to its size; see ``M_MMAP_THRESHOLD`` in
     mallopt(3).
     """
-    torch.empty(_LARGEST_KEPT_BLOCK, dtype=torch.uint8)
+    torch.empty(_MAX_KEPT_BLOCK, dtype=torch.uint8)
 
 
 def tensor_of(values) -> torch.Tensor:

@@ -1,5 +1,16 @@
 """One step of the training, and the state that it changes.
 
+A step (``Step._update``) is, for all members at once:
+
+    outputs, to_layers = network.vjp(layers, keep, x, random)    # _networks, _families
+    nll, to_outputs = likelihood.nll_vjp(params, outputs, y)     # _likelihoods
+    gradient = to_layers(to_outputs(nll_factor))                 # objective.py
+    gradient += kl_factor * gradient of KL(q || prior)           # Penalty, _priors
+    parameters += step_size * Adam(gradient)                     # optimizer.py
+
+The rest of this module supplies its arguments: the schedule of step sizes
+(``Schedule``), the batches of an epoch (``Batches``) and their perturbation.
+
 Ensembles that sample by randomised maximum a posteriori (MAP) perturb the rows of each
 member. For a Gaussian likelihood, normal noise with the likelihood's variance is added
 to y. With anchors from the prior, the members of a linear model are then exact

@@ -14,7 +14,6 @@ from typing import Protocol
 import numpy as np
 import torch
 
-from skbayesnn._data.training_rows import TrainingRows
 from skbayesnn._engine.bound import Bound, bound_of
 from skbayesnn._engine.config import Hook, MemberParams, MemberRows, TrainingConfig
 from skbayesnn._engine.cuda_graph import step_class
@@ -391,7 +390,7 @@ def runner_of(
     """Choose the implementation: the compiled loop where it covers the program."""
     step_type = step_class(config, members, rows.mean_weight.device)
     step = step_type(config, members, rows, posterior, priors, optimizer_state)
-    if compiled_engine() and isinstance(rows, TrainingRows):
+    if compiled_engine() and hasattr(rows, "member_table"):
         from skbayesnn._engine.compiled import run
 
         if run.covers(config, members, rows, posterior):

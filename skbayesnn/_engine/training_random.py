@@ -339,7 +339,7 @@ class PaddedRandom:
     """A :class:`TrainingRandom` for each distinct row count, padded to one shape.
 
     A request for the rows of the largest batch returns, for each member, numbers for
-    the rows of its own batch, padded with zeros. Padding rows have weight zero.
+    the rows of its batch, padded with zeros. Padding rows have weight zero.
 
     Parameters
     ----------

@@ -27,8 +27,8 @@ from skbayesnn._priors import LogUniformPrior
 
 # ---- the learned alpha
 
-LOWEST_LOG_ALPHA = -10.0
-HIGHEST_LOG_ALPHA = {"kingma": 0.0, "molchanov": 4.0}
+MIN_LOG_ALPHA = -10.0
+MAX_LOG_ALPHA = {"kingma": 0.0, "molchanov": 4.0}
 KL = {
     "kingma": (_priors.kingma, _priors.kingma_slope),
     "molchanov": (_priors.molchanov, _priors.molchanov_slope),
@@ -58,7 +58,7 @@ class Variational(Family):
     @property
     def bounds(self) -> tuple[float, float]:
         """Lowest and highest log alpha."""
-        return LOWEST_LOG_ALPHA, HIGHEST_LOG_ALPHA[self.approximation]
+        return MIN_LOG_ALPHA, MAX_LOG_ALPHA[self.approximation]
 
     def bounded(self, log_alpha: torch.Tensor) -> torch.Tensor:
         """Clip log alpha to its bounds; outside, its gradient is zero."""

@@ -23,10 +23,10 @@ LikelihoodPullback = Callable[[torch.Tensor], tuple[torch.Tensor, Params]]
 
 # Lower bound of a learned noise std, as a share of the std of y. Without it, the
 # precision diverges for targets that the network can interpolate.
-SMALLEST_NOISE = 1e-3
-LARGEST_LOG_TAU = -2 * math.log(SMALLEST_NOISE)
+MIN_NOISE = 1e-3
+MAX_LOG_TAU = -2 * math.log(MIN_NOISE)
 # Lower bound of log tau, so that variances do not overflow, also in float32.
-SMALLEST_LOG_TAU = -70.0
+MIN_LOG_TAU = -70.0
 
 
 class Likelihood(ABC):
@@ -226,7 +226,7 @@ class Likelihood(ABC):
         raise NotImplementedError(f"{type(self).__name__} has no noise variance.")
 
     def noise_level(self, params: Params) -> torch.Tensor | None:
-        """Observation noise variance, (members, targets); None if there is none.
+        """Observation noise variance, (members, targets); None without such noise.
 
         For noise that depends on the row, its overall level.
         """
@@ -258,7 +258,7 @@ class Precision(Likelihood):
         log_tau = params["log_tau"].unsqueeze(1)
         if not self.learned:
             return log_tau
-        return log_tau.clamp(SMALLEST_LOG_TAU, LARGEST_LOG_TAU)
+        return log_tau.clamp(MIN_LOG_TAU, MAX_LOG_TAU)
 
     def predictive_log_tau(self, params: Params) -> torch.Tensor:
         """Log precision of predictions, (members, 1, targets)."""

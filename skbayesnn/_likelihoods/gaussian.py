@@ -44,8 +44,8 @@ from skbayesnn._distributions.map_factor import (
     without_outliers,
 )
 from skbayesnn._likelihoods.base import (
-    LARGEST_LOG_TAU,
-    SMALLEST_LOG_TAU,
+    MAX_LOG_TAU,
+    MIN_LOG_TAU,
     Params,
     Precision,
     check_same_shape,
@@ -60,7 +60,7 @@ FACTOR_BOUNDS, OUTLIER_NATS = (1e-4, 1e4), 30.0
 
 
 @dataclass(frozen=True)
-class ScaledPrecision(Precision):
+class GaussianPrecision(Precision):
     """Gaussian noise with a separate variance factor for predictions (see above)."""
 
     @property
@@ -77,7 +77,7 @@ class ScaledPrecision(Precision):
         log_factor = values.get("log_factor")
         if log_factor is None:
             log_factor = values["log_variance"] + log_tau
-        limits = log_tau - LARGEST_LOG_TAU, log_tau - SMALLEST_LOG_TAU
+        limits = log_tau - MAX_LOG_TAU, log_tau - MIN_LOG_TAU
         return params | {"log_factor": log_factor.clamp(*limits)}
 
     def copy_predictive_params(self, params, source):
@@ -88,7 +88,7 @@ class ScaledPrecision(Precision):
         return self.with_predictive_params(params, {"log_factor": log_factor[:, 0]})
 
     def log_noise_factor(self, params: Params) -> torch.Tensor | float:
-        """Log of the variance factor, (members, 1, targets), or 0 if there is none."""
+        """Log of the variance factor, (members, 1, targets), or 0 without a factor."""
         return params["log_factor"].unsqueeze(1) if "log_factor" in params else 0.0
 
     def predictive_log_tau(self, params):
@@ -143,7 +143,7 @@ def _log_density_scaled(
 
 
 @dataclass(frozen=True)
-class Gaussian(ScaledPrecision):
+class Gaussian(GaussianPrecision):
     """Gaussian noise with the same variance for all rows."""
 
     name = "gaussian"
@@ -230,7 +230,7 @@ WARM_UP = 0.25  # share of the training that is homoscedastic; the ramp is as lo
 # homoscedastic one.
 LOG_VARIANCE_RANGE = 8.0
 # Bound of the log precision of a row, whether tau is learned or given.
-LARGEST_LOG_PRECISION = LARGEST_LOG_TAU + math.log(10.0)
+MAX_LOG_PRECISION = MAX_LOG_TAU + math.log(10.0)
 # Value of the bound of a log variance that means unbounded.
 UNBOUNDED = 60.0
 # The bound of a log variance is at least this far above -log tau, so that it does not
@@ -249,7 +249,7 @@ def smooth_max(values: torch.Tensor, lowest: torch.Tensor) -> torch.Tensor:
 
 
 @dataclass(frozen=True)
-class Heteroscedastic(ScaledPrecision):
+class Heteroscedastic(GaussianPrecision):
     """Gaussian noise whose variance depends on the row (see the module docstring)."""
 
     name = "heteroscedastic"
@@ -291,7 +291,7 @@ class Heteroscedastic(ScaledPrecision):
         """Mean and log tau(x) from outputs (..., members, rows, 2 targets)."""
         mean, s = outputs.split(self.n_targets, dim=-1)
         log_tau = self.log_tau(params) - params["gain"].unsqueeze(1) * bounded(s)
-        log_tau = log_tau.clamp(max=LARGEST_LOG_PRECISION)
+        log_tau = log_tau.clamp(max=MAX_LOG_PRECISION)
         return mean, smooth_max(log_tau, -params["largest_log_variance"].unsqueeze(1))
 
     def nll(self, params, outputs, y):

@@ -31,8 +31,8 @@ from skbayesnn._distributions.map_factor import (
     without_outliers,
 )
 from skbayesnn._distributions.quantiles import mixture_cdf, mixture_quantile
-from skbayesnn._likelihoods.base import SMALLEST_NOISE, Precision, check_same_shape
-from skbayesnn._likelihoods.gaussian import LARGEST_LOG_PRECISION, bounded
+from skbayesnn._likelihoods.base import MIN_NOISE, Precision, check_same_shape
+from skbayesnn._likelihoods.gaussian import MAX_LOG_PRECISION, bounded
 
 # Rows this many nats below most rows are outliers.
 OUTLIER_NATS = 30.0
@@ -179,7 +179,7 @@ class Mixture(Precision):
         return (
             logits.log_softmax(-1),
             location + params["centres"][:, None, None],
-            log_tau.clamp(max=LARGEST_LOG_PRECISION),
+            log_tau.clamp(max=MAX_LOG_PRECISION),
         )
 
     def nll(self, params, outputs, y):
@@ -241,7 +241,7 @@ def _fit_log_added(density, draws: np.ndarray, weights: np.ndarray) -> float:
     """
     weight, residual, _ = draws
     mean_residual = (weight * residual).sum(1).mean(0)
-    min_variance = SMALLEST_NOISE**2
+    min_variance = MIN_NOISE**2
     max_variance = max(
         np.average(np.square(mean_residual), weights=weights), min_variance
     )

@@ -20,7 +20,7 @@ from skbayesnn._likelihoods.base import Tempered, check_same_shape
 # Adam computes, do not overflow in float32.
 LOG_RATE_BOUNDS = (-30.0, 30.0)
 # Largest count in y, so that the mean is within these bounds.
-LARGEST_COUNT = 1e12
+MAX_COUNT = 1e12
 # For a target without events, half an event of mean weight is assumed.
 MIN_EVENTS = 0.5
 
@@ -72,7 +72,7 @@ class Counts(Components):
         raise TypeError(NO_OTHER_UNITS)
 
     def mixture_quantile(self, level):
-        """Quantile of the mixture, between those of the lowest and highest rates."""
+        """Quantile of the mixture, bracketed by the lowest and highest rates."""
         level = np.broadcast_to(level, self.rate.shape[1:])
         extremes = Counts(np.stack([self.rate.min(0), self.rate.max(0)]))
         return integer_quantile(self.mixture_cdf, level, *extremes.quantile(level))
@@ -101,7 +101,7 @@ class Poisson(Tempered):
     @classmethod
     def check_y(cls, y):
         """Check that y contains integers from 0 to 1e12."""
-        invalid = (y < 0) | (y != np.floor(y)) | (y > LARGEST_COUNT)
+        invalid = (y < 0) | (y != np.floor(y)) | (y > MAX_COUNT)
         if invalid.any():
             raise ValueError(
                 "`y` must contain integers from 0 to 1e12 for likelihood='poisson'; "

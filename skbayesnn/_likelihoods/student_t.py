@@ -18,7 +18,7 @@ from scipy.special import gammaln, stdtr, stdtrit
 from skbayesnn._distributions.components import Components
 from skbayesnn._distributions.crps import spread_levels, weighted_sample_crps
 from skbayesnn._distributions.map_factor import log_mean_exp, median
-from skbayesnn._likelihoods.base import SMALLEST_NOISE, Precision, check_same_shape
+from skbayesnn._likelihoods.base import MIN_NOISE, Precision, check_same_shape
 
 # Initial value and bounds of learned degrees of freedom: from a variance that is just
 # finite to noise that is practically Gaussian. Values are clipped to the bounds.
@@ -219,7 +219,7 @@ class StudentT(Precision):
             dfs = np.array(HELD_OUT_DF_BOUNDS)
         if self.learned:
             mean_square = np.average(squares.mean(0), weights=weights)
-            min_variance = SMALLEST_NOISE**2
+            min_variance = MIN_NOISE**2
             variances = np.array(
                 [min_variance, MAX_VARIANCE_RATIO * max(mean_square, min_variance)]
             )

@@ -14,7 +14,7 @@ from skbayesnn._meta import functions
 from skbayesnn._meta.base import BaseHeldOutMetaEstimator, one_target
 from skbayesnn._predictive.classes import check_known
 from skbayesnn._predictive.summaries import CLASSIFICATION_KINDS, REGRESSION_KINDS
-from skbayesnn._runtime import on_snapshot, one_call, warn
+from skbayesnn._runtime import on_snapshot, warn, warn_once_per_call
 from skbayesnn._sklearn_compat import available_if, safe_indexing
 from skbayesnn._typing import Array, MatrixLike
 from skbayesnn._validation import check_number, check_option
@@ -113,7 +113,7 @@ class Abstainer(BaseHeldOutMetaEstimator):
         self.cv = cv
         self.n_jobs = n_jobs
 
-    @one_call
+    @warn_once_per_call
     def fit(
         self,
         X: MatrixLike,
@@ -140,7 +140,9 @@ class Abstainer(BaseHeldOutMetaEstimator):
         """
         self._check_parameters()
         ordered_y = if_ordered(y)
-        X, y, weights, routed = self._prepared(X, y, sample_weight, fit_params)
+        X, y, weights, routed = self._validate_fit_arguments(
+            X, y, sample_weight, fit_params
+        )
         y = one_target(
             y,
             "Several targets have an uncertainty each: fit one Abstainer per target.",

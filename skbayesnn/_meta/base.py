@@ -48,7 +48,7 @@ class BaseHeldOutMetaEstimator(MetaEstimatorMixin, BaseEstimator):
     calibration_size: float = 0.25
     random_state: Any = None
 
-    def _prepared(self, X, y, sample_weight, fit_params):
+    def _validate_fit_arguments(self, X, y, sample_weight, fit_params):
         """Validated X, y and weights, (rows,), and the routed fit parameters."""
         if y is None:
             raise ValueError(

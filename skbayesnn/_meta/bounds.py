@@ -10,10 +10,9 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.multioutput import MultiOutputRegressor
-from sklearn.utils.validation import check_is_fitted
 
 from skbayesnn._meta.base import BaseHeldOutMetaEstimator
-from skbayesnn._meta.unwrap import inside, unwrap
+from skbayesnn._meta.unwrap import fitted_estimators, inner_estimator, unwrap
 from skbayesnn._predictive.mixin import PredictiveMixin
 from skbayesnn._predictive.mixture import Domain
 from skbayesnn._sklearn_compat import target_dimensions
@@ -24,9 +23,9 @@ _POINTS = np.linspace(0, 1, 9)
 
 def has_bounds_only(model) -> bool:
     """Whether a model has conformal intervals without a predictive distribution."""
-    model = inside(model)
+    model = inner_estimator(model)
     if isinstance(model, TransformedTargetRegressor | MultiOutputRegressor):
-        return any(map(has_bounds_only, _inner_models(model)))
+        return any(map(has_bounds_only, fitted_estimators(model)))
     has_intervals = isinstance(model, BaseHeldOutMetaEstimator) and hasattr(
         model, "predict_interval"
     )
@@ -46,10 +45,10 @@ def bounds(model, X, coverages: list[float], kind: str, method: str) -> np.ndarr
     model, X = unwrap(model, X)
     options = coverages, kind, method
     if isinstance(model, TransformedTargetRegressor):
-        [regressor] = _inner_models(model)
+        [regressor] = fitted_estimators(model)
         return _back_transformed(model, bounds(regressor, X, *options))
     if isinstance(model, MultiOutputRegressor):
-        parts = [bounds(member, X, *options) for member in _inner_models(model)]
+        parts = [bounds(member, X, *options) for member in fitted_estimators(model)]
         return np.stack(parts, axis=1)
     predict_interval = getattr(model, "predict_interval", None)
     if isinstance(model, BaseEstimator) and predict_interval is not None:
@@ -63,14 +62,6 @@ def bounds(model, X, coverages: list[float], kind: str, method: str) -> np.ndarr
         f"MultiOutputRegressor; got {type(model).__name__}. For other regressors use "
         "ConformalRegressor(estimator, method='cv+'), and leave out `method` here."
     )
-
-
-def _inner_models(model) -> list:
-    """Fitted regressors of a target transform or a MultiOutputRegressor."""
-    check_is_fitted(model)
-    if isinstance(model, TransformedTargetRegressor):
-        return [model.regressor_]
-    return model.estimators_
 
 
 def _back_transformed(

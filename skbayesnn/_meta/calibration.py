@@ -23,7 +23,7 @@ from skbayesnn._typing import Array, MatrixLike
 from skbayesnn._validation import check_one_of_std_and_cov
 
 # Most held-out rows for the correction: they determine the scale within 0.5 %.
-MOST_ROWS = 20_000
+MAX_ROWS = 20_000
 
 
 class CalibratedUncertaintyRegressor(
@@ -133,13 +133,15 @@ class CalibratedUncertaintyRegressor(
                 f"{type(self.estimator).__name__}. For classifiers use "
                 "sklearn.calibration.CalibratedClassifierCV(method='temperature')."
             )
-        X, y, weights, routed = self._prepared(X, y, sample_weight, fit_params)
+        X, y, weights, routed = self._validate_fit_arguments(
+            X, y, sample_weight, fit_params
+        )
         held_out = [
             (model, rows[weights[rows] > 0])
             for model, rows in self._cross_fit(X, y, routed)
             if weights[rows].any()
         ]
-        step = -(-sum(len(rows) for _, rows in held_out) // MOST_ROWS)
+        step = -(-sum(len(rows) for _, rows in held_out) // MAX_ROWS)
         held_out = [(model, rows[::step]) for model, rows in held_out]
         predicted = list(_predicted(held_out, X, y))
         weights = weights[np.concatenate([rows for _, rows in held_out])]

@@ -145,7 +145,9 @@ class ConformalRegressor(RegressorMixin, BaseHeldOutMetaEstimator):
             )
         _check_no_abstainer(self.estimator)
         crepes = _crepes(self) if self.method == "split" else None
-        X, y, weights, routed = self._prepared(X, y, sample_weight, fit_params)
+        X, y, weights, routed = self._validate_fit_arguments(
+            X, y, sample_weight, fit_params
+        )
         y = one_target(
             y, "Use MultiOutputRegressor(ConformalRegressor(...)) for several targets."
         )
@@ -353,7 +355,9 @@ class ConformalClassifier(ClassifierMixin, BaseHeldOutMetaEstimator):
             )
         crepes = _crepes(self)
         ordered_y = if_ordered(y)
-        X, y, weights, routed = self._prepared(X, y, sample_weight, fit_params)
+        X, y, weights, routed = self._validate_fit_arguments(
+            X, y, sample_weight, fit_params
+        )
         y = one_target(y, "Fit one ConformalClassifier per target.")
         check_classification_targets(y)
         to_fit = y if ordered_y is None else ordered_y

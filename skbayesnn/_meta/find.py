@@ -2,19 +2,11 @@
 
 from typing import Any
 
-from sklearn.calibration import CalibratedClassifierCV
 from sklearn.utils.validation import check_is_fitted
 
 from skbayesnn._meta.base import BaseHeldOutMetaEstimator
-from skbayesnn._meta.unwrap import inside
+from skbayesnn._meta.unwrap import fitted_estimators, inner_estimator
 from skbayesnn._predictive.mixin import PredictiveMixin
-from skbayesnn._sklearn_compat import BaseEstimator
-
-# Attributes in which meta-estimators store fitted estimators. `estimator_` is last,
-# since ensembles have an `estimator_` that is not fitted.
-_FITTED = ("final_estimator_", "regressor_", "estimators_", "estimator_")
-# Parameters of meta-estimators.
-_PARAMETERS = ("estimator", "regressor", "final_estimator", "estimators")
 
 
 def find_estimator(model: Any) -> Any:
@@ -62,18 +54,18 @@ def find_estimator(model: Any) -> Any:
     >>> find_estimator(pipeline).n_iter_
     20
     """
-    estimator = inside(model)
+    estimator = inner_estimator(model)
     while isinstance(estimator, BaseHeldOutMetaEstimator) or not isinstance(
         estimator, PredictiveMixin
     ):
-        estimator = inside(_single_estimator(estimator))
+        estimator = inner_estimator(_single_estimator(estimator))
     check_is_fitted(estimator)
     return estimator
 
 
 def _single_estimator(model):
     """Return the fitted estimator of a meta-estimator, or raise if it has several."""
-    estimators = _fitted_estimators(model)
+    estimators = fitted_estimators(model)
     name = type(model).__name__
     if not estimators:
         raise TypeError(
@@ -86,19 +78,3 @@ def _single_estimator(model):
             f"{name} with {len(estimators)}. Call it for each of them."
         )
     return estimators[0]
-
-
-def _fitted_estimators(model) -> list:
-    """Fitted estimators that a meta-estimator stores."""
-    if isinstance(model, CalibratedClassifierCV):
-        check_is_fitted(model)
-        return [member.estimator for member in model.calibrated_classifiers_]
-    for name in _FITTED:
-        if hasattr(model, name):
-            value = getattr(model, name)
-            return list(value) if name == "estimators_" else [value]
-    if isinstance(model, BaseEstimator) and any(
-        hasattr(model, name) for name in _PARAMETERS
-    ):
-        check_is_fitted(model)
-    return []

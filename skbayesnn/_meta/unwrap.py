@@ -49,21 +49,50 @@ from skbayesnn._sklearn_compat import BaseSearchCV, target_dimensions
 
 # The weights of a vote become integer numbers of copies of each member's draws, at most
 # this many. Rounding errors are at most one per cent of the largest weight.
-MOST_COPIES = 50
+MAX_COPIES = 50
 
 
 def unwrap(model, X):
     """Return the estimator inside of ``PASS_THROUGH`` meta-estimators, and its X."""
-    while (step := _inward(model)) is not None:
-        model, X = step.inside(model), step.inputs(model, X)
+    while (step := _pass_through(model)) is not None:
+        model, X = step.inner_estimator(model), step.inputs(model, X)
     return model, X
 
 
-def inside(model):
+def inner_estimator(model):
     """Return the estimator that ``unwrap`` finds, without X."""
-    while (step := _inward(model)) is not None:
-        model = step.inside(model)
+    while (step := _pass_through(model)) is not None:
+        model = step.inner_estimator(model)
     return model
+
+
+# Attributes in which meta-estimators store fitted estimators. `estimator_` is last,
+# since ensembles have an `estimator_` that is not fitted.
+_FITTED = ("final_estimator_", "regressor_", "estimators_", "estimator_")
+# Parameters of meta-estimators.
+_PARAMETERS = ("estimator", "regressor", "final_estimator", "estimators")
+
+
+def fitted_estimators(model) -> list:
+    """Return the fitted estimators that a meta-estimator stores.
+
+    Raises
+    ------
+    NotFittedError
+        If the meta-estimator is not fitted.
+    """
+    if isinstance(model, CalibratedClassifierCV):
+        check_is_fitted(model)
+        return [member.estimator for member in model.calibrated_classifiers_]
+    for name in _FITTED:
+        if hasattr(model, name):
+            value = getattr(model, name)
+            return list(value) if name == "estimators_" else [value]
+    if isinstance(model, BaseEstimator) and any(
+        hasattr(model, name) for name in _PARAMETERS
+    ):
+        check_is_fitted(model)
+    return []
 
 
 def open_predictive(model, X) -> PredictiveBlocks:
@@ -114,18 +143,18 @@ def _as_array(model, X):
 # ---- pass-through
 
 
-class Inward(NamedTuple):
+class PassThrough(NamedTuple):
     """How to reach the estimator inside of a meta-estimator that changes X at most.
 
     Parameters
     ----------
-    inside : callable
+    inner_estimator : callable
         Returns the estimator inside; takes the fitted meta-estimator.
     inputs : callable
         Returns X of the estimator inside; takes the fitted meta-estimator and its X.
     """
 
-    inside: Callable[[Any], Any]
+    inner_estimator: Callable[[Any], Any]
     inputs: Callable[[Any, Any], Any] = lambda model, X: X
 
 
@@ -148,24 +177,26 @@ def _best_of_search(search):
     return search.best_estimator_
 
 
-PASS_THROUGH: dict[type, Inward] = {
-    Pipeline: Inward(lambda model: model.steps[-1][1], _through_steps),
-    BaseSearchCV: Inward(_best_of_search),
-    FrozenEstimator: Inward(lambda model: model.estimator),
-    StackingRegressor: Inward(
+PASS_THROUGH: dict[type, PassThrough] = {
+    Pipeline: PassThrough(lambda model: model.steps[-1][1], _through_steps),
+    BaseSearchCV: PassThrough(_best_of_search),
+    FrozenEstimator: PassThrough(lambda model: model.estimator),
+    StackingRegressor: PassThrough(
         lambda model: _fitted(model).final_estimator_,
         lambda model, X: model.transform(X),
     ),
-    RFE: Inward(
+    RFE: PassThrough(
         lambda model: _fitted(model).estimator_, lambda model, X: model.transform(X)
     ),
     # The threshold changes labels only, not probabilities. An estimator that was fitted
     # before may have no clone in `estimator_`.
-    FixedThresholdClassifier: Inward(
+    FixedThresholdClassifier: PassThrough(
         lambda model: getattr(model, "estimator_", model.estimator)
     ),
-    TunedThresholdClassifierCV: Inward(lambda model: _fitted(model).estimator_),
-    SelfTrainingClassifier: Inward(lambda model: _fitted(model).estimator_, _as_array),
+    TunedThresholdClassifierCV: PassThrough(lambda model: _fitted(model).estimator_),
+    SelfTrainingClassifier: PassThrough(
+        lambda model: _fitted(model).estimator_, _as_array
+    ),
 }
 
 
@@ -173,7 +204,7 @@ PASS_THROUGH: dict[type, Inward] = {
 OF_DASK_ML = "_postfit_estimator"
 
 
-def _inward(model) -> Inward | None:
+def _pass_through(model) -> PassThrough | None:
     """Entry of the table, or for other libraries one by the attributes of the model."""
     if isinstance(model, PredictiveMixin):
         return None
@@ -181,10 +212,10 @@ def _inward(model) -> Inward | None:
     if step is not None:
         return step
     if hasattr(model, OF_DASK_ML):
-        return Inward(lambda model: getattr(model, OF_DASK_ML))
+        return PassThrough(lambda model: getattr(model, OF_DASK_ML))
     is_unfitted_search = hasattr(model, "refit") and hasattr(model, "estimator")
     if hasattr(model, "best_estimator_") or is_unfitted_search:  # optuna, dask-ml
-        return Inward(_best_of_search)
+        return PassThrough(_best_of_search)
     return None
 
 
@@ -242,14 +273,14 @@ def _from_voting(model, X) -> PredictiveBlocks:
 
 
 def _copies(weights: np.ndarray) -> np.ndarray:
-    """Integers in the ratio of the weights, rounded to at most ``MOST_COPIES``."""
+    """Integers in the ratio of the weights, rounded to at most ``MAX_COPIES``."""
     if not (weights >= 0).all() or not weights.any():
         raise ValueError(
             "weights of a mixture must be at least 0, and one must be positive; got "
             f"weights={weights.tolist()}."
         )
     weights = weights / weights.max()
-    for largest in range(1, MOST_COPIES + 1):
+    for largest in range(1, MAX_COPIES + 1):
         copies = np.round(largest * weights)
         if np.allclose(copies, largest * weights, rtol=0, atol=1e-9):
             break

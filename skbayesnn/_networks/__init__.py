@@ -4,11 +4,11 @@ from typing import Any
 
 from skbayesnn._networks.base import InitialNormal, Keep, Network, NetworkPullback
 from skbayesnn._networks.convolutional import Convolutional
-from skbayesnn._networks.mlp import MLP
+from skbayesnn._networks.mlp import Perceptron
 from skbayesnn._networks.recurrent import Recurrent
 
 NETWORKS: dict[str, type[Network]] = {
-    "mlp": MLP,
+    "mlp": Perceptron,
     "convolutional": Convolutional,
     "recurrent": Recurrent,
 }
@@ -20,13 +20,13 @@ def network_from(description: dict[str, Any]) -> Network:
 
 
 __all__ = [
-    "MLP",
     "NETWORKS",
     "Convolutional",
     "InitialNormal",
     "Keep",
     "Network",
     "NetworkPullback",
+    "Perceptron",
     "Recurrent",
     "network_from",
 ]

@@ -3,8 +3,8 @@
 If dropout rates are low, the draws share most of their computations: a mask of a
 hundred units at a rate of 0.01 drops one unit on average. Draws whose masks agree up to
 some layer have the same inputs there, and the same product with the weights. Each draw
-subtracts the units that its mask drops from this product. The results equal those of
-one product per draw up to rounding, unless the subtracted part is much larger than the
+subtracts the units that its mask drops from this product. This equals one product
+per draw up to rounding, unless the subtracted part is much larger than the
 rest. Therefore rows with huge inputs use one product per draw.
 """
 
@@ -44,7 +44,9 @@ _MAX_SHARED_INPUT = {torch.float32: 1e2, torch.float64: 1e6}
 _MAX_VALUES = 1 << 21
 
 
-def pays(sizes: Sequence[int], keep: Sequence[float], n_draws: int) -> bool:
+def is_sharing_faster(
+    sizes: Sequence[int], keep: Sequence[float], n_draws: int
+) -> bool:
     """Whether sharing takes less than half of the time of one product per draw.
 
     sizes : units of all layers
@@ -171,7 +173,7 @@ _MIN_WIDE_INPUTS = 100
 
 
 @dataclass(frozen=True)
-class MLP(Network):
+class Perceptron(Network):
     """Layers of linear maps with an activation between them.
 
     Parameters
@@ -235,7 +237,7 @@ class MLP(Network):
         }
 
     @classmethod
-    def from_description(cls, description: dict[str, Any]) -> "MLP":
+    def from_description(cls, description: dict[str, Any]) -> "Perceptron":
         """Inverse of ``describe``."""
         return cls(
             sizes=tuple(description["sizes"]),
@@ -318,11 +320,11 @@ class MLP(Network):
         return outputs
 
     def shares_draws(self, layers, keep, n_draws):
-        """Whether the dropout rates of all maps are so low that sharing pays."""
+        """Whether all dropout rates are so low that sharing saves time."""
         if not all(family.drops or not family.stochastic for family in self.families):
             return False
         kept = [p.mean().item() for p in self.learned_keep(layers, keep)]
-        return pays(self.sizes, kept, n_draws)
+        return is_sharing_faster(self.sizes, kept, n_draws)
 
     def _shared(self, maps: list[Draw], member: int) -> SharedDraws:
         """The draws of one member; maps without a mask get one that drops nothing."""

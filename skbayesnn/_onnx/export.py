@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from skbayesnn._onnx.graph import Graph, Tensor
-from skbayesnn._onnx.predictive import Classes, Regression, Rows, predictive
+from skbayesnn._onnx.predictive import Classes, OnnxRows, Regression, predictive
 from skbayesnn._onnx.quantiles import mixture_quantiles
 from skbayesnn._onnx.resolution import warn_of_rounded_columns
 from skbayesnn._predictive.mixin import checked_levels
@@ -92,15 +92,15 @@ def to_onnx(
     return graph.model(q=json.dumps(levels))
 
 
-def _inputs(graph: Graph, model, initial_types) -> Rows:
+def _inputs(graph: Graph, model, initial_types) -> OnnxRows:
     """Add the inputs of the graph."""
     if initial_types is None:
         shape = ["n_samples", getattr(model, "n_features_in_", None)]
-        return Rows({"X": graph.input("X", np.float32, shape)})
+        return OnnxRows({"X": graph.input("X", np.float32, shape)})
     inputs = {
         name: graph.input_of(name, kind.to_onnx_type()) for name, kind in initial_types
     }
-    return Rows(inputs, initial_types)
+    return OnnxRows(inputs, initial_types)
 
 
 def _add_regression_outputs(

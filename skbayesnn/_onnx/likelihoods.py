@@ -15,8 +15,8 @@ from skbayesnn._engine.posterior import Posterior
 from skbayesnn._likelihoods.base import OfLabels
 from skbayesnn._likelihoods.categorical import Ordinal
 from skbayesnn._likelihoods.gaussian import (
-    LARGEST_LOG_PRECISION,
     LOG_VARIANCE_RANGE,
+    MAX_LOG_PRECISION,
     Heteroscedastic,
 )
 from skbayesnn._likelihoods.mixture import GaussianMixtures, Mixture
@@ -82,7 +82,7 @@ def _heteroscedastic(posterior, share, outputs) -> Moments:
     mean, s = (outputs.take(np.arange(n) + i * n, axis=2) for i in range(2))
     gain = params["gain"].unsqueeze(1).numpy()
     log_tau = likelihood.log_tau(params).numpy() - gain * _bounded(s)
-    log_tau = log_tau.op("Min", np.array(LARGEST_LOG_PRECISION))
+    log_tau = log_tau.op("Min", np.array(MAX_LOG_PRECISION))
     lowest = -params["largest_log_variance"].unsqueeze(1).numpy()
     log_tau = lowest + (8.0 * (log_tau - lowest)).op("Softplus") / 8.0
     log_factor = likelihood.log_noise_factor(params)
@@ -99,7 +99,7 @@ def _mixture(posterior, share, outputs) -> Moments:
     logits, location, s = (parts.take(np.array(i), axis=2) for i in range(3))
     location = location + params["centres"][:, None, None].numpy()
     log_tau = likelihood.log_tau(params).unsqueeze(-1).numpy() - _bounded(s)
-    log_tau = log_tau.op("Min", np.array(LARGEST_LOG_PRECISION))
+    log_tau = log_tau.op("Min", np.array(MAX_LOG_PRECISION))
     weight = logits.op("Softmax", axis=-1) * share[:, None, None, None]
     variance = (-log_tau).op("Exp")
     if "log_added" in params:

@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from skbayesnn._engine.posterior import Posterior
-from skbayesnn._networks import MLP, Network
+from skbayesnn._networks import Network, Perceptron
 from skbayesnn._onnx.graph import Tensor
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -59,7 +59,7 @@ def outputs_of(
 def _drawn(posterior: Posterior, n_draws: int):
     """Weights (draws or 1, members, inputs, outputs), bias and masks of each layer."""
     network = posterior.network
-    assert isinstance(network, MLP)
+    assert isinstance(network, Perceptron)
     families = tuple(
         family.with_mask_shape((n_inputs,))
         for family, n_inputs in zip(network.families, network.fan_ins, strict=True)
@@ -73,11 +73,11 @@ def _drawn(posterior: Posterior, n_draws: int):
 
 
 def _applied(network: Network, layers, x: Tensor) -> Tensor:
-    """Outputs of an MLP, float64.
+    """Outputs of a perceptron, float64.
 
     layers : weights (networks or 1, inputs, outputs), bias, masks, float32
     """
-    assert isinstance(network, MLP)
+    assert isinstance(network, Perceptron)
     h = x
     for i, (weight, bias, *masks) in enumerate(layers):
         if i:

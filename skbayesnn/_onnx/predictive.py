@@ -108,7 +108,7 @@ class Classes:
         return replace(self, probability=logits.op("Softmax", axis=-1))
 
 
-class Rows(NamedTuple):
+class OnnxRows(NamedTuple):
     """Rows of X: the inputs of the graph, or the output of the steps of a pipeline."""
 
     inputs: dict[str, Tensor]
@@ -122,7 +122,7 @@ class Part(NamedTuple):
     n_total: int
 
 
-def predictive(model, rows: Rows, part: Part | None = None) -> Regression | Classes:
+def predictive(model, rows: OnnxRows, part: Part | None = None) -> Regression | Classes:
     """Predictive distribution of a model for the rows.
 
     part : for a candidate of a stack; None if the model is the whole mixture
@@ -134,7 +134,7 @@ def predictive(model, rows: Rows, part: Part | None = None) -> Regression | Clas
         return predictive(model.estimator, rows)
     if isinstance(model, Pipeline):
         if len(model) > 1:
-            rows = Rows({"steps": transformed(model[:-1], *rows)})
+            rows = OnnxRows({"steps": transformed(model[:-1], *rows)})
         return predictive(model[-1], rows, part)
     if isinstance(model, CalibratedUncertaintyRegressor):
         if hasattr(model, "quantile_maps_"):
@@ -158,7 +158,7 @@ def predictive(model, rows: Rows, part: Part | None = None) -> Regression | Clas
     )
 
 
-def _stacked(model: BayesianStacking, rows: Rows) -> Regression | Classes:
+def _stacked(model: BayesianStacking, rows: OnnxRows) -> Regression | Classes:
     """Mixture of the candidates with their numbers of draws, and its correction."""
     n_total = int(model.n_draws_.sum())
     parts = [
@@ -169,7 +169,7 @@ def _stacked(model: BayesianStacking, rows: Rows) -> Regression | Classes:
     return _joined(parts).corrected(model.spread_factor_, bound)
 
 
-def _network(model: BayesianNetwork, rows: Rows, part: Part | None):
+def _network(model: BayesianNetwork, rows: OnnxRows, part: Part | None):
     """Mixture of the draws of a fitted posterior."""
     _check_supported(model)
     posterior = _fitted.posterior_of(model, torch.device("cpu"), torch.float32)
@@ -208,7 +208,7 @@ def _counts(part: Part, n_draws: int) -> np.ndarray:
 
 def _linear_model(
     model: ShrunkLinearRegressor | ShrunkLinearClassifier,
-    rows: Rows,
+    rows: OnnxRows,
     part: Part | None,
 ):
     """Mixture of the draws of the weights."""
@@ -237,7 +237,7 @@ def _linear_model(
     )
 
 
-def _single_input(rows: Rows) -> Tensor:
+def _single_input(rows: OnnxRows) -> Tensor:
     """Return the single tensor with all columns, which a network needs."""
     if len(rows.inputs) > 1:
         raise TypeError(

@@ -13,7 +13,7 @@ from skbayesnn._onnx.likelihoods import Moments
 
 # Degree of the polynomial; the relative error of erfc is 1.3e-8.
 _DEGREE = 11
-_MOST_STEPS = 100
+_MAX_STEPS = 100
 # Newton's method stops at steps below this share of the smallest component's std.
 _TOLERANCE = 1e-6
 
@@ -74,7 +74,7 @@ def _root(mean, std, share, tail, mixture: Moments) -> Tensor:
         return any_continues, point + move, low, high, size
 
     graph = low.graph
-    root, *_ = graph.loop(step, _MOST_STEPS, start, low, high, high - low)
+    root, *_ = graph.loop(step, _MAX_STEPS, start, low, high, high - low)
     return root
 
 

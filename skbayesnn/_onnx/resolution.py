@@ -14,7 +14,7 @@ from skbayesnn.estimators._base import BayesianNetwork
 from skbayesnn.preprocessing import PiecewiseLinearEncoder
 
 # Largest rounding error of a column, as a share of its standard deviation.
-_LARGEST_ROUNDING = 0.01
+_MAX_ROUNDING = 0.01
 
 
 def warn_of_rounded_columns(model) -> None:
@@ -23,7 +23,7 @@ def warn_of_rounded_columns(model) -> None:
     for centre, spread in _centres_and_spreads(model):
         # Half of the distance between float32 values at the centre.
         error = np.finfo(np.float32).eps / 2 * np.abs(centre)
-        rounded |= set(np.flatnonzero(error > _LARGEST_ROUNDING * spread).tolist())
+        rounded |= set(np.flatnonzero(error > _MAX_ROUNDING * spread).tolist())
     if rounded:
         warn(
             f"the graph takes float32, which rounds columns {sorted(rounded)[:10]} of "

@@ -32,11 +32,11 @@ _CPU = torch.device("cpu")
 _UNITS, _UNITS_PER_NUMBER = 1 << 22, 256
 
 
-def agree(what: str, *values) -> None:
-    """Raise if the values are not all equal."""
+def agree(aspect: str, *values) -> None:
+    """Raise if the values are not all equal; ``aspect`` names what they describe."""
     if any(value != values[0] for value in values):
         different = ", ".join(map(repr, values))
-        raise ValueError(f"its attributes must agree in {what}; got {different}.")
+        raise ValueError(f"its attributes must agree in {aspect}; got {different}.")
 
 
 def check_network(model: BayesianNetwork) -> None:
@@ -47,7 +47,7 @@ def check_network(model: BayesianNetwork) -> None:
     posterior = _fitted.posterior_of(model, _CPU, torch.float64)
     likelihood, n_columns = posterior.likelihood, model.n_features_in_
     described = _fitted.description_of(posterior.network, likelihood)
-    agree("what the network is", repr(described), repr(model.network_))
+    agree("the network description", repr(described), repr(model.network_))
     network = posterior.network
     without_masks = tuple(family.with_mask_shape(None) for family in network.families)
     agree("where masks are placed", network, network.with_families(without_masks))
@@ -59,7 +59,8 @@ def check_network(model: BayesianNetwork) -> None:
     agree("epochs", *(values.shape for values in model.history_.values()))
     agree("columns", (n_columns,), model.x_mean_.shape, model.x_scale_.shape)
     agree("the scaling of y", model.y_mean_.shape, model.y_scale_.shape)
-    agree("what is predicted", likelihood.of_classes, hasattr(model, "classes_"))
+    task = "the task (regression or classification)"
+    agree(task, likelihood.of_classes, hasattr(model, "classes_"))
     if isinstance(likelihood, OfLabels):
         agree("classes", likelihood.n_labels, len(vars(model)["classes_"]))
     else:

@@ -205,7 +205,7 @@ def _no_constants(text):
 # The document contains arrays with at most this many entries, and bytes.
 FEW, FEW_BYTES = 32, 1 << 16
 # Booleans, integers, floats, strings and bytes; most bytes of a numeric entry.
-KINDS, LARGEST_NUMBER = "biufUS", 8
+KINDS, MAX_NUMBER = "biufUS", 8
 
 
 def is_small(values: np.ndarray) -> bool:
@@ -218,7 +218,7 @@ def is_small(values: np.ndarray) -> bool:
 
 def is_plain(dtype: np.dtype) -> bool:
     """Whether a dtype is supported, with the byte order of files."""
-    has_size = dtype.kind in "US" or dtype.itemsize <= LARGEST_NUMBER
+    has_size = dtype.kind in "US" or dtype.itemsize <= MAX_NUMBER
     return dtype.kind in KINDS and has_size and dtype.str[0] in "<|"
 
 

@@ -33,7 +33,7 @@ from skbayesnn._sklearn_compat import (
     scorers_of_search,
 )
 from skbayesnn._stacking.summary import Summary
-from skbayesnn._validation import LARGEST_N_DRAWS
+from skbayesnn._validation import MAX_N_DRAWS
 from skbayesnn.networks import NetworkDescription
 
 # ---- rules
@@ -418,12 +418,13 @@ _NETWORK = {
     "total_weight_": POSITIVE_NUMBER,
     "n_features_in_": POSITIVE_COUNT,
 }
-# Parameters of networks, with the rules of `fit`.
-_SETTINGS = {
+# Parameters of networks that predictions use, with the rules of `fit`; see
+# tests/persistence/test_parameter_rules.py.
+NETWORK_SETTINGS = {
     "dropout": one_or_each(PROPER_SHARE),
     "learning_rate_init": POSITIVE_NUMBER,
     "length_scale": one_or_each(NOT_NEGATIVE),
-    "n_draws": integer(1, LARGEST_N_DRAWS),
+    "n_draws": integer(1, MAX_N_DRAWS),
     "n_estimators": POSITIVE_COUNT,
     "n_training_draws": POSITIVE_COUNT,
     "network": none_or(of_type(NetworkDescription)),
@@ -433,7 +434,7 @@ _SETTINGS = {
 }
 _NETWORK_OPTIONAL = {
     **_COLUMNS,
-    **_SETTINGS,
+    **NETWORK_SETTINGS,
     "pruning_": none_or(DICT),
     "replay_": dict_of(either(numbers(), NUMBER)),
     # Files of the first versions lack the following.
@@ -444,9 +445,7 @@ _NETWORK_OPTIONAL = {
 _AXES = integer(1, 2)
 _REGRESSOR = {"y_ndim_": _AXES}
 _CLASSIFIER = {"classes_": LABELS}
-_DRAWS = Values(
-    f"from 1 to {LARGEST_N_DRAWS}", lambda v: (v >= 1) & (v <= LARGEST_N_DRAWS)
-)
+_DRAWS = Values(f"from 1 to {MAX_N_DRAWS}", lambda v: (v >= 1) & (v <= MAX_N_DRAWS))
 _TAU_PATH = {"taus_": POSITIVE_FLOATS, "scores_": RECORDS, "best_score_": RECORD}
 _MODELS = {"estimators_": list_of(FITTED)}
 _STACK = {
@@ -588,7 +587,7 @@ def _stacks() -> Iterator[Kind]:
             {**_LINEAR, **rules},
             {
                 **_COLUMNS,
-                "n_draws": integer(1, LARGEST_N_DRAWS),
+                "n_draws": integer(1, MAX_N_DRAWS),
                 "random_state": SEED,
             },
             consistency.check_linear_model,

@@ -65,7 +65,8 @@ class QuantileMap:
     Parameters
     ----------
     level, share : ndarray of shape (knots,)
-        Both increase strictly from 0 to 1.
+        Predicted and observed level: both increase strictly from 0 to 1. Saved files
+        contain these two names.
 
     References
     ----------
@@ -91,24 +92,26 @@ class QuantileMap:
             level[order], below / weight.sum(), sample_weight=weight[order]
         )
         effective = np.square(weight.sum()) / np.square(weight).sum()
-        share = np.linspace(0, 1, int(np.ceil(np.sqrt(effective))) + 1)
-        inner = np.interp(share[1:-1], isotonic.y_thresholds_, isotonic.X_thresholds_)
+        observed_level = np.linspace(0, 1, int(np.ceil(np.sqrt(effective))) + 1)
+        inner = np.interp(
+            observed_level[1:-1], isotonic.y_thresholds_, isotonic.X_thresholds_
+        )
         knots = np.concatenate([[0.0], inner, [1.0]])
         # Drop knots of nearly equal level, at which the map would jump.
         distinct = (np.diff(knots[:-1]) > _APART) & (inner < 1 - _APART)
         keep = np.concatenate([[True], distinct, [True]])
-        return cls(knots[keep], share[keep])
+        return cls(knots[keep], observed_level[keep])
 
     def __call__(self, level):
         """Share of y below a predicted level."""
         return np.interp(level, self.level, self.share)
 
-    def inverse(self, share):
-        """Predicted level below which a share of y lies."""
-        return np.interp(share, self.share, self.level)
+    def inverse(self, observed_level):
+        """Predicted level below which this share of y lies."""
+        return np.interp(observed_level, self.share, self.level)
 
     def log_slope(self, level):
-        """log(d share / d level)."""
+        """log(d observed level / d predicted level)."""
         slope = np.diff(self.share) / np.diff(self.level)
         piece = np.searchsorted(self.level, level, side="right") - 1
         return np.log(slope[np.clip(piece, 0, len(slope) - 1)])

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from numbers import Integral
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import joblib
 import numpy as np
@@ -30,13 +30,13 @@ from skbayesnn._runtime import (
     default_settings,
     on_snapshot,
     replace_fitted,
-    warn_no_more,
+    silence_warning,
 )
 from skbayesnn._sklearn_compat import ShowsSummary
 from skbayesnn._stacking.candidates import (
     Candidate,
     Results,
-    Rows,
+    StackData,
     candidates_of,
     check_same_kind,
     default_pool,
@@ -120,9 +120,9 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         _validation.verbosity(self.verbose)
         progress = self._resumed(X, (y, ordered_y), sample_weight, groups)
         try:
-            rows, pool = self._rows_and_pool(X, y, sample_weight, progress.seed)
-            rows = replace(rows, ordered_y=ordered_y)
-            attributes = self._fit_stack(rows, pool, groups, progress, log)
+            data, pool = self._data_and_pool(X, y, sample_weight, progress.seed)
+            data = replace(data, ordered_y=ordered_y)
+            attributes = self._fit_stack(data, pool, groups, progress, log)
         except BaseException as error:
             if not isinstance(error, KeyboardInterrupt):
                 progress.forget_failures()
@@ -134,58 +134,32 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         log(str(self.summary_))
         return self
 
-    def _fit_stack(self, rows, pool, groups, progress: "_Unfinished", log) -> dict:
+    def _fit_stack(self, data, pool, groups, progress: "_Unfinished", log) -> dict:
         """Compute the fitted attributes; store trained models in ``progress``."""
         candidates = candidates_of(pool)
         check_same_kind(candidates, of_classes=self._of_classes)
         splits = folds_of(
-            self.cv, rows, groups, of_classes=self._of_classes, seed=progress.seed
+            self.cv, data, groups, of_classes=self._of_classes, seed=progress.seed
         )
         progress.forget_other_folds(splits)
         resources = self._resources()
         seconds = _collect(
-            held_out(candidates, rows, splits, resources, progress.out_of_fold),
+            held_out(candidates, data, splits, resources, progress.out_of_fold),
             progress.out_of_fold,
             log,
             len(candidates) * len(splits),
             "networks out of fold",
         )
-        remaining = drop_failed(candidates, splits, progress.out_of_fold)
-        # If refitting a candidate fails, drop it and recompute the weights.
-        candidates = []
-        while len(remaining) != len(candidates):
-            candidates = remaining
-            oof = OutOfFold.of(candidates, splits, progress.out_of_fold, rows)
-            stacked = oof.stacked()
-            n_draws = {
-                candidate.name: n
-                for candidate, n in zip(candidates, stacked.n_draws, strict=True)
-                if n
-            }
-            kept = [candidate for candidate in candidates if candidate.name in n_draws]
-            settings = {
-                candidate.name: candidate.refit_params(
-                    self.n_refits, n_draws[candidate.name]
-                )
-                for candidate in kept
-            }
-            _collect(
-                refitted(kept, settings, rows, resources, progress.refits),
-                progress.refits,
-                log,
-                len(kept),
-                "fitted to all rows",
-                seconds * _work_of_refits(kept, settings, rows, splits),
-            )
-            remaining = drop_failed(candidates, [None], progress.refits)
-        models = []
-        for candidate in kept:
-            model = progress.refits[candidate.name, 0]
-            # Its number of draws is larger if another candidate was dropped after
-            # this fit.
-            model.set_params(**settings[candidate.name])
-            models.append(model)
-        factor = self._factor_of_refits(stacked, kept, models, rows)
+        candidates, oof, stacked, kept, models = self._refit_until_all_succeed(
+            drop_failed(candidates, splits, progress.out_of_fold),
+            data,
+            splits,
+            resources,
+            progress,
+            log,
+            seconds,
+        )
+        factor = self._factor_of_refits(stacked, kept, models, data)
         fold_models = [
             [progress.out_of_fold[candidate.name, fold].estimator for candidate in kept]
             for fold in range(len(splits))
@@ -194,13 +168,52 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         return {
             "estimators_": models,
             "n_iter_": max(n_epochs),
-            "n_draws_": np.array(list(n_draws.values())),
+            "n_draws_": stacked.n_draws[stacked.n_draws > 0],
             "spread_factor_": factor,
             "spread_bound_": BOUND,
             **self._summary_attributes(candidates, oof, stacked),
             **self._fold_attributes(fold_models, splits, oof, stacked, factor),
-            **self._column_attributes(rows),
+            **self._column_attributes(data),
         }
+
+    def _refit_until_all_succeed(
+        self, candidates, data, splits, resources, progress, log, seconds: float
+    ) -> "_Refits":
+        """Weight the candidates, and fit those with draws to all rows.
+
+        If a fit fails, drop the candidate and weight the others again.
+
+        seconds : mean time of a fit out of fold
+        """
+        while True:
+            oof = OutOfFold.of(candidates, splits, progress.out_of_fold, data)
+            stacked = oof.stacked()
+            kept, settings = [], {}
+            for candidate, n_draws in zip(candidates, stacked.n_draws, strict=True):
+                if n_draws:
+                    kept.append(candidate)
+                    params = candidate.refit_params(self.n_refits, n_draws)
+                    settings[candidate.name] = params
+            _collect(
+                refitted(kept, settings, data, resources, progress.refits),
+                progress.refits,
+                log,
+                len(kept),
+                "fitted to all rows",
+                seconds * _work_of_refits(kept, settings, data, splits),
+            )
+            remaining = drop_failed(candidates, [None], progress.refits)
+            if len(remaining) == len(candidates):
+                break
+            candidates = remaining
+        models = []
+        for candidate in kept:
+            model = progress.refits[candidate.name, 0]
+            # Its number of draws is larger if another candidate was dropped after
+            # this fit.
+            model.set_params(**settings[candidate.name])
+            models.append(model)
+        return _Refits(candidates, oof, stacked, kept, models)
 
     # ---- inputs
 
@@ -215,8 +228,8 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         """Raise if y of the rows with positive weight is not sufficient."""
         return None
 
-    def _rows_and_pool(self, X, y, sample_weight, seed):
-        """Rows as the candidates get them, and the pool."""
+    def _data_and_pool(self, X, y, sample_weight, seed):
+        """Arguments of the fits of the candidates, and the pool."""
         X, y = indexable(X, y)
         by_class = self._class_weights(y)
         if sample_weight is not None or by_class is not None:
@@ -224,7 +237,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             sample_weight = sample_weight * (1.0 if by_class is None else by_class)
             self._check_weighted(y[sample_weight > 0])
         if not isinstance(self.estimators, str):
-            return Rows(X, y, sample_weight), given_pool(self.estimators, seed)
+            return StackData(X, y, sample_weight), given_pool(self.estimators, seed)
         _validation.check_option("estimators", self.estimators, ["auto"])
         # Validate X and y here, so that an error or warning occurs once and not for
         # each candidate.
@@ -233,7 +246,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             table = training_data(probe, X, y, sample_weight).table
         names = getattr(probe, "feature_names_in_", None)
         X = dense_if_small(table.X)
-        return Rows(X, y, sample_weight, names), default_pool(
+        return StackData(X, y, sample_weight, names), default_pool(
             X,
             table.sample_weight,
             of_classes=self._of_classes,
@@ -243,12 +256,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         )
 
     def _resources(self) -> Resources:
-        megabytes = self.memory_budget
-        if megabytes is None:
-            megabytes = sklearn.get_config()["working_memory"]
-        _validation.check_number("memory_budget", megabytes, low=0, open_low=True)
-        memory = int(megabytes * 2**20)
-        resources = Resources(memory, self.n_jobs, "2*n_jobs", None)
+        resources = Resources.from_budget(self.memory_budget, self.n_jobs)
         if not resources.in_turn or joblib.effective_n_jobs(self.n_jobs) == 1:
             return resources
         return replace(resources, backend="loky")
@@ -287,23 +295,23 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
     def _out_of_fold_attributes(self, oof: OutOfFold, mixture) -> dict:
         """Fitted attributes with out-of-fold predictions of the mixture."""
 
-    def _column_attributes(self, rows: Rows) -> dict:
+    def _column_attributes(self, data: StackData) -> dict:
         """Fitted attributes that describe the columns of X."""
         # Texts and images have no columns.
-        shape: tuple[int, ...] = getattr(rows.X, "shape", ())
+        shape: tuple[int, ...] = getattr(data.X, "shape", ())
         attributes: dict[str, Any] = {}
         if len(shape) == 2:
             attributes["n_features_in_"] = shape[1]
         is_default = isinstance(self.estimators, str)
         attributes["fitted_to_sparse_"] = (
-            sparse.issparse(rows.X) if is_default else None
+            sparse.issparse(data.X) if is_default else None
         )
-        if rows.columns is not None:
-            attributes["feature_names_in_"] = rows.columns
+        if data.columns is not None:
+            attributes["feature_names_in_"] = data.columns
         return attributes
 
     def _factor_of_refits(
-        self, stacked: Stacked, kept, models, rows: Rows
+        self, stacked: Stacked, kept, models, data: StackData
     ) -> np.ndarray:
         """Correction of the mixture of the refitted models."""
         return stacked.factor
@@ -337,7 +345,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             warn_of_far_rows(X, *_scale_of_columns(self.estimators_[0]), names)
             # Do not warn again about encoded columns, which have other values and no
             # names.
-            warn_no_more(FAR_ROWS)
+            silence_warning(FAR_ROWS)
         return X
 
     def _mixture_blocks(self, estimators, X) -> PredictiveBlocks:
@@ -388,6 +396,27 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
+
+
+class _Refits(NamedTuple):
+    """The weighted candidates, and the fits of some of them to all rows.
+
+    Parameters
+    ----------
+    candidates : list of Candidate
+    oof : OutOfFold
+    stacked : Stacked
+    kept : list of Candidate
+        The candidates with draws in the mixture.
+    models : list of fitted estimators
+        The fits of ``kept``.
+    """
+
+    candidates: list[Candidate]
+    oof: OutOfFold
+    stacked: Stacked
+    kept: list[Candidate]
+    models: list
 
 
 @dataclass
@@ -442,9 +471,9 @@ def _scale_of_columns(candidate) -> tuple[np.ndarray, np.ndarray, float]:
     return mean, scale, network.total_weight_
 
 
-def _work_of_refits(kept: list[Candidate], settings, rows: Rows, splits) -> float:
+def _work_of_refits(kept: list[Candidate], settings, data: StackData, splits) -> float:
     """Mean duration of a fit to all rows, in units of a fit out of fold."""
-    row_ratio = len(rows.y) / np.mean([len(train) for train, _ in splits])
+    row_ratio = len(data.y) / np.mean([len(train) for train, _ in splits])
     network_ratios = [
         settings[candidate.name].get(f"{candidate.path}n_estimators", 1)
         / candidate.model.n_estimators
@@ -463,8 +492,8 @@ def _collect(
 ) -> float:
     """Add the results of a training to ``results`` and log the progress.
 
-    Warnings of single candidates are ignored. After an interruption ``results`` has
-    those of the finished programs.
+    Warnings of single candidates are ignored. After an interruption ``results``
+    contains the finished programs only.
 
     seconds : expected time per model, until the first one is trained
 
@@ -484,7 +513,7 @@ def _collect(
         warnings.filterwarnings("ignore", message="y is constant")
         # A fold may contain an outlier. The summary warns if that makes the mixture
         # poor.
-        warn_no_more(FAR_ROWS)
+        silence_warning(FAR_ROWS)
         n_start, start = None, 0.0
         for new in training:
             results.update(new)

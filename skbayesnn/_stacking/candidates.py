@@ -18,9 +18,9 @@ from sklearn.model_selection import ParameterGrid
 from sklearn.pipeline import Pipeline
 from sklearn.utils.parallel import delayed
 
-from skbayesnn._batch.cross_fit import Keeper, fitted_to
+from skbayesnn._batch.cross_fit import KeepEstimator, fitted_to
 from skbayesnn._batch.executor import Executor, Resources
-from skbayesnn._batch.jobs import FoldFit, JobBuilder, network_of, path_of_network
+from skbayesnn._batch.jobs import FoldFit, FoldFitBuilder, network_of, path_of_network
 from skbayesnn._batch.outcomes import Key, Outcome, without_frames
 from skbayesnn._likelihoods import likelihood_named
 from skbayesnn._meta.unwrap import open_predictive
@@ -47,12 +47,12 @@ WIDTHS, WIDE_FROM = (32, 64), 3000
 REGRESSION_STEPS, CLASSIFICATION_STEPS, STEPS = 75, 40, (750, 5000)
 # Fewest bins of a column; most bins with fewer than MANY_ROWS rows, and with more; most
 # bins of all columns, since the cost of a network grows with the number of inputs.
-FEWEST_BINS, MOST_BINS, MOST_ENCODED = 4, (16, 32), 256
+MIN_BINS, MAX_BINS, MAX_ENCODED = 4, (16, 32), 256
 # Most indicator features of single values, over all columns.
-MOST_VALUES = 128
+MAX_VALUES = 128
 # A sparse table with few columns has numeric columns as well as one-hot categories. The
 # encoder needs it dense: at most this many columns, and entries of the array.
-MOST_COLUMNS, MOST_DENSE = 256, 2**25
+MAX_COLUMNS, MAX_DENSE = 256, 2**25
 # From this many rows on, networks with the higher dropout rate train for this share of
 # the steps, since more do not improve them; and columns have more bins.
 MANY_ROWS, SHARE_OF_STEPS = 10_000, 0.25
@@ -169,7 +169,7 @@ def default_pool(
         grids = [grid | {"length_scale": ["fan_in"]} for grid in grids]
     pool = [CandidateSpec("network", on_columns, grids), linear]
     n_bins = 0 if sparse.issparse(X) or is_wide else _bins(X, sample_weight)
-    if n_bins < FEWEST_BINS:
+    if n_bins < MIN_BINS:
         return pool
     # The encoder does not use y. Fitted once to all rows, it gives all folds the same
     # number of columns, so that they can share a program.
@@ -211,7 +211,7 @@ def dense_if_small(X):
     """Return X as an array, unless it is sparse and large."""
     if not sparse.issparse(X):
         return X
-    small = X.shape[1] <= MOST_COLUMNS and X.shape[0] * X.shape[1] <= MOST_DENSE
+    small = X.shape[1] <= MAX_COLUMNS and X.shape[0] * X.shape[1] <= MAX_DENSE
     return X.toarray() if small else X
 
 
@@ -234,15 +234,15 @@ def _grids(of_classes: bool) -> list[Grid]:
 
 
 def _encoder(X, sample_weight, n_bins: int) -> PiecewiseLinearEncoder:
-    """A fitted encoder with at most ``MOST_VALUES`` indicator features."""
+    """A fitted encoder with at most ``MAX_VALUES`` indicator features."""
     encoder = PiecewiseLinearEncoder(n_bins=n_bins, keep_columns=True)
     # The encoder requires a minimum number of rows per value: normalise the weights to
     # a mean of one.
     weights = sample_weight * (np.count_nonzero(sample_weight) / sample_weight.sum())
-    encoder.set_params(n_values=MOST_VALUES).fit(X, sample_weight=weights)
+    encoder.set_params(n_values=MAX_VALUES).fit(X, sample_weight=weights)
     n_values = [len(values) for values in encoder.values_ if len(values)]
-    if sum(n_values) > MOST_VALUES:
-        encoder.set_params(n_values=MOST_VALUES // len(n_values))
+    if sum(n_values) > MAX_VALUES:
+        encoder.set_params(n_values=MAX_VALUES // len(n_values))
         encoder.fit(X, sample_weight=weights)
     return encoder
 
@@ -250,9 +250,9 @@ def _encoder(X, sample_weight, n_bins: int) -> PiecewiseLinearEncoder:
 def _bins(X, sample_weight) -> int:
     """Bins per column; columns with at most two distinct values are not binned."""
     X = X[sample_weight > 0]
-    most = MOST_BINS[len(X) >= MANY_ROWS]
+    most = MAX_BINS[len(X) >= MANY_ROWS]
     n_encoded = sum(len(np.unique(column)) > 2 for column in X.T)
-    return min(most, MOST_ENCODED // n_encoded) if n_encoded else 0
+    return min(most, MAX_ENCODED // n_encoded) if n_encoded else 0
 
 
 # ---- candidates
@@ -268,23 +268,23 @@ class Candidate:
     Parameters
     ----------
     name : str
-    entry : CandidateSpec
+    spec : CandidateSpec
     params : dict
     """
 
     name: str
-    entry: CandidateSpec
+    spec: CandidateSpec
     params: dict
 
     @property
     def path(self) -> str:
         """Prefix of the names of the network's parameters."""
-        return path_of_network(self.entry.estimator)
+        return path_of_network(self.spec.estimator)
 
     @property
     def model(self) -> BayesianNetwork | ShrunkLinearModel:
         """Network or linear model with these parameters, not fitted."""
-        return model_of(clone(self.entry.estimator).set_params(**self.params))
+        return model_of(clone(self.spec.estimator).set_params(**self.params))
 
     def refit_params(self, n_refits: int, n_draws: int) -> dict[str, int]:
         """Parameters of the fit to all rows.
@@ -323,9 +323,9 @@ def candidates_of(pool: Sequence[CandidateSpec]) -> list[Candidate]:
         If two candidates have the same name.
     """
     candidates = [
-        Candidate(_name(entry, params), entry, params)
-        for entry in pool
-        for params in ParameterGrid(entry.grid)
+        Candidate(_name(spec, params), spec, params)
+        for spec in pool
+        for params in ParameterGrid(spec.grid)
     ]
     names = [candidate.name for candidate in candidates]
     repeated = sorted({name for name in names if names.count(name) > 1})
@@ -353,7 +353,7 @@ def check_same_kind(candidates: Sequence[Candidate], *, of_classes: bool) -> Non
             required = "classifiers" if of_classes else "regressors"
             raise TypeError(
                 f"the pool must contain {required} only; got {type(model).__name__} as "
-                f"{candidate.entry.name!r}."
+                f"{candidate.spec.name!r}."
             )
         # An unknown likelihood raises its own error in training.
         likelihood = likelihood_named(model.likelihood)
@@ -368,14 +368,14 @@ def check_same_kind(candidates: Sequence[Candidate], *, of_classes: bool) -> Non
         )
 
 
-def _name(entry: CandidateSpec, params: dict) -> str:
-    path = path_of_network(entry.estimator)
+def _name(spec: CandidateSpec, params: dict) -> str:
+    path = path_of_network(spec.estimator)
     settings = [f"{name.removeprefix(path)}={value}" for name, value in params.items()]
-    return f"{entry.name}({', '.join(settings)})" if settings else entry.name
+    return f"{spec.name}({', '.join(settings)})" if settings else spec.name
 
 
 @dataclass(frozen=True)
-class Rows:
+class StackData:
     """Arguments of ``fit``.
 
     Parameters
@@ -426,7 +426,7 @@ class Predicted:
 class HeldOutPredictor:
     """Predicts the held-out rows of each fold with the models trained without them."""
 
-    rows: Rows
+    data: StackData
     splits: Sequence[tuple]
 
     def score_all(self, outcomes: Mapping[Key, Outcome]) -> None:
@@ -437,7 +437,7 @@ class HeldOutPredictor:
             train, test = self.splits[fold]
             model, outcome.estimator = outcome.estimator, None
             try:
-                X, _ = safe_split(model, self.rows.X, self.rows.y, test, train)
+                X, _ = safe_split(model, self.data.X, self.data.y, test, train)
                 predictive = open_predictive(model, X).whole()
                 outcome.scores = [Predicted(model, predictive)]
             except Exception as error:
@@ -450,7 +450,7 @@ Results = dict[Key, Any]
 
 def held_out(
     candidates: Sequence[Candidate],
-    rows: Rows,
+    data: StackData,
     splits: Sequence[tuple],
     resources: Resources,
     done: Container[Key] = (),
@@ -464,20 +464,22 @@ def held_out(
     for candidate in candidates:
         n_draws = min(HELD_OUT_DRAWS, candidate.model.n_draws)
         few_draws[candidate.name] = {f"{candidate.path}n_draws": n_draws}
-    scorer = HeldOutPredictor(rows, splits)
-    return _trained(candidates, few_draws, rows, splits, scorer, resources, done)
+    scorer = HeldOutPredictor(data, splits)
+    return _trained(candidates, few_draws, data, splits, scorer, resources, done)
 
 
 def refitted(
     candidates: Sequence[Candidate],
     settings: Mapping[str, dict],
-    rows: Rows,
+    data: StackData,
     resources: Resources,
     done: Container[Key] = (),
 ) -> Iterator[Results]:
     """Fit candidates to all rows with further settings; otherwise as ``held_out``."""
-    every_row = [(np.arange(len(rows.y)), np.arange(0))]
-    return _trained(candidates, settings, rows, every_row, Keeper(), resources, done)
+    every_row = [(np.arange(len(data.y)), np.arange(0))]
+    return _trained(
+        candidates, settings, data, every_row, KeepEstimator(), resources, done
+    )
 
 
 def drop_failed(
@@ -513,18 +515,18 @@ def drop_failed(
 
 
 def _trained(
-    candidates, settings, rows, splits, scorer, resources, done
+    candidates, settings, data, splits, scorer, resources, done
 ) -> Iterator[Results]:
     """Train all candidates on all splits and score them.
 
     settings : further parameters by candidate's name
     """
-    jobs: list[FoldFit] = []
+    fold_fits: list[FoldFit] = []
     failed: Results = {}
     folds = range(len(splits))
-    entries = {id(candidate.entry): candidate.entry for candidate in candidates}
-    for entry in entries.values():
-        group = [candidate for candidate in candidates if candidate.entry is entry]
+    specs = {id(candidate.spec): candidate.spec for candidate in candidates}
+    for spec in specs.values():
+        group = [candidate for candidate in candidates if candidate.spec is spec]
         params = {
             candidate.name: candidate.params | settings[candidate.name]
             for candidate in group
@@ -533,53 +535,53 @@ def _trained(
             name: [fold for fold in folds if (name, fold) not in done]
             for name in params
         }
-        if isinstance(entry.estimator, ShrunkLinearModel):
+        if isinstance(spec.estimator, ShrunkLinearModel):
             models = {
-                (name, fold): clone(entry.estimator).set_params(**params[name])
+                (name, fold): clone(spec.estimator).set_params(**params[name])
                 for name in missing
                 for fold in missing[name]
             }
-            yield from _fitted_linear(models, rows, splits, scorer, resources)
+            yield from _fitted_linear(models, data, splits, scorer, resources)
             continue
         # Candidates keep the observation noise of their training, since the mixture is
         # corrected out of fold.
-        builder = JobBuilder(
-            entry.estimator,
-            rows.fit_params(group[0].path),
-            rows.X,
-            rows.y if rows.ordered_y is None else rows.ordered_y,
+        builder = FoldFitBuilder(
+            spec.estimator,
+            data.fit_params(group[0].path),
+            data.X,
+            data.y if data.ordered_y is None else data.ordered_y,
             splits,
             variance_source="training",
         )
-        new_jobs, failures = builder.jobs(params, missing)
-        jobs += new_jobs
+        new_fits, failures = builder.fold_fits(params, missing)
+        fold_fits += new_fits
         failed |= {key: outcome.error for key, outcome in failures.items()}
     yield failed
-    programs = Executor(scorer, resources).run(jobs)
-    del jobs
+    programs = Executor(scorer, resources).run(fold_fits)
+    del fold_fits
     for outcomes in programs:
         yield {
             key: outcome.error or outcome.scores[0] for key, outcome in outcomes.items()
         }
 
 
-def _fitted_linear(models, rows, splits, scorer, resources) -> Iterator[Results]:
+def _fitted_linear(models, data, splits, scorer, resources) -> Iterator[Results]:
     """Fit linear models separately: each takes a fraction of a second.
 
     models : dict of (name, fold) to estimator, not fitted
     """
     calls = (
-        delayed(_linear_result)(key, model, rows, splits[key[1]][0], scorer)
+        delayed(_linear_result)(key, model, data, splits[key[1]][0], scorer)
         for key, model in models.items()
     )
     for key, result in zip(models, resources.parallel()(calls), strict=True):
         yield {key: result}
 
 
-def _linear_result(key: Key, model, rows: Rows, train, scorer):
+def _linear_result(key: Key, model, data: StackData, train, scorer):
     """Score of a fit to the training rows, or the exception."""
     try:
-        fitted = fitted_to(model, rows.X, rows.y, train, rows.fit_params(""))
+        fitted = fitted_to(model, data.X, data.y, train, data.fit_params(""))
     except Exception as error:
         return without_frames(error)
     outcome = Outcome(estimator=fitted)

@@ -224,7 +224,7 @@ class BayesianStackingClassifier(ClassifierMixin, BayesianStacking):
 
     def _out_of_fold_attributes(self, oof, mixture):
         # A class may be missing from the training rows of every fold.
-        classes = np.unique(oof.table.y)
+        classes = np.unique(oof.data.y)
         mixture = mixture.among(classes)
         return {
             "classes_": classes,

@@ -70,12 +70,12 @@ def _codes(table: np.ndarray) -> np.ndarray:
 FOLDS_BELOW, N_FOLDS = 700, 5
 
 
-def folds_of(cv, rows, groups, *, of_classes: bool, seed: int) -> list[tuple]:
+def folds_of(cv, data, groups, *, of_classes: bool, seed: int) -> list[tuple]:
     """Row indices (train, test) of every fold.
 
     cv : None, by the number of rows; int, shuffled folds; or as scikit-learn takes it
     """
-    y = rows.y
+    y = data.y
     is_default = cv is None or isinstance(cv, Integral)
     if is_default and groups is not None:
         raise ValueError(
@@ -83,14 +83,14 @@ def folds_of(cv, rows, groups, *, of_classes: bool, seed: int) -> list[tuple]:
             "sklearn.model_selection.GroupKFold() or another splitter of groups."
         )
     if is_default:
-        warn_of_copies(rows.X, y)
-        splits = _default_folds(cv, y, rows.sample_weight, of_classes, seed)
+        warn_of_copies(data.X, y)
+        splits = _default_folds(cv, y, data.sample_weight, of_classes, seed)
     else:
-        splits = held_out_folds(cv, rows.X, y, of_classes=of_classes, groups=groups)
+        splits = held_out_folds(cv, data.X, y, of_classes=of_classes, groups=groups)
     if not splits:
         raise ValueError(f"`cv` must have at least one split; got {cv!r}.")
     if of_classes:
-        _check_classes(y, rows.sample_weight, splits)
+        _check_classes(y, data.sample_weight, splits)
     return splits
 
 

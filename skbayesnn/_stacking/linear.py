@@ -59,18 +59,18 @@ LOG_RATIOS = -10.0, 12.0
 # weights are zero: with more columns than rows, and otherwise [as in glmnet: Friedman,
 # Hastie & Tibshirani 2010, "Regularization paths for generalized linear models via
 # coordinate descent", JSS 33(1)].
-N_PENALTIES, LEAST_PENALTY = 30, (1e-2, 1e-3)
+N_PENALTIES, MIN_PENALTY = 30, (1e-2, 1e-3)
 N_FOLDS = 5
 # Smallest share of the noise in the variance of a row left out. With as many columns as
 # rows, noise and weights are hardly identifiable, and draws must cover the weights.
-LEAST_SHARE = 0.1
+MIN_SHARE = 0.1
 # Smallest noise variance, as a share of the variance of y.
-LEAST_NOISE = 1e-8
+MIN_NOISE = 1e-8
 # Tolerance of scikit-learn's coordinate descent.
 TOLERANCE = 1e-3
 
 
-class Posterior(NamedTuple):
+class LinearPosterior(NamedTuple):
     """Normal posterior of the weights of one target, on standardised columns.
 
     Parameters
@@ -112,7 +112,7 @@ def _normal(shape: tuple[int, ...], n: int, random) -> np.ndarray:
 # ---- regression of one target; X and y have weighted means of zero
 
 
-def ridge(X, y, weights) -> Posterior:
+def ridge(X, y, weights) -> LinearPosterior:
     """Ridge regression: maximise the leave-one-out predictive density [3]_.
 
     This estimates the prior variance and the noise variance.
@@ -128,7 +128,7 @@ def ridge(X, y, weights) -> Posterior:
     values, vectors = values[1:].clip(0), vectors[:, 1:]
     rotated = vectors.T @ target
     middle = -np.log(max(values.mean(), np.finfo(float).tiny))
-    least = LEAST_NOISE * np.mean(np.square(target)) + np.finfo(float).tiny
+    least = MIN_NOISE * np.mean(np.square(target)) + np.finfo(float).tiny
 
     def noise_and_variances(log_ratio):
         """Noise variance, and the variance of each left-out y divided by it."""
@@ -141,17 +141,19 @@ def ridge(X, y, weights) -> Posterior:
 
     def loss(log_ratio):
         noise, variances = noise_and_variances(log_ratio)
-        excess = max(np.log(np.average(variances, weights=weights) * LEAST_SHARE), 0)
+        excess = max(np.log(np.average(variances, weights=weights) * MIN_SHARE), 0)
         spread = np.average(np.log(variances), weights=weights)
         return np.log(noise) + spread + 10 * excess
 
     best = minimise_on_grid(loss, *LOG_RATIOS)
     ratio = np.exp(best + middle)
     mean = ratio * design.T @ (vectors @ (rotated / (1 + ratio * values)))
-    return Posterior(mean, np.full(len(mean), ratio), noise_and_variances(best)[0])
+    return LinearPosterior(
+        mean, np.full(len(mean), ratio), noise_and_variances(best)[0]
+    )
 
 
-def lasso(X, y, weights, seed: int, *, adaptive: bool) -> Posterior:
+def lasso(X, y, weights, seed: int, *, adaptive: bool) -> LinearPosterior:
     """Lasso: select the penalty with the smallest cross-validation error.
 
     ``adaptive``: fit a second lasso to the columns times the absolute weights of the
@@ -184,8 +186,8 @@ def lasso(X, y, weights, seed: int, *, adaptive: bool) -> Posterior:
     # weights.sum() times the noise variance.
     n_parameters = 1 + np.trace(np.linalg.solve(posterior, gram))
     noise = errors[best] / (1 + n_parameters / weights.sum())
-    least = LEAST_NOISE * np.average(np.square(y), weights=weights)
-    return Posterior(mean, prior, max(noise, least + np.finfo(float).tiny))
+    least = MIN_NOISE * np.average(np.square(y), weights=weights)
+    return LinearPosterior(mean, prior, max(noise, least + np.finfo(float).tiny))
 
 
 class _Folds(NamedTuple):
@@ -226,7 +228,7 @@ class _Folds(NamedTuple):
 def _penalties(X, y, weights) -> np.ndarray:
     """Decreasing penalties; the first one makes all weights zero, (penalties,)."""
     largest = np.abs(X.T @ (weights * y)).max() / weights.sum()
-    least = LEAST_PENALTY[int(np.count_nonzero(X.any(0)) < len(y))]
+    least = MIN_PENALTY[int(np.count_nonzero(X.any(0)) < len(y))]
     return largest * np.geomspace(1, least, N_PENALTIES) + np.finfo(float).tiny
 
 
@@ -326,7 +328,7 @@ class ShrunkLinearModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
         self.total_weight_ = float(weights.sum())
         return (X - mean) * varies / self.x_scale_, table.y[used], weights
 
-    def _adopt(self, draws, intercepts) -> None:
+    def _store_draws(self, draws, intercepts) -> None:
         """Store the weights of the columns with nonzero weights, for original columns.
 
         draws : (draws, outputs, columns), weights of standardised columns
@@ -412,10 +414,10 @@ class ShrunkLinearRegressor(
                 intercepts.append(mean + std * mean_error)
                 noise.append(posterior.noise)
             new.noise_variance_ = np.array(noise)
-            new._adopt(np.stack(draws, 1), np.stack(intercepts, 1))
+            new._store_draws(np.stack(draws, 1), np.stack(intercepts, 1))
         return self
 
-    def _posterior(self, X, y, weights) -> Posterior:
+    def _posterior(self, X, y, weights) -> LinearPosterior:
         if self.penalty == "ridge":
             return ridge(X, y, weights)
         adaptive = self.penalty == "adaptive_lasso"
@@ -490,7 +492,7 @@ class ShrunkLinearClassifier(ClassifierMixin, ShrunkLinearModel):
             outputs = range(len(present)) if len(present) > 2 else [1]
             pairs = [self._draws(X, codes == c, weights, random) for c in outputs]
             draws, intercepts = (np.stack(v, 1) for v in zip(*pairs, strict=True))
-            new._adopt(draws if basis is None else draws @ basis, intercepts)
+            new._store_draws(draws if basis is None else draws @ basis, intercepts)
         return self
 
     def _draws(self, X, is_class, weights, random):

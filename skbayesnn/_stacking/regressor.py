@@ -30,7 +30,7 @@ from skbayesnn.estimators._diagnostics import some_rows
 
 # At most this many rows times targets estimate how much refits from different starts
 # differ.
-MOST_COMPARED = 1_000
+MAX_COMPARED = 1_000
 
 
 class BayesianStackingRegressor(
@@ -344,18 +344,18 @@ class BayesianStackingRegressor(
             "oof_log_density_": oof.by_row(mixture.log_density(oof.y)),
         }
 
-    def _factor_of_refits(self, stacked, kept, models, rows):
+    def _factor_of_refits(self, stacked, kept, models, data):
         n_before = [candidate.model.n_estimators for candidate in kept]
         n_now = [n_networks(model) for model in models]
         if not (stacked.mixture.has_spread and np.any(np.greater(n_now, n_before))):
             return stacked.factor
-        subset = np.flatnonzero(rows.weights)
-        subset = some_rows(subset, max(MOST_COMPARED // stacked.factor.size, 1))
-        X = safe_indexing(rows.X, subset)
+        subset = np.flatnonzero(data.weights)
+        subset = some_rows(subset, max(MAX_COMPARED // stacked.factor.size, 1))
+        X = safe_indexing(data.X, subset)
         predictives = [open_predictive(model, X).whole() for model in models]
         n_draws = stacked.n_draws[stacked.n_draws > 0]
         reduction = share_of_starts(predictives, n_draws, n_before, n_now)
-        return factor_with_starts(stacked.factor, reduction, rows.weights[subset])
+        return factor_with_starts(stacked.factor, reduction, data.weights[subset])
 
     def _fold_attributes(self, fold_models, splits, oof, stacked, factor):
         if len(np.unique(oof.test_rows)) < len(oof.test_rows):

@@ -7,12 +7,12 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from skbayesnn._data.scaling import ordinary_rows
-from skbayesnn._distributions.map_factor import LOWEST
+from skbayesnn._distributions.map_factor import MIN_LOG_DENSITY
 from skbayesnn._runtime import warn
 from skbayesnn.estimators._diagnostics import outliers_in_columns
 
 # With fewer rows a poor score is no reason to warn.
-_FEWEST_TO_WARN = 30
+_MIN_ROWS_TO_WARN = 30
 
 
 @dataclass(frozen=True)
@@ -67,16 +67,16 @@ def warn_if_nothing_is_explained(mean, y, weights, X) -> None:
 
     usual_y = ordinary_rows(y.reshape(len(y), -1))
     usual = usual_y & ordinary_rows(X)
-    if usual.sum() < _FEWEST_TO_WARN or not weights[usual].any():
+    if usual.sum() < _MIN_ROWS_TO_WARN or not weights[usual].any():
         return
     reason = outliers_in_columns(X)
     if (share := explained(usual)) <= 0:
         problem = f"explains no more of y than the mean of y does (R^2 {share:.2g})"
         if not usual_y.all():
             reason += (
-                f" Outliers of y ({(~usual_y).sum()} rows) make the variation of its "
-                "other values small: give `estimators` with likelihood='student_t', "
-                "clip the outliers, or transform y (TransformedTargetRegressor)."
+                f" Outliers of y ({(~usual_y).sum()} rows) dominate its variance: "
+                "give `estimators` with likelihood='student_t', clip the outliers, or "
+                "transform y (TransformedTargetRegressor)."
             )
         reason = reason or (
             "The columns may be unrelated to y, or the rows too few to estimate the "
@@ -84,8 +84,8 @@ def warn_if_nothing_is_explained(mean, y, weights, X) -> None:
         )
     elif explained(usual_y) <= 0:
         problem = (
-            f"is far off in {(usual_y & ~usual).sum()} rows that have outliers (R^2 of "
-            f"the other rows: {share:.2g})"
+            f"is poor in {(usual_y & ~usual).sum()} rows with outliers of X "
+            f"(R^2 of the other rows: {share:.2g})"
         )
     else:
         return
@@ -99,7 +99,7 @@ def warn_if_no_better_than_shares(log_density, y, weights, X) -> None:
     X : (rows, columns), or without columns
     """
     kept = ordinary_rows(X) & (weights > 0)
-    if kept.sum() < _FEWEST_TO_WARN:
+    if kept.sum() < _MIN_ROWS_TO_WARN:
         return
     mean, _ = _mean(log_density[kept], weights[kept])
     codes = np.unique(y[kept], return_inverse=True)[1]
@@ -139,7 +139,7 @@ def summary_of_classification(mixture, y, weights) -> Summary:
 def _mean(values, weights) -> tuple[float, float]:
     """Weighted mean, and its standard error."""
     # Clip -inf, the log density of values with probability zero.
-    values = np.maximum(values, LOWEST)
+    values = np.maximum(values, MIN_LOG_DENSITY)
     mean = np.average(values, weights=weights)
     error = np.sqrt(np.square(weights) @ np.square(values - mean)) / weights.sum()
     return float(mean), float(error)

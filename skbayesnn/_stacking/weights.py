@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from skbayesnn._distributions.map_factor import LOWEST, map_factor
+from skbayesnn._distributions.map_factor import MIN_LOG_DENSITY, map_factor
 from skbayesnn._runtime import warn
 
 # ---- weights
@@ -20,10 +20,10 @@ from skbayesnn._runtime import warn
 # Rows that the Dirichlet prior of the weights is worth, over all candidates.
 PRIOR_ROWS = 3.0
 # Candidates with a smaller weight are dropped.
-SMALLEST_WEIGHT = 0.02
+MIN_WEIGHT = 0.02
 # EM stops if no weights can increase the mean log density by more than this, nats.
 TOLERANCE = 1e-6
-MOST_STEPS = 10_000
+MAX_STEPS = 10_000
 # Predictions count as constant if their standard deviation is below this share of y's.
 CONSTANT = 0.05
 # With fewer rows than the first, a candidate is dropped if its squared error exceeds
@@ -93,7 +93,7 @@ def stacking_weights(
     density = np.exp(log_density[possible] - best[possible])
     share = share[possible]
     weights = np.full(n_candidates, 1 / n_candidates)
-    for _ in range(MOST_STEPS):
+    for _ in range(MAX_STEPS):
         # Gradient of the objective divided by the total weight of the rows.
         gradient = (share / (density @ weights)) @ density + prior / weights
         weights_next = weights * gradient
@@ -108,11 +108,11 @@ def stacking_weights(
 def few_weights(log_density: np.ndarray, row_weights: np.ndarray) -> np.ndarray:
     """``stacking_weights`` without candidates of little weight, (candidates,).
 
-    A candidate with less than ``SMALLEST_WEIGHT`` gets zero: a refit to all rows costs
+    A candidate with less than ``MIN_WEIGHT`` gets zero: a refit to all rows costs
     as much for it as for the others.
     """
     weights = stacking_weights(log_density, row_weights)
-    kept = weights >= min(SMALLEST_WEIGHT, weights.max())
+    kept = weights >= min(MIN_WEIGHT, weights.max())
     sparse_weights = np.zeros_like(weights)
     sparse_weights[kept] = stacking_weights(log_density[:, kept], row_weights)
     return sparse_weights
@@ -177,8 +177,8 @@ class OutOfFold:
     predictives : list of MixturePredictive or ClassPredictive
         Prediction of the held-out rows by each candidate.
     test_rows : ndarray of shape (rows,), int
-        Indices of the held-out rows in the table.
-    table : Rows
+        Indices of the held-out rows in ``data``.
+    data : StackData
         Arguments of ``fit``.
     weights : ndarray of shape (rows,)
         Weights of the held-out rows; zero for labels missing from the training rows.
@@ -188,12 +188,12 @@ class OutOfFold:
 
     predictives: Sequence[Any]
     test_rows: np.ndarray
-    table: Any
+    data: Any
     weights: np.ndarray
     fold: np.ndarray
 
     @classmethod
-    def of(cls, candidates, splits, results, rows) -> "OutOfFold":
+    def of(cls, candidates, splits, results, data) -> "OutOfFold":
         """Join the predictions of the folds.
 
         results : :class:`Predicted` by (candidate's name, fold)
@@ -204,7 +204,7 @@ class OutOfFold:
             parts = [results[name, fold].predictive for fold in range(n_folds)]
             predictives.append(type(parts[0]).concatenate_rows(parts))
         test_rows = np.concatenate([test for _, test in splits])
-        weights = rows.weights
+        weights = data.weights
         trained_on = [train[weights[train] > 0] for train, _ in splits]
         weights = weights[test_rows]
         if not weights.any():
@@ -214,23 +214,23 @@ class OutOfFold:
             )
         if predictives[0].of_classes:
             labels = [
-                (rows.y[test], rows.y[train])
+                (data.y[test], data.y[train])
                 for (_, test), train in zip(splits, trained_on, strict=True)
             ]
             weights = weights * _has_known_label(labels, weights)
         sizes = [len(test) for _, test in splits]
         fold = np.repeat(np.arange(len(splits)), sizes)
-        return cls(predictives, test_rows, rows, weights, fold)
+        return cls(predictives, test_rows, data, weights, fold)
 
     @property
     def y(self) -> np.ndarray:
         """Targets of the held-out rows, (rows[, targets])."""
-        return self.table.y[self.test_rows]
+        return self.data.y[self.test_rows]
 
     @property
     def X(self) -> np.ndarray:
         """Held-out rows of X; without columns if X is not a numeric array."""
-        X = self.table.X
+        X = self.data.X
         if isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind in "iuf":
             return X[self.test_rows]
         return np.empty((len(self.test_rows), 0))
@@ -240,7 +240,7 @@ class OutOfFold:
 
         A row that was held out several times gets the mean.
         """
-        n_rows = len(self.table.y)
+        n_rows = len(self.data.y)
         sums = np.zeros((n_rows, *values.shape[1:]))
         np.add.at(sums, self.test_rows, values)
         counts = np.bincount(self.test_rows, minlength=n_rows)
@@ -263,7 +263,7 @@ class OutOfFold:
     def log_density(self) -> np.ndarray:
         """Log density of the held-out rows, (rows, candidates), nats."""
         values = [predictive.log_density(self.y) for predictive in self.predictives]
-        return np.maximum(np.stack(values, axis=1), LOWEST)
+        return np.maximum(np.stack(values, axis=1), MIN_LOG_DENSITY)
 
     def spread_and_error(self):
         """Spread of the predictions within folds, and their error, for ``promising``.
@@ -273,7 +273,7 @@ class OutOfFold:
         y, used = self.y, self.weights > 0
         of_classes = self.predictives[0].of_classes
         if of_classes:
-            classes = np.unique(self.table.y)
+            classes = np.unique(self.data.y)
             predicted = [
                 predictive.among(classes).mean() for predictive in self.predictives
             ]
@@ -359,7 +359,7 @@ def best_factor(mixture, y, weights) -> np.ndarray:
 # ---- effect of several starts on error and spread
 
 # Refits reduce the factor at most to this share of it.
-LEAST_LEFT = 0.5
+MIN_LEFT = 0.5
 
 
 def factor_with_starts(
@@ -377,7 +377,7 @@ def factor_with_starts(
     """
     ratio = np.maximum(np.average(reduction, axis=0, weights=row_weights), 0)
     square = np.square(factor)
-    least = np.square(LEAST_LEFT) * square
+    least = np.square(MIN_LEFT) * square
     return np.sqrt(np.maximum(square * (1 - ratio) - ratio, least))
 
 

@@ -71,7 +71,7 @@ def _title(estimators) -> str:
 
 
 def time_left(seconds: float) -> str:
-    """Format an estimate of the remaining time; empty if there is none.
+    """Format an estimate of the remaining time; empty without an estimate.
 
     Examples
     --------
@@ -115,10 +115,12 @@ def train_together(
     estimators: Sequence,
     jobs: Sequence[TrainingJob],
     device: str | None = None,
+    hooks: Sequence[Hook] = (),
 ) -> list[TrainedJob]:
     """Train the jobs of estimators in one program.
 
     device : by default the ``device`` of the first estimator
+    hooks : called after every epoch of the training on all rows
 
     Raises
     ------
@@ -141,7 +143,7 @@ def train_together(
     jobs = _selection.select_settings(jobs, torch_device, dtype)
     members, training_rows = joined(jobs, torch_device, dtype)
     posterior = start(config, members, torch_device, dtype)
-    trained = run(estimators, config, members, training_rows, posterior)
+    trained = run(estimators, config, members, training_rows, posterior, hooks=hooks)
     if len(jobs) == 1:
         return [jobs[0].with_trained(trained)]
     ends = np.cumsum([job.n_members for job in jobs])
@@ -159,11 +161,11 @@ def run(
     posterior: Posterior,
     optimizer_state=None,
     first_epoch: int = 0,
+    hooks: Sequence[Hook] = (),
 ) -> Trained:
     """Train and report progress; raise if all networks fail."""
     shown = _validation.verbosity(estimators[0].verbose) > 0
     with epochs_reported(estimators, int(members.n_epochs.max()), shown) as report:
-        hooks = [_Reported(report)]
         trained = train(
             config,
             members,
@@ -171,7 +173,7 @@ def run(
             posterior,
             optimizer_state,
             first_epoch,
-            hooks,
+            [_Reported(report), *hooks],
             compute_bound=True,
         )
     if trained.failed.all():

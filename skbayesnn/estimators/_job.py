@@ -61,10 +61,10 @@ class PosteriorSpec:
 # ---- checked parameters
 
 # If X has at least this many entries, no rows are held out to select settings.
-MOST_ENTRIES = 2**22
+MAX_ENTRIES = 2**22
 # Most weights of an estimator, over all its networks; 8 GiB in float32.
-MOST_WEIGHTS = 2**31
-MOST_NETWORKS = 1_000_000
+MAX_WEIGHTS = 2**31
+MAX_NETWORKS = 1_000_000
 # Shorter trainings that held-out rows may select, as shares of `max_iter="auto"`.
 _SHORTER = 0.25, 0.1
 
@@ -222,9 +222,9 @@ def _n_members(estimator) -> int:
     n_members = _validation.check_number(
         "n_estimators", estimator.n_estimators, kind=_validation.Integral, low=1
     )
-    if n_members > MOST_NETWORKS:
+    if n_members > MAX_NETWORKS:
         raise ValueError(
-            f"`n_estimators` must be at most {MOST_NETWORKS}; got {n_members}."
+            f"`n_estimators` must be at most {MAX_NETWORKS}; got {n_members}."
         )
     return n_members
 
@@ -232,12 +232,12 @@ def _n_members(estimator) -> int:
 def _refuse_too_large(estimator, network: Network, n_members: int) -> None:
     """Raise if the networks have more weights than fit into any memory."""
     n_weights = n_members * network.n_weights
-    if n_weights > MOST_WEIGHTS:
+    if n_weights > MAX_WEIGHTS:
         has_features = "n_features" in estimator.get_params(deep=False)
         name = "n_features" if has_features else "hidden_layer_sizes"
         name = name if estimator.network is None else "network"
         raise ValueError(
-            f"`{name}` and `n_estimators` must give at most {MOST_WEIGHTS:,} weights; "
+            f"`{name}` and `n_estimators` must give at most {MAX_WEIGHTS:,} weights; "
             f"got {n_weights:,}, with {name}={getattr(estimator, name)!r} and "
             f"n_estimators={n_members}. Use fewer units, channels or networks."
         )
@@ -263,7 +263,7 @@ def _settings_to_try(
 
     n_weight, n_rows : sum of the weights, and number, of the training rows
     """
-    if n_rows * data.table.X.shape[1] >= MOST_ENTRIES:
+    if n_rows * data.table.X.shape[1] >= MAX_ENTRIES:
         return ()
     settings = [default]
     if selects_length_scale(estimator):
@@ -353,7 +353,7 @@ def _validation_rows(estimator, data, random_state):
 
 # Bounds of tau in the network's scale. Outside, one part of the loss is lost in
 # rounding.
-_LEAST_TAU, _MOST_TAU = 1e-30, 1e30
+_MIN_TAU, _MAX_TAU = 1e-30, 1e30
 
 
 @dataclass(frozen=True)
@@ -376,8 +376,8 @@ class TrainingJob:
     tau : ndarray of shape (targets,), or None
         Given precision in the units of y; None if it is learned.
     settings : tuple of Setting
-        Candidates for the selection on held-out rows. Empty after the selection, or if
-        there is none.
+        Candidates for the selection on held-out rows. Empty after the selection, or
+        without a selection.
     predictive_params : dict of ndarray of shape (targets,), or None
         The likelihood's ``predictive_params``, estimated on held-out rows.
     """
@@ -579,12 +579,12 @@ def _network_tau(tau, scaling: Scaling, n_members: int) -> np.ndarray:
     if tau is None:
         tau = scaling.signal_precision()
     network_tau = scaling.tau_to_network(tau)
-    invalid = (network_tau < _LEAST_TAU) | (network_tau > _MOST_TAU)
+    invalid = (network_tau < _MIN_TAU) | (network_tau > _MAX_TAU)
     if invalid.any():
         unit = scaling.signal_precision()[invalid][0]
         raise ValueError(
-            f"`tau`, 1 / variance of the noise, must be between {_LEAST_TAU:g} and "
-            f"{_MOST_TAU:g} times 1 / variance of y, {unit:.3g} here; got "
+            f"`tau`, 1 / variance of the noise, must be between {_MIN_TAU:g} and "
+            f"{_MAX_TAU:g} times 1 / variance of y, {unit:.3g} here; got "
             f"{np.broadcast_to(tau, invalid.shape)[invalid][0]:g}. Write it as "
             "k / y.var()."
         )

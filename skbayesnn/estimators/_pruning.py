@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from skbayesnn._engine.posterior import Posterior
 from skbayesnn._engine.resources import tensor_of
 from skbayesnn._families.mean_field import signal_to_noise
-from skbayesnn._networks import MLP
+from skbayesnn._networks import Perceptron
 from skbayesnn._runtime import atomic_update
 from skbayesnn.estimators import _fitted
 from skbayesnn.estimators._base import BayesianNetwork
@@ -54,7 +54,7 @@ def prune(posterior: Posterior, used: list[torch.Tensor]) -> Posterior:
     """
     groups = zip(posterior.network.families, posterior.layers, used, strict=True)
     layers = [family.without(params, mask) for family, params, mask in groups]
-    perceptron = MLP.from_description(posterior.network.describe())
+    perceptron = Perceptron.from_description(posterior.network.describe())
     sizes = list(perceptron.sizes)
     # Start at the outputs: a unit that only feeds removed units is removed, too.
     for i in reversed(range(1, len(layers))):

@@ -38,7 +38,7 @@ from skbayesnn._engine.training import (
 )
 from skbayesnn._likelihoods import Likelihood
 from skbayesnn._runtime import warn
-from skbayesnn.estimators._job import MOST_ENTRIES, Setting, TrainingJob, joined
+from skbayesnn.estimators._job import MAX_ENTRIES, Setting, TrainingJob, joined
 
 # Number of folds, and how many of them are trained: all, or 2 or 1 from this many rows
 # on, which are nearly as reliable at a lower cost (docs/defaults.md, "Selection on
@@ -55,7 +55,7 @@ _ENSEMBLE_SHARE, _ENSEMBLE_STEPS = 0.5, 600
 # can reach 2 for a few rows of pure noise.
 _FAR_OFF = 3.0
 # Most rows that are scored in each fold. The whole fold is left out of the training.
-_MOST_HELD_OUT = 10_000
+_MAX_HELD_OUT = 10_000
 
 
 @dataclass(frozen=True)
@@ -132,8 +132,8 @@ def select_settings(
 def _warn_of_missing_estimate(job: TrainingJob) -> None:
     """Warn that no held-out rows have estimated the observation noise."""
     n_rows, n_inputs = len(job.row_subsets[0].rows), job.table.X.shape[1]
-    if n_rows * n_inputs >= MOST_ENTRIES:
-        reason = f"X has {n_rows * n_inputs:,} entries ({MOST_ENTRIES:,} or more)"
+    if n_rows * n_inputs >= MAX_ENTRIES:
+        reason = f"X has {n_rows * n_inputs:,} entries ({MAX_ENTRIES:,} or more)"
     else:
         reason = f"too few of {n_rows} rows differ, or the networks diverged"
     likelihood = job.config.likelihood
@@ -357,9 +357,9 @@ def _ensemble_members(job: TrainingJob, members: MemberParams) -> MemberParams:
 
 def _scored_rows(rows: np.ndarray) -> np.ndarray:
     """A random subset of held-out rows, if there are more than needed for a score."""
-    if len(rows) <= _MOST_HELD_OUT:
+    if len(rows) <= _MAX_HELD_OUT:
         return rows
-    subset = np.random.RandomState(0).permutation(len(rows))[:_MOST_HELD_OUT]
+    subset = np.random.RandomState(0).permutation(len(rows))[:_MAX_HELD_OUT]
     return rows[np.sort(subset)]
 
 
@@ -427,7 +427,7 @@ def _score_by_level(
 def best_setting(job: TrainingJob, scores: Sequence[HeldOutScore]) -> int:
     """Index of the setting with the highest score.
 
-    A shorter training is selected only if its score is higher than that of the longest
+    A shorter training is selected only if its score exceeds the score of the longest
     by more than a standard error.
     """
     n_epochs = np.array([setting.n_epochs for setting in job.settings])

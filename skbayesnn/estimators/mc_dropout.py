@@ -15,7 +15,7 @@ from skbayesnn.estimators._regression import BayesianRegressor
 
 NOISES = ("bernoulli", "gaussian", "dropconnect", "additive")
 # Warn if a draw drops fewer units than this on average: then most draws are equal.
-_FEWEST_DROPPED = 0.1
+_MIN_DROPPED = 0.1
 
 
 class _MCDropout(BayesianNetwork):
@@ -66,7 +66,7 @@ class _MCDropout(BayesianNetwork):
         groups = zip(posterior.network.families, posterior.layers, strict=True)
         n_masks = [family.n_masks(params) for family, params in groups]
         rates = np.broadcast_to(self.dropout_, len(n_masks))
-        if rates @ n_masks < _FEWEST_DROPPED:
+        if rates @ n_masks < _MIN_DROPPED:
             warn(
                 f"the learned dropout rates are nearly zero ({rates.max():.1g} at "
                 "most): nine of ten draws drop no unit, and the epistemic uncertainty "
@@ -83,7 +83,7 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
     Use it for a fast network with uncertainty. Dropout stays active in predictions:
     each mask is a draw from an approximate posterior over the weights, and the spread
     of the draws is the epistemic uncertainty (Gal & Ghahramani 2016). A fit costs about
-    as much as that of a plain network, and two to five times as much where held-out
+    as much as a fit of a plain network, and two to five times as much where held-out
     rows select ``length_scale`` (the default). :class:`BayesianStackingRegressor`
     predicts better and needs no tuning, but takes longer. For gaps between training
     rows and for drift use :class:`AnchoredEnsembleRegressor`.
@@ -362,7 +362,7 @@ class MCDropoutClassifier(_MCDropout, BayesianClassifier):
     Use it for a fast classifier with uncertainty. Dropout stays active in predictions:
     each mask is a draw from an approximate posterior over the weights. Probabilities
     are means over the draws, and the disagreement of the draws is the epistemic
-    uncertainty (Gal & Ghahramani 2016). A fit costs about as much as that of a plain
+    uncertainty (Gal & Ghahramani 2016). A fit costs about as much as a fit of a plain
     network, and two to four times as much with fewer than 5,000 rows, where held-out
     rows select the number of epochs. :class:`BayesianStackingClassifier` predicts
     better and needs no tuning, but takes longer.
@@ -392,8 +392,8 @@ class MCDropoutClassifier(_MCDropout, BayesianClassifier):
     likelihood : str, default="categorical"
         ``"categorical"``: a softmax over the classes. ``"ordinal"``: ordered classes,
         by cumulative logits (McCullagh 1980), whose cut points are learned without a
-        prior. The order is that of the categories if y is an ordered
-        ``pandas.Categorical`` or a polars ``Enum``, and that of the sorted labels
+        prior. The classes have the order of the categories if y is an
+        ordered ``pandas.Categorical`` or a polars ``Enum``, and of the sorted labels
         otherwise; for strings, which sort alphabetically, ``fit`` warns.
         Meta-estimators of scikit-learn that replace labels by integers (votes, bagging)
         lose the order of categories: give them integers. ``classes_`` and the columns

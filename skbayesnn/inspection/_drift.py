@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from skbayesnn._batch.cross_fit import cross_fitted, held_out_folds, refuse_fitted
 from skbayesnn._data.validation import named_after
 from skbayesnn._meta.functions import predict_uncertainty
-from skbayesnn._runtime import on_snapshot, one_call, replace_fitted, warn
+from skbayesnn._runtime import on_snapshot, replace_fitted, warn, warn_once_per_call
 from skbayesnn._sklearn_compat import (
     BaseEstimator,
     OutlierMixin,
@@ -29,12 +29,12 @@ from skbayesnn.estimators.anchored_ensemble import (
 )
 from skbayesnn.inspection._importance import default_kind
 
-# Rows that are added to the new rows and on which all models agree. The agreement
-# estimated from a few rows is unreliable, and too low an estimate is a false alarm.
-_ROWS_AGREED_ON = 10
-# This many steps in one direction do not happen by chance. A few groups of rows, one
-# after another, have fewer.
-_FEWEST_STEPS = 10
+# Pseudo-rows with full agreement, which regularise the estimate for few rows. Too low
+# an estimate of the agreement is a false alarm.
+_PSEUDO_ROWS = 10
+# Fewer monotone steps can occur by chance. A few groups of rows, one after another,
+# have fewer.
+_MIN_STEPS = 10
 # NumPy's types for times, by kind of the column's type.
 _TIMES = {"M": "datetime64[ns]", "m": "timedelta64[ns]"}
 
@@ -67,8 +67,6 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
     random_state : int, RandomState instance or None, default=None
         Used by the default estimator.
 
-    Attributes
-    ----------
     Attributes
     ----------
     estimators_ : list of fitted estimators
@@ -152,7 +150,7 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
         self.cv = cv
         self.random_state = random_state
 
-    @one_call
+    @warn_once_per_call
     def fit(self, X: MatrixLike, y: ArrayLike) -> Self:
         """Fit one model per fold, without the fold's rows.
 
@@ -350,7 +348,7 @@ def _one_way_columns(X) -> np.ndarray:
         values = _non_missing_values(X, j)
         steps = np.diff(values)
         monotonic = (steps >= 0).all() or (steps <= 0).all()
-        if monotonic and np.count_nonzero(steps) >= _FEWEST_STEPS:
+        if monotonic and np.count_nonzero(steps) >= _MIN_STEPS:
             one_way.append((j, values[0], values[-1]))
     return np.array(one_way).reshape(-1, 3)
 
@@ -429,9 +427,9 @@ def _agreement(per_model, weights) -> float:
     """Kendall's W: variance of the models' mean ranks, relative to a rank's variance.
 
     [Kendall & Babington Smith 1939, "The problem of m rankings", Annals of Mathematical
-    Statistics 10]. Computed as if ``_ROWS_AGREED_ON`` further rows were ranked alike.
+    Statistics 10]. Computed as if ``_PSEUDO_ROWS`` further rows were ranked alike.
     """
     n_rows = len(per_model[0])
     ranks = np.average(rankdata(per_model, axis=1), axis=0, weights=weights)
     total = 12 * ranks.var() / (n_rows**2 - 1) * n_rows if n_rows > 1 else 1.0
-    return float((total + _ROWS_AGREED_ON) / (n_rows + _ROWS_AGREED_ON))
+    return float((total + _PSEUDO_ROWS) / (n_rows + _PSEUDO_ROWS))

@@ -16,7 +16,7 @@ from skbayesnn._validation import check_number, random_source
 # Longest name that is displayed in full, in characters.
 LONGEST_NAME = 32
 # Largest number of columns in the printed table.
-MOST_PRINTED = 20
+MAX_PRINTED = 20
 
 
 class Importances(Bunch):
@@ -24,7 +24,7 @@ class Importances(Bunch):
 
     def __repr__(self):
         mean = self.importances_mean
-        order = np.argsort(-np.abs(mean), kind="stable")[:MOST_PRINTED]
+        order = np.argsort(-np.abs(mean), kind="stable")[:MAX_PRINTED]
         order = order[np.argsort(-mean[order], kind="stable")]
         names = short_names([self.feature_names[i] for i in order])
         width = max(map(len, ("column", *names)))

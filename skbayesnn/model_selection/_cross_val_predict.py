@@ -20,7 +20,7 @@ from skbayesnn._batch.cross_fit import (
     refuse_fitted,
 )
 from skbayesnn._meta import functions
-from skbayesnn._runtime import one_call
+from skbayesnn._runtime import warn_once_per_call
 from skbayesnn._sklearn_compat import (
     check_method_params,
     num_samples,
@@ -41,7 +41,7 @@ METHODS: dict[str, tuple[Callable, tuple[str, ...], bool]] = {
 }
 
 
-@one_call
+@warn_once_per_call
 def cross_val_predict_uncertainty(
     estimator: Any,
     X: MatrixLike,

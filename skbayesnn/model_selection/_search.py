@@ -10,7 +10,6 @@ from contextlib import nullcontext
 from typing import Any, Self
 
 import numpy as np
-import sklearn
 from numpy.typing import ArrayLike
 from sklearn.base import is_classifier
 from sklearn.exceptions import ConvergenceWarning
@@ -19,9 +18,9 @@ from sklearn.utils import indexable
 from sklearn.utils.validation import check_is_fitted
 
 from skbayesnn._batch.executor import Executor, FoldScorer, Resources
-from skbayesnn._batch.jobs import JobBuilder, network_of
+from skbayesnn._batch.jobs import FoldFitBuilder, network_of
 from skbayesnn._batch.outcomes import Outcome, ResultStore, hash_of
-from skbayesnn._runtime import one_call, replace_fitted, warn
+from skbayesnn._runtime import replace_fitted, warn, warn_once_per_call
 from skbayesnn._sklearn_compat import (
     BaseEstimator,
     BaseSearchCV,
@@ -35,7 +34,6 @@ from skbayesnn._sklearn_compat import (
     scorers_of_search,
 )
 from skbayesnn._typing import Array, MatrixLike
-from skbayesnn._validation import check_number
 from skbayesnn.model_selection._progress import SearchProgress
 from skbayesnn.model_selection._sklearn_results import SearchInputs, learned, replay
 
@@ -183,7 +181,7 @@ class BestEstimatorMixin:
         return self._call_best("sample_y", X, n_samples, **params)
 
 
-class _Batched(BestEstimatorMixin, BaseSearchCV):
+class _BatchedSearch(BestEstimatorMixin, BaseSearchCV):
     """The ``fit`` of both searches."""
 
     memory_budget: float | None
@@ -197,7 +195,7 @@ class _Batched(BestEstimatorMixin, BaseSearchCV):
         """The candidates, as dicts of parameters."""
 
     @fit_context(prefer_skip_nested_validation=False)
-    @one_call
+    @warn_once_per_call
     def fit(self, X: MatrixLike, y: ArrayLike | None = None, **params: Any) -> Self:
         """Train and score all candidates in all folds, and refit the best one.
 
@@ -290,7 +288,7 @@ class _Batched(BestEstimatorMixin, BaseSearchCV):
             The store contains the outcomes computed so far.
         """
         n_folds = len(inputs.splits)
-        builder = JobBuilder(
+        builder = FoldFitBuilder(
             self.estimator,
             inputs.routed.estimator.fit,
             inputs.X,
@@ -308,10 +306,11 @@ class _Batched(BestEstimatorMixin, BaseSearchCV):
 
             for piece in builder.pieces(candidates, n_at_once):
                 keep(executor.score(store.known(names[piece])))
-                jobs, failed = builder.jobs(by_name, store.missing(names[piece]))
+                missing = store.missing(names[piece])
+                fold_fits, failed = builder.fold_fits(by_name, missing)
                 keep(failed)
-                programs = executor.run(jobs)
-                del jobs  # Release each job when its program is done.
+                programs = executor.run(fold_fits)
+                del fold_fits  # Release each of them when its program is done.
                 for outcomes in programs:
                     keep(outcomes)
                 yield store.of(names[piece])
@@ -337,16 +336,15 @@ class _Batched(BestEstimatorMixin, BaseSearchCV):
 
     def _resources(self) -> Resources:
         """Check the parameters for memory, workers and devices."""
-        megabytes = self.memory_budget
-        if megabytes is None:
-            megabytes = sklearn.get_config()["working_memory"]
-        check_number("memory_budget", megabytes, low=0, open_low=True)
-        return Resources(
-            int(megabytes * 2**20), self.n_jobs, self.pre_dispatch, self.devices
+        return Resources.from_budget(
+            self.memory_budget,
+            self.n_jobs,
+            pre_dispatch=self.pre_dispatch,
+            devices=self.devices,
         )
 
 
-class BatchedGridSearchCV(_Batched, GridSearchCV):
+class BatchedGridSearchCV(_BatchedSearch, GridSearchCV):
     __doc__ = _DOC.format(
         first_line="Grid search that trains all candidates and folds together.",
         base="GridSearchCV",
@@ -388,7 +386,7 @@ class BatchedGridSearchCV(_Batched, GridSearchCV):
         return ParameterGrid(self.param_grid)
 
 
-class BatchedRandomizedSearchCV(_Batched, RandomizedSearchCV):
+class BatchedRandomizedSearchCV(_BatchedSearch, RandomizedSearchCV):
     __doc__ = _DOC.format(
         first_line="Randomised search that trains all candidates and folds together.",
         base="RandomizedSearchCV",

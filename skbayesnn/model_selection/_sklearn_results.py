@@ -22,7 +22,7 @@ from skbayesnn._sklearn_compat import (
     MultimetricScorer,
     SearchOverStored,
     callback_context,
-    hand_callbacks,
+    copy_callbacks,
     has_callbacks,
     with_callbacks,
     with_metrics_of,
@@ -79,7 +79,7 @@ def replay(
     stand_in = _OutcomeEstimator(search.estimator, chain.from_iterable(outcomes))
     parameters |= {"estimator": stand_in, "cv": inputs.splits}
     result = kind(**search.get_params(deep=False) | parameters)
-    hand_callbacks(search, result)
+    copy_callbacks(search, result)
     scorers = _stored_scorer(inputs.scorer), inputs.refit_metric
     result.set_known(scorers, inputs.routed, candidates)
     # The loop must consume the outcomes in their order.
@@ -146,7 +146,7 @@ class StoredEstimator(CallbackSupportMixin, BaseEstimator):
         self.outcome = outcome
         self.scores = iter(outcome.scores)
         if source.has_callbacks:
-            hand_callbacks(source.estimator, self)
+            copy_callbacks(source.estimator, self)
 
     def fit(self, X, y=None, **params):
         if self.outcome.error is not None:
@@ -154,7 +154,7 @@ class StoredEstimator(CallbackSupportMixin, BaseEstimator):
         # The loop of the search sets its callbacks on the stand-ins.
         if self.source.has_callbacks or has_callbacks(self):
             estimator = clone(self.source.estimator).set_params(**self.params)
-            hand_callbacks(self, estimator)
+            copy_callbacks(self, estimator)
             _call_callbacks(estimator, self.outcome.n_epochs)
         return self
 

@@ -6,6 +6,7 @@ Then the network is fitted to all rows with the best value.
 
 import time
 import warnings
+from copy import copy
 from numbers import Integral
 from typing import Any, Self
 
@@ -18,10 +19,10 @@ from sklearn.model_selection import check_cv
 from sklearn.utils import indexable
 
 from skbayesnn import _validation
-from skbayesnn._runtime import one_call, replace_fitted
+from skbayesnn._runtime import replace_fitted, warn_once_per_call
 from skbayesnn._sklearn_compat import (
     BaseSearchCV,
-    hand_callbacks,
+    copy_callbacks,
     metrics_of,
     num_samples,
     safe_indexing,
@@ -159,7 +160,7 @@ multimetric_, classes_, n_features_in_, feature_names_in_
         self.n_jobs = n_jobs
         self.verbose = verbose
 
-    @one_call
+    @warn_once_per_call
     def fit(  # type: ignore[override]
         self,
         X: MatrixLike,
@@ -195,27 +196,7 @@ multimetric_, classes_, n_features_in_, feature_names_in_
         network = self._network()
         data = training_data(network, X, y, sample_weight, X_val, y_val)
         taus = self._path(network, data)
-        network.set_params(tau=taus[0])
-        by_class = getattr(network, "class_weight", None)
-        if isinstance(by_class, dict):
-            # scikit-learn raises if a label with a weight is missing from a fold.
-            every_class = dict.fromkeys(
-                data.target_attributes["classes_"].tolist(), 1.0
-            )
-            network.set_params(class_weight=every_class | by_class)
-        # Check the parameters once here, rather than for every member.
-        job = _job.training_job(network, data)
-        if "hidden_layer_sizes" in network.get_params(deep=False):
-            # The best tau depends on the width: use the final fit's width in the folds.
-            widths = hidden_layer_sizes(network, job.total_weight)
-            network.set_params(hidden_layer_sizes=widths)
-        if job.needs_selection:
-            # tau has the same effect as the number of epochs and the length scale:
-            # weight_decay_ is proportional to l^2 / tau.
-            network.set_params(
-                max_iter=int(job.members.n_epochs[0]),
-                length_scale=job.length_scale.tolist(),
-            )
+        network.set_params(**_fixed_settings(network, data, taus[0]))
         _validation.device_for_fit(network.device)
         fit_params: dict[str, Any] = {
             "sample_weight": sample_weight,
@@ -330,7 +311,7 @@ multimetric_, classes_, n_features_in_, feature_names_in_
                 cv=splits,
                 verbose=int(_validation.verbosity(self.verbose) > 0),
             )
-            hand_callbacks(self, search)
+            copy_callbacks(self, search)
             search.fit(X, y, **fit_params)
         # An interrupted search returns partial results; TauCV needs all of them.
         if len(search.cv_results_["params"]) < len(taus):
@@ -349,6 +330,31 @@ multimetric_, classes_, n_features_in_, feature_names_in_
                 "`scoring`."
             )
         return search
+
+
+def _fixed_settings(network: BayesianNetwork, data: TrainingData, tau) -> dict:
+    """Parameters that the fits of all folds share with the fit to all rows.
+
+    They include the first ``tau``, with which all parameters are checked once here,
+    rather than for every member.
+    """
+    settings: dict[str, Any] = {"tau": tau}
+    by_class = getattr(network, "class_weight", None)
+    if isinstance(by_class, dict):
+        # scikit-learn raises if a label with a weight is missing from a fold.
+        every_class = dict.fromkeys(data.target_attributes["classes_"].tolist(), 1.0)
+        settings["class_weight"] = every_class | by_class
+    network = copy(network).set_params(**settings)
+    job = _job.training_job(network, data)
+    if "hidden_layer_sizes" in network.get_params(deep=False):
+        # The best tau depends on the width: use the final fit's width in the folds.
+        settings["hidden_layer_sizes"] = hidden_layer_sizes(network, job.total_weight)
+    if job.needs_selection:
+        # tau has the same effect as the number of epochs and the length scale:
+        # weight_decay_ is proportional to l^2 / tau.
+        settings["max_iter"] = int(job.members.n_epochs[0])
+        settings["length_scale"] = job.length_scale.tolist()
+    return settings
 
 
 def _check_labels(splits, table, classes) -> None:

@@ -20,7 +20,7 @@ from skbayesnn.plotting._shared import (
 )
 
 # Largest number of bins of a reliability diagram, and smallest number of rows per bin.
-MOST_BINS, ROWS_PER_BIN = 10, 10
+MAX_BINS, ROWS_PER_BIN = 10, 10
 # Nominal coverages of a regression's curve.
 LEVELS = np.linspace(0, 1, 101)
 LABELS = {
@@ -350,7 +350,7 @@ def _top_label(y, probability, classes):
 def _automatic_n_bins(weights) -> int:
     """Number of bins with at least ``ROWS_PER_BIN`` effective rows each."""
     n_rows = np.square(weights.sum()) / np.square(weights).sum()
-    return int(np.clip(n_rows / ROWS_PER_BIN, 1, MOST_BINS))
+    return int(np.clip(n_rows / ROWS_PER_BIN, 1, MAX_BINS))
 
 
 def _equal_mass(values, weights, n_bins):

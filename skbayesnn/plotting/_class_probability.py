@@ -20,9 +20,9 @@ from skbayesnn.plotting._shared import (
     styled,
 )
 
-MOST_CLASSES = 5
+MAX_CLASSES = 5
 # More rows than this are sorted, unless they have positions.
-MOST_UNSORTED = 30
+MAX_UNSORTED = 30
 
 
 class ClassProbabilityDisplay:
@@ -215,7 +215,7 @@ class ClassProbabilityDisplay:
                 marker=".",
                 markersize=min(size, 4),
                 markeredgewidth=0,
-                alpha=0.4 if n_rows <= MOST_UNSORTED else 0.1,
+                alpha=0.4 if n_rows <= MAX_UNSORTED else 0.1,
                 rasterized=True,
             )
             mean_style = styled(
@@ -247,7 +247,7 @@ class ClassProbabilityDisplay:
             order = np.argsort(self.x, kind="stable")
             return self.x[order], order, self.x_name or "x"
         n_rows = len(self.probability)
-        if n_rows <= MOST_UNSORTED:
+        if n_rows <= MAX_UNSORTED:
             return np.arange(n_rows), np.arange(n_rows), "row"
         mean = self.probability.mean(-1)
         most_likely = mean.argmax(1)
@@ -269,11 +269,11 @@ def _shown(classes, mean, labels):
                 f"`classes` must be among {labels.tolist()}; got {unknown}."
             )
         return np.asarray(classes)
-    if len(labels) <= MOST_CLASSES:
+    if len(labels) <= MAX_CLASSES:
         return labels
     most_likely = np.unique(mean.argmax(1))
     by_mean = most_likely[np.argsort(-mean.mean(0)[most_likely], kind="stable")]
-    return labels[np.sort(by_mean[:MOST_CLASSES])]
+    return labels[np.sort(by_mean[:MAX_CLASSES])]
 
 
 def _offsets(x, n_draws):

@@ -17,7 +17,7 @@ from skbayesnn.plotting._shared import (
     styled,
 )
 
-MOST_LINES = 8
+MAX_LINES = 8
 
 
 class TauPathDisplay:
@@ -132,7 +132,7 @@ class TauPathDisplay:
                 "number with a finite score."
             )
         ranks = np.argsort([-line["best"] for line in lines], kind="stable")
-        shown = [lines[i] for i in np.sort(ranks[:MOST_LINES])]
+        shown = [lines[i] for i in np.sort(ranks[:MAX_LINES])]
         display = cls(
             tau=[line["tau"] for line in shown],
             score=[line["score"] for line in shown],

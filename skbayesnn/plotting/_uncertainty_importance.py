@@ -11,7 +11,7 @@ from skbayesnn.inspection._importance import default_kind, short_names
 from skbayesnn.plotting._shared import BLUE, GREY, axes_for, require_matplotlib
 
 # Largest number of columns that are shown.
-MOST_COLUMNS = 20
+MAX_COLUMNS = 20
 
 
 class UncertaintyImportanceDisplay:
@@ -145,7 +145,7 @@ class UncertaintyImportanceDisplay:
         """
         ax = axes_for(self, ax)
         mean, std = self.importances.mean(1), self.importances.std(1)
-        chosen = np.argsort(np.abs(mean))[-MOST_COLUMNS:]
+        chosen = np.argsort(np.abs(mean))[-MAX_COLUMNS:]
         chosen = chosen[np.argsort(mean[chosen])]
         style = {"color": BLUE, "ecolor": GREY, "xerr": std[chosen]} | kwargs
         positions = np.arange(len(chosen))

@@ -38,7 +38,7 @@ from skbayesnn._typing import Array
 # ---- edges of bins
 
 # Integers with more distinct values than this are not taken for class labels.
-_MOST_CLASSES = 30
+_MAX_CLASSES = 30
 # Relative rounding error of summed weights; shares that differ by less are equal.
 _ROUNDING = 1e-10
 
@@ -151,7 +151,7 @@ def _are_classes(y) -> bool:
     if y.dtype.kind in "iuf":
         distinct = np.unique(y)
         whole = bool((distinct == np.floor(distinct)).all())
-        return len(distinct) <= _MOST_CLASSES and whole
+        return len(distinct) <= _MAX_CLASSES and whole
     return type_of_target(y, input_name="y") in ("binary", "multiclass")
 
 
@@ -162,7 +162,7 @@ _MOSTLY = 0.5
 # Smallest median distance between neighbouring values, relative to the least distance.
 _APART = 10.0
 # Smallest weight of the rows with a value.
-_FEWEST_ROWS = 2
+_MIN_ROWS = 2
 
 
 def repeated_values(column, weights, n_values: int):
@@ -188,7 +188,7 @@ def repeated_values(column, weights, n_values: int):
         return none
     # The most frequent value needs no feature: a row without one has it or a rare one.
     frequent = np.argsort(-value_weights, kind="stable")[1 : n_values + 1]
-    return np.sort(values[frequent[value_weights[frequent] >= _FEWEST_ROWS]])
+    return np.sort(values[frequent[value_weights[frequent] >= _MIN_ROWS]])
 
 
 def as_compared(column):

@@ -1,4 +1,4 @@
-"""Validation rows in the units before a scaler: warned of, and drifted ones are not."""
+"""Validation rows in the units before a scaler cause a warning; drifted rows do not."""
 
 import warnings
 
@@ -20,7 +20,7 @@ from sklearn.preprocessing import (
 from skbayesnn import MCDropoutClassifier, MCDropoutRegressor
 from skbayesnn._data.other_units import warn_of_other_units
 
-SAID = "`X_val` seems to be in other units than `X`.*transform_input=\\['X_val'\\]"
+MESSAGE = "`X_val` seems to be in other units than `X`.*transform_input=\\['X_val'\\]"
 SCALERS = [
     StandardScaler(),
     MinMaxScaler(),
@@ -36,11 +36,13 @@ def is_warned_of(X, X_val):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         warn_of_other_units(X, X_val)
-    return any("seems to be in other units" in str(one.message) for one in caught)
+    return any(
+        "seems to be in other units" in str(warning.message) for warning in caught
+    )
 
 
 def passengers(random, n=400):
-    """Ages and counts, prices, a class and a sex."""
+    """Ages, counts, prices, a class and a sex."""
     return np.column_stack(
         [
             random.integers(1, 80, n),
@@ -53,7 +55,7 @@ def passengers(random, n=400):
 
 
 def tables(random):
-    """Of numbers in various units, in random order."""
+    """Tables with values in various units, in random order."""
     return {
         "normal": random.normal(1000, 100, size=(300, 4)),
         "small": random.normal(0, 1e-3, size=(300, 3)),
@@ -65,8 +67,8 @@ def tables(random):
     }
 
 
-def test_units_before_a_standard_scaler(seed):
-    """Not of every table: the units of some columns of `wine` are near one."""
+def test_validation_rows_before_a_scaler_are_detected(seed):
+    """Not for all tables: the units of some columns of `wine` are near one."""
     missed = []
     for name, rows in tables(np.random.default_rng(seed)).items():
         X, X_val = np.split(rows, [len(rows) * 3 // 4])
@@ -81,7 +83,7 @@ def test_units_before_a_standard_scaler(seed):
 
 
 def drifted(X_val, spread, random):
-    """Rows that have moved, by what is large for drift, and each column otherwise."""
+    """Rows after large drifts: all columns moved, or a few."""
     n_columns = X_val.shape[1]
     few = np.arange(n_columns) < max(n_columns // 3, 1)
     yield X_val
@@ -91,23 +93,23 @@ def drifted(X_val, spread, random):
     yield X_val[:1]
     yield X_val[:5]
     yield np.repeat(X_val[:1], 30, axis=0)
-    # A clock that has gone on, of less than half of the columns; others are constant.
+    # A clock moves, in less than half of the columns; or these columns are constant.
     yield np.where(few, X_val + 1000 * spread, X_val)
     yield np.where(few, 0.0, X_val)
     yield X_val[X_val[:, 0] >= np.median(X_val[:, 0])]
 
 
-def test_rows_that_have_drifted_are_no_others(seed):
+def test_drifted_rows_do_not_warn(seed):
     random = np.random.default_rng(seed)
     alarms = []
     for name, rows in tables(random).items():
         X, X_val = np.split(rows, [len(rows) * 3 // 4])
         for scaler in (None, *SCALERS):
-            scaled, of_val = X, X_val
+            scaled, scaled_val = X, X_val
             if scaler is not None:
-                scaled, of_val = scaler.fit_transform(X), scaler.transform(X_val)
+                scaled, scaled_val = scaler.fit_transform(X), scaler.transform(X_val)
             spread = scaled.std(0)
-            for i, moved in enumerate(drifted(of_val, spread, random)):
+            for i, moved in enumerate(drifted(scaled_val, spread, random)):
                 if is_warned_of(scaled, moved):
                     alarms.append((name, type(scaler).__name__, i))
     assert not alarms
@@ -115,7 +117,7 @@ def test_rows_that_have_drifted_are_no_others(seed):
 
 @pytest.fixture
 def problem(seed):
-    """X (150, 4) far from zero, and y."""
+    """X (150, 4) with a mean far from zero, and y."""
     random = np.random.default_rng(seed)
     X = random.normal(1000, 100, size=(150, 4))
     return X, (3 * X[:, 0] - X[:, 1]) / 100 + 0.3 * random.normal(size=150)
@@ -123,15 +125,17 @@ def problem(seed):
 
 @pytest.mark.parametrize("kind", [MCDropoutRegressor, MCDropoutClassifier])
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_a_pipeline_needs_metadata_routing(kind, problem):
+def test_pipeline_needs_metadata_routing(kind, problem):
     X, y = problem
     y = y if kind is MCDropoutRegressor else (y > np.median(y)).astype(int)
-    own = {"X_val": X[100:], "y_val": y[100:]}
+    validation = {"X_val": X[100:], "y_val": y[100:]}
     network = kind((5,), early_stopping=True, max_iter=3, random_state=0)
     pipeline = make_pipeline(StandardScaler(), network)
     step = pipeline.steps[-1][0]
-    with pytest.warns(UserWarning, match=SAID):
-        pipeline.fit(X[:100], y[:100], **{f"{step}__{n}": v for n, v in own.items()})
+    with pytest.warns(UserWarning, match=MESSAGE):
+        pipeline.fit(
+            X[:100], y[:100], **{f"{step}__{n}": v for n, v in validation.items()}
+        )
     scaler = StandardScaler().fit(X[:100])
     network.fit(
         scaler.transform(X[:100]), y[:100], None, scaler.transform(X[100:]), y[100:]
@@ -144,17 +148,20 @@ def test_a_pipeline_needs_metadata_routing(kind, problem):
         warnings.filterwarnings("error", message="`X_val`")
         network.set_fit_request(X_val=True, y_val=True)
         pipeline = Pipeline(pipeline.steps, transform_input=["X_val"])
-        pipeline.fit(X[:100], y[:100], **own)
+        pipeline.fit(X[:100], y[:100], **validation)
     np.testing.assert_array_equal(pipeline[-1].history_["validation_score"], expected)
 
 
-def test_columns_of_another_number_name_the_way_out(problem):
+def test_wrong_number_of_validation_columns(problem):
     X, y = problem
     network = MCDropoutRegressor((5,), early_stopping=True, max_iter=3)
     pipeline = make_pipeline(PCA(2), network)
-    own = {"mcdropoutregressor__X_val": X[100:], "mcdropoutregressor__y_val": y[100:]}
-    said = "in `X_val` and `y_val`: X has 4 features.*transform_input"
-    with pytest.raises(ValueError, match=said):
-        pipeline.fit(X[:100], y[:100], **own)
+    validation = {
+        "mcdropoutregressor__X_val": X[100:],
+        "mcdropoutregressor__y_val": y[100:],
+    }
+    message = "in `X_val` and `y_val`: X has 4 features.*transform_input"
+    with pytest.raises(ValueError, match=message):
+        pipeline.fit(X[:100], y[:100], **validation)
     with pytest.raises(ValueError, match=r"in `X_val` and `y_val`: (?!.*Pipeline)"):
         network.fit(X[:100], y[:100], X_val=X[100:], y_val=y[100:] * np.nan)

@@ -1,4 +1,4 @@
-"""What is far from where most values are."""
+"""Outliers, ordinary rows, and the warning about rows far from the training rows."""
 
 import warnings
 
@@ -18,17 +18,17 @@ ROWS = 41
 
 @pytest.fixture
 def values(seed):
-    """Columns in units of their own."""
+    """Columns with different units."""
     random = np.random.default_rng(seed)
     return random.normal(size=(ROWS, 2)) * [1.0, 1e3] + [0.0, 7e4]
 
 
-def test_of_ordinary_values_none_is_an_outlier(values):
-    """Seven stds are in reach; sample quartiles of 41 rows are known to a fifth."""
+def test_ordinary_values_are_no_outliers(values):
+    """Seven stds are within range; 41 rows determine the quartiles to a fifth."""
     assert not is_outlier(values).any()
 
 
-def test_how_far_outliers_are_does_not_matter(values):
+def test_range_does_not_depend_on_the_size_of_outliers(values):
     near, far = (
         np.concatenate([values, size * np.array([[1.0, 0.0], [0.0, -1.0]])])
         for size in (1e6, 1e12)
@@ -37,13 +37,13 @@ def test_how_far_outliers_are_does_not_matter(values):
     np.testing.assert_array_equal(is_outlier(near), [False] * ROWS + [True, True])
 
 
-def test_weights_are_rows(values, seed):
+def test_integer_weights_equal_repeated_rows(values, seed):
     times = np.random.default_rng(seed).integers(0, 4, size=ROWS)
     repeated = common_range(np.repeat(values, times, axis=0))
     np.testing.assert_array_equal(common_range(values, times), repeated)
 
 
-def test_where_half_are_the_same_nothing_is_far():
+def test_no_outliers_if_half_of_the_values_are_equal():
     values = np.zeros((ROWS, 1))
     values[:3] = 1e6
     assert not is_outlier(values).any()
@@ -55,19 +55,19 @@ def test_ordinary_rows_are_those_without_outliers(values):
     np.testing.assert_array_equal(np.flatnonzero(~kept), [3, 8])
 
 
-def test_where_each_row_has_an_outlier_all_are_ordinary():
-    """As five rows of 300 columns: of something there are always some."""
+def test_all_rows_are_ordinary_if_each_has_an_outlier():
+    """As happens with five rows of 300 columns."""
     values = np.zeros((5, 5)) + 1e-3 * np.arange(5)[:, None] + 1e9 * np.eye(5)
     assert ordinary_rows(values).all()
 
 
 def warned(call, *rows):
     """The text of the only warning, or None."""
-    with warnings.catch_warnings(record=True) as found:
+    with warnings.catch_warnings(record=True) as actual:
         warnings.simplefilter("always")
         call(*rows)
-    assert len(found) <= 1
-    return str(found[0].message) if found else None
+    assert len(actual) <= 1
+    return str(actual[0].message) if actual else None
 
 
 @pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array])
@@ -86,14 +86,14 @@ def test_far_rows_are_beyond_a_thousand_standard_deviations(kind):
 
 
 def test_heavy_tails_are_not_far(seed):
-    """Student's t with 3 degrees of freedom, and a category of one training row.
+    """Student's t with 3 degrees of freedom, and a category with one training row.
 
-    1,000 new values of the former: one is beyond 1,000 standard deviations (1.7) with a
-    probability of 1e-6. The latter are as far from the mean as the training row.
+    Of 1,000 new values of the former, one is beyond 1,000 standard deviations (1.7)
+    with a probability of 1e-6. The latter are as far from the mean as the training row.
     """
     random = np.random.default_rng(seed)
-    known, new = (random.standard_t(3, size=(n, 1)) for n in (500, 1000))
-    assert warned(warn_of_far_rows, new, known.mean(0), known.std(0), 500) is None
+    train, new = (random.standard_t(3, size=(n, 1)) for n in (500, 1000))
+    assert warned(warn_of_far_rows, new, train.mean(0), train.std(0), 500) is None
     rare = np.zeros((2_000_000, 1), np.float32)
     rare[0] = 1
     assert warned(warn_of_far_rows, rare, rare.mean(0), rare.std(0), len(rare)) is None

@@ -1,4 +1,4 @@
-"""What holds for tables of any shape, precision, unit and weights."""
+"""Properties of tables with any shape, precision, unit and weights."""
 
 import warnings
 
@@ -24,8 +24,8 @@ TABLES = SHAPES.flatmap(
 
 @FEW
 @given(X=TABLES, exponent=st.integers(-300, 300), as_sparse=st.booleans())
-def test_the_unit_of_x_does_not_matter(X, exponent, as_sparse):
-    """Standardised, a table in any unit is the same, to rounding of the unit."""
+def test_scaling_removes_the_unit_of_x(X, exponent, as_sparse):
+    """Standardised tables in any unit are equal, to rounding of the unit."""
     unit = 10.0**exponent
     tables = (X, X * unit)
     y, weights = np.zeros((len(X), 1)), np.ones(len(X))
@@ -34,7 +34,7 @@ def test_the_unit_of_x_does_not_matter(X, exponent, as_sparse):
         rows = sparse.csr_array(table) if as_sparse else table
         scaling = Scaling.of(rows, y, weights, inputs=True, targets=False)
         scaled.append(scaling.x_to_network(table))
-    # Constant columns have scale 1, in whatever unit they are.
+    # Constant columns have scale 1 in every unit.
     varies = np.ptp(X, axis=0) > 0
     np.testing.assert_allclose(
         scaled[0][:, varies], scaled[1][:, varies], rtol=1e-9, atol=1e-9
@@ -55,8 +55,8 @@ def test_magnitude_is_a_power_of_two_next_to_the_largest_value(X, exponent, dtyp
 
 @FEW
 @given(X=TABLES, share=st.floats(-3, 3))
-def test_entries_that_are_there_twice_are_summed(X, share):
-    """As SciPy says of them: the rows are those of the dense table."""
+def test_duplicate_entries_are_summed(X, share):
+    """As in SciPy: the result is the dense table."""
     whole = sparse.csr_array(X)
     data = np.stack([share * whole.data, (1 - share) * whole.data], axis=1).ravel()
     parts = sparse.csr_array(
@@ -64,7 +64,7 @@ def test_entries_that_are_there_twice_are_summed(X, share):
     )
     model = MCDropoutRegressor()
     checked = check_inputs(model, parts, reset=True)
-    assert parts.nnz == 2 * whole.nnz  # the caller's own stay as they are
+    assert parts.nnz == 2 * whole.nnz  # the caller's array is unchanged
     np.testing.assert_allclose(checked.toarray(), X, rtol=0, atol=1e-12)
     np.testing.assert_allclose(
         checked.power(2).toarray(), np.square(X), rtol=0, atol=1e-9
@@ -76,27 +76,27 @@ def test_entries_that_are_there_twice_are_summed(X, share):
     weights=hnp.arrays(np.float64, st.integers(11, 40), elements=st.floats(0.5, 2)),
     unit=st.floats(0.5, 2),
 )
-def test_relative_weights_are_warned_of(weights, unit):
-    """Those that sum to one are; of the same with a mean near one nothing is said."""
+def test_weights_that_sum_to_one_warn(weights, unit):
+    """The same weights with a mean near one do not warn."""
     X = np.zeros((len(weights), 1))
     with pytest.warns(UserWarning, match="is N, the number of rows.*w / w.mean()"):
         check_weights(weights / weights.sum(), X)
     np.testing.assert_array_equal(check_weights(unit * weights, X), unit * weights)
 
 
-@pytest.mark.parametrize(("unit", "said"), [(30.5, True), (1e4, True), (30.0, False)])
-def test_weights_that_count_others_are_warned_of(unit, said):
-    """Fractions, and whole numbers of thousands; rows may be seen thirty times."""
+@pytest.mark.parametrize(("unit", "warns"), [(30.5, True), (1e4, True), (30.0, False)])
+def test_weights_with_too_large_a_sum_warn(unit, warns):
+    """Fractions, and thousands; integer weights up to thirty are repeated rows."""
     weights = unit * np.array([1.0, 0.0, 2.0, 1.0])
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         check_weights(weights, np.zeros((4, 1)))
-    assert ["far more rows than there are" in str(one.message) for one in caught] == [
-        True
-    ] * said
+    assert [
+        "far more rows than there are" in str(warning.message) for warning in caught
+    ] == [True] * warns
 
 
 @pytest.mark.parametrize("unit", [1e-300, 1e-40, 1e40, 1e300])
-def test_weights_whose_sum_is_no_number_of_rows(unit):
+def test_sum_of_weights_must_be_a_possible_number_of_rows(unit):
     with pytest.raises(ValueError, match=r"must sum to N, .* between 1e-30 and 1e\+30"):
         check_weights(np.full(5, unit), np.zeros((5, 1)))

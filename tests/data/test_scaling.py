@@ -1,4 +1,4 @@
-"""Units: what goes to the network comes back, and nothing else knows them."""
+"""Units: data are scaled for the network, and predictions are scaled back."""
 
 import re
 from pathlib import Path
@@ -14,7 +14,7 @@ from skbayesnn._distributions.components import Gaussians
 
 ROWS, INPUTS, TARGETS, DRAWS = 41, 3, 2, 5
 PACKAGE = Path(skbayesnn.__file__).parent
-# Arithmetic on the scale or the mean of y; attributes are stored under their names.
+# Arithmetic with the scale or the mean of y; attributes are stored under their names.
 ARITHMETIC = re.compile(
     r"[-+*/] *(\w+\.)?y_(scale|mean)_?\b|\by_(scale|mean)_?\b *[-+*/[]"
 )
@@ -22,7 +22,7 @@ ARITHMETIC = re.compile(
 
 @pytest.fixture
 def data(seed):
-    """X, y and weights in units of their own."""
+    """X, y and weights with different units."""
     random = np.random.default_rng(seed)
     X = random.normal(size=(ROWS, INPUTS)) * [1.0, 1e3, 1e-4] + [0, 5, -2]
     y = random.normal(size=(ROWS, TARGETS)) * [1e-3, 70.0] + [3, -900]
@@ -35,14 +35,14 @@ def scaling(data):
 
 
 def test_arithmetic_with_the_scale_of_y_stands_in_one_file():
-    found = [
+    actual = [
         f"{path.relative_to(PACKAGE)}:{i}: {line.strip()}"
         for path in sorted(PACKAGE.rglob("*.py"))
         if path.name != "scaling.py"
         for i, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
         if ARITHMETIC.search(line)
     ]
-    assert not found
+    assert not actual
 
 
 def test_the_pattern_finds_arithmetic():
@@ -69,34 +69,40 @@ def test_sparse_inputs_have_the_same_units(data):
     np.testing.assert_allclose(scaling.x_mean, dense.x_mean, rtol=1e-9)
 
 
-def test_outliers_count_alike_however_far_they_are(data):
-    """In a robust scale, which without outliers is the plain one."""
+def test_robust_scale_does_not_depend_on_the_size_of_outliers(data):
+    """On a robust scale, which equals the plain one without outliers."""
     X, y, weights = data
 
-    def of(y, robust):
+    def scaling_of(y, robust):
         return Scaling.of(X, y, weights, inputs=True, targets=True, robust=robust)
 
-    np.testing.assert_array_equal(of(y, True).y_scale, of(y, False).y_scale)
+    np.testing.assert_array_equal(
+        scaling_of(y, True).y_scale, scaling_of(y, False).y_scale
+    )
     far, farther = y.copy(), y.copy()
     far[0], farther[0] = 1e6, 1e12
-    np.testing.assert_array_equal(of(far, True).y_scale, of(farther, True).y_scale)
-    np.testing.assert_array_equal(of(far, True).y_mean, of(farther, True).y_mean)
-    # A weight of 3 where all are 60 is a share of 0.05, less than 11 stds off.
-    assert (of(far, True).y_scale < 3 * of(y, False).y_scale).all()
+    np.testing.assert_array_equal(
+        scaling_of(far, True).y_scale, scaling_of(farther, True).y_scale
+    )
+    np.testing.assert_array_equal(
+        scaling_of(far, True).y_mean, scaling_of(farther, True).y_mean
+    )
+    # A weight of 3 in a sum of 60 is a share of 0.05, less than 11 stds off.
+    assert (scaling_of(far, True).y_scale < 3 * scaling_of(y, False).y_scale).all()
 
 
 @pytest.mark.parametrize("axis", [1, -1])
-def test_y_comes_back(data, scaling, axis):
+def test_scaling_of_y_is_inverted(data, scaling, axis):
     y = data[1]
     several = np.stack([y, 2 * y, 3 * y], axis=-1 if axis == 1 else 0)
-    there = [scaling.y_to_network(k * y) for k in (1, 2, 3)]
-    there = np.stack(there, axis=-1 if axis == 1 else 0)
-    back = scaling.y_from_network(there, axis)
-    np.testing.assert_allclose(back, several, rtol=1e-12)
+    scaled = [scaling.y_to_network(k * y) for k in (1, 2, 3)]
+    scaled = np.stack(scaled, axis=-1 if axis == 1 else 0)
+    restored = scaling.y_from_network(scaled, axis)
+    np.testing.assert_allclose(restored, several, rtol=1e-12)
 
 
 def test_densities_and_precisions_change_units_with_y(data, scaling, seed):
-    """A normal density of y, computed in either scale."""
+    """A normal density of y, computed on either scale."""
     y = data[1]
     std = np.random.default_rng([seed, 1]).uniform(0.2, 2, size=TARGETS)
     inside = norm(0.3, std).logpdf(scaling.y_to_network(y)).sum(-1)
@@ -123,27 +129,27 @@ def test_components_change_units_with_y(data, scaling, seed):
     )
 
 
-def test_affine_maps_lead_from_scale_to_scale(data, scaling):
+def test_affine_maps_convert_between_scales(data, scaling):
     X, y, weights = data
-    other = Scaling.of(X[:20], y[:20], weights[:20], inputs=True, targets=True)
-    finest = Scaling.finest([scaling, other])
+    second = Scaling.of(X[:20], y[:20], weights[:20], inputs=True, targets=True)
+    finest = Scaling.finest([scaling, second])
     np.testing.assert_array_equal(
-        finest.y_scale, np.minimum(scaling.y_scale, other.y_scale)
+        finest.y_scale, np.minimum(scaling.y_scale, second.y_scale)
     )
-    for there, values, affine in (
-        (Scaling.x_to_network, X, finest.x_affine_to(other)),
-        (Scaling.y_to_network, y, finest.y_affine_to(other)),
+    for to_network, values, affine in (
+        (Scaling.x_to_network, X, finest.x_affine_to(second)),
+        (Scaling.y_to_network, y, finest.y_affine_to(second)),
     ):
         shift, factor = affine
         np.testing.assert_allclose(
-            (there(finest, values) - shift) * factor,
-            there(other, values),
+            (to_network(finest, values) - shift) * factor,
+            to_network(second, values),
             rtol=1e-9,
             atol=1e-9,
         )
 
 
-def test_class_numbers_have_no_units(data):
+def test_class_codes_are_not_scaled(data):
     X, _, weights = data
     scaling = Scaling.of(X, np.arange(ROWS) % 4, weights, inputs=True, targets=False)
     assert scaling.n_targets == 1 and scaling.log_density_shift() == 0

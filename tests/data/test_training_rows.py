@@ -1,4 +1,4 @@
-"""Rows of a batch, for every member in its own scale, against NumPy."""
+"""Rows of a batch, for every member in its scale, against NumPy."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from skbayesnn._data.validation import Table
 
 ROWS, INPUTS, TARGETS, TRAINING, HELD_OUT = 23, 4, 2, 11, 3
 CPU, F64 = torch.device("cpu"), torch.float64
-# Networks of each share: the first and the third share see the same.
+# Networks per share; the first and the third share contain the same rows.
 SHARES = (2, 1, 3)
 MEMBERS = sum(SHARES)
 
@@ -31,10 +31,10 @@ def table(request, seed):
 
 @pytest.fixture(params=["weights", "no weights"])
 def shares(request, table, seed):
-    """Three, of which two are equal; rows in an order of their own."""
+    """Three shares, two of them with the same rows; the order of rows differs."""
     random = np.random.default_rng([seed, 1])
     orders = [random.permutation(ROWS) for _ in range(2)]
-    found = []
+    results = []
     for n_members, order in zip(SHARES, (orders[0], orders[1], orders[0]), strict=True):
         rows, validation = order[:TRAINING], order[TRAINING : TRAINING + HELD_OUT]
         weights = table.sample_weight[rows]
@@ -47,12 +47,12 @@ def shares(request, table, seed):
             inputs=True,
             targets=table.y.ndim == 2,
         )
-        found.append(RowSubset(n_members, rows, weights, validation, scaling))
-    return found
+        results.append(RowSubset(n_members, rows, weights, validation, scaling))
+    return results
 
 
 def _expected(table, share, rows):
-    """Inputs, and targets or class numbers, in the share's scale."""
+    """Inputs, and targets or class codes, in the scale of the share."""
     X = table.X.toarray() if sparse.issparse(table.X) else table.X
     scaling = share.scaling
     x, y = (X[rows] - scaling.x_mean) / scaling.x_scale, table.y[rows]
@@ -60,9 +60,9 @@ def _expected(table, share, rows):
 
 
 def _assert_rows(table, share, rows, x, y):
-    # Values pass through another scale on their way: a few roundings of float64.
-    for found, expected in zip((x, y), _expected(table, share, rows), strict=True):
-        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
+    # Values are converted from another scale: a few roundings of float64.
+    for actual, expected in zip((x, y), _expected(table, share, rows), strict=True):
+        np.testing.assert_allclose(actual, expected, rtol=1e-12, atol=1e-12)
 
 
 def _of_members(shares):
@@ -92,13 +92,13 @@ def test_rows_of_every_member(table, shares, common, seed):
 def test_batches_are_parts_of_the_order(
     table, shares, common, seed, at_once, monkeypatch
 ):
-    """However many are gathered at once: one, two of three, or all."""
+    """Whether all, two of three, or one batch are gathered at once."""
     monkeypatch.setattr(training_rows, "_VALUES_AT_ONCE", at_once)
     rows = TrainingRows(table, shares, CPU, F64)
     order = _positions(common, seed)
-    found = list(rows.batches(order, 4))
-    assert [batch[0].shape[1] for batch in found] == [4, 4, 3]
-    for batch, positions in zip(found, order.split(4, dim=1), strict=True):
+    actual = list(rows.batches(order, 4))
+    assert [batch[0].shape[1] for batch in actual] == [4, 4, 3]
+    for batch, positions in zip(actual, order.split(4, dim=1), strict=True):
         for part, expected in zip(batch[:3], rows.take(positions), strict=True):
             both_none = part is None and expected is None
             assert both_none or torch.equal(part, expected)
@@ -112,8 +112,8 @@ def test_held_out_rows(table, shares):
         np.testing.assert_array_equal(weights[i], expected)
 
 
-def test_what_all_members_have_in_common_is_there_once(table, shares, seed):
-    """One gather for all, one row of memory."""
+def test_common_rows_are_stored_once(table, shares, seed):
+    """One gather for all members, and the memory of one."""
     equal = TrainingRows(table, [shares[0], shares[2]], CPU, F64)
     x, y, weights = equal.take(_positions(True, seed))
     assert len(x) == len(y) == len(equal.validation()[0]) == 1

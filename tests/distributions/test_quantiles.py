@@ -38,8 +38,8 @@ def test_cdf_is_the_mean_of_the_components(gaussians, seed):
 @pytest.mark.parametrize("level", LEVELS)
 def test_quantile_is_the_root_of_the_distribution_function(gaussians, level):
     mean, variance = gaussians
-    found = mixture_quantile(mean, variance, level)
-    assert found.shape == (ROWS, TARGETS)
+    actual = mixture_quantile(mean, variance, level)
+    assert actual.shape == (ROWS, TARGETS)
     for row in range(ROWS):
         for target in range(TARGETS):
             mixture = norm(mean[:, row, target], np.sqrt(variance[:, row, target]))
@@ -50,34 +50,34 @@ def test_quantile_is_the_root_of_the_distribution_function(gaussians, level):
                 xtol=1e-13,
                 rtol=1e-14,
             )
-            # Near 1 the level itself is held to 1e-16 only: 1e-8 of the width.
-            assert found[row, target] == pytest.approx(root, rel=1e-8, abs=1e-8)
+            # Near 1 the level is accurate to 1e-16 only: 1e-8 of the width.
+            assert actual[row, target] == pytest.approx(root, rel=1e-8, abs=1e-8)
 
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize(
     ("mean", "std"),
     [
-        ([0.0, 1e6], [1.0, 1.0]),  # nothing between two far modes
-        ([0.0, 0.0, 0.0], [1e-6, 1.0, 1e6]),  # widths of twelve decades
+        ([0.0, 1e6], [1.0, 1.0]),  # no mass between two distant modes
+        ([0.0, 0.0, 0.0], [1e-6, 1.0, 1e6]),  # widths that span twelve decades
         ([1e6, 1e6 + 1], [0.5, 0.5]),  # far from zero
-        ([-3.0] * 99 + [500.0], [0.1] * 100),  # one draw apart
+        ([-3.0] * 99 + [500.0], [0.1] * 100),  # one distant draw
     ],
-    ids=["two modes", "widths", "far", "one apart"],
+    ids=["two modes", "widths", "far", "one distant"],
 )
 def test_quantile_of_hard_mixtures(mean, std, level):
-    """F(quantile) is the level, wherever F is not flat."""
+    """F(quantile) is the level, where F is not flat."""
     mean, std = np.array(mean)[:, None, None], np.array(std)[:, None, None]
-    found = mixture_quantile(mean, std**2, level)
-    reached = norm(mean, std).cdf(found).mean(0).item()
+    actual = mixture_quantile(mean, std**2, level)
+    reached = norm(mean, std).cdf(actual).mean(0).item()
     assert reached == pytest.approx(level, rel=1e-6, abs=1e-12)
 
 
-def test_quantile_of_one_gaussian_is_its_own():
+def test_quantile_of_one_gaussian():
     mean, std = np.array([[[3.0]]]), 0.25
     for level in LEVELS:
-        found = mixture_quantile(mean, np.full_like(mean, std**2), level).item()
-        assert found == pytest.approx(norm(3, std).ppf(level), rel=1e-12)
+        actual = mixture_quantile(mean, np.full_like(mean, std**2), level).item()
+        assert actual == pytest.approx(norm(3, std).ppf(level), rel=1e-12)
 
 
 @pytest.mark.parametrize("level", [0.1, 0.5, 0.9])
@@ -90,7 +90,8 @@ def test_quantile_of_a_large_even_sample(seed, level):
     )
     even = (np.arange(1_000_000) + 0.5) / 1_000_000
     sample = norm.ppf(even, mean, std).ravel()
-    # The density is at least 0.3 there: neighbours of 3e6 lie less than 1.2e-6 apart.
+    # The density is at least 0.3 there, so neighbours of 3e6 values differ by less than
+    # 1.2e-6.
     expected = np.quantile(sample, level, method="hazen")
     assert mixture_quantile(mean, std**2, level).item() == pytest.approx(
         expected, abs=1e-6
@@ -98,7 +99,7 @@ def test_quantile_of_a_large_even_sample(seed, level):
 
 
 def test_quantile_of_a_large_sample(gaussians, seed):
-    """Of y drawn from the mixture, a share of `level` lies below."""
+    """A share of `level` of y drawn from the mixture lies below."""
     mean, variance = gaussians
     n = 200_000
     random = np.random.default_rng(seed + 1)
@@ -117,15 +118,15 @@ def test_quantiles_rise_with_their_level(gaussians):
 
 def test_levels_may_differ_per_row_and_target(gaussians, seed):
     level = np.random.default_rng(seed + 1).uniform(0.001, 0.999, (ROWS, TARGETS))
-    found = mixture_quantile(*gaussians, level)
-    np.testing.assert_allclose(mixture_cdf(*gaussians, found), level, rtol=1e-10)
+    actual = mixture_quantile(*gaussians, level)
+    np.testing.assert_allclose(mixture_cdf(*gaussians, actual), level, rtol=1e-10)
     for row in range(ROWS):
         for target in range(TARGETS):
             alone = mixture_quantile(*gaussians, level[row, target])
-            assert found[row, target] == pytest.approx(alone[row, target], rel=1e-12)
+            assert actual[row, target] == pytest.approx(alone[row, target], rel=1e-12)
 
 
-def test_columns_are_cut_without_a_trace(gaussians, monkeypatch):
+def test_chunks_of_columns_give_the_same_quantiles(gaussians, monkeypatch):
     whole = mixture_quantile(*gaussians, 0.3)
     monkeypatch.setattr(quantiles, "_CHUNK", 3 * DRAWS)
     # Vectorised and single exponentials differ in the last digit.
@@ -134,10 +135,10 @@ def test_columns_are_cut_without_a_trace(gaussians, monkeypatch):
 
 def test_single_precision_is_computed_in_double(gaussians):
     single = [values.astype(np.float32) for values in gaussians]
-    found = mixture_quantile(*single, 0.1)
-    assert found.dtype == np.float64
-    # The rounding of means and variances alone: 1e-7 of numbers of order ten.
-    np.testing.assert_allclose(found, mixture_quantile(*gaussians, 0.1), atol=1e-5)
+    actual = mixture_quantile(*single, 0.1)
+    assert actual.dtype == np.float64
+    # Only means and variances are rounded: 1e-7 of values of order ten.
+    np.testing.assert_allclose(actual, mixture_quantile(*gaussians, 0.1), atol=1e-5)
 
 
 # --------------------------------------------------------------------- intervals
@@ -150,7 +151,7 @@ def _interval(mean, variance, coverage, kind):
 
 @pytest.mark.parametrize("kind", ["equal_tailed", "highest_density"])
 @pytest.mark.parametrize("coverage", [0.1, 0.5, 0.9, 0.999])
-def test_interval_holds_its_probability(gaussians, kind, coverage):
+def test_interval_has_its_coverage(gaussians, kind, coverage):
     interval = _interval(*gaussians, coverage, kind)
     assert interval.shape == (ROWS, TARGETS, 2)
     below, above = (mixture_cdf(*gaussians, interval[..., i]) for i in (0, 1))
@@ -177,23 +178,24 @@ def test_shortest_interval_is_the_shortest(gaussians):
     interval = _interval(mean, variance, coverage, "highest_density")
     width = interval[..., 1] - interval[..., 0]
     for row in range(ROWS):
-        one = mean[:, row : row + 1, :1], variance[:, row : row + 1, :1]
+        mixture = mean[:, row : row + 1, :1], variance[:, row : row + 1, :1]
 
-        def of(tail, one=one):
-            high, low = (mixture_quantile(*one, q) for q in (tail + coverage, tail))
+        def interval_width(tail, mixture=mixture):
+            high, low = (mixture_quantile(*mixture, q) for q in (tail + coverage, tail))
             return (high - low).item()
 
         edges = np.linspace(1e-9, 1 - coverage - 1e-9, 9)
         best = min(
-            minimize_scalar(of, bounds=(a, b), method="bounded").fun
+            minimize_scalar(interval_width, bounds=(a, b), method="bounded").fun
             for a, b in itertools.pairwise(edges)
         )
-        # Widths are flat about the best tail: 1e-5 there is far less of the width.
+        # The width is flat about the best tail: 1e-5 of the tail is far less of the
+        # width.
         assert width[row, 0] <= best * (1 + 1e-6)
 
 
-def test_shortest_interval_has_equal_density_at_its_ends():
-    """The highest-density region of a skewed mixture of one mode."""
+def test_shortest_interval_has_equal_density_at_its_bounds():
+    """The highest-density region of a skewed mixture with one mode."""
     mean = np.array([0.0, 1.0, 3.0])[:, None, None]
     std = np.array([1.0, 1.5, 3.0])[:, None, None]
     low, high = _interval(mean, std**2, 0.8, "highest_density")[0, 0]
@@ -203,7 +205,7 @@ def test_shortest_interval_has_equal_density_at_its_ends():
     assert high - low < 0.99 * (central[1] - central[0])
 
 
-def test_shortest_interval_takes_the_sharper_mode():
+def test_shortest_interval_is_at_the_sharper_mode():
     mean = np.array([0.0, 0.0, 0.0, 10.0, 10.0])[:, None, None]
     std = np.array([0.1, 0.1, 0.1, 2.0, 2.0])[:, None, None]
     low, high = _interval(mean, std**2, 0.5, "highest_density")[0, 0]

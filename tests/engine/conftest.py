@@ -1,4 +1,4 @@
-"""The engine without an estimator."""
+"""Fixtures that use the engine without an estimator."""
 
 import pytest
 

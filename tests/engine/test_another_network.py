@@ -1,4 +1,4 @@
-"""A network that is no perceptron goes through the engine as it is."""
+"""The engine trains and predicts with any `Network`, not only perceptrons."""
 
 from dataclasses import dataclass, replace
 
@@ -8,7 +8,7 @@ import torch
 
 from skbayesnn._engine.posterior import PosteriorPredictor
 from skbayesnn._families import Bernoulli, Concrete, MeanField
-from skbayesnn._networks import MLP, Network
+from skbayesnn._networks import Network, Perceptron
 from tests.helpers.engine import INPUTS, TARGETS
 
 
@@ -34,23 +34,23 @@ class Branches(Network):
 
     @classmethod
     def from_description(cls, about):
-        return cls(*(MLP.from_description(about[part]) for part in "ab"))
+        return cls(*(Perceptron.from_description(about[part]) for part in "ab"))
 
     def init(self, normal, keep):
         n = len(self.a.families)
-        of_b = self.b.init(lambda i, *shape: normal(n + i, *shape), keep[n:])
-        return self.a.init(normal, keep[:n]) + of_b
+        init_b = self.b.init(lambda i, *shape: normal(n + i, *shape), keep[n:])
+        return self.a.init(normal, keep[:n]) + init_b
 
-    def vjp(self, layers, keep, x, noise):
+    def vjp(self, layers, keep, x, source):
         n = len(self.a.families)
-        of_a, back_a = self.a.vjp(layers[:n], keep[:n], x.clone(), noise)
-        of_b, back_b = self.b.vjp(layers[n:], keep[n:], x, noise)
-        return of_a + of_b, lambda g: back_a(g.clone()) + back_b(g)
+        outputs_a, back_a = self.a.vjp(layers[:n], keep[:n], x.clone(), source)
+        outputs_b, back_b = self.b.vjp(layers[n:], keep[n:], x, source)
+        return outputs_a + outputs_b, lambda g: back_a(g.clone()) + back_b(g)
 
     def tangent_kernel(self, weights, variances, x, outputs):
         n = len(self.a.families)
-        of_a = self.a.tangent_kernel(weights[:n], variances[:n], x, outputs)
-        return of_a + self.b.tangent_kernel(weights[n:], variances[n:], x, outputs)
+        kernel_a = self.a.tangent_kernel(weights[:n], variances[:n], x, outputs)
+        return kernel_a + self.b.tangent_kernel(weights[n:], variances[n:], x, outputs)
 
     def apply(self, weights, x):
         n = len(self.a.families)
@@ -61,23 +61,23 @@ SEEDS = np.array([4, 0, 4])
 
 
 @pytest.fixture(params=[Bernoulli(), MeanField(), Concrete()], ids=repr)
-def program(engine, seed, request):
+def setup(engine, seed, request):
     family = request.param
     branches = Branches(
-        MLP((INPUTS, 7, 6, TARGETS), "relu", (family,) * 3),
-        MLP((INPUTS, TARGETS), "identity", (MeanField(),)),
+        Perceptron((INPUTS, 7, 6, TARGETS), "relu", (family,) * 3),
+        Perceptron((INPUTS, TARGETS), "identity", (MeanField(),)),
     )
-    plan = replace(engine.plan(kl_warm_up=0.5), network=branches)
-    members = engine.members(plan, SEEDS + seed, [0.6, 0.9, 0.8], 0.5, [3, 1, 9.0])
-    return plan, members, engine.rows(plan, len(SEEDS), seed, shared=False)
+    config = replace(engine.config(kl_warm_up=0.5), network=branches)
+    members = engine.members(config, SEEDS + seed, [0.6, 0.9, 0.8], 0.5, [3, 1, 9.0])
+    return config, members, engine.rows(config, len(SEEDS), seed, shared=False)
 
 
-def test_branches_train_as_each_alone(engine, program):
-    plan, members, rows = program
-    together = engine.train(plan, members, rows)
-    start = engine.parameters(engine.start(plan, members))
+def test_branches_train_as_each_alone(engine, setup):
+    config, members, rows = setup
+    together = engine.train(config, members, rows)
+    start = engine.parameters(engine.start(config, members))
     for i in range(len(SEEDS)):
-        alone = engine.train(plan, engine.one_of(members, i), rows.of_member(i))
+        alone = engine.train(config, engine.member(members, i), rows.of_member(i))
         expected = engine.parameters(alone.posterior)
         for name, values in engine.parameters(together.posterior).items():
             # Nine steps in float64; Adam divides by the gradient's size.
@@ -88,30 +88,30 @@ def test_branches_train_as_each_alone(engine, program):
                 assert (values[i] != start[name][i]).all()
 
 
-def test_pullback_is_that_of_the_branches(engine, program):
-    """One after the other, at the noise that each asks for."""
-    plan, members, rows = program
-    q = engine.start(plan, members)
-    noise = [engine.noise(members, epoch) for epoch in (0, 0)]
+def test_pullback_equals_the_pullbacks_of_the_branches(engine, setup):
+    """Both branches draw from the same random source, one after the other."""
+    config, members, rows = setup
+    q = engine.start(config, members)
+    source = [engine.random_source(members, epoch) for epoch in (0, 0)]
     x = torch.as_tensor(rows.x)
     with torch.no_grad():
-        f, back = plan.network.vjp(q.layers, q.keep, x.clone(), noise[0])
-        found = back(torch.ones_like(f))
-    n = len(plan.network.a.families)
-    a, back_a = plan.network.a.vjp(q.layers[:n], q.keep[:n], x.clone(), noise[1])
-    b, back_b = plan.network.b.vjp(q.layers[n:], q.keep[n:], x.clone(), noise[1])
+        f, back = config.network.vjp(q.layers, q.keep, x.clone(), source[0])
+        actual = back(torch.ones_like(f))
+    n = len(config.network.a.families)
+    a, back_a = config.network.a.vjp(q.layers[:n], q.keep[:n], x.clone(), source[1])
+    b, back_b = config.network.b.vjp(q.layers[n:], q.keep[n:], x.clone(), source[1])
     torch.testing.assert_close(f, a + b)
-    of_parts = back_a(torch.ones_like(a)) + back_b(torch.ones_like(b))
-    for own, expected in zip(found, of_parts, strict=True):
-        assert own.keys() == expected.keys()
-        for name, value in own.items():
+    grad_of_parts = back_a(torch.ones_like(a)) + back_b(torch.ones_like(b))
+    for gradients, expected in zip(actual, grad_of_parts, strict=True):
+        assert gradients.keys() == expected.keys()
+        for name, value in gradients.items():
             torch.testing.assert_close(value, expected[name])
 
 
-def test_branches_stream_as_whole(engine, program, seed):
-    """In chunks of rows and draws, however little memory there is."""
-    plan, members, rows = program
-    posterior = engine.train(plan, members, rows).posterior
+def test_prediction_does_not_depend_on_the_memory_budget(engine, setup, seed):
+    """In chunks of rows and draws."""
+    config, members, rows = setup
+    posterior = engine.train(config, members, rows).posterior
     x = np.random.default_rng(seed).normal(size=(29, INPUTS))
 
     def predict(budget):
@@ -127,6 +127,6 @@ def test_branches_stream_as_whole(engine, program, seed):
         np.testing.assert_allclose(predict(budget), expected, rtol=1e-9, atol=1e-12)
 
 
-def test_branches_can_be_described(program):
-    network = program[0].network
+def test_description_of_branches(setup):
+    network = setup[0].network
     assert Branches.from_description(network.describe()) == network

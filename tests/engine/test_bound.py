@@ -1,4 +1,4 @@
-"""The evidence lower bound by draws, against closed forms and the training's own."""
+"""The estimated evidence lower bound against closed forms and the training loss."""
 
 from dataclasses import replace
 
@@ -11,34 +11,36 @@ from skbayesnn._engine.bound import bound_of
 from skbayesnn._engine.objective import priors_of
 from skbayesnn._families import Bernoulli, MeanField, Point
 
-# Members of one seed have the same noise.
+# Members of one seed have the same random numbers.
 SEEDS = np.array([4, 0, 4])
 KEEP, LENGTH_SCALE, TAU = [0.6, 0.9, 0.8], 1.0, [3.0, 0.5, 8.0]
 N_ROWS = 23
 
 
-def parts(engine, seed, kind="gaussian", *, n_members=3, weighted=False, **changes):
-    """A program of untrained members, and their rows."""
+def config_members_and_rows(
+    engine, seed, kind="gaussian", *, n_members=3, weighted=False, **changes
+):
+    """A config, untrained members, and their rows."""
     shared = changes.pop("shared", True)
     n_rows = changes.pop("n_rows", N_ROWS)
-    plan = engine.plan(kind, **changes)
+    config = engine.config(kind, **changes)
     seeds = seed + (SEEDS if n_members == 3 else np.arange(n_members))
     keep, tau = (KEEP, TAU) if n_members == 3 else (0.7, 2.0)
-    members = engine.members(plan, seeds, keep, LENGTH_SCALE, tau)
+    members = engine.members(config, seeds, keep, LENGTH_SCALE, tau)
     rows = engine.rows(
-        plan, len(seeds), seed, n_rows=n_rows, shared=shared, weighted=weighted
+        config, len(seeds), seed, n_rows=n_rows, shared=shared, weighted=weighted
     )
-    return plan, members, rows
+    return config, members, rows
 
 
-def asked(plan, members, rows, posterior):
+def estimated_bound(config, members, rows, posterior):
     with torch.no_grad():
-        priors = priors_of(plan, members, posterior)
-        return bound_of(plan, members, rows, posterior, priors)
+        priors = priors_of(config, members, posterior)
+        return bound_of(config, members, rows, posterior, priors)
 
 
 def expected_nll(rows, posterior):
-    """E_q[-log p] of a linear network with masks and given noise, (members,)."""
+    """E_q[-log p] of a linear network with masks and known noise, (members,)."""
     params, p = posterior.layers[0], posterior.keep[0].numpy()[:, None, None]
     mean, bias = (params[name].numpy() for name in ("mean", "bias"))
     log_tau = posterior.likelihood_params["log_tau"].numpy()[:, None]
@@ -52,33 +54,35 @@ def expected_nll(rows, posterior):
 
 @pytest.mark.parametrize("n_rows", [23, 400], ids=["many draws", "one draw"])
 @pytest.mark.parametrize("weighted", [False, True], ids=["even", "weighted"])
-def test_it_is_the_closed_form_within_its_error(engine, seed, weighted, n_rows):
-    """A linear network; the error is neither too small nor too large."""
-    plan, members, rows = parts(
+def test_bound_equals_closed_form_within_its_error(engine, seed, weighted, n_rows):
+    """A linear network; the error estimate is neither too small nor too large."""
+    config, members, rows = config_members_and_rows(
         engine, seed, n_members=100, hidden=(), weighted=weighted, n_rows=n_rows
     )
     members = replace(members, n_epochs=np.full(100, 500 if n_rows == 23 else 1))
-    posterior = engine.start(plan, members)
-    found = asked(plan, members, rows, posterior)
-    distance = (found.nll - expected_nll(rows, posterior)) / found.nll_error
+    posterior = engine.start(config, members)
+    actual = estimated_bound(config, members, rows, posterior)
+    distance = (actual.nll - expected_nll(rows, posterior)) / actual.nll_error
     assert np.abs(distance).max() < 6
-    # Student's t of 15 degrees of freedom has a variance of 1.15, whose estimate of 100
-    # members has a standard deviation of .18. Rows that have one draw each are taken
-    # for a sample: the error is too large by what they differ.
+    # Student's t with 15 degrees of freedom has the variance 1.15; its estimate from
+    # 100 members has a standard deviation of .18. If rows have one draw each, the
+    # estimate treats them as a sample: differences between rows enlarge the error.
     spread = np.mean(distance**2)
     assert (0.4 if n_rows == 23 else 0.1) < spread < 2.2
 
 
-def test_rows_of_large_tables_stand_for_all(engine, seed, monkeypatch):
+def test_bound_of_a_large_table_uses_a_sample_of_rows(engine, seed, monkeypatch):
     monkeypatch.setattr(module, "_MIN_UNITS", 100)
     monkeypatch.setattr(module, "_MAX_UNITS", 500)
-    plan, members, rows = parts(engine, seed, n_members=100, hidden=(), n_rows=400)
-    posterior = engine.start(plan, members)
-    found = asked(plan, members, rows, posterior)
-    used = module._DrawCounts.of(plan, 400, 3).rows
+    config, members, rows = config_members_and_rows(
+        engine, seed, n_members=100, hidden=(), n_rows=400
+    )
+    posterior = engine.start(config, members)
+    actual = estimated_bound(config, members, rows, posterior)
+    used = module._DrawCounts.of(config, 400, 3).rows
     assert len(used) < 100 and len(set(used)) == len(used)
-    distance = (found.nll - expected_nll(rows, posterior)) / found.nll_error
-    # The same rows for all members: they are off together.
+    distance = (actual.nll - expected_nll(rows, posterior)) / actual.nll_error
+    # All members use the same rows, so their errors are correlated.
     assert np.abs(distance).max() < 6 and np.abs(distance).min() > 0
 
 
@@ -88,11 +92,11 @@ KINDS = ["gaussian", "gaussian, tau learned", "heteroscedastic", "categorical"]
 @pytest.mark.parametrize("perturbed", [False, True], ids=["as it is", "perturbed"])
 @pytest.mark.parametrize("weighted", [False, True], ids=["even", "weighted"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_without_noise_it_is_the_loss_of_the_training(
+def test_bound_without_dropout_equals_training_loss(
     engine, seed, kind, weighted, perturbed
 ):
-    """Of networks that stand still, with all rows in one batch."""
-    plan, members, rows = parts(
+    """The learning rate is about zero and all rows are in one batch."""
+    config, members, rows = config_members_and_rows(
         engine,
         seed,
         kind,
@@ -102,24 +106,24 @@ def test_without_noise_it_is_the_loss_of_the_training(
         learning_rate=1e-300,
         perturbed=perturbed,
     )
-    trained = engine.train(plan, members, rows, compute_bound=True)
-    found = trained.bound
-    np.testing.assert_allclose(found.nll, trained.nll[-1], rtol=1e-12)
+    trained = engine.train(config, members, rows, compute_bound=True)
+    actual = trained.bound
+    np.testing.assert_allclose(actual.nll, trained.nll[-1], rtol=1e-12)
     total = rows.total_weight.numpy()
-    np.testing.assert_allclose(found.kl, total * trained.kl[-1], rtol=1e-12)
-    assert not found.nll_error.any() and not found.kl_error.any()
-    assert engine.train(plan, members, rows).bound is None
+    np.testing.assert_allclose(actual.kl, total * trained.kl[-1], rtol=1e-12)
+    assert not actual.nll_error.any() and not actual.kl_error.any()
+    assert engine.train(config, members, rows).bound is None
 
 
 @pytest.mark.parametrize("family", ["bernoulli", "mean_field", "concrete"])
-def test_with_noise_it_is_the_mean_loss_of_many_epochs(engine, seed, family):
-    """The same law as in training, whatever the family."""
-    plan, members, rows = parts(
+def test_bound_with_dropout_equals_mean_loss_over_epochs(engine, seed, family):
+    """Training and bound draw from the same distribution, for every family."""
+    config, members, rows = config_members_and_rows(
         engine, seed, family=family, n_batches=1, learning_rate=1e-300
     )
     n_epochs = 200
     members = replace(members, n_epochs=np.full(3, n_epochs))
-    trained = engine.train(plan, members, rows, compute_bound=True)
+    trained = engine.train(config, members, rows, compute_bound=True)
     error = np.hypot(
         trained.bound.nll_error, trained.nll.std(0, ddof=1) / np.sqrt(n_epochs)
     )
@@ -128,70 +132,72 @@ def test_with_noise_it_is_the_mean_loss_of_many_epochs(engine, seed, family):
 
 
 @pytest.mark.parametrize("perturbed", [False, True], ids=["as it is", "perturbed"])
-def test_member_among_others_has_the_bound_that_it_has_alone(
+def test_bound_of_a_member_does_not_depend_on_other_members(
     engine, seed, monkeypatch, perturbed
 ):
-    """Of other rows, and more epochs; also where members are computed in parts."""
-    plan, members, rows = parts(
+    """Members differ in rows and epochs; they may be computed in chunks."""
+    config, members, rows = config_members_and_rows(
         engine, seed, "categorical", shared=False, weighted=True, perturbed=perturbed
     )
     members = replace(members, n_epochs=np.array([3, 60, 20]))
-    together = engine.train(plan, members, rows, compute_bound=True).bound
+    together = engine.train(config, members, rows, compute_bound=True).bound
     for i in range(3):
-        own = engine.one_of(members, i)
-        alone = engine.train(plan, own, rows.of_member(i), compute_bound=True).bound
+        member = engine.member(members, i)
+        alone = engine.train(config, member, rows.of_member(i), bounded=True).bound
         for name, values in vars(together).items():
             # Rounding of batched products, grown by the training.
             close = {"rtol": 1e-6, "atol": 1e-12, "err_msg": name}
             np.testing.assert_allclose(getattr(alone, name)[0], values[i], **close)
     monkeypatch.setattr(module, "_MAX_VALUES", 100)
-    in_parts = engine.train(plan, members, rows, compute_bound=True).bound
-    # Smaller chunks of rows have other noise.
+    in_parts = engine.train(config, members, rows, compute_bound=True).bound
+    # Smaller chunks of rows have other random numbers.
     error = np.hypot(in_parts.nll_error, together.nll_error)
     assert (np.abs(in_parts.nll - together.nll) < 6 * error).all()
 
 
 def test_members_with_different_numbers_of_rows(engine, seed):
-    """Rows that fill up a member's are not used."""
-    plan, members, rows = parts(engine, seed, shared=False)
-    posterior = engine.start(plan, members)
-    whole = asked(plan, members, rows, posterior)
+    """Padding rows are not used."""
+    config, members, rows = config_members_and_rows(engine, seed, shared=False)
+    posterior = engine.start(config, members)
+    whole = estimated_bound(config, members, rows, posterior)
     rows.n_rows = np.array([N_ROWS, 17, N_ROWS])
-    found = asked(plan, members, rows, posterior)
+    actual = estimated_bound(config, members, rows, posterior)
     short = replace(rows.of_member(1), x=rows.x[1:2, :17], y=rows.y[1:2, :17])
-    one = posterior.select(np.array([1]))
-    alone = asked(plan, engine.one_of(members, 1), short, one)
-    np.testing.assert_allclose(found.nll[[0, 2]], whole.nll[[0, 2]], rtol=1e-12)
-    np.testing.assert_allclose(found.nll[1], alone.nll[0], rtol=1e-12)
-    assert found.nll[1] != whole.nll[1]
+    posterior_of_member = posterior.select(np.array([1]))
+    alone = estimated_bound(
+        config, engine.member(members, 1), short, posterior_of_member
+    )
+    np.testing.assert_allclose(actual.nll[[0, 2]], whole.nll[[0, 2]], rtol=1e-12)
+    np.testing.assert_allclose(actual.nll[1], alone.nll[0], rtol=1e-12)
+    assert actual.nll[1] != whole.nll[1]
 
 
 def test_estimated_kl_is_averaged_over_draws(engine, seed):
-    """Of normal weights, whose KL is known in closed form."""
-    found = {}
+    """Normal weights, whose KL has a closed form."""
+    results = {}
     for sampled in (True, False):
-        plan, members, rows = parts(
+        config, members, rows = config_members_and_rows(
             engine, seed, n_members=100, family=MeanField(sampled_kl=sampled)
         )
-        posterior = engine.start(plan, members)
-        found[sampled] = asked(plan, members, rows, posterior)
-    assert not found[False].kl_error.any()
-    distance = (found[True].kl - found[False].kl) / found[True].kl_error
+        posterior = engine.start(config, members)
+        results[sampled] = estimated_bound(config, members, rows, posterior)
+    assert not results[False].kl_error.any()
+    distance = (results[True].kl - results[False].kl) / results[True].kl_error
     assert np.abs(distance).max() < 6 and 0.4 < np.mean(distance**2) < 2.2
 
 
-def test_cost_is_a_share_of_the_training(engine):
-    """Units of the layers that are computed: few of a short training, and of a long."""
-    plan = engine.plan(family=Bernoulli(), hidden=(50, 50), n_batches=10)
+def test_cost_is_a_fraction_of_the_training_cost(engine):
+    """Computed units are bounded, for short and long trainings."""
+    config = engine.config(family=Bernoulli(), hidden=(50, 50), n_batches=10)
     for n_rows in (20, 1000, 50_000, 10**6):
         for n_epochs in (1, 30, 3000):
-            draws = module._DrawCounts.of(plan, n_rows, n_epochs)
+            draws = module._DrawCounts.of(config, n_rows, n_epochs)
             n_values = len(draws.rows) * draws.n_passes * draws.n_copies
             n_trained = n_rows * n_epochs
-            n_units = plan.network.n_units
+            n_units = config.network.n_units
             assert n_values * n_units <= module._MAX_UNITS
             least = max(n_rows, module._MIN_UNITS // n_units)
-            of_steps = module._STEP_UNITS * n_epochs * plan.n_batches / n_units
-            assert n_values <= max(least, 0.015 * (3.1 * n_trained + of_steps) + 1)
+            step_cost = module._STEP_UNITS * n_epochs * config.n_batches / n_units
+            assert n_values <= max(least, 0.015 * (3.1 * n_trained + step_cost) + 1)
             if n_rows * n_epochs > 1000:
                 assert n_values >= min(n_rows, 1000)

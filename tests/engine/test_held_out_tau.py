@@ -1,4 +1,4 @@
-"""The tau that ensembles are trained under, estimated on held-out rows."""
+"""The tau of ensembles, estimated on held-out rows during training."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ ROUNDED = 0.011
 
 
 def fields(residual, variance, level):
-    """``held_out_draws`` of one target from arrays that broadcast to (draws, rows)."""
+    """``held_out_draws`` of one target; the arrays broadcast to (draws, rows)."""
     arrays = np.broadcast_arrays(residual, variance, level)
     return np.stack(arrays).transpose(2, 0, 1)[..., None]
 
@@ -28,19 +28,19 @@ def fields(residual, variance, level):
 # ---- the estimate
 
 
-def test_of_one_network_the_level_is_a_mean_square(seed):
-    """sum w r^2 / v = s^2 (sum w - 1): the prior takes the place of one row."""
+def test_level_of_one_network_is_a_mean_square(seed):
+    """sum w r^2 / v = s^2 (sum w - 1): the prior counts as one row."""
     random = np.random.default_rng(seed)
     residual = random.normal(size=N_ROWS)
     variance, weights = (random.uniform(0.5, 2, size=N_ROWS) for _ in range(2))
     level = 0.7
-    _, found = likeliest_level(fields(residual[None], variance, level), weights)
+    _, actual = likeliest_level(fields(residual[None], variance, level), weights)
     mean = weights @ (residual**2 / variance) / (weights.sum() - 1)
-    assert 0.5 * found[0] == pytest.approx(0.5 * np.log(level * mean), abs=ROUNDED)
+    assert 0.5 * actual[0] == pytest.approx(0.5 * np.log(level * mean), abs=ROUNDED)
 
 
-def test_density_is_that_of_a_normal_distribution(seed):
-    """With the mean and the variance of the networks' functions; noise is a mean."""
+def test_density_is_normal(seed):
+    """Mean and variance of the networks' functions, plus the mean noise variance."""
     random = np.random.default_rng(seed)
     residual = random.normal(size=(N_DRAWS, N_ROWS))
     variance = random.uniform(0.5, 2, size=(N_DRAWS, N_ROWS))
@@ -48,63 +48,63 @@ def test_density_is_that_of_a_normal_distribution(seed):
     density, log_level = likeliest_level(draws, np.ones(N_ROWS))
 
     def expected(log_level):
-        of_noise = (variance / 0.7).mean(0) * np.exp(log_level)
-        std = np.sqrt(of_noise + residual.var(0))
+        noise_variance = (variance / 0.7).mean(0) * np.exp(log_level)
+        std = np.sqrt(noise_variance + residual.var(0))
         return stats.norm.logpdf(residual.mean(0), scale=std)
 
     np.testing.assert_allclose(density[:, 0], expected(log_level[0]))
     grid = log_level[0] + 2 * np.linspace(-4, 4, 801)
-    best = max(expected(one).sum() + 0.5 * one for one in grid)
-    # Half a step of log s, at most, costs less than 2 rows times its square.
+    best = max(expected(level).sum() + 0.5 * level for level in grid)
+    # An error of half a step of log s costs less than 2 rows times its square.
     lost = best - density.sum() - 0.5 * log_level[0]
     assert lost < 2 * N_ROWS * ROUNDED**2
 
 
 @pytest.mark.parametrize("n_rows", [40, 1000])
-def test_where_the_spread_explains_all_noise_is_about_one_error(n_rows):
-    """Residuals as large as the spread v: s^2 is v / (sqrt(n) - 1), and never zero.
+def test_level_is_one_standard_error_if_the_spread_explains_all(n_rows):
+    """Residuals as large as the spread v: s^2 is v / (sqrt(n) - 1), not zero.
 
     The standard error of v is sqrt(2 / n) v.
     """
     residual = np.array([[0.0], [2.0]]) * np.ones(n_rows)  # mean and std are 1
-    _, found = likeliest_level(fields(residual, 1.0, 1.0), np.ones(n_rows))
+    _, actual = likeliest_level(fields(residual, 1.0, 1.0), np.ones(n_rows))
     expected = -0.5 * np.log(np.sqrt(n_rows) - 1)
-    assert 0.5 * found[0] == pytest.approx(expected, abs=ROUNDED)
+    assert 0.5 * actual[0] == pytest.approx(expected, abs=ROUNDED)
 
 
-def test_a_weight_of_two_is_two_rows_and_one_of_zero_none(seed):
+def test_integer_weights_equal_repeated_rows(seed):
     random = np.random.default_rng(seed)
     draws = fields(random.standard_t(3, size=(N_DRAWS, N_ROWS)), 0.5, 0.5)
     counts = random.integers(0, 4, size=N_ROWS)
     _, weighted = likeliest_level(draws, counts.astype(float))
     repeated = np.repeat(draws, counts, axis=0)
-    _, alike = likeliest_level(repeated, np.ones(counts.sum()))
-    assert 0.5 * weighted == pytest.approx(0.5 * alike, abs=ROUNDED)
+    _, unweighted = likeliest_level(repeated, np.ones(counts.sum()))
+    assert 0.5 * weighted == pytest.approx(0.5 * unweighted, abs=ROUNDED)
 
 
-def test_one_row_far_off_does_not_widen_all(seed):
-    """It costs 30 nats more than most, however far it is."""
+def test_one_outlier_does_not_increase_the_level(seed):
+    """Its log density is clipped 30 nats below the median."""
     random = np.random.default_rng(seed)
     residual = random.normal(size=(1, 200))
     _, without = likeliest_level(fields(residual[:, 1:], 1.0, 1.0), np.ones(199))
     residual[0, 0] = 1e4
-    density, found = likeliest_level(fields(residual, 1.0, 1.0), np.ones(200))
-    assert 0.5 * found[0] == pytest.approx(0.5 * without[0], abs=2 * ROUNDED)
+    density, actual = likeliest_level(fields(residual, 1.0, 1.0), np.ones(200))
+    assert 0.5 * actual[0] == pytest.approx(0.5 * without[0], abs=2 * ROUNDED)
     assert density[0, 0] == pytest.approx(np.sort(density[:, 0])[99] - 30)
 
 
-def test_draws_of_networks_are_together(seed):
+def test_draws_of_networks_are_concatenated(seed):
     random = np.random.default_rng(seed)
     networks = random.normal(size=(4, N_ROWS, 3, N_DRAWS, TARGETS))
-    found = draws_together(networks)
-    assert found.shape == (N_ROWS, 3, 4 * N_DRAWS, TARGETS)
+    actual = draws_together(networks)
+    assert actual.shape == (N_ROWS, 3, 4 * N_DRAWS, TARGETS)
     for i in range(4):
-        part = found[:, :, i * N_DRAWS : (i + 1) * N_DRAWS]
+        part = actual[:, :, i * N_DRAWS : (i + 1) * N_DRAWS]
         np.testing.assert_array_equal(part, networks[i])
     np.testing.assert_array_equal(draws_together(networks[:1]), networks[0])
 
 
-def test_networks_that_have_diverged_do_not_count(seed):
+def test_diverged_networks_are_dropped(seed):
     draws = np.random.default_rng(seed).normal(size=(N_ROWS, 3, N_DRAWS, TARGETS))
     broken = draws.copy()
     broken[3, :, 1] = np.nan
@@ -119,21 +119,21 @@ class Taus(Hook):
     """log tau after every epoch."""
 
     def __init__(self):
-        self.of_epoch = []
+        self.epochs = []
 
     def epoch_end(self, n_done, posterior):
         log_tau = posterior.likelihood_params["log_tau"]
-        self.of_epoch.append(log_tau.clone().numpy())
+        self.epochs.append(log_tau.clone().numpy())
 
 
 @pytest.fixture
 def ensembles(engine, seed):
-    """Two of two folds and three networks, the second with half of the epochs."""
-    plan = engine.plan(
+    """Two ensembles of two folds and three networks; the second has half the epochs."""
+    config = engine.config(
         "gaussian, tau learned", family="point", prior="anchored", perturbed=True
     )
     members = engine.members(
-        plan,
+        config,
         np.tile(seed + np.arange(3), 4),
         1.0,
         np.repeat([1.0, 0.7], 6),
@@ -142,64 +142,66 @@ def ensembles(engine, seed):
         learns_likelihood=False,
         bias_length_scale=1.0,
     )
-    held_out = engine.rows(plan, 12, seed + 1, n_rows=9, shared=False, weighted=True)
-    rows = engine.rows(plan, 12, seed, shared=False, held_out=held_out)
+    held_out = engine.rows(config, 12, seed + 1, n_rows=9, shared=False, weighted=True)
+    rows = engine.rows(config, 12, seed, shared=False, held_out=held_out)
     numbers = np.arange(12).reshape(2, 2, 3)
-    return plan, members, rows, [Ensemble(numbers[0], 60), Ensemble(numbers[1], 30)]
+    return config, members, rows, [Ensemble(numbers[0], 60), Ensemble(numbers[1], 30)]
 
 
-def taus_of(engine, plan, members, rows, ensembles, least=1e-3):
-    """log tau of every epoch, (epochs, members, targets); and of the trained ones."""
+def taus_of(engine, config, members, rows, ensembles, least=1e-3):
+    """log tau after every epoch, (epochs, members, targets), and after the training."""
     taus = Taus()
     hook = TauOfHeldOut(rows, ensembles, 1, np.full_like(members.tau, least))
-    trained = engine.train(plan, members, rows, hooks=[hook, taus])
+    trained = engine.train(config, members, rows, hooks=[hook, taus])
     log_tau = trained.posterior.likelihood_params["log_tau"]
-    return np.stack(taus.of_epoch), log_tau.numpy()
+    return np.stack(taus.epochs), log_tau.numpy()
 
 
-def test_tau_is_one_of_each_ensemble_and_moves_at_its_own_times(engine, ensembles):
-    plan, members, rows, both = ensembles
-    of_epoch, last = taus_of(engine, plan, members, rows, both)
+def test_each_ensemble_has_one_tau_and_its_own_update_epochs(engine, ensembles):
+    config, members, rows, both = ensembles
+    history, last = taus_of(engine, config, members, rows, both)
     start = np.log(members.tau)
-    for one in both:
-        own = of_epoch[:, one.members.ravel()]
-        np.testing.assert_array_equal(own, own[:, :1].repeat(6, axis=1))
-        moved = np.flatnonzero(np.diff(own[:, 0], axis=0, prepend=start[:1]).any(1)) + 1
-        n, every = one.n_epochs, one.n_epochs // 20
+    for ensemble in both:
+        taus = history[:, ensemble.members.ravel()]
+        np.testing.assert_array_equal(taus, taus[:, :1].repeat(6, axis=1))
+        moved = (
+            np.flatnonzero(np.diff(taus[:, 0], axis=0, prepend=start[:1]).any(1)) + 1
+        )
+        n, every = ensemble.n_epochs, ensemble.n_epochs // 20
         due = [i for i in range(every, n + 1, every) if 0.2 * n <= i <= 0.75 * n]
         assert set(moved) <= set(due) and moved[0] == due[0]
-        # At most by a factor of two on the standard deviation.
-        steps = np.diff(own[:, 0], axis=0, prepend=start[:1])
+        # Each update changes the standard deviation at most by a factor of two.
+        steps = np.diff(taus[:, 0], axis=0, prepend=start[:1])
         assert abs(steps).max() <= 2 * np.log(2) + 1e-12
-    np.testing.assert_array_equal(of_epoch[-1], last)
+    np.testing.assert_array_equal(history[-1], last)
 
 
-def test_noise_is_not_larger_than_y(engine, ensembles):
-    plan, members, rows, both = ensembles
-    of_epoch, _ = taus_of(engine, plan, members, rows, both, least=1e3)
-    assert (of_epoch[-1] >= np.log(1e3) - 1e-12).all()
+def test_noise_is_not_larger_than_the_spread_of_y(engine, ensembles):
+    config, members, rows, both = ensembles
+    history, _ = taus_of(engine, config, members, rows, both, least=1e3)
+    assert (history[-1] >= np.log(1e3) - 1e-12).all()
 
 
-def test_an_ensemble_has_the_tau_that_it_has_alone(engine, ensembles):
-    """Whatever others do in its program, and for how long."""
-    plan, members, rows, both = ensembles
-    _, together = taus_of(engine, plan, members, rows, both)
-    for one in both:
-        index = one.members.ravel()
-        own = [rows.of_member(i) for i in index]
-        alone = _joined(own)
-        _, found = taus_of(
+def test_tau_of_an_ensemble_does_not_depend_on_other_ensembles(engine, ensembles):
+    """Nor on the length of their training."""
+    config, members, rows, both = ensembles
+    _, together = taus_of(engine, config, members, rows, both)
+    for ensemble in both:
+        index = ensemble.members.ravel()
+        member_rows = [rows.of_member(i) for i in index]
+        rows_alone = _joined(member_rows)
+        _, actual = taus_of(
             engine,
-            plan,
+            config,
             members.select(index),
-            alone,
-            [Ensemble(np.arange(6).reshape(2, 3), one.n_epochs)],
+            rows_alone,
+            [Ensemble(np.arange(6).reshape(2, 3), ensemble.n_epochs)],
         )
-        np.testing.assert_allclose(found, together[index], rtol=1e-9)
+        np.testing.assert_allclose(actual, together[index], rtol=1e-9)
 
 
 def _joined(parts):
-    """The rows of several members, each its own."""
+    """Join the rows of several members; each member keeps its rows."""
     first = parts[0]
     arrays = {
         name: np.concatenate([getattr(part, name) for part in parts])
@@ -214,37 +216,45 @@ def _joined(parts):
 
 
 @pytest.mark.parametrize("likelihood", [Gaussian, Heteroscedastic])
-def test_a_noise_that_is_held_stays_and_others_learn(likelihood, engine, seed):
-    """Member by member; those that learn have what they have among themselves."""
+def test_fixed_noise_is_unchanged_and_other_members_learn(likelihood, engine, seed):
+    """The members that learn do not depend on the members that do not."""
     kind = "gaussian, tau learned" if likelihood is Gaussian else "heteroscedastic"
-    plan = engine.plan(kind)
-    rows = engine.rows(plan, 3, seed)
-    how = plan, [seed, seed + 1, seed + 2], 0.9, 1.0, 2.0
-    mixed = engine.members(*how, n_epochs=9, learns_likelihood=[True, False, True])
-    free = engine.members(*how, n_epochs=9)
-    found, other = (
-        engine.parameters(engine.train(plan, one, rows).posterior)
-        for one in (mixed, free)
+    config = engine.config(kind)
+    rows = engine.rows(config, 3, seed)
+    arguments = config, [seed, seed + 1, seed + 2], 0.9, 1.0, 2.0
+    mixed = engine.members(
+        *arguments, n_epochs=9, learns_likelihood=[True, False, True]
     )
-    np.testing.assert_array_equal(found["likelihood/log_tau"][1], np.log(mixed.tau[1]))
-    for name, values in found.items():
-        np.testing.assert_allclose(values[::2], other[name][::2], rtol=1e-12)
-    assert (other["likelihood/log_tau"] != np.log(free.tau)).all()
+    free = engine.members(*arguments, n_epochs=9)
+    actual, reference = (
+        engine.parameters(engine.train(config, members, rows).posterior)
+        for members in (mixed, free)
+    )
+    np.testing.assert_array_equal(actual["likelihood/log_tau"][1], np.log(mixed.tau[1]))
+    for name, values in actual.items():
+        np.testing.assert_allclose(values[::2], reference[name][::2], rtol=1e-12)
+    assert (reference["likelihood/log_tau"] != np.log(free.tau)).all()
 
 
-def test_under_a_held_tau_weights_are_those_under_a_given_one(engine, seed):
-    """F / N and F / (N tau) have the same minimum, and Adam the same way to it."""
-    found = []
+def test_fixed_tau_gives_the_weights_of_a_given_tau(engine, seed):
+    """F / N and F / (N tau) have the same minimum and the same steps of Adam."""
+    results = []
     for kind, learns in (("gaussian, tau learned", False), ("gaussian", True)):
-        plan = engine.plan(kind, family="point")
+        config = engine.config(kind, family="point")
         members = engine.members(
-            plan, [seed, seed + 1], 1.0, 0.8, 3.0, n_epochs=30, learns_likelihood=learns
+            config,
+            [seed, seed + 1],
+            1.0,
+            0.8,
+            3.0,
+            n_epochs=30,
+            learns_likelihood=learns,
         )
         # One precision for both targets: the given one divides the loss.
         members.tau[:] = 3.0
-        rows = engine.rows(plan, 2, seed)
-        found.append(engine.parameters(engine.train(plan, members, rows).posterior))
-    held, given = found
+        rows = engine.rows(config, 2, seed)
+        results.append(engine.parameters(engine.train(config, members, rows).posterior))
+    fixed, given = results
     for name, values in given.items():
         # Adam adds 1e-8 to gradients of order 0.1.
-        np.testing.assert_allclose(held[name], values, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(fixed[name], values, rtol=1e-4, atol=1e-5)

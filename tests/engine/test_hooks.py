@@ -1,4 +1,4 @@
-"""What looks on: weights averaged over the last epochs, as a hook."""
+"""Hooks: weights averaged over the last epochs."""
 
 import numpy as np
 import pytest
@@ -25,36 +25,36 @@ class Swag(Hook):
 
 
 class Weights(Hook):
-    """Those of every epoch."""
+    """Records the weights of every epoch."""
 
     def __init__(self):
-        self.of_epoch = []
+        self.epochs = []
 
     def epoch_end(self, n_done, posterior):
-        assert n_done == len(self.of_epoch) + 1
+        assert n_done == len(self.epochs) + 1
         means = [layer["mean"].flatten(1).numpy() for layer in posterior.layers]
-        self.of_epoch.append(np.concatenate(means, axis=1))
+        self.epochs.append(np.concatenate(means, axis=1))
 
 
 @pytest.fixture
-def program(engine, seed):
-    plan = engine.plan()
-    members = engine.members(plan, [seed, seed + 1], 0.8, 1.0, 3.0, n_epochs=7)
-    return plan, members, engine.rows(plan, 2, seed)
+def setup(engine, seed):
+    config = engine.config()
+    members = engine.members(config, [seed, seed + 1], 0.8, 1.0, 3.0, n_epochs=7)
+    return config, members, engine.rows(config, 2, seed)
 
 
-def test_moments_over_the_last_epochs(engine, program):
+def test_moments_over_the_last_epochs(engine, setup):
     swag, weights = Swag(first_epoch=4), Weights()
-    engine.train(*program, hooks=[swag, weights])
-    last = np.array(weights.of_epoch[3:])
+    engine.train(*setup, hooks=[swag, weights])
+    last = np.array(weights.epochs[3:])
     assert len(last) == 4
     np.testing.assert_allclose(swag.mean, last.mean(0), rtol=1e-12)
     np.testing.assert_allclose(swag.square, (last**2).mean(0), rtol=1e-12)
     assert (last.std(0) > 0).all()
 
 
-def test_hooks_do_not_touch_the_training(engine, program):
-    plain = engine.parameters(engine.train(*program).posterior)
-    watched = engine.train(*program, hooks=[Swag(1), Hook()])
+def test_hooks_do_not_change_the_training(engine, setup):
+    plain = engine.parameters(engine.train(*setup).posterior)
+    watched = engine.train(*setup, hooks=[Swag(1), Hook()])
     for name, values in engine.parameters(watched.posterior).items():
         np.testing.assert_array_equal(values, plain[name])

@@ -1,4 +1,4 @@
-"""The objective against eq. 1 to 4, written again in NumPy and float64."""
+"""The objective against eq. 1 to 4, computed with NumPy in float64."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -36,32 +36,39 @@ def test_weight_decay_is_lambda():
 
 @pytest.fixture
 def problem(engine, seed):
-    """A function that makes the parts of a program of three members."""
+    """A function that makes the parts of a program with three members."""
 
     def make(kind="gaussian", **changes):
-        of_rows = {n: changes.pop(n) for n in ("weighted", "shared") if n in changes}
+        row_options = {
+            n: changes.pop(n) for n in ("weighted", "shared") if n in changes
+        }
         n_rows = changes.pop("n_rows", 24)
         names = ("pi", "s1", "s2", "bias_length_scale")
-        of_prior = {n: changes.pop(n) for n in names if n in changes}
-        plan = engine.plan(kind, **changes)
+        prior_params = {n: changes.pop(n) for n in names if n in changes}
+        config = engine.config(kind, **changes)
         members = engine.members(
-            plan, SEEDS + seed, KEEP, LENGTH_SCALE, TAU, **of_prior
+            config, SEEDS + seed, KEEP, LENGTH_SCALE, TAU, **prior_params
         )
-        rows = engine.rows(plan, len(SEEDS), seed, n_rows=n_rows, **of_rows)
-        q = engine.start(plan, members)
-        prior = priors_of(plan, members, q)
+        rows = engine.rows(config, len(SEEDS), seed, n_rows=n_rows, **row_options)
+        q = engine.start(config, members)
+        prior = priors_of(config, members, q)
         scale = torch.as_tensor(1 / members.tau.mean(1))
-        scale = torch.ones_like(scale) if plan.likelihood.learned else scale
+        scale = torch.ones_like(scale) if config.likelihood.learned else scale
         objective = Objective(
             prior,
             rows.mean_weight,
             rows.total_weight,
             scale,
         )
-        noise = TrainingRandom(members.seeds, torch.device("cpu"), torch.float64)
-        noise.start_epoch(0)
+        source = TrainingRandom(members.seeds, torch.device("cpu"), torch.float64)
+        source.start_epoch(0)
         return SimpleNamespace(
-            plan=plan, members=members, rows=rows, q=q, objective=objective, noise=noise
+            config=config,
+            members=members,
+            rows=rows,
+            q=q,
+            objective=objective,
+            source=source,
         )
 
     return make
@@ -69,13 +76,13 @@ def problem(engine, seed):
 
 @pytest.mark.parametrize("weighted", [False, True], ids=["even", "weighted"])
 @pytest.mark.parametrize("batch", [1, 3, 8, 12])
-def test_mean_over_batches_is_the_whole(problem, weighted, batch):
-    """Eq. 2: the batch size changes nothing in expectation, to rounding."""
+def test_mean_over_batches_equals_the_mean_over_rows(problem, weighted, batch):
+    """Eq. 2: the batch size does not change the expectation."""
     p = problem(family="point", weighted=weighted)
     everything = torch.arange(p.rows.n_rows[0]).unsqueeze(0)
 
     def nll(positions):
-        return mean_nll(p.objective, p.q, *p.rows.take(positions), p.noise)
+        return mean_nll(p.objective, p.q, *p.rows.take(positions), p.source)
 
     parts = torch.stack([nll(part) for part in everything.split(batch, dim=1)])
     torch.testing.assert_close(parts.mean(0), nll(everything), rtol=1e-12, atol=0)
@@ -83,27 +90,27 @@ def test_mean_over_batches_is_the_whole(problem, weighted, batch):
 
 @pytest.mark.parametrize("weighted", [False, True], ids=["even", "weighted"])
 def test_nll_and_kl_are_per_row(problem, weighted):
-    """Both halves of F / N, N the sum of the weights."""
+    """Both parts of F / N, N the sum of the weights."""
     p = problem(family="point", weighted=weighted)
     x, y, weights = p.rows.take(torch.arange(p.rows.n_rows[0]).unsqueeze(0))
-    f = forward(p.q.network, p.q.layers, p.q.keep, x, p.noise)
+    f = forward(p.q.network, p.q.layers, p.q.keep, x, p.source)
     tau = p.members.tau[:, None]
     residual = (y - f).numpy()
-    of_row = (0.5 * tau * residual**2 - 0.5 * np.log(tau / (2 * np.pi))).sum(-1)
-    w = np.ones_like(of_row) if weights is None else weights.numpy()
+    nll_of_row = (0.5 * tau * residual**2 - 0.5 * np.log(tau / (2 * np.pi))).sum(-1)
+    w = np.ones_like(nll_of_row) if weights is None else weights.numpy()
     n = w.sum(1)
-    nll = mean_nll(p.objective, p.q, x, y, weights, p.noise)
-    np.testing.assert_allclose(nll, (w * of_row).sum(1) / n, rtol=1e-12)
+    nll = mean_nll(p.objective, p.q, x, y, weights, p.source)
+    np.testing.assert_allclose(nll, (w * nll_of_row).sum(1) / n, rtol=1e-12)
     squares = sum(
         length_scale**2 / 2 * (np.square(m).sum((1, 2)) + np.square(b).sum(1))
         for length_scale, m, b in zip(_length_scale(p), *_weights(p.q), strict=True)
     )
-    kl = p.objective.kl(p.q, p.noise)
+    kl = p.objective.kl(p.q, p.source)
     np.testing.assert_allclose(kl, squares / n, rtol=1e-12)
 
 
 def _length_scale(p):
-    """(layers, members)"""
+    """Length scales, (layers, members)."""
     return np.stack([fields["length_scale"] for fields in p.members.prior])
 
 
@@ -116,13 +123,13 @@ def _weights(q):
 
 @pytest.mark.parametrize("weighted", [False, True], ids=["even", "weighted"])
 def test_decay_is_two_lambda(problem, weighted):
-    """Eq. 4: the gradient of KL / (N tau) is 2 lambda M, and without p for biases."""
+    """Eq. 4: the gradient of KL / (N tau) is 2 lambda M; for biases without p."""
     p = problem(weighted=weighted)
     for layer in p.q.layers:
         layer["bias"] = layer["bias"] + 0.3  # it starts at zero in the last layer
         for value in layer.values():
             value.requires_grad_()
-    (p.objective.kl(p.q, p.noise) * p.objective.scale).sum().backward()
+    (p.objective.kl(p.q, p.source) * p.objective.scale).sum().backward()
     n, tau = p.rows.total_weight.numpy(), p.members.tau.mean(1)
     for layer, keep, length_scale in zip(
         p.q.layers, p.members.keep, _length_scale(p), strict=True
@@ -137,7 +144,7 @@ def test_decay_is_two_lambda(problem, weighted):
 
 def _free_energy(p, masks, member, vector):
     """F of eq. 1 for one member and fixed masks, in NumPy; vector: its parameters."""
-    sizes, likelihood = p.plan.network.sizes, p.plan.likelihood
+    sizes, likelihood = p.config.network.sizes, p.config.likelihood
     h = p.rows.x[0]
     y, n_layers = p.rows.y[0], len(sizes) - 1
     kl = 0.0
@@ -155,30 +162,32 @@ def _free_energy(p, masks, member, vector):
         h = (h * masks[i][member]) @ mean + bias
         h = np.tanh(h) if i < n_layers - 1 else h
     if y.ndim == 1:
-        of_row = -p.members.tau[member] * log_softmax(h, -1)[np.arange(len(y)), y]
+        nll_of_row = -p.members.tau[member] * log_softmax(h, -1)[np.arange(len(y)), y]
     else:
         tau = np.exp(vector) if likelihood.learned else p.members.tau[member]
-        of_row = 0.5 * (tau * (y - h) ** 2 - np.log(tau) + np.log(2 * np.pi)).sum(-1)
+        nll_of_row = 0.5 * (tau * (y - h) ** 2 - np.log(tau) + np.log(2 * np.pi)).sum(
+            -1
+        )
     w = np.ones(len(h)) if p.rows.weights is None else p.rows.weights[member]
-    return (w * of_row).sum() + kl
+    return (w * nll_of_row).sum() + kl
 
 
 @pytest.mark.parametrize("weighted", [False, True], ids=["even", "weighted"])
 @pytest.mark.parametrize("kind", ["gaussian", "gaussian, tau learned", "categorical"])
 def test_training_follows_the_gradient_of_eq_1(engine, problem, kind, weighted):
-    """The gradient that Adam sees, F / (N tau) or F / N, against differences of F.
+    """Adam's gradient, of F / (N tau) or F / N, against finite differences of F.
 
     After one step Adam's first moment is a tenth of the gradient.
     """
     p = problem(kind, weighted=weighted, activation="tanh", n_batches=1)
     once = replace(p.members, n_epochs=np.ones(len(SEEDS), dtype=int))
-    trained = engine.train(p.plan, once, p.rows)
+    trained = engine.train(p.config, once, p.rows)
     masks = [
-        p.noise.bernoulli(keep, p.rows.n_rows[0], n).numpy()
-        for keep, n in zip(p.q.keep, p.plan.network.fan_ins, strict=True)
+        p.source.bernoulli(keep, p.rows.n_rows[0], n).numpy()
+        for keep, n in zip(p.q.keep, p.config.network.fan_ins, strict=True)
     ]
     names = [f"{i}/{n}" for i in range(len(masks)) for n in ("mean", "bias")]
-    names += ["likelihood/log_tau"] if p.plan.likelihood.learned else []
+    names += ["likelihood/log_tau"] if p.config.likelihood.learned else []
     at_start = engine.parameters(p.q)
     saved = {
         name.replace("likelihood", str(len(masks))): value
@@ -199,71 +208,77 @@ def test_training_follows_the_gradient_of_eq_1(engine, problem, kind, weighted):
             ]
         ) / (2 * step)
         scale = p.rows.total_weight[member].item()
-        if not p.plan.likelihood.learned:
+        if not p.config.likelihood.learned:
             scale *= p.members.tau[member].mean()
         # Central differences: truncation 1e-10, cancellation 1e-11 of F (about 100).
         np.testing.assert_allclose(gradient, differences / scale, rtol=1e-6, atol=1e-8)
 
 
 def test_given_tau_scales_the_prior_only(problem):
-    """Eq. 3: F / (N tau) has 1/2 ||y - f||^2, whatever tau."""
+    """Eq. 3: F / (N tau) contains 1/2 ||y - f||^2 for every tau."""
     p = problem(family="point")
     x, y, _ = p.rows.take(torch.arange(p.rows.n_rows[0]).unsqueeze(0))
     gradients = []
     for factor in (1.0, 50.0):
-        noise = {"log_tau": p.q.likelihood_params["log_tau"] + np.log(factor)}
-        f = forward(p.q.network, p.q.layers, p.q.keep, x, p.noise).requires_grad_()
-        nll = p.plan.likelihood.nll(noise, f, y).mean(1) * p.objective.scale / factor
+        likelihood_params = {
+            "log_tau": p.q.likelihood_params["log_tau"] + np.log(factor)
+        }
+        f = forward(p.q.network, p.q.layers, p.q.keep, x, p.source).requires_grad_()
+        nll = (
+            p.config.likelihood.nll(likelihood_params, f, y).mean(1)
+            * p.objective.scale
+            / factor
+        )
         gradients.append(torch.autograd.grad(nll.sum(), f)[0])
     torch.testing.assert_close(*gradients, rtol=1e-12, atol=0)
 
 
 @pytest.mark.parametrize("n_batches", [1, 2, 7, 60])
-def test_geometric_weights_are_those_of_blundell(n_batches):
-    """Eq. 9 of [BBB15], 2^(B - i) / (2^B - 1), times B: their mean is one."""
-    found = [kl_weight("geometric", i, n_batches) for i in range(n_batches)]
+def test_geometric_weights_equal_blundell(n_batches):
+    """Eq. 9 of [BBB15], 2^(B - i) / (2^B - 1), times B, so that their mean is one."""
+    actual = [kl_weight("geometric", i, n_batches) for i in range(n_batches)]
     share = [2 ** (n_batches - i) / (2**n_batches - 1) for i in range(1, n_batches + 1)]
-    np.testing.assert_allclose(found, n_batches * np.array(share), rtol=1e-14)
-    assert sum(found) == pytest.approx(n_batches, rel=1e-14)
-    np.testing.assert_allclose(np.divide(found[1:], found[:-1]), 0.5, rtol=1e-14)
+    np.testing.assert_allclose(actual, n_batches * np.array(share), rtol=1e-14)
+    assert sum(actual) == pytest.approx(n_batches, rel=1e-14)
+    np.testing.assert_allclose(np.divide(actual[1:], actual[:-1]), 0.5, rtol=1e-14)
     assert [kl_weight("uniform", i, n_batches) for i in range(n_batches)] == (
         [1.0] * n_batches
     )
 
 
-def test_geometric_weights_of_very_many_batches():
-    """2^B overflows from B = 1024 on; the weights do not."""
-    found = [kl_weight("geometric", i, 5000) for i in range(5000)]
-    assert np.isfinite(found).all()
-    assert sum(found) == pytest.approx(5000, rel=1e-12)
+def test_geometric_weights_do_not_overflow():
+    """2^B overflows from B = 1024 on."""
+    actual = [kl_weight("geometric", i, 5000) for i in range(5000)]
+    assert np.isfinite(actual).all()
+    assert sum(actual) == pytest.approx(5000, rel=1e-12)
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_kl_gradient_is_that_of_kl(problem, case):
-    """Of all layers and biases, for every family: N times the gradient of ``kl``."""
+def test_kl_gradient_equals_autograd(problem, case):
+    """For every family: all layers and biases, N times the gradient of ``kl``."""
     p = problem(
-        family=case.family, prior=case.prior, weighted=True, **_of_prior(case.prior)
+        family=case.family, prior=case.prior, weighted=True, **_prior_params(case.prior)
     )
     constants = case.family.constants
     leaves = [
         {n: v.clone().requires_grad_(n not in constants) for n, v in layer.items()}
         for layer in p.q.layers
     ]
-    p.noise.start_epoch(0)
-    kl = p.objective.kl(replace(p.q, layers=leaves), p.noise) * p.rows.total_weight
+    p.source.start_epoch(0)
+    kl = p.objective.kl(replace(p.q, layers=leaves), p.source) * p.rows.total_weight
     assert kl.shape == (len(SEEDS),)
     kl.sum().backward()
-    p.noise.start_epoch(0)
-    found = p.objective.kl_gradient(p.q, p.noise)
-    for layer, of_layer in zip(leaves, found, strict=True):
+    p.source.start_epoch(0)
+    actual = p.objective.kl_gradient(p.q, p.source)
+    for layer, gradients in zip(leaves, actual, strict=True):
         for name, value in layer.items():
             wanted = torch.zeros_like(value) if value.grad is None else value.grad
-            given = of_layer.get(name, torch.zeros_like(value))
-            torch.testing.assert_close(given, wanted)
+            gradient = gradients.get(name, torch.zeros_like(value))
+            torch.testing.assert_close(gradient, wanted)
 
 
-def _of_prior(prior):
-    """Parameters of a prior other than its length scale, different for every member."""
+def _prior_params(prior):
+    """Parameters of a prior other than its length scale; they differ by member."""
     if prior == "anchored":
         return {"bias_length_scale": [0.4, 1.0, 3.0]}
     if prior != "scale_mixture":
@@ -282,37 +297,38 @@ def _of_prior(prior):
         ("categorical", "characteristic", False),
     ],
 )
-def test_other_gradients_have_the_mean_of_the_pathwise_one(
+def test_gradient_estimators_have_the_mean_of_the_pathwise_one(
     engine, seed, kind, estimator, spike
 ):
-    """Two unbiased estimates of one gradient, of the same network in a thousand copies.
+    """Two unbiased estimates of one gradient, for a thousand copies of one network.
 
-    The copies differ in their noise only; the posterior is made wide enough for the
-    score function to tell something.
+    The copies differ in their random numbers only. The posterior is wide enough for
+    the score function to have a small error.
     """
     n_copies, n_repeats = 1000, 4
     family = MeanField(spike=spike, shared_draw=True)
-    plan = engine.plan(kind, hidden=(2,), family=family, activation="tanh")
-    members = engine.members(plan, np.full(n_copies, seed), 0.7, 1.0, 2.0)
-    q = engine.start(plan, members)
+    config = engine.config(kind, hidden=(2,), family=family, activation="tanh")
+    members = engine.members(config, np.full(n_copies, seed), 0.7, 1.0, 2.0)
+    q = engine.start(config, members)
     for layer in q.layers:
         for name in ("rho", "bias_rho"):
             layer[name] = layer[name] + 1.5
-    rows = engine.rows(plan, n_copies, seed, n_rows=5)
+    rows = engine.rows(config, n_copies, seed, n_rows=5)
     rows.weights = np.tile([0.5, 2.0, 1.0, 3.0, 0.7], (n_copies, 1))
     scale = torch.full((n_copies,), 0.25, dtype=torch.float64)
     objective = Objective((), rows.mean_weight, rows.total_weight, scale)
     batch = Batch(*rows.take(torch.arange(5).unsqueeze(0)))
-    noise = TrainingRandom(np.arange(n_copies), torch.device("cpu"), torch.float64)
-    noise.start_epoch(seed)
+    source = TrainingRandom(np.arange(n_copies), torch.device("cpu"), torch.float64)
+    source.start_epoch(seed)
 
     def estimates(gradient):
         """(copies * repeats, 1 + parameters): the loss and its gradients."""
         values = []
         for _ in range(n_repeats):
-            own = batch.with_own_x()
-            nll, of_layers, of_noise = gradient(objective, q, own, noise)
-            groups = [{"nll": nll}, *of_layers, of_noise]
+            nll, grad_layers, grad_noise = gradient(
+                objective, q, batch.with_own_x(), source
+            )
+            groups = [{"nll": nll}, *grad_layers, grad_noise]
             parts = [v.view(n_copies, -1) for group in groups for v in group.values()]
             values.append(torch.cat(parts, dim=1))
         return torch.cat(values)
@@ -320,18 +336,18 @@ def test_other_gradients_have_the_mean_of_the_pathwise_one(
     def mean_and_error(values):
         return values.mean(0), values.std(0) / len(values) ** 0.5
 
-    other, pathwise = (
+    tested, pathwise = (
         estimates(DATA_GRADIENTS[gradient]) for gradient in (estimator, "pathwise")
     )
-    mean, error = mean_and_error(other)
+    mean, error = mean_and_error(tested)
     expected, expected_error = mean_and_error(pathwise)
     # Six standard errors, at any seed.
     tolerance = 6 * torch.hypot(error, expected_error)
     assert ((mean - expected).abs() < tolerance).all()
-    # Along the gradient itself the standard error is about 0.015 of it: a factor of
-    # 7 / 8 is seen, which is what a baseline of all 8 draws instead of the other 7
-    # makes of it.
+    # Along the gradient itself the standard error is about 0.015 of it: small enough
+    # to detect a factor of 7 / 8, the effect of a baseline of all 8 draws instead of
+    # the other 7.
     direction = expected[1:] / expected[1:].square().sum()
-    mean, error = mean_and_error(other[:, 1:] @ direction)
+    mean, error = mean_and_error(tested[:, 1:] @ direction)
     expected, expected_error = mean_and_error(pathwise[:, 1:] @ direction)
     assert (mean - expected).abs() < 6 * torch.hypot(error, expected_error)

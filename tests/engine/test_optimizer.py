@@ -1,4 +1,4 @@
-"""Adam on the vector of all parameters, against torch's own in float64."""
+"""Adam on the vector of all parameters, against torch.optim.Adam in float64."""
 
 import numpy as np
 import pytest
@@ -9,56 +9,58 @@ from skbayesnn._engine.optimizer import EPSILON, Adam, FlatParameters
 
 @pytest.fixture
 def problem_posterior(engine, seed):
-    plan = engine.plan("gaussian, tau learned")
-    members = engine.members(plan, [seed, seed + 1, seed + 2], 0.9, 1.0, 1.0)
-    return engine.start(plan, members)
+    config = engine.config("gaussian, tau learned")
+    members = engine.members(config, [seed, seed + 1, seed + 2], 0.9, 1.0, 1.0)
+    return engine.start(config, members)
 
 
-def _numbers(rate, n):
-    """Of the n-th step: step size, and epsilon for the biased second moment."""
+def _step_size_and_epsilon(rate, n):
+    """Step size of the n-th step, and epsilon for the biased second moment."""
     unbiased = torch.tensor(1 - 0.99**n, dtype=torch.float64).sqrt()
     return -rate * unbiased / (1 - 0.9**n), EPSILON * unbiased
 
 
-def test_moments_of_members_that_have_ended_are_kept(problem_posterior):
-    """Of two at different times; the third one goes on to the end."""
+def test_moments_of_finished_members_are_kept(problem_posterior):
+    """Two members end at different steps; the third one continues."""
     flat = FlatParameters(problem_posterior)
-    adam, found = Adam(flat), []
+    adam, results = Adam(flat), []
     for step in range(3):
-        adam.step(flat.values.clone(), *_numbers(0.1, step + 1))
+        adam.step(flat.values.clone(), *_step_size_and_epsilon(0.1, step + 1))
         adam.keep_moments(np.arange(3) == step) if step < 2 else None
-        found.append(Adam.moments(adam))
-    alone = Adam(flat, found[2])
-    assert alone.moments().keys() == found[2].keys()
-    for name, values in found[2].items():
+        results.append(Adam.moments(adam))
+    alone = Adam(flat, results[2])
+    assert alone.moments().keys() == results[2].keys()
+    for name, values in results[2].items():
         for step in range(3):
-            np.testing.assert_array_equal(values[step], found[step][name][step])
+            np.testing.assert_array_equal(values[step], results[step][name][step])
         if name.endswith("mean"):
-            assert (found[2][name][0] != found[1][name][1]).any()
+            assert (results[2][name][0] != results[1][name][1]).any()
 
 
-def test_adam_is_torchs(seed, problem_posterior):
-    """The same steps as torch.optim.Adam, with a step size that changes."""
+def test_adam_equals_torch(seed, problem_posterior):
+    """The same steps as torch.optim.Adam, with a varying step size."""
     flat = FlatParameters(problem_posterior)
-    own = Adam(flat)
+    adam = Adam(flat)
     values = flat.values.detach().clone().requires_grad_()
-    theirs = torch.optim.Adam([values], betas=(0.9, 0.99))
+    reference = torch.optim.Adam([values], betas=(0.9, 0.99))
     random = torch.Generator().manual_seed(seed)
     for step in range(20):
         gradient = torch.randn(len(values), generator=random, dtype=values.dtype)
         rate = 0.1 / (1 + step)
-        theirs.param_groups[0]["lr"] = rate
+        reference.param_groups[0]["lr"] = rate
         values.grad = gradient.clone()
-        own.step(gradient, *_numbers(rate, step + 1))
-        theirs.step()
+        adam.step(gradient, *_step_size_and_epsilon(rate, step + 1))
+        reference.step()
     # Both are float64; the products are taken in another order.
     torch.testing.assert_close(flat.values, values, rtol=1e-12, atol=1e-12)
 
 
-def test_state_goes_there_and_back(problem_posterior):
+def test_state_is_restored(problem_posterior):
     flat = FlatParameters(problem_posterior)
     adam = Adam(flat)
-    adam.step(torch.arange(len(flat.values)).to(flat.values), *_numbers(0.1, 1))
+    adam.step(
+        torch.arange(len(flat.values)).to(flat.values), *_step_size_and_epsilon(0.1, 1)
+    )
     state = adam.moments()
     again = Adam(flat, state).moments()
     assert state.keys() == again.keys()
@@ -66,8 +68,8 @@ def test_state_goes_there_and_back(problem_posterior):
         np.testing.assert_array_equal(value, again[name])
 
 
-def test_vector_of_gradients_has_zeros_where_there_are_none(problem_posterior):
-    """By name, in any order: a family leaves out what has no gradient."""
+def test_missing_gradients_are_zero(problem_posterior):
+    """Gradients are matched by name, in any order."""
     flat = FlatParameters(problem_posterior)
     parts = flat.posterior(torch.arange(len(flat.values)).to(flat.values))
     layers = [dict(reversed(layer.items())) for layer in parts.layers]

@@ -1,4 +1,4 @@
-"""Prediction is a function: of the row, and of nothing else; eq. 5, 6 and 8."""
+"""Predictions are a function of the row alone; eq. 5, 6 and 8."""
 
 from dataclasses import fields
 
@@ -22,13 +22,13 @@ KEEP, LENGTH_SCALE, TAU = [0.6, 0.9, 0.8], 1.0, [3.0, 0.5, 8.0]
 
 @pytest.fixture
 def untrained(engine, seed):
-    """Three untrained networks of different dropout and noise."""
+    """Three untrained networks that differ in dropout and observation noise."""
 
     def make(kind="gaussian", **changes):
-        """A family of all layers may be given; dropout by default."""
-        plan = engine.plan(kind, **changes)
-        members = engine.members(plan, SEEDS + seed, KEEP, LENGTH_SCALE, TAU)
-        return engine.start(plan, members)
+        """A posterior; ``family`` applies to all layers, dropout by default."""
+        config = engine.config(kind, **changes)
+        members = engine.members(config, SEEDS + seed, KEEP, LENGTH_SCALE, TAU)
+        return engine.start(config, members)
 
     return make
 
@@ -51,8 +51,8 @@ def _opened(q, x, n_draws, budget):
 
 
 @random_only
-def test_draws_are_a_prefix_of_more_draws(untrained, seed, family):
-    """Draw t is draw t, however many there are and wherever one starts."""
+def test_draws_do_not_depend_on_their_number(untrained, seed, family):
+    """Nor on the first draw of a range."""
     q = untrained(family=family)
     long = q.draw(range(11))
     for draws in (range(4), range(3, 8)):
@@ -69,7 +69,7 @@ def test_draws_are_a_prefix_of_more_draws(untrained, seed, family):
 
 
 @random_only
-def test_member_by_itself_has_the_same_draws(untrained, seed, family):
+def test_draws_of_a_member_do_not_depend_on_other_members(untrained, seed, family):
     q = untrained(family=family)
     x = torch.as_tensor(_inputs(seed, 5)).unsqueeze(0)
     together = q.outputs(x, range(11))
@@ -80,7 +80,7 @@ def test_member_by_itself_has_the_same_draws(untrained, seed, family):
 
 
 @random_only
-def test_one_draw_serves_all_rows(untrained, seed, family):
+def test_one_draw_is_used_for_all_rows(untrained, seed, family):
     """Equal rows have equal outputs: a draw is a function."""
     x = torch.as_tensor(_inputs(seed, 1)).expand(7, -1).unsqueeze(0)
     outputs = untrained(family=family).outputs(x, range(5))
@@ -90,8 +90,8 @@ def test_one_draw_serves_all_rows(untrained, seed, family):
 
 
 @random_only
-def test_outputs_are_those_of_the_weights(untrained, seed, family):
-    """A plain NumPy network with the drawn weights and biases, draw by draw."""
+def test_outputs_equal_a_network_with_the_drawn_weights(untrained, seed, family):
+    """A plain NumPy network, draw by draw."""
     q = untrained(activation="tanh", family=family)
     x = _inputs(seed, 5)
     weights = [(w.numpy(), b.numpy()) for w, b in q.draw(range(11))]
@@ -105,7 +105,7 @@ def test_outputs_are_those_of_the_weights(untrained, seed, family):
             np.testing.assert_allclose(outputs[t, i], h, rtol=1e-10, atol=1e-12)
 
 
-def test_keep_of_a_layer_is_given_or_learned(untrained):
+def test_keep_probability_is_given_or_learned(untrained):
     given, learned = untrained(), untrained(family="concrete")
     assert all(
         torch.equal(p, keep)
@@ -118,14 +118,14 @@ def test_keep_of_a_layer_is_given_or_learned(untrained):
         assert torch.equal(params["logit"].sigmoid(), p)
 
 
-def test_reseeded_draws_are_others_of_the_same_posterior(untrained, seed):
+def test_reseeded_draws_differ(untrained, seed):
     q = untrained()
     weights = q.draw(range(7))[0][0]
-    others = [q.reseed(stream).draw(range(7))[0][0] for stream in (0, 1, 0)]
-    assert torch.equal(others[0], others[2])
-    assert not torch.equal(others[0], others[1])
-    assert not torch.equal(others[0], weights)
-    # members 0 and 2 share a seed in q; fresh draws are independent of each other
+    reseeded = [q.reseed(stream).draw(range(7))[0][0] for stream in (0, 1, 0)]
+    assert torch.equal(reseeded[0], reseeded[2])
+    assert not torch.equal(reseeded[0], reseeded[1])
+    assert not torch.equal(reseeded[0], weights)
+    # Members 0 and 2 share a seed in q; reseeded draws are independent of each other.
     masks = (q.reseed(3).draw(range(50))[0][0] != 0).any(-1)
     assert not torch.equal(masks[:, 0], masks[:, 2])
 
@@ -138,10 +138,10 @@ def test_reseeded_draws_are_others_of_the_same_posterior(untrained, seed):
 )
 @pytest.mark.parametrize("family", ["bernoulli", "mean_field"])
 @pytest.mark.parametrize("budget", [1, 5_000, 200_000, 1 << 30])
-def test_stream_does_not_depend_on_the_budget(untrained, seed, kind, family, budget):
-    """From one row and one draw at a time to everything at once.
+def test_predictions_do_not_depend_on_the_budget(untrained, seed, kind, family, budget):
+    """From one row and one draw at a time to all at once.
 
-    Biases that are drawn too are cut into the same chunks.
+    Random biases are cut into the same chunks.
     """
     q = untrained(kind, family=family)
     n_rows, n_draws = 29, 11
@@ -164,10 +164,10 @@ def test_stream_does_not_depend_on_the_budget(untrained, seed, kind, family, bud
 
 
 def _assert_arrays(part, expected):
-    """The fields of what a likelihood makes of outputs."""
+    """Compare the fields of a likelihood's components."""
     for field, values in zip(fields(part), expected, strict=True):
-        found = getattr(part, field.name)
-        np.testing.assert_allclose(found, values, rtol=1e-12, atol=1e-12)
+        actual = getattr(part, field.name)
+        np.testing.assert_allclose(actual, values, rtol=1e-12, atol=1e-12)
 
 
 def test_small_budget_makes_small_chunks(untrained, seed):
@@ -188,7 +188,7 @@ def test_deterministic_networks_have_one_draw(untrained, seed):
 
 @pytest.fixture(scope="module")
 def fitted():
-    """A regressor and a classifier of several networks, trained a little."""
+    """Regressors and a classifier with several networks, after a short training."""
     x = _inputs(0, 60)
     y = np.column_stack([np.sin(x).sum(1), x[:, 0] * x[:, 1]]) * [1.0, 500.0] + 40
     shared = {
@@ -217,7 +217,7 @@ def test_regression_does_not_depend_on_working_memory(
     model, x = fitted[kind], _inputs(seed, 17)
     y = model.predict(x) + 1
 
-    def everything():
+    def predictions():
         return [
             model.predict(x),
             *model.predict_uncertainty(x, "all").values(),
@@ -228,11 +228,11 @@ def test_regression_does_not_depend_on_working_memory(
         ]
 
     with sklearn.config_context(working_memory=1024):
-        expected = everything()
+        expected = predictions()
     with sklearn.config_context(working_memory=working_memory):
-        found = everything()
-    for ours, theirs in zip(found, expected, strict=True):
-        np.testing.assert_allclose(ours, theirs, rtol=1e-11)
+        actual = predictions()
+    for value, reference in zip(actual, expected, strict=True):
+        np.testing.assert_allclose(value, reference, rtol=1e-11)
 
 
 @pytest.mark.parametrize("working_memory", [0.01, 1])
@@ -240,56 +240,60 @@ def test_classes_do_not_depend_on_working_memory(fitted, seed, working_memory):
     model, x = fitted["categorical"], _inputs(seed, 17)
     kinds = ["entropy", "expected_entropy", "mutual_information"]  # no histograms
 
-    def everything():
+    def predictions():
         measures = model.predict_uncertainty(x, kinds)
         return [model.predict_proba(x), *measures.values()]
 
     with sklearn.config_context(working_memory=1024):
-        expected = everything()
+        expected = predictions()
     with sklearn.config_context(working_memory=working_memory):
-        found = everything()
-    for ours, theirs in zip(found, expected, strict=True):
-        np.testing.assert_allclose(ours, theirs, rtol=1e-12, atol=1e-14)
+        actual = predictions()
+    for value, reference in zip(actual, expected, strict=True):
+        np.testing.assert_allclose(value, reference, rtol=1e-12, atol=1e-14)
 
 
-@pytest.mark.parametrize("how", ["predict", "predict_interval"])
+@pytest.mark.parametrize("method", ["predict", "predict_interval"])
 @pytest.mark.parametrize("dropout", [0.01, 0.2])  # draws that share products or not
 @pytest.mark.filterwarnings("ignore")  # a fit of one epoch
-def test_wide_rows_stay_within_working_memory(monkeypatch, seed, dropout, how):
-    """Inputs, masks and weights count, not only the units of the layers."""
+def test_wide_rows_stay_within_working_memory(monkeypatch, seed, dropout, method):
+    """Inputs, masks and weights count in addition to the units of the layers."""
     n_columns, n_draws, mebibytes = 2_000, 100, 4
     X = np.random.default_rng(seed).normal(size=(300, n_columns))
     model = MCDropoutRegressor(
         (10,), dropout=dropout, length_scale=1, max_iter=1, n_draws=n_draws
     ).fit(X[:20], X[:20, 0])
-    # A large block, freed at once, of which no page is written to.
+    # It allocates a large block and frees it at once without writing to it.
     monkeypatch.setattr(posterior, "keep_freed_memory", lambda: None)
     with sklearn.config_context(working_memory=mebibytes):
-        of_tensor, of_arrays = memory_of(lambda: getattr(model, how)(X))
+        tensor_bytes, array_bytes = memory_of(lambda: getattr(model, method)(X))
     # X itself takes 5 MB, the weights of all draws 16 MB.
-    assert 0 < of_tensor <= mebibytes * 2**20
-    assert of_arrays <= mebibytes * 2**20
+    assert 0 < tensor_bytes <= mebibytes * 2**20
+    assert array_bytes <= mebibytes * 2**20
 
 
 @pytest.mark.filterwarnings("ignore")  # a fit of one epoch
-def test_draws_of_many_classes_are_not_all_held(monkeypatch, seed):
+def test_draws_of_many_classes_are_not_all_stored(monkeypatch, seed):
     n_rows, n_classes, n_draws = 600, 300, 100
     X = np.random.default_rng(seed).normal(size=(n_rows, 3))
     y = np.arange(n_rows) % n_classes
     model = MCDropoutClassifier((9,), length_scale=1, max_iter=1, n_draws=n_draws)
     model.fit(X, y)
     monkeypatch.setattr(posterior, "keep_freed_memory", lambda: None)
-    held = 8 * n_rows * n_classes * n_draws
-    for ask in (lambda: model.predict_uncertainty(X, "all"), lambda: predict(model, X)):
-        of_tensor, of_arrays = memory_of(ask)
-        assert 0 < of_tensor < held / 3
-        assert of_arrays < held / 1.5
+    all_draws_bytes = 8 * n_rows * n_classes * n_draws
+    for call in (
+        lambda: model.predict_uncertainty(X, "all"),
+        lambda: predict(model, X),
+    ):
+        tensor_bytes, array_bytes = memory_of(call)
+        assert 0 < tensor_bytes < all_draws_bytes / 3
+        assert array_bytes < all_draws_bytes / 1.5
 
 
 def predict(model, X):
-    """By blocks of the predictive that meta-estimators ask for."""
+    """Uncertainty by blocks, as meta-estimators compute it."""
     return [
-        one.uncertainty(["entropy"]) for _, one in model._open_predictive(X).blocks()
+        block.uncertainty(["entropy"])
+        for _, block in model._open_predictive(X).blocks()
     ]
 
 
@@ -297,7 +301,7 @@ def predict(model, X):
 
 
 def test_linear_network_has_the_moments_of_its_masks(untrained, seed):
-    """f = sum_i z_i x_i m_i + b, with the masks read off the drawn weights."""
+    """f = sum_i z_i x_i m_i + b; the masks are inferred from the drawn weights."""
     q = untrained(hidden=())
     x, n_draws = _inputs(seed, 5), 50
     mean, bias = (q.layers[0][name].numpy() for name in ("mean", "bias"))
@@ -322,7 +326,7 @@ def test_linear_network_tends_to_the_closed_form(untrained, seed):
     assert (np.abs(f.mean(0) - expected) < 6 * error).all()
     error = (centred**2).std(0) / np.sqrt(n_draws)
     expected = p * (1 - p) * np.square(x) @ np.square(mean)
-    # ... and the square of the mean's own error, which matters where error is 0.
+    # ... and the squared error of the mean, which matters where `error` is 0.
     tolerance = 6 * error + 36 * f.var(0) / n_draws
     assert (np.abs(f.var(0) - expected) < tolerance).all()
 
@@ -339,7 +343,7 @@ def _mixture(model, x):
 
 
 @pytest.mark.parametrize("kind", ["gaussian", "heteroscedastic"])
-def test_eq_5_and_6(fitted, seed, kind):
+def test_moments_are_eq_5_and_6(fitted, seed, kind):
     """Mean, epistemic and aleatoric variance of the mixture, in y's units."""
     model, x = fitted[kind], _inputs(seed, 13)
     mean, variance = _mixture(model, x)
@@ -353,18 +357,18 @@ def test_eq_5_and_6(fitted, seed, kind):
 
 
 @pytest.mark.parametrize("kind", ["gaussian", "heteroscedastic"])
-def test_eq_8(fitted, seed, kind):
-    """log of the mean of the draws' densities, joint over targets, in y's units."""
+def test_log_density_is_eq_8(fitted, seed, kind):
+    """log of the draws' mean density, joint over targets, in y's units."""
     model, x = fitted[kind], _inputs(seed, 13)
     mean, variance = _mixture(model, x)
     y = mean[0] + np.random.default_rng(seed).normal(size=mean[0].shape) * 50
     density = norm(mean, np.sqrt(variance)).logpdf(y).sum(-1)
     expected = logsumexp(density, axis=0) - np.log(len(density))
-    found = model.log_predictive_density(x, y)
-    np.testing.assert_allclose(found, expected, rtol=1e-9)
+    actual = model.log_predictive_density(x, y)
+    np.testing.assert_allclose(actual, expected, rtol=1e-9)
 
 
-def test_eq_8_of_classes(fitted, seed):
+def test_log_density_of_classes_is_eq_8(fitted, seed):
     model, x = fitted["categorical"], _inputs(seed, 13)
     q = posterior_of(model, torch.device("cpu"), torch.float64)
     z = torch.as_tensor((x - model.x_mean_) / model.x_scale_).unsqueeze(0)
@@ -373,13 +377,13 @@ def test_eq_8_of_classes(fitted, seed):
     np.testing.assert_allclose(model.predict_proba(x), probability, rtol=1e-10)
     y = model.classes_[np.arange(len(x)) % 3]
     expected = np.log(probability[np.arange(len(x)), np.arange(len(x)) % 3])
-    found = model.log_predictive_density(x, y)
-    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+    actual = model.log_predictive_density(x, y)
+    np.testing.assert_allclose(actual, expected, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("tau", ["auto", 7.0])
 def test_log_density_is_in_units_of_y(seed, tau):
-    """y in other units moves the log density by the log of their ratio per target."""
+    """With y in other units it shifts by the log of the units' ratio per target."""
     x = _inputs(seed, 40)
     y = np.sin(x[:, :2]) + np.array([3, 0])
     unit = np.array([1e3, 1e-2])
@@ -390,39 +394,41 @@ def test_log_density_is_in_units_of_y(seed, tau):
         )
         return model.fit(x, y).log_predictive_density(x, y)
 
-    other_tau = tau if tau == "auto" else list(tau / unit**2)
-    # With tau given per target the loss is in units of their mean in the network's
-    # scale, which is the same here.
+    rescaled_tau = tau if tau == "auto" else list(tau / unit**2)
+    # With tau given per target, the loss is in units of their mean in the network's
+    # scale, which is the same for both.
     np.testing.assert_allclose(
-        density(y * unit, other_tau), density(y, tau) - np.log(unit).sum(), atol=1e-6
+        density(y * unit, rescaled_tau), density(y, tau) - np.log(unit).sum(), atol=1e-6
     )
 
 
 @pytest.mark.parametrize("error", [MemoryError(), RuntimeError("not enough memory")])
 @pytest.mark.parametrize("kind", [MCDropoutRegressor, MCDropoutClassifier])
-def test_out_of_memory_goes_on_with_half_the_rows(monkeypatch, seed, kind, error):
-    """Down to one row, and with the same result; other errors come through."""
+def test_prediction_retries_with_half_the_rows_if_out_of_memory(
+    monkeypatch, seed, kind, error
+):
+    """Down to one row, with the same result; other errors are raised."""
     X = _inputs(seed, 23)
     y = X[:, 0] > 0 if kind is MCDropoutClassifier else X[:, 0]
     model = kind((5,), max_iter=2, n_draws=7, random_state=seed).fit(X, y)
     expected = model.predict_uncertainty(X)
-    plain, asked = PosteriorPredictor._at_once, []
+    plain, chunk_sizes = PosteriorPredictor._at_once, []
 
-    def at_most(most, what):
+    def fail_above(limit, failure):
         def at_once(self, x, i):
-            asked.append(x.shape[1])
-            if x.shape[1] > most:
-                raise what
+            chunk_sizes.append(x.shape[1])
+            if x.shape[1] > limit:
+                raise failure
             return plain(self, x, i)
 
         monkeypatch.setattr(PosteriorPredictor, "_at_once", at_once)
 
-    at_most(3, error)
+    fail_above(3, error)
     np.testing.assert_allclose(model.predict_uncertainty(X), expected, rtol=1e-9)
-    assert asked[0] == 23 and min(asked) <= 3
-    at_most(0, error)
+    assert chunk_sizes[0] == 23 and min(chunk_sizes) <= 3
+    fail_above(0, error)
     with pytest.raises(type(error)):
         model.predict(X)
-    at_most(3, RuntimeError("something else"))
+    fail_above(3, RuntimeError("something else"))
     with pytest.raises(RuntimeError, match="something else"):
         model.predict(X)

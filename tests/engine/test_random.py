@@ -19,36 +19,36 @@ def _p(value, n=1):
 
 
 def _training(seeds, epoch=0, device=CPU, dtype=F64):
-    noise = TrainingRandom(np.asarray(seeds), device, dtype)
-    noise.start_epoch(epoch)
-    return noise
+    source = TrainingRandom(np.asarray(seeds), device, dtype)
+    source.start_epoch(epoch)
+    return source
 
 
-def _requests(noise, n_members):
-    """What a step asks for: the order of the rows, then layer by layer."""
-    keep = torch.linspace(0.3, 0.9, n_members, dtype=F64).to(noise.device)
-    other = torch.linspace(0.8, 0.4, n_members, dtype=F64).to(noise.device)
+def _requests(source, n_members):
+    """Requests of a step: the order of the rows, then layer by layer."""
+    keep = torch.linspace(0.3, 0.9, n_members, dtype=F64).to(source.device)
+    other = torch.linspace(0.8, 0.4, n_members, dtype=F64).to(source.device)
     return [
-        noise.permutations(11).expand(n_members, -1),
-        noise.bernoulli(keep, ROWS, UNITS).expand(n_members, -1, -1),
-        noise.normal(ROWS, UNITS).expand(n_members, -1, -1),
-        noise.bernoulli(other, ROWS, UNITS + 1).expand(n_members, -1, -1),
-        noise.uniform(ROWS, UNITS).expand(n_members, -1, -1),
-        noise.bernoulli(keep, ROWS, UNITS).expand(n_members, -1, -1),
+        source.permutations(11).expand(n_members, -1),
+        source.bernoulli(keep, ROWS, UNITS).expand(n_members, -1, -1),
+        source.normal(ROWS, UNITS).expand(n_members, -1, -1),
+        source.bernoulli(other, ROWS, UNITS + 1).expand(n_members, -1, -1),
+        source.uniform(ROWS, UNITS).expand(n_members, -1, -1),
+        source.bernoulli(keep, ROWS, UNITS).expand(n_members, -1, -1),
     ]
 
 
-def _one(noise, i, n_members):
+def _one(source, i, n_members):
     """The same requests of a member alone, with its own probabilities."""
-    keep = torch.linspace(0.3, 0.9, n_members, dtype=F64)[i : i + 1].to(noise.device)
-    other = torch.linspace(0.8, 0.4, n_members, dtype=F64)[i : i + 1].to(noise.device)
+    keep = torch.linspace(0.3, 0.9, n_members, dtype=F64)[i : i + 1].to(source.device)
+    other = torch.linspace(0.8, 0.4, n_members, dtype=F64)[i : i + 1].to(source.device)
     return [
-        noise.permutations(11),
-        noise.bernoulli(keep, ROWS, UNITS),
-        noise.normal(ROWS, UNITS),
-        noise.bernoulli(other, ROWS, UNITS + 1),
-        noise.uniform(ROWS, UNITS),
-        noise.bernoulli(keep, ROWS, UNITS),
+        source.permutations(11),
+        source.bernoulli(keep, ROWS, UNITS),
+        source.normal(ROWS, UNITS),
+        source.bernoulli(other, ROWS, UNITS + 1),
+        source.uniform(ROWS, UNITS),
+        source.bernoulli(keep, ROWS, UNITS),
     ]
 
 
@@ -64,34 +64,34 @@ def test_member_alone_has_the_noise_it_has_among_others(seed, pattern, device):
 
 def test_members_of_one_seed_share_their_noise(seed):
     """Common random numbers, at different probabilities too: masks are nested."""
-    noise = _training([seed + 1, seed, seed + 1])
-    order = noise.permutations(11)
+    source = _training([seed + 1, seed, seed + 1])
+    order = source.permutations(11)
     assert torch.equal(order[0], order[2])
-    mask = noise.bernoulli(torch.tensor([0.2, 0.5, 0.7], dtype=F64), 50, UNITS)
+    mask = source.bernoulli(torch.tensor([0.2, 0.5, 0.7], dtype=F64), 50, UNITS)
     assert (mask[0] <= mask[2]).all()
-    normal = noise.normal(ROWS, UNITS)
+    normal = source.normal(ROWS, UNITS)
     assert torch.equal(normal[0], normal[2])
     assert not torch.equal(normal[0], normal[1])
-    number = noise.uniform(ROWS, UNITS)
+    number = source.uniform(ROWS, UNITS)
     assert torch.equal(number[0], number[2])
     assert not torch.equal(number[0], number[1])
 
 
-def test_one_seed_for_all_is_made_once(seed):
-    noise = _training([seed, seed, seed])
-    assert noise.permutations(11).shape == (1, 11)
-    assert noise.bernoulli(_p(0.5, 3), ROWS, UNITS).shape == (1, ROWS, UNITS)
-    assert noise.normal(ROWS, UNITS).shape == (1, ROWS, UNITS)
-    assert noise.uniform(ROWS, UNITS).shape == (1, ROWS, UNITS)
+def test_a_seed_of_all_members_is_generated_once(seed):
+    source = _training([seed, seed, seed])
+    assert source.permutations(11).shape == (1, 11)
+    assert source.bernoulli(_p(0.5, 3), ROWS, UNITS).shape == (1, ROWS, UNITS)
+    assert source.normal(ROWS, UNITS).shape == (1, ROWS, UNITS)
+    assert source.uniform(ROWS, UNITS).shape == (1, ROWS, UNITS)
 
 
 def test_no_two_purposes_of_a_seed_share_their_numbers(seed):
-    """Start values, anchors, noise of the rows, and draws of the weights."""
+    """Start values, anchors, source of the rows, and draws of the weights."""
     n, seeds = 7, np.array([seed])
     rows = np.random.Generator(philox(seed, random.ROWS)).standard_normal(n)
-    found = [rows, *(make(seeds, 0, n)[0] for make in (initial_normal, anchor_normal))]
-    found += [*DrawRandom(seeds, range(20), CPU, F64).normal(n)[:, 0].numpy()]
-    numbers = np.stack(found)
+    parts = [rows, *(make(seeds, 0, n)[0] for make in (initial_normal, anchor_normal))]
+    parts += [*DrawRandom(seeds, range(20), CPU, F64).normal(n)[:, 0].numpy()]
+    numbers = np.stack(parts)
     assert len(np.unique(numbers)) == numbers.size
 
 
@@ -102,8 +102,8 @@ def test_permutations_are_orders_of_all_rows(seed):
 
 def test_different_seeds_epochs_and_layers_are_uncorrelated(seed):
     n = 40_000
-    noise = _training([seed, seed + 1])
-    streams = [*noise.normal(n, 1), *noise.normal(n, 1)]
+    source = _training([seed, seed + 1])
+    streams = [*source.normal(n, 1), *source.normal(n, 1)]
     streams += [*_training([seed], epoch=1).normal(n, 1)]
     streams += [torch.as_tensor(initial_normal(np.array([seed]), 0, n, 1))[0]]
     draws = DrawRandom(np.array([seed, seed + 1]), range(2), CPU, F64)
@@ -112,9 +112,9 @@ def test_different_seeds_epochs_and_layers_are_uncorrelated(seed):
     for _layer in range(2):
         mask = masks.bernoulli(_p(0.5, 2), n, 1)
         streams += [*(2 * mask.flatten(0, 1) - 1)]
-    mask = noise.bernoulli(_p(0.5, 2), n, 1)
+    mask = source.bernoulli(_p(0.5, 2), n, 1)
     streams += [*(2 * mask - 1)]
-    streams += [*noise.uniform(n, 1), *noise.uniform(n, 1)]
+    streams += [*source.uniform(n, 1), *source.uniform(n, 1)]
     streams += [*draws.uniform(n, 1).flatten(0, 1), *draws.uniform(n, 1).flatten(0, 1)]
     correlation = np.corrcoef(torch.stack(streams).squeeze(-1).numpy())
     np.fill_diagonal(correlation, 0)
@@ -127,11 +127,11 @@ def test_different_seeds_epochs_and_layers_are_uncorrelated(seed):
 def test_bernoulli_frequency(seed, p, source, device):
     rows, units = 500, 403
     if source == "training":
-        noise = _training([seed], device=device, dtype=torch.float32)
-        mask = noise.bernoulli(_p(p).to(device), rows, units)
+        source = _training([seed], device=device, dtype=torch.float32)
+        mask = source.bernoulli(_p(p).to(device), rows, units)
     else:
-        noise = DrawRandom(np.array([seed]), range(rows), device, torch.float32)
-        mask = noise.bernoulli(_p(p).to(device), units)
+        source = DrawRandom(np.array([seed]), range(rows), device, torch.float32)
+        mask = source.bernoulli(_p(p).to(device), units)
     assert mask.dtype == torch.float32
     assert ((mask == 0) | (mask == 1)).all()
     if p == 1:
@@ -163,21 +163,23 @@ def test_distribution(seed, source, kind, dtype, device):
         assert ((values >= 0) & (values < 1)).all()
     distribution = norm if kind == "normal" else uniform
     distance = kstest(values.flatten().double().cpu(), distribution.cdf).statistic
-    # Beyond this once in 10^8 times (Massart's bound), at any seed.
+    # Exceeded once in 10^8 times (Massart's bound), for any seed.
     assert distance < np.sqrt(np.log(2e8) / (2 * values.numel()))
 
 
-def test_requests_have_memory_of_their_own(seed):
-    """A family may work in place on its noise: later requests do not see it."""
-    noise, changed = _training([seed, seed + 1]), _training([seed, seed + 1])
+def test_values_of_requests_share_no_memory(seed):
+    """A family may change its values in place without an effect on later requests."""
+    source, changed = _training([seed, seed + 1]), _training([seed, seed + 1])
     for _ in range(2):
         for kind in ("normal", "uniform"):
-            expected, found = (getattr(n, kind)(ROWS, UNITS) for n in (noise, changed))
-            assert torch.equal(expected, found)
-            found.fill_(float("nan"))
-        expected, found = (n.bernoulli(_p(0.5, 2), 3) for n in (noise, changed))
-        assert torch.equal(expected, found)
-        found.fill_(float("nan"))
+            expected, actual = (
+                getattr(n, kind)(ROWS, UNITS) for n in (source, changed)
+            )
+            assert torch.equal(expected, actual)
+            actual.fill_(float("nan"))
+        expected, actual = (n.bernoulli(_p(0.5, 2), 3) for n in (source, changed))
+        assert torch.equal(expected, actual)
+        actual.fill_(float("nan"))
 
 
 def test_resumed_at_an_epoch_is_run_through(seed):
@@ -196,24 +198,24 @@ def _epochs(seeds, keep, monkeypatch, words_at_once, *, first=0, kinds=("mask",)
     """What every request of the steps of some epochs gives, and one after each."""
     for name in ("_WORDS_AT_ONCE", "_WORDS_AT_ONCE_ON_A_GPU"):
         monkeypatch.setattr(training_random, name, words_at_once)
-    noise = TrainingRandom(np.asarray(seeds), CPU, F64)
-    found = []
+    source = TrainingRandom(np.asarray(seeds), CPU, F64)
+    actual = []
 
-    def ask(*shape):
+    def request(*shape):
         for kind in kinds:
             given = (keep, *shape) if kind == "mask" else shape
-            values = getattr(noise, "bernoulli" if kind == "mask" else kind)(*given)
-            found.append(values.expand(len(seeds), *values.shape[1:]).clone())
+            values = getattr(source, "bernoulli" if kind == "mask" else kind)(*given)
+            actual.append(values.expand(len(seeds), *values.shape[1:]).clone())
 
     for epoch in range(first, 3):
-        noise.start_epoch(epoch, 4)
-        found.append(noise.permutations(7).expand(len(seeds), -1).clone())
+        source.start_epoch(epoch, 4)
+        actual.append(source.permutations(7).expand(len(seeds), -1).clone())
         for _ in range(4):
             for units in (UNITS, UNITS + 1):
-                ask(ROWS, units)
-            noise.next_step()
-        ask(ROWS)
-    return found
+                request(ROWS, units)
+            source.next_step()
+        request(ROWS)
+    return actual
 
 
 @pytest.mark.parametrize("pattern", [[0, 1, 2], [1, 0, 1], [2, 2, 2]], ids=str)
@@ -241,18 +243,18 @@ def test_steps_drawn_at_once_can_be_resumed(seed, monkeypatch):
     keep, kinds = _p(0.5, 2), ("mask", "normal", "uniform")
     through = _epochs([seed, seed + 1], keep, monkeypatch, 1000, kinds=kinds)
     resumed = _epochs([seed, seed + 1], keep, monkeypatch, 1000, first=2, kinds=kinds)
-    for expected, found in zip(through[-len(resumed) :], resumed, strict=True):
-        assert torch.equal(expected, found)
+    for expected, actual in zip(through[-len(resumed) :], resumed, strict=True):
+        assert torch.equal(expected, actual)
 
 
-def _layers(noise, n_members):
-    """What a network asks for; sizes that fill no block of random words."""
+def _layers(source, n_members):
+    """Requests of a network; the sizes do not fill blocks of random words."""
     p = torch.linspace(0.3, 0.9, n_members, dtype=F64)
     return [
-        noise.bernoulli(p, 17),
-        noise.normal(2, 3),
-        noise.uniform(5),
-        noise.bernoulli(p, 3, 2),
+        source.bernoulli(p, 17),
+        source.normal(2, 3),
+        source.uniform(5),
+        source.bernoulli(p, 3, 2),
     ]
 
 
@@ -270,10 +272,10 @@ def test_draws_of_a_member_do_not_depend_on_the_others(seed):
     together = _layers(DrawRandom(seeds, range(7), CPU, F64), 4)
     p = torch.linspace(0.3, 0.9, 4, dtype=F64)
     for i in range(4):
-        noise = DrawRandom(seeds[i : i + 1], range(7), CPU, F64)
+        source = DrawRandom(seeds[i : i + 1], range(7), CPU, F64)
         one = p[i : i + 1]
-        alone = [noise.bernoulli(one, 17), noise.normal(2, 3), noise.uniform(5)]
-        alone += [noise.bernoulli(one, 3, 2)]
+        alone = [source.bernoulli(one, 17), source.normal(2, 3), source.uniform(5)]
+        alone += [source.bernoulli(one, 3, 2)]
         for of_all, of_one in zip(together, alone, strict=True):
             assert torch.equal(of_all[:, i : i + 1], of_one)
 
@@ -288,7 +290,7 @@ def test_draws_are_the_same_on_every_device(seed, device):
     assert torch.equal(here.uniform(17), there.uniform(17).cpu())
 
 
-def test_start_values_are_those_of_the_seed(seed):
+def test_initial_values_depend_on_the_seed_only(seed):
     seeds = seed + np.array([4, 0, 4])
     values = initial_normal(seeds, 1, 3, 2)
     assert values.shape == (3, 3, 2)

@@ -1,4 +1,4 @@
-"""Freed memory, in an interpreter of its own; arrays and tensors."""
+"""Freed memory is kept, in a new interpreter; arrays and tensors share memory."""
 
 import os
 import platform
@@ -12,8 +12,8 @@ import torch
 
 from skbayesnn._engine.resources import tensor_of
 
-# Pages (of 4 KiB, or larger) that 20 steps with 4 MiB of temporaries ask the system
-# for, before and after.
+# Pages (of 4 KiB or larger) that 20 steps with 4 MiB of temporaries request from the
+# system, before and after.
 SCRIPT = """
 import resource
 import torch
@@ -36,8 +36,9 @@ print(before, faults_of_steps())
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="a habit of glibc")
 def test_freed_memory_is_kept():
-    """Once a large block was freed, further steps need no new pages."""
-    # What is set there is set for good: Dask does so, in the environment of its tests.
+    """After a large block was freed, further steps need no new pages."""
+    # The allocator's settings stay for the whole process: Dask sets them in the
+    # environment of its tests.
     environment = {n: v for n, v in os.environ.items() if not n.startswith("MALLOC_")}
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT],
@@ -53,14 +54,14 @@ def test_freed_memory_is_kept():
 
 
 def test_tensors_of_arrays():
-    """Memory is shared, but for what is read-only; nothing is warned of."""
+    """Tensors share the memory of writable arrays; read-only arrays do not warn."""
     values = np.arange(6.0).reshape(2, 3)
     shared = tensor_of(values)
     values[1, 2] = -1
     assert shared[1, 2] == -1
     values.flags.writeable = False
     always = torch.is_warn_always_enabled()
-    torch.set_warn_always(True)  # torch's own is said once to a process
+    torch.set_warn_always(True)  # otherwise torch warns once per process
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")

@@ -1,4 +1,4 @@
-"""Fits in threads leave torch's number of threads as it was, and an inference mode."""
+"""Fits in threads restore torch's number of threads; fits work in inference mode."""
 
 import threading
 import time
@@ -26,14 +26,14 @@ def n_threads(request):
     torch.set_num_threads(before)
 
 
-def test_concurrent_fits_leave_no_trace(engine, seed, n_threads):
-    """Four at a time, some begun by threads that see another's number."""
-    plan = engine.plan()
-    members = engine.members(plan, [seed], 0.8, 1.0, 3.0, n_epochs=20)
-    rows = engine.rows(plan, 1, seed)
+def test_concurrent_fits_restore_the_number_of_threads(engine, seed, n_threads):
+    """Four at a time; some threads start while another fit has set the number."""
+    config = engine.config()
+    members = engine.members(config, [seed], 0.8, 1.0, 3.0, n_epochs=20)
+    rows = engine.rows(config, 1, seed)
 
     def fit(_):
-        engine.train(plan, members, rows)
+        engine.train(config, members, rows)
         return torch.get_num_threads()
 
     for _ in range(3):
@@ -64,19 +64,19 @@ def test_uses_can_overlap_and_be_nested(n_threads):
     "family", ["bernoulli", MeanField(shared_draw=True), "concrete"], ids=repr
 )
 def test_training_in_a_callers_inference_mode(engine, seed, family):
-    """Bit for bit what it is without."""
-    plan = engine.plan(family=family)
-    members = engine.members(plan, [seed, seed + 1], 0.8, 1.0, 3.0)
-    rows = engine.rows(plan, 2, seed)
-    expected = engine.parameters(engine.train(plan, members, rows).posterior)
+    """Bit for bit the result without it."""
+    config = engine.config(family=family)
+    members = engine.members(config, [seed, seed + 1], 0.8, 1.0, 3.0)
+    rows = engine.rows(config, 2, seed)
+    expected = engine.parameters(engine.train(config, members, rows).posterior)
     with torch.inference_mode():
-        trained = engine.train(plan, members, engine.rows(plan, 2, seed))
+        trained = engine.train(config, members, engine.rows(config, 2, seed))
     for name, values in engine.parameters(trained.posterior).items():
         np.testing.assert_array_equal(values, expected[name])
 
 
 def test_no_more_predictions_at_once_than_cores(monkeypatch):
-    """The others wait, and have their turn."""
+    """The others wait for their turn."""
     monkeypatch.setattr(resources, "_n_cores", lambda: 2)
     slots, at_once, most = resources._PredictionSlots(), [], []
 

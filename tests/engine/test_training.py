@@ -1,4 +1,4 @@
-"""Training: a member of a batch is the network trained alone; optima in closed form."""
+"""Training: batched members equal separate fits; optima in closed form."""
 
 from dataclasses import replace
 
@@ -23,8 +23,8 @@ from tests.helpers.engine import (
     LENGTH_SCALE,
     SEEDS,
     TAU,
-    of_every_case,
-    program,
+    config_and_members,
+    parametrize_cases,
 )
 from tests.helpers.families import CASES
 from tests.helpers.pairwise import pairwise
@@ -32,8 +32,8 @@ from tests.helpers.reference import mean_nll
 from tests.helpers.together import fit_together
 
 
-def _assert_alike(together, i, alone, **tolerance):
-    """Member i of some parameters by name, against those of one network."""
+def _assert_member_equals(together, i, alone, **tolerance):
+    """Compare member i of parameters by name with those of one network."""
     assert together.keys() == alone.keys()
     for name, values in together.items():
         np.testing.assert_allclose(
@@ -52,20 +52,22 @@ def _assert_alike(together, i, alone, **tolerance):
     ],
     ids=["same rows", "weighted", "own rows", "own weighted rows"],
 )
-def test_batched_equals_alone(engine, seed, kind, rows, device):
-    """The second promise of the design, for all that members may differ in."""
-    plan = engine.plan(kind)
-    members = engine.members(plan, SEEDS + seed, KEEP, LENGTH_SCALE, TAU, 8)  # 24 steps
-    rows = engine.rows(plan, len(SEEDS), seed, device=device, **rows)
-    _assert_each_alike_alone(engine, plan, members, rows)
+def test_batched_members_equal_separate_training(engine, seed, kind, rows, device):
+    """All parameters that may differ between members do differ."""
+    config = engine.config(kind)
+    members = engine.members(
+        config, SEEDS + seed, KEEP, LENGTH_SCALE, TAU, 8
+    )  # 24 steps
+    rows = engine.rows(config, len(SEEDS), seed, device=device, **rows)
+    _assert_members_equal_separate_training(engine, config, members, rows)
 
 
-def _assert_each_alike_alone(engine, plan, members, rows):
-    """In float64: rounding of 1e-16 grows by no more than 1e8."""
-    together = engine.train(plan, members, rows)
+def _assert_members_equal_separate_training(engine, config, members, rows):
+    """In float64: rounding of 1e-16 grows at most by 1e8."""
+    together = engine.train(config, members, rows)
     for i in range(len(SEEDS)):
-        alone = engine.train(plan, engine.one_of(members, i), rows.of_member(i))
-        _assert_alike(
+        alone = engine.train(config, engine.member(members, i), rows.of_member(i))
+        _assert_member_equals(
             engine.parameters(together.posterior),
             i,
             engine.parameters(alone.posterior),
@@ -76,41 +78,41 @@ def _assert_each_alike_alone(engine, plan, members, rows):
         np.testing.assert_allclose(together.kl[:, i], alone.kl[:, 0], rtol=1e-8)
 
 
-@of_every_case
-def test_batched_equals_alone_for_every_family(engine, seed, case, device):
-    """Under every prior, the prior's own numbers different in every member."""
-    plan, members = program(case, seed, kl_warm_up=0.5)
+@parametrize_cases
+def test_batched_members_of_every_family(engine, seed, case, device):
+    """Under every prior; the prior's parameters differ in every member."""
+    config, members = config_and_members(case, seed, kl_warm_up=0.5)
     rows = engine.rows(
-        plan, len(SEEDS), seed, shared=False, weighted=True, device=device
+        config, len(SEEDS), seed, shared=False, weighted=True, device=device
     )
-    _assert_each_alike_alone(engine, plan, members, rows)
+    _assert_members_equal_separate_training(engine, config, members, rows)
 
 
 @pytest.mark.parametrize("gradient", ["score", "characteristic"])
 @pytest.mark.parametrize(
     ("kind", "spike"), list(zip(KINDS, [True, False, True, False], strict=True))
 )
-def test_batched_equals_alone_by_other_gradients(
+def test_batched_members_with_other_gradients(
     engine, seed, kind, spike, gradient, device
 ):
     family = MeanField(spike=spike and gradient == "score", shared_draw=True)
-    plan = engine.plan(
+    config = engine.config(
         kind, family=family, gradient=gradient, activation="tanh", n_training_draws=2
     )
-    members = engine.members(plan, SEEDS + seed, KEEP_OF_CASES, LENGTH_SCALE, TAU, 1)
+    members = engine.members(config, SEEDS + seed, KEEP_OF_CASES, LENGTH_SCALE, TAU, 1)
     rows = engine.rows(
-        plan, len(SEEDS), seed, shared=False, weighted=True, device=device
+        config, len(SEEDS), seed, shared=False, weighted=True, device=device
     )
-    _assert_each_alike_alone(engine, plan, members, rows)
+    _assert_members_equal_separate_training(engine, config, members, rows)
 
 
 @pytest.mark.parametrize("gradient", ["pathwise", "score", "characteristic"])
 def test_several_draws_average_their_gradients(engine, seed, gradient):
-    """Adam's first moment after one step, under a flat prior, is that of the nll."""
+    """After one step under a flat prior Adam's first moment is the mean gradient."""
     n_draws, family = 3, "bernoulli"
     if gradient != "pathwise":
         family = MeanField(shared_draw=True)
-    plan = engine.plan(
+    config = engine.config(
         family=family,
         activation="tanh",
         gradient=gradient,
@@ -118,42 +120,42 @@ def test_several_draws_average_their_gradients(engine, seed, gradient):
         n_training_draws=n_draws,
         kl_warm_up=0.5,
     )
-    members = engine.members(plan, SEEDS + seed, KEEP, 1.0, TAU, n_epochs=1)
-    rows = engine.rows(plan, len(SEEDS), seed)
-    q = engine.start(plan, members)
-    trained = train(plan, members, rows, q)
+    members = engine.members(config, SEEDS + seed, KEEP, 1.0, TAU, n_epochs=1)
+    rows = engine.rows(config, len(SEEDS), seed)
+    q = engine.start(config, members)
+    trained = train(config, members, rows, q)
 
-    priors = priors_of(plan, members, q)
+    priors = priors_of(config, members, q)
     objective = Objective.of(
-        plan.likelihood, priors, members.tau, rows.mean_weight, rows.total_weight
+        config.likelihood, priors, members.tau, rows.mean_weight, rows.total_weight
     )
-    noise = engine.noise(members, 0)
+    source = engine.random_source(members, 0)
     [batch] = rows.batches(torch.arange(23)[None], 23)
-    found = [
-        DATA_GRADIENTS[gradient](objective, q, batch.with_own_x(), noise)
+    actual = [
+        DATA_GRADIENTS[gradient](objective, q, batch.with_own_x(), source)
         for _ in range(n_draws)
     ]
-    nll = torch.stack([of_draw[0] for of_draw in found]).mean((0, 2))
+    nll = torch.stack([draw[0] for draw in actual]).mean((0, 2))
     torch.testing.assert_close(torch.as_tensor(trained.nll[0]), nll)
     for i, layer in enumerate(q.layers):
         for name in layer:
-            expected = torch.stack([of_draw[1][i][name] for of_draw in found]).mean(0)
+            expected = torch.stack([draw[1][i][name] for draw in actual]).mean(0)
             moment = trained.optimizer[f"exp_avg/{i}/{name}"] / (1 - BETA_1)
             torch.testing.assert_close(torch.as_tensor(moment), expected)
 
 
 @pytest.mark.parametrize("pattern", [[0, 0, 0, 0], [0, 1, 2, 3]], ids=str)
-def test_batched_equals_alone_in_float32(engine, seed, pattern, device):
-    plan = engine.plan("gaussian", activation="tanh")
+def test_batched_members_in_float32(engine, seed, pattern, device):
+    config = engine.config("gaussian", activation="tanh")
     seeds = seed + np.array(pattern)
-    members = engine.members(plan, seeds, KEEP, LENGTH_SCALE, TAU, 10)
-    rows = engine.rows(plan, len(SEEDS), seed, device=device, dtype=torch.float32)
-    together = engine.train(plan, members, rows)
+    members = engine.members(config, seeds, KEEP, LENGTH_SCALE, TAU, 10)
+    rows = engine.rows(config, len(SEEDS), seed, device=device, dtype=torch.float32)
+    together = engine.train(config, members, rows)
     for i in range(len(SEEDS)):
-        alone = engine.train(plan, engine.one_of(members, i), rows.of_member(i))
-        # Rounding of 1e-7. Adam divides by the gradient's size, so where a gradient
-        # vanishes the rounding decides its step of 0.01: allow a fraction of one.
-        _assert_alike(
+        alone = engine.train(config, engine.member(members, i), rows.of_member(i))
+        # Rounding of 1e-7. Adam divides by the gradient's size, so if a gradient
+        # vanishes rounding determines its step of 0.01: allow a fraction of a step.
+        _assert_member_equals(
             engine.parameters(together.posterior),
             i,
             engine.parameters(alone.posterior),
@@ -163,43 +165,42 @@ def test_batched_equals_alone_in_float32(engine, seed, pattern, device):
 
 
 def test_same_seed_is_not_the_same_network(engine, seed):
-    """Sharing noise and start values, members differ by their own parameters."""
-    plan = engine.plan()
-    members = engine.members(plan, [seed] * 3, [0.9, 0.9, 0.6], [1, 5, 1], 1.0)
-    trained = engine.train(plan, members, engine.rows(plan, 3, seed))
+    """Members with the same random numbers differ by their parameters."""
+    config = engine.config()
+    members = engine.members(config, [seed] * 3, [0.9, 0.9, 0.6], [1, 5, 1], 1.0)
+    trained = engine.train(config, members, engine.rows(config, 3, seed))
     mean = engine.parameters(trained.posterior)["0/mean"]
     assert (mean[0] != mean[1]).any()
     assert (mean[0] != mean[2]).any()
 
 
-def _with_validation(engine, plan, seed):
-    """Own rows, and a validation set that tells the members to stop apart.
+def _with_validation(engine, config, seed):
+    """Separate rows and a validation set on which the members stop at different epochs.
 
-    The more of a member's validation targets are turned round, the earlier it
-    gets worse by learning.
+    Reversed validation targets make a member's validation score fall early.
     """
-    rows = engine.rows(plan, len(SEEDS), seed, shared=False, weighted=True)
-    held_out = engine.rows(plan, len(SEEDS), seed, shared=False, weighted=True)
+    rows = engine.rows(config, len(SEEDS), seed, shared=False, weighted=True)
+    held_out = engine.rows(config, len(SEEDS), seed, shared=False, weighted=True)
     held_out.y = np.stack([-held_out.y[0], *held_out.y[1:]])
     return replace(rows, held_out=held_out)
 
 
-def test_members_stop_early_as_they_do_alone(engine, seed):
-    plan = engine.plan(patience=5, tol=1e-4)
-    members = engine.members(plan, SEEDS + seed, KEEP, 0.1, 3.0, 40)
-    rows = _with_validation(engine, plan, seed)
-    together = engine.train(plan, members, rows)
-    # Apart; which of them is first depends on the rows.
+def test_early_stopping_equals_separate_training(engine, seed):
+    config = engine.config(patience=5, tol=1e-4)
+    members = engine.members(config, SEEDS + seed, KEEP, 0.1, 3.0, 40)
+    rows = _with_validation(engine, config, seed)
+    together = engine.train(config, members, rows)
+    # The order in which they stop depends on the rows.
     assert together.n_epochs.min() < together.n_epochs.max()
     for i in range(len(SEEDS)):
-        alone = engine.train(plan, engine.one_of(members, i), rows.of_member(i))
+        alone = engine.train(config, engine.member(members, i), rows.of_member(i))
         n = alone.n_epochs[0]
         assert together.n_epochs[i] == n
         assert len(alone.validation) == n
         np.testing.assert_allclose(
             together.validation[:n, i], alone.validation[:, 0], rtol=1e-8
         )
-        _assert_alike(
+        _assert_member_equals(
             engine.parameters(together.posterior),
             i,
             engine.parameters(alone.posterior),
@@ -208,85 +209,85 @@ def test_members_stop_early_as_they_do_alone(engine, seed):
         )
 
 
-def test_best_weights_are_kept(engine, seed):
-    """With early stopping each member goes back to its best epoch."""
-    plan = engine.plan(patience=30, tol=0.0, cosine=False)
-    members = engine.members(plan, SEEDS + seed, KEEP, 0.1, 3.0, 30)
-    rows = _with_validation(engine, plan, seed)
-    trained = engine.train(plan, members, rows)
+def test_early_stopping_restores_the_best_epoch(engine, seed):
+    config = engine.config(patience=30, tol=0.0, cosine=False)
+    members = engine.members(config, SEEDS + seed, KEEP, 0.1, 3.0, 30)
+    rows = _with_validation(engine, config, seed)
+    trained = engine.train(config, members, rows)
     best = trained.validation.argmax(0)
     for i, epoch in enumerate(best):
         shorter = replace(members, n_epochs=np.full(len(SEEDS), epoch + 1))
-        until = engine.train(replace(plan, patience=None), shorter, rows)
-        _assert_alike(
+        up_to_best = engine.train(replace(config, patience=None), shorter, rows)
+        _assert_member_equals(
             engine.parameters(trained.posterior),
             i,
-            {n: v[i : i + 1] for n, v in engine.parameters(until.posterior).items()},
+            {
+                n: v[i : i + 1]
+                for n, v in engine.parameters(up_to_best.posterior).items()
+            },
             rtol=1e-12,
         )
 
 
 def test_patience_counts_epochs_without_improvement(engine, seed):
-    plan = engine.plan(patience=4, tol=1e-3)
-    members = engine.members(plan, SEEDS + seed, KEEP, 0.1, 3.0, 60)
-    trained = engine.train(plan, members, _with_validation(engine, plan, seed))
+    config = engine.config(patience=4, tol=1e-3)
+    members = engine.members(config, SEEDS + seed, KEEP, 0.1, 3.0, 60)
+    trained = engine.train(config, members, _with_validation(engine, config, seed))
     for i, n in enumerate(trained.n_epochs):
         best, last = -np.inf, 0
         for epoch in range(n):
-            assert epoch - last <= plan.patience
-            if trained.validation[epoch, i] > best + plan.tol:
+            assert epoch - last <= config.patience
+            if trained.validation[epoch, i] > best + config.tol:
                 best, last = trained.validation[epoch, i], epoch
-        assert n == 60 or n - 1 - last == plan.patience
+        assert n == 60 or n - 1 - last == config.patience
 
 
 @pytest.mark.parametrize(
-    ("what", "value"),
+    ("array", "value"),
     [("y", np.nan), ("y", 1e200), ("x", np.inf), ("weights", np.nan)],
     ids=["y NaN", "y overflows", "x infinite", "weight NaN"],
 )
 @pytest.mark.parametrize("patience", [None, 5])
-def test_failure_of_a_member_leaves_the_others_bit_equal(
-    engine, seed, what, value, patience
-):
-    plan = engine.plan(patience=patience)
-    members = engine.members(plan, SEEDS + seed, KEEP, LENGTH_SCALE, TAU, 12)
-    rows = _with_validation(engine, plan, seed)
-    sound = engine.train(plan, members, rows)
-    getattr(rows, what)[1, 7] = value
-    poisoned = engine.train(plan, members, replace(rows))
+def test_failed_member_does_not_change_the_others(engine, seed, array, value, patience):
+    config = engine.config(patience=patience)
+    members = engine.members(config, SEEDS + seed, KEEP, LENGTH_SCALE, TAU, 12)
+    rows = _with_validation(engine, config, seed)
+    sound = engine.train(config, members, rows)
+    getattr(rows, array)[1, 7] = value
+    poisoned = engine.train(config, members, replace(rows))
     np.testing.assert_array_equal(poisoned.failed > 0, [False, True, False, False])
-    assert poisoned.failed[1] == 1  # every row is in the first epoch
-    others = [0, 2, 3]
+    assert poisoned.failed[1] == 1  # the first epoch contains every row
+    healthy = [0, 2, 3]
     after = engine.parameters(poisoned.posterior)
     for name, values in engine.parameters(sound.posterior).items():
-        np.testing.assert_array_equal(after[name][others], values[others])
-    np.testing.assert_array_equal(poisoned.n_epochs[others], sound.n_epochs[others])
+        np.testing.assert_array_equal(after[name][healthy], values[healthy])
+    np.testing.assert_array_equal(poisoned.n_epochs[healthy], sound.n_epochs[healthy])
     shared = min(len(poisoned.nll), len(sound.nll))
     np.testing.assert_array_equal(
-        poisoned.nll[:shared, others], sound.nll[:shared, others]
+        poisoned.nll[:shared, healthy], sound.nll[:shared, healthy]
     )
 
 
 def test_training_ends_when_every_member_has_failed(engine, seed):
-    plan = engine.plan()
-    members = engine.members(plan, SEEDS + seed, KEEP, LENGTH_SCALE, TAU, 500)
-    rows = engine.rows(plan, len(SEEDS), seed)
+    config = engine.config()
+    members = engine.members(config, SEEDS + seed, KEEP, LENGTH_SCALE, TAU, 500)
+    rows = engine.rows(config, len(SEEDS), seed)
     rows.y[0, 3] = np.nan
-    trained = engine.train(plan, members, rows)
+    trained = engine.train(config, members, rows)
     np.testing.assert_array_equal(trained.failed, 1)
     assert len(trained.nll) < 500
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_two_runs_are_one_run(engine, seed, kind, device):
-    """Adam's state and the noise go on where the first run ended, bit for bit."""
-    plan = engine.plan(kind, cosine=False, horizon=100)
-    whole = engine.members(plan, SEEDS + seed, KEEP, LENGTH_SCALE, TAU, 2)
+def test_continued_training_equals_one_run(engine, seed, kind, device):
+    """Adam's state and the random numbers continue from the first run, bit for bit."""
+    config = engine.config(kind, cosine=False, horizon=100)
+    whole = engine.members(config, SEEDS + seed, KEEP, LENGTH_SCALE, TAU, 2)
     half = replace(whole, n_epochs=whole.n_epochs // 2)
-    rows = engine.rows(plan, len(SEEDS), seed, device=device)
-    expected = engine.train(plan, whole, rows)
-    first = engine.train(plan, half, rows)
-    second = train(plan, half, rows, first.posterior, first.optimizer, 1)
+    rows = engine.rows(config, len(SEEDS), seed, device=device)
+    expected = engine.train(config, whole, rows)
+    first = engine.train(config, half, rows)
+    second = train(config, half, rows, first.posterior, first.optimizer, 1)
     after = engine.parameters(second.posterior)
     for name, values in engine.parameters(expected.posterior).items():
         np.testing.assert_array_equal(after[name], values)
@@ -296,16 +297,16 @@ def test_two_runs_are_one_run(engine, seed, kind, device):
     np.testing.assert_array_equal(second.nll[0], expected.nll[1])
 
 
-@of_every_case
-def test_two_runs_are_one_run_for_every_family(engine, seed, case):
-    """Noise that a family asks for goes on too, and so does the KL's warm-up."""
+@parametrize_cases
+def test_continued_training_equals_one_run_for_every_family(engine, seed, case):
+    """The family's random numbers and the KL's warm-up continue too."""
     settings = {"cosine": False, "horizon": 9, "kl_warm_up": 0.8}
-    plan, whole = program(case, seed, **settings)
-    rows = engine.rows(plan, len(SEEDS), seed)
-    expected = engine.train(plan, whole, rows)
+    config, whole = config_and_members(case, seed, **settings)
+    rows = engine.rows(config, len(SEEDS), seed)
+    expected = engine.train(config, whole, rows)
     half = replace(whole, n_epochs=whole.n_epochs // 2)
-    first = engine.train(plan, half, rows)
-    second = train(plan, half, rows, first.posterior, first.optimizer, 1)
+    first = engine.train(config, half, rows)
+    second = train(config, half, rows, first.posterior, first.optimizer, 1)
     after = engine.parameters(second.posterior)
     for name, values in engine.parameters(expected.posterior).items():
         np.testing.assert_array_equal(after[name], values)
@@ -313,17 +314,17 @@ def test_two_runs_are_one_run_for_every_family(engine, seed, case):
     np.testing.assert_array_equal(second.kl[0], expected.kl[1])
 
 
-@of_every_case
-def test_constants_are_as_at_the_start(engine, seed, case):
-    """And everything else has moved, in every layer and member."""
-    plan, members = program(case, seed)
-    start = engine.parameters(engine.start(plan, members))
-    trained = engine.train(plan, members, engine.rows(plan, len(SEEDS), seed))
+@parametrize_cases
+def test_constants_do_not_change(engine, seed, case):
+    """All other parameters change, in every layer and member."""
+    config, members = config_and_members(case, seed)
+    start = engine.parameters(engine.start(config, members))
+    trained = engine.train(config, members, engine.rows(config, len(SEEDS), seed))
     for name, values in engine.parameters(trained.posterior).items():
         constant = name.split("/")[1] in case.family.constants
-        of_likelihood = name.startswith("likelihood")  # tau is given
+        is_likelihood = name.startswith("likelihood")  # tau is given
         moved = values.reshape(len(SEEDS), -1) != start[name].reshape(len(SEEDS), -1)
-        assert not moved.any() if constant or of_likelihood else moved.any(1).all(), (
+        assert not moved.any() if constant or is_likelihood else moved.any(1).all(), (
             name
         )
 
@@ -331,41 +332,41 @@ def test_constants_are_as_at_the_start(engine, seed, case):
 # ------------------------------------------------------------------ steps by autograd
 
 
-def _by_autograd(engine, plan, members, rows):
-    """The same training by loss.backward() and torch's Adam, one loss for each step."""
-    q = engine.start(plan, members)
-    for layer, family in zip(q.layers, plan.network.families, strict=True):
+def _by_autograd(engine, config, members, rows):
+    """The same training by loss.backward() and torch's Adam, one loss per step."""
+    q = engine.start(config, members)
+    for layer, family in zip(q.layers, config.network.families, strict=True):
         for name, value in layer.items():
             layer[name] = value.requires_grad_(name not in family.constants)
     leaves = [v for layer in q.layers for v in layer.values() if v.requires_grad]
     objective = Objective(
-        priors_of(plan, members, q),
+        priors_of(config, members, q),
         rows.mean_weight,
         rows.total_weight,
         torch.as_tensor(1 / members.tau.mean(1)),
     )
-    noise = TrainingRandom(members.seeds, torch.device("cpu"), torch.float64)
+    source = TrainingRandom(members.seeds, torch.device("cpu"), torch.float64)
     optimizer = torch.optim.Adam(leaves, betas=(BETA_1, BETA_2))
-    n_batches, n_epochs = plan.n_batches, int(members.n_epochs[0])
+    n_batches, n_epochs = config.n_batches, int(members.n_epochs[0])
     n_steps = n_epochs * n_batches
     for epoch in range(n_epochs):
-        noise.start_epoch(epoch, n_batches)
-        order = noise.permutations(int(rows.n_rows[0])).chunk(n_batches, dim=1)
+        source.start_epoch(epoch, n_batches)
+        order = source.permutations(int(rows.n_rows[0])).chunk(n_batches, dim=1)
         for batch, positions in enumerate(order):
             done = (epoch * n_batches + batch) / n_steps
-            nll = mean_nll(objective, q, *rows.take(positions), noise)
-            weight = min(done / plan.kl_warm_up, 1.0) if plan.kl_warm_up else 1.0
-            if plan.kl_weighting == "geometric":
+            nll = mean_nll(objective, q, *rows.take(positions), source)
+            weight = min(done / config.kl_warm_up, 1.0) if config.kl_warm_up else 1.0
+            if config.kl_weighting == "geometric":
                 weight *= n_batches * 2.0 ** (n_batches - batch - 1)
                 weight /= 2.0**n_batches - 1
-            loss = (nll + weight * objective.kl(q, noise)) * objective.scale
+            loss = (nll + weight * objective.kl(q, source)) * objective.scale
             optimizer.zero_grad()
             loss.sum().backward()
-            cosine = 0.5 * (1 + np.cos(np.pi * done)) if plan.cosine else 1.0
-            optimizer.param_groups[0]["lr"] = plan.learning_rate * cosine
+            cosine = 0.5 * (1 + np.cos(np.pi * done)) if config.cosine else 1.0
+            optimizer.param_groups[0]["lr"] = config.learning_rate * cosine
             optimizer.step()
-            noise.next_step()
-    return q, objective.kl(q, noise).detach()
+            source.next_step()
+    return q, objective.kl(q, source).detach()
 
 
 WEIGHTINGS = {
@@ -377,12 +378,12 @@ WEIGHTINGS = {
 @pytest.mark.parametrize(
     ("case", "weighting"), pairwise(CASES, WEIGHTINGS, interacting=[]), ids=str
 )
-def test_steps_are_those_of_autograd(engine, seed, case, weighting):
-    """Gradients by hand, the KL's share of them and its weight in every batch."""
-    plan, members = program(case, seed, **WEIGHTINGS[weighting])
-    rows = engine.rows(plan, len(SEEDS), seed, n_rows=24, weighted=True)
-    trained = engine.train(plan, members, rows)
-    q, kl = _by_autograd(engine, plan, members, rows)
+def test_steps_equal_autograd(engine, seed, case, weighting):
+    """Analytic gradients, with the KL and its weight in every batch."""
+    config, members = config_and_members(case, seed, **WEIGHTINGS[weighting])
+    rows = engine.rows(config, len(SEEDS), seed, n_rows=24, weighted=True)
+    trained = engine.train(config, members, rows)
+    q, kl = _by_autograd(engine, config, members, rows)
     expected = engine.parameters(q)
     for name, values in engine.parameters(trained.posterior).items():
         # Six steps in float64. Adam divides by the gradient's size: where one is
@@ -394,65 +395,65 @@ def test_steps_are_those_of_autograd(engine, seed, case, weighting):
 
 
 def test_kl_warms_up(engine):
-    """From zero at the start, in proportion to what is done, to its full weight."""
-    plan = engine.plan(kl_warm_up=0.4)
-    found = [plan.kl_weight_at(0, done) for done in (0, 0.1, 0.2, 0.4, 0.41, 1)]
-    np.testing.assert_allclose(found, [0, 0.25, 0.5, 1, 1, 1], rtol=1e-14)
-    cold = engine.plan()
+    """From zero at the start, linearly in the progress, to its full weight."""
+    config = engine.config(kl_warm_up=0.4)
+    actual = [config.kl_weight_at(0, done) for done in (0, 0.1, 0.2, 0.4, 0.41, 1)]
+    np.testing.assert_allclose(actual, [0, 0.25, 0.5, 1, 1, 1], rtol=1e-14)
+    cold = engine.config()
     assert [cold.kl_weight_at(0, done) for done in (0, 0.5, 1)] == [1, 1, 1]
 
 
 def test_kl_warms_up_in_every_batch(engine):
-    """The two weightings are multiplied."""
-    plan = engine.plan(kl_warm_up=0.4, kl_weighting="geometric")
+    """Warm-up and geometric weights are multiplied."""
+    config = engine.config(kl_warm_up=0.4, kl_weighting="geometric")
     for batch in range(3):
         full = kl_weight("geometric", batch, 3)
-        assert plan.kl_weight_at(batch, 0.0) == 0
-        assert plan.kl_weight_at(batch, 0.1) == pytest.approx(full / 4, rel=1e-14)
-        assert plan.kl_weight_at(batch, 0.4) == full
-        assert plan.kl_weight_at(batch, 1.0) == full
+        assert config.kl_weight_at(batch, 0.0) == 0
+        assert config.kl_weight_at(batch, 0.1) == pytest.approx(full / 4, rel=1e-14)
+        assert config.kl_weight_at(batch, 0.4) == full
+        assert config.kl_weight_at(batch, 1.0) == full
 
 
-def test_warm_up_is_of_the_horizon(engine, seed):
-    """A training that goes on is warm where an earlier one has brought it.
+def test_warm_up_counts_earlier_steps(engine, seed):
+    """A continued training has the KL weight of its earlier steps.
 
-    Under a prior that outweighs the data the first step follows the KL, or not.
+    The prior outweighs the data, so the first step shows whether the KL counts.
     """
-    plan = engine.plan(family="point", kl_warm_up=0.5, n_batches=1)
-    members = engine.members(plan, [seed], 1.0, 1e3, 1.0, 1)
-    rows = engine.rows(plan, 1, seed)
-    cold = engine.train(plan, members, rows)
+    config = engine.config(family="point", kl_warm_up=0.5, n_batches=1)
+    members = engine.members(config, [seed], 1.0, 1e3, 1.0, 1)
+    rows = engine.rows(config, 1, seed)
+    cold = engine.train(config, members, rows)
     steps = {"step": np.asarray(50)} | {
         name: np.zeros_like(value)
         for name, value in cold.optimizer.items()
         if name != "step"
     }
-    start = engine.start(plan, members)
-    warm = train(replace(plan, horizon=100), members, rows, start, steps)
+    start = engine.start(config, members)
+    warm = train(replace(config, horizon=100), members, rows, start, steps)
     mean = engine.parameters(start)["0/mean"]
     # Adam's first moment after one step is a tenth of the gradient.
-    of_kl = 0.1 * 1e3**2 * mean / (rows.n_rows[0] * members.tau.mean())
-    of_data = cold.optimizer["exp_avg/0/mean"]
+    grad_kl = 0.1 * 1e3**2 * mean / (rows.n_rows[0] * members.tau.mean())
+    grad_data = cold.optimizer["exp_avg/0/mean"]
     np.testing.assert_allclose(
-        warm.optimizer["exp_avg/0/mean"], of_data + of_kl, rtol=1e-10
+        warm.optimizer["exp_avg/0/mean"], grad_data + grad_kl, rtol=1e-10
     )
 
 
-def test_start_is_not_changed(engine, seed):
-    plan = engine.plan("heteroscedastic")
-    members = engine.members(plan, SEEDS + seed, KEEP, LENGTH_SCALE, TAU)
-    start = engine.start(plan, members)
+def test_training_does_not_change_the_start_values(engine, seed):
+    config = engine.config("heteroscedastic")
+    members = engine.members(config, SEEDS + seed, KEEP, LENGTH_SCALE, TAU)
+    start = engine.start(config, members)
     before = {n: v.copy() for n, v in engine.parameters(start).items()}
-    train(plan, members, engine.rows(plan, len(SEEDS), seed), start)
+    train(config, members, engine.rows(config, len(SEEDS), seed), start)
     for name, values in engine.parameters(start).items():
         np.testing.assert_array_equal(values, before[name])
 
 
-# ---------------------------------------------------------------- through the door
+# ---------------------------------------------------------------- `train_together`
 
 
 def _table(seed, n_rows, weighted, classes=False):
-    """Rows whose columns have units: means and scales far from 0 and 1."""
+    """Columns with different units: means and scales far from 0 and 1."""
     random = np.random.default_rng(seed)
     z = random.normal(size=(n_rows, 4))
     x = 1e3 + z * [1e-3, 1.0, 50.0, 1e4]
@@ -464,7 +465,7 @@ def _table(seed, n_rows, weighted, classes=False):
 
 
 def _regressors(seed, **shared):
-    """Estimators that differ in all that one program leaves to its members."""
+    """Estimators that differ in all parameters that members of a program may have."""
     settings = [
         {"tau": 1e-3, "dropout": 0.3, "length_scale": 0.1},
         {"tau": [1e-2, 1e-4], "dropout": [0.1, 0.2, 0.3], "length_scale": "auto"},
@@ -490,16 +491,18 @@ def _regressors(seed, **shared):
     [{}, {"tau": "auto"}, {"tau": "auto", "likelihood": "heteroscedastic"}],
     ids=["tau given", "tau learned", "heteroscedastic"],
 )
-def test_estimators_together_equal_each_alone(seed, weighted, shared):
-    """On their own rows, in their own scaling: as fitted on those rows."""
+def test_estimators_together_equal_separate_fits(seed, weighted, shared):
+    """Each with its rows, in the scaling of these rows."""
     table = _table(seed, 60, weighted)
     rows = np.array_split(np.random.default_rng(seed).permutation(60), 3)
     rows = [np.concatenate([rows[i], rows[i - 1]]) for i in range(3)]
     together = fit_together(_regressors(seed, **shared), table, rows)
-    for fitted, own, estimator in zip(
+    for fitted, row_numbers, estimator in zip(
         together, rows, _regressors(seed, **shared), strict=True
     ):
-        estimator.fit(table.X[own], table.y[own], table.sample_weight[own])
+        estimator.fit(
+            table.X[row_numbers], table.y[row_numbers], table.sample_weight[row_numbers]
+        )
         _assert_same_fit(fitted, estimator)
 
 
@@ -516,19 +519,19 @@ def _assert_same_fit(fitted, estimator):
     np.testing.assert_array_equal(fitted.trained.n_epochs.max(), estimator.n_iter_)
 
 
-def test_estimators_together_stop_as_each_alone(seed):
+def test_early_stopping_of_estimators_together(seed):
     table = _table(seed, 60, weighted=False)
     order = np.random.default_rng(seed).permutation(60)
     rows = [order[:36], order[12:48], order[24:]]
     validation = [order[36:46], order[:10], order[10:20]]
     early = {"early_stopping": True, "n_iter_no_change": 3, "max_iter": 40}
     together = fit_together(_regressors_until(seed, early), table, rows, validation)
-    for fitted, own, held_out, estimator in zip(
+    for fitted, row_numbers, held_out, estimator in zip(
         together, rows, validation, _regressors_until(seed, early), strict=True
     ):
         estimator.fit(
-            table.X[own],
-            table.y[own],
+            table.X[row_numbers],
+            table.y[row_numbers],
             X_val=table.X[held_out],
             y_val=table.y[held_out],
         )
@@ -539,7 +542,7 @@ def _regressors_until(seed, early):
     return [e.set_params(**early) for e in _regressors(seed)]
 
 
-def test_classifiers_together_equal_each_alone(seed):
+def test_classifiers_together_equal_separate_fits(seed):
     table = _table(seed, 60, weighted=True, classes=True)
     order = np.random.default_rng(seed).permutation(60)
     rows = [order[:45], order[15:]]
@@ -562,15 +565,19 @@ def test_classifiers_together_equal_each_alone(seed):
 
     classes = np.unique(table.y)
     together = fit_together(estimators(), table, rows, classes=classes)
-    for fitted, own, estimator in zip(together, rows, estimators(), strict=True):
-        estimator.fit(table.X[own], table.y[own], table.sample_weight[own])
+    for fitted, row_numbers, estimator in zip(
+        together, rows, estimators(), strict=True
+    ):
+        estimator.fit(
+            table.X[row_numbers], table.y[row_numbers], table.sample_weight[row_numbers]
+        )
         assert np.array_equal(estimator.classes_, classes)
         _assert_same_fit(fitted, estimator)
 
 
 @pytest.mark.parametrize("axis", ["X", "y"])
-def test_outlier_of_one_estimator_costs_the_others_no_precision(seed, axis):
-    """In float32, next to rows whose scale is 10^8 times larger."""
+def test_outlier_of_one_estimator_does_not_affect_the_others(seed, axis):
+    """In float32, next to rows with a scale 10^8 times larger."""
     table = _table(seed, 60, weighted=False)
     x = (table.X - 1e3) / [1e-3, 1.0, 50.0, 1e4]
     x, y = x.astype(np.float32), table.y / 300
@@ -601,48 +608,48 @@ def _map(x, y, weights, length_scale, tau):
 
 
 @pytest.mark.parametrize("weighted", [False, True], ids=["even", "weighted"])
-def test_linear_network_finds_the_map(engine, seed, weighted):
-    """Gaussian prior and noise, nothing dropped: ridge regression, bias included."""
-    plan = engine.plan(hidden=(), family="point", n_batches=1, learning_rate=0.05)
-    members = engine.members(plan, SEEDS + seed, 1.0, LENGTH_SCALE, TAU, 1000)
-    rows = engine.rows(plan, len(SEEDS), seed, weighted=weighted)
-    trained = engine.train(plan, members, rows)
-    found = engine.parameters(trained.posterior)
+def test_linear_network_converges_to_the_map(engine, seed, weighted):
+    """Gaussian prior and noise without dropout: ridge regression, bias included."""
+    config = engine.config(hidden=(), family="point", n_batches=1, learning_rate=0.05)
+    members = engine.members(config, SEEDS + seed, 1.0, LENGTH_SCALE, TAU, 1000)
+    rows = engine.rows(config, len(SEEDS), seed, weighted=weighted)
+    trained = engine.train(config, members, rows)
+    actual = engine.parameters(trained.posterior)
     for i in range(len(SEEDS)):
         weights = rows.weights[i] if weighted else None
         length_scale = members.prior[0]["length_scale"][i]
         tau = members.tau[i]
         expected = _map(rows.x[0], rows.y[0], weights, length_scale, tau)
-        np.testing.assert_allclose(found["0/mean"][i], expected[:-1], atol=1e-5)
-        np.testing.assert_allclose(found["0/bias"][i], expected[-1], atol=1e-5)
+        np.testing.assert_allclose(actual["0/mean"][i], expected[:-1], atol=1e-5)
+        np.testing.assert_allclose(actual["0/bias"][i], expected[-1], atol=1e-5)
 
 
-def test_linear_network_finds_the_noise_too(engine, seed):
+def test_linear_network_learns_the_noise(engine, seed):
     """tau learned: 1 / tau is the weighted mean square of the residuals."""
-    plan = engine.plan(
+    config = engine.config(
         "gaussian, tau learned",
         hidden=(),
         family="point",
         n_batches=1,
         learning_rate=0.05,
     )
-    members = engine.members(plan, SEEDS + seed, 1.0, LENGTH_SCALE, 1.0, 1500)
-    rows = engine.rows(plan, len(SEEDS), seed, weighted=True)
-    trained = engine.train(plan, members, rows)
-    found = engine.parameters(trained.posterior)
+    members = engine.members(config, SEEDS + seed, 1.0, LENGTH_SCALE, 1.0, 1500)
+    rows = engine.rows(config, len(SEEDS), seed, weighted=True)
+    trained = engine.train(config, members, rows)
+    actual = engine.parameters(trained.posterior)
     for i in range(len(SEEDS)):
-        mean, bias = found["0/mean"][i], found["0/bias"][i]
+        mean, bias = actual["0/mean"][i], actual["0/bias"][i]
         residual = rows.y[0] - rows.x[0] @ mean - bias
         variance = np.average(residual**2, axis=0, weights=rows.weights[i])
-        tau = np.exp(found["likelihood/log_tau"][i])
+        tau = np.exp(actual["likelihood/log_tau"][i])
         np.testing.assert_allclose(1 / tau, variance, rtol=1e-4)
         length_scale = members.prior[0]["length_scale"][i]
         expected = _map(rows.x[0], rows.y[0], rows.weights[i], length_scale, tau)
         np.testing.assert_allclose(np.vstack([mean, bias]), expected, atol=1e-4)
 
 
-def test_estimator_without_dropout_is_ridge_at_its_weight_decay(seed):
-    """`weight_decay_` is added to half the mean squared error of y in y's units."""
+def test_estimator_without_dropout_is_ridge_with_its_weight_decay(seed):
+    """The loss is half the mean squared error plus `weight_decay_`, in y's units."""
     table = _table(seed, 23, weighted=True)
     estimator = MCDropoutRegressor(
         (),

@@ -1,4 +1,4 @@
-"""Members with rows and epochs of their own number: as each one trained alone."""
+"""Members with different numbers of rows and epochs equal separate trainings."""
 
 from dataclasses import replace
 
@@ -18,7 +18,7 @@ SEEDS = np.array([4, 0, 4, 1])
 KEEP, LENGTH_SCALE, TAU = [0.6, 0.95, 0.8, 0.7], [1.0, 0.1, 0.3, 3.0], [9, 1, 0.3, 5]
 N_BATCHES = 3
 
-# Who sees which rows: batches of 7, 6, 7 and 9 rows, or of 8, 7, 8 and 8.
+# Rows of each member: batches of 7, 6, 7 and 9 rows, or of 8, 7, 8 and 8.
 ROWS_OF = {
     "folds": [range(20), range(3, 20), range(2, 23), range(4, 31)],
     "a fold left out": [
@@ -34,7 +34,10 @@ def rows_of(request):
 
 
 def _shares(table, rows_of, validation=(), weighted=False):
-    """Each in the scale of all rows; held-out rows are given per share."""
+    """Rows of each member, in the scale of all rows.
+
+    validation : row indices for each member
+    """
     return [
         RowSubset(
             1,
@@ -49,24 +52,25 @@ def _shares(table, rows_of, validation=(), weighted=False):
     ]
 
 
-def _table(engine, plan, seed):
-    rows = engine.rows(plan, 1, seed, n_rows=ROWS)
+def _table(engine, config, seed):
+    rows = engine.rows(config, 1, seed, n_rows=ROWS)
     weights = np.random.default_rng(seed).uniform(0.2, 5, ROWS)
     return Table(rows.x[0], rows.y[0], weights)
 
 
-def _assert_each_as_alone(engine, plan, members, table, shares):
-    """In float64. Adam divides by the gradient's size: where one is small, its
-    rounding counts.
+def _assert_members_equal_separate_training(engine, config, members, table, shares):
+    """Compare in float64.
+
+    Adam divides by the gradient's size: rounding counts where a gradient is small.
     """
 
     def trained(members, shares):
         design = TrainingRows(table, shares, torch.device("cpu"), torch.float64)
-        return train(plan, members, design, engine.start(plan, members))
+        return train(config, members, design, engine.start(config, members))
 
     together = trained(members, shares)
     for i, share in enumerate(shares):
-        alone = trained(engine.one_of(members, i), [share])
+        alone = trained(engine.member(members, i), [share])
         [n] = alone.n_epochs
         assert together.n_epochs[i] == n
         expected = engine.parameters(alone.posterior)
@@ -76,20 +80,23 @@ def _assert_each_as_alone(engine, plan, members, table, shares):
             )
         for name in ("nll", "kl", "validation"):
             if getattr(alone, name) is not None:
-                found, expected = getattr(together, name), getattr(alone, name)
-                np.testing.assert_allclose(found[:n, i], expected[:n, 0], rtol=1e-9)
-        _assert_optimizer(together.select(np.array([i])), alone, plan)
+                actual, expected = getattr(together, name), getattr(alone, name)
+                np.testing.assert_allclose(actual[:n, i], expected[:n, 0], rtol=1e-9)
+        _assert_optimizer(together.select(np.array([i])), alone, config)
     return together
 
 
-def _assert_optimizer(found, expected, plan):
-    """To go on with. A member that stops early goes on unnoticed until all have."""
-    if plan.patience is not None:
+def _assert_optimizer(actual, expected, config):
+    """Compare the optimizer state, unless members stop early.
+
+    With early stopping a member's state advances until all members have stopped.
+    """
+    if config.patience is not None:
         return
-    assert found.optimizer.keys() == expected.optimizer.keys()
+    assert actual.optimizer.keys() == expected.optimizer.keys()
     for name, values in expected.optimizer.items():
         np.testing.assert_allclose(
-            found.optimizer[name], values, rtol=1e-9, atol=1e-10, err_msg=name
+            actual.optimizer[name], values, rtol=1e-9, atol=1e-10, err_msg=name
         )
 
 
@@ -124,72 +131,80 @@ PROGRAMS = {
     indirect=["rows_of"],
     ids=str,
 )
-def test_unequal_rows_are_as_alone(engine, seed, rows_of, program, n_epochs):
-    plan = engine.plan(**PROGRAMS[program])
+def test_members_with_unequal_rows_equal_separate_training(
+    engine, seed, rows_of, program, n_epochs
+):
+    config = engine.config(**PROGRAMS[program])
     members = engine.members(
-        plan, SEEDS + seed, KEEP, LENGTH_SCALE, TAU, n_epochs=n_epochs
+        config, SEEDS + seed, KEEP, LENGTH_SCALE, TAU, n_epochs=n_epochs
     )
-    table = _table(engine, plan, seed)
+    table = _table(engine, config, seed)
     shares = _shares(table, rows_of, weighted=program in ("dropout", "score"))
-    together = _assert_each_as_alone(engine, plan, members, table, shares)
+    together = _assert_members_equal_separate_training(
+        engine, config, members, table, shares
+    )
     np.testing.assert_array_equal(together.n_epochs, n_epochs)
 
 
-def test_unequal_rows_stop_early_as_alone(engine, seed, rows_of):
-    """Held-out rows of unequal number too; some stop before their last epoch."""
-    plan = engine.plan(patience=3, tol=1e-3, cosine=False)
+def test_early_stopping_of_members_with_unequal_rows(engine, seed, rows_of):
+    """Numbers of validation rows differ; some members stop before their last epoch."""
+    config = engine.config(patience=3, tol=1e-3, cosine=False)
     members = engine.members(
-        plan, SEEDS + seed, KEEP, 0.1, 3.0, n_epochs=[25, 20, 22, 25]
+        config, SEEDS + seed, KEEP, 0.1, 3.0, n_epochs=[25, 20, 22, 25]
     )
-    table = _table(engine, plan, seed)
+    table = _table(engine, config, seed)
     validation = [range(24, 29), range(22, 31), range(30, 31), range(23, 25)]
     shares = _shares(table, rows_of, validation)
-    together = _assert_each_as_alone(engine, plan, members, table, shares)
+    together = _assert_members_equal_separate_training(
+        engine, config, members, table, shares
+    )
     assert (together.n_epochs < members.n_epochs).any()
 
 
-def test_members_of_unequal_epochs_can_go_on(engine, seed):
-    """Each from the moments that it had at its own end."""
-    plan = engine.plan("heteroscedastic", cosine=False, horizon=60)
+def test_training_of_members_with_unequal_epochs_can_continue(engine, seed):
+    """Each member continues with the moments of its last epoch."""
+    config = engine.config("heteroscedastic", cosine=False, horizon=60)
     members = engine.members(
-        plan, SEEDS + seed, KEEP, LENGTH_SCALE, TAU, n_epochs=[2, 1, 2, 3]
+        config, SEEDS + seed, KEEP, LENGTH_SCALE, TAU, n_epochs=[2, 1, 2, 3]
     )
-    rows = engine.rows(plan, len(SEEDS), seed)
-    first = engine.train(plan, members, rows)
-    second = train(plan, members, rows, first.posterior, first.optimizer, 3)
+    rows = engine.rows(config, len(SEEDS), seed)
+    first = engine.train(config, members, rows)
+    second = train(config, members, rows, first.posterior, first.optimizer, 3)
     np.testing.assert_array_equal(first.optimizer["step"], [6, 3, 6, 9])
     np.testing.assert_array_equal(second.optimizer["step"], [12, 6, 12, 18])
     for i in range(len(SEEDS)):
-        one, only = engine.one_of(members, i), np.array([i])
-        own = first.select(only)
-        alone = train(plan, one, rows.of_member(i), own.posterior, own.optimizer, 3)
+        member, index = engine.member(members, i), np.array([i])
+        selected = first.select(index)
+        alone = train(
+            config, member, rows.of_member(i), selected.posterior, selected.optimizer, 3
+        )
         expected = engine.parameters(alone.posterior)
         for name, values in engine.parameters(second.posterior).items():
             np.testing.assert_allclose(values[i], expected[name][0], rtol=1e-9)
 
 
-def test_noise_of_weights_is_not_padded(seed):
-    """And noise per row is zero below a member's own rows, whatever a row has of it."""
+def test_random_numbers_of_weights_are_not_padded(seed):
+    """Random numbers per row are zero in padding rows, at any number per row."""
     n_rows = np.array([6, 4, 6])
-    noise = PaddedRandom(
+    source = PaddedRandom(
         np.array([seed, seed, seed + 1]), n_rows, 2, torch.device("cpu"), torch.float64
     )
-    noise.start_epoch(0)
-    assert (noise.shared_by_rows.normal(2, 5) != 0).all()
+    source.start_epoch(0)
+    assert (source.shared_by_rows.normal(2, 5) != 0).all()
     for per_row in (1, 4):
-        found = noise.normal(3 * per_row, 5)
-        assert (found[[0, 2]] != 0).all() and (found[1, : 2 * per_row] != 0).all()
-        assert not found[1, 2 * per_row :].any()
+        actual = source.normal(3 * per_row, 5)
+        assert (actual[[0, 2]] != 0).all() and (actual[1, : 2 * per_row] != 0).all()
+        assert not actual[1, 2 * per_row :].any()
 
 
-def test_equal_rows_are_not_padded(engine, seed):
-    """Epochs of their own change no bit of what comes before."""
-    plan = engine.plan()
-    members = engine.members(plan, SEEDS + seed, KEEP, LENGTH_SCALE, TAU, n_epochs=4)
-    rows = engine.rows(plan, len(SEEDS), seed)
+def test_members_with_equal_rows_are_not_padded(engine, seed):
+    """Different numbers of epochs do not change the common epochs."""
+    config = engine.config()
+    members = engine.members(config, SEEDS + seed, KEEP, LENGTH_SCALE, TAU, n_epochs=4)
+    rows = engine.rows(config, len(SEEDS), seed)
     shorter = replace(members, n_epochs=np.array([4, 4, 2, 4]))
-    whole, found = (engine.train(plan, each, rows) for each in (members, shorter))
+    whole, actual = (engine.train(config, each, rows) for each in (members, shorter))
     others = [0, 1, 3]
-    after = engine.parameters(found.posterior)
+    after = engine.parameters(actual.posterior)
     for name, values in engine.parameters(whole.posterior).items():
         np.testing.assert_array_equal(after[name][others], values[others])

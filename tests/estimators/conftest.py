@@ -12,13 +12,13 @@ ROWS, INPUTS, TARGETS, NEW = 41, 4, 3, 11
 
 @pytest.fixture(scope="session")
 def data():
-    """X (41, 4), y (41,), Y (41, 3), labels (41,) of 3 kinds, X_new (11, 4)."""
+    """X (41, 4), y (41,), Y (41, 3), labels (41,) of 3 classes, X_new (11, 4)."""
     random = np.random.default_rng([SEED, 1])
     X = random.standard_normal((ROWS, INPUTS))
     slopes = random.standard_normal((INPUTS, TARGETS))
     noise = 0.3 * random.standard_normal((ROWS, TARGETS))
     Y = (np.tanh(X) @ slopes + noise) * [2.0, 0.5, 30.0] + [5.0, -1.0, 100.0]
-    # Every label occurs, whatever the seed.
+    # Every label occurs, with any seed.
     codes = np.argsort(np.argsort(X[:, 0] + 0.3 * noise[:, 0])) * 3 // ROWS
     return SimpleNamespace(
         X=X,
@@ -36,8 +36,8 @@ def data():
 def small():
     """Parameters of a network that is quick to fit.
 
-    In float64, since most is compared to rounding; what float32, the default, changes
-    is in `test_precision.py`.
+    In float64, since most comparisons are up to rounding; `test_precision.py` tests
+    float32, the default.
     """
     return {
         "hidden_layer_sizes": (8, 6),
@@ -52,10 +52,10 @@ def small():
 
 
 def pytest_collection_modifyitems(items):
-    """scikit-learn's expected failures may pass, and nothing else that is expected to.
+    """Let expected failures of scikit-learn's checks pass without an error.
 
-    On its check data, which are pure noise, a regressor's weights can go to zero:
-    then weighted and repeated rows agree, with noise in the training too.
+    Their check data are pure noise, and the weights of a regressor can go to zero. Then
+    weighted and repeated rows agree, even in stochastic training.
     """
     for item in items:
         if getattr(item, "originalname", "") == "test_scikit_learn_contract":

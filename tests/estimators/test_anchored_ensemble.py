@@ -1,8 +1,8 @@
-"""Anchored ensembles against what is known of randomised maximum a posteriori.
+"""Anchored ensembles against the theory of randomised maximum a posteriori.
 
-In a linear model with Gaussian noise of known precision the mode about a draw from the
-prior, of targets with a draw of noise on them, is a draw from the posterior (Bardsley
-et al. 2014, section 2): a normal distribution in closed form.
+Let a linear model have Gaussian noise with known precision. Draw an anchor from the
+prior, and add a draw of the noise to the targets. The mode is then a draw from the
+posterior (Bardsley et al. 2014, section 2), a normal distribution in closed form.
 """
 
 import numpy as np
@@ -14,7 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from skbayesnn import AnchoredEnsembleClassifier, AnchoredEnsembleRegressor
 from skbayesnn._engine.held_out_tau import draws_together, likeliest_level
-from skbayesnn._engine.random import ROWS as ROW_NOISE
+from skbayesnn._engine.random import ROWS as ROW_PERTURBATION
 from skbayesnn._engine.random import anchor_normal, philox
 from skbayesnn.estimators import _job, _selection
 from skbayesnn.estimators._fit import train_together
@@ -30,7 +30,7 @@ TAU = np.array([4.0, 9.0])
 
 
 def _linear(**params):
-    """A linear network that is trained to the end."""
+    """A linear network that is trained to convergence."""
     return AnchoredEnsembleRegressor(
         (),
         length_scale=LENGTH_SCALE,
@@ -55,7 +55,7 @@ def rows(seed):
 
 
 def _weights(model):
-    """Of every member, the bias last: (members, targets, inputs + 1)."""
+    """Weights of every member, the bias last: (members, targets, inputs + 1)."""
     arrays = model.parameters_
     bias = arrays["layers/0/bias"][:, None]
     return np.concatenate([arrays["layers/0/mean"], bias], axis=1).transpose(0, 2, 1)
@@ -63,32 +63,32 @@ def _weights(model):
 
 @pytest.mark.parametrize("weighted", [False, True], ids=["even", "weighted"])
 def test_members_are_draws_of_the_conjugate_posterior(seed, rows, weighted):
-    """Of precision A = tau Z'WZ + L and mean tau A^-1 Z'Wy, L the prior's precision."""
+    """Precision A = tau Z'WZ + L and mean tau A^-1 Z'Wy, with the prior precision L."""
     X, y, weights = rows
     weights = weights if weighted else np.ones(ROWS)
     model = _linear(n_estimators=MEMBERS, tau=TAU.tolist(), random_state=seed)
-    found = _weights(model.fit(X, y, sample_weight=weights))
+    weights_of_members = _weights(model.fit(X, y, sample_weight=weights))
     Z = np.column_stack([X, np.ones(ROWS)])
     prior = np.diag([LENGTH_SCALE**2] * INPUTS + [BIAS_LENGTH_SCALE**2])
     for j, tau in enumerate(TAU):
         covariance = np.linalg.inv(tau * Z.T @ (weights[:, None] * Z) + prior)
         mean = tau * covariance @ Z.T @ (weights * y[:, j])
-        of_target = found[:, j]
+        actual = weights_of_members[:, j]
         std = np.sqrt(covariance.diagonal())
-        # Six standard errors, at any seed; training ends much closer to the mode.
+        # Six standard errors; training ends much closer to the mode.
         error = 6 / np.sqrt(MEMBERS)
-        assert (abs(of_target.mean(0) - mean) < error * std).all()
+        assert (abs(actual.mean(0) - mean) < error * std).all()
         spread = np.sqrt(np.outer(std, std) ** 2 + covariance**2)
-        assert (abs(np.cov(of_target.T) - covariance) < error * spread).all()
+        assert (abs(np.cov(actual.T) - covariance) < error * spread).all()
 
 
-def test_without_noise_on_y_members_agree_too_much(seed, rows):
+def test_members_vary_too_little_without_row_perturbation(seed, rows):
     """Only anchors differ: the covariance is A^-1 L A^-1, less than A^-1."""
     X, y, _ = rows
     model = _linear(
         n_estimators=MEMBERS, tau=TAU.tolist(), noisy_targets=False, random_state=seed
     )
-    found = _weights(model.fit(X, y))
+    weights = _weights(model.fit(X, y))
     Z = np.column_stack([X, np.ones(ROWS)])
     prior = np.diag([LENGTH_SCALE**2] * INPUTS + [BIAS_LENGTH_SCALE**2])
     for j, tau in enumerate(TAU):
@@ -97,14 +97,14 @@ def test_without_noise_on_y_members_agree_too_much(seed, rows):
         std = np.sqrt(covariance.diagonal())
         spread = np.sqrt(np.outer(std, std) ** 2 + covariance**2)
         error = 6 / np.sqrt(MEMBERS) * spread
-        assert (abs(np.cov(found[:, j].T) - covariance) < error).all()
+        assert (abs(np.cov(weights[:, j].T) - covariance) < error).all()
 
 
 def _check_members(model, X, y, tau):
-    """Whether each member is the mode about its anchor, under its own noise on y.
+    """Assert that each member is the mode given its anchor and row perturbation.
 
     A w = tau Z'(y + e / sqrt(tau)) + L a: A = tau Z'Z + L is the precision of the
-    posterior, a the anchor, e the member's own standard normal numbers.
+    posterior, a the anchor, e the member's standard normal numbers.
 
     tau : (members,)
     """
@@ -113,14 +113,16 @@ def _check_members(model, X, y, tau):
     scale = np.array([LENGTH_SCALE] * INPUTS + [BIAS_LENGTH_SCALE])
     anchors = anchor_normal(model.seeds_, 0, INPUTS + 1, 1)[..., 0] / scale
     for i, member in enumerate(model.seeds_):
-        own = np.random.Generator(philox(int(member), ROW_NOISE))
-        noise = own.standard_normal(len(y)) / np.sqrt(tau[i])
-        left = (tau[i] * Z.T @ Z + prior) @ _weights(model)[i, 0]
-        right = tau[i] * Z.T @ (y + noise) + prior @ anchors[i]
-        np.testing.assert_allclose(left, right, rtol=1e-4, atol=1e-4 * abs(right).max())
+        random = np.random.Generator(philox(int(member), ROW_PERTURBATION))
+        noise = random.standard_normal(len(y)) / np.sqrt(tau[i])
+        actual = (tau[i] * Z.T @ Z + prior) @ _weights(model)[i, 0]
+        expected = tau[i] * Z.T @ (y + noise) + prior @ anchors[i]
+        np.testing.assert_allclose(
+            actual, expected, rtol=1e-4, atol=1e-4 * abs(expected).max()
+        )
 
 
-def test_members_are_draws_under_the_tau_that_is_estimated(seed, rows):
+def test_members_are_draws_under_the_estimated_tau(seed, rows):
     """Each solves the equations of a draw from the conjugate posterior at ``tau_``."""
     X, y, _ = rows
     model = _linear(n_estimators=6, tau="auto", random_state=seed).fit(X, y[:, 0])
@@ -138,12 +140,14 @@ def _linear_table(seed, n_rows, noise):
     return X, X @ random.normal(size=INPUTS) + 0.7 + noise * random.normal(size=n_rows)
 
 
-def test_tau_is_that_of_held_out_rows_under_the_conjugate_posterior(seed, monkeypatch):
-    """The noise that held-out rows have under the posterior that it makes itself.
+def test_tau_is_estimated_on_held_out_rows_under_the_conjugate_posterior(
+    seed, monkeypatch
+):
+    """The fixed point: the posterior depends on the noise that it estimates.
 
-    Many networks stand for the posterior of each fold. Their sample variance, known to
-    18 % in each fold, is a tenth of what rows vary by, so that the noise is known to
-    1 %; and it is rounded to 1 %.
+    Many networks represent the posterior of each fold. Their sample variance has an
+    error of 18 % in each fold, and is a tenth of the variance of the rows, so that the
+    error of the noise is 1 %. It is rounded to 1 %.
     """
     monkeypatch.setattr(_selection, "_NETWORKS_PER_FOLD", 60)
     monkeypatch.setattr(_selection, "_NETWORKS_IN_ALL", 300)
@@ -156,10 +160,10 @@ def test_tau_is_that_of_held_out_rows_under_the_conjugate_posterior(seed, monkey
     for _ in range(50):
         tau, draws = np.exp(-log_level), []
         for held_out in (fold == i for i in range(5)):
-            left, out = Z[~held_out], Z[held_out]
-            inverse = np.linalg.inv(tau * left.T @ left + prior)
-            residual = y[held_out] - out @ (tau * inverse @ left.T @ y[~held_out])
-            std = np.sqrt(((out @ inverse) * out).sum(1))
+            Z_train, Z_test = Z[~held_out], Z[held_out]
+            inverse = np.linalg.inv(tau * Z_train.T @ Z_train + prior)
+            residual = y[held_out] - Z_test @ (tau * inverse @ Z_train.T @ y[~held_out])
+            std = np.sqrt(((Z_test @ inverse) * Z_test).sum(1))
             draws.append([residual - std, residual + std])
         residual = np.concatenate(draws, axis=1).T[:, None, :, None]
         fields = _with_noise(residual, 1 / tau)
@@ -168,13 +172,13 @@ def test_tau_is_that_of_held_out_rows_under_the_conjugate_posterior(seed, monkey
 
 
 def _with_noise(residual, level):
-    """``held_out_draws`` of residuals (rows, 1, draws, targets) and one level."""
+    """``held_out_draws`` of residuals (rows, 1, draws, targets) and a noise level."""
     noise = np.full_like(residual, level)
     return np.concatenate([residual, noise, noise], axis=1)
 
 
 def test_defaults_find_the_noise_of_a_linear_model(seed):
-    """To six standard errors of a standard deviation from 60 rows."""
+    """Within six standard errors of a standard deviation of 60 rows."""
     random = np.random.default_rng([seed, 6])
     X = random.normal(size=(60, 5))
     y = X @ random.normal(size=5) * 2 + 0.7 * random.normal(size=60)
@@ -182,8 +186,8 @@ def test_defaults_find_the_noise_of_a_linear_model(seed):
     assert abs(np.log(model.noise_std_ / 0.7)) < 6 / np.sqrt(2 * 60)
 
 
-def test_wide_anchors_leave_the_noise_what_it_is(seed):
-    """Learned with the weights it was larger than y, and so were the residuals."""
+def test_wide_anchors_do_not_change_the_noise(seed):
+    """Learned with the weights, the noise was larger than y, as were the residuals."""
     random = np.random.default_rng([seed, 7])
     X = random.normal(size=(100, 2))
     y = np.sin(2 * X[:, 0]) + X[:, 1] + 0.3 * random.normal(size=100)
@@ -194,11 +198,11 @@ def test_wide_anchors_leave_the_noise_what_it_is(seed):
     assert model.score(X, y) > 0.9
 
 
-def test_functions_that_are_too_wide_are_warned_of(seed):
-    """The noise of the training is then at most y's own."""
+def test_warning_of_functions_that_are_too_wide(seed):
+    """The training noise is then at most the standard deviation of y."""
     X, y = _linear_table(seed, 40, 0.5)
-    how = {"n_estimators": 3, "device": "cpu", "random_state": seed}
-    model = AnchoredEnsembleRegressor((20,), length_scale=0.02, max_iter=100, **how)
+    options = {"n_estimators": 3, "device": "cpu", "random_state": seed}
+    model = AnchoredEnsembleRegressor((20,), length_scale=0.02, max_iter=100, **options)
     with pytest.warns(ConvergenceWarning, match="worse than by their mean.*length_sc"):
         model.fit(X, y)
     trained = np.exp(-0.5 * model.parameters_["likelihood/log_tau"])
@@ -206,7 +210,7 @@ def test_functions_that_are_too_wide_are_warned_of(seed):
 
 
 @pytest.mark.parametrize("likelihood", ["gaussian", "heteroscedastic"])
-def test_a_warm_start_keeps_tau(seed, rows, likelihood):
+def test_warm_start_keeps_tau(seed, rows, likelihood):
     X, y, _ = rows
     model = AnchoredEnsembleRegressor(
         (4,), likelihood=likelihood, n_estimators=3, max_iter=30, warm_start=True
@@ -217,21 +221,21 @@ def test_a_warm_start_keeps_tau(seed, rows, likelihood):
     name = "likelihood/log_tau"
     np.testing.assert_array_equal(after[name], before[name])
     assert (after["layers/0/mean"] != before["layers/0/mean"]).all()
-    # A stream has no rows to hold out: it learns.
+    # partial_fit holds no rows out, and learns tau.
     later = model.partial_fit(X, y).parameters_
     assert (later[name] != after[name]).all()
 
 
 def test_large_tables_learn_the_noise_from_the_rows_alone(seed, rows, monkeypatch):
-    """The noise that a member gets on top of y is not taken for y's.
+    """The row perturbation of a member does not count as noise of y.
 
     At the end of each training 1 / tau is the mean of (y - Z w)^2.
     """
     for module in (_job, _selection):
-        monkeypatch.setattr(module, "MOST_ENTRIES", ROWS * INPUTS)
+        monkeypatch.setattr(module, "MAX_ENTRIES", ROWS * INPUTS)
     X, y, _ = rows
     y = y[:, 0]
-    # A noise that is learned with the weights takes longer to arrive.
+    # Learning the noise with the weights takes longer to converge.
     model = _linear(n_estimators=5, random_state=seed).set_params(max_iter=4000)
     with pytest.warns(
         UserWarning, match="no rows were held out to estimate the observation noise"
@@ -244,26 +248,26 @@ def test_large_tables_learn_the_noise_from_the_rows_alone(seed, rows, monkeypatc
 
 
 @pytest.mark.parametrize("likelihood", ["student_t", "mixture"])
-def test_networks_are_the_draws_of_other_likelihoods(seed, likelihood):
-    """Held-out rows have the noise under which the mixture of all is the likeliest."""
+def test_noise_of_other_likelihoods_is_estimated_on_held_out_rows(seed, likelihood):
+    """The estimate maximises the density of the mixture of all networks."""
     X, y = _linear_table(seed, 40, 0.5)
     model = AnchoredEnsembleRegressor(
         (4,), likelihood=likelihood, n_estimators=3, max_iter=30, batch_size=40
     ).set_params(device="cpu", dtype="float64", standardize=False, random_state=seed)
-    found, fold = [], selection_folds(X)
+    draws, fold = [], selection_folds(X)
     for held_out in (fold == i for i in range(5)):
-        # A fit without the fold holds out rows of its own, which change predictions
+        # A fit without the fold holds out other rows, which changes its predictions
         # but not the training.
-        left = clone(model).fit(X[~held_out], y[~held_out])
-        found.append(_draws_as_trained(left, X[held_out], y[held_out]))
+        without_fold = clone(model).fit(X[~held_out], y[~held_out])
+        draws.append(_held_out_draws(without_fold, X[held_out], y[held_out]))
     kind = posterior_of(model.fit(X, y), torch.device("cpu"), torch.float64).likelihood
-    _, noise = kind.fit_predictive_params(np.concatenate(found), np.ones(40))
+    _, noise = kind.fit_predictive_params(np.concatenate(draws), np.ones(40))
     for name, values in noise.items():
-        kept = model.parameters_[f"likelihood/{name}"]
-        np.testing.assert_allclose(kept, values[None].repeat(3, 0), atol=2e-3)
+        stored = model.parameters_[f"likelihood/{name}"]
+        np.testing.assert_allclose(stored, values[None].repeat(3, 0), atol=2e-3)
 
 
-def _draws_as_trained(model, X, y):
+def _held_out_draws(model, X, y):
     """``held_out_draws`` of all networks together, (rows, fields, networks, ...)."""
     posterior = posterior_of(model, torch.device("cpu"), torch.float64)
     params = posterior.likelihood.in_training(posterior.likelihood_params)
@@ -273,36 +277,42 @@ def _draws_as_trained(model, X, y):
     return draws_together(draws.numpy())
 
 
-def test_together_each_has_the_tau_that_it_has_alone(seed):
-    """With other rows, as many epochs of its own, and other folds."""
+def test_batched_fits_have_the_tau_of_single_fits(seed):
+    """With different rows, numbers of epochs and folds."""
     X, y = _linear_table(seed, 150, 0.5)
-    how = {"n_estimators": 3, "max_iter": 60, "batch_size": 1000, "device": "cpu"}
+    options = {"n_estimators": 3, "max_iter": 60, "batch_size": 1000, "device": "cpu"}
     models = [
-        AnchoredEnsembleRegressor((4,), dtype="float64", random_state=seed + i, **how)
+        AnchoredEnsembleRegressor(
+            (4,), dtype="float64", random_state=seed + i, **options
+        )
         for i in range(2)
     ]
     models[1].set_params(length_scale=0.7, max_iter=40)
     slices = [slice(0, 40), slice(0, 150)]
     prepared = [
-        training_data(m, X[s], y[s]) for m, s in zip(models, slices, strict=True)
+        training_data(model, X[subset], y[subset])
+        for model, subset in zip(models, slices, strict=True)
     ]
-    tasks = [training_job(m, one) for m, one in zip(models, prepared, strict=True)]
+    tasks = [
+        training_job(model, table)
+        for model, table in zip(models, prepared, strict=True)
+    ]
     together = train_together(models, tasks)
-    for model, s, fitted in zip(models, slices, together, strict=True):
-        alone = model.fit(X[s], y[s])
+    for model, subset, fitted in zip(models, slices, together, strict=True):
+        single = model.fit(X[subset], y[subset])
         posterior = fitted.trained.posterior
         for name in ("log_tau", "log_factor"):
-            found = posterior.likelihood_params[name].numpy()
-            expected = alone.parameters_[f"likelihood/{name}"]
-            np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
+            actual = posterior.likelihood_params[name].numpy()
+            expected = single.parameters_[f"likelihood/{name}"]
+            np.testing.assert_allclose(actual, expected, rtol=1e-6, atol=1e-6)
         mean = posterior.layers[0]["mean"].numpy()
-        np.testing.assert_allclose(mean, alone.parameters_["layers/0/mean"], rtol=1e-5)
+        np.testing.assert_allclose(mean, single.parameters_["layers/0/mean"], rtol=1e-5)
 
 
 def test_early_stopping_learns_tau_with_the_weights(seed):
     X, y = _linear_table(seed, 40, 0.5)
-    how = {"n_estimators": 3, "max_iter": 30, "device": "cpu", "random_state": seed}
-    model = AnchoredEnsembleRegressor((4,), early_stopping=True, **how).fit(X, y)
+    options = {"n_estimators": 3, "max_iter": 30, "device": "cpu", "random_state": seed}
+    model = AnchoredEnsembleRegressor((4,), early_stopping=True, **options).fit(X, y)
     assert "likelihood/log_factor" not in model.parameters_
     assert len(np.unique(model.parameters_["likelihood/log_tau"])) == 3
 
@@ -311,9 +321,9 @@ def test_early_stopping_learns_tau_with_the_weights(seed):
 def test_anchors_have_the_kernel_of_the_prior(seed, activation):
     """Cov f(x) f(x') = s_b^2 + H s_w^2 E h(u) h(u'), u normal, for H units.
 
-    For relu and erf in closed form, the arc-cosine kernel (Cho & Saul 2009, eq. 6) and
-    the arc-sine kernel (Williams 1998, eq. 11); else by quadrature. With one hidden
-    layer it holds for any width.
+    For relu and erf in closed form: the arc-cosine kernel (Cho & Saul 2009, eq. 6) and
+    the arc-sine kernel (Williams 1998, eq. 11); otherwise by quadrature. With one
+    hidden layer it holds for any width.
     """
     units = 30
     model = AnchoredEnsembleRegressor(
@@ -337,15 +347,15 @@ def test_anchors_have_the_kernel_of_the_prior(seed, activation):
     functions = {"relu": lambda u: np.maximum(u, 0), "erf": erf, "tanh": np.tanh}
     hidden = functions[activation](hidden)
     f = hidden @ arrays["layers/1/mean"] + arrays["layers/1/bias"][:, None]
-    found = np.cov(f[..., 0].T)
+    actual = np.cov(f[..., 0].T)
 
-    of_units = X @ X.T / 0.8**2 + 1 / 0.5**2
+    covariance_of_units = X @ X.T / 0.8**2 + 1 / 0.5**2
     kernel = {"relu": arc_cosine, "erf": arc_sine, "tanh": tanh_kernel}[activation]
-    expected = kernel(of_units) * units / 3.0**2 + 1 / 1.5**2
+    expected = kernel(covariance_of_units) * units / 3.0**2 + 1 / 1.5**2
     variance = expected.diagonal()
-    # Six standard errors; sums over units have tails that are somewhat heavier.
+    # Six standard errors; sums over units have somewhat heavier tails.
     error = 6 * np.sqrt((np.outer(variance, variance) + expected**2) / MEMBERS)
-    assert (abs(found - expected) < 1.3 * error).all()
+    assert (abs(actual - expected) < 1.3 * error).all()
 
 
 def test_spread_grows_away_from_the_rows(seed):
@@ -353,15 +363,15 @@ def test_spread_grows_away_from_the_rows(seed):
     X = np.append(random.uniform(-2, -1, 60), random.uniform(1, 2, 60))[:, None]
     y = np.sin(2 * X[:, 0]) + 0.1 * random.normal(size=120)
     model = AnchoredEnsembleRegressor(random_state=seed, device="cpu").fit(X, y)
-    at = np.array([[-1.5], [1.5], [0.0], [4.0]])
-    left, right, gap, beyond = model.predict_uncertainty(at, "epistemic")
+    X_new = np.array([[-1.5], [1.5], [0.0], [4.0]])
+    left, right, gap, beyond = model.predict_uncertainty(X_new, "epistemic")
     assert min(gap, beyond) > 2 * max(left, right)
 
 
-def test_members_of_a_classifier_part_by_their_weights_of_the_rows(seed):
-    """With many rows the anchors say little, and logits spread as in a posterior.
+def test_classifier_members_spread_as_the_posterior(seed):
+    """With many rows the anchors have little effect.
 
-    Its covariance is then the inverse of the Fisher information.
+    The covariance of the logits is then the inverse of the Fisher information.
     """
     random = np.random.default_rng(seed)
     X = random.normal(size=(400, 2))
@@ -374,27 +384,27 @@ def test_members_of_a_classifier_part_by_their_weights_of_the_rows(seed):
         device="cpu",
         random_state=seed,
     ).fit(X, y)
-    apart = np.diff(_weights(model), axis=1)[:, 0]
+    differences = np.diff(_weights(model), axis=1)[:, 0]
     Z = np.column_stack([X, np.ones(len(X))])
-    p = 1 / (1 + np.exp(-Z @ apart.mean(0)))
+    p = 1 / (1 + np.exp(-Z @ differences.mean(0)))
     expected = np.linalg.inv((p * (1 - p) * Z.T) @ Z).diagonal()
-    # Six standard errors of a variance of 200 draws, and a little for what rows that
-    # are not many make of it.
-    np.testing.assert_allclose(apart.var(0), expected, rtol=0.7)
+    # Six standard errors of a variance of 200 draws, and a tolerance for the
+    # limited number of rows.
+    np.testing.assert_allclose(differences.var(0), expected, rtol=0.7)
 
 
-def test_a_stream_has_new_noise_for_new_rows(seed, rows):
-    """The same rows in two calls are two sets of rows, with noise of their own."""
+def test_partial_fit_perturbs_the_rows_of_every_call_separately(seed, rows):
+    """The same rows in two calls have two perturbations."""
     X, y, _ = rows
     model = _linear(n_estimators=2, random_state=seed)
     first = model.partial_fit(X, y).parameters_["layers/0/mean"].copy()
-    again = _linear(n_estimators=2, random_state=seed).partial_fit(X, y)
-    np.testing.assert_array_equal(again.parameters_["layers/0/mean"], first)
+    repeated = _linear(n_estimators=2, random_state=seed).partial_fit(X, y)
+    np.testing.assert_array_equal(repeated.parameters_["layers/0/mean"], first)
     assert (model.partial_fit(X, y).parameters_["layers/0/mean"] != first).all()
 
 
 @pytest.mark.parametrize("changes", [{"length_scale": 0}, {"bias_length_scale": 0.0}])
-def test_a_flat_prior_has_no_anchors(rows, changes):
+def test_flat_prior_is_refused(rows, changes):
     with pytest.raises(ValueError, match="anchors are drawn from"):
         AnchoredEnsembleRegressor(**changes).fit(*rows[:2])
 
@@ -407,6 +417,6 @@ def test_a_flat_prior_has_no_anchors(rows, changes):
         ({"noisy_targets": "yes"}, "noisy_targets"),
     ],
 )
-def test_bad_parameters(rows, changes, message):
+def test_invalid_parameters_are_refused(rows, changes, message):
     with pytest.raises((TypeError, ValueError), match=message):
         AnchoredEnsembleRegressor(**changes).fit(*rows[:2])

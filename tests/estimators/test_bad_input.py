@@ -1,6 +1,6 @@
-"""Bad input: what is refused, with which message, and what works all the same.
+"""Bad input: which input is refused, with which message, and which is accepted.
 
-A message states the rule, the value that was seen and the way out.
+A message states the rule, the value seen and the way out.
 """
 
 import copy
@@ -36,8 +36,8 @@ def target(kind, data):
 
 
 @pytest.fixture
-def refused(small):
-    """A check that fit refuses, with an error, and leaves the estimator as it was."""
+def assert_refused(small):
+    """A check that fit raises an error and leaves the estimator unchanged."""
 
     def check(kind, X, y, error, message, sample_weight=None, **parameters):
         model = kind(**small | parameters)
@@ -61,22 +61,24 @@ def fitted(data, small):
 @pytest.mark.parametrize(
     ("value", "word"), [(np.nan, "NaN"), (np.inf, "infinity"), (-np.inf, "infinity")]
 )
-def test_nan_and_infinity_in_x(data, refused, fitted, kind, value, word):
+def test_nan_and_infinity_in_x(data, assert_refused, fitted, kind, value, word):
     X = data.X.copy()
     X[7, 2] = value
     message = f"Input X contains {word}"
-    refused(kind, X, target(kind, data), ValueError, message)
-    refused(kind, sparse.csr_array(X), target(kind, data), ValueError, "contains")
+    assert_refused(kind, X, target(kind, data), ValueError, message)
+    assert_refused(
+        kind, sparse.csr_array(X), target(kind, data), ValueError, "contains"
+    )
     for method in ("predict", "predict_uncertainty", "sample_f", "sample_y"):
         with pytest.raises(ValueError, match=message):
             getattr(fitted[kind], method)(X)
 
 
 @pytest.mark.parametrize(("value", "word"), [(np.nan, "NaN"), (np.inf, "infinity")])
-def test_nan_and_infinity_in_y(data, refused, fitted, value, word):
+def test_nan_and_infinity_in_y(data, assert_refused, fitted, value, word):
     for y in (data.y.copy(), data.Y.copy()):
         y[5] = value
-        refused(MCDropoutRegressor, data.X, y, ValueError, f"y contains {word}")
+        assert_refused(MCDropoutRegressor, data.X, y, ValueError, f"y contains {word}")
     with pytest.raises(ValueError, match=f"y contains {word}"):
         fitted[MCDropoutRegressor].log_predictive_density(
             data.X_new, np.full(11, value)
@@ -84,30 +86,34 @@ def test_nan_and_infinity_in_y(data, refused, fitted, value, word):
     labels = data.codes.astype(float)
     labels[5] = value
     message = "contains infinity" if word == "infinity" else "a label for every row"
-    refused(MCDropoutClassifier, data.X, labels, ValueError, message)
+    assert_refused(MCDropoutClassifier, data.X, labels, ValueError, message)
 
 
 @pytest.mark.parametrize("dtype", ["Int64", "boolean", "Float64", "string"])
-def test_missing_targets_of_pandas(data, refused, dtype):
-    """The right error, without NumPy's warning of a cast before it."""
+def test_missing_pandas_targets(data, assert_refused, dtype):
+    """The error comes without a warning of NumPy's cast."""
     pd = pytest.importorskip("pandas")
     codes = data.codes if dtype != "boolean" else data.codes > 0
     y = pd.Series(codes.astype(str) if dtype == "string" else codes, dtype=dtype)
     y[5] = pd.NA
     with warnings.catch_warnings():
         warnings.simplefilter("error", RuntimeWarning)
-        said = "`y` must have a value for every row; got <NA> in 1 of 41|y contains NaN"
-        refused(MCDropoutRegressor, data.X, y, ValueError, said)
-        said = "`y` must have a label for every row; got .* in 1 rows, first in row 5"
-        refused(MCDropoutClassifier, data.X, y, ValueError, said)
+        message = (
+            "`y` must have a value for every row; got <NA> in 1 of 41|y contains NaN"
+        )
+        assert_refused(MCDropoutRegressor, data.X, y, ValueError, message)
+        message = (
+            "`y` must have a label for every row; got .* in 1 rows, first in row 5"
+        )
+        assert_refused(MCDropoutClassifier, data.X, y, ValueError, message)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -1.0])
 @BOTH
-def test_nan_and_infinity_in_weights(data, refused, kind, value):
+def test_nan_and_infinity_in_weights(data, assert_refused, kind, value):
     weights = np.ones(41)
     weights[3] = value
-    refused(
+    assert_refused(
         kind,
         data.X,
         target(kind, data),
@@ -121,30 +127,32 @@ def test_nan_and_infinity_in_weights(data, refused, kind, value):
 
 
 @BOTH
-def test_no_rows(data, refused, fitted, kind):
+def test_no_rows(data, assert_refused, fitted, kind):
     message = r"Found array with 0 sample\(s\).*minimum of 1 is required"
-    refused(kind, data.X[:0], target(kind, data)[:0], ValueError, message)
+    assert_refused(kind, data.X[:0], target(kind, data)[:0], ValueError, message)
     with pytest.raises(ValueError, match=message):
         fitted[kind].predict(data.X[:0])
 
 
 @BOTH
-def test_no_columns(data, refused, kind):
-    refused(kind, data.X[:, :0], target(kind, data), ValueError, r"0 feature\(s\)")
+def test_no_columns(data, assert_refused, kind):
+    assert_refused(
+        kind, data.X[:, :0], target(kind, data), ValueError, r"0 feature\(s\)"
+    )
 
 
 @pytest.mark.parametrize("y", ["y", "Y"])
 @pytest.mark.filterwarnings("ignore:.*constant:UserWarning")
 def test_one_row_is_fitted(data, small, y):
-    """It says little, and is warned of, but everything that comes out is finite."""
+    """With a warning, and all predictions are finite."""
     model = MCDropoutRegressor(**small).fit(data.X[:1], getattr(data, y)[:1])
     for value in model.predict_uncertainty(data.X_new, "all").values():
         assert np.isfinite(value).all()
     assert np.isfinite(model.predict(data.X_new)).all()
 
 
-def test_one_row_is_one_class(data, refused):
-    refused(
+def test_one_row_of_a_classifier_is_refused(data, assert_refused):
+    assert_refused(
         MCDropoutClassifier,
         data.X[:1],
         data.labels[:1],
@@ -154,15 +162,15 @@ def test_one_row_is_one_class(data, refused):
 
 
 @BOTH
-def test_rows_of_another_number(data, refused, kind):
+def test_different_numbers_of_rows(data, assert_refused, kind):
     message = r"inconsistent numbers of samples: \[41, 11\]"
-    refused(kind, data.X, target(kind, data)[:11], ValueError, message)
+    assert_refused(kind, data.X, target(kind, data)[:11], ValueError, message)
 
 
 @BOTH
-def test_x_of_one_dimension(data, refused, fitted, kind):
+def test_one_dimensional_x(data, assert_refused, fitted, kind):
     message = "Expected 2D array, got 1D array instead"
-    refused(kind, data.X[:, 0], target(kind, data), ValueError, message)
+    assert_refused(kind, data.X[:, 0], target(kind, data), ValueError, message)
     with pytest.raises(ValueError, match=message):
         fitted[kind].predict(data.X[0])
 
@@ -188,8 +196,8 @@ def test_constant_y(data, small, value, likelihood):
 
 
 @pytest.mark.parametrize("kind", [MC_DROPOUT[1], BBB[1], VARIATIONAL[1]])
-def test_a_column_with_a_value_far_off(data, small, kind):
-    """What it is compared with has log 0 there, which is nobody's business."""
+def test_outlier_in_a_column(data, small, kind):
+    """The reference model takes log 0 there, which must not warn."""
     X = data.X.copy()
     X[0, 0] = 1e9
     with warnings.catch_warnings():
@@ -211,7 +219,7 @@ def test_constant_columns(data, small, kind, make):
     assert np.isfinite(model.predict_uncertainty(make(data.X_new))).all()
 
 
-def test_columns_that_are_constant_where_the_weight_is(data, small):
+def test_columns_that_are_constant_in_rows_with_weight(data, small):
     X = data.X.copy()
     X[:30, 2] = 1.0
     model = MCDropoutRegressor(**small)
@@ -221,7 +229,7 @@ def test_columns_that_are_constant_where_the_weight_is(data, small):
 
 @BOTH
 def test_no_warning_without_a_reason(data, small, kind):
-    """Predictions still vary little after few steps, which is a reason."""
+    """With enough epochs: after few, predictions vary too little."""
     small = small | {"max_iter": 200}
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -236,8 +244,8 @@ def test_no_warning_without_a_reason(data, small, kind):
 
 @pytest.mark.parametrize("dtype", ["datetime64[ns]", "timedelta64[D]"])
 @pytest.mark.parametrize("kind", [MCDropoutRegressor, BayesianStackingRegressor])
-def test_times_are_no_targets(data, kind, dtype):
-    """Their number would be that of nanoseconds since 1970."""
+def test_times_as_targets_are_refused(data, kind, dtype):
+    """Converted to values, they would be nanoseconds since 1970."""
     message = r"`y` must hold numbers for .*; got times .*np.timedelta64\(1, 'D'\)"
     y = np.arange(41).astype(dtype)
     with pytest.raises(ValueError, match=message):
@@ -251,7 +259,7 @@ def test_times_are_no_targets(data, kind, dtype):
 
 
 @pytest.mark.parametrize("kind", [MCDropoutRegressor, BayesianStackingRegressor])
-def test_text_is_no_target(data, kind):
+def test_text_as_target_is_refused(data, kind):
     for y in (np.full(41, "a"), np.full(41, "a", dtype=object)):
         with pytest.raises(ValueError, match=r"`y` must hold numbers .* classifiers"):
             kind().fit(data.X, y)
@@ -278,14 +286,14 @@ def test_labels_of_several_kinds(data, kind):
 
 @pytest.mark.parametrize("labels", [["low"], ["3 m"], ["1", "x"]])
 @pytest.mark.parametrize("dtype", [str, object])
-def test_text_for_a_regressor(data, refused, labels, dtype):
+def test_text_labels_for_a_regressor(data, assert_refused, labels, dtype):
     y = np.resize(np.array(labels, dtype=dtype), 41)
     message = r"`y` must hold numbers for MCDropoutRegressor; got .*the classifiers"
-    refused(MCDropoutRegressor, data.X, y, ValueError, message)
+    assert_refused(MCDropoutRegressor, data.X, y, ValueError, message)
 
 
-def test_continuous_y_for_a_classifier(data, refused):
-    refused(
+def test_continuous_y_for_a_classifier(data, assert_refused):
+    assert_refused(
         MCDropoutClassifier,
         data.X,
         data.y,
@@ -294,27 +302,29 @@ def test_continuous_y_for_a_classifier(data, refused):
     )
 
 
-def test_several_targets_for_a_classifier(data, refused):
+def test_several_targets_for_a_classifier(data, assert_refused):
     y = np.stack([data.codes, data.codes], axis=1)
-    refused(MCDropoutClassifier, data.X, y, ValueError, "y should be a 1d array")
+    assert_refused(MCDropoutClassifier, data.X, y, ValueError, "y should be a 1d array")
 
 
 @BOTH
-def test_y_of_three_dimensions(data, refused, kind):
+def test_three_dimensional_y(data, assert_refused, kind):
     y = np.ones((41, 3, 2))
-    refused(kind, data.X, y, ValueError, "dim 3|1d array")
+    assert_refused(kind, data.X, y, ValueError, "dim 3|1d array")
 
 
 @BOTH
-def test_y_that_is_missing(data, refused, kind):
-    refused(kind, data.X, None, ValueError, "requires y to be passed.*y is None")
+def test_missing_y(data, assert_refused, kind):
+    assert_refused(kind, data.X, None, ValueError, "requires y to be passed.*y is None")
 
 
-def test_one_class(data, refused):
+def test_one_class(data, assert_refused):
     rule = "MCDropoutClassifier needs rows of at least 2 classes; got 1 class: "
-    refused(MCDropoutClassifier, data.X, ["a"] * 41, ValueError, rule + "'a'")
-    refused(MCDropoutClassifier, data.X, np.ones(41, int), ValueError, rule + "1")
-    refused(
+    assert_refused(MCDropoutClassifier, data.X, ["a"] * 41, ValueError, rule + "'a'")
+    assert_refused(
+        MCDropoutClassifier, data.X, np.ones(41, int), ValueError, rule + "1"
+    )
+    assert_refused(
         MCDropoutClassifier,
         data.X,
         data.labels,
@@ -324,7 +334,7 @@ def test_one_class(data, refused):
     )
 
 
-def test_targets_of_another_number_than_in_fit(data, fitted):
+def test_number_of_targets_changed(data, fitted):
     with pytest.raises(ValueError, match=r"`y` must have the 1 targets .*; got 3"):
         fitted[MCDropoutRegressor].log_predictive_density(data.X_new, data.Y_new)
 
@@ -454,22 +464,22 @@ ESTIMATORS = [*MC_DROPOUT, *BBB, *VARIATIONAL]
 
 
 @pytest.mark.parametrize("name", sorted({name for [name], *_ in PARAMETERS}))
-def test_bad_parameters(data, refused, name):
-    """Every wrong value of a parameter, by every estimator."""
+def test_invalid_parameters(data, assert_refused, name):
+    """Every invalid value of a parameter with every estimator."""
     with Checks() as check:
         for kind, (parameters, error, message) in product(ESTIMATORS, PARAMETERS):
             if name not in parameters:
                 continue
             classifies = is_classifier(kind())
             if classifies and name == "tau":
-                message = "tau"  # the rule is the same, the word for 'auto' is not
+                message = "tau"  # the rule is the same, but not the word for 'auto'
             y = data.labels if classifies else data.y
             with check(f"{kind.__name__}, {parameters}"):
-                refused(kind, data.X, y, error, message, **parameters)
+                assert_refused(kind, data.X, y, error, message, **parameters)
 
 
-def test_dropout_that_is_a_word(data, refused):
-    """Only MC dropout learns its rate; it accepts one word for it."""
+def test_dropout_as_a_string(data, assert_refused):
+    """Only MC dropout accepts 'auto'."""
     with Checks() as check:
         for kind in ESTIMATORS:
             y = data.labels if is_classifier(kind()) else data.y
@@ -478,37 +488,39 @@ def test_dropout_that_is_a_word(data, refused):
                 error = ValueError
                 message = "`dropout` must be a number or 'auto'; got 'half'"
             with check(kind.__name__):
-                refused(kind, data.X, y, error, message, dropout="half")
+                assert_refused(kind, data.X, y, error, message, dropout="half")
 
 
 @BOTH
-def test_noise_of_mc_dropout(data, refused, kind):
+def test_dropout_kind_of_mc_dropout(data, assert_refused, kind):
     y = target(kind, data)
     message = (
         "`noise` must be one of 'bernoulli', 'gaussian', 'dropconnect', 'additive'; "
         "got 'concrete'"
     )
-    refused(kind, data.X, y, ValueError, message, noise="concrete")
+    assert_refused(kind, data.X, y, ValueError, message, noise="concrete")
     for noise in ("gaussian", "dropconnect", "additive"):
         message = (
             "dropout='auto' requires noise='bernoulli'; got "
             rf"noise='{noise}'. Give a rate, or use VariationalDropout\*"
         )
-        refused(kind, data.X, y, ValueError, message, noise=noise, dropout="auto")
+        assert_refused(
+            kind, data.X, y, ValueError, message, noise=noise, dropout="auto"
+        )
 
 
 @pytest.mark.parametrize("likelihood", ["student", ["gaussian"]])
-def test_unknown_likelihood(data, refused, likelihood):
-    said = re.escape(repr(likelihood))
-    message = f"`likelihood` must be one of 'gaussian', .*'poisson'.*; got {said}"
-    refused(
+def test_unknown_likelihood(data, assert_refused, likelihood):
+    value = re.escape(repr(likelihood))
+    message = f"`likelihood` must be one of 'gaussian', .*'poisson'.*; got {value}"
+    assert_refused(
         MCDropoutRegressor, data.X, data.y, ValueError, message, likelihood=likelihood
     )
 
 
 @pytest.mark.parametrize("n_draws", [0, -1])
 @BOTH
-def test_no_draws(data, fitted, kind, n_draws):
+def test_n_draws_below_one(data, fitted, kind, n_draws):
     model = copy.copy(fitted[kind]).set_params(n_draws=n_draws)
     for method in ("predict", "predict_uncertainty"):
         with pytest.raises(
@@ -520,22 +532,21 @@ def test_no_draws(data, fitted, kind, n_draws):
 
 
 @BOTH
-def test_no_draws_is_refused_before_the_fit(data, refused, kind):
-    """Not only after an hour of training."""
+def test_n_draws_is_checked_before_training(data, assert_refused, kind):
     message = "`n_draws` must be finite and >= 1; got 0"
-    refused(kind, data.X, target(kind, data), ValueError, message, n_draws=0)
+    assert_refused(kind, data.X, target(kind, data), ValueError, message, n_draws=0)
 
 
 @BOTH
 @pytest.mark.parametrize("method", ["sample_f", "sample_y"])
-def test_no_samples(data, fitted, kind, method):
+def test_n_samples_below_one(data, fitted, kind, method):
     with pytest.raises(ValueError, match="`n_samples` must be finite and >= 1; got 0"):
         getattr(fitted[kind], method)(data.X_new, 0)
 
 
 @BOTH
 def test_batch_size_above_the_number_of_rows(data, small, kind):
-    """Uses all rows."""
+    """A batch has all rows."""
     y = target(kind, data)
     large = kind(batch_size=1000, **small).fit(data.X, y)
     whole = kind(batch_size=41, **small).fit(data.X, y)
@@ -548,20 +559,22 @@ def test_batch_size_above_the_number_of_rows(data, small, kind):
 
 @BOTH
 @pytest.mark.parametrize("device", ["cuda", "cuda:1", torch.device("cuda")])
-def test_device_that_is_absent(data, refused, kind, device, monkeypatch):
+def test_cuda_without_a_gpu(data, assert_refused, kind, device, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     message = (
         r"`device` must be available on this computer; got 'cuda.*, but torch finds no "
         r"CUDA GPU. Use device='cpu' or device='auto'"
     )
-    refused(kind, data.X, target(kind, data), ValueError, message, device=device)
+    assert_refused(kind, data.X, target(kind, data), ValueError, message, device=device)
 
 
-def test_number_of_a_device_that_is_absent(data, refused, monkeypatch):
+def test_index_of_a_missing_gpu(data, assert_refused, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     message = "got 'cuda:2', but torch finds 2 CUDA GPUs"
-    refused(MCDropoutRegressor, data.X, data.y, ValueError, message, device="cuda:2")
+    assert_refused(
+        MCDropoutRegressor, data.X, data.y, ValueError, message, device="cuda:2"
+    )
 
 
 def test_unknown_device_at_prediction(data, fitted):
@@ -624,7 +637,7 @@ def test_before_fit(data, kind, method):
 
 
 @BOTH
-def test_before_fit_of_what_takes_more(data, kind):
+def test_functions_with_further_arguments_before_fit(data, kind):
     with pytest.raises(NotFittedError):
         kind().log_predictive_density(data.X_new, target(kind, data)[:11])
     with pytest.raises(NotFittedError):
@@ -651,7 +664,7 @@ MIXED = {
     "count": [1, 2, 3, 4],
     "is new": [True, False, True, True],
 }
-WAY_OUT = (
+NOT_NUMERIC = (
     r"every column of X must hold numbers; got columns of other kinds: {}\. Encode "
     r"them .*sklearn\.compose\.ColumnTransformer or skrub\.TableVectorizer"
 )
@@ -659,15 +672,15 @@ WAY_OUT = (
 
 @BOTH
 @pytest.mark.parametrize("dtype", [None, object, "category"])
-def test_mixed_pandas_frame(small, kind, dtype):
+def test_pandas_frame_with_text_and_dates(small, kind, dtype):
     pd = pytest.importorskip("pandas")
     frame = pd.DataFrame(MIXED | {"day": pd.date_range("2020-01-01", periods=4)})
     if dtype is not None:
         frame["colour"] = frame["colour"].astype(dtype)
-    with pytest.raises(ValueError, match=WAY_OUT.format("'colour', 'day'")):
+    with pytest.raises(ValueError, match=NOT_NUMERIC.format("'colour', 'day'")):
         kind(**small).fit(frame, [0, 1, 0, 1])
     model = kind(**small).fit(frame[["size", "count", "is new"]], [0, 1, 0, 1])
-    with pytest.raises(ValueError, match=WAY_OUT.format("'colour', 'day'")):
+    with pytest.raises(ValueError, match=NOT_NUMERIC.format("'colour', 'day'")):
         model.predict(frame)
     assert list(model.feature_names_in_) == ["size", "count", "is new"]
 
@@ -677,25 +690,25 @@ def names_of(model):
 
 
 @BOTH
-def test_mixed_polars_frame(small, kind):
+def test_polars_frame_with_text_and_dates(small, kind):
     pl = pytest.importorskip("polars")
     frame = pl.DataFrame(MIXED).with_columns(
         pl.Series("day", ["2020-01-01"] * 4).str.to_date()
     )
-    with pytest.raises(ValueError, match=WAY_OUT.format("'colour', 'day'")):
+    with pytest.raises(ValueError, match=NOT_NUMERIC.format("'colour', 'day'")):
         kind(**small).fit(frame, [0, 1, 0, 1])
     model = kind(**small).fit(frame.select("size", "count", "is new"), [0, 1, 0, 1])
-    # Which frames have names is for the scikit-learn at hand to say.
+    # Which frames have feature names depends on the version of scikit-learn.
     assert names_of(model) == names_of(
         StandardScaler().fit(frame.select("size", "count", "is new"))
     )
-    with pytest.raises(ValueError, match=WAY_OUT.format("'colour', 'day'")):
+    with pytest.raises(ValueError, match=NOT_NUMERIC.format("'colour', 'day'")):
         model.predict(frame)
 
 
 @BOTH
 @pytest.mark.parametrize("library", ["pandas", "polars"])
-def test_frame_of_numbers(data, small, fitted, kind, library):
+def test_numeric_frame(data, small, fitted, kind, library):
     frame = pytest.importorskip(library).DataFrame(
         dict(zip("abcd", data.X.T, strict=True))
     )
@@ -707,7 +720,7 @@ def test_frame_of_numbers(data, small, fitted, kind, library):
     assert names_of(model) == names_of(StandardScaler().fit(frame))
 
 
-def test_pandas_columns_of_objects_that_are_numbers(data, small, fitted):
+def test_pandas_object_columns_with_numbers(data, small, fitted):
     pd = pytest.importorskip("pandas")
     frame = pd.DataFrame(data.X, columns=list("abcd"))
     model = MCDropoutRegressor(**small).fit(frame.astype(object), data.y)
@@ -725,26 +738,26 @@ def test_pandas_missing_values(data, small):
 
 @BOTH
 @pytest.mark.parametrize("dtype", [object, "U32"])
-def test_arrays_of_text(data, small, refused, fitted, kind, dtype):
-    """As of frames, with numbers for names; text that is a number is one."""
+def test_text_arrays(data, small, assert_refused, fitted, kind, dtype):
+    """Errors name the column numbers; text that represents numbers is converted."""
     X = data.X.astype(dtype)
     np.testing.assert_array_equal(
         kind(**small).fit(X, target(kind, data)).predict(data.X_new),
         fitted[kind].predict(data.X_new),
     )
     X[3, 1] = X[7, 2] = "red"
-    message = WAY_OUT.format("1, 2")
-    refused(kind, X, target(kind, data), ValueError, message)
+    message = NOT_NUMERIC.format("1, 2")
+    assert_refused(kind, X, target(kind, data), ValueError, message)
     with pytest.raises(ValueError, match=message):
         fitted[kind].predict(X)
     with pytest.raises(ValueError, match=message):
         fitted[kind].predict(X.tolist())
 
 
-def test_columns_of_times(data, refused):
+def test_columns_of_times(data, assert_refused):
     X = np.zeros((41, 2), dtype="datetime64[s]")
-    message = WAY_OUT.format("0, 1")
-    refused(MCDropoutRegressor, X, data.y, ValueError, message)
+    message = NOT_NUMERIC.format("0, 1")
+    assert_refused(MCDropoutRegressor, X, data.y, ValueError, message)
 
 
 # ---- training that fails
@@ -752,8 +765,8 @@ def test_columns_of_times(data, refused):
 
 @BOTH
 @pytest.mark.parametrize("early_stopping", [False, True])
-def test_loss_of_all_networks_is_not_finite(data, refused, kind, early_stopping):
-    refused(
+def test_all_networks_diverge(data, assert_refused, kind, early_stopping):
+    assert_refused(
         kind,
         data.X,
         target(kind, data),
@@ -768,10 +781,10 @@ def test_loss_of_all_networks_is_not_finite(data, refused, kind, early_stopping)
 
 @pytest.mark.parametrize("max_iter", [1, 5, 50])
 @pytest.mark.parametrize("early_stopping", [False, True])
-def test_steps_that_are_too_long_end_in_an_error_or_in_numbers(
+def test_large_learning_rates_raise_or_give_finite_predictions(
     data, small, max_iter, early_stopping
 ):
-    """Never in a fitted model of NaN, nor in another error, whichever step fails."""
+    """Whichever step diverges, there is no other error and no model with NaN."""
     model = MCDropoutRegressor(early_stopping=early_stopping, **small)
     for rate in (1e3, 1e10, 1e30):
         model.set_params(learning_rate_init=rate, max_iter=max_iter)
@@ -789,8 +802,8 @@ def test_steps_that_are_too_long_end_in_an_error_or_in_numbers(
             model = clone(model)
 
 
-def spoil(monkeypatch, members, first_epoch):
-    """Let the loss of some networks be NaN from an epoch (from 1) on."""
+def make_loss_nan(monkeypatch, members, first_epoch):
+    """Make the loss of some networks NaN from an epoch (counted from 1) on."""
     plain = TrainingHistory.add
 
     def add(self, nll, kl):
@@ -804,13 +817,15 @@ def spoil(monkeypatch, members, first_epoch):
 
 @BOTH
 @pytest.mark.parametrize("early_stopping", [False, True])
-def test_one_network_of_several_fails(data, small, kind, early_stopping, monkeypatch):
-    """It is left out, and the others are as they would have been."""
+def test_one_network_of_several_diverges(
+    data, small, kind, early_stopping, monkeypatch
+):
+    """It is left out, and the other networks are unaffected."""
     y = target(kind, data)
     model = kind(n_estimators=3, early_stopping=early_stopping, **small)
     model.set_params(n_iter_no_change=30)  # do not stop before the failure is seen
     whole = clone(model).fit(data.X, y)
-    spoil(monkeypatch, [1], first_epoch=4)
+    make_loss_nan(monkeypatch, [1], first_epoch=4)
     with pytest.warns(
         ConvergenceWarning,
         match=r"1 of 3 networks were left out.*first in epoch 4\. Lower "
@@ -828,40 +843,40 @@ def test_one_network_of_several_fails(data, small, kind, early_stopping, monkeyp
     assert np.isfinite(model.predict_uncertainty(data.X_new)).all()
 
 
-def test_network_that_fails_after_it_has_stopped(data, small, monkeypatch):
-    """It keeps its best weights, as it would alone."""
+def test_network_that_diverges_after_its_early_stop(data, small, monkeypatch):
+    """It keeps its best weights, as in a single fit."""
     model = MCDropoutRegressor(
         n_estimators=5, early_stopping=True, **small | {"learning_rate": "constant"}
     )
     model.set_params(max_iter=300, n_iter_no_change=3, learning_rate_init=0.03)
-    given = {"X_val": data.X_new, "y_val": data.y_new}
-    whole = clone(model).fit(data.X, data.y, **given)
+    held_out = {"X_val": data.X_new, "y_val": data.y_new}
+    whole = clone(model).fit(data.X, data.y, **held_out)
     n_epochs = np.isfinite(whole.history_["loss"]).sum(0)
     first = int(n_epochs.argmin())
     assert n_epochs[first] < whole.n_iter_
-    spoil(monkeypatch, [first], first_epoch=n_epochs[first] + 1)
+    make_loss_nan(monkeypatch, [first], first_epoch=n_epochs[first] + 1)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        model.fit(data.X, data.y, **given)
+        model.fit(data.X, data.y, **held_out)
     np.testing.assert_array_equal(model.predict(data.X_new), whole.predict(data.X_new))
 
 
-def test_all_networks_fail_in_different_epochs(data, small, monkeypatch):
-    """The first of the epochs is named; an earlier fit stays."""
+def test_all_networks_diverge_in_different_epochs(data, small, monkeypatch):
+    """The message names the first epoch, and an earlier fit is kept."""
     model = MCDropoutRegressor(n_estimators=2, **small).fit(data.X, data.y)
     before = model.predict(data.X_new)
-    spoil(monkeypatch, [0], first_epoch=7)
-    spoil(monkeypatch, [1], first_epoch=3)
+    make_loss_nan(monkeypatch, [0], first_epoch=7)
+    make_loss_nan(monkeypatch, [1], first_epoch=3)
     with pytest.raises(FloatingPointError, match="first in epoch 3"):
         model.fit(data.X, data.y)
     np.testing.assert_array_equal(model.predict(data.X_new), before)
 
 
-def test_networks_that_were_left_out_do_not_come_back(data, small, monkeypatch):
-    """A fit that goes on goes on with those that are there."""
+def test_warm_start_needs_the_number_of_networks_left(data, small, monkeypatch):
+    """Networks that were left out are not trained again."""
     model = MCDropoutRegressor(n_estimators=3, warm_start=True, **small)
     with monkeypatch.context() as patch:
-        spoil(patch, [1], first_epoch=4)
+        make_loss_nan(patch, [1], first_epoch=4)
         with pytest.warns(ConvergenceWarning, match="1 of 3 networks"):
             model.fit(data.X, data.y)
     with pytest.raises(ValueError, match="Set n_estimators=2, or warm_start=False"):
@@ -874,25 +889,25 @@ def test_networks_that_were_left_out_do_not_come_back(data, small, monkeypatch):
 
 
 @pytest.mark.parametrize("unit", [1e-300, 1e-145, 1e145, 1e300])
-def test_units_of_y_whose_square_is_no_float(data, refused, unit):
+def test_units_of_y_whose_square_overflows(data, assert_refused, unit):
     message = r"`y` must have values of at most 1e\+140 .* another unit"
-    refused(MCDropoutRegressor, data.X, unit * data.y, ValueError, message)
+    assert_refused(MCDropoutRegressor, data.X, unit * data.y, ValueError, message)
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("unit", [1e-300, 1e-30, 1e30, 1e300])
 def test_any_unit_of_x(data, small, unit):
-    """To rounding, as the units are no powers of two."""
+    """Up to rounding, as the units are no powers of two."""
     models = [MCDropoutRegressor(**small).fit(u * data.X, data.y) for u in (1, unit)]
-    expected, said = (
+    expected, actual = (
         model.predict(u * data.X) for u, model in zip((1, unit), models, strict=True)
     )
-    np.testing.assert_allclose(said, expected, rtol=1e-6)
+    np.testing.assert_allclose(actual, expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize("weight", [-1.0, np.nan, np.inf])
-def test_weights_of_classes(data, refused, weight):
-    refused(
+def test_invalid_class_weight(data, assert_refused, weight):
+    assert_refused(
         MCDropoutClassifier,
         data.X,
         data.labels,
@@ -910,8 +925,10 @@ def test_weights_of_classes(data, refused, weight):
         ({"tau": 1e300}, "`tau`, .* must be between 1e-30 .* times 1 / variance of y"),
     ],
 )
-def test_priors_out_of_proportion(data, refused, parameters, message):
-    refused(MCDropoutRegressor, data.X, data.y, ValueError, message, **parameters)
+def test_extreme_priors(data, assert_refused, parameters, message):
+    assert_refused(
+        MCDropoutRegressor, data.X, data.y, ValueError, message, **parameters
+    )
 
 
 @pytest.mark.parametrize(
@@ -923,33 +940,35 @@ def test_priors_out_of_proportion(data, refused, parameters, message):
         (lambda d: d.X[:5, :2], lambda d: d.y[:5], "X has 2 features"),
     ],
 )
-def test_errors_of_validation_rows_name_them(data, small, X_val, y_val, message):
+def test_errors_of_validation_rows_name_the_arguments(
+    data, small, X_val, y_val, message
+):
     model = MCDropoutRegressor(early_stopping=True, **small)
     with pytest.raises(ValueError, match=f"^in `X_val` and `y_val`: .*{message}"):
         model.fit(data.X, data.y, X_val=X_val(data), y_val=y_val(data))
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_validation_rows_may_be_sparse_where_x_is_dense(data, small):
-    """And the other way round; the same rows stop the training alike."""
-    said = []
+def test_validation_rows_may_be_sparse_if_x_is_dense(data, small):
+    """Early stopping depends on the values of the rows alone."""
+    predictions = []
     for train, held_out in ((np.array, sparse.csr_array), (np.array, np.array)):
         model = MCDropoutRegressor(early_stopping=True, **small)
         X_val, y_val = held_out(data.X_new), data.y_new
         model.fit(train(data.X), data.y, X_val=X_val, y_val=y_val)
-        said.append(model.predict(data.X_new))
-    np.testing.assert_array_equal(*said)
+        predictions.append(model.predict(data.X_new))
+    np.testing.assert_array_equal(*predictions)
 
 
-def test_classes_of_a_stream_are_two_at_least(data, small):
+def test_partial_fit_needs_at_least_two_classes(data, small):
     model = MCDropoutClassifier(**small)
     with pytest.raises(ValueError, match=r"`classes` must contain .* 2; got \[0\]"):
         model.partial_fit(data.X, np.zeros(41, int), classes=[0])
 
 
 @pytest.mark.parametrize("value", [-1, 2**33, "a", np.random.default_rng(0)])
-def test_random_states_that_are_none(data, small, fitted, value):
-    """Of numpy's generators there is no stream that scikit-learn could share."""
+def test_invalid_random_state(data, small, fitted, value):
+    """NumPy's new generators cannot be shared with scikit-learn."""
     with pytest.raises(ValueError, match=r"`random_state` must be None, .*; got"):
         MCDropoutRegressor(**small | {"random_state": value}).fit(data.X, data.y)
     with pytest.raises(ValueError, match=r"`random_state` must be None, .*; got"):
@@ -959,8 +978,8 @@ def test_random_states_that_are_none(data, small, fitted, value):
 def test_kinds_of_uncertainty(data, fitted):
     for model in fitted.values():
         default = model.predict_uncertainty(data.X_new)
-        said = model.predict_uncertainty(data.X_new, kind=None)
-        np.testing.assert_array_equal(said, default)
+        actual = model.predict_uncertainty(data.X_new, kind=None)
+        np.testing.assert_array_equal(actual, default)
         with pytest.raises(TypeError, match=r"`kind` must be a name, a list.* got 3"):
             model.predict_uncertainty(data.X_new, kind=3)
     with pytest.raises(ValueError, match=r"`coverage` must be .* got none"):
@@ -969,7 +988,7 @@ def test_kinds_of_uncertainty(data, fitted):
         fitted[MCDropoutRegressor].predict_quantile(data.X_new, [])
 
 
-def test_a_missing_value_among_objects_is_no_category(data, small):
+def test_missing_value_in_an_object_array(data, small):
     pandas = pytest.importorskip("pandas")
     X = data.X.astype(object)
     X[3, 1] = None
@@ -979,7 +998,7 @@ def test_a_missing_value_among_objects_is_no_category(data, small):
 
 
 @pytest.mark.filterwarnings("error:The given NumPy array is not writable")
-def test_a_model_that_is_mapped_into_memory(data, fitted, tmp_path):
+def test_memory_mapped_model(data, fitted, tmp_path):
     joblib = pytest.importorskip("joblib")
     for model in fitted.values():
         joblib.dump(model, tmp_path / "model")

@@ -14,25 +14,27 @@ from skbayesnn.estimators.mc_dropout import NOISES
 from tests.helpers.posteriors import MC_DROPOUT
 
 BOTH = pytest.mark.parametrize("kind", MC_DROPOUT)
-of_both_priors = pytest.mark.parametrize("length_scale", [0.0, 0.7], ids=["ML", "MAP"])
+parametrize_priors = pytest.mark.parametrize(
+    "length_scale", [0.0, 0.7], ids=["ML", "MAP"]
+)
 
 
 def target(kind, data):
     return data.labels if is_classifier(kind()) else data.y
 
 
-@of_both_priors
+@parametrize_priors
 @BOTH
 def test_baseline_is_deterministic(data, small, kind, length_scale):
-    """Every draw is the network itself, however many are asked for."""
+    """Every draw is the network itself, for any number of draws."""
     model = kind(**small | {"dropout": 0.0, "length_scale": length_scale})
     model.set_params(n_estimators=1, batch_size=17).fit(data.X, target(kind, data))
     functions = model.sample_f(data.X_new, 7)
     np.testing.assert_array_equal(functions, functions[..., :1].repeat(7, -1))
-    ask = "predict_proba" if is_classifier(model) else "predict"
-    # A mean over draws that are alike: rounding.
+    method = "predict_proba" if is_classifier(model) else "predict"
+    # Rounding of a mean over equal draws.
     np.testing.assert_allclose(
-        getattr(model, ask)(data.X_new), functions[..., 0], rtol=1e-12
+        getattr(model, method)(data.X_new), functions[..., 0], rtol=1e-12
     )
     kinds = model.predict_uncertainty(data.X_new, kind="all")
     for name in ("epistemic", "mutual_information"):
@@ -40,14 +42,16 @@ def test_baseline_is_deterministic(data, small, kind, length_scale):
     assert model.dropout_ == 0.0
     if length_scale == 0:
         assert model.weight_decay_ == 0.0 and not model.history_["kl"].any()
-    again = clone(model).set_params(n_draws=1).fit(data.X, target(kind, data))
-    np.testing.assert_array_equal(again.predict(data.X_new), model.predict(data.X_new))
+    single_draw = clone(model).set_params(n_draws=1).fit(data.X, target(kind, data))
+    np.testing.assert_array_equal(
+        single_draw.predict(data.X_new), model.predict(data.X_new)
+    )
 
 
-@of_both_priors
+@parametrize_priors
 @BOTH
-def test_noise_does_not_matter_where_there_is_none(data, small, kind, length_scale):
-    """Whatever would be dropped or scaled: the same bits."""
+def test_dropout_kind_does_not_matter_without_dropout(data, small, kind, length_scale):
+    """The weights are exactly the same."""
     y = target(kind, data)
     models = [
         kind(noise=noise, **small | {"dropout": 0.0, "length_scale": length_scale}).fit(
@@ -61,8 +65,8 @@ def test_noise_does_not_matter_where_there_is_none(data, small, kind, length_sca
 
 
 @BOTH
-def test_baselines_in_an_ensemble(data, small, kind):
-    """Networks that started elsewhere differ: the one uncertainty that is left."""
+def test_ensemble_of_deterministic_networks_has_uncertainty(data, small, kind):
+    """The uncertainty is due to different initial weights alone."""
     model = kind(n_estimators=3, **small | {"dropout": 0.0})
     model.fit(data.X, target(kind, data))
     name = "mutual_information" if is_classifier(model) else "epistemic"
@@ -71,11 +75,11 @@ def test_baselines_in_an_ensemble(data, small, kind):
     assert len(np.unique(functions[0].reshape(-1, 40)[0])) == 3
 
 
-def test_a_linear_classifier_without_noise_is_logistic_regression(data, small):
+def test_deterministic_linear_classifier_is_logistic_regression(data, small):
     """MAP: half of l^2 times the squared weights plus the sum of the losses.
 
-    scikit-learn's penalty leaves the intercepts out, ours does not: a column of ones
-    has them among the weights.
+    scikit-learn does not penalise the intercepts, so that a column of ones replaces
+    them.
     """
     X = (data.X - data.X.mean(0)) / data.X.std(0)
     model = MCDropoutClassifier(
@@ -88,5 +92,5 @@ def test_a_linear_classifier_without_noise_is_logistic_regression(data, small):
     learned = np.vstack(
         [model.parameters_["layers/0/mean"][0], model.parameters_["layers/0/bias"]]
     )
-    # Adam's last steps, of next to no length, and scikit-learn's stopping.
+    # Tolerance of Adam's last steps, and of scikit-learn's stopping.
     np.testing.assert_allclose(learned, reference.coef_.T, atol=1e-4)

@@ -1,7 +1,7 @@
-"""Bayes by Backprop: its own parameters, and yesterday's posterior as a prior.
+"""Bayes by Backprop: its parameters, and the previous posterior as a prior.
 
-What it has in common with every posterior is in `test_posteriors.py`, linear models
-against the conjugate posterior are in `test_conjugate.py`.
+Promises of all posteriors are tested in `test_posteriors.py`, linear models against the
+conjugate posterior in `test_conjugate.py`.
 """
 
 import copy
@@ -29,7 +29,7 @@ from tests.helpers.pairwise import pairwise
 from tests.helpers.posteriors import BBB, VARIATIONAL
 
 BOTH = pytest.mark.parametrize("kind", BBB)
-# Networks of a few units in twenty epochs are worse than a straight line, of course.
+# Networks of a few units are worse than a linear model after twenty epochs.
 pytestmark = [
     pytest.mark.filterwarnings(
         f"ignore:{beginning}:sklearn.exceptions.ConvergenceWarning"
@@ -40,7 +40,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def small(small):
-    """No spikes."""
+    """Parameters of small networks without dropout."""
     return small | {"dropout": 0.0}
 
 
@@ -141,8 +141,8 @@ UNSUPPORTED = [
 
 
 @BOTH
-def test_bad_parameters(data, small, kind):
-    """Also those without an effect, such as pi under the Gaussian prior."""
+def test_invalid_parameters_are_refused(data, small, kind):
+    """Also of parameters without an effect, such as pi under the Gaussian prior."""
     with Checks() as check:
         for parameters, error, message in UNSUPPORTED:
             model = kind(**small | parameters)
@@ -154,18 +154,18 @@ def test_bad_parameters(data, small, kind):
 
 @pytest.mark.parametrize("length_scale", [1.0, "auto", [0.5, 1.0, 2.0]])
 @BOTH
-def test_length_scales_of_the_mixture(data, small, kind, length_scale):
+def test_mixture_prior_takes_every_length_scale(data, small, kind, length_scale):
     model = kind(**small | MIXTURE | {"length_scale": length_scale})
     model.fit(data.X, target(kind, data))
     assert np.isfinite(model.loss_curve_).all()
 
 
-# ---- parameters that do what they say
+# ---- effects of the parameters
 
 
 @BOTH
-def test_start(data, small, kind):
-    """A hundredth of the weights' variance is uncertainty, in every weight."""
+def test_initial_posterior_variance(data, small, kind):
+    """In every weight it is a hundredth of the variance of the initial weights."""
     model = kind(**small | {"max_iter": 1, "learning_rate_init": 1e-12})
     model.fit(data.X, target(kind, data))
     for i, (inputs, gain) in enumerate([(4, 2), (8, 2), (6, 1)]):
@@ -174,12 +174,12 @@ def test_start(data, small, kind):
             np.testing.assert_allclose(sigma**2, 0.01 * gain / inputs, rtol=1e-9)
 
 
-# ---- the width that follows from the rows
+# ---- the default width
 
 AUTO = {"max_iter": 1, "n_draws": 2, "random_state": 0}
 
 
-def hidden(model):
+def hidden_sizes(model):
     return tuple(model.network_["sizes"][1:-1])
 
 
@@ -195,86 +195,86 @@ def hidden(model):
         (3001, (50, 50)),
     ],
 )
-def test_width_follows_the_rows(n_rows, sizes):
+def test_default_width_depends_on_the_number_of_rows(n_rows, sizes):
     random = np.random.default_rng(n_rows)
     X, y = random.normal(size=(n_rows, 2)), random.normal(size=n_rows)
-    assert hidden(BBBRegressor(**AUTO).fit(X, y)) == sizes
+    assert hidden_sizes(BBBRegressor(**AUTO).fit(X, y)) == sizes
 
 
-def test_width_follows_the_weights_of_the_rows(data):
-    """41 rows of weight 3 are as many as 123."""
-    three = np.full(len(data.y), 3.0)
+def test_default_width_depends_on_the_sum_of_weights(data):
+    """41 rows of weight 3 count as 123."""
+    weights = np.full(len(data.y), 3.0)
     model = BBBRegressor(**AUTO)
-    assert hidden(model.fit(data.X, data.y, three)) == (20,)
-    thrice = np.repeat(data.X, 3, axis=0), np.repeat(data.y, 3)
-    assert hidden(model.fit(*thrice)) == (20,)
+    assert hidden_sizes(model.fit(data.X, data.y, weights)) == (20,)
+    repeated = np.repeat(data.X, 3, axis=0), np.repeat(data.y, 3)
+    assert hidden_sizes(model.fit(*repeated)) == (20,)
 
 
-def test_rounded_weights_are_as_many_rows():
-    """Tenths of a thousand rows sum to 100 and something."""
+def test_default_width_rounds_the_sum_of_weights():
+    """A thousand weights of 0.1 sum to a little more than 100."""
     X = np.random.default_rng(0).normal(size=(1000, 2))
     tenths = np.full(1000, 0.1)
     assert tenths.sum() != 100
-    assert hidden(BBBRegressor(**AUTO).fit(X, X[:, 0], tenths)) == (10,)
+    assert hidden_sizes(BBBRegressor(**AUTO).fit(X, X[:, 0], tenths)) == (10,)
 
 
-def test_width_of_a_path_is_that_of_all_rows():
-    """Folds of 96 rows would be narrower."""
+def test_default_width_in_a_tau_path_depends_on_all_rows():
+    """The 96 training rows of a fold would have a narrower network."""
     random = np.random.default_rng(0)
     X, y = random.normal(size=(120, 2)), random.normal(size=120)
-    given, own = (
+    fixed, default = (
         TauCV(BBBRegressor(sizes, **AUTO), taus=[1.0, 3.0]).fit(X, y)
         for sizes in ((20,), "auto")
     )
-    # Rounded in single precision, whatever the program's other members are.
-    np.testing.assert_allclose(own.scores_, given.scores_, rtol=1e-5)
-    assert hidden(own.best_estimator_) == (20,)
-    assert own.estimator.hidden_layer_sizes == "auto"
+    # Rounding in single precision.
+    np.testing.assert_allclose(default.scores_, fixed.scores_, rtol=1e-5)
+    assert hidden_sizes(default.best_estimator_) == (20,)
+    assert default.estimator.hidden_layer_sizes == "auto"
 
 
-def test_width_stays_in_a_fit_that_goes_on(data):
+def test_continued_training_keeps_the_width(data):
     many = np.repeat(data.X, 3, axis=0), np.repeat(data.y, 3)
     model = BBBRegressor(**AUTO, warm_start=True).fit(data.X, data.y)
-    assert hidden(model.fit(*many)) == (10,)
-    assert hidden(model.partial_fit(*many)) == (10,)
-    assert hidden(model.partial_fit(*many, prior="previous")) == (10,)
-    assert hidden(model.set_params(warm_start=False).fit(*many)) == (20,)
+    assert hidden_sizes(model.fit(*many)) == (10,)
+    assert hidden_sizes(model.partial_fit(*many)) == (10,)
+    assert hidden_sizes(model.partial_fit(*many, prior="previous")) == (10,)
+    assert hidden_sizes(model.set_params(warm_start=False).fit(*many)) == (20,)
 
 
-def test_width_of_a_stream_is_that_of_many_rows(data):
-    """How many will come is not known; with yesterday's posterior a part is whole."""
+def test_default_width_of_a_stream(data):
+    """The number of rows to come is unknown, unless each call is a full fit."""
     model = BBBRegressor(**AUTO)
-    assert hidden(model.partial_fit(data.X, data.y)) == (50, 50)
-    assert hidden(model.partial_fit(data.X, data.y)) == (50, 50)
+    assert hidden_sizes(model.partial_fit(data.X, data.y)) == (50, 50)
+    assert hidden_sizes(model.partial_fit(data.X, data.y)) == (50, 50)
     model = BBBRegressor(**AUTO).partial_fit(data.X, data.y, prior="previous")
-    assert hidden(model) == (10,)
+    assert hidden_sizes(model) == (10,)
 
 
-def test_another_network_has_its_own_widths(data):
+def test_given_network_keeps_its_width(data):
     model = BBBRegressor(network=MLP((7,)), warm_start=True, **AUTO)
-    assert hidden(model.fit(data.X, data.y).fit(data.X, data.y)) == (7,)
+    assert hidden_sizes(model.fit(data.X, data.y).fit(data.X, data.y)) == (7,)
 
 
 @pytest.mark.parametrize("kind", [BBBRegressor, MCDropoutRegressor])
-def test_width_that_is_none(data, kind):
+def test_invalid_width_is_refused(data, kind):
     with pytest.raises(TypeError, match="`hidden_layer_sizes` must be"):
         kind(hidden_layer_sizes="wide").fit(data.X, data.y)
 
 
 @BOTH
-def test_prior_scales_count(data, small, kind):
-    """Each of pi, s1 and s2 changes a fit under the mixture, and none without it."""
+def test_prior_scales_affect_the_mixture_only(data, small, kind):
+    """Each of pi, s1 and s2 changes a fit under the mixture prior alone."""
     y = target(kind, data)
-    for base, counts in ((MIXTURE, True), ({}, False)):
+    for base, has_effect in ((MIXTURE, True), ({}, False)):
         plain = kind(**small | base).fit(data.X, y)
         for name, value in (("pi", 0.9), ("s1", 5.0), ("s2", 0.01)):
-            other = kind(**small | base | {name: value}).fit(data.X, y)
-            assert (other.loss_curve_ != plain.loss_curve_) == counts
+            changed = kind(**small | base | {name: value}).fit(data.X, y)
+            assert (changed.loss_curve_ != plain.loss_curve_) == has_effect
 
 
 @BOTH
-def test_mixture_of_one_width_is_the_gaussian_prior(data, small, kind):
-    """s1 = s2 = 1: the same density, sampled with the same noise."""
+def test_mixture_of_equal_scales_is_the_gaussian_prior(data, small, kind):
+    """s1 = s2 = 1: the same density, sampled with the same random numbers."""
     y = target(kind, data)
     mixture = kind(**small | MIXTURE | {"s2": 1.0}).fit(data.X, y)
     gaussian = kind(**small | {"kl": "sampled"}).fit(data.X, y)
@@ -289,19 +289,18 @@ def test_mixture_of_one_width_is_the_gaussian_prior(data, small, kind):
 
 @BOTH
 def test_kl_is_spread_over_the_batches(data, small, kind):
-    """Geometrically, the first batches have most of it; with one batch all of it."""
+    """With geometric weights the first batches have most of it."""
     y = target(kind, data)
     for batch_size, alike in ((41, True), (11, False)):
-        one, other = (
+        uniform, geometric = (
             kind(kl_weighting=w, batch_size=batch_size, **small).fit(data.X, y)
             for w in ("uniform", "geometric")
         )
-        assert (one.loss_curve_ == other.loss_curve_) == alike
+        assert (uniform.loss_curve_ == geometric.loss_curve_) == alike
 
 
 @BOTH
-def test_kl_comes_in_late(data, small, kind):
-    """In the very first step of a warm-up the prior does not count."""
+def test_first_step_of_a_warm_up_ignores_the_prior(data, small, kind):
     y = target(kind, data)
     for warm_up, alike in ((0.5, True), (0.0, False)):
         weights = [
@@ -317,8 +316,8 @@ def test_kl_comes_in_late(data, small, kind):
 
 
 @BOTH
-def test_two_estimates_of_the_kl_agree(data, small, kind):
-    """Closed and sampled, at the same weights: steps of no length."""
+def test_closed_and_sampled_kl_agree(data, small, kind):
+    """At the same weights: the learning rate is next to zero."""
     y = target(kind, data)
     still = small | {"max_iter": 200, "learning_rate_init": 1e-12, "length_scale": 2.0}
     closed, sampled = (
@@ -332,11 +331,11 @@ def test_two_estimates_of_the_kl_agree(data, small, kind):
     assert np.abs(sampled.mean() - closed.mean()) < 6 * error
 
 
-# ---- yesterday's posterior as today's prior
+# ---- the previous posterior as the prior
 
 
 def posterior_of(model):
-    """Per layer, as the fields of a prior."""
+    """Means and standard deviations per layer, as the fields of a prior."""
     p = model.parameters_
     return [
         {
@@ -349,8 +348,8 @@ def posterior_of(model):
     ]
 
 
-def kl_of(after, before):
-    """KL of one posterior to another, nats, (networks,)."""
+def kl_between(after, before):
+    """KL divergence of one posterior from another, nats, (networks,)."""
     total = 0
     for q, p in zip(after, before, strict=True):
         for mean, std in (("mean", "std"), ("bias_mean", "bias_std")):
@@ -362,11 +361,13 @@ def kl_of(after, before):
 
 
 def assert_same_fields(actual, desired):
-    for one, other in zip(actual, desired, strict=True):
-        assert one.keys() == other.keys()
-        for name, value in other.items():
-            # softplus is torch's here and NumPy's there.
-            np.testing.assert_allclose(one[name], value, rtol=1e-12, err_msg=name)
+    for actual_layer, desired_layer in zip(actual, desired, strict=True):
+        assert actual_layer.keys() == desired_layer.keys()
+        for name, value in desired_layer.items():
+            # torch and NumPy compute softplus differently.
+            np.testing.assert_allclose(
+                actual_layer[name], value, rtol=1e-12, err_msg=name
+            )
 
 
 @pytest.mark.parametrize(
@@ -384,7 +385,7 @@ def assert_same_fields(actual, desired):
     ),
 )
 def test_previous_posterior_is_the_prior(data, small, kind, options):
-    """The first posterior, a fit to the end on new rows, then streams under it."""
+    """A full fit to new rows, then a stream under the same prior."""
     y, y_new = target(kind, data), new_target(kind, data)
     model = kind(n_estimators=2, **small | options).fit(data.X, y)
     assert model.prior_ is None
@@ -399,20 +400,20 @@ def test_previous_posterior_is_the_prior(data, small, kind, options):
     assert model.n_epochs_seen_ == model.n_iter_ == 40
     assert model.optimizer_["step"] == 20
     if "kl" not in options:
-        # What the history says is the KL to the posterior before, over N.
-        expected = kl_of(posterior_of(model), before) / 22.0
+        # The history has the KL to the posterior before, divided by N.
+        expected = kl_between(posterior_of(model), before) / 22.0
         np.testing.assert_allclose(model.history_["kl"][-1], expected, rtol=1e-9)
 
-    # A plain call goes on under the same prior, and its rows count on top.
+    # A plain call keeps the prior, and its rows are added.
     model.partial_fit(data.X_new, y_new)
     assert_same_fields(model.prior_, before)
     assert model.total_weight_ == 33.0
     assert len(model.loss_curve_) == 1 and model.n_epochs_seen_ == 41
     if "kl" not in options:
-        expected = kl_of(posterior_of(model), before) / 33.0
+        expected = kl_between(posterior_of(model), before) / 33.0
         np.testing.assert_allclose(model.history_["kl"][-1], expected, rtol=1e-9)
 
-    # Another renewal takes what there is now.
+    # Another call with prior='previous' takes the present posterior.
     before = posterior_of(model)
     for fit in (
         lambda: model.partial_fit(data.X, y, prior="previous"),
@@ -425,7 +426,7 @@ def test_previous_posterior_is_the_prior(data, small, kind, options):
 
 @BOTH
 @pytest.mark.parametrize("warm_start", [False, True])
-def test_fit_forgets_the_previous_posterior(data, small, kind, warm_start):
+def test_fit_removes_the_previous_posterior(data, small, kind, warm_start):
     y = target(kind, data)
     model = kind(warm_start=warm_start, **small).fit(data.X, y)
     model.partial_fit(data.X_new, new_target(kind, data), prior="previous")
@@ -434,13 +435,13 @@ def test_fit_forgets_the_previous_posterior(data, small, kind, warm_start):
     assert model.prior_ is None and model.total_weight_ == 41
     model.partial_fit(data.X, y)
     assert model.prior_ is None and model.total_weight_ == 82
-    if not warm_start:  # nothing of it is left
+    if not warm_start:  # as a new estimator
         fresh = kind(**small).fit(data.X, y).partial_fit(data.X, y)
         same_arrays(model.parameters_, fresh.parameters_)
 
 
 @BOTH
-def test_prior_is_stored(data, small, kind):
+def test_prior_is_pickled(data, small, kind):
     skops = pytest.importorskip("skops.io")
     model = kind(**small).fit(data.X, target(kind, data))
     model.partial_fit(data.X_new, new_target(kind, data), prior="previous")
@@ -448,33 +449,33 @@ def test_prior_is_stored(data, small, kind):
     trusted = skops.get_untrusted_types(data=stored)
     assert trusted in ([], [f"{kind.__module__}.{kind.__name__}"])
     expected = copy.deepcopy(model).partial_fit(data.X_new, new_target(kind, data))
-    for again in (
+    for restored in (
         pickle.loads(pickle.dumps(model)),
         skops.loads(stored, trusted=trusted),
     ):
-        for fields, own in zip(again.prior_, model.prior_, strict=True):
-            same_arrays(fields, own)
-        again.partial_fit(data.X_new, new_target(kind, data))
-        same_arrays(again.parameters_, expected.parameters_)
+        for fields, expected_fields in zip(restored.prior_, model.prior_, strict=True):
+            same_arrays(fields, expected_fields)
+        restored.partial_fit(data.X_new, new_target(kind, data))
+        same_arrays(restored.parameters_, expected.parameters_)
 
 
 @BOTH
-def test_prior_is_not_the_model(data, small, kind):
-    """It is a copy: training on does not change what was believed before."""
+def test_prior_is_a_copy(data, small, kind):
+    """Further training does not change it."""
     model = kind(**small).fit(data.X, target(kind, data))
     before = copy.deepcopy(model.parameters_)
     shallow = copy.copy(model)
     model.partial_fit(data.X_new, new_target(kind, data), prior="previous")
     same_arrays(shallow.parameters_, before)
-    kept = copy.deepcopy(model.prior_)
+    prior_before = copy.deepcopy(model.prior_)
     model.partial_fit(data.X_new, new_target(kind, data))
-    for fields, own in zip(model.prior_, kept, strict=True):
-        same_arrays(fields, own)
+    for fields, expected in zip(model.prior_, prior_before, strict=True):
+        same_arrays(fields, expected)
 
 
 @BOTH
-def test_previous_posterior_in_float32(data, small, kind):
-    """It is kept and used in the precision of the training, which may change."""
+def test_prior_follows_the_dtype(data, small, kind):
+    """The dtype may change between calls."""
     y, y_new = target(kind, data), new_target(kind, data)
     model = kind(**small | {"dtype": "float32"}).fit(data.X, y)
     for dtype in ("float32", "float64", "float32"):
@@ -487,8 +488,8 @@ def test_previous_posterior_in_float32(data, small, kind):
 
 
 @BOTH
-def test_previous_posterior_of_a_network_that_fails(data, small, kind, monkeypatch):
-    """It goes, and its prior with it; the others go on as they would have."""
+def test_network_that_fails_is_removed_with_its_prior(data, small, kind, monkeypatch):
+    """The training of the other networks is unaffected."""
     y, y_new = target(kind, data), new_target(kind, data)
     model = kind(n_estimators=3, **small).fit(data.X, y)
     whole = copy.deepcopy(model).partial_fit(data.X_new, y_new, prior="previous")
@@ -512,8 +513,8 @@ def test_previous_posterior_of_a_network_that_fails(data, small, kind, monkeypat
 
 
 @BOTH
-def test_previous_posterior_of_nothing_is_the_prior(data, small, kind):
-    """The first call is a whole fit, and not an epoch."""
+def test_first_call_with_previous_prior_is_a_full_fit(data, small, kind):
+    """Not a single epoch, as in other first calls of `partial_fit`."""
     y = target(kind, data)
     model = kind(**small).partial_fit(data.X, y, prior="previous")
     assert model.prior_ is None
@@ -522,7 +523,7 @@ def test_previous_posterior_of_nothing_is_the_prior(data, small, kind):
 
 
 @BOTH
-def test_length_scale_is_that_of_the_previous_posterior(data, small, kind):
+def test_length_scale_is_computed_from_the_previous_posterior(data, small, kind):
     """lambda = l^2 / (2 N tau), l^2 the mean precision of a layer's weights."""
     model = kind(**small).fit(data.X, target(kind, data))
     precision = [np.mean(fields["std"] ** -2.0) for fields in posterior_of(model)]
@@ -533,21 +534,21 @@ def test_length_scale_is_that_of_the_previous_posterior(data, small, kind):
 
 
 @BOTH
-def test_a_first_call_that_collapses_warns(small, kind, seed):
+def test_first_call_that_collapses_warns_once(small, kind, seed):
     random = np.random.default_rng(seed)
     X = random.normal(size=(30, 4))
     y = X[:, 0] > 0 if kind is BBBClassifier else X[:, 0]
     model = kind(**small | {"length_scale": 100.0, "max_iter": 200})
-    with pytest.warns(ConvergenceWarning, match="explains") as told:
+    with pytest.warns(ConvergenceWarning, match="explains") as warned:
         model.partial_fit(X, y, prior="previous")
-    # Of the same fault nothing else is said: the ways out would contradict each other.
-    assert [str(one.message).split()[:3] for one in told] == [
+    # A second warning of the same problem could give contradicting advice.
+    assert [str(warning.message).split()[:3] for warning in warned] == [
         ["the", "network", "explains"]
     ]
 
 
 @BOTH
-def test_previous_posterior_that_is_not_normal(data, small, kind):
+def test_raises_if_previous_posterior_is_not_normal(data, small, kind):
     y = target(kind, data)
     message = (
         "prior='previous' requires a normal posterior, but dropout makes it "
@@ -564,21 +565,21 @@ def test_previous_posterior_that_is_not_normal(data, small, kind):
 
 @BOTH
 @pytest.mark.parametrize("prior", ["gaussian", True, 3])
-def test_prior_of_a_stream_that_is_none(data, small, kind, prior):
+def test_invalid_prior_of_partial_fit_is_refused(data, small, kind, prior):
     model = kind(**small).fit(data.X, target(kind, data))
     with pytest.raises(ValueError, match="`prior` must be one of 'previous'; got"):
         model.partial_fit(data.X, target(kind, data), prior=prior)
 
 
 @BOTH
-def test_previous_posterior_and_rows_held_out(data, small, kind):
+def test_raises_for_previous_prior_with_early_stopping(data, small, kind):
     model = kind(**small).fit(data.X, target(kind, data))
     model.set_params(early_stopping=True)
     with pytest.raises(ValueError, match="holds out no rows"):
         model.partial_fit(data.X, target(kind, data), prior="previous")
 
 
-def test_previous_posterior_of_another_network(data, small):
+def test_raises_if_the_network_changes_under_previous_prior(data, small):
     model = BBBRegressor(**small).fit(data.X, data.y)
     model.set_params(hidden_layer_sizes=(8, 7))
     with pytest.raises(
@@ -594,8 +595,8 @@ def _curve(seed, n_rows=80):
 
 
 @pytest.mark.parametrize("options", [{}, MIXTURE], ids=["gaussian", "mixture"])
-def test_more_data_more_certainty(seed, options):
-    """The same rows again, each time under what they said before."""
+def test_uncertainty_falls_with_every_call(seed, options):
+    """The same rows again, each time under the previous posterior."""
     X, y = _curve(seed)
     X_new, _ = _curve(seed + 1000)
     model = BBBRegressor(
@@ -607,8 +608,8 @@ def test_more_data_more_certainty(seed, options):
             model.partial_fit(X, y, prior="previous")
         sizes.append(posterior_width(model))
         stds.append(model.predict_uncertainty(X_new, "epistemic").mean())
-    # Rows that come k times would make it 1 / sqrt(k), were all weights pinned down
-    # by the data: 0.7 and 0.6. Some are not.
+    # k passes over the rows would scale the stds by 1 / sqrt(k), 0.7 and 0.6, if
+    # the data determined all weights.
     assert stds[1] < 0.85 * stds[0] and stds[2] < 0.95 * stds[1]
     assert sizes[0] > sizes[1] > sizes[2]
 
@@ -618,8 +619,8 @@ def posterior_width(model):
     return np.logaddexp(0, model.parameters_["layers/0/rho"]).mean()
 
 
-def test_the_world_moves(seed):
-    """New rows move what was believed, by as much as they weigh."""
+def test_new_rows_move_the_previous_posterior(seed):
+    """In proportion to their weight."""
     X, y = _curve(seed)
     model = BBBRegressor(
         (10,), tau=100.0, max_iter=300, device="cpu", random_state=seed
@@ -631,14 +632,14 @@ def test_the_world_moves(seed):
             X, y + 2.0, np.full(80, weight), prior="previous"
         )
         moved.append((moving.predict(X) - before).mean())
-    # As many rows as before: more than halfway, since a shift can hide in many
-    # weights at once, which a mean-field prior holds one by one. A thousandth of
-    # their weight: a few thousandths of it, and the noise of the training.
+    # With as many rows as before, by more than half of the shift: it is spread over
+    # many weights, which a mean-field prior holds separately. With a thousandth of
+    # their weight, by a few thousandths and the random part of the training.
     assert 1.0 < moved[0] < 2.0
     assert abs(moved[1]) < 0.1
 
 
-# ---- posterior collapse is warned of
+# ---- warning of posterior collapse
 
 CALLBACKS = find_spec("sklearn.callback") is not None  # scikit-learn >= 1.9
 MESSAGE = (
@@ -647,7 +648,7 @@ MESSAGE = (
     r"hidden layers.*kl_warm_up"
 )
 # Wide layers under a prior that does not follow their width, and few rows: the KL of
-# some thousand weights is more than what 60 rows can say.
+# some thousand weights outweighs 60 rows.
 COLLAPSING = {
     "hidden_layer_sizes": (50, 50),
     "length_scale": 1.0,
@@ -660,7 +661,7 @@ COLLAPSING = {
 
 
 def _surface(seed, n_rows, truth):
-    """Six inputs; y that is mostly a slope, only a slope, or noise alone."""
+    """Six inputs; y is mostly linear, linear, or noise alone."""
     random = np.random.default_rng([seed, 9])
     X = random.uniform(-1, 1, (n_rows, 6))
     noise = random.standard_normal(n_rows)
@@ -674,7 +675,7 @@ def _surface(seed, n_rows, truth):
 
 
 def _blobs(seed, n_rows):
-    """Three classes in a row along a diagonal, that hardly overlap."""
+    """Three classes along a diagonal that hardly overlap."""
     random = np.random.default_rng([seed, 10])
     codes = np.arange(n_rows) % 3
     X = random.standard_normal((n_rows, 4)) + 2.0 * codes[:, None]
@@ -687,15 +688,15 @@ def test_collapse_of_a_regressor(seed):
     model = BBBRegressor(**COLLAPSING, random_state=seed)
     with pytest.warns(UserWarning, match=MESSAGE) as record:
         model.fit(X, y)
-    assert model.score(X, y) < 0.3  # it did, while a line has 0.8
+    assert model.score(X, y) < 0.3  # it collapsed; a linear model has 0.8
     [warning] = [w for w in record if "network explains" in str(w.message)]
-    if CALLBACKS:  # scikit-learn's wrapper around fit is a frame of its own
-        assert warning.filename == __file__  # points to the call of fit
-    # What the message says helps.
+    if CALLBACKS:  # scikit-learn's wrapper around fit is a separate frame
+        assert warning.filename == __file__  # the call of fit
+    # The advice of the message helps.
     model.set_params(length_scale="auto", hidden_layer_sizes=(10,), kl_warm_up=0.5)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        # scikit-learn's of SciPy, in some pairs of versions.
+        # scikit-learn's, with some versions of SciPy.
         warnings.simplefilter("ignore", DeprecationWarning)
         model.set_params(learning_rate_init=0.01, max_iter=400).fit(X, y)
     assert model.score(X, y) > 0.75
@@ -712,7 +713,7 @@ def test_collapse_of_a_classifier(seed):
         model.fit(X, y)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        # scikit-learn's of SciPy, in some pairs of versions.
+        # scikit-learn's, with some versions of SciPy.
         warnings.simplefilter("ignore", DeprecationWarning)
         model.set_params(length_scale=1.0, kl_warm_up=0.5).fit(X, y)
     assert model.score(X, y) > 0.85
@@ -722,14 +723,14 @@ def test_collapse_of_a_classifier(seed):
 @pytest.mark.parametrize(
     ("kind", "truth"),
     [
-        # Each posterior with each truth, as a regressor and as a classifier in turn.
+        # Each posterior with each truth, alternately as a regressor and a classifier.
         (kinds[(i + j) % 2], truth)
         for i, kinds in enumerate((BBB, VARIATIONAL))
         for j, truth in enumerate(["curved", "linear", "noise"])
     ],
 )
-def test_no_collapse_no_warning(seed, kind, truth):
-    """A good fit, a line that is as good as the network, and nothing to be learned."""
+def test_no_warning_without_collapse(seed, kind, truth):
+    """For a good fit, for a linear y, and for a y that is noise."""
     X, y = _surface(seed, 128, truth)
     classifies = is_classifier(kind())
     y = y > np.median(y) if classifies else y
@@ -742,19 +743,16 @@ def test_no_collapse_no_warning(seed, kind, truth):
 @pytest.mark.filterwarnings("error:the network explains")
 @pytest.mark.parametrize("n_rows", [2, 5, 12])
 @pytest.mark.parametrize("kind", [*BBB, *VARIATIONAL])
-def test_few_rows_are_no_collapse(seed, kind, n_rows):
-    """A line of as many parameters explains them all, and says nothing by that."""
+def test_no_warning_with_few_rows(seed, kind, n_rows):
+    """A linear model with as many parameters as rows explains everything."""
     X, y = _surface(seed, n_rows, "linear")
     y = y > np.median(y) if is_classifier(kind()) else y
     kind(max_iter=5, n_draws=5, device="cpu", random_state=seed).fit(X, y)
 
 
 @pytest.mark.filterwarnings("default:the network explains")
-def test_collapse_is_looked_for_in_the_rows_that_count(seed):
-    """Weights, several targets and sparse X are those of the fit.
-
-    The prior lets nothing through: the network's mean is constant to a few per cent.
-    """
+def test_warning_of_collapse_takes_weights_targets_and_sparse_rows(seed):
+    """The prior is so narrow that the network is constant to a few per cent."""
     X, y = _surface(seed, 100, "linear")
     flat = {
         "hidden_layer_sizes": (5,),
@@ -766,11 +764,11 @@ def test_collapse_is_looked_for_in_the_rows_that_count(seed):
         "random_state": seed,
     }
     noise = np.random.default_rng([seed, 12]).standard_normal(100)
-    of_noise = np.r_[y[:50], noise[50:]]
+    half_noise = np.r_[y[:50], noise[50:]]
     for rows, warned in ((np.arange(100) < 50, True), (np.arange(100) >= 50, False)):
         with warnings.catch_warnings(record=True) as record:
             warnings.simplefilter("always")
-            BBBRegressor(**flat).fit(X, of_noise, sample_weight=rows)
+            BBBRegressor(**flat).fit(X, half_noise, sample_weight=rows)
         assert any("network explains" in str(w.message) for w in record) == warned
     with pytest.warns(UserWarning, match=MESSAGE):
         BBBRegressor(**flat).fit(X, np.stack([y, 100 * y, -y], 1))

@@ -1,4 +1,4 @@
-"""scikit-learn's own checks of the estimator contract."""
+"""scikit-learn's checks of the estimator contract."""
 
 import numpy as np
 import pytest
@@ -17,24 +17,24 @@ from skbayesnn import (
 )
 from tests.helpers.any_width import AnyImage, AnySequence
 
-# 25 epochs are not many, and some of the checks' data are pure noise.
+# 25 epochs may be too few, and some data of the checks are pure noise.
 pytestmark = pytest.mark.filterwarnings(
     "ignore:the network explains:sklearn.exceptions.ConvergenceWarning"
 )
 
-# With noise in training, a row of weight 2 is one row whose noise counts twice, and a
-# repeated row is two rows with noise of their own: equal in distribution, not bit by
-# bit. scikit-learn declares the same for its estimators that are trained with noise;
-# test_weights.py has the exact statement without noise, and the one in distribution.
-NOISE = "equal in distribution only: training is stochastic (see test_weights.py)"
+# In stochastic training a row of weight 2 has one mask that counts twice, but
+# repeated rows have two masks: the fits are equal in distribution, but not exactly.
+# scikit-learn declares the same for its stochastic estimators;
+# test_weights.py tests the exact equality without dropout, and the distribution.
+STOCHASTIC = "equal in distribution only: training is stochastic (see test_weights.py)"
 EXPECTED_FAILED_CHECKS = {
-    "check_sample_weight_equivalence_on_dense_data": NOISE,
-    "check_sample_weight_equivalence_on_sparse_data": NOISE,
+    "check_sample_weight_equivalence_on_dense_data": STOCHASTIC,
+    "check_sample_weight_equivalence_on_sparse_data": STOCHASTIC,
 }
-# The contract does not depend on how long the training is, nor on the draws: 25 epochs
-# are enough for the checks that want some accuracy, and much quicker. Every choice
-# that has code of its own stands in one of these, and test_posteriors.py has what holds
-# for each of them.
+# The contract does not depend on the number of epochs or draws: 25 epochs
+# are enough for the checks that need some accuracy, and fast. Every option
+# with separate code occurs in one estimator, and test_posteriors.py has the promises
+# of all posteriors.
 SHORT = {"max_iter": 25, "n_draws": 10}
 ESTIMATORS = [
     MCDropoutRegressor(**SHORT, network=AnyImage()),
@@ -54,9 +54,9 @@ ESTIMATORS = [
 
 @pytest.fixture(autouse=True)
 def global_state_is_untouched(global_state_is_untouched):
-    """As everywhere, but NumPy's global generator, which the checks draw from.
+    """As elsewhere, except NumPy's global generator, from which the checks draw.
 
-    That the estimators leave it alone is in test_promises.py.
+    test_promises.py tests that the estimators do not use it.
     """
     state = np.random.get_state()
     yield

@@ -1,4 +1,4 @@
-"""The classifier's parameters, methods and fitted attributes."""
+"""The classifier: its parameters, methods and fitted attributes."""
 
 import math
 from dataclasses import replace
@@ -26,7 +26,7 @@ KINDS = [
 
 @pytest.fixture(scope="module")
 def model(data, small):
-    """Three labels that are strings; two networks."""
+    """Three string labels; two networks."""
     model = MCDropoutClassifier(n_estimators=NETWORKS, **small)
     return model.fit(data.X, data.labels)
 
@@ -45,7 +45,7 @@ def entropy(p):
 # ---- predictions
 
 
-def test_shapes(model, data):
+def test_shapes_of_predictions(model, data):
     X = data.X_new
     probability = model.predict_proba(X)
     assert probability.shape == (11, 3)
@@ -72,8 +72,8 @@ def test_log_density_is_the_log_probability_of_the_label(model, data):
         )
 
 
-def test_label_that_is_not_known_is_refused(model, data):
-    """One of another kind, too: numbers where the classes are strings."""
+def test_unknown_label_is_refused(model, data):
+    """Also a label of another type."""
     y = np.array(["low", "never", "top", "aaa"] + ["mid"] * 7)
     for function in (model.log_predictive_density, partial(free_density, model)):
         with pytest.raises(ValueError, match=r"among the model's.*\['aaa', 'never'\]"):
@@ -87,7 +87,7 @@ def test_functions_are_probabilities_coherent_over_rows(model, data):
     whole = model.sample_f(X, 7, random_state=5)
     np.testing.assert_allclose(whole.sum(1), 1, rtol=1e-12)
     part = model.sample_f(X[[8, 2, 3]], 7, random_state=5)
-    # float64 rounding: sums over other block sizes.
+    # float64 rounding of sums over blocks of other sizes.
     np.testing.assert_allclose(part, whole[[8, 2, 3]], rtol=1e-10)
     assert (model.sample_f(X, 7, random_state=6) != whole).any()
 
@@ -98,7 +98,7 @@ def test_sampled_labels_have_the_mean_probability(data, small):
     assert set(np.unique(sampled)) <= {"low", "mid", "top"}
     p = model.predict_proba(data.X_new)
     share = np.stack([(sampled == label).mean(1) for label in model.classes_], axis=1)
-    # Binomial standard error of 4000 samples, and of the 2000 fixed draws; the last
+    # Binomial standard error of 4000 samples and 2000 fixed draws; the last
     # term is one or two labels of a rare class.
     error = np.sqrt(p * (1 - p) * (1 / 4000 + 1 / 2000))
     assert (np.abs(share - p) < 5 * error + 5e-4).all()
@@ -108,26 +108,26 @@ def test_sampled_labels_have_the_mean_probability(data, small):
 
 
 def test_kinds_of_uncertainty(model, data):
-    everything = model.predict_uncertainty(data.X_new, kind="all")
-    assert list(everything) == KINDS
-    for kind, value in everything.items():
+    all_kinds = model.predict_uncertainty(data.X_new, kind="all")
+    assert list(all_kinds) == KINDS
+    for kind, value in all_kinds.items():
         assert value.shape == (11,)
         assert (value >= 0).all()
         np.testing.assert_array_equal(
             model.predict_uncertainty(data.X_new, kind=kind), value
         )
     np.testing.assert_array_equal(
-        model.predict_uncertainty(data.X_new), everything["entropy"]
+        model.predict_uncertainty(data.X_new), all_kinds["entropy"]
     )
-    two = model.predict_uncertainty(data.X_new, kind=["overlap", "entropy"])
-    assert list(two) == ["overlap", "entropy"]
-    assert everything["entropy"].max() <= np.log(3) + 1e-12
-    assert everything["variation_ratio"].max() <= 1 - 1 / 3
-    assert everything["overlap"].max() <= 1 + 1e-12
+    subset = model.predict_uncertainty(data.X_new, kind=["overlap", "entropy"])
+    assert list(subset) == ["overlap", "entropy"]
+    assert all_kinds["entropy"].max() <= np.log(3) + 1e-12
+    assert all_kinds["variation_ratio"].max() <= 1 - 1 / 3
+    assert all_kinds["overlap"].max() <= 1 + 1e-12
 
 
 def test_entropies(model, data):
-    """H of the mean, mean of H, and their difference."""
+    """Entropy of the mean, mean entropy, and their difference."""
     parts = model.predict_uncertainty(data.X_new, kind="all")
     mean = model.predict_proba(data.X_new)
     np.testing.assert_allclose(parts["entropy"], entropy(mean), rtol=1e-10)
@@ -145,7 +145,7 @@ def test_deterministic_network_has_no_mutual_information(fixed, data):
     np.testing.assert_allclose(
         parts["expected_entropy"], entropy(fixed.predict_proba(data.X_new))
     )
-    # One label is sampled per draw, also where the draws are all alike.
+    # One label is sampled per draw, even if all draws are equal.
     assert (parts["variation_ratio"] * 13 % 1 < 1e-9).any()
 
 
@@ -168,7 +168,7 @@ def test_unknown_kind(model, data, kind):
     ],
     ids=["text", "object", "numbers", "floats"],
 )
-def test_labels_of_all_kinds(data, small, names):
+def test_labels_of_all_types(data, small, names):
     y = names[data.codes]
     model = MCDropoutClassifier(**small).fit(data.X, y)
     np.testing.assert_array_equal(model.classes_, np.unique(names))
@@ -176,13 +176,13 @@ def test_labels_of_all_kinds(data, small, names):
     assert set(labels) <= set(names)
     assert model.classes_.dtype == names.dtype
     assert model.sample_y(data.X_new, 2).dtype == names.dtype
-    # More than chance: the labels are not permuted on the way.
+    # Better than chance: the labels are not permuted.
     model.set_params(max_iter=300, dropout=0.0, activation="tanh").fit(data.X, y)
     assert model.score(data.X, y) > 0.7
     assert np.isfinite(model.log_predictive_density(data.X, y)).all()
 
 
-def test_two_classes_that_are_bool(data, small):
+def test_boolean_labels(data, small):
     y = data.codes > 0
     model = MCDropoutClassifier(**small | {"max_iter": 100}).fit(data.X, y)
     assert model.predict_proba(data.X_new).shape == (11, 2)
@@ -206,10 +206,10 @@ def test_pandas_labels(data, small):
         )
 
 
-# ---- X of other kinds
+# ---- other types of X
 
 
-def test_float32_is_kept(data, small):
+def test_float32(data, small):
     X = data.X.astype(np.float32)
     model = MCDropoutClassifier(**small | {"dtype": "float32"}).fit(X, data.labels)
     assert model.predict_proba(data.X_new.astype(np.float32)).dtype == np.float32
@@ -232,40 +232,44 @@ def test_sparse_equals_dense(data, small, batch_size):
 # ---- class_weight
 
 
-def test_class_weight_counts_as_sample_weight(data, small):
+def test_class_weight_equals_sample_weight(data, small):
     weights = {"low": 3.0, "mid": 0.5, "top": 1.0}
     model = MCDropoutClassifier(**small)
-    given = clone(model).set_params(class_weight=weights).fit(data.X, data.labels)
+    with_class_weight = (
+        clone(model).set_params(class_weight=weights).fit(data.X, data.labels)
+    )
     per_row = np.array([weights[label] for label in data.labels])
     model.fit(data.X, data.labels, sample_weight=per_row)
     np.testing.assert_array_equal(
-        given.predict_proba(data.X_new), model.predict_proba(data.X_new)
+        with_class_weight.predict_proba(data.X_new), model.predict_proba(data.X_new)
     )
-    assert given.weight_decay_ == model.weight_decay_
+    assert with_class_weight.weight_decay_ == model.weight_decay_
     # N is the sum of the products of both weights.
     rows = np.linspace(0.5, 1.5, 41)
-    given.fit(data.X, data.labels, sample_weight=rows)
+    with_class_weight.fit(data.X, data.labels, sample_weight=rows)
     n = (rows * per_row).sum()
-    assert given.weight_decay_ == pytest.approx(0.9 * 0.1**2 / (2 * n), rel=1e-12)
+    assert with_class_weight.weight_decay_ == pytest.approx(
+        0.9 * 0.1**2 / (2 * n), rel=1e-12
+    )
 
 
 def test_balanced_class_weight(data, small):
     rows = np.r_[0:20, 25:41]  # unequal classes
     y = data.labels[rows]
     model = MCDropoutClassifier(**small)
-    given = clone(model).set_params(class_weight="balanced").fit(data.X[rows], y)
+    balanced = clone(model).set_params(class_weight="balanced").fit(data.X[rows], y)
     counts = {label: (y == label).sum() for label in np.unique(y)}
     per_row = np.array([len(y) / (3 * counts[label]) for label in y])
     model.fit(data.X[rows], y, sample_weight=per_row)
     np.testing.assert_allclose(
-        given.predict_proba(data.X_new),
+        balanced.predict_proba(data.X_new),
         model.predict_proba(data.X_new),
-        rtol=1e-7,  # weights agree to rounding, grown by 20 steps
+        rtol=1e-7,  # rounding of the weights, which grows in 20 steps
     )
 
 
-def test_class_weight_that_names_another_class(data, small):
-    """scikit-learn's message; classes that are not named count once."""
+def test_class_weight_with_an_unknown_class_is_refused(data, small):
+    """With scikit-learn's message."""
     model = MCDropoutClassifier(class_weight={"low": 2.0, "none": 3.0}, **small)
     with pytest.raises(ValueError, match=r"'mid', 'top'.* not in class_weight"):
         model.fit(data.X, data.labels)
@@ -275,7 +279,7 @@ def test_class_weight_that_names_another_class(data, small):
 
 
 def test_weight_decay(data, small):
-    """p l^2 / (2 N tau), eq. 4; tau is the likelihood's inverse temperature."""
+    """p l^2 / (2 N tau), eq. 4; tau is the inverse temperature of the likelihood."""
     model = MCDropoutClassifier(**small | {"length_scale": 0.7}).fit(
         data.X, data.labels
     )
@@ -312,7 +316,7 @@ def test_fitted_attributes(model):
 
 
 def test_loss_is_the_negative_log_probability(data, small):
-    """Deterministic weights, tiny steps: the loss is that of the start's weights."""
+    """Deterministic initial weights, and a step that is next to zero."""
     model = MCDropoutClassifier(
         **small | {"dropout": 0.0, "learning_rate_init": 1e-12, "max_iter": 1}
     )
@@ -327,13 +331,13 @@ def test_networks_are_a_mixture(data, small):
     together = MCDropoutClassifier(n_estimators=NETWORKS, **small)
     together.fit(data.X, data.labels)
     state = np.random.RandomState(small["random_state"])
-    alone = [
+    singles = [
         MCDropoutClassifier(**small | {"random_state": state}).fit(data.X, data.labels)
         for _ in range(NETWORKS)
     ]
-    probabilities = [one.predict_proba(data.X_new) for one in alone]
+    probabilities = [single.predict_proba(data.X_new) for single in singles]
     assert (probabilities[0] != probabilities[1]).any()
-    # Batched equals alone to rounding, grown by 20 steps.
+    # Rounding of batched products, which grows in 20 steps.
     np.testing.assert_allclose(
         together.predict_proba(data.X_new), np.mean(probabilities, 0), rtol=1e-7
     )
@@ -345,34 +349,36 @@ LEARNED_RATES = [
 ]
 
 
-def predicted(model, data, **rows):
+def fitted_probabilities(model, data, **rows):
     y = data.labels
     return model.fit(data.X, y, **rows).predict_proba(data.X_new)
 
 
 def stop_early_from(monkeypatch, kind, n_rows):
-    """Let early_stopping="auto" hold rows out from ``n_rows`` on."""
+    """Make early_stopping="auto" hold rows out from ``n_rows`` on."""
     name = kind.__name__
     changed = replace(DEFAULTS[name], early_stopping_from_n=n_rows, learned_rates={})
     monkeypatch.setitem(DEFAULTS, name, changed)
 
 
 @pytest.mark.parametrize(("kind", "params"), LEARNED_RATES)
-def test_learned_rates_of_many_rows_stop_early(data, small, monkeypatch, kind, params):
-    """Whether by "auto" or by True; with fewer rows none are held out."""
+def test_learned_rates_stop_early_with_many_rows(
+    data, small, monkeypatch, kind, params
+):
+    """With "auto" as with True; with fewer rows none are held out."""
     params = small | params | {"n_iter_no_change": 1, "tol": 1.0}
     assert kind().early_stopping == "auto"
-    without = predicted(kind(early_stopping=False, **params), data)
-    np.testing.assert_array_equal(predicted(kind(**params), data), without)
+    without = fitted_probabilities(kind(early_stopping=False, **params), data)
+    np.testing.assert_array_equal(fitted_probabilities(kind(**params), data), without)
     stop_early_from(monkeypatch, kind, len(data.X))
-    stopped = predicted(kind(early_stopping=True, **params), data)
+    stopped = fitted_probabilities(kind(early_stopping=True, **params), data)
     assert not np.array_equal(stopped, without)
-    np.testing.assert_array_equal(predicted(kind(**params), data), stopped)
+    np.testing.assert_array_equal(fitted_probabilities(kind(**params), data), stopped)
     stop_early_from(monkeypatch, kind, len(data.X) + 1)
-    np.testing.assert_array_equal(predicted(kind(**params), data), without)
+    np.testing.assert_array_equal(fitted_probabilities(kind(**params), data), without)
 
 
-def test_given_rates_do_not_stop_early():
+def test_given_rates_do_not_stop_early_by_default():
     from_n = {
         model: defaults_of(model).early_stopping_from_n
         for model in (
@@ -385,16 +391,16 @@ def test_given_rates_do_not_stop_early():
 
 
 @pytest.mark.parametrize(("kind", "params"), LEARNED_RATES)
-def test_given_rows_stop_the_training(data, small, kind, params):
+def test_given_validation_rows_stop_the_training(data, small, kind, params):
     params = small | params | {"n_iter_no_change": 1, "tol": 1.0}
     rows = {"X_val": data.X_new, "y_val": data.labels[: len(data.X_new)]}
-    expected = predicted(kind(early_stopping=True, **params), data, **rows)
-    found = predicted(kind(**params), data, **rows)
-    np.testing.assert_array_equal(found, expected)
+    expected = fitted_probabilities(kind(early_stopping=True, **params), data, **rows)
+    actual = fitted_probabilities(kind(**params), data, **rows)
+    np.testing.assert_array_equal(actual, expected)
 
 
-def test_the_only_row_of_a_class_is_not_held_out(data, small, monkeypatch):
-    """Nothing can be then, and nothing fails."""
+def test_single_row_of_a_class_is_not_held_out(data, small, monkeypatch):
+    """Then no rows are held out, and the fit succeeds."""
     stop_early_from(monkeypatch, VariationalDropoutClassifier, 3)
     labels = data.labels.astype("U9")
     labels[0] = "alone"
@@ -403,14 +409,13 @@ def test_the_only_row_of_a_class_is_not_held_out(data, small, monkeypatch):
     assert "alone" in model.classes_
 
 
-def test_streams_of_learned_rates_hold_nothing_out(data, small):
+def test_partial_fit_with_learned_rates_holds_no_rows_out(data, small):
     model = VariationalDropoutClassifier(**small)
     model.partial_fit(data.X, data.labels, classes=np.unique(data.labels))
     assert "validation_score" not in model.history_
 
 
-def test_early_stopping_keeps_all_classes_on_both_sides(data, small):
-    """The split is stratified."""
+def test_validation_rows_are_stratified(data, small):
     model = MCDropoutClassifier(
         early_stopping=True, validation_fraction=0.2, class_weight="balanced", **small
     )

@@ -1,10 +1,11 @@
-"""Linear networks against what is known of Bayesian linear regression.
+"""Linear networks against Bayesian linear regression.
 
 With a given tau and a Gaussian prior on the weights and the bias, the posterior of a
-linear model is normal, of precision A = tau Z'Z + l^2 I and mean tau A^-1 Z'y, Z the
-inputs and a column of ones. The best mean-field approximation has its mean, and the
-variances 1 / A_jj (MacKay 2003, "Information theory, inference, and learning
-algorithms", section 33.5): the conjugate variances where Z'Z is diagonal.
+linear model is normal, with precision A = tau Z'Z + l^2 I and mean tau A^-1 Z'y. Z
+contains the inputs and a column of ones. The best mean-field approximation has the same
+mean, and the variances 1 / A_jj (MacKay 2003, "Information theory, inference, and
+learning algorithms", section 33.5). They equal the conjugate variances if Z'Z is
+diagonal.
 """
 
 from types import SimpleNamespace
@@ -17,10 +18,10 @@ from skbayesnn import BBBRegressor, MCDropoutRegressor
 ROWS, INPUTS, TARGETS, NETWORKS = 12, 3, 2, 4
 LENGTH_SCALE = 1.3
 TAU = np.array([4.0, 9.0])
-# Every row this often, with this part of a row's weight: the same posterior, and
-# gradients with a part of the variance, since each copy has noise of its own.
+# Every row is repeated, and its weight divided by this number: the same posterior, but
+# gradients with less variance, since each copy has other random numbers.
 COPIES = 500
-# Off the diagonal enough to tell A_jj^-1 from (A^-1)_jj, and not badly conditioned.
+# 1 / A_jj differs enough from (A^-1)_jj, and the matrix is well conditioned.
 MIXING = np.array([[1.0, 0.6, 0.0], [0.0, 0.8, -0.3], [0.0, 0.0, 0.9]])
 
 
@@ -39,13 +40,13 @@ def _network(seed, **params):
     )
 
 
-def _copies(X, y):
+def _repeated(X, y):
     weights = np.full(len(X) * COPIES, 1 / COPIES)
     return np.repeat(X, COPIES, axis=0), np.repeat(y, COPIES, axis=0), weights
 
 
 def _orthogonal(random, n_rows):
-    """X'X = n I, and its columns sum to zero."""
+    """Columns with X'X = n I that sum to zero."""
     ones = np.ones((n_rows, 1))
     q, _ = np.linalg.qr(np.hstack([ones, random.normal(size=(n_rows, INPUTS))]))
     return q[:, 1:] * np.sqrt(n_rows)
@@ -58,7 +59,7 @@ def _targets(random, X):
 
 
 def _conjugate(X, y, tau):
-    """Per target the posterior of (weights, bias): mean, std, and precision."""
+    """Mean, std and precision of the posterior of (weights, bias), per target."""
     Z = np.column_stack([X, np.ones(len(X))])
     prior = LENGTH_SCALE**2 * np.eye(INPUTS + 1)
     precision = tau[:, None, None] * (Z.T @ Z) + prior
@@ -70,37 +71,37 @@ def _conjugate(X, y, tau):
 def _learned(model):
     """Mean over the networks of the means and variances, (targets, inputs + 1)."""
 
-    def of(weight, bias):
+    def joined(weight, bias):
         weight = model.parameters_[f"layers/0/{weight}"]
         bias = model.parameters_[f"layers/0/{bias}"]
         return np.concatenate([weight, bias[:, None]], axis=1).transpose(0, 2, 1)
 
-    sigma = np.logaddexp(0, of("rho", "bias_rho"))
-    return of("mean", "bias").mean(0), (sigma**2).mean(0)
+    sigma = np.logaddexp(0, joined("rho", "bias_rho"))
+    return joined("mean", "bias").mean(0), (sigma**2).mean(0)
 
 
 def _check(model, mean, variance, tolerance=0.01):
-    """Means to a share of their standard deviation, variances to a share of them.
+    """Compare means, relative to their standard deviation, and variances.
 
-    Training ends at a distance that is due to the noise of the gradients: 0.35 % (one
-    standard deviation) of a variance, 0.3 % of a standard deviation for a mean. The
-    mean over four networks, each with a seed of its own, has half of that.
+    The random gradients leave a distance from the optimum: 0.35 % (one standard
+    deviation) of a variance, 0.3 % of a standard deviation for a mean. The mean over
+    four networks with different seeds has half of it.
     """
     learned_mean, learned_variance = _learned(model)
     np.testing.assert_allclose(learned_variance, variance, rtol=tolerance)
     distance = np.abs(learned_mean - mean) / np.sqrt(variance)
     assert distance.max() < 2 * tolerance
-    size = np.abs(mean).max(1, keepdims=True)
-    assert (np.abs(learned_mean - mean) < tolerance * size).all()
+    largest = np.abs(mean).max(1, keepdims=True)
+    assert (np.abs(learned_mean - mean) < tolerance * largest).all()
 
 
 def test_orthogonal_design_gives_the_conjugate_posterior(seed):
-    """Here in standardised units: X's columns are orthogonal in them too."""
+    """In standardised units, in which the columns of X are orthogonal, too."""
     random = np.random.default_rng([seed, 1])
     X = _orthogonal(random, ROWS)
     y = _targets(random, X)
     X = X * [1.0, 0.2, 30.0] + [0.0, -1.0, 100.0]
-    model = _network(seed, standardize=True).fit(*_copies(X, y))
+    model = _network(seed, standardize=True).fit(*_repeated(X, y))
     X = (X - model.x_mean_) / model.x_scale_
     y = (y - model.y_mean_) / model.y_scale_
     expected = _conjugate(X, y, TAU * model.y_scale_**2)
@@ -108,13 +109,13 @@ def test_orthogonal_design_gives_the_conjugate_posterior(seed):
 
 
 def test_correlated_design_gives_the_best_mean_field_posterior(seed):
-    """The conjugate means; variances are those given all other weights, smaller."""
+    """The means are conjugate; the variances are conditional, and smaller."""
     random = np.random.default_rng([seed, 2])
     X = _orthogonal(random, ROWS) @ MIXING + 0.4
     y = _targets(random, X)
-    # Along correlated columns Adam takes longer to arrive.
+    # Adam takes longer along correlated columns.
     model = _network(seed, standardize=False).set_params(max_iter=2000)
-    model.fit(*_copies(X, y))
+    model.fit(*_repeated(X, y))
     expected = _conjugate(X, y, TAU)
     variance = 1 / expected.precision.diagonal(axis1=1, axis2=2)
     assert (variance < 0.8 * expected.std**2).any()
@@ -123,24 +124,24 @@ def test_correlated_design_gives_the_best_mean_field_posterior(seed):
 
 @pytest.mark.slow
 def test_posterior_as_the_next_prior_is_bayes_rule(seed):
-    """Half the rows, then the other half under what was learned: as all at once.
+    """Half the rows, then the other half under the posterior: equal to all at once.
 
-    The columns are orthogonal within each half, so that nothing is lost between them;
-    the errors of two fits add up.
+    The columns are orthogonal within each half, so that mean field is exact. The errors
+    of two fits add up.
     """
     random = np.random.default_rng([seed, 3])
     halves = [_orthogonal(random, ROWS) * scale for scale in (1.0, [0.5, 2.0, 1.2])]
     X = np.vstack(halves)
     y = _targets(random, X)
-    model = _network(seed, standardize=False).fit(*_copies(X[:ROWS], y[:ROWS]))
-    model.partial_fit(*_copies(X[ROWS:], y[ROWS:]), prior="previous")
+    model = _network(seed, standardize=False).fit(*_repeated(X[:ROWS], y[:ROWS]))
+    model.partial_fit(*_repeated(X[ROWS:], y[ROWS:]), prior="previous")
     expected = _conjugate(X, y, TAU)
     _check(model, expected.mean, expected.std**2, tolerance=0.02)
 
 
 @pytest.mark.parametrize("standardize", [False, True], ids=["as it is", "standardised"])
-def test_nothing_dropped_under_a_flat_prior_is_least_squares(seed, standardize):
-    """dropout=0 and length_scale=0: maximum likelihood, whatever tau is.
+def test_no_dropout_and_flat_prior_is_least_squares(seed, standardize):
+    """dropout=0 and length_scale=0 give maximum likelihood for every tau.
 
     Ridge regression, length_scale > 0, is in tests/engine/test_training.py.
     """

@@ -1,4 +1,4 @@
-"""Calibration where the truth is known: 90 % intervals cover 90 % of fresh rows."""
+"""Calibration on data from a known model: 90 % intervals cover 90 % of new rows."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ def _smooth(x):
 
 
 def _noise_std(x, likelihood):
-    """The heteroscedastic one varies twelvefold."""
+    """The heteroscedastic noise varies twelvefold."""
     if likelihood == "gaussian":
         return np.full(len(x), 0.4)
     return 0.1 + 0.55 * (1 + np.tanh(2 * x[:, 0]))
@@ -27,11 +27,11 @@ def _rows(random, n, likelihood):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("likelihood", ["gaussian", "heteroscedastic"])
-def test_intervals_cover_fresh_rows(seed, likelihood):
-    """tau is learned from the same rows. The rate is low: masks are needed by no row.
+def test_intervals_cover_new_rows(seed, likelihood):
+    """tau is learned from the same rows, and the dropout rate is low.
 
-    The spread that a fixed rate forces on the draws is in the learned noise too
-    (1 / tau = E_q of the squared residual), so that higher rates cover more.
+    A fixed rate forces a spread on the draws. The learned noise contains it too (1 /
+    tau = E_q of the squared residual), so that higher rates cover more.
     """
     random = np.random.default_rng(seed)
     x, y, std = _rows(random, N_TRAIN, likelihood)
@@ -44,11 +44,11 @@ def test_intervals_cover_fresh_rows(seed, likelihood):
     x = x.astype(np.float32)
     lower, upper = model.predict_interval(x, coverage=0.9).T
     inside = (lower <= y) & (y <= upper)
-    # A standard error is 0.2 % for the rows, and 0.8 % from fit to fit.
+    # The standard error is 0.2 % from the rows, and 0.8 % between fits.
     assert 0.87 <= inside.mean() <= 0.93
     aleatoric = model.predict_uncertainty(x, "aleatoric")
     if likelihood == "gaussian":
-        # Noise that was fitted and function that was missed move it by a few %.
+        # Over-fitting and under-fitting change it by a few per cent.
         assert model.noise_std_ == pytest.approx(0.4, rel=0.1)
         np.testing.assert_allclose(aleatoric, model.noise_std_, rtol=1e-6)
     else:

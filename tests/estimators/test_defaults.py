@@ -1,4 +1,4 @@
-"""The table of automatic defaults: complete, and shown in the documentation."""
+"""The table of automatic defaults is complete, and shown in the documentation."""
 
 import inspect
 from dataclasses import fields, replace
@@ -20,7 +20,7 @@ NETWORKS = {
 }
 
 
-def test_every_network_has_a_line():
+def test_every_estimator_has_a_row():
     assert DEFAULTS.keys() == NETWORKS.keys()
 
 
@@ -28,11 +28,13 @@ def test_every_field_is_used():
     """By the functions of the module, or by the estimators."""
     folder = Path(_defaults.__file__).parent
     text = "".join(path.read_text(encoding="utf-8") for path in folder.glob("*.py"))
-    unused = [one.name for one in fields(AutoDefaults) if f".{one.name}" not in text]
+    unused = [
+        field.name for field in fields(AutoDefaults) if f".{field.name}" not in text
+    ]
     assert not unused
 
 
-def test_subclasses_have_the_defaults_of_their_class():
+def test_subclasses_inherit_the_defaults():
     class Subclass(skbayesnn.BBBClassifier):
         pass
 
@@ -52,7 +54,7 @@ def test_learned_rates_change_some_defaults(kind):
 @pytest.mark.parametrize(
     ("name", "n_rows", "expected"),
     [
-        # sqrt(4, 50, 50), at most max(min(4, sqrt(N) / 2), sqrt(N) / 3).
+        # sqrt of (4, 50, 50), at most max(min(4, sqrt(N) / 2), sqrt(N) / 3).
         ("MCDropoutRegressor", 36, [2, 3, 3]),
         ("MCDropoutRegressor", 100, [2, 4, 4]),
         ("MCDropoutRegressor", 900, [2, np.sqrt(50), np.sqrt(50)]),
@@ -63,12 +65,12 @@ def test_learned_rates_change_some_defaults(kind):
         ("AnchoredEnsembleClassifier", 36, [4 / 3, np.sqrt(50), np.sqrt(50) / 10]),
     ],
 )
-def test_length_scales_by_hand(name, n_rows, expected):
+def test_length_scales_equal_those_computed_by_hand(name, n_rows, expected):
     scales = DEFAULTS[name].length_scale.scales((4, 50, 50), n_rows)
     np.testing.assert_allclose(scales, expected)
 
 
-@pytest.mark.skipif(not PAGE.exists(), reason="the documentation is not here")
-def test_the_page_shows_the_table():
+@pytest.mark.skipif(not PAGE.exists(), reason="the documentation is missing")
+def test_documentation_shows_the_table():
     page = PAGE.read_text(encoding="utf-8")
     assert page == page_with_table(page)

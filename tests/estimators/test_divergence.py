@@ -1,4 +1,4 @@
-"""Networks that are finite, and absurd: warned of, or left out of a mixture."""
+"""Networks with finite but absurd predictions cause a warning or are left out."""
 
 import warnings
 
@@ -36,8 +36,8 @@ def _line(seed, n_rows=60):
 
 
 @pytest.mark.parametrize("kind", REGRESSORS)
-def test_divergence_is_warned_of(seed, kind):
-    """Steps many times the weights: whatever the family, a constant is better."""
+def test_warning_of_divergence(seed, kind):
+    """Steps of many times the weights make every family worse than a constant."""
     X, y = _line(seed)
     rate = 1e3 if kind is VariationalGPRegressor else 10.0
     model = kind(max_iter=10, learning_rate_init=rate, n_draws=10, random_state=seed)
@@ -47,8 +47,8 @@ def test_divergence_is_warned_of(seed, kind):
 
 
 @pytest.mark.parametrize("kind", [MCDropoutClassifier, AnchoredEnsembleClassifier])
-def test_divergence_of_a_classifier(seed, kind):
-    """Labels without a relation to the columns, of which it is sure."""
+def test_warning_of_divergence_of_a_classifier(seed, kind):
+    """Confident predictions of random labels."""
     X, _ = _line(seed, 400)
     y = np.random.default_rng([seed, 5]).integers(2, size=400)
     model = kind((20,), max_iter=3, learning_rate_init=1e4, n_draws=3)
@@ -60,13 +60,13 @@ def test_divergence_of_a_classifier(seed, kind):
 @pytest.mark.parametrize(
     "kind", [MCDropoutRegressor, VariationalGPRegressor, MCDropoutClassifier]
 )
-def test_far_behind_a_line_is_warned_of(seed, kind):
-    """A training that is too short; what it starts from may be worse than nothing."""
+def test_warning_if_much_worse_than_a_linear_model(seed, kind):
+    """The training is too short; the initial network may be worse than a constant."""
     X, y = _line(seed, 128)
     y = y > 0 if is_classifier(kind()) else y
-    # Of many columns: of few it may be right by chance before it has learned anything.
-    others = np.random.default_rng([seed, 7]).normal(size=(128, 30))
-    X = np.hstack([X, others])
+    # With few columns an untrained network may be right by chance.
+    noise_columns = np.random.default_rng([seed, 7]).normal(size=(128, 30))
+    X = np.hstack([X, noise_columns])
     model = kind(max_iter=1, learning_rate_init=1e-5, n_draws=10, random_state=seed)
     short = rf"a linear model \d+%: the train|{WORSE}"
     with pytest.warns(ConvergenceWarning, match=short):
@@ -78,8 +78,8 @@ def test_far_behind_a_line_is_warned_of(seed, kind):
 
 @pytest.mark.parametrize("kind", [MCDropoutRegressor, AnchoredEnsembleRegressor])
 @pytest.mark.parametrize("n_rows", [3, 20])
-def test_a_wide_prior_is_no_divergence(seed, kind, n_rows):
-    """Members that are draws from the prior, for the noise is said to be large."""
+def test_no_warning_of_divergence_under_a_wide_prior(seed, kind, n_rows):
+    """Members are draws from the prior, since tau gives a large noise."""
     random = np.random.default_rng([seed, 6])
     X, y = random.normal(size=(n_rows, 3)), random.normal(size=n_rows)
     model = kind(tau=0.01, max_iter=50, n_estimators=6, n_draws=10, random_state=seed)
@@ -92,8 +92,8 @@ def test_a_wide_prior_is_no_divergence(seed, kind, n_rows):
 
 @pytest.mark.parametrize("kind", [MCDropoutRegressor, MCDropoutClassifier])
 @pytest.mark.parametrize("factor", [1e3, 1e20])
-def test_an_absurd_network_is_left_out(seed, kind, factor, monkeypatch):
-    """The others are as they would have been, and so is what they say together."""
+def test_absurd_network_is_left_out(seed, kind, factor, monkeypatch):
+    """The other networks are unaffected."""
     X, y = _line(seed)
     y = y > 0 if is_classifier(kind()) else y
     model = kind(
@@ -102,8 +102,8 @@ def test_an_absurd_network_is_left_out(seed, kind, factor, monkeypatch):
     whole = clone(model).fit(X, y)
     train = _fit.train
 
-    def spoilt(*arguments, **named):
-        trained = train(*arguments, **named)
+    def spoilt(*arguments, **options):
+        trained = train(*arguments, **options)
         for layer in trained.posterior.layers:
             for name in ("mean", "bias"):
                 layer[name][2] *= -factor
@@ -116,8 +116,8 @@ def test_an_absurd_network_is_left_out(seed, kind, factor, monkeypatch):
     assert model.score(X, y) > 0.7
 
 
-def test_what_is_explained(seed):
-    """Of a constant nothing, of y itself all, of twice its residuals minus one."""
+def test_explained_share(seed):
+    """Zero for a constant, one for y, zero for twice the deviations from the mean."""
     random = np.random.default_rng(seed)
     X, y = random.normal(size=(40, 3)), random.normal(size=(40, 2))
     weights, mean = np.ones(40), y.mean(0)
@@ -135,8 +135,8 @@ def test_what_is_explained(seed):
     assert uniform.network == pytest.approx(0) and uniform.least == pytest.approx(-1)
 
 
-def test_networks_that_have_hardly_begun_stay(seed):
-    """Draws from an anchored prior are sure of wrong classes, and can be trained."""
+def test_networks_trained_for_few_epochs_are_not_left_out(seed):
+    """Draws from an anchored prior predict wrong classes confidently at first."""
     random = np.random.default_rng([seed, 5])
     X = random.normal(size=(40, 6)) @ np.diag([1, 1, 1, 3, 9, 27.0])
     y = (X[:, 0] > 0).astype(int) + (X[:, 1] > 0)

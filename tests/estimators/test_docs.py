@@ -1,4 +1,4 @@
-"""Docstrings of the estimators: complete, and in agreement with the constructors."""
+"""Docstrings of the estimators are complete, and agree with the constructors."""
 
 import inspect
 import re
@@ -26,7 +26,7 @@ def documented(kind):
 
 
 def as_shown(value):
-    """A default in a header: 0.0 is "0", strings have quotes."""
+    """Notations of a default in a header: 0.0 is "0", strings have quotes."""
     if isinstance(value, str):
         return {f'"{value}"'}
     shown = {repr(value)}
@@ -45,7 +45,7 @@ def test_every_parameter_is_documented_once_with_its_default(kind):
         default = re.search(r"default=(.*)$", headers[name])
         if default is None:
             wrong.append(f"{name}: no default")
-        elif " and " in default[1]:  # of several parameters
+        elif " and " in default[1]:  # several parameters
             names = headers[name].split(" : ")[0].split(", ")
             values = dict(zip(names, default[1].split(" and "), strict=True))
             if float(values[name]) != parameter.default:
@@ -56,13 +56,13 @@ def test_every_parameter_is_documented_once_with_its_default(kind):
 
 
 @pytest.mark.parametrize("kind", NETWORKS)
-def test_first_paragraphs_say_when_to_use_it_and_what_it_costs(kind):
+def test_first_paragraphs_contain_use_and_cost(kind):
     summary, advice, *_ = inspect.getdoc(kind).split("\n\n")
     assert "\n" not in summary and summary.endswith(".")
     assert advice.startswith("Use it ") and "A fit " in advice
 
 
-def test_references_are_replaced_by_the_entries_that_they_name():
+def test_references_are_replaced_by_the_entries():
     class Other:
         """Other.
 

@@ -1,4 +1,4 @@
-"""``elbo_`` against the bound written out, with all that depends on l and p."""
+"""``elbo_`` equals the bound in closed form, with all terms in l and p."""
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ def rows(seed):
 
 
 def entropy(noise, p):
-    """That of all masks."""
+    """Entropy of all masks."""
     if noise == "gaussian":
         return UNITS * 0.5 * np.log(2 * np.pi * np.e * p * (1 - p))
     n_masks = {"bernoulli": UNITS, "dropconnect": WEIGHTS}[noise]
@@ -33,14 +33,14 @@ def entropy(noise, p):
 
 @pytest.mark.parametrize("noise", ["bernoulli", "dropconnect", "gaussian"])
 @pytest.mark.parametrize("length_scale", [0.1, 3.0])
-def test_normaliser_and_masks_are_in_it(rows, noise, length_scale):
+def test_bound_contains_prior_normaliser_and_mask_entropy(rows, noise, length_scale):
     rate = 0.2
     model = MCDropoutRegressor(
         (HIDDEN,),
         noise=noise,
         dropout=rate,
         length_scale=length_scale,
-        # So much noise that the draws hardly matter.
+        # With so much noise that the draws hardly matter.
         tau=1e-3,
         max_iter=N_STILL,
         learning_rate_init=1e-300,
@@ -48,28 +48,28 @@ def test_normaliser_and_masks_are_in_it(rows, noise, length_scale):
         n_estimators=2,
     ).fit(*rows)
     loss, error = mean_loss(model)
-    # log p(w) has log l of every weight and bias.
-    of_prior = (WEIGHTS + BIASES) * np.log(length_scale)
-    expected = -ROWS * loss + of_prior + entropy(noise, 1 - rate)
+    # log p(w) has log l for every weight and bias.
+    log_normaliser = (WEIGHTS + BIASES) * np.log(length_scale)
+    expected = -ROWS * loss + log_normaliser + entropy(noise, 1 - rate)
     error = np.hypot(ROWS * error, model.elbo_std_error_)
     assert abs(model.elbo_ - expected) < 6 * error
-    # That the constants are seen in it.
-    assert 6 * error < min(abs(of_prior), abs(entropy(noise, 1 - rate)))
+    # Both terms are larger than the error.
+    assert 6 * error < min(abs(log_normaliser), abs(entropy(noise, 1 - rate)))
 
 
-# Epochs of networks that stand still, each of which has a draw of the loss.
+# Epochs of networks with constant weights: every epoch draws the loss.
 N_STILL = 300
 
 
 def mean_loss(model):
-    """Per row, mean over epochs and networks, and its standard error."""
+    """Mean loss per row over epochs and networks, and its standard error."""
     loss = model.history_["loss"].mean(1)
     return loss.mean(), loss.std(ddof=1) / np.sqrt(len(loss))
 
 
 @pytest.mark.parametrize("rate", [0.0, "auto"])
-def test_without_masks_and_with_learned_ones(rows, rate):
-    """The former have no entropy, that of the latter is in the KL."""
+def test_bound_without_dropout_and_with_learned_rates(rows, rate):
+    """Without dropout there is no entropy; with learned rates the KL contains it."""
     X, y = rows
     model = MCDropoutClassifier(
         (HIDDEN,),
@@ -92,7 +92,7 @@ def test_without_masks_and_with_learned_ones(rows, rate):
 
 @pytest.mark.parametrize("standardize", [False, True], ids=["as it is", "standardised"])
 def test_linear_model_against_the_closed_form(seed, standardize):
-    """Of the networks that come out of a fit, within the standard error."""
+    """For the fitted networks, within the standard error."""
     random = np.random.default_rng([seed, 5])
     X = random.normal(size=(ROWS, COLUMNS)) * [1.0, 3.0, 0.2]
     y = X @ [1.0, -0.5, 3.0] + 0.3 * random.normal(size=ROWS)
@@ -122,13 +122,12 @@ def test_linear_model_against_the_closed_form(seed, standardize):
         n_masks = COLUMNS * (entr(rate) + entr(1 - rate))
         bounds.append(-nll - energy + n_masks + (COLUMNS + 1) * np.log(scale))
     assert abs(model.elbo_ - np.mean(bounds)) < 6 * model.elbo_std_error_
-    # Of one draw per row, which is what an epoch has.
+    # An epoch has one draw per row.
     nll = ROWS * model.history_["negative_log_likelihood"][-20:].mean(1)
     assert 0 < model.elbo_std_error_ < nll.std() / 5
 
 
-def test_it_changes_nothing_else(rows, monkeypatch):
-    """Neither weights nor predictions."""
+def test_bound_does_not_change_the_fit(rows, monkeypatch):
     options = {"hidden_layer_sizes": (HIDDEN,), "max_iter": 5, "random_state": 0}
     model = MCDropoutRegressor(**options).fit(*rows)
     monkeypatch.setattr(training, "bound_of", lambda *_: Bound(*np.zeros((4, 1))))
@@ -139,8 +138,8 @@ def test_it_changes_nothing_else(rows, monkeypatch):
     np.testing.assert_array_equal(model.predict(rows[0]), without.predict(rows[0]))
 
 
-def test_the_flattest_prior_is_not_always_the_best(seed):
-    """As it was without the normaliser, which falls with l."""
+def test_bound_does_not_favour_the_flattest_prior(seed):
+    """The normaliser of the prior falls with l."""
     random = np.random.default_rng(seed)
     X = random.normal(size=(200, COLUMNS))
     y = X @ [1.0, 0.5, -0.5] + 0.5 * random.normal(size=200)
@@ -156,7 +155,7 @@ def test_the_flattest_prior_is_not_always_the_best(seed):
 
 
 def test_exact_entropy_of_gaussian_masks(seed):
-    """What the KL of noise="gaussian" leaves out: -log of a row's size, measured.
+    """The KL of noise="gaussian" omits -log of the size of a row.
 
     One weight w = z m, z ~ N(p, p (1 - p)): KL(q || N(0, 1 / l^2)) by quadrature.
     """
@@ -174,14 +173,14 @@ def test_exact_entropy_of_gaussian_masks(seed):
             "mean": torch.tensor([[[m]]], dtype=torch.float64),
             "bias": torch.zeros(1, 1).double(),
         }
-        said = family.kl(params, p, prior, None) + family.kl_constant(params, p, prior)
-        # The bias, a point, has log l of its own.
-        said = float(said) + np.log(scale)
+        kl = family.kl(params, p, prior, None) + family.kl_constant(params, p, prior)
+        # Remove log l of the bias, which is a point.
+        kl = float(kl) + np.log(scale)
         std = m * np.sqrt(0.8 * 0.2)
         w = 0.8 * m + std * nodes
         log_q = -0.5 * nodes**2 - np.log(std) - 0.5 * np.log(2 * np.pi)
         log_prior = -0.5 * (scale * w) ** 2 + np.log(scale) - 0.5 * np.log(2 * np.pi)
-        missing.append(weights @ (log_q - log_prior) - said)
-    # But for the constant log sqrt(2 pi) of the prior.
+        missing.append(weights @ (log_q - log_prior) - kl)
+    # Up to the constant log sqrt(2 pi) of the prior.
     expected = -np.log([0.05, 0.2, 0.5, 1.0]) + 0.5 * np.log(2 * np.pi)
     np.testing.assert_allclose(missing, expected, rtol=1e-9)

@@ -1,4 +1,4 @@
-"""Streams whose earlier rows are seen again."""
+"""partial_fit with replay of earlier rows."""
 
 import pickle
 
@@ -21,21 +21,21 @@ SMALL = {"hidden_layer_sizes": (5,), "n_draws": 4, "random_state": 0}
 
 
 def _table(random, n_rows, first=0):
-    """Numbers of rows in the first column."""
+    """A table with row numbers in the first column."""
     X = random.normal(size=(n_rows, COLUMNS))
     X[:, 0] = first + np.arange(n_rows)
     return Table(X, random.normal(size=(n_rows, TARGETS)), random.uniform(1, 3, n_rows))
 
 
 @pytest.mark.parametrize("n_kept", [1, 7, 200])
-def test_kept_rows_stand_for_all(n_kept, seed):
-    """They are rows of the stream, each once, of its whole weight."""
+def test_kept_rows_have_the_weight_of_all_rows(n_kept, seed):
+    """They are distinct rows of the stream."""
     random = np.random.default_rng(seed)
     kept, seen = None, 0.0
     for first, n_rows in ((0, 11), (11, 4), (15, 30)):
         table = _table(random, n_rows, first)
-        both = with_kept(table, kept)
-        np.testing.assert_allclose(both.sample_weight[n_rows:].sum(), seen)
+        combined = with_kept(table, kept)
+        np.testing.assert_allclose(combined.sample_weight[n_rows:].sum(), seen)
         seen += table.sample_weight.sum()
         kept = update_reservoir(table, kept, n_kept, seed)
     assert len(kept["X"]) == min(n_kept, 45) and kept["n_seen"] == 45
@@ -43,7 +43,7 @@ def test_kept_rows_stand_for_all(n_kept, seed):
 
 
 def test_every_row_is_kept_equally_often(seed):
-    """Of whatever call: shares of 400 samples, within six standard errors."""
+    """From every call: shares of 400 samples, within six standard errors."""
     random = np.random.default_rng(seed)
     tables = [_table(random, 8), _table(random, 12, 8)]
     count, n_samples, n_kept = np.zeros(20), 400, 6
@@ -57,7 +57,7 @@ def test_every_row_is_kept_equally_often(seed):
     assert abs(count / n_samples - share).max() < 6 * error
 
 
-def test_rows_of_weight_zero_are_absent(seed):
+def test_rows_of_weight_zero_are_not_kept(seed):
     random = np.random.default_rng(seed)
     X, y = random.normal(size=(9, COLUMNS)), random.normal(size=9)
     weights = np.r_[np.zeros(4), np.ones(5)]
@@ -76,18 +76,18 @@ def test_rows_of_weight_zero_are_absent(seed):
         AnchoredEnsembleRegressor,
     ],
 )
-def test_what_does_not_come_again_is_remembered(kind, seed):
-    """Of two halves of the line, one after the other: the first one's error."""
+def test_replay_reduces_the_error_on_earlier_rows(kind, seed):
+    """The error on the first half of the line, after training on the second."""
     random = np.random.default_rng(seed)
     X = np.sort(random.uniform(-2, 2, (120, 1)), axis=0)
     y = np.abs(X[:, 0]) + 0.05 * random.normal(size=120)
     error = {}
     for n_replay in (0, 40):
         model = kind((20,), n_draws=10, learning_rate_init=0.01, random_state=seed)
-        how = {"n_epochs": 60, "n_replay": n_replay}
-        model.partial_fit(X[::7], y[::7], **how)  # which fixes the scale
+        options = {"n_epochs": 60, "n_replay": n_replay}
+        model.partial_fit(X[::7], y[::7], **options)  # determines the scaling
         for part in np.split(np.arange(120), 4):
-            model.partial_fit(X[part], y[part], **how)
+            model.partial_fit(X[part], y[part], **options)
         error[n_replay] = np.square(model.predict(X[:60]) - y[:60]).mean()
     assert error[40] < error[0]
     assert model.total_weight_ == pytest.approx(120 + len(X[::7]))
@@ -108,8 +108,8 @@ def test_classes_and_sparse_rows(as_sparse, seed):
 
 @pytest.mark.parametrize("class_weight", [{0: 3.0, 1: 3.0}, {0: 1.0, 1: 9.0}])
 @pytest.mark.parametrize("n_replay", [0, 4, 100])
-def test_every_row_is_of_n_once(n_replay, class_weight, seed):
-    """Weighted by its class, however many of the rows so far are seen again."""
+def test_total_weight_counts_every_row_once(n_replay, class_weight, seed):
+    """Weighted by its class, for any number of replayed rows."""
     random = np.random.default_rng(seed)
     X, n = random.normal(size=(3, 11, COLUMNS)), 0.0
     model = MCDropoutClassifier(**SMALL, class_weight=class_weight)
@@ -120,43 +120,43 @@ def test_every_row_is_of_n_once(n_replay, class_weight, seed):
         assert model.total_weight_ == pytest.approx(n)
 
 
-def test_stored_stream_goes_on_as_it_would(seed):
+def test_pickled_stream_continues_alike(seed):
     random = np.random.default_rng(seed)
     X, y = random.normal(size=(3, 8, COLUMNS)), random.normal(size=(3, 8))
-    how = {"n_epochs": 2, "n_replay": 5}
+    options = {"n_epochs": 2, "n_replay": 5}
     model = MCDropoutRegressor(**SMALL)
     for part, values in zip(X[:2], y[:2], strict=True):
-        model.partial_fit(part, values, **how)
-    again = pickle.loads(pickle.dumps(model))
-    for one in (model, again):
-        one.partial_fit(X[2], y[2], **how)
-    np.testing.assert_array_equal(model.predict(X[0]), again.predict(X[0]))
-    # A fit, and a call without, keep no rows.
-    assert not hasattr(again.partial_fit(X[2], y[2]), "replay_")
+        model.partial_fit(part, values, **options)
+    restored = pickle.loads(pickle.dumps(model))
+    for stream in (model, restored):
+        stream.partial_fit(X[2], y[2], **options)
+    np.testing.assert_array_equal(model.predict(X[0]), restored.predict(X[0]))
+    # A fit and a call without replay keep no rows.
+    assert not hasattr(restored.partial_fit(X[2], y[2]), "replay_")
     assert not hasattr(model.fit(X[2], y[2]), "replay_")
 
 
 @pytest.mark.parametrize(
-    ("kind", "how", "message"),
+    ("kind", "options", "message"),
     [
         (MCDropoutRegressor, {"n_epochs": 0}, "n_epochs.*>= 1.*got 0"),
         (MCDropoutRegressor, {"n_replay": -1}, "n_replay.*>= 0.*got -1"),
         (BBBRegressor, {"prior": "previous", "n_replay": 3}, "runs a full fit"),
     ],
 )
-def test_what_cannot_be(kind, how, message, seed):
+def test_invalid_options_are_refused(kind, options, message, seed):
     X = np.random.default_rng(seed).normal(size=(9, COLUMNS))
     with pytest.raises(ValueError, match=message):
-        kind(**SMALL).partial_fit(X, X[:, 0], **how)
+        kind(**SMALL).partial_fit(X, X[:, 0], **options)
 
 
-def test_rows_that_were_let_go_are_not_made_up_for(seed):
-    """More kept rows than before: of those that came earlier no smaller share."""
+def test_larger_reservoir_keeps_the_shares_of_rows(seed):
+    """40 of the first 400 rows were kept, and their share stays a tenth."""
     random = np.random.default_rng(seed)
     kept, n_first = None, 400
     for first, n_kept in ((0, 40), (n_first, 400)):
         kept = update_reservoir(_table(random, n_first, first), kept, n_kept, seed)
-    numbers = kept["X"][:, 0]
-    # About 40 of each: a binomial number of new ones, within six standard deviations.
-    assert (numbers < n_first).sum() == 40
-    assert abs((numbers >= n_first).sum() - 40) < 6 * np.sqrt(80)
+    row_numbers = kept["X"][:, 0]
+    # About 40 of each; the number of new rows is binomial, within six std.
+    assert (row_numbers < n_first).sum() == 40
+    assert abs((row_numbers >= n_first).sum() - 40) < 6 * np.sqrt(80)

@@ -1,4 +1,4 @@
-"""The noise of predictions, estimated on held-out rows."""
+"""The observation noise of predictions, estimated on held-out rows."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ ADDED = "likelihood/log_added"
 T_4 = {"likelihood": "student_t", "likelihood_options": {"df": 4.0}}
 FAN_IN = {"length_scale": "fan_in"}
 CPU = torch.device("cpu")
-# Numbers that fits by themselves and fits together have in common.
+# Settings that single fits and batched fits have in common.
 EXACT = {
     "hidden_layer_sizes": (7,),
     "max_iter": 40,
@@ -45,7 +45,7 @@ KINDS = [
     MCDropoutRegressor(likelihood="student_t", **FAN_IN, **EXACT),
     MCDropoutRegressor(likelihood="student_t", tau=4.0, **EXACT),
     VariationalDropoutRegressor(**T_4, **EXACT),
-    # For as long as it takes to over-fit: something is then to be added.
+    # Trained until it over-fits, so that some variance has to be added.
     MCDropoutRegressor(likelihood="mixture", **FAN_IN, **EXACT | {"max_iter": 150}),
 ]
 pytestmark = pytest.mark.filterwarnings(
@@ -57,8 +57,8 @@ def seeded(model, seed):
     return type(model)(**model.get_params() | {"random_state": seed})
 
 
-def as_trained(model, X, y):
-    """What the likelihood needs of every network's draws, (networks, rows, ...)."""
+def held_out_draws_of(model, X, y):
+    """Inputs of the likelihood's estimate, (networks, rows, ...), in training units."""
     posterior = posterior_of(model, CPU, torch.float64)
     likelihood = posterior.likelihood
     params = likelihood.in_training(posterior.likelihood_params)
@@ -68,8 +68,8 @@ def as_trained(model, X, y):
     ).numpy()
 
 
-def kept_noise(model, name):
-    """What a fitted model holds of an estimate, (networks, targets)."""
+def stored_noise(model, name):
+    """The estimate of this name in a fitted model, (networks, targets)."""
     if name == "log_variance":
         return model.parameters_[FACTOR] - model.parameters_["likelihood/log_tau"]
     return model.parameters_[f"likelihood/{name}"]
@@ -77,17 +77,17 @@ def kept_noise(model, name):
 
 @pytest.fixture
 def table(seed):
-    """X, and y of noise 0.5."""
+    """X, and y with a noise of standard deviation 0.5."""
     random = np.random.default_rng(seed)
     X = random.normal(size=(ROWS, INPUTS))
     return X, np.sin(X[:, 0]) + 0.5 * random.normal(size=ROWS)
 
 
-def of_kind(name, n_targets=1, learned=True, **options):
+def likelihood_of(name, n_targets=1, learned=True, **options):
     return likelihood_named(name).build(n_targets, learned, options)
 
 
-# ---- the likeliest noise
+# ---- the estimate
 
 
 def draws_of(*fields):
@@ -106,12 +106,14 @@ def test_factor_is_the_mode_of_its_posterior(seed):
     residuals = [0.3, 2.0] * np.sqrt(noise) * random.uniform(-2, 2, (n_rows, TARGETS))
     weights = random.uniform(0.5, 1.5, size=n_rows)
     draws = np.stack([residuals, noise, np.ones_like(noise)], axis=1)[:, :, None]
-    _, estimated = of_kind("gaussian", TARGETS).fit_predictive_params(draws, weights)
+    _, estimated = likelihood_of("gaussian", TARGETS).fit_predictive_params(
+        draws, weights
+    )
     factor = np.exp(estimated["log_variance"])
     squares = weights @ (residuals**2 / noise)
     x = 0.5 * np.log(factor)
     slope = squares / factor - weights.sum() - x / PRIOR_STD**2
-    # x is rounded to 0.001; the slope's own is at most 2 squares / factor + 4.
+    # x is rounded to 0.001; d slope / dx is at most 2 squares / factor + 4.
     bound = 1e-3 * (squares / factor + 4)
     assert (abs(slope) <= bound).all()
 
@@ -120,67 +122,68 @@ def test_factor_is_the_mode_of_its_posterior(seed):
 def test_noise_is_estimated_under_the_mixture_of_draws(likelihood, seed):
     """A tenth of the draws lies far out, as under dropout.
 
-    Their variance is a hundred times that of the noise: an estimate that takes draws
-    for normal would find no noise at all.
+    Their variance is a hundred times the noise variance: an estimate that takes the
+    draws for normal would find no noise at all.
     """
     random = np.random.default_rng(seed)
     n_draws, n_rows = 30, 2_000
     means = random.normal(size=(n_draws, n_rows)) * 0.1
     means[: n_draws // 10] *= 300
     noise = random.uniform(1, 3, size=(n_draws, n_rows))
-    which = random.integers(n_draws, size=n_rows)
-    of_row = np.arange(n_rows)
-    y = means[which, of_row]
-    y = y + np.sqrt(0.25 * noise[which, of_row]) * random.normal(size=n_rows)
-    kind = of_kind(likelihood)
+    draw = random.integers(n_draws, size=n_rows)
+    row = np.arange(n_rows)
+    y = means[draw, row]
+    y = y + np.sqrt(0.25 * noise[draw, row]) * random.normal(size=n_rows)
+    kind = likelihood_of(likelihood)
     draws = draws_of(y - means, noise, 2.0)
     density, estimated = kind.fit_predictive_params(draws, np.ones(n_rows))
     [factor] = np.exp(estimated["log_variance"]) / 2.0
-    # The variance is known to sqrt(2 / rows) of itself, were the draw known: 5 times.
+    # Five relative standard errors, sqrt(2 / rows) each if the draw were known.
     assert factor == pytest.approx(0.25, rel=5 * np.sqrt(2 / n_rows))
     expected = stats.norm.pdf(y, means, np.sqrt(noise * factor)).mean(0)
     np.testing.assert_allclose(density[:, 0], np.log(expected))
 
 
-def test_networks_of_other_levels_estimate_one_variance(seed):
-    """Two folds, whose networks have learned other noises, and residuals of one.
+def test_variance_is_shared_by_networks_of_different_noise_levels(seed):
+    """Two folds, whose networks have learned different noise variances.
 
-    As over all rows in one: their variance, to the sum's rounding and the prior.
+    The estimate is the variance of all residuals, to the rounding of the sum and the
+    prior.
     """
     random = np.random.default_rng(seed)
     n_rows = 500
     residual = 0.7 * random.normal(size=(1, n_rows))
     level = np.where(np.arange(n_rows) < 200, 0.1, 0.9)
-    kind = of_kind("gaussian")
+    kind = likelihood_of("gaussian")
     draws = draws_of(residual, level, level)
     _, estimated = kind.fit_predictive_params(draws, np.ones(n_rows))
     expected = np.mean(residual**2)
-    # The prior of log s has the weight of 1 / (2 rows 0.25) of the data's.
+    # The prior of log s has 1 / (2 rows 0.25) of the weight of the data.
     assert np.exp(estimated["log_variance"]) == pytest.approx(expected, rel=0.02)
 
 
-def test_of_two_fits_the_ordinary_rows_say_which_is_better(seed):
-    """A row far off costs both as much, 30 nats more than most."""
+def test_outlier_does_not_decide_between_two_fits(seed):
+    """Its density is clipped in both fits, 30 nats below the median."""
     random = np.random.default_rng(seed)
     residual = random.normal(size=(1, 40))
     residual[:, 0] = 1e3
-    found = []
+    densities = []
     for spread in (1.0, 0.5):
         draws = draws_of(spread * residual, 1e-3, 1e-3)
-        density, _ = of_kind("gaussian").fit_predictive_params(draws, np.ones(40))
-        found.append(density[:, 0])
-        ordinary = np.sort(found[-1][1:])
-        assert found[-1][0] == pytest.approx(np.sort(found[-1])[19] - 30)
-        assert ordinary[0] > found[-1][0]
-    assert found[1].sum() > found[0].sum()
+        density, _ = likelihood_of("gaussian").fit_predictive_params(draws, np.ones(40))
+        densities.append(density[:, 0])
+        ordinary = np.sort(densities[-1][1:])
+        assert densities[-1][0] == pytest.approx(np.sort(densities[-1])[19] - 30)
+        assert ordinary[0] > densities[-1][0]
+    assert densities[1].sum() > densities[0].sum()
 
 
 def student_t(learned=True, df=None):
-    return of_kind("student_t", learned=learned, df=df)
+    return likelihood_of("student_t", learned=learned, df=df)
 
 
 def test_scale_and_degrees_of_freedom_are_the_mode_of_their_posterior(seed):
-    """For one draw: the lowest point that a general solver finds."""
+    """For one draw: the lowest loss that a general solver finds."""
     random = np.random.default_rng(seed)
     residual = 0.3 * random.standard_t(4.0, size=150)
     weights = random.uniform(0.5, 1.5, size=len(residual))
@@ -203,10 +206,10 @@ def test_scale_and_degrees_of_freedom_are_the_mode_of_their_posterior(seed):
     np.testing.assert_allclose(density[:, 0], expected)
 
 
-def test_students_noise_is_estimated_under_the_mixture_of_draws(seed):
+def test_student_t_scale_is_estimated_under_the_mixture_of_draws(seed):
     """A tenth of the draws lies far out; the scale is found to its standard error.
 
-    That is sqrt((df + 3) / (2 df rows)) were the draw known.
+    It would be sqrt((df + 3) / (2 df rows)) if the draw were known.
     """
     random = np.random.default_rng(seed)
     n_draws, n_rows, scale, df = 20, 2_000, 0.5, 4.0
@@ -216,23 +219,23 @@ def test_students_noise_is_estimated_under_the_mixture_of_draws(seed):
     y = y + scale * random.standard_t(df, size=n_rows)
     draws = draws_of(y - means, 1.0, df)
     density, noise = student_t(df=df).fit_predictive_params(draws, np.ones(n_rows))
-    found = np.sqrt(np.exp(-noise["predictive_log_tau"][0]) * (df - 2) / df)
+    estimate = np.sqrt(np.exp(-noise["predictive_log_tau"][0]) * (df - 2) / df)
     error = np.sqrt((df + 3) / (2 * df * n_rows))
-    assert found == pytest.approx(scale, rel=5 * error)
-    expected = stats.t.pdf(y, df, means, found).mean(0)
+    assert estimate == pytest.approx(scale, rel=5 * error)
+    expected = stats.t.pdf(y, df, means, estimate).mean(0)
     np.testing.assert_allclose(density[:, 0], np.log(expected))
 
 
 @pytest.mark.parametrize("likelihood", ["gaussian", "heteroscedastic"])
-def test_a_factor_is_on_the_variance_of_every_row(likelihood, seed):
-    """Means stay as they are, and training is not told."""
+def test_factor_multiplies_the_variance_of_every_row(likelihood, seed):
+    """The means and the parameters of the training stay as they are."""
     before, after, factor = _before_and_after(likelihood, "log_factor", seed)
     np.testing.assert_array_equal(after.mean, before.mean)
     expected = before.variance * factor
     np.testing.assert_allclose(after.variance, expected, rtol=1e-12)
 
 
-def test_a_variance_is_added_to_every_gaussian_of_a_mixture(seed):
+def test_variance_is_added_to_every_gaussian_of_a_mixture(seed):
     before, after, added = _before_and_after("mixture", "log_added", seed)
     np.testing.assert_array_equal(after.location, before.location)
     np.testing.assert_array_equal(after.weight, before.weight)
@@ -241,30 +244,30 @@ def test_a_variance_is_added_to_every_gaussian_of_a_mixture(seed):
 
 
 def _before_and_after(likelihood, name, seed):
-    """Components of one of several members, and the number of its targets."""
-    kind = of_kind(likelihood, TARGETS)
+    """Components of one of several members before and after, and the estimates."""
+    kind = likelihood_of(likelihood, TARGETS)
     random = torch.Generator().manual_seed(seed)
     draws, members, rows = 5, 4, 3
     shape = draws, members, rows, kind.n_outputs
     outputs = torch.randn(shape, generator=random, dtype=torch.float64)
-    tau, number = (
+    tau, estimate = (
         torch.rand(members, TARGETS, generator=random, dtype=torch.float64) + 0.5
         for _ in range(2)
     )
     params = kind.init(tau, None)
-    now = kind.with_predictive_params(params, {name: number.log()})
-    assert kind.in_training(now).keys() == params.keys()
-    level = (1 / tau) * number if name == "log_factor" else 1 / tau + number
-    torch.testing.assert_close(kind.noise_level(now), level)
+    params_after = kind.with_predictive_params(params, {name: estimate.log()})
+    assert kind.in_training(params_after).keys() == params.keys()
+    level = (1 / tau) * estimate if name == "log_factor" else 1 / tau + estimate
+    torch.testing.assert_close(kind.noise_level(params_after), level)
     before, after = (
         kind.components_class(*(v[:, 1].numpy() for v in kind.components(p, outputs)))
-        for p in (params, now)
+        for p in (params, params_after)
     )
-    return before, after, number[1].numpy()
+    return before, after, estimate[1].numpy()
 
 
-def test_what_is_added_to_a_mixture_is_the_likeliest(seed):
-    """Of draws that differ, by the density of all of them and a grid."""
+def test_variance_added_to_a_mixture_maximises_the_density(seed):
+    """Of draws that differ, compared with a grid of values."""
     random = np.random.default_rng(seed)
     n_rows, draws, k = 80, 3, 2
     weight = random.dirichlet(np.ones(k), size=(draws, n_rows)).swapaxes(1, 2)
@@ -277,23 +280,25 @@ def test_what_is_added_to_a_mixture_is_the_likeliest(seed):
         std = np.sqrt(np.square(scale) + np.exp(log_added))
         return np.log((weight * stats.norm.pdf(residual, scale=std)).sum(1).mean(0))
 
-    kind = of_kind("mixture", n_components=k)
-    found, noise = kind.fit_predictive_params(draws_of_target[..., None], weights)
+    kind = likelihood_of("mixture", n_components=k)
+    log_density, noise = kind.fit_predictive_params(draws_of_target[..., None], weights)
     [log_added] = noise["log_added"]
-    np.testing.assert_allclose(found[:, 0], density(log_added))
-    of_mean = (weight * residual).sum(1).mean(0)
-    most = np.log(np.average(np.square(of_mean), weights=weights))
-    best = max(weights @ density(one) for one in np.linspace(most - 8, most, 2001))
-    # A step of 0.004 from the likeliest costs rows times its square, at most.
+    np.testing.assert_allclose(log_density[:, 0], density(log_added))
+    mean_residual = (weight * residual).sum(1).mean(0)
+    most = np.log(np.average(np.square(mean_residual), weights=weights))
+    best = max(weights @ density(value) for value in np.linspace(most - 8, most, 2001))
+    # A step of 0.004 from the maximum costs at most rows times its square.
     assert weights @ density(log_added) >= best - 2e-3
 
 
 @pytest.mark.parametrize("likelihood", ["gaussian", "student_t", "mixture"])
-def test_a_weight_of_two_is_two_rows(likelihood, seed):
-    """Also where rows are outliers, which do not speak."""
+def test_integer_weights_equal_repeated_rows(likelihood, seed):
+    """Also for outliers, whose densities are clipped."""
     random = np.random.default_rng(seed)
     n_rows, k = 31, 2
-    kind = of_kind(likelihood, **{"n_components": k} if likelihood == "mixture" else {})
+    kind = likelihood_of(
+        likelihood, **{"n_components": k} if likelihood == "mixture" else {}
+    )
     residual = random.standard_t(2.0, size=(k, n_rows)) * 10
     if likelihood == "mixture":
         fields = np.full_like(residual, 0.5), residual, np.full_like(residual, 0.2)
@@ -303,100 +308,100 @@ def test_a_weight_of_two_is_two_rows(likelihood, seed):
     counts = random.integers(1, 6, size=n_rows)
     repeated = np.repeat(draws, counts, axis=0)
     _, weighted = kind.fit_predictive_params(draws, counts.astype(float))
-    _, alike = kind.fit_predictive_params(repeated, np.ones(counts.sum()))
+    _, unweighted = kind.fit_predictive_params(repeated, np.ones(counts.sum()))
     for name, values in weighted.items():
         # Logarithms are rounded to 0.001, of s or of s^2.
-        assert values == pytest.approx(alike[name], abs=2.1e-3)
+        assert values == pytest.approx(unweighted[name], abs=2.1e-3)
 
 
-def test_a_mixture_that_says_it_all_is_left_alone(seed):
-    """Next to nothing is added to what is as wide as held-out rows are."""
+def test_almost_nothing_is_added_to_a_mixture_that_fits(seed):
+    """The mixture is already as wide as the held-out rows are."""
     random = np.random.default_rng(seed)
     n_rows, k = 3_000, 2
-    side, peaks = random.integers(0, k, size=n_rows), np.array([-2.0, 2.0])
-    y = peaks[side] + 0.5 * random.normal(size=n_rows)
+    peak, peaks = random.integers(0, k, size=n_rows), np.array([-2.0, 2.0])
+    y = peaks[peak] + 0.5 * random.normal(size=n_rows)
     weight, scale = (np.full((k, n_rows), value) for value in (0.5, 0.5))
     draws = np.stack([weight, y - peaks[:, None], scale]).transpose(2, 0, 1)
-    kind = of_kind("mixture", n_components=k)
+    kind = likelihood_of("mixture", n_components=k)
     _, noise = kind.fit_predictive_params(draws[:, :, None, :, None], np.ones(n_rows))
-    # The variance 0.25 is known to sqrt(2 / rows) of itself.
+    # The relative standard error of the variance 0.25 is sqrt(2 / rows).
     assert np.exp(noise["log_added"][0]) < 0.25 * 5 * np.sqrt(2 / n_rows)
 
 
-def test_what_is_given_of_the_noise_stays(seed):
-    """tau: the variance; the degrees of freedom, where these are."""
+def test_given_noise_parameters_are_not_estimated(seed):
+    """A given tau fixes the variance, given degrees of freedom stay."""
     residual = np.random.default_rng(seed).standard_t(8.0, size=(1, 300))
     draws, weights = draws_of(residual, 2.0, 6.0), np.ones(300)
-    _, of_df = student_t(df=7.0).fit_predictive_params(draws, weights)
-    assert of_df.keys() == {"predictive_log_tau"}
-    density, of_tau = student_t(learned=False).fit_predictive_params(draws, weights)
-    assert of_tau.keys() == {"predictive_log_df"}
+    _, with_df = student_t(df=7.0).fit_predictive_params(draws, weights)
+    assert with_df.keys() == {"predictive_log_tau"}
+    density, with_tau = student_t(learned=False).fit_predictive_params(draws, weights)
+    assert with_tau.keys() == {"predictive_log_df"}
     # A variance of 2^2 6 / 4, whatever the degrees of freedom.
-    df = np.exp(of_tau["predictive_log_df"])
+    df = np.exp(with_tau["predictive_log_df"])
     scale = np.sqrt(6.0 * (df - 2) / df)
     expected = stats.t.logpdf(residual[0], df, scale=scale)
     np.testing.assert_allclose(density[:, 0], expected)
 
 
-# ---- of networks without a fold
+# ---- held-out rows of cross-validation folds
 
 
 @pytest.mark.parametrize("model", KINDS)
-def test_noise_is_that_of_fits_without_the_folds(model, table, seed):
-    """Each fold's network by itself, as it was trained; under each length scale."""
+def test_estimate_equals_single_fits_without_the_folds(model, table, seed):
+    """One network per fold and length scale, fitted alone."""
     X, y = table
     model = seeded(model, seed)
     weights = np.random.default_rng(seed).integers(1, 4, size=ROWS).astype(float)
     fold = _selection.selection_folds(X)
     job = training_job(model, training_data(model, X, y, weights))
-    [judged] = _selection.held_out_scores([job], CPU, torch.float64)
-    for setting, found in zip(job.settings, judged, strict=True):
-        said, of_rows = [], []
-        for number in range(5):
-            train, test = fold != number, fold == number
-            alone = seeded(model, seed).set_params(length_scale=setting.length_scale)
-            alone.fit(X[train], y[train], weights[train])
-            [of_network] = as_trained(alone, X[test], y[test])
-            said.append(of_network)
-            of_rows.append(weights[test])
+    [results] = _selection.held_out_scores([job], CPU, torch.float64)
+    for setting, result in zip(job.settings, results, strict=True):
+        draws, fold_weights = [], []
+        for k in range(5):
+            train, test = fold != k, fold == k
+            network = seeded(model, seed).set_params(length_scale=setting.length_scale)
+            network.fit(X[train], y[train], weights[train])
+            [network_draws] = held_out_draws_of(network, X[test], y[test])
+            draws.append(network_draws)
+            fold_weights.append(weights[test])
         density, expected = job.config.likelihood.fit_predictive_params(
-            np.concatenate(said), np.concatenate(of_rows)
+            np.concatenate(draws), np.concatenate(fold_weights)
         )
-        # Logarithms are rounded to 0.001, of s or of s^2; the density with it.
-        np.testing.assert_allclose(found.density, density[:, 0], rtol=5e-3, atol=5e-3)
+        # Logarithms of s or of s^2 are rounded to 0.001; so is the density.
+        np.testing.assert_allclose(result.density, density[:, 0], rtol=5e-3, atol=5e-3)
         assert (
-            found.predictive_params.keys() == expected.keys()
-            and found.predictive_params
+            result.predictive_params.keys() == expected.keys()
+            and result.predictive_params
         )
         for name, values in expected.items():
-            assert found.predictive_params[name] == pytest.approx(values, abs=4e-3)
+            assert result.predictive_params[name] == pytest.approx(values, abs=4e-3)
     model.fit(X, y, weights)
-    chosen = judged[_selection.best_setting(job, judged)]
+    chosen = results[_selection.best_setting(job, results)]
     for name, values in chosen.predictive_params.items():
-        np.testing.assert_allclose(kept_noise(model, name), [values], rtol=1e-12)
+        np.testing.assert_allclose(stored_noise(model, name), [values], rtol=1e-12)
 
 
 @pytest.mark.parametrize("model", KINDS)
-def test_together_each_has_its_own_noise(model, table, seed):
+def test_batched_fits_estimate_their_noise_separately(model, table, seed):
     X, y = table
     rows = [slice(0, 40), slice(0, 40), slice(4, 44)]
     models = [seeded(model, seed + i) for i in range(len(rows))]
     jobs = [
-        training_job(one, training_data(one, X[kept], y[kept]))
-        for one, kept in zip(models, rows, strict=True)
+        training_job(model, training_data(model, X[subset], y[subset]))
+        for model, subset in zip(models, rows, strict=True)
     ]
     together = _fit.train_together(models, jobs)
-    found = [fitted.job.predictive_params for fitted in together]
-    for name in found[0]:
-        assert len({noise[name].tobytes() for noise in found}) > 1
-    for one, kept, noise in zip(models, rows, found, strict=True):
-        one.fit(X[kept], y[kept])
+    estimates = [fitted.job.predictive_params for fitted in together]
+    for name in estimates[0]:
+        assert len({noise[name].tobytes() for noise in estimates}) > 1
+    for model, subset, noise in zip(models, rows, estimates, strict=True):
+        model.fit(X[subset], y[subset])
         for name, values in noise.items():
-            np.testing.assert_allclose(kept_noise(one, name), [values], atol=4e-3)
+            np.testing.assert_allclose(stored_noise(model, name), [values], atol=4e-3)
 
 
-def test_every_target_has_its_own(table, seed):
-    """A target that nothing explains, and one without noise."""
+def test_every_target_has_its_noise_estimate(table, seed):
+    """One target is unrelated to X, the other has no noise."""
     X, _ = table
     y = np.stack([X[:, 0], np.random.default_rng(seed).normal(size=ROWS)], axis=1)
     settings = EXACT | {"max_iter": 1000, "hidden_layer_sizes": (50,)}
@@ -406,20 +411,20 @@ def test_every_target_has_its_own(table, seed):
 
 
 @pytest.mark.filterwarnings("ignore:y is constant in the training rows")
-def test_a_constant_target_has_no_say(table, seed):
-    """Rows are as likely as their other targets, not as what is the same everywhere."""
+def test_constant_target_is_left_out_of_the_scores(table, seed):
+    """Rows are scored by their other targets only."""
     X, y = table
     targets = np.stack([y, np.full(ROWS, 3.0)], axis=1)
     settings = EXACT | {"max_iter": "auto", "random_state": seed}
     model = VariationalDropoutRegressor(**settings)
     job = training_job(model, training_data(model, X, targets))
-    [judged] = _selection.held_out_scores([job], CPU, torch.float64)
-    # Of y, whose noise is 0.5: -0.7 a row where all else is known.
-    assert len(judged) == 3 and max(one.score for one in judged) < 0
+    [results] = _selection.held_out_scores([job], CPU, torch.float64)
+    # y has a noise of 0.5: the best score is -0.7 per row.
+    assert len(results) == 3 and max(result.score for result in results) < 0
 
 
 def test_ensemble_members_share_the_noise(table, seed):
-    """Whatever each has learned in training."""
+    """Members differ in the noise that they learn in training."""
     X, y = table
     model = VariationalDropoutRegressor(**EXACT, n_estimators=2, random_state=seed)
     model.fit(X, y)
@@ -433,11 +438,11 @@ def test_ensemble_members_share_the_noise(table, seed):
     np.testing.assert_allclose(noise, np.sqrt(variance[0, 0]))
 
 
-# ---- what users get
+# ---- predictions of fitted models
 
 
-def test_students_noise_is_that_of_predictions(table, seed):
-    """Not that of the training, which goes on from where it was."""
+def test_student_t_predictions_use_the_held_out_estimate(table, seed):
+    """The parameters of the training stay, so that it can be continued."""
     X, y = table
     model = MCDropoutRegressor(**EXACT, likelihood="student_t", random_state=seed)
     components = model.fit(X, y)
@@ -449,7 +454,7 @@ def test_students_noise_is_that_of_predictions(table, seed):
     draws = model.sample_f(X, n_samples=1)[:, 0]
     scale = np.sqrt((df - 2) / df / tau)[0, 0]
     upper = 1 - model.predictive_cdf(X, draws + 50 * scale)
-    # Far out the tail's power, which the spread of the draws does not move.
+    # Far out, the tail follows a power law that the spread of draws does not change.
     assert upper == pytest.approx(stats.t.sf(50.0, df[0, 0]) * np.ones(ROWS), rel=0.5)
 
 
@@ -457,11 +462,11 @@ def test_students_noise_is_that_of_predictions(table, seed):
     "kind",
     [VariationalDropoutRegressor(), MCDropoutRegressor(dropout="auto")],
 )
-def test_intervals_hold_new_rows_that_are_noisy(kind, seed):
-    """As the defaults are; 24 % were held where the noise was that of the training.
+def test_default_intervals_cover_new_rows_with_much_noise(kind, seed):
+    """With the noise of the training rows the coverage was 24 %.
 
-    Four standard errors of 2,000 rows are 0.03; the rest is that of 400 rows and of a
-    network that is too wide.
+    Four standard errors of 2,000 rows are 0.03. The rest of the tolerance is for the
+    400 training rows and a network that is too wide.
     """
     random = np.random.default_rng(seed)
     X = random.normal(size=(2_400, 8))
@@ -473,11 +478,11 @@ def test_intervals_hold_new_rows_that_are_noisy(kind, seed):
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.01])
-def test_intervals_of_few_rows_hold_where_noise_has_outliers(dropout, seed):
-    """As the defaults are; 20 to 40 % were held with the noise of the training.
+def test_intervals_of_few_rows_cover_if_noise_has_outliers(dropout, seed):
+    """With the noise of the training rows the coverage was 20 to 40 %.
 
-    Four standard errors of 60 rows that are held out are 0.15; a network whose rows are
-    few is too wide, too.
+    Four standard errors of 60 held-out rows are 0.15. A network with few rows is too
+    wide, too.
     """
     random = np.random.default_rng(seed)
     X = random.normal(size=(1_060, 6))
@@ -488,10 +493,10 @@ def test_intervals_of_few_rows_hold_where_noise_has_outliers(dropout, seed):
     assert 0.75 < np.mean((low <= y[60:]) & (y[60:] <= high)) < 0.99
 
 
-# ---- where it is not asked for
+# ---- fits that hold out no rows
 
 
-def test_noise_that_is_not_for_held_out_rows_to_say(table):
+def test_noise_is_not_estimated_on_held_out_rows(table):
     X, y = table
     for model in (
         VariationalDropoutRegressor(**EXACT, tau=4.0),
@@ -505,7 +510,7 @@ def test_noise_that_is_not_for_held_out_rows_to_say(table):
         assert not {FACTOR, ADDED, TAU, DF} & model.fit(X, y).parameters_.keys()
 
 
-def test_without_noise_on_the_weights_it_is_of_the_residuals(table, monkeypatch):
+def test_deterministic_network_takes_the_noise_of_its_residuals(table, monkeypatch):
     X, y = table
 
     def trained(*args):
@@ -520,7 +525,7 @@ def test_without_noise_on_the_weights_it_is_of_the_residuals(table, monkeypatch)
     point.set_params(max_iter="auto").fit(X, y)
 
 
-def test_where_tau_is_chosen_nothing_else_is(table, monkeypatch):
+def test_tau_cv_selects_nothing_but_tau(table, monkeypatch):
     X, y = table
 
     def trained(*args):
@@ -531,22 +536,21 @@ def test_where_tau_is_chosen_nothing_else_is(table, monkeypatch):
     TauCV(VariationalDropoutRegressor(**settings), taus=[2.0, 4.0], cv=2).fit(X, y)
 
 
-UNTOLD = (
+NO_ESTIMATE = (
     "no rows were held out to estimate the observation noise.*"
     "CalibratedUncertaintyRegressor"
 )
 
 
 @pytest.mark.filterwarnings("ignore:2 columns of X are constant")
-def test_rows_that_are_the_same_have_the_noise_of_their_training():
-    """None can be held out, of which is warned."""
+def test_identical_rows_warn_and_keep_training_noise():
     model = VariationalDropoutRegressor(**EXACT, random_state=0)
-    with pytest.warns(UserWarning, match=f"too few of 2 rows differ.*{UNTOLD}"):
+    with pytest.warns(UserWarning, match=f"too few of 2 rows differ.*{NO_ESTIMATE}"):
         model.fit([[0.0, 1.0], [0.0, 1.0]], [1.0, 2.0])
     assert FACTOR not in model.parameters_
 
 
-def test_networks_that_diverge_have_no_say(table, monkeypatch):
+def test_warning_if_networks_of_the_folds_diverge(table, monkeypatch):
     X, y = table
     train = _selection.train
 
@@ -557,17 +561,19 @@ def test_networks_that_diverge_have_no_say(table, monkeypatch):
 
     monkeypatch.setattr(_selection, "train", one_fails)
     model = VariationalDropoutRegressor(**EXACT, random_state=0)
-    with pytest.warns(UserWarning, match=f"or the networks diverged.*{UNTOLD}"):
+    with pytest.warns(UserWarning, match=f"or the networks diverged.*{NO_ESTIMATE}"):
         model.fit(X, y)
     assert FACTOR not in model.parameters_
 
 
 @pytest.mark.filterwarnings("ignore:2 columns of X are constant")
-def test_what_is_open_is_what_can_be_given():
-    """The degrees of freedom, where tau is given; counted are rows with weight."""
+def test_warning_names_the_parameters_that_can_be_set():
+    """Only the degrees of freedom if tau is given; rows of weight zero do not count."""
     X, y = np.ones((6, 2)), np.arange(6.0)
-    given = r"too few of 5 rows differ.* or give likelihood_options=\{'df': \.\.\.\}\.$"
-    with pytest.warns(UserWarning, match=given):
+    message = (
+        r"too few of 5 rows differ.* or give likelihood_options=\{'df': \.\.\.\}\.$"
+    )
+    with pytest.warns(UserWarning, match=message):
         MCDropoutRegressor(**EXACT, likelihood="student_t", tau=4.0).fit(
             X, y, np.arange(6)
         )
@@ -575,37 +581,41 @@ def test_what_is_open_is_what_can_be_given():
         MCDropoutRegressor(**EXACT, likelihood="student_t").fit(X, y)
 
 
-def test_of_many_rows_some_are_looked_at(table, monkeypatch, seed):
-    """All of a part are left out of the training; what is said is said of some."""
+def test_number_of_held_out_rows_is_limited(table, monkeypatch, seed):
+    """All rows of a fold are left out of the training, but only some are scored."""
     X, y = table
-    monkeypatch.setattr(_selection, "_MOST_HELD_OUT", 5)
+    monkeypatch.setattr(_selection, "_MAX_HELD_OUT", 5)
     model = seeded(MCDropoutRegressor(**EXACT, likelihood="student_t"), seed)
     job = training_job(model, training_data(model, X, y))
     shares = [
-        one for [part] in [_selection._fold_jobs(job)] for one in part.row_subsets
+        share
+        for [fold_job] in [_selection._fold_jobs(job)]
+        for share in fold_job.row_subsets
     ]
     assert [len(share.validation) for share in shares] == [5] * 5
     assert sum(len(share.rows) for share in shares) == 4 * ROWS
     assert {TAU, DF} <= model.fit(X, y).parameters_.keys()
 
 
-def test_large_tables_hold_nothing_out(table, monkeypatch):
-    """Of as many numbers as the limit, of which is warned; not of one less."""
+def test_large_tables_warn_and_keep_training_noise(table, monkeypatch):
+    """If X has as many entries as the limit; not with one row less."""
     X, y = table
     model = VariationalDropoutRegressor(**EXACT, random_state=0)
     for module in (_job, _selection):
-        monkeypatch.setattr(module, "MOST_ENTRIES", ROWS * INPUTS)
-    with pytest.warns(UserWarning, match=f"X has {ROWS * INPUTS} entries.*{UNTOLD}"):
+        monkeypatch.setattr(module, "MAX_ENTRIES", ROWS * INPUTS)
+    with pytest.warns(
+        UserWarning, match=f"X has {ROWS * INPUTS} entries.*{NO_ESTIMATE}"
+    ):
         model.fit(X, y)
     assert FACTOR not in model.parameters_
     assert FACTOR in model.fit(X[1:], y[1:]).parameters_
 
 
-# ---- with the length scale
+# ---- together with the selection of the length scale
 
 
-def test_with_a_scale_that_is_chosen_it_is_that_of_held_out_rows(table, seed):
-    """And of the residuals where none is, or nothing can be held out."""
+def test_noise_is_estimated_if_length_scale_is_selected(table, seed):
+    """But not if tau is given, nor with early stopping."""
     X, y = table
     model = seeded(MCDropoutRegressor(**EXACT), seed)
     for tau, needs_selection in (("auto", True), (4.0, False)):
@@ -619,24 +629,24 @@ def test_with_a_scale_that_is_chosen_it_is_that_of_held_out_rows(table, seed):
 
 
 @pytest.mark.filterwarnings("ignore:2 columns of X are constant")
-def test_where_nothing_is_held_out_the_residuals_tell_it(recwarn):
+def test_noise_of_residuals_if_no_row_can_be_held_out(recwarn):
     model = MCDropoutRegressor(**EXACT, random_state=0)
     model.fit([[0.0, 1.0], [0.0, 1.0]], [1.0, 2.0])
-    given = MCDropoutRegressor(
+    fixed_scale = MCDropoutRegressor(
         **EXACT, length_scale=model.length_scale_, random_state=0
     ).fit([[0.0, 1.0], [0.0, 1.0]], [1.0, 2.0])
-    assert model.tau_ == given.tau_
-    assert not [one for one in recwarn if "held out" in str(one.message)]
+    assert model.tau_ == fixed_scale.tau_
+    assert not [warning for warning in recwarn if "held out" in str(warning.message)]
 
 
-# ---- training that goes on
+# ---- continued training
 
 
 @pytest.mark.parametrize("likelihood", ["gaussian", "heteroscedastic"])
-def test_a_fit_that_goes_on_keeps_the_noise(likelihood, table, seed):
-    """Its ratio to that of the training rises as the latter falls, and its level stays.
+def test_warm_start_keeps_the_noise_level(likelihood, table, seed):
+    """The training noise falls, and its ratio to the predicted noise rises.
 
-    Where it depends on the row, that about which it varies.
+    If the noise depends on the row, the level about which it varies is kept.
     """
     X, y = table
     settings = EXACT | {"warm_start": True, "likelihood": likelihood}
@@ -650,7 +660,7 @@ def test_a_fit_that_goes_on_keeps_the_noise(likelihood, table, seed):
 @pytest.mark.parametrize(
     "likelihood, names", [("student_t", [TAU, DF]), ("mixture", [ADDED])]
 )
-def test_a_fit_that_goes_on_keeps_what_is_no_factor(likelihood, names, table, seed):
+def test_warm_start_keeps_parameters_that_are_no_factor(likelihood, names, table, seed):
     X, y = table
     settings = EXACT | {"warm_start": True, "likelihood": likelihood}
     model = MCDropoutRegressor(**settings, random_state=seed)
@@ -661,14 +671,14 @@ def test_a_fit_that_goes_on_keeps_what_is_no_factor(likelihood, names, table, se
     assert (after["likelihood/log_tau"] != before["likelihood/log_tau"]).all()
 
 
-def test_a_fit_that_goes_on_without_one_has_that_of_its_training(table, seed):
+def test_warm_start_without_noise_estimate_keeps_training_noise(table, seed):
     X, y = table
     model = VariationalDropoutRegressor(**EXACT, warm_start=True, random_state=seed)
     model.partial_fit(X, y).fit(X, y)
     assert FACTOR not in model.parameters_
 
 
-def test_a_stream_has_the_noise_of_its_training(table):
+def test_partial_fit_keeps_training_noise(table):
     X, y = table
     model = VariationalDropoutRegressor(**EXACT, random_state=0)
     assert FACTOR not in model.partial_fit(X, y).partial_fit(X, y).parameters_

@@ -1,4 +1,4 @@
-"""Rates that dropout="auto" learns [GHK17]: uncertainty, which data explain away."""
+"""Rates that dropout="auto" learns [GHK17]: uncertainty that data reduce."""
 
 import warnings
 
@@ -8,7 +8,7 @@ import pytest
 from skbayesnn import MCDropoutRegressor
 from skbayesnn.networks import ConvNet
 
-# Steps of each fit, whatever the number of rows: rates go as far in all of them.
+# Steps of each fit, for any number of rows, so that rates can change equally far.
 STEPS, BATCH = 800, 100
 
 
@@ -33,36 +33,38 @@ def _learned_rate(seed, n_rows, noise):
 
 
 def test_rate_falls_with_the_number_of_rows(seed):
-    """From about 0.25 to less than 0.01: with few rows much is left open."""
+    """From about 0.25 to less than 0.01."""
     few, many = (_learned_rate(seed, n_rows, 0.3) for n_rows in (100, 3000))
     assert many < few / 5
 
 
 def test_rate_rises_with_the_noise(seed):
-    """About fivefold: a row tells less, and the posterior is as wide as that."""
+    """About fivefold: with more noise a row is less informative."""
     little, much = (_learned_rate(seed, 1000, noise) for noise in (0.1, 1.0))
     assert much > 2 * little
 
 
-def _certain(**changed):
-    """Of rows that are told to have next to no noise: a mask costs them much."""
+def _network_of_little_noise(**changed):
+    """A network with next to no noise, for which masks are costly."""
     settings = {"dropout": "auto", "tau": 1e4, "max_iter": 30, "batch_size": BATCH}
     return MCDropoutRegressor((32,), device="cpu", **settings | changed)
 
 
-def test_rates_that_vanish_are_warned_of(seed):
+def test_warning_of_vanishing_rates(seed):
     random = np.random.default_rng(seed)
     X = random.normal(size=(3000, 4))
     y = X @ random.normal(size=4)
     y /= y.std()
     with pytest.warns(
         UserWarning, match="learned dropout rates are nearly zero"
-    ) as seen:
-        model = _certain(random_state=seed).fit(X, y)
-    # Fewer than one unit in ten draws of 4 inputs and 32 hidden units.
+    ) as caught:
+        model = _network_of_little_noise(random_state=seed).fit(X, y)
+    # Less than one dropped unit in ten draws of 4 inputs and 32 hidden units.
     assert model.dropout_ @ [4, 32] < 0.1
-    assert any(f"({model.dropout_.max():.1g} at most)" in str(w.message) for w in seen)
-    # A draw drops nothing with a probability above exp(-0.1), and is then the same.
+    assert any(
+        f"({model.dropout_.max():.1g} at most)" in str(w.message) for w in caught
+    )
+    # With a probability above exp(-0.1) a draw drops nothing, and equals the others.
     [f] = model.sample_f(X[:1], n_samples=200)
     assert np.isclose(f, np.median(f), rtol=1e-4).mean() > 0.8
 
@@ -70,23 +72,24 @@ def test_rates_that_vanish_are_warned_of(seed):
 @pytest.mark.parametrize(
     "changed", [{"dropout": 1e-4}, {"n_estimators": 2}, {"tau": 0.1}]
 )
-def test_rates_that_are_given_or_leave_something_are_not(changed, seed):
-    """Networks differ, whatever their masks; and rows with much noise leave much."""
+def test_no_warning_of_given_rates_or_remaining_uncertainty(changed, seed):
+    """Several networks differ without masks; rows with much noise leave uncertainty."""
     random = np.random.default_rng(seed)
     X = random.normal(size=(3000, 4))
     y = X @ random.normal(size=4)
     y /= y.std()
-    with warnings.catch_warnings(record=True) as seen:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        _certain(random_state=seed, **changed).fit(X, y)
-    assert not any("are nearly zero" in str(w.message) for w in seen)
+        _network_of_little_noise(random_state=seed, **changed).fit(X, y)
+    assert not any("are nearly zero" in str(w.message) for w in caught)
 
 
 @pytest.mark.parametrize(("mask_per", "warned"), [("unit", False), ("channel", True)])
-def test_masks_of_an_image_are_counted_where_they_are(mask_per, warned, monkeypatch):
-    """Of 36 pixels and of what is behind each map: 72 units and one, or two channels.
+def test_warning_counts_the_masks_of_an_image(mask_per, warned, monkeypatch):
+    """36 pixels, then 72 units or two channels, and one unit: 109 or 39 masks.
 
-    At a rate of .002 a draw drops .22 of them, or .08; of three weights it were .01.
+    With a rate of 0.002 a draw drops 0.22 or 0.08 of them; a single mask per layer
+    would give 0.01.
     """
     monkeypatch.setattr(MCDropoutRegressor, "_start_rate", 0.002)
     random = np.random.default_rng(0)
@@ -100,7 +103,7 @@ def test_masks_of_an_image_are_counted_where_they_are(mask_per, warned, monkeypa
         device="cpu",
         random_state=0,
     )
-    with warnings.catch_warnings(record=True) as seen:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model.fit(X, y)
-    assert any("are nearly zero" in str(w.message) for w in seen) == warned
+    assert any("are nearly zero" in str(w.message) for w in caught) == warned

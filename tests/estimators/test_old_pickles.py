@@ -1,9 +1,9 @@
-"""What earlier versions have stored is loaded, and predicts what it predicted then.
+"""Pickles of earlier versions are loaded, and predict the same.
 
-Every file of the folder data/ is a dict of arrays and of an estimator that was fitted
-by a release: ``version``, ``X``, ``y``, ``estimator``, and what it said of X: ``mean``,
-``std`` and ``interval``. A release that changes the format of a fitted
-estimator leaves them as they are.
+Every file of the folder data/ is a dict with an estimator that a release has fitted:
+``version``, ``X``, ``y``, ``estimator``, and its predictions of X: ``mean``, ``std``
+and ``interval``. A release that changes the format of a fitted estimator does not
+change the files.
 """
 
 import pickle
@@ -14,7 +14,7 @@ import pytest
 from sklearn.base import clone
 
 FILES = sorted((Path(__file__).parent / "data").glob("*.pickle"))
-# Sums in another order, as another processor or number of threads has them.
+# Rounding of sums in another order, on another processor or number of threads.
 ROUNDING = {"rtol": 1e-9, "atol": 1e-12}
 
 
@@ -31,21 +31,21 @@ def assert_as_stored(model, stored):
     np.testing.assert_allclose(interval, stored["interval"], **ROUNDING)
 
 
-def test_there_are_files():
+def test_files_exist():
     assert FILES
 
 
-def test_predicts_as_then(stored):
+def test_loaded_model_predicts_the_same(stored):
     assert_as_stored(stored["estimator"], stored)
 
 
-def test_stored_again(stored):
-    again = pickle.loads(pickle.dumps(stored["estimator"]))
-    assert_as_stored(again, stored)
+def test_loaded_model_is_pickled_again(stored):
+    restored = pickle.loads(pickle.dumps(stored["estimator"]))
+    assert_as_stored(restored, stored)
 
 
-def test_fitted_again(stored):
-    """Its parameters are those of an estimator of today."""
+def test_loaded_model_is_fitted_again(stored):
+    """Its parameters equal the parameters of a new estimator."""
     model = stored["estimator"]
     new = clone(model).fit(stored["X"], stored["y"])
     assert new.get_params() == model.get_params()
@@ -53,24 +53,24 @@ def test_fitted_again(stored):
     assert_as_stored(model, stored)
 
 
-def test_parameter_of_a_later_version_has_its_default(stored):
-    """The precision was that of X once: float64 here, and predictions keep it."""
+def test_missing_parameter_has_its_default(stored):
+    """Earlier versions trained in the dtype of X, float64, which predictions keep."""
     model = stored["estimator"]
     arrays = model.parameters_.values()
     assert {values.dtype for values in arrays} == {stored["X"].dtype}
     assert stored["X"].dtype == np.float64
     assert model.dtype == model.get_params()["dtype"] == type(model)().dtype
-    for dtype in ("float32", "float64"):  # it waits for the next fit
+    for dtype in ("float32", "float64"):  # affects the next fit only
         assert_as_stored(model.set_params(dtype=dtype), stored)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_training_goes_on(stored, dtype):
-    """From where it was, not from the start."""
+def test_training_of_a_loaded_model_continues(stored, dtype):
+    """From its weights, not from new ones."""
     model = stored["estimator"].set_params(dtype=dtype)
     n_epochs = model.n_epochs_seen_
     mean = model.partial_fit(stored["X"], stored["y"]).predict(stored["X"])
     assert model.n_epochs_seen_ == n_epochs + 1
-    # Weights move by a step's length.
+    # The weights change by a single step.
     assert (np.abs(mean - stored["mean"]) < stored["std"]).all()
     assert model.parameters_["layers/0/mean"].dtype == dtype

@@ -1,4 +1,4 @@
-"""A fitted model is plain arrays: it is small, and survives any kind of storage."""
+"""A fitted model consists of plain arrays, is small, and can be stored."""
 
 import io
 import os
@@ -24,7 +24,7 @@ from skbayesnn import (
     VariationalDropoutRegressor,
 )
 
-# Networks of a few units in twenty epochs are worse than a straight line, of course.
+# Networks of a few units are worse than a linear model after twenty epochs.
 pytestmark = pytest.mark.filterwarnings(
     "ignore:the network explains:sklearn.exceptions.ConvergenceWarning"
 )
@@ -46,8 +46,8 @@ MODELS = {
 @pytest.fixture(scope="module", params=MODELS)
 def model(request, data, small):
     model = MODELS[request.param]
-    given = {k: v for k, v in small.items() if k != "dropout"}
-    model.set_params(**given)
+    settings = {k: v for k, v in small.items() if k != "dropout"}
+    model.set_params(**settings)
     y = data.labels if is_classifier(model) else data.y
     model.fit(data.X, data.Y if request.param == "targets" else y)
     if request.param == "under a previous posterior":
@@ -72,8 +72,8 @@ def through_skops(model):
     skops = pytest.importorskip("skops.io")
     stored = skops.dumps(model)
     untrusted = skops.get_untrusted_types(data=stored)
-    ours = f"{type(model).__module__}.{type(model).__name__}"
-    assert untrusted in ([], [ours])
+    name = f"{type(model).__module__}.{type(model).__name__}"
+    assert untrusted in ([], [name])
     return skops.loads(stored, trusted=untrusted)
 
 
@@ -87,24 +87,24 @@ def through_save(model):
 @pytest.mark.parametrize(
     "through", [through_pickle, through_joblib, through_skops, through_save]
 )
-def test_round_trip_is_bit_equal(model, data, through):
-    again = through(model)
+def test_restored_model_predicts_exactly_the_same(model, data, through):
+    restored = through(model)
     X = data.X_new
-    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+    np.testing.assert_array_equal(restored.predict(X), model.predict(X))
     for kind, value in model.predict_uncertainty(X, kind="all").items():
-        np.testing.assert_array_equal(again.predict_uncertainty(X, kind), value)
-    np.testing.assert_array_equal(again.sample_y(X, 3), model.sample_y(X, 3))
-    assert again.get_params().keys() == model.get_params().keys()
-    assert vars(again).keys() == vars(model).keys()
-    # Training goes on alike, too.
+        np.testing.assert_array_equal(restored.predict_uncertainty(X, kind), value)
+    np.testing.assert_array_equal(restored.sample_y(X, 3), model.sample_y(X, 3))
+    assert restored.get_params().keys() == model.get_params().keys()
+    assert vars(restored).keys() == vars(model).keys()
+    # Further training gives the same, too.
     if model.early_stopping is not True:
         y = np.asarray(data.y_new)
         if is_classifier(model):
             y = data.labels[:11]
-        other = through(model)
-        again.partial_fit(X, y)
-        other.partial_fit(X, y)
-        np.testing.assert_array_equal(again.predict(X), other.predict(X))
+        second = through(model)
+        restored.partial_fit(X, y)
+        second.partial_fit(X, y)
+        np.testing.assert_array_equal(restored.predict(X), second.predict(X))
 
 
 def test_skops_in_a_pipeline(data, small):
@@ -114,31 +114,31 @@ def test_skops_in_a_pipeline(data, small):
     stored = skops.dumps(pipeline)
     untrusted = skops.get_untrusted_types(data=stored)
     assert untrusted in ([], ["skbayesnn.estimators.mc_dropout.MCDropoutRegressor"])
-    again = skops.loads(stored, trusted=untrusted)
+    restored = skops.loads(stored, trusted=untrusted)
     np.testing.assert_array_equal(
-        again.predict(data.X_new), pipeline.predict(data.X_new)
+        restored.predict(data.X_new), pipeline.predict(data.X_new)
     )
 
 
 PLAIN = (bool, int, float, str, type(None), np.generic)
 
 
-def assert_plain(value, place):
+def assert_plain(value, path):
     if isinstance(value, dict):
         for key, item in value.items():
-            assert type(key) is str, place
-            assert_plain(item, f"{place}[{key!r}]")
+            assert type(key) is str, path
+            assert_plain(item, f"{path}[{key!r}]")
     elif isinstance(value, list | tuple):
         for i, item in enumerate(value):
-            assert_plain(item, f"{place}[{i}]")
+            assert_plain(item, f"{path}[{i}]")
     elif isinstance(value, np.ndarray):
-        assert type(value) is np.ndarray and value.dtype.kind in "biufU", place
+        assert type(value) is np.ndarray and value.dtype.kind in "biufU", path
     else:
-        assert isinstance(value, PLAIN), f"{place} is {type(value)}"
+        assert isinstance(value, PLAIN), f"{path} is {type(value)}"
 
 
 def test_fitted_state_is_plain(model, data):
-    """Also after predictions: what they hold is not part of the state."""
+    """Also after predictions, whose cache is not part of the state."""
     names = set(vars(model))
     model.predict_uncertainty(data.X_new)
     model.sample_f(data.X_new, 2)
@@ -147,7 +147,7 @@ def test_fitted_state_is_plain(model, data):
 
 
 def test_stored_model_is_small(data, small):
-    """Weights, twice as much for the optimiser's moments, and nothing of the data."""
+    """It has the weights, two moments of the optimiser, and no rows."""
     wide = small | {"hidden_layer_sizes": (200, 100), "max_iter": 2}
     model = MCDropoutRegressor(n_estimators=2, **wide).fit(data.X, data.y)
     n_weights = 2 * ((4 + 1) * 200 + (200 + 1) * 100 + (100 + 1))
@@ -158,8 +158,7 @@ def test_stored_model_is_small(data, small):
 
 
 @pytest.mark.slow
-def test_model_of_another_process(data, small, tmp_path):
-    """What one process has stored, a new one loads and predicts with."""
+def test_model_is_loaded_in_another_process(data, small, tmp_path):
     model = MCDropoutClassifier(**small).fit(data.X, data.labels)
     joblib.dump((model, data.X_new), tmp_path / "model")
     script = textwrap.dedent("""
@@ -173,7 +172,7 @@ def test_model_of_another_process(data, small, tmp_path):
         check=True,
         env={"PYTHONPATH": ":".join(p for p in sys.path if p), "OMP_NUM_THREADS": "1"},
     )
-    # Another process may run with another number of threads: rounding.
+    # The number of threads may differ, which affects rounding.
     np.testing.assert_allclose(
         np.load(tmp_path / "result.npy"), model.predict_proba(data.X_new), rtol=1e-10
     )

@@ -1,4 +1,4 @@
-"""The package's promises, held against every posterior that a user can choose.
+"""Promises of the package, tested with every posterior.
 
 The posteriors are in `helpers/posteriors.py`. A test uses each one as a regressor or as
 a classifier, and the next test vice versa. The other files of this folder test one
@@ -22,26 +22,26 @@ from tests.helpers.pairwise import pairwise
 from tests.helpers.posteriors import CASES, HALF, OTHER_HALF, REGRESSORS
 from tests.helpers.together import fit_together
 
-# Networks of a few units in twenty epochs are worse than a straight line, of course.
+# Networks of a few units are worse than a linear model after a few epochs.
 pytestmark = pytest.mark.filterwarnings(
     "ignore:the network explains:sklearn.exceptions.ConvergenceWarning"
 )
 
 EPOCHS = 5
 
-# The same sums in blocks of other sizes: float64 rounding.
+# float64 rounding of sums in blocks of different sizes.
 SAME = {"rtol": 1e-10, "atol": 1e-12}
-# Rounding of batched products, grown by the steps of a training.
+# Rounding of batched products, which grows with the training steps.
 TRAINED = {"rtol": 1e-6, "atol": 1e-8}
 
-of_half = pytest.mark.parametrize("case", HALF, ids=str)
-of_other_half = pytest.mark.parametrize("case", OTHER_HALF, ids=str)
-of_every_regressor = pytest.mark.parametrize("case", REGRESSORS, ids=str)
+parametrize_half = pytest.mark.parametrize("case", HALF, ids=str)
+parametrize_other_half = pytest.mark.parametrize("case", OTHER_HALF, ids=str)
+parametrize_regressors = pytest.mark.parametrize("case", REGRESSORS, ids=str)
 
 
 @pytest.fixture(scope="module")
 def small(small):
-    """Smaller still: it is fitted some thousand times."""
+    """Smaller still, since it is fitted some thousand times."""
     return small | {"hidden_layer_sizes": (6, 5), "max_iter": EPOCHS}
 
 
@@ -54,7 +54,7 @@ def new_target(case, data):
 
 
 def predictions(model, X):
-    """What a fitted model says about rows, by name: rows first."""
+    """Predictions of a fitted model by name, rows first."""
     total = model.predict_uncertainty(X, kind="all")
     functions = np.atleast_3d(model.sample_f(X, 5, random_state=2))
     if hasattr(model, "classes_"):
@@ -73,7 +73,7 @@ def predictions(model, X):
 
 
 def assert_same(actual, desired, rows=slice(None), **tolerance):
-    """Predictions are those of the rows ``rows`` of others; bit by bit by default."""
+    """Predictions equal ``rows`` of the desired ones; exactly by default."""
     assert actual.keys() == desired.keys()
     for name, value in desired.items():
         if tolerance:
@@ -95,20 +95,20 @@ def assert_same_parameters(actual, desired, **tolerance):
 
 @pytest.fixture(scope="module")
 def models():
-    """Fitted models of this module by case, for ``fitted``."""
+    """Fitted models of this module by case, for the fixture ``fitted``."""
     return {}
 
 
 @pytest.fixture
 def fitted(case, models, data, small):
-    """Two networks; tests do not change them."""
+    """A model with two networks that tests do not change."""
     if case not in models:
         model = case.model(n_estimators=2, **small)
         models[case] = model.fit(data.X, target(case, data))
     return models[case]
 
 
-# ---- prediction is a function
+# ---- prediction
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
@@ -122,57 +122,57 @@ def test_prediction_is_a_function_of_the_row(fitted, data):
         assert_same(predictions(fitted, data.X_new), whole, **SAME)
 
 
-@of_half
-def test_draws_differ(fitted, data):
+@parametrize_half
+def test_epistemic_uncertainty_is_positive(fitted, data):
     kind = "mutual_information" if hasattr(fitted, "classes_") else "epistemic"
     assert (fitted.predict_uncertainty(data.X_new, kind) > 0).all()
 
 
-@of_other_half
-def test_fixed_and_fresh_draws_are_of_one_posterior(fitted, data):
+@parametrize_other_half
+def test_fixed_and_fresh_draws_have_the_same_distribution(fitted, data):
     model = copy.copy(fitted).set_params(n_draws=1000)
     functions = model.sample_f(data.X_new, 2000, random_state=1)
     classifies = hasattr(model, "classes_")
     mean = (model.predict_proba if classifies else model.predict)(data.X_new)
-    # 6 standard errors of both samples, of 2000 draws each (two networks').
+    # 6 standard errors of both samples, each of 2000 draws from two networks.
     error = functions.std(-1) * np.sqrt(1 / 2000 + 1 / 2000)
     assert (np.abs(functions.mean(-1) - mean) <= 6 * error + 1e-12).all()
     if not classifies:
-        # The standard error of a spread is about 2 % for normal tails and more for
+        # The standard error of a std is about 2 % for normal tails and more for
         # heavy ones; 25 % is far outside.
         epistemic = model.predict_uncertainty(data.X_new, kind="epistemic")
         np.testing.assert_allclose(functions.std(-1), epistemic, rtol=0.25)
 
 
-@of_half
-def test_saved_model_predicts_bit_by_bit(fitted, data, tmp_path):
+@parametrize_half
+def test_saved_model_predicts_exactly_the_same(fitted, data, tmp_path):
     save(fitted, tmp_path / "model")
-    again = load(tmp_path / "model")
+    loaded = load(tmp_path / "model")
     whole = predictions(fitted, data.X_new)
-    assert_same(predictions(again, data.X_new), whole)
-    assert vars(again).keys() == vars(fitted).keys()
+    assert_same(predictions(loaded, data.X_new), whole)
+    assert vars(loaded).keys() == vars(fitted).keys()
 
 
-@of_other_half
-def test_stored_model_predicts_bit_by_bit(fitted, data):
+@parametrize_other_half
+def test_pickled_model_predicts_exactly_the_same(fitted, data):
     skops = pytest.importorskip("skops.io")
     whole = predictions(fitted, data.X_new)
     assert_same(predictions(pickle.loads(pickle.dumps(fitted)), data.X_new), whole)
     stored = skops.dumps(fitted)
     untrusted = skops.get_untrusted_types(data=stored)
-    # Plain arrays, and nothing of torch.
+    # Plain arrays, no torch objects.
     assert all(name.startswith("skbayesnn.") for name in untrusted)
-    again = skops.loads(stored, trusted=untrusted)
-    assert_same(predictions(again, data.X_new), whole)
-    # Training goes on alike, too.
+    restored = skops.loads(stored, trusted=untrusted)
+    assert_same(predictions(restored, data.X_new), whole)
+    # Further training gives the same, too.
     y = data.labels[:11] if hasattr(fitted, "classes_") else data.y_new
-    other = copy.deepcopy(fitted).partial_fit(data.X_new, y)
-    again.partial_fit(data.X_new, y)
-    assert_same(predictions(again, data.X_new), predictions(other, data.X_new))
+    continued = copy.deepcopy(fitted).partial_fit(data.X_new, y)
+    restored.partial_fit(data.X_new, y)
+    assert_same(predictions(restored, data.X_new), predictions(continued, data.X_new))
 
 
-@of_half
-def test_attributes(fitted):
+@parametrize_half
+def test_fitted_attributes(fitted):
     assert fitted.n_iter_ == len(fitted.loss_curve_) == EPOCHS
     assert np.isfinite(fitted.loss_curve_).all() and np.isfinite(fitted.elbo_)
     assert fitted.total_weight_ == 41
@@ -185,22 +185,22 @@ def test_attributes(fitted):
     # lambda = p l^2 / (2 N tau), eq. 4.
     expected = (1 - np.asarray(fitted.dropout_)) * 0.1**2 / (2 * 41 * fitted.tau_)
     np.testing.assert_allclose(fitted.weight_decay_, expected, rtol=1e-12)
-    given = fitted.dropout
-    if given == "auto":  # learned, one per layer
+    dropout = fitted.dropout
+    if dropout == "auto":  # a learned rate per layer
         assert fitted.dropout_.shape == (3,) and (fitted.dropout_ > 0).all()
         assert (fitted.dropout_ != 0.1).all()
     else:
-        np.testing.assert_array_equal(fitted.dropout_, given)
+        np.testing.assert_array_equal(fitted.dropout_, dropout)
 
 
-# ---- batched equals alone
+# ---- batched training
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_member_of_a_program_is_the_estimator_alone(case, data, small):
-    """Each with its own tau, rates, prior scales, seed and rows.
+def test_batched_fit_equals_single_fit(case, data, small):
+    """Members differ in tau, rates, prior scales, seed and rows.
 
-    The first and the last share a seed, and with it the noise.
+    The first and the last share a seed, and with it the random numbers.
     """
     seed = small["random_state"]
     models = [
@@ -220,13 +220,13 @@ def test_member_of_a_program_is_the_estimator_alone(case, data, small):
         models, Table(data.X, y, np.ones(41)), rows, classes=classes
     )
     for model, r, member in zip(models, rows, together, strict=True):
-        alone = clone(model).fit(data.X[r], target(case, data)[r])
+        single = clone(model).fit(data.X[r], target(case, data)[r])
         arrays = _fitted.arrays_of(member.trained.posterior)
-        assert_same_parameters(arrays, alone.parameters_, **TRAINED)
+        assert_same_parameters(arrays, single.parameters_, **TRAINED)
         attributes, _ = _fitted.fitted_attributes(member, 30.0)
-        np.testing.assert_allclose(attributes["loss_curve_"], alone.loss_curve_)
-        np.testing.assert_allclose(attributes["dropout_"], alone.dropout_)
-        np.testing.assert_allclose(attributes["weight_decay_"], alone.weight_decay_)
+        np.testing.assert_allclose(attributes["loss_curve_"], single.loss_curve_)
+        np.testing.assert_allclose(attributes["dropout_"], single.dropout_)
+        np.testing.assert_allclose(attributes["weight_decay_"], single.weight_decay_)
 
 
 @pytest.mark.parametrize(
@@ -245,73 +245,77 @@ def test_member_of_a_program_is_the_estimator_alone(case, data, small):
     ],
     ids=lambda value: value if isinstance(value, str) else "-".join(value),
 )
-def test_posteriors_that_cannot_share_a_program(data, small, name, change):
-    """Rates and prior scales may differ; families and how they are trained may not."""
+def test_posteriors_that_cannot_be_batched_are_refused(data, small, name, change):
+    """Members may differ in rates and prior scales, but not in family or training."""
     [case] = [case for case in REGRESSORS if case.name == name]
-    one = case.model(**small)
-    other = clone(one).set_params(**change)
+    model = case.model(**small)
+    changed = clone(model).set_params(**change)
     table = Table(data.X, data.y[:, None], np.ones(41))
     with pytest.raises(
         ValueError, match="of one program may only differ in tau, dropout"
     ):
-        fit_together([one, other], table, [np.arange(41)] * 2)
+        fit_together([model, changed], table, [np.arange(41)] * 2)
 
 
-@of_half
-def test_ensemble_is_its_networks(case, data, small):
-    """RandomState hands out the same seeds one by one and together."""
+@parametrize_half
+def test_ensemble_is_the_mixture_of_its_networks(case, data, small):
+    """RandomState gives the same seeds one by one and together."""
     y = target(case, data)
     together = case.model(n_estimators=2, batch_size=17, **small).fit(data.X, y)
     random = np.random.RandomState(small["random_state"])
-    one = case.model(n_estimators=1, batch_size=17, **small | {"random_state": random})
-    alone = [clone(one).set_params(random_state=random).fit(data.X, y) for _ in "ab"]
-    for i, model in enumerate(alone):
+    template = case.model(
+        n_estimators=1, batch_size=17, **small | {"random_state": random}
+    )
+    singles = [
+        clone(template).set_params(random_state=random).fit(data.X, y) for _ in "ab"
+    ]
+    for i, model in enumerate(singles):
         assert model.seeds_.tolist() == [together.seeds_[i]]
         np.testing.assert_allclose(
             model.history_["loss"][:, 0], together.history_["loss"][:, i], rtol=1e-8
         )
-    # The equal-weight mixture of both.
-    ask = "predict_proba" if case.classifies else "predict"
-    means = [getattr(model, ask)(data.X_new) for model in alone]
+    # Both have the same weight.
+    method = "predict_proba" if case.classifies else "predict"
+    means = [getattr(model, method)(data.X_new) for model in singles]
     assert (means[0] != means[1]).any()
     np.testing.assert_allclose(
-        getattr(together, ask)(data.X_new), np.mean(means, 0), rtol=1e-6
+        getattr(together, method)(data.X_new), np.mean(means, 0), rtol=1e-6
     )
 
 
 # ---- random_state and precision
 
 
-@of_other_half
-def test_same_random_state_gives_the_same_bits(case, data, small):
+@parametrize_other_half
+def test_same_random_state_gives_the_same_model(case, data, small):
     y = target(case, data)
     model = case.model(batch_size=17, **small)
     first, second = (clone(model).fit(data.X, y) for _ in range(2))
     assert_same_parameters(second.parameters_, first.parameters_)
     assert second.loss_curve_ == first.loss_curve_
     assert_same(predictions(second, data.X_new), predictions(first, data.X_new))
-    other = clone(model).set_params(random_state=small["random_state"] + 1)
-    assert other.fit(data.X, y).loss_curve_[0] != first.loss_curve_[0]
+    other_seed = clone(model).set_params(random_state=small["random_state"] + 1)
+    assert other_seed.fit(data.X, y).loss_curve_[0] != first.loss_curve_[0]
 
 
-@of_half
-def test_float32_is_kept(case, data, small):
+@parametrize_half
+def test_float32(case, data, small):
     y = target(case, data)
     X, X_new = (values.astype(np.float32) for values in (data.X, data.X_new))
     model = case.model(**small | {"dtype": "float32"}).fit(X, y)
     assert {v.dtype for k, v in model.parameters_.items() if k != "keep"} == {
         np.dtype(np.float32)
     }
-    ask = "predict_proba" if case.classifies else "predict"
-    values = getattr(model, ask)(X_new)
+    method = "predict_proba" if case.classifies else "predict"
+    values = getattr(model, method)(X_new)
     assert values.dtype == model.sample_f(X_new, 2).dtype == np.float32
     assert np.isfinite(values).all()
     assert_same(predictions(model, X_new), predictions(model, X_new))
-    # A model of one precision predicts rows of the other: the same to rounding in
+    # A float32 model predicts float64 rows: the same up to rounding in
     # float32, six digits of sums of some ten terms of order one (in y's std).
-    assert getattr(model, ask)(data.X_new).dtype == np.float64
+    assert getattr(model, method)(data.X_new).dtype == np.float64
     np.testing.assert_allclose(
-        getattr(model, ask)(data.X_new), values, rtol=1e-4, atol=1e-4 * data.y.std()
+        getattr(model, method)(data.X_new), values, rtol=1e-4, atol=1e-4 * data.y.std()
     )
 
 
@@ -320,19 +324,19 @@ def test_float32_is_kept(case, data, small):
 
 @pytest.fixture
 def counts():
-    """How often each of the 41 rows is there: 0, 1, 2 or 3 times."""
+    """How often each of the 41 rows occurs: 0, 1, 2 or 3 times."""
     return np.arange(41) * 7 % 4
 
 
-@of_other_half
-def test_weight_zero_is_an_absent_row(case, data, small, counts):
-    """Bit by bit, whatever such a row holds, with noise and batches."""
-    there = counts > 0
+@parametrize_other_half
+def test_weight_zero_equals_an_absent_row(case, data, small, counts):
+    """Exactly, whatever values the row has, with random numbers and mini-batches."""
+    present = counts > 0
     y = target(case, data)
     model = case.model(batch_size=17, **small)
-    absent = clone(model).fit(data.X[there], y[there])
-    X = np.where(there[:, None], data.X, 1e6)
-    weighted = clone(model).fit(X, y, sample_weight=there.astype(float))
+    absent = clone(model).fit(data.X[present], y[present])
+    X = np.where(present[:, None], data.X, 1e6)
+    weighted = clone(model).fit(X, y, sample_weight=present.astype(float))
     assert_same_parameters(weighted.parameters_, absent.parameters_)
     np.testing.assert_array_equal(weighted.weight_decay_, absent.weight_decay_)
     assert weighted.elbo_ == absent.elbo_
@@ -343,25 +347,25 @@ def test_weight_zero_is_an_absent_row(case, data, small, counts):
     [c for c in CASES if "gradient" in c.chosen],
     ids=str,
 )
-def test_weight_is_a_repeated_row_exactly(case, data, small, counts):
-    """Where all rows of a step share the noise, and a batch has all rows."""
+def test_integer_weight_equals_repeated_rows(case, data, small, counts):
+    """If all rows of a step share the random numbers, and a batch has all rows."""
     y = target(case, data)
     rows = np.repeat(np.arange(41), counts)
     model = case.model(batch_size=1000, **small)
     weighted = clone(model).fit(data.X, y, sample_weight=counts)
     repeated = clone(model).fit(data.X[rows], y[rows])
-    # Sums over rows in another order: rounding, grown by the steps.
+    # Rounding of sums in another order, which grows with the steps.
     assert_same_parameters(weighted.parameters_, repeated.parameters_, **TRAINED)
     np.testing.assert_allclose(weighted.loss_curve_, repeated.loss_curve_)
     np.testing.assert_allclose(weighted.weight_decay_, repeated.weight_decay_)
 
 
-@of_half
-def test_weight_is_a_repeated_row_in_distribution(case, data, small, counts):
+@parametrize_half
+def test_integer_weight_equals_repeated_rows_in_distribution(case, data, small, counts):
     """Means over networks agree within their standard error.
 
-    Networks of the same seed start alike, which makes the differences small; without
-    the weights they are not.
+    Networks of the same seed start alike, which makes the differences small. Without
+    the weights the means differ.
     """
     y = target(case, data)
     rows = np.repeat(np.arange(41), counts)
@@ -370,7 +374,7 @@ def test_weight_is_a_repeated_row_in_distribution(case, data, small, counts):
     )
 
     def statistics(fitted):
-        """Of every network: loss and KL at the end, and size of the weights."""
+        """For every network: final loss and KL, and mean square of the weights."""
         *_, last = fitted.history_["negative_log_likelihood"]
         sizes = [
             np.square(value).mean(tuple(range(1, value.ndim)))
@@ -384,11 +388,11 @@ def test_weight_is_a_repeated_row_in_distribution(case, data, small, counts):
     unweighted = statistics(clone(model).fit(data.X, y))
 
     def distance(difference):
-        """In standard errors."""
+        """The mean, in standard errors."""
         error = difference.std(0, ddof=1) / np.sqrt(len(difference))
         return np.abs(difference.mean(0)) / (error + 1e-9)
 
-    # Student's t with 23 degrees of freedom: beyond 6 once in 10^5 or so.
+    # Student's t with 23 degrees of freedom: beyond 6 about once in 10^5.
     assert (distance(weighted - repeated) < 6).all()
     assert (distance(unweighted - repeated) > 6).any()
 
@@ -396,7 +400,7 @@ def test_weight_is_a_repeated_row_in_distribution(case, data, small, counts):
 # ---- kinds of data
 
 
-@of_other_half
+@parametrize_other_half
 def test_sparse_equals_dense(case, data, small):
     y = target(case, data)
     X = np.where(np.abs(data.X) < 0.7, 0, data.X)
@@ -415,7 +419,7 @@ def test_sparse_equals_dense(case, data, small):
     ids=str,
 )
 def test_several_targets(case, data, small, likelihood):
-    # Anchors of l = 0.1 are so far out that noise can be at its bound for all rows.
+    # Anchors of l = 0.1 are so wide that the noise can be at its bound for all rows.
     small = small | {"length_scale": 1.0}
     model = case.model(n_estimators=2, likelihood=likelihood, **small)
     model.fit(data.X, data.Y)
@@ -426,34 +430,34 @@ def test_several_targets(case, data, small, likelihood):
     assert model.sample_f(data.X_new, 5).shape == (11, 3, 5)
     assert model.tau_.shape == model.noise_std_.shape == (3,)
     assert np.isfinite(model.log_predictive_density(data.X_new, data.Y_new)).all()
-    # Seen from the homoscedastic model's rounding errors (1e-16), any spread is real.
+    # The homoscedastic model has rounding errors only (1e-16).
     varies = parts["aleatoric"].std(0) > 1e-4 * parts["aleatoric"].mean(0)
     assert varies.all() if likelihood == "heteroscedastic" else not varies.any()
 
 
-@of_every_regressor
-def test_units_of_y(case, data, small):
-    """With tau='auto' the fit does not depend on the units of y."""
-    base = case.model(**small).fit(data.X, data.y)
+@parametrize_regressors
+def test_units_of_y_do_not_matter(case, data, small):
+    """If tau is learned, the noise variance follows the units of y."""
+    reference = case.model(**small).fit(data.X, data.y)
     model = case.model(**small).fit(data.X, 1e3 * data.y)
-    std = base.predict_uncertainty(data.X_new)
-    # Rounding errors of the scaling, grown by the steps.
+    std = reference.predict_uncertainty(data.X_new)
+    # Rounding errors of the scaling, which grow with the steps.
     np.testing.assert_allclose(
         model.predict_uncertainty(data.X_new) / 1e3, std, rtol=1e-6
     )
     np.testing.assert_allclose(
         model.predict(data.X_new) / 1e3,
-        base.predict(data.X_new),
+        reference.predict(data.X_new),
         rtol=1e-6,
         atol=1e-6 * std.min(),
     )
-    assert model.elbo_ == pytest.approx(base.elbo_ - 41 * np.log(1e3), rel=1e-6)
+    assert model.elbo_ == pytest.approx(reference.elbo_ - 41 * np.log(1e3), rel=1e-6)
 
 
-# ---- training that stops or goes on
+# ---- early stopping and continued training
 
 
-@of_half
+@parametrize_half
 def test_early_stopping_keeps_the_best_weights(case, data, small):
     """The validation score is the log density of the validation rows (8 draws)."""
     model = case.model(early_stopping=True, **small)
@@ -477,9 +481,9 @@ def test_early_stopping_keeps_the_best_weights(case, data, small):
         assert model.n_iter_ == scores.argmax() + 1 + 4
 
 
-@of_other_half
-def test_warm_start_goes_on(case, data, small):
-    """From the present weights, in the present scaling: steps of no length show it."""
+@parametrize_other_half
+def test_warm_start_continues_training(case, data, small):
+    """With the present weights and scaling: the learning rate is next to zero."""
     y = target(case, data)
     model = case.model(warm_start=True, **small).fit(data.X, y)
     before = copy.deepcopy(vars(model))
@@ -493,28 +497,28 @@ def test_warm_start_goes_on(case, data, small):
     assert model.n_epochs_seen_ == EPOCHS + 3 and model.total_weight_ == 41
 
 
-@pytest.mark.parametrize("how", ["warm_start", "partial_fit"])
+@pytest.mark.parametrize("method", ["warm_start", "partial_fit"])
 @pytest.mark.parametrize(
     "case", [case for case in HALF if "dropout" in case.differences(0)], ids=str
 )
-def test_training_goes_on_at_another_rate(case, data, small, how):
-    """What is said in ``dropout_`` is what is done: the noise is of the new rate."""
+def test_continued_training_uses_a_changed_dropout(case, data, small, method):
+    """``dropout_`` is the new rate, and so are the dropout parameters."""
     y = target(case, data)
     model = case.model(warm_start=True, **small).fit(data.X, y)
     model.set_params(dropout=0.4)
     fresh = clone(model).fit(data.X, y)
-    model.fit(data.X, y) if how == "warm_start" else model.partial_fit(data.X, y)
+    model.fit(data.X, y) if method == "warm_start" else model.partial_fit(data.X, y)
     assert model.dropout_ == 0.4
     names = [n for n in fresh.parameters_ if n == "keep" or n.endswith("/variance")]
     for name in names:
         np.testing.assert_array_equal(model.parameters_[name], fresh.parameters_[name])
 
 
-@of_half
-def test_stream(case, data, small):
-    """N and the epochs grow, the optimiser goes on, and something is learned."""
+@parametrize_half
+def test_partial_fit(case, data, small):
+    """N and the epochs grow, the optimiser state is kept, and the fit improves."""
     y, y_new = target(case, data), new_target(case, data)
-    # Anchors of l = 0.1 are so far out that the first steps are lost on the way.
+    # Anchors of l = 0.1 are so wide that the first steps gain little.
     model = case.model(**small | {"length_scale": 1.0, "learning_rate_init": 0.03})
     model.partial_fit(data.X, y)
     scale = model.x_scale_
@@ -530,8 +534,8 @@ def test_stream(case, data, small):
     assert model.log_predictive_density(data.X, y).mean() > first
 
 
-@of_other_half
-def test_training_on_does_not_touch_a_shallow_copy(case, data, small):
+@parametrize_other_half
+def test_partial_fit_does_not_change_a_shallow_copy(case, data, small):
     """No array of the fitted state is changed in place."""
     model = case.model(**small).partial_fit(data.X, target(case, data))
     shallow, deep = copy.copy(model), copy.deepcopy(model)
@@ -543,14 +547,14 @@ def test_training_on_does_not_touch_a_shallow_copy(case, data, small):
 # ---- scikit-learn
 
 
-@of_half
+@parametrize_half
 def test_clone_and_parameters(case, data, small):
     model = case.model(**small)
     copied = clone(model)
     assert copied.get_params() == model.get_params()
     for name, value in case.chosen.items():
         assert copied.get_params()[name] == value
-    # Every parameter is stored as it is given, and can be set.
+    # Every parameter is stored unchanged, and can be set.
     for name, value in model.get_params(deep=False).items():
         assert getattr(model, name) is value
         model.set_params(**{name: value})
@@ -559,9 +563,9 @@ def test_clone_and_parameters(case, data, small):
     assert fitted.get_params() == copied.get_params()  # a fit changes none
 
 
-@of_other_half
+@parametrize_other_half
 def test_grid_search_over_tau(case, data, small):
-    """The score of a candidate is that of the estimator alone."""
+    """The score of a candidate equals the score of a single fit."""
     y = target(case, data)
     model = case.model(**small | {"max_iter": 5})
     folds = KFold(2, shuffle=True, random_state=0)
@@ -569,9 +573,9 @@ def test_grid_search_over_tau(case, data, small):
     assert search.best_params_["tau"] == search.best_estimator_.tau_
     train, test = next(iter(folds.split(data.X)))
     for i, tau in enumerate([0.5, 2.0]):
-        alone = clone(model).set_params(tau=tau).fit(data.X[train], y[train])
+        single = clone(model).set_params(tau=tau).fit(data.X[train], y[train])
         assert search.cv_results_["split0_test_score"][i] == pytest.approx(
-            alone.score(data.X[test], y[test])
+            single.score(data.X[test], y[test])
         )
 
 
@@ -579,27 +583,27 @@ def test_grid_search_over_tau(case, data, small):
 
 
 @pytest.mark.cuda
-@of_half
+@parametrize_half
 def test_devices_agree(case, data, small):
-    """Fits on a GPU repeat bit by bit; what they gave predicts alike on a CPU."""
+    """Fits on a GPU repeat exactly, and predict the same on a CPU."""
     y = target(case, data)
     model = case.model(n_estimators=2, batch_size=17, **small | {"device": "cuda"})
     model.fit(data.X, y)
     on_gpu = predictions(model, data.X_new)
     assert_same(predictions(model, data.X_new), on_gpu)
-    again = clone(model).fit(data.X, y)
-    assert_same(predictions(again, data.X_new), on_gpu)
-    stored = pickle.loads(pickle.dumps(model)).set_params(device="cpu")
+    refitted = clone(model).fit(data.X, y)
+    assert_same(predictions(refitted, data.X_new), on_gpu)
+    on_cpu = pickle.loads(pickle.dumps(model)).set_params(device="cpu")
     # float64 rounding; quantiles are found to 1e-12 of the std.
-    assert_same(predictions(stored, data.X_new), on_gpu, rtol=1e-9, atol=1e-9)
-    # Streams and warm starts go on there.
+    assert_same(predictions(on_cpu, data.X_new), on_gpu, rtol=1e-9, atol=1e-9)
+    # Training continues on the GPU.
     model.partial_fit(data.X_new, new_target(case, data))
     assert np.isfinite(model.loss_curve_).all()
 
 
 @pytest.mark.cuda
-@of_other_half
-def test_member_of_a_program_is_the_estimator_alone_on_a_gpu(case, data, small):
+@parametrize_other_half
+def test_batched_fit_equals_single_fit_on_a_gpu(case, data, small):
     models = [
         case.model(**small | {"device": "cuda"}).set_params(
             tau=[0.5, 2.0, 30.0][i],
@@ -613,6 +617,6 @@ def test_member_of_a_program_is_the_estimator_alone_on_a_gpu(case, data, small):
     table = Table(data.X, y, np.ones(41))
     together = fit_together(models, table, [np.arange(41)] * 3, classes=classes)
     for model, member in zip(models, together, strict=True):
-        alone = clone(model).fit(data.X, target(case, data))
+        single = clone(model).fit(data.X, target(case, data))
         arrays = _fitted.arrays_of(member.trained.posterior)
-        assert_same_parameters(arrays, alone.parameters_, **TRAINED)
+        assert_same_parameters(arrays, single.parameters_, **TRAINED)

@@ -1,4 +1,4 @@
-"""Covariances of several targets, and one pass with the mean weights."""
+"""Options of predict: covariances of several targets, and the mean weights."""
 
 import numpy as np
 import pytest
@@ -21,19 +21,19 @@ def model(data, small):
     return model.fit(data.X, data.Y)
 
 
-def test_covariance_is_that_of_the_draws(data, model):
+def test_covariance_equals_the_draws(data, model):
     mean, cov = model.predict(data.X_new, return_cov=True)
     mean_alone, std = model.predict(data.X_new, return_std=True)
     np.testing.assert_allclose(mean, mean_alone, rtol=1e-12)
     assert cov.shape == (11, 3, 3)
     np.testing.assert_allclose(np.diagonal(cov, axis1=1, axis2=2), std**2, rtol=1e-10)
     np.testing.assert_array_equal(cov, cov.transpose(0, 2, 1))
-    # By NumPy's estimate from the draws of every row; noise has none.
+    # NumPy's estimate from the draws of every row; the noise is uncorrelated.
     draws = model._open_predictive(data.X_new).whole().sample_f(np.arange(26))
-    for one, drawn in zip(cov, draws, strict=True):
+    for actual, drawn in zip(cov, draws, strict=True):
         expected = np.cov(drawn, ddof=0)
         off = ~np.eye(3, dtype=bool)
-        np.testing.assert_allclose(one[off], expected[off], rtol=1e-9)
+        np.testing.assert_allclose(actual[off], expected[off], rtol=1e-9)
     assert abs(cov[:, 0, 1]).max() > 1e-3 * std[:, :2].prod(1).max()
 
 
@@ -69,31 +69,29 @@ def test_covariance_of_a_stack(data, small):
         stack.predict(data.X_new, return_std=True, return_cov=True)
 
 
-def test_one_of_std_and_covariance(data, model):
+def test_std_and_covariance_together_are_refused(data, model):
     with pytest.raises(ValueError, match="at most one of `return_std` and"):
         model.predict(data.X_new, return_std=True, return_cov=True)
 
 
-def test_mean_weights_are_a_plain_network(data, model):
-    """Units scaled by p, by hand; the mean of two networks, whose spread is left."""
-    said, std = model.predict(data.X_new, return_std=True, method="mean_weights")
+def test_mean_weights_equal_a_deterministic_network(data, model):
+    """Units are scaled by p; the mean and spread of two networks, by hand."""
+    mean, std = model.predict(data.X_new, return_std=True, method="mean_weights")
     x = (data.X_new - model.x_mean_) / model.x_scale_
     posterior = fitted_posterior(model, data.X_new)
-    of_networks = []
-    for i in range(2):
+    outputs = []
+    for k in range(2):
         h = torch.as_tensor(x)
-        for place, params in enumerate(posterior.layers):
-            h = h.relu() if place else h
-            h = 0.8 * h @ params["mean"][i] + params["bias"][i]
-        of_networks.append(h.numpy() * model.y_scale_ + model.y_mean_)
-    np.testing.assert_allclose(said, np.mean(of_networks, axis=0), rtol=1e-4)
+        for i, params in enumerate(posterior.layers):
+            h = h.relu() if i else h
+            h = 0.8 * h @ params["mean"][k] + params["bias"][k]
+        outputs.append(h.numpy() * model.y_scale_ + model.y_mean_)
+    np.testing.assert_allclose(mean, np.mean(outputs, axis=0), rtol=1e-4)
     noise = model.predict_uncertainty(data.X_new, "aleatoric")
-    np.testing.assert_allclose(
-        std, np.hypot(noise, np.std(of_networks, axis=0)), rtol=1e-4
-    )
+    np.testing.assert_allclose(std, np.hypot(noise, np.std(outputs, axis=0)), rtol=1e-4)
 
 
-def test_mean_weights_without_noise_are_the_draws(data, small):
+def test_mean_weights_without_dropout_equal_the_draws(data, small):
     model = MCDropoutRegressor(**small | {"dropout": 0.0}).fit(data.X, data.y)
     np.testing.assert_array_equal(
         model.predict(data.X_new, method="mean_weights"), model.predict(data.X_new)

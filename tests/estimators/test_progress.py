@@ -1,4 +1,4 @@
-"""Progress of long fits: tqdm, and scikit-learn's callbacks where they exist."""
+"""Progress of long fits: tqdm, and scikit-learn's callbacks if they exist."""
 
 import re
 import sys
@@ -16,7 +16,7 @@ from skbayesnn import MCDropoutClassifier, MCDropoutRegressor
 # ---- tqdm
 
 
-def test_verbose_shows_a_bar(data, small, capsys):
+def test_verbose_shows_a_progress_bar(data, small, capsys):
     pytest.importorskip("tqdm")
     model = MCDropoutRegressor(verbose=True, **small).fit(data.X, data.y)
     shown = capsys.readouterr()
@@ -63,7 +63,7 @@ def test_verbose_without_tqdm(data, small, kind, monkeypatch):
 
 
 class Recorder:
-    """What a callback is told, as a list of (hook, estimator, task)."""
+    """Records the events of a callback as (hook, estimator, task)."""
 
     requires_fit_predict = False
 
@@ -97,7 +97,7 @@ def recorder():
 
 
 @pytest.mark.parametrize("kind", [MCDropoutRegressor, MCDropoutClassifier])
-def test_callback_is_told_of_every_epoch(data, small, recorder, kind):
+def test_callback_gets_every_epoch(data, small, recorder, kind):
     model = kind(**small).set_callbacks(recorder)
     model.fit(data.X, data.codes)
     hooks = [hook for hook, _, _ in recorder.events]
@@ -127,19 +127,19 @@ def test_callback_is_torn_down_after_an_error(data, small, recorder):
     assert recorder.count("setup") == recorder.count("teardown") == 1
 
 
-def test_callback_in_a_pipeline_that_is_not_registered(data, small, recorder):
+def test_callback_of_the_last_step_of_a_pipeline(data, small, recorder):
     pipeline = make_pipeline(StandardScaler(), MCDropoutRegressor(**small))
     pipeline[-1].set_callbacks(recorder)
     pipeline.fit(data.X, data.y)
     assert recorder.count("begin", "epoch") == 20
 
 
-def test_callback_through_a_search(data, small, recorder):
-    """Registered on the network, it is told of the epochs of every fit."""
+def test_callback_of_a_network_in_a_search(data, small, recorder):
+    """It gets the epochs of every fit."""
     network = MCDropoutRegressor(**small | {"max_iter": 4}).set_callbacks(recorder)
     search = GridSearchCV(network, {"tau": [1.0, 2.0]}, cv=3)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of callbacks on the inner estimator
+        warnings.simplefilter("ignore")  # about callbacks on the inner estimator
         search.fit(data.X, data.y)
     n_fits = 2 * 3 + 1
     assert recorder.count("begin", "epoch") == 4 * n_fits
@@ -154,8 +154,7 @@ def test_progress_bar_of_scikit_learn(data, small, recorder, capsys):
     assert "MCDropoutRegressor" in capsys.readouterr().out
 
 
-def test_callbacks_are_not_part_of_the_stored_model(data, small, recorder):
-    """The model predicts, and is cloned, as without."""
+def test_callbacks_get_no_events_of_predictions(data, small, recorder):
     model = MCDropoutRegressor(**small).set_callbacks(recorder).fit(data.X, data.y)
     n_events = len(recorder.events)
     model.predict(data.X_new)

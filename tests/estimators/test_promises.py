@@ -1,6 +1,6 @@
-"""Prediction is a function, and a network among others is the network alone.
+"""Predictions are deterministic, and ensemble members equal single networks.
 
-In depth, for MC dropout; `test_posteriors.py` has the promises for every posterior.
+Details for MC dropout; `test_posteriors.py` has the promises for every posterior.
 """
 
 import copy
@@ -16,7 +16,7 @@ from skbayesnn import MCDropoutClassifier, MCDropoutRegressor
 from tests.helpers.checks import Checks
 from tests.helpers.posteriors import BBB, MC_DROPOUT, VARIATIONAL
 
-# The same sums in blocks of other sizes: float64 rounding.
+# float64 rounding of sums in blocks of different sizes.
 SAME = {"rtol": 1e-10, "atol": 1e-12}
 
 REGRESSION = {
@@ -54,21 +54,21 @@ def fitted(data, small):
 
 
 CASES = [
-    *[("regressor", what) for what in REGRESSION],
-    *[("heteroscedastic", what) for what in REGRESSION],
-    *[("classifier", what) for what in CLASSIFICATION],
+    *[("regressor", kind) for kind in REGRESSION],
+    *[("heteroscedastic", kind) for kind in REGRESSION],
+    *[("classifier", kind) for kind in CLASSIFICATION],
 ]
 
 
 @pytest.fixture(params=CASES, ids="-".join)
 def prediction(request, fitted):
     """A function of X; ``memory`` is scikit-learn's working_memory in MiB."""
-    name, what = request.param
+    name, kind = request.param
     table = CLASSIFICATION if name == "classifier" else REGRESSION
 
     def predict(X, memory=1024):
         with sklearn.config_context(working_memory=memory):
-            return table[what](fitted[name], X)
+            return table[kind](fitted[name], X)
 
     return predict
 
@@ -101,14 +101,14 @@ def test_prediction_does_not_depend_on_the_memory(prediction, data):
 
 @pytest.mark.parametrize("n_draws", [1, 5, 13, 200])
 def test_first_draws_are_the_same(fitted, data, n_draws):
-    """More draws are drawn on top: the same stream of the same seed."""
+    """A larger n_draws adds draws with the same seed."""
     model = clone(fitted["regressor"]).set_params(n_draws=n_draws)
     model.fit(data.X, data.y)
     later = copy.deepcopy(fitted["regressor"]).set_params(n_draws=n_draws)
     np.testing.assert_array_equal(later.predict(data.X_new), model.predict(data.X_new))
 
 
-# ---- nothing else is touched
+# ---- global state
 
 
 def generators():
@@ -138,11 +138,11 @@ def settings():
 @pytest.mark.parametrize("random_state", [0, None])
 @pytest.mark.parametrize("kind", [*MC_DROPOUT, *BBB, *VARIATIONAL])
 @pytest.mark.filterwarnings("ignore:the network explains")  # after a few epochs
-def test_global_generators_and_settings_are_untouched(data, small, kind, random_state):
+def test_global_generators_and_settings_do_not_change(data, small, kind, random_state):
     model = kind(**small | {"random_state": random_state})
     y = data.labels if is_classifier(model) else data.y
     before = settings()
-    of_generators = generators()
+    generators_before = generators()
     model.fit(data.X, y)
     model.partial_fit(data.X, y)
     model.predict(data.X_new)
@@ -152,7 +152,7 @@ def test_global_generators_and_settings_are_untouched(data, small, kind, random_
         model.sample_y(data.X_new, 3, random_state=state)
     model.log_predictive_density(data.X_new, y[:11])
     assert settings() == before
-    assert generators() == of_generators
+    assert generators() == generators_before
 
 
 def test_settings_are_restored_after_an_error(data, small):
@@ -166,16 +166,16 @@ def test_settings_are_restored_after_an_error(data, small):
 
 
 def test_global_seeds_do_not_matter(data, small):
-    """Fits and predictions follow random_state only, whatever torch was seeded with."""
-    kept = torch.get_rng_state(), np.random.get_state()
+    """Fits and predictions depend on random_state alone."""
+    states = torch.get_rng_state(), np.random.get_state()
     results = []
     for seed in (1, 2):
         torch.manual_seed(seed)
         np.random.seed(seed)
         model = MCDropoutRegressor(**small).fit(data.X, data.y)
         results.append(model.predict(data.X_new))
-    torch.set_rng_state(kept[0])
-    np.random.set_state(kept[1])
+    torch.set_rng_state(states[0])
+    np.random.set_state(states[1])
     np.testing.assert_array_equal(*results)
 
 
@@ -184,7 +184,7 @@ def test_global_seeds_do_not_matter(data, small):
 
 @pytest.mark.parametrize("batch_size", ["auto", 17])
 @pytest.mark.parametrize("kind", [MCDropoutRegressor, MCDropoutClassifier])
-def test_same_random_state_gives_the_same_bits(data, small, kind, batch_size):
+def test_same_random_state_gives_the_same_model(data, small, kind, batch_size):
     y = data.y if kind is MCDropoutRegressor else data.labels
     model = kind(n_estimators=2, batch_size=batch_size, **small)
     first, second = (clone(model).fit(data.X, y) for _ in range(2))
@@ -195,12 +195,12 @@ def test_same_random_state_gives_the_same_bits(data, small, kind, batch_size):
     np.testing.assert_array_equal(
         first.predict_uncertainty(data.X_new), second.predict_uncertainty(data.X_new)
     )
-    other = clone(model).set_params(random_state=small["random_state"] + 1)
-    other.fit(data.X, y)
-    assert other.loss_curve_[0] != first.loss_curve_[0]
+    other_seed = clone(model).set_params(random_state=small["random_state"] + 1)
+    other_seed.fit(data.X, y)
+    assert other_seed.loss_curve_[0] != first.loss_curve_[0]
 
 
-def test_refit_is_a_new_fit(data, small):
+def test_refit_does_not_depend_on_earlier_fits(data, small):
     model = MCDropoutRegressor(**small).fit(data.X, data.y)
     before = model.predict(data.X_new)
     model.fit(data.X[:30], data.Y[:30])
@@ -209,22 +209,22 @@ def test_refit_is_a_new_fit(data, small):
 
 
 @pytest.mark.parametrize("batch_size", ["auto", 17])
-def test_network_among_others_is_the_network_alone(data, small, batch_size):
-    """RandomState hands out the same seeds one by one and together."""
+def test_ensemble_members_equal_single_networks(data, small, batch_size):
+    """RandomState gives the same seeds one by one and together."""
     together = MCDropoutRegressor(n_estimators=3, batch_size=batch_size, **small)
     together.fit(data.X, data.y)
     state = np.random.RandomState(small["random_state"])
     for i in range(3):
-        alone = MCDropoutRegressor(
+        single = MCDropoutRegressor(
             batch_size=batch_size, **small | {"random_state": state}
         )
-        alone.fit(data.X, data.y)
-        assert alone.seeds_.tolist() == [together.seeds_[i]]
-        # Rounding of batched products, grown by 20 to 60 steps.
+        single.fit(data.X, data.y)
+        assert single.seeds_.tolist() == [together.seeds_[i]]
+        # Rounding of batched products, which grows in 20 to 60 steps.
         np.testing.assert_allclose(
-            alone.history_["loss"][:, 0], together.history_["loss"][:, i], rtol=1e-8
+            single.history_["loss"][:, 0], together.history_["loss"][:, i], rtol=1e-8
         )
-        for name, value in alone.parameters_.items():
+        for name, value in single.parameters_.items():
             members = together.parameters_[name].reshape(3, -1)
             if name == "keep":  # (layers, members)
                 members = together.parameters_[name].T
@@ -234,7 +234,7 @@ def test_network_among_others_is_the_network_alone(data, small, batch_size):
 # ---- the fitted state
 
 
-def test_copies_do_not_touch_the_model(fitted, data):
+def test_training_a_copy_does_not_change_the_model(fitted, data):
     model = fitted["regressor"]
     before = model.predict(data.X_new)
     copied = copy.deepcopy(model)
@@ -245,20 +245,20 @@ def test_copies_do_not_touch_the_model(fitted, data):
     np.testing.assert_array_equal(model.predict(data.X_new), before)
 
 
-def test_training_on_does_not_touch_a_shallow_copy(data, small):
+def test_partial_fit_does_not_change_a_shallow_copy(data, small):
     """No array of the fitted state is changed in place."""
     model = MCDropoutRegressor(**small).partial_fit(data.X, data.y)
     shallow = copy.copy(model)
     deep = copy.deepcopy(model)
     model.partial_fit(data.X_new, data.y_new)
     for name in ("parameters_", "optimizer_"):
-        kept, now = getattr(deep, name), getattr(shallow, name)
-        for key, value in kept.items():
-            np.testing.assert_array_equal(now[key], value, err_msg=f"{name}[{key}]")
+        expected, actual = getattr(deep, name), getattr(shallow, name)
+        for key, value in expected.items():
+            np.testing.assert_array_equal(actual[key], value, err_msg=f"{name}[{key}]")
 
 
 @pytest.mark.parametrize("name", ["regressor", "heteroscedastic", "classifier"])
-def test_parameters_set_after_fit_wait_for_the_next_fit(fitted, data, name):
+def test_set_params_after_fit_does_not_change_predictions(fitted, data, name):
     model = copy.deepcopy(fitted[name])
     before = model.predict_uncertainty(data.X_new, kind="all")
     model.set_params(
@@ -281,7 +281,7 @@ def test_parameters_set_after_fit_wait_for_the_next_fit(fitted, data, name):
         np.testing.assert_array_equal(value, before[kind])
 
 
-def test_number_of_draws_set_after_fit_counts(fitted, data):
+def test_n_draws_set_after_fit_changes_predictions(fitted, data):
     model = copy.deepcopy(fitted["regressor"])
     before = model.predict(data.X_new)
     assert (model.set_params(n_draws=50).predict(data.X_new) != before).all()
@@ -290,8 +290,8 @@ def test_number_of_draws_set_after_fit_counts(fitted, data):
 
 
 @pytest.mark.parametrize("device", ["cuda", "cuda:1", torch.device("cuda"), "mps"])
-def test_prediction_on_a_machine_without_the_device(fitted, data, device, monkeypatch):
-    """Predictions fall back to the CPU: a fitted model predicts anywhere."""
+def test_prediction_falls_back_to_the_cpu(fitted, data, device, monkeypatch):
+    """If the device of the fit is missing."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
     for model in fitted.values():
@@ -303,11 +303,11 @@ def test_prediction_on_a_machine_without_the_device(fitted, data, device, monkey
 
 @pytest.mark.cuda
 def test_devices_agree(data, small):
-    """The same model predicts the same on a GPU, to rounding in float64."""
+    """The same model predicts the same on a GPU, up to float64 rounding."""
     model = MCDropoutRegressor(**small | {"device": "cuda"}).fit(data.X, data.y)
     on_gpu = model.predict(data.X_new)
     np.testing.assert_array_equal(model.predict(data.X_new), on_gpu)
-    again = clone(model).fit(data.X, data.y)
-    np.testing.assert_array_equal(again.predict(data.X_new), on_gpu)
+    refitted = clone(model).fit(data.X, data.y)
+    np.testing.assert_array_equal(refitted.predict(data.X_new), on_gpu)
     on_cpu = model.set_params(device="cpu").predict(data.X_new)
     np.testing.assert_allclose(on_cpu, on_gpu, **SAME)

@@ -1,4 +1,4 @@
-"""Bayes by Backprop without the weights of the least signal to noise."""
+"""Bayes by Backprop: pruning of weights with a low signal-to-noise ratio."""
 
 import numpy as np
 import pytest
@@ -27,20 +27,20 @@ def ratios(model):
 
 
 @pytest.mark.parametrize("share", [0.25, 0.75])
-def test_those_of_the_least_signal_go(data, model, share):
+def test_weights_of_low_signal_are_removed(data, model, share):
     before = ratios(model)
     means = [model.parameters_[f"layers/{i}/mean"].copy() for i in range(3)]
     assert model.prune(share, data.X, data.y) is model
     bound = np.sort(before, axis=1)[:, round(share * before.shape[1])]
     kept = before >= bound[:, None]
-    # What is left are the means that were kept, less units that nothing uses.
-    left = np.concatenate(
+    # Means that were kept remain, without units that are not used.
+    remaining = np.concatenate(
         [model.parameters_[f"layers/{i}/mean"].reshape(2, -1) for i in range(3)], axis=1
     )
     expected = np.concatenate([m.reshape(2, -1) for m in means], axis=1) * kept
-    for one, other in zip(left, expected, strict=True):
-        assert np.isin(one[one != 0], other[other != 0]).all()
-        assert (one != 0).sum() <= (other != 0).sum()
+    for actual, desired in zip(remaining, expected, strict=True):
+        assert np.isin(actual[actual != 0], desired[desired != 0]).all()
+        assert (actual != 0).sum() <= (desired != 0).sum()
     assert model.pruning_["share"] == share
     assert model.pruning_["score_after"] == model.score(data.X, data.y)
     with pytest.raises(
@@ -49,27 +49,26 @@ def test_those_of_the_least_signal_go(data, model, share):
         model.set_params(warm_start=True).fit(data.X, data.y)
 
 
-def test_weights_that_went_have_no_noise(data, model):
+def test_removed_weights_are_deterministic(data, model):
     model.prune(0.5)
     draws = model._open_predictive(data.X_new).whole().components.mean
-    again = model._open_predictive(data.X_new).whole().components.mean
-    np.testing.assert_array_equal(draws, again)
+    repeated = model._open_predictive(data.X_new).whole().components.mean
+    np.testing.assert_array_equal(draws, repeated)
     assert np.isfinite(draws).all() and draws.std(0).min() > 0
     for i in range(3):
-        gone = model.parameters_[f"layers/{i}/mean"] == 0
-        assert (model.parameters_[f"layers/{i}/rho"][gone] == -np.inf).all()
+        removed = model.parameters_[f"layers/{i}/mean"] == 0
+        assert (model.parameters_[f"layers/{i}/rho"][removed] == -np.inf).all()
 
 
-def test_nothing_and_twice(data, model):
-    said = model.predict(data.X_new)
+def test_prune_nothing_and_prune_twice(data, model):
+    before = model.predict(data.X_new)
     model.prune(0.0)
-    np.testing.assert_array_equal(model.predict(data.X_new), said)
+    np.testing.assert_array_equal(model.predict(data.X_new), before)
     model.prune(0.5).prune(0.5)
     assert np.isfinite(model.predict(data.X_new)).all()
 
 
-def test_noise_goes_first(seed):
-    """Columns that say nothing lose their weights before the one that does."""
+def test_weights_of_irrelevant_columns_are_removed_first(seed):
     random = np.random.default_rng(seed)
     X = random.normal(size=(400, 10))
     labels = X[:, 3] > 0
@@ -78,8 +77,8 @@ def test_noise_goes_first(seed):
     ).fit(X, labels)
     before = model.score(X, labels)
     model.prune(0.7)
-    left = np.abs(model.parameters_["layers/0/mean"][0]).sum(1)
-    assert left.argmax() == 3
+    sizes = np.abs(model.parameters_["layers/0/mean"][0]).sum(1)
+    assert sizes.argmax() == 3
     assert model.score(X, labels) > before - 0.02
 
 
@@ -89,7 +88,7 @@ def test_share_is_checked(model, share):
         model.prune(share)
 
 
-def test_interrupted_it_changes_nothing(data, model, monkeypatch):
+def test_interrupted_pruning_changes_nothing(data, model, monkeypatch):
     before, calls = model.predict(data.X), []
     plain = type(model).score
 

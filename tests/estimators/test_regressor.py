@@ -1,4 +1,4 @@
-"""The regressor's parameters, methods and fitted attributes: shapes and units."""
+"""The regressor: shapes and units of its parameters, methods and attributes."""
 
 import warnings
 
@@ -18,12 +18,12 @@ from skbayesnn import (
 from skbayesnn._networks.activations import ACTIVATIONS
 from tests.helpers.pairwise import pairwise
 
-LAYERS = 3  # two hidden layers and the output's
+LAYERS = 3  # two hidden layers and the output layer
 NETWORKS = 2
 
 
 @pytest.fixture(scope="module")
-def one(data, small):
+def single_target(data, small):
     """One target, stochastic weights."""
     return MCDropoutRegressor(**small).fit(data.X, data.y)
 
@@ -37,15 +37,17 @@ def several(data, small):
 
 @pytest.fixture(scope="module")
 def fixed(data, small):
-    """Deterministic weights: the predictive is one Gaussian per row."""
+    """Deterministic weights: the predictive distribution of a row is one Gaussian."""
     return MCDropoutRegressor(**small | {"dropout": 0.0}).fit(data.X, data.y)
 
 
 # ---- predictions: shapes
 
 
-@pytest.mark.parametrize(("name", "trailing"), [("one", ()), ("several", (3,))])
-def test_shapes(name, trailing, request, data):
+@pytest.mark.parametrize(
+    ("name", "trailing"), [("single_target", ()), ("several", (3,))]
+)
+def test_shapes_of_predictions(name, trailing, request, data):
     model = request.getfixturevalue(name)
     X = data.X_new
     mean, std = model.predict(X, return_std=True)
@@ -67,19 +69,19 @@ def test_shapes(name, trailing, request, data):
     assert np.isscalar(model.score(X, y))
 
 
-def test_one_column_y_warns_and_is_raveled(data, small, one):
+def test_one_column_y_warns_and_is_raveled(data, small, single_target):
     column = MCDropoutRegressor(**small)
     with pytest.warns(DataConversionWarning, match="column-vector y"):
         column.fit(data.X, data.y[:, None])
     mean, std = column.predict(data.X_new, return_std=True)
     assert mean.shape == std.shape == (11,)
-    np.testing.assert_array_equal(mean, one.predict(data.X_new))
+    np.testing.assert_array_equal(mean, single_target.predict(data.X_new))
 
 
 # ---- uncertainty
 
 
-@pytest.mark.parametrize("name", ["one", "several", "fixed"])
+@pytest.mark.parametrize("name", ["single_target", "several", "fixed"])
 def test_total_is_epistemic_and_aleatoric(name, request, data):
     model = request.getfixturevalue(name)
     parts = model.predict_uncertainty(data.X_new, kind="all")
@@ -94,25 +96,27 @@ def test_total_is_epistemic_and_aleatoric(name, request, data):
     np.testing.assert_array_equal(std, parts["total"])
 
 
-def test_kinds_of_uncertainty(one, data):
-    everything = one.predict_uncertainty(data.X_new, kind="all")
-    for kind, value in everything.items():
+def test_kinds_of_uncertainty(single_target, data):
+    all_kinds = single_target.predict_uncertainty(data.X_new, kind="all")
+    for kind, value in all_kinds.items():
         np.testing.assert_array_equal(
-            one.predict_uncertainty(data.X_new, kind=kind), value
+            single_target.predict_uncertainty(data.X_new, kind=kind), value
         )
     np.testing.assert_array_equal(
-        one.predict_uncertainty(data.X_new), everything["total"]
+        single_target.predict_uncertainty(data.X_new), all_kinds["total"]
     )
-    two = one.predict_uncertainty(data.X_new, kind=["aleatoric", "epistemic"])
-    assert list(two) == ["aleatoric", "epistemic"]
-    np.testing.assert_array_equal(two["epistemic"], everything["epistemic"])
-    assert (everything["epistemic"] > 0).all()
+    subset = single_target.predict_uncertainty(
+        data.X_new, kind=["aleatoric", "epistemic"]
+    )
+    assert list(subset) == ["aleatoric", "epistemic"]
+    np.testing.assert_array_equal(subset["epistemic"], all_kinds["epistemic"])
+    assert (all_kinds["epistemic"] > 0).all()
 
 
 @pytest.mark.parametrize("kind", ["entropy", ["total", "entropy"]])
-def test_unknown_kind(one, data, kind):
+def test_unknown_kind(single_target, data, kind):
     with pytest.raises(ValueError, match=r"`kind` must be 'all' or among 'total'.*"):
-        one.predict_uncertainty(data.X_new, kind=kind)
+        single_target.predict_uncertainty(data.X_new, kind=kind)
 
 
 def test_deterministic_network_has_no_epistemic_part(fixed, data):
@@ -122,11 +126,11 @@ def test_deterministic_network_has_no_epistemic_part(fixed, data):
 
 
 def test_epistemic_part_is_the_spread_of_the_functions(data, small):
-    """Fixed draws and fresh ones are samples of the same posterior."""
+    """Fixed and fresh draws are samples of the same posterior."""
     model = MCDropoutRegressor(**small | {"n_draws": 3000}).fit(data.X, data.y)
     functions = model.sample_f(data.X_new, 2000, random_state=1)
     epistemic = model.predict_uncertainty(data.X_new, kind="epistemic")
-    # Mean: 6 standard errors of both samples. Spread: its relative standard error is
+    # Mean: 6 standard errors of both samples. Std: its relative standard error is
     # about 1.6 % and 1.3 % (more for heavy tails), and 25 % is far outside.
     error = epistemic * np.sqrt(1 / 2000 + 1 / 3000)
     assert (np.abs(functions.mean(1) - model.predict(data.X_new)) < 6 * error).all()
@@ -138,7 +142,7 @@ def test_heteroscedastic_noise_varies(data, small):
     model.fit(data.X, data.Y)
     aleatoric = model.predict_uncertainty(data.X_new, kind="aleatoric")
     assert aleatoric.shape == (11, 3)
-    # Seen from the homoscedastic model's rounding errors (1e-16), any spread is real.
+    # The homoscedastic model has rounding errors only (1e-16).
     assert (aleatoric.std(0) > 1e-4 * aleatoric.mean(0)).all()
     assert np.isfinite(model.log_predictive_density(data.X_new, data.Y_new)).all()
 
@@ -146,7 +150,7 @@ def test_heteroscedastic_noise_varies(data, small):
 # ---- quantiles and samples
 
 
-@pytest.mark.parametrize("name", ["one", "several"])
+@pytest.mark.parametrize("name", ["single_target", "several"])
 def test_quantiles_increase(name, request, data):
     model = request.getfixturevalue(name)
     quantiles = model.predict_quantile(data.X_new, [0.05, 0.2, 0.5, 0.8, 0.95])
@@ -156,14 +160,14 @@ def test_quantiles_increase(name, request, data):
     )
 
 
-def test_interval_is_a_pair_of_quantiles(one, data):
-    interval = one.predict_interval(data.X_new, coverage=0.8)
-    # (1 - 0.8) / 2 is 0.1 to rounding only, and roots are found to 1e-12 of the std.
-    quantiles = one.predict_quantile(data.X_new, [0.1, 0.9])
+def test_interval_is_a_pair_of_quantiles(single_target, data):
+    interval = single_target.predict_interval(data.X_new, coverage=0.8)
+    # (1 - 0.8) / 2 is 0.1 up to rounding, and roots are found to 1e-12 of the std.
+    quantiles = single_target.predict_quantile(data.X_new, [0.1, 0.9])
     np.testing.assert_allclose(interval, quantiles, rtol=1e-9, atol=1e-9)
     lower, upper = interval.T
     assert (lower < upper).all()
-    default = one.predict_interval(data.X_new)
+    default = single_target.predict_interval(data.X_new)
     assert (default[:, 0] < lower).all() and (upper < default[:, 1]).all()
 
 
@@ -174,7 +178,7 @@ def test_quantiles_of_one_gaussian(fixed, data):
             fixed.predict_quantile(data.X_new, q),
             mean + std * ndtri(q),
             rtol=1e-9,
-            atol=1e-9 * std.max(),  # of quantiles near zero
+            atol=1e-9 * std.max(),  # for quantiles near zero
         )
 
 
@@ -194,38 +198,38 @@ def test_functions_are_coherent_over_rows(several, data):
     X = data.X_new
     whole = several.sample_f(X, 7, random_state=5)
     part = several.sample_f(X[[8, 2, 3]], 7, random_state=5)
-    # float64 rounding: sums over other block sizes.
+    # float64 rounding of sums over blocks of other sizes.
     np.testing.assert_allclose(part, whole[[8, 2, 3]], rtol=1e-10)
     np.testing.assert_array_equal(several.sample_f(X, 7, random_state=5), whole)
     assert (several.sample_f(X, 7, random_state=6) != whole).any()
     # The same row has the same value in each function, but not the same noise.
-    twice = several.sample_f(X[[4, 4]], 7)
-    np.testing.assert_allclose(twice[0], twice[1], rtol=1e-12)
+    repeated = several.sample_f(X[[4, 4]], 7)
+    np.testing.assert_allclose(repeated[0], repeated[1], rtol=1e-12)
     noisy = several.sample_y(X[[4, 4]], 7)
     assert (noisy[0] != noisy[1]).all()
 
 
 @pytest.mark.parametrize("method", ["sample_f", "sample_y"])
-def test_random_state_of_samples(one, data, method):
-    sample = getattr(one, method)
+def test_random_state_of_samples(single_target, data, method):
+    sample = getattr(single_target, method)
     state = np.random.RandomState(3)
     first, second = (sample(data.X_new, 5, random_state=state) for _ in range(2))
     assert (first != second).any()
-    again = sample(data.X_new, 5, random_state=np.random.RandomState(3))
-    np.testing.assert_array_equal(first, again)
+    repeated = sample(data.X_new, 5, random_state=np.random.RandomState(3))
+    np.testing.assert_array_equal(first, repeated)
     assert sample(data.X_new, 5, random_state=None).shape == (11, 5)
 
 
 @pytest.mark.parametrize(("coverage", "error"), [(0, ValueError), (1.0, ValueError)])
-def test_coverage_out_of_range(one, data, coverage, error):
+def test_coverage_out_of_range(single_target, data, coverage, error):
     with pytest.raises(error, match=r"`coverage` must be in \(0, 1\); got"):
-        one.predict_interval(data.X_new, coverage)
+        single_target.predict_interval(data.X_new, coverage)
 
 
 @pytest.mark.parametrize("q", [0, 1.0, -0.5, [0.1, 1.5]])
-def test_quantile_level_out_of_range(one, data, q):
+def test_quantile_level_out_of_range(single_target, data, q):
     with pytest.raises(ValueError, match=r"`q` must be in \(0, 1\); got"):
-        one.predict_quantile(data.X_new, q)
+        single_target.predict_quantile(data.X_new, q)
 
 
 # ---- log density
@@ -241,53 +245,55 @@ def test_log_density_of_one_gaussian(fixed, data):
     )
 
 
-def test_log_density_integrates_to_one(one, data):
+def test_log_density_integrates_to_one(single_target, data):
     """Trapezoidal rule, exact to rounding for a smooth density that vanishes."""
-    mean, std = one.predict(data.X_new[:1], return_std=True)
+    mean, std = single_target.predict(data.X_new[:1], return_std=True)
     grid = mean + std * np.linspace(-12, 12, 2001)
     density = np.exp(
-        one.log_predictive_density(np.repeat(data.X_new[:1], len(grid), axis=0), grid)
+        single_target.log_predictive_density(
+            np.repeat(data.X_new[:1], len(grid), axis=0), grid
+        )
     )
     assert np.trapezoid(density, grid) == pytest.approx(1, abs=1e-6)
 
 
 @pytest.mark.parametrize("scale", [1e3, 1e12, 1e-12])
 @pytest.mark.parametrize("likelihood", ["gaussian", "heteroscedastic"])
-def test_units_of_y(data, small, scale, likelihood):
-    """With tau='auto' the fit does not depend on the units of y."""
+def test_units_of_y_do_not_matter(data, small, scale, likelihood):
+    """If tau is learned, the noise variance follows the units of y."""
     model = MCDropoutRegressor(likelihood=likelihood, **small)
-    base = clone(model).fit(data.X, data.y)
+    reference = clone(model).fit(data.X, data.y)
     model.fit(data.X, data.y * scale)
-    # Rounding errors of the scaling, grown by 20 training steps.
+    # Rounding errors of the scaling, which grow in 20 training steps.
     close = {"rtol": 1e-6}
     X = data.X_new
     mean, std = model.predict(X, return_std=True)
-    base_mean, base_std = base.predict(X, return_std=True)
+    reference_mean, reference_std = reference.predict(X, return_std=True)
     np.testing.assert_allclose(
-        mean / scale, base_mean, rtol=1e-6, atol=1e-6 * base_std.min()
+        mean / scale, reference_mean, rtol=1e-6, atol=1e-6 * reference_std.min()
     )
-    np.testing.assert_allclose(std / scale, base_std, **close)
-    np.testing.assert_allclose(model.noise_std_ / scale, base.noise_std_, **close)
-    np.testing.assert_allclose(model.tau_ * scale**2, base.tau_, **close)
+    np.testing.assert_allclose(std / scale, reference_std, **close)
+    np.testing.assert_allclose(model.noise_std_ / scale, reference.noise_std_, **close)
+    np.testing.assert_allclose(model.tau_ * scale**2, reference.tau_, **close)
     np.testing.assert_allclose(
-        model.predict_interval(X) / scale, base.predict_interval(X), **close
+        model.predict_interval(X) / scale, reference.predict_interval(X), **close
     )
     np.testing.assert_allclose(
         model.log_predictive_density(X, data.y_new * scale),
-        base.log_predictive_density(X, data.y_new) - np.log(scale),
+        reference.log_predictive_density(X, data.y_new) - np.log(scale),
         rtol=1e-6,
         atol=1e-6,
     )
     np.testing.assert_allclose(
-        model.loss_curve_, np.array(base.loss_curve_) + np.log(scale), **close
+        model.loss_curve_, np.array(reference.loss_curve_) + np.log(scale), **close
     )
-    assert model.elbo_ == pytest.approx(base.elbo_ - 41 * np.log(scale), rel=1e-6)
+    assert model.elbo_ == pytest.approx(reference.elbo_ - 41 * np.log(scale), rel=1e-6)
 
 
-# ---- X and y of other kinds
+# ---- other types of X and y
 
 
-def test_float32_is_kept(data, small, one):
+def test_float32(data, small, single_target):
     X = data.X.astype(np.float32)
     model = MCDropoutRegressor(**small | {"dtype": "float32"}).fit(X, data.y)
     X_new = data.X_new.astype(np.float32)
@@ -303,9 +309,11 @@ def test_float32_is_kept(data, small, one):
     assert {v.dtype for k, v in model.parameters_.items() if k != "keep"} == {
         np.dtype(np.float32)
     }
-    # 20 steps in float32; the wrong precision somewhere would show as 0 difference.
-    np.testing.assert_allclose(mean, one.predict(data.X_new), rtol=0.02, atol=0.05)
-    assert one.predict(data.X_new).dtype == np.float64
+    # 20 steps in float32.
+    np.testing.assert_allclose(
+        mean, single_target.predict(data.X_new), rtol=0.02, atol=0.05
+    )
+    assert single_target.predict(data.X_new).dtype == np.float64
 
 
 def test_integers_are_computed_in_float64(data, small):
@@ -333,13 +341,12 @@ def test_sparse_equals_dense(data, small, kind, batch_size):
     )
 
 
-def test_sparse_columns_are_scaled_to_the_same_network(data, small):
-    """Sparse X is scaled as dense X is (same mean and std)."""
+def test_sparse_columns_are_scaled_as_dense_ones(data, small):
     X = np.where(np.abs(data.X) < 0.7, 0, data.X)
     dense = MCDropoutRegressor(**small).fit(X, data.y)
     model = MCDropoutRegressor(**small).fit(sparse.csr_array(X), data.y)
     np.testing.assert_allclose(model.x_scale_, dense.x_scale_, rtol=1e-12)
-    # 20 steps from rounding differences of the scaling.
+    # Rounding differences of the scaling grow in 20 steps.
     np.testing.assert_allclose(
         model.predict(sparse.csr_array(X)), dense.predict(X), rtol=1e-6, atol=1e-6
     )
@@ -357,11 +364,11 @@ def test_without_standardization(data, small):
     assert np.isfinite(model.predict(data.X_new)).all()
 
 
-def test_standardization_is_that_of_the_rows(one, data):
-    np.testing.assert_allclose(one.x_mean_, data.X.mean(0), atol=1e-14)
-    np.testing.assert_allclose(one.x_scale_, data.X.std(0), rtol=1e-12)
-    np.testing.assert_allclose(one.y_mean_, [data.y.mean()], rtol=1e-12)
-    np.testing.assert_allclose(one.y_scale_, [data.y.std()], rtol=1e-12)
+def test_standardization_uses_mean_and_std_of_the_rows(single_target, data):
+    np.testing.assert_allclose(single_target.x_mean_, data.X.mean(0), atol=1e-14)
+    np.testing.assert_allclose(single_target.x_scale_, data.X.std(0), rtol=1e-12)
+    np.testing.assert_allclose(single_target.y_mean_, [data.y.mean()], rtol=1e-12)
+    np.testing.assert_allclose(single_target.y_scale_, [data.y.std()], rtol=1e-12)
 
 
 @pytest.mark.parametrize("hidden", [(), 7, [7], (7, 5, 2), np.array([7, 5])])
@@ -407,7 +414,7 @@ def test_tau_per_target(data, small):
 
 
 def test_one_tau_for_all_targets(data, small):
-    """It is in the units of each of them."""
+    """It is in the units of each target."""
     model = MCDropoutRegressor(tau=4.0, **small).fit(data.X, data.Y)
     aleatoric = model.predict_uncertainty(data.X_new, kind="aleatoric")
     np.testing.assert_allclose(aleatoric, 0.5, rtol=1e-12)
@@ -418,9 +425,9 @@ def test_learned_tau_has_one_per_target(several):
     np.testing.assert_allclose(several.noise_std_**-2, several.tau_)
 
 
-def test_learned_noise_is_what_is_predicted(several, one, data):
-    """noise_std_ is the root of the networks' mean variance, as eq. 6 has it."""
-    for model in (several, one):
+def test_learned_noise_equals_the_predicted_noise(several, single_target, data):
+    """noise_std_ is the root of the networks' mean variance, as in eq. 6."""
+    for model in (several, single_target):
         aleatoric = model.predict_uncertainty(data.X_new, kind="aleatoric")
         np.testing.assert_allclose(
             aleatoric, np.broadcast_to(model.noise_std_, aleatoric.shape), rtol=1e-10
@@ -428,7 +435,7 @@ def test_learned_noise_is_what_is_predicted(several, one, data):
 
 
 def test_dropout_of_every_layer(data, small):
-    # Of relu all units can be zero at a row, and no mask then changes anything.
+    # With relu all units of a row can be zero, and masks then have no effect.
     options = {"dropout": [0.0, 0.2, 0.5], "activation": "tanh"}
     model = MCDropoutRegressor(**small | options)
     model.fit(data.X, data.y)
@@ -459,8 +466,10 @@ def test_weight_decay(data, small):
         assert model.total_weight_ == pytest.approx(n, rel=1e-14)
 
 
-def test_weight_decay_of_a_learned_tau(one):
-    assert one.weight_decay_ == pytest.approx(0.9 * 0.1**2 / (2 * 41 * one.tau_))
+def test_weight_decay_of_a_learned_tau(single_target):
+    assert single_target.weight_decay_ == pytest.approx(
+        0.9 * 0.1**2 / (2 * 41 * single_target.tau_)
+    )
 
 
 def test_weight_decay_per_layer_and_per_target(data, small):
@@ -512,12 +521,12 @@ def test_length_scale_fan_in_is_its_root(data, small):
     )
 
 
-def test_a_large_length_scale_flattens_the_mean(data, small):
+def test_large_length_scale_flattens_the_mean(data, small):
     spreads = []
     for length_scale in (0.0, 30.0):
         model = MCDropoutRegressor(tau=1.0, **small)
-        # The prior's optimum is no slope at all, and is reached: of sixty seeds, the
-        # spread that is left is .005 of that without a prior at most.
+        # The optimum of the prior has no slope, and is reached: over sixty seeds the
+        # remaining spread is at most 0.005 of the spread without a prior.
         model.set_params(length_scale=length_scale, max_iter=300).fit(data.X, data.y)
         spreads.append(model.predict(data.X).std())
     assert spreads[1] < 0.05 * spreads[0]
@@ -553,7 +562,7 @@ def test_history_with_early_stopping(data, small):
 
 
 def test_loss_is_the_negative_log_density_in_units_of_y(data, small):
-    """Deterministic weights, tiny steps: the loss is that of the start's weights."""
+    """Deterministic initial weights, and a step that is next to zero."""
     model = MCDropoutRegressor(
         **small | {"dropout": 0.0, "learning_rate_init": 1e-12, "max_iter": 1},
         tau=[0.5, 1.0, 2.0],
@@ -564,15 +573,19 @@ def test_loss_is_the_negative_log_density_in_units_of_y(data, small):
     np.testing.assert_allclose(nll, [[-density.mean()]], rtol=1e-9)
 
 
-def test_fitted_attributes(several, one):
-    for model in (several, one):
+def test_fitted_attributes(several, single_target):
+    for model in (several, single_target):
         assert model.n_features_in_ == 4
         assert not hasattr(model, "feature_names_in_")
         assert model.dropout_ == 0.1
         fitted = {name for name in vars(model) if name.endswith("_")}
         assert {"tau_", "dropout_", "weight_decay_", "history_", "elbo_"} <= fitted
-    assert isinstance(one.tau_, float) and isinstance(one.noise_std_, float)
-    assert isinstance(one.n_iter_, int) and isinstance(one.elbo_, float)
+    assert isinstance(single_target.tau_, float) and isinstance(
+        single_target.noise_std_, float
+    )
+    assert isinstance(single_target.n_iter_, int) and isinstance(
+        single_target.elbo_, float
+    )
     assert not hasattr(MCDropoutRegressor(), "noise_std_")
 
 
@@ -586,7 +599,7 @@ def test_feature_names(data, small):
 
 
 def test_max_iter_auto_follows_the_number_of_rows(data, small):
-    """100 sqrt(N) steps, one batch to an epoch here."""
+    """100 sqrt(N) steps, with one batch per epoch here."""
     model = MCDropoutRegressor(**small | {"max_iter": "auto"})
     model.fit(data.X[:5], data.y[:5])
     assert model.n_iter_ == int(np.ceil(100 * np.sqrt(5)))
@@ -603,27 +616,27 @@ def test_training_lowers_the_loss(data, small):
 
 
 def test_networks_are_a_mixture(data, small):
-    """Mean, and variance between and within, of networks fitted on their own."""
+    """Mean and variance of the mixture of networks that are fitted alone."""
     together = MCDropoutRegressor(n_estimators=NETWORKS, **small)
     together.fit(data.X, data.y)
     state = np.random.RandomState(small["random_state"])
-    alone = [
+    singles = [
         MCDropoutRegressor(**small | {"random_state": state}).fit(data.X, data.y)
         for _ in range(NETWORKS)
     ]
     np.testing.assert_array_equal(
-        together.seeds_, np.concatenate([model.seeds_ for model in alone])
+        together.seeds_, np.concatenate([model.seeds_ for model in singles])
     )
     means, stds = zip(
-        *[model.predict(data.X_new, return_std=True) for model in alone], strict=True
+        *[model.predict(data.X_new, return_std=True) for model in singles], strict=True
     )
     mean, std = together.predict(data.X_new, return_std=True)
-    # Batched equals alone to rounding, grown by 20 steps.
+    # Rounding of batched products, which grows in 20 steps.
     np.testing.assert_allclose(mean, np.mean(means, 0), rtol=1e-7)
     np.testing.assert_allclose(
         std**2, np.mean(np.square(stds), 0) + np.var(means, 0), rtol=1e-7
     )
-    densities = [m.log_predictive_density(data.X_new, data.y_new) for m in alone]
+    densities = [m.log_predictive_density(data.X_new, data.y_new) for m in singles]
     np.testing.assert_allclose(
         together.log_predictive_density(data.X_new, data.y_new),
         np.logaddexp(*densities) - np.log(NETWORKS),
@@ -632,12 +645,12 @@ def test_networks_are_a_mixture(data, small):
     )
 
 
-# ---- predictions that say nothing
+# ---- warnings of constant predictions
 
 
 @pytest.mark.parametrize("kind", [MCDropoutRegressor, MCDropoutClassifier])
-def test_constant_predictions_are_warned_of(kind, seed):
-    """A prior that outweighs forty rows, and one that does not."""
+def test_warning_of_constant_predictions(kind, seed):
+    """With a prior that outweighs forty rows; not with another prior."""
     random = np.random.default_rng(seed)
     X = random.normal(size=(40, 3))
     y = 5 * X[:, 0] if kind is MCDropoutRegressor else X[:, 0] > 0
@@ -657,10 +670,10 @@ def test_constant_predictions_are_warned_of(kind, seed):
         ("student_t", "y", None),
     ],
 )
-def test_outliers_are_named_where_they_are_the_reason(
+def test_warning_names_outliers_if_they_are_the_reason(
     likelihood, column, message, seed
 ):
-    """Two of 200 values that are a million stds off."""
+    """Two of 200 values are a million standard deviations off."""
     random = np.random.default_rng(seed)
     X = random.normal(size=(200, 1))
     y = 5 * X[:, 0] + random.normal(size=200)
@@ -685,8 +698,8 @@ def test_outliers_are_named_where_they_are_the_reason(
         interacting=[],
     ),
 )
-def test_outliers_of_any_size_are_named(kind, size, seed):
-    """Also where predictions are far from all other rows, and differ as much as y."""
+def test_warning_names_outliers_of_any_size(kind, size, seed):
+    """Also if predictions are far from all other rows, and vary as much as y."""
     random = np.random.default_rng(seed)
     X = random.normal(size=(120, 4))
     y = 3 * np.sin(2 * X[:, 0]) + X[:, 1] ** 2 + 0.3 * random.normal(size=120)
@@ -695,8 +708,8 @@ def test_outliers_of_any_size_are_named(kind, size, seed):
         kind(random_state=seed).fit(X, y)
 
 
-def test_outliers_that_press_nothing_flat_are_no_reason(seed):
-    """Of y with a long tail nobody is warned."""
+def test_no_warning_if_predictions_vary_despite_outliers(seed):
+    """A y with a long tail."""
     random = np.random.default_rng(seed)
     X = random.normal(size=(200, 2))
     with warnings.catch_warnings():
@@ -704,15 +717,15 @@ def test_outliers_that_press_nothing_flat_are_no_reason(seed):
         MCDropoutRegressor(max_iter=100, random_state=seed).fit(X, np.exp(X[:, 0]))
 
 
-def test_the_noise_of_draws_is_no_variation(seed):
-    """A posterior as wide as its prior, of 15 rows that say nothing."""
+def test_variation_between_draws_does_not_prevent_the_warning(seed):
+    """The posterior is as wide as the prior, since the 15 rows are unrelated to y."""
     random = np.random.default_rng(seed)
     X, y = random.normal(size=(15, 3)), random.normal(size=15)
     with pytest.warns(ConvergenceWarning, match="predictions are constant"):
         BBBRegressor((50, 50), random_state=seed).fit(X, y)
 
 
-def test_constant_classes_are_told_as_probabilities(seed):
+def test_warning_of_a_classifier_is_about_probabilities(seed):
     random = np.random.default_rng(seed)
     X = random.normal(size=(40, 3))
     model = MCDropoutClassifier(length_scale=1000.0, max_iter=200, random_state=seed)

@@ -1,4 +1,4 @@
-"""Training that goes on, stops early, or is interrupted."""
+"""Continued training, early stopping and interrupted fits."""
 
 import copy
 import warnings
@@ -13,7 +13,7 @@ from skbayesnn._engine.optimizer import Adam
 
 
 def assert_same_state(actual, desired):
-    """Two ``__dict__`` are equal, arrays bit by bit."""
+    """Two ``__dict__`` are equal, arrays exactly."""
     assert type(actual) is type(desired)
     if isinstance(desired, dict):
         assert list(actual) == list(desired)
@@ -26,7 +26,7 @@ def assert_same_state(actual, desired):
 
 
 def interrupt(monkeypatch, step, error=KeyboardInterrupt):
-    """Let the step-th step of the optimiser (from 1) raise."""
+    """Make the step-th step of the optimiser (counted from 1) raise."""
     plain, calls = Adam.step, []
 
     def step_or_raise(self, *args, **kwargs):
@@ -52,10 +52,10 @@ def test_first_call_of_partial_fit(data, small):
 
 
 def test_later_calls_of_partial_fit(data, small):
-    """N and the epochs grow; the scaling stays that of the first rows."""
+    """N and the epochs grow; the scaling of the first rows is kept."""
     model = MCDropoutRegressor(tau=2.0, **small).partial_fit(data.X, data.y)
-    places = ["x_mean_", "x_scale_", "y_mean_", "y_scale_"]
-    scaling = {place: getattr(model, place) for place in places}
+    names = ["x_mean_", "x_scale_", "y_mean_", "y_scale_"]
+    scaling = {name: getattr(model, name) for name in names}
     n = 41.0
     for i in range(2, 5):
         weights = np.full(11, 0.5 * i)
@@ -65,8 +65,8 @@ def test_later_calls_of_partial_fit(data, small):
         assert model.total_weight_ == pytest.approx(n, rel=1e-14)
         assert model.weight_decay_ == pytest.approx(0.9 * 0.1**2 / (2 * n * 2.0))
         assert model.optimizer_["step"] == i
-    for place, value in scaling.items():
-        np.testing.assert_array_equal(getattr(model, place), value)
+    for name, value in scaling.items():
+        np.testing.assert_array_equal(getattr(model, name), value)
 
 
 @pytest.mark.parametrize("likelihood", ["gaussian", "heteroscedastic"])
@@ -80,7 +80,7 @@ def test_partial_fit_learns(data, small, likelihood):
 
 
 def test_partial_fit_is_one_epoch_at_a_constant_rate(data, small):
-    """Epoch by epoch it is what fit does, where nothing depends on N or the rate."""
+    """It equals an epoch of fit if nothing depends on N or the rate."""
     model = MCDropoutRegressor(
         tau=2.0,
         learning_rate="constant",
@@ -90,13 +90,13 @@ def test_partial_fit_is_one_epoch_at_a_constant_rate(data, small):
     whole = clone(model).set_params(max_iter=4).fit(data.X, data.y)
     for _ in range(4):
         model.partial_fit(data.X, data.y)
-    # Sums of N are the only thing that differs, and only the prior feels N.
+    # Only N differs, and it affects the prior alone.
     np.testing.assert_allclose(
         model.predict(data.X_new), whole.predict(data.X_new), rtol=1e-9
     )
 
 
-def test_partial_fit_goes_on_from_fit(data, small):
+def test_partial_fit_continues_fit(data, small):
     model = MCDropoutRegressor(**small).fit(data.X, data.y)
     before = model.loss_curve_[-1]
     model.partial_fit(data.X, data.y)
@@ -146,7 +146,7 @@ def test_partial_fit_checks_the_features(data, small):
 
 @pytest.mark.parametrize("kind", [MCDropoutRegressor, MCDropoutClassifier])
 def test_partial_fit_refuses_early_stopping(data, small, kind):
-    # Of a grid that is an array it is NumPy's.
+    # A grid that is an array contains NumPy's booleans.
     model = kind(early_stopping=np.True_, **small)
     with pytest.raises(ValueError, match=r"holds out no rows; got early_stopping=True"):
         model.partial_fit(data.X, data.labels)
@@ -156,7 +156,7 @@ def test_partial_fit_refuses_early_stopping(data, small, kind):
 # ---- warm_start
 
 
-def test_warm_start_goes_on(data, small):
+def test_warm_start_continues_training(data, small):
     model = MCDropoutRegressor(warm_start=True, **small).fit(data.X, data.y)
     first = model.loss_curve_
     scale = model.y_scale_
@@ -169,18 +169,18 @@ def test_warm_start_goes_on(data, small):
     np.testing.assert_array_equal(model.y_scale_, scale)
 
 
-def test_warm_start_continues_the_noise(data, small):
-    """A second fit does not see the noise of the first again."""
+def test_warm_start_continues_the_random_numbers(data, small):
+    """A second fit does not repeat the random numbers of the first."""
     model = MCDropoutRegressor(
         warm_start=True, learning_rate="constant", **small | {"batch_size": 7}
     )
-    model.set_params(learning_rate_init=1e-12)  # the weights stay where they are
+    model.set_params(learning_rate_init=1e-12)  # the weights do not change
     first = model.fit(data.X, data.y).loss_curve_
     second = model.fit(data.X, data.y).loss_curve_
     assert not set(np.round(first, 9)) & set(np.round(second, 9))
 
 
-def test_length_scale_auto_follows_all_rows_of_a_stream(data, small):
+def test_length_scale_auto_follows_all_rows_of_partial_fit(data, small):
     model = MCDropoutRegressor(**small | {"length_scale": "auto"})
     for n_rows in (9, 9 + 12):
         model.partial_fit(
@@ -197,7 +197,7 @@ def test_length_scale_auto_follows_all_rows_of_a_stream(data, small):
     )
 
 
-def test_warm_start_takes_other_rows_and_rates(data, small):
+def test_warm_start_accepts_other_rows_and_rates(data, small):
     model = MCDropoutRegressor(warm_start=True, **small).fit(data.X, data.y)
     model.set_params(dropout=0.2, tau="auto", length_scale=1.0, max_iter=3)
     model.fit(data.X_new, data.y_new)
@@ -227,7 +227,7 @@ def test_warm_start_refuses_another_network(data, small, change):
         match=r"must keep the network; the fitted network has .*, set warm_start=False",
     ) as caught:
         model.fit(data.X, data.y)
-    # Of the network, what differs, and not the whole of it.
+    # The message contains only the entries that differ.
     assert "format" not in str(caught.value)
     assert_same_state(vars(model), before)
     model.set_params(warm_start=False).fit(data.X, data.y)
@@ -237,26 +237,26 @@ def test_warm_start_refuses_other_classes(data, small):
     model = MCDropoutClassifier(warm_start=True, **small).fit(data.X, data.labels)
     before = copy.deepcopy(vars(model))
     for labels in (data.codes, np.where(data.codes == 2, "tip", data.labels)):
-        said = "keep the classes; y has 3 classes, the model has 3"
-        with pytest.raises(ValueError, match=said):
+        message = "keep the classes; y has 3 classes, the model has 3"
+        with pytest.raises(ValueError, match=message):
             model.fit(data.X, labels)
     with pytest.raises(ValueError, match="y has 2 classes, the model has 3"):
         model.fit(data.X, data.codes > 0)
     assert_same_state(vars(model), before)
 
 
-@pytest.mark.parametrize("how", ["fit", "partial_fit"])
-def test_training_that_goes_on_keeps_the_targets(how, data, small):
-    one = MCDropoutRegressor(warm_start=True, **small).fit(data.X, data.y)
-    three = MCDropoutRegressor(warm_start=True, **small).fit(data.X, data.Y)
+@pytest.mark.parametrize("method", ["fit", "partial_fit"])
+def test_continued_training_keeps_the_targets(method, data, small):
+    single = MCDropoutRegressor(warm_start=True, **small).fit(data.X, data.y)
+    multiple = MCDropoutRegressor(warm_start=True, **small).fit(data.X, data.Y)
     with pytest.raises(ValueError, match="y has 3 targets, the model has 1"):
-        getattr(one, how)(data.X, data.Y)
+        getattr(single, method)(data.X, data.Y)
     with pytest.raises(ValueError, match="y has 1 target, the model has 3"):
-        getattr(three, how)(data.X, data.y)
+        getattr(multiple, method)(data.X, data.y)
 
 
 def test_warm_start_refuses_another_number_of_networks(data, small):
-    """n_estimators is of the fit before; a change is not passed over in silence."""
+    """A change of n_estimators would have no effect."""
     model = MCDropoutRegressor(warm_start=True, **small).fit(data.X, data.y)
     model.set_params(n_estimators=3)
     with pytest.raises(ValueError, match="n_estimators"):
@@ -268,10 +268,10 @@ def test_warm_start_refuses_another_number_of_networks(data, small):
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError, MemoryError])
 @pytest.mark.parametrize("warm_start", [False, True])
-def test_interrupted_first_fit_leaves_nothing(
+def test_interrupted_first_fit_leaves_no_attributes(
     data, small, monkeypatch, error, warm_start
 ):
-    """With warm_start there must be a finished epoch to keep, and Ctrl-C."""
+    """With warm_start, a finished epoch is kept after Ctrl-C only."""
     model = MCDropoutRegressor(warm_start=warm_start, **small)
     before = copy.deepcopy(vars(model))
     keeps = warm_start and error is KeyboardInterrupt
@@ -283,7 +283,7 @@ def test_interrupted_first_fit_leaves_nothing(
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
 @pytest.mark.parametrize("method", ["fit", "partial_fit"])
-def test_interrupted_fit_leaves_the_earlier_one(
+def test_interrupted_fit_keeps_the_previous_fit(
     data, small, monkeypatch, error, method
 ):
     pd = pytest.importorskip("pandas")
@@ -306,8 +306,8 @@ def test_interrupted_fit_leaves_the_earlier_one(
     )
 
 
-def test_failed_check_leaves_the_earlier_fit(data, small):
-    """Feature names are set early in fit; they must come back too."""
+def test_failed_validation_keeps_the_previous_fit(data, small):
+    """Feature names, which are set early in fit, are restored, too."""
     pd = pytest.importorskip("pandas")
     frame = pd.DataFrame(data.X, columns=list("abcd"))
     model = MCDropoutRegressor(**small).fit(frame, data.y)
@@ -319,7 +319,7 @@ def test_failed_check_leaves_the_earlier_fit(data, small):
     assert_same_state(vars(model), before)
 
 
-def test_warning_as_error_leaves_the_estimator(data, small):
+def test_warning_as_error_leaves_no_attributes(data, small):
     model = MCDropoutRegressor(**small)
     before = copy.deepcopy(vars(model))
     with warnings.catch_warnings():
@@ -333,7 +333,7 @@ def test_warning_as_error_leaves_the_estimator(data, small):
 def test_interrupted_warm_start_keeps_the_finished_epochs(
     data, small, monkeypatch, batch_size
 ):
-    """Ctrl-C in the fifth epoch gives the weights of the end of the fourth."""
+    """Ctrl-C in the fifth epoch gives the weights after the fourth."""
     model = MCDropoutRegressor(
         warm_start=True, learning_rate="constant", batch_size=batch_size, **small
     )
@@ -349,7 +349,7 @@ def test_interrupted_warm_start_keeps_the_finished_epochs(
     for name, value in four.parameters_.items():
         np.testing.assert_array_equal(model.parameters_[name], value)
     np.testing.assert_array_equal(model.loss_curve_, four.loss_curve_)
-    # ... and a further fit goes on from there.
+    # A further fit continues from them.
     model.fit(data.X, data.y)
     four.set_params(max_iter=20).fit(data.X, data.y)
     np.testing.assert_array_equal(model.predict(data.X_new), four.predict(data.X_new))
@@ -360,7 +360,7 @@ def test_interrupted_warm_start_keeps_the_finished_epochs(
 
 @pytest.fixture
 def stopping(small):
-    """A network that overfits, so that it stops."""
+    """Parameters of a network that over-fits, so that it stops early."""
     return small | {
         "max_iter": 300,
         "learning_rate": "constant",
@@ -375,7 +375,7 @@ def test_early_stopping_holds_out_a_fraction(data, stopping):
     assert model.total_weight_ == 41 - np.ceil(0.3 * 41)
     scores = model.history_["validation_score"]
     assert scores.shape == (model.n_iter_, 1) and model.n_iter_ < 300
-    # The last epochs brought no improvement.
+    # The last epochs gave no improvement.
     assert scores[:-5].max() + model.tol >= scores[-5:].max()
 
 
@@ -399,7 +399,7 @@ def test_best_weights_are_kept(data, stopping, kind, tol):
     )
 
 
-def test_best_weights_are_those_of_a_shorter_training(data, stopping):
+def test_best_weights_equal_a_shorter_training(data, stopping):
     model = MCDropoutRegressor(**stopping | {"tol": 0.0})
     model.fit(data.X, data.y, X_val=data.X_new, y_val=data.y_new)
     best = int(model.history_["validation_score"][:, 0].argmax()) + 1
@@ -411,7 +411,7 @@ def test_best_weights_are_those_of_a_shorter_training(data, stopping):
     )
 
 
-def test_networks_stop_on_their_own(data, stopping):
+def test_networks_stop_separately(data, stopping):
     model = MCDropoutRegressor(n_estimators=5, **stopping | {"tol": 0.0})
     model.fit(data.X, data.y, X_val=data.X_new, y_val=data.y_new)
     scores, loss = model.history_["validation_score"], model.history_["loss"]
@@ -419,13 +419,13 @@ def test_networks_stop_on_their_own(data, stopping):
     assert n_epochs.max() == model.n_iter_ == len(scores)
     assert len(set(n_epochs)) > 1
     np.testing.assert_array_equal(np.isfinite(loss), np.isfinite(scores))
-    for i, n in enumerate(n_epochs):  # no holes: NaN only after the stop
+    for i, n in enumerate(n_epochs):  # NaN only after the stop
         assert np.isfinite(scores[:n, i]).all()
     assert np.isfinite(model.loss_curve_).all()
 
 
-def test_bound_is_of_the_weights_that_are_kept(data, stopping):
-    """Not of the last epoch's."""
+def test_evidence_bound_belongs_to_the_best_weights(data, stopping):
+    """Not to the last weights."""
     options = stopping | {"tol": 0.0, "dropout": 0.0, "learning_rate_init": 0.1}
     model = MCDropoutRegressor(**options | {"n_iter_no_change": 5})
     model.fit(data.X, data.y, X_val=data.X_new, y_val=data.y_new)
@@ -436,33 +436,35 @@ def test_bound_is_of_the_weights_that_are_kept(data, stopping):
     assert model.elbo_ == pytest.approx(shorter.elbo_, rel=1e-9)
 
 
-def test_network_that_stops_among_others_is_as_alone(data, stopping, small):
-    given = {"X_val": data.X_new, "y_val": data.y_new}
+def test_early_stopping_of_several_networks_equals_single_fits(data, stopping, small):
+    held_out = {"X_val": data.X_new, "y_val": data.y_new}
     together = MCDropoutRegressor(n_estimators=3, **stopping)
-    together.fit(data.X, data.y, **given)
+    together.fit(data.X, data.y, **held_out)
     n_epochs = np.isfinite(together.history_["loss"]).sum(0)
     state = np.random.RandomState(small["random_state"])
     means = []
     for i in range(3):
-        alone = MCDropoutRegressor(**stopping | {"random_state": state})
-        alone.fit(data.X, data.y, **given)
-        assert alone.n_iter_ == n_epochs[i]
-        means.append(alone.predict(data.X_new))
-    # Rounding of batched products, grown by the steps.
+        single = MCDropoutRegressor(**stopping | {"random_state": state})
+        single.fit(data.X, data.y, **held_out)
+        assert single.n_iter_ == n_epochs[i]
+        means.append(single.predict(data.X_new))
+    # Rounding of batched products, which grows with the steps.
     np.testing.assert_allclose(
         together.predict(data.X_new), np.mean(means, 0), rtol=1e-6
     )
 
 
 @pytest.mark.parametrize(
-    ("early_stopping", "given"),
+    ("early_stopping", "arguments"),
     [(False, "Xy"), (True, "X"), (True, "y")],
 )
-def test_validation_rows_without_a_use(data, small, early_stopping, given):
+def test_incomplete_or_unused_validation_rows_are_refused(
+    data, small, early_stopping, arguments
+):
     model = MCDropoutRegressor(early_stopping=early_stopping, **small)
     rows = {
-        "X_val": data.X_new if "X" in given else None,
-        "y_val": data.y_new if "y" in given else None,
+        "X_val": data.X_new if "X" in arguments else None,
+        "y_val": data.y_new if "y" in arguments else None,
     }
     with pytest.raises(
         ValueError,
@@ -472,7 +474,7 @@ def test_validation_rows_without_a_use(data, small, early_stopping, given):
     assert not hasattr(model, "n_features_in_")
 
 
-def test_bad_validation_rows(data, small):
+def test_invalid_validation_rows_are_refused(data, small):
     model = MCDropoutRegressor(early_stopping=True, **small)
     with pytest.raises(ValueError, match="features"):
         model.fit(data.X, data.y, X_val=data.X_new[:, :3], y_val=data.y_new)
@@ -485,13 +487,13 @@ def test_bad_validation_rows(data, small):
         model.fit(data.X, data.labels, X_val=data.X_new, y_val=["new"] * 11)
 
 
-def test_validation_targets_of_another_number(data, small):
+def test_other_number_of_validation_targets_is_refused(data, small):
     model = MCDropoutRegressor(early_stopping=True, **small)
     with pytest.raises(ValueError, match=r"`y_val`.*targets"):
         model.fit(data.X, data.y, X_val=data.X_new, y_val=data.Y_new)
 
 
-def test_too_few_rows_to_hold_out(data, small):
+def test_too_few_rows_to_hold_out_are_refused(data, small):
     model = MCDropoutRegressor(early_stopping=True, **small)
     with pytest.raises(ValueError, match=r"got 1 rows, too few to split.*X_val"):
         with warnings.catch_warnings():

@@ -22,26 +22,26 @@ import skbayesnn
 from skbayesnn import from_torch, scoring
 
 ROWS, COLUMNS, CLASSES, DRAWS = 7, 4, 3, 2
-# Deprecated, and still in use.
-OF_TORCHSCRIPT = pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+# TorchScript is deprecated, but still used.
+IGNORE_TORCHSCRIPT = pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
 
 
 class Forward(nn.Module):
     """A module whose forward is a function of itself and its inputs."""
 
-    def __init__(self, forward, **layers):
+    def __init__(self, function, **layers):
         super().__init__()
-        self.of_inputs = forward
+        self.function = function
         for name, layer in layers.items():
             setattr(self, name, layer)
 
     def forward(self, *args, **kwargs):
-        return self.of_inputs(self, *args, **kwargs)
+        return self.function(self, *args, **kwargs)
 
 
 @pytest.fixture(autouse=True)
 def weights_from_the_seed(seed):
-    """Modules are made in the tests; the generator is as before afterwards."""
+    """Modules are initialised with the seed; torch's generator is restored."""
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         yield
@@ -49,7 +49,7 @@ def weights_from_the_seed(seed):
 
 @pytest.fixture
 def module():
-    """Two kinds of dropout, and running moments that are not those of the rows."""
+    """Two kinds of dropout; the running moments differ from the moments of the rows."""
     return nn.Sequential(
         nn.Linear(COLUMNS, 24),
         nn.BatchNorm1d(24),
@@ -75,11 +75,11 @@ def perceptron(n_outputs=1, dropout=None, n_inputs=COLUMNS):
     )
 
 
-# ---- every kind of dropout, as in training
+# ---- every kind of dropout
 
 
-class OwnDropout(TorchDispatchMode):
-    """torch's own dropout in training, with the random numbers of a draw."""
+class SeededDropout(TorchDispatchMode):
+    """torch's dropout in training mode, with the random numbers of a draw."""
 
     def __init__(self, draw):
         super().__init__()
@@ -94,11 +94,11 @@ class OwnDropout(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def by_torch(module, X, draw):
-    """Each row alone through the module in training."""
+def outputs_of_torch(module, X, draw):
+    """Each row alone through the module in training mode."""
     outputs = []
     for row in torch.tensor(X):
-        with torch.no_grad(), OwnDropout(draw):
+        with torch.no_grad(), SeededDropout(draw):
             outputs.append(module.train()(row[None]).reshape(-1))
     return torch.stack(outputs).numpy()
 
@@ -108,7 +108,7 @@ def encoder(**options):
 
 
 def sequence(layer, call, last, dropout=0.25):
-    """Rows as sequences of numbers with 8 features, through a layer."""
+    """Rows as sequences of scalars with 8 features, through a layer."""
     return Forward(
         lambda net, x: net.last(call(net, net.first(x[..., None]))),
         first=nn.Linear(1, 8),
@@ -130,14 +130,14 @@ def recurrent(kind, time_first=False, **options):
 
 
 def positive(module):
-    """No unit of a relu is dead."""
+    """Make all weights positive, so that no unit of a relu is dead."""
     for value in module.parameters():
         value.data.abs_()
     return module
 
 
 def attention(**options):
-    """Heads of two features; grouped, causal or with a mask."""
+    """Heads of two features; grouped, causal or masked."""
 
     def call(net, h):
         query = h.unflatten(2, (4, 2)).transpose(1, 2)
@@ -158,11 +158,11 @@ def multihead(**options):
 
 
 class Subclass(nn.Dropout):
-    """As users write it, to find their layers."""
+    """A subclass as users write it, to identify their layers."""
 
 
 class WithInner(nn.Dropout):
-    """A layer of dropout that has another one call it."""
+    """A dropout layer that calls another one."""
 
     def __init__(self, p):
         super().__init__(p)
@@ -210,10 +210,10 @@ def rows_share_an_axis(time_first):
 
 
 def old_weight_norm():
-    """Its weight is a tensor that autograd has computed, which torch cannot copy."""
+    """Its weight is not a leaf of autograd, which torch cannot copy."""
     net = perceptron()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # deprecated, and still in use
+        warnings.simplefilter("ignore")  # deprecated, but still used
         net[0] = nn.utils.weight_norm(net[0])
     net(torch.ones(1, COLUMNS))
     return net
@@ -228,7 +228,7 @@ KINDS = {
     "AlphaDropout": lambda: perceptron(dropout=nn.AlphaDropout(0.25)),
     "FeatureAlphaDropout": lambda: channels(nn.FeatureAlphaDropout(0.25)),
     "Dropout1d": lambda: channels(nn.Dropout1d(0.5)),
-    # torch takes (rows, columns) for one row of (channels, length).
+    # torch interprets (rows, columns) as one row of (channels, length).
     "Dropout1d of a matrix": lambda: perceptron(dropout=nn.Dropout1d(0.5)),
     "Dropout2d": lambda: channels(
         nn.Sequential(nn.Unflatten(2, (1, 3)), nn.Dropout2d(0.5))
@@ -279,18 +279,20 @@ KINDS = {
 }
 
 
-def test_every_kind_of_dropout_is_that_of_training(X):
-    """Of all rows at once, as of each row alone by torch's own code."""
+def test_every_kind_of_dropout_equals_training_mode(X):
+    """All rows at once equal each row alone in torch."""
     X = X[:4]
     wrong, noise = [], 1e-3
     for kind, make in KINDS.items():
         module = make().double()
         model = from_torch(module, noise_std=noise, n_draws=DRAWS)
-        expected = np.stack([by_torch(module, X, draw) for draw in range(DRAWS)])
+        expected = np.stack(
+            [outputs_of_torch(module, X, draw) for draw in range(DRAWS)]
+        )
         mean, variance = expected.mean(0)[:, 0], expected.var(0)[:, 0]
         assert variance.max() > 1e-12, f"{kind}: the masks change nothing"
-        found, std = model.predict(X, return_std=True)
-        close = np.allclose(found, mean, rtol=1e-9, atol=1e-12)
+        actual, std = model.predict(X, return_std=True)
+        close = np.allclose(actual, mean, rtol=1e-9, atol=1e-12)
         if not (close and np.allclose(std**2, variance + noise**2, rtol=1e-9)):
             wrong.append(kind)
     assert not wrong
@@ -298,22 +300,22 @@ def test_every_kind_of_dropout_is_that_of_training(X):
 
 @pytest.mark.parametrize("kind", ["Dropout", "columns before rows"])
 def test_prediction_is_a_function_of_the_row(kind, X):
-    """Whatever its place, and whatever rows are with it; in float64."""
+    """It does not depend on the other rows or their order."""
     model = from_torch(KINDS[kind]().double(), noise_std=1.0, n_draws=DRAWS)
     expected = model.predict(X)
     with sklearn.config_context(working_memory=1e-9):
         one_by_one = model.predict(X)
-    found = [
+    results = [
         model.predict(X[::-1].copy())[::-1],
         np.concatenate([model.predict(X[:1]), model.predict(X[1:])]),
         one_by_one,
     ]
-    np.testing.assert_allclose(found, [expected] * 3, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(results, [expected] * 3, rtol=1e-9, atol=1e-12)
     np.testing.assert_array_equal(model.predict(X), expected)
 
 
-def by_hand(module, X, draw):
-    """With masks of the draw's own stream, in the order of the layers."""
+def outputs_by_hand(module, X, draw):
+    """With masks from the random numbers of the draw, in the order of the layers."""
     generator = torch.Generator().manual_seed(draw)
     linear, norm, _, _, unflatten, convolve, _, _, last = module
     with torch.no_grad():
@@ -326,11 +328,11 @@ def by_hand(module, X, draw):
         return last(h.flatten(1)).numpy()
 
 
-def test_regressor_is_the_mixture_of_the_masks(module, X):
-    """Batch normalisation has its running moments."""
+def test_regressor_is_the_mixture_over_masks(module, X):
+    """Batch normalisation uses its running moments."""
     module[1].running_mean += 0.5
     model = from_torch(module, noise_std=0.4, n_draws=6)
-    outputs = np.stack([by_hand(module, X, draw) for draw in range(6)])
+    outputs = np.stack([outputs_by_hand(module, X, draw) for draw in range(6)])
     np.testing.assert_allclose(model.predict(X), outputs.mean(0))
     total = model.predict_uncertainty(X) ** 2
     np.testing.assert_allclose(total, outputs.var(0) + 0.4**2)
@@ -348,8 +350,7 @@ def test_regressor_is_the_mixture_of_the_masks(module, X):
         lambda: nn.utils.parametrizations.spectral_norm(nn.Linear(8, 8)),
     ],
 )
-def test_all_else_is_as_in_evaluation(layer, X):
-    """The expected outputs are those of the layer in evaluation."""
+def test_other_layers_are_in_evaluation_mode(layer, X):
     layer = layer().double()
     before, after = nn.Linear(COLUMNS, 8).double(), nn.Linear(8, 1).double()
     module = nn.Sequential(before, layer, nn.Dropout(0.5), after)
@@ -361,23 +362,23 @@ def test_all_else_is_as_in_evaluation(layer, X):
     np.testing.assert_allclose(model.predict(X), expected, rtol=1e-12)
 
 
-@OF_TORCHSCRIPT
+@IGNORE_TORCHSCRIPT
 def test_script_modules_and_wrappers(X):
-    """TorchScript, a data-parallel wrapper, half precision: the same masks."""
+    """TorchScript, a data-parallel wrapper and half precision use the same masks."""
     net = perceptron(dropout=nn.Sequential(nn.BatchNorm1d(8), nn.Dropout(0.5)))
     expected = from_torch(net, noise_std=1.0, n_draws=DRAWS).predict(X)
-    for other in (torch.jit.script(net), nn.DataParallel(net)):
-        found = from_torch(other, noise_std=1.0, n_draws=DRAWS).predict(X)
-        # Of fused kernels in single precision.
-        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    for wrapped in (torch.jit.script(net), nn.DataParallel(net)):
+        actual = from_torch(wrapped, noise_std=1.0, n_draws=DRAWS).predict(X)
+        # Rounding of fused kernels in single precision.
+        np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-5)
     for dtype, eps in ((torch.bfloat16, 2**-8), (torch.float16, 2**-11)):
-        found = from_torch(net.to(dtype), noise_std=1.0, n_draws=DRAWS).predict(X)
-        np.testing.assert_allclose(found, expected, atol=20 * eps)
+        actual = from_torch(net.to(dtype), noise_std=1.0, n_draws=DRAWS).predict(X)
+        np.testing.assert_allclose(actual, expected, atol=20 * eps)
 
 
 @pytest.mark.cuda
-def test_masks_on_a_gpu_are_those_on_the_cpu(X):
-    """In float64, but for the order of sums."""
+def test_masks_on_gpu_and_cpu_are_the_same(X):
+    """In float64, up to the order of sums."""
     for kind in (
         "AlphaDropout",
         "Dropout2d",
@@ -392,22 +393,22 @@ def test_masks_on_a_gpu_are_those_on_the_cpu(X):
         assert next(net.parameters()).device.type == "cuda"
 
 
-def test_module_is_left_alone(module, X):
-    """Its mode, its hooks, and what it does later."""
+def test_module_is_not_changed(module, X):
+    """Neither its mode nor its hooks; later changes of it have no effect."""
     before = {n: v.clone() for n, v in module.state_dict().items()}
     model = from_torch(module, noise_std=0.1, n_draws=DRAWS)
-    found = model.predict(X)
+    expected = model.predict(X)
     assert all(layer.training for layer in module.modules())
     assert not any(m._forward_hooks for m in module.modules())
     with torch.no_grad():
         module[0].weight.zero_()
-    np.testing.assert_array_equal(model.predict(X), found)
+    np.testing.assert_array_equal(model.predict(X), expected)
     del before["0.weight"]
     after = module.state_dict()
     assert all(torch.equal(value, after[name]) for name, value in before.items())
 
 
-def test_inputs_are_left_alone(X):
+def test_inputs_are_not_changed(X):
     """The first layers work in place, on memory that torch shares with NumPy."""
     before = X.copy()
     module = nn.Sequential(nn.ReLU(inplace=True), nn.Dropout(0.5, inplace=True))
@@ -418,51 +419,51 @@ def test_inputs_are_left_alone(X):
     np.testing.assert_array_equal(X, before)
 
 
-def test_threads_have_masks_of_their_own(module, X):
+def test_threads_do_not_share_masks(module, X):
     model = from_torch(module, noise_std=0.1, n_draws=DRAWS)
     expected = model.predict(X)
     with ThreadPoolExecutor(4) as pool:
-        for found in pool.map(model.predict, [X] * 8):
-            np.testing.assert_array_equal(found, expected)
+        for actual in pool.map(model.predict, [X] * 8):
+            np.testing.assert_array_equal(actual, expected)
 
 
-# ---- what is refused
+# ---- unsupported modules
 
 
-class ByRand(nn.Dropout):
+class DropoutByRand(nn.Dropout):
     def forward(self, x):
         return x * (torch.rand_like(x) >= self.p) if self.training else x
 
 
-class ByNumpy(nn.Module):
+class DropoutByNumpy(nn.Module):
     def forward(self, x):
         return x * torch.as_tensor(np.random.default_rng().random(x.shape) > 0.5)
 
 
-class Off(nn.Dropout):
+class InactiveDropout(nn.Dropout):
     def forward(self, x):
         return x
 
 
-class RandomSource(nn.Module):
+class AdditiveNoise(nn.Module):
     def forward(self, x):
         return x + torch.randn_like(x) if self.training else x
 
 
-class OwnNorm(nn.Module):
+class BatchCentring(nn.Module):
     def forward(self, x):
         return x - x.mean(0) if self.training else x
 
 
-class Annealed(nn.Dropout):
-    """Its rate falls from call to call."""
+class AnnealedDropout(nn.Dropout):
+    """Its rate falls with every call."""
 
     def forward(self, x):
         self.p *= 0.99
         return super().forward(x)
 
 
-class Counting(nn.Module):
+class CountingLayer(nn.Module):
     n = 0
 
     def forward(self, x):
@@ -476,41 +477,47 @@ def packed(net, x):
     return net.last(net.layer(pack(x[..., None], lengths, batch_first=True))[1][-1])
 
 
-def swallowed(net, x):
+def caught(net, x):
     try:
         torch.rand(1)
     except Exception:
         return F.dropout(net.last(x))
 
 
-def refused(layer):
-    """A perceptron with this layer, and one of dropout."""
+def with_layer(layer):
+    """This layer followed by dropout and a linear layer."""
     return nn.Sequential(layer, nn.Dropout(0.5), nn.Linear(COLUMNS, 1))
 
 
 UNSUPPORTED = {
     "masks of its own": (
-        lambda: refused(ByRand()),
-        r"`0` \(ByRand\) calls .*rand_like",
+        lambda: with_layer(DropoutByRand()),
+        r"`0` \(DropoutByRand\) calls .*rand_like",
     ),
-    "masks of NumPy": (lambda: refused(ByNumpy()), "the same outputs at every call"),
-    "a layer that is off": (lambda: refused(Off()), r"`0` \(Off\) does not"),
+    "masks of NumPy": (
+        lambda: with_layer(DropoutByNumpy()),
+        "the same outputs at every call",
+    ),
+    "a layer that is off": (
+        lambda: with_layer(InactiveDropout()),
+        r"`0` \(InactiveDropout\) does not",
+    ),
     "noise": (
-        lambda: refused(RandomSource()),
-        r"`0` \(RandomSource\) calls .*randn_like",
+        lambda: with_layer(AdditiveNoise()),
+        r"`0` \(AdditiveNoise\) calls .*randn_like",
     ),
-    "a state": (lambda: refused(Counting()), "Keep no state"),
-    "a rate that changes": (lambda: refused(Annealed()), "dropout one rate"),
+    "a state": (lambda: with_layer(CountingLayer()), "Keep no state"),
+    "a rate that changes": (lambda: with_layer(AnnealedDropout()), "dropout one rate"),
     "a random number whose error is caught": (
-        lambda: Forward(swallowed, last=nn.Linear(COLUMNS, 1)),
+        lambda: Forward(caught, last=nn.Linear(COLUMNS, 1)),
         "random numbers only in torch's dropout",
     ),
     "moments in training": (
-        lambda: refused(OwnNorm()),
-        r"by dropout only; .*`0` \(OwnNorm\) still",
+        lambda: with_layer(BatchCentring()),
+        r"by dropout only; .*`0` \(BatchCentring\) still",
     ),
     "moments of the batch": (
-        lambda: refused(Forward(lambda net, x: x - x.mean(0))),
+        lambda: with_layer(Forward(lambda net, x: x - x.mean(0))),
         "treat every row separately",
     ),
     "attention between rows": (
@@ -567,9 +574,9 @@ UNSUPPORTED = {
 }
 
 
-@OF_TORCHSCRIPT
-def test_what_cannot_be_shared_by_rows_is_refused(X):
-    """With the name of the layer, and before any draw; rows of both signs."""
+@IGNORE_TORCHSCRIPT
+def test_unsupported_modules_are_refused(X):
+    """Most errors name the layer. The rows have both signs."""
     X[0], X[-1] = -3, 3
     wrong = {}
     for name, (make, expected) in UNSUPPORTED.items():
@@ -582,7 +589,7 @@ def test_what_cannot_be_shared_by_rows_is_refused(X):
 
 
 def test_later_rows_are_checked_too(X):
-    """Rows whose dropout differs from that of the rows that were compared."""
+    """Their dropout differs from the dropout of the compared rows."""
     module = functional(lambda net, h: F.dropout(h if len(h) < 5 else h[:, :1], 0.5))
     with pytest.raises(
         ValueError, match=r"`module` \(Forward\) gives it .* \(7, 1\) for 7 rows"
@@ -591,7 +598,7 @@ def test_later_rows_are_checked_too(X):
 
 
 @pytest.mark.parametrize(
-    ("module", "options", "error", "said"),
+    ("module", "options", "error", "message"),
     [
         (nn.ReLU(), {"noise_std": 1.0}, ValueError, "must use dropout"),
         (nn.Dropout(0.0), {"noise_std": 1.0}, ValueError, "a rate > 0"),
@@ -626,16 +633,16 @@ def test_later_rows_are_checked_too(X):
         ),
     ],
 )
-def test_bad_arguments_are_refused(module, options, error, said):
-    with pytest.raises(error, match=said):
+def test_invalid_arguments_are_refused(module, options, error, message):
+    with pytest.raises(error, match=message):
         from_torch(module, **options)
 
 
 # ---- inputs
 
 
-def test_inputs_that_X_transform_makes(X):
-    """Integers stay integers; tuples, dicts and other objects are passed on."""
+def test_outputs_of_X_transform(X):
+    """Integers stay integers; tuples, dicts and other objects are passed unchanged."""
     codes = np.abs(X * 10).astype(int) % 5
     embedded = Forward(
         lambda net, codes, x=None, *, add=0.0: (
@@ -655,19 +662,19 @@ def test_inputs_that_X_transform_makes(X):
     expected = predicted(torch.as_tensor)
     frame = pd.DataFrame(codes)
     x = X[:, :1]
-    for found in (
+    for actual in (
         predicted(lambda X: (torch.as_tensor(X), np.zeros((len(X), 1)))),
         predicted(lambda X: {"codes": torch.as_tensor(X), "x": None, "add": 0.0}),
         predicted(lambda X: torch.as_tensor(X.toarray()), sparse.csr_array(codes)),
         predicted(lambda X: torch.tensor(X.to_numpy()), frame),
         predicted(lambda X: torch.as_tensor(X), codes.tolist()),
     ):
-        np.testing.assert_allclose(found, expected, rtol=1e-6)
+        np.testing.assert_allclose(actual, expected, rtol=1e-6)
     both = np.hstack([codes, x])
-    found = predicted(
+    actual = predicted(
         lambda X: {"codes": torch.as_tensor(X[:, :-1]).long(), "x": X[:, -1:]}, both
     )
-    np.testing.assert_allclose(found, expected + x[:, 0], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(actual, expected + x[:, 0], rtol=1e-5, atol=1e-6)
     with pytest.raises(ValueError, match="integer tensors are not"):
         predicted(None)
 
@@ -677,44 +684,44 @@ def test_arrays_get_the_dtype_of_the_parameters(X):
     model = from_torch(module, **options)
     expected = model.predict(X)
     for transform in (lambda X: X, sparse.csr_array, torch.as_tensor):
-        found = from_torch(module, transform, **options).predict(X)
-        np.testing.assert_array_equal(found, expected)
+        actual = from_torch(module, transform, **options).predict(X)
+        np.testing.assert_array_equal(actual, expected)
     frame = pd.DataFrame(X, columns=list("abcd"))
     np.testing.assert_array_equal(model.predict(frame), expected)
     single = model.predict(X.astype(np.float32))
     np.testing.assert_allclose(single, expected, rtol=1e-5, atol=1e-6)
 
 
-def test_rows_on_any_axis_of_the_input(X):
-    """(time, rows, features), the layout of torch's sequences."""
+def test_rows_may_be_any_axis_of_the_input(X):
+    """(time, rows, features), torch's default layout of sequences."""
     layers = {"layer": nn.GRU(1, 5, 2, dropout=0.5), "last": nn.Linear(5, 1)}
     time_first = Forward(lambda net, x: net.last(net.layer(x)[0][-1]), **layers)
     layers["layer"] = nn.GRU(1, 5, 2, dropout=0.5, batch_first=True)
     rows_first = Forward(lambda net, x: net.last(net.layer(x)[0][:, -1]), **layers)
     rows_first.load_state_dict(time_first.state_dict())
-    found = from_torch(
+    actual = from_torch(
         time_first, lambda X: X.T[..., None], noise_std=1.0, n_draws=DRAWS
     ).predict(X)
     expected = from_torch(
         rows_first, lambda X: X[..., None], noise_std=1.0, n_draws=DRAWS
     ).predict(X)
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_missing_values_and_sparse_X_are_refused(X):
     model = from_torch(perceptron(), noise_std=1.0, n_draws=DRAWS)
-    with_gap = X.copy()
-    with_gap[2, 1] = np.nan
+    X_missing = X.copy()
+    X_missing[2, 1] = np.nan
     for method in ("predict", "predict_uncertainty", "predict_interval", "sample_y"):
         with pytest.raises(ValueError, match="X contains NaN"):
-            getattr(model, method)(with_gap)
+            getattr(model, method)(X_missing)
     with pytest.raises(ValueError, match="must return no NaN"):
         from_torch(perceptron(), lambda X: X, noise_std=1.0, n_draws=DRAWS).predict(
-            with_gap
+            X_missing
         )
     filled = from_torch(
         perceptron(), np.nan_to_num, noise_std=1.0, n_draws=DRAWS
-    ).predict(with_gap)
+    ).predict(X_missing)
     assert np.isfinite(filled).all()
     with pytest.raises(TypeError, match=r"[Ss]parse"):
         model.predict(sparse.csr_array(X))
@@ -731,26 +738,26 @@ def test_missing_values_and_sparse_X_are_refused(X):
             )
 
 
-def test_rows_go_through_in_blocks(seed):
-    """As many as fit in the working memory, also of what X_transform makes."""
+def test_rows_are_processed_in_blocks(seed):
+    """The working memory limits the block, including the outputs of X_transform."""
     X = np.random.default_rng(seed).normal(size=(600, COLUMNS))
-    seen = []
+    block_sizes = []
 
     def transform(X):
-        seen.append(len(X))
+        block_sizes.append(len(X))
         return X
 
     model = from_torch(perceptron(), transform, noise_std=1.0, n_draws=5)
     expected = model.predict(X), model.predict_uncertainty(X)
-    assert max(seen) == 600
-    seen.clear()
-    # A row has 5 draws of some copies of 8 bytes, and some 40 numbers of 4 bytes.
+    assert max(block_sizes) == 600
+    block_sizes.clear()
+    # A row has 5 draws of some copies of 8 bytes, and about 40 values of 4 bytes.
     with sklearn.config_context(working_memory=20e3 / 2**20):
-        found = model.predict(X), model.predict_uncertainty(X)
-    assert max(seen) < 100
-    # Each row once, and in each call three rows together and alone.
-    assert sum(seen) == 2 * (600 + 6)
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+        actual = model.predict(X), model.predict_uncertainty(X)
+    assert max(block_sizes) < 100
+    # Each row once, and in each call three rows together and one by one.
+    assert sum(block_sizes) == 2 * (600 + 6)
+    np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-6)
 
 
 # ---- classes
@@ -760,49 +767,49 @@ def test_rows_go_through_in_blocks(seed):
     "labels", [["low", "mid", "high"], [2, 0, 1], [1.0, 0.0, -1.0]]
 )
 def test_classes_in_any_order(module, X, labels, seed):
-    """Probabilities, densities and scores are those of the right labels."""
+    """Probabilities, densities and scores belong to the right labels."""
     model = from_torch(module, classes=labels, n_draws=6)
-    outputs = np.stack([by_hand(module, X, draw) for draw in range(6)])
-    of_output = torch.softmax(torch.as_tensor(outputs), -1).mean(0).numpy()
+    outputs = np.stack([outputs_by_hand(module, X, draw) for draw in range(6)])
+    p_outputs = torch.softmax(torch.as_tensor(outputs), -1).mean(0).numpy()
     labels = np.array(labels)
     np.testing.assert_array_equal(model.classes_, np.sort(labels))
     p = model.predict_proba(X)
-    np.testing.assert_allclose(p, of_output[:, labels.argsort()])
+    np.testing.assert_allclose(p, p_outputs[:, labels.argsort()])
     np.testing.assert_allclose(model.predict_log_proba(X), np.log(p))
-    expected = labels[of_output.argmax(1)]
+    expected = labels[p_outputs.argmax(1)]
     np.testing.assert_array_equal(model.predict(X), expected)
     assert model.score(X, expected) == 1
 
     code = np.arange(ROWS) % CLASSES
-    right, y = of_output[np.arange(ROWS), code], labels[code]
-    np.testing.assert_allclose(model.log_predictive_density(X, y), np.log(right))
-    loss = -np.log(right).mean()
+    p_label, y = p_outputs[np.arange(ROWS), code], labels[code]
+    np.testing.assert_allclose(model.log_predictive_density(X, y), np.log(p_label))
+    loss = -np.log(p_label).mean()
     assert scoring.log_density_scorer(model, X, y) == pytest.approx(-loss)
     assert get_scorer("neg_log_loss")(model, X, y) == pytest.approx(-loss)
-    brier = np.square(of_output - np.eye(CLASSES)[code]).sum(1).mean()
+    brier = np.square(p_outputs - np.eye(CLASSES)[code]).sum(1).mean()
     assert scoring.neg_brier_scorer(model, X, y) == pytest.approx(-brier)
     drawn = model.sample_y(X, 4000, random_state=seed)
     share = (drawn == labels[0]).mean(1)
-    # Five standard errors and the six draws' own spread.
+    # Five standard errors and the spread of the six draws.
     spread = np.sqrt(0.25 / 4000) * 6
-    np.testing.assert_allclose(share, of_output[:, 0], atol=spread)
+    np.testing.assert_allclose(share, p_outputs[:, 0], atol=spread)
     assert (model.predict_uncertainty(X, "mutual_information") > 0).all()
 
 
 def test_outputs_are_logits_or_probabilities(module, X):
-    """Log probabilities are logits; probabilities are not taken for them."""
+    """Log probabilities are valid logits; probabilities are refused as logits."""
     expected = from_torch(module, classes=[0, 1, 2], n_draws=DRAWS).predict_proba(X)
     logs = nn.Sequential(module, nn.LogSoftmax(-1))
-    found = from_torch(logs, classes=[0, 1, 2], n_draws=DRAWS).predict_proba(X)
-    np.testing.assert_allclose(found, expected)
-    shares = nn.Sequential(module, nn.Softmax(-1))
+    actual = from_torch(logs, classes=[0, 1, 2], n_draws=DRAWS).predict_proba(X)
+    np.testing.assert_allclose(actual, expected)
+    softmax = nn.Sequential(module, nn.Softmax(-1))
     with pytest.raises(ValueError, match=r"sum to one .* outputs='probabilities'"):
-        from_torch(shares, classes=[0, 1, 2]).predict_proba(X)
+        from_torch(softmax, classes=[0, 1, 2]).predict_proba(X)
     options = {"classes": [0, 1, 2], "n_draws": DRAWS}
-    found = from_torch(shares, outputs="probabilities", **options).predict_proba(X)
-    np.testing.assert_allclose(found, expected)
-    twice = from_torch(shares, outputs="logits", **options).predict_proba(X)
-    assert twice.max() < 0.6  # of a softmax of numbers in [0, 1]
+    actual = from_torch(softmax, outputs="probabilities", **options).predict_proba(X)
+    np.testing.assert_allclose(actual, expected)
+    softmax_twice = from_torch(softmax, outputs="logits", **options).predict_proba(X)
+    assert softmax_twice.max() < 0.6  # softmax of values in [0, 1]
     with pytest.raises(ValueError, match=r"probabilities in .* set outputs='logits'"):
         from_torch(module, classes=[0, 1, 2], outputs="probabilities").predict(X)
     dropped = nn.Sequential(nn.Linear(COLUMNS, 3), nn.Softmax(-1), nn.Dropout(0.5))
@@ -811,9 +818,9 @@ def test_outputs_are_logits_or_probabilities(module, X):
 
 
 def test_one_output_for_two_classes(X):
-    """That of the second label, in one column or in none."""
+    """It belongs to the second label, with or without a last axis."""
     net = perceptron().double()
-    logits = np.stack([by_torch(net, X, draw)[:, 0] for draw in range(DRAWS)])
+    logits = np.stack([outputs_of_torch(net, X, draw)[:, 0] for draw in range(DRAWS)])
     expected = (1 / (1 + np.exp(-logits))).mean(0)
     for module in (net, nn.Sequential(net, nn.Flatten(0))):
         with pytest.raises(ValueError, match=r"for a module with one output.*'a'"):
@@ -828,7 +835,7 @@ def test_one_output_for_two_classes(X):
             np.testing.assert_array_equal(model.predict(X), likelier)
 
 
-def test_number_of_outputs(module, X):
+def test_wrong_number_of_outputs_is_refused(module, X):
     for classes in ([0, 1], [0, 1, 2, 3]):
         model = from_torch(module, classes=classes)
         with pytest.raises(ValueError, match=f"each of {len(classes)} classes; got 3"):
@@ -836,7 +843,7 @@ def test_number_of_outputs(module, X):
 
 
 def test_outputs_of_sigmoids_warn(seed):
-    """One class against the others: no logits, and nothing that sums to one."""
+    """One-versus-rest outputs are no logits and do not sum to one."""
     X = np.random.default_rng(seed).normal(size=(30, COLUMNS))
     module = nn.Sequential(perceptron(CLASSES), nn.Sigmoid())
     with pytest.warns(UserWarning, match="without its last sigmoid"):
@@ -847,7 +854,7 @@ def test_outputs_of_sigmoids_warn(seed):
         from_torch(module[0], classes=[0, 1, 2]).predict_proba(100 * X)
 
 
-def test_a_logit_of_minus_infinity_is_a_probability_of_zero(X):
+def test_logit_of_minus_infinity_is_a_probability_of_zero(X):
     net = Forward(
         lambda net, x: F.pad(net.first(x), (0, 1), value=-torch.inf),
         first=perceptron(2),
@@ -863,15 +870,15 @@ def test_a_logit_of_minus_infinity_is_a_probability_of_zero(X):
 def test_std_covariance_and_noise_of_each_target(module, X):
     noise = np.array([0.1, 1.0, 10.0])
     model = from_torch(module, noise_std=noise, n_draws=6)
-    outputs = np.stack([by_hand(module, X, draw) for draw in range(6)])
+    outputs = np.stack([outputs_by_hand(module, X, draw) for draw in range(6)])
     mean, std = model.predict(X, return_std=True)
     np.testing.assert_allclose(mean, outputs.mean(0))
     np.testing.assert_allclose(std**2, outputs.var(0) + noise**2)
     aleatoric = model.predict_uncertainty(X, "aleatoric")
     np.testing.assert_allclose(aleatoric, np.broadcast_to(noise, aleatoric.shape))
     mean, cov = model.predict(X, return_cov=True)
-    away = outputs - outputs.mean(0)
-    expected = np.einsum("dri,drj->rij", away, away) / 6 + np.diag(noise**2)
+    deviation = outputs - outputs.mean(0)
+    expected = np.einsum("dri,drj->rij", deviation, deviation) / 6 + np.diag(noise**2)
     np.testing.assert_allclose(cov, expected, atol=1e-12)
     with pytest.raises(ValueError, match="at most one of"):
         model.predict(X, return_std=True, return_cov=True)
@@ -880,31 +887,30 @@ def test_std_covariance_and_noise_of_each_target(module, X):
         wrong.predict(X)
 
 
-def test_methods_are_those_of_the_package():
-    """All but what concerns the training."""
+def test_methods_equal_mc_dropout():
+    """Except methods and attributes of the training."""
 
     def public(model):
         return {name for name in dir(model) if not name.startswith("_")}
 
-    of_training = {"partial_fit", "likelihood_options", "network", "noise_std_"}
+    training_names = {"partial_fit", "likelihood_options", "network", "noise_std_"}
     regressor = from_torch(perceptron(), noise_std=1.0, n_draws=DRAWS)
     classifier = from_torch(perceptron(2), classes=[0, 1])
-    for ours, model in (
+    for estimator, model in (
         (skbayesnn.MCDropoutRegressor, regressor),
         (skbayesnn.MCDropoutClassifier, classifier),
     ):
-        lacking = public(ours) - public(model) - of_training
-        assert not {name for name in lacking if not name.startswith("set_")}
+        missing = public(estimator) - public(model) - training_names
+        assert not {name for name in missing if not name.startswith("set_")}
 
 
-def test_scikit_learn_takes_it(module, X):
-    """Pipelines, clones, pickles, and the free functions."""
+def test_pipelines_clones_and_pickles(module, X):
     model = from_torch(perceptron(), noise_std=0.1, n_draws=DRAWS)
     expected = model.predict(X)
     piped = make_pipeline("passthrough", model)
     assert skbayesnn.predict_interval(piped, X).shape == (ROWS, 2)
-    for again in (clone(model), pickle.loads(pickle.dumps(model)), model.fit(X, X)):
-        np.testing.assert_array_equal(again.predict(X), expected)
+    for copied in (clone(model), pickle.loads(pickle.dumps(model)), model.fit(X, X)):
+        np.testing.assert_array_equal(copied.predict(X), expected)
     labels = from_torch(perceptron(2), classes=["b", "a"], outputs="logits")
     np.testing.assert_array_equal(clone(labels).predict(X), labels.predict(X))
 
@@ -917,8 +923,8 @@ def fitted_by_skorch(kind, module, X, y, **options):
     return kind(module, **options).fit(X.astype(np.float32), y)
 
 
-def test_classifiers_of_skorch(X):
-    """Its probabilities, whatever the criterion; without dropout they are equal."""
+def test_skorch_classifiers(X):
+    """skorch's probabilities for every criterion; dropout has next to no effect."""
     skorch = pytest.importorskip("skorch")
     y = np.arange(ROWS) % CLASSES
     two = (y > 0).astype(np.float32)
@@ -928,7 +934,7 @@ def test_classifiers_of_skorch(X):
         # A rate at which no unit is dropped.
         return nn.Sequential(*perceptron(CLASSES, nn.Dropout(1e-9)), *last)
 
-    def one(*last):
+    def single_output(*last):
         return nn.Sequential(*perceptron(1, nn.Dropout(1e-9)), *last)
 
     pair = Forward(lambda net, x: (net.first(x), x), first=layers())
@@ -936,35 +942,40 @@ def test_classifiers_of_skorch(X):
     for kind, module, target, options in (
         (plain, layers(nn.Softmax(-1)), y, {}),
         (plain, layers(), y, entropy),
-        (binary, one(), two, {}),
-        (binary, one(nn.Flatten(0)), two, {}),
-        (binary, one(nn.Flatten(0), nn.Sigmoid()), two, {"criterion": nn.BCELoss}),
+        (binary, single_output(), two, {}),
+        (binary, single_output(nn.Flatten(0)), two, {}),
+        (
+            binary,
+            single_output(nn.Flatten(0), nn.Sigmoid()),
+            two,
+            {"criterion": nn.BCELoss},
+        ),
     ):
         net = fitted_by_skorch(kind, module, X, target, **options)
         expected = net.predict_proba(X.astype(np.float32))
         model = from_torch(net, classes=np.unique(target), n_draws=3)
         np.testing.assert_allclose(model.predict_proba(X), expected, rtol=1e-5)
-    # skorch takes the first of several outputs.
+    # skorch uses the first of several outputs.
     net = plain(pair, **entropy).initialize()
     expected = net.predict_proba(X.astype(np.float32))
-    found = from_torch(net, classes=range(CLASSES)).predict_proba(X)
-    np.testing.assert_allclose(found, expected, rtol=1e-5)
-    # What is said of the outputs is of the module's own.
+    actual = from_torch(net, classes=range(CLASSES)).predict_proba(X)
+    np.testing.assert_allclose(actual, expected, rtol=1e-5)
+    # `outputs` describes the outputs of the module alone.
     net = plain(layers(), predict_nonlinearity=None, **entropy).initialize()
     with pytest.raises(ValueError, match="set outputs='logits'"):
         from_torch(net, classes=range(CLASSES)).predict_proba(X)
-    stated = from_torch(net, classes=range(CLASSES), outputs="logits")
-    assert stated.predict_proba(X).shape == (ROWS, CLASSES)
+    with_outputs = from_torch(net, classes=range(CLASSES), outputs="logits")
+    assert with_outputs.predict_proba(X).shape == (ROWS, CLASSES)
 
 
-def test_regressor_of_skorch(X):
+def test_skorch_regressor(X):
     skorch = pytest.importorskip("skorch")
     module, y = perceptron(1, nn.Dropout(1e-9)), X[:, :1].astype(np.float32)
     net = fitted_by_skorch(
         skorch.NeuralNetRegressor, module, X, y, predict_nonlinearity=torch.exp
     )
     expected = net.predict(X.astype(np.float32))[:, 0]
-    found = from_torch(net, noise_std=1.0, n_draws=DRAWS).predict(X)
-    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    actual = from_torch(net, noise_std=1.0, n_draws=DRAWS).predict(X)
+    np.testing.assert_allclose(actual, expected, rtol=1e-5)
     with pytest.raises(TypeError, match="NeuralNetRegressor, which is not fitted"):
         from_torch(skorch.NeuralNetRegressor(module), noise_std=1.0, n_draws=DRAWS)

@@ -1,6 +1,6 @@
-"""Variational dropout: its own parameters, the learned alpha, and pruning.
+"""Variational dropout: its parameters, the learned alpha, and pruning.
 
-What it has in common with every posterior is in `test_posteriors.py`.
+Promises of all posteriors are tested in `test_posteriors.py`.
 """
 
 import copy
@@ -17,21 +17,21 @@ from skbayesnn import VariationalDropoutClassifier, VariationalDropoutRegressor
 from skbayesnn._engine.posterior import Posterior
 from skbayesnn._families import Independent, Point
 from skbayesnn._likelihoods import Gaussian
-from skbayesnn._networks import MLP
+from skbayesnn._networks import Perceptron
 from skbayesnn.estimators import _pruning
 from tests.helpers.checks import Checks
 from tests.helpers.pairwise import pairwise as pairs
 from tests.helpers.posteriors import VARIATIONAL
 
 BOTH = pytest.mark.parametrize("kind", VARIATIONAL)
-# Networks of a few units in twenty epochs are worse than a straight line, of course.
+# Networks of a few units are worse than a linear model after twenty epochs.
 pytestmark = pytest.mark.filterwarnings(
     "ignore:the network explains:sklearn.exceptions.ConvergenceWarning"
 )
 
 TYPE_A = {"noise": "independent"}
 PER_WEIGHT = {"noise": "independent", "alpha_per": "weight"}
-STILL = {"max_iter": 1, "learning_rate_init": 1e-12}  # steps of no length
+STILL = {"max_iter": 1, "learning_rate_init": 1e-12}  # next to no change of the weights
 KINDS = [
     {"alpha_per": "layer"},
     {"alpha_per": "unit"},
@@ -40,11 +40,11 @@ KINDS = [
     PER_WEIGHT,
     PER_WEIGHT | {"prior": "gaussian"},
 ]
-of_every_kind = pytest.mark.parametrize(
+parametrize_kinds = pytest.mark.parametrize(
     "options", KINDS, ids=lambda options: "-".join(options.values())
 )
-# Every kind, as a regressor or as a classifier in turn.
-of_kinds_in_turn = pytest.mark.parametrize(
+# Every kind, alternately as a regressor and as a classifier.
+parametrize_kinds_alternating = pytest.mark.parametrize(
     ("options", "kind"), pairs(KINDS, VARIATIONAL, interacting=[])
 )
 APPROXIMATIONS = ["molchanov", "kingma"]
@@ -108,7 +108,7 @@ UNSUPPORTED = [
 
 
 @BOTH
-def test_bad_parameters(data, small, kind):
+def test_invalid_parameters_are_refused(data, small, kind):
     with Checks() as check:
         for parameters, error, message in UNSUPPORTED:
             model = kind(**small | parameters)
@@ -124,8 +124,8 @@ def test_bad_parameters(data, small, kind):
 @pytest.mark.parametrize(
     ("options", "approximation", "kind"), pairs(KINDS, APPROXIMATIONS, VARIATIONAL)
 )
-def test_alpha_starts_where_dropout_says(data, small, kind, options, approximation):
-    """alpha = (1 - p) / p, p = 1 - dropout: one per layer here."""
+def test_initial_alpha_follows_dropout(data, small, kind, options, approximation):
+    """alpha = (1 - p) / p, p = 1 - dropout, per layer."""
     dropout = np.array([0.05, 0.2, 0.4])
     model = kind(
         **small | options | STILL | {"dropout": dropout},
@@ -133,22 +133,22 @@ def test_alpha_starts_where_dropout_says(data, small, kind, options, approximati
     )
     model.fit(data.X, target(kind, data))
     for alpha, rate in zip(model.alpha_, dropout, strict=True):
-        # One step of 1e-12; a weight's own alpha is kept as a variance, next to which
-        # 1e-12 is added to its square.
+        # One step of 1e-12; an alpha per weight is stored as a variance, and 1e-12 is
+        # added to the square of the weight.
         np.testing.assert_allclose(alpha, rate / (1 - rate), rtol=1e-4)
     np.testing.assert_array_equal(model.dropout_, dropout)
 
 
-@of_every_kind
+@parametrize_kinds
 @BOTH
 def test_shapes_of_alpha(data, small, kind, options):
-    """Of every weight; equal where they share one, and learned apart where not."""
+    """One value per weight, equal if weights share an alpha, and learned otherwise."""
     model = kind(n_estimators=2, **small | options).fit(data.X, target(kind, data))
     sizes = model.network_["sizes"]
     assert [alpha.shape for alpha in model.alpha_] == [
         (2, a, b) for a, b in pairwise(sizes)
     ]
-    # Of the first layer: 4 inputs, 8 outputs. (Some weights' own are at a bound.)
+    # The first layer has 4 inputs and 8 outputs. Some alphas are at a bound.
     least, most = {"layer": (1, 1), "unit": (4, 4), "weight": (9, 32)}[
         options["alpha_per"]
     ]
@@ -159,32 +159,32 @@ def test_shapes_of_alpha(data, small, kind, options):
     assert not hasattr(kind(), "alpha_") and not hasattr(kind(), "sparsity_")
 
 
-@of_kinds_in_turn
+@parametrize_kinds_alternating
 def test_alpha_of_kingma_stays_below_one(data, small, kind, options):
-    """Where the polynomial holds; the other goes on to e^4.
+    """The polynomial is valid there; the other approximation goes up to e^4.
 
-    y says next to nothing here: it is in no order, and its rows count for few.
+    y is unrelated to X, since it is permuted, and its rows have small weights.
     """
     y = np.random.default_rng([small["random_state"], 20]).permutation(
         target(kind, data)
     )
-    given = small | options | {"dropout": 0.45, "max_iter": 150}
+    settings = small | options | {"dropout": 0.45, "max_iter": 150}
     free, bounded = (
-        kind(kl_approximation=name, **given | {"learning_rate_init": 0.1})
+        kind(kl_approximation=name, **settings | {"learning_rate_init": 0.1})
         .set_params(hidden_layer_sizes=(), kl_warm_up=0.0)
         .fit(data.X, y, sample_weight=np.full(len(y), 0.2))
         for name in APPROXIMATIONS
     )
     assert bounded.alpha_[0].max() <= 1
     assert bounded.sparsity_ == 0
-    # The Gaussian prior has no need of the approximation, and a layer's one alpha
+    # The Gaussian prior needs no approximation, and a common alpha of a layer
     # takes longer.
     if options.get("prior") != "gaussian" and options["alpha_per"] != "layer":
         assert 1 < free.alpha_[0].max() <= np.exp(4) * (1 + 1e-12)
 
 
-@of_kinds_in_turn
-def test_dropout_of_zero_is_a_layer_without_noise(data, small, kind, options):
+@parametrize_kinds_alternating
+def test_dropout_of_zero_gives_a_deterministic_layer(data, small, kind, options):
     y = target(kind, data)
     model = kind(**small | options | {"dropout": [0.0, 0.1, 0.0]}).fit(data.X, y)
     names = [family["name"] for family in model.network_["families"]]
@@ -192,10 +192,10 @@ def test_dropout_of_zero_is_a_layer_without_noise(data, small, kind, options):
     assert (model.alpha_[0] == 0).all() and (model.alpha_[2] == 0).all()
     assert (model.alpha_[1] > 0).all()
 
-    # No noise at all: whatever the noise would have been like.
-    none = small | {"dropout": 0.0, "kl_warm_up": 0.0}
-    model = kind(**none | options).fit(data.X, y)
-    plain = kind(**none).fit(data.X, y)
+    # A deterministic network does not depend on the dropout kind.
+    without_noise = small | {"dropout": 0.0, "kl_warm_up": 0.0}
+    model = kind(**without_noise | options).fit(data.X, y)
+    plain = kind(**without_noise).fit(data.X, y)
     np.testing.assert_array_equal(
         model.sample_f(data.X_new, 3), np.repeat(model.sample_f(data.X_new), 3, -1)
     )
@@ -206,8 +206,8 @@ def test_dropout_of_zero_is_a_layer_without_noise(data, small, kind, options):
 
 
 @BOTH
-def test_length_scale_acts_on_the_biases_only(data, small, kind):
-    """Under the log-uniform prior: the weights' prior has no scale."""
+def test_length_scale_affects_the_biases_only(data, small, kind):
+    """The log-uniform prior of the weights has no scale."""
     y = target(kind, data)
     for options in (TYPE_A, PER_WEIGHT | {"prior": "gaussian"}):
         kl = [
@@ -225,8 +225,8 @@ def test_length_scale_acts_on_the_biases_only(data, small, kind):
 
 
 @BOTH
-def test_kl_comes_in_late_where_weights_would_be_pruned(data, small, kind):
-    """``kl_warm_up="auto"`` is 0.5 for independent noise, and 0 for correlated."""
+def test_default_warm_up_of_the_kl(data, small, kind):
+    """``kl_warm_up="auto"`` is 0.5 for independent and 0 for correlated dropout."""
     y = target(kind, data)
     for options, value in (({}, 0.0), (TYPE_A, 0.5), (PER_WEIGHT, 0.5)):
         models = [
@@ -242,7 +242,7 @@ def test_kl_comes_in_late_where_weights_would_be_pruned(data, small, kind):
 
 @pytest.fixture(scope="module")
 def irrelevant(seed_of_module):
-    """300 rows: y is a curve of the first 2 of 12 inputs. And 200 fresh rows."""
+    """300 rows, with y a function of the first 2 of 12 columns; and 200 new rows."""
     random = np.random.default_rng([seed_of_module, 21])
 
     def rows(n):
@@ -259,9 +259,9 @@ def seed_of_module(small):
 
 @pytest.fixture(scope="module")
 def sparse_models(irrelevant, seed_of_module):
-    """A regressor, one with several targets, and a classifier; not to be changed."""
+    """Fitted models for ``model``: regressor, several targets, classifier."""
     (X, y), _ = irrelevant
-    given = {
+    settings = {
         "hidden_layer_sizes": (20, 10),
         "max_iter": 200,
         "n_draws": 100,
@@ -270,13 +270,13 @@ def sparse_models(irrelevant, seed_of_module):
         "random_state": seed_of_module,
     } | PER_WEIGHT
     return {
-        "regressor": VariationalDropoutRegressor(**given).fit(X, y),
+        "regressor": VariationalDropoutRegressor(**settings).fit(X, y),
         "targets": VariationalDropoutRegressor(
-            # Only a longer training removes units that two targets share.
+            # Only longer training removes units that two targets share.
             likelihood="heteroscedastic",
-            **given | {"max_iter": 400},
+            **settings | {"max_iter": 400},
         ).fit(X, np.stack([y, -10 * y], 1)),
-        "classifier": VariationalDropoutClassifier(**given).fit(X, y > 0),
+        "classifier": VariationalDropoutClassifier(**settings).fit(X, y > 0),
     }
 
 
@@ -288,7 +288,7 @@ def model(request, sparse_models):
 
 @pytest.fixture
 def fresh(request, model, irrelevant):
-    """Rows that the model has not seen."""
+    """Rows that no model was fitted to."""
     _, (X, y) = irrelevant
     if is_classifier(model):
         return X, y > 0
@@ -296,20 +296,20 @@ def fresh(request, model, irrelevant):
 
 
 def test_weights_of_irrelevant_inputs_are_noise(model):
-    """Ten inputs say nothing: most of their weights, and fewer of the other two's."""
+    """Ten columns are unrelated to y; most of their weights are noise."""
     assert 0.5 < model.sparsity_ < 1
     noise = model.alpha_[0] > np.exp(_pruning.THRESHOLD)
     assert noise[:, 2:].mean() > max(0.5, noise[:, :2].mean())
 
 
 def test_prune(model, fresh):
-    """The network is smaller, and says nearly the same."""
+    """The network is smaller, and its predictions are nearly the same."""
     X, y = fresh
     before = model.score(X, y)
     sparsity, sizes = model.sparsity_, model.network_["sizes"]
     std = model.predict_uncertainty(X)
-    ask = "predict_proba" if is_classifier(model) else "predict"
-    prediction = getattr(model, ask)(X)
+    method = "predict_proba" if is_classifier(model) else "predict"
+    prediction = getattr(model, method)(X)
     assert model.pruning_ is None
     assert model.prune(X=X, y=y) is model
 
@@ -319,7 +319,7 @@ def test_prune(model, fresh):
     assert model.pruning_["score_after"] == model.score(X, y)
     assert abs(model.score(X, y) - before) < 0.03
 
-    # Really smaller.
+    # The arrays are smaller.
     pruned = model.network_["sizes"]
     assert pruned[0] == sizes[0] and pruned[-1] == sizes[-1]
     assert all(0 < a <= b for a, b in zip(pruned, sizes, strict=True))
@@ -328,23 +328,23 @@ def test_prune(model, fresh):
         for name in ("mean", "log_variance"):
             assert model.parameters_[f"layers/{i}/{name}"].shape == (2, inputs, outputs)
         assert model.parameters_[f"layers/{i}/bias"].shape == (2, outputs)
-        # What is left is no noise, and what is gone has none.
-        gone = model.parameters_[f"layers/{i}/mean"] == 0
-        assert ((model.alpha_[i] == 0) == gone).all()
+        # Removed weights have an alpha of zero, the others are no noise.
+        zero = model.parameters_[f"layers/{i}/mean"] == 0
+        assert ((model.alpha_[i] == 0) == zero).all()
         assert (model.alpha_[i] <= np.exp(_pruning.THRESHOLD)).all()
-    # Counted against the network as it was; units take their last weights along.
+    # Relative to the network before; removed units remove their last weights.
     assert sparsity <= model.sparsity_ < 1
 
-    # The draws are others where layers are smaller: 100 of each of two networks, of
-    # which noise is a part of the whole spread. And each pruned weight was noise of
-    # a standard deviation that is many times its mean.
-    difference = np.abs(getattr(model, ask)(X) - prediction)
+    # Smaller layers have other random numbers: 100 draws of each of two networks,
+    # and part of the difference is their random error. Each pruned weight had
+    # a standard deviation of many times its mean.
+    difference = np.abs(getattr(model, method)(X) - prediction)
     if not is_classifier(model):
         assert (difference < 0.5 * std).all()
     assert difference.mean() < 0.1 * prediction.std()
 
 
-def test_what_a_pruned_model_can_do(model, fresh):
+def test_methods_of_a_pruned_model(model, fresh):
     skops = pytest.importorskip("skops.io")
     X, y = fresh
     model.prune()
@@ -358,39 +358,39 @@ def test_what_a_pruned_model_can_do(model, fresh):
     np.testing.assert_array_equal(model.sample_f(X, 3), functions)
     stored = skops.dumps(model)
     trusted = skops.get_untrusted_types(data=stored)
-    for again in (
+    for restored in (
         pickle.loads(pickle.dumps(model)),
         skops.loads(stored, trusted=trusted),
     ):
-        np.testing.assert_array_equal(again.predict(X), model.predict(X))
-        np.testing.assert_array_equal(again.sample_f(X, 3), functions)
-        assert again.pruning_ == model.pruning_
-        assert again.sparsity_ == model.sparsity_
+        np.testing.assert_array_equal(restored.predict(X), model.predict(X))
+        np.testing.assert_array_equal(restored.sample_f(X, 3), functions)
+        assert restored.pruning_ == model.pruning_
+        assert restored.sparsity_ == model.sparsity_
     unfitted = clone(model)
     assert not hasattr(unfitted, "pruning_")
     assert unfitted.hidden_layer_sizes == (20, 10)
 
 
 def test_prune_twice(model, fresh):
-    """Nothing more is found at the same threshold; a lower one takes more."""
+    """A second call with the same threshold removes nothing, with a lower one more."""
     X, y = fresh
     sizes = model.network_["sizes"]
     model.prune()
-    once, sparsity = copy.deepcopy(vars(model)), model.sparsity_
+    state, sparsity = copy.deepcopy(vars(model)), model.sparsity_
     model.prune(X=X, y=y)
-    assert model.network_ == once["network_"]
-    for name, value in once["parameters_"].items():
+    assert model.network_ == state["network_"]
+    for name, value in state["parameters_"].items():
         np.testing.assert_array_equal(model.parameters_[name], value)
     assert model.pruning_["score_before"] == model.pruning_["score_after"]
     model.prune(threshold=-2.0)
     assert model.sparsity_ > sparsity
     assert model.pruning_["threshold"] == -2.0
-    assert model.pruning_["sizes"] == sizes  # of the fit, not of the first pruning
+    assert model.pruning_["sizes"] == sizes  # of the fit, not after the first call
 
 
-@of_every_kind
+@parametrize_kinds
 @BOTH
-def test_prune_where_nothing_is_noise(data, small, kind, options):
+def test_prune_removes_nothing_if_no_weight_is_noise(data, small, kind, options):
     model = kind(**small | options | STILL).fit(data.X, target(kind, data))
     before, parameters = model.predict(data.X_new), model.parameters_
     assert model.sparsity_ == 0
@@ -401,10 +401,10 @@ def test_prune_where_nothing_is_noise(data, small, kind, options):
         np.testing.assert_array_equal(model.parameters_[name], value)
 
 
-@of_every_kind
+@parametrize_kinds
 @BOTH
 def test_prune_everything(data, small, kind, options):
-    """Below every alpha: the biases are left, and a unit in each layer."""
+    """The threshold is below every alpha: biases remain, and a unit in each layer."""
     model = kind(n_estimators=2, **small | options).fit(data.X, target(kind, data))
     model.prune(threshold=-50.0)
     assert model.sparsity_ == 1
@@ -414,9 +414,9 @@ def test_prune_everything(data, small, kind, options):
     np.testing.assert_array_equal(f, np.broadcast_to(f[:1], f.shape))  # constant
 
 
-@of_every_kind
-def test_pruned_network_is_the_network_with_zeros(data, small, options):
-    """Removed units are those that change nothing: the mean weights' outputs agree."""
+@parametrize_kinds
+def test_pruned_network_equals_the_network_with_zeros(data, small, options):
+    """The outputs of the mean weights agree."""
     model = VariationalDropoutRegressor(
         n_estimators=3, **small | options | {"dropout": 0.4, "max_iter": 60}
     ).fit(data.X, data.Y)
@@ -446,19 +446,19 @@ def _mean_weights(model):
 
 
 def _outputs(weights, x):
-    """ReLU networks with given weights, (networks, rows, outputs)."""
+    """Outputs of ReLU networks with these weights, (networks, rows, outputs)."""
     for i, (weight, bias) in enumerate(weights):
         x = (np.maximum(x, 0) if i else x) @ weight + bias[:, None]
     return x
 
 
 def test_units_that_feed_removed_units_are_removed():
-    """By hand: of 3 hidden units of the first layer only the second is used.
+    """By hand: only the second of 3 hidden units of the first layer is used.
 
-    The first has no weights; the third feeds the second layer's second unit, which
-    has none.
+    The first has no weights. The third feeds the second unit of the second layer, which
+    has no weights.
     """
-    nothing = -5.0
+    log_alpha = -5.0
     first = torch.ones(1, 2, 3, dtype=torch.float64)
     second = torch.tensor([[[0.0, 0.0], [2.0, 0.0], [0.0, 3.0]]], dtype=torch.float64)
     third = torch.tensor([[[4.0], [0.0]]], dtype=torch.float64)
@@ -466,14 +466,14 @@ def test_units_that_feed_removed_units_are_removed():
         {
             "mean": mean,
             "bias": torch.zeros(1, mean.shape[2], dtype=torch.float64),
-            "log_alpha": torch.full((1, 1, 1), nothing, dtype=torch.float64),
+            "log_alpha": torch.full((1, 1, 1), log_alpha, dtype=torch.float64),
         }
         for mean in (first, second)
     ]
     layers.append({"mean": third, "bias": torch.zeros(1, 1, dtype=torch.float64)})
     noisy = Independent("layer")
     posterior = Posterior(
-        network=MLP((2, 3, 2, 1), "relu", (noisy, noisy, Point())),
+        network=Perceptron((2, 3, 2, 1), "relu", (noisy, noisy, Point())),
         likelihood=Gaussian(1, learned=False),
         layers=layers,
         likelihood_params={},
@@ -486,7 +486,7 @@ def test_units_that_feed_removed_units_are_removed():
         np.testing.assert_array_equal(params["mean"].numpy().ravel()[-1:], expected)
 
 
-def test_a_fit_after_pruning_starts_anew(data, small):
+def test_fit_after_pruning_trains_the_whole_network(data, small):
     model = VariationalDropoutRegressor(**small | PER_WEIGHT).fit(data.X, data.y)
     before = model.predict(data.X_new)
     model.prune(threshold=-3.0)
@@ -500,7 +500,9 @@ def test_a_fit_after_pruning_starts_anew(data, small):
 @BOTH
 @pytest.mark.parametrize("threshold", [-3.0, 3.0])
 @pytest.mark.parametrize("method", ["fit", "partial_fit"])
-def test_training_does_not_go_on_after_pruning(data, small, kind, threshold, method):
+def test_continued_training_after_pruning_is_refused(
+    data, small, kind, threshold, method
+):
     """Pruned weights would grow again."""
     y = target(kind, data)
     model = kind(warm_start=True, **small | PER_WEIGHT).fit(data.X, y)
@@ -519,7 +521,7 @@ def test_training_does_not_go_on_after_pruning(data, small, kind, threshold, met
 
 
 @BOTH
-def test_bad_calls_of_prune(data, small, kind):
+def test_invalid_arguments_of_prune(data, small, kind):
     y = target(kind, data)
     with pytest.raises(NotFittedError):
         kind().prune()
@@ -528,9 +530,9 @@ def test_bad_calls_of_prune(data, small, kind):
     for threshold, error in (("high", TypeError), (np.nan, ValueError)):
         with pytest.raises(error, match="`threshold` must be"):
             model.prune(threshold)
-    for rows, given in (({"X": data.X}, "X"), ({"y": y}, "y")):
+    for rows, name_given in (({"X": data.X}, "X"), ({"y": y}, "y")):
         with pytest.raises(
-            ValueError, match=f"must be given together; got only {given}"
+            ValueError, match=f"must be given together; got only {name_given}"
         ):
             model.prune(-3.0, **rows)
     with pytest.raises(ValueError, match="features"):
@@ -540,19 +542,19 @@ def test_bad_calls_of_prune(data, small, kind):
     assert model.pruning_ is None
 
 
-# ---- single draws stay where the data are
+# ---- range of single draws
 
 
 @pytest.mark.parametrize(
     ("options", "approximation"),
     pairs([TYPE_A, PER_WEIGHT, {}], APPROXIMATIONS, interacting=[]),
 )
-def test_no_draw_explodes(seed, options, approximation):
-    """Noise in proportion to the weights, product over layers, has heavy tails.
+def test_draws_stay_in_the_range_of_y(seed, options, approximation):
+    """Multiplicative noise has heavy tails, which grow with the number of layers.
 
-    2000 networks on 50 fresh rows. Within the training range no value is farther from
-    y's mean than 2.5 times y's range, and at up to half as much again no farther than
-    four times: both are twice of what ten seeds had.
+    2000 networks on 50 new rows. Within the training range no value is farther from the
+    mean of y than 2.5 times the range of y, and at up to half as much again no farther
+    than four times. Both limits are twice the values of ten seeds.
     """
     random = np.random.default_rng([seed, 22])
     X = random.uniform(-1, 1, (100, 3))
@@ -569,5 +571,5 @@ def test_no_draw_explodes(seed, options, approximation):
     for reach, multiple in ((1.0, 2.5), (1.5, 4)):
         functions = model.sample_f(reach * X_new, 2000, random_state=seed)
         assert np.abs(functions - y.mean()).max() < multiple * np.ptp(y)
-    # They are draws of something that was fitted.
+    # The network was fitted, too.
     assert model.score(X, y) > 0.5

@@ -1,4 +1,4 @@
-"""From weight decay to tau and back."""
+"""Conversion between weight decay and tau."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from skbayesnn import (
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.2])
-def test_it_is_the_inverse_of_what_estimators_say(seed, dropout):
+def test_tau_is_computed_from_the_fitted_weight_decay(seed, dropout):
     random = np.random.default_rng(seed)
     X, y = random.normal(size=(31, 3)), random.normal(size=31)
     weights = random.uniform(0.5, 2, size=31)
@@ -22,13 +22,13 @@ def test_it_is_the_inverse_of_what_estimators_say(seed, dropout):
     assert tau == pytest.approx(2.5, rel=1e-12)
 
 
-def test_many_at_once():
+def test_array_of_weight_decays():
     tau = tau_from_weight_decay([1e-3, 1e-4], 100, dropout=0.5, length_scale=2)
     np.testing.assert_allclose(tau, [10.0, 100.0])
 
 
-def test_layer_by_layer(seed):
-    """As an estimator has it, whose layers have one tau."""
+def test_weight_decay_per_layer(seed):
+    """The layers of an estimator share tau."""
     random = np.random.default_rng(seed)
     X, y = random.normal(size=(31, 3)), random.normal(size=31)
     dropout, scale = [0.0, 0.2, 0.5], [0.1, 0.4, 2.0]
@@ -37,9 +37,9 @@ def test_layer_by_layer(seed):
     ).fit(X, y)
     tau = tau_from_weight_decay(model.weight_decay_, 31, dropout, scale)
     np.testing.assert_allclose(tau, [2.5] * 3, rtol=1e-12)
-    # lambda_i of one of them alone is no sequence.
-    one = tau_from_weight_decay(model.weight_decay_[1], 31, 0.2, 0.4)
-    assert isinstance(one, float) and one == pytest.approx(2.5, rel=1e-12)
+    # The lambda_i of a single layer is no sequence.
+    single = tau_from_weight_decay(model.weight_decay_[1], 31, 0.2, 0.4)
+    assert isinstance(single, float) and single == pytest.approx(2.5, rel=1e-12)
     per_layer = tau_from_weight_decay(1e-3, 31, dropout, 0.4)
     expected = (1 - np.array(dropout)) * 0.16 / (2 * 31 * 1e-3)
     np.testing.assert_allclose(per_layer, expected, rtol=1e-12)
@@ -48,11 +48,11 @@ def test_layer_by_layer(seed):
 
 
 @pytest.mark.parametrize("n_targets", [1, 2])
-def test_the_decay_of_the_training(seed, n_targets):
-    """The weights of a linear model are the ridge's of `weight_decay_training_`.
+def test_training_weight_decay_is_the_ridge_penalty(seed, n_targets):
+    """The weights of a linear model equal a ridge regression.
 
-    `tau_` is of the noise of predictions, which is estimated once the weights are
-    trained: the lambda that goes with it is another.
+    `tau_` belongs to the noise of predictions, which is estimated after the training,
+    and gives another lambda.
     """
     random = np.random.default_rng(seed)
     X = random.normal(size=(31, 3)) * [1.0, 20.0, 0.1]
@@ -71,19 +71,19 @@ def test_the_decay_of_the_training(seed, n_targets):
     tau = np.reshape(model.tau_training_, n_targets)
     np.testing.assert_allclose(decay, 0.25 / (2 * 31 * tau), rtol=1e-12)
     z = np.column_stack([(X - model.x_mean_) / model.x_scale_, np.ones(31)])
-    for target in range(n_targets):
-        goal = (y - model.y_mean_)[:, target] / model.y_scale_[target]
-        # In y's units the squared error is y_scale^2 times that of the network.
-        penalty = 2 * 31 * decay[target] / model.y_scale_[target] ** 2
-        ridge = np.linalg.solve(z.T @ z + penalty * np.eye(4), z.T @ goal)
-        found = [*model.parameters_["layers/0/mean"][0, :, target]]
-        found.append(model.parameters_["layers/0/bias"][0, target])
-        # tau moves with the weights until the end.
-        np.testing.assert_allclose(found, ridge, rtol=1e-3, atol=1e-3)
+    for j in range(n_targets):
+        target = (y - model.y_mean_)[:, j] / model.y_scale_[j]
+        # In units of y the squared error is y_scale^2 times the network's.
+        penalty = 2 * 31 * decay[j] / model.y_scale_[j] ** 2
+        ridge = np.linalg.solve(z.T @ z + penalty * np.eye(4), z.T @ target)
+        actual = [*model.parameters_["layers/0/mean"][0, :, j]]
+        actual.append(model.parameters_["layers/0/bias"][0, j])
+        # tau is learned with the weights until the end.
+        np.testing.assert_allclose(actual, ridge, rtol=1e-3, atol=1e-3)
 
 
-def test_the_decay_of_the_training_under_a_given_tau(seed):
-    """There is one tau then."""
+def test_training_weight_decay_with_a_given_tau(seed):
+    """Training and predictions then have the same tau."""
     random = np.random.default_rng(seed)
     X, y = random.normal(size=(31, 3)), random.normal(size=31)
     for model in (
@@ -103,7 +103,7 @@ def test_decay_must_be_positive(decay):
 
 
 @pytest.mark.parametrize("name", ["n_samples", "dropout", "length_scale"])
-def test_others_are_checked(name):
+def test_other_arguments_are_checked(name):
     arguments = {"n_samples": 10, "dropout": 0.1, "length_scale": 1.0, name: -1}
     with pytest.raises(ValueError, match=f"`{name}` must be"):
         tau_from_weight_decay(1e-3, **arguments)

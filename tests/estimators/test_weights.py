@@ -1,4 +1,4 @@
-"""sample_weight: weight 2 is a repeated row, weight 0 an absent one."""
+"""sample_weight: integer weights equal repeated rows, weight zero an absent row."""
 
 import numpy as np
 import pytest
@@ -32,7 +32,7 @@ MODELS = {
 
 @pytest.fixture(params=MODELS)
 def model(request, small):
-    """Without noise, and with all rows in one batch."""
+    """Deterministic, with all rows in one batch."""
     exact = small | {"dropout": 0.0, "batch_size": 1000}
     exact.pop("length_scale")
     return clone(MODELS[request.param]).set_params(**exact)
@@ -40,7 +40,7 @@ def model(request, small):
 
 @pytest.fixture
 def counts():
-    """How often each of the 41 rows is there: 0, 1, 2 or 3 times."""
+    """How often each of the 41 rows occurs: 0, 1, 2 or 3 times."""
     return np.arange(41) * 7 % 4
 
 
@@ -49,7 +49,7 @@ def target(model, data):
 
 
 def assert_same_model(weighted, repeated, X, y):
-    # Sums over rows in another order: rounding, grown by 20 steps.
+    # Rounding of sums in another order, which grows in 20 steps.
     for method, arguments in (
         ("predict_uncertainty", (X,)),
         ("log_predictive_density", (X, y)),
@@ -67,7 +67,7 @@ def assert_same_model(weighted, repeated, X, y):
     assert weighted.elbo_ == pytest.approx(repeated.elbo_, rel=1e-8, abs=1e-7)
 
 
-def test_weight_is_a_repeated_row_exactly(model, data, counts):
+def test_integer_weight_equals_repeated_rows(model, data, counts):
     y = target(model, data)
     rows = np.repeat(np.arange(41), counts)
     repeated = clone(model).fit(data.X[rows], y[rows])
@@ -75,31 +75,31 @@ def test_weight_is_a_repeated_row_exactly(model, data, counts):
     assert_same_model(weighted, repeated, data.X, y)
 
 
-def test_weight_zero_is_an_absent_row_exactly(model, data, counts):
+def test_weight_zero_equals_an_absent_row(model, data, counts):
     y = target(model, data)
-    there = counts > 0
-    absent = clone(model).fit(data.X[there], y[there])
-    weighted = clone(model).fit(data.X, y, sample_weight=there.astype(float))
-    for name, value in absent.parameters_.items():  # bit by bit
+    present = counts > 0
+    absent = clone(model).fit(data.X[present], y[present])
+    weighted = clone(model).fit(data.X, y, sample_weight=present.astype(float))
+    for name, value in absent.parameters_.items():  # exactly
         np.testing.assert_array_equal(weighted.parameters_[name], value)
     np.testing.assert_array_equal(weighted.loss_curve_, absent.loss_curve_)
     np.testing.assert_array_equal(weighted.weight_decay_, absent.weight_decay_)
 
 
-def test_absent_rows_do_not_matter_with_noise_and_batches(data, small, counts):
-    there = counts > 0
+def test_weight_zero_equals_an_absent_row_with_dropout_and_batches(data, small, counts):
+    present = counts > 0
     model = MCDropoutRegressor(batch_size=7, **small)
-    absent = clone(model).fit(data.X[there], data.y[there])
-    # What an absent row holds must not matter either.
-    X = np.where(there[:, None], data.X, 1e6)
-    y = np.where(there, data.y, -1e6)
-    weighted = clone(model).fit(X, y, sample_weight=there.astype(float))
+    absent = clone(model).fit(data.X[present], data.y[present])
+    # The values of an absent row must not matter either.
+    X = np.where(present[:, None], data.X, 1e6)
+    y = np.where(present, data.y, -1e6)
+    weighted = clone(model).fit(X, y, sample_weight=present.astype(float))
     np.testing.assert_array_equal(
         weighted.predict(data.X_new), absent.predict(data.X_new)
     )
 
 
-def test_weights_of_one_are_no_weights(model, data):
+def test_weights_of_one_equal_no_weights(model, data):
     y = target(model, data)
     plain = clone(model).fit(data.X, y)
     for weights in (np.ones(41), np.ones(41, dtype=int), [1.0] * 41, 1.0):
@@ -109,7 +109,7 @@ def test_weights_of_one_are_no_weights(model, data):
         )
 
 
-def test_weight_is_a_repeated_row_in_distribution(data, small, counts):
+def test_integer_weight_equals_repeated_rows_in_distribution(data, small, counts):
     """With dropout, means over seeds agree within their standard error."""
     rows = np.repeat(np.arange(41), counts)
     differences = []
@@ -129,27 +129,26 @@ def test_weight_is_a_repeated_row_in_distribution(data, small, counts):
         )
     differences = np.array(differences)
     error = differences.std(0, ddof=1) / np.sqrt(len(differences))
-    # Student's t with 23 degrees of freedom: beyond 6 once in 10^5 or so.
+    # Student's t with 23 degrees of freedom: beyond 6 about once in 10^5.
     assert (np.abs(differences.mean(0)) < 6 * error).all()
-    # The statement is about something: dropping the weights makes a difference.
+    # The two fits are not the same.
     assert (error > 0).all()
 
 
-def test_scale_of_weights_is_the_number_of_rows(data, small):
-    """All weights 3: the likelihood counts three times, the prior once."""
+def test_sum_of_weights_is_the_number_of_rows(data, small):
+    """With all weights 3 the likelihood counts three times, the prior once."""
     model = MCDropoutRegressor(tau=2.0, **small | {"dropout": 0.0, "length_scale": 1.0})
-    thrice = clone(model).fit(data.X, data.y, sample_weight=np.full(41, 3.0))
-    once = clone(model).fit(data.X, data.y)
-    assert thrice.weight_decay_ == pytest.approx(once.weight_decay_ / 3, rel=1e-14)
+    weighted = clone(model).fit(data.X, data.y, sample_weight=np.full(41, 3.0))
+    plain = clone(model).fit(data.X, data.y)
+    assert weighted.weight_decay_ == pytest.approx(plain.weight_decay_ / 3, rel=1e-14)
     rows = np.tile(np.arange(41), 3)
     repeated = clone(model).set_params(batch_size=123).fit(data.X[rows], data.y[rows])
     np.testing.assert_allclose(
-        thrice.predict(data.X_new), repeated.predict(data.X_new), rtol=1e-7, atol=1e-7
+        weighted.predict(data.X_new), repeated.predict(data.X_new), rtol=1e-7, atol=1e-7
     )
 
 
-def test_weights_of_validation_rows(data, small):
-    """Rows of weight 0 are not held out either."""
+def test_rows_of_weight_zero_are_not_held_out(data, small):
     weights = np.r_[np.ones(30), np.zeros(11)]
     model = MCDropoutRegressor(early_stopping=True, **small)
     weighted = clone(model).fit(data.X, data.y, sample_weight=weights)
@@ -174,7 +173,7 @@ WRONG_WEIGHTS = {
 
 @pytest.mark.parametrize("kind", [MCDropoutRegressor, MCDropoutClassifier])
 @pytest.mark.parametrize("method", ["fit", "partial_fit"])
-def test_bad_weights(data, small, kind, method):
+def test_invalid_weights_are_refused(data, small, kind, method):
     with Checks() as check:
         for name, (weights, message) in WRONG_WEIGHTS.items():
             model = kind(**small)
@@ -203,12 +202,12 @@ def test_weights_reach_the_network_in_a_pipeline(routing, data, small, counts):
     assert pipeline[-1].weight_decay_ == pytest.approx(
         0.9 * 0.1**2 / (2 * n * pipeline[-1].tau_)
     )
-    by_hand = clone(network).fit(
+    expected = clone(network).fit(
         StandardScaler().fit_transform(data.X), data.y, sample_weight=counts
     )
     np.testing.assert_array_equal(
         pipeline.predict(data.X_new),
-        by_hand.predict(pipeline[:-1].transform(data.X_new)),
+        expected.predict(pipeline[:-1].transform(data.X_new)),
     )
 
 
@@ -271,14 +270,14 @@ def _classifiers(small):
 @pytest.mark.parametrize("by", ["sample_weight", "class_weight"])
 @pytest.mark.parametrize("absent", ["low", "top"])
 def test_class_of_weight_zero_has_probability_zero(by, absent, data, small):
-    """The others are as in a fit without its rows; labels stay those of y."""
-    there = data.labels != absent
+    """Other classes are as in a fit without its rows; labels stay those of y."""
+    present = data.labels != absent
     wrong = []
     for name, model in _classifiers(small).items():
         inner = "estimator__" if isinstance(model, TauCV) else ""
         model.set_params(**{f"{inner}random_state": 0})
-        without = clone(model).fit(data.X[there], data.labels[there])
-        weights = there.astype(float)
+        without = clone(model).fit(data.X[present], data.labels[present])
+        weights = present.astype(float)
         if by == "class_weight":
             model.set_params(**{f"{inner}class_weight": {absent: 0.0}})
             weights = None
@@ -295,30 +294,30 @@ def test_class_of_weight_zero_has_probability_zero(by, absent, data, small):
 
 
 def test_rows_of_a_class_without_training_rows_are_refused(data, small):
-    """To stop the training by, or in a stream that goes on."""
+    """Among validation rows, or in a later call of partial_fit."""
     weights = (data.labels != "mid").astype(float)
     model = MCDropoutClassifier(**small, early_stopping=True)
-    said = r"only labels that have training rows with positive weight; got \['mid'\]"
-    with pytest.raises(ValueError, match=said):
+    message = r"only labels that have training rows with positive weight; got \['mid'\]"
+    with pytest.raises(ValueError, match=message):
         model.fit(data.X, data.labels, weights, X_val=data.X, y_val=data.labels)
     model = MCDropoutClassifier(**small)
     model.partial_fit(data.X, data.labels, sample_weight=weights)
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         model.partial_fit(data.X, data.labels)
-    # Of the labels that are named in the first call any may come later.
+    # Later rows may have any label named in the first call.
     model = MCDropoutClassifier(**small)
     model.partial_fit(data.X, data.labels, ["low", "mid", "top"], weights)
     model.partial_fit(data.X, data.labels)
     assert (model.predict_proba(data.X_new) > 0).all()
 
 
-def test_one_class_is_left_by_class_weight(data, small):
+def test_raises_if_class_weight_leaves_one_class(data, small):
     only = {"low": 0.0, "top": 0.0}
     stack = BayesianStackingClassifier([("net", MCDropoutClassifier(**small))])
     for model in (MCDropoutClassifier(**small), stack):
-        said = (
+        message = (
             f"{type(model).__name__} needs rows of at least 2 classes; got 1 class: "
             r"'mid' \(rows of weight zero, also by class_weight, do not count\)"
         )
-        with pytest.raises(ValueError, match=said):
+        with pytest.raises(ValueError, match=message):
             model.set_params(class_weight=only).fit(data.X, data.labels)

@@ -1,7 +1,7 @@
-"""Noise whose expectations are exact, and noise of very many draws.
+"""Random sources with exact expectations, and with very many draws.
 
-Both follow the protocol of :class:`skbayesnn._families.Noise`: a family cannot tell
-them from the package's own.
+Both follow the protocol :class:`skbayesnn._families.RandomSource`, so a family cannot
+distinguish them from the package's sources.
 """
 
 from itertools import product
@@ -12,8 +12,8 @@ import torch
 from scipy.stats import norm
 
 
-class GivenNoise:
-    """Gives out numbers as they stand, the same for all members.
+class GivenRandom:
+    """Returns given numbers, the same for all members.
 
     numbers : (n,) for lead (1,), or (draws, n) for lead (draws, 1)
     """
@@ -42,10 +42,10 @@ class GivenNoise:
         return self._used == self._numbers.shape[-1]
 
 
-class SampledNoise:
+class SampledRandom:
     """Independent numbers for many draws, lead (draws, members), from one stream.
 
-    Probabilities are not rounded, as they are in the package's own noise.
+    Probabilities are not rounded as in the package's sources.
     """
 
     def __init__(self, random, *lead):
@@ -67,41 +67,41 @@ class SampledNoise:
 
 
 class Exact:
-    """Expectations over the noise of a family that are sums of finitely many terms."""
+    """Expectations over random numbers of a family, as sums of finitely many terms."""
 
-    noise = GivenNoise
+    source = GivenRandom
 
     @staticmethod
     def masks(keep, n):
         """All 2^n outcomes of n Bernoulli(keep) variables, and their probabilities.
 
-        returns : noise of lead (2^n, 1), and an array (2^n, members)
+        returns : a source of lead (2^n, 1), and an array (2^n, members)
         """
         z = np.array(list(product((0, 1), repeat=n)))
         keep = np.asarray(keep)[:, None]
-        return GivenNoise(z), np.where(z[:, None], keep, 1 - keep).prod(-1)
+        return GivenRandom(z), np.where(z[:, None], keep, 1 - keep).prod(-1)
 
     @staticmethod
     def nodes(n):
         """The 2^n points of Gauss and Hermite's rule, -1 and 1 for each of n normals.
 
-        Their plain mean is the expectation of any polynomial of degree up to three in
-        each of the n variables: of means, variances and normal log densities.
+        The mean over them is the expectation of every polynomial of degree up to three
+        in each of the n variables, such as means, variances and normal log densities.
         """
-        return GivenNoise(np.array(list(product((-1.0, 1.0), repeat=n))))
+        return GivenRandom(np.array(list(product((-1.0, 1.0), repeat=n))))
 
     @staticmethod
     def normal_moments(function, n):
-        """Mean and covariance of what is affine in n standard normal numbers.
+        """Mean and covariance of an affine function of n standard normal numbers.
 
-        function : noise -> tensor (members, ...)
+        function : source -> tensor (members, ...)
         returns : arrays (members, size) and (members, size, size)
         """
 
         def at(numbers):
-            noise = GivenNoise(numbers)
-            values = function(noise).flatten(1).numpy()
-            assert noise.all_used
+            source = GivenRandom(numbers)
+            values = function(source).flatten(1).numpy()
+            assert source.all_used
             return values
 
         mean = at(np.zeros(n))
@@ -129,23 +129,23 @@ class Sampling:
         self._random = np.random.default_rng([seed, 8])
 
     def check(self, function, expected, slack=0.0, n_draws=1_000_000, chunk=20_000):
-        """The mean of a function of the noise is what it should be.
+        """Compare the mean of a function of random numbers with its expectation.
 
-        function : noise -> (draws, members), a number for each draw
+        function : source -> (draws, members), a value for each draw
         expected : (members,)
-        slack : known error of what is expected
-        n_draws : of all members together
+        slack : error of `expected`
+        n_draws : sum over all members
 
-        Six standard errors: one false alarm in 10^8 comparisons. They are to be
-        smaller than a hundredth of what is expected, for the test to mean something.
+        Six standard errors: one false alarm in 10^8 comparisons. They must be smaller
+        than a hundredth of `expected`, or the comparison would not detect errors.
         """
         expected = np.asarray(expected)
         members = len(expected)
         total, squares, n = np.zeros(members), np.zeros(members), 0
         while n * members < n_draws:
-            values = np.asarray(function(SampledNoise(self._random, chunk, members)))
+            values = np.asarray(function(SampledRandom(self._random, chunk, members)))
             assert values.shape == (chunk, members)
-            # Deviations from what is expected: no digits are lost in the squares.
+            # Deviations from `expected`: squares lose no digits.
             deviations = values - expected
             total += deviations.sum(0)
             squares += (deviations**2).sum(0)

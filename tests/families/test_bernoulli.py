@@ -1,4 +1,4 @@
-"""Closed forms of Bernoulli dropout, by hand in NumPy and float64."""
+"""Closed forms of Bernoulli dropout, in NumPy and float64."""
 
 from itertools import product
 
@@ -32,18 +32,18 @@ def _params(mean, bias):
 
 
 def _kl(mean, bias):
-    """Under the length scales of the members; there is no noise to be asked for."""
+    """The KL under the length scales of the members; it uses no random numbers."""
     prior = GaussianPrior(torch.as_tensor(LENGTH_SCALE))
     return Bernoulli().kl(_params(mean, bias), torch.as_tensor(KEEP), prior, None)
 
 
 def _draws(mean, bias, seed, n):
-    noise = DrawRandom(seed + np.arange(MEMBERS), range(n), CPU, torch.float64)
-    return Bernoulli().draw(_params(mean, bias), torch.as_tensor(KEEP), noise)
+    source = DrawRandom(seed + np.arange(MEMBERS), range(n), CPU, torch.float64)
+    return Bernoulli().draw(_params(mean, bias), torch.as_tensor(KEEP), source)
 
 
 def test_kl_is_p_l2_over_2_times_the_squares(mean, bias):
-    """Eq. 4 before it is divided by N tau; the p in front is that of the prior.
+    """Eq. 4 before the division by N tau; the factor p comes from the masks.
 
     Biases are not dropped and have no p.
     """
@@ -53,7 +53,7 @@ def test_kl_is_p_l2_over_2_times_the_squares(mean, bias):
 
 
 def test_kl_is_the_expectation_over_all_masks(mean, bias):
-    """(l^2 / 2) E_q ||W||^2, every one of the 2^K masks enumerated."""
+    """(l^2 / 2) E_q ||W||^2, with all 2^K masks enumerated."""
     expected = LENGTH_SCALE**2 / 2 * (bias**2).sum(1)
     for mask in product([0, 1], repeat=INPUTS):
         z = np.array(mask)
@@ -63,8 +63,8 @@ def test_kl_is_the_expectation_over_all_masks(mean, bias):
     np.testing.assert_allclose(_kl(mean, bias), expected, rtol=1e-13)
 
 
-def test_masks_are_on_rows_and_not_rescaled(mean, bias, seed):
-    """A row of W is m_i or zero: never m_i / p."""
+def test_masks_drop_rows_and_are_not_rescaled(mean, bias, seed):
+    """A row of W is m_i or zero, never m_i / p."""
     weights, biases = _draws(mean, bias, seed, 50)
     kept = (weights.numpy() == mean).all(-1)
     dropped = (weights.numpy() == 0).all(-1)
@@ -79,8 +79,8 @@ def test_moments_of_the_weights(mean, bias, seed):
     weights = _draws(mean, bias, seed, n)[0].numpy()
     p = KEEP[:, None, None]
     variance = p * (1 - p) * mean**2
-    # Six standard errors; that of the variance of a two-valued variable is
-    # |1 - 2 p| m^2 sqrt(p (1 - p) / n) to first order and m^2 / n to second.
+    # Six standard errors. The standard error of the variance of a two-valued variable
+    # is |1 - 2 p| m^2 sqrt(p (1 - p) / n) to first order and m^2 / n to second.
     error = np.sqrt(variance / n)
     assert (np.abs(weights.mean(0) - p * mean) <= 6 * error + 1e-9).all()
     error = np.abs(1 - 2 * p) * mean**2 * np.sqrt(p * (1 - p) / n)
@@ -89,7 +89,7 @@ def test_moments_of_the_weights(mean, bias, seed):
 
 
 def test_start_is_divided_by_root_p(mean, bias):
-    """p ||M||^2 = E ||W||^2 is the squared norm that was asked for."""
+    """p ||M||^2 = E ||W||^2 is the given squared norm."""
     start = torch.as_tensor(mean), 1.0, torch.as_tensor(bias)
     params = Bernoulli().init(*start, torch.as_tensor(KEEP))
     squares = (params["mean"].numpy() ** 2).sum((1, 2))
@@ -97,8 +97,8 @@ def test_start_is_divided_by_root_p(mean, bias):
     np.testing.assert_array_equal(params["bias"], bias)
 
 
-def test_nothing_dropped_is_the_point_mass(mean, bias, seed):
-    """At p = 1 all functions give what the point family gives, bit for bit."""
+def test_no_dropout_equals_the_point_mass(mean, bias, seed):
+    """At p = 1 all functions return the values of the point family, bit for bit."""
     seeds = seed + np.arange(MEMBERS)
     keep = torch.ones(MEMBERS, dtype=torch.float64)
     prior = GaussianPrior(torch.as_tensor(LENGTH_SCALE))
@@ -107,22 +107,22 @@ def test_nothing_dropped_is_the_point_mass(mean, bias, seed):
     results = []
     for family in (Bernoulli(), Point()):
         params = family.init(torch.as_tensor(mean), 1.0, torch.as_tensor(bias), keep)
-        noise = TrainingRandom(seeds, CPU, torch.float64)
-        noise.start_epoch(0)
+        source = TrainingRandom(seeds, CPU, torch.float64)
+        source.start_epoch(0)
         draws = DrawRandom(seeds, range(1), CPU, torch.float64)
-        outputs, pullback = family.linear_vjp(params, keep, x.clone(), noise)
-        of_params, _ = pullback(torch.ones_like(outputs), Needed.NONE)
+        outputs, pullback = family.linear_vjp(params, keep, x.clone(), source)
+        grad_params, _ = pullback(torch.ones_like(outputs), Needed.NONE)
         results.append(
             [
                 params["mean"],
                 params["bias"],
-                family.linear(params, keep, x, noise),
+                family.linear(params, keep, x, source),
                 outputs,
-                of_params["mean"],
-                of_params["bias"],
+                grad_params["mean"],
+                grad_params["bias"],
                 *family.draw(params, keep, draws),
-                family.kl(params, keep, prior, noise),
+                family.kl(params, keep, prior, source),
             ]
         )
-    for of_bernoulli, of_point in zip(*results, strict=True):
-        assert torch.equal(of_bernoulli, of_point)
+    for bernoulli, point in zip(*results, strict=True):
+        assert torch.equal(bernoulli, point)

@@ -1,4 +1,4 @@
-"""What every family must do, with all of its options and under all of its priors.
+"""Requirements of every family, with all of its options and under all its priors.
 
 The cases are in `helpers/families.py`, which includes every new family of the table.
 """
@@ -30,8 +30,8 @@ MEMBERS, ROWS, INPUTS, OUTPUTS, DRAWS = 3, 5, 4, 2, 7
 SCALE = 0.7  # standard deviation of the start weights
 CPU = torch.device("cpu")
 
-of_every_case = pytest.mark.parametrize("case", CASES, ids=str)
-of_every_law = pytest.mark.parametrize(
+parametrize_cases = pytest.mark.parametrize("case", CASES, ids=str)
+parametrize_laws = pytest.mark.parametrize(
     "case",
     [Case(family, "gaussian") for family in LAWS],
     ids=[label(family) for family in LAWS],
@@ -42,7 +42,7 @@ bounded = pytest.mark.parametrize(
 
 
 class Setting:
-    """Members with different everything, in float64."""
+    """Members that differ in everything, in float64."""
 
     def __init__(self, case, seed, dtype=torch.float64):
         generator = torch.Generator().manual_seed(seed)
@@ -53,7 +53,7 @@ class Setting:
 
         self.family, self.dtype = case.family, dtype
         self.seeds = seed + torch.tensor([11, 5, 7]).numpy()
-        # At 0.5 kingma's log alpha is at its bound, where it has no derivative.
+        # At 0.5 kingma's log alpha is at its bound, where it is not differentiable.
         self.keep = torch.tensor([0.55, 0.9, 0.7], dtype=dtype)
         self.prior = _prior(case.prior, normal, dtype)
         self.params = self.family.init(
@@ -63,8 +63,8 @@ class Setting:
             self.keep,
         )
         for name in self.learned:
-            # What starts alike in all members, units or weights is made different;
-            # the steps are small enough for log alpha to stay within its bounds.
+            # Parameters with equal start values in members, units or weights are made
+            # different. The steps are small enough to keep log alpha within its bounds.
             if name not in ("mean", "bias"):
                 value = self.params[name]
                 self.params[name] = value + 0.05 * torch.tanh(normal(*value.shape))
@@ -76,37 +76,37 @@ class Setting:
         return [n for n in self.params if n not in self.family.constants]
 
     def leaves(self):
-        """All parameters, those that are learned with gradients, the others without."""
+        """All parameters; those that are learned require gradients."""
         return {
             name: value.clone().requires_grad_(name in self.learned)
             for name, value in self.params.items()
         }
 
-    def noise(self):
-        """Noise of the training; the same at every call."""
-        noise = TrainingRandom(self.seeds, CPU, self.dtype)
-        noise.start_epoch(0)
-        return noise
+    def source(self):
+        """Random numbers of the training; the same at every call."""
+        source = TrainingRandom(self.seeds, CPU, self.dtype)
+        source.start_epoch(0)
+        return source
 
-    def linear(self, params=None, x=None, noise=None):
-        """One pass; the same noise at every call, if none is given."""
+    def linear(self, params=None, x=None, source=None):
+        """One pass; by default with the same random numbers at every call."""
         params = self.params if params is None else params
         x = self.x if x is None else x
-        return self.family.linear(params, self.keep, x, noise or self.noise())
+        return self.family.linear(params, self.keep, x, source or self.source())
 
     def draw(self, n_draws=DRAWS):
         """Weights and biases; the same at every call."""
-        noise = DrawRandom(self.seeds, range(n_draws), CPU, self.dtype)
-        return self.family.draw(self.params, self.keep, noise)
+        source = DrawRandom(self.seeds, range(n_draws), CPU, self.dtype)
+        return self.family.draw(self.params, self.keep, source)
 
-    def kl(self, params=None, noise=None):
-        """The same noise at every call, if none is given."""
+    def kl(self, params=None, source=None):
+        """The KL; by default with the same random numbers at every call."""
         params = self.params if params is None else params
-        return self.family.kl(params, self.keep, self.prior, noise or self.noise())
+        return self.family.kl(params, self.keep, self.prior, source or self.source())
 
     def kl_gradient(self, family=None):
-        """By hand where the family has it so, or as ``family`` does it."""
-        arguments = (self.params, self.keep, self.prior, self.noise())
+        """The family's gradient, or the gradient by the base class ``family``."""
+        arguments = (self.params, self.keep, self.prior, self.source())
         with torch.no_grad():
             if family is None:
                 return self.family.kl_gradient(*arguments)
@@ -115,18 +115,18 @@ class Setting:
     def linear_vjp(self, x=None, gradient=None, needed=Needed.ALL, family=None):
         """Outputs, and the gradients of the parameters and of the inputs."""
         x = self.x if x is None else x
-        arguments = (self.params, self.keep, x.clone(), self.noise())
+        arguments = (self.params, self.keep, x.clone(), self.source())
         with torch.no_grad():
             if family is None:
                 outputs, pullback = self.family.linear_vjp(*arguments)
             else:
                 outputs, pullback = family.linear_vjp(self.family, *arguments)
             gradient = torch.ones_like(outputs) if gradient is None else gradient
-            of_params, of_x = pullback(gradient.clone(), needed)
-        return outputs, of_params, of_x
+            grad_params, grad_x = pullback(gradient.clone(), needed)
+        return outputs, grad_params, grad_x
 
     def beyond_the_bounds(self):
-        """Every other log alpha above its highest value, the rest below the lowest."""
+        """Set log alpha alternately above its highest and below its lowest value."""
         for name in ("log_alpha", "log_variance"):
             if name in self.params:
                 values = self.params[name]
@@ -137,22 +137,22 @@ class Setting:
 
 
 def _prior(kind, normal, dtype):
-    """A prior of different members; not all have different weights."""
+    """A prior that differs by member; some kinds have equal priors for all weights."""
 
-    def of_member(*values):
+    def by_member(*values):
         return torch.tensor(values, dtype=dtype)
 
-    length_scale = of_member(1.5, 0.3, 0.8)
+    length_scale = by_member(1.5, 0.3, 0.8)
     fields = {"length_scale": length_scale}
     if kind == "scale_mixture":
         fields |= {
-            "pi": of_member(0.5, 0.2, 0.7),
-            "s1": of_member(1.0, 2.0, 0.6),
-            "s2": of_member(0.1, 0.4, 0.05),
+            "pi": by_member(0.5, 0.2, 0.7),
+            "s1": by_member(1.0, 2.0, 0.6),
+            "s2": by_member(0.1, 0.4, 0.05),
         }
     if kind == "anchored":
         fields |= {
-            "bias_length_scale": of_member(0.7, 2.0, 0.4),
+            "bias_length_scale": by_member(0.7, 2.0, 0.4),
             "normal": normal(MEMBERS, INPUTS, OUTPUTS),
             "bias_normal": normal(MEMBERS, OUTPUTS),
         }
@@ -167,9 +167,9 @@ def _prior(kind, normal, dtype):
 
 
 class ManyDraws:
-    """`DrawRandom`, with normal numbers that are made once for all families.
+    """`DrawRandom` with normal numbers that are made once for all families.
 
-    They take a second for twenty thousand draws; the n-th request is the n-th stream.
+    Twenty thousand draws take a second; the n-th request is the n-th stream.
     """
 
     _made: ClassVar[dict] = {}
@@ -182,21 +182,21 @@ class ManyDraws:
         return self
 
     def _source(self):
-        """At the present request."""
-        noise = DrawRandom(self._seeds, range(self._n_draws), CPU, torch.float64)
+        """The source, advanced to the present request."""
+        source = DrawRandom(self._seeds, range(self._n_draws), CPU, torch.float64)
         for _ in range(self._place):
-            noise.bernoulli(torch.ones(1), 1)
+            source.bernoulli(torch.ones(1), 1)
         self._place += 1
-        return noise
+        return source
 
     def bernoulli(self, probability, *shape):
         return self._source().bernoulli(probability, *shape)
 
     def normal(self, *shape):
         key = (tuple(self._seeds), self._n_draws, self._place, shape)
-        noise = self._source()
+        source = self._source()
         if key not in self._made:
-            self._made[key] = noise.normal(*shape)
+            self._made[key] = source.normal(*shape)
         return self._made[key].clone()
 
     def uniform(self, *shape):
@@ -213,8 +213,8 @@ def _shares_draws(family):
     return getattr(family, "shared_draw", False)
 
 
-@of_every_case
-def test_axes(setting):
+@parametrize_cases
+def test_axes_of_results(setting):
     params = setting.params
     assert all(len(value) == MEMBERS for value in params.values())
     assert params["bias"].shape == (MEMBERS, OUTPUTS)
@@ -226,43 +226,43 @@ def test_axes(setting):
     assert weight.shape == (draws, MEMBERS, INPUTS, OUTPUTS)
     assert bias.shape in [(MEMBERS, OUTPUTS), (DRAWS, MEMBERS, OUTPUTS)]
     assert setting.kl().shape == (MEMBERS,)
-    of_kl = setting.kl_gradient()
-    outputs, of_params, of_x = setting.linear_vjp()
+    grad_kl = setting.kl_gradient()
+    outputs, grad_params, grad_x = setting.linear_vjp()
     assert outputs.shape == (MEMBERS, ROWS, OUTPUTS)
-    assert of_x.shape == (MEMBERS, ROWS, INPUTS)
-    for found in (of_kl, of_params):
-        assert all(found[name].shape == params[name].shape for name in found)
+    assert grad_x.shape == (MEMBERS, ROWS, INPUTS)
+    for actual in (grad_kl, grad_params):
+        assert all(actual[name].shape == params[name].shape for name in actual)
 
 
-@of_every_case
-def test_shared_seed_has_the_axes_too(case, seed):
-    """Noise of one seed for all members has a members axis of length 1."""
+@parametrize_cases
+def test_axes_of_results_with_a_shared_seed(case, seed):
+    """With one seed for all members the members axis of random numbers has length 1."""
     setting = Setting(case, seed)
     setting.seeds = setting.seeds[:1].repeat(MEMBERS)
     assert setting.linear().shape == (MEMBERS, ROWS, OUTPUTS)
     assert setting.linear(x=setting.x[:1]).shape == (MEMBERS, ROWS, OUTPUTS)
     assert setting.kl().shape == (MEMBERS,)
-    _, of_params, of_x = setting.linear_vjp()
-    assert of_x.shape == (MEMBERS, ROWS, INPUTS)
-    _, of_shared_x, _ = setting.linear_vjp(setting.x[:1], needed=Needed.NONE)
-    for found in (of_params, of_shared_x, setting.kl_gradient()):
-        assert all(found[n].shape == setting.params[n].shape for n in found)
+    _, grad_params, grad_x = setting.linear_vjp()
+    assert grad_x.shape == (MEMBERS, ROWS, INPUTS)
+    _, grad_shared_x, _ = setting.linear_vjp(setting.x[:1], needed=Needed.NONE)
+    for actual in (grad_params, grad_shared_x, setting.kl_gradient()):
+        assert all(actual[n].shape == setting.params[n].shape for n in actual)
 
 
-@of_every_case
+@parametrize_cases
 def test_precision_is_kept(case, seed):
     for dtype in (torch.float32, torch.float64):
         setting = Setting(case, seed, dtype)
-        outputs, of_params, of_x = setting.linear_vjp()
-        results = [setting.linear(), *setting.draw(), setting.kl(), outputs, of_x]
-        for group in (setting.params, of_params, setting.kl_gradient()):
+        outputs, grad_params, grad_x = setting.linear_vjp()
+        results = [setting.linear(), *setting.draw(), setting.kl(), outputs, grad_x]
+        for group in (setting.params, grad_params, setting.kl_gradient()):
             results += group.values()
         assert {values.dtype for values in results} == {dtype}
 
 
-@of_every_case
+@parametrize_cases
 def test_inputs_are_not_changed(setting):
-    """But for the inputs of ``linear_vjp``, which are given away."""
+    """Except for the inputs of ``linear_vjp``, which may be overwritten."""
     x, keep = setting.x.clone(), setting.keep.clone()
     params = {name: value.clone() for name, value in setting.params.items()}
     prior = {name: value.clone() for name, value in _fields(setting.prior).items()}
@@ -276,41 +276,42 @@ def test_inputs_are_not_changed(setting):
 
 
 def _fields(prior):
-    """The tensors that a prior was made of, themselves and not copies."""
+    """The tensors of a prior, not copies."""
     return {name: getattr(prior, name) for name in prior.__dataclass_fields__}
 
 
-@of_every_law
+@parametrize_laws
 def test_linear_has_the_moments_of_draw(setting):
-    """Noise per row (training) and noise per network (prediction) are one q(W, b)."""
+    """Training (per row) and prediction (per network) draw from the same q(W, b)."""
     n = 20_000
     x = setting.x[:, :1]
-    noise = ManyDraws(setting.seeds, n)
-    weight, bias = setting.family.draw(setting.params, setting.keep, noise)
-    of_draws = (x @ weight + bias.unsqueeze(-2)).squeeze(2).transpose(0, 1)
+    source = ManyDraws(setting.seeds, n)
+    weight, bias = setting.family.draw(setting.params, setting.keep, source)
+    draws = (x @ weight + bias.unsqueeze(-2)).squeeze(2).transpose(0, 1)
     if _shares_draws(setting.family):  # a draw per step, each for one row
-        noise = setting.noise()
-        steps = [setting.linear(x=x, noise=noise) for _ in range(n // 5)]
+        source = setting.source()
+        steps = [setting.linear(x=x, source=source) for _ in range(n // 5)]
         per_row = torch.cat(steps, dim=1)
     else:
         per_row = setting.linear(x=x.expand(-1, n, -1))
-    of_mean, of_covariance = _effect_of_relaxation(setting)
+    mean_effect, covariance_effect = _effect_of_relaxation(setting)
 
     mean, mean_error = _mean_and_error(per_row)
-    expected, expected_error = _mean_and_error(of_draws)
-    # Six standard errors: one false alarm in 10^8 comparisons, at any seed. The
-    # probabilities are rounded to 2^-16, far below that; 1e-9 is for sums of equals.
-    tolerance = 6 * torch.hypot(mean_error, expected_error) + of_mean + 1e-9
+    expected, expected_error = _mean_and_error(draws)
+    # Six standard errors: one false alarm in 10^8 comparisons, at any seed.
+    # Probabilities are rounded to 2^-16, which is negligible; 1e-9 is for sums of equal
+    # values.
+    tolerance = 6 * torch.hypot(mean_error, expected_error) + mean_effect + 1e-9
     assert ((mean - expected).abs() < tolerance).all()
 
     covariance, error = _mean_and_error(_products(per_row))
-    expected, expected_error = _mean_and_error(_products(of_draws))
-    tolerance = 6 * torch.hypot(error, expected_error) + of_covariance + 1e-9
+    expected, expected_error = _mean_and_error(_products(draws))
+    tolerance = 6 * torch.hypot(error, expected_error) + covariance_effect + 1e-9
     assert ((covariance - expected).abs() < tolerance).all()
 
 
 def _effect_of_relaxation(setting):
-    """Bounds of what relaxed masks add to the mean and covariance of one row's outputs.
+    """Bounds of the effect of relaxed masks on a row's mean and covariance.
 
     A relaxed mask z is a sigmoid of width t = 0.1 about the true one. To leading order
     in t, its mean is p + (t pi)^2 / 6 p (1 - p) (1 - 2 p), off by less than 0.0016,
@@ -322,16 +323,16 @@ def _effect_of_relaxation(setting):
     p = setting.params["logit"].sigmoid().view(-1, 1, 1)
     variance = p * (1 - p)
     x, mean = setting.x[:, :1], setting.params["mean"]
-    of_mean = (TEMPERATURE * math.pi) ** 2 / 6 * variance * (1 - 2 * p).abs()
+    mean_effect = (TEMPERATURE * math.pi) ** 2 / 6 * variance * (1 - 2 * p).abs()
     pairs = (mean.unsqueeze(-1) * mean.unsqueeze(-2)).flatten(2).abs()
     return (
-        1.1 * (of_mean * x.abs() @ mean.abs()).squeeze(1),
+        1.1 * (mean_effect * x.abs() @ mean.abs()).squeeze(1),
         1.1 * (TEMPERATURE * variance * x.square() @ pairs).squeeze(1),
     )
 
 
 def _mean_and_error(values):
-    """Mean over axis 1 and its standard error; one value has none."""
+    """Mean over axis 1 and its standard error, which is zero for one value."""
     n = values.shape[1]
     if n == 1:
         return values[:, 0], torch.zeros_like(values[:, 0])
@@ -339,16 +340,16 @@ def _mean_and_error(values):
 
 
 def _products(values):
-    """(members, n, outputs) -> products of centred outputs, pair by pair."""
+    """Products of centred outputs, pair by pair; values : (members, n, outputs)."""
     centred = values - values.mean(1, keepdim=True)
     return (centred.unsqueeze(-1) * centred.unsqueeze(-2)).flatten(2)
 
 
-def _unseen_by_the_prior(case):
+def _without_prior_gradient(case):
     """Parameters on which the KL does not depend.
 
-    The log-uniform prior has no scale: with an alpha that is learned by itself the
-    means are free, and weights without noise see a flat prior.
+    The log-uniform prior has no scale: if alpha is learned separately the KL does not
+    depend on the means. Weights without dropout have a flat prior.
     """
     if case.prior != "log_uniform":
         return set()
@@ -356,20 +357,20 @@ def _unseen_by_the_prior(case):
     return set() if learns_variances else {"mean"}
 
 
-@of_every_case
-def test_every_parameter_learns(case, setting):
-    """From the data, and from the prior if it is seen there.
+@parametrize_cases
+def test_every_parameter_has_a_gradient(case, setting):
+    """From the data, and from the prior if the KL depends on the parameter.
 
-    Twenty draws: in one that all rows share a spike may hide the mean weights.
+    Twenty draws: in a single draw for all rows a spike can hide the mean weights.
     """
     params = setting.leaves()
     leaves = [params[name] for name in setting.learned]
-    noise = setting.noise()
-    outputs = [setting.linear(params, noise=noise) for _ in range(20)]
+    source = setting.source()
+    outputs = [setting.linear(params, source=source) for _ in range(20)]
     through_data = torch.autograd.grad(torch.stack(outputs).square().sum(), leaves)
-    kl = sum(setting.kl(params, noise).sum() for _ in range(20))
+    kl = sum(setting.kl(params, source).sum() for _ in range(20))
     through_prior = torch.autograd.grad(kl, leaves, materialize_grads=True)
-    unseen = _unseen_by_the_prior(case)
+    unseen = _without_prior_gradient(case)
     for name, data, prior in zip(
         setting.learned, through_data, through_prior, strict=True
     ):
@@ -380,36 +381,36 @@ def test_every_parameter_learns(case, setting):
 
 @pytest.mark.parametrize("case", [c for c in CASES if c.family.constants], ids=str)
 def test_constants_have_no_gradient(setting):
-    """Neither by autograd nor by hand: nothing moves them in training."""
+    """Neither by autograd nor analytically, so training does not change them."""
     params = {n: v.clone().requires_grad_() for n, v in setting.params.items()}
-    found = [setting.kl_gradient(), setting.linear_vjp()[1]]
-    found += [setting.kl_gradient(Family), setting.linear_vjp(family=Family)[1]]
+    results = [setting.kl_gradient(), setting.linear_vjp()[1]]
+    results += [setting.kl_gradient(Family), setting.linear_vjp(family=Family)[1]]
     for values in (setting.linear(params), setting.kl(params)):
         gradients = torch.autograd.grad(
             values.sum(), list(params.values()), materialize_grads=True
         )
-        found.append(dict(zip(params, gradients, strict=True)))
+        results.append(dict(zip(params, gradients, strict=True)))
     for name in setting.family.constants:
-        assert not any(gradient[name].any() for gradient in found if name in gradient)
+        assert not any(gradient[name].any() for gradient in results if name in gradient)
 
 
-@of_every_case
+@parametrize_cases
 def test_keep_is_given_or_learned(setting):
-    """A learned p starts at the given one and does not look at it again."""
+    """A learned p starts at the given one, which is not used again."""
     family, keep = setting.family, setting.keep
     zeros = torch.zeros(MEMBERS, INPUTS, OUTPUTS, dtype=setting.dtype)
     start = family.init(zeros, SCALE, zeros[:, 0], keep)
     torch.testing.assert_close(family.keep_of(start, keep), keep)
-    other = setting.keep.flip(0)
-    of_params = family.keep_of(setting.params, keep)
-    assert torch.equal(family.keep_of(setting.params, other), of_params) == (
+    flipped = setting.keep.flip(0)
+    grad_params = family.keep_of(setting.params, keep)
+    assert torch.equal(family.keep_of(setting.params, flipped), grad_params) == (
         family.learns_keep
     )
-    assert torch.equal(of_params, keep) == (not family.learns_keep)
+    assert torch.equal(grad_params, keep) == (not family.learns_keep)
 
 
-@of_every_case
-def test_gradients_are_those_of_finite_differences(setting):
+@parametrize_cases
+def test_gradients_equal_finite_differences(setting):
     names = setting.learned
     values = [setting.params[name].clone().requires_grad_() for name in names]
 
@@ -423,56 +424,56 @@ def test_gradients_are_those_of_finite_differences(setting):
     assert torch.autograd.gradcheck(kl, values)
 
 
-def _as_dict(setting, what):
+def _as_dict(setting, function):
     """Results of one function by name, members first."""
-    if what == "draw":
+    if function == "draw":
         weight, bias = setting.draw()
         return {"weight": weight.transpose(0, 1), "bias": bias.movedim(-2, 0)}
-    if what == "linear_vjp":
-        outputs, of_params, of_x = setting.linear_vjp()
-        return of_params | {"outputs": outputs, "x": of_x}
-    if what == "kl_gradient":
+    if function == "linear_vjp":
+        outputs, grad_params, grad_x = setting.linear_vjp()
+        return grad_params | {"outputs": outputs, "x": grad_x}
+    if function == "kl_gradient":
         return setting.kl_gradient()
-    return {what: getattr(setting, what)()}
+    return {function: getattr(setting, function)()}
 
 
-@of_every_case
-def test_members_do_not_touch_each_other(case, seed):
-    """Anything may happen to the last member: the others stay bit-equal."""
+@parametrize_cases
+def test_members_are_independent(case, seed):
+    """Invalid values of the last member leave the others bit-equal."""
     before, after = Setting(case, seed), Setting(case, seed)
     for value in [*after.params.values(), *_fields(after.prior).values(), after.x]:
         value[-1] = float("nan")
     after.keep[-1] = 0.2
     with Checks() as check:
-        for what in ("linear", "draw", "kl", "linear_vjp", "kl_gradient"):
-            first, second = _as_dict(before, what), _as_dict(after, what)
-            with check(what):
+        for function in ("linear", "draw", "kl", "linear_vjp", "kl_gradient"):
+            first, second = _as_dict(before, function), _as_dict(after, function)
+            with check(function):
                 assert first.keys() == second.keys()
                 changed = [n for n, v in first.items() if _differ(v, second[n], -1)]
                 assert changed, "the last member is as before"
-                touched = [
+                changed_others = [
                     n for n, v in first.items() if _differ(v, second[n], slice(-1))
                 ]
-                assert not touched
+                assert not changed_others
 
 
-def _differ(one, other, members):
-    return not torch.equal(one[members], other[members])
+def _differ(first, second, members):
+    return not torch.equal(first[members], second[members])
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if c.family.quadratic_kl], ids=str)
-def test_claim_of_a_quadratic_kl(setting):
-    """The gradient is linear in the parameters, so one product and a sum give it.
+def test_gradient_of_a_quadratic_kl_is_linear(setting):
+    """So the training computes it with one product and a sum.
 
-    They are taken where all parameters are zero and one, constants too.
+    These are computed with all parameters, also constants, at zero and at one.
     """
 
     def gradient(params):
         params = {n: v.clone().requires_grad_() for n, v in params.items()}
-        found = torch.autograd.grad(
+        actual = torch.autograd.grad(
             setting.kl(params).sum(), list(params.values()), materialize_grads=True
         )
-        return dict(zip(params, found, strict=True))
+        return dict(zip(params, actual, strict=True))
 
     theta = setting.params
     at_theta = gradient(theta)
@@ -490,8 +491,8 @@ def test_claim_of_a_quadratic_kl(setting):
         torch.testing.assert_close((at_one[name] - zero) * value + zero, at_theta[name])
 
 
-@of_every_case
-def test_claim_of_being_stochastic(setting):
+@parametrize_cases
+def test_stochastic_families_draw_random_numbers(setting):
     """Draws differ, and rows; rows that share a draw differ between steps."""
 
     def differ(values, axis):
@@ -499,29 +500,30 @@ def test_claim_of_being_stochastic(setting):
 
     weight, _ = setting.draw(30)
     same_row = setting.x[:, :1].expand(-1, 30, -1)
-    noise = setting.noise()
-    steps = torch.stack([setting.linear(x=same_row, noise=noise) for _ in range(30)])
+    source = setting.source()
+    steps = torch.stack([setting.linear(x=same_row, source=source) for _ in range(30)])
     stochastic = setting.family.stochastic
     assert differ(weight, 0) == differ(steps[:, :, :1], 0) == stochastic
     rows_differ = stochastic and not _shares_draws(setting.family)
     assert differ(steps[0], 1) == rows_differ
 
 
-def test_many_draws_are_draw_noise(seed):
-    """The numbers of the test above are the package's own."""
+def test_many_draws_equal_draw_random(seed):
+    """The test of moments uses the random numbers of the package."""
     seeds, p = seed + torch.arange(2).numpy(), torch.tensor([0.3, 0.8])
-    own, ours = DrawRandom(seeds, range(9), CPU, torch.float64), ManyDraws(seeds, 9)
+    plain = DrawRandom(seeds, range(9), CPU, torch.float64)
+    many = ManyDraws(seeds, 9)
     for _ in range(2):
         for kind, arguments in {"bernoulli": (p, 5), "normal": (3, 2)}.items():
-            expected = getattr(own, kind)(*arguments)
-            assert torch.equal(getattr(ours, kind)(*arguments), expected)
+            expected = getattr(plain, kind)(*arguments)
+            assert torch.equal(getattr(many, kind)(*arguments), expected)
 
 
 @pytest.mark.parametrize("family", VARIANTS, ids=label)
-def test_start_has_the_wanted_size(family, seed):
-    """E ||W||^2 at the start is that of the weights asked for, whatever is dropped.
+def test_start_has_the_given_size(family, seed):
+    """E ||W||^2 at the start equals the value for the given weights, at any rate.
 
-    Of many weights: a family may add a small variance of its own. 0.3 is kept where
+    For many weights, because a family may add a small variance. 0.3 is a rate at which
     alpha is beyond the bound of an approximation.
     """
     generator = torch.Generator().manual_seed(seed)
@@ -531,72 +533,72 @@ def test_start_has_the_wanted_size(family, seed):
     keep = torch.tensor([0.3, 0.9, 0.7], dtype=torch.float64)
     params = family.init(mean.clone(), SCALE, bias.clone(), keep)
     seeds = seed + torch.tensor([11, 5, 7]).numpy()
-    noise = DrawRandom(seeds, range(200), CPU, torch.float64)
-    weight, biases = family.draw(params, keep, noise)
+    source = DrawRandom(seeds, range(200), CPU, torch.float64)
+    weight, biases = family.draw(params, keep, source)
     size = weight.square().sum((2, 3)).mean(0)
     torch.testing.assert_close(size, mean.square().sum((1, 2)), rtol=0.1, atol=0)
-    # Biases start where they are wanted, with no more than a tenth of noise.
+    # Biases start at the given values, with at most a tenth of noise.
     size = biases.square().sum(-1).view(-1, MEMBERS).mean(0)
     torch.testing.assert_close(size, bias.square().sum(1), rtol=0.1, atol=0)
 
 
-def _assert_gradients(found, expected):
-    """By name; one that is left out is zero."""
-    assert found.keys() <= expected.keys()
+def _assert_gradients(actual, expected):
+    """Compare by name; a missing gradient is zero."""
+    assert actual.keys() <= expected.keys()
     for name, value in expected.items():
-        given = found[name] if name in found else torch.zeros_like(value)
-        torch.testing.assert_close(given, value, msg=lambda m, n=name: f"{n}: {m}")
+        gradient = actual[name] if name in actual else torch.zeros_like(value)
+        torch.testing.assert_close(gradient, value, msg=lambda m, n=name: f"{n}: {m}")
 
 
 def _assert_pullback(setting, by_hand, shared):
-    """``linear_vjp``, a family's own or that of the base class, is autograd's."""
+    """Compare ``linear_vjp``, of the family or of the base class, with autograd."""
     x = setting.x[:1] if shared else setting.x
     leaf, params = x.clone().requires_grad_(), setting.leaves()
     outputs = setting.linear(params, leaf)
     gradient = torch.linspace(-1, 2, outputs.numel(), dtype=setting.dtype)
     gradient = gradient.view(outputs.shape)
-    wanted = [params[name] for name in setting.learned]
-    *of_params, of_x = torch.autograd.grad(outputs, [*wanted, leaf], gradient)
+    learned = [params[name] for name in setting.learned]
+    *grad_params, grad_x = torch.autograd.grad(outputs, [*learned, leaf], gradient)
     expected = {n: torch.zeros_like(v) for n, v in setting.params.items()}
-    expected |= dict(zip(setting.learned, of_params, strict=True))
+    expected |= dict(zip(setting.learned, grad_params, strict=True))
 
     base = None if by_hand else Family
     needed = Needed.NONE if shared else Needed.ALL
-    result, found, of_inputs = setting.linear_vjp(x, gradient, needed, base)
+    result, actual, grad_inputs = setting.linear_vjp(x, gradient, needed, base)
     assert not result.requires_grad
     torch.testing.assert_close(result, outputs)
-    _assert_gradients(found, expected)
+    _assert_gradients(actual, expected)
     if shared:
-        assert of_inputs is None
+        assert grad_inputs is None
     else:
-        torch.testing.assert_close(of_inputs, of_x)
+        torch.testing.assert_close(grad_inputs, grad_x)
 
 
-@of_every_case
-def test_gradient_where_inputs_are_not_zero_is_the_whole_ones(setting):
-    """As far as it is asked for: at inputs that are not zero once they were given."""
+@parametrize_cases
+def test_gradient_of_nonzero_inputs(setting):
+    """With WHERE_NONZERO, gradients at inputs that are not zero are the full ones."""
     arguments = (setting.params, setting.keep)
-    gradients, left = [], []
+    gradients, nonzero = [], []
     for needed in (Needed.ALL, Needed.WHERE_NONZERO):
         x = setting.x.clone()
         with torch.no_grad():
             outputs, pullback = setting.family.linear_vjp(
-                *arguments, x, setting.noise()
+                *arguments, x, setting.source()
             )
             gradient = torch.linspace(-1, 2, outputs.numel(), dtype=setting.dtype)
             gradients.append(pullback(gradient.view(outputs.shape), needed)[1])
-        left.append(x != 0)
-    assert torch.equal(*left)
-    assert left[0].any()
-    torch.testing.assert_close(gradients[0][left[0]], gradients[1][left[0]])
+        nonzero.append(x != 0)
+    assert torch.equal(*nonzero)
+    assert nonzero[0].any()
+    torch.testing.assert_close(gradients[0][nonzero[0]], gradients[1][nonzero[0]])
 
 
-# A family's own gradients, and those that it inherits.
+# The gradients of a family, and the gradients that it inherits.
 WAYS = {"by hand": True, "by autograd": False}
 
 
-@of_every_case
-def test_pullback_is_autograds(setting):
+@parametrize_cases
+def test_pullback_equals_autograd(setting):
     with Checks() as check:
         for way, shared in product(WAYS, (False, True)):
             with check(f"{way}, {'shared' if shared else 'own'} rows"):
@@ -604,22 +606,22 @@ def test_pullback_is_autograds(setting):
 
 
 def _assert_kl_gradient(setting, by_hand):
-    """``kl_gradient``, a family's own or that of the base class, is autograd's."""
+    """Compare ``kl_gradient``, of the family or of the base class, with autograd."""
     params = setting.leaves()
-    wanted = [params[name] for name in setting.learned]
+    learned = [params[name] for name in setting.learned]
     gradients = torch.autograd.grad(
-        setting.kl(params).sum(), wanted, materialize_grads=True
+        setting.kl(params).sum(), learned, materialize_grads=True
     )
     expected = {n: torch.zeros_like(v) for n, v in setting.params.items()}
     expected |= dict(zip(setting.learned, gradients, strict=True))
-    found = setting.kl_gradient(None if by_hand else Family)
-    assert not any(value.requires_grad for value in found.values())
-    _assert_gradients(found, expected)
+    actual = setting.kl_gradient(None if by_hand else Family)
+    assert not any(value.requires_grad for value in actual.values())
+    _assert_gradients(actual, expected)
 
 
-@of_every_case
-def test_kl_gradient_is_autograds(setting):
-    """Of a sampled KL at the same draw."""
+@parametrize_cases
+def test_kl_gradient_equals_autograd(setting):
+    """A sampled KL is computed at the same draw."""
     with Checks() as check:
         for way, by_hand in WAYS.items():
             with check(way):
@@ -627,7 +629,7 @@ def test_kl_gradient_is_autograds(setting):
 
 
 @bounded
-def test_gradients_beyond_the_bounds_are_autograds(setting):
+def test_gradients_beyond_the_bounds_equal_autograd(setting):
     setting.beyond_the_bounds()
     with Checks() as check:
         for way, by_hand in WAYS.items():
@@ -638,24 +640,24 @@ def test_gradients_beyond_the_bounds_are_autograds(setting):
 
 @bounded
 def test_log_alpha_stays_within_its_bounds(setting):
-    """Beyond them it counts as the bound itself, and has no gradient."""
+    """Beyond the bounds it counts as the bound, and has no gradient."""
     setting.beyond_the_bounds()
     lowest, highest = setting.family.bounds
     log_alpha = setting.family.log_alpha_of(setting.params)
-    # The alpha of a weight is a difference of logarithms: exact to rounding.
+    # The log alpha of a weight is a difference of logarithms: equal to rounding.
     at_bound = (log_alpha - highest).abs() < 1e-9
     assert (at_bound | ((log_alpha - lowest).abs() < 1e-9)).all()
     assert at_bound.any()
     [name] = {"log_alpha", "log_variance"} & set(setting.params)
-    for found in (setting.linear_vjp()[1], setting.kl_gradient()):
-        assert not found[name].any()
+    for actual in (setting.linear_vjp()[1], setting.kl_gradient()):
+        assert not actual[name].any()
 
 
 @pytest.mark.parametrize("family", VARIANTS, ids=label)
 def test_options_are_plain_values(family):
-    """Name and options are all there is to a family: fitted estimators keep these."""
-    for one in (family, family.with_mask_shape((3, 2))):
-        about = json.loads(json.dumps(describe_family(one)))
+    """Fitted estimators store a family as its name and options."""
+    for described in (family, family.with_mask_shape((3, 2))):
+        about = json.loads(json.dumps(describe_family(described)))
         again = family_from(about)
-        assert again == one
-        assert hash(again) == hash(one)
+        assert again == described
+        assert hash(again) == hash(described)

@@ -1,4 +1,4 @@
-"""DropConnect: its KL, its draws, and their two moments in training; float64."""
+"""DropConnect: its KL, its draws, and their first two moments in training; float64."""
 
 import numpy as np
 import pytest
@@ -30,8 +30,8 @@ def kl(params):
 @pytest.fixture
 def all_draws(params, exact):
     """All 2^8 networks: weights, biases, and probabilities (2^8, members)."""
-    noise, probability = exact.masks(KEEP, INPUTS * OUTPUTS)
-    return *DropConnect().draw(params, KEEP, noise), probability
+    source, probability = exact.masks(KEEP, INPUTS * OUTPUTS)
+    return *DropConnect().draw(params, KEEP, source), probability
 
 
 def test_kl_is_p_l2_over_2_times_the_squares(params, kl):
@@ -41,22 +41,22 @@ def test_kl_is_p_l2_over_2_times_the_squares(params, kl):
 
 
 def test_kl_is_the_expectation_over_all_masks(kl, all_draws, exact):
-    """E_q[-log p], every one of the 2^8 masks enumerated."""
+    """E_q[-log p], with all 2^8 masks enumerated."""
     *draw, probability = all_draws
     expected = (probability * exact.minus_log_prior(LENGTH_SCALE, *draw)).sum(0)
     np.testing.assert_allclose(kl, expected, rtol=1e-12)
 
 
-def test_kl_is_what_draws_give(params, kl, exact, sampling):
-    def minus_log_prior(noise):
-        draw = DropConnect().draw(params, KEEP, noise)
+def test_kl_equals_mean_over_draws(params, kl, exact, sampling):
+    def minus_log_prior(source):
+        draw = DropConnect().draw(params, KEEP, source)
         return exact.minus_log_prior(LENGTH_SCALE, *draw)
 
     sampling.check(minus_log_prior, kl)
 
 
-def test_weights_are_dropped_one_by_one(params, all_draws):
-    """Each is m_ij or zero, and no two go together: 2^8 different networks."""
+def test_weights_are_dropped_separately(params, all_draws):
+    """Each weight is m_ij or zero, independently: 2^8 different networks."""
     weights, _, _ = all_draws
     assert ((weights == params["mean"]) | (weights == 0)).all()
     assert len(weights[:, 0].flatten(1).unique(dim=0)) == 2 ** (INPUTS * OUTPUTS)
@@ -76,18 +76,18 @@ def test_moments_of_the_weights(params, all_draws):
     np.testing.assert_allclose(covariance, expected, atol=1e-13)
 
 
-def test_activations_have_the_two_moments_of_the_masks(params, all_draws, exact, seed):
+def test_activations_have_the_moments_of_the_masks(params, all_draws, exact, seed):
     """In training they are normal, independent over rows and over outputs."""
     x = torch.as_tensor(np.random.default_rng([seed, 1]).normal(size=(ROWS, INPUTS)))
     found_mean, found_covariance = exact.normal_moments(
-        lambda noise: DropConnect().linear(params, KEEP, x[None], noise),
+        lambda source: DropConnect().linear(params, KEEP, x[None], source),
         ROWS * OUTPUTS,
     )
     weight, bias, probability = all_draws
     activations = (x @ weight + bias.unsqueeze(1)).numpy()
     mean = np.einsum("ti,tirn->irn", probability, activations)
     centred = activations - mean
-    # Outputs of a row are uncorrelated, as those of other rows are in training.
+    # Outputs of a row are uncorrelated, as are outputs of different rows in training.
     covariance = np.einsum("ti,tirn,tirm->irnm", probability, centred, centred)
     np.testing.assert_allclose(covariance[..., 0, 1], 0, atol=1e-13)
     variance = covariance.diagonal(axis1=2, axis2=3).reshape(MEMBERS, -1)
@@ -96,8 +96,8 @@ def test_activations_have_the_two_moments_of_the_masks(params, all_draws, exact,
     np.testing.assert_allclose(found_covariance, expected, atol=1e-12)
 
 
-def test_start_has_the_wanted_size(params):
-    """p ||M||^2 = E ||W||^2 is the squared norm that was asked for."""
+def test_start_has_the_given_size(params):
+    """p ||M||^2 = E ||W||^2 is the given squared norm."""
     wanted = params["mean"]
     start = DropConnect().init(wanted, 1.0, params["bias"], KEEP)
     squares = start["mean"].square().sum((1, 2))

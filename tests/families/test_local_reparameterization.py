@@ -43,13 +43,13 @@ def mask(request, random):
 
 
 @pytest.fixture
-def noise(seed):
-    """The same noise at every call."""
+def source(seed):
+    """A function that starts the same random source at every call."""
 
     def start():
-        noise = TrainingRandom(seed + np.arange(MEMBERS), CPU, torch.float64)
-        noise.start_epoch(0)
-        return noise
+        source = TrainingRandom(seed + np.arange(MEMBERS), CPU, torch.float64)
+        source.start_epoch(0)
+        return source
 
     return start
 
@@ -57,10 +57,10 @@ def noise(seed):
 def test_activations_are_normal_with_the_exact_moments(x, weights, mask, exact):
     """b ~ N(a M + c, a^2 V + v), independent over rows and over outputs.
 
-    By NumPy, element by element; a mask is in the mean alone.
+    By NumPy, element by element; a mask affects the mean only.
     """
     found_mean, found_covariance = exact.normal_moments(
-        lambda noise: sample(x, *weights, noise, mask),
+        lambda source: sample(x, *weights, source, mask),
         ROWS * OUTPUTS,
     )
     a = np.broadcast_to(x.numpy(), (MEMBERS, ROWS, INPUTS))
@@ -74,66 +74,68 @@ def test_activations_are_normal_with_the_exact_moments(x, weights, mask, exact):
     np.testing.assert_allclose(found_covariance, expected, rtol=1e-10, atol=1e-13)
 
 
-def test_moments_are_those_of_weight_draws(x, weights, exact):
-    """Row by row the activations are what draws of the weights give.
+def test_moments_equal_those_of_weight_draws(x, weights, exact):
+    """Row by row the activations have the moments given by draws of the weights.
 
-    Draws of the weights do couple the rows, which local reparameterisation does not:
-    that is where its gradients get their lower variance from.
+    Draws of the weights correlate the rows, local reparameterisation does not: this
+    gives its gradients their lower variance.
     """
     mean, variance, bias, bias_variance = weights
 
-    def drawn(noise):
-        weight = mean + variance.sqrt() * noise.normal(INPUTS, OUTPUTS)
-        of_draw = bias + bias_variance.sqrt() * noise.normal(OUTPUTS)
-        return x @ weight + of_draw.unsqueeze(1)
+    def drawn(source):
+        weight = mean + variance.sqrt() * source.normal(INPUTS, OUTPUTS)
+        random_bias = bias + bias_variance.sqrt() * source.normal(OUTPUTS)
+        return x @ weight + random_bias.unsqueeze(1)
 
-    of_draws = exact.normal_moments(drawn, INPUTS * OUTPUTS + OUTPUTS)
-    of_rows = exact.normal_moments(
-        lambda noise: sample(x, *weights, noise),
+    moments_of_draws = exact.normal_moments(drawn, INPUTS * OUTPUTS + OUTPUTS)
+    moments_of_rows = exact.normal_moments(
+        lambda source: sample(x, *weights, source),
         ROWS * OUTPUTS,
     )
-    np.testing.assert_allclose(of_rows[0], of_draws[0], rtol=1e-11, atol=1e-13)
+    np.testing.assert_allclose(
+        moments_of_rows[0], moments_of_draws[0], rtol=1e-11, atol=1e-13
+    )
     drawn, local_ = (
         covariance.reshape(MEMBERS, ROWS, OUTPUTS, ROWS, OUTPUTS)
-        for covariance in (of_draws[1], of_rows[1])
+        for covariance in (moments_of_draws[1], moments_of_rows[1])
     )
     for row in range(ROWS):
         np.testing.assert_allclose(
             local_[:, row, :, row], drawn[:, row, :, row], rtol=1e-10, atol=1e-12
         )
-        others = np.arange(ROWS) != row
-        assert not local_[:, row][:, :, others].any()
-        assert drawn[:, row][:, :, others].any()
+        other_rows = np.arange(ROWS) != row
+        assert not local_[:, row][:, :, other_rows].any()
+        assert drawn[:, row][:, :, other_rows].any()
 
 
-def test_equal_rows_have_noise_of_their_own(weights, noise):
+def test_equal_rows_have_different_random_numbers(weights, source):
     x = torch.ones(1, ROWS, INPUTS, dtype=torch.float64)
-    outputs = sample(x, *weights, noise())
+    outputs = sample(x, *weights, source())
     for values in outputs.flatten():
         assert (outputs == values).sum() == 1
 
 
-def test_pullback_is_that_of_autograd(x, weights, mask, noise, random):
-    """Every argument's gradient by hand, and x's on demand.
+def test_pullback_equals_autograd(x, weights, mask, source, random):
+    """The gradients of all arguments, and of x on request.
 
-    Also at a row of zeros with biases that have no variance, at which the root has no
-    derivative: gradients stay finite there.
+    Also at a row of zeros with biases without variance, where the root is not
+    differentiable: gradients are finite.
     """
     x[:, 0] = 0
     weights[3][1] = 0
-    # One x per member, as the pullback gives their gradients one by one.
+    # One x per member, because the pullback returns their gradients separately.
     wide = x.expand(MEMBERS, -1, -1).clone()
     leaves = [value.clone().requires_grad_() for value in (*weights, wide)]
-    outputs = sample(leaves[-1], *leaves[:-1], noise(), mask)
+    outputs = sample(leaves[-1], *leaves[:-1], source(), mask)
     gradient = torch.as_tensor(random.normal(size=outputs.shape))
     expected = torch.autograd.grad(outputs, leaves, gradient)
 
     assert all(values.isfinite().all() for values in expected)
-    by_hand, pullback = sample_vjp(x, *weights, noise(), mask)
+    by_hand, pullback = sample_vjp(x, *weights, source(), mask)
     np.testing.assert_allclose(by_hand, outputs.detach(), rtol=1e-12, atol=1e-14)
-    found = pullback(gradient, Needed.ALL)
+    actual = pullback(gradient, Needed.ALL)
     for name, values in zip((*NAMES, "x"), expected, strict=True):
         np.testing.assert_allclose(
-            getattr(found, name), values, rtol=1e-10, atol=1e-12, err_msg=name
+            getattr(actual, name), values, rtol=1e-10, atol=1e-12, err_msg=name
         )
     assert pullback(gradient, Needed.NONE).x is None

@@ -1,4 +1,4 @@
-"""Masks that are shared over positions or steps, for the table of families."""
+"""Masks that are shared over positions or steps, for all families."""
 
 import numpy as np
 import pytest
@@ -30,10 +30,10 @@ def _n_inputs(layout):
     return int(np.prod(layout.spread[2:]))
 
 
-def _noise(seed):
-    noise = TrainingRandom(seed + np.arange(MEMBERS), CPU, F64)
-    noise.start_epoch(0)
-    return noise
+def _source(seed):
+    source = TrainingRandom(seed + np.arange(MEMBERS), CPU, F64)
+    source.start_epoch(0)
+    return source
 
 
 def _keep():
@@ -50,7 +50,7 @@ def _params(family, layout, seed, n_outputs):
 
 
 def _mask(family, layout, seed, shared):
-    """What stands before the weights: outputs of ones through W = 1, without noise."""
+    """Outputs of ones through W = 1 without random weights: the mask itself."""
     n = _n_inputs(layout)
     params = _params(family, layout, seed, n)
     params["mean"] = torch.eye(n, dtype=F64).expand(MEMBERS, n, n)
@@ -58,31 +58,33 @@ def _mask(family, layout, seed, shared):
     for name in {"rho", "bias_rho"} & params.keys():
         params[name] = torch.full_like(params[name], -60.0)
     x = torch.ones((MEMBERS, ROWS * STEPS, n), dtype=F64)
-    given = layout if shared else None
+    layout_ = layout if shared else None
     with torch.no_grad():
-        outputs = family.linear(params, _keep(), x, _noise(seed), given)
+        outputs = family.linear(params, _keep(), x, _source(seed), layout_)
     return outputs.view(MEMBERS, *layout.spread)
 
 
 def _has_mask(family):
-    of_inputs = ("Bernoulli", "Gaussian", "Concrete", "Correlated")
+    with_input_masks = ("Bernoulli", "Gaussian", "Concrete", "Correlated")
     spiked = getattr(family, "spike", False) and not family.shared_draw
-    return type(family).__name__ in of_inputs or spiked
+    return type(family).__name__ in with_input_masks or spiked
 
 
 def test_mask_is_the_same_along_the_shared_axes(family, layout, seed):
-    """And nothing changes in families without one."""
-    shared, own = (_mask(family, layout, seed, given) for given in (True, False))
+    """The layout does not change families without masks."""
+    shared, unshared = (
+        _mask(family, layout, seed, is_shared) for is_shared in (True, False)
+    )
     if not _has_mask(family):
-        torch.testing.assert_close(shared, own, rtol=0, atol=0)
+        torch.testing.assert_close(shared, unshared, rtol=0, atol=0)
         return
     first = shared[tuple(slice(0, n) for n in (MEMBERS, *layout.drawn))]
     torch.testing.assert_close(shared, first.expand_as(shared), rtol=0, atol=1e-12)
-    assert not torch.allclose(own, own[:, :, :1].expand_as(own))
+    assert not torch.allclose(unshared, unshared[:, :, :1].expand_as(unshared))
     assert (first.flatten(2).std(1) > 0).any() and (first[0] != first[1]).any()
 
 
-def test_pullback_is_autograds(family, layout, seed):
+def test_pullback_equals_autograd(family, layout, seed):
     for needed in (Needed.NONE, Needed.ALL):
         _assert_pullback(family, layout, seed, needed)
 
@@ -92,18 +94,21 @@ def _assert_pullback(family, layout, seed, needed):
     generator = torch.Generator().manual_seed(seed + 1)
     shape = MEMBERS, ROWS * STEPS, _n_inputs(layout)
     x = torch.randn(shape, generator=generator, dtype=F64)
-    found = []
+    results = []
     for linear_vjp in (type(family).linear_vjp, Family.linear_vjp):
         with torch.no_grad():
             outputs, pullback = linear_vjp(
-                family, params, _keep(), x.clone(), _noise(seed), layout
+                family, params, _keep(), x.clone(), _source(seed), layout
             )
             gradient = torch.linspace(-1, 1, outputs.numel(), dtype=F64)
-            found.append((outputs, *pullback(gradient.view_as(outputs), needed)))
-    (outputs, of_params, of_x), (expected, of_params_too, of_x_too) = found
+            results.append((outputs, *pullback(gradient.view_as(outputs), needed)))
+    (
+        (outputs, grad_params, grad_x),
+        (expected, grad_params_by_autograd, grad_x_by_autograd),
+    ) = results
     torch.testing.assert_close(outputs, expected)
-    for name, value in of_params.items():
-        torch.testing.assert_close(value, of_params_too[name])
-    assert (of_x is None) == (of_x_too is None)
-    if of_x is not None:
-        torch.testing.assert_close(of_x, of_x_too)
+    for name, value in grad_params.items():
+        torch.testing.assert_close(value, grad_params_by_autograd[name])
+    assert (grad_x is None) == (grad_x_by_autograd is None)
+    if grad_x is not None:
+        torch.testing.assert_close(grad_x, grad_x_by_autograd)

@@ -1,8 +1,8 @@
 """Mean-field normal weights, spikes and slabs: densities and KL; float64.
 
-Two rules give exact expectations: that of Gauss and Hermite where log q - log p is
-quadratic in the noise, and the trapezoidal rule on a fine grid elsewhere, which is
-exact to rounding for functions that fall off as normal densities do.
+Two rules give exact expectations. Where log q - log p is quadratic in the random
+numbers, that of Gauss and Hermite. Elsewhere the trapezoidal rule on a fine grid,
+which is exact to rounding for functions that decay as normal densities do.
 """
 
 import numpy as np
@@ -55,7 +55,7 @@ def params(random, sigma):
 
 @pytest.fixture(params=["gaussian", "normal"])
 def prior(request, random):
-    """The Gaussian prior, and one with a mean and a spread for every weight."""
+    """The Gaussian prior, and a prior with a mean and a std for every weight."""
     if request.param == "gaussian":
         return GAUSSIAN
     return PosteriorPrior(
@@ -67,7 +67,7 @@ def prior(request, random):
 
 
 def _priors_moments(prior):
-    """Mean and std of the weights, then of the biases; (members, ...) of their axes."""
+    """Mean and std of the weights, then of the biases, each (members, ...)."""
     if isinstance(prior, PosteriorPrior):
         return (prior.mean, prior.std), (prior.bias_mean, prior.bias_std)
     std = 1 / LENGTH_SCALE[:, None]
@@ -75,7 +75,7 @@ def _priors_moments(prior):
 
 
 def _kl_of_biases(params, sigma):
-    """Under the Gaussian prior, by NumPy."""
+    """KL of the biases under the Gaussian prior, by NumPy."""
     length_scale = LENGTH_SCALE.numpy()[:, None]
     ratio = (length_scale * sigma[1]) ** 2
     squares = (length_scale * params["bias"].numpy()) ** 2
@@ -89,10 +89,8 @@ def test_kl_in_closed_form(params, sigma, prior):
     """sum of log(s / sigma) + (sigma^2 + (m - m_0)^2) / (2 s^2) - 1/2, by NumPy."""
     expected = 0.0
     means = params["mean"].numpy(), params["bias"].numpy()
-    for m, deviation, of_prior in zip(
-        means, sigma, _priors_moments(prior), strict=True
-    ):
-        centre, std = (values.numpy() for values in of_prior)
+    for m, deviation, moments in zip(means, sigma, _priors_moments(prior), strict=True):
+        centre, std = (values.numpy() for values in moments)
         squares = (deviation**2 + (m - centre) ** 2) / (2 * std**2)
         terms = np.log(std / deviation) + squares - 0.5
         expected = expected + terms.reshape(MEMBERS, -1).sum(1)
@@ -102,8 +100,8 @@ def test_kl_in_closed_form(params, sigma, prior):
 
 def test_kl_is_the_expectation_under_q(params, sigma, prior, exact):
     """E_q[log q - log p], both by scipy, at the draws of the family."""
-    noise = exact.nodes(INPUTS * OUTPUTS + OUTPUTS)
-    draw = MeanField().draw(params, NOTHING_DROPPED, noise)
+    source = exact.nodes(INPUTS * OUTPUTS + OUTPUTS)
+    draw = MeanField().draw(params, NOTHING_DROPPED, source)
     means = params["mean"], params["bias"]
     expected = 0.0
     for values, m, deviation, (centre, std) in zip(
@@ -120,29 +118,29 @@ def test_sampled_kl_has_the_closed_form_as_its_mean(params, prior, exact, sampli
     family = MeanField(sampled_kl=True)
     kl = MeanField().kl(params, NOTHING_DROPPED, prior, None)
     at_nodes = exact.nodes(INPUTS * OUTPUTS + OUTPUTS)
-    found = family.kl(params, NOTHING_DROPPED, prior, at_nodes).mean(0)
-    np.testing.assert_allclose(found, kl, rtol=1e-11)
-    sampling.check(lambda noise: family.kl(params, NOTHING_DROPPED, prior, noise), kl)
+    actual = family.kl(params, NOTHING_DROPPED, prior, at_nodes).mean(0)
+    np.testing.assert_allclose(actual, kl, rtol=1e-11)
+    sampling.check(lambda source: family.kl(params, NOTHING_DROPPED, prior, source), kl)
 
 
-def test_kl_is_zero_where_q_is_the_prior(params, exact):
-    """sigma = 1 / l and mean 0; and any q as a prior of itself.
+def test_kl_is_zero_if_q_is_the_prior(params, exact):
+    """At sigma = 1 / l and mean 0, and for a q that is its own prior.
 
-    Sampled, it is zero draw by draw.
+    A sampled KL is zero in every draw.
     """
     scale = 1 / LENGTH_SCALE.view(-1, 1, 1)
-    of_prior = {
+    params_of_prior = {
         "mean": torch.zeros(MEMBERS, INPUTS, OUTPUTS, dtype=torch.float64),
         "rho": _rho(scale.expand(-1, INPUTS, OUTPUTS)),
         "bias": torch.zeros(MEMBERS, OUTPUTS, dtype=torch.float64),
         "bias_rho": _rho(scale[:, 0].expand(-1, OUTPUTS)),
     }
     own_prior = PosteriorPrior(**MeanField().as_prior(params))
-    for q, prior in ((of_prior, GAUSSIAN), (params, own_prior)):
+    for q, prior in ((params_of_prior, GAUSSIAN), (params, own_prior)):
         kl = MeanField().kl(q, NOTHING_DROPPED, prior, None)
         np.testing.assert_allclose(kl, 0, atol=1e-13)
-        noise = exact.nodes(INPUTS * OUTPUTS + OUTPUTS)
-        sampled = MeanField(sampled_kl=True).kl(q, NOTHING_DROPPED, prior, noise)
+        source = exact.nodes(INPUTS * OUTPUTS + OUTPUTS)
+        sampled = MeanField(sampled_kl=True).kl(q, NOTHING_DROPPED, prior, source)
         np.testing.assert_allclose(sampled, 0, atol=1e-11)
 
 
@@ -154,35 +152,35 @@ def test_gradient_of_the_spike_kl(params):
     _check_gradient(MeanField(spike=True), params, GAUSSIAN)
 
 
-def _check_gradient(family, params, prior, noise=lambda: None):
-    """By hand as by autograd; noise gives the same at every call."""
+def _check_gradient(family, params, prior, source=lambda: None):
+    """Compare with autograd; `source` returns the same random numbers at every call."""
     leaves = {name: value.clone().requires_grad_() for name, value in params.items()}
-    total = family.kl(leaves, KEEP, prior, noise()).sum()
+    total = family.kl(leaves, KEEP, prior, source()).sum()
     expected = torch.autograd.grad(total, list(leaves.values()))
-    found = family.kl_gradient(params, KEEP, prior, noise())
+    actual = family.kl_gradient(params, KEEP, prior, source())
     for name, gradient in zip(leaves, expected, strict=True):
         np.testing.assert_allclose(
-            found[name], gradient, rtol=1e-10, atol=1e-12, err_msg=name
+            actual[name], gradient, rtol=1e-10, atol=1e-12, err_msg=name
         )
 
 
 @pytest.fixture
-def same_noise(random, exact):
-    """Noise of one draw of weights and biases, the same at every call."""
+def fixed_source(random, exact):
+    """A function: one draw of weights and biases, the same at every call."""
     numbers = random.normal(size=INPUTS * OUTPUTS + OUTPUTS)
-    return lambda: exact.noise(numbers)
+    return lambda: exact.source(numbers)
 
 
-def test_gradient_of_the_sampled_kl(params, prior, same_noise):
-    """Of log q - log p at the same draw, which moves with mean and sigma."""
-    _check_gradient(MeanField(sampled_kl=True), params, prior, same_noise)
+def test_gradient_of_the_sampled_kl(params, prior, fixed_source):
+    """Of log q - log p at a draw that moves with mean and sigma."""
+    _check_gradient(MeanField(sampled_kl=True), params, prior, fixed_source)
 
 
 def test_gradient_of_the_sampled_kl_of_the_spike_and_slab(params, random, exact):
     spikes = random.integers(2, size=INPUTS)
     numbers = np.r_[spikes, random.normal(size=INPUTS * OUTPUTS + OUTPUTS)]
     family = MeanField(spike=True, sampled_kl=True)
-    _check_gradient(family, params, GAUSSIAN, lambda: exact.noise(numbers))
+    _check_gradient(family, params, GAUSSIAN, lambda: exact.source(numbers))
 
 
 # ---------------------------------------------------------------- scale mixture prior
@@ -198,14 +196,16 @@ def scale_mixture():
     )
 
 
-def test_gradient_of_the_sampled_kl_to_it(params, scale_mixture, same_noise):
-    _check_gradient(MeanField(sampled_kl=True), params, scale_mixture, same_noise)
+def test_gradient_of_the_sampled_kl_to_the_scale_mixture(
+    params, scale_mixture, fixed_source
+):
+    _check_gradient(MeanField(sampled_kl=True), params, scale_mixture, fixed_source)
 
 
 def _kl_to_mixture(m, sigma, pi, std_1, std_2):
-    """KL(N(m, sigma^2) || pi N(0, s1^2) + (1 - pi) N(0, s2^2)), by the fine rule.
+    """KL(N(m, sigma^2) || pi N(0, s1^2) + (1 - pi) N(0, s2^2)), on a fine grid.
 
-    Of arrays: over the grid first. Its step is below a thirtieth of any spread.
+    For arrays; the grid is the first axis. Its step is below a thirtieth of every std.
     """
     steps, step = np.linspace(-9, 9, 20_001, retstep=True)
     w = m + sigma * steps.reshape(-1, *(1,) * m.ndim)
@@ -219,7 +219,7 @@ def _kl_to_mixture(m, sigma, pi, std_1, std_2):
 def test_sampled_kl_to_the_scale_mixture(params, sigma, scale_mixture, sampling):
     """A million draws against the sum of one-dimensional integrals.
 
-    Biases have the Gaussian prior, whose closed form is tested above.
+    Biases have the Gaussian prior; its closed form is tested above.
     """
     length_scale = LENGTH_SCALE.numpy()
     pi, s1, s2 = (
@@ -231,27 +231,28 @@ def test_sampled_kl_to_the_scale_mixture(params, sigma, scale_mixture, sampling)
     expected = terms.sum((1, 2)) + _kl_of_biases(params, sigma)
     family = MeanField(sampled_kl=True)
     sampling.check(
-        lambda noise: family.kl(params, NOTHING_DROPPED, scale_mixture, noise), expected
+        lambda source: family.kl(params, NOTHING_DROPPED, scale_mixture, source),
+        expected,
     )
 
 
 # ------------------------------------------------------------------------- densities
 
 
-def test_log_density_is_that_of_independent_normals(params, sigma, random):
+def test_log_density_of_independent_normals(params, sigma, random):
     weight = random.normal(size=(7, MEMBERS, INPUTS, OUTPUTS))
     bias = random.normal(size=(7, MEMBERS, OUTPUTS))
     expected = norm.logpdf(weight, params["mean"], sigma[0]).sum((2, 3))
     expected += norm.logpdf(bias, params["bias"], sigma[1]).sum(2)
     draw = _tensor(weight), _tensor(bias)
-    found = MeanField().log_density(params, NOTHING_DROPPED, *draw)
-    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    actual = MeanField().log_density(params, NOTHING_DROPPED, *draw)
+    np.testing.assert_allclose(actual, expected, rtol=1e-12)
 
 
 def test_log_density_of_the_spike_and_slab(params, sigma, random):
     """Row by row p N(m_i, sigma_i^2) + (1 - p) N(0, sigma_i^2) [GG16]; rows multiply.
 
-    A whole row is dropped at once: the mixture is over rows, not over weights.
+    A whole row is dropped at once, so the mixture is over rows, not over weights.
     """
     weight = random.normal(size=(7, MEMBERS, INPUTS, OUTPUTS))
     bias = random.normal(size=(7, MEMBERS, OUTPUTS))
@@ -261,62 +262,63 @@ def test_log_density_of_the_spike_and_slab(params, sigma, random):
     expected = np.log(p * slab + (1 - p) * spike).sum(-1)
     expected += norm.logpdf(bias, params["bias"], sigma[1]).sum(-1)
     draw = _tensor(weight), _tensor(bias)
-    found = MeanField(spike=True).log_density(params, KEEP, *draw)
-    np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-11)
+    actual = MeanField(spike=True).log_density(params, KEEP, *draw)
+    np.testing.assert_allclose(actual, expected, rtol=1e-11, atol=1e-11)
 
 
 @pytest.mark.parametrize("spike", [False, True], ids=["plain", "spike"])
 def test_density_of_a_weight_and_a_bias_integrates_to_one(params, spike):
-    one = {name: value[..., :1] for name, value in params.items()}
-    one |= {name: one[name][:, :1] for name in ("mean", "rho")}
+    single = {name: value[..., :1] for name, value in params.items()}
+    single |= {name: single[name][:, :1] for name in ("mean", "rho")}
     axis = torch.linspace(-16, 16, 401, dtype=torch.float64)
     points = torch.cartesian_prod(axis, axis).view(-1, 2, 1, 1)
     points = points.expand(-1, -1, MEMBERS, -1)
     draw = points[:, 0].unsqueeze(-1), points[:, 1]
-    density = MeanField(spike=spike).log_density(one, KEEP, *draw).exp()
+    density = MeanField(spike=spike).log_density(single, KEEP, *draw).exp()
     area = (axis[1] - axis[0]).item() ** 2
     np.testing.assert_allclose(density.sum(0) * area, 1, rtol=1e-10)
 
 
 @pytest.mark.parametrize("spike", [False, True], ids=["plain", "spike"])
 def test_density_of_a_row_integrates_to_one(params, sigma, spike):
-    """Of two weights that are dropped together; the biases' density is divided out."""
+    """Two weights are dropped together; divided by the density of the biases."""
     row = params | {name: params[name][:, :1] for name in ("mean", "rho")}
     axis = torch.linspace(-16, 16, 401, dtype=torch.float64)
     points = torch.cartesian_prod(axis, axis).view(-1, 1, 1, OUTPUTS)
     draw = points.expand(-1, MEMBERS, -1, -1), params["bias"]
     density = MeanField(spike=spike).log_density(row, KEEP, *draw).exp()
     area = (axis[1] - axis[0]).item() ** 2
-    of_biases = norm.pdf(0, 0, sigma[1]).prod(1)
-    np.testing.assert_allclose(density.sum(0) * area, of_biases, rtol=1e-10)
+    density_of_biases = norm.pdf(0, 0, sigma[1]).prod(1)
+    np.testing.assert_allclose(density.sum(0) * area, density_of_biases, rtol=1e-10)
 
 
 # --------------------------------------------------------------------- spike and slab
 
 
-def test_spike_kl_is_that_of_dropout_but_for_a_constant_in_m(params):
-    """[GG16 appendix]: at given sigma, (p l^2 / 2) ||M||^2 as for Bernoulli dropout."""
-    other = params | {"mean": 3 * params["mean"] + 1, "bias": -params["bias"]}
+def test_spike_kl_is_the_dropout_kl_up_to_a_constant_in_m(params):
+    """[GG16 appendix]: at fixed sigma, (p l^2 / 2) ||M||^2 as for Bernoulli dropout."""
+    changed = params | {"mean": 3 * params["mean"] + 1, "bias": -params["bias"]}
     spike, dropout = (
-        family.kl(other, KEEP, GAUSSIAN, None) - family.kl(params, KEEP, GAUSSIAN, None)
+        family.kl(changed, KEEP, GAUSSIAN, None)
+        - family.kl(params, KEEP, GAUSSIAN, None)
         for family in (MeanField(spike=True), Bernoulli())
     )
     np.testing.assert_allclose(spike, dropout, rtol=1e-12)
 
 
 @pytest.mark.parametrize("sampled_kl", [False, True], ids=["closed", "sampled"])
-def test_spike_kl_is_the_plain_one_where_nothing_is_dropped(params, sampled_kl, exact):
+def test_spike_kl_without_dropout_equals_the_plain_kl(params, sampled_kl, exact):
     spike, plain = (
         MeanField(spike=spike, sampled_kl=sampled_kl) for spike in (True, False)
     )
     keep = NOTHING_DROPPED
     normals = np.linspace(-1, 2, INPUTS * OUTPUTS + OUTPUTS)
     ones = np.ones(INPUTS)
-    found = spike.kl(params, keep, GAUSSIAN, exact.noise(np.r_[ones, normals]))
-    expected = plain.kl(params, keep, GAUSSIAN, exact.noise(normals))
-    np.testing.assert_allclose(found, expected, rtol=1e-14)
-    # And continuously so.
-    almost = spike.kl(params, keep - 1e-9, GAUSSIAN, exact.noise(np.r_[ones, normals]))
+    actual = spike.kl(params, keep, GAUSSIAN, exact.source(np.r_[ones, normals]))
+    expected = plain.kl(params, keep, GAUSSIAN, exact.source(normals))
+    np.testing.assert_allclose(actual, expected, rtol=1e-14)
+    # The limit p -> 1 is continuous.
+    almost = spike.kl(params, keep - 1e-9, GAUSSIAN, exact.source(np.r_[ones, normals]))
     np.testing.assert_allclose(almost, expected, rtol=1e-6)
 
 
@@ -326,38 +328,40 @@ def _all_spikes(exact):
     nodes = exact.nodes(INPUTS * OUTPUTS + OUTPUTS)
     z = masks.normal(INPUTS).squeeze(1)
     e = nodes.normal(INPUTS * OUTPUTS + OUTPUTS).squeeze(1)
-    both = torch.cat([z.repeat_interleave(len(e), 0), e.repeat(len(z), 1)], 1)
-    return exact.noise(both), probability.repeat(len(e), 0) / len(e)
+    normals_and_masks = torch.cat(
+        [z.repeat_interleave(len(e), 0), e.repeat(len(z), 1)], 1
+    )
+    return exact.source(normals_and_masks), probability.repeat(len(e), 0) / len(e)
 
 
 def test_exact_kl_of_narrow_spikes(params, exact):
     """log q - log p of the exact density is the closed form less K H(p).
 
-    Where spike and slab do not overlap the mixture's entropy is the normals' plus that
-    of the masks, a constant in M and sigma that the closed form leaves out, as dropout
-    does. Expectations over all masks and nodes are exact there.
+    If spike and slab do not overlap, the mixture's entropy is the normals' entropy plus
+    the masks' entropy. The latter is constant in M and sigma, and the closed form omits
+    it, as dropout does. Expectations over all masks and nodes are exact.
     """
     sign = torch.where(params["mean"] < 0, -1.0, 1.0)
     narrow = params | {
         "mean": params["mean"] + sign,
         "rho": _rho(torch.full_like(params["rho"], 0.01)),
     }
-    noise, probability = _all_spikes(exact)
+    source, probability = _all_spikes(exact)
     family = MeanField(spike=True, sampled_kl=True)
-    found = (probability * family.kl(narrow, KEEP, GAUSSIAN, noise).numpy()).sum(0)
+    actual = (probability * family.kl(narrow, KEEP, GAUSSIAN, source).numpy()).sum(0)
     closed = MeanField(spike=True).kl(narrow, KEEP, GAUSSIAN, None).numpy()
     entropy = INPUTS * (entr(KEEP.numpy()) + entr(1 - KEEP.numpy()))
-    np.testing.assert_allclose(found, closed - entropy, rtol=1e-10)
+    np.testing.assert_allclose(actual, closed - entropy, rtol=1e-10)
 
 
-def test_exact_kl_where_spike_and_slab_are_one(params, exact):
+def test_exact_kl_if_spike_and_slab_coincide(params, exact):
     """At M = 0 the mixture is one normal: the closed form is exact."""
     at_zero = params | {"mean": torch.zeros_like(params["mean"])}
-    noise, probability = _all_spikes(exact)
+    source, probability = _all_spikes(exact)
     family = MeanField(spike=True, sampled_kl=True)
-    found = (probability * family.kl(at_zero, KEEP, GAUSSIAN, noise).numpy()).sum(0)
+    actual = (probability * family.kl(at_zero, KEEP, GAUSSIAN, source).numpy()).sum(0)
     closed = MeanField(spike=True).kl(at_zero, KEEP, GAUSSIAN, None)
-    np.testing.assert_allclose(found, closed, rtol=1e-10)
+    np.testing.assert_allclose(actual, closed, rtol=1e-10)
 
 
 def _row_kl(m, sigma, p, length_scale):
@@ -378,7 +382,7 @@ def _row_kl(m, sigma, p, length_scale):
 def test_sampled_kl_of_the_spike_and_slab_is_exact(params, sigma, sampling):
     """A million draws against the sum of the rows' integrals, overlapping or not.
 
-    The closed form lies above, by at most K H(p): conditioning lowers an entropy.
+    The closed form is larger, by at most K H(p): conditioning lowers an entropy.
     """
     exact_kl = np.zeros(MEMBERS)
     for i in range(MEMBERS):
@@ -387,7 +391,7 @@ def test_sampled_kl_of_the_spike_and_slab_is_exact(params, sigma, sampling):
             exact_kl[i] += _row_kl(m, deviation, *about)
     exact_kl += _kl_of_biases(params, sigma)
     family = MeanField(spike=True, sampled_kl=True)
-    sampling.check(lambda noise: family.kl(params, KEEP, GAUSSIAN, noise), exact_kl)
+    sampling.check(lambda source: family.kl(params, KEEP, GAUSSIAN, source), exact_kl)
 
     closed = MeanField(spike=True).kl(params, KEEP, GAUSSIAN, None).numpy()
     entropy = INPUTS * (entr(KEEP.numpy()) + entr(1 - KEEP.numpy()))
@@ -406,8 +410,8 @@ def x(random):
 def test_moments_of_the_weights_and_biases(params, sigma, exact):
     size = INPUTS * OUTPUTS + OUTPUTS
 
-    def drawn(noise):
-        weight, bias = MeanField().draw(params, KEEP, noise)
+    def drawn(source):
+        weight, bias = MeanField().draw(params, KEEP, source)
         return torch.cat([weight.flatten(1), bias], 1)
 
     mean, covariance = exact.normal_moments(drawn, size)
@@ -420,13 +424,13 @@ def test_moments_of_the_weights_and_biases(params, sigma, exact):
 
 @pytest.mark.parametrize("spike", [False, True], ids=["plain", "spike"])
 def test_moments_of_the_activations(params, sigma, x, exact, random, spike):
-    """(a z) M + c and a^2 sigma^2 + s^2: spikes take the means away, not the noise."""
+    """(a z) M + c and a^2 sigma^2 + s^2: spikes remove the means, not the noise."""
     z = random.integers(2, size=(ROWS, INPUTS)) if spike else np.ones((ROWS, INPUTS))
 
     def linear(normals):
         spikes = z.ravel() if spike else []
-        noise = exact.noise(np.r_[spikes, normals.normal(ROWS * OUTPUTS).flatten()])
-        return MeanField(spike=spike).linear(params, KEEP, x[None], noise)
+        source = exact.source(np.r_[spikes, normals.normal(ROWS * OUTPUTS).flatten()])
+        return MeanField(spike=spike).linear(params, KEEP, x[None], source)
 
     mean, covariance = exact.normal_moments(linear, ROWS * OUTPUTS)
     expected = (x * _tensor(z)) @ params["mean"] + params["bias"].unsqueeze(1)
@@ -437,34 +441,40 @@ def test_moments_of_the_activations(params, sigma, x, exact, random, spike):
 
 
 def test_moments_of_the_spike_and_slab(params, sigma, exact):
-    """E W = p M and Var W_ij = sigma_ij^2 + p (1 - p) m_ij^2; rows go together."""
-    noise, probability = _all_spikes(exact)
-    weights = MeanField(spike=True).draw(params, KEEP, noise)[0].flatten(2).numpy()
+    """E W = p M, Var W_ij = sigma_ij^2 + p (1 - p) m_ij^2; rows share their spike."""
+    source, probability = _all_spikes(exact)
+    weights = MeanField(spike=True).draw(params, KEEP, source)[0].flatten(2).numpy()
     m, p = params["mean"].flatten(1).numpy(), KEEP.numpy()[:, None]
     mean = np.einsum("ti,tin->in", probability, weights)
     np.testing.assert_allclose(mean, p * m, rtol=1e-11, atol=1e-13)
     centred = weights - mean
     covariance = np.einsum("ti,tin,tim->inm", probability, centred, centred)
     same_row = np.kron(np.eye(INPUTS), np.ones((OUTPUTS, OUTPUTS)))
-    of_spikes = (p * (1 - p))[:, None] * m[:, :, None] * m[:, None] * same_row
-    of_slabs = sigma[0].reshape(MEMBERS, -1, 1) ** 2 * np.eye(INPUTS * OUTPUTS)
-    np.testing.assert_allclose(covariance, of_spikes + of_slabs, atol=1e-11)
+    covariance_of_spikes = (
+        (p * (1 - p))[:, None] * m[:, :, None] * m[:, None] * same_row
+    )
+    covariance_of_slabs = sigma[0].reshape(MEMBERS, -1, 1) ** 2 * np.eye(
+        INPUTS * OUTPUTS
+    )
+    np.testing.assert_allclose(
+        covariance, covariance_of_spikes + covariance_of_slabs, atol=1e-11
+    )
 
 
 @pytest.mark.parametrize("spike", [False, True], ids=["plain", "spike"])
-def test_one_draw_can_serve_all_rows(params, x, exact, spike):
-    """Path-wise: the activations are x W + b of a draw, whatever the row."""
+def test_one_draw_for_all_rows(params, x, exact, spike):
+    """Path-wise: the activations are x W + b of one draw, for every row."""
     family = MeanField(spike=spike, shared_draw=True)
     n = spike * INPUTS + INPUTS * OUTPUTS + OUTPUTS
     numbers = (np.arange(n) % 2).astype(float)
-    outputs = family.linear(params, KEEP, x[None], exact.noise(numbers))
-    weight, bias = family.draw(params, KEEP, exact.noise(numbers))
+    outputs = family.linear(params, KEEP, x[None], exact.source(numbers))
+    weight, bias = family.draw(params, KEEP, exact.source(numbers))
     np.testing.assert_allclose(outputs, x @ weight + bias.unsqueeze(1), rtol=1e-12)
 
 
 @pytest.mark.parametrize("spike", [False, True], ids=["plain", "spike"])
-def test_start_has_the_wanted_size(params, spike):
-    """p m^2 + sigma^2 is the square that was asked for, 1 % of it in sigma^2."""
+def test_start_has_the_given_size(params, spike):
+    """p m^2 + sigma^2 is the given square, 1 % of it in sigma^2."""
     scale, wanted = 0.7, params["mean"]
     start = MeanField(spike=spike).init(wanted, scale, params["bias"], KEEP)
     sigma = torch.nn.functional.softplus(start["rho"])

@@ -22,7 +22,7 @@ GAUSSIAN, LOG_UNIFORM = GaussianPrior(LENGTH_SCALE), LogUniformPrior(LENGTH_SCAL
 VALUES = {"kingma": kingma, "molchanov": molchanov}
 HIGHEST = {"kingma": 0.0, "molchanov": 4.0}
 LOWEST = -10.0
-# The largest, of a weight: see tests/priors/test_log_uniform.py.
+# The largest error per weight: see tests/priors/test_log_uniform.py.
 MOLCHANOVS_ERROR = 0.009375
 SHAPES = {"layer": (1, 1), "unit": (INPUTS, 1), "weight": (INPUTS, OUTPUTS)}
 KINDS = [
@@ -61,7 +61,7 @@ class Setting:
         random = np.random.default_rng(seed)
         self.family = family(alpha, approximation)
         self.theta = random.normal(size=(MEMBERS, INPUTS, OUTPUTS))
-        # Away from zero, where the additive parametrisation has its own rounding.
+        # Not close to zero, where rounding differs in the additive parametrisation.
         self.theta += np.sign(self.theta) * 0.1
         self.bias = random.normal(size=(MEMBERS, OUTPUTS))
         shape = (MEMBERS, *SHAPES[alpha])
@@ -76,19 +76,19 @@ class Setting:
 
     @property
     def alpha(self):
-        """Of every weight, (members, inputs, outputs), within the bounds."""
+        """alpha of every weight, (members, inputs, outputs), within the bounds."""
         highest = HIGHEST[self.family.approximation]
         log_alpha = np.clip(self.log_alpha, LOWEST, highest)
         return np.broadcast_to(np.exp(log_alpha), self.theta.shape)
 
-    def weights(self, noise):
-        return self.family.draw(self.params, KEEP, noise)[0]
+    def weights(self, source):
+        return self.family.draw(self.params, KEEP, source)[0]
 
-    def linear(self, noise):
-        return self.family.linear(self.params, KEEP, self.x[None], noise)
+    def linear(self, source):
+        return self.family.linear(self.params, KEEP, self.x[None], source)
 
-    def kl(self, prior=LOG_UNIFORM, noise=None):
-        return self.family.kl(self.params, KEEP, prior, noise)
+    def kl(self, prior=LOG_UNIFORM, source=None):
+        return self.family.kl(self.params, KEEP, prior, source)
 
 
 @pytest.fixture
@@ -119,11 +119,11 @@ def test_moments_of_the_weights(setting, exact):
 
 
 def test_moments_of_the_activations(setting, exact):
-    """[KSW15 sections 3.1 and 3.2], noise per row: rows are independent.
+    """[KSW15 sections 3.1 and 3.2]; random numbers per row, so rows are independent.
 
-    Type A: independent over outputs, of variance sum_i alpha_ij a_i^2 theta_ij^2.
-    Type B: the outputs of a row go together, with covariance
-    sum_i alpha_i a_i^2 theta_ij theta_ik. Its diagonal is type A's.
+    Type A: independent over outputs, of variance sum_i alpha_ij a_i^2 theta_ij^2. Type
+    B: the outputs of a row are correlated, with covariance sum_i alpha_i a_i^2 theta_ij
+    theta_ik. Its diagonal is that of type A.
     """
     correlated = isinstance(setting.family, Correlated)
     n = ROWS * (INPUTS if correlated else OUTPUTS)
@@ -138,17 +138,19 @@ def test_moments_of_the_activations(setting, exact):
     for j in range(OUTPUTS):
         for k in range(OUTPUTS):
             if j == k or correlated:
-                of_rows = (alpha[:, :, j] * theta[:, :, j] * theta[:, :, k]) @ squares.T
+                covariance_of_rows = (
+                    alpha[:, :, j] * theta[:, :, j] * theta[:, :, k]
+                ) @ squares.T
                 for row in range(ROWS):
-                    expected[:, row, j, row, k] = of_rows[:, row]
+                    expected[:, row, j, row, k] = covariance_of_rows[:, row]
     covariance = covariance.reshape(expected.shape)
     np.testing.assert_allclose(covariance, expected, rtol=1e-8, atol=1e-12)
 
 
 def test_start(kind, approximation, seed):
-    """alpha = (1 - p) / p of the rate that is given, as far as it is allowed.
+    """alpha = (1 - p) / p of the given rate, within the bounds.
 
-    E ||W||^2 = (1 + alpha) ||theta||^2 is the squared norm that was asked for.
+    E ||W||^2 = (1 + alpha) ||theta||^2 is the given squared norm.
     """
     setting = Setting(kind, approximation, seed)
     family = setting.family
@@ -172,7 +174,7 @@ def _kl_of_biases(setting):
 
 
 def test_kl_to_the_log_uniform_prior(setting, approximation):
-    """A: a term for every weight; B: one for every row, whatever shares an alpha."""
+    """A: a term for every weight; B: one for every row, even if rows share an alpha."""
     terms = VALUES[approximation](_tensor(np.log(setting.alpha))).numpy()
     if isinstance(setting.family, Correlated):
         terms = terms[:, :, 0]
@@ -180,31 +182,31 @@ def test_kl_to_the_log_uniform_prior(setting, approximation):
     np.testing.assert_allclose(setting.kl(), expected, rtol=1e-9)
 
 
-def test_kl_to_the_log_uniform_prior_is_what_draws_give(kind, seed, sampling):
-    """E_q[log q(w) + log |w|] and the constant, to the approximation's own error.
+def test_kl_to_the_log_uniform_prior_equals_mean_over_draws(kind, seed, sampling):
+    """E_q[log q(w) + log |w|] plus the constant, to the error of the approximation.
 
-    Every weight counts for type A; for type B, the factor that a row has in common.
-    The constant C is that of the exact KL (``priors.log_uniform``) where the prior's
-    density is 1 / |w|: then E log q = -1/2 log(2 pi e alpha theta^2).
+    Type A counts every weight, type B the common factor of each row. The constant of
+    the exact KL (``priors.log_uniform``) is for the prior density 1 / |w|, where
+    E log q = -1/2 log(2 pi e alpha theta^2).
     """
     setting = Setting(kind, "molchanov", seed)
     constant = CONSTANT + 0.5 * np.log(2 * np.pi * np.e)
     if isinstance(setting.family, Correlated):
         centre, alpha = np.ones((MEMBERS, INPUTS, 1)), setting.alpha[:, :, :1]
 
-        def at(noise):
-            return setting.weights(noise).numpy()[..., :1] / setting.theta[..., :1]
+        def at(source):
+            return setting.weights(source).numpy()[..., :1] / setting.theta[..., :1]
 
     else:
         centre, alpha = setting.theta, setting.alpha
 
-        def at(noise):
-            return setting.weights(noise).numpy()
+        def at(source):
+            return setting.weights(source).numpy()
 
     std = np.sqrt(alpha) * np.abs(centre)
 
-    def log_ratio(noise):
-        values = at(noise)
+    def log_ratio(source):
+        values = at(source)
         terms = norm.logpdf(values, centre, std) + np.log(np.abs(values)) + constant
         return terms.sum((-2, -1))
 
@@ -222,44 +224,46 @@ def test_kl_to_the_gaussian_prior(noisy_weights):
     alpha = noisy_weights.alpha
     terms = 0.5 * (squares * (1 + alpha) - np.log(squares * alpha) - 1)
     expected = terms.sum((1, 2)) + _kl_of_biases(noisy_weights)
-    # theta^2 counts as at least 1e-12: 1e-10 of the smallest one.
+    # theta^2 has the lower bound 1e-12: 1e-10 of the smallest value.
     np.testing.assert_allclose(noisy_weights.kl(GAUSSIAN), expected, rtol=1e-9)
 
 
 @pytest.fixture
 def log_ratio(noisy_weights):
-    """noise -> log q(W) - log p(W) at draws of the weights, by scipy."""
+    """log q(W) - log p(W) at the draws of a source, by scipy."""
     theta, alpha = noisy_weights.theta, noisy_weights.alpha
     q = norm(theta, np.sqrt(alpha) * np.abs(theta))
     p = norm(0, 1 / LENGTH_SCALE.numpy()[:, None, None])
 
-    def at(noise):
-        weights = noisy_weights.weights(noise)
+    def at(source):
+        weights = noisy_weights.weights(source)
         return (q.logpdf(weights) - p.logpdf(weights)).sum((-2, -1))
 
     return at
 
 
 def test_kl_to_the_gaussian_prior_is_the_expectation(noisy_weights, log_ratio, exact):
-    """log q - log p is quadratic in the noise, and the rule exact for it."""
+    """log q - log p is quadratic in the random numbers, so the rule is exact."""
     expected = log_ratio(exact.nodes(INPUTS * OUTPUTS)).mean(0)
-    found = noisy_weights.kl(GAUSSIAN).numpy() - _kl_of_biases(noisy_weights)
-    np.testing.assert_allclose(found, expected, rtol=1e-9)
+    actual = noisy_weights.kl(GAUSSIAN).numpy() - _kl_of_biases(noisy_weights)
+    np.testing.assert_allclose(actual, expected, rtol=1e-9)
 
 
-def test_kl_to_the_gaussian_prior_is_what_draws_give(
+def test_kl_to_the_gaussian_prior_equals_mean_over_draws(
     noisy_weights, log_ratio, sampling
 ):
-    found = noisy_weights.kl(GAUSSIAN).numpy() - _kl_of_biases(noisy_weights)
-    sampling.check(log_ratio, found)
+    actual = noisy_weights.kl(GAUSSIAN).numpy() - _kl_of_biases(noisy_weights)
+    sampling.check(log_ratio, actual)
 
 
 # -------------------------------------------------------------------- bounds of alpha
 
 
 @pytest.mark.parametrize("end", ["low", "high"])
-def test_beyond_its_bounds_alpha_is_the_bound(kind, approximation, seed, exact, end):
-    """Kingma's KL is for alpha <= 1, and there it stays: draws, activations and KL."""
+def test_alpha_beyond_its_bounds_counts_as_the_bound(
+    kind, approximation, seed, exact, end
+):
+    """Kingma's KL requires alpha <= 1; draws, activations and KL use the bound."""
     bound = LOWEST if end == "low" else HIGHEST[approximation]
     beyond = bound + (-3.0 if end == "low" else 3.0)
     at_bound = Setting(kind, approximation, seed, bound, bound)
@@ -269,11 +273,11 @@ def test_beyond_its_bounds_alpha_is_the_bound(kind, approximation, seed, exact, 
     n = INPUTS if correlated else INPUTS * OUTPUTS
     _, covariance = exact.normal_moments(outside.weights, n)
     variance = np.exp(bound) * (outside.theta**2).reshape(MEMBERS, -1)
-    found = covariance.diagonal(axis1=1, axis2=2)
-    np.testing.assert_allclose(found, variance, **tolerance)
+    actual = covariance.diagonal(axis1=1, axis2=2)
+    np.testing.assert_allclose(actual, variance, **tolerance)
     numbers = np.linspace(-1, 2, ROWS * (INPUTS if correlated else OUTPUTS))
-    found, expected = (s.linear(exact.noise(numbers)) for s in (outside, at_bound))
-    np.testing.assert_allclose(found, expected, **tolerance)
+    actual, expected = (s.linear(exact.source(numbers)) for s in (outside, at_bound))
+    np.testing.assert_allclose(actual, expected, **tolerance)
     np.testing.assert_allclose(outside.kl(), at_bound.kl(), **tolerance)
     log_alpha = outside.family.log_alpha_of(outside.params)
     np.testing.assert_allclose(log_alpha, bound, **tolerance)
@@ -281,9 +285,9 @@ def test_beyond_its_bounds_alpha_is_the_bound(kind, approximation, seed, exact, 
 
 @pytest.mark.parametrize("prior", ["log_uniform", "gaussian"])
 def test_gradients_inside_and_beyond_the_bounds(kind, approximation, prior, seed):
-    """By hand as by autograd; none where the bound holds alpha.
+    """Against autograd; zero where alpha is at its bound.
 
-    Except for theta where a variance is learned: there alpha theta^2 moves with it.
+    Except for theta if a variance is learned: then alpha theta^2 moves with it.
     """
     if prior == "gaussian" and kind[0] is Correlated:
         prior = "log_uniform"
@@ -294,54 +298,54 @@ def test_gradients_inside_and_beyond_the_bounds(kind, approximation, prior, seed
 
     kl = family.kl(leaves, KEEP, prior, None).sum()
     expected = torch.autograd.grad(kl, list(leaves.values()), materialize_grads=True)
-    found = family.kl_gradient(params, KEEP, prior, None)
-    _compare(found, dict(zip(leaves, expected, strict=True)))
+    actual = family.kl_gradient(params, KEEP, prior, None)
+    _compare(actual, dict(zip(leaves, expected, strict=True)))
 
-    def noise():
-        noise = TrainingRandom(
+    def source():
+        source = TrainingRandom(
             seed + np.arange(MEMBERS), torch.device("cpu"), KEEP.dtype
         )
-        noise.start_epoch(0)
-        return noise
+        source.start_epoch(0)
+        return source
 
     x = setting.x.expand(MEMBERS, -1, -1).clone()
     leaves["x"] = x.clone().requires_grad_()
-    of_params = {name: leaves[name] for name in params}
-    outputs = family.linear(of_params, KEEP, leaves["x"], noise())
+    leaf_params = {name: leaves[name] for name in params}
+    outputs = family.linear(leaf_params, KEEP, leaves["x"], source())
     gradient = torch.linspace(-1, 2, outputs.numel()).double().view(outputs.shape)
     expected = torch.autograd.grad(outputs, list(leaves.values()), gradient)
-    by_hand, pullback = family.linear_vjp(params, KEEP, x, noise())
+    by_hand, pullback = family.linear_vjp(params, KEEP, x, source())
     np.testing.assert_allclose(by_hand, outputs.detach(), rtol=1e-11, atol=1e-13)
-    found, of_x = pullback(gradient, Needed.ALL)
-    _compare(found | {"x": of_x}, dict(zip(leaves, expected, strict=True)))
+    actual, grad_x = pullback(gradient, Needed.ALL)
+    _compare(actual | {"x": grad_x}, dict(zip(leaves, expected, strict=True)))
 
     name = "log_variance" if kind[1] == "weight" else "log_alpha"
     low, high = LOWEST, HIGHEST[approximation]
     inside = (setting.log_alpha > low) & (setting.log_alpha < high)
-    assert not found[name][torch.as_tensor(~inside)].any()
+    assert not actual[name][torch.as_tensor(~inside)].any()
 
 
-def _compare(found, expected):
+def _compare(actual, expected):
     for name, values in expected.items():
-        gradient = found.get(name, torch.zeros_like(values))
+        gradient = actual.get(name, torch.zeros_like(values))
         np.testing.assert_allclose(
             gradient, values, rtol=1e-9, atol=1e-11, err_msg=name
         )
 
 
-def test_a_weight_keeps_its_noise_on_its_way_to_zero(exact):
-    """An alpha per weight: the variance is learned, and theta does not change it."""
+def test_variance_of_a_weight_does_not_depend_on_its_mean(exact):
+    """With an alpha per weight the variance is learned; theta does not change it."""
     family = Independent("weight", "molchanov")
-    one = torch.ones(1, 1, 1, dtype=torch.float64)
+    unit = torch.ones(1, 1, 1, dtype=torch.float64)
     params = {
-        "mean": one.clone(),
-        "log_variance": np.log(0.3) * one,
-        "bias": 0 * one[0],
+        "mean": unit.clone(),
+        "log_variance": np.log(0.3) * unit,
+        "bias": 0 * unit[0],
     }
     for theta in (0.5, -0.2, 0.1):
         params["mean"].fill_(theta)
         _, variance = exact.normal_moments(
-            lambda noise: family.draw(params, KEEP, noise)[0], 1
+            lambda source: family.draw(params, KEEP, source)[0], 1
         )
         np.testing.assert_allclose(variance, 0.3, rtol=1e-9)
         alpha = family.log_alpha_of(params).exp()

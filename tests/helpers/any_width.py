@@ -20,7 +20,7 @@ class AnyImage(ConvNet):
 
 
 class AnySequence(RecurrentNet):
-    """A column at every step."""
+    """A sequence with one column per step."""
 
     def __init__(self, hidden_size=3):
         super().__init__(1, 1, hidden_size)

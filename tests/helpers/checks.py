@@ -1,4 +1,4 @@
-"""Several checks in one test, which fails with the list of all that fail."""
+"""Several checks in one test, which fails with the list of all failed checks."""
 
 from contextlib import contextmanager
 
@@ -6,7 +6,7 @@ import pytest
 
 
 class Checks:
-    """Use it as a context, and call it in there with the name of each check.
+    """A context that collects failures; call it with the name of each check.
 
     >>> with Checks() as check:
     ...     for value in (1, 2):

@@ -22,8 +22,8 @@ SMALL = {
     "dtype": "float64",
     "random_state": SEED,
 }
-# Sums are taken in other orders, and Adam multiplies the last digits by some hundreds
-# in a few dozen steps. The wider one is for float32.
+# Sums are taken in another order, and Adam multiplies the last digits by some hundreds
+# in a few dozen steps. The larger tolerance is for float32.
 ROUNDING, ROUNDING_32 = 1e-8, 5e-3
 PLAIN = {
     BatchedGridSearchCV: GridSearchCV,
@@ -40,7 +40,7 @@ def classifier(**parameters):
 
 
 class Watch:
-    """A scorer that keeps what it was asked to score, by candidate and rows."""
+    """A scorer that records the candidates and rows it scored."""
 
     def __init__(self):
         self.seen = {}
@@ -52,13 +52,13 @@ class Watch:
 
 
 def fitted_state(estimator):
-    """Everything that was learned, of the network in the end of a pipeline."""
+    """All learned values of the network at the end of a pipeline."""
     while isinstance(estimator, Pipeline):
         estimator = estimator[-1]
     state = {name: v for name, v in vars(estimator).items() if name.endswith("_")}
     if estimator.early_stopping is True:
-        # Adam's moments are those of the end of the program. Nothing goes on from
-        # them: `partial_fit` refuses early stopping, a warm start begins again.
+        # Adam's moments differ with the length of the common training. They are not
+        # used: `partial_fit` refuses early stopping, and a warm start resets them.
         state.pop("optimizer_", None)
     return state
 
@@ -68,16 +68,19 @@ def fit_both(
 ):
     """scikit-learn's search and ours, fitted to the same data."""
     options = {"cv": 3} | options
-    both = [kind_(estimator, candidates, **options) for kind_ in (PLAIN[kind], kind)]
+    searches = [
+        kind_of_search(estimator, candidates, **options)
+        for kind_of_search in (PLAIN[kind], kind)
+    ]
     with quiet():
-        for search in both:
+        for search in searches:
             search.fit(X, y, **fit or {})
-    return both
+    return searches
 
 
 @contextmanager
 def quiet():
-    """Without what is said of short trainings, failures and scorers without weights."""
+    """Ignore warnings about short trainings, failures and scorers without weights."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         warnings.simplefilter("ignore", FitFailedWarning)
@@ -90,9 +93,9 @@ def quiet():
 def assert_same_members(
     estimator, candidates, X, y, tolerance=None, fit=None, **options
 ):
-    """Every member of a search is the network that scikit-learn's search trains.
+    """Each member of a search equals the network of scikit-learn's search.
 
-    tolerance : that of the member's `dtype` by default
+    tolerance : by default the rounding of the member's `dtype`
     """
     seen = []
     for kind in (GridSearchCV, BatchedGridSearchCV):
@@ -111,7 +114,7 @@ def assert_same_members(
 
 
 def assert_same_state(plain, batched, tolerance=ROUNDING, path=""):
-    """Nested dicts, lists and arrays agree to rounding, all else exactly."""
+    """Nested dicts, lists and arrays agree to rounding; everything else exactly."""
     assert type(plain) is type(batched), path
     if isinstance(plain, dict):
         assert set(plain) == set(batched), path
@@ -129,7 +132,7 @@ def assert_same_state(plain, batched, tolerance=ROUNDING, path=""):
 
 
 def assert_close(plain, batched, tolerance=ROUNDING, what=""):
-    """Arrays or numbers agree to rounding, and in shape and type."""
+    """Arrays or values agree to rounding, and in shape and type."""
     plain, batched = np.asarray(plain), np.asarray(batched)
     assert plain.dtype == batched.dtype and plain.shape == batched.shape, what
     if plain.dtype.kind == "f":
@@ -141,20 +144,20 @@ def assert_close(plain, batched, tolerance=ROUNDING, what=""):
 
 
 def assert_same_results(plain, batched, tolerance=ROUNDING):
-    """All that a search has learned, times apart."""
+    """All fitted attributes of a search except times."""
     assert _learned(plain) == _learned(batched)
     assert_same_table(plain.cv_results_, batched.cv_results_, tolerance)
     for name in ("n_splits_", "multimetric_", "best_index_"):
         assert getattr(plain, name, None) == getattr(batched, name, None), name
     if hasattr(plain, "best_params_"):
-        # Parameters can be estimators, which are equal only to themselves.
+        # Parameters can be estimators, which compare by identity.
         assert repr(plain.best_params_) == repr(batched.best_params_)
     if hasattr(plain, "best_score_"):
         assert_close(plain.best_score_, batched.best_score_, tolerance)
 
 
 def assert_same_table(plain, batched, tolerance=ROUNDING):
-    """``cv_results_``: the same keys, shapes and types; numbers to rounding."""
+    """``cv_results_``: the same keys, shapes and types; values to rounding."""
     assert set(plain) == set(batched)
     for name, theirs in plain.items():
         ours = batched[name]

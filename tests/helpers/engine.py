@@ -12,7 +12,7 @@ from skbayesnn._engine.training import MemberParams, TrainingConfig, start, trai
 from skbayesnn._engine.training_random import TrainingRandom
 from skbayesnn._families import FAMILIES
 from skbayesnn._likelihoods import Categorical, Gaussian, Heteroscedastic
-from skbayesnn._networks import MLP
+from skbayesnn._networks import Perceptron
 from tests.helpers.families import CASES
 
 INPUTS, TARGETS, CLASSES = 4, 2, 3
@@ -20,10 +20,10 @@ INPUTS, TARGETS, CLASSES = 4, 2, 3
 
 @dataclass
 class ArrayRows:
-    """The rows of a program (`_engine.config.Rows`), straight from arrays.
+    """The rows of a program (`_engine.config.Rows`), made of arrays.
 
     x (members or 1, rows, inputs); y (members or 1, rows, targets), or without the
-    last axis; weights (members, rows), or None where all are one.
+    last axis; weights (members, rows), or None if all are one.
     """
 
     x: np.ndarray
@@ -67,7 +67,7 @@ class ArrayRows:
         return held_out.take(everything)
 
     def of_member(self, i):
-        """What member i sees, for itself."""
+        """The rows of member i alone."""
         parts = {
             name: values if values is None or len(values) == 1 else values[i : i + 1]
             for name, values in vars(self).items()
@@ -82,7 +82,7 @@ class ArrayRows:
 
 
 def _earlier_posterior(sizes, length_scale):
-    """Fields of a `PosteriorPrior` of one layer, each weight's different."""
+    """Fields of a `PosteriorPrior` of one layer; all weights differ."""
     random = np.random.default_rng(sizes)
     lead, (n_inputs, n_outputs) = len(length_scale), sizes
     fields = {}
@@ -94,7 +94,7 @@ def _earlier_posterior(sizes, length_scale):
 
 
 class Engine:
-    """Builders of the engine's parts; what is not said is small and different."""
+    """Builders of the engine's parts; the defaults are small and differ by member."""
 
     Rows = ArrayRows
 
@@ -108,59 +108,59 @@ class Engine:
         }[kind]
 
     @staticmethod
-    def plan(kind="gaussian", hidden=(7, 6), family="bernoulli", **changes):
-        """family : of all layers; a name in the table for one with its defaults."""
+    def config(kind="gaussian", hidden=(7, 6), family="bernoulli", **changes):
+        """family : of all layers; a name means the family with its defaults."""
         family = FAMILIES[family]() if isinstance(family, str) else family
         likelihood = Engine.likelihood(kind)
         changes.setdefault("n_batches", 3)
         changes.setdefault("learning_rate", 0.01)
         activation = changes.pop("activation", "relu")
         n_layers = len(hidden) + 1
-        network = MLP(
+        network = Perceptron(
             (INPUTS, *hidden, likelihood.n_outputs), activation, (family,) * n_layers
         )
         return TrainingConfig(network, likelihood, **changes)
 
     @staticmethod
     def members(
-        plan,
+        config,
         seeds,
         keep,
         length_scale,
         tau,
         n_epochs=3,
         learns_likelihood=True,
-        **of_prior,
+        **prior_params,
     ):
-        """Each a number, a truth value or (members,); the same in all layers.
+        """Parameters of members; each argument is a number, a bool or (members,).
 
-        Layers and targets get slightly different values of them. of_prior : the
-        prior's other parameters (pi, s1, ...). An earlier posterior as
-        the prior is made up, about zero and as wide as 1 / length_scale.
+        Layers and targets get slightly different values. prior_params : further
+        parameters of the prior (pi, s1, ...). If the prior is an earlier posterior,
+        its means are drawn about zero with a spread of 1 / length_scale.
         """
         seeds = np.asarray(seeds)
-        n_layers = len(plan.network.fan_ins)
-        of_layer = 0.95 ** np.arange(n_layers)[:, None]
-        n_targets = 1 if isinstance(plan.likelihood, Categorical) else TARGETS
+        n_layers = len(config.network.fan_ins)
+        factor_of_layer = 0.95 ** np.arange(n_layers)[:, None]
+        n_targets = 1 if isinstance(config.likelihood, Categorical) else TARGETS
         tau = np.broadcast_to(tau, seeds.shape)[:, None]
         numbers = {
-            name: np.broadcast_to(value, seeds.shape) * of_layer
-            for name, value in {"length_scale": length_scale, **of_prior}.items()
+            name: np.broadcast_to(value, seeds.shape) * factor_of_layer
+            for name, value in {"length_scale": length_scale, **prior_params}.items()
         }
         prior = [
             {name: values[i] for name, values in numbers.items()}
             for i in range(n_layers)
         ]
-        if plan.prior == "previous":
+        if config.prior == "previous":
             prior = [
                 _earlier_posterior(size, fields["length_scale"])
                 for size, fields in zip(
-                    pairwise(plan.network.sizes), prior, strict=True
+                    pairwise(config.network.sizes), prior, strict=True
                 )
             ]
         return MemberParams(
             seeds=seeds,
-            keep=np.broadcast_to(keep, seeds.shape) ** of_layer,
+            keep=np.broadcast_to(keep, seeds.shape) ** factor_of_layer,
             prior=prior,
             tau=tau * 2.0 ** np.arange(n_targets),
             statistics=np.empty((len(seeds), 0)),
@@ -169,14 +169,14 @@ class Engine:
         )
 
     @staticmethod
-    def rows(plan, n_members, seed, n_rows=23, shared=True, weighted=False, **kinds):
+    def rows(config, n_members, seed, n_rows=23, shared=True, weighted=False, **kinds):
         """Rows of a noisy nonlinear function, the same for all members or not."""
         random = np.random.default_rng(seed)
         lead = 1 if shared else n_members
         x = random.normal(size=(lead, n_rows, INPUTS))
         slopes = random.normal(size=(INPUTS, CLASSES))
         f = np.sin(x @ slopes)
-        if isinstance(plan.likelihood, Categorical):
+        if isinstance(config.likelihood, Categorical):
             y = (f + 0.1 * random.normal(size=f.shape)).argmax(-1)
         else:
             y = f[..., :TARGETS] + 0.1 * random.normal(size=(lead, n_rows, TARGETS))
@@ -186,24 +186,24 @@ class Engine:
         return ArrayRows(x, y, weights, n_members, **kinds)
 
     @staticmethod
-    def start(plan, members, dtype=torch.float64, device="cpu"):
-        return start(plan, members, torch.device(device), dtype)
+    def start(config, members, dtype=torch.float64, device="cpu"):
+        return start(config, members, torch.device(device), dtype)
 
     @staticmethod
-    def train(plan, members, rows, **changes):
-        posterior = start(plan, members, torch.device(rows.device), rows.dtype)
-        return train(plan, members, rows, posterior, **changes)
+    def train(config, members, rows, **changes):
+        posterior = start(config, members, torch.device(rows.device), rows.dtype)
+        return train(config, members, rows, posterior, **changes)
 
     @staticmethod
-    def noise(members, epoch):
-        """Of the first step of an epoch."""
-        noise = TrainingRandom(members.seeds, torch.device("cpu"), torch.float64)
-        noise.start_epoch(epoch)
-        return noise
+    def random_source(members, epoch):
+        """Random numbers of the first step of an epoch."""
+        source = TrainingRandom(members.seeds, torch.device("cpu"), torch.float64)
+        source.start_epoch(epoch)
+        return source
 
     @staticmethod
-    def one_of(members, i):
-        """Member i by itself."""
+    def member(members, i):
+        """The parameters of member i alone."""
         return MemberParams(
             seeds=members.seeds[i : i + 1],
             keep=members.keep[:, i : i + 1],
@@ -231,39 +231,39 @@ class Engine:
 
 KINDS = ["gaussian", "gaussian, tau learned", "heteroscedastic", "categorical"]
 
-# Members that differ in everything; two of them share a seed.
+# Members that differ in all parameters; two of them share a seed.
 SEEDS = np.array([4, 0, 4, 1])
 KEEP = [0.6, 0.95, 0.8, 1.0]
 LENGTH_SCALE = [1.0, 0.1, 0.3, 3.0]
 TAU = [10.0, 1.0, 0.3, 50.0]
 
-# Noise that a family learns has to be there at the start, in every member.
+# A rate below 1, so that families that learn it start with dropout in every member.
 KEEP_OF_CASES = [0.6, 0.95, 0.8, 0.7]
-of_every_case = pytest.mark.parametrize("case", CASES, ids=str)
+parametrize_cases = pytest.mark.parametrize("case", CASES, ids=str)
 
 
-def program(case, seed, **changes):
-    """Plan and members of a family under a prior; members differ in all they may.
+def config_and_members(case, seed, **changes):
+    """Config and members of a family under a prior; all parameters differ.
 
-    Two layers and six steps: there are many families, each with all of its options.
+    Two layers and six steps only, because there are many families with many options.
     """
     changes = {"hidden": (7,), "n_epochs": 2} | changes
     if case.prior == "anchored":
-        # A relu unit that is dead at its anchor has no gradient but rounding, which
-        # Adam divides by its size.
+        # A dead relu unit has a gradient of rounding errors only, which Adam divides by
+        # its size.
         changes["activation"] = "tanh"
     n_epochs = changes.pop("n_epochs")
-    plan = Engine.plan(family=case.family, prior=case.prior, **changes)
-    of_prior = {}
+    config = Engine.config(family=case.family, prior=case.prior, **changes)
+    prior_params = {}
     if case.prior == "scale_mixture":
-        of_prior = {
+        prior_params = {
             "pi": [0.5, 0.25, 0.75, 0.9],
             "s1": [1.0, 2.0, 0.5, 1.0],
             "s2": [0.1, 0.3, 0.05, 0.5],
         }
     if case.prior == "anchored":
-        of_prior = {"bias_length_scale": [0.3, 1.0, 2.0, 0.7]}
+        prior_params = {"bias_length_scale": [0.3, 1.0, 2.0, 0.7]}
     members = Engine.members(
-        plan, SEEDS + seed, KEEP_OF_CASES, LENGTH_SCALE, TAU, n_epochs, **of_prior
+        config, SEEDS + seed, KEEP_OF_CASES, LENGTH_SCALE, TAU, n_epochs, **prior_params
     )
-    return plan, members
+    return config, members

@@ -1,6 +1,6 @@
 """Every family of the table with its options, under every prior it is used with.
 
-A new family is here by itself, with its defaults; its options are added below.
+A new family is included automatically with its defaults; add its options below.
 """
 
 from dataclasses import dataclass, fields, replace
@@ -30,14 +30,14 @@ OPTIONS = {
 
 
 def _priors(family: Family) -> list[str]:
-    """Keys of ``PRIORS`` that the family has a KL to and is used with."""
+    """Keys of ``PRIORS`` for which the family has a KL."""
     name = name_of(family)
     if name == "mean_field":
         mixture = ["scale_mixture"] if family.sampled_kl else []
         return ["gaussian", "previous", *mixture]
     if name == "variational_independent":
         return ["log_uniform", "gaussian"]
-    if name == "point":  # also a layer without noise, among others that have some
+    if name == "point":  # also layers without dropout in a network with dropout
         return ["gaussian", "log_uniform", "anchored"]
     if name == "bernoulli":
         return ["gaussian", "anchored"]
@@ -45,13 +45,13 @@ def _priors(family: Family) -> list[str]:
 
 
 def name_of(family: Family) -> str:
-    """Its key in the table."""
+    """The family's key in the table."""
     [name] = [name for name, kind in FAMILIES.items() if type(family) is kind]
     return name
 
 
 def _without(family: Family, *names: str) -> Family:
-    """The same with the defaults of some options."""
+    """The family with the defaults of some options."""
     defaults = {f.name: f.default for f in fields(family) if f.name in names}
     return replace(family, **defaults)
 
@@ -68,13 +68,13 @@ class Case:
 
 
 def label(family: Family) -> str:
-    """Its name and its options, for the names of tests."""
+    """The family's name and options, for the names of tests."""
     options = {f.name: getattr(family, f.name) for f in fields(family)}
-    said = [
+    options_shown = [
         (key if value else "") if isinstance(value, bool) else str(value or "")
         for key, value in options.items()
     ]
-    return " ".join([name_of(family), *filter(None, said)])
+    return " ".join([name_of(family), *filter(None, options_shown)])
 
 
 VARIANTS = list(
@@ -91,8 +91,8 @@ VARIANTS = list(
 )
 CASES = [Case(family, prior) for family in VARIANTS for prior in _priors(family)]
 
-# One family of each law of the weights and way of training: how a KL is computed
-# makes no difference to these.
+# One family for each law of the weights and way of training, whatever the computation
+# of the KL.
 LAWS = list(
     dict.fromkeys(
         _without(family, "sampled_kl", "approximation") for family in VARIANTS

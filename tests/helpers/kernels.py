@@ -1,4 +1,4 @@
-"""Kernels of wide layers: covariances of activations of normal numbers."""
+"""Kernels of wide layers: covariances of activations of normal variables."""
 
 import numpy as np
 from numpy.polynomial.hermite_e import hermegauss
@@ -16,19 +16,19 @@ def arc_cosine(covariance):
     std = np.sqrt(covariance.diagonal())
     cosine = np.clip(covariance / np.outer(std, std), -1, 1)
     angle = np.arccos(cosine)
-    both = np.sin(angle) + (np.pi - angle) * cosine
-    return np.outer(std, std) * both / (2 * np.pi)
+    numerator = np.sin(angle) + (np.pi - angle) * cosine
+    return np.outer(std, std) * numerator / (2 * np.pi)
 
 
 def tanh_kernel(covariance):
     """E tanh(u) tanh(v), by Gauss-Hermite quadrature."""
     nodes, weights = hermegauss(60)
     weights = weights / weights.sum()
-    found = np.empty_like(covariance)
+    actual = np.empty_like(covariance)
     for i, j in np.ndindex(covariance.shape):
         std = np.sqrt(covariance[i, i])
         slope = covariance[i, j] / std
-        rest = np.sqrt(max(covariance[j, j] - slope**2, 0.0))
-        v = slope * nodes[:, None] + rest * nodes
-        found[i, j] = weights @ (np.tanh(std * nodes)[:, None] * np.tanh(v)) @ weights
-    return found
+        residual_std = np.sqrt(max(covariance[j, j] - slope**2, 0.0))
+        v = slope * nodes[:, None] + residual_std * nodes
+        actual[i, j] = weights @ (np.tanh(std * nodes)[:, None] * np.tanh(v)) @ weights
+    return actual

@@ -1,4 +1,4 @@
-"""A regressor whose fit and predictive are known in closed form, and are quick."""
+"""A quick regressor whose fit and predictive distribution have a closed form."""
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
@@ -14,21 +14,21 @@ class LinearGaussian(RegressionPredictiveMixin, RegressorMixin, BaseEstimator):
     Parameters
     ----------
     factor : float
-        What the predictive's std is of the std of the residuals.
-    apart : float in [0, 1)
-        What the two draws' distance from the mean is of the std.
+        The predictive's std divided by the std of the residuals.
+    deviation : float in [0, 1)
+        The two draws' distance from the mean divided by the std.
     uneven : float
         The std is multiplied by exp(uneven * x_0).
 
     Attributes
     ----------
     seen_ : ndarray
-        The first column of X, by which a test knows the rows.
+        The first column of X, which identifies the rows.
     """
 
-    def __init__(self, factor=1.0, apart=0.0, uneven=0.0):
+    def __init__(self, factor=1.0, deviation=0.0, uneven=0.0):
         self.factor = factor
-        self.apart = apart
+        self.deviation = deviation
         self.uneven = uneven
 
     def fit(self, X, y, sample_weight=None):
@@ -53,8 +53,8 @@ class LinearGaussian(RegressionPredictiveMixin, RegressorMixin, BaseEstimator):
     def _predictive(self, X):
         std = self.factor * self.std_ * np.exp(self.uneven * X[:, :1])
         mean = self._design(X) @ self.coef_
-        draws = mean + np.multiply.outer([-self.apart, self.apart], std)
-        variance = np.broadcast_to((1 - self.apart**2) * std**2, draws.shape)
+        draws = mean + np.multiply.outer([-self.deviation, self.deviation], std)
+        variance = np.broadcast_to((1 - self.deviation**2) * std**2, draws.shape)
         return MixturePredictive(Gaussians(draws, variance), self.flat_)
 
     @staticmethod

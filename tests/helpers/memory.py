@@ -15,8 +15,8 @@ class Largest(TorchFunctionMode):
         result = function(*args, **(kwargs or {}))
         for value in result if isinstance(result, tuple | list) else [result]:
             if isinstance(value, torch.Tensor):
-                found = value.untyped_storage().nbytes()
-                self.tensor = max(self.tensor, found)
+                actual = value.untyped_storage().nbytes()
+                self.tensor = max(self.tensor, actual)
         return result
 
 
@@ -26,7 +26,7 @@ def memory_of(function):
     try:
         with Largest() as largest:
             function()
-        _, of_arrays = tracemalloc.get_traced_memory()
+        _, array_bytes = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    return largest.tensor, of_arrays
+    return largest.tensor, array_bytes

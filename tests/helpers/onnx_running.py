@@ -1,4 +1,4 @@
-"""A graph, run on rows; and the package's own predictions under the same names."""
+"""Run a graph on rows, and compute the package's predictions under the same names."""
 
 import numpy as np
 import pytest
@@ -21,19 +21,19 @@ def outputs(onnx_model, inputs):
     return dict(zip(names, session.run(names, inputs), strict=True))
 
 
-def own_numbers(model, X, q=Q):
-    """What a regressor of the package, or a pipeline of one, says."""
-    own = {
+def expected_regression(model, X, q=Q):
+    """Predictions of a regressor of the package, alone or at the end of a pipeline."""
+    expected = {
         "mean": model.predict(X),
         "std": skbayesnn.predict_uncertainty(model, X, kind="total"),
     }
     if len(q):
-        own["quantiles"] = skbayesnn.predict_quantile(model, X, q)
-    return own
+        expected["quantiles"] = skbayesnn.predict_quantile(model, X, q)
+    return expected
 
 
-def own_classes(model, X):
-    """What a classifier of the package, or a pipeline of one, says."""
+def expected_classification(model, X):
+    """Predictions of a classifier of the package, alone or at the end of a pipeline."""
     kinds = ["entropy", "mutual_information"]
     return {
         "label": model.predict(X),
@@ -42,34 +42,34 @@ def own_classes(model, X):
     }
 
 
-def assert_same_numbers(model, X, y, q=Q, tolerance=1e-5):
-    """To float32's rounding of what the networks say: in standard deviations of y."""
+def assert_same_regression(model, X, y, q=Q, tolerance=1e-5):
+    """Equal within `tolerance` standard deviations of y, the rounding of float32."""
     X = np.asarray(X, dtype=np.float32)
     assert_close(
-        outputs(to_onnx(model, q=q), X), own_numbers(model, X, q), y, tolerance
+        outputs(to_onnx(model, q=q), X), expected_regression(model, X, q), y, tolerance
     )
 
 
-def assert_close(found, own, y, tolerance=1e-5):
-    assert found.keys() == own.keys()
-    for name, values in own.items():
-        assert found[name].shape == values.shape, name
+def assert_close(actual, expected, y, tolerance=1e-5):
+    assert actual.keys() == expected.keys()
+    for name, values in expected.items():
+        assert actual[name].shape == values.shape, name
         scale = y.std(0)
         if name == "quantiles":
             scale = np.asarray(scale)[..., None]
-        error = np.abs(found[name] - values) / scale
+        error = np.abs(actual[name] - values) / scale
         assert error.max() < tolerance, f"{name}: {error.max():.1e}"
 
 
-def assert_same_classes(model, X, tolerance=1e-5):
-    """Labels are the same where the two likeliest classes are apart."""
+def assert_same_classification(model, X, tolerance=1e-5):
+    """Compare labels only where the two likeliest classes differ clearly."""
     X = np.asarray(X, dtype=np.float32)
-    found, own = outputs(to_onnx(model), X), own_classes(model, X)
-    assert found.keys() == own.keys()
-    label, expected = found.pop("label"), own.pop("label")
-    assert label.shape == expected.shape
-    likeliest = np.sort(own["probabilities"], axis=1)[:, -2:]
-    apart = np.diff(likeliest)[:, 0] > 2 * tolerance
-    assert np.array_equal(label[apart], expected[apart])
-    for name, values in own.items():
-        np.testing.assert_allclose(found[name], values, rtol=0, atol=tolerance)
+    actual, expected = outputs(to_onnx(model), X), expected_classification(model, X)
+    assert actual.keys() == expected.keys()
+    label, expected_label = actual.pop("label"), expected.pop("label")
+    assert label.shape == expected_label.shape
+    likeliest = np.sort(expected["probabilities"], axis=1)[:, -2:]
+    is_clear = np.diff(likeliest)[:, 0] > 2 * tolerance
+    assert np.array_equal(label[is_clear], expected_label[is_clear])
+    for name, values in expected.items():
+        np.testing.assert_allclose(actual[name], values, rtol=0, atol=tolerance)

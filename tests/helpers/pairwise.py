@@ -1,7 +1,7 @@
-"""Pairwise combinations: few cases that contain every pair of two options.
+"""Pairwise combinations: few cases that contain every pair of values of two options.
 
 The full product of several options repeats one code path many times. Most faults show
-with one option or with a pair of them.
+with one option or with a pair of options.
 """
 
 from collections import Counter
@@ -11,9 +11,9 @@ from itertools import combinations, product
 def pairwise(*axes, interacting=None):
     """Tuples of one value per axis; every pair of values of two axes occurs in one.
 
-    axes : of values, which need not be hashable
-    interacting : pairs of positions of axes, if not all pairs of axes interact; of the
-        other pairs of axes only every value occurs, each about as often
+    axes : sequences of values, which need not be hashable
+    interacting : pairs of positions of axes, if not all pairs of axes interact; in the
+        other pairs every value occurs, each about equally often
     returns : list of tuples, the same at every call, in the order of the full product
     """
     axes = [list(axis) for axis in axes]
@@ -25,9 +25,11 @@ def pairwise(*axes, interacting=None):
     }
     missing, chosen, uses = set().union(*pairs.values()), [], Counter()
     while missing:
-        gains = {row: len(of_row & missing) for row, of_row in pairs.items()}
+        gains = {
+            row: len(pairs_of_row & missing) for row, pairs_of_row in pairs.items()
+        }
         most = max(gains.values())
-        # Of the rows with most missing pairs, the first whose values are rarest so far.
+        # Among the rows with most missing pairs, take the first with the rarest values.
         best = min(
             (row for row, gain in gains.items() if gain == most),
             key=lambda row: sum(

@@ -1,7 +1,7 @@
-"""Every posterior that a user can choose, by name: a new one is a line here.
+"""Every posterior that a user can choose, by name: add a line for a new one.
 
-`test_posteriors.py` holds the package's promises against all of them, as regressors
-and as classifiers.
+`test_posteriors.py` checks the package's promises for all of them, as regressors and as
+classifiers.
 """
 
 from dataclasses import dataclass
@@ -25,11 +25,11 @@ BBB = BBBRegressor, BBBClassifier
 ANCHORED = AnchoredEnsembleRegressor, AnchoredEnsembleClassifier
 VARIATIONAL = VariationalDropoutRegressor, VariationalDropoutClassifier
 
-# Of tables with four columns, each of three maps as the perceptrons are.
+# For tables with four columns; three layers each, as the perceptrons have.
 IMAGES = ConvNet((1, 2, 2), channels=(3, 2), pool=(2, 1), hidden_layer_sizes=())
 SEQUENCES = RecurrentNet(2, 2, hidden_size=3, cell="gru")
 
-# Both estimators, and the parameters that make the posterior.
+# Regressor and classifier, and the parameters that select the posterior.
 POSTERIORS = {
     "bernoulli": (MC_DROPOUT, {"dropout": 0.1}),
     "gaussian": (MC_DROPOUT, {"noise": "gaussian", "dropout": 0.1}),
@@ -72,7 +72,7 @@ POSTERIORS = {
     "anchored, same rows": (ANCHORED, {"noisy_targets": False}),
 }
 
-# What a posterior is changed to where members of one program are to differ.
+# Values of the members of one program that must differ.
 RATES = 0.05, 0.2, 0.4
 MIXTURES = (
     {"pi": 0.5, "s1": 1.0, "s2": 0.1},
@@ -93,21 +93,21 @@ class Case:
 
     @property
     def chosen(self):
-        """The parameters that make the posterior."""
+        """The parameters that select the posterior."""
         return POSTERIORS[self.name][1]
 
     def model(self, **parameters):
-        """An estimator; ``parameters`` are of its size and training.
+        """An estimator; ``parameters`` set its size and training.
 
-        Their dropout is for nobody: every posterior has its own.
+        A ``dropout`` in them is ignored: the posterior determines it.
         """
-        own = {key: value for key, value in parameters.items() if key != "dropout"}
-        return POSTERIORS[self.name][0][self.classifies](**own | self.chosen)
+        others = {key: value for key, value in parameters.items() if key != "dropout"}
+        return POSTERIORS[self.name][0][self.classifies](**others | self.chosen)
 
     def differences(self, i):
         """Parameters of the i-th of three members that share a program.
 
-        A rate can differ where there is one: with none the layer has another family.
+        A rate can differ if it is above 0: at 0 the layer has another family.
         """
         rate = self.model().dropout
         differs = {"dropout": RATES[i]} if isinstance(rate, float) and rate > 0 else {}
@@ -116,8 +116,8 @@ class Case:
 
 
 CASES = [Case(name, kind) for name in POSTERIORS for kind in (False, True)]
-# Every posterior once, as a regressor and as a classifier in turn, and the other half.
-# Where a test uses one of them, another test uses the other one.
+# Every posterior once, alternately as a regressor and as a classifier, and the other
+# half. If a test uses one half, another test uses the other half.
 HALF, OTHER_HALF = (
     [Case(name, (i + first) % 2 == 1) for i, name in enumerate(POSTERIORS)]
     for first in (0, 1)

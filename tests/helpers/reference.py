@@ -1,4 +1,4 @@
-"""The objective by autograd: what the gradients by hand are compared with."""
+"""The objective by autograd, as a reference for the analytic gradients."""
 
 import torch
 
@@ -6,7 +6,7 @@ from skbayesnn._networks.activations import ACTIVATIONS
 
 
 def forward(network, layers, keep, x, noise):
-    """One stochastic pass of a perceptron, noise per row, with its graph.
+    """One stochastic pass of a perceptron with its graph; random numbers per row.
 
     x : (members or 1, rows, inputs)
     returns : (members, rows, outputs)
@@ -23,7 +23,7 @@ def mean_nll(objective, q, x, y, row_weights, noise):
 
     x : (members or 1, batch rows, inputs)
     y : (members or 1, batch rows, targets), or class numbers without last axis
-    row_weights : (members or 1, batch rows), or None where all are one
+    row_weights : (members or 1, batch rows), or None if all are one
     """
     outputs = forward(q.network, q.layers, q.keep, x, noise)
     nll = q.likelihood.nll(q.likelihood_params, outputs, y)
@@ -32,24 +32,24 @@ def mean_nll(objective, q, x, y, row_weights, noise):
 
 
 def tangent_kernel(network, weights, variances, x, outputs):
-    """J V J^T of ``apply``, every row's gradient by itself, by autograd.
+    """J V J^T of ``apply``, row by row with autograd.
 
-    As ``Network.tangent_kernel``; weights without masks of their own.
+    As ``Network.tangent_kernel``; the weights have no mask per row.
     """
     kernels = []
     for i in range(weights[0][0].shape[1]):
-        own = [
+        parameters = [
             (w[:, [i]].requires_grad_(), b.flatten(0, -2)[[i]].requires_grad_())
             for w, b in weights
         ]
         rows = x if len(x) == 1 else x[[i]]
-        values = network.apply(own, rows)[0, 0, :, outputs].mT.flatten()
-        leaves = [value for group in own for value in group]
-        of_leaves = [value[i] for group in variances for value in group]
+        values = network.apply(parameters, rows)[0, 0, :, outputs].mT.flatten()
+        leaves = [value for group in parameters for value in group]
+        leaf_variances = [value[i] for group in variances for value in group]
         kernel = torch.zeros(len(values), len(values), dtype=x.dtype)
         slopes = [torch.autograd.grad(v, leaves, retain_graph=True) for v in values]
-        for variance, *of_rows in zip(of_leaves, *slopes, strict=True):
-            slope = torch.stack(of_rows).flatten(1)
+        for variance, *slopes_of_rows in zip(leaf_variances, *slopes, strict=True):
+            slope = torch.stack(slopes_of_rows).flatten(1)
             kernel = kernel + variance * slope @ slope.mT
         kernels.append(kernel)
     return torch.stack(kernels)

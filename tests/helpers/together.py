@@ -1,4 +1,4 @@
-"""Several estimators on the rows of one table, as the members of one program."""
+"""Train several estimators on rows of one table, as the members of one program."""
 
 from itertools import repeat
 
@@ -7,16 +7,16 @@ from skbayesnn.estimators._training_data import TrainingData
 
 
 def fit_together(estimators, table, rows, validation=None, classes=None):
-    """The engine's door, ``train_together``, with a table that all have in common.
+    """Call the engine's ``train_together`` with a common table.
 
-    rows, validation : of each estimator; the latter stop its training
+    rows, validation : row indices for each estimator; training stops on the latter
     """
     target_attributes = {} if classes is None else {"classes_": classes}
     jobs = [
         _job.training_job(
-            estimator, TrainingData(table, of_one, held_out, target_attributes)
+            estimator, TrainingData(table, rows_of_one, held_out, target_attributes)
         )
-        for estimator, of_one, held_out in zip(
+        for estimator, rows_of_one, held_out in zip(
             estimators, rows, validation or repeat(None), strict=False
         )
     ]

@@ -1,4 +1,4 @@
-"""A monitor of drift: false alarms, alarms, and scikit-learn's conventions."""
+"""The drift monitor: false alarms, alarms, and scikit-learn's conventions."""
 
 import warnings
 
@@ -42,7 +42,8 @@ def test_false_alarms_and_alarms(table, seed):
     assert (monitor.uncertainty_ > -monitor.offset_).mean() == pytest.approx(
         0.1, abs=1 / ROWS
     )
-    # The threshold is of 300 rows and the share of 300 others, each known to 0.017.
+    # The threshold comes from 300 rows and the share from 300 others; each has a
+    # standard error of 0.017.
     alarms = (monitor.predict(X[ROWS:]) == -1).mean()
     assert 0.01 < alarms < 0.1 + 6 * np.hypot(0.017, 0.017)
     assert monitor.p_value(X[ROWS:]) > 1e-5
@@ -65,7 +66,7 @@ def test_conventions(table, seed):
     np.testing.assert_array_equal(
         monitor.predict(X), np.where(score < monitor.offset_, -1, 1)
     )
-    # Folds in order: each row's uncertainty is that of the model that left it out.
+    # Folds in order: each row is predicted by the model that held it out.
     third = ROWS // 3
     left_out = _model(seed).fit(X[third:ROWS], y[third:ROWS])
     np.testing.assert_allclose(
@@ -79,7 +80,7 @@ def test_conventions(table, seed):
         clone(monitor).predict(X)
 
 
-def test_default_estimator_is_of_the_labels_kind(table, seed):
+def test_default_estimator_depends_on_the_type_of_y(table, seed):
     X, y = table
     labels = np.where(y[:60] > 0, "up", "down")
     monitor = DriftMonitor(cv=2, false_alarm_rate=0.1, random_state=seed).fit(
@@ -87,7 +88,8 @@ def test_default_estimator_is_of_the_labels_kind(table, seed):
     )
     assert isinstance(monitor.estimators_[0], AnchoredEnsembleClassifier)
     kinds = [
-        one.predict_uncertainty(X, "mutual_information") for one in monitor.estimators_
+        model.predict_uncertainty(X, "mutual_information")
+        for model in monitor.estimators_
     ]
     np.testing.assert_array_equal(monitor.score_samples(X), -np.mean(kinds, axis=0))
     monitor.fit(X[:60], y[:60])
@@ -104,7 +106,7 @@ def test_pipelines(table, seed):
 
 
 @pytest.mark.parametrize("rate", [0.0, 1.5, "often"])
-def test_a_rate_that_is_none(table, rate):
+def test_invalid_false_alarm_rates(table, rate):
     with pytest.raises((TypeError, ValueError), match="false_alarm_rate"):
         DriftMonitor(false_alarm_rate=rate).fit(*table)
 
@@ -117,14 +119,17 @@ def test_several_targets(table, seed):
     assert not hasattr(monitor, "estimators_")
 
 
-def test_an_estimator_that_is_always_sure(table):
-    one = AnchoredEnsembleRegressor(n_estimators=1, max_iter=5, device="cpu")
+def test_estimator_without_uncertainty(table):
+    estimator = AnchoredEnsembleRegressor(n_estimators=1, max_iter=5, device="cpu")
     with pytest.raises(ValueError, match="differ from row to row; got 0 for all"):
-        DriftMonitor(one, cv=2).fit(table[0][:40], table[1][:40])
+        DriftMonitor(estimator, cv=2).fit(table[0][:40], table[1][:40])
 
 
 class _Distance(BaseEstimator):
-    """Unsure of rows far from those that it knows: skewed, each fold on its level."""
+    """Uncertainty that grows with the distance from the training rows.
+
+    It is skewed, and its level differs between folds.
+    """
 
     def __init__(self, every=9):
         self.every = every
@@ -140,7 +145,7 @@ class _Distance(BaseEstimator):
 
 @pytest.fixture
 def distances(monkeypatch):
-    """A monitor that costs nothing."""
+    """A monitor without training costs."""
     monkeypatch.setattr(
         "skbayesnn.inspection._drift.predict_uncertainty",
         lambda model, X, kind: model.predict_uncertainty(X, kind),
@@ -154,12 +159,12 @@ def distances(monkeypatch):
         (5, 9, 100, 50),
         (KFold(2), 9, 100, 6),
         (RepeatedKFold(n_splits=3, n_repeats=2, random_state=0), 9, 100, 50),
-        # Every row is a neighbour: rows of two folds make each other less uncertain.
+        # Every row is a neighbour: rows of two folds lower each other's uncertainty.
         (5, 1, 60, 150),
     ],
 )
 def test_size_and_power(distances, cv, every, n_known, n_new, seed):
-    """Where nothing has drifted, p-values below a level are no more than it says."""
+    """Without drift, p-values below a level are not more frequent than the level."""
     random = np.random.default_rng(seed)
     monitor = clone(distances).set_params(cv=cv, estimator__every=every)
     n_tables = 300
@@ -170,14 +175,14 @@ def test_size_and_power(distances, cv, every, n_known, n_new, seed):
         p[i] = monitor.p_value(X[n_known:])
         p_moved[i] = monitor.p_value(X[n_known:] + np.eye(3)[0] * 3)
     for level in (0.01, 0.05, 0.2):
-        # One seed in a million has more, were the test exact.
+        # For an exact test one seed in a million has more.
         assert (p < level).sum() <= binom.isf(1e-6, n_tables, level)
-    # It need not be exact; but it is no test that never rejects.
+    # The test need not be exact, but it must reject sometimes.
     assert (p < 0.5).mean() > 0.3
     assert (p_moved < 0.05).mean() > 0.8
 
 
-def test_one_fold_is_mann_and_whitneys_test(distances, table):
+def test_one_fold_gives_the_mann_whitney_test(distances, table):
     X, y = table
     train, test = np.arange(60), np.arange(60, 97)
     monitor = distances.set_params(cv=[(train, test)]).fit(X[:97], y[:97])
@@ -190,17 +195,17 @@ def test_one_fold_is_mann_and_whitneys_test(distances, table):
     assert monitor.p_value(X[97:110]) == pytest.approx(expected.pvalue, rel=1e-9)
 
 
-def test_rows_held_out_twice_are_no_more_rows(distances, table):
-    """The same folds again say nothing new."""
+def test_rows_held_out_twice_count_once(distances, table):
+    """Repeated folds add no information."""
     X, y = table
     folds = list(KFold(3).split(X[:50]))
     once, twice = (
         clone(distances).set_params(cv=cv).fit(X[:50], y[:50])
         for cv in (folds, folds + folds)
     )
-    # Equal but for the continuity correction, half of one of 30 x 50 pairs: in units of
-    # the standard deviation, which is above sqrt(1 / 50 / 12), less than 0.01.
-    z_once, z_twice = (norm.isf(one.p_value(X[50:80])) for one in (once, twice))
+    # Equal up to the continuity correction, half of one of 30 x 50 pairs: less than
+    # 0.01 in units of the standard deviation, which is above sqrt(1 / 50 / 12).
+    z_once, z_twice = (norm.isf(monitor.p_value(X[50:80])) for monitor in (once, twice))
     assert z_twice == pytest.approx(z_once, abs=0.01)
     np.testing.assert_array_equal(
         np.sort(np.concatenate(twice.held_out_)), np.repeat(np.arange(50), 2)
@@ -208,7 +213,7 @@ def test_rows_held_out_twice_are_no_more_rows(distances, table):
 
 
 def test_too_few_rows_for_the_rate(distances, table):
-    """Of 19 rows and another one, each is the most uncertain with probability .05."""
+    """One of 20 exchangeable rows is the most uncertain with probability .05."""
     X, y = table
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -221,7 +226,7 @@ def test_too_few_rows_for_the_rate(distances, table):
 
 
 def _clock(random, n_rows):
-    """A frame of a time that goes on, a column that falls, and two that do not."""
+    """A frame with a growing time, a falling column, and two other columns."""
     pandas = pytest.importorskip("pandas")
     return pandas.DataFrame(
         {
@@ -233,8 +238,8 @@ def _clock(random, n_rows):
     )
 
 
-class _OfValue(_Distance):
-    """It looks at one column of a frame."""
+class _OneColumn(_Distance):
+    """Uncertainty that depends on one column of a frame."""
 
     def fit(self, X, y):
         return super().fit(X[["value"]].to_numpy(), y)
@@ -243,10 +248,10 @@ class _OfValue(_Distance):
         return super().predict_uncertainty(X[["value"]].to_numpy(), kind)
 
 
-def test_columns_that_only_move_forward(distances, seed):
-    """Warned about by name: at the fit, and where all rows are beyond them."""
+def test_columns_that_only_move_forward_warn(distances, seed):
+    """Warnings name them: at the fit, and if all rows are beyond their range."""
     frame = _clock(np.random.default_rng(seed), 90)
-    monitor = clone(distances).set_params(estimator=_OfValue())
+    monitor = clone(distances).set_params(estimator=_OneColumn())
     y = frame["value"].to_numpy()
     with pytest.warns(UserWarning, match="does: 'when', 'left'. New rows"):
         monitor.fit(frame[:60], y[:60])
@@ -255,7 +260,7 @@ def test_columns_that_only_move_forward(distances, seed):
     for method in (monitor.p_value, monitor.predict, monitor.score_samples):
         with pytest.warns(UserWarning, match="row: 'when', 'left'. They look drifted"):
             method(frame[60:])
-    # A time from which nothing is known: the other column is still beyond its range.
+    # After a missing time the other column is still beyond its range.
     frame.loc[60:, "when"] = None
     with pytest.warns(UserWarning, match="row: 'left'. They look drifted"):
         monitor.p_value(frame[60:])
@@ -264,8 +269,8 @@ def test_columns_that_only_move_forward(distances, seed):
         monitor.p_value(frame[59:])
 
 
-def test_columns_that_move_both_ways(distances, table):
-    """Shuffled rows, groups of rows and constant columns are no times."""
+def test_columns_that_move_both_ways_do_not_warn(distances, table):
+    """Shuffled rows, groups of rows and constant columns are not times."""
     X, y = table
     X = np.column_stack([X[:, 0], np.repeat([0, 1, 2], 200), np.ones(600), X[:, 1]])
     with warnings.catch_warnings():
@@ -278,8 +283,8 @@ def test_columns_that_move_both_ways(distances, table):
         clone(distances).fit(rising, y[:60])
 
 
-def test_errors_are_in_the_name_of_what_was_called(table):
-    """The monitor's own where the estimator inside is nobody's choice."""
+def test_errors_name_the_monitor(table):
+    """With a default estimator, which the user did not choose."""
     X, y = table
     X, y = X[:60], y[:60]
     with_gap = np.where(np.arange(60)[:, None] == 3, np.nan, X)

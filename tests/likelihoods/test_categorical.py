@@ -24,8 +24,8 @@ def test_log_density_is_the_log_softmax_of_the_label(problem, shared):
     labels = labels[:1] if shared else labels
     likelihood = Categorical(CLASSES)
     params = likelihood.init(torch.as_tensor(TAU).unsqueeze(1))
-    given = np.broadcast_to(labels, outputs.shape[:-1])[..., None]
-    expected = np.take_along_axis(log_softmax(outputs, -1), given, -1)[..., 0]
+    label_index = np.broadcast_to(labels, outputs.shape[:-1])[..., None]
+    expected = np.take_along_axis(log_softmax(outputs, -1), label_index, -1)[..., 0]
     result = likelihood.log_density(
         params, torch.as_tensor(outputs), torch.as_tensor(labels)
     )
@@ -34,7 +34,7 @@ def test_log_density_is_the_log_softmax_of_the_label(problem, shared):
 
 
 def test_tau_tempers_the_training_but_not_the_density(problem):
-    """p(y | f)^tau in eq. 1; predictions are softmax(f) at any tau."""
+    """p(y | f)^tau in eq. 1; predictions are softmax(f) for every tau."""
     outputs, labels = problem
     likelihood = Categorical(CLASSES)
     params = likelihood.init(torch.as_tensor(TAU).unsqueeze(1))
@@ -58,7 +58,7 @@ def test_tau_is_not_learned():
     assert not Categorical(CLASSES).learned
 
 
-def test_another_number_of_rows_is_refused(problem):
+def test_wrong_number_of_rows_is_refused(problem):
     outputs, labels = problem
     likelihood = Categorical(CLASSES)
     params = likelihood.init(torch.as_tensor(TAU).unsqueeze(1))

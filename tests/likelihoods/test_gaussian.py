@@ -6,7 +6,7 @@ import torch
 from scipy.stats import norm
 
 from skbayesnn._likelihoods import Gaussian
-from skbayesnn._likelihoods.base import SMALLEST_NOISE
+from skbayesnn._likelihoods.base import MIN_NOISE
 
 DRAWS, MEMBERS, ROWS, TARGETS = 7, 3, 5, 2
 
@@ -22,7 +22,7 @@ def problem(seed):
 
 
 @pytest.mark.parametrize("learned", [False, True])
-def test_log_density_is_that_of_scipy(problem, learned):
+def test_log_density_equals_scipy(problem, learned):
     tau, outputs, y = problem
     likelihood = Gaussian(TARGETS, learned)
     params = likelihood.init(torch.as_tensor(tau))
@@ -46,7 +46,7 @@ def test_components_are_mean_and_noise_level(problem):
     np.testing.assert_allclose(variance, expected, rtol=1e-13)
 
 
-def test_learned_tau_is_best_at_the_residuals_own(problem):
+def test_learned_tau_is_optimal_at_the_residual_variance(problem):
     """At tau = 1 / mean squared residual the gradient is zero, per target."""
     _, outputs, y = problem
     residual = torch.as_tensor(y - outputs[0])
@@ -58,12 +58,12 @@ def test_learned_tau_is_best_at_the_residuals_own(problem):
     np.testing.assert_allclose(gradient, 0, atol=1e-12)
 
 
-def test_learned_noise_has_a_floor_and_given_noise_has_none():
+def test_only_learned_noise_has_a_lower_bound():
     tau = torch.full((MEMBERS, TARGETS), 1e12, dtype=torch.float64)
     outputs = torch.zeros(1, MEMBERS, ROWS, TARGETS, dtype=torch.float64)
     learned, given = Gaussian(TARGETS, True), Gaussian(TARGETS, False)
     _, variance = learned.components(learned.init(tau), outputs)
-    np.testing.assert_allclose(variance, SMALLEST_NOISE**2)
+    np.testing.assert_allclose(variance, MIN_NOISE**2)
     _, variance = given.components(given.init(tau), outputs)
     np.testing.assert_allclose(variance, 1e-12)
     assert given.trainable == ()
@@ -74,8 +74,8 @@ def test_learned_noise_has_a_floor_and_given_noise_has_none():
     [(1, ROWS, 1), (1, ROWS + 1, TARGETS), (1, 1, TARGETS), (MEMBERS, ROWS)],
     ids=str,
 )
-def test_other_shapes_of_y_are_refused(problem, shape):
-    """Nothing is broadcast over rows or targets by mistake."""
+def test_wrong_shapes_of_y_are_refused(problem, shape):
+    """Values must not be broadcast over rows or targets."""
     tau, outputs, _ = problem
     likelihood = Gaussian(TARGETS, learned=False)
     params = likelihood.init(torch.as_tensor(tau))

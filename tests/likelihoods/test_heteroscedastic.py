@@ -1,4 +1,4 @@
-"""The heteroscedastic likelihood: how it starts, where it ends, what bounds it."""
+"""The heteroscedastic likelihood: its start, its warm-up and its bounds."""
 
 import numpy as np
 import pytest
@@ -27,12 +27,12 @@ def likelihood(request):
 
 
 def _log_variance(likelihood, params, outputs):
-    """log sigma^2(x) + log tau, what the network adds to the homoscedastic noise."""
+    """log sigma^2(x) + log tau, the network's change of the homoscedastic noise."""
     _, variance = likelihood.components(params, outputs)
     return variance.log() + params["log_tau"].unsqueeze(1)
 
 
-def test_starts_as_the_homoscedastic_one(likelihood, problem):
+def test_starts_as_the_homoscedastic_likelihood(likelihood, problem):
     tau, outputs, y = problem
     assert likelihood.n_outputs == outputs.shape[-1]
     params = likelihood.init(tau)
@@ -40,15 +40,15 @@ def test_starts_as_the_homoscedastic_one(likelihood, problem):
     means = outputs[..., :TARGETS]
     expected = plain.log_density(plain.init(tau), means, y)
     torch.testing.assert_close(likelihood.log_density(params, outputs, y), expected)
-    for ours, theirs in zip(
+    for value, reference in zip(
         likelihood.components(params, outputs),
         plain.components(plain.init(tau), means),
         strict=True,
     ):
-        torch.testing.assert_close(ours, theirs)
+        torch.testing.assert_close(value, reference)
 
 
-def test_density_is_that_of_scipy_once_warm(likelihood, problem):
+def test_density_after_the_warm_up_equals_scipy(likelihood, problem):
     tau, outputs, y = problem
     params = likelihood.init(tau)
     likelihood.schedule(params, 1.0)
@@ -67,7 +67,7 @@ def test_density_is_that_of_scipy_once_warm(likelihood, problem):
     [(0.0, 0), (0.25, 0), (0.375, 0.5), (0.5, 1), (0.75, 1), (1.0, 1), (3.0, 1)],
 )
 def test_warm_up(likelihood, problem, progress, gain):
-    """Homoscedastic for a quarter of the training, a ramp of a quarter, then whole."""
+    """Homoscedastic for a quarter of the training, then a ramp of a quarter."""
     tau, outputs, _ = problem
     params = likelihood.init(tau)
     likelihood.schedule(params, progress)
@@ -90,8 +90,8 @@ def test_log_variance_is_bounded(problem, extreme):
     assert likelihood.log_density(params, outputs, y).isfinite().all()
 
 
-def test_noise_is_never_wider_than_the_range_of_y(problem):
-    """In predictions, whatever s says; y and its range in the network's scale."""
+def test_noise_is_not_larger_than_the_range_of_y(problem):
+    """In predictions, for every s; y and its range on the network's scale."""
     tau, outputs, _ = problem
     likelihood = Heteroscedastic(TARGETS, learned=False)
     y = np.array([[1.0, 20.0], [4.0, 10.0], [2.0, 15.0]])
@@ -104,7 +104,7 @@ def test_noise_is_never_wider_than_the_range_of_y(problem):
     _, variance = likelihood.components(params, outputs)
     widest = torch.tensor([np.exp(3.0), 100.0]).to(variance)
     torch.testing.assert_close(variance, widest.expand_as(variance))
-    # A tau that is given holds, whatever the range.
+    # A given tau is used for every range.
     params = likelihood.init(torch.full_like(tau, 1e-6), statistics)
     outputs[..., TARGETS:] = 0.0
     likelihood.schedule(params, 1.0)
@@ -112,7 +112,7 @@ def test_noise_is_never_wider_than_the_range_of_y(problem):
     torch.testing.assert_close(variance, torch.full_like(variance, 1e6))
 
 
-def test_noise_learns_only_once_warm(likelihood, problem):
+def test_noise_is_learned_after_the_warm_up(likelihood, problem):
     """s has no gradient at gain 0, so that the mean is fitted first."""
     tau, outputs, y = problem
     params = likelihood.init(tau)
@@ -125,7 +125,7 @@ def test_noise_learns_only_once_warm(likelihood, problem):
         assert bool(gradient[..., TARGETS:].any()) == learns
 
 
-def test_other_shapes_of_y_are_refused(likelihood, problem):
+def test_wrong_shapes_of_y_are_refused(likelihood, problem):
     tau, outputs, y = problem
     with pytest.raises(ValueError, match="must agree in rows and targets"):
         likelihood.nll(likelihood.init(tau), outputs, y[..., :1])

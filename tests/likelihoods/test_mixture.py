@@ -40,7 +40,7 @@ def likelihood(request):
 
 @pytest.fixture
 def mixtures(seed):
-    """Components of (draws, rows, targets, peaks), which lie apart."""
+    """Components of (draws, rows, targets, peaks), well separated."""
     random = np.random.default_rng(seed)
     shape = DRAWS, ROWS, TARGETS, PEAKS
     return GaussianMixtures(
@@ -58,7 +58,7 @@ def y(seed):
 # ---- the likelihood
 
 
-def test_density_is_that_of_a_loop(likelihood, problem):
+def test_density_equals_a_loop(likelihood, problem):
     tau, outputs, y = problem
     assert likelihood.n_outputs == outputs.shape[-1]
     params = likelihood.init(tau)
@@ -108,15 +108,15 @@ def test_equal_gaussians_are_one(likelihood, problem):
 
 
 @pytest.mark.parametrize("lead", [1, MEMBERS], ids=["shared rows", "own rows"])
-def test_gradients_are_those_of_differences(likelihood, problem, lead):
+def test_gradients_equal_finite_differences(likelihood, problem, lead):
     tau, outputs, y = problem
     params, outputs = likelihood.init(tau), outputs[0, :, :2]
     y = y[:, :2].expand(lead, -1, -1)
     learned = [params[name] for name in likelihood.trainable]
 
     def nll(outputs, *values):
-        found = dict(zip(likelihood.trainable, values, strict=True))
-        return likelihood.nll(params | found, outputs, y)
+        actual = dict(zip(likelihood.trainable, values, strict=True))
+        return likelihood.nll(params | actual, outputs, y)
 
     leaves = [value.clone().requires_grad_() for value in (outputs, *learned)]
     assert torch.autograd.gradcheck(nll, leaves)
@@ -124,10 +124,10 @@ def test_gradients_are_those_of_differences(likelihood, problem, lead):
     expected = torch.autograd.grad(nll(*leaves), leaves, gradient)
     with torch.no_grad():
         _, pullback = likelihood.nll_vjp(params, outputs, y)
-        of_outputs, of_learned = pullback(gradient)
-    torch.testing.assert_close(of_outputs, expected[0])
-    assert tuple(of_learned) == likelihood.trainable
-    for value, wanted in zip(of_learned.values(), expected[1:], strict=True):
+        grad_outputs, grad_learned = pullback(gradient)
+    torch.testing.assert_close(grad_outputs, expected[0])
+    assert tuple(grad_learned) == likelihood.trainable
+    for value, wanted in zip(grad_learned.values(), expected[1:], strict=True):
         torch.testing.assert_close(value, wanted)
 
 
@@ -140,13 +140,13 @@ def test_outputs_of_any_size_stay_finite(problem):
 
 
 @pytest.mark.parametrize("shape", [(1, ROWS, 1), (1, ROWS + 1, TARGETS)], ids=str)
-def test_other_shapes_of_y_are_refused(likelihood, problem, shape):
+def test_wrong_shapes_of_y_are_refused(likelihood, problem, shape):
     tau, outputs, y = problem
     with pytest.raises(ValueError, match="must agree in rows and targets"):
         likelihood.nll(likelihood.init(tau), outputs, y.new_zeros(shape))
 
 
-def test_describes_itself():
+def test_description_restores_the_likelihood():
     likelihood = Mixture.build(TARGETS, True, {"n_components": 5})
     about = json.loads(json.dumps(likelihood.describe()))
     assert likelihood_from(about) == likelihood
@@ -163,31 +163,31 @@ def test_number_of_gaussians_is_checked(value, error):
         model.fit([[0.0], [1.0], [2.0]], [0.0, 1.0, 2.0])
 
 
-# ---- its components
+# ---- components
 
 
 def test_density_integrates_to_the_moments(mixtures):
     """One, the mean and the variance, by quadrature, for every draw."""
-    one = mixtures.draws(slice(0, 2)).targets(slice(0, 1))
+    mixture = mixtures.draws(slice(0, 2)).targets(slice(0, 1))
     for d, n in np.ndindex(2, ROWS):
 
         def integral(power, d=d, n=n):
             def density(y):
-                at = one.log_density_per_target(np.full((ROWS, 1), y))
+                at = mixture.log_density_per_target(np.full((ROWS, 1), y))
                 return y**power * np.exp(at[d, n, 0])
 
-            points = one.location[d, n, 0]
+            points = mixture.location[d, n, 0]
             return quad(density, -25, 25, points=points, limit=200)[0]
 
         total, mean, square = (integral(power) for power in range(3))
         assert total == pytest.approx(1, abs=1e-7)
-        assert one.mean[d, n, 0] == pytest.approx(mean, abs=1e-6)
-        assert one.variance[d, n, 0] == pytest.approx(square - mean**2, abs=1e-5)
+        assert mixture.mean[d, n, 0] == pytest.approx(mean, abs=1e-6)
+        assert mixture.variance[d, n, 0] == pytest.approx(square - mean**2, abs=1e-5)
 
 
-def test_cdf_is_that_of_scipy(mixtures, y):
-    own = norm(mixtures.location, mixtures.scale).cdf(y[..., None])
-    expected = (mixtures.weight * own).sum(-1)
+def test_cdf_equals_scipy(mixtures, y):
+    components = norm(mixtures.location, mixtures.scale).cdf(y[..., None])
+    expected = (mixtures.weight * components).sum(-1)
     np.testing.assert_allclose(mixtures.cdf(y), expected, rtol=1e-12)
     np.testing.assert_allclose(mixtures.mixture_cdf(y), expected.mean(0), rtol=1e-12)
 
@@ -195,15 +195,15 @@ def test_cdf_is_that_of_scipy(mixtures, y):
 @pytest.mark.parametrize("level", LEVELS)
 def test_quantiles_invert_the_distribution_function(mixtures, level):
     levels = np.full((ROWS, TARGETS), level)
-    of_draws = mixtures.quantile(levels)
-    own = norm(mixtures.location, mixtures.scale).cdf(of_draws[..., None])
-    reached = (mixtures.weight * own).sum(-1)
-    # Near 1 the level itself is held to 1e-16 only.
+    quantiles = mixtures.quantile(levels)
+    components = norm(mixtures.location, mixtures.scale).cdf(quantiles[..., None])
+    reached = (mixtures.weight * components).sum(-1)
+    # Near 1 the level is accurate to 1e-16 only.
     np.testing.assert_allclose(reached, level, rtol=1e-8)
-    found = mixtures.mixture_quantile(level)
-    np.testing.assert_allclose(mixtures.mixture_cdf(found), level, rtol=1e-8)
+    actual = mixtures.mixture_quantile(level)
+    np.testing.assert_allclose(mixtures.mixture_cdf(actual), level, rtol=1e-8)
     np.testing.assert_allclose(
-        found, Components.mixture_quantile(mixtures, level), rtol=1e-6, atol=1e-6
+        actual, Components.mixture_quantile(mixtures, level), rtol=1e-6, atol=1e-6
     )
 
 
@@ -211,33 +211,34 @@ def test_samples_have_the_moments(mixtures, seed):
     random = np.random.default_rng([seed, 2])
     samples = np.stack([mixtures.sample(random) for _ in range(4000)])
     std = np.sqrt(mixtures.variance)
-    # Means of 4000 within 6 standard errors; a variance is as good as its kurtosis.
+    # Means of 4000 within 6 standard errors; the error of a variance depends on the
+    # kurtosis.
     assert (abs(samples.mean(0) - mixtures.mean) < 6 * std / np.sqrt(4000)).all()
     np.testing.assert_allclose(samples.var(0), mixtures.variance, rtol=0.4)
     assert samples.shape[1:] == mixtures.mean.shape
 
 
-def test_other_units(mixtures, y):
+def test_rescaled_mixtures(mixtures, y):
     shift, factor = np.array([3.0, -1.0]), np.array([0.5, 20.0])
-    other = mixtures.rescaled(shift, factor)
-    np.testing.assert_allclose(other.mean, shift + factor * mixtures.mean)
-    np.testing.assert_allclose(other.variance, factor**2 * mixtures.variance)
+    rescaled = mixtures.rescaled(shift, factor)
+    np.testing.assert_allclose(rescaled.mean, shift + factor * mixtures.mean)
+    np.testing.assert_allclose(rescaled.variance, factor**2 * mixtures.variance)
     np.testing.assert_allclose(
-        other.log_density(shift + factor * y),
+        rescaled.log_density(shift + factor * y),
         mixtures.log_density(y) - np.log(factor).sum(),
     )
     np.testing.assert_allclose(
-        other.mixture_crps(shift + factor * y), factor * mixtures.mixture_crps(y)
+        rescaled.mixture_crps(shift + factor * y), factor * mixtures.mixture_crps(y)
     )
     about = mixtures.spread(y, factor)
     np.testing.assert_allclose(about.mean, y + factor * (mixtures.mean - y))
 
 
 def test_crps_is_the_integral(mixtures, y):
-    """Of the squared distance between the distribution functions."""
+    """Integral of the squared distance between the distribution functions."""
     grid = np.linspace(-30, 30, 60001)
-    found = mixtures.mixture_crps(y)
-    assert found.shape == (ROWS, TARGETS)
+    actual = mixtures.mixture_crps(y)
+    assert actual.shape == (ROWS, TARGETS)
     for n, j in np.ndindex(ROWS, TARGETS):
         weight, location, scale = (
             values[:, n, j].ravel()
@@ -247,11 +248,11 @@ def test_crps_is_the_integral(mixtures, y):
         for w, centre, std in zip(weight, location, scale, strict=True):
             cdf += w / DRAWS * norm.cdf(grid, centre, std)
         expected = np.trapezoid(np.square(cdf - (grid >= y[n, j])), grid)
-        # The jump at y falls between two points of the grid.
-        assert found[n, j] == pytest.approx(expected, abs=1e-3)
+        # The jump at y lies between two points of the grid.
+        assert actual[n, j] == pytest.approx(expected, abs=1e-3)
 
 
-def test_one_gaussian_twice_is_a_gaussian(mixtures, y):
+def test_two_equal_gaussians_are_one_gaussian(mixtures, y):
     location, scale = mixtures.location[..., :1], mixtures.scale[..., :1]
     twice = GaussianMixtures(
         mixtures.weight[..., :2] / mixtures.weight[..., :2].sum(-1, keepdims=True),
@@ -260,11 +261,11 @@ def test_one_gaussian_twice_is_a_gaussian(mixtures, y):
     )
     plain = Gaussians(location[..., 0], np.square(scale[..., 0]))
     for ask in (
-        lambda one: one.mean,
-        lambda one: one.variance,
-        lambda one: one.log_density(y),
-        lambda one: one.mixture_quantile(0.2),
-        lambda one: one.mixture_crps(y),
+        lambda mixture: mixture.mean,
+        lambda mixture: mixture.variance,
+        lambda mixture: mixture.log_density(y),
+        lambda mixture: mixture.mixture_quantile(0.2),
+        lambda mixture: mixture.mixture_crps(y),
     ):
         np.testing.assert_allclose(ask(twice), ask(plain), rtol=1e-9, atol=1e-12)
 
@@ -280,7 +281,7 @@ def test_nodes_have_the_moments(mixtures):
     )
 
 
-# ---- as an estimator's
+# ---- in estimators
 
 
 def _two_peaks(seed, n):
@@ -293,7 +294,7 @@ def _two_peaks(seed, n):
 
 @pytest.fixture(scope="module")
 def fitted():
-    """Of every seed the model of each likelihood, fitted once."""
+    """For every seed the model of each likelihood, fitted once."""
     models = {}
 
     def fit(seed, name):
@@ -315,14 +316,14 @@ def test_finds_two_peaks(seed, fitted):
     assert density["mixture"] > density["gaussian"] + 0.5
     assert density["mixture"] > density["heteroscedastic"] + 0.5
     mean, std = fitted(seed, "mixture").predict(X, return_std=True)
-    # 300 rows with a std of 1.3 leave the mean open by 0.08 at best.
+    # 300 rows with a std of 1.3 determine the mean to 0.08 at best.
     assert abs(mean - 5).mean() < 0.3
     assert abs(std / np.hypot(X[:, 0], 0.1) - 1).mean() < 0.2
     few = fitted(seed, "mixture").predictive_cdf(X, np.full(len(X), 5.0))
     assert abs(few - 0.5).mean() < 0.15
 
 
-def test_answers_all_that_is_asked(seed, fitted):
+def test_all_predictions_are_finite(seed, fitted):
     model = fitted(seed, "mixture")
     X, _ = _two_peaks(seed, 29)
     low, high = model.predict_interval(X, 0.9).T
@@ -340,13 +341,13 @@ def test_answers_all_that_is_asked(seed, fitted):
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
 
 
-def test_behind_a_transform_and_in_an_ensemble():
+def test_mixture_in_a_transform_and_in_an_ensemble():
     X, y = _two_peaks(0, 83)
     small = MCDropoutRegressor(
         likelihood="mixture", hidden_layer_sizes=(7,), max_iter=20, random_state=0
     ).set_params(n_draws=11, dtype="float64")
     alone = small.fit(X, y)
-    # Of a linear transform the quadrature is exact, and the fit is the same.
+    # For a linear transform the quadrature is exact, and the fit is the same.
     behind = TransformedTargetRegressor(small, transformer=StandardScaler()).fit(X, y)
     np.testing.assert_allclose(
         predict_uncertainty(behind, X), alone.predict_uncertainty(X), rtol=1e-6
@@ -366,8 +367,8 @@ def test_several_targets_and_a_given_tau():
     np.testing.assert_array_equal(model.tau_, [4.0, 0.01])
 
 
-def test_shares_the_bound_of_the_heteroscedastic_noise():
-    """A Gaussian of the mixture and a heteroscedastic one agree in their noise."""
+def test_noise_has_the_bound_of_the_heteroscedastic_noise():
+    """A Gaussian of the mixture and a heteroscedastic one have the same noise."""
     tau = torch.full((1, 1), 2.0, dtype=torch.float64)
     s = torch.linspace(-40, 40, 9, dtype=torch.float64).view(1, 1, -1, 1)
     plain, mixture = Heteroscedastic(1, True), Mixture(1, True, 2)

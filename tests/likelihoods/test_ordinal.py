@@ -64,22 +64,22 @@ def test_cumulative_probabilities_are_sigmoids(problem):
 
 
 @pytest.mark.parametrize("shared", [True, False], ids=["shared y", "y per member"])
-def test_log_density_is_that_of_the_label(problem, shared):
+def test_log_density_of_the_label(problem, shared):
     likelihood, params, outputs, labels = problem
     labels = labels[:1] if shared else labels
     (probability,) = likelihood.components(params, outputs)
     density = likelihood.log_density(params, outputs, labels)
     assert density.shape == (DRAWS, MEMBERS, ROWS)
-    given = labels.expand(DRAWS, MEMBERS, ROWS)
+    labels_of_draws = labels.expand(DRAWS, MEMBERS, ROWS)
     for index in np.ndindex(*density.shape):
-        expected = probability[index][given[index]].log()
+        expected = probability[index][labels_of_draws[index]].log()
         torch.testing.assert_close(density[index], expected, rtol=1e-12, atol=1e-14)
     nll = likelihood.nll(params, outputs, labels)
     torch.testing.assert_close(nll, -TAU * density)
 
 
-def test_starts_at_the_shares(seed):
-    """At f = 0; a class without rows has a little, whatever the weights' scale."""
+def test_start_values_give_the_class_shares(seed):
+    """At f = 0; a class without rows has a small share at any scale of the weights."""
     random = np.random.default_rng(seed)
     y = np.concatenate([random.integers(2, size=200), np.full(100, 3)])
     weights = random.uniform(0.5, 2, size=300)
@@ -97,7 +97,7 @@ def test_starts_at_the_shares(seed):
     np.testing.assert_allclose(even, 1 / CLASSES)
 
 
-def test_two_classes_are_the_logistic_model(problem):
+def test_two_classes_give_the_logistic_model(problem):
     _, _, outputs, labels = problem
     ordinal, categorical = Ordinal(2), Categorical(2)
     params = ordinal.init(TAU, torch.tensor([[0.3, 0.7]] * MEMBERS).double())
@@ -112,8 +112,8 @@ def test_two_classes_are_the_logistic_model(problem):
     )
 
 
-def test_the_other_end_may_come_first(problem):
-    """Classes counted from the other end, with f and the cut points mirrored."""
+def test_reversed_classes_mirror_the_model(problem):
+    """Classes in reverse order, with f and the cut points mirrored."""
     likelihood, params, outputs, labels = problem
     mirrored = torch.as_tensor(-_cut_points(params)[:, ::-1].copy())
     cuts = torch.cat([mirrored[:, :1], mirrored.diff(dim=1).log()], dim=1)
@@ -124,7 +124,7 @@ def test_the_other_end_may_come_first(problem):
 
 
 @pytest.mark.parametrize("lead", [1, MEMBERS], ids=["shared rows", "own rows"])
-def test_gradients_are_those_of_differences(problem, lead):
+def test_gradients_equal_finite_differences(problem, lead):
     likelihood, params, outputs, labels = problem
     labels, outputs = labels[:lead], outputs[0]
 
@@ -139,7 +139,7 @@ def test_gradients_are_those_of_differences(problem, lead):
     gradient = torch.ones(MEMBERS, ROWS, dtype=torch.float64)
     with torch.no_grad():
         value, pullback = likelihood.nll_vjp(params, outputs, labels)
-        of_outputs, of_learned = pullback(gradient)
+        grad_outputs, grad_learned = pullback(gradient)
     torch.testing.assert_close(value, nll(outputs, cuts))
     # d log p_k / df = sigmoid(b) + sigmoid(a) - 1, between the cut points a and b.
     ends = np.pad(_cut_points(params), [(0, 0), (1, 1)], constant_values=np.inf)
@@ -148,11 +148,11 @@ def test_gradients_are_those_of_differences(problem, lead):
         k = labels[m % lead, n]
         below, above = expit(ends[m, k : k + 2] - outputs[m, n].item())
         expected = -TAU[m].item() * (above + below - 1)
-        assert of_outputs[m, n].item() == pytest.approx(expected, abs=1e-12)
-    assert of_learned["cuts"].shape == cuts.shape
+        assert grad_outputs[m, n].item() == pytest.approx(expected, abs=1e-12)
+    assert grad_learned["cuts"].shape == cuts.shape
 
 
-def test_nothing_cancels_far_out():
+def test_no_cancellation_at_large_outputs():
     likelihood = Ordinal(3)
     params = likelihood.init(torch.ones(1, 1))
     # Cut points are -log 2 and log 2: p ~ e^-|f| (2 - 1/2).
@@ -165,19 +165,19 @@ def test_nothing_cancels_far_out():
     assert density.isfinite().all()
 
 
-def test_another_number_of_rows_is_refused(problem):
+def test_wrong_number_of_rows_is_refused(problem):
     likelihood, params, outputs, labels = problem
     with pytest.raises((RuntimeError, ValueError)):
         likelihood.nll(params, outputs, labels[:, 1:])
 
 
-def test_describes_itself():
+def test_description_restores_the_likelihood():
     likelihood = Ordinal.build(CLASSES, False, {})
     about = json.loads(json.dumps(likelihood.describe()))
     assert likelihood_from(about) == likelihood
 
 
-# ---- as an estimator's
+# ---- in estimators
 
 SMALL = {
     "likelihood": "ordinal",
@@ -190,7 +190,7 @@ SMALL = {
 
 
 def _ordered(seed, n):
-    """A cumulative logit model of five classes: X (n, 3), classes (n,)."""
+    """A cumulative logit model with five classes: X (n, 3), classes (n,)."""
     random = np.random.default_rng([seed, n])
     X = random.normal(size=(n, 3))
     latent = 3 * X[:, 0] + X[:, 1] + random.logistic(size=n)
@@ -207,7 +207,7 @@ def rows(seed):
 @pytest.mark.parametrize(
     "kind", [MCDropoutClassifier, BBBClassifier, VariationalDropoutClassifier]
 )
-def test_every_classifier_takes_it(kind, rows):
+def test_every_classifier_accepts_it(kind, rows):
     X, y = rows
     model = kind(**SMALL, class_weight="balanced", n_estimators=2, early_stopping=True)
     model.fit(X, y)
@@ -247,15 +247,15 @@ def test_searches_and_calibration(rows):
     X, y = rows
     grid = {"length_scale": [0.01, 0.1], "likelihood": ["ordinal", "categorical"]}
     search = BatchedGridSearchCV(MCDropoutClassifier(**SMALL), grid, cv=2).fit(X, y)
-    alone = clone(search.estimator).set_params(**search.best_params_).fit(X, y)
+    model = clone(search.estimator).set_params(**search.best_params_).fit(X, y)
     np.testing.assert_allclose(
-        search.predict_proba(X), alone.predict_proba(X), rtol=1e-9
+        search.predict_proba(X), model.predict_proba(X), rtol=1e-9
     )
     calibrated = CalibratedClassifierCV(MCDropoutClassifier(**SMALL), cv=2).fit(X, y)
     assert calibrated.predict_proba(X).shape == (len(X), 5)
 
 
-def test_order_helps_where_rows_are_few(seed):
+def test_order_improves_small_samples(seed):
     X, y = _ordered(seed, 60)
     X_new, y_new = _ordered(seed, 1000)
     loss = {}
@@ -266,13 +266,13 @@ def test_order_helps_where_rows_are_few(seed):
     assert loss["ordinal"] < loss["categorical"]
 
 
-# ---- in the order of categories
+# ---- order of categories
 
 NAMES = np.array(["poor", "fair", "typical", "good", "excellent"])
 
 
 def _as_series(codes):
-    """Of an index that is no range."""
+    """A pandas series whose index is not a range."""
     values = pd.Categorical.from_codes(codes, NAMES, ordered=True)
     return pd.Series(values, index=np.arange(len(codes))[::-1] + 7)
 
@@ -282,7 +282,7 @@ def _as_polars(codes):
 
 
 def _with_order():
-    """Estimators and searches that see y as it was given, or hand it on so."""
+    """Estimators and searches that get y as given, or pass it unchanged."""
     small = SMALL | {"max_iter": 2, "n_draws": 3}
     network = MCDropoutClassifier(**small)
     few = {"dropout": [0.05, 0.2]}
@@ -302,15 +302,15 @@ def _with_order():
 
 # As few epochs as these are not meant to fit well.
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("given", [_as_series, _as_polars])
-def test_names_of_categories_do_not_matter(given, rows):
-    """The fit is that of the codes, whatever the alphabet; columns are sorted."""
+@pytest.mark.parametrize("as_categories", [_as_series, _as_polars])
+def test_names_of_categories_do_not_matter(as_categories, rows):
+    """Codes and categories give the same fit in any alphabetical order."""
     X, codes = rows
     models = _with_order()
     wrong = []
-    for model in models if given is _as_series else (models[0], models[-1]):
+    for model in models if as_categories is _as_series else (models[0], models[-1]):
         expected = clone(model).fit(X, codes).predict_proba(X)
-        model.fit(X, given(codes))
+        model.fit(X, as_categories(codes))
         assert model.classes_.tolist() == sorted(NAMES)
         column = np.searchsorted(model.classes_, NAMES)
         if not np.allclose(model.predict_proba(X)[:, column], expected, atol=1e-9):
@@ -319,24 +319,25 @@ def test_names_of_categories_do_not_matter(given, rows):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_all_predictions_are_of_the_sorted_labels(rows):
-    """And survive pickles and files."""
+def test_predictions_are_in_the_order_of_sorted_labels(rows):
+    """Also after pickling and saving."""
     X, codes = rows
     by_code = MCDropoutClassifier(**SMALL).fit(X, codes)
     model = MCDropoutClassifier(**SMALL).fit(X, _as_series(codes))
-    for one in (model, pickle.loads(pickle.dumps(model)), _through_file(model)):
-        column = np.searchsorted(one.classes_, NAMES)
+    for restored in (model, pickle.loads(pickle.dumps(model)), _through_file(model)):
+        column = np.searchsorted(restored.classes_, NAMES)
         y = NAMES[codes]
-        np.testing.assert_array_equal(one.predict(X), NAMES[by_code.predict(X)])
+        np.testing.assert_array_equal(restored.predict(X), NAMES[by_code.predict(X)])
         np.testing.assert_allclose(
-            one.log_predictive_density(X, y), by_code.log_predictive_density(X, codes)
+            restored.log_predictive_density(X, y),
+            by_code.log_predictive_density(X, codes),
         )
         np.testing.assert_allclose(
-            one.sample_f(X, 2)[:, column], by_code.sample_f(X, 2), atol=1e-12
+            restored.sample_f(X, 2)[:, column], by_code.sample_f(X, 2), atol=1e-12
         )
         for kind in ("entropy", "mutual_information", "overlap"):
             np.testing.assert_allclose(
-                one.predict_uncertainty(X, kind),
+                restored.predict_uncertainty(X, kind),
                 by_code.predict_uncertainty(X, kind),
                 atol=1e-12,
             )
@@ -349,7 +350,7 @@ def _through_file(model):
 
 
 def test_a_stream_keeps_the_order(rows):
-    """Rows without an order are taken in that of the model; another one is refused."""
+    """Rows without an order use the model's order; another order is refused."""
     X, codes = rows
     y = _as_series(codes)
     model = MCDropoutClassifier(**SMALL).partial_fit(X, y, classes=NAMES)
@@ -361,13 +362,13 @@ def test_a_stream_keeps_the_order(rows):
             by_code.partial_fit(X, codes).predict_proba(X),
             atol=1e-12,
         )
-    other = y.cat.reorder_categories(NAMES[::-1].tolist(), ordered=True)
+    reversed_order = y.cat.reorder_categories(NAMES[::-1].tolist(), ordered=True)
     with pytest.raises(ValueError, match=r"'poor' < 'fair' < .* y has 'excellent' < "):
-        model.partial_fit(X, other)
+        model.partial_fit(X, reversed_order)
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_texts_without_an_order_are_warned_of(rows):
+def test_strings_without_an_order_warn(rows):
     X, codes = rows
     quiet = [
         NAMES[codes],  # nominal
@@ -383,7 +384,7 @@ def test_texts_without_an_order_are_warned_of(rows):
         with warnings.catch_warnings():
             warnings.filterwarnings("error", message="likelihood='ordinal' takes")
             model.fit(X, y)
-    said = "alphabetical order: 'excellent' < 'fair' < 'good'"
+    message = "alphabetical order: 'excellent' < 'fair' < 'good'"
     for y in (NAMES[codes], pd.Series(NAMES[codes], dtype="category")):
-        with pytest.warns(UserWarning, match=said):
+        with pytest.warns(UserWarning, match=message):
             model.fit(X, y)

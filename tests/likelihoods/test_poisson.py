@@ -22,7 +22,7 @@ def problem(seed):
     return tau, offset, outputs, y
 
 
-def test_log_density_is_that_of_scipy(problem):
+def test_log_density_equals_scipy(problem):
     tau, offset, outputs, y = problem
     likelihood = Poisson(TARGETS)
     params = likelihood.init(tau, offset)
@@ -35,7 +35,7 @@ def test_log_density_is_that_of_scipy(problem):
     torch.testing.assert_close(likelihood.components(params, outputs), (rate,))
 
 
-def test_components_are_those_of_scipy(seed):
+def test_components_equal_scipy(seed):
     random = np.random.default_rng(seed)
     rate = random.gamma(1, 20, size=(DRAWS, ROWS, TARGETS))
     y = np.array([-1.0, 0.0, 2.5, 7.0, 90.0])[:, None] * np.ones(TARGETS)
@@ -50,7 +50,7 @@ def test_components_are_those_of_scipy(seed):
 
 @pytest.mark.parametrize("rate", [1e-13, 1e-5, 1.0, 1e4, 1e9, 1e13])
 @pytest.mark.parametrize("level", [1e-300, 1e-16, 0.5, 1 - 2**-53])
-def test_quantiles_of_any_rate_are_found(rate, level):
+def test_quantiles_of_any_rate(rate, level):
     components = Counts(np.full((1, 1, 1), rate))
     levels = np.full((1, 1), level)
     quantile = components.quantile(levels)[0]
@@ -63,14 +63,14 @@ def test_crps_is_exact_for_few_counts(y):
     """As the difference of two expectations [Gneiting & Raftery 2007]."""
     k = np.arange(200)
     mass = 0.5 * poisson(4).pmf(k) + 0.5 * poisson(11).pmf(k)
-    apart = mass @ np.abs(k[:, None] - k) @ mass
+    mean_distance = mass @ np.abs(k[:, None] - k) @ mass
     components = Counts(np.array([4.0, 11.0]).reshape(2, 1, 1))
-    expected = mass @ np.abs(k - y) - 0.5 * apart
+    expected = mass @ np.abs(k - y) - 0.5 * mean_distance
     np.testing.assert_allclose(components.mixture_crps(np.full((1, 1), y)), expected)
 
 
 @pytest.mark.parametrize("y", [0.0, 29_000.0, 30_411.0, 1e6])
-def test_crps_of_many_counts_is_near_and_quick(y):
+def test_crps_of_many_counts_is_accurate_and_quick(y):
     k = np.arange(28_000, 32_000)
     share = poisson(30_000).cdf(k)
     expected = np.square(share - (k >= y)).sum()
@@ -104,7 +104,7 @@ def test_no_output_overflows(f, dtype):
 
 
 @pytest.mark.parametrize("wrong", [-1.0, 0.5, 1e13])
-def test_what_is_no_count_is_refused(wrong):
+def test_invalid_counts_are_refused(wrong):
     y = np.array([[0.0, 1.0], [2.0, wrong]])
     with pytest.raises(ValueError, match=r"from 0 .*got .* in row 1\. Use"):
         Poisson.check_y(y)

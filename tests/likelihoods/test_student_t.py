@@ -21,12 +21,12 @@ def problem(seed):
 
 
 def _scale(tau, df):
-    """Of noise with the variance 1 / tau, (members, 1, targets)."""
+    """The scale of noise with the variance 1 / tau, (members, 1, targets)."""
     return np.sqrt((df - 2) / (df * tau.numpy()[:, None]))
 
 
 @pytest.mark.parametrize("df", [2.2, 4, 50.0])
-def test_log_density_is_that_of_scipy(problem, df):
+def test_log_density_equals_scipy(problem, df):
     tau, outputs, y = problem
     likelihood = StudentT(TARGETS, False, df)
     expected = t(df, outputs, _scale(tau, df)).logpdf(y).sum(-1)
@@ -48,17 +48,17 @@ def test_variance_of_the_noise_is_one_over_tau(problem, df):
     torch.testing.assert_close(likelihood.noise_level(params), 1 / tau)
 
 
-def test_many_degrees_of_freedom_are_a_gaussian(problem):
-    """Also in float32, whose log Gamma function has no digits left there."""
+def test_many_degrees_of_freedom_give_a_gaussian(problem):
+    """Also in float32, where the log Gamma function has no digits left."""
     tau, outputs, y = (values.float() for values in problem)
     student, gaussian = StudentT(TARGETS, False, 1e6), Gaussian(TARGETS, False)
     expected = gaussian.log_density(gaussian.init(tau), outputs, y)
     result = student.log_density(student.init(tau), outputs, y)
-    # The exponents z^2 / 2 differ by z^2 / (2 df) of themselves, z up to some tens.
+    # The exponents z^2 / 2 differ by the factor z^2 / (2 df), z up to some tens.
     torch.testing.assert_close(result, expected, rtol=1e-3, atol=1e-4)
 
 
-def test_an_outlier_pulls_with_a_bounded_force(problem):
+def test_gradient_of_an_outlier_is_bounded(problem):
     tau, _, _ = problem
     likelihood = StudentT(TARGETS, False, 4.0)
     outputs = torch.zeros(MEMBERS, 2, TARGETS, dtype=torch.float64)
@@ -86,8 +86,8 @@ def test_degrees_of_freedom_are_learned_within_bounds(problem):
 
 
 @pytest.mark.parametrize("level", [1e-300, 1e-20, 0.3, 1 - 2**-53])
-def test_quantiles_at_any_level_are_in_order(level):
-    """SciPy's has the wrong sign far down."""
+def test_quantiles_are_ordered_at_any_level(level):
+    """SciPy's has the wrong sign at very low levels."""
     df = np.array([2.1, 5.0, 200.0]).reshape(3, 1, 1)
     components = StudentTs(np.zeros_like(df), np.ones_like(df), df)
     quantile = components.quantile(np.full((1, 1), level))
@@ -96,18 +96,18 @@ def test_quantiles_at_any_level_are_in_order(level):
 
 
 @pytest.mark.parametrize("df", [2, 1.5, -1, 1e15, float("inf"), float("nan")])
-def test_df_without_a_variance_is_refused(df):
+def test_df_without_a_finite_variance_is_refused(df):
     with pytest.raises(ValueError, match=r"`df` must be in \[2.001, 1e\+06\].*got"):
         StudentT(TARGETS, True, df)
 
 
 @pytest.mark.parametrize("df", ["3", True, [3]])
-def test_df_that_is_no_number_is_refused(df):
+def test_invalid_df_is_refused(df):
     with pytest.raises(TypeError, match="`df` must be a float or None; got"):
         StudentT(TARGETS, True, df)
 
 
-def test_df_of_a_grid_becomes_a_plain_number():
+def test_df_of_a_grid_becomes_a_float():
     likelihood = StudentT(TARGETS, True, np.int64(4))
     assert type(likelihood.describe()["df"]) is float
     assert likelihood == StudentT(TARGETS, True, 4)

@@ -1,4 +1,4 @@
-"""Abstainer: the largest threshold within the target, found on held-out rows."""
+"""Abstainer: the largest threshold that meets the target error on held-out rows."""
 
 import pickle
 from types import SimpleNamespace
@@ -57,23 +57,23 @@ def classifier(data):
 
 
 def uneven(**parameters):
-    """A regressor that knows that its noise grows."""
+    """A regressor that models the growing noise."""
     return Abstainer(LinearGaussian(uneven=1.0), **parameters)
 
 
 # ---------------------------------------------------------------- the threshold
 
 
-def test_threshold_is_the_largest_within_the_target(data):
-    """By brute force over all thresholds, on the rows that each fold leaves out."""
+def test_threshold_is_the_largest_that_meets_the_target(data):
+    """By brute force over all thresholds, on the rows that each fold holds out."""
     folds = list(KFold(4, shuffle=True, random_state=SEED).split(data.X))
     target = 1.2
     model = uneven(target_error=target, cv=folds).fit(data.X, data.y)
     uncertainty, square = np.empty(ROWS), np.empty(ROWS)
     for train, test in folds:
-        one = LinearGaussian(uneven=1.0).fit(data.X[train], data.y[train])
-        uncertainty[test] = one.predict_uncertainty(data.X[test])
-        square[test] = np.square(one.predict(data.X[test]) - data.y[test])
+        fold_model = LinearGaussian(uneven=1.0).fit(data.X[train], data.y[train])
+        uncertainty[test] = fold_model.predict_uncertainty(data.X[test])
+        square[test] = np.square(fold_model.predict(data.X[test]) - data.y[test])
     within = [
         threshold
         for threshold in uncertainty
@@ -87,18 +87,18 @@ def test_threshold_is_the_largest_within_the_target(data):
 
 
 def test_threshold_of_a_classifier(data, classifier):
-    """The error is the share of wrong labels; entropy decides unless told otherwise."""
+    """The error is the share of wrong labels; the default measure is entropy."""
     entropy, wrong = np.empty(ROWS), np.empty(ROWS)
     for train, test in StratifiedKFold(3).split(data.X, data.labels):
-        one = MCDropoutClassifier(**SMALL).fit(data.X[train], data.labels[train])
-        entropy[test] = one.predict_uncertainty(data.X[test])
-        wrong[test] = one.predict(data.X[test]) != data.labels[test]
+        model = MCDropoutClassifier(**SMALL).fit(data.X[train], data.labels[train])
+        entropy[test] = model.predict_uncertainty(data.X[test])
+        wrong[test] = model.predict(data.X[test]) != data.labels[test]
     within = [t for t in entropy if wrong[entropy <= t].mean() <= 0.05]
     assert classifier.threshold_ == pytest.approx(max(within), rel=1e-6)
     assert classifier.error_ == pytest.approx(wrong[entropy <= max(within)].mean())
 
 
-def test_given_threshold_is_taken(data):
+def test_given_threshold_is_used(data):
     model = uneven(threshold=0.7).fit(data.X, data.y)
     assert model.threshold_ == 0.7
     assert not hasattr(model, "coverage_")
@@ -107,12 +107,12 @@ def test_given_threshold_is_taken(data):
     assert 0 < expected.sum() < FRESH
 
 
-def test_target_that_all_rows_meet(data):
+def test_target_error_that_all_rows_meet(data):
     model = uneven(target_error=1e6).fit(data.X, data.y)
     assert model.coverage_ == 1
 
 
-def test_target_that_no_row_meets(data):
+def test_target_error_that_no_row_meets(data):
     with pytest.warns(UserWarning, match="No threshold keeps the error .* at or below"):
         model = uneven(target_error=0.0).fit(data.X, data.y)
     assert model.threshold_ == -np.inf and model.coverage_ == 0
@@ -123,8 +123,8 @@ def test_target_that_no_row_meets(data):
     assert np.isnan(model.score(data.X_new, data.y_new))
 
 
-def test_rows_of_no_weight_are_absent(data):
-    """With a model that is not fitted again, so that nothing else differs."""
+def test_rows_of_weight_zero_do_not_count(data):
+    """With a frozen model, so that the weights change the threshold only."""
     frozen = FrozenEstimator(LinearGaussian(uneven=1.0).fit(data.X, data.y))
     weight = np.arange(ROWS) % 3
     some = Abstainer(frozen, target_error=1.2).fit(data.X, data.y, sample_weight=weight)
@@ -142,8 +142,8 @@ def test_rows_of_no_weight_are_absent(data):
 # ------------------------------------------------------------------ predictions
 
 
-def test_fresh_rows_are_better_where_accepted(data, classifier):
-    """Refused labels are wrong more often, by far more than chance would do."""
+def test_accepted_new_rows_have_a_lower_error(data, classifier):
+    """Refused labels are wrong more often, by far more than chance allows."""
     report = classifier.report(data.X_new, data.labels_new)
     inner = classifier.estimator_
     overall = (inner.predict(data.X_new) != data.labels_new).mean()
@@ -166,7 +166,7 @@ def test_refused_rows_have_no_prediction(data, classifier):
     )
 
 
-def test_refused_numbers_are_nan(data):
+def test_refused_predictions_are_nan(data):
     model = uneven(target_error=1.2).fit(data.X, data.y)
     accepted, y = model.accepts(data.X_new), model.predict(data.X_new)
     assert np.isnan(y[~accepted]).all()
@@ -202,22 +202,22 @@ def test_label_of_abstention(data, labels, abstain_label, expected):
 
 
 def test_classes_are_ranked_by_probability(data, classifier):
-    """As scorers of classifiers rank, which would take a `decision_function` first."""
+    """Scorers of classifiers would use a `decision_function` first."""
     score = get_scorer("roc_auc")(classifier, data.X_new, data.labels_new)
     probability = classifier.predict_proba(data.X_new)[:, 1]
     assert score == roc_auc_score(data.labels_new, probability)
     assert not hasattr(classifier, "decision_function")
 
 
-def test_kind_decides(data):
-    """Another measure refuses other rows, and the free function asks for it."""
+def test_kind_selects_the_measure(data):
+    """Another measure refuses other rows; the free function uses the same measure."""
     model = Abstainer(
         MCDropoutClassifier(**SMALL), kind="mutual_information", threshold=0.02
     ).fit(data.X, data.labels)
-    found = model.estimator_.predict_uncertainty(data.X_new, "mutual_information")
-    np.testing.assert_array_equal(model.predict_uncertainty(data.X_new), found)
-    np.testing.assert_array_equal(predict_uncertainty(model, data.X_new), found)
-    np.testing.assert_array_equal(model.accepts(data.X_new), found <= 0.02)
+    actual = model.estimator_.predict_uncertainty(data.X_new, "mutual_information")
+    np.testing.assert_array_equal(model.predict_uncertainty(data.X_new), actual)
+    np.testing.assert_array_equal(predict_uncertainty(model, data.X_new), actual)
+    np.testing.assert_array_equal(model.accepts(data.X_new), actual <= 0.02)
     np.testing.assert_array_equal(
         predict_uncertainty(model, data.X_new, "entropy"),
         model.estimator_.predict_uncertainty(data.X_new, "entropy"),
@@ -227,7 +227,7 @@ def test_kind_decides(data):
 # ------------------------------------------------------- as a scikit-learn estimator
 
 
-def test_is_what_it_wraps():
+def test_estimator_type_of_the_wrapped_estimator():
     assert is_classifier(Abstainer(MCDropoutClassifier(), threshold=1.0))
     assert is_regressor(Abstainer(MCDropoutRegressor(), threshold=1.0))
 
@@ -272,7 +272,7 @@ def test_search_over_kinds(data):
     np.testing.assert_array_equal(search.predict(data.X_new), best.predict(data.X_new))
 
 
-def test_another_fit_leaves_nothing_of_the_first(data):
+def test_second_fit_replaces_the_first(data):
     model = uneven(target_error=1.2).fit(data.X, data.y)
     model.set_params(target_error=None, threshold=0.5).fit(data.X, data.y)
     assert model.threshold_ == 0.5
@@ -332,7 +332,7 @@ def test_unfitted(data):
             getattr(uneven(threshold=1.0), method)(data.X)
 
 
-# ---------------------------------------------------------------- what is reported
+# ----------------------------------------------------------------------- reports
 
 
 WRONG_ROWS = {
@@ -349,7 +349,7 @@ WRONG_ROWS = {
 
 @pytest.mark.parametrize("name", WRONG_ROWS)
 @pytest.mark.parametrize("kind", [MCDropoutRegressor, MCDropoutClassifier])
-def test_rows_of_a_report_are_checked(seed, kind, name):
+def test_report_checks_its_rows(seed, kind, name):
     change, weigh, message = WRONG_ROWS[name]
     random = np.random.default_rng([seed, 8])
     X, y = random.normal(size=(41, 3)), random.permutation(41) % 2
@@ -364,7 +364,7 @@ def test_rows_of_a_report_are_checked(seed, kind, name):
             model.report(X, np.where(y > 0, np.nan, y))
 
 
-def test_a_column_of_y_is_taken_as_scikit_learn_takes_it(seed):
+def test_column_vector_y_warns(seed):
     random = np.random.default_rng([seed, 9])
     X, y = random.normal(size=(41, 3)), random.normal(size=41)
     network = MCDropoutRegressor((4,), max_iter=2, n_draws=5, random_state=seed)

@@ -45,7 +45,7 @@ def stack(**params):
 
 def fitted(model, *rows):
     with warnings.catch_warnings():
-        # That so few epochs explain little is no matter here.
+        # With so few epochs the networks explain little.
         warnings.simplefilter("ignore")
         return model.fit(*rows)
 
@@ -61,20 +61,20 @@ def data():
 
 
 @pytest.fixture(scope="module")
-def own(data):
-    """A stack, and its own CV+ intervals of two coverages."""
+def stack_and_intervals(data):
+    """A stack, and its CV+ intervals for two coverages."""
     model = fitted(stack(), data.X, data.y)
     return model, model.predict_interval(data.X_new, [0.5, 0.8], method="cv+")
 
 
-def test_through_what_passes_x_on(data, own):
-    model, expected = own
+def test_cv_plus_through_estimators_that_pass_x(data, stack_and_intervals):
+    model, expected = stack_and_intervals
     frozen = FrozenEstimator(model)
     for outer in (model, frozen, make_pipeline(FunctionTransformer(), frozen)):
-        found = predict_interval(outer, data.X_new, [0.5, 0.8], method="cv+")
-        np.testing.assert_array_equal(found, expected)
-        one = predict_interval(outer, data.X_new, 0.8, "equal_tailed", "cv+")
-        np.testing.assert_array_equal(one, expected[:, 1])
+        actual = predict_interval(outer, data.X_new, [0.5, 0.8], method="cv+")
+        np.testing.assert_array_equal(actual, expected)
+        interval = predict_interval(outer, data.X_new, 0.8, "equal_tailed", "cv+")
+        np.testing.assert_array_equal(interval, expected[:, 1])
     pipeline = make_pipeline(StandardScaler(), stack())
     search = fitted(GridSearchCV(pipeline, {}, cv=2), data.X, data.y)
     scaler, inner = search.best_estimator_
@@ -85,8 +85,8 @@ def test_through_what_passes_x_on(data, own):
 
 
 @pytest.mark.parametrize("sign", [1, -1])
-def test_behind_a_target_transform(data, sign):
-    """The bounds of the transformed target go back, the lower one first."""
+def test_cv_plus_through_a_target_transform(data, sign):
+    """The bounds are transformed back; the lower bound stays first."""
     model = TransformedTargetRegressor(
         make_pipeline(StandardScaler(), stack()),
         func=lambda y: sign * np.log(y),
@@ -94,27 +94,29 @@ def test_behind_a_target_transform(data, sign):
     )
     fitted(model, data.X, np.exp(data.y))
     scaler, inner = model.regressor_
-    of_log = inner.predict_interval(
+    log_interval = inner.predict_interval(
         scaler.transform(data.X_new), [0.5, 0.8], method="cv+"
     )
-    found = predict_interval(model, data.X_new, [0.5, 0.8], method="cv+")
-    np.testing.assert_allclose(found, np.exp(sign * of_log)[..., ::sign], rtol=1e-12)
-    assert (found[..., 0] < found[..., 1]).all()
+    actual = predict_interval(model, data.X_new, [0.5, 0.8], method="cv+")
+    np.testing.assert_allclose(
+        actual, np.exp(sign * log_interval)[..., ::sign], rtol=1e-12
+    )
+    assert (actual[..., 0] < actual[..., 1]).all()
 
 
-def test_several_targets_behind_a_transform(data):
+def test_cv_plus_of_several_targets_through_a_transform(data):
     model = TransformedTargetRegressor(stack(), transformer=StandardScaler())
     fitted(model, data.X, data.Y)
     inner = model.regressor_.predict_interval(data.X_new, 0.8, method="cv+")
-    found = predict_interval(model, data.X_new, 0.8, method="cv+")
-    assert found.shape == (NEW, 2, 2)
+    actual = predict_interval(model, data.X_new, 0.8, method="cv+")
+    assert actual.shape == (NEW, 2, 2)
     scale, mean = model.transformer_.scale_, model.transformer_.mean_
     expected = inner * scale[:, None] + mean[:, None]
-    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    np.testing.assert_allclose(actual, expected, rtol=1e-12)
 
 
-class Known(RegressorMixin, BaseEstimator):
-    """Intervals that are given."""
+class Fixed(RegressorMixin, BaseEstimator):
+    """An estimator with given intervals."""
 
     def __init__(self, interval):
         self.interval = interval
@@ -130,46 +132,46 @@ class Known(RegressorMixin, BaseEstimator):
         return np.asarray(self.interval)[: len(X), None]
 
 
-def test_bounds_outside_of_the_domain(data):
-    """A root has no inverse below 0: there y stays at its limit, 0."""
-    inner = Known([[-1.0, 2.0], [1.0, 3.0], [-np.inf, np.inf]])
+def test_bounds_outside_of_the_domain_of_a_transform(data):
+    """The root has no inverse below 0: there y is the limit, 0."""
+    inner = Fixed([[-1.0, 2.0], [1.0, 3.0], [-np.inf, np.inf]])
     model = TransformedTargetRegressor(
         inner, func=np.sqrt, inverse_func=lambda z: np.where(z < 0, np.nan, z) ** 2
     ).fit(data.X, data.y**2)
-    found = bounds(model, data.X[:3], [0.9], "equal_tailed", "cv+")
+    actual = bounds(model, data.X[:3], [0.9], "equal_tailed", "cv+")
     expected = [[[0, 4]], [[1, 9]], [[-np.inf, np.inf]]]
-    np.testing.assert_allclose(found, expected, atol=1e-9)
+    np.testing.assert_allclose(actual, expected, atol=1e-9)
 
 
-def test_a_transform_that_turns(data):
-    """Within the first interval a square falls and rises, within the second not."""
-    inner = Known([[-1.0, 2.0], [1.0, 3.0]])
+def test_transform_that_is_not_monotone(data):
+    """The square falls and rises within the first of the two intervals."""
+    inner = Fixed([[-1.0, 2.0], [1.0, 3.0]])
     model = TransformedTargetRegressor(
         inner, func=np.sqrt, inverse_func=np.square, check_inverse=False
     ).fit(data.X, data.y**2)
     with pytest.raises(ValueError, match="rises and falls in the intervals of 1 of 2"):
         bounds(model, data.X[:2], [0.9], "equal_tailed", "cv+")
     model.regressor_.interval = [[0.0, 2.0], [1.0, 3.0]]
-    found = bounds(model, data.X[:2], [0.9], "equal_tailed", "cv+")
-    np.testing.assert_allclose(found, [[[0, 4]], [[1, 9]]])
+    actual = bounds(model, data.X[:2], [0.9], "equal_tailed", "cv+")
+    np.testing.assert_allclose(actual, [[[0, 4]], [[1, 9]]])
 
 
 def test_conformal_intervals(data):
-    """They have no distribution, and go through a target transform all the same."""
+    """They have no distribution, but pass through a target transform."""
     conformal = ConformalRegressor(MCDropoutRegressor(**SMALL), method="cv+", cv=3)
     model = TransformedTargetRegressor(conformal, func=np.log, inverse_func=np.exp)
     fitted(model, data.X, np.exp(data.y))
-    found = predict_interval(model, data.X_new, 0.8)
+    actual = predict_interval(model, data.X_new, 0.8)
     expected = np.exp(model.regressor_.predict_interval(data.X_new, 0.8))
-    np.testing.assert_allclose(found, expected, rtol=1e-12)
-    both = fitted(MultiOutputRegressor(conformal), data.X, data.Y)
-    found = predict_interval(both, data.X_new, [0.5, 0.8])
-    for j, one in enumerate(both.estimators_):
-        expected = one.predict_interval(data.X_new, [0.5, 0.8])
-        np.testing.assert_array_equal(found[:, j], expected)
+    np.testing.assert_allclose(actual, expected, rtol=1e-12)
+    multi_output = fitted(MultiOutputRegressor(conformal), data.X, data.Y)
+    actual = predict_interval(multi_output, data.X_new, [0.5, 0.8])
+    for j, member in enumerate(multi_output.estimators_):
+        expected = member.predict_interval(data.X_new, [0.5, 0.8])
+        np.testing.assert_array_equal(actual[:, j], expected)
 
 
-def test_too_few_rows_are_infinite_on_both_sides(data):
+def test_too_few_rows_give_infinite_bounds(data):
     conformal = ConformalRegressor(MCDropoutRegressor(**SMALL), method="cv+", cv=3)
     model = TransformedTargetRegressor(conformal, func=np.log, inverse_func=np.exp)
     fitted(model, data.X, np.exp(data.y))
@@ -178,8 +180,8 @@ def test_too_few_rows_are_infinite_on_both_sides(data):
     np.testing.assert_array_equal(interval, [[-np.inf, np.inf]] * NEW)
 
 
-def test_refused(data, own):
-    """What has no CV+ intervals is named, with the way out."""
+def test_estimators_without_cv_plus_are_refused(data, stack_and_intervals):
+    """The message names the estimator and the way out."""
     network = MCDropoutRegressor(**SMALL)
     for model, name in (
         (network, "MCDropoutRegressor"),
@@ -194,6 +196,8 @@ def test_refused(data, own):
         with pytest.raises(TypeError, match=rf"got {name}.*ConformalRegressor\("):
             predict_interval(model, data.X_new, method="cv+")
     with pytest.raises(ValueError, match="`method` must be one of 'mixture', 'cv\\+'"):
-        predict_interval(own[0], data.X_new, method="jackknife")
+        predict_interval(stack_and_intervals[0], data.X_new, method="jackknife")
     with pytest.raises(ValueError, match="`kind` must be 'equal_tailed' with"):
-        predict_interval(own[0], data.X_new, kind="highest_density", method="cv+")
+        predict_interval(
+            stack_and_intervals[0], data.X_new, kind="highest_density", method="cv+"
+        )

@@ -1,4 +1,4 @@
-"""CalibratedUncertaintyRegressor: learned on held-out rows, right on fresh ones."""
+"""CalibratedUncertaintyRegressor: fitted on held-out rows, calibrated on new rows."""
 
 import pickle
 from types import SimpleNamespace
@@ -67,13 +67,13 @@ def data():
 
 @pytest.fixture(scope="module", params=METHODS)
 def fitted(request, data):
-    """Around one fitted network; fitted three times in all."""
+    """A calibration around one network; with the folds three fits in all."""
     model = CalibratedUncertaintyRegressor(network(), method=request.param, cv=2)
     return model.fit(data.X, data.y)
 
 
 def standardised(model, X, y):
-    """Residuals over the predictive's std."""
+    """Residuals divided by the predictive's std."""
     return (y - model.predict(X)) / model.predict_uncertainty(X)
 
 
@@ -85,9 +85,9 @@ def rms(values, weight=None):
 
 
 class Recorder(LinearGaussian):
-    """Notes which rows every fit sees, and of which it is asked for a predictive."""
+    """Records the rows of every fit and of every prediction."""
 
-    seen, asked = [], []
+    seen, predicted = [], []
 
     def fit(self, X, y, sample_weight=None):
         super().fit(X, y, sample_weight)
@@ -95,18 +95,18 @@ class Recorder(LinearGaussian):
         return self
 
     def _open_predictive(self, X):
-        self.asked.append(X[:, 0])
+        self.predicted.append(X[:, 0])
         return super()._open_predictive(X)
 
 
 @pytest.fixture
 def recorder():
-    Recorder.seen, Recorder.asked = [], []
+    Recorder.seen, Recorder.predicted = [], []
     return Recorder()
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_rows_of_the_folds(data, recorder, method):
+def test_each_fold_is_predicted_by_a_model_without_it(data, recorder, method):
     rows = np.random.default_rng([SEED, 22]).permutation(ROWS)
     folds = [(rows[:100], rows[100:170]), (rows[170:], rows[20:90])]
     model = CalibratedUncertaintyRegressor(recorder, method=method, cv=folds)
@@ -115,13 +115,13 @@ def test_rows_of_the_folds(data, recorder, method):
     expected = [first[folds[0][0]], first[folds[1][0]], first]
     for seen, rows_of_fold in zip(Recorder.seen, expected, strict=True):
         np.testing.assert_array_equal(seen, rows_of_fold)
-    for asked, (_, test) in zip(Recorder.asked, folds, strict=True):
-        np.testing.assert_array_equal(asked, first[test])
+    for predicted, (_, test) in zip(Recorder.predicted, folds, strict=True):
+        np.testing.assert_array_equal(predicted, first[test])
     np.testing.assert_array_equal(model.estimator_.seen_, first)
 
 
 def held_out(data, estimator, y, cv):
-    """Standardised residuals of every row, from the model that has not seen it."""
+    """Standardised residuals of every row, from the model that held it out."""
     parts = [
         (
             test,
@@ -135,7 +135,7 @@ def held_out(data, estimator, y, cv):
     return order, np.concatenate([values for _, values in parts])
 
 
-def test_scale_is_that_of_held_out_residuals(data):
+def test_scale_is_the_rms_of_held_out_residuals(data):
     model = LinearGaussian(factor=0.2, uneven=0.3)
     calibrated = CalibratedUncertaintyRegressor(model, cv=3).fit(data.X, data.y)
     _, residuals = held_out(data, model, data.y, KFold(3))
@@ -146,20 +146,20 @@ def test_scale_is_that_of_held_out_residuals(data):
     assert default.scale_ == pytest.approx(rms(residuals), rel=OPTIMUM)
 
 
-def test_map_is_that_of_held_out_levels(data):
-    """Of levels after scaling."""
+def test_map_is_fitted_to_held_out_levels(data):
+    """The levels are those after scaling."""
     model = LinearGaussian(factor=3.0)
     calibrated = CalibratedUncertaintyRegressor(model, method="isotonic", cv=3)
     calibrated.fit(data.X, data.y)
     _, residuals = held_out(data, model, data.y, KFold(3))
     assert calibrated.scale_ == pytest.approx(rms(residuals), rel=OPTIMUM)
     expected = QuantileMap.fit(norm.cdf(residuals / calibrated.scale_), np.ones(ROWS))
-    [found] = calibrated.quantile_maps_
-    np.testing.assert_allclose(found.level, expected.level, rtol=1e-9)
-    np.testing.assert_allclose(found.share, expected.share)
+    [actual] = calibrated.quantile_maps_
+    np.testing.assert_allclose(actual.level, expected.level, rtol=1e-9)
+    np.testing.assert_allclose(actual.share, expected.share)
 
 
-def test_every_target_has_its_own(data):
+def test_every_target_has_a_scale_and_a_map(data):
     model = LinearGaussian(factor=0.2)
     calibrated = CalibratedUncertaintyRegressor(model, cv=3).fit(data.X, data.Y)
     _, residuals = held_out(data, model, data.Y, KFold(3))
@@ -169,27 +169,27 @@ def test_every_target_has_its_own(data):
     assert column.scale_.shape == (1,)
     mapped = clone(calibrated).set_params(method="isotonic").fit(data.X, data.Y)
     assert len(mapped.quantile_maps_) == 2
-    # Each target alone gives the same, since least squares does not mix them.
+    # Separate fits give the same, since least squares does not mix targets.
     for j in range(2):
-        alone = clone(mapped).fit(data.X, data.Y[:, j])
+        separate = clone(mapped).fit(data.X, data.Y[:, j])
         np.testing.assert_allclose(
             mapped.predict_interval(data.X_new)[:, j],
-            alone.predict_interval(data.X_new),
+            separate.predict_interval(data.X_new),
             rtol=1e-4,  # an optimum found to 1e-5
         )
 
 
-def test_many_rows_are_thinned(data, monkeypatch):
-    monkeypatch.setattr("skbayesnn._meta.calibration.MOST_ROWS", 100)
+def test_large_tables_are_thinned(data, monkeypatch):
+    monkeypatch.setattr("skbayesnn._meta.calibration.MAX_ROWS", 100)
     frozen = FrozenEstimator(LinearGaussian(factor=0.2).fit(data.X, data.y))
     thinned = CalibratedUncertaintyRegressor(frozen, cv=2).fit(data.X, data.y)
     residuals = standardised(frozen, data.X, data.y)
-    # 300 rows and place for 100: every third of either fold.
+    # 300 rows with a limit of 100: every third row of each fold.
     kept = np.r_[0:150:3, 150:300:3]
     assert thinned.scale_ == pytest.approx(rms(residuals[kept]), rel=OPTIMUM)
 
 
-def test_a_frozen_estimator_is_taken_as_fitted(data):
+def test_frozen_estimator_is_not_fitted_again(data):
     model = LinearGaussian(factor=0.2).fit(data.X_new, data.y_new)
     frozen = FrozenEstimator(model)
     calibrated = CalibratedUncertaintyRegressor(frozen, cv=7).fit(data.X, data.y)
@@ -199,20 +199,20 @@ def test_a_frozen_estimator_is_taken_as_fitted(data):
     assert calibrated.scale_ == pytest.approx(expected, rel=OPTIMUM)
 
 
-def test_folds_side_by_side(data):
+def test_folds_in_parallel(data):
     calibrated = CalibratedUncertaintyRegressor(LinearGaussian(), cv=3, n_jobs=2)
     with joblib.parallel_backend("threading"):
         calibrated.fit(data.X, data.y)
-    alone = clone(calibrated).set_params(n_jobs=None).fit(data.X, data.y)
-    assert calibrated.scale_ == alone.scale_
+    sequential = clone(calibrated).set_params(n_jobs=None).fit(data.X, data.y)
+    assert calibrated.scale_ == sequential.scale_
 
 
 # ---- on fresh rows
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_an_overconfident_network_is_mended(data, method):
-    """tau is given 25 times too large: noise is taken for a fifth of what it is."""
+def test_overconfident_network_is_calibrated(data, method):
+    """tau is 25 times too large: the noise std is a fifth of the true one."""
     long = {
         "hidden_layer_sizes": (16,),
         "max_iter": 100,
@@ -221,7 +221,7 @@ def test_an_overconfident_network_is_mended(data, method):
     wrong = network(dropout=0.0, tau=25 / NOISE**2, **long)
     raw = clone(wrong).fit(data.X, data.y)
     model = CalibratedUncertaintyRegressor(wrong, method=method).fit(data.X, data.y)
-    # Five, and a little more for the error of the mean; 300 rows know it to 4 %.
+    # Five, and a little more for the error of the mean; estimated from 300 rows to 4 %.
     assert 4 < model.scale_ < 7
 
     def shares(estimator):
@@ -230,23 +230,23 @@ def test_an_overconfident_network_is_mended(data, method):
         return ((interval[..., 0] <= y) & (y <= interval[..., 1])).mean(0)
 
     assert (shares(raw) < [0.2, 0.4]).all()
-    # Over seeds these shares vary by 0.045 and 0.016: by the fresh rows, by the 300
-    # that calibrate, and by folds that are fitted a little better or worse than all.
+    # Over seeds these shares vary by 0.045 and 0.016, because of the new rows, of the
+    # 300 calibration rows, and of folds that are fitted better or worse than all rows.
     assert (np.abs(shares(model) - [0.5, 0.9]) < [0.2, 0.08]).all()
-    # A Gaussian as wide as the errors are has this density, on average; a map of 18
-    # pieces is less likely by its roughness.
+    # A Gaussian with the spread of the errors has this density on average; a map of 18
+    # pieces has a lower one because it is rough.
     errors = data.y_new - model.predict(data.X_new)
     best = norm(scale=errors.std()).logpdf(errors).mean()
     density = {
-        one: one.log_predictive_density(data.X_new, data.y_new).mean()
-        for one in (raw, model)
+        candidate: candidate.log_predictive_density(data.X_new, data.y_new).mean()
+        for candidate in (raw, model)
     }
     assert density[raw] < best - 5
     assert best - 0.15 < density[model] < best + 0.05
 
 
-def test_isotonic_mends_the_shape(data):
-    """Noise of one sign only: a factor cannot mend that."""
+def test_isotonic_corrects_the_shape(data):
+    """Noise of one sign only, which a factor cannot correct."""
     random = np.random.default_rng([SEED, 23])
     y = data.X[:, 0] + random.exponential(size=ROWS) - 1
     y_new = data.X_new[:, 0] + random.exponential(size=FRESH) - 1
@@ -256,25 +256,26 @@ def test_isotonic_mends_the_shape(data):
         model.fit(data.X, y)
         density[method] = model.log_predictive_density(data.X_new, y_new).mean()
         below[method] = (y_new < model.predict_quantile(data.X_new, 0.1)).mean()
-    # N(0, 1) has -1.42, the exponential -1; there is nothing below -1, while the 10 %
-    # quantile of N(0, 1) is -1.28. From 300 rows a share of 10 % is known to 0.02.
+    # The mean log density is -1.42 for N(0, 1) and -1 for the exponential. No value is
+    # below -1, while the 10 % quantile of N(0, 1) is -1.28. 300 rows determine a share
+    # of 10 % to 0.02.
     assert density["isotonic"] > density["scale"]
     assert below["scale"] < 0.05
     assert abs(below["isotonic"] - 0.1) < 0.09
 
 
-def test_point_predictions_stay(data, fitted):
+def test_point_predictions_do_not_change(data, fitted):
     plain = network().fit(data.X, data.y)
     np.testing.assert_array_equal(fitted.predict(data.X_new), plain.predict(data.X_new))
     mean, std = fitted.predict(data.X_new, return_std=True)
     np.testing.assert_array_equal(mean, plain.predict(data.X_new))
-    # Moments of draws, scaled; moments of scaled draws: rounding.
+    # Scaled moments of draws equal the moments of scaled draws, to rounding.
     again = fitted.predict_uncertainty(data.X_new)
     np.testing.assert_allclose(std, again, rtol=1e-12)
     assert std.shape == (FRESH,)
 
 
-ASKED = {
+QUERIES = {
     "predict": lambda model, X, y: model.predict(X),
     "std": lambda model, X, y: model.predict(X, return_std=True),
     "cov": lambda model, X, y: model.predict(X, return_cov=True),
@@ -288,11 +289,11 @@ ASKED = {
 }
 
 
-@pytest.mark.parametrize("asked", ASKED)
-def test_the_posterior_is_opened_once(data, fitted, monkeypatch, asked):
-    """By the estimator inside, and by the one around it.
+@pytest.mark.parametrize("query", QUERIES)
+def test_posterior_is_opened_once_per_call(data, fitted, monkeypatch, query):
+    """By the inner estimator, and by the calibrated one.
 
-    Where levels are mapped the mean is still the estimator's own, the spread is not.
+    With mapped levels the estimator still computes the mean, but not the spread.
     """
     opened, init = [], PosteriorPredictor.__init__
     monkeypatch.setattr(
@@ -300,10 +301,10 @@ def test_the_posterior_is_opened_once(data, fitted, monkeypatch, asked):
         "__init__",
         lambda self, *arguments: (opened.append(self), init(self, *arguments))[1],
     )
-    ASKED[asked](fitted.estimator_, data.X_new, data.y_new)
+    QUERIES[query](fitted.estimator_, data.X_new, data.y_new)
     assert len(opened) == 1
-    ASKED[asked](fitted, data.X_new, data.y_new)
-    mapped = fitted.method == "isotonic" and asked in ("std", "cov")
+    QUERIES[query](fitted, data.X_new, data.y_new)
+    mapped = fitted.method == "isotonic" and query in ("std", "cov")
     assert len(opened) == (3 if mapped else 2)
 
 
@@ -315,7 +316,7 @@ def test_scale_multiplies_every_std(data):
         np.testing.assert_allclose(after[kind], model.scale_ * std, rtol=1e-9)
 
 
-def test_the_predictive_agrees_with_itself(data, fitted):
+def test_predictions_are_consistent(data, fitted):
     X, y = data.X_new[:40], data.y_new[:40]
     quantiles = fitted.predict_quantile(X, [0.05, 0.5, 0.95])
     np.testing.assert_allclose(
@@ -325,14 +326,14 @@ def test_the_predictive_agrees_with_itself(data, fitted):
         fitted.predictive_cdf(X, quantiles[:, 2]), 0.95, rtol=1e-6
     )
     short = fitted.predict_interval(X, kind="highest_density")
-    # The kinks of a map make several minima; that found may be a little wider.
+    # The kinks of a map make several minima; the interval may be a little wider.
     assert (np.diff(short) <= 1.01 * np.diff(fitted.predict_interval(X))).all()
     held = fitted.predictive_cdf(X, short[:, 1]) - fitted.predictive_cdf(X, short[:, 0])
     np.testing.assert_allclose(held, 0.9, rtol=1e-6)
     assert (fitted.crps(X, y) > 0).all()
     samples = fitted.sample_y(X, 300, random_state=SEED)
     below = (samples < quantiles[:, [1]]).mean()
-    # Samples share their draws over rows: 300 independent ones at worst.
+    # Samples share their draws over rows, so at worst only 300 are independent.
     assert below == pytest.approx(0.5, abs=6 * 0.5 / np.sqrt(300))
 
 
@@ -340,14 +341,14 @@ def test_the_predictive_agrees_with_itself(data, fitted):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_rows_of_no_weight_are_absent(data, method):
+def test_rows_of_weight_zero_do_not_count(data, method):
     frozen = FrozenEstimator(LinearGaussian(factor=0.5).fit(data.X, data.y))
     weight = np.random.default_rng([SEED, 24]).integers(0, 3, size=ROWS)
     weighted = CalibratedUncertaintyRegressor(frozen, method=method)
     weighted.fit(data.X, data.y, sample_weight=weight)
-    there = weight > 0
+    present = weight > 0
     absent = clone(weighted).fit(
-        data.X[there], data.y[there], sample_weight=weight[there]
+        data.X[present], data.y[present], sample_weight=weight[present]
     )
     assert weighted.scale_ == pytest.approx(absent.scale_, rel=1e-12)
     np.testing.assert_allclose(
@@ -359,51 +360,52 @@ def test_rows_of_no_weight_are_absent(data, method):
     assert weighted.scale_ == pytest.approx(rms(residuals, weight), rel=OPTIMUM)
 
 
-def test_a_fold_of_absent_rows_says_nothing(data):
-    """The others do, as if it were not among the folds."""
+def test_fold_of_weight_zero_does_not_count(data):
+    """The other folds determine the result."""
     weight = np.ones(ROWS)
     folds = list(KFold(3).split(data.X))
     weight[folds[1][1]] = 0
-    found, expected = (
+    actual, expected = (
         CalibratedUncertaintyRegressor(LinearGaussian(), cv=cv).fit(
             data.X, data.y, sample_weight=weight
         )
         for cv in (folds, folds[::2])
     )
-    assert found.scale_ == expected.scale_
+    assert actual.scale_ == expected.scale_
 
 
 def test_weights_reach_the_estimator(data):
-    """All fits have the weights of their rows: no row of weight zero is seen."""
+    """All fits get the weights of their rows."""
     weight = np.random.default_rng([SEED, 25]).integers(0, 3, size=ROWS).astype(float)
     folds = list(KFold(3).split(data.X))
     calibrated = CalibratedUncertaintyRegressor(LinearGaussian(), cv=folds)
     calibrated.fit(data.X, data.y, sample_weight=weight)
-    there, new = np.flatnonzero(weight), np.cumsum(weight > 0) - 1
-    of_present = [[new[rows[weight[rows] > 0]] for rows in fold] for fold in folds]
-    absent = clone(calibrated).set_params(cv=of_present)
-    absent.fit(data.X[there], data.y[there], sample_weight=weight[there])
-    assert calibrated.scale_ == pytest.approx(absent.scale_, rel=OPTIMUM)
-    np.testing.assert_allclose(calibrated.estimator_.coef_, absent.estimator_.coef_)
+    present, new = np.flatnonzero(weight), np.cumsum(weight > 0) - 1
+    present_folds = [[new[rows[weight[rows] > 0]] for rows in fold] for fold in folds]
+    reference = clone(calibrated).set_params(cv=present_folds)
+    reference.fit(data.X[present], data.y[present], sample_weight=weight[present])
+    assert calibrated.scale_ == pytest.approx(reference.scale_, rel=OPTIMUM)
+    np.testing.assert_allclose(calibrated.estimator_.coef_, reference.estimator_.coef_)
 
 
 @pytest.mark.parametrize(
     "wrap",
     [
-        lambda one: TransformedTargetRegressor(one, transformer=StandardScaler()),
-        lambda one: GridSearchCV(one, {"factor": [0.2]}, cv=2),
+        lambda model: TransformedTargetRegressor(model, transformer=StandardScaler()),
+        lambda model: GridSearchCV(model, {"factor": [0.2]}, cv=2),
         FrozenEstimator,
     ],
     ids=["target transform", "search", "frozen"],
 )
-def test_weights_through_what_hands_them_on(data, wrap):
-    """They take weights, though not by name; then they do what the weights say."""
+def test_weights_reach_the_inner_estimator(data, wrap):
+    """The wrappers accept weights as keywords and pass them to the estimator."""
     weight = np.random.default_rng([SEED, 29]).integers(1, 9, size=ROWS).astype(float)
     plain = LinearGaussian(0.2).fit(data.X, data.y, weight)
     model = CalibratedUncertaintyRegressor(wrap(plain), cv=3)
     model.fit(data.X, data.y, sample_weight=weight)
     np.testing.assert_allclose(model.predict(data.X_new), plain.predict(data.X_new))
-    # Held out or not is little, of 4 numbers that are learned from 300 rows.
+    # Held-out and training residuals differ little: 4 values are estimated from 300
+    # rows.
     expected = rms(standardised(plain, data.X, data.y), weight)
     assert model.scale_ == pytest.approx(expected, rel=0.1)
 
@@ -432,24 +434,26 @@ def unweighted():
     return StandardScaler().set_fit_request(sample_weight=False)
 
 
-def test_groups_go_to_the_splitter(data, recorder, routing):
+def test_groups_are_passed_to_the_splitter(data, recorder, routing):
     groups = np.random.default_rng([SEED, 26]).integers(4, size=ROWS)
     model = CalibratedUncertaintyRegressor(recorder, cv=GroupKFold(4))
     model.fit(data.X, data.y, groups=groups)
     group_of = dict(zip(data.X[:, 0], groups, strict=True))
-    tested = [{group_of[value] for value in asked} for asked in Recorder.asked]
+    tested = [
+        {group_of[value] for value in predicted} for predicted in Recorder.predicted
+    ]
     assert sorted(tested, key=min) == [{0}, {1}, {2}, {3}]
-    for seen, asked in zip(Recorder.seen, tested, strict=False):
-        assert {group_of[value] for value in seen} == {0, 1, 2, 3} - asked
+    for seen, predicted in zip(Recorder.seen, tested, strict=False):
+        assert {group_of[value] for value in seen} == {0, 1, 2, 3} - predicted
 
 
-def test_weights_go_to_a_pipeline_s_last_step(data, routing):
+def test_weights_are_passed_to_the_last_step_of_a_pipeline(data, routing):
     weight = np.random.default_rng([SEED, 27]).integers(0, 2, size=ROWS).astype(float)
     last = LinearGaussian().set_fit_request(sample_weight=True)
     pipeline = make_pipeline(unweighted(), last)
     model = CalibratedUncertaintyRegressor(pipeline, cv=3)
     model.fit(data.X, data.y, sample_weight=weight)
-    # Least squares does not mind the scaling of X.
+    # The scaling of X does not change least squares.
     plain = CalibratedUncertaintyRegressor(last, cv=3)
     plain.fit(data.X, data.y, sample_weight=weight)
     assert model.scale_ == pytest.approx(plain.scale_, rel=OPTIMUM)
@@ -461,7 +465,7 @@ def test_weights_go_to_a_pipeline_s_last_step(data, routing):
     )
 
 
-def test_weights_reach_it_inside_of_a_pipeline(data, routing):
+def test_weights_are_passed_to_a_calibration_inside_a_pipeline(data, routing):
     weight = np.random.default_rng([SEED, 28]).integers(0, 2, size=ROWS).astype(float)
     inner = LinearGaussian().set_fit_request(sample_weight=True)
     last = CalibratedUncertaintyRegressor(inner).set_fit_request(sample_weight=True)
@@ -533,7 +537,7 @@ def test_inside_of_a_search(data):
             results["params"], results["mean_test_density"], strict=True
         )
     }
-    # What the factor was does not matter after calibration.
+    # Calibration removes the effect of the factor.
     for method in METHODS:
         np.testing.assert_allclose(
             by_case[method, 0.01], by_case[method, 1.0], atol=1e-3
@@ -600,10 +604,10 @@ def test_inside_of_an_ensemble(data):
         predict_uncertainty(model, data.X_new)
 
 
-def test_recalibrating_twice(data):
+def test_calibration_of_a_calibrated_model(data):
     once = CalibratedUncertaintyRegressor(LinearGaussian(0.2), cv=3)
     twice = CalibratedUncertaintyRegressor(once, cv=3).fit(data.X, data.y)
-    # There is nothing left to mend; two out of three rows know it a little worse.
+    # Nothing is left to correct; two thirds of the rows determine it less accurately.
     assert twice.scale_ == pytest.approx(1, abs=0.1)
     twice.set_params(estimator__method="isotonic")
     with pytest.raises(TypeError, match=r"cannot be recalibrated again"):
@@ -635,11 +639,11 @@ def test_frames(data):
     assert not hasattr(plain, "feature_names_in_")
 
 
-# ---- what goes wrong
+# ---- errors
 
 
 class FailsOnAll(LinearGaussian):
-    """Fits to folds, not to all rows."""
+    """Fits the folds, but fails on all rows."""
 
     def fit(self, X, y, sample_weight=None):
         if len(X) == ROWS:
@@ -658,7 +662,7 @@ def test_a_failed_fit_changes_nothing(data, method):
     assert vars(model) == before
 
 
-def test_another_fit_leaves_nothing_of_the_first(data):
+def test_second_fit_replaces_the_first(data):
     model = CalibratedUncertaintyRegressor(LinearGaussian(), method="isotonic", cv=2)
     model.fit(data.X, data.y)
     model.set_params(method="scale").fit(data.X, data.y)
@@ -670,7 +674,7 @@ def test_another_fit_leaves_nothing_of_the_first(data):
     )
 
 
-def test_fit_again_is_the_same(data, fitted):
+def test_refit_is_reproducible(data, fitted):
     again = clone(fitted).fit(data.X, data.y)
     assert again.scale_ == fitted.scale_
 

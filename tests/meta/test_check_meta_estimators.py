@@ -1,4 +1,4 @@
-"""scikit-learn's own checks of the meta-estimators, around a quick network."""
+"""scikit-learn's checks of the meta-estimators, around a quick network."""
 
 import numpy as np
 import pytest
@@ -13,12 +13,13 @@ from skbayesnn import (
     MCDropoutRegressor,
 )
 
-# The few epochs are not always enough, and some of the checks' data are pure noise.
+# The few epochs are not always enough, and the data of some checks are pure noise.
 pytestmark = pytest.mark.filterwarnings(
     "ignore:the network explains:sklearn.exceptions.ConvergenceWarning"
 )
 
-# Without dropout training is deterministic, and weights are repetition to rounding.
+# Without dropout training is deterministic, and integer weights equal repeated rows to
+# rounding.
 QUICK = {
     "hidden_layer_sizes": (16,),
     "dropout": 0.0,
@@ -50,7 +51,7 @@ EXPECTED_FAILED_CHECKS = {
 
 @pytest.fixture(autouse=True)
 def global_state_is_untouched(global_state_is_untouched):
-    """As everywhere, but NumPy's global generator, which the checks draw from."""
+    """As in all tests, except NumPy's global generator, which the checks draw from."""
     state = np.random.get_state()
     yield
     np.random.set_state(state)

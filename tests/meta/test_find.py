@@ -1,4 +1,4 @@
-"""The estimator inside of pipelines, searches and other meta-estimators."""
+"""`find_estimator` in pipelines, searches and other meta-estimators."""
 
 import warnings
 
@@ -54,13 +54,13 @@ STACK = BayesianStackingRegressor([("network", NETWORK)], cv=2, random_state=SEE
 
 def fitted(model, y=Y):
     with warnings.catch_warnings():
-        # That so few epochs explain little is no matter here.
+        # With so few epochs the networks explain little.
         warnings.simplefilter("ignore")
         return clone(model).fit(X, y)
 
 
-def test_it_is_the_fitted_object():
-    """By the way that a user would go by hand."""
+def test_returns_the_fitted_object():
+    """The object that the public attributes lead to."""
     stack = fitted(make_pipeline(StandardScaler(), STACK))
     assert find_estimator(stack) is stack[-1]
     assert find_estimator(stack).weights_["weight"]["network"] == 1
@@ -89,10 +89,10 @@ def test_it_is_the_fitted_object():
     ],
     ids=lambda model: type(model).__name__,
 )
-def test_of_regressors(model):
-    found = find_estimator(fitted(model))
-    assert isinstance(found, MCDropoutRegressor)
-    assert found.n_iter_ == 2
+def test_finds_regressors(model):
+    actual = find_estimator(fitted(model))
+    assert isinstance(actual, MCDropoutRegressor)
+    assert actual.n_iter_ == 2
 
 
 @pytest.mark.parametrize(
@@ -104,13 +104,13 @@ def test_of_regressors(model):
     ],
     ids=lambda model: type(model).__name__,
 )
-def test_of_classifiers(model):
-    found = find_estimator(fitted(model, Y > 0))
-    assert isinstance(found, MCDropoutClassifier)
-    assert found.n_iter_ == 2
+def test_finds_classifiers(model):
+    actual = find_estimator(fitted(model, Y > 0))
+    assert isinstance(actual, MCDropoutClassifier)
+    assert actual.n_iter_ == 2
 
 
-def test_more_than_one():
+def test_several_estimators_are_refused():
     for model, n in (
         (BaggingRegressor(NETWORK, n_estimators=3, random_state=SEED), 3),
         (ConformalRegressor(NETWORK, method="cv+", cv=4), 4),
@@ -119,13 +119,13 @@ def test_more_than_one():
         message = f"got {type(model).__name__} with {n}.*each of them"
         with pytest.raises(TypeError, match=message):
             find_estimator(fitted(make_pipeline(model)))
-    both = fitted(MultiOutputRegressor(NETWORK), np.stack([Y, -Y], 1))
+    multi_output = fitted(MultiOutputRegressor(NETWORK), np.stack([Y, -Y], 1))
     with pytest.raises(TypeError, match="got MultiOutputRegressor with 2"):
-        find_estimator(both)
-    assert find_estimator(both.estimators_[1]) is both.estimators_[1]
+        find_estimator(multi_output)
+    assert find_estimator(multi_output.estimators_[1]) is multi_output.estimators_[1]
 
 
-def test_none():
+def test_models_without_an_estimator_are_refused():
     for model, name in (
         (make_pipeline(StandardScaler(), Ridge()), "Ridge"),
         (RFE(Ridge()), "Ridge"),
@@ -154,6 +154,6 @@ def test_none():
     ],
     ids=lambda model: type(model).__name__,
 )
-def test_not_fitted(model):
+def test_unfitted_models_are_refused(model):
     with pytest.raises(NotFittedError):
         find_estimator(model)

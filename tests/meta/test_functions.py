@@ -1,4 +1,4 @@
-"""Uncertainty comes through scikit-learn's meta-estimators."""
+"""Uncertainty passes through scikit-learn's meta-estimators."""
 
 import inspect
 from types import SimpleNamespace
@@ -96,7 +96,7 @@ def data():
         y=3 + Y[:, 0],
         Y=Y * [1.0, 20.0],
         positive=np.exp(Y[:, 0]),
-        # Three labels of equal number, not in the order of their first letters.
+        # Three labels of equal frequency, not in alphabetical order.
         labels=np.array(["top", "low", "mid"])[
             np.argsort(np.argsort(X[:, 0])) * 3 // ROWS
         ],
@@ -108,7 +108,7 @@ def data():
 
 
 def assert_regression_comes_through(model, X, inner=None, inner_X=None):
-    """Shapes, and equality with the network inside where it is asked directly."""
+    """Shapes, and equality with the inner network if ``inner`` is given."""
     std = predict_uncertainty(model, X)
     parts = predict_uncertainty(model, X, kind="all")
     assert list(parts) == ["total", "epistemic", "aleatoric"]
@@ -192,7 +192,7 @@ def assert_classification_comes_through(model, X, y, *, fixed_draws=False):
         rtol=1e-9,
     )
     if fixed_draws:
-        # Samples pick one of the fixed draws, then a label: binomial with the mean
+        # Samples select one of the fixed draws, then a label: binomial with the mean
         # probability. 6 standard errors of 300, and two labels of a rare class.
         share = (samples == np.asarray(y)[:, None]).mean(1)
         p = probability[np.arange(len(X)), codes]
@@ -202,7 +202,7 @@ def assert_classification_comes_through(model, X, y, *, fixed_draws=False):
 # ---- an estimator of the package
 
 
-def test_functions_are_the_methods(data):
+def test_functions_equal_the_methods(data):
     model = regressor(n_estimators=2).fit(data.X, data.Y)
     X = data.X_new
     for function, arguments in (
@@ -215,13 +215,13 @@ def test_functions_are_the_methods(data):
         (sample_y, (5, 3)),
         (log_predictive_density, (data.Y_new,)),
     ):
-        ours, theirs = (
+        result, expected = (
             function(model, X, *arguments),
             getattr(model, function.__name__)(X, *arguments),
         )
-        if isinstance(ours, dict):
-            ours, theirs = (np.stack(list(v.values())) for v in (ours, theirs))
-        np.testing.assert_array_equal(ours, theirs)
+        if isinstance(result, dict):
+            result, expected = (np.stack(list(v.values())) for v in (result, expected))
+        np.testing.assert_array_equal(result, expected)
     assert predict_interval(model, X).shape == (11, 2, 2)
     np.testing.assert_array_equal(
         predict_uncertainty(model, X), model.predict_uncertainty(X)
@@ -231,8 +231,8 @@ def test_functions_are_the_methods(data):
     )
 
 
-def test_functions_take_what_the_methods_take():
-    """Every keyword of a method of any public class is one of the function."""
+def test_functions_have_the_keywords_of_the_methods():
+    """Each keyword of a method of a public class is a keyword of the function."""
     functions = (
         predict_uncertainty,
         predict_interval,
@@ -274,8 +274,10 @@ def test_pipeline(data):
     model.fit(data.X, data.y)
     inner_X = model[:-1].transform(data.X_new)
     assert_regression_comes_through(model, data.X_new, model[-1], inner_X)
-    alone = Pipeline([("network", regressor())]).fit(data.X, data.y)
-    assert_regression_comes_through(alone, data.X_new, alone[-1], data.X_new)
+    without_scaler = Pipeline([("network", regressor())]).fit(data.X, data.y)
+    assert_regression_comes_through(
+        without_scaler, data.X_new, without_scaler[-1], data.X_new
+    )
     labels = make_pipeline(StandardScaler(), classifier()).fit(data.X, data.labels)
     assert_classification_comes_through(labels, data.X_new, data.labels[:11])
 
@@ -286,10 +288,10 @@ def test_frame_through_a_pipeline_keeps_the_index(data):
     frame = pandas.DataFrame(data.X_new, columns=list("abcd"), index=names)
     X = pandas.DataFrame(data.X, columns=list("abcd"))
     model = make_pipeline(StandardScaler(), regressor()).fit(X, data.y)
-    found = predict_uncertainty(model, frame, as_frame=True)
-    assert list(found.index) == names
+    actual = predict_uncertainty(model, frame, as_frame=True)
+    assert list(actual.index) == names
     np.testing.assert_array_equal(
-        found.to_numpy()[:, 0], predict_uncertainty(model, frame)
+        actual.to_numpy()[:, 0], predict_uncertainty(model, frame)
     )
 
 
@@ -310,7 +312,7 @@ def test_column_transformer_on_a_frame(data):
     assert model[-1].n_features_in_ == 7
     inner_X = model[:-1].transform(frame)
     assert_regression_comes_through(model, frame, model[-1], inner_X)
-    # Rows are taken by position, whatever the index.
+    # Rows are selected by position, whatever the index.
     shuffled = frame.iloc[::-1]
     np.testing.assert_allclose(
         predict_uncertainty(model, shuffled), predict_uncertainty(model, frame)[::-1]
@@ -326,7 +328,7 @@ def test_grid_search_in_two_processes(data):
     assert_regression_comes_through(
         model, data.X_new, model.best_estimator_, data.X_new
     )
-    # The score is the density of the left-out rows, of the network alone.
+    # The score is the density of the held-out rows under the network alone.
     train, test = next(iter(KFold(3).split(data.X)))
     for i, tau in enumerate(grid["tau"]):
         alone = regressor(tau=tau).fit(data.X[train], data.y[train])
@@ -403,7 +405,7 @@ def test_stacking_regressor(data, passthrough):
 
 
 def test_stacking_classifier(data):
-    """The network inside has numbers for labels; labels come out."""
+    """The inner network is fitted to integers; predictions are labels."""
     model = StackingClassifier(
         [("logistic", LogisticRegression())],
         final_estimator=make_pipeline(StandardScaler(), classifier()),
@@ -415,7 +417,7 @@ def test_stacking_classifier(data):
 
 
 def test_bagging_regressor(data):
-    """The equal-weight mixture of the members."""
+    """The mixture of the members with equal weights."""
     model = BaggingRegressor(
         regressor(), n_estimators=3, max_features=0.75, random_state=SEED
     ).fit(data.X, data.y)
@@ -445,11 +447,11 @@ def test_bagging_regressor(data):
     assert (np.abs((samples < quantile[:, None]).mean(1) - 0.7) < 0.044).all()
 
 
-@pytest.mark.parametrize("numbers", [False, True])
-def test_bagging_classifier(data, numbers):
-    """The members have numbers for labels; labels come out."""
+@pytest.mark.parametrize("integers", [False, True])
+def test_bagging_classifier(data, integers):
+    """The members are fitted to integers; predictions are labels."""
     y = data.labels
-    if numbers:
+    if integers:
         y = np.array([7, -3, 50])[np.unique(y, return_inverse=True)[1]]
     model = BaggingClassifier(classifier(), n_estimators=3, random_state=SEED)
     model.fit(data.X, y)
@@ -461,10 +463,10 @@ def test_multi_output_regressor(data):
     assert_regression_comes_through(model, data.X_new)
     for name in ("predict_uncertainty", "predict_interval", "predict_quantile"):
         function, q = getattr(skbayesnn, name), [0.2] if "quantile" in name else []
-        both = function(model, data.X_new, *q)
+        predictions = function(model, data.X_new, *q)
         for i, member in enumerate(model.estimators_):
             np.testing.assert_allclose(
-                both[:, i], getattr(member, name)(data.X_new, *q), rtol=1e-9
+                predictions[:, i], getattr(member, name)(data.X_new, *q), rtol=1e-9
             )
     assert_samples_match_quantiles(model, data.X_new)
 
@@ -477,8 +479,8 @@ def test_calibrated_classifier(data):
         assert (parts["mutual_information"] > 0).all()
         samples = sample_y(model, data.X_new, 7)
         assert set(np.unique(samples)) <= {"low", "mid", "top"}
-        # Every draw is calibrated, and then their mean is taken: close to the
-        # calibrated mean, but not the same (calibration is not linear).
+        # Every draw is calibrated before the mean is computed: close to the calibrated
+        # mean, but not equal, because calibration is not linear.
         density = log_predictive_density(model, data.X_new, ["mid"] * 11)
         assert np.isfinite(density).all()
         total = sum(
@@ -489,7 +491,7 @@ def test_calibrated_classifier(data):
 
 
 def test_calibrated_deterministic_classifier(data):
-    """One draw: exactly the meta-estimator's own probabilities."""
+    """With one draw the meta-estimator gives the same probabilities."""
     for method in ("sigmoid", "isotonic", *TEMPERATURE):
         model = CalibratedClassifierCV(classifier(dropout=0.0), method=method, cv=2)
         model.fit(data.X, data.labels)
@@ -507,7 +509,7 @@ def test_calibrated_deterministic_classifier(data):
 
 @pytest.mark.skipif(not TEMPERATURE, reason="scikit-learn >= 1.8 scales temperatures")
 def test_temperature_of_an_overconfident_classifier():
-    """Labels are noise to one fifth; a network fitted to them by heart is too sure."""
+    """A fifth of the labels is noise; a network that overfits them is overconfident."""
     random = np.random.default_rng([SEED, 5])
     X = random.standard_normal((600, 4))
     y = (X[:, 0] > 0) ^ (random.random(600) < 0.2)
@@ -522,9 +524,10 @@ def test_temperature_of_an_overconfident_classifier():
     model = CalibratedClassifierCV(network, method="temperature", ensemble=False, cv=3)
     model.fit(X[:150], y[:150])
     densities = [
-        log_predictive_density(one, X[150:], y[150:]).mean() for one in (raw, model)
+        log_predictive_density(candidate, X[150:], y[150:]).mean()
+        for candidate in (raw, model)
     ]
-    # The best that can be had is -0.50; a coin has -0.69.
+    # The best possible value is -0.50; a coin has -0.69.
     assert densities[0] < -1 < densities[1]
 
 
@@ -611,15 +614,15 @@ def test_log_target(data, log_target):
     np.testing.assert_allclose(interval, np.exp(network.predict_interval(X)), rtol=1e-9)
     median = predict_quantile(log_target, X, 0.5)
     assert (interval > 0).all()
-    # Skewed to the right: the upper arm is the longer one.
+    # Skewed to the right: the upper part of the interval is longer.
     assert (interval[:, 1] - median > median - interval[:, 0]).all()
     assert_samples_match_quantiles(log_target, X)
     assert (sample_y(log_target, X, 50) > 0).all()
     assert (predict_uncertainty(log_target, X) > 0).all()
 
 
-def test_density_behind_a_log_target(data, log_target):
-    """Change of variables, exactly; and the density integrates to one."""
+def test_density_through_a_log_target(data, log_target):
+    """The change of variables is exact, and the density integrates to one."""
     X, y = data.X_new, np.exp(data.y_new - 3)
     density = log_predictive_density(log_target, X, y)
     np.testing.assert_allclose(
@@ -639,8 +642,8 @@ def test_density_behind_a_log_target(data, log_target):
     assert outside[0] == -np.inf and np.isfinite(outside[1])
 
 
-def test_moments_behind_a_log_target(data):
-    """Log-normal moments in closed form, for one Gaussian."""
+def test_moments_through_a_log_target(data):
+    """Moments of one log-normal distribution in closed form."""
     model = TransformedTargetRegressor(
         regressor(dropout=0.0, tau=4.0), func=np.log, inverse_func=np.exp
     ).fit(data.X, data.positive)
@@ -650,7 +653,7 @@ def test_moments_behind_a_log_target(data):
     # 15 Gauss-Hermite nodes for exp(y) and its square.
     np.testing.assert_allclose(parts["aleatoric"], expected, rtol=1e-4)
     np.testing.assert_allclose(parts["epistemic"], 0, atol=1e-12)
-    # CRPS by quadrature of the node's steps against many samples.
+    # CRPS by the steps of the quadrature nodes against many samples.
     y = np.exp(data.y_new - 3)
     samples = np.exp(
         mean[:, None] + std[:, None] * data.random.standard_normal((NEW, 4000))
@@ -658,7 +661,7 @@ def test_moments_behind_a_log_target(data):
     by_samples = np.abs(samples - y[:, None]).mean(1) - 0.5 * np.abs(
         samples[:, :2000] - samples[:, 2000:]
     ).mean(1)
-    # The quadrature's steps: a few per cent of the spread; samples: less.
+    # The steps of the quadrature cost a few per cent of the spread; samples cost less.
     np.testing.assert_allclose(
         crps(model, data.X_new, y), by_samples, atol=0.1 * expected.max()
     )
@@ -666,7 +669,7 @@ def test_moments_behind_a_log_target(data):
 
 @pytest.mark.parametrize("sign", [1, -1])
 def test_linear_target_transform(data, sign):
-    """Of positive or negative slope: the network's predictive, moved."""
+    """For either sign of the slope the network's predictive is shifted and scaled."""
     transform = FunctionTransformer(
         func=lambda y: sign * 2 * y + 1, inverse_func=lambda z: sign * (z - 1) / 2
     )
@@ -691,7 +694,7 @@ def test_linear_target_transform(data, sign):
 
 
 def test_scaled_targets(data):
-    """Several targets, of which one is large: slopes are taken target by target."""
+    """Several targets, one of them large: slopes are computed target by target."""
     Y = data.Y * [1e-6, 1e6]
     model = TransformedTargetRegressor(regressor(), transformer=StandardScaler())
     model.fit(data.X, Y)
@@ -704,7 +707,7 @@ def test_scaled_targets(data):
         - np.log(scaler.scale_).sum(),
         rtol=1e-6,
     )
-    # A row's density is its own, among whichever rows; also at y = 0.
+    # A row's density does not depend on other rows; also at y = 0.
     zeros = np.zeros((NEW, 2))
     np.testing.assert_allclose(
         log_predictive_density(model, data.X_new, zeros),
@@ -736,7 +739,7 @@ def test_target_transform_within_a_target_transform(data):
 
 
 def test_target_transforms_inside_of_ensembles(data):
-    """One transform for all is fine; each its own is refused, not mixed up."""
+    """One transform for all members is accepted; separate transforms are refused."""
     log_target = TransformedTargetRegressor(
         regressor(), func=np.log, inverse_func=np.exp
     )
@@ -744,10 +747,10 @@ def test_target_transforms_inside_of_ensembles(data):
     model.fit(data.X, data.positive)
     assert (predict_interval(model, data.X_new) > 0).all()
     assert_samples_match_quantiles(model, data.X_new)
-    own = TransformedTargetRegressor(
+    separate = TransformedTargetRegressor(
         regressor(), transformer=QuantileTransformer(n_quantiles=7)
     )
-    model = BaggingRegressor(own, n_estimators=2, random_state=SEED)
+    model = BaggingRegressor(separate, n_estimators=2, random_state=SEED)
     model.fit(data.X, data.positive)
     with pytest.raises(TypeError, match=r"around the ensemble, not inside"):
         predict_interval(model, data.X_new)
@@ -788,7 +791,7 @@ def test_bagging_of_pipelines_of_searches(data):
 
 
 def test_members_with_different_numbers_of_draws(data):
-    """A member with deterministic weights has one draw, and the same weight."""
+    """A member with deterministic weights has one draw and the same weight."""
     model = BaggingRegressor(regressor(), n_estimators=3, random_state=SEED)
     model.fit(data.X, data.y)
     model.estimators_[0] = regressor(dropout=0.0).fit(data.X, data.y)
@@ -805,8 +808,7 @@ def test_members_with_different_numbers_of_draws(data):
     )
 
 
-def test_many_rows_go_in_blocks(data, monkeypatch):
-    """Blocks of rows change nothing."""
+def test_blocks_of_rows_do_not_change_predictions(data, monkeypatch):
     model = BaggingRegressor(regressor(), n_estimators=2, random_state=SEED)
     model.fit(data.X, data.y)
     X, y = data.X_new, data.y_new
@@ -824,8 +826,8 @@ def test_many_rows_go_in_blocks(data, monkeypatch):
         strict=True,
     ):
         np.testing.assert_allclose(function(model, X, *arguments), value, rtol=1e-9)
-    # Draws are coherent over blocks: with next to no noise (std 1e-4) the same row
-    # has the same samples in each, though they differ from draw to draw.
+    # Blocks share their draws: with almost no noise (std 1e-4) the same row has the
+    # same samples in each block, though samples differ from draw to draw.
     model.set_params(estimator__tau=1e8).fit(data.X, data.y)
     same = sample_y(model, np.repeat(X[:1], 8, axis=0), 17, random_state=SEED)
     assert np.ptp(same, axis=0).max() < 2e-3 < np.ptp(same, axis=1).min()
@@ -856,9 +858,9 @@ def test_weights_reach_the_network(data):
             scoring=scorer,
             cv=KFold(2),
         ).fit(data.X, data.y, sample_weight=weights)
-        there = weights > 0
+        present = weights > 0
         absent = clone(model.best_estimator_).fit(
-            data.X[there], data.y[there], sample_weight=weights[there]
+            data.X[present], data.y[present], sample_weight=weights[present]
         )
     np.testing.assert_allclose(
         predict_uncertainty(model, data.X_new),
@@ -868,7 +870,7 @@ def test_weights_reach_the_network(data):
     assert model.best_estimator_[-1].total_weight_ == weights.sum()
 
 
-# ---- what cannot be had
+# ---- errors
 
 
 POSSIBLE = (
@@ -881,7 +883,7 @@ POSSIBLE = (
     [predict_uncertainty, predict_interval, sample_y],
     ids=lambda function: function.__name__,
 )
-def test_unknown_estimators(data, function):
+def test_estimators_without_a_predictive(data, function):
     for model in (
         LinearRegression(),
         RandomForestRegressor(3, random_state=SEED),
@@ -929,8 +931,8 @@ def test_unknown_kind(data):
         predict_uncertainty(model, data.X_new, kind="entropy")
 
 
-def test_targets_of_another_number(data):
-    """As the network itself refuses them; nothing is broadcast."""
+def test_wrong_number_of_targets(data):
+    """They are refused as by the network; y is not broadcast."""
     model = BaggingRegressor(regressor(), n_estimators=2, random_state=SEED)
     model.fit(data.X, data.Y)
     for function in (log_predictive_density, predictive_cdf, crps):
@@ -942,7 +944,7 @@ def test_targets_of_another_number(data):
         predict_uncertainty(model, data.X_new[:0])
 
 
-def test_rows_of_another_number(data):
+def test_wrong_number_of_rows(data):
     model = regressor().fit(data.X, data.y)
     for function in (log_predictive_density, crps):
         with pytest.raises(ValueError, match="inconsistent numbers of samples"):

@@ -1,4 +1,4 @@
-"""Rows that are held out: forms of `cv`, groups, and models that have seen the rows."""
+"""Held-out rows: forms of `cv`, groups, and models fitted to the rows before."""
 
 import numpy as np
 import pytest
@@ -34,7 +34,7 @@ from tests.helpers.linear_gaussian import LinearGaussian
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 ROWS = 41
 SMALL = {"hidden_layer_sizes": (3,), "max_iter": 2, "n_draws": 3, "random_state": 0}
-INNER = LinearGaussian(apart=0.5, uneven=0.5)
+INNER = LinearGaussian(deviation=0.5, uneven=0.5)
 
 
 @pytest.fixture
@@ -80,12 +80,12 @@ def searched(cv, X, y):
     return search.fit(X, y).best_score_
 
 
-def of_path(cv, X, y):
+def tau_path(cv, X, y):
     return TauCV(MCDropoutRegressor(**SMALL), taus=2, cv=cv).fit(X, y).scores_
 
 
 def test_folds_may_be_lists_or_masks(table):
-    """Of all that take `cv`; a generator is gone after one look."""
+    """For all estimators with `cv`; a generator can be read only once."""
     X, y = table
     splits = list(KFold(3, shuffle=True, random_state=0).split(X))
 
@@ -97,8 +97,8 @@ def test_folds_may_be_lists_or_masks(table):
         "masks": [(masks(a), masks(b)) for a, b in splits],
         "lists of bools": [(masks(a).tolist(), masks(b).tolist()) for a, b in splits],
     }
-    wrong = []
-    for what in (
+    offenders = []
+    for function in (
         calibrated,
         conformal,
         abstaining,
@@ -106,28 +106,28 @@ def test_folds_may_be_lists_or_masks(table):
         out_of_fold,
         stacked,
         searched,
-        of_path,
+        tau_path,
     ):
-        expected = what(splits, X, y)
-        found = {name: what(cv, X, y) for name, cv in forms.items()}
-        found["generator"] = what(iter(splits), X, y)
-        wrong += [
-            (what.__name__, name)
-            for name, values in found.items()
+        expected = function(splits, X, y)
+        actual = {name: function(cv, X, y) for name, cv in forms.items()}
+        actual["generator"] = function(iter(splits), X, y)
+        offenders += [
+            (function.__name__, name)
+            for name, values in actual.items()
             if not np.array_equal(values, expected)
         ]
-    assert not wrong
+    assert not offenders
 
 
 # ---- groups
 
 
-def test_groups_are_kept_together(table):
+def test_groups_are_not_split(table):
     """Without metadata routing, as in the stack."""
     X, y = table
     groups, cv = np.arange(ROWS) % 6, GroupKFold(3)
     splits = list(cv.split(X, y, groups))
-    wrong = []
+    offenders = []
     for model in (
         CalibratedUncertaintyRegressor(INNER),
         ConformalRegressor(INNER, method="cv+"),
@@ -136,22 +136,24 @@ def test_groups_are_kept_together(table):
         by_group = clone(model).set_params(cv=cv).fit(X, y, groups=groups)
         by_split = clone(model).set_params(cv=splits).fit(X, y)
         for name in ("scale_", "threshold_", "conformal_"):
-            one, other = (_flat(getattr(m, name, 0)) for m in (by_group, by_split))
-            if not np.array_equal(one, other):
-                wrong.append((type(model).__name__, name))
-    assert not wrong
+            values, expected = (
+                _flat(getattr(m, name, 0)) for m in (by_group, by_split)
+            )
+            if not np.array_equal(values, expected):
+                offenders.append((type(model).__name__, name))
+    assert not offenders
 
 
 def _flat(value):
     return np.concatenate(value) if isinstance(value, list) else np.ravel(value)
 
 
-def test_groups_that_nobody_keeps_together_are_refused(table):
+def test_groups_are_refused_if_the_folds_split_them(table):
     X, y = table
     groups, labels = np.arange(ROWS) % 6, y > 0
     need_cv = "`groups` need a `cv` that keeps them together; got cv="
     at_random = "`groups` cannot be kept together by a random split"
-    for model, target, said in (
+    for model, target, message in (
         (CalibratedUncertaintyRegressor(INNER), y, need_cv),
         (ConformalRegressor(INNER, method="cv+", cv=3), y, need_cv),
         (Abstainer(INNER, target_error=0.5), y, need_cv),
@@ -159,19 +161,19 @@ def test_groups_that_nobody_keeps_together_are_refused(table):
         (ConformalRegressor(INNER, cv=GroupKFold(3)), y, at_random),
         (ConformalClassifier(MCDropoutClassifier(**SMALL)), labels, at_random),
     ):
-        with pytest.raises(ValueError, match=said):
+        with pytest.raises(ValueError, match=message):
             model.fit(X, target, groups=groups)
 
 
-def test_groups_of_a_search_inside(table):
-    """Without a `cv` of its own for groups, they are the search's."""
+def test_groups_are_passed_to_an_inner_search(table):
+    """If the outer `cv` does not use groups, the search gets them."""
     X, y = table
-    search = GridSearchCV(INNER, {"apart": [0.1, 0.2]}, cv=GroupKFold(2))
+    search = GridSearchCV(INNER, {"deviation": [0.1, 0.2]}, cv=GroupKFold(2))
     model = CalibratedUncertaintyRegressor(search, cv=3)
     assert model.fit(X, y, groups=np.arange(ROWS) % 6).estimator_.n_splits_ == 2
 
 
-def test_other_fit_parameters_name_the_estimator(table):
+def test_unknown_fit_parameters_name_the_estimator(table):
     X, y = table
     model = ConformalRegressor(MCDropoutRegressor(**SMALL))
     with pytest.raises(
@@ -184,11 +186,11 @@ def test_other_fit_parameters_name_the_estimator(table):
     model.fit(X, y, lineargaussian__sample_weight=np.ones(ROWS))
 
 
-# ---- models that have seen the rows
+# ---- models that are fitted already
 
 
-def test_what_is_fitted_already_is_not_out_of_fold(table):
-    """Frozen at any depth, or trained elsewhere; a frozen transformer is no model."""
+def test_fitted_models_are_refused_out_of_fold(table):
+    """Frozen at any depth, or trained elsewhere; frozen transformers are accepted."""
     X, y = table
     frozen = FrozenEstimator(clone(INNER).fit(X, y))
     with torch.random.fork_rng():
@@ -213,13 +215,13 @@ def test_what_is_fitted_already_is_not_out_of_fold(table):
     ]
     accepted = []
     for estimator in fitted:
-        for ask in (monitored_by, out_of_fold_of):
+        for call in (monitored_by, out_of_fold_of):
             try:
-                ask(estimator, X, y)
+                call(estimator, X, y)
             except ValueError as error:
                 assert "which is already fitted" in str(error)
             else:
-                accepted.append((ask.__name__, estimator))
+                accepted.append((call.__name__, estimator))
     assert not accepted
     for estimator in unfitted:
         monitored_by(estimator, X, y)

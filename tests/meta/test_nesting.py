@@ -1,7 +1,7 @@
-"""Meta-estimators nested at random: a predictive comes through, or is refused by name.
+"""Meta-estimators nested at random: the predictive passes, or the refusal names why.
 
-What must hold of any nesting is asked of all: shapes, order of the ends, parts of the
-variance, the mean that ``predict`` says, and that a row's numbers are its own.
+All nestings must satisfy: shapes, order of the bounds, parts of the variance, the mean
+of ``predict``, and that a row's values do not depend on other rows.
 """
 
 import numpy as np
@@ -47,7 +47,7 @@ hypothesis = pytest.importorskip("hypothesis")
 st = hypothesis.strategies
 
 pytestmark = [
-    # After two epochs, and of rows that all have labels.
+    # After two epochs, and because all rows have labels.
     pytest.mark.filterwarnings("ignore:the network explains"),
     pytest.mark.filterwarnings("ignore:the predictions are constant"),
     pytest.mark.filterwarnings("ignore:y contains no unlabeled samples"),
@@ -70,7 +70,7 @@ LABELS = (Y > np.median(Y)).astype(int)
 
 
 class Halved(TransformerMixin, BaseEstimator):
-    """Without a state."""
+    """A transformer without fitted state."""
 
     def fit(self, X, y=None):
         return self
@@ -118,8 +118,9 @@ AROUND_CLASSIFIERS = EITHER | {
     "self-taught": SelfTrainingClassifier,
     "one by one": OneVsRestClassifier,
 }
-# What has no predictive; `isotonic` in an ensemble; and bagging, which gives weights to
-# whatever says that it takes them, around a calibrated pipeline, which cannot.
+# Estimators without a predictive; `isotonic` in an ensemble; and bagging, which passes
+# weights to estimators that accept them, around a calibrated pipeline, which refuses
+# them.
 MAY_REFUSE = {"boosted", "isotonic", "scale", "hard", "one by one"}
 REFUSALS = (
     "has no predictive|Put (one )?CalibratedUncertaintyRegressor around|"
@@ -133,17 +134,17 @@ def nested(network, names, table):
     return network
 
 
-def of_names(table):
-    """From the inside outwards."""
+def nestings_of(table):
+    """Lists of names, from the inside outwards."""
     names = st.lists(st.sampled_from(sorted(table)), max_size=3)
     return names.filter(_scikit_learn_fits)
 
 
 def _scikit_learn_fits(names):
-    """Nestings that scikit-learn itself can fit.
+    """Nestings that scikit-learn can fit.
 
-    Votes of labels have no probabilities for what is around them; what is frozen keeps
-    its columns, and is not cloned as searches do it.
+    Hard votes have no probabilities for outer estimators. A frozen estimator keeps its
+    columns, and searches do not clone it as they clone others.
     """
     around = names[names.index("frozen") + 1 :] if "frozen" in names else []
     return (
@@ -151,8 +152,8 @@ def _scikit_learn_fits(names):
     )
 
 
-def property_of(names):
-    """A test of nestings, the same ones for one seed."""
+def random_nestings(names):
+    """Decorator: test random nestings, the same ones for one seed."""
 
     def decorate(function):
         wanted = hypothesis.settings(max_examples=12, deadline=None, database=None)
@@ -170,7 +171,7 @@ def check_or_be_refused(names, check):
         assert MAY_REFUSE & set(names)
 
 
-@property_of(of_names(AROUND_REGRESSORS))
+@random_nestings(nestings_of(AROUND_REGRESSORS))
 def test_nested_regressors(names):
     def check():
         network = MCDropoutRegressor(**SMALL)
@@ -182,13 +183,13 @@ def test_nested_regressors(names):
         )
         interval = predict_interval(model, X_NEW, [0.5, 0.9])
         assert interval.shape == (7, 2, 2)
-        ends = np.concatenate([interval[:, ::-1, 0], interval[:, :, 1]], axis=1)
-        assert (np.diff(ends, axis=1) >= 0).all()  # 0.05, 0.25, 0.75, 0.95
+        bounds = np.concatenate([interval[:, ::-1, 0], interval[:, :, 1]], axis=1)
+        assert (np.diff(bounds, axis=1) >= 0).all()  # 0.05, 0.25, 0.75, 0.95
         median = predict_quantile(model, X_NEW, 0.5)
         assert ((interval[:, 0, 0] <= median) & (median <= interval[:, 0, 1])).all()
         assert not np.isnan(log_predictive_density(model, X_NEW, Y_NEW)).any()
         assert sample_y(model, X_NEW, 2).shape == (7, 2)
-        if "isotonic" not in names:  # which moves the mean of the predictive
+        if "isotonic" not in names:  # it changes the predictive's mean
             np.testing.assert_allclose(
                 open_predictive(model, X_NEW).whole().mean(),
                 model.predict(X_NEW),
@@ -201,7 +202,7 @@ def test_nested_regressors(names):
     check_or_be_refused(names, check)
 
 
-@property_of(of_names(AROUND_CLASSIFIERS))
+@random_nestings(nestings_of(AROUND_CLASSIFIERS))
 def test_nested_classifiers(names):
     def check():
         network = MCDropoutClassifier(**SMALL)
@@ -214,7 +215,7 @@ def test_nested_classifiers(names):
         density = [log_predictive_density(model, X_NEW, [k] * 7) for k in (0, 1)]
         probability = np.exp(density).T
         np.testing.assert_allclose(probability.sum(1), 1)
-        if "calibrated" not in names:  # which is of draws here, of their mean there
+        if "calibrated" not in names:  # calibrates draws or their mean
             np.testing.assert_allclose(
                 probability, model.predict_proba(X_NEW), rtol=1e-6
             )

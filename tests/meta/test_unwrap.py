@@ -1,4 +1,4 @@
-"""Meta-estimators of scikit-learn, one by one: through, or refused by name."""
+"""Meta-estimators of scikit-learn one by one: a predictive passes, or is refused."""
 
 import re
 import warnings
@@ -56,7 +56,7 @@ from skbayesnn import (
 from skbayesnn.scoring import log_density_scorer
 from tests.helpers.seed import SEED
 
-# SelfTrainingClassifier of rows that all have labels.
+# SelfTrainingClassifier warns if all rows have labels.
 pytestmark = pytest.mark.filterwarnings("ignore:y contains no unlabeled samples")
 ROWS, NEW = 43, 11
 SMALL = {
@@ -80,13 +80,13 @@ def classifier(**parameters):
 
 
 def first_weights(network):
-    """Size of the weights behind every input, for eliminations."""
+    """Norm of the weights of every input, for feature eliminations."""
     weights = network.parameters_["layers/0/mean"]
     return np.abs(weights).sum(axis=(0, 2))
 
 
 class Log(TransformerMixin, BaseEstimator):
-    """Without a state; scikit-learn never calls it fitted."""
+    """A transformer without fitted state; scikit-learn never calls it fitted."""
 
     def fit(self, X, y=None):
         return self
@@ -96,7 +96,7 @@ class Log(TransformerMixin, BaseEstimator):
 
 
 class Thinning(BaseEstimator):
-    """A sampler: it has no ``transform``, and leaves new rows alone."""
+    """A sampler: it has no ``transform``, and does not change new rows."""
 
     def fit_resample(self, X, y):
         return X[::2], y[::2]
@@ -113,7 +113,7 @@ class SamplingPipeline(Pipeline):
 
 
 class OtherSearch(MetaEstimatorMixin, BaseEstimator):
-    """A search of another library: all it shares is what it has found."""
+    """A search of another library; it shares the fitted attributes only."""
 
     def __init__(self, estimator, refit=True):
         self.estimator, self.refit = estimator, refit
@@ -126,7 +126,7 @@ class OtherSearch(MetaEstimatorMixin, BaseEstimator):
 
 
 class ParallelPostFit(MetaEstimatorMixin, BaseEstimator):
-    """As dask-ml's."""
+    """A meta-estimator as in dask-ml."""
 
     def __init__(self, estimator):
         self.estimator = estimator
@@ -149,7 +149,7 @@ def data():
         X=X,
         y=y,
         Y=np.stack([y, -y], axis=1),
-        # As objects: SelfTrainingClassifier takes no others.
+        # As objects: SelfTrainingClassifier accepts no other dtype.
         labels=np.array(["no", "yes"], object)[(y > np.median(y)).astype(int)],
         three=np.array(["top", "low", "mid"])[np.argsort(np.argsort(y)) * 3 // ROWS],
         X_new=random.standard_normal((NEW, 4)),
@@ -157,23 +157,23 @@ def data():
     )
 
 
-def assert_is(model, X, inner, inner_X):
-    """The predictive of a model is that of a network inside."""
-    found = predict_uncertainty(model, X, "all")
+def assert_same_uncertainty(model, X, inner, inner_X):
+    """A model and its inner network have the same predictive."""
+    actual = predict_uncertainty(model, X, "all")
     expected = inner.predict_uncertainty(inner_X, "all")
-    assert list(found) == list(expected)
+    assert list(actual) == list(expected)
     for kind, values in expected.items():
-        np.testing.assert_allclose(found[kind], values, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(actual[kind], values, rtol=1e-9, atol=1e-12)
 
 
-# ---- inward
+# ---- transformers, samplers and searches
 
 
 def test_stateless_transformer_before_the_network(data):
-    """All that fits through the walk works with it: calibrations, scorers."""
+    """All functions that search for the network accept it: calibrations, scorers."""
     model = make_pipeline(StandardScaler(), Log(), regressor()).fit(data.X, data.y)
     inner_X = Log().transform(model[0].transform(data.X_new))
-    assert_is(model, data.X_new, model[-1], inner_X)
+    assert_same_uncertainty(model, data.X_new, model[-1], inner_X)
     assert np.isfinite(
         cross_val_score(model, data.X, data.y, scoring=log_density_scorer, cv=3)
     ).all()
@@ -185,26 +185,26 @@ def test_stateless_transformer_before_the_network(data):
         assert predict_interval(meta, data.X_new).shape == (NEW, 2)
 
 
-def test_steps_that_do_nothing(data):
+def test_passthrough_steps(data):
     model = Pipeline(
         [("nothing", "passthrough"), ("neither", None), ("network", regressor())]
     ).fit(data.X, data.y)
-    assert_is(model, data.X_new, model[-1], data.X_new)
-    alone = make_pipeline("passthrough").fit(data.X, data.y)
+    assert_same_uncertainty(model, data.X_new, model[-1], data.X_new)
+    passthrough = make_pipeline("passthrough").fit(data.X, data.y)
     with pytest.raises(TypeError, match="got str"):
-        predict_uncertainty(alone, data.X_new)
+        predict_uncertainty(passthrough, data.X_new)
 
 
 def test_samplers_are_skipped(data):
     model = SamplingPipeline([("thin", Thinning()), ("network", regressor())])
     model.fit(data.X, data.y)
-    alone = regressor().fit(data.X[::2], data.y[::2])
-    assert_is(model, data.X_new, alone, data.X_new)
+    network = regressor().fit(data.X[::2], data.y[::2])
+    assert_same_uncertainty(model, data.X_new, network, data.X_new)
 
 
 def test_searches_of_other_libraries(data):
     model = OtherSearch(regressor()).fit(data.X, data.y)
-    assert_is(model, data.X_new, model.best_estimator_, data.X_new)
+    assert_same_uncertainty(model, data.X_new, model.best_estimator_, data.X_new)
     with pytest.raises(NotFittedError):
         predict_uncertainty(OtherSearch(regressor()), data.X_new)
     without = OtherSearch(regressor(), refit=False).fit(data.X, data.y)
@@ -214,7 +214,7 @@ def test_searches_of_other_libraries(data):
 
 def test_parallel_post_fit(data):
     model = ParallelPostFit(regressor().fit(data.X, data.y))
-    assert_is(model, data.X_new, model.estimator, data.X_new)
+    assert_same_uncertainty(model, data.X_new, model.estimator, data.X_new)
     with pytest.raises(NotFittedError):
         predict_uncertainty(ParallelPostFit(regressor()), data.X_new)
 
@@ -227,15 +227,19 @@ def test_parallel_post_fit(data):
     ],
     ids=["RFE", "RFECV"],
 )
-def test_elimination(data, model):
+def test_feature_elimination(data, model):
     model.fit(data.X, data.y)
-    assert_is(model, data.X_new, model.estimator_, data.X_new[:, model.support_])
+    assert_same_uncertainty(
+        model, data.X_new, model.estimator_, data.X_new[:, model.support_]
+    )
 
 
 def test_selection_by_a_network(data):
     select = SelectFromModel(regressor(), importance_getter=first_weights)
     model = make_pipeline(select, regressor()).fit(data.X, data.y)
-    assert_is(model, data.X_new, model[-1], model[0].transform(data.X_new))
+    assert_same_uncertainty(
+        model, data.X_new, model[-1], model[0].transform(data.X_new)
+    )
 
 
 @pytest.mark.parametrize(
@@ -248,9 +252,9 @@ def test_selection_by_a_network(data):
     ids=lambda model: type(model).__name__,
 )
 def test_classifiers_around_a_classifier(data, model):
-    """Labels may be theirs; probabilities are those inside."""
+    """Labels may come from the outer model; probabilities come from the inner one."""
     model.fit(data.X, data.labels)
-    assert_is(model, data.X_new, model.estimator_, data.X_new)
+    assert_same_uncertainty(model, data.X_new, model.estimator_, data.X_new)
     np.testing.assert_allclose(
         np.exp(log_predictive_density(model, data.X_new, ["yes"] * NEW)),
         model.predict_proba(data.X_new)[:, 1],
@@ -261,15 +265,15 @@ def test_classifiers_around_a_classifier(data, model):
 def test_threshold_of_a_fitted_classifier(data):
     network = classifier().fit(data.X, data.labels)
     model = FixedThresholdClassifier(FrozenEstimator(network), threshold=0.3)
-    assert len(model.predict(data.X_new)) == NEW  # which scikit-learn lets one do
-    assert_is(model, data.X_new, network, data.X_new)
+    assert len(model.predict(data.X_new)) == NEW  # scikit-learn permits it
+    assert_same_uncertainty(model, data.X_new, network, data.X_new)
 
 
 # ---- votes
 
 
-def of_mixture(weights, stds, means):
-    """Standard deviation of a mixture of distributions of given moments."""
+def mixture_std(weights, stds, means):
+    """Standard deviation of a mixture of distributions with the given moments."""
     mean = np.average(means, axis=0, weights=weights)
     second = np.square(stds) + np.square(means)
     return np.sqrt(np.average(second, axis=0, weights=weights) - mean**2)
@@ -277,22 +281,22 @@ def of_mixture(weights, stds, means):
 
 @pytest.mark.parametrize("weights", [None, [1, 2, 4], [0.3, 0.7, 0.0], [3, 0, 0]])
 def test_vote_of_regressors(data, weights):
-    """The mixture by the weights, of which one member was dropped, of other draws."""
+    """The weighted mixture of members with different draws; one member is dropped."""
     voters = [
         ("few", regressor(n_draws=5)),
         ("gone", regressor()),
         ("point", regressor(dropout=0.0, tau=3.0)),
         ("other", regressor(random_state=SEED + 1)),
     ]
-    given = None if weights is None else [weights[0], 9, *weights[1:]]
-    model = VotingRegressor(voters, weights=given).set_params(gone="drop")
+    all_weights = None if weights is None else [weights[0], 9, *weights[1:]]
+    model = VotingRegressor(voters, weights=all_weights).set_params(gone="drop")
     model.fit(data.X, data.y)
     X = data.X_new
     predicted = [m.predict(X, return_std=True) for m in model.estimators_]
     means, stds = map(np.stack, zip(*predicted, strict=True))
     weights = [1, 1, 1] if weights is None else weights
     np.testing.assert_allclose(
-        predict_uncertainty(model, X), of_mixture(weights, stds, means), rtol=1e-9
+        predict_uncertainty(model, X), mixture_std(weights, stds, means), rtol=1e-9
     )
     densities = [m.log_predictive_density(X, data.y_new) for m in model.estimators_]
     np.testing.assert_allclose(
@@ -300,24 +304,24 @@ def test_vote_of_regressors(data, weights):
         np.average(np.exp(densities), axis=0, weights=weights),
         rtol=1e-9,
     )
-    # The median of the mixture of one member that weighs is that member's.
+    # If only one member has weight, its median is the result.
     if weights == [3, 0, 0]:
         np.testing.assert_allclose(
             predict_interval(model, X), model.estimators_[0].predict_interval(X)
         )
 
 
-def test_weights_in_no_ratio_of_small_numbers(data):
-    """Rounded to a fiftieth of the largest: half of that at most is missed."""
+def test_irrational_weights_are_rounded(data):
+    """To a fiftieth of the largest weight, so the error is at most half of it."""
     weights = [1.0, np.pi / 4]
     voters = [("one", regressor()), ("other", regressor(dropout=0.0, tau=0.2))]
     model = VotingRegressor(voters, weights=weights).fit(data.X, data.y)
     predicted = [m.predict(data.X_new, return_std=True) for m in model.estimators_]
     means, stds = map(np.stack, zip(*predicted, strict=True))
-    # 39 / 50 in place of 0.7854.
+    # 39 / 50 instead of 0.7854.
     np.testing.assert_allclose(
         predict_uncertainty(model, data.X_new),
-        of_mixture([50, 39], stds, means),
+        mixture_std([50, 39], stds, means),
         rtol=1e-9,
     )
 
@@ -379,7 +383,7 @@ def test_refused_with_the_way_out(data, model, way_out):
 
 
 def test_targets_of_a_multi_output_classifier(data):
-    """The way out leads somewhere."""
+    """The suggested alternative works."""
     classes = (data.Y > 0).astype(int)
     model = MultiOutputClassifier(classifier()).fit(data.X, classes)
     for member, probability in zip(
@@ -389,14 +393,14 @@ def test_targets_of_a_multi_output_classifier(data):
         np.testing.assert_allclose(np.exp(density), probability[:, 1], rtol=1e-9)
 
 
-def test_what_is_no_estimator(data):
-    """Whatever it is, its type is told; a method of the same name is its own."""
+def test_other_objects_are_refused(data):
+    """The message names their type; methods of the same name are not called."""
 
     class Foreign:
         def predict_interval(self, X):
             return "something else"
 
-    # LogisticRegressionCV has a parameter `refit`, and is no search.
+    # LogisticRegressionCV has a parameter `refit`, but is not a search.
     for thing in (Foreign(), None, "network", {"X": data.X}, LogisticRegressionCV()):
         with pytest.raises(TypeError, match=f"got {type(thing).__name__}"):
             predict_interval(thing, data.X_new)
@@ -405,8 +409,8 @@ def test_what_is_no_estimator(data):
 # ---- warnings
 
 
-def test_frames_through_what_makes_arrays_of_them(data):
-    """The members have seen no names of columns, and get none."""
+def test_frames_through_estimators_that_convert_them(data):
+    """Members were fitted without column names and get none."""
     pandas = pytest.importorskip("pandas")
     frame, new = (
         pandas.DataFrame(X, columns=list("abcd")) for X in (data.X, data.X_new)
@@ -431,7 +435,7 @@ def test_frames_through_what_makes_arrays_of_them(data):
 
 
 def test_model_mapped_from_a_file(data, tmp_path):
-    """Weights that cannot be written to: the same numbers, without a warning."""
+    """Read-only weights give the same predictions without a warning."""
     network = regressor().fit(data.X, data.y)
     joblib.dump(network, tmp_path / "network.joblib")
     mapped = joblib.load(tmp_path / "network.joblib", mmap_mode="r")
@@ -439,7 +443,7 @@ def test_model_mapped_from_a_file(data, tmp_path):
     X = data.X_new.copy()
     X.flags.writeable = False
     always = torch.is_warn_always_enabled()
-    torch.set_warn_always(True)  # torch's own is said once to a process
+    torch.set_warn_always(True)  # otherwise torch warns once per process
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
@@ -455,7 +459,6 @@ def test_model_mapped_from_a_file(data, tmp_path):
 
 
 def test_search_around_a_vote(data):
-    """Tables nest."""
     vote = VotingRegressor([("a", make_pipeline(Log(), regressor()))])
     search = GridSearchCV(
         vote, {"a__mcdropoutregressor__tau": [1.0, 2.0]}, scoring=log_density_scorer
@@ -463,4 +466,4 @@ def test_search_around_a_vote(data):
     search.set_params(cv=2).fit(data.X, data.y)
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()
     inside = search.best_estimator_.estimators_[0]
-    assert_is(search, data.X_new, inside[-1], Log().transform(data.X_new))
+    assert_same_uncertainty(search, data.X_new, inside[-1], Log().transform(data.X_new))

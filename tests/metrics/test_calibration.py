@@ -27,7 +27,7 @@ def data(seed):
 # ---- quantile levels
 
 
-def test_evenly_spread_cdf_is_calibrated():
+def test_uniform_cdf_is_calibrated():
     """2 k of 40 values lie below the level k / 20."""
     cdf = (np.arange(40) + 0.5) / 40
     assert quantile_calibration_error(cdf) == pytest.approx(0, abs=1e-15)
@@ -46,12 +46,12 @@ def test_cdf_of_one_value():
 
 def test_targets_do_not_cancel(seed):
     cdf = np.random.default_rng(seed).random((7, 2)) ** [0.2, 5]
-    alone = [quantile_calibration_error(cdf[:, t]) for t in range(2)]
-    assert quantile_calibration_error(cdf) == pytest.approx(np.mean(alone))
+    per_target = [quantile_calibration_error(cdf[:, t]) for t in range(2)]
+    assert quantile_calibration_error(cdf) == pytest.approx(np.mean(per_target))
 
 
 def test_overconfidence_and_underconfidence():
-    """Too narrow a predictive sends F(y) to the ends, too wide a one to the middle."""
+    """If the predictive is too narrow F(y) is near 0 or 1, if too wide near 1/2."""
     even = (np.arange(400) + 0.5) / 400
     narrow = 0.5 + 0.5 * np.sign(even - 0.5) * np.abs(2 * even - 1) ** 0.5
     wide = 0.5 + 0.5 * np.sign(even - 0.5) * np.abs(2 * even - 1) ** 2
@@ -76,7 +76,7 @@ def test_bad_cdf():
 
 
 def binned_error(probability, occurred, n_bins):
-    """Equal-mass bins of sorted rows, as many in each."""
+    """Equal-mass bins of sorted rows, with equal numbers of rows."""
     order = np.argsort(probability)
     return np.mean(
         [
@@ -88,7 +88,7 @@ def binned_error(probability, occurred, n_bins):
 
 @pytest.mark.parametrize("n_bins", [1, 5, 15, ROWS])
 def test_equal_mass_bins(data, n_bins):
-    """No ties, and as many rows in each bin: sort and split."""
+    """Without ties, and with equal numbers of rows in each bin: sort and split."""
     y, probability, classes = data
     right = classes[probability.argmax(1)] == y
     assert expected_calibration_error(y, probability, n_bins=n_bins) == pytest.approx(
@@ -111,17 +111,17 @@ def test_default_is_the_top_label_in_15_bins(data):
 
 @KINDS
 def test_fewer_rows_than_bins(data, kind):
-    """One bin for each different probability."""
+    """One bin for each distinct probability."""
     y, probability, classes = data
-    few, all_of_them = (
+    few, all_bins = (
         expected_calibration_error(y[:7], probability[:7], classes, kind, n_bins)
         for n_bins in (100, 7)
     )
-    assert few == pytest.approx(all_of_them)
+    assert few == pytest.approx(all_bins)
 
 
 def test_equal_probabilities_share_a_bin():
-    """Three of four right at 0.75, one of two at 0.5: nothing is wrong there."""
+    """Three of four right at 0.75, one of two at 0.5: no error."""
     y = np.array([0, 0, 0, 1, 0, 1])
     probability = np.array([[0.75, 0.25]] * 4 + [[0.5, 0.5]] * 2)
     for kind in ("top_label", "classwise"):
@@ -129,14 +129,14 @@ def test_equal_probabilities_share_a_bin():
             assert expected_calibration_error(
                 y, probability, kind=kind, n_bins=n_bins
             ) == pytest.approx(0, abs=1e-15)
-    # A single bin for rows that are all alike.
+    # A single bin for equal rows.
     assert expected_calibration_error(y, np.tile([0.9, 0.1], (6, 1))) == pytest.approx(
         0.9 - 4 / 6
     )
 
 
 @KINDS
-def test_order_of_rows_with_ties(data, kind, seed):
+def test_order_of_rows_with_ties_does_not_matter(data, kind, seed):
     y, probability, _ = data
     probability = np.round(4 * probability[:, :2]) / 8
     probability = np.c_[probability, 1 - probability.sum(1)]
@@ -148,7 +148,7 @@ def test_order_of_rows_with_ties(data, kind, seed):
 
 
 @KINDS
-def test_order_of_classes(data, kind):
+def test_order_of_classes_does_not_matter(data, kind):
     y, probability, classes = data
     order = [2, 0, 3, 1]
     expected = expected_calibration_error(y, probability, kind=kind)
@@ -157,7 +157,7 @@ def test_order_of_classes(data, kind):
     ) == pytest.approx(expected)
 
 
-def test_bins_of_zero():
+def test_zero_bins():
     y, probability = [0, 1], [[0.5, 0.5], [0.1, 0.9]]
     with pytest.raises(ValueError, match="`n_bins` must be at least 1; got 0"):
         expected_calibration_error(y, probability, n_bins=0)
@@ -170,7 +170,7 @@ def test_bins_of_zero():
 # ---- Brier score
 
 
-def test_brier_score_by_definition(data):
+def test_brier_score_equals_its_definition(data):
     y, probability, classes = data
     expected = [
         sum((p - (label == c)) ** 2 for p, c in zip(row, classes, strict=True))
@@ -183,7 +183,7 @@ def test_brier_score_by_definition(data):
     )
 
 
-def test_brier_score_of_two_classes_is_twice_that_of_scikit_learn(data, seed):
+def test_brier_score_of_two_classes_is_twice_the_score_of_scikit_learn(data, seed):
     y, probability, _ = data
     y = np.where(y == "dog", "yes", "no")
     probability = np.c_[1 - probability[:, 0], probability[:, 0]]

@@ -18,7 +18,7 @@ ROWS, TARGETS, LEVELS = 7, 2, 3
 
 @pytest.fixture
 def data(seed):
-    """y (7, 2) and three numbers (7, 2, 3) near each of its entries."""
+    """y (7, 2) and three values (7, 2, 3) near each of its entries."""
     random = np.random.default_rng(seed)
     y = random.standard_normal((ROWS, TARGETS))
     return y, y[..., None] + random.standard_normal((ROWS, TARGETS, LEVELS))
@@ -35,7 +35,7 @@ def intervals(data):
 # ---- pinball loss
 
 
-def test_pinball_loss_by_definition(data):
+def test_pinball_loss_equals_its_definition(data):
     y, quantile = data
     levels = np.array([0.1, 0.35, 0.8])
     below = y[..., None] - quantile
@@ -73,8 +73,8 @@ def test_twice_the_pinball_loss_tends_to_the_crps(data):
         quantile = norm.ppf(levels, mean[:, None], 0.7)
         return abs(2 * pinball_loss(y, quantile, levels) - crps)
 
-    # The integrand has a kink at y, and its slope grows like a log at the ends: the
-    # error falls about as the square of the step.
+    # The integrand has a kink at y, and its slope grows like a log at levels 0 and 1:
+    # the error falls about as the square of the step.
     assert error(40) < 1e-2
     assert error(4000) < 1e-5
 
@@ -97,7 +97,7 @@ def test_bad_quantiles(data):
 # ---- interval score
 
 
-def test_interval_score_by_hand():
+def test_interval_score_of_an_example():
     interval = np.array([[0, 1], [0, 1], [2, 6.0]])
     # Width, and 2 / 0.2 = 10 times the distance outside.
     expected = [1, 1 + 10 * 0.5, 4 + 10 * 2]
@@ -129,8 +129,8 @@ def test_interval_score_is_best_at_the_true_quantiles():
     assert ends[best] == pytest.approx(norm.ppf(0.975), abs=0.05)
 
 
-def test_interval_without_ends():
-    """Infinite ends, which conformal intervals of few rows have, cover everything."""
+def test_infinite_intervals():
+    """Infinite bounds, as in conformal intervals of few rows, cover everything."""
     interval = np.array([[-np.inf, np.inf], [0, 1]])
     assert interval_score([3, 0.5], interval, 0.9) == np.inf
     assert coverage_error([3, 0.5], interval, 0.75) == pytest.approx(0.25)
@@ -141,21 +141,21 @@ def test_interval_without_ends():
 
 def test_coverage_error():
     interval = np.array([[0, 1], [0, 1], [0, 1], [-2, 5], [3, 4.0]])
-    y = [0.0, 1.0, 1.1, 3.0, 2.9]  # ends count as inside: 3 of 5
+    y = [0.0, 1.0, 1.1, 3.0, 2.9]  # bounds count as inside: 3 of 5
     assert coverage_error(y, interval, 0.9) == pytest.approx(0.3)
     assert coverage_error(y, interval, 0.5) == pytest.approx(0.1)
     assert type(coverage_error(y, interval, 0.5)) is float
 
 
 def test_coverage_errors_do_not_cancel(intervals):
-    """Not between levels, and not between targets."""
+    """Neither between levels nor between targets."""
     y, interval, coverage = intervals
-    alone = [
+    per_target = [
         abs(interval_coverage(y[:, t], interval[:, t, i]) - coverage[i])
         for t in range(TARGETS)
         for i in range(LEVELS)
     ]
-    assert coverage_error(y, interval, coverage) == pytest.approx(np.mean(alone))
+    assert coverage_error(y, interval, coverage) == pytest.approx(np.mean(per_target))
     half = np.stack([interval[:, 0, 0] * 0, interval[:, 0, 0] * 0 + [-9, 9]], axis=1)
     away = np.where(np.abs(y) < 1e-9, 1, y)  # no y is in [0, 0]
     assert interval_coverage(away, half) == pytest.approx(0.5)
@@ -164,15 +164,14 @@ def test_coverage_errors_do_not_cancel(intervals):
 
 def test_interval_coverage_and_width():
     interval = np.array([[0, 1], [0, 1], [0, 1], [-2, 5], [3, 4.0]])
-    y = [0.0, 1.0, 1.1, 3.0, 2.9]  # ends count as inside
+    y = [0.0, 1.0, 1.1, 3.0, 2.9]  # bounds count as inside
     assert interval_coverage(y, interval) == pytest.approx(3 / 5)
     assert interval_width(interval) == pytest.approx((3 * 1 + 7 + 1) / 5)
     assert type(interval_coverage(y, interval)) is float
     assert type(interval_width(interval)) is float
 
 
-def test_several_targets():
-    """Mean over targets, then over rows."""
+def test_mean_over_targets_and_rows():
     interval = np.zeros((3, 2, 2))
     interval[..., 1] = [[1, 10], [1, 20], [1, 30]]
     y = np.array([[0.5, 40], [2.0, 40], [0.5, 5]])
@@ -204,7 +203,7 @@ def test_bad_intervals(intervals, score):
         score(y[..., None], interval, coverage)
 
 
-def test_coverage_of_other_shapes():
+def test_shapes_of_the_coverage():
     with pytest.raises(
         ValueError, match=r"`interval` must be of shape \(\*y.shape, 2\)"
     ):
@@ -212,8 +211,7 @@ def test_coverage_of_other_shapes():
 
 
 @pytest.mark.parametrize("where", ["y", "lower", "upper"])
-def test_nan_is_no_miss(seed, where):
-    """An interval that is not known is neither hit nor missed."""
+def test_nan_intervals_are_neither_hit_nor_miss(seed, where):
     random = np.random.default_rng(seed)
     y = random.normal(size=7)
     interval = np.stack([y - 1, y + 1], axis=1)
@@ -232,7 +230,7 @@ def test_nan_is_no_miss(seed, where):
         assert interval_width(interval, weights) == pytest.approx(2)
 
 
-def test_reversed_and_shapeless_intervals():
+def test_invalid_intervals():
     y, interval = [0.5, 1.0], [[1.0, 0.0], [0.0, 2.0]]
     with pytest.raises(
         ValueError, match=r"lower bound first; got .* from 1\.0 to 0\.0"

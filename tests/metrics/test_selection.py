@@ -22,7 +22,7 @@ def data(request, seed):
 # ---- risk and coverage
 
 
-def test_curve_by_definition(data):
+def test_curve_equals_its_definition(data):
     error, uncertainty, weights = data
     coverage, risk, threshold = risk_coverage_curve(error, uncertainty, weights)
     np.testing.assert_array_equal(threshold, np.unique(uncertainty))
@@ -36,8 +36,8 @@ def test_curve_by_definition(data):
     assert risk[-1] == pytest.approx(np.average(error, weights=weights))
 
 
-def test_area_by_definition(data):
-    """The mean over rows of the risk with the rows up to theirs accepted."""
+def test_area_equals_its_definition(data):
+    """The mean over rows of the risk when rows up to theirs are accepted."""
     error, uncertainty, weights = data
     risks = [
         np.average(error[accepted], weights=weights[accepted])
@@ -59,7 +59,7 @@ def test_area_without_ties(seed):
 
 
 def test_area_of_right_and_wrong():
-    """One error among four rows, refused first, second, last, or with all."""
+    """One error among four rows, refused first, second, last, or with all others."""
     wrong = np.array([True, False, False, False])
     for uncertainty, expected in (
         ([4, 1, 2, 3], (0 + 0 + 0 + 1 / 4) / 4),
@@ -72,7 +72,7 @@ def test_area_of_right_and_wrong():
         assert type(area) is float
 
 
-def test_area_knows_only_the_order(data):
+def test_area_depends_on_the_order_only(data):
     error, uncertainty, weights = data
     assert area_under_risk_coverage(
         error, np.exp(3 * uncertainty), weights
@@ -94,7 +94,7 @@ def test_bad_uncertainty(score):
 # ---- AUROC
 
 
-def test_auroc_over_all_pairs(data):
+def test_auroc_is_a_share_of_all_pairs(data):
     _, uncertainty, weights = data
     inside, outside = uncertainty[:4], uncertainty[4:]
     larger = (outside > inside[:, None]) + 0.5 * (outside == inside[:, None])

@@ -1,4 +1,4 @@
-"""What every metric promises of its rows and their weights."""
+"""Common properties of all metrics: rows, weights, order and errors."""
 
 from types import SimpleNamespace
 
@@ -11,7 +11,7 @@ ROWS, TARGETS, LEVELS, DRAWS, CLASSES = 13, 2, 5, 7, 3
 COVERAGE = np.array([0.1, 0.3, 0.5, 0.7, 0.9])
 NAMES = np.array(["ant", "bee", "cow"])
 
-# Of data, indices of rows, and weights; curves are joined to one array.
+# Functions of data, indices of rows, and weights; curves are joined to one array.
 CASES = {
     "mixture_log_density": lambda d, i, w: metrics.mixture_log_density(
         d.y[i, 0], d.mean[:, i], d.variance[:, i], w
@@ -105,11 +105,11 @@ def test_integer_weights_are_repeated_rows(data, score):
 
 
 @EVERY_METRIC
-def test_zero_weight_is_an_absent_row(data, score):
-    """Whatever that row may hold."""
+def test_rows_of_weight_zero_do_not_count(data, score):
+    """For every value of the row."""
     weights = data.counts * data.random.uniform(0.5, 1.5, ROWS)
-    (there,) = np.nonzero(weights)
-    expected = score(data, there, weights[there])
+    (present,) = np.nonzero(weights)
+    expected = score(data, present, weights[present])
     for name in ("y", "quantile", "interval", "cdf", "error", "uncertainty"):
         getattr(data, name)[weights == 0] = np.nan
     data.probability[weights == 0] = 7.0
@@ -130,7 +130,7 @@ def test_only_the_ratio_of_weights_counts(data, score):
 
 
 @EVERY_METRIC
-def test_order_of_rows(data, score):
+def test_order_of_rows_does_not_matter(data, score):
     order = data.random.permutation(ROWS)
     np.testing.assert_allclose(
         score(data, order, data.counts[order]),

@@ -1,4 +1,4 @@
-"""Small tables, and what the programs of a search were given."""
+"""Small tables, and a record of the trained programs."""
 
 from types import SimpleNamespace
 
@@ -13,13 +13,13 @@ ROWS, NEW, INPUTS, TARGETS = 47, 11, 4, 2
 
 @pytest.fixture(scope="session")
 def data():
-    """X (47, 4), y (47,), Y (47, 2), labels (47,) of 3 kinds, weights; and 11 new."""
+    """X (47, 4), y (47,), Y (47, 2), labels of 3 classes, weights; and 11 new rows."""
     random = np.random.default_rng([SEED, 17])
     X = random.standard_normal((ROWS + NEW, INPUTS))
     Y = np.tanh(X) @ random.standard_normal((INPUTS, TARGETS))
     Y += 0.3 * random.standard_normal(Y.shape)
     Y = Y * [1.0, 20.0] + [3.0, -40.0]
-    # The labels are of equal number, and follow the first column.
+    # Classes have nearly equal numbers of rows, and follow the first column.
     labels = np.array(["top", "low", "mid"])[
         np.argsort(np.argsort(X[:, 0])) * 3 // len(X)
     ]
@@ -38,12 +38,12 @@ def data():
 
 @pytest.fixture
 def programs(monkeypatch):
-    """Number of members and device of every program that is trained."""
-    train_group, found = executor.train_group, []
+    """Number of members and device of every trained program."""
+    train_group, records = executor.train_group, []
 
     def train(group, scorer, limit, device=None):
-        found.append((len(group), device))
+        records.append((len(group), device))
         return train_group(group, scorer, limit, device)
 
     monkeypatch.setattr(executor, "train_group", train)
-    return found
+    return records

@@ -1,4 +1,4 @@
-"""Uncertainties of rows that a model has not seen: batched equals alone."""
+"""Out-of-fold predictions: batched training equals single fits."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ from skbayesnn.model_selection import TauCV
 from skbayesnn.model_selection import cross_val_predict_uncertainty as out_of_fold
 from tests.helpers.comparison import SEED, classifier, regressor
 
-# Of 47 rows: folds of two sizes, shuffled, so that rows have to find their places.
+# 47 rows give folds of two sizes. They are shuffled, so that positions matter.
 FOLDS = KFold(3, shuffle=True, random_state=SEED)
 FUNCTIONS = {
     "predict_uncertainty": (
@@ -31,16 +31,16 @@ FUNCTIONS = {
     "log_predictive_density": ({},),
     "crps": ({},),
 }
-OF_Y = {"predictive_cdf", "log_predictive_density", "crps"}
+FUNCTIONS_OF_Y = {"predictive_cdf", "log_predictive_density", "crps"}
 
 
-def alone(estimator, X, y, splits, method, options, weights=None):
-    """The same by a ``fit`` and a call for each fold; rows are put at their places."""
+def by_single_fits(estimator, X, y, splits, method, options, weights=None):
+    """The same by a fit and a call per fold."""
     result = None
     for train, test in splits:
         params = {} if weights is None else {"sample_weight": weights[train]}
         model = clone(estimator).fit(X[train], y[train], **params)
-        arguments = (X[test], y[test]) if method in OF_Y else (X[test],)
+        arguments = (X[test], y[test]) if method in FUNCTIONS_OF_Y else (X[test],)
         values = getattr(skbayesnn, method)(model, *arguments, **options)
         values = values if isinstance(values, dict) else {"": values}
         if result is None:
@@ -52,26 +52,28 @@ def alone(estimator, X, y, splits, method, options, weights=None):
     return result
 
 
-def assert_same(found, expected):
-    found = found if isinstance(found, dict) else {"": found}
-    assert list(found) == list(expected)
+def assert_same(actual, expected):
+    actual = actual if isinstance(actual, dict) else {"": actual}
+    assert list(actual) == list(expected)
     for name, values in expected.items():
-        # Sums over rows of other members are taken in another order.
-        np.testing.assert_allclose(found[name], values, rtol=1e-8, atol=1e-10)
+        # Rounding of sums in another order.
+        np.testing.assert_allclose(actual[name], values, rtol=1e-8, atol=1e-10)
 
 
 @pytest.mark.parametrize("method", FUNCTIONS)
-def test_batched_equals_alone(data, method, programs):
+def test_batched_training_equals_single_fits(data, method, programs):
     splits = list(FOLDS.split(data.X))
     estimator = make_pipeline(StandardScaler(), regressor())
     for options in FUNCTIONS[method]:
         programs.clear()
-        found = out_of_fold(
+        actual = out_of_fold(
             estimator, data.X, data.y, cv=FOLDS, method=method, **options
         )
-        # Two folds have 31 rows to train on, one has 32.
+        # Two folds have 31 training rows, one has 32.
         assert sorted(n for n, _ in programs) == [1, 2]
-        assert_same(found, alone(estimator, data.X, data.y, splits, method, options))
+        assert_same(
+            actual, by_single_fits(estimator, data.X, data.y, splits, method, options)
+        )
 
 
 @pytest.mark.parametrize(
@@ -84,29 +86,30 @@ def test_batched_equals_alone(data, method, programs):
     ],
     ids=lambda estimator: type(estimator).__name__,
 )
-def test_wrappers_are_fitted_by_themselves(data, estimator):
+def test_meta_estimators_are_fitted_separately(data, estimator):
     y = np.abs(data.y)
     splits = list(FOLDS.split(data.X))
     for method in ("predict_uncertainty", "crps"):
-        found = out_of_fold(estimator, data.X, y, cv=FOLDS, method=method)
-        assert_same(found, alone(estimator, data.X, y, splits, method, {}))
+        actual = out_of_fold(estimator, data.X, y, cv=FOLDS, method=method)
+        assert_same(actual, by_single_fits(estimator, data.X, y, splits, method, {}))
 
 
 def test_several_targets_and_classes(data):
     splits = list(FOLDS.split(data.X))
-    found = out_of_fold(
+    actual = out_of_fold(
         regressor(), data.X, data.Y, cv=FOLDS, method="predict_interval"
     )
-    assert found.shape == (47, 2, 2)
+    assert actual.shape == (47, 2, 2)
     assert_same(
-        found, alone(regressor(), data.X, data.Y, splits, "predict_interval", {})
+        actual,
+        by_single_fits(regressor(), data.X, data.Y, splits, "predict_interval", {}),
     )
-    # An integer stratifies, as in scikit-learn.
+    # An integer cv is stratified, as in scikit-learn.
     splits = list(StratifiedKFold(3).split(data.X, data.labels))
     for method in ("predict_uncertainty", "log_predictive_density"):
-        found = out_of_fold(classifier(), data.X, data.labels, cv=3, method=method)
-        expected = alone(classifier(), data.X, data.labels, splits, method, {})
-        assert_same(found, expected)
+        actual = out_of_fold(classifier(), data.X, data.labels, cv=3, method=method)
+        expected = by_single_fits(classifier(), data.X, data.labels, splits, method, {})
+        assert_same(actual, expected)
     with pytest.raises(TypeError, match="needs a regressor"):
         out_of_fold(classifier(), data.X, data.labels, cv=3, method="predict_interval")
 
@@ -117,10 +120,10 @@ def test_groups_and_weights(data, estimator):
         estimator.set_params(random_state=SEED)
     cv = GroupKFold(3)
     splits = list(cv.split(data.X, groups=data.groups))
-    expected = alone(
+    expected = by_single_fits(
         estimator, data.X, data.y, splits, "predict_uncertainty", {}, data.weights
     )
-    found = out_of_fold(
+    actual = out_of_fold(
         estimator,
         data.X,
         data.y,
@@ -128,7 +131,7 @@ def test_groups_and_weights(data, estimator):
         groups=data.groups,
         params={"sample_weight": data.weights},
     )
-    assert_same(found, expected)
+    assert_same(actual, expected)
 
 
 def test_routed_weights(data):
@@ -140,26 +143,26 @@ def test_routed_weights(data):
         model = make_pipeline(
             StandardScaler().set_fit_request(sample_weight=False), network
         )
-        found = out_of_fold(model, data.X, data.y, cv=cv, params=params)
-        expected = alone(
+        actual = out_of_fold(model, data.X, data.y, cv=cv, params=params)
+        expected = by_single_fits(
             model, data.X, data.y, splits, "predict_uncertainty", {}, data.weights
         )
         with pytest.raises(ValueError, match=r"params=\{'groups': ...\}"):
             out_of_fold(model, data.X, data.y, cv=cv, groups=data.groups)
-    assert_same(found, expected)
+    assert_same(actual, expected)
 
 
 def test_frames(data):
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame(data.X, columns=list("abcd"), index=np.arange(47)[::-1])
-    found = out_of_fold(regressor(), frame, pandas.Series(data.y), cv=FOLDS)
-    # Copies may lie otherwise in memory, by which the last digit of sums is rounded.
+    actual = out_of_fold(regressor(), frame, pandas.Series(data.y), cv=FOLDS)
+    # Copies may have another memory layout, which changes the rounding of sums.
     np.testing.assert_allclose(
-        found, out_of_fold(regressor(), data.X, data.y, cv=FOLDS), rtol=1e-12
+        actual, out_of_fold(regressor(), data.X, data.y, cv=FOLDS), rtol=1e-12
     )
 
 
-def test_what_is_refused(data):
+def test_invalid_arguments_are_refused(data):
     def call(estimator=regressor(), **options):  # noqa: B008
         return out_of_fold(estimator, data.X, data.y, **{"cv": FOLDS} | options)
 

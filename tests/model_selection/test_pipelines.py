@@ -1,4 +1,4 @@
-"""The network as the last step of a pipeline: what stands before it, per fold."""
+"""Searches over pipelines: the steps before the network are fitted once per fold."""
 
 from collections import Counter
 
@@ -25,12 +25,12 @@ from tests.helpers.comparison import (
 )
 
 TAU = {"net__tau": [0.5, 2.0]}
-# What was fitted, of all clones of a transformer.
+# Shift and row numbers of every fit of a transformer.
 FITTED_TO = []
 
 
-class Witness(TransformerMixin, BaseEstimator):
-    """Keeps the row numbers, the first column, that it sees; shifts the others."""
+class RecordingTransformer(TransformerMixin, BaseEstimator):
+    """Records the row numbers in the first column; shifts the other columns."""
 
     def __init__(self, shift=0.0, refuse=None):
         self.shift = shift
@@ -49,41 +49,42 @@ class Witness(TransformerMixin, BaseEstimator):
 
 @pytest.fixture
 def numbered(data):
-    """X with row numbers in front, and an empty record."""
+    """X with row numbers as the first column, and an empty record."""
     FITTED_TO.clear()
     return np.column_stack([np.arange(len(data.X)), data.X])
 
 
 def pipeline(**steps):
-    """Without the network's own scaling, which would make all scalers equal."""
+    """Without the scaling in the network, which would make all scalers equal."""
     return Pipeline([*steps.items(), ("net", regressor(standardize=False))])
 
 
-# ---- fitted where, and how often
+# ---- fits of the steps
 
 
-def test_no_leak_and_once_per_fold(data, numbered):
-    """Steps in front see a fold's training rows once, whatever the candidates."""
+def test_steps_are_fitted_once_per_fold_to_training_rows(data, numbered):
+    """For any number of candidates."""
     grid = {
         "net__tau": [0.5, 1.0, 2.0],
         "net__hidden_layer_sizes": [3, 4],
         "net__random_state": [1, 2],
     }
     folds = list(KFold(3).split(numbered))
-    search = BatchedGridSearchCV(pipeline(witness=Witness()), grid, cv=folds)
+    search = BatchedGridSearchCV(
+        pipeline(witness=RecordingTransformer()), grid, cv=folds
+    )
     search.fit(numbered, data.y)
     trains = [(0.0, frozenset(train)) for train, _ in folds]
-    everything = (0.0, frozenset(range(47)))
-    assert Counter(FITTED_TO) == Counter([*trains, everything])
+    all_rows = (0.0, frozenset(range(47)))
+    assert Counter(FITTED_TO) == Counter([*trains, all_rows])
     plain = GridSearchCV(search.estimator, grid, cv=folds).fit(numbered, data.y)
     assert_same_results(plain, search)
 
 
-def test_once_per_fold_and_setting(data, numbered):
-    """Parameters of earlier steps make further groups."""
+def test_steps_are_fitted_once_per_fold_and_setting(data, numbered):
     grid = TAU | {"witness__shift": [0.0, 1.0], "net__dropout": [0.1, 0.2]}
     search = BatchedGridSearchCV(
-        pipeline(witness=Witness()), grid, cv=KFold(3), refit=False
+        pipeline(witness=RecordingTransformer()), grid, cv=KFold(3), refit=False
     )
     search.fit(numbered, data.y)
     expected = [
@@ -95,16 +96,18 @@ def test_once_per_fold_and_setting(data, numbered):
 
 
 def test_step_that_fails_in_one_fold(data, numbered):
-    """The scores of that fold are NaN, of all candidates that share the step."""
+    """In that fold all candidates with this step have NaN scores."""
     grid = TAU | {"witness__refuse": [0, -1], "net__hidden_layer_sizes": [3, 4]}
-    plain, batched = fit_both(pipeline(witness=Witness()), grid, numbered, data.y)
+    plain, batched = fit_both(
+        pipeline(witness=RecordingTransformer()), grid, numbered, data.y
+    )
     assert_same_results(plain, batched)
     refused = np.ma.getdata(batched.cv_results_["param_witness__refuse"]) == 0
-    of_fold = [np.isnan(batched.cv_results_[f"split{i}_test_score"]) for i in range(3)]
-    np.testing.assert_array_equal(of_fold, [[False] * 8, refused, refused])
+    failed = [np.isnan(batched.cv_results_[f"split{i}_test_score"]) for i in range(3)]
+    np.testing.assert_array_equal(failed, [[False] * 8, refused, refused])
 
 
-# ---- equal to scikit-learn's
+# ---- comparison with scikit-learn
 
 
 def test_earlier_step_in_the_grid(data):
@@ -119,7 +122,7 @@ def test_earlier_step_in_the_grid(data):
     assert_close(plain.score(data.X, data.y), batched.score(data.X, data.y))
 
 
-def test_step_that_looks_at_y(data):
+def test_supervised_step(data):
     estimator = pipeline(select=SelectKBest(f_regression))
     grid = TAU | {"select__k": [2, 3]}
     assert_same_results(*fit_both(estimator, grid, data.X, data.y))
@@ -155,8 +158,8 @@ def test_pipeline_in_a_pipeline(data):
     assert_close(
         predict_interval(plain, data.X_new), predict_interval(batched, data.X_new)
     )
-    others = [pipeline(scale=StandardScaler()), make_pipeline(PCA(2), regressor())]
-    assert_same_results(*fit_both(estimator, {"inner": others}, data.X, data.y))
+    candidates = [pipeline(scale=StandardScaler()), make_pipeline(PCA(2), regressor())]
+    assert_same_results(*fit_both(estimator, {"inner": candidates}, data.X, data.y))
 
 
 def test_network_alone_in_a_pipeline(data):
@@ -178,7 +181,7 @@ def test_frame_with_columns_of_several_kinds(data):
     pandas = pytest.importorskip("pandas")
     X = pandas.DataFrame(data.X, columns=list("abcd"))
     X["kind"] = np.array(["u", "v"])[np.arange(len(X)) % 2]
-    X.loc[::5, "a"] = np.nan  # dropped on the way
+    X.loc[::5, "a"] = np.nan  # the transformer drops it
     columns = ColumnTransformer(
         [
             ("numbers", make_pipeline(StandardScaler()), list("bcd")),
@@ -193,15 +196,15 @@ def test_frame_with_columns_of_several_kinds(data):
         plain, batched = fit_both(estimator, grid, X, data.y)
         assert_same_results(plain, batched)
         assert list(batched.feature_names_in_) == [*"abcd", "kind"]
-        inside, theirs = (s.best_estimator_[-1] for s in (batched, plain))
+        actual, expected = (s.best_estimator_[-1] for s in (batched, plain))
         np.testing.assert_array_equal(
-            getattr(inside, "feature_names_in_", None),
-            getattr(theirs, "feature_names_in_", None),
+            getattr(actual, "feature_names_in_", None),
+            getattr(expected, "feature_names_in_", None),
         )
 
 
 def test_routed_weights(data):
-    """Of different names for the steps."""
+    """With different names for the steps."""
     with sklearn.config_context(enable_metadata_routing=True):
         estimator = Pipeline(
             [

@@ -1,4 +1,4 @@
-"""The batched searches give what scikit-learn's give."""
+"""Batched searches give the results of scikit-learn's searches."""
 
 import pickle
 import re
@@ -83,8 +83,8 @@ REGRESSORS = {
         regressor(n_estimators=2),
         {"random_state": [3, 4, 5], "tau": [0.5, 2.0]},
     ),
-    # Without dropout a linear network's bias has a gradient of zero but for rounding,
-    # which Adam would enlarge to steps of the usual size.
+    # Without dropout the bias of a linear network has a gradient of rounding errors,
+    # which Adam would scale to steps of the usual size.
     "programs": (
         regressor(dropout=0.2),
         {
@@ -170,12 +170,12 @@ def test_members_of_several_targets(data):
     assert_same_members(regressor(), grid, data.X, data.Y)
 
 
-def test_members_stop_by_themselves(data):
-    """They do stop early, and not all at once."""
+def test_members_stop_separately(data):
+    """Some members stop earlier than others."""
     estimator = regressor(**STOPPING)
     grid = {"random_state": range(8)}
-    found = assert_same_members(estimator, grid, data.X, data.y)
-    assert len({state["n_iter_"] for state in found}) > 1
+    states = assert_same_members(estimator, grid, data.X, data.y)
+    assert len({state["n_iter_"] for state in states}) > 1
 
 
 def test_results_of_a_regression(data):
@@ -208,32 +208,32 @@ def test_results_of_a_classification(data):
 
 
 def test_precisions_are_not_mixed(data):
-    """A member is trained in its own `dtype`, and its neighbours do not matter."""
+    """A member's training does not depend on members of another `dtype`."""
     grid = {"dtype": ["float32", "float64"], "tau": [0.5, 2.0]}
     for X in (data.X, data.X.astype(np.float32)):
-        found = {}
+        states = {}
 
-        def keep(estimator, X, y, found=found):
+        def keep(estimator, X, y, states=states):
             member = estimator.dtype, estimator.tau, joblib.hash((X, y))
-            found[member] = fitted_state(estimator)
+            states[member] = fitted_state(estimator)
             return 0.0
 
-        for one in (grid, *({**grid, "dtype": [dtype]} for dtype in grid["dtype"])):
-            before = dict(found)
+        for subgrid in (grid, *({**grid, "dtype": [dtype]} for dtype in grid["dtype"])):
+            before = dict(states)
             search = BatchedGridSearchCV(
-                regressor(), one, cv=3, scoring=keep, refit=False
+                regressor(), subgrid, cv=3, scoring=keep, refit=False
             )
             search.fit(X, data.y)
-            assert len(found) == 2 * 2 * 3
+            assert len(states) == 2 * 2 * 3
             for member, state in before.items():  # bit by bit
-                assert_same_state(state, found[member], tolerance=0)
-        for (dtype, *_), state in found.items():
+                assert_same_state(state, states[member], tolerance=0)
+        for (dtype, *_), state in states.items():
             arrays = {n: v for n, v in state["parameters_"].items() if n != "keep"}
             assert {values.dtype.name for values in arrays.values()} == {dtype}
 
 
 def test_best_precision_is_refitted(data):
-    """`refit` and the best parameters know it as any other."""
+    """The dtype is a parameter like any other for `refit` and the best parameters."""
     grid = {"dtype": ["float32", "float64"]}
 
     def prefer(estimator, X, y):
@@ -259,7 +259,7 @@ def test_several_grids(data):
     assert_same_results(*fit_both(regressor(), grids, data.X, data.y))
 
 
-def test_randomised(data):
+def test_randomized_search(data):
     candidates = {"tau": loguniform(0.1, 10), "hidden_layer_sizes": [3, 4]}
     for n_iter in (1, 6):
         assert_same_results(
@@ -275,43 +275,43 @@ def test_randomised(data):
         )
 
 
-def test_generators_are_cloned_as_in_scikit_learn(data):
-    """A RandomState instance gives every member the same numbers."""
+def test_random_state_instances_are_cloned(data):
+    """A RandomState instance gives every member the same random numbers."""
     estimator = regressor(random_state=np.random.RandomState(SMALL["random_state"]))
     assert_same_results(*fit_both(estimator, GRID, data.X, data.y))
 
 
 def test_without_a_seed_members_differ(data):
-    found = []
+    seeds = []
     grid = {"tau": [1.0, 1.5]}
 
     def keep(estimator, X, y):
-        found.append(estimator.seeds_[0])
+        seeds.append(estimator.seeds_[0])
         return 0.0
 
     search = BatchedGridSearchCV(
         regressor(random_state=None), grid, cv=3, scoring=keep, refit=False
     )
     search.fit(data.X, data.y)
-    assert len(set(found)) == 6
+    assert len(set(seeds)) == 6
 
 
 # ---- rows
 
 
 @pytest.mark.parametrize(
-    "form", ["csr_array", "csc_matrix", "float32", "list", "pandas", "polars"]
+    "kind", ["csr_array", "csc_matrix", "float32", "list", "pandas", "polars"]
 )
-def test_forms_of_X(data, form):
-    if form in ("csr_array", "csc_matrix"):
-        X = getattr(sparse, form)(np.where(np.abs(data.X) > 0.3, data.X, 0))
-    elif form in ("pandas", "polars"):
-        X = pytest.importorskip(form).DataFrame(
+def test_types_of_X(data, kind):
+    if kind in ("csr_array", "csc_matrix"):
+        X = getattr(sparse, kind)(np.where(np.abs(data.X) > 0.3, data.X, 0))
+    elif kind in ("pandas", "polars"):
+        X = pytest.importorskip(kind).DataFrame(
             dict(zip("abcd", data.X.T, strict=True))
         )
     else:
-        X = data.X.tolist() if form == "list" else data.X.astype(form)
-    single = form == "float32"
+        X = data.X.tolist() if kind == "list" else data.X.astype(kind)
+    single = kind == "float32"
     estimator = regressor(dtype="float32") if single else regressor()
     tolerance = {"tolerance": ROUNDING_32} if single else {}
     plain, batched = fit_both(estimator, GRID, X, data.y)
@@ -378,7 +378,7 @@ def test_fold_that_lacks_a_class(data):
 
 
 class TwoOfThree(KFold):
-    """Says that there are three folds."""
+    """Yields two folds, although it announces three."""
 
     def split(self, X, y=None, groups=None):
         yield from list(super().split(X, y, groups))[:2]
@@ -394,8 +394,8 @@ def pandas_Y(data):
     return {"y": pandas.DataFrame(data.Y, columns=["u", "v"])}
 
 
-# What is fitted: parameters of the search, rows, and their like.
-DROP_IN = {
+# Changes of the arguments: parameters of the search, rows and targets.
+CHANGES = {
     "series": pandas_y,
     "frame of targets": pandas_Y,
     "y as a list": lambda data: {"y": data.y.tolist()},
@@ -441,43 +441,45 @@ def SQUARE(X):
     return X**2
 
 
-# joblib cannot hash it.
+# joblib cannot hash a lambda.
 HALF = lambda X: X / 2  # noqa: E731
 
 
-@pytest.mark.parametrize("name", DROP_IN)
-def test_same_results_or_the_same_error(data, name):
-    case = {"X": data.X, "y": data.y, "fit": {}, "cv": 3} | DROP_IN[name](data)
-    X, y, fit = (case.pop(part) for part in ("X", "y", "fit"))
+@pytest.mark.parametrize("name", CHANGES)
+def test_same_results_or_same_error(data, name):
+    case = {"X": data.X, "y": data.y, "fit": {}, "cv": 3} | CHANGES[name](data)
+    X, y, fit = (case.pop(argument) for argument in ("X", "y", "fit"))
     estimator, grid = case.pop("estimator", regressor()), case.pop("grid", GRID)
-    found = []
+    outcomes = []
     for kind in (GridSearchCV, BatchedGridSearchCV):
         search = kind(estimator, grid, **case)
         try:
-            with warnings.catch_warnings(record=True) as told:
+            with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
                 search.fit(X, y, **fit)
         except Exception as error:
-            # A traceback in the message apart, and what versions word differently.
+            # Without a traceback, and without words that differ between versions.
             message = re.split("Below are|return", str(error))[0]
             message = message.replace("Batched", "")
-            found.append((type(error), message))
+            outcomes.append((type(error), message))
         else:
-            # Of how networks fit their rows a batched search looks at the last only.
-            found.append((search, {w.category for w in told} - {ConvergenceWarning}))
-    (plain, of_plain), (batched, of_batched) = found
+            # A batched search checks the convergence of the last fit only.
+            outcomes.append(
+                (search, {w.category for w in caught} - {ConvergenceWarning})
+            )
+    (plain, plain_messages), (batched, batched_messages) = outcomes
     if isinstance(plain, type):
         assert plain == batched
     else:
         assert_same_results(plain, batched)
-    assert of_plain == of_batched
+    assert plain_messages == batched_messages
 
 
 # ---- weights
 
 
 @pytest.mark.parametrize("scorer", [None, "r2", scoring.log_density_scorer])
-def test_weighted_rows(data, scorer):
+def test_sample_weight(data, scorer):
     plain, batched = fit_both(
         regressor(),
         GRID,
@@ -490,27 +492,27 @@ def test_weighted_rows(data, scorer):
     assert_same_results(plain, batched)
 
 
-def test_warnings_are_those_of_scikit_learn(data):
-    """Here of a scorer without weights (from scikit-learn 1.9 on), and once."""
+def test_warnings_equal_scikit_learn(data):
+    """Of a scorer without weights (scikit-learn 1.9 or later), shown once."""
 
     def score(estimator, X, y):
         return estimator.tau
 
-    told = []
+    warned = []
     for kind in (GridSearchCV, BatchedGridSearchCV):
         search = kind(regressor(), {"tau": [0.5, 2.0]}, cv=3, scoring=score)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             search.fit(data.X, data.y, sample_weight=data.weights)
-        # Of how networks fit their rows a batched search looks at the last only.
-        others = (w for w in caught if w.category is not ConvergenceWarning)
-        messages = (str(w.message).replace("Batched", "") for w in others)
-        told.append([" ".join(message.split()) for message in messages])
-    assert told[0] == told[1]
+        # A batched search checks the convergence of the last fit only.
+        kept = (w for w in caught if w.category is not ConvergenceWarning)
+        messages = (str(w.message).replace("Batched", "") for w in kept)
+        warned.append([" ".join(message.split()) for message in messages])
+    assert warned[0] == warned[1]
 
 
-def test_rows_of_weight_zero(data):
-    """They are absent, and the folds' numbers of rows differ by that."""
+def test_rows_of_weight_zero_are_ignored(data):
+    """They are ignored, which makes the folds unequal."""
     weights = data.weights * (np.arange(47) % 5 > 0) * (np.arange(47) != 2)
     for estimator, y in ((regressor(), data.y), (classifier(), data.labels)):
         assert_same_members(
@@ -553,7 +555,7 @@ def test_routed_weights_of_a_scorer(data):
     assert_same_results(plain, batched)
 
 
-def test_weights_for_the_steps_of_a_pipeline(data):
+def test_weights_of_pipeline_steps(data):
     pipeline = make_pipeline(StandardScaler(), regressor(standardize=False))
     grid = {
         "mcdropoutregressor__tau": [0.5, 2.0],
@@ -566,7 +568,7 @@ def test_weights_for_the_steps_of_a_pipeline(data):
     assert_same_results(*fit_both(pipeline, grid, data.X, data.y, fit=weights))
 
 
-def test_given_validation_rows(data):
+def test_validation_rows(data):
     rows = {"X_val": data.X_new, "y_val": data.y_new}
     grid = {"early_stopping": [False, True], "random_state": [3, 4]}
     assert_same_results(
@@ -638,7 +640,7 @@ def test_without_refit(data, metrics):
     [{"tau": [1.0, -1.0]}, {"learning_rate_init": [1e200]}, {"dropout": [0.1, "b"]}],
     ids=lambda bad: next(iter(bad)),
 )
-def test_candidates_that_fail(data, bad, error_score):
+def test_failing_candidates(data, bad, error_score):
     plain, batched = fit_both(
         regressor(),
         [{"tau": [0.5, 2.0]}, bad],
@@ -650,7 +652,7 @@ def test_candidates_that_fail(data, bad, error_score):
     assert_same_results(plain, batched)
 
 
-def test_scores_that_fail(data):
+def test_failing_scores(data):
     def fail_sometimes(estimator, X, y):
         if estimator.tau == 2.0:
             raise ValueError("no score")
@@ -669,7 +671,7 @@ def test_scores_that_fail(data):
         ({"tau": [1.0, True]}, TypeError),
     ],
 )
-def test_failures_raised(data, bad, error):
+def test_failures_are_raised_if_error_score_is_raise(data, bad, error):
     messages = []
     for kind in (GridSearchCV, BatchedGridSearchCV):
         search = kind(regressor(), bad, cv=3, error_score="raise")
@@ -681,15 +683,14 @@ def test_failures_raised(data, bad, error):
 
 
 @pytest.mark.parametrize("bad", [{"tau": [-1.0]}, {"learning_rate_init": [1e200]}])
-def test_all_candidates_fail(data, bad):
+def test_raises_if_all_candidates_fail(data, bad):
     grid = bad | {"dropout": [0.1, 0.2]}
     with pytest.raises(ValueError, match=r"All the 6 fits failed[\s\S]*(tau|loss)"):
         BatchedGridSearchCV(regressor(), grid, cv=3).fit(data.X, data.y)
 
 
 @pytest.mark.parametrize("reason", ["parameter", "loss", "rows"])
-def test_failures_are_told_once(data, reason):
-    """The warning does not grow with the number of members."""
+def test_warning_of_failures_does_not_grow_with_the_members(data, reason):
     bad = {"parameter": {"tau": [-1.0]}, "loss": {"learning_rate_init": [1e200]}}
     grid = [{"tau": [0.5]}, bad.get(reason, {}) | {"dropout": [0.1, 0.2, 0.3, 0.4]}]
     labels = np.where(np.arange(47) < 30, "low", data.labels)
@@ -702,15 +703,15 @@ def test_failures_are_told_once(data, reason):
         with pytest.warns(FitFailedWarning) as caught, warnings.catch_warnings():
             warnings.filterwarnings("ignore", "One or more of the test scores")
             search.fit(data.X, labels if reason == "rows" else data.y)
-        (told,) = (w for w in caught if issubclass(w.category, FitFailedWarning))
-        lengths.append(len(str(told.message)))
+        (warning,) = (w for w in caught if issubclass(w.category, FitFailedWarning))
+        lengths.append(len(str(warning.message)))
     # One traceback may be a few lines longer than the other.
     assert lengths[1] < 3 * lengths[0]
 
 
 @pytest.mark.parametrize("error_score", [np.nan, "raise"])
-def test_parameter_that_does_not_exist(data, error_score):
-    """A slip of the pen is no candidate that fails."""
+def test_unknown_parameter_is_refused(data, error_score):
+    """It does not count as a candidate that fails."""
     grids = [{"tau": [0.5]}, {"tua": [0.5]}]
     for kind in (GridSearchCV, BatchedGridSearchCV):
         search = kind(regressor(), grids, cv=3, error_score=error_score)
@@ -732,16 +733,15 @@ def test_parameter_that_does_not_exist(data, error_score):
     ],
     ids=lambda value: repr(value) if isinstance(value, dict) else "",
 )
-def test_wrong_options(data, kind, options):
-    """The same errors."""
-    told = []
+def test_invalid_options_raise_the_same_errors(data, kind, options):
+    errors = []
     for kind_ in (PLAIN[kind], kind):
         search = kind_(regressor(), GRID)
         with pytest.raises((TypeError, ValueError)) as caught:
             search.set_params(**options).fit(data.X, data.y)
         # InvalidParameterError names the class.
-        told.append((caught.type, str(caught.value).replace("Batched", "")))
-    assert told[0] == told[1]
+        errors.append((caught.type, str(caught.value).replace("Batched", "")))
+    assert errors[0] == errors[1]
 
 
 @pytest.mark.parametrize("kind", [BatchedGridSearchCV, BatchedRandomizedSearchCV])
@@ -762,10 +762,10 @@ def test_memory_budget_must_be_positive(data, budget):
         search.fit(data.X, data.y)
 
 
-# ---- an estimator among others
+# ---- as an estimator
 
 
-def test_predictive_passes_through(data):
+def test_predictive_functions_take_a_search(data):
     plain, batched = fit_both(regressor(), GRID, data.X, data.y)
     X, y = data.X_new, data.y_new
     assert_close(plain.predict(X), batched.predict(X))
@@ -785,8 +785,8 @@ def test_predictive_passes_through(data):
 
 
 @pytest.mark.parametrize("kind", PLAIN)
-def test_predict_hands_parameters_on(data, kind):
-    """Also through a pipeline; scikit-learn's searches take none."""
+def test_predict_passes_parameters(data, kind):
+    """Also through a pipeline; scikit-learn's searches accept none."""
     pipeline = make_pipeline(StandardScaler(), regressor())
     for estimator, path in ((regressor(), ""), (pipeline, "mcdropoutregressor__")):
         options = {"n_iter": 2} if kind is BatchedRandomizedSearchCV else {}
@@ -794,16 +794,16 @@ def test_predict_hands_parameters_on(data, kind):
         search.fit(data.X, data.Y)
         best = search.best_estimator_
         for params in ({"return_std": True}, {"return_cov": True}):
-            found = search.predict(data.X_new, **params)
+            actual = search.predict(data.X_new, **params)
             expected = best.predict(data.X_new, **params)
-            for ours, theirs in zip(found, expected, strict=True):
-                np.testing.assert_array_equal(ours, theirs)
+            for value, desired in zip(actual, expected, strict=True):
+                np.testing.assert_array_equal(value, desired)
     with pytest.raises(TypeError, match="return_std"):
         search = BatchedGridSearchCV(classifier(), {"tau": [1.0]}, cv=2)
         search.fit(data.X, data.labels).predict(data.X_new, return_std=True)
 
 
-def test_predictive_of_a_classifier_passes_through(data):
+def test_predictive_functions_take_a_search_of_classifiers(data):
     plain, batched = fit_both(classifier(), GRID, data.X, data.labels)
     X = data.X_new
     np.testing.assert_array_equal(batched.predict(X), plain.predict(X))
@@ -819,60 +819,60 @@ def test_predictive_of_a_classifier_passes_through(data):
     assert sklearn.base.is_classifier(batched)
 
 
-def test_best_estimator_is_a_plain_one(data):
+def test_best_estimator_is_an_ordinary_estimator(data):
     plain, batched = fit_both(regressor(), GRID, data.X, data.y)
     best = batched.best_estimator_
     assert type(best) is MCDropoutRegressor
     assert vars(best).keys() == vars(plain.best_estimator_).keys()
     assert best.get_params() == plain.best_estimator_.get_params()
-    again = clone(best).fit(data.X, data.y)
-    assert_close(again.predict(data.X_new), best.predict(data.X_new))
+    refitted = clone(best).fit(data.X, data.y)
+    assert_close(refitted.predict(data.X_new), best.predict(data.X_new))
     restored = pickle.loads(pickle.dumps(best))
     np.testing.assert_array_equal(
         restored.predict(data.X_new), best.predict(data.X_new)
     )
 
 
-def test_estimator_and_candidates_are_left_alone(data):
+def test_estimator_and_candidates_are_not_changed(data):
     network = regressor()
     pipeline = make_pipeline(StandardScaler(), network)
-    others = [regressor(tau=0.5), regressor(tau=2.0)]
-    search = BatchedGridSearchCV(pipeline, {"mcdropoutregressor": others}, cv=3)
+    candidates = [regressor(tau=0.5), regressor(tau=2.0)]
+    search = BatchedGridSearchCV(pipeline, {"mcdropoutregressor": candidates}, cv=3)
     before = {name: repr(v) for name, v in search.get_params().items()}
     search.fit(data.X, data.y)
     assert search.estimator is pipeline and pipeline[-1] is network
     assert {name: repr(v) for name, v in search.get_params().items()} == before
-    for estimator in (pipeline[0], network, *others):
+    for estimator in (pipeline[0], network, *candidates):
         assert vars(estimator).keys() == clone(estimator).__dict__.keys()
 
 
 @pytest.mark.parametrize("kind", [BatchedGridSearchCV, BatchedRandomizedSearchCV])
-def test_parameters_of_the_search(kind):
+def test_parameters_equal_scikit_learn(kind):
     search = kind(regressor(), GRID, memory_budget=3.0, devices=["cpu"], verbose=2)
-    twin = clone(search)
-    assert repr(twin.get_params()) == repr(search.get_params())
-    twin.set_params(estimator__tau=7.0, memory_budget=None, cv=4)
-    assert twin.estimator.tau == 7.0 and search.estimator.tau == "auto"
-    theirs = PLAIN[kind](regressor(), GRID).get_params()
-    ours = kind(regressor(), GRID).get_params()
-    assert ours.keys() - theirs.keys() == {"memory_budget", "devices"}
-    for name in theirs.keys() - {"estimator"}:
-        assert repr(ours[name]) == repr(theirs[name]), name
+    copied = clone(search)
+    assert repr(copied.get_params()) == repr(search.get_params())
+    copied.set_params(estimator__tau=7.0, memory_budget=None, cv=4)
+    assert copied.estimator.tau == 7.0 and search.estimator.tau == "auto"
+    expected = PLAIN[kind](regressor(), GRID).get_params()
+    actual = kind(regressor(), GRID).get_params()
+    assert actual.keys() - expected.keys() == {"memory_budget", "devices"}
+    for name in expected.keys() - {"estimator"}:
+        assert repr(actual[name]) == repr(expected[name]), name
     names = [list(signature(k).parameters) for k in (PLAIN[kind], kind)]
     assert names[1] == [*names[0], "memory_budget", "devices"]
 
 
 @pytest.mark.parametrize("metric", [None, "r2", ["r2", "neg_max_error"]])
 def test_fitted_search_is_pickled(data, metric):
-    """And in little space: no trained member is kept but the best."""
+    """The file is small: of all networks only the best is kept."""
     grid = {"tau": np.geomspace(0.1, 10, 9)}
     refit = "r2" if isinstance(metric, list) else True
     plain, batched = fit_both(
         regressor(), grid, data.X, data.y, scoring=metric, refit=refit, cv=2
     )
-    text = pickle.dumps(batched)
-    assert len(text) < 1.5 * len(pickle.dumps(plain))
-    restored = pickle.loads(text)
+    stored = pickle.dumps(batched)
+    assert len(stored) < 1.5 * len(pickle.dumps(plain))
+    restored = pickle.loads(stored)
     np.testing.assert_array_equal(
         restored.predict(data.X_new), batched.predict(data.X_new)
     )
@@ -884,17 +884,17 @@ def test_fitted_search_is_pickled(data, metric):
 def test_search_can_be_fitted_again(data):
     search = BatchedGridSearchCV(regressor(), GRID, cv=3).fit(data.X, data.y)
     search.set_params(param_grid={"tau": [1.0]}, cv=2).fit(data.X[:29], data.y[:29])
-    other = GridSearchCV(regressor(), {"tau": [1.0]}, cv=2)
-    assert_same_results(other.fit(data.X[:29], data.y[:29]), search)
+    plain = GridSearchCV(regressor(), {"tau": [1.0]}, cv=2)
+    assert_same_results(plain.fit(data.X[:29], data.y[:29]), search)
 
 
-def test_search_inside_of_others(data):
-    """Nested cross-validation, a search as the last step, and of a search."""
-    found = []
+def test_search_inside_other_estimators(data):
+    """In cross-validation, in a pipeline, and inside another search."""
+    results = []
     transformed = []
     for kind in (GridSearchCV, BatchedGridSearchCV):
         search = make_pipeline(StandardScaler(), kind(regressor(), GRID, cv=2))
-        found.append(
+        results.append(
             cross_validate(search, data.X, data.y, cv=3, return_estimator=True)
         )
         outer = TransformedTargetRegressor(
@@ -904,20 +904,20 @@ def test_search_inside_of_others(data):
         outer = GridSearchCV(outer, grid, cv=2).fit(data.X, data.y)
         transformed.append(outer.predict(data.X_new))
     assert_close(*transformed)
-    plain, batched = found
+    plain, batched = results
     assert_close(plain["test_score"], batched["test_score"])
-    for theirs, ours in zip(plain["estimator"], batched["estimator"], strict=True):
-        assert_same_results(theirs[-1], ours[-1])
+    for expected, actual in zip(plain["estimator"], batched["estimator"], strict=True):
+        assert_same_results(expected[-1], actual[-1])
 
 
-def test_search_that_is_not_fitted(data):
+def test_raises_if_not_fitted(data):
     with pytest.raises(NotFittedError):
         BatchedGridSearchCV(regressor(), GRID).predict(data.X)
 
 
 @pytest.fixture
-def bars(monkeypatch):
-    """What every bar of a search has shown: members done, and the best scores."""
+def progress_bars(monkeypatch):
+    """Total and states of every progress bar: members done, and the best score."""
     shown = []
 
     class Bar:
@@ -940,15 +940,15 @@ def bars(monkeypatch):
     return shown
 
 
-def test_progress(data, bars):
-    """It moves with every program, and tells the best score as soon as it is known."""
+def test_progress_bar(data, progress_bars):
+    """It is updated with every program, and shows the best score when it is known."""
     grid = {"hidden_layer_sizes": [3, 4, 5], "tau": [-1.0, 0.5, 2.0]}
     search = BatchedGridSearchCV(
         regressor(), grid, cv=KFold(3), verbose=1, scoring="r2"
     )
     with quiet():
         search.fit(data.X, data.y)
-    [(total, states)] = bars
+    [(total, states)] = progress_bars
     assert total == 3 * 3 * 3 and states.pop() == "closed"
     assert len({n for n, _ in states}) > 3
     assert [n for n, _ in states] == sorted(n for n, _ in states)
@@ -958,22 +958,22 @@ def test_progress(data, bars):
     assert states[0][1] == "" and "best score" in states[-4][1]
 
 
-def test_progress_of_several_metrics(data, bars):
+def test_progress_bar_with_several_metrics(data, progress_bars):
     metrics = ["r2", "neg_max_error"]
     search = BatchedGridSearchCV(
         regressor(), GRID, cv=3, verbose=1, scoring=metrics, refit=False
     )
     search.fit(data.X, data.y)
-    [(_, states)] = bars
+    [(_, states)] = progress_bars
     best = {name: search.cv_results_[f"mean_test_{name}"].max() for name in metrics}
     for name, score in best.items():
         assert f"{name} {score:.4g}" in states[-2][1]
     BatchedGridSearchCV(regressor(), {"tau": [0.5]}, cv=3).fit(data.X, data.y)
-    assert len(bars) == 1
+    assert len(progress_bars) == 1
 
 
 def test_time_left_of_a_search(monkeypatch):
-    """From the mean speed since the start: members of a program end at once."""
+    """From the mean speed since the start: members of a program end together."""
     tqdm = pytest.importorskip("tqdm.std")
     now = 100.0
     monkeypatch.setattr(tqdm, "time", lambda: now)
@@ -986,16 +986,16 @@ def test_time_left_of_a_search(monkeypatch):
 
 
 @pytest.mark.parametrize("verbose", [0, 1, 2, 3, 10])
-def test_messages_are_those_of_scikit_learn(data, capsys, verbose):
-    """But for their times."""
+def test_verbose_output_equals_scikit_learn(data, capsys, verbose):
+    """Except for times."""
     pytest.importorskip("tqdm")
-    told = []
+    outputs = []
     for kind in (GridSearchCV, BatchedGridSearchCV):
         search = kind(regressor(), {"tau": [0.5, 2.0]}, cv=2, verbose=verbose)
         search.fit(data.X, data.y)
         out, err = capsys.readouterr()
-        told.append(re.sub(r"\.+|total time=.*", "", out))
-    assert told[0] == told[1]
+        outputs.append(re.sub(r"\.+|total time=.*", "", out))
+    assert outputs[0] == outputs[1]
     assert bool(err) == (verbose > 0)
 
 
@@ -1003,7 +1003,7 @@ def test_messages_are_those_of_scikit_learn(data, capsys, verbose):
 
 
 class Recorder:
-    """What a callback is told, with the numbers of the tasks."""
+    """Records the events of a callback with the ids of the tasks."""
 
     requires_fit_predict = False
 
@@ -1032,13 +1032,13 @@ class Recorder:
         self._add("end", estimator, context)
 
 
-class Propagated(Recorder):
-    """The same, of the estimators inside as well."""
+class PropagatedRecorder(Recorder):
+    """Also records events of the estimators inside."""
 
     max_propagation_depth = None
 
 
-def told_of(place, recorder, estimator, grid, X, y, kind, **options):
+def events_of(place, recorder, estimator, grid, X, y, kind, **options):
     """Events of a search whose callbacks are set on it, its estimator or network."""
     pytest.importorskip("sklearn.callback")
     search = kind(clone(estimator), grid, cv=3, **options)
@@ -1056,10 +1056,10 @@ def told_of(place, recorder, estimator, grid, X, y, kind, **options):
 @pytest.mark.parametrize("place", ["search", "network"])
 @pytest.mark.parametrize("kind", [BatchedGridSearchCV, BatchedRandomizedSearchCV])
 def test_callbacks(data, place, kind):
-    """Setup, tasks and teardown are those of scikit-learn's search, in its order."""
+    """Setup, tasks and teardown in the order of scikit-learn's search."""
     options = {} if kind is BatchedGridSearchCV else {"n_iter": 2, "random_state": 0}
     plain, batched = (
-        told_of(place, Recorder(), regressor(), GRID, data.X, data.y, k, **options)
+        events_of(place, Recorder(), regressor(), GRID, data.X, data.y, k, **options)
         for k in (PLAIN[kind], kind)
     )
     assert plain == batched
@@ -1067,9 +1067,11 @@ def test_callbacks(data, place, kind):
 
 
 def test_propagated_callbacks(data):
-    """And they see the epochs of the networks."""
+    """They get the epochs of the networks, too."""
     plain, batched = (
-        told_of("search", Propagated(), regressor(), GRID, data.X, data.y, kind)
+        events_of(
+            "search", PropagatedRecorder(), regressor(), GRID, data.X, data.y, kind
+        )
         for kind in (GridSearchCV, BatchedGridSearchCV)
     )
     assert plain == batched
@@ -1078,13 +1080,13 @@ def test_propagated_callbacks(data):
 
 @pytest.mark.parametrize("place", ["search", "estimator", "network"])
 def test_callbacks_with_a_pipeline(data, place):
-    """The steps before the network, fitted once per fold, are left out."""
+    """Compared without the steps before the network, which are fitted once per fold."""
     pipeline = make_pipeline(StandardScaler(), regressor())
     grid = {"mcdropoutregressor__tau": [0.5, 2.0]}
     plain, batched = (
-        told_of(
+        events_of(
             place,
-            Propagated() if place == "search" else Recorder(),
+            PropagatedRecorder() if place == "search" else Recorder(),
             pipeline,
             grid,
             data.X,
@@ -1095,8 +1097,8 @@ def test_callbacks_with_a_pipeline(data, place):
         for kind in (GridSearchCV, BatchedGridSearchCV)
     )
 
-    def of_others(events):
-        # The number of the last step's task among its siblings depends on them.
+    def without_steps(events):
+        # The id of the last step's task depends on the tasks of other steps.
         return [
             (hook, name, [task[:2] for task in tasks])
             for hook, name, tasks in events
@@ -1104,14 +1106,14 @@ def test_callbacks_with_a_pipeline(data, place):
             & {word for task in tasks for word in task[:2]}
         ]
 
-    assert of_others(plain) == of_others(batched)
+    assert without_steps(plain) == without_steps(batched)
     assert len(batched) > 6
 
 
 def test_callbacks_after_early_stopping(data):
-    """As many epochs as there were."""
+    """As many epochs as were trained."""
     plain, batched = (
-        told_of(
+        events_of(
             "network",
             Recorder(),
             regressor(**STOPPING),
@@ -1128,7 +1130,7 @@ def test_callbacks_after_early_stopping(data):
 def test_callbacks_are_torn_down_after_a_failure(data):
     recorder = Recorder()
     with pytest.raises(ValueError, match="tau"):
-        told_of(
+        events_of(
             "search",
             recorder,
             regressor(),
@@ -1144,7 +1146,7 @@ def test_callbacks_are_torn_down_after_a_failure(data):
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.FitFailedWarning")
 @pytest.mark.filterwarnings("ignore:One or more of the test scores:UserWarning")
-def test_a_candidate_of_an_unknown_device_fails_alone(data):
+def test_candidate_with_an_unknown_device_fails_alone(data):
     grid = {"device": ["cpu", "bogus"]}
     scores = [
         kind(regressor(), grid, cv=3).fit(data.X, data.y).cv_results_["mean_test_score"]
@@ -1153,8 +1155,8 @@ def test_a_candidate_of_an_unknown_device_fails_alone(data):
     np.testing.assert_array_equal(np.isnan(scores), [[False, True]] * 2)
 
 
-def test_a_fold_without_training_rows(data):
-    """As of scikit-learn: it cannot be fitted, and the error says why."""
+def test_fold_without_training_rows_raises(data):
+    """As in scikit-learn, the error contains the reason."""
     folds = [(np.arange(0), np.arange(47))]
     search = BatchedGridSearchCV(regressor(), GRID, cv=folds)
     with pytest.raises(ValueError, match=r"fits failed[\s\S]*0 sample\(s\)"):

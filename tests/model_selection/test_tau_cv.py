@@ -1,4 +1,4 @@
-"""TauCV equals scikit-learn's grid search over tau, and a plain fit after it."""
+"""TauCV equals scikit-learn's grid search over tau, and a plain fit afterwards."""
 
 import io
 import pickle
@@ -63,22 +63,23 @@ KINDS = [
     AnchoredEnsembleClassifier,
     VariationalGPRegressor,
 ]
-OWN = {"taus", "cv", "scoring", "n_jobs", "verbose"}
+OF_TAU_CV = {"taus", "cv", "scoring", "n_jobs", "verbose"}
 
 
 def new(kind=MCDropoutRegressor, **parameters):
-    """TauCV around a small network; ``parameters`` of both."""
-    own = {"taus": TAUS, "cv": 3}
-    own |= {name: value for name, value in parameters.items() if name in OWN}
-    network = {n: value for n, value in parameters.items() if n not in OWN}
+    """TauCV around a small network; ``parameters`` for either."""
+    options = {"taus": TAUS, "cv": 3}
+    options |= {name: value for name, value in parameters.items() if name in OF_TAU_CV}
+    network = {n: value for n, value in parameters.items() if n not in OF_TAU_CV}
     shared = {n: v for n, v in SMALL.items() if n in kind().get_params()}
-    return TauCV(kind(**shared | network), **own)
+    return TauCV(kind(**shared | network), **options)
 
 
 def plain_of(model, **parameters):
-    """The estimator inside, not fitted.
+    """An unfitted copy of the estimator inside.
 
-    Few rows would select a classifier's length scale: along a path tau has that effect.
+    A plain classifier would select its length scale with few rows. TauCV fixes it,
+    since tau has the same effect.
     """
     network = clone(model.estimator)
     scale = network.length_scale
@@ -93,13 +94,13 @@ def target(model, data):
 
 
 def scores_of(search):
-    """(candidates, folds)"""
+    """Test scores, (candidates, folds)."""
     names = [f"split{i}_test_score" for i in range(search.n_splits_)]
     return np.stack([search.cv_results_[name] for name in names], axis=1)
 
 
 def searched(model, X, y, kind=GridSearchCV, taus=None, **fit):
-    """A search as a user would write it in place of the model."""
+    """A fitted search over the same candidates."""
     search = kind(
         plain_of(model),
         {"tau": TAUS if taus is None else taus},
@@ -111,7 +112,7 @@ def searched(model, X, y, kind=GridSearchCV, taus=None, **fit):
 
 
 def assert_same(model, search, tolerance=None):
-    """A model's path is that of a search, and so is its best estimator."""
+    """The path and the best estimator equal a search."""
     tolerance = {} if tolerance is None else {"tolerance": tolerance}
     assert_close(scores_of(search), model.scores_, **tolerance)
     assert_close(search.best_score_, model.best_score_, **tolerance)
@@ -121,12 +122,12 @@ def assert_same(model, search, tolerance=None):
     assert_same_state(expected, state, **tolerance)
 
 
-# ---- the same as a search
+# ---- comparison with a search
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("search", [GridSearchCV, BatchedGridSearchCV])
-def test_same_as_a_search(data, kind, search):
+def test_equals_a_search(data, kind, search):
     model = new(kind)
     with quiet():
         model.fit(data.X, target(model, data))
@@ -144,31 +145,31 @@ def test_same_as_a_search(data, kind, search):
         {"scoring": make_scorer(mean_absolute_error, greater_is_better=False)},
     ],
 )
-def test_options(data, options):
+def test_options_equal_a_search(data, options):
     model = new(**options).fit(data.X, data.y)
     assert_same(model, searched(model, data.X, data.y))
 
 
-@pytest.mark.parametrize("form", ["float32", "sparse", "frame"])
-def test_kinds_of_tables(data, form):
+@pytest.mark.parametrize("kind", ["float32", "sparse", "frame"])
+def test_types_of_tables(data, kind):
     X, y = data.X, data.y
-    if form == "sparse":
+    if kind == "sparse":
         X = sparse.csr_array(X)
-    elif form == "frame":
+    elif kind == "frame":
         X, y = pd.DataFrame(X, columns=list("abcd")), pd.Series(y, index=-np.arange(47))
     else:
-        X = X.astype(form)
-    single = form == "float32"
+        X = X.astype(kind)
+    single = kind == "float32"
     model = new(**{"dtype": "float32"} if single else {}).fit(X, y)
     assert_same(model, searched(model, X, y), ROUNDING_32 if single else None)
     assert model.n_features_in_ == 4
-    assert hasattr(model, "feature_names_in_") == (form == "frame")
+    assert hasattr(model, "feature_names_in_") == (kind == "frame")
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_precision_of_the_training(data, kind, dtype):
-    """Of the path and of the fit after it, whatever X's own."""
+    """Of the path and of the final fit, whatever the dtype of X."""
     for X in (data.X, data.X.astype(np.float32)):
         model = new(kind, dtype=dtype)
         with quiet():
@@ -186,10 +187,10 @@ def test_precision_of_the_training(data, kind, dtype):
 
 @pytest.mark.parametrize("taus", [TAUS, [[0.5, 0.01], [2.0, 0.005], [4.0, 0.02]]])
 def test_several_targets(data, taus):
-    """One tau for all of them, or one for each."""
+    """With a common tau, or with a tau for each target."""
     model = new(taus=taus).fit(data.X, data.Y)
     search = searched(model, data.X, data.Y, taus=taus)
-    # A single number is what the plain estimator has for each of them, too.
+    # A single tau is used for each target.
     assert_close(scores_of(search), model.scores_)
     np.testing.assert_array_equal(
         model.tau_, np.broadcast_to(search.best_params_["tau"], 2)
@@ -198,8 +199,8 @@ def test_several_targets(data, taus):
     assert model.taus_.shape == np.shape(taus)
 
 
-def test_a_path_is_one_program(data, programs):
-    """All of it, where folds are of one size."""
+def test_path_is_trained_in_one_program(data, programs):
+    """If all folds have the same size."""
     new(cv=ShuffleSplit(5, train_size=30, random_state=0)).fit(data.X, data.y)
     assert programs == [(len(TAUS) * 5, None)]
 
@@ -212,7 +213,7 @@ def test_groups(data):
 
 
 @pytest.mark.parametrize("kind", [MCDropoutRegressor, MCDropoutClassifier])
-def test_given_validation_rows(data, kind):
+def test_validation_rows(data, kind):
     model = new(kind, early_stopping=True, n_iter_no_change=2, max_iter=30)
     labels = is_classifier(model)
     y, y_new = (data.labels, data.labels_new) if labels else (data.y, data.y_new)
@@ -246,8 +247,8 @@ def test_weights(data, kind, routing):
     assert_same(model, search)
 
 
-def test_weight_zero_is_absence(data):
-    """Also for the default path and its score."""
+def test_rows_of_weight_zero_are_ignored(data):
+    """Also in the default path and its score."""
     X, y, weights = data.X, data.y.copy(), data.weights.copy()
     absent = np.arange(len(y)) % 5 == 0
     y[absent], weights[absent] = 1e3, 0.0
@@ -258,28 +259,27 @@ def test_weight_zero_is_absence(data):
     ]
     without = [(np.flatnonzero(kept != i), np.flatnonzero(kept == i)) for i in (0, 1)]
     model = new(cv=with_zeros, taus=5).fit(X, y, sample_weight=weights)
-    other = new(cv=without, taus=5).fit(
+    without_rows = new(cv=without, taus=5).fit(
         X[~absent], y[~absent], sample_weight=weights[~absent]
     )
     for name in ("taus_", "scores_", "tau_"):
-        assert_close(getattr(other, name), getattr(model, name))
-    assert_close(other.predict(data.X_new), model.predict(data.X_new))
+        assert_close(getattr(without_rows, name), getattr(model, name))
+    assert_close(without_rows.predict(data.X_new), model.predict(data.X_new))
 
 
-def test_weights_of_other_scores_are_routed(data):
-    """With routing a scorer of the user has the weights that it asks for."""
+def test_weights_are_routed_to_other_scorers(data):
+    """With metadata routing, if the scorer requests them."""
     scores = []
     with sklearn.config_context(enable_metadata_routing=True):
-        for asks in (True, False):
+        for requests in (True, False):
             scorer = make_scorer(mean_absolute_error, greater_is_better=False)
-            model = new(scoring=scorer.set_score_request(sample_weight=asks))
+            model = new(scoring=scorer.set_score_request(sample_weight=requests))
             model.fit(data.X, data.y, sample_weight=data.weights)
             scores.append(model.scores_)
     assert (scores[0] != scores[1]).all()
 
 
-def test_routed_from_outside(data):
-    """Weights and groups pass through a search around."""
+def test_weights_and_groups_are_routed_through_an_outer_search(data):
     model = new(cv=GroupKFold(2), dropout=0.1)
     with sklearn.config_context(enable_metadata_routing=True):
         model.estimator.set_fit_request(sample_weight=True)
@@ -289,22 +289,22 @@ def test_routed_from_outside(data):
             cv=GroupKFold(3),
             scoring=log_density_scorer.set_score_request(sample_weight=True),
         ).fit(data.X, data.y, sample_weight=data.weights, groups=data.groups)
-    alone = clone(model).set_params(**search.best_params_)
-    alone.fit(data.X, data.y, sample_weight=data.weights, groups=data.groups)
-    assert_close(alone.scores_, search.best_estimator_.scores_)
+    single = clone(model).set_params(**search.best_params_)
+    single.fit(data.X, data.y, sample_weight=data.weights, groups=data.groups)
+    assert_close(single.scores_, search.best_estimator_.scores_)
 
 
 # ---- the path
 
 
 def test_default_path_of_regression(data):
-    """From the precision of y, weighted, to a thousand times that, per target."""
+    """From the weighted precision of y to a thousand times that, per target."""
     mean = np.average(data.Y, axis=0, weights=data.weights)
     variance = np.average((data.Y - mean) ** 2, axis=0, weights=data.weights)
     expected = np.geomspace(1, 1000, 4)[:, None] / variance
     model = new(taus=4, standardize=False)
     model.fit(data.X, data.Y, sample_weight=data.weights)
-    # Sums in another order.
+    # Rounding of sums in another order.
     np.testing.assert_allclose(model.taus_, expected, rtol=1e-12)
     assert model.taus_.shape == (4, 2) and model.tau_.shape == (2,)
     model.fit(data.X, data.Y[:, 1], sample_weight=data.weights)
@@ -313,10 +313,10 @@ def test_default_path_of_regression(data):
 
 
 def test_default_path_follows_the_units_of_y(data):
-    """Another unit of y: the same networks, and the scores are those of its density."""
-    model, other = (new(taus=4).fit(data.X, c * data.y) for c in (1.0, 1000.0))
-    np.testing.assert_allclose(other.taus_ * 1e6, model.taus_, rtol=1e-12)
-    assert_close(model.scores_ - np.log(1000), other.scores_)
+    """Another unit of y gives the same networks, and scores in that unit."""
+    model, scaled = (new(taus=4).fit(data.X, c * data.y) for c in (1.0, 1000.0))
+    np.testing.assert_allclose(scaled.taus_ * 1e6, model.taus_, rtol=1e-12)
+    assert_close(model.scores_ - np.log(1000), scaled.scores_)
 
 
 def test_default_path_of_classes(data):
@@ -336,7 +336,7 @@ def test_constant_target(data):
     "kind",
     [tuple, np.array, pd.Series, np.float32, lambda t: np.array(t, dtype=object)],
 )
-def test_kinds_of_paths(data, kind):
+def test_types_of_paths(data, kind):
     model = new(taus=kind(TAUS), max_iter=1).fit(data.X, data.y)
     np.testing.assert_array_equal(model.taus_, TAUS)
     assert model.taus_.dtype == np.float64
@@ -369,35 +369,34 @@ def test_kinds_of_paths(data, kind):
         ({"device": "cuda:77"}, ValueError, "^`device` must be available"),
     ],
 )
-def test_errors(data, parameters, error, message):
-    """Told once, as the plain estimator tells them."""
+def test_invalid_arguments(data, parameters, error, message):
+    """With the messages of the plain estimator."""
     with pytest.raises(error, match=message):
         new(**parameters).fit(data.X, data.y)
 
 
-def test_labels_that_a_fold_does_not_know(data):
-    """Whose log probability is minus infinity: said before anything is trained."""
+def test_label_missing_in_a_training_fold_is_refused(data):
+    """Its log probability would be minus infinity; raised before any training."""
     labels = data.labels.copy()
     labels[5] = "new"
     model = new(MCDropoutClassifier, cv=KFold(3))
-    said = r"got \['new'\] only in the test rows of fold 0.*fewer folds"
+    message = r"got \['new'\] only in the test rows of fold 0.*fewer folds"
     with warnings.catch_warnings():
         warnings.simplefilter("error", RuntimeWarning)
-        with pytest.raises(ValueError, match=said):
+        with pytest.raises(ValueError, match=message):
             model.fit(data.X, labels)
     assert model.set_params(scoring="accuracy").fit(data.X, labels).scores_.min() >= 0
 
 
-def test_failed_candidates_are_not_chosen(data, monkeypatch):
-    """A tau that diverges is no reason to give the others up."""
-    trained = executor._trained
+def test_failed_candidates_are_not_selected(data, monkeypatch):
+    trained = executor._outcome
 
     def fail(job, fitted, seconds):
         if fitted.tau[0] == 2.0:
             return executor.Outcome(FloatingPointError("diverged"), seconds=seconds)
         return trained(job, fitted, seconds)
 
-    monkeypatch.setattr(executor, "_trained", fail)
+    monkeypatch.setattr(executor, "_outcome", fail)
     with pytest.warns(FitFailedWarning, match="diverged"), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "One or more of the test")
         model = new().fit(data.X, data.y)
@@ -408,26 +407,28 @@ def test_failed_candidates_are_not_chosen(data, monkeypatch):
 # ---- randomness
 
 
-def test_randomness_is_common(data):
-    """Without a seed the fits of one path have one; two paths have two."""
+def test_candidates_share_a_random_seed(data):
+    """Without a `random_state`, two fits have different seeds."""
     model = new(taus=[2.0, np.nextafter(2.0, 3.0)], random_state=None)
     first = model.fit(data.X, data.y).scores_
     assert_close(first[0], first[1])
     assert (model.fit(data.X, data.y).scores_ != first).all()
 
 
-def test_generator(data, seed):
-    """As in scikit-learn a fit gets a copy of it, and draws one seed."""
+def test_random_state_instance(data, seed):
+    """As in scikit-learn, a fit copies it and draws one seed."""
     model = new(random_state=np.random.RandomState(seed))
     draw = np.random.RandomState(seed).randint(2**31 - 1)
-    other = new(random_state=int(draw)).fit(data.X, data.y)
+    with_integer = new(random_state=int(draw)).fit(data.X, data.y)
     for _ in range(2):
         model.fit(data.X, data.y)
-        np.testing.assert_array_equal(model.scores_, other.scores_)
-        np.testing.assert_array_equal(model.predict(data.X), other.predict(data.X))
+        np.testing.assert_array_equal(model.scores_, with_integer.scores_)
+        np.testing.assert_array_equal(
+            model.predict(data.X), with_integer.predict(data.X)
+        )
 
 
-def test_same_as_a_plain_fit(data):
+def test_best_estimator_equals_a_plain_fit(data):
     model = new().fit(data.X, data.y)
     plain = plain_of(model, tau=model.tau_).fit(data.X, data.y)
     for function in (
@@ -439,7 +440,7 @@ def test_same_as_a_plain_fit(data):
         np.testing.assert_array_equal(
             function(model, data.X_new), function(plain, data.X_new)
         )
-    # The same number in units of y standardised and back.
+    # Up to rounding of the conversion to standardised units and back.
     assert_close(
         skbayesnn.log_predictive_density(plain, data.X_new, data.y_new),
         model.log_predictive_density(data.X_new, data.y_new),
@@ -448,7 +449,7 @@ def test_same_as_a_plain_fit(data):
     assert model.best_estimator_.noise_std_ == plain.noise_std_
 
 
-# ---- an estimator among others
+# ---- as an estimator
 
 
 def test_not_fitted(data):
@@ -456,44 +457,46 @@ def test_not_fitted(data):
         new().predict(data.X)
 
 
-@pytest.mark.parametrize("through", ["pickle", "joblib", "skops"])
-def test_storage(data, through):
+@pytest.mark.parametrize("format", ["pickle", "joblib", "skops"])
+def test_pickled_and_restored(data, format):
     model = new(VariationalDropoutRegressor, cv=KFold(2))
     with quiet():
         model.fit(data.X, data.y)
-    if through == "pickle":
-        again = pickle.loads(pickle.dumps(model))
-    elif through == "joblib":
+    if format == "pickle":
+        restored = pickle.loads(pickle.dumps(model))
+    elif format == "joblib":
         joblib.dump(model, file := io.BytesIO())
         file.seek(0)
-        again = joblib.load(file)
+        restored = joblib.load(file)
     else:
         skops = pytest.importorskip("skops.io")
         stored = skops.dumps(model)
         untrusted = skops.get_untrusted_types(data=stored)
-        again = skops.loads(stored, trusted=untrusted)
-    assert vars(again).keys() == vars(model).keys()
-    np.testing.assert_array_equal(again.scores_, model.scores_)
-    np.testing.assert_array_equal(again.predict(data.X_new), model.predict(data.X_new))
+        restored = skops.loads(stored, trusted=untrusted)
+    assert vars(restored).keys() == vars(model).keys()
+    np.testing.assert_array_equal(restored.scores_, model.scores_)
+    np.testing.assert_array_equal(
+        restored.predict(data.X_new), model.predict(data.X_new)
+    )
 
 
-def test_inside_of_others(data):
-    """A search over another parameter, in a pipeline, and cross-validation."""
+def test_inside_other_estimators(data):
+    """In a pipeline, in a search over another parameter, and in cross-validation."""
     pipeline = make_pipeline(StandardScaler(), new())
     grid = {"taucv__estimator__dropout": [0.05, 0.2]}
     search = GridSearchCV(pipeline, grid, cv=2, scoring=log_density_scorer)
     search.fit(data.X, data.y)
     best = search.best_estimator_[-1]
     X = StandardScaler().fit_transform(data.X)
-    alone = new(dropout=best.estimator.dropout).fit(X, data.y)
-    assert_close(alone.scores_, best.scores_)
+    single = new(dropout=best.estimator.dropout).fit(X, data.y)
+    assert_close(single.scores_, best.scores_)
     assert skbayesnn.predict_interval(search, data.X_new).shape == (11, 2)
     scores = cross_val_score(new(), data.X, data.y, cv=2, scoring=log_density_scorer)
     assert np.isfinite(scores).all()
 
 
 @pytest.mark.parametrize("wrong", [{"taus": -1}, {"scoring": lambda *_: np.nan}])
-def test_failed_fit_leaves_all_as_it_was(data, wrong):
+def test_failed_fit_keeps_the_previous_fit(data, wrong):
     model = new().fit(data.X, data.y)
     state, parameters = dict(vars(model)), model.get_params(deep=False)
     with warnings.catch_warnings(), pytest.raises(ValueError):
@@ -505,8 +508,8 @@ def test_failed_fit_leaves_all_as_it_was(data, wrong):
 
 
 @pytest.mark.parametrize("n_trained", [0, 1])
-def test_interruption(data, monkeypatch, n_trained):
-    """Whether or not some of the path was done: nothing is fitted."""
+def test_interrupted_fit_keeps_the_previous_fit(data, monkeypatch, n_trained):
+    """Also if a part of the path was trained."""
     monkeypatch.setattr(executor, "MEMBERS_AT_ONCE", 3)
     train_group, trained = executor.train_group, []
 
@@ -526,14 +529,14 @@ def test_interruption(data, monkeypatch, n_trained):
     assert vars(model) == state
 
 
-def test_warnings_are_those_of_the_last_fit(data):
-    """A path has networks that nobody will use."""
+def test_only_the_final_fit_warns(data):
+    """The networks of the path are not used for predictions."""
     hopeless = {"max_iter": 1, "learning_rate_init": 1e-9}
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         new(BBBRegressor, **hopeless).fit(data.X, data.y)
-    assert [one.category for one in told] == [ConvergenceWarning]
-    assert "worse than a constant" in str(told[0].message)
+    assert [warning.category for warning in caught] == [ConvergenceWarning]
+    assert "worse than a constant" in str(caught[0].message)
 
 
 def test_progress(data, capsys):
@@ -561,13 +564,13 @@ QUICK = {
 
 @pytest.fixture
 def generator_restored():
-    """NumPy's global generator, which the checks draw from."""
+    """Restore NumPy's global generator, from which the checks draw."""
     state = np.random.get_state()
     yield
     np.random.set_state(state)
 
 
-# Without dropout training is deterministic, and weights are repetition to rounding.
+# Without dropout training is deterministic, and weights equal repeated rows.
 @pytest.mark.usefixtures("generator_restored")
 @parametrize_with_checks(
     [
@@ -582,25 +585,25 @@ def test_scikit_learn_contract(estimator, check):
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("cv", [3, KFold(3)], ids=["number", "splitter"])
 def test_rows_of_weight_zero_are_in_no_fold(data, cv):
-    """Also where they would have been a fold of their own."""
+    """Also if they would fill a whole fold."""
     n_rows = len(data.X)
-    there = np.arange(n_rows) >= n_rows // 2
-    weighted = new(cv=cv).fit(data.X, data.y, sample_weight=there.astype(float))
-    alone = new(cv=cv).fit(data.X[there], data.y[there])
-    np.testing.assert_allclose(weighted.scores_, alone.scores_, rtol=1e-4)
-    assert weighted.tau_ == alone.tau_
+    present = np.arange(n_rows) >= n_rows // 2
+    weighted = new(cv=cv).fit(data.X, data.y, sample_weight=present.astype(float))
+    without_rows = new(cv=cv).fit(data.X[present], data.y[present])
+    np.testing.assert_allclose(weighted.scores_, without_rows.scores_, rtol=1e-4)
+    assert weighted.tau_ == without_rows.tau_
 
 
 def test_other_estimators_are_refused():
-    """A pipeline's network gets another X, and an unknown estimator has no tau."""
+    """Such as a pipeline, whose network gets another X."""
     network = MCDropoutRegressor(**SMALL)
     for estimator in (make_pipeline(StandardScaler(), network), StandardScaler()):
         with pytest.raises(TypeError, match=r"single network.*last in a Pipeline"):
             TauCV(estimator).fit(np.ones((4, 2)), np.arange(4.0))
 
 
-def test_methods_are_those_of_the_best_estimator(data):
-    """What a regressor and a classifier have, and nothing else."""
+def test_methods_equal_the_best_estimator(data):
+    """Regressors have no methods of classifiers, and vice versa."""
     regressor = new().fit(data.X, data.y)
     for name in ("predict_interval", "predict_uncertainty", "sample_f", "sample_y"):
         np.testing.assert_array_equal(
@@ -623,9 +626,9 @@ def test_methods_are_those_of_the_best_estimator(data):
 
 def test_saved_and_loaded(data):
     for model, y in ((new(), data.y), (new(MCDropoutClassifier), data.labels)):
-        again = skbayesnn.loads(skbayesnn.dumps(model.fit(data.X, y)))
-        np.testing.assert_array_equal(again.predict(data.X), model.predict(data.X))
-        assert again.score(data.X, y) == model.score(data.X, y)
+        loaded = skbayesnn.loads(skbayesnn.dumps(model.fit(data.X, y)))
+        np.testing.assert_array_equal(loaded.predict(data.X), model.predict(data.X))
+        assert loaded.score(data.X, y) == model.score(data.X, y)
 
 
 def test_callbacks_get_the_events_of_the_search(data):

@@ -1,6 +1,6 @@
-"""Convolutional and recurrent networks, against torch's own layers.
+"""Convolutional and recurrent networks, against torch's layers.
 
-Every family, on every network: row by row, member by member, with what is held.
+Every family in every network: row by row, member by member, with intermediate values.
 """
 
 import json
@@ -30,7 +30,7 @@ from tests.helpers.pairwise import pairwise
 from tests.helpers.reference import tangent_kernel
 
 MEMBERS, ROWS, DRAWS, OUTPUTS = 3, 4, 2, 2
-# Rows that the members share, and rows of each member.
+# Rows that the members share, and separate rows of each member.
 LEADS = [1, MEMBERS]
 CPU, F64 = torch.device("cpu"), torch.float64
 
@@ -59,7 +59,7 @@ WIRINGS = {
     )
     for cell in CELLS
 }
-# The first map is a point, the last one too, or all have the family.
+# The first or the last layer is a point, or all have the family.
 MIXES = {
     **{label(family): lambda n, f=family: (f,) * n for family in LAWS},
     "in the middle": lambda n: (Point(), *(Bernoulli(),) * (n - 2), Point()),
@@ -105,10 +105,10 @@ def _start(network, seed, members=MEMBERS):
     return network.init(normal, _keep(network, members))
 
 
-def _noise(seed, members=MEMBERS):
-    noise = TrainingRandom(_seeds(seed, members), CPU, F64)
-    noise.start_epoch(0)
-    return noise
+def _source(seed, members=MEMBERS):
+    source = TrainingRandom(_seeds(seed, members), CPU, F64)
+    source.start_epoch(0)
+    return source
 
 
 def _x(network, seed, lead, rows=ROWS):
@@ -121,7 +121,7 @@ def _x(network, seed, lead, rows=ROWS):
     return torch.randn((lead, rows, int(np.prod(shape))), generator=generator).double()
 
 
-# ---- by torch's own layers, one row of one network
+# ---- by torch's layers, one row of one network at a time
 
 
 def _convolved(network, maps, row):
@@ -142,21 +142,21 @@ def _convolved(network, maps, row):
 
 
 def _recurred(network, maps, row):
-    """With torch's cells, which see a state that is masked alike at every step."""
-    (w, b, of_inputs), (u, c, of_state), *layers = maps
+    """With torch's cells; the state has the same mask at every step."""
+    (w, b, input_mask), (u, c, state_mask), *layers = maps
     weights = w.T, u.T, b, c
     state = cells = row.new_zeros(1, network.hidden_size)
     for x in row.view(network.n_steps, 1, network.n_inputs):
-        x = x if of_inputs is None else x * of_inputs
-        seen = state if of_state is None else state * of_state
+        x = x if input_mask is None else x * input_mask
+        masked_state = state if state_mask is None else state * state_mask
         if network.cell == "lstm":
-            state, cells = torch.lstm_cell(x, (seen, cells), *weights)
+            state, cells = torch.lstm_cell(x, (masked_state, cells), *weights)
         elif network.cell == "rnn":
-            state = torch.rnn_tanh_cell(x, seen, *weights)
-        elif of_state is None:
+            state = torch.rnn_tanh_cell(x, masked_state, *weights)
+        elif state_mask is None:
             state = torch.gru_cell(x, state, *weights)
         else:
-            state = _gru_cell(x, seen, state, *weights)
+            state = _gru_cell(x, masked_state, state, *weights)
     h = state[0]
     for i, (weight, bias, mask) in enumerate(layers):
         h = h.relu() if i else h
@@ -164,16 +164,19 @@ def _recurred(network, maps, row):
     return h
 
 
-def _gru_cell(x, seen, state, w_ih, w_hh, b_ih, b_hh):
-    """[Cho et al. 2014] in torch's form; the gates see a masked state."""
+def _gru_cell(x, masked_state, state, w_ih, w_hh, b_ih, b_hh):
+    """[Cho et al. 2014] in torch's form; the gates get the masked state."""
     (r, z, n) = (x @ w_ih.T + b_ih).chunk(3, 1)
-    (hr, hz, hn) = (seen @ w_hh.T + b_hh).chunk(3, 1)
+    (hr, hz, hn) = (masked_state @ w_hh.T + b_hh).chunk(3, 1)
     reset, update = (r + hr).sigmoid(), (z + hz).sigmoid()
     return update * state + (1 - update) * (n + reset * hn).tanh()
 
 
 def _one_by_one(network, maps_of, x, members):
-    """maps_of : (member, row) -> (weight, bias, mask or None) of every group."""
+    """Outputs by torch, one row and member at a time.
+
+    maps_of : (member, row) -> (weight, bias, mask or None) of every group
+    """
     function = _convolved if isinstance(network, Convolutional) else _recurred
     return torch.stack(
         [
@@ -188,80 +191,87 @@ def _one_by_one(network, maps_of, x, members):
     )
 
 
-def _of(values, i):
-    """Of one member, where one may stand for all."""
+def _of_member(values, i):
+    """The values of one member, which may be common to all members."""
     return values[i % len(values)]
 
 
 @pytest.mark.parametrize(("place", "mix", "lead"), pairwise(WIRINGS, MIXES, LEADS))
-def test_a_pass_and_its_pullback_are_those_of_the_layers(network, seed, lead):
-    """What is drawn for a row is the same at all places and steps of it."""
+def test_pass_and_pullback_equal_torch_layers(network, seed, lead):
+    """A row has the same masks at all positions and steps."""
     layers, keep = _start(network, seed), _keep(network)
     x = _x(network, seed, lead)
     leaves = [
-        {n: v.clone().requires_grad_(n not in family.constants) for n, v in own.items()}
-        for family, own in zip(network.families, layers, strict=True)
+        {
+            n: v.clone().requires_grad_(n not in family.constants)
+            for n, v in params.items()
+        }
+        for family, params in zip(network.families, layers, strict=True)
     ]
-    noise = _noise(seed)
+    source = _source(seed)
     held = [
-        family.training_draw(own, p, noise, ROWS)
-        for family, own, p in zip(network.families, leaves, keep, strict=True)
+        family.training_draw(params, p, source, ROWS)
+        for family, params, p in zip(network.families, leaves, keep, strict=True)
     ]
 
     def maps_of(member, row):
         return [
             (
-                _of(weight, member),
-                _of(bias, member),
-                _of(mask[0], member)[row] if mask else None,
+                _of_member(weight, member),
+                _of_member(bias, member),
+                _of_member(mask[0], member)[row] if mask else None,
             )
             for weight, bias, *mask in held
         ]
 
     expected = _one_by_one(network, maps_of, x, MEMBERS)
     gradient = torch.linspace(-1, 1, expected.numel(), dtype=F64).view(expected.shape)
-    wanted = [v for own in leaves for v in own.values() if v.requires_grad]
-    of_layers = torch.autograd.grad(expected, wanted, gradient, materialize_grads=True)
+    wanted = [v for params in leaves for v in params.values() if v.requires_grad]
+    expected_gradients = torch.autograd.grad(
+        expected, wanted, gradient, materialize_grads=True
+    )
     with torch.no_grad():
-        found, pullback = network.vjp(layers, keep, x.clone(), _noise(seed))
+        actual, pullback = network.vjp(layers, keep, x.clone(), _source(seed))
         gradients = pullback(gradient)
-    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(actual, expected)
     flat = [
-        own[name]
-        for own, of_layer in zip(gradients, leaves, strict=True)
-        for name in of_layer
-        if name in own
+        params[name]
+        for params, leaf in zip(gradients, leaves, strict=True)
+        for name in leaf
+        if name in params
     ]
-    for own, other in zip(flat, of_layers, strict=True):
-        torch.testing.assert_close(own, other)
+    for params, expected_gradient in zip(flat, expected_gradients, strict=True):
+        torch.testing.assert_close(params, expected_gradient)
 
 
 @pytest.mark.parametrize(
     ("place", "mix", "lead"),
     pairwise(WIRINGS, MIXES, LEADS, interacting=[(0, 2), (1, 2)]),
 )
-def test_drawn_networks_are_those_of_the_layers(network, seed, lead):
+def test_drawn_networks_equal_torch_layers(network, seed, lead):
     layers, keep = _start(network, seed), _keep(network)
     weights = network.draw(
         layers, keep, DrawRandom(_seeds(seed), range(DRAWS), CPU, F64)
     )
     x = _x(network, seed, lead)
-    found = network.apply(weights, x)
+    actual = network.apply(weights, x)
     assert torch.equal(x, _x(network, seed, lead))
     for draw in range(DRAWS):
 
         def maps_of(member, row, draw=draw):
             return [
                 (
-                    _of(weight, draw)[member],
-                    (bias if bias.ndim == 2 else _of(bias, draw))[member],
-                    _of(mask[0], draw)[member] if mask else None,
+                    _of_member(weight, draw)[member],
+                    (bias if bias.ndim == 2 else _of_member(bias, draw))[member],
+                    _of_member(mask[0], draw)[member] if mask else None,
                 )
                 for weight, bias, *mask in weights
             ]
 
         expected = _one_by_one(network, maps_of, x, MEMBERS)
-        torch.testing.assert_close(_of(found, draw).expand_as(expected), expected)
+        torch.testing.assert_close(
+            _of_member(actual, draw).expand_as(expected), expected
+        )
 
 
 @pytest.mark.parametrize(
@@ -273,44 +283,47 @@ def test_training_and_prediction_have_the_same_posterior(network, seed):
     """Mean and variance of one row's outputs over members, and over draws.
 
     Every family in a convolutional and in a recurrent network; the two tests above
-    compare the networks with torch's. 5 standard errors, the variance's own estimated;
-    heavy tails have larger ones.
+    compare the networks with torch's. 5 standard errors; the error of the variance is
+    estimated, since heavy tails have a larger one.
     """
-    many = 800
+    n_copies = 800
     layers = [
-        {name: value.expand(many, *value.shape[1:]) for name, value in own.items()}
-        for own in _start(network, seed, members=1)
+        {
+            name: value.expand(n_copies, *value.shape[1:])
+            for name, value in params.items()
+        }
+        for params in _start(network, seed, members=1)
     ]
-    keep = tuple(p.expand(many) for p in _keep(network, members=1))
+    keep = tuple(p.expand(n_copies) for p in _keep(network, members=1))
     x = _x(network, seed, 1, rows=1)
     with torch.no_grad():
-        trained, _ = network.vjp(layers, keep, x, _noise(seed, many))
-        one = [{n: v[:1] for n, v in own.items()} for own in layers]
-        noise = DrawRandom(_seeds(seed, 1), range(many), CPU, F64)
-        drawn = network.apply(network.draw(one, _keep(network, 1), noise), x)
+        trained, _ = network.vjp(layers, keep, x, _source(seed, n_copies))
+        network_params = [{n: v[:1] for n, v in params.items()} for params in layers]
+        source = DrawRandom(_seeds(seed, 1), range(n_copies), CPU, F64)
+        drawn = network.apply(
+            network.draw(network_params, _keep(network, 1), source), x
+        )
     a, b = trained[:, 0], drawn[:, 0, 0]
     for x, y in [(a, b), ((a - a.mean(0)) ** 2, (b - b.mean(0)) ** 2)]:
-        error = ((x.var(0) + y.var(0)) / many).sqrt()
+        error = ((x.var(0) + y.var(0)) / n_copies).sqrt()
         assert ((x.mean(0) - y.mean(0)).abs() <= 5 * error + 1e-9).all()
 
 
 @pytest.mark.parametrize(
     ("place", "lead", "together"), pairwise(WIRINGS, LEADS, [1, 2])
 )
-def test_some_networks_at_a_time_are_all_of_them(
-    place, seed, lead, together, monkeypatch
-):
-    """With masks, of members of which two share a seed, and with weights."""
+def test_networks_can_be_computed_in_parts(place, seed, lead, together, monkeypatch):
+    """With masks, with two members that share a seed, and with weights."""
     kinds, wiring = (Bernoulli(), MeanField()), WIRINGS[place]
     network = wiring.with_families((*kinds * 4,)[: len(wiring.fan_ins)])
     layers, keep = _start(network, seed), _keep(network)
 
     def step():
-        noise = TrainingRandom(np.array([seed, seed, seed + 1]), CPU, F64)
-        noise.start_epoch(0)
+        source = TrainingRandom(np.array([seed, seed, seed + 1]), CPU, F64)
+        source.start_epoch(0)
         with torch.no_grad():
-            outputs, back = network.vjp(layers, keep, _x(network, seed, lead), noise)
-            return [outputs, *(v for own in back(outputs) for v in own.values())]
+            outputs, back = network.vjp(layers, keep, _x(network, seed, lead), source)
+            return [outputs, *(v for params in back(outputs) for v in params.values())]
 
     whole = step()
     at_once = together * ROWS * network.widest
@@ -319,26 +332,26 @@ def test_some_networks_at_a_time_are_all_of_them(
         torch.testing.assert_close(value, expected, rtol=1e-12, atol=1e-14)
 
 
-# ---- what is placed, and what counts
+# ---- masks and counts
 
 
-def test_masks_are_where_they_should_be(seed):
-    """Pixels have their own in the image, channels behind; layers as ever."""
-    noise = DrawRandom(_seeds(seed), range(DRAWS), CPU, F64)
-    for mask_per, behind in {"unit": (3, 3, 3), "channel": (3, 1, 1)}.items():
+def test_masks_per_channel(seed):
+    """Masks of the image are per pixel; later ones are per unit or per channel."""
+    source = DrawRandom(_seeds(seed), range(DRAWS), CPU, F64)
+    for mask_per, mask_shape in {"unit": (3, 3, 3), "channel": (3, 1, 1)}.items():
         network = replace(CONVOLUTIONAL, mask_per=mask_per)
         network = network.with_families((Bernoulli(),) * 4)
         image, channels, *layers = network.draw(
-            _start(network, seed), _keep(network), noise
+            _start(network, seed), _keep(network), source
         )
         assert image[2].shape == (DRAWS, MEMBERS, 2, 7, 6)
-        assert channels[2].shape == (DRAWS, MEMBERS, *behind)
+        assert channels[2].shape == (DRAWS, MEMBERS, *mask_shape)
         assert [len(draw) for draw in layers] == [2, 2]
 
 
 @pytest.mark.parametrize("family", [Bernoulli(), Gaussian(), Concrete()], ids=label)
-def test_entropy_counts_the_masks_that_are_placed(family, seed):
-    """A placed family's KL is that of as many inputs; the rest is the weights'."""
+def test_entropy_counts_the_masks(family, seed):
+    """The entropy counts one mask per masked input; the other KL counts the weights."""
     generator = torch.Generator().manual_seed(seed)
     prior = GaussianPrior(torch.tensor([0.5, 1.5, 1.0], dtype=F64))
     keep = torch.tensor([0.6, 0.8, 0.9], dtype=F64)
@@ -352,16 +365,16 @@ def test_entropy_counts_the_masks_that_are_placed(family, seed):
     placed, params = total(family.with_mask_shape((3, 5, 2)), 9, 0.0)
     as_inputs, _ = total(family, 30, 0.0)
     normaliser = prior.weight.log_scale(params["mean"])
-    of_30 = normaliser * 30 / 9
-    torch.testing.assert_close(placed + normaliser, as_inputs + of_30)
+    entropy_of_30_inputs = normaliser * 30 / 9
+    torch.testing.assert_close(placed + normaliser, as_inputs + entropy_of_30_inputs)
 
 
-def test_numbers_of_the_maps(wiring, seed):
+def test_parameter_counts_of_the_layers(wiring, seed):
     network = wiring.with_families((Point(),) * len(wiring.fan_ins))
     layers = _start(network, seed)
-    shapes = [tuple(own["mean"].shape[1:]) for own in layers]
+    shapes = [tuple(params["mean"].shape[1:]) for params in layers]
     assert [a for a, _ in shapes] == list(network.fan_ins)
-    counted = sum(value[0].numel() for own in layers for value in own.values())
+    counted = sum(value[0].numel() for params in layers for value in params.values())
     assert network.n_weights == counted
     x = _x(network, seed, 1)
     assert network.widest >= x.shape[2]
@@ -369,7 +382,7 @@ def test_numbers_of_the_maps(wiring, seed):
     assert network.peak_activation_size > 0
 
 
-def test_description_makes_the_same_network():
+def test_description_restores_the_network():
     wrong = []
     for place, mix in product(WIRINGS, MIXES):
         about = json.loads(json.dumps(_network(place, mix).describe()))
@@ -378,8 +391,8 @@ def test_description_makes_the_same_network():
     assert not wrong, "\n".join(wrong)
 
 
-def test_a_forget_gate_starts_open(seed):
-    """One higher than the other gates; nothing else has changed."""
+def test_bias_of_the_forget_gate_starts_at_one(seed):
+    """One more than the other gates; the other values do not change."""
     biases = {}
     for cell in ("lstm", "rnn"):
         network = replace(WIRINGS["lstm"], cell=cell).with_families((Point(),) * 3)
@@ -391,8 +404,8 @@ def test_a_forget_gate_starts_open(seed):
     torch.testing.assert_close(biases["lstm"], expected)
 
 
-def test_kernel_of_small_changes_is_that_of_finite_ones(wiring, seed):
-    """J V J^T, with the weights' own variances: the sum over weights of squares."""
+def test_tangent_kernel_equals_finite_differences(wiring, seed):
+    """J V J^T with the variances of the weights: a sum of squares over weights."""
     network = wiring.with_families(
         (Bernoulli(), *(Point(),) * (len(wiring.fan_ins) - 1))
     )
@@ -403,8 +416,8 @@ def test_kernel_of_small_changes_is_that_of_finite_ones(wiring, seed):
         (torch.full((MEMBERS,), 0.3 + i).double(), torch.full((MEMBERS,), 0.2).double())
         for i in range(len(weights))
     ]
-    found = network.tangent_kernel(weights, variances, x, slice(OUTPUTS))
-    assert found.shape == (MEMBERS, OUTPUTS * ROWS, OUTPUTS * ROWS)
+    actual = network.tangent_kernel(weights, variances, x, slice(OUTPUTS))
+    assert actual.shape == (MEMBERS, OUTPUTS * ROWS, OUTPUTS * ROWS)
     step, expected = 1e-6, torch.zeros(MEMBERS, OUTPUTS * ROWS, dtype=F64)
     for group, (weight, bias, *_) in enumerate(weights):
         for values, variance in zip((weight, bias), variances[group], strict=True):
@@ -418,12 +431,12 @@ def test_kernel_of_small_changes_is_that_of_finite_ones(wiring, seed):
                 slope = (outputs[0] - outputs[1]) / (2 * step)
                 expected += variance[:, None] * slope.square()
     torch.testing.assert_close(
-        found.diagonal(dim1=1, dim2=2), expected, rtol=1e-5, atol=1e-7
+        actual.diagonal(dim1=1, dim2=2), expected, rtol=1e-5, atol=1e-7
     )
 
 
 @pytest.mark.parametrize("rows_of_members", [1, MEMBERS])
-def test_kernel_is_that_of_autograd(wiring, seed, rows_of_members, monkeypatch):
+def test_tangent_kernel_equals_autograd(wiring, seed, rows_of_members, monkeypatch):
     network = wiring.with_families((Point(),) * len(wiring.fan_ins))
     layers, keep = _start(network, seed), _keep(network)
     weights = network.draw(layers, keep, DrawRandom(_seeds(seed), range(1), CPU, F64))
@@ -433,12 +446,12 @@ def test_kernel_is_that_of_autograd(wiring, seed, rows_of_members, monkeypatch):
         for i in range(len(weights))
     ]
     expected = tangent_kernel(network, weights, variances, x, slice(OUTPUTS))
-    # Some rows after the others, and the last of them fewer.
+    # Rows in chunks, and the last chunk is smaller.
     monkeypatch.setattr("skbayesnn._networks.wired._MAX_ROWS", ROWS - 1)
     with torch.no_grad():
-        found = network.tangent_kernel(weights, variances, x, slice(OUTPUTS))
+        actual = network.tangent_kernel(weights, variances, x, slice(OUTPUTS))
         last = network.tangent_kernel(weights, variances, x, slice(1, OUTPUTS))
-    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(actual, expected, rtol=1e-10, atol=1e-10)
     torch.testing.assert_close(last, expected[:, ROWS:, ROWS:], rtol=1e-10, atol=1e-10)
 
 
@@ -449,7 +462,7 @@ def test_constants_get_no_gradient(wiring, seed):
             _start(network, seed),
             _keep(network),
             _x(network, seed, 1),
-            _noise(seed),
+            _source(seed),
         )
         gradients = back(torch.ones_like(outputs))
-    assert all(own.keys() == {"mean", "bias"} for own in gradients)
+    assert all(gradient.keys() == {"mean", "bias"} for gradient in gradients)

@@ -10,7 +10,7 @@ from tests.helpers.seed import SEED
 
 @pytest.fixture(scope="module")
 def data():
-    """X (41, 4) of unlike scales, y (41,), Y (41, 2), labels (41,), X_new (11, 4)."""
+    """X (41, 4) with unlike scales, y (41,), Y (41, 2), labels (41,), X_new (11, 4)."""
     random = np.random.default_rng([SEED, 5])
     scale, shift = np.array([1.0, 30.0, 0.1, 2.0]), np.array([0.0, 100.0, 1.0, -5.0])
     X = random.standard_normal((52, 4))

@@ -1,4 +1,4 @@
-"""The graph says what the estimator says: every posterior, likelihood, kind of y."""
+"""The exported graph predicts as the estimator: posteriors, likelihoods, kinds of y."""
 
 import json
 import sys
@@ -26,10 +26,10 @@ from skbayesnn.model_selection import TauCV
 from skbayesnn.networks import ConvNet
 from tests.helpers.onnx_running import (
     Q,
-    assert_same_classes,
-    assert_same_numbers,
+    assert_same_classification,
+    assert_same_regression,
+    expected_regression,
     outputs,
-    own_numbers,
 )
 from tests.helpers.posteriors import CASES
 
@@ -44,12 +44,12 @@ PERCEPTRONS = [case for case in CASES if "network" not in case.chosen]
 
 
 @pytest.mark.parametrize("case", PERCEPTRONS, ids=str)
-def test_every_posterior(case, data, small):
+def test_every_posterior_is_exported(case, data, small):
     model = case.model(**small, n_estimators=2)
     if case.classifies:
-        assert_same_classes(model.fit(data.X, data.labels), data.X_new)
+        assert_same_classification(model.fit(data.X, data.labels), data.X_new)
     else:
-        assert_same_numbers(model.fit(data.X, data.y), data.X_new, data.y)
+        assert_same_regression(model.fit(data.X, data.y), data.X_new, data.y)
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
@@ -57,7 +57,7 @@ def test_every_posterior(case, data, small):
 def test_every_activation_and_depth(activation, sizes, data, small):
     small = small | {"hidden_layer_sizes": sizes, "activation": activation}
     model = MCDropoutRegressor(**small, dropout=0.2).fit(data.X, data.Y)
-    assert_same_numbers(model, data.X_new, data.Y)
+    assert_same_regression(model, data.X_new, data.Y)
 
 
 @pytest.mark.parametrize(
@@ -75,33 +75,33 @@ def test_every_activation_and_depth(activation, sizes, data, small):
 )
 def test_options(options, data, small):
     model = MCDropoutRegressor(**small | options).fit(data.X, data.y)
-    assert_same_numbers(model, data.X_new, data.y)
+    assert_same_regression(model, data.X_new, data.y)
 
 
 @pytest.mark.parametrize("likelihood", ["gaussian", "heteroscedastic", "mixture"])
 @pytest.mark.parametrize("kind", [MCDropoutRegressor, AnchoredEnsembleRegressor])
-def test_normal_noise_of_several_targets(likelihood, kind, data, small):
+def test_gaussian_noise_of_several_targets(likelihood, kind, data, small):
     model = kind(**small, likelihood=likelihood, n_estimators=3)
-    assert_same_numbers(model.fit(data.X, data.Y), data.X_new, data.Y)
+    assert_same_regression(model.fit(data.X, data.Y), data.X_new, data.Y)
 
 
 @pytest.mark.parametrize("likelihood", ["student_t", "poisson"])
-def test_other_noise_has_moments_only(likelihood, data, small):
+def test_other_likelihoods_have_moments_only(likelihood, data, small):
     y = np.floor(np.abs(data.Y)) if likelihood == "poisson" else data.Y
     model = MCDropoutRegressor(**small, likelihood=likelihood, n_estimators=2)
     model.fit(data.X, y)
-    assert_same_numbers(model, data.X_new, y, q=())
+    assert_same_regression(model, data.X_new, y, q=())
     with pytest.raises(TypeError, match=rf"`q` must be \(\).*{likelihood}"):
         to_onnx(model)
 
 
 @pytest.mark.parametrize("likelihood", ["categorical", "ordinal"])
-def test_classes_in_another_order_and_one_without_rows(likelihood, data, small):
+def test_unordered_classes_and_a_class_without_rows(likelihood, data, small):
     labels = pd.Categorical(data.labels, categories=[2, 0, 1], ordered=True)
     for absent in (None, 0):
         model = MCDropoutClassifier(**small, likelihood=likelihood)
         model.fit(data.X, labels, sample_weight=1.0 * (data.labels != absent))
-        assert_same_classes(model, data.X_new)
+        assert_same_classification(model, data.X_new)
 
 
 @pytest.mark.parametrize("likelihood", ["categorical", "ordinal"])
@@ -120,49 +120,49 @@ def test_classes_in_another_order_and_one_without_rows(likelihood, data, small):
 def test_kinds_of_labels(likelihood, classes, data, small):
     model = MCDropoutClassifier(**small, likelihood=likelihood, n_estimators=2)
     model.fit(data.X, classes[data.labels])
-    assert_same_classes(model, data.X_new)
-    [said] = to_onnx(model).metadata_props
-    assert json.loads(said.value) == np.unique(classes).tolist()
+    assert_same_classification(model, data.X_new)
+    [metadata] = to_onnx(model).metadata_props
+    assert json.loads(metadata.value) == np.unique(classes).tolist()
 
 
 def test_random_features(data, small):
     del small["hidden_layer_sizes"]
     model = VariationalGPRegressor(n_features=9, **small).fit(data.X, data.y)
-    assert_same_numbers(model, data.X_new, data.y)
+    assert_same_regression(model, data.X_new, data.y)
 
 
 def test_after_pruning_and_a_search_for_tau(data, small):
     pruned = BBBRegressor(**small).fit(data.X, data.y).prune(0.5)
-    assert_same_numbers(pruned, data.X_new, data.y)
+    assert_same_regression(pruned, data.X_new, data.y)
     searched = TauCV(MCDropoutRegressor(**small), taus=[0.1, 1.0], cv=2)
-    assert_same_numbers(searched.fit(data.X, data.y), data.X_new, data.y)
+    assert_same_regression(searched.fit(data.X, data.y), data.X_new, data.y)
 
 
-def test_rows_by_themselves(data, small):
+def test_single_rows(data, small):
     model = MCDropoutRegressor(**small).fit(data.X, data.y)
     graph = to_onnx(model)
     together = outputs(graph, data.X_new)
     alone = [outputs(graph, row[None]) for row in data.X_new]
     for name, values in together.items():
         np.testing.assert_allclose(
-            np.concatenate([one[name] for one in alone]), values, rtol=1e-5, atol=1e-5
+            np.concatenate([row[name] for row in alone]), values, rtol=1e-5, atol=1e-5
         )
 
 
-def test_levels_are_those_asked_for(data, small):
+def test_levels_are_the_given_ones(data, small):
     model = MCDropoutRegressor(**small, likelihood="heteroscedastic")
     model.fit(data.X, data.y)
     for q in ([0.3], (0.999, 0.001), 0.5):
-        found = outputs(to_onnx(model, q=q), data.X_new)["quantiles"]
-        own = own_numbers(model, data.X_new, np.atleast_1d(q))["quantiles"]
-        np.testing.assert_allclose(found, own, rtol=0, atol=1e-5 * data.y.std())
+        actual = outputs(to_onnx(model, q=q), data.X_new)["quantiles"]
+        expected = expected_regression(model, data.X_new, np.atleast_1d(q))["quantiles"]
+        np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-5 * data.y.std())
     assert [p.value for p in to_onnx(model, q=q).metadata_props] == ["[0.5]"]
     with pytest.raises(ValueError, match="`q` must be in"):
         to_onnx(model, q=1.0)
 
 
 def test_masks_keep_the_file_small(data, small):
-    """Bernoulli dropout has each weight once, not once for every draw."""
+    """Bernoulli dropout stores each weight once, not once per draw."""
     small = small | {"hidden_layer_sizes": (50, 50), "n_draws": 100}
     sizes = [
         len(to_onnx(kind(**small).fit(data.X, data.y)).SerializeToString())
@@ -177,14 +177,14 @@ def test_scaled_uncertainty(data, small):
     network = MCDropoutRegressor(**small)
     for y in (data.y, data.Y):
         model = CalibratedUncertaintyRegressor(network, cv=2).fit(data.X, y)
-        assert_same_numbers(model, data.X_new, y)
+        assert_same_regression(model, data.X_new, y)
     isotonic = CalibratedUncertaintyRegressor(network, cv=2, method="isotonic")
     with pytest.raises(TypeError, match=r"isotonic.*method='scale'"):
         to_onnx(isotonic.fit(data.X, data.y))
 
 
 def test_stacks(data, small):
-    """Weights as whole numbers of draws, several fits to all rows, one correction."""
+    """Integer weights as numbers of draws, several fits, and one correction."""
     pool = [
         ("masks", MCDropoutRegressor(**small, likelihood="heteroscedastic")),
         ("points", MCDropoutRegressor(**small, dropout=0.0), {"tau": [0.1, 3.0]}),
@@ -193,12 +193,12 @@ def test_stacks(data, small):
     for y in (data.y, data.Y):
         stack.fit(data.X, y)
         stack.spread_factor_ = 1.3 * stack.spread_factor_
-        assert_same_numbers(stack, data.X_new, y)
+        assert_same_regression(stack, data.X_new, y)
     pool = [("masks", MCDropoutClassifier(**small)), ("two", MCDropoutClassifier())]
     pool[1][1].set_params(**small, dropout=0.0)
     stack = BayesianStackingClassifier(pool, cv=3, random_state=0)
     stack.fit(data.X, data.labels).spread_factor_ = np.array([1.3])
-    assert_same_classes(stack, data.X_new)
+    assert_same_classification(stack, data.X_new)
 
 
 def test_refusals_name_the_way_out(data, small):
@@ -221,7 +221,7 @@ def test_without_onnx(data, small, monkeypatch):
 
 
 def test_outputs_are_described(data, small):
-    """Before anything is run: names, shapes and what the levels are."""
+    """Names, shapes and the levels, before the graph is run."""
     model = MCDropoutRegressor(**small).fit(data.X, data.Y)
     graph = to_onnx(model)
     onnx.checker.check_model(graph, full_check=True)
@@ -229,11 +229,11 @@ def test_outputs_are_described(data, small):
     dimensions = given.type.tensor_type.shape.dim
     assert [d.dim_value or d.dim_param for d in dimensions] == ["n_samples", 4]
     assert [o.name for o in graph.graph.output] == ["mean", "std", "quantiles"]
-    said = {p.key: json.loads(p.value) for p in graph.metadata_props}
-    assert said == {"q": list(Q)}
+    metadata = {p.key: json.loads(p.value) for p in graph.metadata_props}
+    assert metadata == {"q": list(Q)}
 
 
-def test_y_that_a_runtime_takes_for_zero_is_refused(data, small):
+def test_y_that_underflows_in_a_runtime_is_refused(data, small):
     model = MCDropoutRegressor(**small).fit(data.X, 1e-60 * data.y)
     with pytest.raises(ValueError, match=r"not zero in float32; got .*e-[56]"):
         to_onnx(model)
@@ -241,13 +241,13 @@ def test_y_that_a_runtime_takes_for_zero_is_refused(data, small):
 
 @pytest.mark.parametrize("unit, shift", [(1.0, 2.0**31), (1e120, 0.0), (1e-40, 0.0)])
 def test_y_that_single_precision_cannot_resolve(unit, shift, data, small):
-    """The graph's outputs are double then, as predictions of float32 X are."""
+    """Then the graph's outputs are double, as predictions of float32 X are."""
     y = data.y * unit + shift
     model = MCDropoutRegressor(**small).fit(data.X, y)
     X = data.X_new.astype(np.float32)
     for name, values in outputs(to_onnx(model, q=Q), X).items():
         assert values.dtype == np.float64, name
-    assert_same_numbers(model, X, y)
+    assert_same_regression(model, X, y)
     ordinary = MCDropoutRegressor(**small).fit(data.X, data.y)
     for name, values in outputs(to_onnx(ordinary, q=Q), X).items():
         assert values.dtype == np.float32, name

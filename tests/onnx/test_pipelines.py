@@ -1,4 +1,4 @@
-"""Steps before the network, by skl2onnx; and what else stands around a network."""
+"""Steps before the network, converted by skl2onnx; and meta-estimators around it."""
 
 import warnings
 
@@ -29,10 +29,10 @@ from skbayesnn import (
 from skbayesnn.preprocessing import PiecewiseLinearEncoder
 from tests.helpers.onnx_running import (
     assert_close,
-    assert_same_classes,
-    assert_same_numbers,
+    assert_same_classification,
+    assert_same_regression,
+    expected_regression,
     outputs,
-    own_numbers,
 )
 
 pytest.importorskip("onnxruntime")
@@ -43,7 +43,7 @@ pytestmark = pytest.mark.filterwarnings(
     "ignore::DeprecationWarning",
 )
 
-# Seconds since 1970 within some minutes: neighbours in float32 are 128 apart.
+# Seconds since 1970 within some minutes: neighbouring float32 values differ by 128.
 FAR = np.array([1.7e9, 0.0, 0.0, 0.0])
 
 
@@ -60,7 +60,7 @@ FAR = np.array([1.7e9, 0.0, 0.0, 0.0])
     ids=str,
 )
 def test_columns_that_single_precision_rounds(steps, data, small):
-    """There is a warning, and in double precision there is nothing to warn of."""
+    """In single precision there is a warning, but not in double precision."""
     X = data.X * [60 / data.X[:, 0].std(), 1, 1, 1] + FAR
     model = make_pipeline(*clone(steps, safe=False), MCDropoutRegressor(**small)).fit(
         X, data.y
@@ -73,8 +73,8 @@ def test_columns_that_single_precision_rounds(steps, data, small):
         double = [("X", types.DoubleTensorType([None, 4]))]
         graph = to_onnx(model, initial_types=double)
         to_onnx(make_pipeline(*steps, MCDropoutRegressor(**small)).fit(data.X, data.y))
-    # Behind skl2onnx's scaler rows are single: a distance of seconds is not.
-    assert_close(outputs(graph, {"X": X}), own_numbers(model, X), data.y, 1e-4)
+    # After skl2onnx's scaler rows are single; a distance of seconds would not be.
+    assert_close(outputs(graph, {"X": X}), expected_regression(model, X), data.y, 1e-4)
 
 
 STEPS = {
@@ -99,20 +99,20 @@ STEPS = {
 @pytest.mark.parametrize("name", STEPS)
 def test_pipelines(name, data, small):
     model = make_pipeline(*STEPS[name], MCDropoutRegressor(**small))
-    assert_same_numbers(model.fit(data.X, data.Y), data.X_new, data.Y)
+    assert_same_regression(model.fit(data.X, data.Y), data.X_new, data.Y)
     model = make_pipeline(*STEPS[name], MCDropoutClassifier(**small))
-    assert_same_classes(model.fit(data.X, data.labels), data.X_new)
+    assert_same_classification(model.fit(data.X, data.labels), data.X_new)
 
 
 class SearchOfAnotherLibrary(BaseEstimator):
-    """Known by what it has."""
+    """A search, recognised by its attributes."""
 
     def fit(self, X, y):
-        """As all estimators have it."""
+        """Required of every estimator."""
 
 
 def test_samplers_are_skipped_and_other_searches_opened(data, small):
-    """A sampler changes the rows of the fit; a search of any library has a best one."""
+    """A sampler changes training rows only; a search has a best estimator."""
     pipeline = pytest.importorskip("imblearn.pipeline")
     sampling = pytest.importorskip("imblearn.under_sampling")
     model = pipeline.make_pipeline(
@@ -121,11 +121,11 @@ def test_samplers_are_skipped_and_other_searches_opened(data, small):
         MCDropoutClassifier(**small),
     )
     model.fit(data.X, data.labels)
-    assert_same_classes(model, data.X_new)
+    assert_same_classification(model, data.X_new)
     search = SearchOfAnotherLibrary()
     search.best_estimator_ = model
-    own = {output.name for output in to_onnx(model).graph.output}
-    assert {output.name for output in to_onnx(search).graph.output} == own
+    outputs_ = {output.name for output in to_onnx(model).graph.output}
+    assert {output.name for output in to_onnx(search).graph.output} == outputs_
 
 
 def test_encoder_beyond_its_edges_and_of_a_constant_column(data, small):
@@ -137,11 +137,11 @@ def test_encoder_beyond_its_edges_and_of_a_constant_column(data, small):
         model.fit(X, data.y)
     beyond = np.array([1, 0, 1, 1])
     far = np.stack([X.min(0) - beyond, X.max(0) + beyond])
-    assert_same_numbers(model, far, data.y)
+    assert_same_regression(model, far, data.y)
 
 
 def test_encoder_of_codes(data, small):
-    """Values that are told apart, and others."""
+    """Repeated values, and other values."""
     X = data.X.copy()
     X[:, 1] = np.resize([0, 0, 0, 0, 0.1, 7.3, 7.4, 99.7], len(X))
     encoder = PiecewiseLinearEncoder(n_bins=3, keep_columns=True, n_values=4)
@@ -149,10 +149,10 @@ def test_encoder_of_codes(data, small):
     assert len(encoder.values_[1]) == 4
     X_new = data.X_new.copy()
     X_new[:, 1] = np.resize([7.4, 0.1, 7.39, 0, 100], len(X_new))
-    assert_same_numbers(model, X_new, data.y)
+    assert_same_regression(model, X_new, data.y)
 
 
-def test_around_and_inside(data, small):
+def test_nested_meta_estimators(data, small):
     """Searches, frozen steps and corrections, in any order."""
     network = MCDropoutRegressor(**small)
     pipeline = make_pipeline(StandardScaler(), network)
@@ -164,13 +164,13 @@ def test_around_and_inside(data, small):
         CalibratedUncertaintyRegressor(pipeline, cv=2),
         make_pipeline(StandardScaler(), CalibratedUncertaintyRegressor(network, cv=2)),
     ):
-        assert_same_numbers(model.fit(data.X, data.y), data.X_new, data.y)
-    assert_same_numbers(FrozenEstimator(model), data.X_new, data.y)
+        assert_same_regression(model.fit(data.X, data.y), data.X_new, data.y)
+    assert_same_regression(FrozenEstimator(model), data.X_new, data.y)
 
 
 def test_the_default_pool(data, seed):
     stack = BayesianStackingRegressor(max_iter=3, cv=2, random_state=seed)
-    assert_same_numbers(stack.fit(data.X, data.y), data.X_new, data.y)
+    assert_same_regression(stack.fit(data.X, data.y), data.X_new, data.y)
 
 
 def test_columns_of_several_types(data, small):
@@ -189,8 +189,8 @@ def test_columns_of_several_types(data, small):
     )
     initial = [("size", numbers), ("weight", numbers), ("kind", strings)]
     inputs = {name: X[[name]].to_numpy() for name in X}
-    found = outputs(to_onnx(model, initial_types=initial), inputs)
-    assert_close(found, own_numbers(model, X), data.y)
+    actual = outputs(to_onnx(model, initial_types=initial), inputs)
+    assert_close(actual, expected_regression(model, X), data.y)
     with pytest.raises(TypeError, match="one input"):
         to_onnx(model[-1], initial_types=initial)
 

@@ -1,4 +1,4 @@
-"""Small tables."""
+"""Small tables for the tests of saving and loading."""
 
 from types import SimpleNamespace
 

@@ -1,6 +1,6 @@
-"""Files whose checksums are right and one of whose numbers is another one.
+"""Forged files: valid checksums, but one value is replaced.
 
-Also what a model predicts of some rows, and whether it stays finite.
+Also the predictions of a model, and a check that they stay finite.
 """
 
 import copy
@@ -14,16 +14,16 @@ import numpy as np
 import skbayesnn
 from skbayesnn._persistence import file_format
 
-# What the numbers of a file are replaced by.
+# Replacements for the values of a file.
 VALUES = (0, -1, 10**9, math.nan, math.inf)
 
 
 @dataclass(frozen=True)
 class Place:
-    """A number of a document, or of one of its arrays.
+    """The place of a value in a document, or in one of its arrays.
 
-    keys : from the document's root to what holds the number
-    index : of an array's number, flat; None of the document's own
+    keys : from the document's root to the container of the value\nindex : flat index in
+    an array; None for a value of the document
     """
 
     keys: tuple
@@ -31,12 +31,12 @@ class Place:
 
     def __str__(self):
         named = [k for k in self.keys if k not in ("model", "state", "params", "dict")]
-        of_array = "" if self.index is None else f"[{self.index}]"
-        return "/".join(map(str, named)) + of_array
+        index_text = "" if self.index is None else f"[{self.index}]"
+        return "/".join(map(str, named)) + index_text
 
 
 def places(document, members, random, keys=()) -> Iterator[Place]:
-    """All numbers of a document; of a large array the first and a random one."""
+    """Places of all values; for a large array the first and a random one."""
     if isinstance(document, dict) and "array" in document:
         values = _array(document, members)
         if values.dtype.kind not in "iuf" or not values.size:
@@ -59,7 +59,7 @@ def places(document, members, random, keys=()) -> Iterator[Place]:
 
 
 def forged(content: bytes, place: Place, value) -> bytes:
-    """The file with another number."""
+    """The file with one value replaced."""
     document, members = file_format.unpacked(content)
     document = copy.deepcopy(document)
     where = document
@@ -69,7 +69,7 @@ def forged(content: bytes, place: Place, value) -> bytes:
     if place.index is None:
         where[last] = value if math.isfinite(value) else {"float": str(value)}
     else:
-        where[last] = _with_another(where[last], place.index, value, members)
+        where[last] = _with_replacement(where[last], place.index, value, members)
         used = {digest + file_format.ARRAY for digest in _members(document)}
         members = {name: v for name, v in members.items() if name in used}
     return file_format.packed(document, members)
@@ -84,8 +84,8 @@ def _array(document, members) -> np.ndarray:
     )
 
 
-def _with_another(document, index, value, members):
-    """The document of an array with another number; its member is added."""
+def _with_replacement(document, index, value, members):
+    """The document of an array with one value replaced; its member is added."""
     values = _array(document, members).copy(order="K")
     kind = values.dtype
     if kind.kind != "f" and not math.isfinite(value):
@@ -107,7 +107,7 @@ def _with_another(document, index, value, members):
 
 
 def _members(document) -> Iterator[str]:
-    """Digests that a document names."""
+    """Digests of the members that a document names."""
     if isinstance(document, dict):
         if "member" in document:
             yield document["member"]
@@ -119,18 +119,18 @@ def _members(document) -> Iterator[str]:
 
 
 def outcome(content: bytes, X, expected: dict) -> str:
-    """ "refused" or "finite", or what is wrong of a forged file.
+    """Check a forged file: "refused", "finite", or a text that describes the error.
 
-    expected : predictions of the file as it was, by those methods that are tried
+    expected : predictions of the original file, by method
     """
     try:
         model = skbayesnn.loads(content)
     except ValueError:
         return "refused"
     try:
-        found = predictions(model, X, list(expected))
-        return not_finite(found, expected) or "finite"
-    # A model that was loaded must predict, whatever the error is.
+        actual = predictions(model, X, list(expected))
+        return not_finite(actual, expected) or "finite"
+    # A loaded model must predict, so any error counts.
     except Exception as error:
         return f"{type(error).__name__}: {error}"
 
@@ -153,26 +153,26 @@ QUICK = [name for name in CALLS if name not in list(CALLS)[-3:]]
 
 
 def predictions(model, X, names=tuple(CALLS)) -> dict[str, np.ndarray]:
-    """Numbers that a model predicts, by the method or attribute that it must have."""
+    """Numeric predictions of a model, by the method or attribute that it must have."""
     if getattr(model, "refit", True) is False:
         return {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = {
+        actual = {
             name: np.asarray(CALLS[name](model, X))
             for name in names
             if hasattr(model, name)
         }
-    return {n: values for n, values in found.items() if values.dtype.kind in "fiub"}
+    return {n: values for n, values in actual.items() if values.dtype.kind in "fiub"}
 
 
-def not_finite(found: dict, expected: dict) -> str:
-    """A method whose numbers are not finite where they were; or nothing."""
-    for name, values in found.items():
-        known = np.isfinite(expected[name])
+def not_finite(actual: dict, expected: dict) -> str:
+    """The method whose values are not finite although they were; or an empty text."""
+    for name, values in actual.items():
+        was_finite = np.isfinite(expected[name])
         finite = np.isfinite(values)
-        if known.shape != finite.shape:
-            known = np.True_
-        if not (finite | ~known).all():
+        if was_finite.shape != finite.shape:
+            was_finite = np.True_
+        if not (finite | ~was_finite).all():
             return f"{name} is not finite"
     return ""

@@ -1,4 +1,4 @@
-"""A small fitted model of every kind that can be saved, by name."""
+"""A small model of every kind that can be saved, by name."""
 
 from types import SimpleNamespace
 
@@ -47,8 +47,8 @@ SIZE = {
 def sized(kind, seed, **parameters):
     """An estimator that is fitted in milliseconds."""
     wanted = {**SIZE, "random_state": seed, "taus": 2, "cv": 2} | parameters
-    known = kind().get_params()
-    return kind(**{name: value for name, value in wanted.items() if name in known})
+    defaults = kind().get_params()
+    return kind(**{name: value for name, value in wanted.items() if name in defaults})
 
 
 def _searches(seed):
@@ -73,9 +73,9 @@ def _searches(seed):
 
 
 def regressors(seed):
-    """Of one target."""
+    """Regressors of one target."""
     network = sized(MCDropoutRegressor, seed)
-    # Its draws differ, whatever the seed.
+    # Its draws differ for every seed.
     dropping = sized(MCDropoutRegressor, seed, dropout=0.4)
     steps = PiecewiseLinearEncoder(), FrozenEstimator(network)
     return {
@@ -110,7 +110,7 @@ def regressors(seed):
 
 
 def classifiers(seed):
-    """Of labels that are strings."""
+    """Classifiers with labels that are strings."""
     network = sized(MCDropoutClassifier, seed, class_weight={"low": 2.0})
     return {
         "conformal": ConformalClassifier(network, random_state=seed),
@@ -123,8 +123,8 @@ def classifiers(seed):
     }
 
 
-def _of_likelihoods(seed):
-    """Networks of every likelihood, with the name of their target."""
+def _likelihoods(seed):
+    """Networks with every likelihood, with the name of their target."""
     numbers = {
         "heteroscedastic": "y",
         "student_t": "Y",
@@ -132,22 +132,22 @@ def _of_likelihoods(seed):
         "mixture": "Y",
         "gaussian": "Y",
     }
-    found = {
+    actual = {
         name: (sized(MCDropoutRegressor, seed, likelihood=name), target)
         for name, target in numbers.items()
     }
     network = sized(MCDropoutRegressor, seed, tau=2.0, n_estimators=2)
     ordinal = sized(MCDropoutClassifier, seed, likelihood="ordinal")
     learned = sized(MCDropoutRegressor, seed, dropout="auto", likelihood="student_t")
-    return found | {
+    return actual | {
         "tau given": (network, "y"),
         "ordinal": (ordinal, "codes"),
         "learned rates": (learned, "y"),
     }
 
 
-def of_every_kind(seed):
-    """Name -> a model that is not fitted, and the name of its target in `data`."""
+def every_kind(seed):
+    """Unfitted models and the names of their targets in `data`, by name."""
     size = {name: v for name, v in SIZE.items() if name != "hidden_layer_sizes"}
     posteriors = {}
     for case in CASES:
@@ -156,7 +156,7 @@ def of_every_kind(seed):
         posteriors[str(case)] = case.model(**two_layers, **size), target
     return {
         **posteriors,
-        **_of_likelihoods(seed),
+        **_likelihoods(seed),
         **{name: (model, "y") for name, model in regressors(seed).items()},
         **{name: (model, "labels") for name, model in classifiers(seed).items()},
     }

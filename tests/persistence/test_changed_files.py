@@ -1,4 +1,4 @@
-"""Files that are not as they were saved: none is loaded as another model."""
+"""Changed files: none is loaded as a different model."""
 
 import copy
 import io
@@ -26,8 +26,9 @@ from tests.persistence.models import sized
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 N_MUTATIONS = 1000
-# A noise variance that was not recomputed is another model's, as any other value is.
-MADE_ANEW = [
+# Entries of optional noise variances. Without one, the file is a different but valid
+# model.
+OPTIONAL = [
     f"likelihood/{name}"
     for name in ("log_factor", "log_added", "predictive_log_tau", "predictive_log_df")
 ]
@@ -54,19 +55,19 @@ def _models():
 
 @pytest.fixture(scope="module")
 def files(data, tmp_path_factory):
-    """Content of a file, its model and what it predicts, of several models."""
+    """Content of a file, and its predictions, for several models."""
     X, y = data
     path = tmp_path_factory.mktemp("files") / "model"
-    found = []
+    results = []
     for model in _models():
         labels = np.array(["a", "b", "c"])[np.digitize(y, [-0.5, 0.5])]
         model.fit(X, labels if is_classifier(model) else y)
         skbayesnn.save(model, path)
-        found.append((path.read_bytes(), said(model, X)))
-    return found
+        results.append((path.read_bytes(), predictions(model, X)))
+    return results
 
 
-def said(model, X):
+def predictions(model, X):
     if hasattr(model, "predict_proba"):
         return [model.predict(X), model.predict_proba(X)]
     return list(model.predict(X, return_std=True))
@@ -96,7 +97,7 @@ def as_arrays(content):
 def compressed(content):
     with zipfile.ZipFile(io.BytesIO(content)) as old:
         members = {name: old.read(name) for name in old.namelist()}
-    return of_members(members, zipfile.ZIP_DEFLATED)
+    return archive_of(members, zipfile.ZIP_DEFLATED)
 
 
 UNSUPPORTED = {
@@ -124,7 +125,7 @@ UNSUPPORTED = {
 
 
 def content_of(content, old, new):
-    """With another text in the document, and its checksum."""
+    """The file with a text of the document replaced, with its checksum."""
     document, members = file_format.unpacked(content)
     text = json.dumps(document)
     assert old in text
@@ -132,23 +133,23 @@ def content_of(content, old, new):
 
 
 @pytest.mark.parametrize("name", UNSUPPORTED)
-def test_error_says_what_is_wrong(name, files, tmp_path):
+def test_error_names_the_fault(name, files, tmp_path):
     change, match = UNSUPPORTED[name]
     refused(change(files[0][0]), tmp_path / "model", match)
 
 
-def test_member_of_another_checksum(files, tmp_path):
+def test_member_with_a_wrong_checksum(files, tmp_path):
     with zipfile.ZipFile(io.BytesIO(files[0][0])) as old:
         members = {name: old.read(name) for name in old.namelist()}
     array = next(name for name in members if name.endswith(".npy"))
     for name in (array, "model.json"):
         changed = members | {name: members[name][:-1] + b" "}
         match = f"checksum of {name} does not"
-        refused(of_members(changed), tmp_path / "model", match)
+        refused(archive_of(changed), tmp_path / "model", match)
 
 
 def test_repeated_name(files, tmp_path):
-    """The text of a document, which no JSON writer makes so, with its checksum."""
+    """In the text of a document; JSON writers do not produce it."""
     with zipfile.ZipFile(io.BytesIO(files[0][0])) as old:
         members = {name: old.read(name) for name in old.namelist()}
     text = members["model.json"].replace(b'{"format":1', b'{"format":1,"format":1')
@@ -156,11 +157,11 @@ def test_repeated_name(files, tmp_path):
     members["model.json.sha256"] = (
         f"{file_format.digest_of(text)}  model.json\n".encode()
     )
-    refused(of_members(members), tmp_path / "model", "repeats a name")
+    refused(archive_of(members), tmp_path / "model", "repeats a name")
 
 
 def test_parameter_of_a_later_version_has_its_default(files, tmp_path):
-    """A file of an earlier version does not have it; one of this version has all."""
+    """Files of earlier versions lack it; files of this version must have all."""
     document, members = file_format.unpacked(files[0][0])
     del document["model"]["params"]["tol"]
     path = tmp_path / "model"
@@ -169,7 +170,7 @@ def test_parameter_of_a_later_version_has_its_default(files, tmp_path):
     assert skbayesnn.load(path).tol == MCDropoutRegressor().tol
 
 
-# ---- what can happen to bytes
+# ---- damaged bytes
 
 
 def flipped(content, random):
@@ -194,15 +195,15 @@ def with_less(content, random):
 
 
 def swapped_members(content, random):
-    """Two members change their contents; all checksums of the archive are right."""
+    """Two members exchange their contents; the archive's checksums are right."""
     with zipfile.ZipFile(io.BytesIO(content)) as file:
         members = {name: file.read(name) for name in file.namelist()}
-    one, other = random.choice(list(members), 2, replace=False)
-    members[one], members[other] = members[other], members[one]
-    return of_members(members)
+    first, second = random.choice(list(members), 2, replace=False)
+    members[first], members[second] = members[second], members[first]
+    return archive_of(members)
 
 
-def of_members(members, compression=zipfile.ZIP_STORED):
+def archive_of(members, compression=zipfile.ZIP_STORED):
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", compression) as packed:
         for name, member in members.items():
@@ -210,11 +211,11 @@ def of_members(members, compression=zipfile.ZIP_STORED):
     return file.getvalue()
 
 
-# ---- what somebody can do who makes the checksums right again
+# ---- changed documents with valid checksums
 
 
 def places(document, inside=()):
-    """(containers from the outermost, key) of every value."""
+    """Container and key of every value of a document."""
     if isinstance(document, dict | list):
         keys = document if isinstance(document, dict) else range(len(document))
         for key in keys:
@@ -233,45 +234,45 @@ def edited(change):
     return mutate
 
 
-def _one(found, random):
-    return found[random.integers(len(found))]
+def _random_item(actual, random):
+    return actual[random.integers(len(actual))]
 
 
 @edited
 def another_class(document, members, random):
-    found = [(d, k) for d, k in places(document) if k == "object"]
-    where, key = _one(found, random)
-    others = set(KINDS) - {where[key]}
-    names = [*sorted(others), "os.system", "builtins.eval", "", None, ["MLP"]]
-    where[key] = _one(names, random)
+    actual = [(d, k) for d, k in places(document) if k == "object"]
+    container, key = _random_item(actual, random)
+    other_classes = set(KINDS) - {container[key]}
+    names = [*sorted(other_classes), "os.system", "builtins.eval", "", None, ["MLP"]]
+    container[key] = _random_item(names, random)
 
 
 @edited
 def another_name(document, members, random):
-    """Of a parameter, an attribute, or whatever else has a name."""
-    found = [d for d, _ in places(document) if isinstance(d, dict)]
-    where = _one(found, random)
-    old = _one(list(where), random)
-    names = [*where, old + "_", "__class__", "__dict__", "predict", "network_"]
-    new = _one([name for name in names if name != old], random)
-    if old not in MADE_ANEW:
-        where[new] = where.pop(old)
+    """Rename a parameter, an attribute, or another named entry."""
+    actual = [d for d, _ in places(document) if isinstance(d, dict)]
+    container = _random_item(actual, random)
+    old = _random_item(list(container), random)
+    names = [*container, old + "_", "__class__", "__dict__", "predict", "network_"]
+    new = _random_item([name for name in names if name != old], random)
+    if old not in OPTIONAL:
+        container[new] = container.pop(old)
 
 
 @edited
 def one_less(document, members, random):
-    found = [(d, k) for d, k in places(document) if isinstance(d, dict)]
-    where, key = _one(found, random)
-    if key not in MADE_ANEW:
-        del where[key]
+    actual = [(d, k) for d, k in places(document) if isinstance(d, dict)]
+    container, key = _random_item(actual, random)
+    if key not in OPTIONAL:
+        del container[key]
 
 
 @edited
 def another_type(document, members, random):
-    where, key = _one(list(places(document)), random)
+    container, key = _random_item(list(places(document)), random)
     values = [None, "x", [], {}, [1.0], {"dict": {}}, {"tuple": []}, 1e300, -1, True]
-    kinds = [v for v in values if _kind(v) is not _kind(where[key])]
-    where[key] = _one(kinds, random)
+    kinds = [v for v in values if _kind(v) is not _kind(container[key])]
+    container[key] = _random_item(kinds, random)
 
 
 def _kind(value):
@@ -281,65 +282,67 @@ def _kind(value):
 @edited
 def another_shape(document, members, random):
     named = "shape", "values", "objects"
-    found = [
+    actual = [
         (d, k) for d, k in places(document) if k in named and isinstance(d[k], list)
     ]
-    where, key = _one(found, random)
-    value = where[key]
-    others = [[value], value + value, value[:-1], [], None]
+    container, key = _random_item(actual, random)
+    value = container[key]
+    shapes = [[value], value + value, value[:-1], [], None]
     if key == "shape":
-        others += [value[::-1], [-1], [10**15], [*value, 1]]
-    where[key] = _one([one for one in others if one != value], random)
+        shapes += [value[::-1], [-1], [10**15], [*value, 1]]
+    container[key] = _random_item([shape for shape in shapes if shape != value], random)
 
 
 @edited
 def another_dtype(document, members, random):
-    found = [(d, k) for d, k in places(document) if k == "array"]
-    where, key = _one(found, random)
+    actual = [(d, k) for d, k in places(document) if k == "array"]
+    container, key = _random_item(actual, random)
     names = ["<f4", "<f8", "<i4", "<i8", "<U1", "|O", ">f8", "<c8", "<M8[ns]", "x", 8]
-    names = [name for name in names if name != where[key]]
-    # Integers in another width are the same integers.
-    if where[key] == "<i8":
+    names = [name for name in names if name != container[key]]
+    # Integers of another width have the same values.
+    if container[key] == "<i8":
         names.remove("<i4")
-    where[key] = _one(names, random)
+    container[key] = _random_item(names, random)
 
 
 @edited
 def another_header(document, members, random):
-    """Of a member, which has a right checksum and a place in the document."""
-    found = [d for d, k in places(document) if k == "member"]
-    if not found:
+    """Replace a member; its checksum and its place in the document are right."""
+    actual = [d for d, k in places(document) if k == "member"]
+    if not actual:
         document["format"] = 0
         return
-    where = _one(found, random)
-    values = np.load(io.BytesIO(members.pop(where["member"] + file_format.ARRAY)))
+    container = _random_item(actual, random)
+    values = np.load(io.BytesIO(members.pop(container["member"] + file_format.ARRAY)))
     changed = [values.view("<i4"), values[None], values[:-1], values.T]
     changed += [values[..., 0]] if values.size else []
     changed = [
-        one for one in changed if one.shape != values.shape or one.dtype.kind == "i"
+        array
+        for array in changed
+        if array.shape != values.shape or array.dtype.kind == "i"
     ]
-    member = file_format.as_member(_one(changed, random))
-    where["member"] = file_format.digest_of(member)
-    members[where["member"] + file_format.ARRAY] = member
+    member = file_format.as_member(_random_item(changed, random))
+    container["member"] = file_format.digest_of(member)
+    members[container["member"] + file_format.ARRAY] = member
 
 
 @edited
 def another_order(document, members, random):
-    found = [d for d, k in places(document) if k == "fortran"]
-    if found:
-        where = _one(found, random)
-        where["fortran"] = not where["fortran"]
+    actual = [d for d, k in places(document) if k == "fortran"]
+    if actual:
+        container = _random_item(actual, random)
+        container["fortran"] = not container["fortran"]
     else:
         document["format"] = 2
 
 
 @edited
 def another_member(document, members, random):
-    found = [d for d, k in places(document) if k == "member"]
-    pairs = [(a, b) for a in found for b in found if a["shape"] != b["shape"]]
+    actual = [d for d, k in places(document) if k == "member"]
+    pairs = [(a, b) for a in actual for b in actual if a["shape"] != b["shape"]]
     if pairs:
-        where, other = _one(pairs, random)
-        where["member"] = other["member"]
+        container, source = _random_item(pairs, random)
+        container["member"] = source["member"]
     else:
         members[file_format.digest_of(b"") + file_format.ARRAY] = b""
 
@@ -363,11 +366,11 @@ MUTATIONS = [
 
 
 def test_no_changed_file_is_loaded_as_another_model(files, data, tmp_path, seed):
-    """Refused by its name, or the same predictions, bit by bit."""
+    """It is refused by name, or its predictions are equal, bit by bit."""
     random, path = np.random.default_rng([seed, 5]), tmp_path / "changed"
     n_refused = dict.fromkeys((mutate.__name__ for mutate in MUTATIONS), 0)
     for i in range(N_MUTATIONS):
-        # Most are of single networks, which are read faster.
+        # Most are single networks, which load faster.
         content, expected = files[random.choice(4, p=[0.5, 0.35, 0.1, 0.05])]
         mutate = MUTATIONS[i % len(MUTATIONS)]
         changed = mutate(content, random)
@@ -378,7 +381,7 @@ def test_no_changed_file_is_loaded_as_another_model(files, data, tmp_path, seed)
             assert str(path) in str(error)
             n_refused[mutate.__name__] += 1
             continue
-        for found, values in zip(said(model, data[0]), expected, strict=True):
-            np.testing.assert_array_equal(found, values, err_msg=mutate.__name__)
-    # None of them is harmless.
+        for actual, values in zip(predictions(model, data[0]), expected, strict=True):
+            np.testing.assert_array_equal(actual, values, err_msg=mutate.__name__)
+    # All kinds of change are refused at least once.
     assert min(n_refused.values()) > 0

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceW
 
 
 class Halved(TransformerMixin, BaseEstimator):
-    """A transformer of a user, which counts how often it is constructed."""
+    """A user's transformer, which counts how often it is constructed."""
 
     n_constructed = 0
 
@@ -45,7 +45,7 @@ class Halved(TransformerMixin, BaseEstimator):
 
 
 class Own(MCDropoutRegressor):
-    """Of a user."""
+    """A user's subclass of an estimator of the package."""
 
 
 def _columns():
@@ -82,7 +82,7 @@ def model(request, network, data):
     return MODELS[request.param](network).fit(data.X, data.y)
 
 
-def test_loaded_with_every_type_trusted_and_not_with_one_less(model, data):
+def test_loading_requires_trust_in_every_type(model, data):
     stored = skbayesnn.dumps(model)
     types = skbayesnn.get_untrusted_types(data=stored)
     again = skbayesnn.loads(stored, trusted=types)
@@ -95,7 +95,7 @@ def test_loaded_with_every_type_trusted_and_not_with_one_less(model, data):
         skbayesnn.loads(stored)
 
 
-def test_nothing_is_constructed_without_trust(network, data, tmp_path):
+def test_untrusted_types_are_not_constructed(network, data, tmp_path):
     path = tmp_path / "model"
     model = make_pipeline(Halved(), network).fit(data.X, data.y)
     skbayesnn.save(model, path)
@@ -131,7 +131,7 @@ def test_listed_types_of_scikit_learn_need_no_trust(around, network, data, monke
 
 
 def test_table_of_mixed_columns(data, network):
-    """A skrub pipeline; its names of columns are a list, not an array."""
+    """A skrub pipeline; its column names are a list, not an array."""
     skrub, pandas = pytest.importorskip("skrub"), pytest.importorskip("pandas")
     X = pandas.DataFrame({"size": data.X[:, 0], "kind": data.labels})
     inside = make_pipeline(skrub.TableVectorizer(n_jobs=1), network)
@@ -167,7 +167,7 @@ def test_trusted_is_a_list(network, data):
 
 
 def with_part(stored, change):
-    """A file whose only part of skops is changed, with its checksums."""
+    """A file whose only skops part is changed, with its checksums."""
     document, members = file_format.unpacked(stored)
     [name] = [name for name in members if name.endswith(file_format.FOREIGN)]
     part = change(members.pop(name))
@@ -179,7 +179,7 @@ def with_part(stored, change):
 
 
 def rewritten(part, change=lambda text: text, compression=zipfile.ZIP_STORED):
-    """An archive of skops with another schema."""
+    """A skops archive with a changed schema."""
     with zipfile.ZipFile(io.BytesIO(part)) as old:
         members = {name: old.read(name) for name in old.namelist()}
     members["schema.json"] = change(members["schema.json"].decode()).encode()
@@ -190,7 +190,7 @@ def rewritten(part, change=lambda text: text, compression=zipfile.ZIP_STORED):
 
 
 def test_forged_type_is_named_and_not_imported(network, data):
-    """Also in the place of one that skops trusts by itself."""
+    """Also if it replaces a type that skops trusts by default."""
     stored = skbayesnn.dumps(
         make_pipeline(VarianceThreshold(), network).fit(data.X, data.y)
     )
@@ -209,7 +209,7 @@ def test_forged_type_is_named_and_not_imported(network, data):
 
 
 def test_part_without_foreign_types(network, data):
-    """Nothing is constructed by skops that nobody has trusted."""
+    """skops constructs only types that the caller trusts."""
     fitted = network.fit(data.X, data.y)
     model = make_pipeline(VarianceThreshold(), network).fit(data.X, data.y)
     stored = skbayesnn.dumps(model)
@@ -219,7 +219,7 @@ def test_part_without_foreign_types(network, data):
 
 
 def test_state_of_a_generator_in_a_part_needs_trust(network, data):
-    """skops trusts it by itself; a wrong position makes NumPy read beyond its words."""
+    """skops trusts it by default; a wrong position makes NumPy read out of bounds."""
     search = GridSearchCV(network, {"random_state": [np.random.RandomState(0)]}, cv=2)
     stored = skbayesnn.dumps(search.fit(data.X, data.y))
     types = skbayesnn.get_untrusted_types(data=stored)
@@ -227,7 +227,7 @@ def test_state_of_a_generator_in_a_part_needs_trust(network, data):
 
 
 def test_compressed_part_is_refused(network, data):
-    """It could hold many times the size of the file."""
+    """It could expand to many times the size of the file."""
     stored = skbayesnn.dumps(
         make_pipeline(VarianceThreshold(), network).fit(data.X, data.y)
     )
@@ -241,7 +241,7 @@ def test_compressed_part_is_refused(network, data):
             read()
 
 
-def test_own_estimators_inside_are_checked(network, data):
+def test_estimators_of_the_package_inside_a_part_are_checked(network, data):
     model = GridSearchCV(network, {"tau": [1.0]}, cv=2).fit(data.X, data.y)
     part = foreign.stored(model)
     types = foreign.types_of(part)

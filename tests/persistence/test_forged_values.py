@@ -1,4 +1,4 @@
-"""Files with right checksums whose numbers make no sense, or ask for too much."""
+"""Files with right checksums whose values are invalid or too large."""
 
 import io
 import json
@@ -24,7 +24,7 @@ from tests.persistence import forgery, models
 from tests.persistence.models import sized
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-# Of all kinds there are, for `benchmarks/fuzz_files.py`.
+# Models whose files are forged here; `benchmarks/fuzz_files.py` forges all kinds.
 KINDS = [
     "bernoulli, regressor",
     "images, classifier",
@@ -40,7 +40,7 @@ KINDS = [
     "grid search",
 ]
 N_FORGED = 10
-# Bytes and seconds that a file of a few kB may take until it is refused.
+# Bytes and seconds that the refusal of a file of a few kB may take.
 MOST_BYTES, SECONDS = 100e6, 2.0
 
 
@@ -51,21 +51,21 @@ def made_up():
 
 @pytest.fixture(scope="module")
 def stored(made_up):
-    """A network, whose random state is a generator."""
+    """A file of a network whose random state is a generator."""
     random = np.random.RandomState(3)
     model = sized(MCDropoutRegressor, random, hidden_layer_sizes=(6, 7))
     return skbayesnn.dumps(model.fit(made_up.X, made_up.y))
 
 
-def with_another(content, change):
-    """The file with another document."""
+def with_changed_document(content, change):
+    """The file with a changed document."""
     document, members = file_format.unpacked(content)
     change(document)
     return file_format.packed(document, members)
 
 
 def refused(content, match):
-    """In little time and memory; by an error that says what is wrong."""
+    """Refused with little time and memory, by an error that names the fault."""
     tracemalloc.start()
     began = time.process_time()
     with pytest.raises(ValueError, match=match):
@@ -77,10 +77,10 @@ def refused(content, match):
     assert seconds < SECONDS
 
 
-def test_one_wrong_number_is_refused_or_predicts_finite_numbers(made_up, seed):
-    """A sample of what `benchmarks/fuzz_files.py` tries."""
+def test_wrong_value_is_refused_or_predictions_are_finite(made_up, seed):
+    """A sample of the forgeries of `benchmarks/fuzz_files.py`."""
     random = np.random.default_rng([seed, 31])
-    kinds, wrong, n_refused, X = models.of_every_kind(seed), [], 0, made_up.X_new[:3]
+    kinds, failures, n_refused, X = models.every_kind(seed), [], 0, made_up.X_new[:3]
     for name in KINDS:
         if name == "cv+":
             pytest.importorskip("crepes")
@@ -92,15 +92,15 @@ def test_one_wrong_number_is_refused_or_predicts_finite_numbers(made_up, seed):
             place = places[random.integers(len(places))]
             value = forgery.VALUES[random.integers(len(forgery.VALUES))]
             forged = forgery.forged(content, place, value)
-            said = forgery.outcome(forged, X, expected)
-            n_refused += said == "refused"
-            if said not in ("refused", "finite"):
-                wrong.append(f"{name}: {place} = {value}: {said}")
-    assert not wrong, "\n".join(wrong)
+            outcome = forgery.outcome(forged, X, expected)
+            n_refused += outcome == "refused"
+            if outcome not in ("refused", "finite"):
+                failures.append(f"{name}: {place} = {value}: {outcome}")
+    assert not failures, "\n".join(failures)
     assert 0 < n_refused < len(KINDS) * N_FORGED
 
 
-# ---- one rule after the other
+# ---- rules of single values
 
 
 @pytest.mark.parametrize(
@@ -125,8 +125,8 @@ def test_one_wrong_number_is_refused_or_predicts_finite_numbers(made_up, seed):
         ("random_state", -1, "None or an integer from 0 to 4294967295"),
     ],
 )
-def test_rule_of_an_attribute(name, value, rule, stored):
-    """What a file may not hold cannot be saved either."""
+def test_rules_of_attributes(name, value, rule, stored):
+    """Values that loading refuses cannot be saved either."""
     model = skbayesnn.loads(stored)
     setattr(model, name, value)
     match = f"`{name}` of MCDropoutRegressor must be .*{rule}"
@@ -134,8 +134,8 @@ def test_rule_of_an_attribute(name, value, rule, stored):
         skbayesnn.dumps(model)
 
 
-def test_records_may_be_of_any_value(stored):
-    """No prediction is computed from them; a fit itself writes NaN and infinity."""
+def test_training_records_may_have_any_value(stored):
+    """Predictions do not use them, and a fit can store NaN and infinity in them."""
     model = skbayesnn.loads(stored)
     model.elbo_ = -math.inf
     model.loss_curve_ = [math.nan, math.inf]
@@ -150,7 +150,7 @@ def test_records_may_be_of_any_value(stored):
     ("log_tau", "rule"), [(-1e9, "must be finite"), (1e9, "must be > 0")]
 )
 def test_predictions_must_be_finite(log_tau, rule, made_up):
-    """Whatever parameters make them: here the noise overflows, or vanishes."""
+    """For any parameters that cause it: here the noise overflows, or vanishes."""
     model = sized(MCDropoutRegressor, 0, tau=1.0).fit(made_up.X, made_up.y)
     noise = {"likelihood/log_tau": np.array([[log_tau]], np.float32)}
     model.parameters_ = model.parameters_ | noise
@@ -158,7 +158,7 @@ def test_predictions_must_be_finite(log_tau, rule, made_up):
         skbayesnn.dumps(model)
 
 
-def test_as_many_draws_as_a_fit_accepts(made_up):
+def test_number_of_draws_is_limited_as_in_fit(made_up):
     network = sized(AnchoredEnsembleRegressor, 0, n_draws=100_001)
     with pytest.raises(ValueError, match="`n_draws` must be at most 100000; got"):
         network.fit(made_up.X, made_up.y)
@@ -178,8 +178,8 @@ STATES = {
 
 
 @pytest.mark.parametrize("name", STATES)
-def test_generator_out_of_its_state(name, stored):
-    """NumPy checks none of it, and reads and writes memory next to the array."""
+def test_invalid_state_of_a_generator(name, stored):
+    """NumPy does not check it, and would access memory outside the array."""
 
     def generator(document):
         return document["model"]["params"]["random_state"]["random_state"]["dict"]
@@ -192,20 +192,22 @@ def test_generator_out_of_its_state(name, stored):
             assert name in where
             where[name] = value
 
-        refused(with_another(stored, change), "state of a RandomState must be 624")
+        refused(
+            with_changed_document(stored, change), "state of a RandomState must be 624"
+        )
 
 
 @pytest.mark.parametrize(
     "key",
     [
-        np.zeros(624, np.uint32),  # its numbers are all zero, and normal ones never end
+        np.zeros(624, np.uint32),  # all zero: drawing normal numbers never ends
         np.ones(623, np.uint32),
         np.ones(624, np.int64),
         np.ones((624, 1), np.uint32),
     ],
     ids=["zeros", "short", "dtype", "axes"],
 )
-def test_words_of_a_generator(key, stored):
+def test_range_of_the_words_of_a_generator(key, stored):
     document, members = file_format.unpacked(stored)
     state = document["model"]["params"]["random_state"]["random_state"]["dict"]
     member = file_format.as_member(key)
@@ -221,7 +223,7 @@ def test_words_of_a_generator(key, stored):
     refused(file_format.packed(document, members), "state of a RandomState must be 624")
 
 
-def test_generator_goes_on_where_it_was(stored):
+def test_generator_continues_after_loading(stored):
     random = np.random.RandomState(3)
     random.randint(2**31 - 1, size=1)  # the seed of one network
     again = skbayesnn.loads(stored).random_state
@@ -285,21 +287,21 @@ BOMBS = {
 @pytest.mark.parametrize("name", BOMBS)
 def test_sizes_are_checked_before_anything_is_allocated(name, stored):
     change, match = BOMBS[name]
-    refused(with_another(stored, change), match)
+    refused(with_changed_document(stored, change), match)
 
 
 def test_classes_without_arrays_of_their_size(made_up):
-    """The ordinal likelihood has one output, however many classes."""
+    """The ordinal likelihood has one output for any number of classes."""
     ordinal = sized(MCDropoutClassifier, 0, likelihood="ordinal")
     content = skbayesnn.dumps(ordinal.fit(made_up.X, made_up.codes))
-    forged = with_another(
+    forged = with_changed_document(
         content, lambda document: likelihood(document).update(n_classes=10**9)
     )
     refused(forged, "networks of 1000000000 targets or classes must have at least")
 
 
 def test_columns_without_arrays_of_their_size(made_up):
-    """A scaler that does nothing has none."""
+    """A scaler without effect stores no arrays."""
     nothing = StandardScaler(with_mean=False, with_std=False)
     model = make_pipeline(nothing, sized(MCDropoutRegressor, 0))
     content = skbayesnn.dumps(model.fit(made_up.X, made_up.y))
@@ -309,7 +311,7 @@ def test_columns_without_arrays_of_their_size(made_up):
         scaler["state"]["n_features_in_"] = 10**9
 
     tracemalloc.start()
-    again = skbayesnn.loads(with_another(content, change))
+    again = skbayesnn.loads(with_changed_document(content, change))
     assert tracemalloc.get_traced_memory()[1] < MOST_BYTES
     tracemalloc.stop()
     with pytest.raises(ValueError, match="1000000000 features"):
@@ -317,7 +319,7 @@ def test_columns_without_arrays_of_their_size(made_up):
 
 
 def test_document_that_json_cannot_read(stored):
-    """Its text; no writer of JSON makes it so deep."""
+    """A document nested too deep; JSON writers do not produce it."""
     with zipfile.ZipFile(io.BytesIO(stored)) as old:
         members = {name: old.read(name) for name in old.namelist()}
     text = b"[" * 200_000 + b"]" * 200_000
@@ -331,8 +333,8 @@ def test_document_that_json_cannot_read(stored):
     refused(file.getvalue(), re.escape("model.json is nested too deeply."))
 
 
-def test_wide_labels_are_stored_as_they_are(made_up):
-    """Their dtype is kept; more than the longest of them needs."""
+def test_dtype_of_wide_labels_is_kept(made_up):
+    """Their dtype is kept, although it is wider than the longest label."""
     labels = made_up.labels.astype("<U9000")
     model = sized(MCDropoutClassifier, 0).fit(made_up.X, labels)
     again = skbayesnn.loads(skbayesnn.dumps(model))

@@ -1,7 +1,7 @@
-"""What earlier versions have saved is loaded, and predicts what it predicted then.
+"""Files of earlier versions are loaded and predict what they predicted then.
 
-Next to every file of the folder data/ is an archive of arrays: X, and the mean, std and
-interval that the model said of them. A release that changes the format adds a file.
+Next to every file in the folder data/ is an archive of arrays: X, and the mean, std and
+interval that the model predicted. A release that changes the format adds a file.
 """
 
 from pathlib import Path
@@ -12,16 +12,16 @@ import pytest
 import skbayesnn
 
 FILES = sorted((Path(__file__).parent / "data").glob("*.skbayesnn"))
-# Sums in another order, as another processor or number of threads has them.
+# Sums in another order, as on another processor or with other threads.
 ROUNDING = {"rtol": 1e-9, "atol": 1e-12}
 
 
-def test_there_are_files():
+def test_old_files_exist():
     assert FILES
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_predicts_as_then(path):
+def test_predictions_are_unchanged(path):
     model = skbayesnn.load(path)
     with np.load(path.with_suffix(".npz")) as then:
         mean, std = model.predict(then["X"], return_std=True)

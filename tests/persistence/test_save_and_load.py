@@ -1,4 +1,4 @@
-"""What is saved is loaded as it was; what cannot be saved is refused by its name."""
+"""Saved models are restored; models that cannot be saved are refused by name."""
 
 import io
 import json
@@ -36,19 +36,19 @@ from tests.persistence.models import (
     sized,
 )
 
-# Networks of three epochs say nothing of y.
+# Networks of three epochs hardly explain y.
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 NAMES = [*regressors(0), *classifiers(0)]
 
 
 @pytest.fixture(params=NAMES)
 def fitted(request, data, seed):
-    """A model of every kind but the single networks, of which others test all."""
+    """A model of every kind except the single networks, which other tests use."""
     model = {**regressors(seed), **classifiers(seed)}[request.param]
     if "onformal" in request.param:
         pytest.importorskip("crepes")
-    of_classes = is_classifier(model) or request.param in classifiers(seed)
-    return model.fit(data.X, data.labels if of_classes else data.y)
+    classifies = is_classifier(model) or request.param in classifiers(seed)
+    return model.fit(data.X, data.labels if classifies else data.y)
 
 
 @pytest.fixture
@@ -61,8 +61,8 @@ def network(data, seed):
     return sized(MCDropoutRegressor, seed).fit(data.X, data.y)
 
 
-def said(model, X):
-    """All that a model predicts, by method."""
+def predictions(model, X):
+    """All predictions of a model, by method."""
     if hasattr(model, "refit") and not model.refit:
         return {}
     names = "transform", "predict", "predict_proba", "predict_interval", "sample_y"
@@ -70,23 +70,23 @@ def said(model, X):
 
 
 def without_addresses(model):
-    """All parameters; of a generator only that it is one."""
+    """All parameters as text; generators without their address."""
     return re.sub(" at 0x[0-9A-F]+", "", repr(model))
 
 
 def assert_same(again, model, X):
-    expected = said(model, X)
-    for name, values in said(again, X).items():
+    expected = predictions(model, X)
+    for name, values in predictions(again, X).items():
         np.testing.assert_array_equal(values, expected[name], err_msg=name)
     assert without_addresses(again) == without_addresses(model)
-    params, known = again.get_params(), model.get_params()
+    params, expected_params = again.get_params(), model.get_params()
     assert {n: type(v) for n, v in params.items()} == {
-        n: type(v) for n, v in known.items()
+        n: type(v) for n, v in expected_params.items()
     }
     assert vars(again).keys() - {"_unfinished"} == vars(model).keys() - {"_unfinished"}
 
 
-def test_all_is_as_it_was(fitted, path, data):
+def test_loaded_model_equals_the_saved_one(fitted, path, data):
     skbayesnn.save(fitted, path)
     again, content = skbayesnn.load(path), path.read_bytes()
     skbayesnn.save(again, path)
@@ -94,8 +94,8 @@ def test_all_is_as_it_was(fitted, path, data):
     assert_same(again, fitted, data.X_new)
 
 
-def test_every_estimator_is_on_the_list():
-    """A new one has a line in the table of what can be saved."""
+def test_every_estimator_can_be_saved():
+    """Add a new estimator to the table of what can be saved."""
     packages = "", ".model_selection", ".inspection", ".preprocessing", ".networks"
     for name in packages:
         package = sys.modules[f"skbayesnn{name}"]
@@ -130,21 +130,21 @@ def test_fitted_attributes_of_a_stack(data, seed, path):
     ],
     ids=lambda given: ", ".join(given),
 )
-def test_parameters_are_of_their_types(parameters, data, path, seed):
+def test_types_of_parameters_are_kept(parameters, data, path, seed):
     model = sized(MCDropoutRegressor, seed, **parameters).fit(data.X, data.y)
     skbayesnn.save(model, path)
     again = skbayesnn.load(path)
     assert_same(again, model, data.X_new)
     for name, value in parameters.items():
-        found = getattr(again, name)
-        assert type(found) is type(value)
+        actual = getattr(again, name)
+        assert type(actual) is type(value)
         if isinstance(value, np.random.RandomState):
-            assert found.randint(2**31) == value.randint(2**31)
+            assert actual.randint(2**31) == value.randint(2**31)
         else:
-            np.testing.assert_equal(found, value)
+            np.testing.assert_equal(actual, value)
 
 
-def test_training_goes_on(network, path, data, seed):
+def test_training_continues_after_loading(network, path, data, seed):
     skbayesnn.save(network, path)
     again = skbayesnn.load(path)
     for model in (network, again):
@@ -152,7 +152,7 @@ def test_training_goes_on(network, path, data, seed):
     assert_same(again, network, data.X_new)
 
 
-def test_columns_with_names_and_labels_that_are_objects(data, path, seed):
+def test_column_names_and_object_labels(data, path, seed):
     pandas = pytest.importorskip("pandas")
     X = pandas.DataFrame(data.X, columns=["a", "b", "c", "d"])
     labels = data.labels.astype(object)
@@ -164,7 +164,7 @@ def test_columns_with_names_and_labels_that_are_objects(data, path, seed):
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
 
 
-def test_output_of_a_transformer(data, path):
+def test_output_format_of_a_transformer(data, path):
     pytest.importorskip("pandas")
     model = PiecewiseLinearEncoder(n_bins=3).set_output(transform="pandas").fit(data.X)
     skbayesnn.save(model, path)
@@ -191,8 +191,8 @@ def test_scorers_of_a_search(network, data, path):
 
 
 @pytest.mark.slow
-def test_another_process(network, path, data, tmp_path):
-    """Nothing but the file is needed, and no module that it does not need."""
+def test_loading_in_another_process(network, path, data, tmp_path):
+    """It needs the file only, and no module that the model does not use."""
     skbayesnn.save(network, path)
     np.save(tmp_path / "X.npy", data.X_new)
     script = textwrap.dedent("""
@@ -216,7 +216,7 @@ def test_another_process(network, path, data, tmp_path):
 
 
 def test_file_is_arrays_and_json(network, path, data):
-    """For any program: NumPy reads the arrays, `sha256sum` checks the document."""
+    """Other programs can read it: NumPy the arrays, `sha256sum` the checksum."""
     network.set_params(hidden_layer_sizes=(30, 20)).fit(data.X, data.y)
     skbayesnn.save(network, path)
     with zipfile.ZipFile(path) as archive:
@@ -231,17 +231,17 @@ def test_file_is_arrays_and_json(network, path, data):
     assert len(path.read_bytes()) < 1.2 * len(pickle.dumps(network)) + 10_000
 
 
-# ---- what is refused
+# ---- refusals
 
 
 def _local_class():
     class Local(FunctionTransformer):
-        """Of nobody else."""
+        """A class that cannot be imported."""
 
     return Local
 
 
-def _own_scorer(network):
+def _scorer_of_user(network):
     def score(estimator, X, y):
         return 0.0
 
@@ -255,7 +255,7 @@ UNSUPPORTED = {
         ),
         r"builtins.function \S*<lambda> in Calib.*\.estimator\.steps\[0\]\[1\]\.func",
     ),
-    "a function of another": (_own_scorer, r"<locals>.score in \S*\.scoring"),
+    "a function of another": (_scorer_of_user, r"<locals>.score in \S*\.scoring"),
     "a class inside of a function": (
         lambda network: make_pipeline(_local_class()(), network),
         r"_local_class.<locals>.Local in Pipeline.steps\[0\]\[1\]\.",
@@ -269,7 +269,7 @@ UNSUPPORTED = {
 
 @pytest.mark.filterwarnings("ignore:Persisting input arguments")
 @pytest.mark.parametrize("name", UNSUPPORTED)
-def test_what_no_file_can_hold(name, network, data, path, tmp_path, monkeypatch):
+def test_models_that_cannot_be_saved(name, network, data, path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     make, named = UNSUPPORTED[name]
     model = make(network).fit(data.X, data.y)
@@ -279,7 +279,7 @@ def test_what_no_file_can_hold(name, network, data, path, tmp_path, monkeypatch)
     assert path.read_bytes() == b"as it was"
 
 
-def test_refusal_says_where_and_the_way_out(network, path):
+def test_refusal_names_the_place_and_the_way_out(network, path):
     network.note_ = {"by": [object()]}
     with pytest.raises(ValueError, match=r"'note_' in MCDropoutRegressor.*joblib"):
         skbayesnn.save(network, path)
@@ -297,7 +297,7 @@ def test_module_of_torch_is_refused(path):
         skbayesnn.save(skbayesnn.from_torch(net, noise_std=1.0), path)
 
 
-def test_not_fitted(path):
+def test_unfitted_models_are_refused(path):
     with pytest.raises(NotFittedError):
         skbayesnn.save(MCDropoutRegressor(), path)
     with pytest.raises(TypeError, match="not an estimator"):
@@ -306,7 +306,7 @@ def test_not_fitted(path):
 
 
 @pytest.mark.parametrize("fails", ["fsync", "replace"])
-def test_failed_save_leaves_the_file_as_it_was(network, path, monkeypatch, fails):
+def test_failed_save_does_not_change_the_file(network, path, monkeypatch, fails):
     skbayesnn.save(network, path)
     before = path.read_bytes()
 
@@ -340,7 +340,7 @@ def test_no_such_file(path, network):
     ],
     ids=["empty", "dot", "folder", "bytes", "integer", "text"],
 )
-def test_what_is_no_file(file, error, match, network, tmp_path, monkeypatch):
+def test_invalid_files(file, error, match, network, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "folder").mkdir()
     calls = [
@@ -389,14 +389,14 @@ def test_message_names_the_file(network, path, tmp_path):
         skbayesnn.load(opened)
 
 
-def test_one_of_file_and_data(path):
-    for given in ({}, {"file": path, "data": b""}):
+def test_file_and_data_are_exclusive(path):
+    for arguments in ({}, {"file": path, "data": b""}):
         with pytest.raises(TypeError, match="exactly one of `file` and `data`"):
-            skbayesnn.get_untrusted_types(**given)
+            skbayesnn.get_untrusted_types(**arguments)
 
 
-def test_missing_package_and_memory_are_named_as_they_are(network, monkeypatch):
-    """They say nothing against the file."""
+def test_import_and_memory_errors_are_raised_unchanged(network, monkeypatch):
+    """They do not mean that the file is invalid."""
     content = skbayesnn.dumps(network)
     for error in (ModuleNotFoundError("No module named 'crepes'"), MemoryError("full")):
 
@@ -412,16 +412,19 @@ def test_missing_package_and_memory_are_named_as_they_are(network, monkeypatch):
 
 
 def test_trusted_types(fitted, data):
-    """skops needs no other names, whatever of the package it stores."""
+    """skops needs no further names for any estimator of the package."""
     skops = pytest.importorskip("skops.io")
     stored = skops.dumps(make_pipeline(fitted))
     untrusted = skops.get_untrusted_types(data=stored)
-    # What is not of this package is its user's to trust.
-    others = {"numpy.random.mtrand.RandomState", "sklearn.metrics._regression.r2_score"}
-    assert set(untrusted) - others <= set(skbayesnn.trusted_types())
-    again = skops.loads(stored, trusted=[*skbayesnn.trusted_types(), *others])
-    expected = said(fitted, data.X_new)
-    for name, values in said(again[-1], data.X_new).items():
+    # The user decides whether to trust types of other packages.
+    other_types = {
+        "numpy.random.mtrand.RandomState",
+        "sklearn.metrics._regression.r2_score",
+    }
+    assert set(untrusted) - other_types <= set(skbayesnn.trusted_types())
+    again = skops.loads(stored, trusted=[*skbayesnn.trusted_types(), *other_types])
+    expected = predictions(fitted, data.X_new)
+    for name, values in predictions(again[-1], data.X_new).items():
         np.testing.assert_array_equal(values, expected[name], err_msg=name)
 
 
@@ -440,14 +443,14 @@ def test_trusted_types_are_named_in_full():
     assert len(names) == len(set(names))
 
 
-def test_stream_goes_on_with_the_rows_that_it_has_kept(tmp_path, seed):
+def test_stream_continues_with_its_replay_rows(tmp_path, seed):
     X = np.random.default_rng(seed).normal(size=(2, 11, 3))
     model = MCDropoutRegressor((4,), n_draws=3, random_state=seed)
     model.partial_fit(X[0], X[0, :, 0], n_replay=6)
     skbayesnn.save(model, tmp_path / "model")
     again = skbayesnn.load(tmp_path / "model")
-    for one in (model, again):
-        one.partial_fit(X[1], X[1, :, 0], n_replay=6)
+    for stream in (model, again):
+        stream.partial_fit(X[1], X[1, :, 0], n_replay=6)
     np.testing.assert_array_equal(again.predict(X[0]), model.predict(X[0]))
     for name, axis in (("y", 0), ("X", 0), ("X", 1)):
         fewer = np.delete(again.replay_[name], 0, axis)

@@ -1,4 +1,4 @@
-"""Networks that are fitted in milliseconds, and a watch over matplotlib's state."""
+"""Networks that are fitted in milliseconds, and a check of matplotlib's state."""
 
 import warnings
 from types import SimpleNamespace
@@ -33,7 +33,7 @@ SMALL = {
 
 @pytest.fixture(autouse=True)
 def matplotlib_is_untouched():
-    """No setting of matplotlib changes, and no figure is left open."""
+    """Settings of matplotlib do not change, and all figures are closed."""
     before = dict(matplotlib.rcParams)
     yield
     plt.close("all")
@@ -53,7 +53,7 @@ def data():
     X = pd.DataFrame(random.standard_normal((ROWS + NEW, 4)), columns=list("abcd"))
     noise = random.standard_normal(ROWS + NEW)
     y = 20 + 3 * np.tanh(X["a"]).to_numpy() + noise
-    # Every label occurs among old and new rows, whatever the seed.
+    # Every label occurs among old and new rows, for every seed.
     labels = np.array(["low", "mid", "top"])[np.arange(ROWS + NEW) % 3]
     X["b"] += (np.arange(ROWS + NEW) % 3) - 1.0
     return SimpleNamespace(
@@ -70,34 +70,34 @@ def data():
 
 def _fitted(model, *rows):
     with warnings.catch_warnings():
-        # That so few epochs explain little is no matter here.
+        # With so few epochs the networks explain little.
         warnings.simplefilter("ignore")
         return model.fit(*rows)
 
 
 @pytest.fixture(scope="session")
 def regressor(data):
-    """A pipeline with an ensemble of 2 networks."""
+    """A pipeline that ends with an ensemble of 2 networks."""
     network = MCDropoutRegressor(n_estimators=2, **SMALL)
     return _fitted(make_pipeline(StandardScaler(), network), data.X, data.y)
 
 
 @pytest.fixture(scope="session")
 def two_targets(data):
-    """A network of 2 targets."""
+    """A network for 2 targets."""
     return _fitted(MCDropoutRegressor(**SMALL), data.X, data.Y)
 
 
 @pytest.fixture(scope="session")
 def classifier(data):
-    """A pipeline with a network of 3 labels."""
+    """A pipeline that ends with a network for 3 labels."""
     network = MCDropoutClassifier(**SMALL)
     return _fitted(make_pipeline(StandardScaler(), network), data.X, data.labels)
 
 
 @pytest.fixture(scope="session")
 def along(data):
-    """11 rows of X of which only "c" varies."""
+    """11 rows of X that differ in "c" only."""
     X = pd.concat([data.X.iloc[:1]] * 11, ignore_index=True)
     X["c"] = np.linspace(-2, 2, 11)[::-1]
     return X
@@ -105,5 +105,5 @@ def along(data):
 
 @pytest.fixture
 def ax():
-    """Axes to draw on."""
+    """Axes of a new figure."""
     return plt.subplots()[1]

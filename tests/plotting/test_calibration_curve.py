@@ -1,4 +1,4 @@
-"""CalibrationCurveDisplay."""
+"""Tests of CalibrationCurveDisplay."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from skbayesnn.plotting import CalibrationCurveDisplay
 
 
 def test_coverage(regressor, data):
-    """Observed at c is the share of targets in the central interval of coverage c."""
+    """The observed value at c is the share of targets in the central c interval."""
     display = CalibrationCurveDisplay.from_estimator(
         regressor, data.X_new, data.y_new, sample_weight=data.weights
     )
@@ -28,8 +28,8 @@ def test_coverage(regressor, data):
     assert display.line_.get_label() == "Pipeline"
 
 
-def test_of_exact_levels():
-    """|2 F - 1| of 0, 0.5 and 1: steps where they lie, ends included."""
+def test_curve_of_given_levels():
+    """|2 F - 1| of 0, 0.5 and 1: steps at these values, both bounds included."""
     display = CalibrationCurveDisplay.from_predictions(cdf=[0.5, 0.25, 1.0, 0.75])
     np.testing.assert_array_equal(
         display.observed[[0, 49, 50, 99, 100]] * 4, [1, 1, 3, 3, 4]
@@ -37,7 +37,7 @@ def test_of_exact_levels():
 
 
 def test_band():
-    """Quantiles of the binomial distribution; its mass is what it says or more."""
+    """Quantiles of the binomial distribution with at least the nominal mass."""
     display = CalibrationCurveDisplay.from_predictions(
         cdf=np.linspace(0, 1, 30), band=0.8
     )
@@ -46,24 +46,24 @@ def test_band():
     )
     below = binom.cdf(np.round(display.lower * 30) - 1, 30, display.nominal)
     upto = binom.cdf(np.round(display.upper * 30), 30, display.nominal)
-    # Rounding of the distribution function.
+    # The distribution function has rounding errors.
     assert (upto - below > 0.8 - 1e-9).all()
     assert (display.lower <= display.nominal).all()
     assert (display.nominal <= display.upper).all()
 
 
 def test_weights_count_rows(regressor, data):
-    """Equal weights are none; rows of weight zero are not there."""
+    """Equal weights have no effect; rows of weight zero do not count."""
     cdf = predictive_cdf(regressor, data.X_new, data.y_new)
     make = CalibrationCurveDisplay.from_predictions
     without, equal = make(cdf=cdf), make(cdf=cdf, sample_weight=np.full(len(cdf), 0.3))
-    there = np.arange(len(cdf)) % 3 > 0
-    some = make(cdf=cdf[there])
-    zero = make(cdf=np.where(there, cdf, np.nan), sample_weight=there * 2.0)
-    for one, other in ((without, equal), (some, zero)):
-        assert one.n_rows == other.n_rows
+    present = np.arange(len(cdf)) % 3 > 0
+    some = make(cdf=cdf[present])
+    zero = make(cdf=np.where(present, cdf, np.nan), sample_weight=present * 2.0)
+    for expected, actual in ((without, equal), (some, zero)):
+        assert expected.n_rows == actual.n_rows
         for name in ("observed", "lower", "upper"):
-            np.testing.assert_allclose(getattr(one, name), getattr(other, name))
+            np.testing.assert_allclose(getattr(expected, name), getattr(actual, name))
 
 
 def test_effective_rows():
@@ -76,14 +76,14 @@ def test_effective_rows():
 
 @pytest.mark.parametrize("weighted", [False, True])
 def test_reliability(classifier, data, weighted):
-    """The bins are those of the calibration error."""
+    """The calibration error uses the same bins."""
     weights = data.weights if weighted else None
     display = CalibrationCurveDisplay.from_estimator(
         classifier, data.X_new, data.labels_new, n_bins=4, sample_weight=weights
     )
     probability = classifier.predict_proba(data.X_new)
     right = classifier.predict(data.X_new) == data.labels_new
-    # Equal mass: every bin has a quarter of it, up to a row.
+    # Equal mass: every bin contains a quarter of it, up to a row.
     assert len(display.nominal) == 4
     assert (np.diff(display.nominal) > 0).all()
     if not weighted:
@@ -101,7 +101,7 @@ def test_reliability(classifier, data, weighted):
 
 
 def test_equal_confidences_share_a_bin():
-    """However the rows are ordered."""
+    """In any order of the rows."""
     probability = np.array([[0.9, 0.1]] * 5 + [[0.3, 0.7]] * 6)
     y = np.array([0, 0, 0, 0, 1, 1, 1, 1, 1, 0, 0])
     for order in (np.arange(11), np.arange(11)[::-1]):
@@ -117,14 +117,14 @@ def test_equal_confidences_share_a_bin():
     ("n_rows", "n_bins"), [(1, 1), (9, 1), (19, 1), (23, 2), (80, 8), (500, 10)]
 )
 def test_bins_have_ten_rows_by_default(n_rows, n_bins):
-    """Where there are several bins; a single bin has a bar in place of a band."""
+    """If there are several bins; a single bin has a bar instead of a band."""
     top = np.linspace(0.5, 0.9, n_rows + 1)[1:]
     labels, probability = np.zeros(n_rows), np.stack([top, 1 - top], axis=1)
     make = CalibrationCurveDisplay.from_predictions
     display = make(labels, probability, classes=[0, 1])
     assert len(display.nominal) == n_bins
     assert display.band_.get_paths()[0].get_extents().height > 0
-    # By the effective number of rows: 500 of one weight and a heavy one.
+    # The number of rows is the effective one: 500 of one weight and a heavy row.
     weights = np.ones(n_rows)
     weights[0] = 1e6
     heavy = make(labels, probability, classes=[0, 1], sample_weight=weights)
@@ -148,10 +148,12 @@ def test_from_predictions(regressor, classifier, data):
             ),
         ),
     ]
-    for one, other in pairs:
-        assert one.kind == other.kind
+    for actual, expected in pairs:
+        assert actual.kind == expected.kind
         for name in ("nominal", "observed", "lower", "upper", "n_rows"):
-            np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+            np.testing.assert_array_equal(
+                getattr(actual, name), getattr(expected, name)
+            )
 
 
 def test_any_classifier(classifier, data):
@@ -164,7 +166,7 @@ def test_any_classifier(classifier, data):
 
 
 def test_one_band_for_the_same_rows(regressor, data, ax):
-    """Curves of the same rows share their band; curves of others have their own."""
+    """Curves of the same rows share a band; those of other rows have another one."""
     make = CalibrationCurveDisplay.from_estimator
     first = make(regressor, data.X_new, data.y_new, ax=ax)
     second = make(regressor, data.X_new, data.y_new, ax=ax)
@@ -183,7 +185,7 @@ def test_several_targets(two_targets, data):
 
 
 @pytest.mark.parametrize(
-    ("given", "error", "message"),
+    ("arguments", "error", "message"),
     [
         ({}, TypeError, "either `cdf`"),
         ({"y": [0, 1]}, TypeError, "probability missing"),
@@ -200,6 +202,6 @@ def test_several_targets(two_targets, data):
         ),
     ],
 )
-def test_errors(given, error, message):
+def test_errors(arguments, error, message):
     with pytest.raises(error, match=message):
-        CalibrationCurveDisplay.from_predictions(**given)
+        CalibrationCurveDisplay.from_predictions(**arguments)

@@ -1,4 +1,4 @@
-"""ClassProbabilityDisplay."""
+"""Tests of ClassProbabilityDisplay."""
 
 import numpy as np
 import pytest
@@ -22,13 +22,13 @@ def test_attributes(classifier, data):
         np.testing.assert_allclose(line.get_ydata(), expected[:, column].mean(-1))
         np.testing.assert_array_equal(points.get_ydata(), expected[:, column].ravel())
     assert [line.get_label() for line in display.lines_] == ["top", "low"]
-    # Rows in no order are not joined.
+    # Rows without an order are not joined.
     assert {line.get_linestyle() for line in display.lines_} == {"None"}
     assert "(2 of 3 classes)" in display.ax_.get_ylabel()
 
 
 def test_over_a_position(classifier, along):
-    """Rows in the order of x; their draws nearer to it than to the neighbours."""
+    """Rows in the order of x; their draws are closer to x than to the neighbours."""
     x = 10 * along["c"]
     display = ClassProbabilityDisplay.from_estimator(
         classifier, along, x=x, x_name="angle", n_draws=5
@@ -44,16 +44,16 @@ def test_over_a_position(classifier, along):
 
 
 def test_from_predictions(classifier, data):
-    one = ClassProbabilityDisplay.from_estimator(classifier, data.X_new, n_draws=4)
-    other = ClassProbabilityDisplay.from_predictions(
+    expected = ClassProbabilityDisplay.from_estimator(classifier, data.X_new, n_draws=4)
+    actual = ClassProbabilityDisplay.from_predictions(
         sample_f(classifier, data.X_new, 4, random_state=0), classifier.classes_
     )
-    np.testing.assert_array_equal(one.probability, other.probability)
-    np.testing.assert_array_equal(one.classes, other.classes)
+    np.testing.assert_array_equal(expected.probability, actual.probability)
+    np.testing.assert_array_equal(expected.classes, actual.classes)
 
 
 def test_default_classes():
-    """The likeliest of some row; of more than 5 those of largest mean probability."""
+    """The likeliest class of each row; at most the 5 of largest mean probability."""
     mean = np.full((8, 9), 0.01)
     mean[np.arange(8), [3, 3, 8, 1, 0, 5, 6, 6]] = [
         0.9,
@@ -65,7 +65,7 @@ def test_default_classes():
         0.9,
         0.9,
     ]
-    mean[0, 7] = 0.8  # the likeliest of no row
+    mean[0, 7] = 0.8  # never the likeliest
     labels = np.array(list("ABCDEFGHI"))
     display = ClassProbabilityDisplay.from_predictions(mean[..., None], labels)
     assert display.classes.tolist() == ["A", "B", "D", "G", "I"]
@@ -76,7 +76,7 @@ def test_default_classes():
 
 
 def test_many_rows_are_sorted(seed):
-    """By their likeliest class among those shown, then others; and its probability."""
+    """By their likeliest class among those shown, then by its probability."""
     random = np.random.default_rng(seed)
     probability = random.dirichlet(np.ones(3), size=(40, 7)).transpose(0, 2, 1)
     labels = np.array(["low", "mid", "top"])
@@ -88,13 +88,13 @@ def test_many_rows_are_sorted(seed):
     rank = np.array([1, 2, 0])[mean.argmax(1)]
     order = sorted(range(40), key=lambda i: (rank[i], mean[i].max()))
     np.testing.assert_array_equal(drawn, mean[order][:, [2, 0]])
-    given = ClassProbabilityDisplay.from_predictions(
+    display = ClassProbabilityDisplay.from_predictions(
         probability, labels, x=np.arange(40)
     )
-    np.testing.assert_array_equal(given.lines_[1].get_ydata(), mean[:, 1])
+    np.testing.assert_array_equal(display.lines_[1].get_ydata(), mean[:, 1])
 
 
-def test_the_axis_is_hardly_higher_than_a_probability():
+def test_limits_of_the_probability_axis():
     mean = np.eye(10)[np.arange(20) % 10]
     display = ClassProbabilityDisplay.from_predictions(mean[..., None], np.arange(10))
     assert len(display.lines_) == 5
@@ -116,15 +116,15 @@ def test_one_row(classifier, data):
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("arguments", "message"),
     [
         ({"classes": ["mid", "none"]}, "must be among"),
         ({"x": [1.0, 2.0]}, "one number per row"),
     ],
 )
-def test_errors(classifier, data, given, message):
+def test_errors(classifier, data, arguments, message):
     with pytest.raises(ValueError, match=message):
-        ClassProbabilityDisplay.from_estimator(classifier, data.X_new, **given)
+        ClassProbabilityDisplay.from_estimator(classifier, data.X_new, **arguments)
 
 
 def test_shape():

@@ -1,4 +1,4 @@
-"""What all displays have in common."""
+"""Common properties of all displays."""
 
 import ast
 import inspect
@@ -34,7 +34,7 @@ def search(regressor, data):
 
 @pytest.fixture
 def made(regressor, classifier, search, data):
-    """Every display, by its class."""
+    """A function that makes every display from its class."""
 
     def make(kind, **kwargs):
         X, y, labels = data.X_new, data.y_new, data.labels_new
@@ -86,20 +86,24 @@ def test_drawn_on_given_axes(kind, made, ax):
 def test_attributes_are_the_arguments(kind, made):
     """A display can be made again from its attributes, as in scikit-learn."""
     display = made(kind)
-    given = {name: v for name, v in vars(display).items() if not name.endswith("_")}
-    again = kind(**given)
-    assert vars(again) == given
+    arguments = {name: v for name, v in vars(display).items() if not name.endswith("_")}
+    again = kind(**arguments)
+    assert vars(again) == arguments
     again.plot()
 
 
 @every_display
 @pytest.mark.parametrize("name", ["from_estimator", "from_predictions"])
 def test_without_matplotlib(kind, name, monkeypatch):
-    """It is said before anything is computed."""
+    """The error comes before any computation."""
     make = getattr(kind, name, None)
     if make is None:
-        of_others = TauPathDisplay, TrainingCurveDisplay, UncertaintyImportanceDisplay
-        assert kind in of_others
+        without_estimator = (
+            TauPathDisplay,
+            TrainingCurveDisplay,
+            UncertaintyImportanceDisplay,
+        )
+        assert kind in without_estimator
         return
     parameters = inspect.signature(make).parameters.values()
     needed = {p.name: None for p in parameters if p.default is p.empty}
@@ -118,8 +122,7 @@ def test_matplotlib_is_imported_when_used():
             assert not any(name.startswith("matplotlib") for name in names), path.name
 
 
-def test_colors_go_on(classifier, data, ax):
-    """Curves on the same axes have different colours."""
+def test_curves_on_the_same_axes_have_different_colors(classifier, data, ax):
     lines = [
         CalibrationCurveDisplay.from_estimator(
             classifier, data.X_new, data.labels_new, ax=ax
@@ -130,14 +133,13 @@ def test_colors_go_on(classifier, data, ax):
 
 
 def test_colors_of_the_user(regressor, ax):
-    """Short and long names of a style are the same one."""
+    """Short and long names of a style are equivalent."""
     display = TrainingCurveDisplay.from_estimator(regressor, ax=ax, c="red", lw=0.5)
     assert display.kl_[0].get_color() == "red"
     assert display.kl_[0].get_linewidth() == 0.5
 
 
-def test_limits_still_move(regressor, data):
-    """What is drawn on a display's axes later is seen."""
+def test_later_drawings_move_the_limits(regressor, data):
     display = PredictionIntervalDisplay.from_estimator(regressor, data.X_new)
     display.ax_.plot([0], [1000.0], "o")
     assert display.ax_.get_ylim()[1] > 1000
@@ -164,8 +166,8 @@ def test_legend_is_above_the_data(n_names, ax):
 
 
 @pytest.mark.parametrize("target", [0, 1])
-def test_a_target_of_several(two_targets, data, target):
-    """As the arrays of that target drawn alone."""
+def test_selected_target_equals_its_separate_display(two_targets, data, target):
+    """The arrays of that target, drawn alone."""
     X, Y = data.X_new, data.Y[: len(data.X_new)]
     which = {"target": target}
     interval = predict_interval(two_targets, X, [0.5, 0.9])[:, target]
@@ -206,11 +208,11 @@ def test_a_target_of_several(two_targets, data, target):
         ),
     ]
     np.testing.assert_array_equal(importance.uncertainty, parts["epistemic"])
-    for one, other in pairs:
-        for name, expected in vars(other).items():
+    for actual, separate in pairs:
+        for name, expected in vars(separate).items():
             if not name.endswith("_"):
-                np.testing.assert_equal(getattr(one, name), expected)
-    # y of the target alone is taken, too.
+                np.testing.assert_equal(getattr(actual, name), expected)
+    # y may contain the selected target only.
     display = PredictionIntervalDisplay.from_estimator(two_targets, X, y, **which)
     np.testing.assert_array_equal(display.y, y)
     with pytest.raises(ValueError, match=r"`target` must be from 0 to 1.* got 2"):
@@ -218,7 +220,7 @@ def test_a_target_of_several(two_targets, data, target):
 
 
 def test_one_row_has_a_mark(regressor, classifier, data):
-    """A line through one point is nothing."""
+    """A line through one point would be invisible."""
     X, y, labels = data.X_new[:1], data.y_new[:1], data.labels_new[:1]
     displays = [
         CalibrationCurveDisplay.from_estimator(classifier, X, labels),
@@ -237,9 +239,13 @@ def test_one_row_has_a_mark(regressor, classifier, data):
 def test_rows_in_any_order(regressor, data):
     """A picture of shuffled rows is the same."""
     order = np.arange(len(data.X_new))[::-1]
-    one = PredictionIntervalDisplay.from_estimator(regressor, data.X_new, data.y_new)
-    other = PredictionIntervalDisplay.from_estimator(
+    expected = PredictionIntervalDisplay.from_estimator(
+        regressor, data.X_new, data.y_new
+    )
+    actual = PredictionIntervalDisplay.from_estimator(
         regressor, data.X_new.iloc[order], data.y_new[order]
     )
-    np.testing.assert_allclose(one.line_.get_xydata(), other.line_.get_xydata())
-    np.testing.assert_allclose(one.inside_.get_xydata(), other.inside_.get_xydata())
+    np.testing.assert_allclose(expected.line_.get_xydata(), actual.line_.get_xydata())
+    np.testing.assert_allclose(
+        expected.inside_.get_xydata(), actual.inside_.get_xydata()
+    )

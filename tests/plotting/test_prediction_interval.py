@@ -1,4 +1,4 @@
-"""PredictionIntervalDisplay."""
+"""Tests of PredictionIntervalDisplay."""
 
 import numpy as np
 import polars as pl
@@ -47,7 +47,7 @@ def test_sorted_by_prediction(regressor, data):
 
 @pytest.mark.parametrize("feature", ["c", 2])
 def test_over_a_feature(regressor, along, feature):
-    """Where nothing else varies, rows are joined, in the order of the feature."""
+    """If only the feature varies, rows are joined in its order."""
     display = PredictionIntervalDisplay.from_estimator(
         regressor, along, feature=feature
     )
@@ -95,26 +95,28 @@ def test_polars(regressor, data):
 
 
 def test_from_predictions(regressor, data, along):
-    for X, feature, given in (
+    for X, feature, arguments in (
         (data.X_new, None, {}),
         (along, "c", {"x": along["c"], "x_name": "c"}),
     ):
-        one = PredictionIntervalDisplay.from_estimator(
+        expected = PredictionIntervalDisplay.from_estimator(
             regressor, X, coverage=(0.5, 0.9), feature=feature
         )
-        other = PredictionIntervalDisplay.from_predictions(
+        actual = PredictionIntervalDisplay.from_predictions(
             None,
             regressor.predict(X),
             predict_interval(regressor, X, [0.5, 0.9]),
-            **given,
+            **arguments,
         )
         for name in ("prediction", "interval", "coverage", "x"):
-            np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
-        assert one.joined == other.joined and one.x_name == other.x_name
+            np.testing.assert_array_equal(
+                getattr(expected, name), getattr(actual, name)
+            )
+        assert expected.joined == actual.joined and expected.x_name == actual.x_name
 
 
 def test_single_coverage(regressor, data):
-    """A number instead of a list, and intervals without an axis for it."""
+    """A float instead of a list, and intervals without an axis of coverages."""
     interval = predict_interval(regressor, data.X_new, 0.7)
     display = PredictionIntervalDisplay.from_predictions(
         data.y_new, regressor.predict(data.X_new), interval, coverage=0.7
@@ -150,8 +152,8 @@ def test_conformal(regressor, data):
     )
 
 
-def test_infinite_ends():
-    """Of a conformal interval from too few rows."""
+def test_infinite_bounds():
+    """As in a conformal interval from too few rows."""
     interval = np.array([[[-1.0, 1.0], [-np.inf, np.inf]]] * 3)
     display = PredictionIntervalDisplay.from_predictions([0, 5, 6], [0, 1, 2], interval)
     display.figure_.canvas.draw()
@@ -160,7 +162,7 @@ def test_infinite_ends():
 
 
 def test_one_row_is_a_bar(regressor, data):
-    """Joined to nothing, it has an interval and a prediction all the same."""
+    """A single row has an interval and a prediction, but no line."""
     display = PredictionIntervalDisplay.from_estimator(
         regressor, data.X_new[:1], data.y_new[:1]
     )
@@ -185,7 +187,7 @@ def test_several_targets(two_targets, data):
 
 
 def test_target_in_a_column(regressor, data):
-    """Of shape (n_samples, 1), as MultiOutputRegressor has it."""
+    """Of shape (n_samples, 1), as in MultiOutputRegressor."""
     model = MultiOutputRegressor(regressor).fit(data.X, data.y[:, None])
     display = PredictionIntervalDisplay.from_estimator(
         model, data.X_new, data.y_new[:, None]
@@ -221,13 +223,13 @@ def test_feature_of_text(regressor, data):
     ],
 )
 def test_shapes(change, message):
-    given = {
+    arguments = {
         "y": np.zeros(3),
         "prediction": np.zeros(3),
         "interval": np.zeros((3, 2, 2)),
     }
     with pytest.raises(ValueError, match=message):
-        PredictionIntervalDisplay.from_predictions(**given | change)
+        PredictionIntervalDisplay.from_predictions(**arguments | change)
 
 
 def test_classifier_is_refused(classifier, data):
@@ -236,7 +238,7 @@ def test_classifier_is_refused(classifier, data):
 
 
 def test_many_rows_are_pixels():
-    """Thousands of points do not make a heavy vector graphic."""
+    """Thousands of points do not make a large vector graphic."""
     n = 3000
     y = np.linspace(-2, 2, n)
     display = PredictionIntervalDisplay.from_predictions(
@@ -247,8 +249,8 @@ def test_many_rows_are_pixels():
 
 
 @pytest.mark.parametrize("with_targets", [True, False])
-def test_a_few_endless_intervals_leave_the_picture(with_targets):
-    """Else they press all others flat; the axis says how many there are."""
+def test_few_infinite_intervals_exceed_the_limits(with_targets):
+    """Otherwise they would compress all others; the axis label gives their number."""
     center = np.linspace(-1, 1, 97)
     reach = np.ones(97)
     reach[[5, 60]] = 1e5
@@ -262,7 +264,7 @@ def test_a_few_endless_intervals_leave_the_picture(with_targets):
     assert display.ax_.get_ylabel() == "y (2 of 97 rows reach beyond)"
 
 
-def test_an_axis_that_is_not_much_too_long_shows_all():
+def test_moderate_outliers_are_within_the_limits():
     center = np.linspace(-1, 1, 97)
     interval = center[:, None] + np.linspace(1, 4, 97)[:, None] * [-1, 1]
     display = PredictionIntervalDisplay.from_predictions(
@@ -274,14 +276,14 @@ def test_an_axis_that_is_not_much_too_long_shows_all():
 
 
 @pytest.mark.parametrize("n_rows", [30, 97])
-@pytest.mark.parametrize("what", ["target", "interval", "row"])
-def test_one_row_far_away_does_not_press_the_others_flat(n_rows, what):
-    """Whatever of it is: targets and intervals are treated alike."""
+@pytest.mark.parametrize("kind", ["target", "interval", "row"])
+def test_one_distant_row_exceeds_the_limits(n_rows, kind):
+    """Targets, intervals and predictions are treated alike."""
     center = np.linspace(-1, 1, n_rows)
     y, reach, prediction = center.copy(), np.ones(n_rows), center.copy()
-    if what == "target":
+    if kind == "target":
         y[7] = 1e4
-    elif what == "interval":
+    elif kind == "interval":
         reach[7] = 1e4
     else:
         prediction[7] = -1e4

@@ -1,4 +1,4 @@
-"""RiskCoverageDisplay."""
+"""Tests of RiskCoverageDisplay."""
 
 import numpy as np
 import pytest
@@ -21,9 +21,9 @@ def test_classifier(classifier, data):
         expected = risk_coverage_curve(
             prediction != data.labels_new, uncertainty[kind], data.weights
         )
-        found = display.coverage[kind], display.risk[kind], display.threshold[kind]
-        for one, other in zip(found, expected, strict=True):
-            np.testing.assert_array_equal(one, other)
+        actual = display.coverage[kind], display.risk[kind], display.threshold[kind]
+        for value, reference in zip(actual, expected, strict=True):
+            np.testing.assert_array_equal(value, reference)
         np.testing.assert_array_equal(
             display.lines_[kind].get_xydata(), np.stack(expected[:2], axis=1)
         )
@@ -48,15 +48,15 @@ def test_regressor(regressor, data):
 
 
 def test_oracle_is_below(classifier, data):
-    """At the coverages of any curve."""
+    """At the coverages of every curve."""
     display = RiskCoverageDisplay.from_estimator(
         classifier, data.X_new, data.labels_new, kind="all"
     )
-    # Among the accepted n of N rows the oracle has max(0, n - right) wrong ones.
+    # Among n accepted of N rows the oracle has max(0, n - right) wrong ones.
     right = 1 - display.overall_risk
     for kind, coverage in display.coverage.items():
         oracle = np.maximum(0, coverage - right) / coverage
-        # Rounding of sums of 17 rows.
+        # Sums of 17 rows have rounding errors.
         assert (display.risk[kind] >= oracle - 1e-12).all()
     np.testing.assert_allclose(
         display.oracle_risk,
@@ -66,10 +66,10 @@ def test_oracle_is_below(classifier, data):
 
 
 def test_from_predictions(regressor, data):
-    one = RiskCoverageDisplay.from_estimator(
+    display = RiskCoverageDisplay.from_estimator(
         regressor, data.X_new, data.y_new, kind=["total", "epistemic"]
     )
-    other = RiskCoverageDisplay.from_predictions(
+    restored = RiskCoverageDisplay.from_predictions(
         data.y_new,
         regressor.predict(data.X_new),
         predict_uncertainty(regressor, data.X_new, ["total", "epistemic"]),
@@ -79,20 +79,20 @@ def test_from_predictions(regressor, data):
     for name in ("coverage", "risk", "threshold"):
         for kind in ("total", "epistemic"):
             np.testing.assert_array_equal(
-                getattr(one, name)[kind], getattr(other, name)[kind]
+                getattr(display, name)[kind], getattr(restored, name)[kind]
             )
-    assert other.lines_["total"].get_label() == "again, total"
+    assert restored.lines_["total"].get_label() == "again, total"
     single = RiskCoverageDisplay.from_predictions(
         data.y_new,
         regressor.predict(data.X_new),
         predict_uncertainty(regressor, data.X_new),
         metric="rmse",
     )
-    np.testing.assert_array_equal(single.risk["uncertainty"], one.risk["total"])
+    np.testing.assert_array_equal(single.risk["uncertainty"], display.risk["total"])
 
 
-def test_constant_uncertainty_is_seen():
-    """Its curve is a point, at all rows."""
+def test_constant_uncertainty_is_a_point():
+    """Its curve is a visible point, at all rows."""
     display = RiskCoverageDisplay.from_predictions(
         ["a", "b", "b"], ["a", "a", "b"], [0.2, 0.2, 0.2], metric="error_rate"
     )
@@ -102,7 +102,7 @@ def test_constant_uncertainty_is_seen():
 
 
 def test_abstainer(classifier, regressor, data):
-    """The curve is that of all rows, refused ones too."""
+    """The curve contains all rows, including refused ones."""
     abstainer = Abstainer(classifier, threshold=-1.0).fit(data.X, data.labels)
     inner = RiskCoverageDisplay.from_estimator(
         abstainer.estimator_, data.X_new, data.labels_new
@@ -123,8 +123,8 @@ def test_errors(two_targets, data):
         RiskCoverageDisplay.from_predictions([0], [0], [0.1], metric="accuracy")
 
 
-def test_one_row_that_explodes_does_not_hide_the_others(seed):
-    """The others' errors are seen, and the labels say what is beyond."""
+def test_one_huge_error_exceeds_the_limits(seed):
+    """Other errors stay visible; the labels give the share beyond the limits."""
     random = np.random.default_rng(seed)
     error = np.append(random.uniform(1, 2, 99), 1e5)
     uncertainty = np.append(random.uniform(size=99), 7.0)

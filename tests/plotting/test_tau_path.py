@@ -1,4 +1,4 @@
-"""TauPathDisplay."""
+"""Tests of TauPathDisplay."""
 
 from types import SimpleNamespace
 
@@ -22,13 +22,13 @@ FOLDS = 3
 
 
 def searched(params, folds, **search):
-    """What a search leaves; folds: (folds, candidates) of scores, or a dict of them."""
+    """Results of a search; folds : (folds, candidates) scores, or a dict of them."""
     folds = folds if isinstance(folds, dict) else {"score": folds}
     results = {"params": params}
     for name, scores in folds.items():
         results[f"mean_test_{name}"] = np.mean(scores, axis=0)
-        for i, of_fold in enumerate(scores):
-            results[f"split{i}_test_{name}"] = np.asarray(of_fold)
+        for i, fold_scores in enumerate(scores):
+            results[f"split{i}_test_{name}"] = np.asarray(fold_scores)
     return SimpleNamespace(cv_results_=results, scoring=None, **search)
 
 
@@ -57,7 +57,7 @@ def test_search(data, small):
 
 
 def test_estimator_with_a_path(data, small):
-    """The picture of the search that it stands for."""
+    """The picture equals the picture of the equivalent search."""
     taus = [0.1, 3.0, 0.5, 1.0]
     model = TauCV(MCDropoutRegressor(**small), taus, cv=FOLDS).fit(data.X, data.y)
     search = GridSearchCV(
@@ -66,17 +66,17 @@ def test_estimator_with_a_path(data, small):
         scoring=log_density_scorer,
         cv=FOLDS,
     ).fit(data.X, data.y)
-    display, theirs = map(TauPathDisplay.from_estimator, (model, search))
-    np.testing.assert_array_equal(display.tau, theirs.tau)
+    display, expected = map(TauPathDisplay.from_estimator, (model, search))
+    np.testing.assert_array_equal(display.tau, expected.tau)
     for name in ("score", "error"):
         # Sums in another order, enlarged by Adam.
         np.testing.assert_allclose(
-            getattr(display, name), getattr(theirs, name), rtol=1e-6
+            getattr(display, name), getattr(expected, name), rtol=1e-6
         )
     np.testing.assert_allclose(
         display.best_.get_xydata(), [[model.tau_, model.best_score_]]
     )
-    assert display.score_name == theirs.score_name == "log density"
+    assert display.score_name == expected.score_name == "log density"
     model.set_params(scoring="r2")
     assert TauPathDisplay.from_estimator(model).score_name == "r2"
     with pytest.raises(ValueError, match=r"one of \['score'\]"):
@@ -86,11 +86,11 @@ def test_estimator_with_a_path(data, small):
 
 
 def test_path_of_several_targets(data, small):
-    """The first target's tau is on the axis, or that of another; scores are of all."""
+    """The axis shows the tau of the selected target; scores are of all targets."""
     Y = np.stack([data.y, -data.y], axis=1)
     model = TauCV(MCDropoutRegressor(**small), 2, cv=FOLDS).fit(data.X, Y)
-    for target, given in ((0, {}), (1, {"target": 1})):
-        display = TauPathDisplay.from_estimator(model, **given)
+    for target, arguments in ((0, {}), (1, {"target": 1})):
+        display = TauPathDisplay.from_estimator(model, **arguments)
         np.testing.assert_allclose(display.tau, [np.sort(model.taus_[:, target])])
         order = np.argsort(model.taus_[:, target])
         np.testing.assert_allclose(display.score, [model.scores_.mean(1)[order]])
@@ -100,7 +100,7 @@ def test_path_of_several_targets(data, small):
 
 
 def test_other_parameters():
-    """A line for each setting; parameters that do not vary are not told."""
+    """A line for each setting; labels omit parameters that do not vary."""
     params = [
         {"a__dropout": dropout, "a__tau": tau, "a__max_iter": 7}
         for dropout in (0.1, 0.25)
@@ -111,7 +111,7 @@ def test_other_parameters():
     assert display.settings == [{"dropout": "0.1"}, {"dropout": "0.25"}]
     np.testing.assert_array_equal(display.tau, [[1, 2, 5]] * 2)
     np.testing.assert_array_equal(display.score, [[4, 5, 3], [7, 8, 6]])
-    # Two folds that are 6 apart: a standard deviation of 6 / sqrt(2).
+    # Two folds that differ by 6: a standard deviation of 6 / sqrt(2).
     np.testing.assert_allclose(display.error, np.full((2, 3), 3.0))
     np.testing.assert_array_equal(display.best_.get_xydata(), [[2, 8]])
     assert len(display.lines_) == 2
@@ -119,7 +119,7 @@ def test_other_parameters():
 
 
 def test_at_most_eight_lines():
-    """The best ones, in the order of the search, and it is said of how many."""
+    """The best ones, in the order of the search; the label gives the total number."""
     params = [{"tau": tau, "units": u} for u in range(11) for tau in (1.0, 2.0)]
     scores = np.tile(np.repeat([3, 9, 1, 8, 7, 2, 6, 5, 10, 0, 4.0], 2), (2, 1))
     display = TauPathDisplay.from_estimator(searched(params, scores))
@@ -129,8 +129,8 @@ def test_at_most_eight_lines():
     assert "8 best of 11" in display.ax_.get_legend().get_title().get_text()
 
 
-def test_auto():
-    """The learned tau is a horizontal line, and no point of the path."""
+def test_learned_tau_is_a_horizontal_line():
+    """It is not a point of the path."""
     params = [{"tau": tau} for tau in (1.0, "auto", 10.0)]
     display = TauPathDisplay.from_estimator(searched(params, [[1, 5, 3.0], [2, 6, 4]]))
     np.testing.assert_array_equal(display.tau, [[1, 10]])
@@ -150,7 +150,7 @@ def test_several_metrics():
         TauPathDisplay.from_estimator(search)
 
 
-def test_failed_candidates_are_no_best():
+def test_failed_candidates_are_not_the_best():
     params = [{"tau": tau} for tau in (1.0, 2.0, 3.0)]
     display = TauPathDisplay.from_estimator(
         searched(params, [[1, np.nan, 2.0], [1, 5, 3]])
@@ -167,7 +167,7 @@ def test_candidates_without_tau_are_left_out():
 
 
 @pytest.mark.parametrize("halving", [False, True])
-def test_other_searches(data, small, halving):
+def test_searches_of_other_kinds(data, small, halving):
     network = MCDropoutRegressor(**small)
     taus = [0.1, 1.0, 0.3, 3.0]
     if halving:
@@ -200,7 +200,7 @@ def test_errors(params, message):
         TauPathDisplay.from_estimator(searched(params, [[1.0], [2.0]]))
 
 
-def test_no_search(data):
+def test_other_estimators_are_refused(data):
     with pytest.raises(TypeError, match="fitted search"):
         TauPathDisplay.from_estimator(Ridge().fit(data.X, data.y))
 

@@ -1,4 +1,4 @@
-"""TrainingCurveDisplay."""
+"""Tests of TrainingCurveDisplay."""
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -75,8 +75,8 @@ def test_without_validation(data):
     ],
     ids=["search", "target", "calibrated", "pipeline", "frozen"],
 )
-def test_network_is_found(regressor, data, wrap):
-    """Through meta-estimators, to the fitted network."""
+def test_network_inside_meta_estimators(regressor, data, wrap):
+    """The display uses the fitted network inside."""
     model = wrap(regressor).fit(data.X, data.y)
     display = TrainingCurveDisplay.from_estimator(model)
     assert display.kl.shape == (20, 2)
@@ -85,7 +85,7 @@ def test_network_is_found(regressor, data, wrap):
 
 
 def test_panels(stopped, ax):
-    """Two axes are drawn on; one is divided, once."""
+    """On two axes it draws; a single axes is divided once."""
     _, pair = plt.subplots(1, 2)
     display = TrainingCurveDisplay.from_estimator(stopped, ax=pair)
     assert list(display.axes_) == list(pair)

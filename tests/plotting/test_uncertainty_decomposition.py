@@ -1,4 +1,4 @@
-"""UncertaintyDecompositionDisplay."""
+"""Tests of UncertaintyDecompositionDisplay."""
 
 import numpy as np
 import pytest
@@ -23,13 +23,13 @@ def test_regressor(regressor, data):
         line = getattr(display, f"{name}_")
         order = np.argsort(display.total)
         np.testing.assert_array_equal(line.get_ydata(), expected[name][order])
-        # Sorted by the total, only the total is a curve.
+        # In the order of the total, only the total is a curve.
         assert line.get_linestyle() == ("-" if name == "total" else "None")
     assert display.measure == "std"
 
 
 def test_classifier(classifier, data):
-    """Areas of the two parts, one on the other, up to the entropy."""
+    """The areas of the two parts are stacked up to the entropy."""
     display = UncertaintyDecompositionDisplay.from_estimator(classifier, data.X_new)
     expected = predict_uncertainty(classifier, data.X_new, "all")
     for name, kind in OF_CLASSES.items():
@@ -73,7 +73,7 @@ def test_points_where_other_features_vary(model, data, request):
     ("measure", "total"), [("std", [5.0, 13.0, 2.0]), ("entropy", [7.0, 17.0, 2.0])]
 )
 def test_from_predictions(measure, total):
-    """The total is what the parts make, unless it is given."""
+    """The total is the sum of the parts unless it is given."""
     display = UncertaintyDecompositionDisplay.from_predictions(
         [3.0, 5.0, 0.0], [4.0, 12.0, 2.0], measure=measure
     )
@@ -85,15 +85,15 @@ def test_from_predictions(measure, total):
 
 
 def test_from_predictions_as_from_estimator(classifier, data):
-    one = UncertaintyDecompositionDisplay.from_estimator(classifier, data.X_new)
+    expected = UncertaintyDecompositionDisplay.from_estimator(classifier, data.X_new)
     parts = predict_uncertainty(classifier, data.X_new, "all")
-    other = UncertaintyDecompositionDisplay.from_predictions(
+    actual = UncertaintyDecompositionDisplay.from_predictions(
         parts["expected_entropy"], parts["mutual_information"], measure="entropy"
     )
-    np.testing.assert_array_equal(one.aleatoric, other.aleatoric)
-    np.testing.assert_array_equal(one.epistemic, other.epistemic)
-    # The sum of float64 parts is the entropy to rounding.
-    np.testing.assert_allclose(one.total, other.total, rtol=1e-9)
+    np.testing.assert_array_equal(expected.aleatoric, actual.aleatoric)
+    np.testing.assert_array_equal(expected.epistemic, actual.epistemic)
+    # The sum of the parts is the entropy, to rounding.
+    np.testing.assert_allclose(expected.total, actual.total, rtol=1e-9)
 
 
 def test_recalibrated(regressor, data):
@@ -114,7 +114,7 @@ def test_errors(two_targets, data):
 
 
 @pytest.mark.parametrize("n_rows", [30, 200])
-def test_one_row_that_explodes_does_not_hide_the_others(n_rows):
+def test_one_huge_row_exceeds_the_limits(n_rows):
     total = np.append(np.linspace(1, 2, n_rows - 1), 1e4)
     display = UncertaintyDecompositionDisplay.from_predictions(
         0.6 * total, 0.8 * total, total, measure="std"
@@ -123,5 +123,5 @@ def test_one_row_that_explodes_does_not_hide_the_others(n_rows):
     label = display.ax_.yaxis.label
     assert f"(1 of {n_rows} rows reach beyond)" in label.get_text()
     display.figure_.canvas.draw()
-    # The label is no longer than the axes are high.
+    # The label is not longer than the axes are high.
     assert label.get_window_extent().height < display.ax_.bbox.height

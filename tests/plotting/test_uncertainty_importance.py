@@ -1,4 +1,4 @@
-"""UncertaintyImportanceDisplay."""
+"""Tests of UncertaintyImportanceDisplay."""
 
 import numpy as np
 import pytest
@@ -8,9 +8,11 @@ from skbayesnn.plotting import UncertaintyImportanceDisplay
 
 
 def test_bars_are_the_importances(regressor, data):
-    how = {"background": data.X, "n_repeats": 3, "random_state": 0}
-    display = UncertaintyImportanceDisplay.from_estimator(regressor, data.X_new, **how)
-    expected = uncertainty_importance(regressor, data.X_new, **how)
+    arguments = {"background": data.X, "n_repeats": 3, "random_state": 0}
+    display = UncertaintyImportanceDisplay.from_estimator(
+        regressor, data.X_new, **arguments
+    )
+    expected = uncertainty_importance(regressor, data.X_new, **arguments)
     np.testing.assert_array_equal(display.importances, expected.importances)
     widths = [bar.get_width() for bar in display.bars_]
     np.testing.assert_allclose(widths, np.sort(expected.importances_mean))
@@ -45,7 +47,7 @@ def test_many_columns_are_cut(regressor, data):
 
 
 def test_long_names_are_shortened_and_inside_the_figure():
-    """Those that differ still do; the room is taken from the axes."""
+    """Different names stay different; the axes shrink to make room."""
 
     class Result:
         importances = np.arange(3.0)[:, None] * [1, 1]

@@ -1,4 +1,4 @@
-"""The predictive of labels, with classes in any order."""
+"""The predictive distribution of labels, with classes in any order."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ DRAWS, ROWS = 4, 5
 
 
 @pytest.mark.parametrize("classes", [["a", "b", "c"], ["low", "mid", "high"]])
-def test_densities_are_those_of_the_labels(classes, seed):
+def test_density_of_labels(classes, seed):
     classes = np.array(classes)
     p = np.random.default_rng(seed).dirichlet(np.ones(3), size=(DRAWS, ROWS))
     column = np.arange(ROWS) % 3
@@ -17,8 +17,8 @@ def test_densities_are_those_of_the_labels(classes, seed):
     np.testing.assert_allclose(density, np.log(p.mean(0)[np.arange(ROWS), column]))
 
 
-def test_members_with_classes_in_other_orders_are_pooled(seed):
-    """Each class has the mean of its probabilities, zero where it is unknown."""
+def test_members_with_different_classes_are_pooled(seed):
+    """Each class has the mean of its probabilities, zero where a member lacks it."""
     p = np.random.default_rng(seed).dirichlet(np.ones(2), size=(2, DRAWS, ROWS))
     members = [
         ClassPredictive(p[0], np.array(["c", "a"])),
@@ -32,11 +32,11 @@ def test_members_with_classes_in_other_orders_are_pooled(seed):
 
 @pytest.mark.parametrize("labels", [["a", "b", "c"], [-1, 0, 1], [1, 2, 3]])
 def test_members_have_positions_or_labels(labels, seed):
-    """As a meta-estimator has fitted them, or as they were fitted before."""
+    """Fitted by a meta-estimator to integers, or fitted before to labels."""
     p = np.random.default_rng(seed).dirichlet(np.ones(3), size=(DRAWS, ROWS))
     labels = np.array(labels)
-    for own in (np.arange(3), labels):
-        labelled = ClassPredictive(p, own).labelled(labels)
+    for classes_of_member in (np.arange(3), labels):
+        labelled = ClassPredictive(p, classes_of_member).labelled(labels)
         np.testing.assert_array_equal(labelled.classes, labels)
     with pytest.raises(ValueError, match="labels of the ensemble"):
         ClassPredictive(p, np.array(["x", "y", "z"])).labelled(labels)

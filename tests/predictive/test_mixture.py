@@ -1,6 +1,6 @@
 """Recalibrated mixtures, in closed form and by numerical integration; float64.
 
-What ``tests/test_meta.py`` says of mixtures behind meta-estimators is not said again.
+``tests/meta`` tests mixtures through meta-estimators.
 """
 
 import itertools
@@ -61,7 +61,7 @@ def _mapped(mixture):
 
 
 def _y(mixture, seed):
-    """A value for every row and target, near the middle."""
+    """A value for every row and target, near the median."""
     shape = mixture.components.mean.shape[1:]
     y = np.random.default_rng([seed, 9]).normal(size=shape)
     return y[:, 0] if mixture.flat else y
@@ -117,8 +117,8 @@ def test_scaling_by_one_changes_nothing(plain, seed):
     np.testing.assert_allclose(same.quantile(0.9), plain.quantile(0.9), rtol=1e-9)
 
 
-def test_a_bound_holds_for_every_draw(plain):
-    """Means move as without it, but by a limited number of standard deviations."""
+def test_bound_limits_the_shift_of_every_draw(plain):
+    """Means move as without it, but at most by a number of standard deviations."""
     for factor in (0.2, 3.0):
         factor = np.full(plain.components.mean.shape[-1], factor)
         free, bounded = plain.scaled(factor), plain.scaled(factor, 0.5)
@@ -136,7 +136,7 @@ def test_a_bound_holds_for_every_draw(plain):
 
 
 @pytest.mark.parametrize("kind", ["normal", "Student's t", "two peaks"])
-def test_a_bounded_mixture_is_a_distribution(kind, seed):
+def test_bounded_mixture_is_a_distribution(kind, seed):
     """Density, distribution function, quantiles and moments, by sums over a grid."""
     random = np.random.default_rng(seed)
     y = np.linspace(-30, 30, 3_001)
@@ -154,27 +154,27 @@ def test_a_bounded_mixture_is_a_distribution(kind, seed):
     }[kind]
     plain = MixturePredictive(components, flat=True)
     for factor in (0.4, 2.0):
-        one = plain.scaled(np.array([factor]), 1.0)
+        scaled = plain.scaled(np.array([factor]), 1.0)
         np.testing.assert_allclose(
-            one.components.variance, factor**2 * components.variance, rtol=1e-9
+            scaled.components.variance, factor**2 * components.variance, rtol=1e-9
         )
-        share = np.exp(one.log_density(y)) * (y[1] - y[0])
+        share = np.exp(scaled.log_density(y)) * (y[1] - y[0])
         np.testing.assert_allclose(share.sum(), 1, rtol=1e-6)
-        np.testing.assert_allclose(share @ y, one.mean()[0], atol=1e-6)
-        variance = share @ np.square(y - one.mean())
-        total = one.uncertainty(["total"])["total"]
+        np.testing.assert_allclose(share @ y, scaled.mean()[0], atol=1e-6)
+        variance = share @ np.square(y - scaled.mean())
+        total = scaled.uncertainty(["total"])["total"]
         np.testing.assert_allclose(variance, np.square(total[0]), rtol=1e-5)
-        # Half of the share of a step is above its middle: to the square of the step.
+        # Half of a step's mass lies above its midpoint, up to the square of the step.
         below = np.cumsum(share) - share / 2
-        np.testing.assert_allclose(one.cdf(y), below, atol=1e-3)
-        np.testing.assert_allclose(one.cdf(one.quantile(0.05)), 0.05, rtol=1e-6)
+        np.testing.assert_allclose(scaled.cdf(y), below, atol=1e-3)
+        np.testing.assert_allclose(scaled.cdf(scaled.quantile(0.05)), 0.05, rtol=1e-6)
         [log_density] = plain.densities_of_factor(y, 1.0)
-        found = log_density(np.log(factor))
-        np.testing.assert_allclose(found, one.log_density(y), rtol=1e-8)
+        actual = log_density(np.log(factor))
+        np.testing.assert_allclose(actual, scaled.log_density(y), rtol=1e-8)
 
 
-def test_scaling_behind_a_transform_is_in_its_units(seed):
-    """Of a log target the factor is a power of y over its median."""
+def test_scaling_with_a_transform_is_in_its_units(seed):
+    """For a log target the factor is a power of y divided by its median."""
     plain = _mixture(seed, 1, TRANSFORMS["rising"])
     inner = _mixture(seed, 1).scaled(np.array([2.0]))
     scaled = plain.scaled(np.array([2.0]))
@@ -193,7 +193,7 @@ def test_identity_map_changes_nothing(plain, seed):
     np.testing.assert_allclose(
         same.log_density(y),
         plain.log_density(y),
-        atol=1e-6,  # a root found to 1e-8 of the std, twice
+        atol=1e-6,  # two roots, each to 1e-8 of the std
     )
     np.testing.assert_allclose(
         same.interval([0.5, 0.9], "equal_tailed"),
@@ -203,7 +203,7 @@ def test_identity_map_changes_nothing(plain, seed):
     np.testing.assert_allclose(
         same.uncertainty(["total"])["total"],
         plain.uncertainty(["total"])["total"],
-        rtol=0.02,  # 32 nodes for a mixture, which has several modes at worst
+        rtol=0.02,  # 32 nodes; the mixture can have several modes
     )
     np.testing.assert_allclose(
         same.crps(y),
@@ -212,12 +212,14 @@ def test_identity_map_changes_nothing(plain, seed):
     )
 
 
-def test_map_is_of_the_distribution_function(plain, seed):
+def test_map_is_applied_to_the_distribution_function(plain, seed):
     y = _y(plain, seed)
     before = plain.cdf(y).reshape(ROWS, -1)
-    expected = [one(level) for one, level in zip(MAPS, before.T, strict=False)]
-    found = _mapped(plain).cdf(y).reshape(ROWS, -1)
-    np.testing.assert_allclose(found, np.transpose(expected), rtol=1e-12)
+    expected = [
+        quantile_map(level) for quantile_map, level in zip(MAPS, before.T, strict=False)
+    ]
+    actual = _mapped(plain).cdf(y).reshape(ROWS, -1)
+    np.testing.assert_allclose(actual, np.transpose(expected), rtol=1e-12)
 
 
 @pytest.mark.parametrize("transform", TRANSFORMS)
@@ -229,12 +231,12 @@ def test_quantile_is_the_inverse_of_the_distribution_function(seed, transform, l
 
 
 @pytest.mark.parametrize("transform", TRANSFORMS)
-def test_intervals_hold_their_probability(seed, transform):
+def test_intervals_have_their_coverage(seed, transform):
     for targets in (1, 2):
         mixture = _mapped(_mixture(seed, targets, TRANSFORMS[transform]))
-        ends = mixture.interval([0.5, 0.9], "equal_tailed")
+        bounds = mixture.interval([0.5, 0.9], "equal_tailed")
         for i, coverage in enumerate((0.5, 0.9)):
-            below, above = (mixture.cdf(ends[..., i, side]) for side in (0, 1))
+            below, above = (mixture.cdf(bounds[..., i, side]) for side in (0, 1))
             np.testing.assert_allclose(below, (1 - coverage) / 2)
             np.testing.assert_allclose(above, (1 + coverage) / 2)
 
@@ -243,16 +245,18 @@ def test_intervals_hold_their_probability(seed, transform):
 def test_density_integrates_to_the_distribution_function(seed, transform):
     whole = _mapped(_mixture(seed, 1, TRANSFORMS[transform]))
     for row in range(2):
-        one = _row(whole, row)
+        mixture = _row(whole, row)
         falling = transform.startswith("falling")
         shares = 1 - MAPS[0].share[::-1] if falling else MAPS[0].share
         shares = np.clip(shares, 1e-10, 1 - 1e-10)
-        ends = [one.quantile(share).item() for share in shares]
+        bounds = [mixture.quantile(share).item() for share in shares]
         for (low, below), (high, above) in itertools.pairwise(
-            zip(ends, shares, strict=True)
+            zip(bounds, shares, strict=True)
         ):
             mass, _ = quad(
-                lambda y, one=one: np.exp(one.log_density(np.array([y]))).item(),
+                lambda y, mixture=mixture: np.exp(
+                    mixture.log_density(np.array([y]))
+                ).item(),
                 low,
                 high,
             )
@@ -261,7 +265,7 @@ def test_density_integrates_to_the_distribution_function(seed, transform):
 
 
 def test_density_is_the_slope_of_the_distribution_function(seed):
-    """At the middle of the map's pieces: at their ends the slope jumps."""
+    """At the middle of the map's pieces; the slope jumps between pieces."""
     mixture, step = _mapped(_mixture(seed, 1)), 1e-5
     for low, high in zip(MAPS[0].share[:-1], MAPS[0].share[1:], strict=True):
         y = mixture.quantile((low + high) / 2)
@@ -279,45 +283,49 @@ def test_joint_density_has_the_recalibrated_margins(seed):
     margin = margin.mapped(MAPS[:1])
     first = _y(margin, seed)
     for row in range(2):
-        one = _row(joint, row)
+        mixture = _row(joint, row)
         shares = np.clip(MAPS[1].share, 1e-9, 1 - 1e-9)
-        ends = [one.quantile(share)[0, 1] for share in shares]
+        bounds = [mixture.quantile(share)[0, 1] for share in shares]
 
-        def density(second, one=one, row=row):
+        def density(second, mixture=mixture, row=row):
             y = np.array([[first[row], second]])
-            return np.exp(one.log_density(y)).item()
+            return np.exp(mixture.log_density(y)).item()
 
         mass = sum(
             quad(density, low, high, epsabs=1e-8, epsrel=1e-6)[0]
-            for low, high in itertools.pairwise(ends)
+            for low, high in itertools.pairwise(bounds)
         )
         expected = np.exp(_row(margin, row).log_density(first[[row]])).item()
         assert mass == pytest.approx(expected, rel=1e-5)
 
 
 def test_independent_targets_stay_independent(seed):
-    """One draw has no epistemic correlation: the joint density is the product."""
+    """One draw has no epistemic correlation, so the joint density is the product."""
     plain = _mixture(seed, 2)
     y = _y(plain, seed)
-    one = _gaussians(
+    mixture = _gaussians(
         plain.components.mean[:1], plain.components.variance[:1], flat=False
     )
     parts = [
         _gaussians(
-            one.components.mean[..., [j]], one.components.variance[..., [j]], flat=True
+            mixture.components.mean[..., [j]],
+            mixture.components.variance[..., [j]],
+            flat=True,
         )
         .mapped([MAPS[j]])
         .log_density(y[:, j])
         for j in range(2)
     ]
-    np.testing.assert_allclose(one.mapped(MAPS).log_density(y), sum(parts), atol=1e-6)
+    np.testing.assert_allclose(
+        mixture.mapped(MAPS).log_density(y), sum(parts), atol=1e-6
+    )
 
 
 @pytest.mark.parametrize("transform", ["none", "rising", "falling and bent"])
 def test_std_and_mean_by_integration(seed, transform):
     mixture = _mapped(_mixture(seed, 1, TRANSFORMS[transform]))
-    found = mixture.uncertainty(mixture.kinds)
-    # The integral over levels in normal scores, from which the tails are not left out.
+    actual = mixture.uncertainty(mixture.kinds)
+    # The integral over levels in normal scores, so that it includes the tails.
     score = np.linspace(-7, 7, 4001)
     weights = norm.pdf(score) / norm.pdf(score).sum()
     expected = np.empty(ROWS)
@@ -325,14 +333,14 @@ def test_std_and_mean_by_integration(seed, transform):
         nodes = _row(mixture, row, len(score)).quantile(ndtr(score)[:, None])
         expected[row] = np.sqrt(weights @ np.square(nodes - weights @ nodes))
     # 32 Gauss-Hermite nodes for a function with 7 kinks.
-    np.testing.assert_allclose(found["total"], expected, rtol=0.02)
+    np.testing.assert_allclose(actual["total"], expected, rtol=0.02)
     np.testing.assert_allclose(
-        np.hypot(found["epistemic"], found["aleatoric"]), found["total"], rtol=1e-12
+        np.hypot(actual["epistemic"], actual["aleatoric"]), actual["total"], rtol=1e-12
     )
-    # The parts keep their ratio.
+    # The ratio of the parts does not change.
     before = _mixture(seed, 1, TRANSFORMS[transform]).uncertainty(mixture.kinds)
     np.testing.assert_allclose(
-        found["epistemic"] / found["total"], before["epistemic"] / before["total"]
+        actual["epistemic"] / actual["total"], before["epistemic"] / before["total"]
     )
 
 
@@ -341,20 +349,20 @@ def test_crps_by_integration(seed, transform):
     """The integral of (F(z) - 1[z >= y])^2."""
     mixture = _mapped(_mixture(seed, 1, TRANSFORMS[transform]))
     y = mixture.quantile(0.5) * np.array([1.0, 1.1, 1.5, 0.7, 0.5])
-    found = mixture.crps(y)
+    actual = mixture.crps(y)
     ends = mixture.quantile(1e-7), mixture.quantile(1 - 1e-7)
     for row in range(ROWS):
         z = np.linspace(min(ends[0][row], y[row]), max(ends[1][row], y[row]), 20_001)
         share = _row(mixture, row, len(z)).cdf(z)
         expected = np.trapezoid(np.square(share - (z >= y[row])), z)
         std = mixture.uncertainty(["total"])["total"][row]
-        # 200 steps in place of a smooth function: half a step of the spread at most.
-        assert found[row] == pytest.approx(expected, abs=0.005 * std)
+        # 200 steps instead of a smooth function: an error of at most half a step.
+        assert actual[row] == pytest.approx(expected, abs=0.005 * std)
 
 
 @pytest.mark.parametrize("transform", TRANSFORMS)
-def test_behind_a_transform(seed, transform):
-    """Shares of the network's target, counted from the other end where y falls."""
+def test_map_with_a_transform(seed, transform):
+    """The map applies to the network's target; if y falls, levels are 1 - level."""
     inner = _mapped(_mixture(seed, 1))
     mixture = _mapped(_mixture(seed, 1, TRANSFORMS[transform]))
     target = inner.quantile(0.35)
@@ -368,7 +376,7 @@ def test_behind_a_transform(seed, transform):
     np.testing.assert_allclose(mixture.log_density(y), expected, atol=1e-6)
 
 
-def test_outside_of_the_domain_of_a_transform(seed):
+def test_values_outside_of_the_domain_of_a_transform(seed):
     mixture = _mapped(_mixture(seed, 1, TRANSFORMS["rising"]))
     y = np.full(ROWS, -0.1)
     np.testing.assert_array_equal(mixture.cdf(y), 0)
@@ -391,7 +399,7 @@ def test_samples_are_of_the_recalibrated_mixture(seed, transform):
 
 
 def test_far_from_all_draws(seed):
-    """Fifty standard deviations away levels are 0 or 1 to rounding."""
+    """Fifty standard deviations away levels are 0 or 1, to rounding."""
     for targets in (1, 2):
         plain = _mixture(seed, targets)
         for sign in (-50, 50):
@@ -413,10 +421,10 @@ def test_single_precision_is_computed_in_double(seed):
     np.testing.assert_array_equal(single.quantile(0.3), double.quantile(0.3))
 
 
-# ---- put together
+# ---- combinations
 
 
-def test_targets_side_by_side_keep_their_maps(seed):
+def test_joined_targets_keep_their_maps(seed):
     plain = _mixture(seed, 2)
     parts = [
         _gaussians(
@@ -427,17 +435,17 @@ def test_targets_side_by_side_keep_their_maps(seed):
         for j in range(2)
     ]
     y = _y(plain, seed)
-    for own in ([True, True], [True, False], [False, True]):
+    for is_mapped in ([True, True], [True, False], [False, True]):
         mapped = [
-            part.mapped([one]) if used else part
-            for part, one, used in zip(parts, MAPS, own, strict=True)
+            part.mapped([quantile_map]) if used else part
+            for part, quantile_map, used in zip(parts, MAPS, is_mapped, strict=True)
         ]
         joint = MixturePredictive.join_targets(mapped)
         expected = [part.cdf(y[:, j]) for j, part in enumerate(mapped)]
         np.testing.assert_allclose(joint.cdf(y), np.transpose(expected), rtol=1e-12)
 
 
-def test_a_map_is_the_last_step(plain):
+def test_mapped_mixture_cannot_be_changed(plain):
     mapped = _mapped(plain)
     with pytest.raises(TypeError, match=r"cannot be recalibrated again. Put one"):
         _mapped(mapped)
@@ -453,28 +461,28 @@ def test_a_map_is_the_last_step(plain):
     )
 
 
-# ---- CRPS behind a transform
+# ---- CRPS with a transform
 
 UNIT = TRANSFORMS["rising"]
 
 
 def _log_normal_crps(y, mean, variance):
-    """Of the equal-weight mixture of exp(N(mean, variance)), (rows, targets).
+    """CRPS of the equal-weight mixture of exp(N(mean, variance)), (rows, targets).
 
-    E|Y - y| - E|Y - Y'| / 2, with E exp(Z) = exp(mean + variance / 2) on either side
-    of a value [Baran & Lerch 2015, appendix].
+    E|Y - y| - E|Y - Y'| / 2, with E exp(Z) = exp(mean + variance / 2) on either side of
+    a value [Baran & Lerch 2015, appendix].
 
     y : (rows, targets), positive; mean, variance : (draws, rows, targets)
     """
 
-    def distance(mean, variance, other, of_other):
-        """E |exp(A) - exp(B)|, A ~ N(mean, variance), B ~ N(other, of_other)."""
-        std = np.sqrt(variance + of_other)
+    def distance(mean, variance, other_mean, other_variance):
+        """E |exp(A) - exp(B)| for A and B with these means and variances."""
+        std = np.sqrt(variance + other_variance)
         above = np.exp(mean + variance / 2) * (
-            2 * ndtr((mean - other + variance) / std) - 1
+            2 * ndtr((mean - other_mean + variance) / std) - 1
         )
-        below = np.exp(other + of_other / 2) * (
-            2 * ndtr((other - mean + of_other) / std) - 1
+        below = np.exp(other_mean + other_variance / 2) * (
+            2 * ndtr((other_mean - mean + other_variance) / std) - 1
         )
         return above + below
 
@@ -485,7 +493,7 @@ def _log_normal_crps(y, mean, variance):
 
 @pytest.mark.parametrize("noise", [2.0, 0.3, 0.1, 0.02, 1e-3])
 def test_crps_of_log_normals(noise, seed):
-    """In closed form: of one draw, of draws that overlap, and of draws far apart."""
+    """Closed form for one draw, for overlapping draws, and for distant draws."""
     random = np.random.default_rng(seed)
     mean = random.normal(size=(1, ROWS, TARGETS)) + 0.5 * random.normal(
         size=(37, ROWS, TARGETS)
@@ -506,8 +514,8 @@ def test_crps_of_log_normals(noise, seed):
     np.testing.assert_allclose(mixture.crps(y), expected, rtol=1e-7)
 
 
-def test_crps_of_values_that_the_transform_does_not_reach(seed):
-    """They are as far below the smallest value as they are."""
+def test_crps_of_values_outside_of_the_range_of_the_transform(seed):
+    """Their distance from the smallest possible value is added."""
     mixture = _mixture(seed, 1, UNIT)
     mean, variance = mixture.components.mean, mixture.components.variance
     at_zero = _log_normal_crps(np.full((ROWS, 1), 1e-300), mean, variance)[:, 0]
@@ -516,50 +524,53 @@ def test_crps_of_values_that_the_transform_does_not_reach(seed):
 
 
 def test_crps_of_other_components_by_integration(seed):
-    """Heavy tails, which are drawn in, and three peaks under an exponential."""
+    """Heavy tails with a compressing transform, and three peaks with an exponential."""
     random = np.random.default_rng(seed)
     location = random.normal(size=(4, ROWS, 1))
     ones = np.ones_like(location)
-    drawn_in = FunctionTransformer(np.sinh, np.arcsinh)
+    compressed = FunctionTransformer(np.sinh, np.arcsinh)
     share = random.dirichlet(np.ones(3), size=(4, ROWS, 1))
     peaks = GaussianMixtures(share, random.normal(size=share.shape), 0.3 + 0 * share)
     for components, transform in (
-        (StudentTs(location, ones, 3.0 * ones), drawn_in),
+        (StudentTs(location, ones, 3.0 * ones), compressed),
         (peaks, UNIT),
     ):
         mixture = MixturePredictive(components, True, transform=transform)
         y = mixture.quantile(0.5) * np.array([1.0, 1.1, 1.5, 0.7, 0.5])
-        found = mixture.crps(y)
+        actual = mixture.crps(y)
         for row in range(ROWS):
-            one = MixturePredictive(
+            row_mixture = MixturePredictive(
                 components._mapped(lambda v, row=row: v[:, [row]]),
                 True,
                 transform=transform,
             )
 
-            def squared(z, one=one, y=y[row]):
-                return np.square(one.cdf(np.array([z])).item() - (z >= y))
+            def squared(z, row_mixture=row_mixture, y=y[row]):
+                return np.square(row_mixture.cdf(np.array([z])).item() - (z >= y))
 
-            ends = one.quantile(1e-10).item(), one.quantile(1 - 1e-10).item()
+            bounds = (
+                row_mixture.quantile(1e-10).item(),
+                row_mixture.quantile(1 - 1e-10).item(),
+            )
             parts = [
-                ends[0],
-                *np.sort([y[row], 0.0, one.quantile(0.9).item()]),
-                ends[1],
+                bounds[0],
+                *np.sort([y[row], 0.0, row_mixture.quantile(0.9).item()]),
+                bounds[1],
             ]
             expected = sum(
                 quad(squared, a, b, limit=200, epsabs=1e-7)[0]
                 for a, b in itertools.pairwise(np.sort(parts))
             )
-            assert found[row] == pytest.approx(expected, rel=2e-4)
+            assert actual[row] == pytest.approx(expected, rel=2e-4)
 
 
-def test_crps_of_a_transform_that_turns(seed):
-    """By the nodes of the draws, for which nothing has to be monotone."""
+def test_crps_of_a_transform_that_is_not_monotone(seed):
+    """By the nodes of the draws, which do not require a monotone transform."""
     mixture = _mixture(seed, 1, FunctionTransformer(np.sqrt, np.square))
     y = np.array([0.1, 0.4, 0.0, 2.0, 1.0])
     random = np.random.default_rng([seed, 7])
     draws = random.integers(DRAWS, size=(2, 40_000))
-    one, other = (mixture.sample(index, random) for index in draws)
-    terms = np.abs(one - y[:, None]) - 0.5 * np.abs(one - other)
+    first, second = (mixture.sample(index, random) for index in draws)
+    terms = np.abs(first - y[:, None]) - 0.5 * np.abs(first - second)
     error = terms.std(1) / 200
     assert (np.abs(mixture.crps(y) - terms.mean(1)) < 6 * error + 0.02).all()

@@ -1,4 +1,4 @@
-"""Summaries of draws against hand-made cases, NumPy and scipy; float64."""
+"""Summaries of draws against worked examples, NumPy and scipy; float64."""
 
 import sys
 
@@ -25,7 +25,7 @@ DRAWS, ROWS, TARGETS, CLASSES = 50, 5, 2, 3
 
 
 def _measures(probability, uniform=None):
-    """All measures of one row; probability (draws, classes)."""
+    """All measures of one row; probability : (draws, classes)."""
     n = len(probability)
     uniform = (np.arange(n) + 0.5) / n if uniform is None else uniform
     draws = np.asarray(probability, dtype=float)[:, None]
@@ -33,7 +33,7 @@ def _measures(probability, uniform=None):
 
 
 def _in_parts(draws, uniform, kinds=CLASSIFICATION_KINDS, n_at_once=7):
-    """Measures of draws that come some at a time."""
+    """Measures of draws that arrive in chunks."""
 
     def parts():
         for start in range(0, len(draws), n_at_once):
@@ -45,8 +45,8 @@ def _in_parts(draws, uniform, kinds=CLASSIFICATION_KINDS, n_at_once=7):
 # ------------------------------------------- the three cases of Gal's thesis, 3.3.1
 
 
-def test_sure_of_one_class():
-    """All draws (1, 0): nothing is uncertain."""
+def test_certain_draws():
+    """All draws (1, 0): no uncertainty."""
     measures = _measures([[1, 0]] * DRAWS)
     assert measures["variation_ratio"] == 0
     assert measures["entropy"] == 0
@@ -55,8 +55,8 @@ def test_sure_of_one_class():
     assert measures["overlap"] == 0
 
 
-def test_sure_that_it_is_noise():
-    """All draws (1/2, 1/2): the entropy is all noise, the model is certain."""
+def test_noisy_draws():
+    """All draws (1/2, 1/2): the entropy is all noise, not model uncertainty."""
     measures = _measures([[0.5, 0.5]] * DRAWS)
     assert measures["variation_ratio"] == 0.5
     assert measures["entropy"] == pytest.approx(np.log(2), rel=1e-14)
@@ -65,8 +65,8 @@ def test_sure_that_it_is_noise():
     assert measures["overlap"] == pytest.approx(1, rel=1e-14)
 
 
-def test_draws_contradict_each_other():
-    """Half (1, 0), half (0, 1): the entropy is all in the model."""
+def test_contradictory_draws():
+    """Half (1, 0), half (0, 1): the entropy is all model uncertainty."""
     measures = _measures([[1, 0], [0, 1]] * (DRAWS // 2))
     assert measures["variation_ratio"] == 0.5
     assert measures["entropy"] == pytest.approx(np.log(2), rel=1e-14)
@@ -85,7 +85,7 @@ def probability(seed):
 
 
 def test_entropies_are_eq_7(probability):
-    found = _in_parts(probability, np.zeros(DRAWS))
+    actual = _in_parts(probability, np.zeros(DRAWS))
     mean = probability.mean(0)
     total = -(mean * np.log(mean)).sum(-1)
     expected = -(probability * np.log(probability)).sum(-1).mean(0)
@@ -94,19 +94,19 @@ def test_entropies_are_eq_7(probability):
         ("expected_entropy", expected),
         ("mutual_information", total - expected),
     ]:
-        np.testing.assert_allclose(found[kind], value, rtol=1e-10)
+        np.testing.assert_allclose(actual[kind], value, rtol=1e-10)
 
 
-def test_measures_do_not_depend_on_the_parts(probability, seed):
-    """Draws may come one by one or all at once; a kind alone or with others."""
+def test_measures_do_not_depend_on_the_chunks(probability, seed):
+    """Draws one by one or all at once; one kind alone or several together."""
     uniform = np.random.default_rng(seed + 1).random(DRAWS)
     expected = _in_parts(probability, uniform, n_at_once=DRAWS)
     assert list(expected) == list(CLASSIFICATION_KINDS)
     for kind in CLASSIFICATION_KINDS:
-        found = _in_parts(probability, uniform, [kind], n_at_once=1)
-        assert list(found) == [kind]
+        actual = _in_parts(probability, uniform, [kind], n_at_once=1)
+        assert list(actual) == [kind]
         # Sums of 50 numbers in another order.
-        np.testing.assert_allclose(found[kind], expected[kind], rtol=1e-12, atol=1e-14)
+        np.testing.assert_allclose(actual[kind], expected[kind], rtol=1e-12, atol=1e-14)
 
 
 def test_entropy_is_between_zero_and_log_classes():
@@ -126,35 +126,35 @@ def test_variation_ratio_counts_sampled_labels(probability, seed):
         ]
         counts = np.bincount(labels, minlength=CLASSES)
         expected.append(1 - counts.max() / DRAWS)
-    found = _in_parts(probability, uniform, ["variation_ratio"])
-    np.testing.assert_allclose(found["variation_ratio"], expected)
+    actual = _in_parts(probability, uniform, ["variation_ratio"])
+    np.testing.assert_allclose(actual["variation_ratio"], expected)
 
 
 def test_variation_ratio_tends_to_one_minus_the_largest_mean(seed):
-    """Of one p in all draws: 1 - max p, within 6 standard errors."""
+    """With the same p in all draws: 1 - max p, within 6 standard errors."""
     n = 20_000
     p = np.array([0.6, 0.3, 0.1])
     draws = np.broadcast_to(p, (n, 1, CLASSES))
     uniform = np.random.default_rng(seed).random(n)
     error = np.sqrt(0.6 * 0.4 / n)
-    found = _in_parts(draws, uniform, ["variation_ratio"], n_at_once=n)
-    assert abs(found["variation_ratio"].item() - 0.4) < 6 * error
+    actual = _in_parts(draws, uniform, ["variation_ratio"], n_at_once=n)
+    assert abs(actual["variation_ratio"].item() - 0.4) < 6 * error
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_label_is_sampled_whatever_the_rounding(dtype):
-    """The largest uniform number takes the last class that has any probability."""
+def test_sampled_label_has_a_positive_probability(dtype):
+    """The largest uniform number selects the last class with a positive probability."""
     probability = np.full((1, 1, 10), 0.1, dtype=dtype)
-    found = _in_parts(probability, np.array([1 - 2**-53]), ["variation_ratio"])
-    assert found["variation_ratio"].item() == 0
+    actual = _in_parts(probability, np.array([1 - 2**-53]), ["variation_ratio"])
+    assert actual["variation_ratio"].item() == 0
 
 
 def test_overlap_of_the_two_likeliest_classes():
-    """Equal histograms overlap wholly, disjoint ones not; a third class is ignored."""
-    apart = [[0.7, 0.28, 0.02]] * DRAWS
-    assert _measures(apart)["overlap"] == 0
+    """1 for equal histograms, 0 for disjoint ones; a third class is ignored."""
+    disjoint = [[0.7, 0.28, 0.02]] * DRAWS
+    assert _measures(disjoint)["overlap"] == 0
     half = [[0.6, 0.3, 0.1], [0.3, 0.6, 0.1], [0.6, 0.3, 0.1]]
-    # two thirds and one third in either bin, the other way round
+    # two thirds and one third in the two bins, and the reverse
     assert _measures(half)["overlap"] == pytest.approx(2 * np.sqrt(2) / 3, rel=1e-14)
 
 
@@ -176,7 +176,7 @@ def _chunks(*arrays, sizes=(1, 7, 30, 12)):
         yield tuple(values[start:end] for values in arrays)
 
 
-def test_moments_in_chunks_are_those_of_numpy(gaussians):
+def test_moments_in_chunks_equal_numpy(gaussians):
     mean, variance = gaussians
     moments = Moments()
     for chunk in _chunks(mean, variance):
@@ -187,19 +187,19 @@ def test_moments_in_chunks_are_those_of_numpy(gaussians):
 
 
 def test_small_spread_on_a_large_mean(gaussians):
-    """A spread of 1 on 10^8: squares of the values themselves would lose it all."""
+    """A spread of 1 on 10^8: squares of the values would lose it."""
     mean, variance = gaussians
     large = mean + 1e8
     moments = Moments()
     for chunk in _chunks(large, variance):
         moments.add(*chunk)
-    # 10^8 itself is held to 1.5e-8; nothing is lost beyond that.
+    # 10^8 is accurate to 1.5e-8; nothing more is lost.
     np.testing.assert_allclose(moments.epistemic, large.var(0), rtol=1e-10)
     np.testing.assert_allclose(moments.mean, mean.mean(0) + 1e8, rtol=1e-15)
 
 
 def test_moments_are_summed_in_float64():
-    """Draws in float32, more of them than float32 can add up."""
+    """More draws in float32 than float32 can add up."""
     mean = np.full((100_000, 1, 1), 0.1, dtype=np.float32)
     moments = Moments()
     moments.add(mean, mean)
@@ -220,25 +220,25 @@ def test_mean_probability_in_chunks(probability):
 def test_log_density_in_chunks_is_eq_8(gaussians, seed):
     mean, variance = gaussians
     y = np.random.default_rng(seed + 1).normal(size=(ROWS, TARGETS))
-    of_draw = gaussian_log_density(mean, variance, y)
+    density_of_draw = gaussian_log_density(mean, variance, y)
     expected = norm(mean, np.sqrt(variance)).logpdf(y).sum(-1)
-    np.testing.assert_allclose(of_draw, expected, rtol=1e-12)
+    np.testing.assert_allclose(density_of_draw, expected, rtol=1e-12)
     density = LogDensity()
-    for (chunk,) in _chunks(of_draw):
+    for (chunk,) in _chunks(density_of_draw):
         density.add(chunk)
     direct = logsumexp(expected, axis=0) - np.log(DRAWS)
     np.testing.assert_allclose(density.value, direct, rtol=1e-12)
 
 
 def test_log_density_far_below_underflow():
-    """Densities of e^-10^6 and of zero have logarithms too."""
+    """Densities of e^-10^6 and of zero have finite or infinite logarithms, not NaN."""
     density = LogDensity()
     density.add(np.array([[-1e6, -np.inf], [-1e6 - np.log(3), -np.inf]]))
     density.add(np.array([[-np.inf, -np.inf], [-np.inf, -np.inf]]))
     np.testing.assert_allclose(density.value, [-1e6 + np.log(1 / 3), -np.inf])
 
 
-# ------------------------------------------------------------- what is asked for
+# -------------------------------------------------------------- kinds and coverages
 
 
 def _computed(kinds):

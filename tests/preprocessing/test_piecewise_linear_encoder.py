@@ -1,4 +1,4 @@
-"""Columns as shares of bins: against loops, whole numbers and scikit-learn's trees."""
+"""Columns as shares of bins: against loops, integers and scikit-learn's trees."""
 
 import pickle
 import warnings
@@ -44,14 +44,14 @@ def random(seed):
 
 @pytest.fixture
 def data(random):
-    """X (61, 3), y (61,), and 17 new rows, some of them outside of the others."""
+    """X (61, 3), y (61,), and 17 new rows, some of them outside of the range."""
     X = random.standard_normal((ROWS, INPUTS)) * [1.0, 1e-9, 1e6] + [0.0, 5.0, -3e6]
     y = np.sign(X[:, 0]) + random.standard_normal(ROWS)
     return X, y, X[:NEW] + 2 * X.std(0) * random.standard_normal((NEW, INPUTS))
 
 
 def edges_of(column, n_bins):
-    """Quantiles of one row each, by whole numbers: no level is missed by rounding."""
+    """Quantiles with equal numbers of rows, without rounding of levels."""
     rows = sorted(column.tolist())
     counts = Counter(rows)
     if len(counts) <= n_bins + 1:
@@ -74,7 +74,7 @@ def edges_of(column, n_bins):
 
 
 def encoded(X, bin_edges, keep):
-    """One number after the other."""
+    """The encoding, value by value."""
     rows = []
     for row in X.tolist():
         features = []
@@ -97,7 +97,7 @@ def assert_splits(encoder, tree, X, y, weights):
     for column, edges in zip(X.T, edges_of_all, strict=True):
         nodes = tree.fit(column[:, np.newaxis], y, sample_weight=weights).tree_
         expected = np.sort(nodes.threshold[nodes.feature >= 0])
-        # The tree has rounded the column to float32.
+        # The tree rounds the column to float32.
         np.testing.assert_allclose(edges[1:-1], expected, rtol=1e-6)
         assert edges[0] == column.min() and edges[-1] == column.max()
 
@@ -107,7 +107,7 @@ def assert_splits(encoder, tree, X, y, weights):
 
 @pytest.mark.parametrize("n_bins", [2, 5, 16, 59, 60, 100])
 @pytest.mark.parametrize("keep", [False, True])
-def test_equal_to_a_loop(data, n_bins, keep):
+def test_encoding_equals_a_loop(data, n_bins, keep):
     X, _, new = data
     X[:, 0] = X[:, 0].round(1)
     X[::3, 1], X[1::6, 1] = 5.0, 5.0 + 1e-9
@@ -120,8 +120,8 @@ def test_equal_to_a_loop(data, n_bins, keep):
         np.testing.assert_array_equal(encoder.transform(rows), expected)
 
 
-def test_range_is_the_training_rows_own(data):
-    """From 0 at the smallest value to 1 at the largest, and so outside."""
+def test_range_of_the_training_rows(data):
+    """From 0 at the smallest value to 1 at the largest, and linear outside."""
     X, _, _ = data
     encoder = PiecewiseLinearEncoder().fit(X)
     for value, rows in [(0, X.min(0)), (1, X.max(0))]:
@@ -136,17 +136,18 @@ def test_bins_have_equal_shares(random):
     assert np.histogram(column, edges)[0].tolist() == [12] * 8
 
 
-def test_mirrored(data):
-    """No direction of a column is preferred."""
+def test_mirrored_columns_have_mirrored_edges(data):
     X, _, _ = data
     plain, mirrored = (PiecewiseLinearEncoder(6).fit(rows) for rows in (X, -X))
-    for edges, others in zip(plain.bin_edges_, mirrored.bin_edges_, strict=True):
-        np.testing.assert_array_equal(edges, -others[::-1])
+    for edges, mirrored_edges in zip(
+        plain.bin_edges_, mirrored.bin_edges_, strict=True
+    ):
+        np.testing.assert_array_equal(edges, -mirrored_edges[::-1])
 
 
 @pytest.mark.parametrize("strategy", ["quantile", "tree"])
 def test_columns_of_few_values(random, strategy):
-    """Constant, of two values, of four in equal shares, mostly one value."""
+    """Constant, two values, four in equal shares, mostly one value."""
     y = np.arange(20.0)
     X = np.zeros((20, 4))
     X[:, 0] = 7.5
@@ -160,7 +161,7 @@ def test_columns_of_few_values(random, strategy):
     if strategy == "quantile":
         assert four == [0, 2, 4, 6] and rare == [0, 1, 2.5, 4]
     else:
-        # y rises: the first split is in the middle, the next parts a half.
+        # y rises: the first split is in the middle, the next one halves a part.
         assert four in ([0, 1, 3, 6], [0, 3, 5, 6])
     names = encoder.get_feature_names_out(list("abcd")).tolist()
     assert names[:2] == ["b_bin0", "c_bin0"]
@@ -168,8 +169,8 @@ def test_columns_of_few_values(random, strategy):
     assert encoding.shape == (1, len(names)) and encoding[0, 0] == 0.5
 
 
-def test_what_zeros_leave_is_told_apart(random):
-    """Nine rows in ten are zero: the bins are for the tenth."""
+def test_bins_divide_the_nonzero_values(random):
+    """Nine rows in ten are zero: the bins divide the tenth."""
     n, n_bins = 3000, 7
     column = np.where(np.arange(n) % 10 == 0, 1 + random.random(n), 0.0)[:, np.newaxis]
     encoder = PiecewiseLinearEncoder(n_bins).fit(column)
@@ -179,8 +180,8 @@ def test_what_zeros_leave_is_told_apart(random):
     assert set(counts) == {n // 10 // (n_bins - 1)}
 
 
-def test_no_bin_is_empty_beside_a_value_of_many_rows(random):
-    """Zero is the edge between as many rows below and above, no row is next to it."""
+def test_bins_next_to_a_frequent_value_are_not_empty(random):
+    """Zero separates equal numbers of rows below and above, none of them close."""
     sides = [-1 - random.random(200), np.zeros(1000), 1 + random.random(200)]
     column = np.concatenate(sides)[:, np.newaxis]
     [edges] = PiecewiseLinearEncoder(5).fit(column).bin_edges_
@@ -188,8 +189,8 @@ def test_no_bin_is_empty_beside_a_value_of_many_rows(random):
     assert np.histogram(column[column != 0], edges)[0].tolist() == [100] * 4
 
 
-def test_two_values_are_one_column(random):
-    """Their bin would say what the column says."""
+def test_two_values_give_one_column(random):
+    """A bin would repeat the column."""
     X = np.stack([np.arange(ROWS) % 2, random.standard_normal(ROWS)], axis=1)
     encoder = PiecewiseLinearEncoder(4, keep_columns=True).fit(X)
     assert encoder.n_bins_.tolist() == [0, 4]
@@ -201,8 +202,8 @@ def test_two_values_are_one_column(random):
     assert encoder.n_bins_.tolist() == [0, 0]
 
 
-def test_values_are_edges_where_they_are_few():
-    """Rare ones, too, that no quantile would meet."""
+def test_few_values_are_edges():
+    """Rare values too, which no quantile would contain."""
     X = np.array([0.0] * 20 + [1.0, 2.0, 3.0])[:, np.newaxis]
     for n_bins, expected in [(2, [0, 1, 3]), (3, [0, 1, 2, 3]), (4, [0, 1, 2, 3])]:
         [edges] = PiecewiseLinearEncoder(n_bins).fit(X).bin_edges_
@@ -225,10 +226,10 @@ def test_only_constant_columns(sparse_output):
 
 @pytest.mark.parametrize("strategy", ["quantile", "tree"])
 def test_float32(data, strategy):
-    """The result is; the edges of what it was are float64, and still apart."""
+    """The result is float32; the edges are float64 and distinct."""
     X, y, new = data
     X, new = X.astype(np.float32), new.astype(np.float32)
-    X[:, 1] = 1 + np.arange(ROWS) * np.float32(2**-23)  # neighbours
+    X[:, 1] = 1 + np.arange(ROWS) * np.float32(2**-23)  # adjacent floats
     encoder = PiecewiseLinearEncoder(strategy=strategy).fit(X, y)
     encoding = encoder.transform(new)
     assert encoding.dtype == np.float32
@@ -239,7 +240,7 @@ def test_float32(data, strategy):
 
 
 @pytest.mark.parametrize("configuration", CONFIGURATIONS, ids=str)
-def test_sparse_is_dense(data, configuration):
+def test_sparse_output_equals_dense_output(data, configuration):
     X, y, new = data
     encoder = PiecewiseLinearEncoder(**configuration | {"sparse_output": True})
     compressed = encoder.fit_transform(X.astype(np.float32), y)
@@ -261,13 +262,13 @@ def test_inverse(data, strategy):
     encoder = PiecewiseLinearEncoder(strategy=strategy).fit(X, y)
     # Rounding of the largest value, of a sum of 16 widths.
     for rows in (X, np.clip(new, X.min(0), X.max(0))):
-        found = encoder.inverse_transform(encoder.transform(rows))
-        error = np.abs(found - rows) / np.abs(X).max(0)
+        actual = encoder.inverse_transform(encoder.transform(rows))
+        error = np.abs(actual - rows) / np.abs(X).max(0)
         assert error.max() < 1e-14
-    # Kept columns come back as they are, from outside too.
+    # Kept columns are restored exactly, also outside the range.
     encoder.set_params(keep_columns=True)
-    found = encoder.inverse_transform(encoder.transform(new))
-    np.testing.assert_array_equal(found, new)
+    actual = encoder.inverse_transform(encoder.transform(new))
+    np.testing.assert_array_equal(actual, new)
     with pytest.raises(ValueError, match=r"must have the \d+ features .* got 2"):
         encoder.inverse_transform(new[:, :2])
 
@@ -276,21 +277,21 @@ def test_inverse(data, strategy):
 
 
 @pytest.mark.parametrize("strategy", ["quantile", "tree"])
-def test_weights_are_repetitions(data, random, strategy):
-    """Integers exactly, whatever their unit; and weight 0 is not there."""
+def test_integer_weights_equal_repeated_rows(data, random, strategy):
+    """Integers exactly, in any unit; rows of weight 0 do not count."""
     X, y, _ = data
     X[:, 0] = X[:, 0].round(1)
     weights = random.integers(0, 4, ROWS)
     weights[X[:, 2].argmax()] = 0
     encoder = PiecewiseLinearEncoder(7, strategy=strategy)
-    # The standard deviation of the second target hangs on the weights.
+    # The standard deviation of the second target depends on the weights.
     Y = np.column_stack([y, y**2 * weights**3])
     repeated = [np.repeat(rows, weights, axis=0) for rows in (X, Y)]
     expected = clone(encoder).fit(*repeated).bin_edges_
     for unit in (1, 0.1, 3e-7):
-        found = clone(encoder).fit(X, Y, sample_weight=unit * weights).bin_edges_
-        for edges, others in zip(found, expected, strict=True):
-            np.testing.assert_array_equal(edges, others)
+        actual = clone(encoder).fit(X, Y, sample_weight=unit * weights).bin_edges_
+        for edges, expected_edges in zip(actual, expected, strict=True):
+            np.testing.assert_array_equal(edges, expected_edges)
     assert encoder.fit(X, Y).bin_edges_[2][-1] > expected[2][-1]
 
 
@@ -302,7 +303,7 @@ def test_quantiles_of_unequal_weights():
         assert edges.tolist() == sorted({1, middle, 4})
 
 
-def test_weights_that_vanish_beside_the_others():
+def test_weights_that_are_negligible():
     X = np.arange(6.0)[:, np.newaxis]
     for weights in ([1, 1, 1, 1, 1e-13, 1e-13], [1e-13, 1, 1, 1e-13, 1, 1]):
         [edges] = PiecewiseLinearEncoder(4).fit(X, None, weights).bin_edges_
@@ -310,7 +311,7 @@ def test_weights_that_vanish_beside_the_others():
 
 
 def test_sums_of_weights_are_rounded():
-    """A level that is reached at a value is, whatever the rounding of the sum."""
+    """A level reached at a value counts as reached despite rounding of the sum."""
     column = np.arange(24.0)
     with Checks() as check:
         for n_bins, unit in product([2, 3, 4, 6, 8, 12], [0.1, 0.7, 1 / 3, 1e-12]):
@@ -332,24 +333,24 @@ def test_wrong_weights(data):
 
 
 @pytest.fixture
-def far_apart(random):
-    """X (61, 3) whose values differ in float32, too; weights without equal sums."""
+def separated(random):
+    """X (61, 3) whose values differ in float32 too; weights without equal sums."""
     X = random.permuted(np.tile(np.arange(ROWS), (INPUTS, 1)), axis=1).T + 1
     weights = random.uniform(0.5, 2, ROWS)
     return X + random.uniform(0, 0.5, X.shape), weights
 
 
-def test_edges_are_the_splits_of_a_regression(data, far_apart):
-    X, weights = far_apart
+def test_edges_are_the_splits_of_a_regression(data, separated):
+    X, weights = separated
     encoder = PiecewiseLinearEncoder(6, strategy="tree")
     tree = DecisionTreeRegressor(max_leaf_nodes=6, random_state=0)
     assert_splits(encoder, tree, X, data[1], weights)
 
 
 @pytest.mark.parametrize("names", [["no", "yes"], ["low", "mid", "top"], [4, 7, 8, 9]])
-def test_edges_are_the_splits_of_a_classification(random, far_apart, names):
+def test_edges_are_the_splits_of_a_classification(random, separated, names):
     """Gini impurity is the variance of the classes' indicators."""
-    X, weights = far_apart
+    X, weights = separated
     y = np.array(names)[random.integers(0, len(names), ROWS)]
     encoder = PiecewiseLinearEncoder(5, strategy="tree")
     tree = DecisionTreeClassifier(max_leaf_nodes=5, random_state=0)
@@ -357,32 +358,32 @@ def test_edges_are_the_splits_of_a_classification(random, far_apart, names):
 
 
 def test_units_do_not_matter(data):
-    """Neither X's nor y's, nor those of one target relative to another."""
+    """Of X, of y, and of one target relative to another."""
     X, y, _ = data
     Y = np.column_stack([y, y**2])
     encoder = PiecewiseLinearEncoder(6, strategy="tree")
     expected = encoder.fit(X, Y).bin_edges_
-    # Powers of two round nothing.
+    # Powers of two cause no rounding.
     factors = 2.0 ** np.array([-70, 3, 90])
-    found = encoder.fit(X * factors, Y * [2.0**-60, 2.0**40]).bin_edges_
-    for edges, others, factor in zip(found, expected, factors, strict=True):
-        np.testing.assert_array_equal(edges, others * factor)
-    # Squares of these are no floats.
+    actual = encoder.fit(X * factors, Y * [2.0**-60, 2.0**40]).bin_edges_
+    for edges, expected_edges, factor in zip(actual, expected, factors, strict=True):
+        np.testing.assert_array_equal(edges, expected_edges * factor)
+    # Squares of these overflow or underflow.
     for unit in (2.0**900, 2.0**-900):
-        for edges, others in zip(
+        for edges, expected_edges in zip(
             encoder.fit(X, Y * unit).bin_edges_, expected, strict=True
         ):
-            np.testing.assert_array_equal(edges, others)
+            np.testing.assert_array_equal(edges, expected_edges)
 
 
-def test_column_that_says_nothing(data):
+def test_uninformative_column(data):
     X, y, _ = data
     encoder = PiecewiseLinearEncoder(strategy="tree").fit(X, np.full_like(y, 0.1))
     assert encoder.n_bins_.tolist() == [1] * INPUTS
 
 
-def test_kind_of_target(random):
-    """The variance of 0, 1 and 10 sees the tens; impurity sees three equal classes."""
+def test_target_type_selects_the_criterion(random):
+    """The variance of 0, 1 and 10 depends on the tens; impurity sees equal classes."""
     x, y = np.arange(30.0)[:, np.newaxis], np.repeat([0, 1, 10], [14, 8, 8])
 
     def edges(y, **options):
@@ -392,14 +393,14 @@ def test_kind_of_target(random):
     assert edges(y, target_type="classes") == edges(y) == edges(y * 1.0) == [13.5]
     assert edges(y.astype(str)) == edges(y > 0) == [13.5]
     assert edges(y, target_type="continuous") == edges(y + 0.5) == [21.5]
-    # Of too many kinds for classes: prices, say.
+    # Too many values for classes: prices, for example.
     counts = np.arange(40) ** 2
     x = np.arange(40.0)[:, np.newaxis]
     assert edges(counts) == edges(counts, target_type="continuous")
 
 
-def test_trees_take_nothing_from_the_settings(data):
-    """A frame as everybody's output, or routed metadata, change no edge."""
+def test_settings_of_scikit_learn_do_not_change_the_trees(data):
+    """Neither the global output format nor routed metadata change an edge."""
     pytest.importorskip("pandas")
     X, y, _ = data
     encoder = PiecewiseLinearEncoder(strategy="tree")
@@ -407,9 +408,9 @@ def test_trees_take_nothing_from_the_settings(data):
     with sklearn.config_context(
         transform_output="pandas", enable_metadata_routing=True
     ):
-        found = encoder.fit(X, y).bin_edges_
-    for edges, others in zip(found, expected, strict=True):
-        np.testing.assert_array_equal(edges, others)
+        actual = encoder.fit(X, y).bin_edges_
+    for edges, expected_edges in zip(actual, expected, strict=True):
+        np.testing.assert_array_equal(edges, expected_edges)
 
 
 # ---- as a transformer
@@ -458,7 +459,7 @@ def test_pickle_and_clone(data, configuration):
 
 
 @pytest.mark.parametrize("configuration", CONFIGURATIONS, ids=str)
-def test_in_front_of_a_network(data, configuration):
+def test_before_a_network(data, configuration):
     X, y, new = data
     encoder = PiecewiseLinearEncoder(**configuration)
     model = make_pipeline(encoder, MCDropoutRegressor(**SMALL)).fit(X, y)
@@ -474,7 +475,7 @@ def test_in_a_search(data):
         "encoder__strategy": ["quantile", "tree"],
         "net__tau": [0.5, 2.0],
     }
-    # Whichever precision the networks are trained in.
+    # In any precision of the networks.
     assert_same_results(*fit_both(model, grid, X, y), tolerance=ROUNDING_32)
 
 
@@ -517,8 +518,8 @@ def test_a_failed_fit_changes_nothing(data):
     assert encoder.get_feature_names_out().tolist() == names.tolist()
 
 
-def test_relative_weights_are_not_warned_of(data):
-    """There is no prior that they are weighed against."""
+def test_relative_weights_do_not_warn(data):
+    """The encoder has no prior that the weights are relative to."""
     X, _, _ = data
     weights = np.linspace(1, 2, ROWS)
     with warnings.catch_warnings():
@@ -527,7 +528,7 @@ def test_relative_weights_are_not_warned_of(data):
             PiecewiseLinearEncoder().fit(X, sample_weight=unit * weights)
 
 
-def test_columns_of_other_kinds_are_named(data):
+def test_unsupported_columns_are_named(data):
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"size": [1.0, 2.0, 3.0], "city": ["a", "b", "a"]})
     encoder = PiecewiseLinearEncoder()
@@ -564,12 +565,12 @@ def test_wrong_rows(data):
         encoder.fit(X, y)
 
 
-# ---- scikit-learn's own checks of the contract
+# ---- scikit-learn's checks of the contract
 
 
 @pytest.fixture
 def global_state_is_untouched(global_state_is_untouched, request):
-    """As everywhere, but NumPy's global generator, which these checks draw from."""
+    """As in all tests, except NumPy's global generator, which the checks draw from."""
     state = np.random.get_state()
     yield
     if "check" in request.fixturenames:

@@ -9,7 +9,7 @@ from skbayesnn._priors import AnchoredPrior
 MEMBERS, INPUTS, OUTPUTS = 3, 4, 2
 
 
-def test_density_is_that_about_the_anchor(seed):
+def test_density_about_the_anchor(seed):
     random = np.random.default_rng(seed)
     scale, bias_scale = np.array([0.3, 1.0, 4.0]), np.array([2.0, 0.5, 1.0])
     numbers = random.normal(size=(MEMBERS, INPUTS, OUTPUTS))

@@ -1,7 +1,7 @@
-"""The two approximations of the log-uniform prior's KL against the exact one; float64.
+"""Approximations of the log-uniform prior's KL against the exact KL; float64.
 
-With w ~ N(1, alpha), log |w| = 1/2 log of a noncentral chi-square variable times alpha,
-so that the expectation in the KL is also a series: over j ~ Poisson(1 / (2 alpha)),
+With w ~ N(1, alpha), log |w| = 1/2 log of a noncentral chi-square variable times alpha.
+So the expectation in the KL is also a series, over j ~ Poisson(1 / (2 alpha)):
 
     E log |1 + sqrt(alpha) e| = 1/2 (log(2 alpha) + E digamma(j + 1/2)).
 """
@@ -15,16 +15,16 @@ import torch
 from scipy import integrate, special, stats
 
 from skbayesnn import _priors
-from skbayesnn._families.variational_dropout import HIGHEST_LOG_ALPHA, LOWEST_LOG_ALPHA
+from skbayesnn._families.variational_dropout import MAX_LOG_ALPHA, MIN_LOG_ALPHA
 from skbayesnn._priors import GaussianPrior, LogUniformPrior
 
 APPROXIMATIONS = {
     "kingma": (_priors.kingma, _priors.kingma_slope),
     "molchanov": (_priors.molchanov, _priors.molchanov_slope),
 }
-# Largest errors over the ranges in use, of the published coefficients as they are
-# printed: 0.0403398 at alpha = 0.1227 and 0.0093746 at log alpha = -3.512 (nats per
-# alpha); of d/d log alpha 0.053877 at alpha = 1 and 0.013690 at log alpha = -2.488.
+# Largest errors over the ranges in use, with the published coefficients: 0.0403398 at
+# alpha = 0.1227 and 0.0093746 at log alpha = -3.512 (nats per alpha); of d/d log alpha
+# 0.053877 at alpha = 1 and 0.013690 at log alpha = -2.488.
 LARGEST_ERROR = {"kingma": 0.04034, "molchanov": 0.009375}
 LARGEST_SLOPE_ERROR = {"kingma": 0.05388, "molchanov": 0.013691}
 
@@ -32,7 +32,7 @@ LARGEST_SLOPE_ERROR = {"kingma": 0.05388, "molchanov": 0.013691}
 def _kl_by_quadrature(log_alpha):
     """-1/2 log alpha + E log |1 + sqrt(alpha) e| + (log 2 + gamma) / 2.
 
-    The logarithm's singularity, e = -1 / sqrt(alpha), is an end of two intervals.
+    The logarithm's singularity, e = -1 / sqrt(alpha), separates two intervals.
     """
     root = math.exp(0.5 * log_alpha)
     singular = -1 / root
@@ -51,7 +51,7 @@ def _kl_by_quadrature(log_alpha):
 
 
 def _expectation_over_poisson(function, log_alpha):
-    """E function(j), j ~ Poisson(1 / (2 alpha)), over all j that have any mass."""
+    """E function(j), j ~ Poisson(1 / (2 alpha)), over all j with positive mass."""
     rate = 0.5 * math.exp(-log_alpha)
     reach = 12 * math.sqrt(rate) + 60
     j = np.arange(max(0, math.floor(rate - reach)), math.ceil(rate + reach) + 1)
@@ -59,10 +59,10 @@ def _expectation_over_poisson(function, log_alpha):
 
 
 def _kl_by_series(log_alpha):
-    of_digamma = _expectation_over_poisson(
+    mean_digamma = _expectation_over_poisson(
         lambda j: special.digamma(j + 0.5), log_alpha
     )
-    return 0.5 * (math.log(2) + of_digamma) + 0.5 * (math.log(2) + np.euler_gamma)
+    return 0.5 * (math.log(2) + mean_digamma) + 0.5 * (math.log(2) + np.euler_gamma)
 
 
 def _slope_by_series(log_alpha):
@@ -75,7 +75,7 @@ def _slope_by_series(log_alpha):
 @pytest.fixture(scope="module")
 def exact():
     """log alpha on a grid of the widest range in use, KL and slope."""
-    log_alpha = np.linspace(LOWEST_LOG_ALPHA, max(HIGHEST_LOG_ALPHA.values()), 1401)
+    log_alpha = np.linspace(MIN_LOG_ALPHA, max(MAX_LOG_ALPHA.values()), 1401)
     kl = np.array([_kl_by_series(value) for value in log_alpha])
     slope = np.array([_slope_by_series(value) for value in log_alpha])
     return log_alpha, kl, slope
@@ -87,10 +87,10 @@ def name(request):
 
 
 @pytest.mark.parametrize("log_alpha", [-10.0, -5.0, -2.1, -1.0, 0.0, 2.0, 4.0])
-def test_the_exact_kl(log_alpha):
-    """The integral and the series agree, and so do the series' slope and differences.
+def test_exact_kl(log_alpha):
+    """Integral and series agree, and so do the series' slope and differences.
 
-    1e-9 is what the quadrature promises; the steps' differences are off by step^2.
+    The quadrature is accurate to 1e-9; finite differences have errors of step^2.
     """
     kl = _kl_by_series(log_alpha)
     np.testing.assert_allclose(kl, _kl_by_quadrature(log_alpha), atol=1e-9)
@@ -100,63 +100,63 @@ def test_the_exact_kl(log_alpha):
     np.testing.assert_allclose(slope, _slope_by_series(log_alpha), atol=1e-8)
 
 
-def test_the_exact_kl_goes_to_zero():
-    """That is what the constant is for; from above, as 1 / (2 alpha)."""
+def test_exact_kl_tends_to_zero():
+    """The constant is chosen for that; from above, as 1 / (2 alpha)."""
     np.testing.assert_allclose(_kl_by_series(20.0), 0.5 * math.exp(-20), rtol=1e-3)
     constant = 0.5 * (math.log(2) + np.euler_gamma)
     np.testing.assert_allclose(_priors.CONSTANT, constant, rtol=1e-15)
 
 
 def test_error_of_the_approximation(name, exact):
-    """Not larger than that of the published coefficients, and as large as that."""
+    """The published coefficients have exactly this error."""
     log_alpha, kl, _ = exact
-    in_use = log_alpha <= HIGHEST_LOG_ALPHA[name]
+    in_use = log_alpha <= MAX_LOG_ALPHA[name]
     value, _ = APPROXIMATIONS[name]
-    found = value(torch.as_tensor(log_alpha[in_use])).numpy()
-    error = np.abs(found - kl[in_use]).max()
+    actual = value(torch.as_tensor(log_alpha[in_use])).numpy()
+    error = np.abs(actual - kl[in_use]).max()
     assert 0.999 * LARGEST_ERROR[name] < error <= LARGEST_ERROR[name]
 
 
 def test_error_of_the_slope(name, exact):
-    """The slope is what training sees: alpha moves by it."""
+    """Training uses the slope: it moves alpha."""
     log_alpha, _, slope = exact
-    in_use = log_alpha <= HIGHEST_LOG_ALPHA[name]
+    in_use = log_alpha <= MAX_LOG_ALPHA[name]
     _, approximation = APPROXIMATIONS[name]
-    found = approximation(torch.as_tensor(log_alpha[in_use])).numpy()
-    error = np.abs(found - slope[in_use]).max()
+    actual = approximation(torch.as_tensor(log_alpha[in_use])).numpy()
+    error = np.abs(actual - slope[in_use]).max()
     assert 0.999 * LARGEST_SLOPE_ERROR[name] < error <= LARGEST_SLOPE_ERROR[name]
 
 
-def test_kl_asks_for_noise(name, exact):
-    """It falls all the way, as the exact one does: more noise is never dearer."""
+def test_kl_falls_with_alpha(name, exact):
+    """As the exact KL does: more noise never costs more."""
     log_alpha, _, slope = exact
-    in_use = torch.as_tensor(log_alpha[log_alpha <= HIGHEST_LOG_ALPHA[name]])
+    in_use = torch.as_tensor(log_alpha[log_alpha <= MAX_LOG_ALPHA[name]])
     assert (slope < 0).all()
     assert (APPROXIMATIONS[name][1](in_use) < 0).all()
 
 
-def test_kingma_is_for_small_alpha_only():
-    """Beyond alpha = 1 the polynomial goes off: at e^2 by 163 nats."""
+def test_kingma_requires_small_alpha():
+    """Beyond alpha = 1 the polynomial diverges: by 163 nats at e^2."""
     error = _priors.kingma(torch.tensor(2.0).double()).item() - _kl_by_series(2.0)
     assert error < -100
 
 
-def test_slope_is_that_of_the_value(name, seed):
-    """By autograd, and by differences of the value (off by step^2)."""
+def test_slope_is_the_derivative_of_the_value(name, seed):
+    """By autograd, and by differences of the value (with an error of step^2)."""
     random = np.random.default_rng(seed)
-    low, high = LOWEST_LOG_ALPHA, HIGHEST_LOG_ALPHA[name]
+    low, high = MIN_LOG_ALPHA, MAX_LOG_ALPHA[name]
     log_alpha = torch.as_tensor(random.uniform(low, high, size=(3, 4, 2)))
     value, slope = APPROXIMATIONS[name]
     leaf = log_alpha.clone().requires_grad_()
-    [of_autograd] = torch.autograd.grad(value(leaf).sum(), leaf)
-    np.testing.assert_allclose(slope(log_alpha), of_autograd, rtol=1e-12)
+    [slope_by_autograd] = torch.autograd.grad(value(leaf).sum(), leaf)
+    np.testing.assert_allclose(slope(log_alpha), slope_by_autograd, rtol=1e-12)
     step = 1e-5
     difference = (value(log_alpha + step) - value(log_alpha - step)) / (2 * step)
     np.testing.assert_allclose(slope(log_alpha), difference, atol=1e-8)
 
 
-def test_biases_have_a_gaussian_prior_and_plain_weights_none(seed):
-    """Layers without noise see a flat prior: the log-uniform one is for noise."""
+def test_priors_of_biases_and_of_weights_without_noise(seed):
+    """Biases have a Gaussian prior; weights without noise have a flat prior."""
     random = np.random.default_rng(seed)
     length_scale = torch.tensor([0.3, 2.0, 1.1], dtype=torch.float64)
     prior = LogUniformPrior(length_scale)

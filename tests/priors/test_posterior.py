@@ -9,13 +9,13 @@ from skbayesnn._priors import GaussianPrior, Normal, PosteriorPrior
 
 DRAWS, MEMBERS, INPUTS, OUTPUTS = 7, 3, 4, 2
 LENGTH_SCALE = np.array([0.1, 1.0, 7.0])
-# Sums of a few terms, most of them of order 1 to 100, in float64; scipy's densities
-# cancel, ours have fewer terms.
+# Sums of a few terms, mostly of order 1 to 100, in float64; scipy's densities lose
+# digits by cancellation.
 EXACT = {"rtol": 1e-12, "atol": 1e-12}
 
 
 class Problem:
-    """N(centre, std^2) on an array of weights, and another one, q, of both moments."""
+    """N(centre, std^2) on an array of weights, and the moments of another q."""
 
     def __init__(self, seed, isotropic):
         self.random = np.random.default_rng(seed)
@@ -29,7 +29,7 @@ class Problem:
         return self.random.normal(size=(MEMBERS, *axes))
 
     def log_prior(self, values):
-        """(..., members, inputs, outputs) -> (..., members)."""
+        """Log densities, (..., members); values : (..., members, inputs, outputs)."""
         return norm(self.centre, self.std).logpdf(values).sum((-1, -2))
 
 
@@ -38,45 +38,45 @@ def problem(request, seed):
     return Problem(seed, request.param)
 
 
-def test_log_density_is_scipys(problem):
-    """With any number of axes in front; those of the array are summed over."""
+def test_log_density_equals_scipy(problem):
+    """Leading axes are kept; the axes of the array are summed over."""
     values = problem.random.normal(size=(DRAWS, MEMBERS, INPUTS, OUTPUTS))
-    found = problem.prior.log_density(torch.as_tensor(values))
-    assert found.shape == (DRAWS, MEMBERS)
-    np.testing.assert_allclose(found, problem.log_prior(values), **EXACT)
+    actual = problem.prior.log_density(torch.as_tensor(values))
+    assert actual.shape == (DRAWS, MEMBERS)
+    np.testing.assert_allclose(actual, problem.log_prior(values), **EXACT)
     alone = problem.prior.log_density(torch.as_tensor(values[0]))
     np.testing.assert_allclose(alone, problem.log_prior(values[0]), **EXACT)
 
 
-def test_score_is_the_slope_of_log_density(problem):
-    """(centre - w) / std^2, and the gradient of ``log_density`` by autograd."""
+def test_score_is_the_gradient_of_log_density(problem):
+    """(centre - w) / std^2, and autograd."""
     values = problem.random.normal(size=(DRAWS, MEMBERS, INPUTS, OUTPUTS))
-    found = problem.prior.score(torch.as_tensor(values))
+    actual = problem.prior.score(torch.as_tensor(values))
     expected = (problem.centre - values) / problem.std**2
-    np.testing.assert_allclose(found, expected, **EXACT)
+    np.testing.assert_allclose(actual, expected, **EXACT)
     leaf = torch.tensor(values, requires_grad=True)
     [slope] = torch.autograd.grad(problem.prior.log_density(leaf).sum(), leaf)
-    np.testing.assert_allclose(found, slope, **EXACT)
+    np.testing.assert_allclose(actual, slope, **EXACT)
 
 
 def test_energy_of_a_point_is_minus_log_density_up_to_its_normaliser(problem):
     """log p(centre) - log p(W)."""
-    found = problem.prior.energy(torch.as_tensor(problem.mean))
+    actual = problem.prior.energy(torch.as_tensor(problem.mean))
     at_centre = np.broadcast_to(problem.centre, problem.mean.shape)
     expected = problem.log_prior(at_centre) - problem.log_prior(problem.mean)
-    np.testing.assert_allclose(found, expected, **EXACT)
+    np.testing.assert_allclose(actual, expected, **EXACT)
 
 
 def test_energy_is_the_expectation_under_any_q(problem):
-    """Only the moments count: at a symmetric two-point q, mean +- std, enumerated."""
+    """It depends on the moments only: at a symmetric two-point q, mean +- std."""
     mean, std = problem.mean, problem.std_q
-    found = problem.prior.energy(*map(torch.as_tensor, (mean, std**2)))
+    actual = problem.prior.energy(*map(torch.as_tensor, (mean, std**2)))
     energy = [
         norm(problem.centre, problem.std).logpdf(problem.centre)
         - norm(problem.centre, problem.std).logpdf(values)
         for values in (mean - std, mean + std)
     ]
-    np.testing.assert_allclose(found, np.mean(energy, 0).sum((1, 2)), **EXACT)
+    np.testing.assert_allclose(actual, np.mean(energy, 0).sum((1, 2)), **EXACT)
 
 
 def test_energy_and_spread_are_the_kl_of_two_normals(problem):
@@ -90,7 +90,7 @@ def test_energy_and_spread_are_the_kl_of_two_normals(problem):
     variance = torch.as_tensor(std**2)
     kl = problem.prior.energy(torch.as_tensor(mean)) + problem.prior.spread(variance)
     np.testing.assert_allclose(kl, expected, **EXACT)
-    # A mean of its own and a variance count apart; spread is the KL at the centre.
+    # Mean and variance count separately; spread is the KL at the centre.
     parts = problem.prior.energy(torch.as_tensor(mean), variance)
     entropy = norm(mean, std).entropy().sum((1, 2))
     normaliser = problem.log_prior(np.broadcast_to(problem.centre, mean.shape))
@@ -104,15 +104,15 @@ def test_kl_to_itself_is_zero(problem):
         for values in (problem.centre, problem.std**2)
     )
     kl = problem.prior.energy(centre) + problem.prior.spread(variance)
-    # Sums of eight terms that are zero to rounding.
+    # Sums of eight terms that are zero, to rounding.
     np.testing.assert_allclose(kl, 0, atol=1e-14)
 
 
-def test_flat_prior_has_no_slope():
-    """Length scale 0: nothing depends on the weights, and nothing is infinite.
+def test_flat_prior_has_no_gradient():
+    """Length scale 0: no value depends on the weights, and all values are finite.
 
-    What is left out is a normaliser, the same in the closed form and in the density:
-    the KL is minus the entropy of q, plus log sqrt(2 pi) for each weight.
+    Closed form and density omit the same normaliser: the KL is minus the entropy of q,
+    plus log sqrt(2 pi) per weight.
     """
     prior = GaussianPrior(torch.zeros(MEMBERS, dtype=torch.float64))
     wide = torch.tensor([0.0, 1.0, 1e9], dtype=torch.float64).view(-1, 1, 1)
@@ -132,19 +132,19 @@ def test_flat_prior_has_no_slope():
 
 
 def test_flat_for_some_members_only(seed):
-    """Every member has its own length scale."""
+    """Every member has a length scale."""
     length_scale = LENGTH_SCALE.copy()
     length_scale[1] = 0
     weights = torch.as_tensor(np.random.default_rng(seed).normal(size=(3, 4, 2)))
-    some, all_of = (
+    some_members, all_members = (
         GaussianPrior(torch.as_tensor(v)).weight for v in (length_scale, LENGTH_SCALE)
     )
     for function in ("energy", "log_density"):
-        found = getattr(some, function)(weights)
-        expected = getattr(all_of, function)(weights)
-        assert torch.equal(found[[0, 2]], expected[[0, 2]])
-        assert torch.isfinite(found[1])
-        assert found[1] != expected[1]
+        actual = getattr(some_members, function)(weights)
+        expected = getattr(all_members, function)(weights)
+        assert torch.equal(actual[[0, 2]], expected[[0, 2]])
+        assert torch.isfinite(actual[1])
+        assert actual[1] != expected[1]
 
 
 @pytest.mark.parametrize("part", ["weight", "bias"])
@@ -154,18 +154,20 @@ def test_gaussian_prior_is_isotropic_about_zero(seed, part):
     values = np.random.default_rng(seed).normal(size=(DRAWS, MEMBERS, *axes))
     std = (1 / LENGTH_SCALE).reshape(-1, *(1,) * len(axes))
     density = norm(scale=std)
-    of_array = tuple(range(-len(axes), 0))
+    axes_of_array = tuple(range(-len(axes), 0))
     prior = getattr(GaussianPrior(torch.as_tensor(LENGTH_SCALE)), part)
-    found = prior.log_density(torch.as_tensor(values))
-    np.testing.assert_allclose(found, density.logpdf(values).sum(of_array), **EXACT)
-    found = prior.energy(torch.as_tensor(values[0]))
-    expected = (density.logpdf(0) - density.logpdf(values[0])).sum(of_array)
-    np.testing.assert_allclose(found, expected, **EXACT)
+    actual = prior.log_density(torch.as_tensor(values))
+    np.testing.assert_allclose(
+        actual, density.logpdf(values).sum(axes_of_array), **EXACT
+    )
+    actual = prior.energy(torch.as_tensor(values[0]))
+    expected = (density.logpdf(0) - density.logpdf(values[0])).sum(axes_of_array)
+    np.testing.assert_allclose(actual, expected, **EXACT)
 
 
 @pytest.mark.parametrize("part", ["weight", "bias"])
-def test_normal_prior_is_the_posterior_that_it_was(seed, part):
-    """N(mean, std^2) for each weight and bias by itself."""
+def test_normal_prior_from_a_posterior(seed, part):
+    """N(mean, std^2) for each weight and bias."""
     random = np.random.default_rng(seed)
     fields = {
         "mean": random.normal(size=(MEMBERS, INPUTS, OUTPUTS)),
@@ -177,7 +179,7 @@ def test_normal_prior_is_the_posterior_that_it_was(seed, part):
     prefix = "" if part == "weight" else "bias_"
     mean, std = fields[f"{prefix}mean"], fields[f"{prefix}std"]
     values = random.normal(size=(DRAWS, *mean.shape))
-    found = getattr(prior, part).log_density(torch.as_tensor(values))
-    of_array = tuple(range(2, values.ndim))
-    expected = norm(mean, std).logpdf(values).sum(of_array)
-    np.testing.assert_allclose(found, expected, **EXACT)
+    actual = getattr(prior, part).log_density(torch.as_tensor(values))
+    axes_of_array = tuple(range(2, values.ndim))
+    expected = norm(mean, std).logpdf(values).sum(axes_of_array)
+    np.testing.assert_allclose(actual, expected, **EXACT)

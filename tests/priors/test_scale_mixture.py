@@ -21,14 +21,14 @@ def prior():
 
 @pytest.fixture
 def weight(seed):
-    """Of all sizes, from far inside the narrow component to far outside."""
+    """Weights of all sizes, from far inside the narrow component to far outside."""
     random = np.random.default_rng(seed)
     shape = (DRAWS, MEMBERS, INPUTS, OUTPUTS)
     return random.normal(size=shape) * 10.0 ** random.uniform(-4, 1, size=shape)
 
 
-def test_log_density_is_that_of_the_mixture(prior, weight):
-    """pi N(0, (s1 / l)^2) + (1 - pi) N(0, (s2 / l)^2) on every weight by itself."""
+def test_log_density_of_the_mixture(prior, weight):
+    """pi N(0, (s1 / l)^2) + (1 - pi) N(0, (s2 / l)^2) on every weight."""
     pi, std_1, std_2 = (
         values[:, None, None] for values in (PI, S1 / LENGTH_SCALE, S2 / LENGTH_SCALE)
     )
@@ -36,12 +36,12 @@ def test_log_density_is_that_of_the_mixture(prior, weight):
         np.log(pi) + norm.logpdf(weight, 0, std_1),
         np.log1p(-pi) + norm.logpdf(weight, 0, std_2),
     )
-    found = prior.weight.log_density(torch.as_tensor(weight))
-    np.testing.assert_allclose(found, expected.sum((2, 3)), rtol=1e-12)
+    actual = prior.weight.log_density(torch.as_tensor(weight))
+    np.testing.assert_allclose(actual, expected.sum((2, 3)), rtol=1e-12)
 
 
 def test_density_of_a_weight_integrates_to_one(prior):
-    """On a grid in log |w|, where both components have room; it is even."""
+    """On a grid in log |w| that resolves both components; the density is even."""
     u, step = np.linspace(-60, 10, 20_001, retstep=True)
     points = torch.as_tensor(np.exp(u)).view(-1, 1, 1, 1).expand(-1, MEMBERS, 1, 1)
     density = prior.weight.log_density(points).exp().numpy()
@@ -50,42 +50,43 @@ def test_density_of_a_weight_integrates_to_one(prior):
 
 
 def test_equal_components_are_the_gaussian_prior(weight):
-    """s1 = s2 = 1 is N(0, 1 / l^2), whatever pi is."""
-    one, length_scale = torch.ones(MEMBERS).double(), torch.as_tensor(LENGTH_SCALE)
-    mixture = ScaleMixturePrior(length_scale, torch.as_tensor(PI), one, one)
+    """s1 = s2 = 1 is N(0, 1 / l^2) for every pi."""
+    ones, length_scale = torch.ones(MEMBERS).double(), torch.as_tensor(LENGTH_SCALE)
+    mixture = ScaleMixturePrior(length_scale, torch.as_tensor(PI), ones, ones)
     values = torch.as_tensor(weight)
     expected = GaussianPrior(length_scale).weight.log_density(values)
     np.testing.assert_allclose(mixture.weight.log_density(values), expected, rtol=1e-12)
 
 
-def test_score_is_the_slope_of_the_log_density(prior, weight):
-    """By hand as by autograd; draws are in front of the members."""
+def test_score_is_the_gradient_of_the_log_density(prior, weight):
+    """Against autograd; the axis of draws precedes that of members."""
     leaf = torch.as_tensor(weight).requires_grad_()
     [expected] = torch.autograd.grad(prior.weight.log_density(leaf).sum(), leaf)
-    found = prior.weight.score(torch.as_tensor(weight))
-    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    actual = prior.weight.score(torch.as_tensor(weight))
+    np.testing.assert_allclose(actual, expected, rtol=1e-12)
 
 
-def test_score_has_float32_s_digits_where_the_components_meet():
+def test_score_is_accurate_in_float32_where_the_components_meet():
     """At the scales of [BBB15], s1 = 1 and s2 = e^-8.
 
-    Outside the narrow component its share is tiny and its precision is huge: the share
-    must not be taken as one minus the other. 1e-5 is for exponents of up to 40.
+    Outside the narrow component its share is tiny and its precision is huge, so the
+    share must not be computed as one minus the other share. 1e-5 is for exponents of up
+    to 40.
     """
     std_2 = np.exp(-8.0)
     weight = np.linspace(0.5, 9, 1001)[None] * std_2
-    half, one = np.full((1, 1), 0.5), np.ones((1, 1))
+    half, ones = np.full((1, 1), 0.5), np.ones((1, 1))
     exact, rounded = (
         ScaleMixture(
-            *(torch.as_tensor(v).to(dtype) for v in (half, one, one * std_2))
+            *(torch.as_tensor(v).to(dtype) for v in (half, ones, ones * std_2))
         ).score(torch.as_tensor(weight).float().to(dtype))
         for dtype in (torch.float64, torch.float32)
     )
     np.testing.assert_allclose(rounded, exact, rtol=1e-5)
 
 
-def test_far_from_both_components_nothing_overflows(prior):
-    """Hundreds of spreads away the wide component is all there is; gradients too."""
+def test_no_overflow_far_from_both_components(prior):
+    """Hundreds of spreads away only the wide component counts, also in gradients."""
     weight = torch.full((MEMBERS, INPUTS, OUTPUTS), 1e3).double().requires_grad_()
     density = prior.weight.log_density(weight)
     [gradient] = torch.autograd.grad(density.sum(), weight)

@@ -1,4 +1,4 @@
-"""scikit-learn's own checks of the stacks, with a small pool for their time."""
+"""scikit-learn's checks of the stacks, with a small pool for speed."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ from skbayesnn import (
 from skbayesnn._stacking import base
 from skbayesnn._stacking.candidates import CandidateSpec
 
-# The few epochs are not always enough, and some of the checks' data are pure noise.
+# A few epochs may be too few, and some data of the checks are pure noise.
 pytestmark = pytest.mark.filterwarnings(
     "ignore:the network explains:sklearn.exceptions.ConvergenceWarning"
 )
@@ -24,25 +24,27 @@ QUICK = {
     "max_iter": 15,
     "learning_rate_init": 0.1,
     "n_draws": 3,
-    # The temperature multiplies what rounding makes of a row that is there twice.
+    # The temperature multiplies the rounding differences of repeated rows.
     "dtype": "float64",
     "random_state": 0,
 }
 GRID = {"length_scale": [1.0, "auto"]}
-HOW = {"cv": 2, "n_refits": 1, "random_state": 0}
+OPTIONS = {"cv": 2, "n_refits": 1, "random_state": 0}
 ESTIMATORS = [
-    BayesianStackingRegressor([("network", MCDropoutRegressor(**QUICK), GRID)], **HOW),
-    BayesianStackingClassifier(
-        [("network", MCDropoutClassifier(**QUICK), GRID)], **HOW
+    BayesianStackingRegressor(
+        [("network", MCDropoutRegressor(**QUICK), GRID)], **OPTIONS
     ),
-    BayesianStackingRegressor(**HOW),
-    BayesianStackingClassifier(**HOW),
+    BayesianStackingClassifier(
+        [("network", MCDropoutClassifier(**QUICK), GRID)], **OPTIONS
+    ),
+    BayesianStackingRegressor(**OPTIONS),
+    BayesianStackingClassifier(**OPTIONS),
 ]
 
 
 @pytest.fixture(autouse=True)
 def global_state_is_untouched(global_state_is_untouched):
-    """As everywhere, but NumPy's global generator, which the checks draw from."""
+    """As elsewhere, except NumPy's global generator, from which the checks draw."""
     state = np.random.get_state()
     yield
     np.random.set_state(state)
@@ -50,7 +52,7 @@ def global_state_is_untouched(global_state_is_untouched):
 
 @pytest.fixture(autouse=True)
 def few_candidates(monkeypatch):
-    """In place of the default pool."""
+    """Replace the default pool by a small one."""
 
     def pool(X, sample_weight, *, of_classes, **params):
         kind = MCDropoutClassifier if of_classes else MCDropoutRegressor

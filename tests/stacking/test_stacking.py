@@ -1,4 +1,4 @@
-"""The stacks: out of fold is out of fold, the mixture is what its weights say."""
+"""Bayesian stacking: out-of-fold predictions, mixture, pools, interrupted fits."""
 
 import math
 import pickle
@@ -42,7 +42,7 @@ from skbayesnn._meta.unwrap import open_predictive
 from skbayesnn._predictive import mixin
 from skbayesnn._predictive.mixture import MixturePredictive
 from skbayesnn._stacking import base, candidates
-from skbayesnn._stacking.candidates import Rows, candidates_of
+from skbayesnn._stacking.candidates import StackData, candidates_of
 from skbayesnn._stacking.folds import folds_of, warn_of_copies
 from skbayesnn._stacking.weights import (
     best_factor,
@@ -108,23 +108,23 @@ def labelled(table):
 # ---- out of fold
 
 
-def test_out_of_fold_is_a_fit_without_the_fold(table):
-    """One candidate: its clones, fitted fold by fold, say the same."""
+def test_out_of_fold_predictions_equal_fits_without_the_fold(table):
+    """One candidate, whose clones are fitted fold by fold."""
     X, y = table
     network = MCDropoutRegressor(**QUICK)
     cv = KFold(4)
-    only = [("only", network, {})]
-    model = BayesianStackingRegressor(only, cv=cv, n_refits=1).fit(X, y)
+    pool = [("only", network, {})]
+    model = BayesianStackingRegressor(pool, cv=cv, n_refits=1).fit(X, y)
     density, mean, std = np.empty(ROWS), np.empty(ROWS), np.empty(ROWS)
     for train, test in cv.split(X):
-        alone = clone(network).fit(X[train], y[train])
-        # A stack corrects the noise of its mixture: candidates keep their training's.
-        del alone.parameters_["likelihood/log_factor"]
-        density[test] = alone.log_predictive_density(X[test], y[test])
-        mean[test], std[test] = alone.predict(X[test], return_std=True)
+        single = clone(network).fit(X[train], y[train])
+        # A stack corrects the noise of its mixture; candidates keep the training noise.
+        del single.parameters_["likelihood/log_factor"]
+        density[test] = single.log_predictive_density(X[test], y[test])
+        mean[test], std[test] = single.predict(X[test], return_std=True)
     assert model.weights_["weight"].tolist() == [1.0]
     assert model.weights_["log_density"].iloc[0] == pytest.approx(density.mean())
-    # Unequal folds are trained in other programs than alone: to rounding.
+    # Unequal folds are trained in other programs than single fits: up to rounding.
     np.testing.assert_allclose(model.oof_prediction_, mean, rtol=1e-8)
     factor = model.spread_factor_[0]
     np.testing.assert_allclose(model.oof_std_, factor * std, rtol=1e-8)
@@ -133,8 +133,8 @@ def test_out_of_fold_is_a_fit_without_the_fold(table):
 
 
 @pytest.mark.parametrize("coverage", [0.5, 0.8])
-def test_cross_intervals_are_those_of_the_paper(table, coverage):
-    """Barber et al. 2021, eq. 11, row by row: one candidate, residuals over stds."""
+def test_cross_intervals_follow_the_paper(table, coverage):
+    """Barber et al. 2021, eq. 11, row by row, with residuals divided by stds."""
     X, y = table
     network = MCDropoutRegressor(**QUICK | {"dropout": 0.0, "length_scale": 1.0})
     weights = np.ones(ROWS)
@@ -145,58 +145,58 @@ def test_cross_intervals_are_those_of_the_paper(table, coverage):
     new = np.random.default_rng(5).normal(size=(9, COLUMNS))
     low, high = [], []
     for train, test in cv.split(X):
-        alone = clone(network).fit(X[train], y[train], sample_weight=weights[train])
-        mean, std = alone.predict(X[test], return_std=True)
-        mean_new, std_new = alone.predict(new, return_std=True)
+        single = clone(network).fit(X[train], y[train], sample_weight=weights[train])
+        mean, std = single.predict(X[test], return_std=True)
+        mean_new, std_new = single.predict(new, return_std=True)
         for i, row in enumerate(test):
             if weights[row]:
-                # The factor on the spread is in both stds, and cancels.
+                # Both stds contain the spread factor, which cancels.
                 reach = abs(y[row] - mean[i]) / std[i] * std_new
                 low.append(mean_new - reach)
                 high.append(mean_new + reach)
     n = ROWS - 2
     rank = int(np.floor((1 - coverage) * (n + 1) + 1e-9))
     expected = np.sort(low, axis=0)[rank - 1], np.sort(high, axis=0)[n - rank]
-    found = model.predict_interval(new, coverage, method="cv+")
-    np.testing.assert_allclose(found.T, expected, rtol=1e-6)
+    actual = model.predict_interval(new, coverage, method="cv+")
+    np.testing.assert_allclose(actual.T, expected, rtol=1e-6)
 
 
 def test_cross_intervals_of_several_targets_and_coverages(table):
     X, y = table
     Y = np.column_stack([y, -3 * y])
     model = regressor().fit(X, Y)
-    found = model.predict_interval(X[:5], [0.5, 0.9], method="cv+")
-    assert found.shape == (5, 2, 2, 2)
-    assert (np.diff(found)[..., 0] > 0).all()
-    assert (np.diff(found[:, :, 1]) >= np.diff(found[:, :, 0])).all()
+    intervals = model.predict_interval(X[:5], [0.5, 0.9], method="cv+")
+    assert intervals.shape == (5, 2, 2, 2)
+    assert (np.diff(intervals)[..., 0] > 0).all()
+    assert (np.diff(intervals[:, :, 1]) >= np.diff(intervals[:, :, 0])).all()
     np.testing.assert_array_equal(
-        found[:, :, 1], model.predict_interval(X[:5], 0.9, method="cv+")
+        intervals[:, :, 1], model.predict_interval(X[:5], 0.9, method="cv+")
     )
     with pytest.warns(UserWarning, match="needs at least 99 calibration rows"):
-        ends = model.predict_interval(X[:5], 0.99, method="cv+")
-    assert np.isinf(ends).all()
+        bounds = model.predict_interval(X[:5], 0.99, method="cv+")
+    assert np.isinf(bounds).all()
 
 
-def test_cross_intervals_refuse_what_they_cannot(table):
+def test_cross_intervals_raise_for_invalid_arguments(table):
     X, y = table
     model = regressor().fit(X, y)
     with pytest.raises(ValueError, match="`method` must be one of 'mixture', 'cv"):
         model.predict_interval(X, method="cv")
     with pytest.raises(ValueError, match="`kind` must be 'equal_tailed' with"):
         model.predict_interval(X, kind="highest_density", method="cv+")
-    twice = regressor(cv=RepeatedKFold(n_splits=2, n_repeats=2, random_state=0)).fit(
+    repeated = regressor(cv=RepeatedKFold(n_splits=2, n_repeats=2, random_state=0)).fit(
         X, y
     )
     with pytest.raises(ValueError, match="holds each row out at most once"):
-        twice.predict_interval(X, method="cv+")
-    # Nothing of an earlier fit stays.
+        repeated.predict_interval(X, method="cv+")
+    # A fit removes the fold estimators of an earlier fit.
     model.set_params(cv=RepeatedKFold(n_splits=2, n_repeats=2, random_state=0)).fit(
         X, y
     )
     assert not hasattr(model, "fold_estimators_")
 
 
-def test_rows_that_are_never_held_out_have_no_prediction(table):
+def test_rows_that_are_never_held_out_have_nan_predictions(table):
     X, y = table
     test = np.array([2, 5, 40])
     cv = [(np.setdiff1d(np.arange(ROWS), test), test)]
@@ -217,7 +217,7 @@ def test_the_held_out_rows_of_a_group_stay_together(table):
         regressor(cv=3).fit(X, y, groups=groups)
 
 
-def test_few_rows_are_folded_and_many_are_held_out_once(monkeypatch, table):
+def test_default_cv_depends_on_the_number_of_rows(monkeypatch, table):
     X, y = table
     model = regressor(cv=None).fit(X, y)
     assert np.isfinite(model.oof_prediction_).all()
@@ -226,8 +226,8 @@ def test_few_rows_are_folded_and_many_are_held_out_once(monkeypatch, table):
     assert np.isfinite(model.oof_prediction_).sum() == 9  # A fifth, rounded up.
 
 
-def test_more_classes_than_are_held_out(monkeypatch, seed):
-    """Not each can be among the rows that are held out once."""
+def test_single_split_with_more_classes_than_held_out_rows(monkeypatch, seed):
+    """Not every class can be among the held-out rows."""
     monkeypatch.setattr("skbayesnn._stacking.folds.FOLDS_BELOW", 40)
     codes = np.repeat(np.arange(15), 3)
     [(train, test)] = folds_of(
@@ -240,7 +240,7 @@ def test_more_classes_than_are_held_out(monkeypatch, seed):
 
 
 def test_predictive_is_the_weighted_mixture(table):
-    """By hand, of the fitted candidates, whose draws are as many as are asked for."""
+    """Computed by hand from the fitted candidates, weighted by their draws."""
     X, y = table
     model = regressor(n_refits=1).fit(X, y)
     share = model.n_draws_ / model.n_draws_.sum()
@@ -252,19 +252,25 @@ def test_predictive_is_the_weighted_mixture(table):
 
     model.spread_factor_ = np.ones(1)
     density = np.stack(
-        [skbayesnn.log_predictive_density(one, X, y) for one in model.estimators_]
+        [
+            skbayesnn.log_predictive_density(estimator, X, y)
+            for estimator in model.estimators_
+        ]
     )
     np.testing.assert_allclose(
         model.log_predictive_density(X, y),
         logsumexp(density, axis=0, b=share[:, None]),
         rtol=1e-7,
     )
-    cdf = [skbayesnn.predictive_cdf(one, X, y) for one in model.estimators_]
+    cdf = [skbayesnn.predictive_cdf(estimator, X, y) for estimator in model.estimators_]
     np.testing.assert_allclose(model.predictive_cdf(X, y), share @ cdf, rtol=1e-7)
-    mean = np.stack([one.predict(X) for one in model.estimators_])
+    mean = np.stack([estimator.predict(X) for estimator in model.estimators_])
     np.testing.assert_allclose(model.predict(X), share @ mean, rtol=1e-7)
     std = np.stack(
-        [skbayesnn.predict_uncertainty(one, X, "total") for one in model.estimators_]
+        [
+            skbayesnn.predict_uncertainty(estimator, X, "total")
+            for estimator in model.estimators_
+        ]
     )
     # The law of total variance.
     total = share @ (std**2 + (mean - share @ mean) ** 2)
@@ -291,7 +297,7 @@ def test_spread_factor_spreads_about_the_mean(table):
     np.testing.assert_allclose(model.predict(X), mean, rtol=1e-10)
 
 
-def test_no_draw_moves_farther_than_its_noise(table):
+def test_no_draw_is_moved_by_more_than_its_noise(table):
     X, y = table
     model = regressor().fit(X, y)
     model.spread_factor_ = np.ones(1)
@@ -299,16 +305,16 @@ def test_no_draw_moves_farther_than_its_noise(table):
     model.spread_factor_ = np.array([0.3])
     after = open_predictive(model, X).whole().components
     np.testing.assert_allclose(after.variance, 0.09 * before.variance, rtol=1e-10)
-    apart = 0.7 * (before.mean.mean(0) - before.mean)
+    shift = 0.7 * (before.mean.mean(0) - before.mean)
     most = np.sqrt(after.variance)
-    expected = before.mean + np.clip(apart, -most, most)
+    expected = before.mean + np.clip(shift, -most, most)
     np.testing.assert_allclose(after.mean, expected, rtol=1e-10)
-    assert (np.abs(apart) > most).any()
-    assert (np.abs(apart) < most).any()
+    assert (np.abs(shift) > most).any()
+    assert (np.abs(shift) < most).any()
 
 
-def test_a_row_where_one_draw_is_far_off_costs_little(seed):
-    """The others are right there: the factor of the other rows must not move them."""
+def test_row_with_one_outlying_draw_keeps_its_density(seed):
+    """The spread factor must not move the other draws, which are right."""
     random = np.random.default_rng(seed)
     mean = 0.01 * random.normal(size=(20, 9, 1))
     mean[0, 4] = 1e3
@@ -322,8 +328,8 @@ def test_a_row_where_one_draw_is_far_off_costs_little(seed):
     assert corrected(mixture, factor, np.inf).log_density(np.zeros(9))[4] < -100
 
 
-def test_factor_is_what_the_rows_need(seed):
-    """Rows drawn from the mixture itself need none; rows twice as wide need two."""
+def test_spread_factor_is_the_ratio_of_true_to_predicted_std(seed):
+    """It is one for rows drawn from the mixture, two for rows twice as wide."""
     random = np.random.default_rng(seed)
     X = random.normal(size=(400, 2))
     y = random.normal(size=400)
@@ -331,32 +337,33 @@ def test_factor_is_what_the_rows_need(seed):
     network = MCDropoutRegressor(**params)
     narrow = {"tau": [4.0], "dropout": [0.0]}
     model = BayesianStackingRegressor([("linear", network, narrow)], cv=4).fit(X, y)
-    # 1 / sqrt(tau) is half of the noise; five times the error of a std of 400 rows.
+    # 1 / sqrt(tau) is half of the noise; five standard errors of a std of 400 rows.
     assert model.spread_factor_[0] == pytest.approx(2, rel=5 / np.sqrt(800))
     right = {"tau": [1.0], "dropout": [0.0]}
     model = BayesianStackingRegressor([("linear", network, right)], cv=4).fit(X, y)
     assert model.spread_factor_[0] == pytest.approx(1, rel=5 / np.sqrt(800))
 
 
-def test_several_starts_narrow_the_mixture(table):
-    """By what they take off on the training rows, and nothing else changes."""
+def test_several_refits_narrow_the_mixture(table):
+    """By the reduction of the variance on the training rows; nothing else changes."""
     X, y = table
     weights = np.ones(ROWS)
     weights[[2, 30]] = 0.0, 3.0
-    one, several = (
-        regressor(n_refits=n).fit(X, y, sample_weight=weights) for n in (1, 3)
+    single, several = (
+        regressor(n_refits=n_refits).fit(X, y, sample_weight=weights)
+        for n_refits in (1, 3)
     )
-    np.testing.assert_array_equal(one.oof_std_, several.oof_std_)
+    np.testing.assert_array_equal(single.oof_std_, several.oof_std_)
     parts = [open_predictive(model, X).whole() for model in several.estimators_]
     n_parts = len(parts)
-    taken_off = share_of_starts(parts, several.n_draws_, [1] * n_parts, [3] * n_parts)
-    expected = factor_with_starts(one.spread_factor_, taken_off, weights)
+    reduction = share_of_starts(parts, several.n_draws_, [1] * n_parts, [3] * n_parts)
+    expected = factor_with_starts(single.spread_factor_, reduction, weights)
     np.testing.assert_allclose(several.spread_factor_, expected, rtol=1e-6)
-    assert several.spread_factor_ < one.spread_factor_
+    assert several.spread_factor_ < single.spread_factor_
 
 
-def test_ensembles_out_of_fold_have_their_starts_already(table):
-    """What predicts then has the spread of the held-out rows."""
+def test_out_of_fold_ensembles_count_as_refits(table):
+    """With the same number of networks the spread equals the held-out spread."""
     X, y = table
     ensemble = MCDropoutRegressor(**QUICK, n_estimators=3)
     pool = [("ensemble", ensemble, {"tau": [1.0]})]
@@ -364,47 +371,51 @@ def test_ensembles_out_of_fold_have_their_starts_already(table):
         model = BayesianStackingRegressor(pool, cv=3, n_refits=n_refits, random_state=1)
         model.fit(X, y)
         scores = np.abs(y - model.oof_prediction_) / model.oof_std_
-        found = np.sort(np.concatenate(model.fold_scores_)[:, 0])
-        assert np.allclose(found, np.sort(scores), rtol=1e-6) == same
+        actual = np.sort(np.concatenate(model.fold_scores_)[:, 0])
+        assert np.allclose(actual, np.sort(scores), rtol=1e-6) == same
 
 
-def test_networks_that_are_left_out_are_no_starts(table, monkeypatch):
+def test_discarded_networks_do_not_count_as_refits(table, monkeypatch):
     X, y = table
     monkeypatch.setattr(
         "skbayesnn.estimators._diagnostics._absurd",
         lambda fitted, among: np.arange(len(among)) == 1,
     )
     model = regressor(n_refits=3).fit(X, y)
-    assert {len(network_of(one).seeds_) for one in model.estimators_} == {2}
-    parts = [open_predictive(one, X).whole() for one in model.estimators_]
-    taken_off = share_of_starts(
+    assert {len(network_of(estimator).seeds_) for estimator in model.estimators_} == {2}
+    parts = [open_predictive(estimator, X).whole() for estimator in model.estimators_]
+    reduction = share_of_starts(
         parts, model.n_draws_, [1] * len(parts), [2] * len(parts)
     )
-    one = regressor(n_refits=1).fit(X, y)
-    expected = factor_with_starts(one.spread_factor_, taken_off, np.ones(ROWS))
+    single = regressor(n_refits=1).fit(X, y)
+    expected = factor_with_starts(single.spread_factor_, reduction, np.ones(ROWS))
     np.testing.assert_allclose(model.spread_factor_, expected, rtol=1e-6)
 
 
-def test_starts_of_some_rows_are_compared(table, monkeypatch):
-    """As many as would be of one target."""
+def test_reduction_of_refits_is_estimated_on_a_limited_number_of_rows(
+    table, monkeypatch
+):
+    """The limit is divided by the number of targets."""
     X, y = table
     model = regressor().set_params(n_refits=3)
     Y = np.column_stack([y, -y])
-    of_all = clone(model).fit(X, Y).spread_factor_
-    monkeypatch.setattr("skbayesnn._stacking.regressor.MOST_COMPARED", 14)
-    found = clone(model).fit(X, Y)
+    factor_of_all_rows = clone(model).fit(X, Y).spread_factor_
+    monkeypatch.setattr("skbayesnn._stacking.regressor.MAX_COMPARED", 14)
+    actual = clone(model).fit(X, Y)
     rows = np.arange(0, ROWS, 6)
     assert len(rows) == 7
-    parts = [open_predictive(one, X[rows]).whole() for one in found.estimators_]
-    n = len(parts)
-    taken_off = share_of_starts(parts, found.n_draws_, [1] * n, [3] * n)
+    parts = [
+        open_predictive(estimator, X[rows]).whole() for estimator in actual.estimators_
+    ]
+    n_parts = len(parts)
+    reduction = share_of_starts(parts, actual.n_draws_, [1] * n_parts, [3] * n_parts)
     before = clone(model).set_params(n_refits=1).fit(X, Y).spread_factor_
-    expected = factor_with_starts(before, taken_off, np.ones(7))
-    np.testing.assert_allclose(found.spread_factor_, expected, rtol=1e-6)
-    assert not np.allclose(found.spread_factor_, of_all, rtol=1e-6)
+    expected = factor_with_starts(before, reduction, np.ones(7))
+    np.testing.assert_allclose(actual.spread_factor_, expected, rtol=1e-6)
+    assert not np.allclose(actual.spread_factor_, factor_of_all_rows, rtol=1e-6)
 
 
-def test_classes_are_the_weighted_mixture(labelled):
+def test_class_probabilities_are_the_weighted_mixture(labelled):
     X, y = labelled
     model = classifier(n_refits=1).fit(X, y)
     assert model.classes_.tolist() == ["high", "low", "middle"]
@@ -412,8 +423,10 @@ def test_classes_are_the_weighted_mixture(labelled):
     np.testing.assert_allclose(probability.sum(1), 1)
     model.spread_factor_ = np.ones(1)
     share = model.n_draws_ / model.n_draws_.sum()
-    each = np.stack([one.predict_proba(X) for one in model.estimators_])
-    expected = np.tensordot(share, each, 1)
+    probabilities = np.stack(
+        [estimator.predict_proba(X) for estimator in model.estimators_]
+    )
+    expected = np.tensordot(share, probabilities, 1)
     np.testing.assert_allclose(model.predict_proba(X), expected, rtol=1e-7)
     codes = np.searchsorted(model.classes_, y)
     np.testing.assert_allclose(
@@ -430,23 +443,23 @@ def test_classes_are_the_weighted_mixture(labelled):
     assert model.oof_prediction_.shape == (ROWS, 3)
 
 
-def test_temperature_is_of_every_draw(labelled):
+def test_temperature_applies_to_every_draw(labelled):
     X, y = labelled
     network = MCDropoutClassifier(**QUICK | {"dropout": 0.0})
     model = BayesianStackingClassifier([("only", network, {})], n_refits=1, cv=3)
     model.fit(X, y)
     model.spread_factor_ = np.ones(1)
-    before = model.predict_proba(X)
+    probabilities = model.predict_proba(X)
     model.spread_factor_ = np.array([2.0])
-    expected = np.sqrt(before) / np.sqrt(before).sum(1, keepdims=True)
+    expected = np.sqrt(probabilities) / np.sqrt(probabilities).sum(1, keepdims=True)
     np.testing.assert_allclose(model.predict_proba(X), expected, rtol=1e-10)
 
 
-# ---- what it can be given
+# ---- arguments
 
 
-def test_weight_zero_is_absent(table):
-    """In the candidates and in their weights."""
+def test_rows_of_weight_zero_are_ignored(table):
+    """In the candidates and in their stacking weights."""
     X, y = table
     cv = KFold(3)
     splits = list(cv.split(X))
@@ -459,20 +472,22 @@ def test_weight_zero_is_absent(table):
         .fit(X, y, sample_weight=weights)
     )
     kept = np.flatnonzero(weights)
-    number = np.cumsum(weights > 0) - 1
-    fewer = [
-        tuple(number[rows[weights[rows] > 0]] for rows in split) for split in splits
+    new_index = np.cumsum(weights > 0) - 1
+    new_splits = [
+        tuple(new_index[rows[weights[rows] > 0]] for rows in split) for split in splits
     ]
-    alone = regressor(cv=fewer).set_params(estimators=pool).fit(X[kept], y[kept])
-    np.testing.assert_allclose(
-        model.weights_["weight"], alone.weights_["weight"], rtol=1e-5
+    without_rows = (
+        regressor(cv=new_splits).set_params(estimators=pool).fit(X[kept], y[kept])
     )
-    np.testing.assert_allclose(model.predict(X), alone.predict(X), rtol=1e-5)
+    np.testing.assert_allclose(
+        model.weights_["weight"], without_rows.weights_["weight"], rtol=1e-5
+    )
+    np.testing.assert_allclose(model.predict(X), without_rows.predict(X), rtol=1e-5)
 
 
 @pytest.mark.parametrize("kind", [regressor, classifier])
 def test_rows_of_weight_zero_are_in_no_fold(kind, labelled, table):
-    """Own folds are those of the other rows, however many there are."""
+    """The default folds depend only on the rows with weight."""
     X, y = table if kind is regressor else labelled
     random = np.random.default_rng(0)
     absent = np.repeat([False, True], [ROWS, 700])[random.permutation(ROWS + 700)]
@@ -480,24 +495,26 @@ def test_rows_of_weight_zero_are_in_no_fold(kind, labelled, table):
     labels = np.repeat(y, 20)[: len(absent)]
     many[~absent], labels[~absent] = X, y
     model = kind(cv=None).fit(many, labels, sample_weight=1.0 * ~absent)
-    alone = kind(cv=None).fit(X, y)
+    without_rows = kind(cv=None).fit(X, y)
     densities = model.oof_log_density_
     assert np.isnan(densities[absent]).all()
-    np.testing.assert_allclose(densities[~absent], alone.oof_log_density_, rtol=1e-5)
+    np.testing.assert_allclose(
+        densities[~absent], without_rows.oof_log_density_, rtol=1e-5
+    )
 
 
-def test_the_pool_follows_the_rows_that_have_weight(monkeypatch):
+def test_default_pool_depends_on_the_rows_with_weight(monkeypatch):
     monkeypatch.setattr(candidates, "WIDE_FROM", 50)
-    how = {"of_classes": False, "max_iter": 1}
+    options = {"of_classes": False, "max_iter": 1}
     X = np.random.default_rng(0).random((90, 2))
     for n_used, width in ((49, candidates.WIDTHS[0]), (50, candidates.WIDTHS[1])):
         weights = np.repeat([2.0, 0.0], [n_used, 90 - n_used])
-        network = candidates.default_pool(X, weights, **how)[1].estimator
+        network = candidates.default_pool(X, weights, **options)[1].estimator
         assert network.hidden_layer_sizes == (width, width)
 
 
-def test_a_class_of_weight_zero_is_still_a_class(labelled):
-    """As of a single estimator: no fold has seen it, the fits to all rows know it."""
+def test_class_of_weight_zero_is_predicted(labelled):
+    """As by a single estimator: no fold contains it, the refits know it."""
     X, y = labelled
     model = classifier(class_weight={"low": 0.0}).fit(X, y)
     assert model.classes_.tolist() == np.unique(y).tolist()
@@ -511,8 +528,8 @@ def test_a_class_of_weight_zero_is_still_a_class(labelled):
         classifier(class_weight={"low": -1.0}).fit(X, y)
 
 
-def test_a_class_that_no_fold_has_seen(labelled):
-    """It has no part in weights and summary, and stays where it was."""
+def test_class_without_training_rows_is_left_out_of_weights_and_summary(labelled):
+    """It keeps its column of the probabilities."""
     X, y = labelled
     first = np.flatnonzero(y != "low")[:9]
     test = np.concatenate([np.flatnonzero(y == "low"), first])
@@ -522,8 +539,8 @@ def test_a_class_that_no_fold_has_seen(labelled):
     without = classifier(cv=[(cv[0][0], first)]).fit(X, y)
     assert model.classes_.tolist() == np.unique(y).tolist()
     for name in ("log_density", "error"):
-        told = getattr(model.summary_, name)
-        assert told == pytest.approx(getattr(without.summary_, name), rel=1e-12)
+        value = getattr(model.summary_, name)
+        assert value == pytest.approx(getattr(without.summary_, name), rel=1e-12)
     assert model.summary_.others == pytest.approx(without.summary_.others, rel=1e-12)
     np.testing.assert_allclose(
         model.weights_["weight"], without.weights_["weight"], rtol=1e-9
@@ -533,33 +550,35 @@ def test_a_class_that_no_fold_has_seen(labelled):
     )
 
 
-def test_class_weight_is_a_weight_of_rows(labelled):
+def test_class_weight_equals_sample_weight(labelled):
     X, y = labelled
     by_class = {"low": 3.0, "middle": 1.0, "high": 0.5}
-    one = classifier(class_weight=by_class).fit(X, y)
+    with_class_weight = classifier(class_weight=by_class).fit(X, y)
     weights = np.array([by_class[label] for label in y])
-    other = classifier().fit(X, y, sample_weight=weights)
-    np.testing.assert_array_equal(one.predict_proba(X), other.predict_proba(X))
+    with_sample_weight = classifier().fit(X, y, sample_weight=weights)
+    np.testing.assert_array_equal(
+        with_class_weight.predict_proba(X), with_sample_weight.predict_proba(X)
+    )
 
 
 def test_sparse_and_several_targets(table):
     X, y = table
-    two = np.column_stack([y, -3 * y + X[:, 2]])
-    network = [("network", MCDropoutRegressor(**QUICK), GRID)]
-    model = BayesianStackingRegressor(network, cv=3, random_state=1)
-    dense = clone(model).fit(X, two)
+    Y = np.column_stack([y, -3 * y + X[:, 2]])
+    pool = [("network", MCDropoutRegressor(**QUICK), GRID)]
+    model = BayesianStackingRegressor(pool, cv=3, random_state=1)
+    dense = clone(model).fit(X, Y)
     assert dense.predict(X).shape == dense.oof_std_.shape == (ROWS, 2)
     assert dense.predict_interval(X).shape == (ROWS, 2, 2)
     assert dense.spread_factor_.shape == (2,)
     csr = sparse.csr_array(X)
-    other = clone(model).fit(csr, two)
-    np.testing.assert_allclose(other.predict(csr), dense.predict(X), rtol=1e-6)
+    fitted = clone(model).fit(csr, Y)
+    np.testing.assert_allclose(fitted.predict(csr), dense.predict(X), rtol=1e-6)
 
 
 @pytest.mark.parametrize(
     "likelihood", ["heteroscedastic", "student_t", "poisson", "mixture"]
 )
-def test_any_likelihood(table, likelihood):
+def test_every_likelihood(table, likelihood):
     X, y = table
     y = np.round(np.abs(y)) if likelihood == "poisson" else y
     network = MCDropoutRegressor(likelihood=likelihood, **QUICK)
@@ -572,15 +591,15 @@ def test_any_likelihood(table, likelihood):
     assert (lower.min() >= 0) == (likelihood == "poisson")
 
 
-def test_default_pool_has_all_kinds(table):
+def test_default_pool_has_three_kinds_of_networks(table):
     X, y = table
     model = BayesianStackingRegressor(max_iter=1, cv=2, random_state=0).fit(X, y)
     names = {name.split("(")[0] for name in model.weights_.index}
     assert names == {"network", "encoded", "linear"}
 
 
-def test_rows_are_opened_some_at_a_time(table, monkeypatch):
-    """The same predictions, whatever is held at once, block by block and whole."""
+def test_predictions_do_not_depend_on_the_block_size(table, monkeypatch):
+    """The same block by block and for all rows at once."""
     X, y = table
     model = BayesianStackingRegressor(max_iter=20, random_state=0).fit(X, y)
     sizes, encode = [], PiecewiseLinearEncoder.transform
@@ -596,8 +615,8 @@ def test_rows_are_opened_some_at_a_time(table, monkeypatch):
     monkeypatch.setattr(base, "OPENED_AT_ONCE", 25)
     mean, std = model.predict(X, return_std=True)
     assert max(sizes) == 25
-    # The first part has the size that is asked for, the others whole blocks of rows.
-    n_encoders = sum("encoder" in str(one) for one in model.estimators_)
+    # The first part has the requested size, the others consist of whole blocks.
+    n_encoders = sum("encoder" in str(estimator) for estimator in model.estimators_)
     assert sizes.count(25) == n_encoders
     assert sizes.count(20) + sizes.count(2) == n_encoders * 4
     np.testing.assert_allclose(mean, expected[0][0], rtol=1e-12)
@@ -607,14 +626,14 @@ def test_rows_are_opened_some_at_a_time(table, monkeypatch):
     np.testing.assert_allclose(whole.mean(), expected[0][0], rtol=1e-12)
 
 
-def test_small_sparse_tables_are_dense(table):
-    """As a column per category makes them; of many columns they stay sparse."""
+def test_sparse_tables_with_few_columns_are_made_dense(table):
+    """Such as one-hot encoded categories; with many columns they stay sparse."""
     X, y = table
     model = BayesianStackingRegressor(max_iter=1, cv=2, random_state=0)
     csr = sparse.csr_array(X)
-    one, other = clone(model).fit(csr, y), clone(model).fit(X, y)
+    from_sparse, from_dense = clone(model).fit(csr, y), clone(model).fit(X, y)
     for rows in (X, csr):
-        np.testing.assert_array_equal(one.predict(rows), other.predict(X))
+        np.testing.assert_array_equal(from_sparse.predict(rows), from_dense.predict(X))
     wide = sparse.hstack([csr, sparse.csr_array((ROWS, 300))], format="csr")
     model.fit(wide, y)
     names = {name.split("(")[0] for name in model.weights_.index}
@@ -622,22 +641,25 @@ def test_small_sparse_tables_are_dense(table):
 
 
 @pytest.mark.parametrize("of_classes", [False, True])
-def test_many_rows_take_fewer_steps_at_the_higher_rate(monkeypatch, of_classes):
+def test_many_rows_train_fewer_epochs_at_the_higher_dropout(monkeypatch, of_classes):
     X, weights = np.random.default_rng(0).random((50, 3)), np.ones(50)
-    how = {"of_classes": of_classes, "max_iter": "auto"}
-    few = candidates.default_pool(X, weights, **how)
+    options = {"of_classes": of_classes, "max_iter": "auto"}
+    few = candidates.default_pool(X, weights, **options)
     monkeypatch.setattr(candidates, "MANY_ROWS", 50)
-    many = candidates.default_pool(X, weights, **how)
-    given = candidates.default_pool(X, weights, **how | {"max_iter": 10})
-    assert [one.grid for one in given] == [one.grid for one in few]
+    many = candidates.default_pool(X, weights, **options)
+    fixed = candidates.default_pool(X, weights, **options | {"max_iter": 10})
+    for candidate, expected in zip(fixed, few, strict=True):
+        assert candidate.grid == expected.grid
     for before, after in zip(few, many, strict=True):
         assert len(ParameterGrid(before.grid)) == len(ParameterGrid(after.grid))
         if before.name == "linear":
             assert before.grid == after.grid
             continue
         if before.name == "encoded":
-            widths = [one.estimator[0].estimator.n_bins for one in (before, after)]
-            assert widths == [*candidates.MOST_BINS]
+            widths = [
+                candidate.estimator[0].estimator.n_bins for candidate in (before, after)
+            ]
+            assert widths == [*candidates.MAX_BINS]
         lower, higher = after.grid
         assert lower == before.grid[0]
         [n_epochs] = (higher[key] for key in higher if key.endswith("max_iter"))
@@ -649,40 +671,41 @@ def test_many_rows_take_fewer_steps_at_the_higher_rate(monkeypatch, of_classes):
         assert next(rates) < next(rates)
 
 
-def test_bins_are_for_columns_of_many_values():
-    """Ninety indicators leave the bins to the two numeric columns."""
+def test_columns_of_few_values_take_no_bins():
+    """With ninety binary columns all bins go to the two numeric columns."""
     random = np.random.default_rng(0)
     X = random.integers(2, size=(100, 92)).astype(float)
     X[:, 90:] = random.random((100, 2))
-    how = {"of_classes": False, "max_iter": 1}
-    pool = candidates.default_pool(X, np.ones(100), **how)
+    options = {"of_classes": False, "max_iter": 1}
+    pool = candidates.default_pool(X, np.ones(100), **options)
     [encoded] = (entry.estimator for entry in pool if entry.name == "encoded")
     n_bins = encoded[0].estimator.n_bins_
-    assert n_bins.tolist() == [0] * 90 + [candidates.MOST_BINS[0]] * 2
+    assert n_bins.tolist() == [0] * 90 + [candidates.MAX_BINS[0]] * 2
     names = [
-        entry.name for entry in candidates.default_pool(X[:, :90], np.ones(50), **how)
+        entry.name
+        for entry in candidates.default_pool(X[:, :90], np.ones(50), **options)
     ]
     assert names == ["network", "linear"]
 
 
-def test_values_of_codes_have_a_feature():
-    """A share of all columns, whatever unit the weights have."""
+def test_repeated_values_get_features():
+    """Columns share a limit, and the unit of the weights does not matter."""
     random = np.random.default_rng(0)
     amounts = np.append(100.0 * np.arange(1, 100) ** 2, 101.0)
     codes = np.append(np.zeros(2800), np.resize(amounts, 200))
     X = random.random((3000, 5))
     X[:, 1], X[:, 3] = random.permutation(codes), random.permutation(codes)
-    how = {"of_classes": True, "max_iter": 1}
-    half = candidates.MOST_VALUES // 2
+    options = {"of_classes": True, "max_iter": 1}
+    half = candidates.MAX_VALUES // 2
     for n_columns, expected in [(3, [0, 100, 0]), (5, [0, half, 0, half, 0])]:
         for unit in (1.0, 1e-6, 30.0, 1 / 3):
             weights = np.full(3000, unit)
-            entry, *_ = candidates.default_pool(X[:, :n_columns], weights, **how)
+            entry, *_ = candidates.default_pool(X[:, :n_columns], weights, **options)
             values = entry.estimator[0].estimator.values_
-            assert [len(one) for one in values] == expected
+            assert [len(values_of_column) for values_of_column in values] == expected
 
 
-def test_weights_are_read_alike_without_pandas(monkeypatch):
+def test_weights_have_the_same_items_without_pandas(monkeypatch):
     pytest.importorskip("pandas")
     columns = np.array([0.2, 0.0, 0.8]), np.array([-3.0, -9.0, -1.0])
     frame = base._framed(["a", "b", "c"], *columns)
@@ -694,17 +717,17 @@ def test_weights_are_read_alike_without_pandas(monkeypatch):
         assert list(plain[column].items()) == list(frame[column].items())
 
 
-def test_same_seed_same_predictions(table):
+def test_same_random_state_gives_the_same_predictions(table):
     X, y = table
-    one, other = (regressor().fit(X, y) for _ in range(2))
-    np.testing.assert_array_equal(one.predict(X), other.predict(X))
-    again = pickle.loads(pickle.dumps(one))
-    np.testing.assert_array_equal(one.predict(X), again.predict(X))
-    # Some processors sum products of other shapes in another order.
-    np.testing.assert_allclose(one.predict(X[:7]), one.predict(X)[:7], rtol=1e-12)
+    model, same = (regressor().fit(X, y) for _ in range(2))
+    np.testing.assert_array_equal(model.predict(X), same.predict(X))
+    restored = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(model.predict(X), restored.predict(X))
+    # Some processors sum products in an order that depends on the shape.
+    np.testing.assert_allclose(model.predict(X[:7]), model.predict(X)[:7], rtol=1e-12)
 
 
-def test_inside_and_around(table):
+def test_stack_inside_other_estimators(table):
     X, y = table
     model = make_pipeline(StandardScaler(), regressor()).fit(X, y)
     std = skbayesnn.predict_uncertainty(model, X)
@@ -716,19 +739,19 @@ def test_inside_and_around(table):
         assert (lower <= upper).all()
 
 
-def test_a_batched_search_refuses_it_by_name():
+def test_batched_search_refuses_a_stack():
     with pytest.raises(TypeError, match="BayesianStackingRegressor"):
         BatchedGridSearchCV(regressor(), {"n_refits": [1]}).fit([[0.0]], [0.0])
 
 
-def test_names_of_columns_are_kept_and_checked(table):
+def test_feature_names_are_stored_and_checked(table):
     pandas = pytest.importorskip("pandas")
     X, y = table
     frame = pandas.DataFrame(X, columns=["a", "b", "c"])
     model = BayesianStackingRegressor(max_iter=1, cv=2, random_state=0)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        # Of one epoch.
+        # The fit has one epoch.
         warnings.simplefilter("ignore", ConvergenceWarning)
         model.fit(frame, y)
         named = model.predict(frame)
@@ -739,11 +762,11 @@ def test_names_of_columns_are_kept_and_checked(table):
     np.testing.assert_array_equal(plain.predict(X), named)
     model.fit(X, y)
     assert not hasattr(model, "feature_names_in_")
-    # A sparse matrix of the same numbers is the same rows.
+    # A sparse matrix of the same values predicts the same.
     np.testing.assert_allclose(model.predict(sparse.csr_array(X)), named, rtol=1e-6)
 
 
-def test_weights_reach_pipelines_whatever_is_routed(table):
+def test_weights_reach_pipelines_with_and_without_metadata_routing(table):
     X, y = table
     weights = np.linspace(0.5, 2, ROWS)
     expected = regressor().fit(X, y, sample_weight=weights).predict(X)
@@ -752,7 +775,7 @@ def test_weights_reach_pipelines_whatever_is_routed(table):
     np.testing.assert_array_equal(model.predict(X), expected)
 
 
-def test_a_column_is_one_target(table):
+def test_target_of_shape_rows_by_one_is_flattened(table):
     X, y = table
     with pytest.warns(DataConversionWarning):
         model = regressor().fit(X, y[:, None])
@@ -761,24 +784,26 @@ def test_a_column_is_one_target(table):
     assert str(model.summary_) == str(same.summary_)
 
 
-def test_random_state_reaches_a_pool_without_one(table):
+def test_random_state_is_passed_to_candidates_without_one(table):
     X, y = table
     network = clone(NETWORK).set_params(random_state=None)
-    one, other = (
+    first, second = (
         BayesianStackingRegressor([("only", network)], cv=2, random_state=3).fit(X, y)
         for _ in range(2)
     )
-    np.testing.assert_array_equal(one.predict(X), other.predict(X))
+    np.testing.assert_array_equal(first.predict(X), second.predict(X))
     assert network.random_state is None
 
 
-def test_masks_are_folds_too(table):
+def test_folds_may_be_masks(table):
     X, y = table
     test = np.arange(ROWS) % 4 == 0
-    one = regressor(cv=[(~test, test)]).fit(X, y)
+    with_masks = regressor(cv=[(~test, test)]).fit(X, y)
     rows = np.flatnonzero(~test), np.flatnonzero(test)
-    other = regressor(cv=[rows]).fit(X, y)
-    np.testing.assert_array_equal(one.oof_prediction_, other.oof_prediction_)
+    with_indices = regressor(cv=[rows]).fit(X, y)
+    np.testing.assert_array_equal(
+        with_masks.oof_prediction_, with_indices.oof_prediction_
+    )
 
 
 @pytest.mark.parametrize("counts", [(20, 19, 1), (3, 3, 3), (30, 8, 2)])
@@ -792,8 +817,8 @@ def test_rare_classes(counts, seed):
 
 
 @pytest.mark.parametrize("n_rows", [56, 101])
-def test_the_last_row_of_a_class_is_trained_on(n_rows, seed):
-    """Labels in order, two of the last class; five folds leave a row over."""
+def test_default_folds_train_on_every_class(n_rows, seed):
+    """Labels are in order, and the last class has two rows."""
     y = np.repeat([0, 1], [n_rows - 2, 2])
     rows = Table(np.zeros((n_rows, 2)), y, None)
     for train, test in folds_of(None, rows, None, of_classes=True, seed=seed):
@@ -802,8 +827,8 @@ def test_the_last_row_of_a_class_is_trained_on(n_rows, seed):
 
 
 @pytest.mark.parametrize("cv", [None, 3])
-def test_a_class_that_cannot_be_held_out(cv):
-    """The only row of one of two classes."""
+def test_raises_if_only_one_class_can_be_held_out(cv):
+    """One of the two classes has a single row."""
     y = np.array(["a"] + 20 * ["b"])
     message = (
         "stack of classifiers needs rows of at least 2 classes .*; got class 'a' in 1 "
@@ -816,8 +841,8 @@ def test_a_class_that_cannot_be_held_out(cv):
 
 
 @pytest.mark.parametrize("likelihood", ["gaussian", "student_t"])
-def test_a_stack_that_explains_nothing_says_so(likelihood, seed):
-    """Two outliers of a million stds among eighty rows are all that it sees."""
+def test_warning_if_the_stack_explains_nothing(likelihood, seed):
+    """Two outliers of a million standard deviations dominate eighty rows."""
     random = np.random.default_rng(seed)
     X = random.normal(size=(80, 2))
     y = 3 * X[:, 0] + 0.1 * random.normal(size=80)
@@ -838,14 +863,14 @@ def test_a_stack_that_explains_nothing_says_so(likelihood, seed):
         stack.fit(X, y)
 
 
-def test_classes_that_are_not_told(seed):
-    """Labels that no column says anything of; and outliers that press one flat."""
+def test_warning_if_classes_are_not_separated(seed):
+    """By labels unrelated to the columns, and by outliers in a column."""
     random = np.random.default_rng(seed)
-    # Every row is there with both labels: no draw of them is told by chance.
+    # Every row has both labels, so that no random labels are predictable by chance.
     X, coin = np.repeat(random.normal(size=(40, 9)), 2, axis=0), np.tile([0, 1], 40)
-    how = {"cv": 3, "random_state": 0}
+    options = {"cv": 3, "random_state": 0}
     network = MCDropoutClassifier(**QUICK | {"max_iter": 100})
-    stack = BayesianStackingClassifier([("one", network)], **how)
+    stack = BayesianStackingClassifier([("one", network)], **options)
     with pytest.warns(ConvergenceWarning, match="no better than their shares.*unrelat"):
         stack.fit(X, coin)
     X[:, 0] = 2 * coin - 1
@@ -857,33 +882,34 @@ def test_classes_that_are_not_told(seed):
         stack.fit(X, coin)
 
 
-def test_one_row_far_off(seed):
-    """It is not said of all others that they are not explained."""
+def test_warning_names_only_the_row_with_an_outlier(seed):
     random = np.random.default_rng(seed)
     X = random.normal(size=(60, 2))
     y = X[:, 0] + 0.1 * random.normal(size=60)
     X[3, 1] = 1e8
     network = MCDropoutRegressor(**QUICK | {"max_iter": 100})
     stack = BayesianStackingRegressor([("one", network)], cv=3, random_state=0)
-    with pytest.warns(ConvergenceWarning, match=r"far off in .* rows that .*\[1\]"):
+    with pytest.warns(ConvergenceWarning, match=r"is poor in .* outliers of X .*\[1\]"):
         stack.fit(X, y)
 
 
-def test_a_constant_target_is_not_explained(table):
-    """What is explained is the mean of those that vary."""
+def test_constant_target_is_left_out_of_the_r2_score(table):
+    """The score is the mean over the targets that vary."""
     X, y = table
-    how = {"cv": 3, "random_state": 0}
+    options = {"cv": 3, "random_state": 0}
     pool = [("one", MCDropoutRegressor(**QUICK | {"max_iter": 100}))]
     with warnings.catch_warnings():
         warnings.simplefilter("error", ConvergenceWarning)
         warnings.filterwarnings("ignore", "y is constant")
-        both = BayesianStackingRegressor(pool, **how).fit(X, np.c_[y, np.full(ROWS, 3)])
+        both = BayesianStackingRegressor(pool, **options).fit(
+            X, np.c_[y, np.full(ROWS, 3)]
+        )
     assert 0 < both.summary_.others["R^2"] < 1
 
 
 @pytest.mark.parametrize("classes", [False, True])
-def test_rows_that_are_there_several_times(table, classes, seed):
-    """Copies are told of, but where columns have few values."""
+def test_warning_of_repeated_rows(table, classes, seed):
+    """But not if columns have few values."""
     X, y = table
     y = (y > 0).astype(int) if classes else y
     message = "of the rows are repeated"
@@ -906,17 +932,17 @@ def test_rows_that_are_there_several_times(table, classes, seed):
         folds_of(5, folds_of_copies, None, of_classes=classes, seed=seed)
 
 
-def test_what_cannot_be_pickled_is_fitted(table):
+def test_candidates_that_cannot_be_pickled_are_fitted(table):
     X, y = table
     plain = make_pipeline(FunctionTransformer(lambda X: X), NETWORK)
     model = BayesianStackingRegressor([("plain", plain)], cv=3).fit(X, y)
     assert np.isfinite(model.predict(X)).all()
 
 
-def test_columns_that_say_nothing(seed):
-    """A constant prediction out of fold is a little worse than the mean of all rows."""
+def test_warning_if_columns_are_unrelated_to_y(seed):
+    """A constant out-of-fold prediction is a little worse than the mean of all rows."""
     random = np.random.default_rng(seed)
-    # At this step size every weight reaches zero, where the prior wants it.
+    # With this step size every weight reaches zero, the mean of the prior.
     network = MCDropoutRegressor(
         (), length_scale=1e3, dropout=0.0, max_iter=300, learning_rate_init=0.05
     )
@@ -925,13 +951,13 @@ def test_columns_that_say_nothing(seed):
         stack.fit(random.normal(size=(60, 2)), random.normal(size=60))
 
 
-def test_one_row_cannot_be_held_out():
+def test_raises_with_a_single_row():
     with pytest.raises(ValueError, match=r"a stack needs at least 2 rows, .*; got n_s"):
         regressor(cv=None).fit(np.ones((1, 2)), np.ones(1))
 
 
-def test_one_row_does_not_widen_all(seed):
-    """A row that all deem next to impossible does not speak."""
+def test_single_outlier_does_not_change_the_factor(seed):
+    """The log density of its row is clipped."""
     random = np.random.default_rng(seed)
     y = random.normal(size=100)
     mean, variance = np.zeros((1, 100, 1)), np.ones((1, 100, 1))
@@ -941,15 +967,15 @@ def test_one_row_does_not_widen_all(seed):
     assert before == pytest.approx(1, rel=5 / np.sqrt(200))
     y[4] = 300.0
     after = best_factor(mixture, y, np.ones(100))
-    assert after == pytest.approx(before, rel=0.02)  # it is one row of 100 less
-    # All rows, twice as far out as the mixture says; the prior takes a little.
+    assert after == pytest.approx(before, rel=0.02)  # one row of 100 less
+    # All rows are twice as far out as the mixture predicts; the prior takes a little.
     y[4] = 0.0
     wide = best_factor(mixture, 2 * y, np.ones(100))
     assert wide == pytest.approx(2, rel=5 / np.sqrt(200) + 0.03)
 
 
 def test_factor_is_the_mode_of_its_posterior(seed):
-    """Of one Gaussian, by its stationary equation; x = log s, weights v:
+    """For one Gaussian, by its stationary equation; x = log s, weights v:
 
     sum_i v_i (y_i^2 exp(-2 x) - 1) = x / prior variance
     """
@@ -961,14 +987,14 @@ def test_factor_is_the_mode_of_its_posterior(seed):
     weights = random.uniform(0.5, 1.5, size=n_rows)
     x = np.log(best_factor(mixture, y, weights)).item()
     slope = weights @ (np.square(y) * np.exp(-2 * x) - 1) - x / 0.5**2
-    # x is rounded to 0.001; the slope's own is at most 2 sum_i v_i y_i^2 + 4.
+    # x is rounded to 0.001; d slope / dx is at most 2 sum_i v_i y_i^2 + 4.
     assert slope == pytest.approx(0, abs=1e-3 * (weights @ np.square(y) + 4))
 
 
-# ---- faults
+# ---- failures
 
 
-def test_a_candidate_that_fails_is_left_out(table):
+def test_candidate_that_fails_is_left_out(table):
     X, y = table
     pool = [("network", MCDropoutRegressor(**QUICK), {"dropout": [0.1, 7.0]})]
     with pytest.warns(ConvergenceWarning, match=r"1 of 2 candidates.*dropout=7.0"):
@@ -979,8 +1005,8 @@ def test_a_candidate_that_fails_is_left_out(table):
         BayesianStackingRegressor(pool, cv=2).fit(X, y)
 
 
-def test_a_candidate_that_cannot_predict_is_left_out(table):
-    """One of a fold's rows has a category that the other folds have not."""
+def test_candidate_that_cannot_predict_is_left_out(table):
+    """A row of one fold has a category that the other folds do not contain."""
     X, y = table
     X = np.column_stack([X, np.append(np.ones(ROWS - 1), 2.0)])
     encoded = make_pipeline(
@@ -999,10 +1025,10 @@ def _refuse_all_rows(X):
     return X
 
 
-def test_a_candidate_that_fails_on_all_rows_has_no_weight(table):
+def test_candidate_whose_refit_fails_has_no_weight(table):
     X, y = table
-    moody = make_pipeline(FunctionTransformer(_refuse_all_rows), NETWORK)
-    pool = [("plain", NETWORK, GRID), ("moody", moody)]
+    failing = make_pipeline(FunctionTransformer(_refuse_all_rows), NETWORK)
+    pool = [("plain", NETWORK, GRID), ("moody", failing)]
     with pytest.warns(ConvergenceWarning, match=r"1 of \d .*moody.*too many rows"):
         model = BayesianStackingRegressor(pool, cv=3, random_state=0).fit(X, y)
     assert "moody" not in model.weights_.index
@@ -1011,48 +1037,49 @@ def test_a_candidate_that_fails_on_all_rows_has_no_weight(table):
     assert len(model.estimators_) == (model.weights_["weight"] > 0).sum()
 
 
-def test_who_fails_leaves_its_weight_to_all_others(table):
-    """As if it had not been there, and with all draws of the mixture."""
+def test_weights_are_recomputed_if_a_refit_fails(table):
+    """As if the pool had no such candidate, and with all draws of the mixture."""
     X, y = table
-    moody = make_pipeline(FunctionTransformer(_refuse_all_rows), NETWORK)
-    # One that is better than all others out of fold.
+    failing = make_pipeline(FunctionTransformer(_refuse_all_rows), NETWORK)
+    # Better than all other candidates out of fold.
     long = {"mcdropoutregressor__max_iter": [200], "mcdropoutregressor__dropout": [0]}
     pool = [("plain", NETWORK, GRID)]
-    how = {"cv": 3, "random_state": 0}
+    options = {"cv": 3, "random_state": 0}
     with pytest.warns(ConvergenceWarning, match="too many rows"):
-        model = BayesianStackingRegressor([*pool, ("moody", moody, long)], **how).fit(
-            X, y
-        )
-    alone = BayesianStackingRegressor(pool, **how).fit(X, y)
-    assert model.weights_.index.tolist() == alone.weights_.index.tolist()
+        model = BayesianStackingRegressor(
+            [*pool, ("moody", failing, long)], **options
+        ).fit(X, y)
+    without = BayesianStackingRegressor(pool, **options).fit(X, y)
+    assert model.weights_.index.tolist() == without.weights_.index.tolist()
     np.testing.assert_allclose(
-        model.weights_["weight"], alone.weights_["weight"], rtol=1e-5
+        model.weights_["weight"], without.weights_["weight"], rtol=1e-5
     )
-    assert [one.n_draws for one in model.estimators_] == [
-        one.n_draws for one in alone.estimators_
+    assert [estimator.n_draws for estimator in model.estimators_] == [
+        estimator.n_draws for estimator in without.estimators_
     ]
-    np.testing.assert_allclose(model.predict(X), alone.predict(X), rtol=1e-5)
+    np.testing.assert_allclose(model.predict(X), without.predict(X), rtol=1e-5)
 
 
 @pytest.mark.parametrize(
     ("params", "n_networks"), [({"n_refits": 3}, [3, 6]), ({}, [4, 6])]
 )
-def test_starts_of_candidates(table, params, n_networks):
-    """At least `n_refits`, with seeds of their own."""
+def test_number_of_refitted_networks(table, params, n_networks):
+    """At least `n_refits` networks per candidate, with different seeds."""
     pool = [("network", NETWORK, {"n_estimators": [2, 6]})]
     model = BayesianStackingRegressor(pool, cv=3, random_state=0, **params).fit(*table)
-    seeds = [one.seeds_ for one in model.estimators_]
+    seeds = [estimator.seeds_ for estimator in model.estimators_]
     assert sorted(map(len, seeds)) == n_networks
-    assert all(len(set(one)) == len(one) for one in seeds)
+    assert all(
+        len(set(seeds_of_model)) == len(seeds_of_model) for seeds_of_model in seeds
+    )
 
 
-def test_starts_by_default():
+def test_default_number_of_refits():
     assert BayesianStackingRegressor().n_refits == 4
     assert BayesianStackingClassifier().n_refits == 2
 
 
-def test_texts_have_no_columns(seed):
-    """An array of them, as a list."""
+def test_texts_may_be_a_list_or_an_array(seed):
     random = np.random.default_rng(seed)
     y = random.integers(2, size=30)
     words = np.array(["cold rain", "warm sun"])
@@ -1064,8 +1091,7 @@ def test_texts_have_no_columns(seed):
     assert not hasattr(model, "n_features_in_")
 
 
-def test_what_was_fitted_predicts(table):
-    """Whatever pool a further fit would have."""
+def test_predictions_do_not_depend_on_later_set_params(table):
     X, y = table
     model = BayesianStackingRegressor(max_iter=1, random_state=0).fit(X, y)
     expected = model.predict(X)
@@ -1073,7 +1099,7 @@ def test_what_was_fitted_predicts(table):
     np.testing.assert_array_equal(model.predict(sparse.csr_array(X)), expected)
 
 
-def test_held_out_rows_need_weight(table):
+def test_raises_if_held_out_rows_have_no_weight(table):
     X, y = table
     cv = [(np.arange(20), np.arange(20, ROWS))]
     weights = np.repeat([1.0, 0.0], [20, ROWS - 20])
@@ -1081,7 +1107,7 @@ def test_held_out_rows_need_weight(table):
         regressor(cv=cv).fit(X, y, sample_weight=weights)
 
 
-def test_an_error_leaves_it_as_it_was(table):
+def test_failed_fit_keeps_the_previous_fit(table):
     X, y = table
     model = regressor().fit(X, y)
     before = model.predict(X)
@@ -1094,8 +1120,8 @@ def test_an_error_leaves_it_as_it_was(table):
     ("random_state", "error"),
     [(1, KeyboardInterrupt), (None, KeyboardInterrupt), (1, MemoryError)],
 )
-def test_an_interrupted_fit_goes_on(table, monkeypatch, random_state, error):
-    """Trained models are kept; the result equals that of an uninterrupted fit."""
+def test_interrupted_fit_continues(table, monkeypatch, random_state, error):
+    """Trained models are kept; the result equals an uninterrupted fit."""
     X, y = table
     expected = regressor().fit(X, y).predict(X)
     model, trained_before = regressor(random_state=random_state), []
@@ -1144,13 +1170,13 @@ def test_an_interrupted_fit_goes_on(table, monkeypatch, random_state, error):
         ),
     ],
 )
-def test_bad_pools_are_refused_before_any_work(table, pool, error, message):
+def test_invalid_pools_are_refused_before_training(table, pool, error, message):
     model = BayesianStackingRegressor(pool, verbose=True)
     with pytest.raises(error, match=message):
         model.fit(*table)
 
 
-def test_pairs_are_enough(table):
+def test_grid_of_a_candidate_is_optional(table):
     model = BayesianStackingRegressor([("only", NETWORK)], cv=2).fit(*table)
     assert model.weights_.index.tolist() == ["only"]
 
@@ -1163,19 +1189,19 @@ def test_pairs_are_enough(table):
         ({"memory_budget": -1}, "`memory_budget` must be"),
     ],
 )
-def test_bad_parameters(table, params, message):
+def test_invalid_parameters_are_refused(table, params, message):
     with pytest.raises(ValueError, match=message):
         regressor().set_params(**params).fit(*table)
 
 
-def test_another_pool_does_not_go_on_from_before(table, monkeypatch):
-    """Networks that differ where scikit-learn no longer prints it."""
+def test_changed_pool_does_not_reuse_trained_models(table, monkeypatch):
+    """The networks differ, although scikit-learn prints them alike."""
     X, y = table
-    one, other = (
+    network, changed = (
         clone(NETWORK).set_params(hidden_layer_sizes=(2,) * 39 + (last,), max_iter=1)
         for last in (2, 3)
     )
-    assert repr(one) == repr(other)
+    assert repr(network) == repr(changed)
     held_out = base.held_out
 
     def interrupted(*arguments):
@@ -1183,24 +1209,24 @@ def test_another_pool_does_not_go_on_from_before(table, monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(base, "held_out", interrupted)
-    model = BayesianStackingRegressor([("deep", one)], cv=2, random_state=0)
+    model = BayesianStackingRegressor([("deep", network)], cv=2, random_state=0)
     with pytest.raises(KeyboardInterrupt):
         model.fit(X, y)
     monkeypatch.setattr(base, "held_out", held_out)
-    model.set_params(estimators=[("deep", other)]).fit(X, y)
-    alone = clone(model).fit(X, y)
-    np.testing.assert_array_equal(model.oof_prediction_, alone.oof_prediction_)
+    model.set_params(estimators=[("deep", changed)]).fit(X, y)
+    fresh = clone(model).fit(X, y)
+    np.testing.assert_array_equal(model.oof_prediction_, fresh.oof_prediction_)
 
 
-def test_other_folds_do_not_go_on_from_before(monkeypatch, seed):
-    """Folds that NumPy prints alike."""
+def test_changed_folds_do_not_reuse_trained_models(monkeypatch, seed):
+    """The folds differ, although NumPy prints them alike."""
     random = np.random.default_rng(seed)
     X = random.normal(size=(2100, 1))
     y = X[:, 0] + 0.1 * random.normal(size=len(X))
     rows = np.arange(len(X))
     middle = np.concatenate([rows[:3], random.permutation(rows[3:-3]), rows[-3:]])
-    one, other = ([(part[1000:], part[:1000])] for part in (rows, middle))
-    other = [(np.r_[a[:-3], rows[-3:]], np.r_[rows[:3], b[3:]]) for a, b in other]
+    folds, changed = ([(part[1000:], part[:1000])] for part in (rows, middle))
+    changed = [(np.r_[a[:-3], rows[-3:]], np.r_[rows[:3], b[3:]]) for a, b in changed]
     held_out = base.held_out
 
     def interrupted(*arguments):
@@ -1209,17 +1235,17 @@ def test_other_folds_do_not_go_on_from_before(monkeypatch, seed):
 
     monkeypatch.setattr(base, "held_out", interrupted)
     pool = [("network", clone(NETWORK).set_params(max_iter=1))]
-    model = BayesianStackingRegressor(pool, cv=one, random_state=0)
+    model = BayesianStackingRegressor(pool, cv=folds, random_state=0)
     with pytest.raises(KeyboardInterrupt):
         model.fit(X, y)
     monkeypatch.setattr(base, "held_out", held_out)
-    model.set_params(cv=other).fit(X, y)
-    alone = clone(model).fit(X, y)
-    np.testing.assert_array_equal(model.oof_prediction_, alone.oof_prediction_)
+    model.set_params(cv=changed).fit(X, y)
+    fresh = clone(model).fit(X, y)
+    np.testing.assert_array_equal(model.oof_prediction_, fresh.oof_prediction_)
 
 
-def test_errors_after_the_training_lose_nothing(table, monkeypatch):
-    """An error in the summary keeps the trained networks for the next fit."""
+def test_trained_networks_are_kept_after_a_later_error(table, monkeypatch):
+    """An error in the summary."""
     model, trained = regressor(), []
     with monkeypatch.context() as patch:
         patch.setattr(BayesianStackingRegressor, "_summary", lambda *_: 1 / 0)
@@ -1237,19 +1263,19 @@ def test_errors_after_the_training_lose_nothing(table, monkeypatch):
     assert sum(trained) == 0
 
 
-def test_it_says_what_it_does(table, capsys):
+def test_verbose_prints_progress_and_summary(table, capsys):
     model = regressor(verbose=True).fit(*table)
     assert str(model.summary_) in model._repr_html_()
     assert str(model.summary_) in model._repr_mimebundle_()["text/html"]
     assert "out of fold:" not in regressor()._repr_html_()
-    said = capsys.readouterr().out
-    assert "networks out of fold" in said
-    assert str(model.summary_) in said
+    output = capsys.readouterr().out
+    assert "networks out of fold" in output
+    assert str(model.summary_) in output
     assert "log density" in str(model.summary_)
 
 
-def test_it_estimates_the_time_left(monkeypatch):
-    """From the mean time of what it has trained; before that, as expected."""
+def test_time_left_is_estimated(monkeypatch):
+    """From the mean time of the trained models; before, from the expected time."""
     now = 0.0
 
     def trained():
@@ -1260,7 +1286,7 @@ def test_it_estimates_the_time_left(monkeypatch):
             yield {("network", fold): None for fold in range(first, n_done)}
             first = n_done
 
-    def said(**expected):
+    def messages(**expected):
         texts = []
         seconds = base._collect(trained(), {}, texts.append, 8, "fits", **expected)
         assert seconds == 30 / 6
@@ -1268,24 +1294,30 @@ def test_it_estimates_the_time_left(monkeypatch):
 
     clock = SimpleNamespace(perf_counter=lambda: now)
     monkeypatch.setattr(base, "time", clock)
-    later = [
+    remaining = [
         "3 of 8 fits, about 50 s left",
         "6 of 8 fits, about 12 s left",
         "8 of 8 fits",
     ]
-    assert said() == ["2 of 8 fits", *later]
-    assert said(seconds=40.0) == ["2 of 8 fits, about 4 min left", *later]
+    assert messages() == ["2 of 8 fits", *remaining]
+    assert messages(seconds=40.0) == ["2 of 8 fits, about 4 min left", *remaining]
 
 
-def test_refits_take_longer_by_their_rows_and_networks(table):
-    """What is expected of a refit before the first is trained."""
+def test_expected_time_of_refits_grows_with_rows_and_networks(table):
+    """Relative to the out-of-fold fits, before the first refit is trained."""
     pool = [("one", NETWORK), ("several", clone(NETWORK).set_params(n_estimators=3))]
-    kept = candidates_of(candidates.given_pool(pool, 0))
-    settings = {one.name: {f"{one.path}n_estimators": 6} for one in kept}
-    rows = Rows(*table, None)
+    pool_candidates = candidates_of(candidates.given_pool(pool, 0))
+    settings = {
+        candidate.name: {f"{candidate.path}n_estimators": 6}
+        for candidate in pool_candidates
+    }
+    rows = StackData(*table, None)
     half = np.arange(len(table[1]) // 2)
     expected = len(table[1]) / len(half) * (6 + 2) / 2
-    assert base._work_of_refits(kept, settings, rows, [(half, half)]) == expected
+    assert (
+        base._work_of_refits(pool_candidates, settings, rows, [(half, half)])
+        == expected
+    )
 
 
 # ---- CUDA
@@ -1294,34 +1326,34 @@ def test_refits_take_longer_by_their_rows_and_networks(table):
 @pytest.mark.cuda
 @pytest.mark.parametrize("kind", ["auto", "given", "classes"])
 def test_stacks_on_a_gpu(kind, table, labelled):
-    """A fit repeats bit by bit, and a CPU predicts what the GPU predicts."""
+    """A fit repeats exactly, and a CPU predicts what the GPU predicts."""
     if kind == "auto":
         model = BayesianStackingRegressor(max_iter=3, device="cuda", random_state=0)
     else:
         model = regressor() if kind == "given" else classifier()
-        for _, one, _ in model.estimators:
-            network_of(one).set_params(device="cuda")
+        for _, network, _ in model.estimators:
+            network_of(network).set_params(device="cuda")
     X, y = labelled if kind == "classes" else table
     model.fit(X, y)
-    again = clone(model).fit(X, y)
-    np.testing.assert_array_equal(again.oof_log_density_, model.oof_log_density_)
+    repeated = clone(model).fit(X, y)
+    np.testing.assert_array_equal(repeated.oof_log_density_, model.oof_log_density_)
     stored = pickle.loads(pickle.dumps(model))
-    for one in stored.estimators_:
-        assert network_of(one).device == "cuda"
-        network_of(one).set_params(device="cpu")
-    # The default pool is of float32.
+    for network in stored.estimators_:
+        assert network_of(network).device == "cuda"
+        network_of(network).set_params(device="cpu")
+    # The default pool trains in float32.
     tolerance = 1e-3 if kind == "auto" else 1e-9
     names = ["log_predictive_density", "predict"]
     names += ["predict_proba"] if kind == "classes" else ["predict_quantile"]
     for name in names:
-        given = {"log_predictive_density": (X, y), "predict_quantile": (X, 0.2)}
-        there = getattr(model, name)(*given.get(name, (X,)))
-        same = getattr(again, name)(*given.get(name, (X,)))
-        np.testing.assert_array_equal(same, there, err_msg=name)
-        here = getattr(stored, name)(*given.get(name, (X,)))
+        arguments = {"log_predictive_density": (X, y), "predict_quantile": (X, 0.2)}
+        on_gpu = getattr(model, name)(*arguments.get(name, (X,)))
+        same = getattr(repeated, name)(*arguments.get(name, (X,)))
+        np.testing.assert_array_equal(same, on_gpu, err_msg=name)
+        on_cpu = getattr(stored, name)(*arguments.get(name, (X,)))
         if name == "predict" and kind == "classes":
-            np.testing.assert_array_equal(here, there)
+            np.testing.assert_array_equal(on_cpu, on_gpu)
             continue
         np.testing.assert_allclose(
-            here, there, rtol=tolerance, atol=tolerance, err_msg=name
+            on_cpu, on_gpu, rtol=tolerance, atol=tolerance, err_msg=name
         )

@@ -1,4 +1,4 @@
-"""Weights of the candidates: against closed forms and a general solver."""
+"""Weights of the candidates, against closed forms and a general solver."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ ROWS, CANDIDATES = 60, 5
 
 
 def _log_density(seed, rows=ROWS, candidates=CANDIDATES):
-    """Candidates that are good at different rows, and one that is hopeless."""
+    """Candidates that are good at different rows; the last is hopeless."""
     random = np.random.default_rng(seed)
     values = random.normal(scale=2.0, size=(rows, candidates))
     values[:, -1] -= 30
@@ -29,7 +29,7 @@ def _objective(weights, log_density, row_weights, prior_rows):
 
 
 @pytest.mark.parametrize("prior_rows", [0.5, 3.0, 40.0])
-def test_is_the_optimum_of_a_general_solver(seed, prior_rows):
+def test_weights_are_the_optimum_of_a_general_solver(seed, prior_rows):
     log_density = _log_density(seed)
     row_weights = np.random.default_rng(seed + 1).uniform(0, 3, size=ROWS)
     weights = stacking_weights(log_density, row_weights, prior_rows)
@@ -42,14 +42,14 @@ def test_is_the_optimum_of_a_general_solver(seed, prior_rows):
         return -_objective(shares, log_density, row_weights, prior_rows)
 
     best = minimize(loss, np.zeros(CANDIDATES), method="BFGS", tol=1e-9)
-    found = _objective(weights, log_density, row_weights, prior_rows)
-    # EM stops within 1e-6 nats a row of the optimum; BFGS has its own error.
-    assert found >= -best.fun - 1e-5 * row_weights.sum()
+    actual = _objective(weights, log_density, row_weights, prior_rows)
+    # EM stops within 1e-6 nats per row of the optimum; BFGS has an error, too.
+    assert actual >= -best.fun - 1e-5 * row_weights.sum()
 
 
 @pytest.mark.parametrize("prior_rows", [0.1, 3.0])
 def test_disjoint_candidates_get_their_share_of_the_rows(prior_rows):
-    """Closed form: each row is possible under one candidate only."""
+    """Closed form: each row is possible under a single candidate."""
     owner = np.repeat([0, 1, 2], [5, 9, 20])
     log_density = np.full((34, 3), -np.inf)
     log_density[np.arange(34), owner] = -7.0
@@ -58,13 +58,13 @@ def test_disjoint_candidates_get_their_share_of_the_rows(prior_rows):
     np.testing.assert_allclose(weights, expected, atol=1e-6)
 
 
-def test_without_a_difference_they_are_equal():
+def test_equal_candidates_have_equal_weights():
     weights = stacking_weights(np.full((8, 4), -2.5), np.ones(8))
     np.testing.assert_allclose(weights, 0.25)
 
 
-def test_few_rows_do_not_give_all_to_one():
-    """The better one is favoured, by more rows more."""
+def test_few_rows_do_not_give_all_weight_to_one_candidate():
+    """The better candidate has more weight with more rows."""
     shares = [
         stacking_weights(np.tile([0.0, -0.5], (rows, 1)), np.ones(rows))[0]
         for rows in (1, 10, 100, 1000)
@@ -74,44 +74,44 @@ def test_few_rows_do_not_give_all_to_one():
     assert shares[3] > 0.99
 
 
-def test_order_of_candidates_and_of_rows_is_none_of_its_business(seed):
+def test_weights_do_not_depend_on_order(seed):
     log_density = _log_density(seed)
     row_weights = np.random.default_rng(seed).uniform(size=ROWS)
     weights = stacking_weights(log_density, row_weights)
-    turned = stacking_weights(log_density[::-1, ::-1], row_weights[::-1])
-    # Sums in another order.
-    np.testing.assert_allclose(turned, weights[::-1], rtol=1e-6)
+    reversed_weights = stacking_weights(log_density[::-1, ::-1], row_weights[::-1])
+    # Rounding of sums in another order.
+    np.testing.assert_allclose(reversed_weights, weights[::-1], rtol=1e-6)
 
 
-def test_weight_two_is_a_row_twice_and_weight_zero_none(seed):
+def test_integer_weights_equal_repeated_rows(seed):
     log_density = _log_density(seed)
-    times = np.random.default_rng(seed).integers(0, 3, size=ROWS)
-    weights = stacking_weights(log_density, times.astype(float))
-    repeated = np.repeat(log_density, times, axis=0)
+    counts = np.random.default_rng(seed).integers(0, 3, size=ROWS)
+    weights = stacking_weights(log_density, counts.astype(float))
+    repeated = np.repeat(log_density, counts, axis=0)
     np.testing.assert_allclose(
         weights, stacking_weights(repeated, np.ones(len(repeated))), rtol=1e-6
     )
 
 
 def test_units_of_the_density_do_not_matter(seed):
-    """A constant per row, as large as exp can hold or not, changes nothing."""
+    """A constant per row changes nothing, even if exp overflows."""
     log_density = _log_density(seed)
     shift = np.random.default_rng(seed).normal(scale=2000, size=(ROWS, 1))
     np.testing.assert_allclose(
         stacking_weights(log_density + shift, np.ones(ROWS)),
         stacking_weights(log_density, np.ones(ROWS)),
-        # Of numbers in the thousands, 1e-12 is left after the decimal point.
+        # Values in the thousands have an error of 1e-12.
         rtol=1e-6,
     )
 
 
-def test_a_row_that_all_deem_impossible_says_nothing(seed):
+def test_row_impossible_under_all_candidates_has_no_effect(seed):
     log_density = _log_density(seed)
-    more = np.vstack([log_density, np.full(CANDIDATES, -np.inf)])
+    with_row = np.vstack([log_density, np.full(CANDIDATES, -np.inf)])
     row_weights = np.append(np.ones(ROWS), 0.0)
     expected = stacking_weights(log_density, np.ones(ROWS))
-    np.testing.assert_allclose(stacking_weights(more, row_weights), expected)
-    assert np.isfinite(stacking_weights(more, np.ones(ROWS + 1))).all()
+    np.testing.assert_allclose(stacking_weights(with_row, row_weights), expected)
+    assert np.isfinite(stacking_weights(with_row, np.ones(ROWS + 1))).all()
 
 
 def test_small_weights_are_left_out(seed):
@@ -119,68 +119,68 @@ def test_small_weights_are_left_out(seed):
     weights = few_weights(log_density, np.ones(ROWS))
     before = stacking_weights(log_density, np.ones(ROWS))
     np.testing.assert_array_equal(weights > 0, before >= 0.02)
-    assert weights[-1] == 0  # the hopeless one
-    alone = stacking_weights(log_density[:, weights > 0], np.ones(ROWS))
-    np.testing.assert_allclose(weights[weights > 0], alone)
+    assert weights[-1] == 0  # the hopeless candidate
+    refitted = stacking_weights(log_density[:, weights > 0], np.ones(ROWS))
+    np.testing.assert_allclose(weights[weights > 0], refitted)
     assert weights.sum() == pytest.approx(1)
 
 
-def test_of_very_many_alike_the_heaviest_stay():
+def test_many_equal_candidates_have_weights_that_sum_to_one():
     weights = few_weights(np.zeros((9, 80)), np.ones(9))
     assert weights.sum() == pytest.approx(1)
 
 
 @pytest.mark.parametrize("total", [1, 7, 200])
-def test_whole_numbers_are_the_nearest_that_sum_up(seed, total):
+def test_whole_numbers_are_close_and_sum_to_the_total(seed, total):
     weights = np.random.default_rng(seed).dirichlet(np.full(9, 0.3))
     numbers = whole_numbers(weights, total)
     assert numbers.sum() == total
     assert (np.abs(numbers - total * weights) < 1).all()
 
 
-# ---- which candidates are weighted
+# ---- promising candidates
 
 
 def _promising(mean, spread, error=None, rows=50):
-    """Of candidates whose log densities differ from row to row, with these means."""
+    """Selection among candidates with these mean log densities, which vary by row."""
     random = np.random.default_rng(0)
-    apart = random.normal(size=(rows, len(mean)))
-    log_density = np.array(mean) + apart - apart.mean(0)
+    deviations = random.normal(size=(rows, len(mean)))
+    log_density = np.array(mean) + deviations - deviations.mean(0)
     error = None if error is None else np.array(error)
     return promising(log_density, np.ones(rows), np.array(spread), error).tolist()
 
 
-def test_constants_are_left_out_unless_nothing_is_likelier():
+def test_constants_are_left_out_unless_they_are_the_likeliest():
     spread = [0.5, 0.01, 0.0, 0.06]
     assert _promising([-1, -2, -2.1, -5], spread) == [True, False, False, True]
-    # The columns say nothing of y: the likeliest constant, and what is none.
+    # The columns are unrelated to y: the likeliest constant stays.
     assert _promising([-3, -2, -2.1, -5], spread) == [True, True, False, True]
     assert _promising([-3, -2], [0.0, 0.0]) == [False, True]
 
 
-def test_hopeless_candidates_are_left_out_but_for_the_likeliest():
+def test_candidates_of_large_error_are_left_out_unless_likeliest():
     spread = np.ones(4)
     error = [1.0, 2.9, 3.1, 50.0]
     assert _promising([-1, -2, -3, -4], spread, error) == [True, True, False, False]
     assert _promising([-9, -9, -1, -9], spread, error) == [True, True, True, False]
-    # What has the least error is a constant, which is left out.
+    # The candidate with the least error is a constant, which is left out.
     assert _promising([-1, -2], [1, 0], [4.0, 1.0]) == [True, False]
     assert _promising([-1, -2, -3, -4], spread) == [True] * 4
 
 
-def test_of_equal_candidates_the_first_stays(seed):
+def test_first_of_equal_candidates_stays(seed):
     log_density = _log_density(seed)
-    twice = np.column_stack([log_density, log_density[:, [2, 0]] + 1e-9])
-    found = promising(twice, np.ones(ROWS), np.ones(CANDIDATES + 2))
-    assert found.tolist() == [True] * CANDIDATES + [False] * 2
-    # In one row they are not the same.
-    twice[3, -1] += 0.1
-    assert promising(twice, np.ones(ROWS), np.ones(CANDIDATES + 2))[-1]
+    with_copies = np.column_stack([log_density, log_density[:, [2, 0]] + 1e-9])
+    actual = promising(with_copies, np.ones(ROWS), np.ones(CANDIDATES + 2))
+    assert actual.tolist() == [True] * CANDIDATES + [False] * 2
+    # They differ in a single row.
+    with_copies[3, -1] += 0.1
+    assert promising(with_copies, np.ones(ROWS), np.ones(CANDIDATES + 2))[-1]
 
 
-def test_the_likeliest_is_that_of_the_weighted_rows():
+def test_likeliest_candidate_depends_on_the_weights():
     log_density = np.array([[0.0, -9.0], [-9.0, 0.0]])
     constant = np.zeros(2)
     for weights, first in (([3.0, 1.0], True), ([1.0, 3.0], False)):
-        found = promising(log_density, np.array(weights), constant)
-        assert found.tolist() == [first, not first]
+        actual = promising(log_density, np.array(weights), constant)
+        assert actual.tolist() == [first, not first]

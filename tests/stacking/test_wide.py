@@ -1,4 +1,4 @@
-"""The default stacks with as many columns as rows and more, and with few rows."""
+"""The default stacks with many columns or few rows."""
 
 import pickle
 
@@ -28,7 +28,7 @@ ROWS, COLUMNS, NEW = 40, 61, 500
 
 @pytest.fixture
 def table(seed):
-    """One column says what y is."""
+    """y is a function of one column, with noise."""
     random = np.random.default_rng(seed)
     X = random.normal(size=(ROWS + NEW, COLUMNS))
     return X, X[:, 4] + 0.1 * random.normal(size=len(X))
@@ -42,17 +42,17 @@ def classifier(**params):
     return BayesianStackingClassifier(**{"max_iter": 2, "random_state": 0} | params)
 
 
-# ---- what is predicted
+# ---- accuracy
 
 
 def test_as_good_as_ridge_and_lasso(table):
-    """Three standard errors of the mean of as many squared errors are 20 %."""
+    """Three standard errors of the mean squared error are 20 %."""
     X, y = table
     train, new = slice(ROWS), slice(ROWS, None)
     model = regressor().fit(X[train], y[train])
     best = min(
-        np.mean(np.square(one.fit(X[train], y[train]).predict(X[new]) - y[new]))
-        for one in (RidgeCV(np.logspace(-2, 4, 13)), LassoCV(random_state=0))
+        np.mean(np.square(reference.fit(X[train], y[train]).predict(X[new]) - y[new]))
+        for reference in (RidgeCV(np.logspace(-2, 4, 13)), LassoCV(random_state=0))
     )
     assert np.mean(np.square(model.predict(X[new]) - y[new])) < 1.2 * best
     lower, upper = model.predict_interval(X[new]).T
@@ -64,31 +64,33 @@ def test_as_good_as_ridge_and_lasso(table):
     )
 
 
-def test_classes_are_told(table):
+def test_better_than_the_shares_of_classes(table):
     X, y = table
     train, new = slice(ROWS), slice(ROWS, None)
     for labels in (y > 0, np.digitize(y, [-0.5, 0.5])):
         model = classifier().fit(X[train], labels[train])
         shares = np.bincount(labels[train]) / ROWS
         constant = np.tile(shares, (NEW, 1))
-        found = log_loss(labels[new], model.predict_proba(X[new]))
-        assert found < 0.8 * log_loss(labels[new], constant)
+        loss = log_loss(labels[new], model.predict_proba(X[new]))
+        assert loss < 0.8 * log_loss(labels[new], constant)
 
 
-# ---- what is asked of all candidates of a stack
+# ---- promises of all candidates
 
 
-def _same(one, other, X):
-    np.testing.assert_array_equal(one.predict(X), other.predict(X))
+def _assert_same_predictions(actual, desired, X):
+    np.testing.assert_array_equal(actual.predict(X), desired.predict(X))
 
 
 def test_pickled_saved_and_loaded(table, tmp_path):
     X, y = table[0][:ROWS], table[1][:ROWS]
     for model in (regressor().fit(X, y), classifier().fit(X, y > 0)):
-        _same(pickle.loads(pickle.dumps(model)), model, X)
+        _assert_same_predictions(pickle.loads(pickle.dumps(model)), model, X)
         skbayesnn.save(model, tmp_path / "model")
-        _same(skbayesnn.load(tmp_path / "model"), model, X)
-        assert any(isinstance(one, ShrunkLinearModel) for one in model.estimators_)
+        _assert_same_predictions(skbayesnn.load(tmp_path / "model"), model, X)
+        assert any(
+            isinstance(estimator, ShrunkLinearModel) for estimator in model.estimators_
+        )
 
 
 def test_cross_intervals_groups_and_weights(table):
@@ -99,10 +101,10 @@ def test_cross_intervals_groups_and_weights(table):
     model.fit(X, y, sample_weight=weights, groups=groups)
     lower, upper = model.predict_interval(X, 0.8, method="cv+").T
     assert (lower < upper).all()
-    wild = X.copy()
-    wild[:5] = 1e6
+    X_outliers = X.copy()
+    X_outliers[:5] = 1e6
     expected = model.predict(X)
-    model.fit(wild, y, sample_weight=weights, groups=groups)
+    model.fit(X_outliers, y, sample_weight=weights, groups=groups)
     np.testing.assert_allclose(model.predict(X), expected, rtol=1e-6)
 
 
@@ -114,21 +116,21 @@ def test_sparse_and_several_targets(table):
     assert dense.predict(X).shape == (ROWS, 2)
     assert dense.predict(X, return_cov=True)[1].shape == (ROWS, 2, 2)
     csr = sparse.csr_array(X)
-    other = regressor(cv=2).fit(csr, Y)
-    np.testing.assert_allclose(other.predict(csr), dense.predict(X), rtol=1e-6)
+    fitted = regressor(cv=2).fit(csr, Y)
+    np.testing.assert_allclose(fitted.predict(csr), dense.predict(X), rtol=1e-6)
 
 
-def test_workers_find_the_same(table):
+def test_n_jobs_does_not_change_the_result(table):
     X, y = table[0][:ROWS], table[1][:ROWS]
-    one, other = regressor(cv=2).fit(X, y), regressor(cv=2, n_jobs=2).fit(X, y)
-    np.testing.assert_allclose(other.predict(X), one.predict(X), rtol=1e-6)
+    single, parallel = regressor(cv=2).fit(X, y), regressor(cv=2, n_jobs=2).fit(X, y)
+    np.testing.assert_allclose(parallel.predict(X), single.predict(X), rtol=1e-6)
 
 
-def test_an_interrupted_fit_goes_on(table, monkeypatch):
-    """What was fitted is not fitted again; the result is the undisturbed fit's."""
+def test_interrupted_fit_continues(table, monkeypatch):
+    """Fitted models are kept; the result equals an uninterrupted fit."""
     X, y = table[0][:ROWS], table[1][:ROWS]
     expected = regressor().fit(X, y)
-    fitted, fit = [], candidates._linear_outcome
+    fitted, fit = [], candidates._linear_result
 
     def interrupted(key, *arguments):
         if len(fitted) == 7:
@@ -136,7 +138,7 @@ def test_an_interrupted_fit_goes_on(table, monkeypatch):
         fitted.append(key)
         return fit(key, *arguments)
 
-    monkeypatch.setattr(candidates, "_linear_outcome", interrupted)
+    monkeypatch.setattr(candidates, "_linear_result", interrupted)
     model = regressor()
     with pytest.raises(KeyboardInterrupt):
         model.fit(X, y)
@@ -146,14 +148,14 @@ def test_an_interrupted_fit_goes_on(table, monkeypatch):
         fitted.append(key)
         return fit(key, *arguments)
 
-    monkeypatch.setattr(candidates, "_linear_outcome", counted)
+    monkeypatch.setattr(candidates, "_linear_result", counted)
     model.fit(X, y)
     assert len(before) == 7
     assert not set(before) & {key for key in fitted if key[1] or key not in before}
-    _same(model, expected, X)
+    _assert_same_predictions(model, expected, X)
 
 
-def test_a_linear_model_that_fails_is_left_out(table, monkeypatch):
+def test_linear_model_that_fails_is_left_out(table, monkeypatch):
     X, y = table[0][:ROWS], table[1][:ROWS]
     fit = candidates.fitted_to
 
@@ -168,10 +170,12 @@ def test_a_linear_model_that_fails_is_left_out(table, monkeypatch):
     assert "linear(penalty=lasso)" not in model.weights_.index
 
 
-# ---- which candidates there are
+# ---- the default pool
 
 
-def _names(n_rows, n_columns, *, of_classes=False, sparse_x=False, weights=None):
+def _candidates_by_name(
+    n_rows, n_columns, *, of_classes=False, sparse_x=False, weights=None
+):
     X = np.random.default_rng(0).normal(size=(n_rows, n_columns))
     X = sparse.csr_array(X) if sparse_x else X
     weights = np.ones(n_rows) if weights is None else weights
@@ -184,8 +188,8 @@ def _names(n_rows, n_columns, *, of_classes=False, sparse_x=False, weights=None)
     }
 
 
-def test_the_pool_follows_rows_and_columns():
-    """Linear models have a penalty with few rows or many columns."""
+def test_default_pool_depends_on_rows_and_columns():
+    """Linear models are penalised with few rows or many columns."""
     kinds = {
         (60, 5): (True, True, 6),
         (60, 70): (True, False, 2),
@@ -200,32 +204,32 @@ def test_the_pool_follows_rows_and_columns():
     }
     wrong = []
     for shape, (shrunk, encoded, n_networks) in kinds.items():
-        found = _names(*shape)
-        models = [one.model for one in found["linear"]]
-        seen = (
+        pool = _candidates_by_name(*shape)
+        models = [candidate.model for candidate in pool["linear"]]
+        actual = (
             isinstance(models[0], ShrunkLinearModel),
-            "encoded" in found,
-            len(found["network"]),
+            "encoded" in pool,
+            len(pool["network"]),
         )
-        if seen != (shrunk, encoded, n_networks):
-            wrong.append((shape, seen))
+        if actual != (shrunk, encoded, n_networks):
+            wrong.append((shape, actual))
     assert not wrong
-    # Rows of weight zero are not there.
+    # Rows of weight zero do not count.
     weights = np.repeat([1.0, 0.0], [60, 641])
-    [first, *_] = _names(701, 5, weights=weights)["linear"]
+    [first, *_] = _candidates_by_name(701, 5, weights=weights)["linear"]
     assert isinstance(first.model, ShrunkLinearModel)
 
 
-def test_networks_of_classes_stay():
-    found = _names(60, 70, of_classes=True)
-    assert len(found["network"]) == 6
-    assert len(found["linear"]) == 8
+def test_pool_of_classifiers_keeps_all_networks():
+    pool = _candidates_by_name(60, 70, of_classes=True)
+    assert len(pool["network"]) == 6
+    assert len(pool["linear"]) == 8
 
 
 def test_large_sparse_tables_are_not_made_dense(monkeypatch):
     monkeypatch.setattr(candidates, "SHRUNK_ENTRIES", 60 * 300)
     for n_columns, shrunk in ((300, True), (301, False)):
-        [first, *_] = _names(60, n_columns, sparse_x=True)["linear"]
+        [first, *_] = _candidates_by_name(60, n_columns, sparse_x=True)["linear"]
         assert isinstance(first.model, ShrunkLinearModel) == shrunk
 
 
@@ -233,7 +237,7 @@ def test_large_sparse_tables_are_not_made_dense(monkeypatch):
 
 
 class Mean:
-    """A predictive of which only the mean is asked."""
+    """A predictive distribution with a mean alone."""
 
     of_classes = False
 
@@ -241,12 +245,12 @@ class Mean:
         self.values = np.asarray(mean, dtype=float)
 
     def mean(self):
-        """As given."""
+        """Return the given mean."""
         return self.values
 
 
 def test_spread_is_within_folds_and_errors_are_relative(seed):
-    """By hand, row by row, with weights."""
+    """Computed by hand with weights."""
     random = np.random.default_rng(seed)
     n, fold = 12, np.repeat([0, 1, 2], [3, 4, 5])
     y, weights = random.normal(size=(n, 2)) * [1, 50], random.uniform(0, 2, size=n)
@@ -254,9 +258,9 @@ def test_spread_is_within_folds_and_errors_are_relative(seed):
     by_fold = np.array([[1.0, 2.0], [5.0, -7.0], [0.0, 3.0]])[fold]
     means = [random.normal(size=(n, 2)), by_fold, 3 * y]
     test_rows = random.permutation(n)
-    everything = Table(np.zeros((n, 1)), np.empty_like(y), None)
-    everything.y[test_rows] = y
-    oof = OutOfFold([Mean(m) for m in means], test_rows, everything, weights, fold)
+    table = Table(np.zeros((n, 1)), np.empty_like(y), None)
+    table.y[test_rows] = y
+    oof = OutOfFold([Mean(m) for m in means], test_rows, table, weights, fold)
     spread, error = oof.spread_and_error()
     centre = weights @ y / weights.sum()
     variance = weights @ np.square(y - centre) / weights.sum()
@@ -275,7 +279,7 @@ def test_spread_is_within_folds_and_errors_are_relative(seed):
 
 
 def test_constants_have_no_weight(seed):
-    """A network under much regularisation is one; of several only one stays."""
+    """Such as networks with a very narrow prior; if all are constant, one stays."""
     random = np.random.default_rng(seed)
     X = random.normal(size=(60, 2))
     network = MCDropoutRegressor((5,), max_iter=60, random_state=0)

@@ -39,7 +39,7 @@ from skbayesnn._engine.compiled.numerics import (
     softplus,
 )
 from skbayesnn._families.dropout import TEMPERATURE
-from skbayesnn._families.variational_dropout import LOWEST_LOG_ALPHA
+from skbayesnn._families.variational_dropout import MIN_LOG_ALPHA
 from skbayesnn._families.weight_noise import MIN_VARIANCE
 
 CODES = {
@@ -124,7 +124,7 @@ def samples_outputs(code):
 def _mask(values, keep, words):
     """Zeros and ones with P(1) = keep, from 16 bits each."""
     dropped = np.int64(np.rint((1.0 - keep) * 65536.0))
-    threshold = np.int16(min(dropped - 32768, 32767))
+    threshold = np.int16(min(dropped - 32768, 32767))  # type: ignore[arg-type]
     bits = words.view(np.int16)
     one, zero = values.dtype.type(1), values.dtype.type(0)
     for i in range(values.size):
@@ -133,7 +133,7 @@ def _mask(values, keep, words):
 
 @njit(**OPTIONS)
 def _bounded(log_alpha, highest):
-    return min(max(log_alpha, LOWEST_LOG_ALPHA), highest)
+    return min(max(log_alpha, MIN_LOG_ALPHA), highest)
 
 
 @njit(**OPTIONS)

@@ -26,8 +26,8 @@ from skbayesnn._engine.compiled.numerics import (
     softplus,
     tanh,
 )
-from skbayesnn._likelihoods.base import LARGEST_LOG_TAU, SMALLEST_LOG_TAU
-from skbayesnn._likelihoods.gaussian import LARGEST_LOG_PRECISION, LOG_VARIANCE_RANGE
+from skbayesnn._likelihoods.base import MAX_LOG_TAU, MIN_LOG_TAU
+from skbayesnn._likelihoods.gaussian import LOG_VARIANCE_RANGE, MAX_LOG_PRECISION
 from skbayesnn._likelihoods.poisson import LOG_RATE_BOUNDS
 from skbayesnn._likelihoods.student_t import DF_BOUNDS
 
@@ -47,8 +47,8 @@ CODES = {
 GAUSSIAN, HETEROSCEDASTIC, STUDENT_T, POISSON, CATEGORICAL, ORDINAL = CODES.values()
 
 _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
-_LOWEST_RATE, _HIGHEST_RATE = LOG_RATE_BOUNDS
-_LOWEST_LOG_DF, _HIGHEST_LOG_DF = math.log(DF_BOUNDS[0]), math.log(DF_BOUNDS[1])
+_MIN_RATE, _MAX_RATE = LOG_RATE_BOUNDS
+_MIN_LOG_DF, _MAX_LOG_DF = math.log(DF_BOUNDS[0]), math.log(DF_BOUNDS[1])
 
 
 @njit(**OPTIONS)
@@ -56,7 +56,7 @@ def _log_tau(value, learned):
     """Log precision in the training, and whether it is within its bounds."""
     if not learned:
         return value, False
-    bounded = min(max(value, SMALLEST_LOG_TAU), LARGEST_LOG_TAU)
+    bounded = min(max(value, MIN_LOG_TAU), MAX_LOG_TAU)
     return bounded, bounded == value
 
 
@@ -89,7 +89,7 @@ def _heteroscedastic(params, learned, f, y, factor, shift, nll, grad):
     n_targets = y.shape[1]
     half, one, eight = dtype(0.5), dtype(1), dtype(8)
     span, gain = dtype(LOG_VARIANCE_RANGE), params[n_targets]
-    largest = dtype(LARGEST_LOG_PRECISION)
+    largest = dtype(MAX_LOG_PRECISION)
     fill(nll, dtype(n_targets * _HALF_LOG_2PI))
     for t in range(n_targets):
         value, within = _log_tau(params[t], learned)
@@ -143,7 +143,7 @@ def _student_t(params, learned, given_df, f, y, factor, nll, grad):
         df, df_within = given_df, False
         if given_df <= 0:
             log_df = np.float64(params[n_targets + t])
-            bounded = min(max(log_df, _LOWEST_LOG_DF), _HIGHEST_LOG_DF)
+            bounded = min(max(log_df, _MIN_LOG_DF), _MAX_LOG_DF)
             df, df_within = math.exp(bounded), bounded == log_df
         constant = math.lgamma(0.5 * df) - math.lgamma(0.5 * (df + 1))
         constant += 0.5 * math.log(math.pi * (df - 2)) - 0.5 * log_tau
@@ -168,7 +168,7 @@ def _student_t(params, learned, given_df, f, y, factor, nll, grad):
 @njit(**OPTIONS)
 def _poisson(params, f, y, factor, nll, grad):
     dtype = f.dtype.type
-    lowest, highest = dtype(_LOWEST_RATE), dtype(_HIGHEST_RATE)
+    lowest, highest = dtype(_MIN_RATE), dtype(_MAX_RATE)
     tau = dtype(math.exp(params[0]))
     fill(nll, dtype(0))
     for t in range(f.shape[1]):

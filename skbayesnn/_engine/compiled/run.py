@@ -17,8 +17,8 @@ from skbayesnn._engine.posterior import Posterior
 from skbayesnn._engine.step import RowPerturbation, Step
 from skbayesnn._engine.training_random import EPOCHS_PER_BLOCK, epoch_seeds
 from skbayesnn._families import FAMILIES, Family
-from skbayesnn._families.variational_dropout import HIGHEST_LOG_ALPHA, Variational
-from skbayesnn._networks import MLP
+from skbayesnn._families.variational_dropout import MAX_LOG_ALPHA, Variational
+from skbayesnn._networks import Perceptron
 from skbayesnn._priors import (
     AnchoredPrior,
     GaussianPrior,
@@ -54,7 +54,7 @@ def covers(
     rows : TrainingRows
     """
     network = config.network
-    if not isinstance(network, MLP) or posterior.device.type != "cpu":
+    if not isinstance(network, Perceptron) or posterior.device.type != "cpu":
         return False
     if network.activation not in activations.CODES or config.gradient != "pathwise":
         return False
@@ -279,7 +279,7 @@ def _gain(likelihood, progress: float) -> float:
 
 def _program(config: TrainingConfig, step: Step) -> loop.Program:
     network, likelihood = config.network, config.likelihood
-    assert isinstance(network, MLP)
+    assert isinstance(network, Perceptron)
     maps = np.zeros((len(network.families), families.N_COLUMNS), dtype=np.int64)
     highest, start = np.zeros(len(maps)), 0
     for i, family in enumerate(network.families):
@@ -291,7 +291,7 @@ def _program(config: TrainingConfig, step: Step) -> loop.Program:
             at[families.PER_WEIGHT] = "log_variance" in params
             at[families.LOG_UNIFORM] = config.prior == "log_uniform"
             at[families.KINGMA] = family.approximation == "kingma"
-            highest[i] = HIGHEST_LOG_ALPHA[family.approximation]
+            highest[i] = MAX_LOG_ALPHA[family.approximation]
         names = _names(family, params)
         sizes = [params[name][0].numel() for name in names] + [0] * (4 - len(names))
         at[families.N_THIRD], at[families.N_FOURTH] = sizes[2:]
@@ -354,8 +354,16 @@ def _member(config, members, rows, step, places, vectors, m: int) -> loop.Member
         if is_fixed:
             fixed.append((start, end))
         start = end
+    values, mean, square, curvature, centre, precision = (
+        vector[places] for vector in vectors
+    )
     return loop.Member(
-        *(vector[places] for vector in vectors),
+        values=values,
+        mean=mean,
+        square=square,
+        curvature=curvature,
+        centre=centre,
+        precision=precision,
         fixed=np.array(fixed, dtype=np.int64).reshape(-1, 2),
         keep=np.array([float(p[m]) for p in step.posterior.keep]),
         kl_scale=float(step.objective.kl_scale[m]),

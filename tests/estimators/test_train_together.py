@@ -1,4 +1,4 @@
-"""What estimators ask for becomes tasks; a task's members may see rows of their own."""
+"""Training jobs of estimators; the members of a job may have different rows."""
 
 from dataclasses import replace
 
@@ -21,11 +21,11 @@ SMALL = {
 
 @pytest.fixture
 def data(seed):
-    """X, and y of numbers or of labels."""
+    """X, and y as values and as labels."""
     random = np.random.default_rng(seed)
     X = random.normal(size=(ROWS, INPUTS))
     y = X[:, 0] + 0.1 * random.normal(size=ROWS)
-    return {"numbers": (X, y), "labels": (X, np.array(["a", "b"])[(y > 0).astype(int)])}
+    return {"values": (X, y), "labels": (X, np.array(["a", "b"])[(y > 0).astype(int)])}
 
 
 def _parameters(trained):
@@ -40,9 +40,9 @@ def _parameters(trained):
             MCDropoutRegressor(
                 dropout=0.2, length_scale=1, n_estimators=FOLDS, **SMALL
             ),
-            "numbers",
+            "values",
         ),
-        (BBBRegressor(kl="sampled", n_estimators=FOLDS, **SMALL), "numbers"),
+        (BBBRegressor(kl="sampled", n_estimators=FOLDS, **SMALL), "values"),
         (MCDropoutClassifier(length_scale=1, n_estimators=FOLDS, **SMALL), "labels"),
     ],
     ids=["dropout", "sampled KL", "classes"],
@@ -50,52 +50,54 @@ def _parameters(trained):
 def test_members_may_each_leave_a_fold_out(data, seed, estimator, kind):
     """Three networks of one estimator, on 25, 25 and 26 of 38 rows.
 
-    Each is the network that is trained alone on its rows, with the same seed; float64,
-    what differs is the rounding of products of other shapes.
+    Each equals the network that is trained alone on its rows with the same seed. In
+    float64 they differ by the rounding of products of other shapes.
     """
     X, y = data[kind]
     estimator = estimator.set_params(random_state=seed)
     job = _job.training_job(estimator, training_data(estimator, X, y))
-    [share] = job.row_subsets
+    [all_rows] = job.row_subsets
     fold = np.arange(ROWS) % FOLDS
     shares = tuple(
         replace(
-            share,
+            all_rows,
             n_members=1,
-            rows=share.rows[fold != k],
-            weights=share.weights[fold != k],
+            rows=all_rows.rows[fold != k],
+            weights=all_rows.weights[fold != k],
         )
         for k in range(FOLDS)
     )
-    assert {len(one.rows) for one in shares} == {25, 26}
-    apart = replace(job, row_subsets=shares)
-    assert apart.n_members == FOLDS and apart.scaling == job.scaling
-    assert apart.total_weight == pytest.approx(ROWS * (FOLDS - 1) / FOLDS)
-    [together] = _fit.train_together([estimator], [apart])
-    for k, one in enumerate(shares):
+    assert {len(share.rows) for share in shares} == {25, 26}
+    folds_job = replace(job, row_subsets=shares)
+    assert folds_job.n_members == FOLDS and folds_job.scaling == job.scaling
+    assert folds_job.total_weight == pytest.approx(ROWS * (FOLDS - 1) / FOLDS)
+    [together] = _fit.train_together([estimator], [folds_job])
+    for k, share in enumerate(shares):
         members = job.members
-        alone = replace(
+        single_job = replace(
             job,
-            row_subsets=(one,),
+            row_subsets=(share,),
             members=replace(
                 members,
                 seeds=members.seeds[[k]],
                 keep=members.keep[:, [k]],
-                prior=[{n: v[[k]] for n, v in of.items()} for of in members.prior],
+                prior=[
+                    {n: v[[k]] for n, v in layer.items()} for layer in members.prior
+                ],
                 tau=members.tau[[k]],
                 statistics=members.statistics[[k]],
                 n_epochs=members.n_epochs[[k]],
             ),
         )
-        [fitted] = _fit.train_together([estimator], [alone])
-        found = _parameters(together.trained.select(np.array([k])))
-        for ours, theirs in zip(found, _parameters(fitted.trained), strict=True):
-            np.testing.assert_allclose(ours, theirs, rtol=1e-8, atol=1e-10)
+        [fitted] = _fit.train_together([estimator], [single_job])
+        actual = _parameters(together.trained.select(np.array([k])))
+        for values, expected in zip(actual, _parameters(fitted.trained), strict=True):
+            np.testing.assert_allclose(values, expected, rtol=1e-8, atol=1e-10)
 
 
-def test_a_specification_is_in_the_units_of_the_data(data, seed):
-    """tau, N and the scale of y meet in the task alone."""
-    X, y = data["numbers"]
+def test_tau_of_a_job_is_in_the_units_of_the_data(data, seed):
+    """Members have it in units of the standardised y."""
+    X, y = data["values"]
     estimator = MCDropoutRegressor(tau=0.5, random_state=seed, **SMALL)
     job = _job.training_job(estimator, training_data(estimator, X, 20 * y))
     np.testing.assert_allclose(job.tau, 0.5)

@@ -1,4 +1,4 @@
-"""Which members share a program, on how much memory, and where."""
+"""Which members share a program, how much memory it takes, and on which device."""
 
 import threading
 import time
@@ -35,12 +35,12 @@ SHARED = {
 EQUAL = ShuffleSplit(3, train_size=30, random_state=0)
 
 
-def batched(data, grid, **options):
+def batched_search(data, grid, **options):
     search = BatchedGridSearchCV(regressor(), grid, **{"refit": False} | options)
     return search.fit(data.X, data.y)
 
 
-def plain(data, grid, **options):
+def plain_search(data, grid, **options):
     search = GridSearchCV(regressor(), grid, **{"refit": False} | options)
     return search.fit(data.X, data.y)
 
@@ -49,18 +49,18 @@ def sizes(programs):
     return sorted(size for size, _ in programs)
 
 
-# ---- what shares a program
+# ---- members of a program
 
 
-def test_one_program_for_what_may_differ(data, programs, monkeypatch):
+def test_candidates_that_may_differ_share_a_program(data, programs, monkeypatch):
     monkeypatch.setattr(executor, "WIDEST_BYTES", 2**40)
-    search = batched(data, SHARED, cv=EQUAL)
+    search = batched_search(data, SHARED, cv=EQUAL)
     assert sizes(programs) == [3 * 16]
-    assert_same_results(plain(data, SHARED, cv=EQUAL), search)
+    assert_same_results(plain_search(data, SHARED, cv=EQUAL), search)
 
 
 @pytest.mark.parametrize(
-    ("further", "n_programs"),
+    ("parameter", "n_programs"),
     [
         ({"hidden_layer_sizes": [3, 4, (3, 3)]}, 3),
         ({"max_iter": [2, 3]}, 2),
@@ -74,15 +74,15 @@ def test_one_program_for_what_may_differ(data, programs, monkeypatch):
     ],
     ids=repr,
 )
-def test_further_programs(data, programs, further, n_programs):
-    batched(data, {"length_scale": [0.1, 0.2]} | further, cv=EQUAL)
+def test_number_of_programs(data, programs, parameter, n_programs):
+    batched_search(data, {"length_scale": [0.1, 0.2]} | parameter, cv=EQUAL)
     assert len(programs) == n_programs
-    assert sum(sizes(programs)) == 3 * 2 * len(next(iter(further.values())))
+    assert sum(sizes(programs)) == 3 * 2 * len(next(iter(parameter.values())))
 
 
 def test_folds_of_unequal_size(data, programs):
     """47 rows in four folds: three of 12, one of 11."""
-    batched(data, {"tau": [0.5, 2.0]}, cv=KFold(4))
+    batched_search(data, {"tau": [0.5, 2.0]}, cv=KFold(4))
     assert sizes(programs) == [2, 6]
 
 
@@ -90,17 +90,17 @@ def test_candidates_that_fail_are_not_trained(data, programs):
     grid = {"tau": [-1.0, 0.5, 2.0]}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        batched(data, grid, cv=EQUAL)
+        batched_search(data, grid, cv=EQUAL)
     assert sizes(programs) == [2 * 3]
 
 
-def test_no_candidate_is_trained_twice(data, programs):
-    batched(data, {"tau": [0.5, 0.5, 2.0]}, cv=EQUAL)
+def test_equal_candidates_are_trained_once(data, programs):
+    batched_search(data, {"tau": [0.5, 0.5, 2.0]}, cv=EQUAL)
     assert sizes(programs) == [2 * 3]
 
 
 def test_members_are_in_the_order_of_their_tables(data):
-    """Not in that of memory addresses: the order changes the last bits of results."""
+    """Not in the order of memory addresses, which would change the last bits."""
     estimator = regressor()
     tables = [training_data(estimator, data.X, data.y) for _ in range(4)]
     tables.sort(key=lambda rows: id(rows.table), reverse=True)
@@ -113,44 +113,48 @@ def test_members_are_in_the_order_of_their_tables(data):
 # ---- memory
 
 
-def test_memory_budget_cuts_programs(data, programs):
-    """What does not fit together is trained one after the other."""
+def test_memory_budget_splits_programs(data, programs):
+    """Members that do not fit together are trained one after the other."""
     grid = {"tau": [0.5, 2.0], "dropout": [0.1, 0.2]}
-    expected = plain(data, grid, cv=EQUAL)
-    assert_same_results(expected, batched(data, grid, cv=EQUAL, memory_budget=1e-6))
+    expected = plain_search(data, grid, cv=EQUAL)
+    assert_same_results(
+        expected, batched_search(data, grid, cv=EQUAL, memory_budget=1e-6)
+    )
     assert sizes(programs) == [1] * 12
     programs.clear()
-    assert_same_results(expected, batched(data, grid, cv=EQUAL, memory_budget=500))
+    assert_same_results(
+        expected, batched_search(data, grid, cv=EQUAL, memory_budget=500)
+    )
     assert sizes(programs) == [12]
 
 
-def test_memory_of_a_member_bounds_it(data):
-    """The estimate is no smaller than what a program holds: weights and activations."""
-    found = []
+def test_estimated_memory_is_large_enough(data):
+    """It is at least the memory of weights and activations."""
+    estimates = []
     for units, n_estimators in ((5, 1), (50, 1), (50, 3)):
         estimator = regressor(hidden_layer_sizes=units, n_estimators=n_estimators)
         prepared = training_data(estimator, data.X, data.y)
         task = training_job(estimator, prepared)
         job = FoldFit(("", 0), estimator, estimator, task)
-        found.append(executor.bytes_of([job]))
+        estimates.append(executor.bytes_of([job]))
         weights = n_estimators * 8 * (units * (4 + 1) + units + 1)
         activations = n_estimators * 8 * SMALL["batch_size"] * (4 + units + 1)
-        # Values, gradient and two moments of Adam at least.
-        assert found[-1] > 4 * weights + activations
-    assert found[0] < found[1] < found[2]
+        # At least values, gradient and two moments of Adam.
+        assert estimates[-1] > 4 * weights + activations
+    assert estimates[0] < estimates[1] < estimates[2]
 
 
-def test_memory_of_a_member_is_that_of_its_precision(data):
-    """Of the training, whatever that of X."""
-    found = {}
+def test_estimated_memory_depends_on_the_dtype(data):
+    """Of the training, whatever the dtype of X."""
+    estimates = {}
     for dtype in ("float32", "float64"):
         estimator = regressor(dtype=dtype, hidden_layer_sizes=500)
         for X in (data.X, data.X.astype(np.float32)):
             prepared = training_data(estimator, X, data.y)
             task = training_job(estimator, prepared)
             job = FoldFit(("", 0), estimator, estimator, task)
-            found.setdefault(dtype, set()).add(executor.bytes_of([job]))
-    [single], [double] = found.values()
+            estimates.setdefault(dtype, set()).add(executor.bytes_of([job]))
+    [single], [double] = estimates.values()
     assert 1.9 * single < double <= 2 * single
 
 
@@ -168,7 +172,7 @@ def fail_on_gpu():
 
 @pytest.fixture
 def little_memory(monkeypatch):
-    """A function that lets programs of more than n members fail."""
+    """A function that makes programs with more than n members fail."""
     train_together, tried = _fit.train_together, []
 
     def little(n_members, fail=fail_in_python):
@@ -186,78 +190,78 @@ def little_memory(monkeypatch):
 
 
 @pytest.mark.parametrize("fail", [fail_in_python, fail_in_torch, fail_on_gpu])
-def test_out_of_memory_halves_a_program(data, little_memory, fail):
+def test_program_is_halved_if_out_of_memory(data, little_memory, fail):
     grid = {"tau": [0.5, 2.0], "dropout": [0.1, 0.2]}
-    expected = plain(data, grid, cv=EQUAL)
+    expected = plain_search(data, grid, cv=EQUAL)
     tried = little_memory(3, fail)
     with warnings.catch_warnings(record=True) as caught:
-        # Python's own filter: a warning of one text and place is shown once.
+        # Python's default filter shows a warning with the same text and place once.
         warnings.simplefilter("default")
-        search = batched(data, grid, cv=EQUAL)
+        search = batched_search(data, grid, cv=EQUAL)
     assert tried[:2] == [12, 6] and tried.count(3) == 4 and set(tried) == {12, 6, 3}
-    told = [str(w.message) for w in caught if "out of memory" in str(w.message)]
-    assert len(told) == 2
-    for message, size in zip(told, (12, 6), strict=True):
+    messages = [str(w.message) for w in caught if "out of memory" in str(w.message)]
+    assert len(messages) == 2
+    for message, size in zip(messages, (12, 6), strict=True):
         assert f"{size} members" in message and "memory_budget" in message
     assert_same_results(expected, search)
 
 
-def test_failed_program_is_gone_before_its_halves_begin(data, monkeypatch):
+def test_memory_of_a_failed_program_is_freed_before_its_halves_train(data, monkeypatch):
     """The traceback of the error would keep its tensors."""
-    train_together, of_failed = _fit.train_together, []
+    train_together, failed = _fit.train_together, []
 
     def train(estimators, *arguments):
-        held = torch.zeros(3)
+        tensor = torch.zeros(3)
         if len(estimators) > 3:
-            of_failed.append(weakref.ref(held))
+            failed.append(weakref.ref(tensor))
             raise MemoryError
-        alive.extend(found() is not None for found in of_failed)
+        alive.extend(reference() is not None for reference in failed)
         return train_together(estimators, *arguments)
 
     alive = []
     monkeypatch.setattr(_fit, "train_together", train)
     with pytest.warns(UserWarning, match="out of memory with 6 members"):
-        batched(data, {"tau": [0.5, 2.0]}, cv=EQUAL)
+        batched_search(data, {"tau": [0.5, 2.0]}, cv=EQUAL)
     assert alive == [False, False]
 
 
-def test_size_that_was_too_large_is_not_tried_again(data, little_memory):
-    """Once per size, not once per program."""
+def test_too_large_size_is_tried_once(data, little_memory):
+    """Not once per program."""
     grid = {"tau": [0.5, 2.0], "hidden_layer_sizes": [3, 4, 5]}
     tried = little_memory(2)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        batched(data, grid, cv=EQUAL)
+        batched_search(data, grid, cv=EQUAL)
     assert tried.count(6) == 1
 
 
 def test_out_of_memory_with_one_member(data, little_memory):
-    """Then the member has failed."""
+    """The member counts as failed."""
     little_memory(0)
     with pytest.warns(UserWarning, match="out of memory with [23] members"):
         with pytest.raises(ValueError, match=r"All the 3 fits failed[\s\S]*too much"):
-            batched(data, {"tau": [0.5]}, cv=EQUAL)
+            batched_search(data, {"tau": [0.5]}, cv=EQUAL)
         with pytest.raises(MemoryError, match="too much"):
-            batched(data, {"tau": [0.5]}, cv=EQUAL, error_score="raise")
+            batched_search(data, {"tau": [0.5]}, cv=EQUAL, error_score="raise")
 
 
 @pytest.mark.parametrize("metrics", [1, 2])
 def test_out_of_memory_while_scoring(data, programs, metrics):
-    """The members that lacked memory are trained again, in smaller programs."""
-    of_program = []
+    """Members that ran out of memory are trained again, in smaller programs."""
+    scored = []
 
     def score(estimator, X, y):
-        of_program.append(estimator)
+        scored.append(estimator)
         largest = programs[-1][0]
-        if largest > 3 and len(of_program) % 2:
+        if largest > 3 and len(scored) % 2:
             fail_in_torch()
         return -estimator.tau
 
     scoring = score if metrics == 1 else {"score": score, "r2": "r2"}
     grid = {"tau": [0.5, 2.0], "dropout": [0.1, 0.2]}
     with pytest.warns(UserWarning, match="out of memory with 12 members"):
-        search = batched(data, grid, cv=EQUAL, scoring=scoring)
-    # Of 12 members six are left, which are halved, as nothing like 12 is tried again.
+        search = batched_search(data, grid, cv=EQUAL, scoring=scoring)
+    # Six of 12 members are left. They are halved, since 12 was too large.
     assert sizes(programs) == [3, 3, 12]
     np.testing.assert_array_equal(
         search.cv_results_["mean_test_score"],
@@ -266,7 +270,7 @@ def test_out_of_memory_while_scoring(data, programs, metrics):
 
 
 def test_out_of_memory_while_scoring_one_member(data):
-    """Then its score is missing."""
+    """Its score is NaN."""
 
     def score(estimator, X, y):
         if estimator.tau == 2.0:
@@ -275,7 +279,7 @@ def test_out_of_memory_while_scoring_one_member(data):
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        search = batched(data, {"tau": [0.5, 2.0]}, cv=EQUAL, scoring=score)
+        search = batched_search(data, {"tau": [0.5, 2.0]}, cv=EQUAL, scoring=score)
     np.testing.assert_array_equal(search.cv_results_["mean_test_score"], [-0.5, np.nan])
 
 
@@ -288,96 +292,98 @@ def test_other_errors_are_not_out_of_memory(data, monkeypatch):
 
     monkeypatch.setattr(_fit, "train_together", fail)
     with pytest.raises(ValueError, match="something else"):
-        batched(data, {"tau": [0.5, 2.0]}, cv=EQUAL)
+        batched_search(data, {"tau": [0.5, 2.0]}, cv=EQUAL)
     assert tried == [6]
 
 
-# ---- where
+# ---- devices and threads
 
 
 def test_programs_with_two_jobs(data, programs):
-    """As many programs as with one; torch has its threads again afterwards."""
+    """As many programs as with one job; torch's number of threads is restored."""
     grid = {"hidden_layer_sizes": [3, 4], "tau": [0.5, 2.0]}
     n_threads = torch.get_num_threads()
-    search = batched(data, grid, cv=EQUAL, n_jobs=2)
+    search = batched_search(data, grid, cv=EQUAL, n_jobs=2)
     assert torch.get_num_threads() == n_threads
     assert sizes(programs) == [6, 6]
-    assert_same_results(plain(data, grid, cv=EQUAL), search)
+    assert_same_results(plain_search(data, grid, cv=EQUAL), search)
 
 
 @pytest.mark.parametrize("pre_dispatch", ["2*n_jobs", "all"])
 def test_one_program_at_a_time_on_a_device(data, monkeypatch, pre_dispatch):
-    """However long its programs take."""
-    train_group, busy, seen = executor.train_group, [], []
+    """Programs may take different times."""
+    train_group, busy, devices = executor.train_group, [], []
 
     def train(group, scorer, limit, device):
         assert device not in busy
         busy.append(device)
         time.sleep(0.02 * (device == "cpu"))
-        found = train_group(group, scorer, limit, device)
+        outcomes = train_group(group, scorer, limit, device)
         busy.remove(device)
-        seen.append(device)
-        return found
+        devices.append(device)
+        return outcomes
 
     monkeypatch.setattr(executor, "train_group", train)
     grid = {"hidden_layer_sizes": [3, 4, 5, 6, 7, 8], "tau": [0.5, 2.0]}
     options = {"cv": EQUAL, "pre_dispatch": pre_dispatch}
     for context in ({}, {"backend": "loky"}):
         with joblib.parallel_config(**context):
-            search = batched(data, grid, devices=["cpu", "cpu:0"], **options)
-    assert len(seen) == 12 and set(seen) == {"cpu", "cpu:0"}
-    assert_same_table(plain(data, grid, cv=EQUAL).cv_results_, search.cv_results_)
+            search = batched_search(data, grid, devices=["cpu", "cpu:0"], **options)
+    assert len(devices) == 12 and set(devices) == {"cpu", "cpu:0"}
+    assert_same_table(
+        plain_search(data, grid, cv=EQUAL).cv_results_, search.cv_results_
+    )
 
 
-def test_devices_work_side_by_side(data, monkeypatch):
-    """Two devices train two programs at a time, on different devices."""
+def test_devices_train_at_the_same_time(data, monkeypatch):
+    """Two devices train two programs at a time."""
     train_group, together = executor.train_group, threading.Barrier(2)
-    waiting, seen = [], []
+    waiting, devices = [], []
 
     def train(group, scorer, limit, device):
         waiting.append(device)
         together.wait(timeout=3)
-        seen.append(sorted(waiting[:2]))
+        devices.append(sorted(waiting[:2]))
         return train_group(group, scorer, limit, device)
 
     monkeypatch.setattr(executor, "train_group", train)
     grid = {"hidden_layer_sizes": [3, 4]}
-    batched(data, grid, cv=EQUAL, devices=["cpu", "cpu:0"], error_score="raise")
-    assert seen == [["cpu", "cpu:0"]] * 2
+    batched_search(data, grid, cv=EQUAL, devices=["cpu", "cpu:0"], error_score="raise")
+    assert devices == [["cpu", "cpu:0"]] * 2
 
 
 @pytest.mark.parametrize("device", ["gpu7", 3])
 def test_unknown_device(data, device):
     with pytest.raises(ValueError, match=rf"`device` must be .*{device!r}"):
-        batched(data, {"tau": [0.5]}, cv=EQUAL, devices=[device])
+        batched_search(data, {"tau": [0.5]}, cv=EQUAL, devices=[device])
 
 
 @pytest.mark.cuda
 def test_members_on_a_gpu(data):
     grid = {"tau": [0.5, 2.0], "hidden_layer_sizes": [3, 4]}
-    of_gpu = BatchedGridSearchCV(
+    batched = BatchedGridSearchCV(
         regressor(device="cuda"), grid, cv=EQUAL, refit=False
     ).fit(data.X, data.y)
-    of_plain = GridSearchCV(regressor(device="cuda"), grid, cv=EQUAL, refit=False)
-    assert_same_results(of_plain.fit(data.X, data.y), of_gpu)
+    plain = GridSearchCV(regressor(device="cuda"), grid, cv=EQUAL, refit=False)
+    assert_same_results(plain.fit(data.X, data.y), batched)
     assert_same_table(
-        of_gpu.cv_results_,
-        batched(data, grid, cv=EQUAL, devices=["cuda:0"]).cv_results_,
+        batched.cv_results_,
+        batched_search(data, grid, cv=EQUAL, devices=["cuda:0"]).cv_results_,
     )
 
 
-def test_threads_are_independent_of_each_other(data):
-    """Two searches at a time, of different kinds, in two threads."""
-    found = {}
+def test_searches_in_threads_are_independent(data):
+    """Two searches of different kinds at the same time."""
+    searches = {}
 
     def search(name, estimator, y):
         result = BatchedGridSearchCV(estimator, {"tau": [0.5, 2.0]}, cv=3)
-        found[name] = result.fit(data.X, y)
+        searches[name] = result.fit(data.X, y)
 
     threads = [
         threading.Thread(target=search, args=arguments)
         for arguments in (
-            ("numbers", regressor(), data.y),
+            ("values", regressor(), data.y),
             ("labels", classifier(), data.labels),
         )
     ]
@@ -385,6 +391,6 @@ def test_threads_are_independent_of_each_other(data):
         thread.start()
     for thread in threads:
         thread.join()
-    for name, y in (("numbers", data.y), ("labels", data.labels)):
-        alone = GridSearchCV(found[name].estimator, {"tau": [0.5, 2.0]}, cv=3)
-        assert_same_results(alone.fit(data.X, y), found[name])
+    for name, y in (("values", data.y), ("labels", data.labels)):
+        plain = GridSearchCV(searches[name].estimator, {"tau": [0.5, 2.0]}, cv=3)
+        assert_same_results(plain.fit(data.X, y), searches[name])

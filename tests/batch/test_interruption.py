@@ -1,4 +1,4 @@
-"""What is done is kept after Ctrl-C and errors; a further fit goes on from there."""
+"""Searches that continue after Ctrl-C or an error."""
 
 import gc
 import pickle
@@ -35,7 +35,7 @@ FOLDS = ShuffleSplit(3, train_size=30, random_state=0)
 
 @pytest.fixture
 def interrupt(monkeypatch):
-    """A function: the programs after the first n raise an exception."""
+    """A function that makes the programs after the first n raise an exception."""
     train_group = executor.train_group
 
     def after(n_programs, error=KeyboardInterrupt):
@@ -64,7 +64,7 @@ def plain(data):
 
 
 def fit_interrupted(search, X, y):
-    """Fit, with the interruption told of or passed through."""
+    """Fit, and ignore the interruption or the warning of it."""
     with suppress(KeyboardInterrupt), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "the search was interrupted")
         search.fit(X, y)
@@ -73,15 +73,15 @@ def fit_interrupted(search, X, y):
 
 @pytest.mark.parametrize("n_programs", [1, 2])
 def test_finished_candidates_are_kept(data, plain, interrupt, n_programs):
-    """``cv_results_`` is a part of the table, and that is said."""
+    """``cv_results_`` contains a part of the candidates, with a warning."""
     interrupt(n_programs)
     search = new_search()
     with warnings.catch_warnings(record=True) as caught, suppress(KeyboardInterrupt):
         warnings.simplefilter("always")
         search.fit(data.X, data.y)
-    told = [str(w.message) for w in caught if w.category is ConvergenceWarning]
-    assert len(told) == 1
-    assert f"`cv_results_` contains {2 * n_programs} of 6 candidates" in told[0]
+    messages = [str(w.message) for w in caught if w.category is ConvergenceWarning]
+    assert len(messages) == 1
+    assert f"`cv_results_` contains {2 * n_programs} of 6 candidates" in messages[0]
     whole = plain.cv_results_
     results = search.cv_results_
     assert len(results["params"]) == 2 * n_programs
@@ -95,15 +95,15 @@ def test_finished_candidates_are_kept(data, plain, interrupt, n_programs):
 
 
 @pytest.mark.parametrize("n_programs", [0, 1, 2])
-def test_goes_on_from_there(data, plain, interrupt, n_programs):
-    """Nothing is trained twice, and the result is that of an unbroken search."""
+def test_search_continues(data, plain, interrupt, n_programs):
+    """No member is trained twice, and the result equals an uninterrupted search."""
     first = interrupt(n_programs)
     search = fit_interrupted(new_search(), data.X, data.y)
     second = interrupt(None)
     search.fit(data.X, data.y)
     assert first == [6] * n_programs and second == [6] * (3 - n_programs)
     assert_same_results(plain, search)
-    # What was kept is used once: a further fit is a fit like any other.
+    # Kept results are used once: another fit trains everything.
     third = interrupt(None)
     search.fit(data.X, data.y)
     assert third == [6] * 3
@@ -124,7 +124,7 @@ def test_interrupted_twice(data, plain, interrupt):
     "change",
     ["X", "y", "weights", "estimator", "folds", "scorer", "train", "nothing else"],
 )
-def test_other_data_are_begun_anew(data, interrupt, change):
+def test_changed_search_starts_again(data, interrupt, change):
     interrupt(2)
     search = fit_interrupted(new_search(scoring="r2"), data.X, data.y)
     trained = interrupt(None)
@@ -153,8 +153,8 @@ def test_other_data_are_begun_anew(data, interrupt, change):
     assert_same_results(GridSearchCV(**options).fit(X, y, **fit), search)
 
 
-def test_other_candidates_use_what_is_known(data, interrupt):
-    """As long as the rest is the same."""
+def test_changed_candidates_reuse_finished_ones(data, interrupt):
+    """If everything else is the same."""
     interrupt(2)
     search = fit_interrupted(new_search(), data.X, data.y)
     trained = interrupt(None)
@@ -162,9 +162,9 @@ def test_other_candidates_use_what_is_known(data, interrupt):
     assert sum(trained) == 3 * (2 + 2)
 
 
-@pytest.mark.parametrize(("n_scored", "n_whole"), [(3, 0), (6, 2), (9, 2), (17, 5)])
-def test_interruption_of_the_scoring(data, plain, interrupt, n_scored, n_whole):
-    """Nothing is trained or scored twice, and ``cv_results_`` has whole candidates."""
+@pytest.mark.parametrize(("n_scored", "n_finished"), [(3, 0), (6, 2), (9, 2), (17, 5)])
+def test_interruption_while_scoring(data, plain, interrupt, n_scored, n_finished):
+    """Members are trained and scored once, and ``cv_results_`` has whole candidates."""
     scored = []
 
     def scorer(estimator, X, y):
@@ -175,8 +175,8 @@ def test_interruption_of_the_scoring(data, plain, interrupt, n_scored, n_whole):
 
     first = interrupt(None)
     search = fit_interrupted(new_search(scoring=scorer), data.X, data.y)
-    if n_whole:
-        assert len(search.cv_results_["params"]) == n_whole
+    if n_finished:
+        assert len(search.cv_results_["params"]) == n_finished
         assert not np.isnan(search.cv_results_["mean_test_score"]).any()
     else:
         assert not hasattr(search, "cv_results_")
@@ -190,7 +190,7 @@ def test_interruption_of_the_scoring(data, plain, interrupt, n_scored, n_whole):
 
 @pytest.fixture
 def sigint():
-    """Python's own handler, also where the parent process ignores the signal."""
+    """Python's handler, even if the parent process ignores the signal."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield signal.SIGINT
     signal.signal(signal.SIGINT, before)
@@ -200,7 +200,7 @@ def sigint():
     "options", [{"n_jobs": 2}, {"devices": ["cpu", "cpu"]}], ids=["in turn", "threads"]
 )
 def test_interruption_by_a_signal(data, plain, monkeypatch, sigint, options):
-    """While a program is at work, or one on each of two devices."""
+    """While a program trains, or a program on each of two devices."""
     train_group, begun = executor.train_group, []
 
     def train(*arguments):
@@ -218,7 +218,7 @@ def test_interruption_by_a_signal(data, plain, monkeypatch, sigint, options):
 
 @pytest.mark.parametrize("warm_start", [False, True])
 def test_interruption_of_an_epoch(data, monkeypatch, warm_start):
-    """It reaches the search, also where a single fit would keep its epochs."""
+    """The search is interrupted, even if a single fit would keep its epochs."""
     bars = []
 
     @contextmanager
@@ -238,7 +238,7 @@ def test_interruption_of_an_epoch(data, monkeypatch, warm_start):
 
 
 def test_interruption_of_the_refit(data, plain, interrupt, monkeypatch):
-    """The search itself is not done again."""
+    """The next fit only repeats the refit."""
 
     def fail(self, X, y, **arguments):
         raise KeyboardInterrupt
@@ -256,8 +256,8 @@ def test_interruption_of_the_refit(data, plain, interrupt, monkeypatch):
 
 
 @pytest.mark.parametrize("error", [SystemExit, MemoryError, RuntimeError])
-def test_other_exceptions_keep_what_is_done(data, plain, interrupt, error):
-    """Of a worker that was killed, say; also where it happens twice."""
+def test_other_exceptions_keep_finished_members(data, plain, interrupt, error):
+    """Such as a killed worker; also if it happens twice."""
     search = new_search()
     done = []
     for _ in range(2):
@@ -270,8 +270,8 @@ def test_other_exceptions_keep_what_is_done(data, plain, interrupt, error):
     assert done == [[6], [6]] and last == [6]
 
 
-def test_failures_are_tried_again_after_an_exception(data, plain, interrupt):
-    """What has failed may have lacked memory; what was trained is not trained again."""
+def test_failed_members_are_tried_again_after_an_exception(data, plain, interrupt):
+    """They may have lacked memory; trained members are kept."""
     failing = [True]
 
     def scorer(estimator, X, y):
@@ -291,8 +291,8 @@ def test_failures_are_tried_again_after_an_exception(data, plain, interrupt):
     assert_close(plain.cv_results_[name], search.cv_results_[name])
 
 
-def test_nothing_is_left_of_an_earlier_fit(data, interrupt):
-    """An interrupted search does not predict with the model of another one."""
+def test_interrupted_search_drops_an_earlier_fit(data, interrupt):
+    """It does not predict with the model of another fit."""
     search = new_search().fit(data.X, data.y)
     interrupt(1)
     fit_interrupted(search, data.X, data.y + 100)
@@ -303,7 +303,7 @@ def test_nothing_is_left_of_an_earlier_fit(data, interrupt):
 
 
 def test_parameters_that_cannot_be_hashed(data, interrupt):
-    """They are the same as long as they are the same objects."""
+    """They are compared by identity."""
 
     def grid():
         functions = [lambda X: X**2, lambda X: np.tanh(X)]
@@ -320,11 +320,11 @@ def test_parameters_that_cannot_be_hashed(data, interrupt):
         trained = interrupt(None)
         search.set_params(**new_grid).fit(data.X, data.y)
         assert sum(trained) == n_trained
-        whole = GridSearchCV(pipeline, search.param_grid, cv=FOLDS)
-        assert_same_results(whole.fit(data.X, data.y), search)
+        plain = GridSearchCV(pipeline, search.param_grid, cv=FOLDS)
+        assert_same_results(plain.fit(data.X, data.y), search)
 
 
-def test_pickled_in_between(data, plain, interrupt):
+def test_interrupted_search_is_pickled(data, plain, interrupt):
     interrupt(2)
     search = fit_interrupted(new_search(), data.X, data.y)
     trained = interrupt(None)
@@ -333,7 +333,7 @@ def test_pickled_in_between(data, plain, interrupt):
     assert_same_results(plain, restored)
 
 
-def test_randomised(data, interrupt):
+def test_randomized_search(data, interrupt):
     kind = BatchedRandomizedSearchCV
     options = {"n_iter": 4, "random_state": 0}
     search = new_search(kind, **options)
@@ -342,13 +342,13 @@ def test_randomised(data, interrupt):
     second = interrupt(None)
     search.fit(data.X, data.y)
     assert sum(first) + sum(second) == 4 * 3
-    whole = PLAIN[kind](regressor(), GRID, cv=FOLDS, **options)
-    assert_same_results(whole.fit(data.X, data.y), search)
+    plain = PLAIN[kind](regressor(), GRID, cv=FOLDS, **options)
+    assert_same_results(plain.fit(data.X, data.y), search)
 
 
 @pytest.fixture
 def only_new_objects():
-    """The garbage collector sees only what the test creates, and so is quick."""
+    """Speed up the garbage collector: it ignores objects created before the test."""
     gc.collect()
     gc.freeze()
     yield
@@ -375,7 +375,7 @@ def test_memory_does_not_grow_with_the_candidates(
 
         pipeline = make_pipeline(PCA(), regressor(random_state=None))
         grid = [
-            # Settings of the steps in front, failures, and rows of their own.
+            # Different settings of the steps before, failures, and different rows.
             {
                 "pca__random_state": [i],
                 "mcdropoutregressor__tau": [1.0, -1.0],
@@ -394,6 +394,6 @@ def test_memory_does_not_grow_with_the_candidates(
         return max(most)
 
     few, many = most_alive(4), most_alive(8)
-    # Side by side, more or less of it happens to be alive at a time: at most all of
-    # the second worker's.
+    # With two workers, the number of objects alive varies by at most the objects that
+    # the second worker holds.
     assert many <= few + (12 if n_jobs else 0)

@@ -1,4 +1,4 @@
-"""Programs on joblib's backends: threads, processes, a Dask and a Ray cluster."""
+"""Programs on the backends of joblib: threads, processes, a Dask and a Ray cluster."""
 
 import random
 import threading
@@ -22,12 +22,12 @@ GRID = {
     "mcdropoutregressor__tau": [0.5, 2.0],
     "standardscaler__with_mean": [True, False],
 }
-# Three folds of 47 rows are of two sizes: with two networks, four programs.
+# Three folds of 47 rows have two sizes: two networks give four programs.
 N_PROGRAMS = 4
 
 
 def assert_same_on(backend, data, n_jobs=None, **options):
-    """All that is learned is what scikit-learn's search learns without a backend."""
+    """The results equal scikit-learn's search without a backend."""
     estimator = make_pipeline(StandardScaler(), regressor(standardize=False))
     plain = GridSearchCV(estimator, GRID, cv=3).fit(data.X, data.y)
     search = BatchedGridSearchCV(estimator, GRID, cv=3, n_jobs=n_jobs)
@@ -35,7 +35,7 @@ def assert_same_on(backend, data, n_jobs=None, **options):
         search.fit(data.X, data.y)
     assert_same_results(plain, search)
     assert (search.cv_results_["mean_fit_time"] > 0).all()
-    # Some backends hand read-only arrays back; the best network can be trained on.
+    # Some backends return read-only arrays; the best network can be trained further.
     best = search.best_estimator_[-1]
     with quiet():
         best.partial_fit(data.X, data.y)
@@ -44,7 +44,7 @@ def assert_same_on(backend, data, n_jobs=None, **options):
 
 @pytest.mark.parametrize("options", [{"n_jobs": 2}, {"n_jobs": -1}, {}], ids=repr)
 def test_number_of_jobs(data, options):
-    """Of the search, or of the context around it."""
+    """As a parameter of the search, or of the context around it."""
     estimator = make_pipeline(StandardScaler(), regressor(standardize=False))
     plain = GridSearchCV(estimator, GRID, cv=3).fit(data.X, data.y)
     search = BatchedGridSearchCV(estimator, GRID, cv=3, **options).fit(data.X, data.y)
@@ -59,13 +59,15 @@ def test_number_of_jobs(data, options):
     [(None, {}, 3), (1, {}, 1), (2, {}, 2), (None, {"n_jobs": 2}, 2)],
     ids=["torch's own", "one", "two", "the context's"],
 )
-def test_jobs_of_one_process_are_threads(data, monkeypatch, n_jobs, context, expected):
-    """Programs are trained in turn, each by all of them; the refit is none."""
-    found = []
+def test_n_jobs_is_the_number_of_threads_in_one_process(
+    data, monkeypatch, n_jobs, context, expected
+):
+    """Programs are trained in turn, each with all threads."""
+    threads = []
     train_group = executor.train_group
 
     def train(*arguments):
-        found.append((torch.get_num_threads(), threading.current_thread().name))
+        threads.append((torch.get_num_threads(), threading.current_thread().name))
         return train_group(*arguments)
 
     monkeypatch.setattr(executor, "train_group", train)
@@ -79,7 +81,7 @@ def test_jobs_of_one_process_are_threads(data, monkeypatch, n_jobs, context, exp
     finally:
         torch.set_num_threads(before)
     # Three folds of 47 rows are of two sizes.
-    assert found == [(expected, threading.current_thread().name)] * 2
+    assert threads == [(expected, threading.current_thread().name)] * 2
 
 
 @pytest.mark.parametrize("backend", ["sequential", "threading"])
@@ -90,8 +92,8 @@ def test_one_process(data, backend):
             assert_same_on(backend, data)
 
 
-def test_backend_that_hands_results_over_at_the_end(data, monkeypatch):
-    """Ray's and multiprocessing's give no result before the last one is there."""
+def test_backend_that_returns_all_results_at_the_end(data, monkeypatch):
+    """Such as Ray and multiprocessing."""
 
     class AllAtOnce(ThreadingBackend):
         supports_return_generator = False
@@ -111,16 +113,16 @@ def test_processes(data):
 
 
 @pytest.fixture
-def pythons_generator():
-    """Put back as it was: clusters draw from it."""
+def python_generator_restored():
+    """Restore Python's random generator, from which clusters draw."""
     state = random.getstate()
     yield
     random.setstate(state)
 
 
 @pytest.mark.slow
-def test_dask(data, pythons_generator):
-    """A cluster of two processes on this machine; both of them train."""
+def test_dask(data, python_generator_restored):
+    """Both processes of the cluster train."""
     distributed = pytest.importorskip(
         "distributed", reason="a Dask cluster needs distributed (in the extra `test`)"
     )
@@ -138,8 +140,8 @@ def test_dask(data, pythons_generator):
 
 
 @pytest.mark.slow
-def test_ray(data, pythons_generator):
-    """Two workers on this machine."""
+def test_ray(data, python_generator_restored):
+    """ray runs the searches with two workers."""
     ray = pytest.importorskip(
         "ray", reason="Ray is in no extra: `pip install ray` to test with it"
     )

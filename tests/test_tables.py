@@ -1,0 +1,34 @@
+"""What an entry of a table needs elsewhere: saved models, ONNX, documentation."""
+
+from pathlib import Path
+
+import skbayesnn
+from skbayesnn import MCDropoutClassifier, MCDropoutRegressor
+from skbayesnn._likelihoods import LIKELIHOODS
+from skbayesnn._onnx.likelihoods import SUPPORTED
+from tests.persistence import models
+
+ROOT = Path(skbayesnn.__file__).parents[1]
+
+
+def _lacking(names_in_text: str) -> list[str]:
+    return [name for name in LIKELIHOODS if name not in names_in_text]
+
+
+def test_every_likelihood_is_saved_in_a_test():
+    saved = {
+        getattr(model, "likelihood", None) for model, _ in models.every_kind(0).values()
+    }
+    assert sorted(LIKELIHOODS.keys() - saved) == []
+
+
+def test_every_likelihood_has_an_onnx_formula():
+    assert sorted(LIKELIHOODS.keys() - SUPPORTED) == []
+
+
+def test_every_likelihood_is_documented():
+    """In the guide, and in the docstrings of the estimators."""
+    guide = (ROOT / "docs" / "guide.md").read_text(encoding="utf-8")
+    docstrings = str(MCDropoutRegressor.__doc__) + str(MCDropoutClassifier.__doc__)
+    assert _lacking(guide) == []
+    assert _lacking(docstrings) == []
