@@ -33,7 +33,7 @@ FLOORS = [
     {"_stacking"},
 ]
 ENGINE = set().union(*FLOORS[1:5])
-# These compute with torch alone; WITH_SCIPY also uses SciPy's distributions, or its BLAS.
+# These compute with torch alone. WITH_SCIPY also uses SciPy's distributions or BLAS.
 GROUND = {"_families", "_priors", "gradient_estimators"}
 WITH_SCIPY = {"_distributions", "_engine", "_likelihoods"}
 

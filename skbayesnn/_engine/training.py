@@ -214,7 +214,7 @@ class Trained:
     (members,) is the number of epochs until a member stopped. ``failed`` (members,) is
     the first epoch with a loss that is not finite, or 0. ``kl_constant`` (members,) is
     the constant that the KL omits, nats. ``bound`` is the evidence lower bound of the
-    best parameters; None unless requested.
+    best parameters; None unless requested. ``engine`` is the runner's.
     """
 
     posterior: Posterior
@@ -227,6 +227,7 @@ class Trained:
     interrupted: bool
     optimizer: dict[str, np.ndarray]
     bound: Bound | None = None
+    engine: str = "torch"
 
     def select(self, members: np.ndarray) -> "Trained":
         """Select members by index."""
@@ -458,4 +459,5 @@ class _Run:
             interrupted=interrupted,
             optimizer=self.runner.step.state(),
             bound=bound,
+            engine=self.runner.engine,
         )

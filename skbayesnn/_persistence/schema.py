@@ -439,6 +439,7 @@ _NETWORK_OPTIONAL = {
     "replay_": dict_of(either(numbers(), NUMBER)),
     # Files of the first versions lack the following.
     "elbo_std_error_": RECORD,
+    "engine_": TEXT,
     "tau_training_": SCALE,
     "weight_decay_training_": SIZE,
 }

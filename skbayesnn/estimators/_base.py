@@ -67,6 +67,7 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
     random_state: Any
     # Fitted attributes.
     n_iter_: int
+    engine_: str
     n_epochs_seen_: int
     total_weight_: float
     network_: dict[str, Any]

@@ -248,6 +248,7 @@ def fitted_attributes(
         "weight_decay_training_": _per_layer_and_target(
             dropout, length_scale, total_weight, tau_training
         ),
+        "engine_": trained.engine,
         "optimizer_": trained.optimizer,
         "history_": history,
         "loss_curve_": np.nanmean(history["loss"], axis=1).tolist(),

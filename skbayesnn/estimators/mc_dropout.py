@@ -266,6 +266,10 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
         Mean loss over networks, per epoch.
     n_iter_ : int
         Epochs, of the network that took most.
+    engine_ : {"compiled", "torch"}
+        What trained the networks: a compiled loop for each network (numba; for
+        perceptrons on a CPU), or torch. Both give the same networks up to rounding. The
+        environment variable ``SKBAYESNN_ENGINE=torch`` forces torch.
     n_features_in_ : int
         Number of columns of X.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -429,7 +433,7 @@ random_state
     tau_ : float
         The inverse temperature.
     dropout_, length_scale_, weight_decay_, tau_training_, weight_decay_training_, \
-elbo_, elbo_std_error_, history_, loss_curve_, n_iter_, n_features_in_, \
+elbo_, elbo_std_error_, history_, loss_curve_, n_iter_, engine_, n_features_in_, \
 feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, x_scale_
         As in :class:`MCDropoutRegressor`.
 

@@ -201,7 +201,7 @@ dtype, verbose, random_state
         p l^2 / (2 N tau), p = 1 - dropout. The log-uniform prior has no scale: it then
         acts on the biases only, without the p.
     tau_, noise_std_, dropout_, length_scale_, tau_training_, weight_decay_training_, \
-elbo_, elbo_std_error_, history_, loss_curve_, n_iter_, n_features_in_, \
+elbo_, elbo_std_error_, history_, loss_curve_, n_iter_, engine_, n_features_in_, \
 feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, x_scale_, \
 y_mean_, y_scale_
         As in :class:`MCDropoutRegressor`.
@@ -316,8 +316,8 @@ random_state
     alpha_, sparsity_, pruning_, weight_decay_
         As in :class:`VariationalDropoutRegressor`.
     tau_training_, weight_decay_training_, dropout_, length_scale_, elbo_, \
-elbo_std_error_, history_, loss_curve_, n_iter_, n_features_in_, feature_names_in_, \
-parameters_, network_, seeds_, optimizer_, x_mean_, x_scale_
+elbo_std_error_, history_, loss_curve_, n_iter_, engine_, n_features_in_, \
+feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, x_scale_
         As in :class:`MCDropoutRegressor`.
 
     See Also

@@ -87,7 +87,7 @@ dtype, verbose, random_state
     length_scale_ : ndarray of shape (2,)
         Of the features, and sqrt(K) of their weights.
     tau_, noise_std_, dropout_, weight_decay_, tau_training_, weight_decay_training_, \
-elbo_, elbo_std_error_, history_, loss_curve_, n_iter_, n_features_in_, \
+elbo_, elbo_std_error_, history_, loss_curve_, n_iter_, engine_, n_features_in_, \
 feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, x_scale_, \
 y_mean_, y_scale_
         As in :class:`MCDropoutRegressor`.

@@ -1,0 +1,385 @@
+"""The compiled loop trains the networks that torch trains, up to rounding."""
+
+import numpy as np
+import pytest
+import torch
+from scipy import special
+from sklearn.base import clone
+from sklearn.model_selection import KFold
+
+from skbayesnn import (
+    AnchoredEnsembleRegressor,
+    BBBRegressor,
+    MCDropoutClassifier,
+    MCDropoutRegressor,
+    VariationalDropoutRegressor,
+    VariationalGPRegressor,
+)
+from skbayesnn._engine.compiled import activations, families, likelihoods
+from skbayesnn._engine.resources import ENGINE_VARIABLE
+from skbayesnn._engine.training_random import SplitMix, normal_of, uniform_of
+from skbayesnn._families import FAMILIES
+from skbayesnn._likelihoods import LIKELIHOODS
+from skbayesnn._networks.activations import ACTIVATIONS
+from skbayesnn.model_selection import BatchedGridSearchCV
+from skbayesnn.networks import ConvNet
+
+ROWS, INPUTS, TARGETS, CLASSES = 43, 5, 2, 3
+SIZES = (7, 6)
+EXACT = {
+    "hidden_layer_sizes": SIZES,
+    "dtype": "float64",
+    "device": "cpu",
+    "batch_size": 9,
+    "max_iter": 3,
+    "n_estimators": 2,
+    "early_stopping": False,
+    "length_scale": 1.5,
+}
+RELAXED = {"dropout": 0.2, "tau": 2.0}
+# Sums are taken in another order: a few roundings, which training magnifies.
+ROUNDING = {"rtol": 1e-10, "atol": 1e-11}
+
+DROPOUT = MCDropoutRegressor(dropout=0.2)
+# One case for each family of the compiled loop.
+POSTERIORS = {
+    "point": MCDropoutRegressor(dropout=0.0),
+    "bernoulli": MCDropoutRegressor(dropout=0.2),
+    "gaussian": MCDropoutRegressor(dropout=0.2, noise="gaussian"),
+    "concrete": MCDropoutRegressor(dropout="auto"),
+    "dropconnect": MCDropoutRegressor(dropout=0.2, noise="dropconnect"),
+    "additive": MCDropoutRegressor(dropout=0.2, noise="additive"),
+    "mean_field": BBBRegressor(),
+    "mean_field, spikes": BBBRegressor(dropout=0.3),
+    "fixed_width": VariationalGPRegressor(),
+    "anchored": AnchoredEnsembleRegressor(),
+    "variational_correlated, unit": VariationalDropoutRegressor(),
+    "variational_correlated, layer": VariationalDropoutRegressor(
+        alpha_per="layer", kl_approximation="kingma"
+    ),
+} | {
+    f"variational_independent, {alpha}, {prior}": VariationalDropoutRegressor(
+        noise="independent", alpha_per=alpha, prior=prior, kl_approximation=kl
+    )
+    for alpha, prior, kl in [
+        ("layer", "log_uniform", "molchanov"),
+        ("unit", "gaussian", "kingma"),
+        ("weight", "log_uniform", "kingma"),
+        ("weight", "gaussian", "molchanov"),
+    ]
+}
+
+
+@pytest.fixture(scope="module")
+def table():
+    random = np.random.default_rng(3)
+    X = random.normal(size=(ROWS, INPUTS))
+    Y = np.stack([np.sin(X[:, 0]), X[:, 1] ** 2], axis=1)
+    return X, Y + 0.3 * random.normal(size=Y.shape), random.uniform(0.3, 2, size=ROWS)
+
+
+def exact(model, seed, **params):
+    accepted = model.get_params(deep=False)
+    fixed = {name: value for name, value in EXACT.items() if name in accepted}
+    return clone(model).set_params(**fixed | {"random_state": seed} | params)
+
+
+def both(model, *args, monkeypatch, method="fit"):
+    """The estimator, trained by torch and by the compiled loop."""
+    results = []
+    for engine in ("torch", "compiled"):
+        monkeypatch.setenv(ENGINE_VARIABLE, engine)
+        trained = getattr(clone(model), method)(*args)
+        assert trained.engine_ == engine
+        results.append(trained)
+    return results
+
+
+def assert_same_training(expected, actual, **tolerance):
+    """Compare parameters, moments of Adam, losses and the evidence bound."""
+    for name in ("parameters_", "optimizer_", "history_"):
+        values, references = getattr(actual, name), getattr(expected, name)
+        assert values.keys() == references.keys()
+        for key, reference in references.items():
+            np.testing.assert_allclose(
+                values[key], reference, **tolerance, err_msg=f"{name}[{key!r}]"
+            )
+    assert actual.elbo_ == pytest.approx(expected.elbo_, rel=1e-8)
+
+
+# ---- every family, likelihood and activation
+
+
+@pytest.mark.parametrize("name", POSTERIORS)
+def test_families(name, table, seed, monkeypatch):
+    """Values, gradients (Adam's moments) and KL after a few steps."""
+    X, Y, weights = table
+    model = exact(POSTERIORS[name], seed)
+    expected, actual = both(model, X, Y, weights, monkeypatch=monkeypatch)
+    tolerance = ROUNDING
+    if "weight" in name:
+        # The gradient of log(theta^2 + 1e-12) magnifies the rounding of a small theta.
+        tolerance = {"rtol": 1e-8, "atol": 1e-10}
+    assert_same_training(expected, actual, **tolerance)
+
+
+@pytest.mark.parametrize("tau", [2.0, "auto"], ids=["tau given", "tau learned"])
+@pytest.mark.parametrize(
+    ("likelihood", "options"),
+    [
+        ("gaussian", None),
+        ("heteroscedastic", None),
+        ("student_t", None),
+        ("student_t", {"df": 4.5}),
+        ("poisson", None),
+    ],
+    ids=str,
+)
+def test_likelihoods(likelihood, options, tau, table, seed, monkeypatch):
+    X, Y, weights = table
+    model = MCDropoutRegressor(likelihood=likelihood, likelihood_options=options)
+    params = {"dropout": 0.2, "tau": tau, "max_iter": 8}
+    if likelihood == "poisson":
+        Y, params["tau"] = np.floor(np.abs(3 * Y)), 1.3
+    model = exact(model, seed).set_params(**params)
+    expected, actual = both(model, X, Y, weights, monkeypatch=monkeypatch)
+    assert_same_training(expected, actual, **ROUNDING)
+
+
+@pytest.mark.parametrize("likelihood", ["categorical", "ordinal"])
+def test_likelihoods_of_classes(likelihood, table, seed, monkeypatch):
+    X, Y, weights = table
+    labels = np.digitize(Y[:, 0], [-0.4, 0.4])
+    model = MCDropoutClassifier(likelihood=likelihood, dropout=0.2, tau=1.7)
+    model = exact(model, seed)
+    expected, actual = both(model, X, labels, weights, monkeypatch=monkeypatch)
+    assert_same_training(expected, actual, **ROUNDING)
+
+
+@pytest.mark.parametrize("activation", activations.CODES)
+def test_activations(activation, table, seed, monkeypatch):
+    X, Y, _ = table
+    model = exact(MCDropoutRegressor(activation=activation), seed, **RELAXED)
+    expected, actual = both(model, X, Y, monkeypatch=monkeypatch)
+    assert_same_training(expected, actual, **ROUNDING)
+
+
+def test_tables_are_covered():
+    """What is left to torch is listed here."""
+    assert FAMILIES.keys() - families.CODES == set()
+    assert LIKELIHOODS.keys() - likelihoods.CODES == {"mixture"}
+    assert ACTIVATIONS.keys() == activations.CODES.keys()
+
+
+# ---- options of the training
+
+
+@pytest.mark.parametrize(
+    ("model", "params"),
+    [
+        (DROPOUT, {"batch_size": "auto", "learning_rate": "constant"}),
+        (DROPOUT, {"hidden_layer_sizes": ()}),
+        (DROPOUT, {"dropout": [0.0, 0.1, 0.4]}),
+        (DROPOUT, {"early_stopping": True, "max_iter": 12}),
+        (DROPOUT, {"n_training_draws": 3}),
+        (BBBRegressor(), {"kl_warm_up": 0.5, "kl_weighting": "geometric"}),
+        (AnchoredEnsembleRegressor(), {"likelihood": "student_t"}),
+        (AnchoredEnsembleRegressor(), {"tau": 3.0}),
+    ],
+    ids=str,
+)
+def test_options(model, params, table, seed, monkeypatch):
+    X, Y, weights = table
+    model = exact(model, seed).set_params(**params)
+    expected, actual = both(model, X, Y, weights, monkeypatch=monkeypatch)
+    assert_same_training(expected, actual, **ROUNDING)
+
+
+def test_fifty_steps(table, seed, monkeypatch):
+    X, Y, _ = table
+    model = exact(MCDropoutRegressor(activation="silu", **RELAXED), seed, max_iter=10)
+    expected, actual = both(model, X, Y, monkeypatch=monkeypatch)
+    assert_same_training(expected, actual, rtol=1e-6, atol=1e-7)
+
+
+def test_single_precision_is_as_accurate_as_torch(table, seed, monkeypatch):
+    """Distance of the predictions from float64, in units of torch's distance."""
+    X, Y, _ = table
+    model = exact(MCDropoutRegressor(activation="tanh", **RELAXED), seed, max_iter=20)
+    double, _ = both(model, X, Y, monkeypatch=monkeypatch)
+    single = model.set_params(dtype="float32")
+    distances = [
+        np.abs(trained.predict(X) - double.predict(X)).mean()
+        for trained in both(single, X, Y, monkeypatch=monkeypatch)
+    ]
+    # Rounding errors are random: at any seed within a factor of a few.
+    assert distances[1] < 5 * distances[0] + 1e-7
+
+
+@pytest.mark.parametrize("method", ["stream", "warm start"])
+def test_continued_training(method, table, seed, monkeypatch):
+    X, Y, _ = table
+    model = exact(BBBRegressor(), seed, warm_start=True)
+    results = []
+    for engine in ("torch", "compiled"):
+        monkeypatch.setenv(ENGINE_VARIABLE, engine)
+        trained = clone(model)
+        for _ in range(2):
+            if method == "stream":
+                trained.partial_fit(X, Y, n_epochs=2)
+            else:
+                trained.fit(X, Y)
+        assert trained.engine_ == engine
+        results.append(trained)
+    assert_same_training(*results, **ROUNDING)
+
+
+def test_members_with_other_rows_and_epochs(table, seed, monkeypatch):
+    """In a search: folds of unequal sizes, and numbers of epochs."""
+    X, Y, _ = table
+    grid = {"tau": [1.0, 3.0], "max_iter": [2, 3]}
+    results = []
+    for engine in ("torch", "compiled"):
+        monkeypatch.setenv(ENGINE_VARIABLE, engine)
+        model = exact(MCDropoutRegressor(dropout=0.2), seed)
+        search = BatchedGridSearchCV(model, grid, cv=KFold(3)).fit(X, Y)
+        results.append(search.cv_results_["mean_test_score"])
+    np.testing.assert_allclose(results[1], results[0], rtol=1e-9)
+
+
+def test_members_are_bitwise_equal_alone(table, seed, monkeypatch):
+    monkeypatch.setenv(ENGINE_VARIABLE, "compiled")
+    X, Y, _ = table
+    model = exact(MCDropoutRegressor(**RELAXED), seed, n_estimators=3, dtype="float32")
+    together = clone(model).fit(X, Y)
+    torch_threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        on_threads = clone(model).fit(X, Y)
+    finally:
+        torch.set_num_threads(torch_threads)
+    alone = clone(model).set_params(n_estimators=1).fit(X, Y)
+    for key, values in together.parameters_.items():
+        np.testing.assert_array_equal(on_threads.parameters_[key], values)
+    np.testing.assert_array_equal(
+        alone.parameters_["layers/1/mean"][0], together.parameters_["layers/1/mean"][0]
+    )
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        MCDropoutRegressor(likelihood="mixture"),
+        BBBRegressor(prior="scale_mixture", kl="sampled"),
+        BBBRegressor(gradient="score"),
+    ],
+    ids=str,
+)
+def test_other_programs_are_left_to_torch(model, table, seed, monkeypatch):
+    monkeypatch.setenv(ENGINE_VARIABLE, "compiled")
+    X, Y, _ = table
+    assert exact(model, seed).fit(X, Y[:, 0]).engine_ == "torch"
+
+
+def test_other_networks_are_left_to_torch(seed, monkeypatch):
+    monkeypatch.setenv(ENGINE_VARIABLE, "compiled")
+    random = np.random.default_rng(seed)
+    X, y = random.normal(size=(12, 16)), random.normal(size=12)
+    model = MCDropoutRegressor(network=ConvNet((1, 4, 4), channels=(2,)), max_iter=1)
+    assert model.set_params(random_state=seed).fit(X, y).engine_ == "torch"
+
+
+# ---- elementary functions and random numbers
+
+
+@pytest.fixture(scope="module")
+def numerics():
+    return pytest.importorskip("skbayesnn._engine.compiled.numerics")
+
+
+def _map(function):
+    numba = pytest.importorskip("numba")
+
+    @numba.njit(error_model="numpy")
+    def mapped(x, out):
+        for i in range(x.size):
+            out[i] = function(x[i])
+        return out
+
+    return mapped
+
+
+@pytest.mark.parametrize(
+    ("name", "reference", "tolerance"),
+    [
+        ("exp", np.exp, 2e-7),
+        ("softplus", lambda x: np.logaddexp(0, x), 4e-7),
+        ("sigmoid", special.expit, 3e-7),
+        ("tanh", np.tanh, 3e-7),
+        ("erf", special.erf, 6e-7),
+    ],
+)
+def test_elementary_functions(name, reference, tolerance, numerics):
+    """Relative errors: a few units in the last place, 6e-8 in float32."""
+    mapped = _map(getattr(numerics, name))
+    x = np.linspace(-30, 30, 20_001)
+    for dtype, most in ((np.float32, tolerance), (np.float64, 1e-14)):
+        values = x.astype(dtype)
+        expected = reference(values.astype(np.float64))
+        actual = mapped(values, np.empty_like(values))
+        # Float32 has no smaller normal numbers than 1e-38.
+        np.testing.assert_allclose(actual, expected, rtol=most, atol=1e-37)
+
+
+def test_logarithm(numerics):
+    mapped = _map(numerics.log)
+    for dtype, most in ((np.float32, 2e-7), (np.float64, 1e-15)):
+        x = np.exp(np.linspace(-80, 80, 20_001)).astype(dtype)
+        actual = mapped(x, np.empty_like(x))
+        np.testing.assert_allclose(actual, np.log(x.astype(np.float64)), rtol=most)
+
+
+def test_digamma():
+    x = np.geomspace(0.5, 300, 1001)
+    mapped = _map(likelihoods.digamma)
+    actual = mapped(x, np.empty_like(x))
+    np.testing.assert_allclose(actual, special.digamma(x), rtol=1e-11, atol=1e-12)
+
+
+def test_random_numbers_equal_those_of_torch(seed):
+    numba = pytest.importorskip("numba")
+    from skbayesnn._engine.compiled.numerics import (
+        fill_normal,
+        fill_order,
+        fill_uniform,
+        fill_words,
+    )
+
+    @numba.njit
+    def numbers(words, sequence, normal, uniform, order, keys, spare):
+        fill_words(words, sequence, 3)
+        fill_normal(normal, words)
+        fill_uniform(uniform, words)
+        fill_order(order, words, keys, spare)
+
+    n, sequence = 96, np.uint64(seed + 12345678901234567890 % 2**63)
+    stream = SplitMix(torch.device("cpu"))
+    stream.prepare(np.array([[sequence]], dtype=np.uint64))
+    stream.start(0)
+    stream.words(3)
+    expected = stream.words(n)
+    stream.start(0)
+    stream.words(3)
+    order = stream.permutations(n)[0].numpy()
+    for dtype, most in ((np.float32, 2e-6), (np.float64, 1e-14)):
+        words, actual_order = np.empty(n, np.uint64), np.empty(n, np.int64)
+        normal, uniform = np.empty(n, dtype), np.empty(n, dtype)
+        keys, spare = np.empty(n, np.uint32), np.empty(n, np.uint64)
+        numbers(words, sequence, normal, uniform, actual_order, keys, spare)
+        torch_dtype = torch.from_numpy(normal).dtype
+        np.testing.assert_array_equal(words, expected.numpy().view(np.uint64)[0])
+        np.testing.assert_array_equal(uniform, uniform_of(expected, torch_dtype)[0])
+        np.testing.assert_allclose(
+            normal, normal_of(expected, torch_dtype)[0], rtol=most, atol=most
+        )
+        np.testing.assert_array_equal(actual_order, order)
