@@ -105,7 +105,7 @@ _WORDS_AT_ONCE_ON_A_GPU = 1 << 21
 def epoch_seeds(seeds: Sequence[int], block: int) -> np.ndarray:
     """Seeds of the sequences of a block of epochs, (epochs, 2, seeds) uint64.
 
-    The first is that of the words, the second that of the order of the rows.
+    The first seeds the words, the second the order of the rows.
     """
     n = 2 * EPOCHS_PER_BLOCK
     words = [philox(int(seed), EPOCH, block).random_raw(n) for seed in seeds]
@@ -115,7 +115,7 @@ def epoch_seeds(seeds: Sequence[int], block: int) -> np.ndarray:
 class TrainingRandom:
     """Random numbers per row, one training step after the other.
 
-    Each epoch of a seed is a separate sequence, with 64-bit seeds of its own.
+    Each epoch of a seed is a separate sequence with its 64-bit seeds.
 
     Parameters
     ----------

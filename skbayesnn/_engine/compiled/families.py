@@ -413,7 +413,7 @@ def _grad_log_alpha(at, highest, theta, space, grad, grad_noisy):
 
 @njit(**OPTIONS)
 def _moments_back(at, keep, highest, theta, space, grad):
-    """Gradients of the parameters from those of the moments."""
+    """Gradients of the parameters from the gradients of the moments."""
     code, outputs, n = at[CODE], at[OUTPUTS], at[INPUTS] * at[OUTPUTS]
     mean, third = part(theta, at[MEAN], n), part(theta, at[THIRD], at[N_THIRD])
     grad_mean, grad_third = part(grad, at[MEAN], n), part(grad, at[THIRD], at[N_THIRD])

@@ -1,8 +1,8 @@
 """Elementary functions and random numbers for compiled loops.
 
 In float32 the functions are polynomials without branches, so that loops over arrays use
-vector instructions. Their errors are a few units in the last place. In float64 they are
-those of the C library.
+vector instructions. Their errors are a few units in the last place. In float64 they
+call the C library.
 """
 
 import math

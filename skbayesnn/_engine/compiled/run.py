@@ -342,7 +342,7 @@ def _places(config: TrainingConfig, step: Step, member: int) -> np.ndarray:
 
 
 def _member(config, members, rows, step, places, vectors, m: int) -> loop.Member:
-    """Parameters of a member, copied from those of the program."""
+    """Copy a member's parameters from the vectors of the program."""
     sizes, fixed, start = step.parameters.places(), [], 0
     n_maps, learned = len(config.network.families), config.likelihood.trainable
     for group, name in _keys(config, step):
