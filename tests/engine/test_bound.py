@@ -143,7 +143,9 @@ def test_bound_of_a_member_does_not_depend_on_other_members(
     together = engine.train(config, members, rows, compute_bound=True).bound
     for i in range(3):
         member = engine.member(members, i)
-        alone = engine.train(config, member, rows.of_member(i), bounded=True).bound
+        alone = engine.train(
+            config, member, rows.of_member(i), compute_bound=True
+        ).bound
         for name, values in vars(together).items():
             # Rounding of batched products, grown by the training.
             close = {"rtol": 1e-6, "atol": 1e-12, "err_msg": name}

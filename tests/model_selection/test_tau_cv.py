@@ -392,7 +392,7 @@ def test_failed_candidates_are_not_selected(data, monkeypatch):
     trained = executor._outcome
 
     def fail(job, fitted, seconds):
-        if fitted.tau[0] == 2.0:
+        if fitted.job.tau[0] == 2.0:
             return executor.Outcome(FloatingPointError("diverged"), seconds=seconds)
         return trained(job, fitted, seconds)
 
