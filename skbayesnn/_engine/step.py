@@ -124,10 +124,19 @@ class Schedule:
 
     def arrays(self, n_done: range) -> np.ndarray:
         """Values of some steps, (distinct schedules, steps, 3): see ``_at``."""
-        values = [
-            [self._at(*schedule, n) for n in n_done] for schedule in self._schedules
-        ]
-        return np.array(values)
+        config, values = self._config, np.ones((len(self._schedules), len(n_done), 3))
+        n = np.asarray(n_done)
+        for schedule, of_steps in zip(self._schedules, values, strict=True):
+            n_steps, first = schedule
+            unbiased = np.sqrt(1 - BETA_2 ** (first + n + 1.0))
+            rate = np.full(len(n), config.learning_rate)
+            if config.cosine:
+                rate *= 0.5 * (1 + np.cos(np.pi * n / n_steps))
+            of_steps[:, 0] = -rate * unbiased / (1 - BETA_1 ** (first + n + 1.0))
+            of_steps[:, 1] = unbiased
+            if self._weighs_kl:
+                of_steps[:, 2] = [self._at(*schedule, int(i))[2] for i in n]
+        return values
 
     def step_values(self, like: torch.Tensor) -> Iterator[StepValues]:
         """Iterate over the values of all steps, as tensors like ``like``."""

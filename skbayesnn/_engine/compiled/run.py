@@ -1,8 +1,8 @@
 """Train the members of a program by the compiled loop, on several threads."""
 
 import threading
+from collections import deque
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
 from time import perf_counter
 
 import numpy as np
@@ -27,10 +27,9 @@ from skbayesnn._priors import (
     Prior,
 )
 
-# Progress is reported, and Ctrl-C is noticed, this often, in seconds.
-_SECONDS = 0.1
-# Parts of this time that a thread works on one member, to balance unequal members.
-_PARTS = 4
+# Progress is reported this often, in seconds. A thread works on one member for at most
+# a part of this time; then it notices Ctrl-C.
+_SECONDS, _PARTS = 0.25, 8
 # A program with fewer members than cores and more values per layer of a batch than this
 # is left to torch, which uses all cores for one product.
 _MAX_VALUES_PER_THREAD = 1 << 20
@@ -54,7 +53,7 @@ def covers(
     rows : TrainingRows
     """
     network = config.network
-    if not isinstance(network, Perceptron) or posterior.device.type != "cpu":
+    if type(network) is not Perceptron or posterior.device.type != "cpu":
         return False
     if network.activation not in activations.CODES or config.gradient != "pathwise":
         return False
@@ -81,9 +80,29 @@ def n_threads() -> int:
     return torch.get_num_threads()
 
 
-@cache
-def _blas() -> ThreadpoolController:
-    return ThreadpoolController().select(user_api="blas")
+class _SingleThreadedBlas:
+    """Context in which matrix products use one thread; several fits may share it."""
+
+    def __init__(self):
+        self._lock, self._n_users = threading.Lock(), 0
+        self._controller: ThreadpoolController | None = None
+
+    def __enter__(self):
+        with self._lock:
+            if self._controller is None:
+                self._controller = ThreadpoolController().select(user_api="blas")
+            if self._n_users == 0:
+                self._limits = self._controller.limit(limits=1)
+            self._n_users += 1
+
+    def __exit__(self, *error):
+        with self._lock:
+            self._n_users -= 1
+            if self._n_users == 0:
+                self._limits.restore_original_limits()
+
+
+_single_threaded_blas = _SingleThreadedBlas()
 
 
 class CompiledRunner:
@@ -150,49 +169,46 @@ class CompiledRunner:
         start = perf_counter()
         self._load()
         n_members = len(self._members)
-        nll = np.full((n_epochs, n_members), np.nan)
-        kl = np.full((n_epochs, n_members), np.nan)
+        losses = np.full((2, n_epochs, n_members), np.nan)
         left = np.clip(self._params.n_epochs - epoch, 0, n_epochs)
         left[self._failed] = 0
-        part = max(1, n_epochs // _PARTS)
-        lock, done, busy = threading.Lock(), np.zeros(n_members, int), set()
         steps = self._steps(first, epoch, n_epochs)
-
-        def next_member() -> int | None:
-            waiting = [
-                m for m in range(n_members) if m not in busy and done[m] < left[m]
-            ]
-            return min(waiting, key=lambda m: done[m] - left[m]) if waiting else None
+        part, done = max(1, n_epochs // _PARTS), np.zeros(n_members, dtype=int)
+        waiting = deque(np.flatnonzero(left).tolist())
+        stop = threading.Event()
 
         def work() -> None:
-            while True:
-                with lock:
-                    m = next_member()
-                    if m is None:
-                        return
-                    busy.add(m)
-                chunk = slice(done[m], min(done[m] + part, left[m]))
-                n = self._train(m, steps[m], chunk, nll, kl)
-                with lock:
-                    busy.remove(m)
-                    done[m] += n
-                    if n < chunk.stop - chunk.start or not np.isfinite(
-                        nll[done[m] - 1, m] + kl[done[m] - 1, m]
-                    ):
-                        self._failed[m], left[m] = True, done[m]
+            while not stop.is_set():
+                try:
+                    m = waiting.popleft()
+                except IndexError:
+                    return
+                end = min(done[m] + part, left[m])
+                n = self._train(m, steps, slice(done[m], end), losses[..., m])
+                done[m] += n
+                if not np.isfinite(losses[:, done[m] - 1, m]).all():
+                    self._failed[m] = True
+                elif done[m] < left[m]:
+                    waiting.append(m)
 
-        if self._n_threads == 1:
-            work()
-        else:
-            with _blas().limit(limits=1), ThreadPoolExecutor(self._n_threads) as pool:
-                for future in [pool.submit(work) for _ in range(self._n_threads)]:
-                    future.result()
+        with _single_threaded_blas:
+            if self._n_threads == 1:
+                work()
+            else:
+                with ThreadPoolExecutor(self._n_threads) as pool:
+                    try:
+                        for future in [
+                            pool.submit(work) for _ in range(self._n_threads)
+                        ]:
+                            future.result()
+                    except BaseException:
+                        stop.set()  # The threads end after their present parts.
+                        raise
         self._store()
         self.step.count_steps(n_epochs * self._config.n_batches)
         self._n_epochs, self._seconds = n_epochs, perf_counter() - start
-        kl += self._kl_constant
-        dtype = self.step.parameters.values.dtype
-        return torch.as_tensor(nll).to(dtype), torch.as_tensor(kl).to(dtype)
+        nll, kl = torch.as_tensor(losses).to(self.step.parameters.values.dtype)
+        return nll, kl + torch.as_tensor(self._kl_constant).to(kl)
 
     def _load(self) -> None:
         """Copy the program's parameters to the members: hooks may have changed them."""
@@ -205,59 +221,58 @@ class CompiledRunner:
             for vector, values in zip(self._vectors[:3], member[:3], strict=True):
                 vector[index] = values
 
-    def _train(self, m: int, steps: loop.Steps, chunk: slice, nll, kl) -> int:
+    def _train(self, m: int, steps: list[loop.Steps], epochs: slice, losses) -> int:
+        """Train a member for some of the epochs of ``steps``; return their number.
+
+        losses : nll and KL, (2, all epochs of ``steps``), written
+        """
         n_batches = self._config.n_batches
-        per_step = slice(chunk.start * n_batches, chunk.stop * n_batches)
-        steps = steps._replace(
-            seeds=steps.seeds[chunk],
-            gain=steps.gain[chunk],
-            step_size=steps.step_size[per_step],
-            epsilon=steps.epsilon[per_step],
-            kl_weight=steps.kl_weight[per_step],
-        )
-        out_nll = np.empty(chunk.stop - chunk.start)
-        out_kl = np.empty_like(out_nll)
+        of_schedule = steps[self.step.schedule.index[m]]
+        per_step = slice(epochs.start * n_batches, epochs.stop * n_batches)
+        out = np.empty((2, epochs.stop - epochs.start))
         n = loop.train_epochs(
             self._program,
             self._members[m],
             self._tables[m],
-            steps,
+            loop.Steps(
+                seeds=np.ascontiguousarray(of_schedule.seeds[epochs, :, m]),
+                gain=of_schedule.gain[epochs],
+                step_size=of_schedule.step_size[per_step],
+                epsilon=of_schedule.epsilon[per_step],
+                kl_weight=of_schedule.kl_weight[per_step],
+            ),
             int(self._batch_rows[m]),
-            out_nll,
-            out_kl,
+            out[0],
+            out[1],
         )
-        nll[chunk.start : chunk.start + n, m] = out_nll[:n]
-        kl[chunk.start : chunk.start + n, m] = out_kl[:n]
+        losses[:, epochs.start : epochs.start + n] = out[:, :n]
         return n
 
     def _steps(self, first: int, epoch: int, n_epochs: int) -> list[loop.Steps]:
-        """Schedule of every member for some epochs."""
+        """Steps of some epochs for every distinct schedule; seeds of all members."""
         config, schedule = self._config, self.step.schedule
         n_batches = config.n_batches
         n_done = range(epoch * n_batches, (epoch + n_epochs) * n_batches)
-        values, gains = schedule.arrays(n_done), []
+        values = schedule.arrays(n_done)
+        gains = np.zeros((n_epochs, len(values)))
         if config.likelihood.name == "heteroscedastic":
-            for start in n_done[::n_batches]:
-                gains.append(
-                    [_gain(config.likelihood, p) for p in schedule.progress_of(start)]
-                )
+            for i, start in enumerate(n_done[::n_batches]):
+                gains[i] = [
+                    _gain(config.likelihood, p) for p in schedule.progress_of(start)
+                ]
         seeds = np.stack(
             [self._epoch_seeds(first + epoch + i) for i in range(n_epochs)]
         )
-        steps = []
-        for m, k in enumerate(schedule.index):
-            gain = [row[k] for row in gains] or [0.0] * n_epochs
-            step_size, epsilon, kl_weight = values[k].T
-            steps.append(
-                loop.Steps(
-                    seeds=np.ascontiguousarray(seeds[:, :, m]),
-                    gain=np.array(gain),
-                    step_size=np.ascontiguousarray(step_size),
-                    epsilon=EPSILON * epsilon,
-                    kl_weight=np.ascontiguousarray(kl_weight),
-                )
+        return [
+            loop.Steps(
+                seeds=seeds,
+                gain=np.ascontiguousarray(gain),
+                step_size=np.ascontiguousarray(of_steps[:, 0]),
+                epsilon=EPSILON * of_steps[:, 1],
+                kl_weight=np.ascontiguousarray(of_steps[:, 2]),
             )
-        return steps
+            for of_steps, gain in zip(values, gains.T, strict=True)
+        ]
 
     def _epoch_seeds(self, epoch: int) -> np.ndarray:
         """Seeds of an epoch, (2, members)."""
