@@ -5,6 +5,7 @@ import pytest
 import torch
 from scipy import special
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import KFold
 
 from skbayesnn import (
@@ -15,7 +16,7 @@ from skbayesnn import (
     VariationalDropoutRegressor,
     VariationalGPRegressor,
 )
-from skbayesnn._engine.compiled import activations, families, likelihoods
+from skbayesnn._engine.compiled import activations, families, likelihoods, run
 from skbayesnn._engine.resources import ENGINE_VARIABLE
 from skbayesnn._engine.training_random import SplitMix, normal_of, uniform_of
 from skbayesnn._families import FAMILIES
@@ -263,6 +264,53 @@ def test_members_are_bitwise_equal_alone(table, seed, monkeypatch):
         np.testing.assert_array_equal(on_threads.parameters_[key], values)
     np.testing.assert_array_equal(
         alone.parameters_["layers/1/mean"][0], together.parameters_["layers/1/mean"][0]
+    )
+
+
+@pytest.mark.parametrize("n_threads", [1, 2])
+def test_interruption(n_threads, table, seed, monkeypatch):
+    """Ctrl-C in the third part; the estimator is unchanged and can be fitted again."""
+    monkeypatch.setenv(ENGINE_VARIABLE, "compiled")
+    X, Y, _ = table
+    model = exact(MCDropoutRegressor(**RELAXED), seed)
+    expected = clone(model).fit(X, Y).predict(X)
+    plain, calls = run.CompiledRunner._train, []
+
+    def interrupted(*args):
+        calls.append(args)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return plain(*args)
+
+    monkeypatch.setattr(run, "n_threads", lambda: n_threads)
+    with monkeypatch.context() as patch:
+        patch.setattr(run.CompiledRunner, "_train", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            model.fit(X, Y)
+    assert not hasattr(model, "parameters_")
+    np.testing.assert_array_equal(model.fit(X, Y).predict(X), expected)
+
+
+def test_networks_that_diverge_are_left_out(table, seed, monkeypatch):
+    """The loss of one network becomes NaN in its second epoch."""
+    monkeypatch.setenv(ENGINE_VARIABLE, "compiled")
+    X, Y, _ = table
+    model = exact(MCDropoutRegressor(**RELAXED), seed, n_estimators=3)
+    whole = clone(model).fit(X, Y)
+    plain = run.CompiledRunner._train
+
+    def diverging(self, m, steps, epochs, losses):
+        n = plain(self, m, steps, epochs, losses)
+        if m == 1 and epochs.start + n == losses.shape[1]:
+            losses[0, epochs.start + n - 1] = np.nan
+        return n
+
+    monkeypatch.setattr(run.CompiledRunner, "_train", diverging)
+    with pytest.warns(ConvergenceWarning, match="1 of 3 networks were left out"):
+        model.fit(X, Y)
+    np.testing.assert_array_equal(model.seeds_, whole.seeds_[[0, 2]])
+    np.testing.assert_array_equal(
+        model.parameters_["layers/0/mean"], whole.parameters_["layers/0/mean"][[0, 2]]
     )
 
 

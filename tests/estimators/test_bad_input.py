@@ -807,9 +807,8 @@ def make_loss_nan(monkeypatch, members, first_epoch):
     plain = TrainingHistory.add
 
     def add(self, nll, kl):
-        nll = nll.clone()
-        if len(self._nll) + 1 >= first_epoch:
-            nll[members] = float("nan")
+        nll, n_done = nll.clone(), sum(map(len, self._nll))
+        nll[max(first_epoch - n_done - 1, 0) :, members] = float("nan")
         plain(self, nll, kl)
 
     monkeypatch.setattr(TrainingHistory, "add", add)

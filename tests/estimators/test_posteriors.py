@@ -408,8 +408,12 @@ def test_sparse_equals_dense(case, data, small):
     model = case.model(batch_size=17, standardize=False, **small)
     dense = clone(model).fit(X, y)
     model.fit(sparse.csr_array(X), y)
+    # torch trains on sparse X, the compiled loop on dense X: sums in another order.
     assert_same(
-        predictions(model, sparse.csr_array(X_new)), predictions(dense, X_new), **SAME
+        predictions(model, sparse.csr_array(X_new)),
+        predictions(dense, X_new),
+        rtol=1e-7,
+        atol=1e-10,
     )
 
 

@@ -10,6 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from skbayesnn import MCDropoutClassifier, MCDropoutRegressor
 from skbayesnn._engine.optimizer import Adam
+from skbayesnn._engine.resources import ENGINE_VARIABLE
 
 
 def assert_same_state(actual, desired):
@@ -26,7 +27,8 @@ def assert_same_state(actual, desired):
 
 
 def interrupt(monkeypatch, step, error=KeyboardInterrupt):
-    """Make the step-th step of the optimiser (counted from 1) raise."""
+    """Make the step-th step of torch's optimiser (counted from 1) raise."""
+    monkeypatch.setenv(ENGINE_VARIABLE, "torch")
     plain, calls = Adam.step, []
 
     def step_or_raise(self, *args, **kwargs):
@@ -334,6 +336,7 @@ def test_interrupted_warm_start_keeps_the_finished_epochs(
     data, small, monkeypatch, batch_size
 ):
     """Ctrl-C in the fifth epoch gives the weights after the fourth."""
+    monkeypatch.setenv(ENGINE_VARIABLE, "torch")
     model = MCDropoutRegressor(
         warm_start=True, learning_rate="constant", batch_size=batch_size, **small
     )
