@@ -4,29 +4,9 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
-from importlib.util import find_spec
 
 import numpy as np
 import torch
-
-# ---- engines
-
-ENGINE_VARIABLE = "SKBAYESNN_ENGINE"
-
-
-@cache
-def _has_numba() -> bool:
-    return find_spec("numba") is not None
-
-
-def compiled_engine() -> bool:
-    """Whether the compiled loop may train: numba is installed, and it is not forbidden.
-
-    The environment variable ``SKBAYESNN_ENGINE=torch`` forbids it.
-    """
-    return os.environ.get(ENGINE_VARIABLE) != "torch" and _has_numba()
-
 
 # ---- threads of torch while several fits run
 

@@ -6,9 +6,10 @@ result, up to rounding, as if it were trained alone.
 """
 
 import math
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import cache, reduce
 from typing import Protocol
 
 import numpy as np
@@ -22,13 +23,10 @@ from skbayesnn._engine.optimizer import FlatParameters
 from skbayesnn._engine.posterior import Posterior, select_members
 from skbayesnn._engine.random import initial_normal
 from skbayesnn._engine.residual_variance import with_residual_variance
-from skbayesnn._engine.resources import (
-    compiled_engine,
-    keep_freed_memory,
-    torch_threads,
-)
+from skbayesnn._engine.resources import keep_freed_memory, torch_threads
 from skbayesnn._engine.step import Batches, RowPerturbation, Step, select_state
 from skbayesnn._priors import Prior
+from skbayesnn._runtime import warn
 
 # ---- history of each member: losses, failures, best epoch
 
@@ -385,17 +383,38 @@ class TorchRunner:
             return nll.unsqueeze(0), step.penalty.kl().unsqueeze(0)
 
 
+# Environment variable; its value "torch" forbids the compiled loop.
+ENGINE_VARIABLE = "SKBAYESNN_ENGINE"
+
+
+@cache
+def _compiled_loop():
+    """The module of the compiled loop; None, with a warning, without numba."""
+    try:
+        from skbayesnn._engine.compiled import run
+    except ImportError as error:
+        warn(
+            f"numba cannot be imported ({error}), so torch trains the networks, which "
+            "takes several times as long. Install a numba that supports your NumPy, or "
+            f"set the environment variable {ENGINE_VARIABLE}=torch."
+        )
+        return None
+    return run
+
+
 def runner_of(
     config, members, rows, posterior, priors, optimizer_state, perturbation
 ) -> Runner:
     """Choose the implementation: the compiled loop where it covers the program."""
     step_type = step_class(config, members, rows.mean_weight.device)
     step = step_type(config, members, rows, posterior, priors, optimizer_state)
-    if compiled_engine() and hasattr(rows, "member_table"):
-        from skbayesnn._engine.compiled import run
-
-        if run.covers(config, members, rows, posterior):
-            return run.CompiledRunner(config, members, rows, priors, step, perturbation)
+    compiled = None
+    if os.environ.get(ENGINE_VARIABLE) != "torch" and hasattr(rows, "member_table"):
+        compiled = _compiled_loop()
+    if compiled and compiled.covers(config, members, rows, posterior):
+        return compiled.CompiledRunner(
+            config, members, rows, priors, step, perturbation
+        )
     return TorchRunner(config, members, rows, step, perturbation)
 
 

@@ -1,5 +1,7 @@
 """The compiled loop trains the networks that torch trains, up to rounding."""
 
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -16,8 +18,9 @@ from skbayesnn import (
     VariationalDropoutRegressor,
     VariationalGPRegressor,
 )
+from skbayesnn._engine import compiled, training
 from skbayesnn._engine.compiled import activations, families, likelihoods, run
-from skbayesnn._engine.resources import ENGINE_VARIABLE
+from skbayesnn._engine.training import ENGINE_VARIABLE
 from skbayesnn._engine.training_random import SplitMix, normal_of, uniform_of
 from skbayesnn._families import FAMILIES
 from skbayesnn._likelihoods import LIKELIHOODS
@@ -431,3 +434,17 @@ def test_random_numbers_equal_those_of_torch(seed):
             normal, normal_of(expected, torch_dtype)[0], rtol=most, atol=most
         )
         np.testing.assert_array_equal(actual_order, order)
+
+
+def test_torch_trains_if_numba_cannot_be_imported(table, seed, monkeypatch):
+    monkeypatch.setenv(ENGINE_VARIABLE, "compiled")
+    monkeypatch.setitem(sys.modules, "skbayesnn._engine.compiled.run", None)
+    monkeypatch.delattr(compiled, "run")
+    training._compiled_loop.cache_clear()
+    X, Y, _ = table
+    try:
+        with pytest.warns(UserWarning, match="numba cannot be imported"):
+            trained = exact(MCDropoutRegressor(**RELAXED), seed).fit(X, Y)
+    finally:
+        training._compiled_loop.cache_clear()
+    assert trained.engine_ == "torch"

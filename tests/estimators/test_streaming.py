@@ -10,7 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from skbayesnn import MCDropoutClassifier, MCDropoutRegressor
 from skbayesnn._engine.optimizer import Adam
-from skbayesnn._engine.resources import ENGINE_VARIABLE
+from skbayesnn._engine.training import ENGINE_VARIABLE
 
 
 def assert_same_state(actual, desired):
