@@ -392,7 +392,7 @@ def _compiled_loop():
     """The module of the compiled loop; None, with a warning, without numba."""
     try:
         from skbayesnn._engine.compiled import run
-    except ImportError as error:
+    except Exception as error:  # e.g. a NumPy that numba refuses
         warn(
             f"numba cannot be imported ({error}), so torch trains the networks, which "
             "takes several times as long. Install a numba that supports your NumPy, or "

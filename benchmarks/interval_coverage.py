@@ -12,9 +12,9 @@ function, the mean log of the true density minus the model's mean log density, a
 RMSE of the mean to the function. Networks with the same number of rows are trained in
 one program, which gives the results of separate fits.
 
-    python benchmarks/coverage.py
-    python benchmarks/coverage.py --regressors "MC dropout" --rows 150 600
-    python benchmarks/coverage.py --regressors stack --jobs 16 --seeds 1
+    python benchmarks/interval_coverage.py
+    python benchmarks/interval_coverage.py --regressors "MC dropout" --rows 150 600
+    python benchmarks/interval_coverage.py --regressors stack --jobs 16 --seeds 1
 """
 
 import itertools
