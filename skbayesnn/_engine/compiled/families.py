@@ -266,7 +266,7 @@ def _sample_outputs(at, keep, highest, theta, space, z, words, seed, done):
 
 
 @njit(**OPTIONS)
-def forward(at, keep, highest, theta, space, z, words, seed, done):
+def forward(at, keep, highest, theta, space, z, words, seed, done, is_first):
     """One stochastic affine map of a batch; return the number of words used so far.
 
     The activations h are multiplied by s, and so are their derivatives if s scales the
@@ -277,12 +277,13 @@ def forward(at, keep, highest, theta, space, z, words, seed, done):
     z : outputs (rows * outputs,), written
     words : space for random words
     seed, done : sequence of words, and the number of words used before
+    is_first : whether h are the inputs of the network, which need no derivatives
     """
     code, spike, outputs = at[CODE], at[SPIKE] != 0, at[OUTPUTS]
     n = at[ROWS] * at[INPUTS]
     sampled = samples_outputs(code)
     h = part(space, at[H], n)
-    if sampled or code == CORRELATED:
+    if (sampled and not is_first) or code == CORRELATED:
         copy(h, part(space, at[BEFORE], n))
     if sampled:
         squares = part(space, at[SQUARES], n)
@@ -295,7 +296,7 @@ def forward(at, keep, highest, theta, space, z, words, seed, done):
         s, slope = part(space, at[S], n), part(space, at[SLOPE], n)
         for i in range(n):
             h[i] *= s[i]
-        if not spike:
+        if not spike and not is_first:
             for i in range(n):
                 slope[i] *= s[i]
     if sampled:

@@ -301,6 +301,7 @@ def train_epochs(program, member, table, steps, n_rows, nll, kl):
                     words,
                     steps.seeds[epoch, 0],
                     done,
+                    i == 0,
                 )
             likelihoods.nll_and_gradient(
                 program.likelihood,
