@@ -9,10 +9,13 @@ these rows under the exact mixture of T posterior draws:
 f_tn and v_tn are mean and noise variance of draw t at row n, s is a factor on the
 standard deviation, and c is 30 nats below most rows. A normal approximation of the
 draws would not be enough: under dropout a few draws are far away, their variance alone
-explains the residuals, and the noise would be underestimated. Networks fitted to
-different folds have learned different levels, so v_tn is divided by the level of its
-network and multiplied by the mean level. The estimate is stored as a factor on 1 / tau,
-within the bounds of tau.
+explains the residuals, and the noise would be underestimated. The estimate is stored as
+a factor on 1 / tau, within the bounds of tau.
+
+If all rows have the same noise, v_tn is the mean level of the networks, whose folds
+differ, and the estimate is the variance s^2 v. If the noise depends on the row, the
+estimate is the factor s^2: 1 / tau has no meaning of its own, since a constant in s(x)
+makes up for any change of tau, and the networks of two folds differ in it.
 
 **Heteroscedastic noise.** The network has two outputs per target: the mean and s. The
 log variance is
@@ -110,21 +113,35 @@ class GaussianPrecision(Precision):
 
         draws : residuals, noise variances and levels, (rows, 3, draws, targets)
         """
-        densities, log_variance = [], []
-        for residual, variance, level in draws.transpose(3, 1, 2, 0):
-            log_level = np.average(np.log(level[0]), weights=weights)
-            at_level = variance / level * np.exp(log_level)
-            density = partial(
-                _log_density_scaled,
-                np.square(residual) / at_level,
-                0.5 * np.log(at_level) + HALF_LOG_2PI,
-            )
-            factor = map_factor(density, weights, *FACTOR_BOUNDS, OUTLIER_NATS)
-            row_density = density(np.log(factor))
-            densities.append(without_outliers(row_density, weights, OUTLIER_NATS))
-            log_variance.append(log_level + 2 * np.log(factor))
-        params = {"log_variance": np.array(log_variance)}
-        return np.stack(densities, axis=1), params
+        residual, _, level = draws.swapaxes(0, 1)
+        log_level = np.average(np.log(level[:, 0]), axis=0, weights=weights)
+        variance = np.broadcast_to(np.exp(log_level), residual.shape)
+        density, log_factor = _fit_factor(residual, variance, weights)
+        return density, {"log_variance": log_level + log_factor}
+
+
+def _fit_factor(
+    residual: np.ndarray, variance: np.ndarray, weights: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Estimate the factor on the noise variance of every target.
+
+    residual, variance : (rows, draws, targets)
+    returns : log densities (rows, targets), nats, clipped for outliers; and the logs of
+        the factors, (targets,)
+    """
+    densities, log_factors = [], []
+    for squares, of_draws in zip(
+        np.square(residual).transpose(2, 1, 0), variance.transpose(2, 1, 0), strict=True
+    ):
+        density = partial(
+            _log_density_scaled,
+            squares / of_draws,
+            0.5 * np.log(of_draws) + HALF_LOG_2PI,
+        )
+        log_std = np.log(map_factor(density, weights, *FACTOR_BOUNDS, OUTLIER_NATS))
+        densities.append(without_outliers(density(log_std), weights, OUTLIER_NATS))
+        log_factors.append(2 * log_std)
+    return np.stack(densities, axis=1), np.array(log_factors)
 
 
 def _log_density_scaled(
@@ -308,6 +325,15 @@ class Heteroscedastic(GaussianPrecision):
         _, log_tau = self.split(params, outputs)
         grad_mean = -(0.5 * log_tau).exp() * perturbation
         return torch.cat([grad_mean, torch.zeros_like(grad_mean)], dim=-1)
+
+    def fit_predictive_params(self, draws, weights):
+        """Estimate the factor on the noise variance on held-out rows.
+
+        draws : residuals, noise variances and levels, (rows, 3, draws, targets)
+        """
+        residual, variance, _ = draws.swapaxes(0, 1)
+        density, log_factor = _fit_factor(residual, variance, weights)
+        return density, {"log_factor": log_factor}
 
     def components(self, params, outputs):
         """Mean and noise variance of every draw, (draws, members, rows, targets)."""

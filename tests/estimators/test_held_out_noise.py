@@ -70,6 +70,8 @@ def held_out_draws_of(model, X, y):
 
 def stored_noise(model, name):
     """The estimate of this name in a fitted model, (networks, targets)."""
+    if name == "log_factor":
+        return model.parameters_[FACTOR]
     if name == "log_variance":
         return model.parameters_[FACTOR] - model.parameters_["likelihood/log_tau"]
     return model.parameters_[f"likelihood/{name}"]
@@ -106,10 +108,10 @@ def test_factor_is_the_mode_of_its_posterior(seed):
     residuals = [0.3, 2.0] * np.sqrt(noise) * random.uniform(-2, 2, (n_rows, TARGETS))
     weights = random.uniform(0.5, 1.5, size=n_rows)
     draws = np.stack([residuals, noise, np.ones_like(noise)], axis=1)[:, :, None]
-    _, estimated = likelihood_of("gaussian", TARGETS).fit_predictive_params(
+    _, estimated = likelihood_of("heteroscedastic", TARGETS).fit_predictive_params(
         draws, weights
     )
-    factor = np.exp(estimated["log_variance"])
+    factor = np.exp(estimated["log_factor"])
     squares = weights @ (residuals**2 / noise)
     x = 0.5 * np.log(factor)
     slope = squares / factor - weights.sum() - x / PRIOR_STD**2
@@ -135,9 +137,14 @@ def test_noise_is_estimated_under_the_mixture_of_draws(likelihood, seed):
     y = means[draw, row]
     y = y + np.sqrt(0.25 * noise[draw, row]) * random.normal(size=n_rows)
     kind = likelihood_of(likelihood)
-    draws = draws_of(y - means, noise, 2.0)
+    level = 2.0
+    if likelihood == "gaussian":
+        noise, level = np.ones_like(noise), 1.0
+        y = means[draw, row] + 0.5 * random.normal(size=n_rows)
+    draws = draws_of(y - means, noise, level)
     density, estimated = kind.fit_predictive_params(draws, np.ones(n_rows))
-    [factor] = np.exp(estimated["log_variance"]) / 2.0
+    [log_factor] = estimated.values()
+    [factor] = np.exp(log_factor)
     # Five relative standard errors, sqrt(2 / rows) each if the draw were known.
     assert factor == pytest.approx(0.25, rel=5 * np.sqrt(2 / n_rows))
     expected = stats.norm.pdf(y, means, np.sqrt(noise * factor)).mean(0)
@@ -160,6 +167,20 @@ def test_variance_is_shared_by_networks_of_different_noise_levels(seed):
     expected = np.mean(residual**2)
     # The prior of log s has 1 / (2 rows 0.25) of the weight of the data.
     assert np.exp(estimated["log_variance"]) == pytest.approx(expected, rel=0.02)
+
+
+def test_factor_of_row_dependent_noise_ignores_the_level(seed):
+    """A constant in s(x) makes up for any change of tau."""
+    random = np.random.default_rng(seed)
+    variance = random.uniform(0.5, 2, size=(3, 50))
+    residual = random.normal(size=(3, 50))
+    kind = likelihood_of("heteroscedastic")
+    results = [
+        kind.fit_predictive_params(draws_of(residual, variance, level), np.ones(50))
+        for level in (1.0, np.where(np.arange(50) < 20, 0.1, 0.9))
+    ]
+    assert results[0][1] == results[1][1]
+    np.testing.assert_array_equal(results[0][0], results[1][0])
 
 
 def test_outlier_does_not_decide_between_two_fits(seed):
