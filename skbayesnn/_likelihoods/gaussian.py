@@ -14,7 +14,7 @@ a factor on 1 / tau, within the bounds of tau.
 
 If all rows have the same noise, v_tn is the mean level of the networks, whose folds
 differ, and the estimate is the variance s^2 v. If the noise depends on the row, the
-estimate is the factor s^2: 1 / tau has no meaning of its own, since a constant in s(x)
+estimate is the factor s^2: 1 / tau alone is not identified, since a constant in s(x)
 makes up for any change of tau, and the networks of two folds differ in it.
 
 **Heteroscedastic noise.** The network has two outputs per target: the mean and s. The
