@@ -64,6 +64,29 @@ def check_named(name, value, options):
     return value
 
 
+def check_levels(name, value) -> list[float]:
+    """Check one level or a sequence of levels, each in (0, 1); return a list.
+
+    Raises
+    ------
+    TypeError, ValueError
+    """
+    rule = f"`{name}` must be a number in (0, 1), or a list of them"
+    levels = np.asarray(value, dtype=object)
+    if levels.ndim > 1:
+        raise ValueError(f"{rule}; got an array of shape {levels.shape}.")
+    if levels.size == 0:
+        raise ValueError(f"{rule}; got none.")
+    for level in levels.ravel():
+        if isinstance(level, bool | np.bool_) or not isinstance(
+            level, int | float | np.number
+        ):
+            raise TypeError(f"{rule}; got {level!r}.")
+        if not 0 < level < 1:
+            raise ValueError(f"`{name}` must be in (0, 1); got {float(level)!r}.")
+    return [float(level) for level in levels.ravel()]
+
+
 def numpy_random_state(value) -> np.random.RandomState:
     """Convert `random_state` to a generator, as scikit-learn does."""
     try:

@@ -48,6 +48,8 @@ BANNED = (
 )
 # Words of a docstring's description, at least.
 FEWEST_WORDS = 3
+# Names in double back-ticks that the package does not contain.
+FOREIGN_NAMES = {"sha256sum", "help", "MSELoss", "Transformer", "M_MMAP_THRESHOLD"}
 DOCUMENTED = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -160,3 +162,31 @@ def test_docstrings_have_content():
         or re.search(r"\s->\s", docstring.splitlines()[0])
     ]
     assert not hits, "\n".join(["write a sentence, or delete the docstring:", *hits])
+
+
+def _identifiers(paths):
+    """Names, arguments, attributes and short strings of Python files."""
+    names = set()
+    for path in paths:
+        names.add(path.stem)
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            for field in ("id", "attr", "arg", "name", "asname"):
+                value = getattr(node, field, None)
+                names.update(value.split(".") if isinstance(value, str) else ())
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                names.add(node.value)
+    return names
+
+
+def test_names_in_back_ticks_exist():
+    """A name in double back-ticks occurs in the code of the package or of its tests."""
+    package = sorted(PACKAGE.rglob("*.py"))
+    known = _identifiers([*package, *_scripts()]) | FOREIGN_NAMES
+    hits = []
+    for path in package:
+        text = path.read_text(encoding="utf-8")
+        for match in re.finditer(r"``([A-Za-z_][\w.]*)(?:\(\))?``", text):
+            if match[1].rpartition(".")[2] not in known:
+                line = text.count("\n", 0, match.start()) + 1
+                hits.append(f"{path.relative_to(ROOT)}:{line}: {match[1]}")
+    assert not hits, "\n".join(["these names do not exist:", *hits])

@@ -22,9 +22,8 @@ from skbayesnn._networks import Network
 class Hook:
     """Callback of the training of a program, which does nothing by default.
 
-    Hooks are called without autograd, and not in the trainings that select settings on
-    held-out rows. Members that have stopped early go on changing; their result is that
-    of their best epoch.
+    Hooks are called without autograd. Members that have stopped early still change with
+    every step, but their result is the one of their best epoch.
     """
 
     # Whether the hook needs the posterior of the epoch. If no hook does, they may be

@@ -28,18 +28,26 @@ from skbayesnn._engine.config import MemberRows, TrainingConfig
 from skbayesnn._engine.posterior import Posterior, mean_weights, select_members
 from skbayesnn._families import Params
 
-# Rows whose residuals are computed, and draws per row. The errors of a draw are
-# correlated between rows: many rows do not replace many draws.
-_MAX_ROWS, _N_DRAWS = 2000, 50
+# Largest number of rows whose residuals are computed.
+_MAX_ROWS = 2000
+# Posterior draws per row. The errors of a draw are correlated between rows, so more
+# rows do not replace draws.
+_N_DRAWS = 50
 # Limit of rows * draws * units; convolutional networks use fewer rows.
 _MAX_UNITS = 1 << 30
-# gamma is the trace over all rows, or over a sample: up to 700 rows, and down to 350 if
-# there are many. A sample underestimates gamma, by 15 % of gamma at 2,000 rows and more
-# beyond; but gamma is then a small share of N, and the variance is off by 3 %.
-# Targets are traced in groups within this limit; weights that several groups share
-# count in each.
-_MAX_TRACED_ROWS, _MIN_TRACED_ROWS, _ROWS_TIMES_TRACED_ROWS = 700, 350, 1_400_000
-# Values of the Jacobian with respect to the weights that are in memory at once.
+# gamma is a trace over all rows, or over a sample of the rows. A sample underestimates
+# gamma, by 15 % at 2,000 rows and by more with more rows. But gamma is then a small
+# share of N, and the error of the variance is 3 %.
+# Largest number of rows in the trace.
+_MAX_TRACED_ROWS = 700
+# Smallest number of rows in the trace, if the table has as many.
+_MIN_TRACED_ROWS = 350
+# The rows of the trace times the rows of the table are at most this, between the bounds
+# above.
+_ROWS_TIMES_TRACED_ROWS = 1_400_000
+# Largest number of values of the Jacobian with respect to the weights that are in
+# memory at once. Targets form groups within this limit. A weight that several groups
+# share counts in each group.
 _MAX_JACOBIAN_SIZE = 1 << 25
 # Precision that replaces the zero of a flat prior.
 _FLAT_PRECISION = 1e-9

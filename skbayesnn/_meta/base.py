@@ -21,7 +21,11 @@ from sklearn.utils.validation import (
 )
 
 from skbayesnn._batch.cross_fit import cross_fitted, fitted_to, held_out_folds
-from skbayesnn._data.validation import check_labels, check_numbers
+from skbayesnn._data.validation import (
+    check_labels,
+    check_numbers,
+    check_target_given,
+)
 from skbayesnn._runtime import replace_fitted
 from skbayesnn._sklearn_compat import (
     BaseEstimator,
@@ -50,11 +54,7 @@ class BaseHeldOutMetaEstimator(MetaEstimatorMixin, BaseEstimator):
 
     def _validate_fit_arguments(self, X, y, sample_weight, fit_params):
         """Validated X, y and weights, (rows,), and the routed fit parameters."""
-        if y is None:
-            raise ValueError(
-                f"{type(self).__name__} requires y to be passed, but the target y is "
-                "None."
-            )
+        check_target_given(self, y)
         X, y = indexable(X, y)
         if routing_enabled():
             routed = process_routing(

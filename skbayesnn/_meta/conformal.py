@@ -22,10 +22,10 @@ from skbayesnn._meta.cross_conformal import (
 )
 from skbayesnn._meta.functions import predict_with_std
 from skbayesnn._meta.unwrap import open_predictive
-from skbayesnn._predictive.summaries import checked_coverages
 from skbayesnn._runtime import default_settings, imported, on_snapshot
 from skbayesnn._sklearn_compat import ClassifierMixin, RegressorMixin, safe_indexing
 from skbayesnn._typing import Array, MatrixLike
+from skbayesnn._validation import check_levels
 
 
 class ConformalRegressor(RegressorMixin, BaseHeldOutMetaEstimator):
@@ -240,7 +240,7 @@ class ConformalRegressor(RegressorMixin, BaseHeldOutMetaEstimator):
                 f"{kind!r}. Use the estimator inside or CalibratedUncertaintyRegressor "
                 "for other kinds."
             )
-        coverages = checked_coverages(coverage)
+        coverages = check_levels("coverage", coverage)
         predicted = [_mean_and_std(model, X) for model in self.estimators_]
         result = np.empty((len(predicted[0][0]), len(coverages), 2))
         for i, level in enumerate(coverages):
@@ -413,7 +413,7 @@ class ConformalClassifier(ClassifierMixin, BaseHeldOutMetaEstimator):
             Whether each of ``classes_`` belongs to the set.
         """
         check_is_fitted(self)
-        coverages = checked_coverages(coverage)
+        coverages = check_levels("coverage", coverage)
         scores = 1 - self.estimator_.predict_proba(X)
         result = np.empty((len(scores), len(coverages), len(self.classes_)), bool)
         for i, level in enumerate(coverages):

@@ -30,10 +30,9 @@ from numpy.typing import ArrayLike
 from skbayesnn._meta.bounds import bounds, has_bounds_only
 from skbayesnn._meta.unwrap import open_predictive, unwrap
 from skbayesnn._predictive.mixin import RegressionPredictiveMixin
-from skbayesnn._predictive.summaries import checked_coverages
 from skbayesnn._sklearn_compat import BaseEstimator
 from skbayesnn._typing import Array, MatrixLike, RandomState
-from skbayesnn._validation import check_option
+from skbayesnn._validation import check_levels, check_option
 from skbayesnn.estimators._regression import BayesianRegressor
 
 
@@ -151,7 +150,7 @@ def predict_interval(
     if method == "mixture" and not has_bounds_only(model):
         method_of_model, X = _predictive(model, X, "predict_interval")
         return method_of_model(X, coverage, kind)
-    interval = bounds(model, X, checked_coverages(coverage), kind, method)
+    interval = bounds(model, X, check_levels("coverage", coverage), kind, method)
     return interval if np.ndim(coverage) else interval[..., 0, :]
 
 

@@ -11,7 +11,7 @@ from skbayesnn._onnx.graph import Graph, Tensor
 from skbayesnn._onnx.predictive import Classes, OnnxRows, Regression, predictive
 from skbayesnn._onnx.quantiles import mixture_quantiles
 from skbayesnn._onnx.resolution import warn_of_rounded_columns
-from skbayesnn._predictive.mixin import checked_levels
+from skbayesnn._validation import check_levels
 
 
 def to_onnx(
@@ -79,7 +79,7 @@ def to_onnx(
     ...     print(["mean", "std", "quantiles"])  # the extra is not installed
     ['mean', 'std', 'quantiles']
     """
-    levels = checked_levels(q) if np.size(q) else []
+    levels = check_levels("q", q) if np.size(q) else []
     check_is_fitted(model)
     if initial_types is None:
         warn_of_rounded_columns(model)

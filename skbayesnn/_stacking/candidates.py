@@ -33,6 +33,7 @@ from skbayesnn._stacking.linear import (
     ShrunkLinearModel,
     ShrunkLinearRegressor,
 )
+from skbayesnn._validation import batch_rows
 from skbayesnn.estimators._base import BayesianNetwork
 from skbayesnn.estimators.mc_dropout import MCDropoutClassifier, MCDropoutRegressor
 from skbayesnn.preprocessing import PiecewiseLinearEncoder
@@ -41,21 +42,37 @@ from skbayesnn.preprocessing import PiecewiseLinearEncoder
 
 Grid = dict[str, Sequence[Any]]
 
-# Units of both hidden layers with fewer than this many rows, and with more.
-WIDTHS, WIDE_FROM = (32, 64), 3000
-# Training steps per square root of the number of rows, and their minimum and maximum.
-REGRESSION_STEPS, CLASSIFICATION_STEPS, STEPS = 75, 40, (750, 5000)
-# Fewest bins of a column; most bins with fewer than MANY_ROWS rows, and with more; most
-# bins of all columns, since the cost of a network grows with the number of inputs.
-MIN_BINS, MAX_BINS, MAX_ENCODED = 4, (16, 32), 256
-# Most indicator features of single values, over all columns.
+# Units of both hidden layers.
+WIDTH = 32
+# Units of both hidden layers from WIDE_FROM rows on.
+LARGE_WIDTH = 64
+WIDE_FROM = 3000
+# Training steps per square root of the number of rows.
+REGRESSION_STEPS = 75
+CLASSIFICATION_STEPS = 40
+# Bounds of the number of training steps.
+MIN_STEPS = 750
+MAX_STEPS = 5000
+# From this many rows on, columns have more bins, and networks with the higher dropout
+# rate train for fewer steps.
+MANY_ROWS = 10_000
+# Share of the steps for which these networks train. More steps do not improve them.
+SHARE_OF_STEPS = 0.25
+# Columns are not encoded if fewer bins than this are possible.
+MIN_BINS = 4
+# Largest number of bins of a column.
+MAX_BINS = 16
+# Largest number of bins of a column from MANY_ROWS rows on.
+MAX_BINS_OF_MANY_ROWS = 32
+# Largest number of bins of all columns. The cost of a network grows with the number of
+# its inputs.
+MAX_ENCODED = 256
+# Largest number of indicator features of single values, over all columns.
 MAX_VALUES = 128
-# A sparse table with few columns has numeric columns as well as one-hot categories. The
-# encoder needs it dense: at most this many columns, and entries of the array.
-MAX_COLUMNS, MAX_DENSE = 256, 2**25
-# From this many rows on, networks with the higher dropout rate train for this share of
-# the steps, since more do not improve them; and columns have more bins.
-MANY_ROWS, SHARE_OF_STEPS = 10_000, 0.25
+# Largest sparse table that becomes dense, which the encoder needs. Tables with few
+# columns have numeric columns as well as one-hot categories.
+MAX_COLUMNS = 256
+MAX_DENSE_ENTRIES = 2**25
 
 # The lower and the higher dropout rate. relu and silu suit different tables.
 REGRESSION_RATES: tuple[Grid, Grid] = (
@@ -68,13 +85,18 @@ LONG_STEPS = {"learning_rate_init": 0.03}
 REGRESSION_LENGTH_SCALES = (1.0, 3.0, "fan_in")
 CLASSIFICATION_LENGTH_SCALES = (0.3, 1.0, 3.0)
 # Linear models, from nearly no shrinkage to strong shrinkage. Their observation noise
-# is constant: they serve tables with few rows, from which no other can be estimated.
+# is constant. This suits small tables, where a noise that depends on the row cannot be
+# estimated.
 LINEAR_LENGTH_SCALES = (1.0, 2.0, 4.0, 8.0)
-# Ridge and lasso replace them with fewer rows than the first, or more columns than this
-# share of the rows: their penalty is estimated, and they have a posterior. They need
-# dense tables, with a number of rows in this range and at most this many entries.
-SHRUNK_BELOW, SHARE_OF_COLUMNS = FOLDS_BELOW, 0.2
-SHRUNK_ROWS, SHRUNK_ENTRIES = range(10, 1001), 2**22
+# Ridge and lasso replace these linear models with fewer rows than this. Ridge and lasso
+# estimate their penalty and have a posterior.
+SHRUNK_BELOW = FOLDS_BELOW
+# They also replace them with more columns than this share of the rows.
+SHARE_OF_COLUMNS = 0.2
+# Numbers of rows with which ridge and lasso are used.
+SHRUNK_ROWS = range(10, 1001)
+# Largest number of entries of X with which ridge and lasso are used.
+SHRUNK_ENTRIES = 2**22
 REGRESSION_PENALTIES = "ridge", "lasso", "adaptive_lasso"
 CLASSIFICATION_PENALTIES = {
     "ridge": (0.3, 1.0, 3.0, 10.0),
@@ -146,10 +168,10 @@ def default_pool(
     """
     n_rows = int(np.count_nonzero(sample_weight))
     kind = MCDropoutClassifier if of_classes else MCDropoutRegressor
-    width = WIDTHS[n_rows >= WIDE_FROM]
+    width = LARGE_WIDTH if n_rows >= WIDE_FROM else WIDTH
     params |= {
         "hidden_layer_sizes": (width, width),
-        "batch_size": _batch_rows(n_rows),
+        "batch_size": batch_rows("auto", n_rows),
         "max_iter": max_iter,
         # The stack itself holds out rows.
         "early_stopping": False,
@@ -211,19 +233,14 @@ def dense_if_small(X):
     """Return X as an array, unless it is sparse and large."""
     if not sparse.issparse(X):
         return X
-    small = X.shape[1] <= MAX_COLUMNS and X.shape[0] * X.shape[1] <= MAX_DENSE
+    small = X.shape[1] <= MAX_COLUMNS and X.shape[0] * X.shape[1] <= MAX_DENSE_ENTRIES
     return X.toarray() if small else X
 
 
-def _batch_rows(n_rows: int) -> int:
-    """Rows of a batch: a power of two from 128 to 1024, for about 40 batches."""
-    return int(min(max(2 ** round(math.log2(n_rows / 40)), 128), 1024))
-
-
 def _epochs(n_rows: int, steps_per_root: float) -> int:
-    fewest, most = STEPS
-    steps = min(max(steps_per_root * math.sqrt(n_rows), fewest), most)
-    return math.ceil(steps / math.ceil(n_rows / _batch_rows(n_rows)))
+    """Number of epochs of the networks, for a number of steps within the bounds."""
+    steps = np.clip(steps_per_root * math.sqrt(n_rows), MIN_STEPS, MAX_STEPS)
+    return math.ceil(steps / math.ceil(n_rows / batch_rows("auto", n_rows)))
 
 
 def _grids(of_classes: bool) -> list[Grid]:
@@ -250,7 +267,7 @@ def _encoder(X, sample_weight, n_bins: int) -> PiecewiseLinearEncoder:
 def _bins(X, sample_weight) -> int:
     """Bins per column; columns with at most two distinct values are not binned."""
     X = X[sample_weight > 0]
-    most = MAX_BINS[len(X) >= MANY_ROWS]
+    most = MAX_BINS_OF_MANY_ROWS if len(X) >= MANY_ROWS else MAX_BINS
     n_encoded = sum(len(np.unique(column)) > 2 for column in X.T)
     return min(most, MAX_ENCODED // n_encoded) if n_encoded else 0
 

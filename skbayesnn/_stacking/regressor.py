@@ -14,7 +14,6 @@ from skbayesnn._predictive.mixin import (
     RegressionPredictiveMixin,
     mean_and_covariance,
 )
-from skbayesnn._predictive.summaries import checked_coverages
 from skbayesnn._runtime import on_snapshot
 from skbayesnn._sklearn_compat import RegressorMixin, safe_indexing
 from skbayesnn._stacking.base import BayesianStacking
@@ -25,7 +24,7 @@ from skbayesnn._stacking.summary import (
 )
 from skbayesnn._stacking.weights import corrected, factor_with_starts, share_of_starts
 from skbayesnn._typing import Array, MatrixLike
-from skbayesnn._validation import check_one_of_std_and_cov, check_option
+from skbayesnn._validation import check_levels, check_one_of_std_and_cov, check_option
 from skbayesnn.estimators._diagnostics import some_rows
 
 # At most this many rows times targets estimate how much refits from different starts
@@ -300,7 +299,7 @@ class BayesianStackingRegressor(
                 "method='cv+' needs a `cv` that holds each row out at most once, as "
                 f"KFold does; got {self.cv!r}. Fit again with such a `cv`."
             )
-        coverages = checked_coverages(coverage)
+        coverages = check_levels("coverage", coverage)
         X = self._checked_inputs(X)
         fold_blocks = (
             self._mixture_blocks(models, X) for models in self.fold_estimators_

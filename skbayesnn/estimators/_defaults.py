@@ -11,12 +11,13 @@ from typing import Any
 
 import numpy as np
 
-# Sums of weights are rounded by this share.
+# Relative rounding error of a sum of weights.
 _ROUNDING = 1e-9
-# Classifiers select the length scale on held-out rows below this number of rows, and
-# the number of epochs below the second; above it, 10 % of the rows are held out for
-# early stopping where dropout rates are learned.
-_FEW_ROWS, _MANY_ROWS = 200, 5_000
+# With fewer rows, classifiers select the length scale on held-out rows.
+_FEW_ROWS = 200
+# With fewer rows, classifiers select the number of epochs on held-out rows. With more,
+# classifiers that learn dropout rates stop early.
+_MANY_ROWS = 5_000
 
 
 @dataclass(frozen=True)

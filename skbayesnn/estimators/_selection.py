@@ -40,19 +40,26 @@ from skbayesnn._likelihoods import Likelihood
 from skbayesnn._runtime import warn
 from skbayesnn.estimators._job import MAX_ENTRIES, Setting, TrainingJob, joined
 
-# Number of folds, and how many of them are trained: all, or 2 or 1 from this many rows
-# on, which are nearly as reliable at a lower cost (docs/defaults.md, "Selection on
-# held-out rows").
-_N_FOLDS, _FOLDS_FROM = 5, {700: 2, 5000: 1}
+# Number of folds.
+_N_FOLDS = 5
+# Number of folds that are held out, by the number of rows from which on. With fewer
+# rows all folds are held out (docs/defaults.md, "Selection on held-out rows").
+_FOLDS_FROM = {700: 2, 5000: 1}
 # Posterior draws in the predictive distribution of held-out rows.
 _N_DRAWS = 50
-# Ensembles only estimate noise. They hold out folds with this many rows together, and
-# train at most this many networks per fold and in all.
-_ENSEMBLE_ROWS, _NETWORKS_PER_FOLD, _NETWORKS_IN_ALL = 60, 10, 25
-# Share of the epochs for which they train, but at least this many steps.
-_ENSEMBLE_SHARE, _ENSEMBLE_STEPS = 0.5, 600
-# Mean squared held-out residual, in variances of y, above which a warning is given. It
-# can reach 2 for a few rows of pure noise.
+# The constants _ENSEMBLE_... are for ensembles, which only estimate noise. Number of
+# held-out rows that is enough: with larger folds, fewer folds are held out.
+_ENSEMBLE_ROWS = 60
+# Largest number of networks per fold.
+_ENSEMBLE_NETWORKS_PER_FOLD = 10
+# Largest number of networks of all folds.
+_ENSEMBLE_NETWORKS = 25
+# Share of the epochs for which the networks train.
+_ENSEMBLE_SHARE = 0.5
+# Smallest number of steps for which the networks train.
+_ENSEMBLE_STEPS = 600
+# Mean squared held-out residual, in variances of y, above which a warning is given. For
+# a few rows of pure noise it can reach 2.
 _FAR_OFF = 3.0
 # Most rows that are scored in each fold. The whole fold is left out of the training.
 _MAX_HELD_OUT = 10_000
@@ -367,7 +374,8 @@ def _n_networks_of_fold(job: TrainingJob) -> int:
     """Networks per fold and setting: one, or several members of an ensemble."""
     if not _is_perturbed_ensemble(job):
         return 1
-    return min(job.n_members, _NETWORKS_PER_FOLD, _NETWORKS_IN_ALL // _n_folds(job))
+    by_fold = _ENSEMBLE_NETWORKS // _n_folds(job)
+    return min(job.n_members, _ENSEMBLE_NETWORKS_PER_FOLD, by_fold)
 
 
 def _is_perturbed_ensemble(job: TrainingJob) -> bool:

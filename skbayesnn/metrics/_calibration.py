@@ -1,14 +1,15 @@
 """Calibration: do events occur as often as predicted?"""
 
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 
 from skbayesnn._distributions.components import columns_of
+from skbayesnn._validation import check_levels, check_number, check_option
 from skbayesnn.metrics._validation import (
     LEVELS,
     drop_zero_weights,
-    inside_unit_interval,
     no_nan,
     weighted_mean,
     with_targets,
@@ -56,9 +57,7 @@ def quantile_calibration_error(
     pinball loss: quantile methods for calibrated uncertainty quantification", NeurIPS.
     """
     cdf = with_targets("cdf", cdf)
-    levels = np.atleast_1d(
-        inside_unit_interval("levels", LEVELS if levels is None else levels)
-    )
+    levels = np.array(check_levels("levels", LEVELS if levels is None else levels))
     weights, cdf = drop_zero_weights(sample_weight, cdf)
     _probabilities("cdf", cdf)
     share = np.average(cdf[..., None] <= levels, axis=0, weights=weights)
@@ -119,12 +118,8 @@ def expected_calibration_error(
     language processing models", EMNLP. Nixon, Dusenberry, Zhang, Jerfel & Tran (2019),
     "Measuring calibration in deep learning", CVPR workshops.
     """
-    if kind not in ("top_label", "classwise"):
-        raise ValueError(f"`kind` must be 'top_label' or 'classwise'; got {kind!r}.")
-    if isinstance(n_bins, bool) or not isinstance(n_bins, int | np.integer):
-        raise TypeError(f"`n_bins` must be an integer; got {n_bins!r}.")
-    if n_bins < 1:
-        raise ValueError(f"`n_bins` must be at least 1; got {n_bins}.")
+    check_option("kind", kind, ["top_label", "classwise"])
+    n_bins = check_number("n_bins", n_bins, kind=Integral, low=1)
     weights, codes, probability = _labelled(y, probability, classes, sample_weight)
     if kind == "top_label":
         correct = probability.argmax(1) == codes
@@ -178,12 +173,23 @@ def _binned_error(probability, occurred, weights, n_bins) -> float:
 
     probability, occurred, weights : (rows,)
     """
-    _, value = np.unique(probability, return_inverse=True)
-    mass = np.bincount(value, weights)
+    bins, total = equal_mass_bins(probability, weights, n_bins)
+    difference = np.bincount(bins, weights * (probability - occurred))
+    return float(np.abs(difference).sum() / total)
+
+
+def equal_mass_bins(values, weights, n_bins):
+    """Index of each row's bin, (rows,), and the total weight of the rows.
+
+    Rows of equal value share a bin.
+
+    values, weights : (rows,)
+    """
+    _, group = np.unique(values, return_inverse=True)
+    mass = np.bincount(group, weights)
     cumulative = mass.cumsum()
     bins = (n_bins * (cumulative - mass / 2) // cumulative[-1]).astype(int)
-    difference = np.bincount(bins[value], weights * (probability - occurred))
-    return float(np.abs(difference).sum() / cumulative[-1])
+    return bins[group], cumulative[-1]
 
 
 def _labelled(y, probability, classes, sample_weight):

@@ -12,7 +12,7 @@ from sklearn.metrics import mean_pinball_loss
 from skbayesnn.metrics._validation import (
     as_floats,
     drop_zero_weights,
-    inside_unit_interval,
+    level_array,
     no_nan,
     weighted_mean,
     with_targets,
@@ -54,7 +54,7 @@ def pinball_loss(
     quantile score is twice the pinball loss.
     """
     y = with_targets("y", y)
-    levels = inside_unit_interval("levels", levels)
+    levels = level_array("levels", levels)
     quantile = np.asarray(quantile, dtype=np.float64)
     if quantile.shape != (*y.shape, *levels.shape):
         raise ValueError(
@@ -217,7 +217,7 @@ def _intervals(y, interval, coverage, sample_weight):
     of weight zero are left out.
     """
     y = with_targets("y", y)
-    levels = inside_unit_interval("coverage", coverage)
+    levels = level_array("coverage", coverage)
     interval = as_floats("interval", interval)
     if interval.shape != (*y.shape, *levels.shape, 2):
         raise ValueError(

@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from skbayesnn._validation import check_levels
+
 # Quantile levels that stand for a whole distribution: 0.05, 0.1, ..., 0.95.
 LEVELS = tuple(k / 20 for k in range(1, 20))
 
@@ -80,15 +82,6 @@ def with_targets(name, values):
     return values
 
 
-def inside_unit_interval(name, levels):
+def level_array(name, levels) -> np.ndarray:
     """Convert one level, (), or several, (levels,), each in (0, 1)."""
-    levels = np.asarray(levels, dtype=np.float64)
-    if levels.ndim > 1 or levels.size == 0:
-        raise ValueError(
-            f"`{name}` must be a number or a list of numbers; got an array of shape "
-            f"{levels.shape}."
-        )
-    wrong = levels[~((levels > 0) & (levels < 1))]
-    if wrong.size:
-        raise ValueError(f"`{name}` must be in (0, 1); got {wrong[0]}.")
-    return levels
+    return np.reshape(check_levels(name, levels), np.shape(levels))

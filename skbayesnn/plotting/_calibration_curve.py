@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d
 from skbayesnn._meta.functions import predictive_cdf
 from skbayesnn._validation import Integral, check_number
 from skbayesnn.inspection._importance import select_target
+from skbayesnn.metrics._calibration import equal_mass_bins
 from skbayesnn.metrics._validation import drop_zero_weights
 from skbayesnn.plotting._shared import (
     GREY,
@@ -19,8 +20,10 @@ from skbayesnn.plotting._shared import (
     styled,
 )
 
-# Largest number of bins of a reliability diagram, and smallest number of rows per bin.
-MAX_BINS, ROWS_PER_BIN = 10, 10
+# Largest number of bins of a reliability diagram.
+MAX_BINS = 10
+# Smallest number of rows per bin.
+ROWS_PER_BIN = 10
 # Nominal coverages of a regression's curve.
 LEVELS = np.linspace(0, 1, 101)
 LABELS = {
@@ -232,7 +235,7 @@ class CalibrationCurveDisplay:
                 sample_weight, confidence, correct
             )
             n_bins = _automatic_n_bins(weights) if n_bins == "auto" else n_bins
-            bins = _equal_mass(confidence, weights, n_bins)
+            bins, _ = equal_mass_bins(confidence, weights, n_bins)
             nominal, observed, n_rows = _per_bin(bins, confidence, correct, weights)
         # The factor keeps integers that are an ulp too small from being rounded down.
         n_rows = np.floor(n_rows * (1 + 1e-9))
@@ -351,18 +354,6 @@ def _automatic_n_bins(weights) -> int:
     """Number of bins with at least ``ROWS_PER_BIN`` effective rows each."""
     n_rows = np.square(weights.sum()) / np.square(weights).sum()
     return int(np.clip(n_rows / ROWS_PER_BIN, 1, MAX_BINS))
-
-
-def _equal_mass(values, weights, n_bins):
-    """Index of each row's bin, (rows,); rows of equal value share a bin.
-
-    The bins of :func:`skbayesnn.metrics.expected_calibration_error`.
-    """
-    _, group = np.unique(values, return_inverse=True)
-    mass = np.bincount(group, weights)
-    cumulative = mass.cumsum()
-    bins = (n_bins * (cumulative - mass / 2) // cumulative[-1]).astype(int)
-    return bins[group]
 
 
 def _per_bin(bins, confidence, correct, weights):

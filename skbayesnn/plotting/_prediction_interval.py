@@ -5,7 +5,7 @@ from typing import Any, Self
 import numpy as np
 
 from skbayesnn._meta.functions import predict_interval
-from skbayesnn._predictive.summaries import checked_coverages
+from skbayesnn._validation import check_levels
 from skbayesnn.inspection._importance import select_target
 from skbayesnn.plotting._shared import (
     BLUE,
@@ -141,7 +141,7 @@ class PredictionIntervalDisplay:
         x, x_name, joined = (
             (None, None, True) if feature is None else select_feature(X, feature)
         )
-        coverage = checked_coverages(np.atleast_1d(coverage).tolist())
+        coverage = check_levels("coverage", coverage)
         return cls.from_predictions(
             y,
             estimator.predict(X),

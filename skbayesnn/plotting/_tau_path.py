@@ -100,7 +100,7 @@ class TauPathDisplay:
         ----------
         search : fitted search
             Search with ``cv_results_`` and ``tau`` or ``..__tau`` among its parameters,
-            or an estimator with a built-in search, ``MCDropoutRegressorCV``.
+            or an estimator with a built-in search, ``TauCV``.
         metric : str, default=None
             Name of the score; required if the search has several.
         score_name : str, default=None

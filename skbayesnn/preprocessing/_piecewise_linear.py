@@ -25,6 +25,7 @@ from skbayesnn._data.scaling import divided, power_of_two_scale
 from skbayesnn._data.validation import (
     FLOATS,
     check_row_weights,
+    check_target_given,
     refuse_non_numeric_columns,
 )
 from skbayesnn._runtime import atomic_update
@@ -34,6 +35,7 @@ from skbayesnn._sklearn_compat import (
     TransformerMixin,
 )
 from skbayesnn._typing import Array
+from skbayesnn._validation import check_bool, check_number, check_option
 
 # ---- edges of bins
 
@@ -353,11 +355,8 @@ class PiecewiseLinearEncoder(TransformerMixin, BaseEstimator):
         """
         self._check_parameters()
         supervised = self.strategy == "tree"
-        if supervised and y is None:
-            raise ValueError(
-                f"{type(self).__name__} requires y to be passed, but the target y is "
-                "None."
-            )
+        if supervised:
+            check_target_given(self, y)
         with atomic_update(self) as new:
             refuse_non_numeric_columns(X)
             X = validate_data(new, X, dtype=list(FLOATS))
@@ -478,24 +477,13 @@ class PiecewiseLinearEncoder(TransformerMixin, BaseEstimator):
         return np.array(names, dtype=object)
 
     def _check_parameters(self):
-        for name, least in {"n_bins": 2, "n_values": 0}.items():
-            value = getattr(self, name)
-            if isinstance(value, bool | np.bool_) or not isinstance(value, Integral):
-                raise TypeError(f"`{name}` must be an integer; got {value!r}.")
-            if value < least:
-                raise ValueError(f"`{name}` must be at least {least}; got {value!r}.")
-        for name, options in {
-            "strategy": ("quantile", "tree"),
-            "target_type": ("auto", "continuous", "classes"),
-        }.items():
-            value = getattr(self, name)
-            if not isinstance(value, str) or value not in options:
-                wanted = ", ".join(map(repr, options))
-                raise ValueError(f"`{name}` must be one of {wanted}; got {value!r}.")
-        for name in ("keep_columns", "sparse_output"):
-            value = getattr(self, name)
-            if not isinstance(value, bool | np.bool_):
-                raise TypeError(f"`{name}` must be True or False; got {value!r}.")
+        check_number("n_bins", self.n_bins, kind=Integral, low=2)
+        check_number("n_values", self.n_values, kind=Integral, low=0)
+        check_option("strategy", self.strategy, ["quantile", "tree"])
+        target_types = ["auto", "continuous", "classes"]
+        check_option("target_type", self.target_type, target_types)
+        check_bool("keep_columns", self.keep_columns)
+        check_bool("sparse_output", self.sparse_output)
 
     def _widths(self) -> np.ndarray:
         """Number of features of each column's encoding, (n_features_in_,)."""

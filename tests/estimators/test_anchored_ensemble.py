@@ -149,8 +149,8 @@ def test_tau_is_estimated_on_held_out_rows_under_the_conjugate_posterior(
     error of 18 % in each fold, and is a tenth of the variance of the rows, so that the
     error of the noise is 1 %. It is rounded to 1 %.
     """
-    monkeypatch.setattr(_selection, "_NETWORKS_PER_FOLD", 60)
-    monkeypatch.setattr(_selection, "_NETWORKS_IN_ALL", 300)
+    monkeypatch.setattr(_selection, "_ENSEMBLE_NETWORKS_PER_FOLD", 60)
+    monkeypatch.setattr(_selection, "_ENSEMBLE_NETWORKS", 300)
     X, y = _linear_table(seed, 40, 0.5)
     model = _linear(n_estimators=60, random_state=seed)
     model.set_params(batch_size=40).fit(X, y)

@@ -20,7 +20,7 @@ INPUTS, TARGETS, CLASSES = 4, 2, 3
 
 @dataclass
 class ArrayRows:
-    """The rows of a program (`_engine.config.Rows`), made of arrays.
+    """The rows of a program (`_engine.config.MemberRows`), made of arrays.
 
     x (members or 1, rows, inputs); y (members or 1, rows, targets), or without the
     last axis; weights (members, rows), or None if all are one.

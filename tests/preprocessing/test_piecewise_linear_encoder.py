@@ -480,10 +480,10 @@ def test_in_a_search(data):
 
 
 WRONG = [
-    ({"n_bins": 1}, ValueError, r"`n_bins` must be at least 2; got 1\."),
+    ({"n_bins": 1}, ValueError, r"`n_bins` must be finite and >= 2; got 1\."),
     ({"n_bins": 4.0}, TypeError, r"`n_bins` must be an integer; got 4\.0\."),
     ({"n_bins": True}, TypeError, r"`n_bins` must be an integer; got True\."),
-    ({"n_values": -1}, ValueError, r"`n_values` must be at least 0; got -1\."),
+    ({"n_values": -1}, ValueError, r"`n_values` must be finite and >= 0; got -1\."),
     ({"n_values": None}, TypeError, r"`n_values` must be an integer; got None\."),
     (
         {"strategy": "uniform"},

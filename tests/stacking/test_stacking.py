@@ -507,7 +507,7 @@ def test_default_pool_depends_on_the_rows_with_weight(monkeypatch):
     monkeypatch.setattr(candidates, "WIDE_FROM", 50)
     options = {"of_classes": False, "max_iter": 1}
     X = np.random.default_rng(0).random((90, 2))
-    for n_used, width in ((49, candidates.WIDTHS[0]), (50, candidates.WIDTHS[1])):
+    for n_used, width in ((49, candidates.WIDTH), (50, candidates.LARGE_WIDTH)):
         weights = np.repeat([2.0, 0.0], [n_used, 90 - n_used])
         network = candidates.default_pool(X, weights, **options)[1].estimator
         assert network.hidden_layer_sizes == (width, width)
@@ -659,7 +659,7 @@ def test_many_rows_train_fewer_epochs_at_the_higher_dropout(monkeypatch, of_clas
             widths = [
                 candidate.estimator[0].estimator.n_bins for candidate in (before, after)
             ]
-            assert widths == [*candidates.MAX_BINS]
+            assert widths == [candidates.MAX_BINS, candidates.MAX_BINS_OF_MANY_ROWS]
         lower, higher = after.grid
         assert lower == before.grid[0]
         [n_epochs] = (higher[key] for key in higher if key.endswith("max_iter"))
@@ -680,7 +680,7 @@ def test_columns_of_few_values_take_no_bins():
     pool = candidates.default_pool(X, np.ones(100), **options)
     [encoded] = (entry.estimator for entry in pool if entry.name == "encoded")
     n_bins = encoded[0].estimator.n_bins_
-    assert n_bins.tolist() == [0] * 90 + [candidates.MAX_BINS[0]] * 2
+    assert n_bins.tolist() == [0] * 90 + [candidates.MAX_BINS] * 2
     names = [
         entry.name
         for entry in candidates.default_pool(X[:, :90], np.ones(50), **options)
