@@ -112,7 +112,7 @@ def _itemsize(fold_fit: FoldFit) -> int:
 
 
 class MemoryLimit:
-    """Size of the last program that ran out of memory; none as large is retried."""
+    """Size of the last program that ran out of memory; later programs are smaller."""
 
     def __init__(self) -> None:
         self._too_large = float("inf")

@@ -344,17 +344,17 @@ def check_weights(sample_weight, X):
     mean = weights[weights > 0].mean()
     whole = (weights == np.floor(weights)).all()
     if mean < _SMALL_MEAN_WEIGHT:
-        _warn_of_weights(mean, "fewer", "are only relative, w / w.sum(),")
+        _warn_of_weights(mean, "more", "are only relative")
     elif mean > (_LARGE_MEAN_COUNT if whole else _LARGE_MEAN_WEIGHT):
-        _warn_of_weights(mean, "more", "count how many others a row represents")
+        _warn_of_weights(mean, "less", "count how many others a row represents")
     return weights
 
 
-def _warn_of_weights(mean: float, which: str, kind: str) -> None:
+def _warn_of_weights(mean: float, comparison: str, meaning: str) -> None:
     warn(
-        "the sum of `sample_weight` is N, the number of rows that the data count as "
-        f"against the prior, and the mean weight is {mean:.1g}: the data count as far "
-        f"{which} rows than there are. Weights that {kind} should have the mean 1: "
+        f"the mean of `sample_weight` is {mean:.1g}. The sum of the weights is the "
+        "number of rows, N, in the posterior, so the prior has far "
+        f"{comparison} influence than with unit weights. If the weights {meaning}, "
         "give w / w.mean().",
     )
 

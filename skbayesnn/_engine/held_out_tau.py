@@ -2,9 +2,9 @@
 
 A member that is fitted to perturbed y (`RowPerturbation`) needs tau in its training. If
 tau is learned with the weights by eq. 1, 1 / tau is the mean squared residual of the
-member. A share gamma / N of the member's perturbation is in that residual, with gamma
-the effective number of parameters. If gamma is near N, as under a wide prior, any tau
-reproduces itself.
+member. The residual contains a share gamma / N of the perturbation, whose variance is
+1 / tau; gamma is the effective number of parameters. Under a wide prior gamma is near
+N: the estimate of tau then equals the tau of the perturbation, whatever its value.
 
 Instead, ensembles are trained without the held-out rows. Their tau starts at
 1 / variance of y and moves stepwise towards an estimate on these rows, which maximises

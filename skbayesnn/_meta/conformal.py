@@ -266,10 +266,10 @@ class ConformalClassifier(ClassifierMixin, BaseHeldOutMetaEstimator):
     """Sets of labels with guaranteed coverage around a classifier.
 
     Use it if the coverage must hold even if the probabilities are wrong. It fits one
-    model to a part of the rows. On the others it computes the probability that a label
-    must have to belong to the set [1]_. If the rows are exchangeable, a set of coverage
-    c contains the correct label with probability at least c, on average over all
-    classes. A set is empty if no label is probable enough.
+    model to a part of the rows. On the other rows it estimates a threshold: the set
+    contains all labels whose probability is at least the threshold [1]_. If the rows
+    are exchangeable, a set of coverage c contains the correct label with probability at
+    least c, on average over all classes. A set is empty if no label is probable enough.
 
     Parameters
     ----------
@@ -431,9 +431,9 @@ def _check_no_abstainer(estimator) -> None:
     if any(isinstance(value, Abstainer) for value in values):
         raise TypeError(
             "ConformalRegressor needs a prediction for every row; got an Abstainer, "
-            "which has none for some rows, so that the coverage would not hold. Use "
-            "the estimator inside of it, and reject rows by the width of their "
-            "interval."
+            "which returns no prediction for some rows. The coverage is not guaranteed "
+            "for a selection of rows. Give the estimator inside of the Abstainer, and "
+            "reject rows by the width of their interval."
         )
 
 

@@ -41,9 +41,9 @@ def promising(
 ) -> np.ndarray:
     """Select the candidates that may have a positive weight, (candidates,), bool.
 
-    The prior of the weights, or one outlier, would give every candidate some weight. In
-    a mixture with a constant candidate, draws differ by the distance of the prediction
-    to the mean of y, which is no uncertainty.
+    The prior of the weights, or one outlier, would give every candidate some weight. A
+    constant candidate would add a spread between its constant and the other
+    predictions. This spread is not uncertainty.
 
     - Candidates with constant predictions are dropped, unless they have the largest
       log density.
@@ -390,8 +390,9 @@ def share_of_starts(
     """Reduction of the squared error by more starts, as a share of the variance: d / v.
 
     Starts of candidate c are independent and have variance V_c(x). With weight w_c, and
-    n_c starts instead of k_c, d(x) = sum_c w_c^2 V_c(x) (1 / k_c - 1 / n_c). Starts
-    differ less on training rows than elsewhere, so that d is rather too small.
+    n_c starts instead of k_c, d(x) = sum_c w_c^2 V_c(x) (1 / k_c - 1 / n_c). Networks
+    from different starts differ less on training rows than on other rows, so this
+    underestimates d.
 
     parts : MixturePredictive of each candidate fitted to all rows, for the same rows
     n_draws : draws of each candidate in the mixture

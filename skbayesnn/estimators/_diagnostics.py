@@ -190,7 +190,7 @@ def _warn_of_constant(in_words: str, reason: str) -> None:
 
 
 def _outliers_in(X, y, likelihood) -> str:
-    """Advice on outliers after whose scaling other values look alike; may be empty.
+    """Advice if outliers dominate the std of a column or of y; otherwise empty.
 
     X, y : training rows, as in a ``Table``
     likelihood : class of ``Likelihood``
@@ -199,9 +199,9 @@ def _outliers_in(X, y, likelihood) -> str:
     scaled = not likelihood.of_classes and likelihood.standardizes_y
     if scaled and not likelihood.robust and dominated_by_outliers(y).any():
         advice += (
-            " y has outliers, next to which its other values look alike: give "
-            "likelihood='student_t', clip them, or transform y "
-            "(TransformedTargetRegressor)."
+            " Outliers dominate the standard deviation of y, so its other values are "
+            "nearly equal after scaling: give likelihood='student_t', clip the "
+            "outliers, or transform y (TransformedTargetRegressor)."
         )
     return advice.lstrip()
 
@@ -214,9 +214,10 @@ def outliers_in_columns(X) -> str:
     ):
         return ""
     return (
-        f"{len(columns)} columns of X have outliers, next to which their other values "
-        f"look alike (columns {columns[:10].tolist()}): clip them, or put "
-        "scikit-learn's QuantileTransformer before the network."
+        f"Outliers dominate the standard deviation of {len(columns)} columns of X, so "
+        "their other values are nearly equal after scaling (columns "
+        f"{columns[:10].tolist()}): clip the outliers, or put scikit-learn's "
+        "QuantileTransformer before the network."
     )
 
 

@@ -225,8 +225,9 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
             draws' means, ``"aleatoric"`` is the observation noise; total^2 =
             epistemic^2 + aleatoric^2. Epistemic uncertainty shrinks with more data in
             ensembles and where the width of the posterior is learned. With a fixed
-            dropout rate it does not shrink: if it then exceeds a small share of the
-            noise, the total is too large.
+            dropout rate it does not shrink. With many rows, the total then
+            overestimates the uncertainty, unless the epistemic part is small compared
+            with the noise.
         as_frame : bool, default=False
             Whether to return a pandas DataFrame, with one column per kind (and target),
             and with the index of X if X is a DataFrame.

@@ -60,7 +60,7 @@ class AnchoredEnsembleRegressor(_AnchoredEnsemble, BayesianRegressor):
 
     Use it to detect gaps between training rows and drift: its epistemic uncertainty is
     the best of the single estimators. A fit trains ten networks side by side, without
-    masks, and some more to estimate the noise; it takes about as long as that of
+    masks, and some more to estimate the noise. It takes about as long as a fit of
     :class:`MCDropoutRegressor`.
 
     A member minimises the squared error of y, with its own noise added to y, plus
@@ -87,25 +87,27 @@ class AnchoredEnsembleRegressor(_AnchoredEnsemble, BayesianRegressor):
         drawn from N(0, 1 / l^2). It determines which functions are possible where there
         are no rows, so it is not selected on data. ``"fan_in"`` is l^2 = the number of
         inputs of each layer, so that units are of order one before training. ``"auto"``
-        is the same, but a third of it at the last layer, so that functions are wider
-        than y, and divided by 3 / sqrt(n_features), at least 0.5, at the first, so that
-        units bend in many places of few columns.
+        is ``"fan_in"`` with wider priors of two layers. The first layer's l is divided
+        by max(3 / sqrt(n_features), 0.5): with few columns, units then bend at many
+        places. The last layer's l is divided by 3: prior functions then have about
+        three times the standard deviation of y.
     bias_length_scale : "auto", float > 0 or sequence of float, default="auto"
         Prior length scale of the biases, which place the bend of a unit. Leave
         ``"auto"``: ``length_scale`` divided by the root of the layer's inputs, so that
         a bias varies as much as the weighted sum of standardised inputs.
     noisy_targets : bool, default=True
-        Whether every member has its own noise on y, N(0, 1 / tau); for other than
-        Gaussian likelihoods, its own random weights of the rows, Exp(1) (Newton &
-        Raftery 1994). Leave True: without it members agree more than a posterior does
-        at training rows, and the epistemic uncertainty is too small.
+        Whether every member has its own noise on y, N(0, 1 / tau). With likelihoods
+        that are not Gaussian, every member has its own random weights of the rows,
+        Exp(1), instead (Newton & Raftery 1994). Leave True: without this noise, members
+        agree more at training rows than posterior draws, and the epistemic uncertainty
+        is too small.
     tau : "auto", float > 0 or sequence of float, default="auto"
         Model precision, 1 / variance of the observation noise, in y's own units; one
         value, or one per target. Leave ``"auto"`` unless the noise is known: up to 25
         networks are trained without a part of the rows, for half of ``max_iter``, and
-        their tau follows the density of these rows. The members are then trained on all
-        rows with this estimate. It adds about half of the training time with a few
-        hundred rows. With ``early_stopping``, in ``partial_fit`` and for very large X,
+        tau is estimated on the held-out part. The members are then trained on all rows
+        with this estimate. With a few hundred rows, this increases the training time by
+        about half. With ``early_stopping``, in ``partial_fit`` and for very large X,
         tau is learned with the weights, which overestimates the noise if
         ``length_scale`` is small. Without ``noisy_targets`` the noise is estimated from
         residuals, as in :class:`MCDropoutRegressor`.

@@ -213,8 +213,9 @@ class BBBRegressor(_BayesByBackprop, BayesianRegressor):
     likelihood, likelihood_options, n_estimators, n_draws
         As in :class:`MCDropoutRegressor`.
     n_training_draws : int, default=1
-        Draws of the weights in every training step, whose gradients are averaged. Leave
-        1: more reduce the variance of the gradients, but cost as many times the work.
+        Draws of the weights in every training step. Their gradients are averaged. Leave
+        1: more draws reduce the variance of the gradients, but the training time is
+        proportional to their number.
     standardize, batch_size, learning_rate, learning_rate_init
         As in :class:`MCDropoutRegressor`.
     max_iter : "auto" or int, default="auto"

@@ -181,11 +181,13 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
         as much.
     n_draws : int, default=200
         Posterior draws of each network in predictions, at most 100,000. Leave the
-        default; fewer are faster, and it can be changed after ``fit``. Draws are fixed
-        by the fitted model: a row always has the same prediction.
+        default: fewer draws only make predictions faster. ``n_draws`` can be changed
+        after ``fit``. Draws are fixed by the fitted model, so a row always has the same
+        prediction.
     n_training_draws : int, default=1
-        Draws of the masks in every training step, whose gradients are averaged. Leave
-        1: more reduce the variance of the gradients, but cost as many times the work.
+        Draws of the masks in every training step. Their gradients are averaged. Leave
+        1: more draws reduce the variance of the gradients, but the training time is
+        proportional to their number.
     standardize : bool, default=True
         Centre and scale X and y by the weighted mean and standard deviation of the
         training rows (constant columns by 1). Results are in the original units. Leave

@@ -251,11 +251,11 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
         each model ranks the new rows among its held-out rows. The new rows must be
         independent; ten rows are too few.
 
-        The statistic is the mean over the folds' rows. The variance has two parts. The
-        part of the new rows grows with the models' agreement on their ranks (Kendall's
-        W). The part of the held-out rows is counted twice: each of them is a training
-        row of the other folds' models, so that close rows make each other less
-        uncertain.
+        The statistic is the mean over the folds' rows. Its variance has two parts. The
+        variance due to new rows is proportional to Kendall's W, the agreement of the
+        models' rankings. The variance due to held-out rows is doubled, because each
+        held-out row is a training row of the other folds' models, which correlates
+        their uncertainties.
 
         The test is slightly conservative: of 120 batches of 100 undrifted rows, 2.5 %
         had a p value below 0.05, and 18 % below 0.2 (six fits of the default estimator

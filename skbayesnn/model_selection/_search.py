@@ -69,8 +69,8 @@ _DOC = """{first_line}
         Number of programs that joblib dispatches to its processes at a time.
     memory_budget : float, default=None
         Leave the default unless memory runs out. Mebibytes for the members in training;
-        None is scikit-learn's ``working_memory``. A program that runs out of memory
-        nevertheless is halved, and none as large is tried again.
+        None is scikit-learn's ``working_memory``. If a program runs out of memory, it
+        is split in halves, and later programs are smaller than it.
     devices : sequence of str, default=None
         Several devices for this process, such as ``["cuda:0", "cuda:1"]``. Each trains
         one program at a time, and ``n_jobs`` is ignored. None is the ``device`` of the

@@ -83,7 +83,11 @@ def _quantile_edges(values, weights, n_bins: int):
 
 
 def _heavy(weights, n_bins: int):
-    """Which values alone have a bin's share of the rows that heavier values leave."""
+    """Find heavy values, (values,), bool.
+
+    A value is heavy if its weight is at least the mean weight per bin after heavier
+    values have their own bins.
+    """
     heavy = np.zeros(len(weights), dtype=bool)
     while True:
         share = weights[~heavy].sum() / (n_bins - heavy.sum())
@@ -170,9 +174,9 @@ _MIN_ROWS = 2
 def repeated_values(column, weights, n_values: int):
     """Find frequent values, except the most frequent: (values,), float32, increasing.
 
-    Empty unless the column is mostly one value and the other values are far apart
-    although they could be close. Such values are codes, or amounts set by a rule, not
-    measurements.
+    Empty unless one value fills at least half of the rows and the values are far apart,
+    compared with the smallest distance. Such values are codes, or amounts set by a
+    rule, not measurements.
 
     column, weights : (rows,)
     """
@@ -268,11 +272,10 @@ class PiecewiseLinearEncoder(TransformerMixin, BaseEstimator):
     Some numeric columns are partly codes: nearly all values are 0, and each of the
     other values is an amount set by a rule, with its own meaning. A piecewise linear
     function cannot separate a value from its neighbours. ``n_values`` adds indicators
-    of the most frequent values. It applies to columns with one value in at least half
-    of the rows (which needs no indicator) whose other values are far apart although
-    they could be close: the median distance between neighbours is at least ten times
-    the smallest distance. A value in a single row has no indicator. Values are compared
-    in float32.
+    of the most frequent values. A column is selected if it meets two conditions: one
+    value fills at least half of the rows, and the median distance between neighbouring
+    values is at least ten times the smallest distance. The most frequent value and a
+    value in a single row have no indicator. Values are compared in float32.
 
     Trees are fitted to the ranks of the values, so distinct values are separated in any
     unit. Trees minimise the Gini impurity for classes, and weight several targets

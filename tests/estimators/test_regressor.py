@@ -665,8 +665,12 @@ def test_warning_of_constant_predictions(kind, seed):
 @pytest.mark.parametrize(
     ("likelihood", "column", "message"),
     [
-        ("gaussian", "y", "y has outliers, .*='student_t'"),
-        ("gaussian", "x", r"1 columns .* outliers.* \(columns \[0\]\): .* Quantile"),
+        ("gaussian", "y", "Outliers .* of y,.*='student_t'"),
+        (
+            "gaussian",
+            "x",
+            r"Outliers .* 1 columns of X.* \(columns \[0\]\): .*Quantile",
+        ),
         ("student_t", "y", None),
     ],
 )
@@ -704,7 +708,7 @@ def test_warning_names_outliers_of_any_size(kind, size, seed):
     X = random.normal(size=(120, 4))
     y = 3 * np.sin(2 * X[:, 0]) + X[:, 1] ** 2 + 0.3 * random.normal(size=120)
     y[::30] = size
-    with pytest.warns(ConvergenceWarning, match="y has outliers"):
+    with pytest.warns(ConvergenceWarning, match="standard deviation of y"):
         kind(random_state=seed).fit(X, y)
 
 
