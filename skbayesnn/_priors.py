@@ -54,7 +54,7 @@ class Normal:
             squares = squares + variance
         return _sum_per_member(0.5 * self.precision * squares)
 
-    def spread(self, variance: torch.Tensor) -> torch.Tensor:
+    def kl_of_width(self, variance: torch.Tensor) -> torch.Tensor:
         """KL(N(centre, variance) || p): 1/2 sum(r - log r - 1), r = variance precision.
 
         The sum of this and ``energy`` of the mean is the KL of a normal distribution.

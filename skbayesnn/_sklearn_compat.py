@@ -274,9 +274,9 @@ def metrics_of(scorer):
     return getattr(scorer, "_scorers", scorer)
 
 
-def with_metrics_of(kind: type[MultimetricScorer], scorer: MultimetricScorer):
-    """A scorer of class ``kind`` with the metrics and options of ``scorer``."""
-    return kind(scorers=scorer._scorers, raise_exc=scorer._raise_exc)
+def with_metrics_of(scorer_class: type[MultimetricScorer], scorer: MultimetricScorer):
+    """A scorer of class ``scorer_class`` with the metrics and options of ``scorer``."""
+    return scorer_class(scorers=scorer._scorers, raise_exc=scorer._raise_exc)
 
 
 # ---- meta-estimators

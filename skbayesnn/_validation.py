@@ -230,9 +230,9 @@ def precisions(value, n_targets) -> np.ndarray | None:
     return np.array([check_number("tau", v, low=0, open_low=True) for v in values])
 
 
-def options_of(name, value, kind) -> dict:
-    """Check a dict of optional fields of the dataclass ``kind``; None is empty."""
-    allowed = [f.name for f in fields(kind) if f.default is not MISSING]
+def options_of(name, value, options_class) -> dict:
+    """Check a dict of optional fields of a dataclass; None is an empty dict."""
+    allowed = [f.name for f in fields(options_class) if f.default is not MISSING]
     if value is None:
         return {}
     if not isinstance(value, dict):
@@ -240,7 +240,7 @@ def options_of(name, value, kind) -> dict:
     unknown = [key for key in value if key not in allowed]
     if unknown:
         raise ValueError(
-            f"`{name}` of {kind.name!r} may only contain "
+            f"`{name}` of {options_class.name!r} may only contain "
             f"{_listed(allowed) or 'nothing'}; got {_listed(unknown)}."
         )
     return dict(value)

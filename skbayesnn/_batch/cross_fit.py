@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skbayesnn._batch.executor import Executor, Resources
 from skbayesnn._batch.jobs import FoldFitBuilder, network_of
-from skbayesnn._batch.outcomes import Key, Outcome
+from skbayesnn._batch.outcomes import Key, Outcome, TrainedFit, without_unscored
 from skbayesnn._sklearn_compat import check_method_params, num_samples, safe_indexing
 
 
@@ -53,11 +53,11 @@ def _parts_of(estimator) -> list:
     return [v for v in values if hasattr(v, "get_params") and hasattr(v, "fit")]
 
 
-def held_out_folds(cv, X, y, *, of_classes: bool, **params) -> list[tuple]:
+def held_out_folds(cv, X, y, *, is_classification: bool, **params) -> list[tuple]:
     """Training and test rows of every fold, as integer arrays.
 
     cv : as in scikit-learn
-    of_classes : whether y contains labels, so that an integer ``cv`` is stratified
+    is_classification : whether y contains labels; then an integer ``cv`` is stratified
     params : keyword arguments of the splitter's ``split``
 
     Raises
@@ -66,7 +66,7 @@ def held_out_folds(cv, X, y, *, of_classes: bool, **params) -> list[tuple]:
         If a fold has rows in both its training and its test rows.
     """
     rows = np.arange(num_samples(X))
-    splits = check_cv(cv, y, classifier=of_classes).split(X, y, **params)
+    splits = check_cv(cv, y, classifier=is_classification).split(X, y, **params)
     folds = [(rows[train], rows[test]) for train, test in splits]
     trained_on = np.zeros(len(rows), dtype=bool)
     for i, (train, test) in enumerate(folds):
@@ -104,14 +104,12 @@ def fitted_to(estimator, X, y, rows, fit_params):
 
 
 @dataclass(frozen=True)
-class KeepEstimator:
-    """A scorer whose score is the trained estimator."""
+class ReturnEstimator:
+    """A ``ResultBuilder`` whose result is the trained estimator."""
 
-    def score_all(self, outcomes: Mapping[Key, Outcome]) -> None:
-        """Move each trained estimator into the scores of its outcome."""
-        for outcome in outcomes.values():
-            if outcome.estimator is not None:
-                outcome.scores, outcome.estimator = [outcome.estimator], None
+    def build(self, key: Key, fit: TrainedFit, cache: dict) -> Outcome:
+        """Outcome with the estimator as its only result."""
+        return Outcome(results=[fit.estimator])
 
 
 def cross_fitted(
@@ -143,9 +141,9 @@ def cross_fitted(
     fold_fits, failed = builder.fold_fits({"": {}}, {"": range(len(splits))})
     outcomes = dict(failed)
     resources = Resources.from_budget(None, n_jobs)
-    for program_outcomes in Executor(KeepEstimator(), resources).run(fold_fits):
-        outcomes |= program_outcomes
+    for program_outcomes in Executor(ReturnEstimator(), resources).run(fold_fits):
+        outcomes |= without_unscored(program_outcomes)
     for outcome in outcomes.values():
         if outcome.error is not None:
             raise outcome.error
-    return [outcomes["", fold].scores[0] for fold in range(len(splits))]
+    return [outcomes["", fold].results[0] for fold in range(len(splits))]

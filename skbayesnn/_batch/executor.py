@@ -7,7 +7,7 @@ group is one joblib task: a worker trains the program and scores its networks.
 import queue
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
@@ -20,7 +20,7 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from skbayesnn import _validation
 from skbayesnn._batch.jobs import FoldFit
-from skbayesnn._batch.outcomes import Key, Outcome, without_frames
+from skbayesnn._batch.outcomes import Key, Outcome, Outcomes, TrainedFit, without_frames
 from skbayesnn._engine.resources import is_out_of_memory, torch_threads
 from skbayesnn._runtime import warn
 from skbayesnn._sklearn_compat import check_method_params, safe_split
@@ -36,7 +36,9 @@ from skbayesnn.estimators._job import TrainedJob
 WIDEST_BYTES, MIN_MEMBERS = 8 << 20, 16
 
 
-def groups_of(fold_fits: Sequence[FoldFit], budget: int) -> Iterator[list[FoldFit]]:
+def group_into_programs(
+    fold_fits: Sequence[FoldFit], budget: int
+) -> Iterator[list[FoldFit]]:
     """Groups of fold fits that share a program, each of at most ``budget`` bytes.
 
     Fits to one fold are adjacent, so that a program needs few tables.
@@ -62,7 +64,7 @@ def _shared(fold_fit: FoldFit) -> tuple:
         job.config,
         # Members may differ in rows and epochs, but equal ones are faster.
         job.members.n_epochs.max(),
-        frozenset((len(s.rows), len(s.validation)) for s in job.row_subsets),
+        frozenset((len(s.rows), len(s.held_out_rows)) for s in job.row_subsets),
         str(fold_fit.network.device),
         X.dtype,
         type(X),
@@ -130,19 +132,20 @@ class MemoryLimit:
 # ---- train and score one program
 
 
-class OutcomeScorer(Protocol):
-    """Scores trained estimators, which are then released."""
+class ResultBuilder(Protocol):
+    """Computes results from trained estimators, which are then released."""
 
-    def score_all(self, outcomes: Mapping[Key, Outcome]) -> None:
-        """Fill ``scores`` of all trained outcomes, and set ``estimator`` to None.
+    def build(self, key: Key, fit: TrainedFit, cache: dict) -> Outcome:
+        """Outcome of a trained fit.
 
-        On an interruption, return and leave the other outcomes unscored.
+        key : name of the candidate, and index of the fold
+        cache : dict that all fits of a program share
         """
 
 
 @dataclass(frozen=True)
 class FoldScorer:
-    """Scores trained estimators on the rows of their folds.
+    """A ``ResultBuilder`` that scores estimators on the rows of their folds.
 
     Parameters
     ----------
@@ -162,37 +165,29 @@ class FoldScorer:
     params: Mapping
     train_scores: bool
 
-    def score_all(self, outcomes: Mapping[Key, Outcome]) -> None:
-        """Score all trained outcomes; on an interruption, leave the rest unscored."""
-        rows_by_fold: dict = {}
-        try:
-            for (_, fold), outcome in outcomes.items():
-                if outcome.estimator is not None:
-                    self._score(outcome, fold, rows_by_fold)
-        except KeyboardInterrupt:
-            return
-
-    def _score(self, outcome: Outcome, fold: int, rows_by_fold: dict) -> None:
-        """Score a trained estimator, then release it.
-
-        rows_by_fold : cache of the scorer's arguments
-        """
-        estimator = outcome.estimator
+    def build(self, key: Key, fit: TrainedFit, cache: dict) -> Outcome:
+        """Score a trained fit; the cache contains the scorer's arguments by fold."""
+        estimator, (_, fold) = fit.estimator, key
         # Only the steps of a pipeline before the network may need pairs of rows.
         pairwise = isinstance(estimator, Pipeline) and get_tags(estimator)
-        key = fold, pairwise and pairwise.input_tags.pairwise
-        if key not in rows_by_fold:
-            rows_by_fold[key] = list(self._rows(estimator, fold))
-        scores = []
-        for rows, params in rows_by_fold[key]:
+        rows_key = fold, pairwise and pairwise.input_tags.pairwise
+        if rows_key not in cache:
+            cache[rows_key] = list(self._rows(estimator, fold))
+        scores: list[Any] = []
+        seconds = []
+        for rows, params in cache[rows_key]:
             start = time.perf_counter()
             try:
                 scores.append(self.scorer(estimator, *rows, **params))
             except Exception as error:
                 scores.append(without_frames(error))
-            if len(scores) == 1:
-                outcome.score_seconds = time.perf_counter() - start
-        outcome.scores, outcome.estimator = scores, None
+            seconds.append(time.perf_counter() - start)
+        return Outcome(
+            results=scores,
+            seconds=fit.seconds,
+            score_seconds=seconds[0],
+            n_epochs=fit.n_epochs,
+        )
 
     def _rows(self, estimator, fold: int):
         """Arguments of the scorer: for the test rows, then for the training rows."""
@@ -203,16 +198,30 @@ class FoldScorer:
             yield (X,) if y is None else (X, y), params
 
 
+def build_results(outcomes: Outcomes, builder: ResultBuilder) -> None:
+    """Replace each trained fit in the dict by its outcome, which releases the network.
+
+    After an interruption, the other fits remain.
+    """
+    cache: dict = {}
+    try:
+        for key, fit in outcomes.items():
+            if isinstance(fit, TrainedFit):
+                outcomes[key] = builder.build(key, fit, cache)
+    except KeyboardInterrupt:
+        return
+
+
 def train_group(
     group: Sequence[FoldFit],
-    scorer: OutcomeScorer,
+    builder: ResultBuilder,
     limit: MemoryLimit,
     device: str | None = None,
-) -> dict[Key, Outcome]:
-    """Train and score the fold fits of one program.
+) -> Outcomes:
+    """Train the fold fits of one program and build their results.
 
     Fold fits that ran out of memory are missing from the result. After an interruption
-    of the scoring, outcomes that are not scored contain their trained estimator.
+    of the scoring, some values are trained fits.
     """
     if not limit.allows(group):
         return {}
@@ -222,42 +231,42 @@ def train_group(
         if len(group) > 1 and _is_out_of_memory(error):
             return {}
         return {fold_fit.key: Outcome(without_frames(error)) for fold_fit in group}
-    scorer.score_all(outcomes)
+    build_results(outcomes, builder)
     if len(group) == 1:
         return outcomes
     return {
         key: outcome
         for key, outcome in outcomes.items()
-        if not any(map(_is_out_of_memory, [outcome.error, *outcome.scores]))
+        if isinstance(outcome, TrainedFit)
+        or not any(map(_is_out_of_memory, [outcome.error, *outcome.results]))
     }
 
 
-def _trained_together(
-    group: Sequence[FoldFit], device: str | None
-) -> dict[Key, Outcome]:
-    """Train fold fits in one program; their outcomes contain the trained estimators."""
+def _trained_together(group: Sequence[FoldFit], device: str | None) -> Outcomes:
+    """Train fold fits in one program; an outcome has the exception of a failed fit."""
     start = time.perf_counter()
     networks = [fold_fit.network for fold_fit in group]
     jobs = _fit.train_together(networks, [fold_fit.job for fold_fit in group], device)
     seconds = (time.perf_counter() - start) / len(group)
-    outcomes = {}
+    outcomes: Outcomes = {}
     for fold_fit, job in zip(group, jobs, strict=True):
         if device is not None:
             fold_fit.network.device = device
-        outcomes[fold_fit.key] = _outcome(fold_fit, job, seconds)
+        outcomes[fold_fit.key] = _trained_fit(fold_fit, job, seconds)
     return outcomes
 
 
-def _outcome(fold_fit: FoldFit, trained_job: TrainedJob, seconds: float) -> Outcome:
-    """Set the network's fitted attributes; the outcome keeps any exception."""
+def _trained_fit(
+    fold_fit: FoldFit, trained_job: TrainedJob, seconds: float
+) -> TrainedFit | Outcome:
+    """Set the network's fitted attributes; return an outcome if this fails."""
     try:
         if trained_job.trained.failed.all():
             raise _fit.all_failed(trained_job.job.config, trained_job.trained)
         set_fitted(fold_fit.network, trained_job)
     except Exception as error:
         return Outcome(without_frames(error), seconds=seconds)
-    n_epochs = fold_fit.network.n_iter_
-    return Outcome(seconds=seconds, n_epochs=n_epochs, estimator=fold_fit.estimator)
+    return TrainedFit(fold_fit.estimator, seconds, fold_fit.network.n_iter_)
 
 
 def _is_out_of_memory(result) -> bool:
@@ -362,16 +371,16 @@ class Resources:
 
 
 class Executor:
-    """Trains and scores fold fits.
+    """Trains fold fits and builds their results.
 
     Parameters
     ----------
-    scorer : OutcomeScorer
+    builder : ResultBuilder
     resources : Resources
     """
 
-    def __init__(self, scorer: OutcomeScorer, resources: Resources):
-        self._scorer = scorer
+    def __init__(self, builder: ResultBuilder, resources: Resources):
+        self._builder = builder
         self._n_workers = resources.n_workers
         self._memory = resources.memory // self._n_workers
         self._parallel, self._n_threads = resources.parallel(), resources.n_threads
@@ -387,19 +396,20 @@ class Executor:
         members = min(MEMBERS_AT_ONCE, self._memory // (BYTES_PER_ROW * n_rows))
         return max(1, members * self._n_workers // n_folds)
 
-    def score(self, outcomes: Mapping[Key, Outcome]) -> Mapping[Key, Outcome]:
-        """Score outcomes that an interruption left trained but unscored.
+    def resume(self, outcomes: Outcomes) -> Iterator[Outcomes]:
+        """Score the fits that an interruption left unscored; yield all outcomes.
 
         Raises
         ------
         KeyboardInterrupt
-            If the scoring is interrupted again; the scores computed so far are kept.
+            If the scoring is interrupted again, after the outcomes are yielded.
         """
-        self._scorer.score_all(outcomes)
-        _raise_if_interrupted(outcomes.values())
-        return outcomes
+        built = dict(outcomes)
+        build_results(built, self._builder)
+        yield built
+        _raise_if_interrupted(built)
 
-    def run(self, fold_fits: Sequence[FoldFit]) -> Iterator[dict[Key, Outcome]]:
+    def run(self, fold_fits: Sequence[FoldFit]) -> Iterator[Outcomes]:
         """Train and score fold fits; yield the outcomes of each program when done.
 
         A program that does not fit into memory is halved.
@@ -409,7 +419,7 @@ class Executor:
         KeyboardInterrupt
             After the outcomes computed so far are yielded.
         """
-        waiting = deque(groups_of(fold_fits, self._memory))
+        waiting = deque(group_into_programs(fold_fits, self._memory))
         del fold_fits  # Release each of them when its program is done.
         while waiting:
             sent: deque[list[FoldFit]] = deque()
@@ -417,7 +427,7 @@ class Executor:
                 for outcomes in self._parallel(self._calls(waiting, sent)):
                     group = sent.popleft()
                     yield outcomes
-                    _raise_if_interrupted(outcomes.values())
+                    _raise_if_interrupted(outcomes)
                     left = [fit for fit in group if fit.key not in outcomes]
                     if left and self._limit.allows(group):
                         self._limit.lower(group)
@@ -430,7 +440,7 @@ class Executor:
             group = waiting.popleft()
             if self._limit.allows(group):
                 sent.append(group)
-                arguments = group, self._scorer, self._limit
+                arguments = group, self._builder, self._limit
                 if self._devices is None:
                     yield delayed(train_group)(*arguments)
                 else:
@@ -439,9 +449,9 @@ class Executor:
                 waiting.extendleft(reversed(_halves(group)))
 
 
-def _raise_if_interrupted(outcomes: Iterable[Outcome]) -> None:
-    """Raise if an outcome is trained but unscored: its program was interrupted."""
-    if not all(outcome.estimator is None for outcome in outcomes):
+def _raise_if_interrupted(outcomes: Outcomes) -> None:
+    """Raise if a fit is trained but not scored: its program was interrupted."""
+    if any(isinstance(outcome, TrainedFit) for outcome in outcomes.values()):
         raise KeyboardInterrupt
 
 
@@ -455,11 +465,11 @@ def _idle(devices: Sequence[str] | None) -> queue.SimpleQueue | None:
     return idle
 
 
-def _train_on_one_of(idle: queue.SimpleQueue, group, scorer, limit):
+def _train_on_one_of(idle: queue.SimpleQueue, group, builder, limit):
     """Run ``train_group`` on the next idle device."""
     device = idle.get()
     try:
-        return train_group(group, scorer, limit, device)
+        return train_group(group, builder, limit, device)
     finally:
         idle.put(device)
 

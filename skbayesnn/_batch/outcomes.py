@@ -1,11 +1,11 @@
-"""Results of training and scoring, by candidate and fold.
+"""Outcomes of training and scoring, by candidate and fold.
 
 They are kept when a search is interrupted, so that the next ``fit`` can continue.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, cast
 
 import joblib
 from sklearn.base import BaseEstimator
@@ -14,48 +14,68 @@ from sklearn.base import BaseEstimator
 Key = tuple[str, int]
 
 
-@dataclass
+@dataclass(frozen=True)
+class TrainedFit:
+    """One candidate that is trained in one fold, and not scored yet.
+
+    Parameters
+    ----------
+    estimator : fitted estimator
+    seconds : float
+        Share of the program's training time.
+    n_epochs : int
+    """
+
+    estimator: BaseEstimator
+    seconds: float = 0.0
+    n_epochs: int = 0
+
+
+@dataclass(frozen=True)
 class Outcome:
-    """The result of one candidate in one fold.
+    """The final outcome of one candidate in one fold.
 
     Parameters
     ----------
     error : Exception, or None
         The exception that training raised.
-    scores : list
-        Score of the test rows, then of the training rows if ``return_train_score``.
-        An entry is an exception if the scorer raised one.
+    results : sequence
+        What a ``ResultBuilder`` computes from the trained estimator. In a search: the
+        score of the test rows, then of the training rows if ``return_train_score``. An
+        entry is an exception if the scorer raised one.
     seconds, score_seconds : float
         Share of the program's training time, and time to score the test rows.
     n_epochs : int
-    estimator : estimator, or None
-        The trained estimator until it is scored, then None.
     """
 
     error: Exception | None = None
-    scores: list[Any] = field(default_factory=list)
+    results: Sequence[Any] = ()
     seconds: float = 0.0
     score_seconds: float = 0.0
     n_epochs: int = 0
-    estimator: BaseEstimator | None = None
 
     @property
     def has_failed(self) -> bool:
         """Whether training or scoring raised an exception."""
         return self.error is not None or any(
-            isinstance(score, Exception) for score in self.scores
+            isinstance(result, Exception) for result in self.results
         )
 
 
-class ResultStore:
-    """Outcomes by candidate and fold.
+Outcomes = dict[Key, Outcome | TrainedFit]
 
-    It contains a network only between its training and its scoring.
-    """
+
+def without_unscored(outcomes: Outcomes) -> dict[Key, Outcome]:
+    """The outcomes, without trained fits that are not scored."""
+    return {k: value for k, value in outcomes.items() if isinstance(value, Outcome)}
+
+
+class ResultStore:
+    """Outcomes by candidate and fold; before the scoring, trained fits."""
 
     def __init__(self, n_folds: int) -> None:
         self._n_folds = n_folds
-        self._outcomes: dict[Key, Outcome] = {}
+        self._outcomes: Outcomes = {}
         # Keeps the candidates alive, so that no later object can get an equal hash.
         self._candidates: dict[str, dict] = {}
 
@@ -67,16 +87,16 @@ class ResultStore:
             self._candidates[hashes[-1]] = candidate
         return hashes
 
-    def update(self, outcomes: Mapping[Key, Outcome]) -> None:
+    def update(self, outcomes: Mapping[Key, Outcome | TrainedFit]) -> None:
         """Add or replace outcomes."""
         self._outcomes.update(outcomes)
 
     def of(self, candidates: Iterable[str]) -> list[Outcome]:
-        """All outcomes of some candidates, fold by fold; all of them must exist."""
-        return [self._outcomes[key] for key in self._keys(candidates)]
+        """All outcomes of some candidates, fold by fold; all of them must be scored."""
+        return [cast("Outcome", self._outcomes[key]) for key in self._keys(candidates)]
 
-    def known(self, candidates: Iterable[str]) -> dict[Key, Outcome]:
-        """The outcomes of some candidates that exist already."""
+    def known(self, candidates: Iterable[str]) -> Outcomes:
+        """The outcomes and trained fits of some candidates that exist already."""
         keys = self._keys(dict.fromkeys(candidates))
         return {key: self._outcomes[key] for key in keys if key in self._outcomes}
 
@@ -95,15 +115,16 @@ class ResultStore:
         """
         n_done = dict.fromkeys(candidates, 0)
         for (candidate, _), outcome in self.known(candidates).items():
-            n_done[candidate] += outcome.estimator is None
+            n_done[candidate] += isinstance(outcome, Outcome)
         whole = [i for i, c in enumerate(candidates) if n_done[c] == self._n_folds]
         outcomes = self.of(candidates[i] for i in whole)
         return [] if all(outcome.error for outcome in outcomes) else whole
 
     def forget_failures(self) -> None:
         """Remove failed outcomes, so that the next ``fit`` tries them again."""
-        for key in [k for k, outcome in self._outcomes.items() if outcome.has_failed]:
-            del self._outcomes[key]
+        for key, outcome in list(self._outcomes.items()):
+            if isinstance(outcome, Outcome) and outcome.has_failed:
+                del self._outcomes[key]
 
     def _keys(self, candidates: Iterable[str]) -> Iterable[Key]:
         return ((c, fold) for c in candidates for fold in range(self._n_folds))

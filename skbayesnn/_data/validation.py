@@ -44,8 +44,8 @@ def named_after(estimator, inner) -> Iterator[None]:
         message = re.sub(rf"\b{inner_name}\b", outer_name, str(error))
         if message == str(error):
             raise
-        kind = TypeError if isinstance(error, TypeError) else ValueError
-        raise kind(message) from error
+        error_class = TypeError if isinstance(error, TypeError) else ValueError
+        raise error_class(message) from error
 
 
 @dataclass(frozen=True)
@@ -223,12 +223,12 @@ def check_numbers(estimator, y) -> np.ndarray:
     ValueError
         If y has NaN, infinity, text, times, or other objects that are not numbers.
     """
-    kind = type(estimator).__name__
+    class_name = type(estimator).__name__
     values = np.asarray(y)
     if values.dtype.kind in "mM":
         raise ValueError(
-            f"`y` must hold numbers for {kind}; got times ({values.dtype}), whose unit "
-            "is unclear. Convert them to a duration, for instance "
+            f"`y` must hold numbers for {class_name}; got times ({values.dtype}), "
+            "whose unit is unclear. Convert them to a duration, for instance "
             "(y - y.min()) / np.timedelta64(1, 'D')."
         )
     if values.dtype.kind in "OUS":
@@ -242,8 +242,8 @@ def check_numbers(estimator, y) -> np.ndarray:
             values.astype(np.float64)
         except (TypeError, ValueError) as error:
             raise ValueError(
-                f"`y` must hold numbers for {kind}; got {values.dtype} ({error}). For "
-                "labels use the classifiers."
+                f"`y` must hold numbers for {class_name}; got {values.dtype} "
+                f"({error}). For labels use the classifiers."
             ) from error
     return check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
 

@@ -176,7 +176,7 @@ class Components(DrawArrays, ABC):
         """log p(y), joint over targets, (draws, rows), nats; y : (rows, targets)."""
         return self.log_density_per_target(y).sum(-1)
 
-    def spread(
+    def scaled_about(
         self, centre: np.ndarray, factor: np.ndarray, bound: float = np.inf
     ) -> "Components":
         """Distributions of centre + factor (y - centre), both (..., targets).
@@ -305,7 +305,7 @@ class Gaussians(Components):
         """Distributions of shift + factor y."""
         return Gaussians(self.mean * factor + shift, self.variance * np.square(factor))
 
-    def spread(self, centre, factor, bound=np.inf):
+    def scaled_about(self, centre, factor, bound=np.inf):
         """Distributions of centre + factor (y - centre)."""
         mean = self._spread_mean(centre, factor, bound)
         return Gaussians(mean, np.square(factor) * self.variance)

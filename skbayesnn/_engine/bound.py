@@ -101,7 +101,7 @@ class _DrawCounts:
         return cls(np.sort(rows), n_rows, n_passes, n_copies, chunk)
 
 
-def bound_of(
+def estimate_bound(
     config: TrainingConfig,
     members: MemberParams,
     rows: MemberRows,

@@ -45,7 +45,7 @@ _STEP_SHARE, _MAX_STEP = 0.5, np.log(2.0)
 _FACTORS, _OUTLIER = (1e-4, 1e4), 30.0
 
 
-def likeliest_level(
+def estimate_noise_variance(
     draws: np.ndarray, weights: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Estimate the level of the noise variance on held-out rows.
@@ -121,7 +121,7 @@ class Ensemble:
     n_epochs: int
 
 
-class TauOfHeldOut(Hook):
+class HeldOutTauUpdater(Hook):
     """Hook that updates the tau of ensembles by the estimate on held-out rows.
 
     Parameters
@@ -169,7 +169,7 @@ class TauOfHeldOut(Hook):
         params = posterior.likelihood_params
         index = torch.as_tensor(members, device=posterior.device)
         log_tau = params["log_tau"][index[0]].double().cpu().numpy()
-        log_factor = 0.5 * (likeliest_level(draws, weights)[1] + log_tau)
+        log_factor = 0.5 * (estimate_noise_variance(draws, weights)[1] + log_tau)
         log_tau = log_tau - 2 * np.clip(_STEP_SHARE * log_factor, -_MAX_STEP, _MAX_STEP)
         bounded = np.maximum(log_tau, self._least_log_tau[members])
         params["log_tau"][index] = torch.as_tensor(bounded).to(params["log_tau"])

@@ -129,7 +129,7 @@ def weight_decay(keep, length_scale, n_rows, tau):
 # ---- the prior of every parameter group
 
 
-def priors_of(
+def make_priors(
     config: TrainingConfig, members: MemberParams, posterior: Posterior
 ) -> tuple[Prior, ...]:
     """The prior of every parameter group.

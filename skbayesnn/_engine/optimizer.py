@@ -36,7 +36,7 @@ class FlatParameters:
             ]
         )
 
-    def places(self) -> dict[tuple[int, str], tuple[int, int]]:
+    def offsets(self) -> dict[tuple[int, str], tuple[int, int]]:
         """Start of each parameter's values in the vector, and its size per member.
 
         The key is the group (the likelihood's is the last) and the name.
@@ -63,7 +63,7 @@ class FlatParameters:
             groups[i][name] = vector[start:end].view(shape)
         return replace(self._template, layers=groups[:-1], likelihood_params=groups[-1])
 
-    def arrays_of(self, vector: torch.Tensor) -> dict[str, np.ndarray]:
+    def to_arrays(self, vector: torch.Tensor) -> dict[str, np.ndarray]:
         """Split a vector like ``values`` into arrays named "group/parameter"."""
         parts = self.posterior(vector)
         return {
@@ -72,9 +72,9 @@ class FlatParameters:
             for name, value in group.items()
         }
 
-    def vector_of(self, arrays: dict[str, np.ndarray], kind: str) -> torch.Tensor:
-        """Inverse of ``arrays_of``: join the arrays "kind/group/parameter"."""
-        parts = [arrays[f"{kind}/{i}/{name}"].ravel() for i, name in self._names]
+    def to_vector(self, arrays: dict[str, np.ndarray], prefix: str) -> torch.Tensor:
+        """Inverse of ``to_arrays``: join the arrays "prefix/group/parameter"."""
+        parts = [arrays[f"{prefix}/{i}/{name}"].ravel() for i, name in self._names]
         return torch.as_tensor(np.concatenate(parts)).to(self.values, copy=True)
 
     def vector(self, layers: list[Params], likelihood_grads: Params) -> torch.Tensor:
@@ -111,7 +111,7 @@ class Adam:
         self._flat = flat
         self._values = flat.values
         self._mean, self._square = (
-            flat.vector_of(state, name) if state else torch.zeros_like(self._values)
+            flat.to_vector(state, name) if state else torch.zeros_like(self._values)
             for name in _MOMENTS
         )
         self._root = torch.empty_like(self._values)
@@ -163,5 +163,5 @@ class Adam:
         return {
             f"{moment}/{name}": value
             for moment, vector in zip(_MOMENTS, vectors, strict=True)
-            for name, value in self._flat.arrays_of(vector).items()
+            for name, value in self._flat.to_arrays(vector).items()
         }

@@ -109,7 +109,7 @@ def keep_freed_memory() -> None:
     torch.empty(_MAX_KEPT_BLOCK, dtype=torch.uint8)
 
 
-def tensor_of(values) -> torch.Tensor:
+def as_tensor(values) -> torch.Tensor:
     """A tensor that shares the memory of a writeable array.
 
     Read-only arrays are copied, since torch has no read-only tensors. Arrays that

@@ -19,14 +19,14 @@ AffinePullback = Callable[
 
 def affine(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
     """x W + b, (members, rows, outputs), for x (members or 1, rows, inputs)."""
-    return product(spread(x, weight.shape[0]), weight).add_(bias.unsqueeze(1))
+    return product(expand_members(x, weight.shape[0]), weight).add_(bias.unsqueeze(1))
 
 
 def affine_vjp(
     x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor
 ) -> tuple[torch.Tensor, AffinePullback]:
     """``affine``, and its pullback to the weights, the biases and the inputs."""
-    x = spread(x, weight.shape[0])
+    x = expand_members(x, weight.shape[0])
 
     def pullback(gradient, needed):
         grad_x = product_back(gradient, weight) if needed else None
@@ -64,6 +64,6 @@ def product_back(gradient: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     return torch.bmm(gradient, weight.mT)
 
 
-def spread(x: torch.Tensor, n_members: int) -> torch.Tensor:
+def expand_members(x: torch.Tensor, n_members: int) -> torch.Tensor:
     """Expand x (members or 1, rows, inputs) to all members, without a copy."""
     return x if x.shape[0] == n_members else x.expand(n_members, -1, -1)

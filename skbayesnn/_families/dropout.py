@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch.nn import functional
 
-from skbayesnn._families.affine import affine, affine_vjp, spread
+from skbayesnn._families.affine import affine, affine_vjp, expand_members
 from skbayesnn._families.base import (
     Draw,
     Family,
@@ -234,7 +234,7 @@ class Concrete(Masked):
     def linear_vjp(self, params, keep, x, random, layout=None):
         mean = params["mean"]
         mask = _relaxed(params["logit"], per_input(x, layout, random.uniform))
-        masked = spread(x * mask, len(mean))
+        masked = expand_members(x * mask, len(mean))
         outputs, back = affine_vjp(masked, mean, params["bias"])
 
         def pullback(gradient, needed):

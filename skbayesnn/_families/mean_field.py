@@ -172,8 +172,8 @@ class MeanField(Family):
         else:
             weights = prior.weight.energy(mean)
         biases = prior.bias.energy(params["bias"])
-        spread = prior.weight.spread(sigma.square())
-        return weights + spread + biases + prior.bias.spread(bias_sigma.square())
+        spread = prior.weight.kl_of_width(sigma.square())
+        return weights + spread + biases + prior.bias.kl_of_width(bias_sigma.square())
 
     def kl_constant(self, params, keep, prior):
         """The entropy of the masks; the KL of normal weights is complete."""

@@ -134,7 +134,7 @@ class Independent(Variational):
             value, _ = KL[self.approximation]
             return value(log_alpha).expand_as(mean).sum((1, 2)) + biases
         variance = log_alpha.exp() * (mean.square() + _MIN_SQUARE)
-        return prior.weight.energy(mean) + prior.weight.spread(variance) + biases
+        return prior.weight.energy(mean) + prior.weight.kl_of_width(variance) + biases
 
     def kl_gradient(self, params, keep, prior, random):
         mean, unbounded = params["mean"], self._unbounded(params)

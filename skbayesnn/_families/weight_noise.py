@@ -23,9 +23,9 @@ import torch
 from skbayesnn._families.affine import (
     affine,
     affine_vjp,
+    expand_members,
     product_back,
     product_over_rows,
-    spread,
 )
 from skbayesnn._families.base import (
     Family,
@@ -83,7 +83,7 @@ def sample_vjp(
     mask: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, Callable[[torch.Tensor, Needed], Gradients]]:
     """``sample`` and its pullback, which takes (gradient, needed)."""
-    squares = spread(x.square(), len(mean))
+    squares = expand_members(x.square(), len(mean))
     outputs, back = affine_vjp(x if mask is None else x * mask, mean, bias)
     std = affine(squares, variance, bias_variance + MIN_VARIANCE).sqrt_()
     normal = random.normal(*outputs.shape[1:])
@@ -216,5 +216,5 @@ class Additive(Family):
         """
         mean = params["mean"]
         variance = per_member(params["variance"].detach(), 2).expand_as(mean)
-        weights = prior.weight.energy(mean) + prior.weight.spread(variance)
+        weights = prior.weight.energy(mean) + prior.weight.kl_of_width(variance)
         return weights + prior.bias.energy(params["bias"])

@@ -40,7 +40,7 @@ class Likelihood(ABC):
     # Key in the table, and value of the estimators' parameter ``likelihood``.
     name: ClassVar[str]
     # Whether y holds class indices; else y is (rows, targets).
-    of_classes: ClassVar[bool] = False
+    is_classification: ClassVar[bool] = False
     # Whether y is centred and scaled for the network.
     standardizes_y: ClassVar[bool] = True
     # Whether outliers are expected; they are then ignored when y is scaled.
@@ -59,7 +59,7 @@ class Likelihood(ABC):
     def build(cls, n: int, learned: bool, options: dict) -> "Likelihood":
         """Construct a likelihood for n targets or classes.
 
-        learned : whether tau should be learned
+        learned : whether tau is trained with the weights
         options : other fields by name; ``__post_init__`` checks them
         """
         return cls(n, **options)  # type: ignore[call-arg]
@@ -305,7 +305,7 @@ class OfLabels(Tempered):
         rows has class -1 and probability 0. None: label k is class k.
     """
 
-    of_classes = True
+    is_classification = True
     standardizes_y = False
     components_class = Labels
 

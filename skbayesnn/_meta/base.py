@@ -126,9 +126,9 @@ class BaseHeldOutMetaEstimator(MetaEstimatorMixin, BaseEstimator):
 
     def _cross_fit(self, X, y, routed) -> list[tuple]:
         """Fit a model without each fold; return (model, held-out rows) per fold."""
-        of_classes = is_classifier(self.estimator)
+        is_classification = is_classifier(self.estimator)
         folds = held_out_folds(
-            self.cv, X, y, of_classes=of_classes, **routed.splitter.split
+            self.cv, X, y, is_classification=is_classification, **routed.splitter.split
         )
         if not folds or any(len(test) == 0 for _, test in folds):
             raise ValueError(

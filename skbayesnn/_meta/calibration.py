@@ -270,6 +270,6 @@ def _scales(predicted, weights) -> np.ndarray:
 def _quantile_maps(predicted, scale, weights) -> list[QuantileMap]:
     """One map per target, fitted to the levels after scaling."""
     levels = np.concatenate(
-        [mixture.scaled(scale).level(y) for mixture, y in predicted]
+        [mixture.scaled(scale).cdf_of_standardised(y) for mixture, y in predicted]
     )
     return [QuantileMap.fit(level, weights) for level in levels.T]

@@ -158,7 +158,7 @@ class ConformalRegressor(RegressorMixin, BaseHeldOutMetaEstimator):
             check_each_row_once([rows for _, rows in held_out], len(y))
         parts = []
         for model, rows in held_out:
-            mean, std = _mean_and_std(model, safe_indexing(X, rows))
+            mean, std = _finite_mean_and_std(model, safe_indexing(X, rows))
             kept = weights[rows] > 0
             parts.append(((y[rows] - mean)[kept], std[kept]))
         if crepes:
@@ -241,7 +241,7 @@ class ConformalRegressor(RegressorMixin, BaseHeldOutMetaEstimator):
                 "for other kinds."
             )
         coverages = check_levels("coverage", coverage)
-        predicted = [_mean_and_std(model, X) for model in self.estimators_]
+        predicted = [_finite_mean_and_std(model, X) for model in self.estimators_]
         result = np.empty((len(predicted[0][0]), len(coverages), 2))
         for i, level in enumerate(coverages):
             if too_few(self.n_calibration_, level):
@@ -437,7 +437,7 @@ def _check_no_abstainer(estimator) -> None:
         )
 
 
-def _mean_and_std(model, X):
+def _finite_mean_and_std(model, X):
     """Finite mean and total standard deviation of every row, (rows,)."""
     mean, std = predict_with_std(model, X)
     invalid = ~(np.isfinite(mean) & np.isfinite(std))

@@ -120,7 +120,10 @@ def _in_units_of_target(predictive):
 
 def _lookup(table: dict, model):
     """Value of the first class in the table that the model is an instance of."""
-    return next((v for kind, v in table.items() if isinstance(model, kind)), None)
+    return next(
+        (v for wrapper_class, v in table.items() if isinstance(model, wrapper_class)),
+        None,
+    )
 
 
 def _fitted(model):
@@ -226,7 +229,9 @@ def _from_target_transform(model, X) -> PredictiveBlocks:
     flat = target_dimensions(model) == 1
     return PredictiveBlocks.mapped(
         [open_predictive(model.regressor_, X)],
-        lambda inner: inner.with_target_transform(model.transformer_, flat=flat),
+        lambda inner: inner.with_target_transform(
+            model.transformer_, squeeze_targets=flat
+        ),
     )
 
 
@@ -298,7 +303,7 @@ def _mixture(model, members, copies=None) -> PredictiveBlocks:
         repeated = [
             part for part, n in zip(parts, copies, strict=True) for _ in range(n)
         ]
-        if not repeated[0].of_classes:
+        if not repeated[0].is_classification:
             return MixturePredictive.pooled(repeated)
         labelled = [part.labelled(model.classes_) for part in repeated]
         return ClassPredictive.pooled(labelled, model.classes_)
@@ -386,9 +391,9 @@ def _unsupported(model) -> str:
     if way_out is not None:
         return f"{name} has no predictive distribution here: {way_out}."
     kinds = [
-        kind.__name__
-        for kind in (*PASS_THROUGH, *COMBINED)
-        if kind not in (Pipeline, BaseSearchCV)
+        wrapper_class.__name__
+        for wrapper_class in (*PASS_THROUGH, *COMBINED)
+        if wrapper_class not in (Pipeline, BaseSearchCV)
     ]
     return (
         "a predictive distribution needs an estimator of skbayesnn, alone or inside of "

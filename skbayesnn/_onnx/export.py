@@ -98,7 +98,8 @@ def _inputs(graph: Graph, model, initial_types) -> OnnxRows:
         shape = ["n_samples", getattr(model, "n_features_in_", None)]
         return OnnxRows({"X": graph.input("X", np.float32, shape)})
     inputs = {
-        name: graph.input_of(name, kind.to_onnx_type()) for name, kind in initial_types
+        name: graph.input_of(name, tensor_type.to_onnx_type())
+        for name, tensor_type in initial_types
     }
     return OnnxRows(inputs, initial_types)
 

@@ -41,9 +41,9 @@ class Tensor:
     def __init__(self, graph: "Graph", name: str):
         self.graph, self.name = graph, name
 
-    def op(self, kind: str, *others, **attributes) -> "Tensor":
+    def op(self, op_type: str, *others, **attributes) -> "Tensor":
         """Apply an ONNX operator to this and other operands."""
-        return self.graph.op(kind, self, *others, **attributes)
+        return self.graph.op(op_type, self, *others, **attributes)
 
     def __add__(self, other):
         return self.op("Add", other)
@@ -103,8 +103,8 @@ class Tensor:
         """Broadcast to the shape of another tensor."""
         return self.op("Expand", other.op("Shape"))
 
-    def _reduced(self, kind, axis, keepdims):
-        return self.op(kind, np.array([axis]), keepdims=int(keepdims))
+    def _reduced(self, op_type, axis, keepdims):
+        return self.op(op_type, np.array([axis]), keepdims=int(keepdims))
 
 
 class Graph:
@@ -118,11 +118,11 @@ class Graph:
         self._outputs: list = []
         self._n_names = 0
 
-    def op(self, kind: str, *operands, **attributes) -> Tensor:
+    def op(self, op_type: str, *operands, **attributes) -> Tensor:
         """Add a node with one output; arrays become constants."""
         names = [self._name_of(operand) for operand in operands]
-        output = self._fresh(kind)
-        self._node(kind, names, [output], **attributes)
+        output = self._fresh(op_type)
+        self._node(op_type, names, [output], **attributes)
         return Tensor(self, output)
 
     def constant(self, values) -> Tensor:
@@ -138,9 +138,9 @@ class Graph:
         self._inputs.append(self._described(name, dtype, shape))
         return Tensor(self, name)
 
-    def input_of(self, name: str, kind) -> Tensor:
+    def input_of(self, name: str, tensor_type) -> Tensor:
         """Add an input with an ONNX type."""
-        self._inputs.append(self._onnx.helper.make_value_info(name, kind))
+        self._inputs.append(self._onnx.helper.make_value_info(name, tensor_type))
         return Tensor(self, name)
 
     def output(self, name: str, tensor: Tensor, dtype, shape) -> None:
@@ -205,19 +205,19 @@ class Graph:
         self._onnx.checker.check_model(model)
         return model
 
-    def _node(self, kind: str, inputs, outputs, **attributes) -> None:
+    def _node(self, op_type: str, inputs, outputs, **attributes) -> None:
         make = self._onnx.helper.make_node
-        name = self._fresh(f"{kind}_node")
-        self._nodes.append(make(kind, inputs, outputs, name=name, **attributes))
+        name = self._fresh(f"{op_type}_node")
+        self._nodes.append(make(op_type, inputs, outputs, name=name, **attributes))
 
     def _name_of(self, operand) -> str:
         if not isinstance(operand, Tensor):
             operand = self.constant(operand)
         return operand.name
 
-    def _fresh(self, kind: str) -> str:
+    def _fresh(self, op_type: str) -> str:
         self._n_names += 1
-        return f"{kind}_{self._n_names}"
+        return f"{op_type}_{self._n_names}"
 
     def _described(self, name, dtype, shape):
         return self._onnx.helper.make_tensor_value_info(

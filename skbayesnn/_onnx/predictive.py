@@ -65,7 +65,7 @@ class Regression:
         )
 
     def corrected(self, factor: np.ndarray, bound: float = np.inf) -> "Regression":
-        """Spread the mixture about its mean, as ``Components.spread``.
+        """Spread the mixture about its mean, as ``Components.scaled_about``.
 
         factor : (targets,)
         """
@@ -182,7 +182,7 @@ def _network(model: BayesianNetwork, rows: OnnxRows, part: Part | None):
     parts: list = []
     for members, member_counts, outputs in outputs_of(posterior, n_draws, counts, x):
         likelihood, share = members.likelihood, member_counts / part.n_total
-        if likelihood.of_classes:
+        if likelihood.is_classification:
             shares = outputs.graph.constant(share[:, None, None])
             probability = probabilities(members, outputs)
             parts.append(Classes(shares, probability, vars(model)["classes_"]))

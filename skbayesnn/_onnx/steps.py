@@ -28,8 +28,10 @@ def transformed(steps: Pipeline, inputs: dict[str, Tensor], types) -> Tensor:
     _register_encoder()
     if types is None:
         columns = getattr(steps, "n_features_in_", None)
-        kind = needed("skl2onnx.common.data_types").FloatTensorType([None, columns])
-        types = [(name, kind) for name in inputs]
+        tensor_type = needed("skl2onnx.common.data_types").FloatTensorType(
+            [None, columns]
+        )
+        types = [(name, tensor_type) for name in inputs]
     model = convert(Pipeline(transformers), initial_types=types, target_opset=OPSETS)
     [graph] = {tensor.graph for tensor in inputs.values()}
     return graph.inline(model, inputs)

@@ -20,12 +20,12 @@ from skbayesnn._persistence import file_format, foreign
 from skbayesnn._persistence.file_format import ARRAY, FOREIGN, digest_of
 from skbayesnn._persistence.schema import (
     FUNCTIONS,
-    KINDS,
-    Kind,
+    STORED_CLASSES,
+    StoredClass,
     checked,
     function_name,
     integer,
-    kind_of,
+    stored_class_of,
 )
 from skbayesnn._sklearn_compat import METADATA_REQUEST, requests_of, set_requests
 
@@ -134,27 +134,27 @@ class _Encoder:
         }
 
     def _object(self, value, place):
-        kind = kind_of(value)
-        if kind is None:
+        stored_class = stored_class_of(value)
+        if stored_class is None:
             return self._foreign(value, place)
-        params = {name: getattr(value, name) for name in kind.params}
+        params = {name: getattr(value, name) for name in stored_class.params}
         return {
-            "object": kind.name,
+            "object": stored_class.name,
             "params": self._attributes(params, place),
-            "state": self._state(value, kind, params, place),
+            "state": self._state(value, stored_class, params, place),
         }
 
     def _foreign(self, value, place):
         if listed := function_name(value):
             return {"function": listed}
-        kind = type(value)
-        what = f"an object of {kind.__module__}.{kind.__qualname__}"
+        value_type = type(value)
+        what = f"an object of {value_type.__module__}.{value_type.__qualname__}"
         name = getattr(value, "__qualname__", "")  # functions have one
-        is_own = kind.__module__.partition(".")[0] == "skbayesnn"
+        is_own = value_type.__module__.partition(".")[0] == "skbayesnn"
         is_supported = callable(value) or any(
             hasattr(value, method) for method in ("get_params", "split")
         )
-        is_local = "<" in name + kind.__qualname__  # <lambda>, <locals>
+        is_local = "<" in name + value_type.__qualname__  # <lambda>, <locals>
         if is_own or is_local or not is_supported:
             raise _cannot_save(f"{what} {name}".rstrip(), place)
         try:
@@ -167,12 +167,12 @@ class _Encoder:
             raise _cannot_save(what, place) from error
         return {"skops": self._member(content, FOREIGN)}
 
-    def _state(self, value, kind: Kind, params, place):
-        if not kind.has_state:
+    def _state(self, value, stored_class: StoredClass, params, place):
+        if not stored_class.has_state:
             return {}
         state = value.__getstate__()
-        kept = kind.kept(state)
-        unknown = [name for name in kept if not kind.may_have(name)]
+        kept = stored_class.kept(state)
+        unknown = [name for name in kept if not stored_class.may_have(name)]
         if unknown:
             raise _cannot_save(f"the attribute {unknown[0]!r}", place)
         document = self._attributes(kept, place)
@@ -317,30 +317,32 @@ class _Decoder:
 
     def decode_object(self, name, params, state):
         """Construct an object of a listed class, set its attributes, validate it."""
-        kind = KINDS.get(name)
-        if kind is None:
+        stored_class = STORED_CLASSES.get(name)
+        if stored_class is None:
             raise ValueError(
                 f"it contains the class {name!r}, which skbayesnn.save does not write."
             )
         params, state = self._by_name(params), self._by_name(state)
-        unknown = [key for key in params if key not in kind.params]
+        unknown = [key for key in params if key not in stored_class.params]
         unknown += [
-            key for key in state if key != METADATA_REQUEST and not kind.may_have(key)
+            key
+            for key in state
+            if key != METADATA_REQUEST and not stored_class.may_have(key)
         ]
         if unknown:
             raise ValueError(f"{name} has no {unknown[0]!r}.")
-        missing = [key for key in kind.params if key not in params]
+        missing = [key for key in stored_class.params if key not in params]
         if missing and self._all_params:
             raise ValueError(f"the parameter {missing[0]!r} of {name} is missing.")
-        model = kind.type(**params)
-        self._fill(model, kind, state)
-        kind.check(model)
+        model = stored_class.type(**params)
+        self._fill(model, stored_class, state)
+        stored_class.check(model)
         return model
 
-    def _fill(self, model, kind: Kind, state):
+    def _fill(self, model, stored_class: StoredClass, state):
         requests = state.pop(METADATA_REQUEST, None)
         if state:
-            kind.fill(model, state, self._version)
+            stored_class.fill(model, state, self._version)
         if requests is not None:
             set_requests(model, requests)
 

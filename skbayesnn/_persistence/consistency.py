@@ -60,7 +60,7 @@ def check_network(model: BayesianNetwork) -> None:
     agree("columns", (n_columns,), model.x_mean_.shape, model.x_scale_.shape)
     agree("the scaling of y", model.y_mean_.shape, model.y_scale_.shape)
     task = "the task (regression or classification)"
-    agree(task, likelihood.of_classes, hasattr(model, "classes_"))
+    agree(task, likelihood.is_classification, hasattr(model, "classes_"))
     if isinstance(likelihood, OfLabels):
         agree("classes", likelihood.n_labels, len(vars(model)["classes_"]))
     else:
@@ -79,7 +79,7 @@ def _check_predictions(model: BayesianNetwork, posterior: Posterior) -> None:
         outputs = posterior.outputs(rows, range(1))
         components = posterior.predictive_components(outputs)
     agree("outputs", outputs.shape[-2:], (len(points), likelihood.n_outputs))
-    if likelihood.of_classes:
+    if likelihood.is_classification:
         predicted = [components.probability]
     else:
         moments = components.mean, components.variance
@@ -164,17 +164,23 @@ def _check_moments(moments, parameters, n_layers: int) -> None:
 def _initial_params(likelihood, n_members: int):
     """Initial parameters of a likelihood for two rows, or for one row per class."""
     n = _n_targets(likelihood)
-    y = np.arange(n) if likelihood.of_classes else np.outer([1.0, 2.0], np.ones(n))
+    y = (
+        np.arange(n)
+        if likelihood.is_classification
+        else np.outer([1.0, 2.0], np.ones(n))
+    )
     statistics = likelihood.statistics(y, np.ones(len(y)))
     per_member = torch.as_tensor(statistics).expand(n_members, -1)
-    n_taus = 1 if likelihood.of_classes else n
+    n_taus = 1 if likelihood.is_classification else n
     tau = torch.ones(n_members, n_taus, dtype=torch.float64, device=_CPU)
     return likelihood.init(tau, per_member)
 
 
 def _n_targets(likelihood) -> int:
     """Number of targets or classes."""
-    return likelihood.n_classes if likelihood.of_classes else likelihood.n_targets
+    return (
+        likelihood.n_classes if likelihood.is_classification else likelihood.n_targets
+    )
 
 
 def check_linear_model(model) -> None:
@@ -293,9 +299,9 @@ def check_stack(model) -> None:
         return
     n_parts = len(model.estimators_)
     agree("candidates", n_parts, len(model.n_draws_))
-    of_classes, shape = hasattr(model, "classes_"), model.oof_prediction_.shape
-    if len(model.spread_factor_) != 1 or of_classes:
-        n_factors = 1 if of_classes else math.prod(shape[1:])
+    is_classification, shape = hasattr(model, "classes_"), model.oof_prediction_.shape
+    if len(model.spread_factor_) != 1 or is_classification:
+        n_factors = 1 if is_classification else math.prod(shape[1:])
         agree("factors of the spread", n_factors, len(model.spread_factor_))
     if hasattr(model, "fold_estimators_"):
         agree("candidates", n_parts, *map(len, model.fold_estimators_))

@@ -202,10 +202,14 @@ def _no_constants(text):
 
 # ---- arrays
 
-# The document contains arrays with at most this many entries, and bytes.
-FEW, FEW_BYTES = 32, 1 << 16
-# Booleans, integers, floats, strings and bytes; most bytes of a numeric entry.
-KINDS, MAX_NUMBER = "biufUS", 8
+# Largest number of entries of an array that the document contains.
+FEW = 32
+# Largest number of bytes of an array that the document contains.
+FEW_BYTES = 1 << 16
+# Kinds of dtypes: booleans, integers, floats, strings and bytes.
+DTYPE_KINDS = "biufUS"
+# Largest number of bytes of a numeric entry.
+MAX_NUMBER = 8
 
 
 def is_small(values: np.ndarray) -> bool:
@@ -219,7 +223,7 @@ def is_small(values: np.ndarray) -> bool:
 def is_plain(dtype: np.dtype) -> bool:
     """Whether a dtype is supported, with the byte order of files."""
     has_size = dtype.kind in "US" or dtype.itemsize <= MAX_NUMBER
-    return dtype.kind in KINDS and has_size and dtype.str[0] in "<|"
+    return dtype.kind in DTYPE_KINDS and has_size and dtype.str[0] in "<|"
 
 
 def as_stored(values: np.ndarray) -> np.ndarray:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from skbayesnn._persistence.file_format import FOREIGN, members_of
-from skbayesnn._persistence.schema import kind_of, trusted_names
+from skbayesnn._persistence.schema import stored_class_of, trusted_names
 
 # Types of Python values and of NumPy arrays, which need no trust.
 _PLAIN = {
@@ -30,7 +30,7 @@ _PLAIN = {
     "numpy.dtype",
     "numpy.ma.MaskedArray",
     "numpy.ndarray",
-} | {f"numpy.{kind.__name__}" for kind in np.sctypeDict.values()}
+} | {f"numpy.{scalar_type.__name__}" for scalar_type in np.sctypeDict.values()}
 # Plain types that skops does not trust.
 _NOT_OF_SKOPS = "builtins.slice", "numpy.dtype"
 
@@ -52,9 +52,9 @@ def loaded(content: bytes, trusted: Collection[str]) -> Any:
     trusted = [*trusted, *_package_types(), *_NOT_OF_SKOPS]
     value = _skops().loads(content, trusted=trusted)
     for item in _reachable(value):
-        kind = kind_of(item)
-        if kind is not None:
-            kind.check(item)
+        stored_class = stored_class_of(item)
+        if stored_class is not None:
+            stored_class.check(item)
     return value
 
 

@@ -17,7 +17,8 @@ from skbayesnn._persistence.file_format import (
     unpacked,
     write,
 )
-from skbayesnn._persistence.schema import is_fitted, trusted_names
+from skbayesnn._persistence.rules import is_fitted
+from skbayesnn._persistence.schema import trusted_names
 from skbayesnn._version import __version__
 
 # Version of the file format; the description of a network has its own version.

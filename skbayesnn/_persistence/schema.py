@@ -1,26 +1,71 @@
-"""Classes that a file may contain, and rules for their attributes.
+"""Classes that a file may contain, with the rules for their attributes.
 
-Rules check types and values. Values must be finite unless a rule allows more.
-``RECORD`` and ``RECORDS`` allow any value: scores, times and curves, on which no
-prediction depends. A new estimator is one entry of the table; tests compare the table
-with the attributes of fitted estimators.
+A new estimator is one entry of the table. Tests compare the table with the attributes
+of fitted estimators.
 """
 
-import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib.util import find_spec
 from inspect import signature
-from numbers import Integral, Real
 from typing import Any, TypeVar
 
 import numpy as np
-from sklearn.exceptions import NotFittedError
-from sklearn.utils.validation import check_is_fitted
 
 from skbayesnn import scoring
 from skbayesnn._persistence import consistency
+from skbayesnn._persistence.rules import (
+    COUNT,
+    DICT,
+    EDGES,
+    ESTIMATOR,
+    FITTED,
+    FLAG,
+    FLOATS,
+    FLOATS_1D,
+    FUNCTION,
+    LABELS,
+    NAMES,
+    NONE,
+    NOT_NAN,
+    NOT_NAN_OR_INF,
+    NOT_NEGATIVE,
+    NUMBER,
+    POSITIVE,
+    POSITIVE_COUNT,
+    POSITIVE_FLOATS,
+    POSITIVE_FLOATS_1D,
+    POSITIVE_NUMBER,
+    PROPER_SHARE,
+    RATE,
+    RECORD,
+    RECORDS,
+    RECORDS_1D,
+    SCALE,
+    SEED,
+    SEEDS,
+    SHARE,
+    SHARES_1D,
+    SIZE,
+    SORTED,
+    TEXT,
+    Rules,
+    Values,
+    both,
+    dict_of,
+    either,
+    floats,
+    integer,
+    integers,
+    list_of,
+    none_or,
+    number,
+    numbers,
+    of_type,
+    one_or_each,
+    with_attribute,
+)
 from skbayesnn._predictive.recalibration import QuantileMap
 from skbayesnn._runtime import imported
 from skbayesnn._sklearn_compat import (
@@ -36,266 +81,29 @@ from skbayesnn._stacking.summary import Summary
 from skbayesnn._validation import MAX_N_DRAWS
 from skbayesnn.networks import NetworkDescription
 
-# ---- rules
-
-
-@dataclass(frozen=True)
-class Rule:
-    """A property of a value, as text and as a test."""
-
-    what: str
-    holds: Callable[[Any], bool]
-
-
-Rules = Mapping[str, Rule]
-
-
-@dataclass(frozen=True)
-class Values:
-    """Allowed values, as text and as an elementwise test of an array."""
-
-    what: str
-    allowed: Callable[[np.ndarray], np.ndarray]
-
-
-ANY = Values("", lambda v: np.ones(v.shape, dtype=bool))
-FINITE = Values("finite", np.isfinite)
-POSITIVE = Values("finite and > 0", lambda v: np.isfinite(v) & (v > 0))
-NOT_NEGATIVE = Values("finite and >= 0", lambda v: np.isfinite(v) & (v >= 0))
-SHARE = Values("in [0, 1]", lambda v: (v >= 0) & (v <= 1))
-PROPER_SHARE = Values("in [0, 1)", lambda v: (v >= 0) & (v < 1))
-NOT_NAN = Values("not NaN", lambda v: ~np.isnan(v))
-# For weights: a standard deviation of zero has the logarithm -inf.
-NOT_NAN_OR_INF = Values("neither NaN nor inf", lambda v: v < np.inf)
-
-
-def is_number(value) -> bool:
-    """Whether this is a real number, and not a bool."""
-    return isinstance(value, Real) and not isinstance(value, bool | np.bool_)
-
-
-def is_fitted(value) -> bool:
-    """Whether this is a fitted estimator."""
-    try:
-        check_is_fitted(value)
-    except (TypeError, NotFittedError):
-        return False
-    return True
-
-
-# ---- numbers and arrays
-
-
-def number(values: Values = FINITE) -> Rule:
-    """Rule for a real number."""
-
-    def holds(value):
-        if not is_number(value):
-            return False
-        try:
-            return bool(values.allowed(np.asarray(float(value))))
-        except OverflowError:  # a very large integer
-            return False
-
-    return Rule(f"a number{_suffix(values)}", holds)
-
-
-def integer(low: int, high: int | None = None) -> Rule:
-    """Rule for an integer, at least ``low`` and at most ``high``."""
-    bounds = f">= {low}" if high is None else f"from {low} to {high}"
-
-    def holds(value):
-        is_integer = is_number(value) and isinstance(value, Integral)
-        return is_integer and low <= value and (high is None or value <= high)
-
-    return Rule(f"an integer {bounds}", holds)
-
-
-def floats(values: Values = FINITE, ndim: int | None = None) -> Rule:
-    """Rule for an array of floats."""
-    return _array("floats", "f", values, ndim)
-
-
-def numbers(values: Values = FINITE, ndim: int | None = None) -> Rule:
-    """Rule for an array of integers or floats."""
-    return _array("integers or floats", "iuf", values, ndim)
-
-
-def integers(values: Values = NOT_NEGATIVE, ndim: int | None = 1) -> Rule:
-    """Rule for an array of integers."""
-    return _array("integers", "i", values, ndim)
-
-
-def _array(what: str, kinds: str, values: Values, ndim: int | None) -> Rule:
-    axes = {None: "", 1: " with one axis"}[ndim]
-
-    def holds(value):
-        return (
-            isinstance(value, np.ndarray)
-            and value.dtype.kind in kinds
-            and ndim in (None, value.ndim)
-            and bool(values.allowed(value).all())
-        )
-
-    return Rule(f"an array of {what}{axes}{_suffix(values)}", holds)
-
-
-def _suffix(values: Values) -> str:
-    return f", {values.what}" if values.what else ""
-
-
-# ---- rules that combine rules
-
-
-def none_or(rule: Rule) -> Rule:
-    """Rule that also allows None."""
-    return Rule(f"None or {rule.what}", lambda v: v is None or rule.holds(v))
-
-
-def either(first: Rule, second: Rule) -> Rule:
-    """Rule that holds if one of two rules holds."""
-    what = f"{first.what} or {second.what}"
-    return Rule(what, lambda v: first.holds(v) or second.holds(v))
-
-
-def both(first: Rule, second: Rule) -> Rule:
-    """Rule that holds if both rules hold; the second is tested after the first."""
-    what = f"{first.what}, {second.what}"
-    return Rule(what, lambda v: first.holds(v) and second.holds(v))
-
-
-def list_of(rule: Rule) -> Rule:
-    """Rule for a list whose entries follow a rule."""
-    return Rule(
-        f"a list, each {rule.what}",
-        lambda v: isinstance(v, list) and all(map(rule.holds, v)),
-    )
-
-
-def dict_of(rule: Rule) -> Rule:
-    """Rule for a dict with strings as keys, and with values that follow a rule."""
-    return Rule(
-        f"a dict by name, each {rule.what}",
-        lambda v: (
-            isinstance(v, dict)
-            and all(
-                isinstance(key, str) and rule.holds(item) for key, item in v.items()
-            )
-        ),
-    )
-
-
-def one_or_each(values: Values) -> Rule:
-    """Rule for a parameter: None, a string, a number, or a sequence of numbers."""
-
-    def holds(value):
-        try:
-            array = np.asarray(value, dtype=np.float64)
-        except (TypeError, ValueError, OverflowError):
-            return isinstance(value, str)
-        return value is None or bool(values.allowed(array).all())
-
-    return Rule(f"a string, or numeric values{_suffix(values)}", holds)
-
-
-def of_type(kind: type) -> Rule:
-    """Rule for an instance of a class."""
-    return Rule(f"a {kind.__name__}", lambda v: isinstance(v, kind))
-
-
-def with_attribute(name: str, rule: Rule) -> Rule:
-    """Rule for an object with an attribute that follows a rule."""
-    what = f"an object whose `{name}` is {rule.what}"
-    return Rule(what, lambda v: rule.holds(getattr(v, name, None)))
-
-
-def _rises(value: np.ndarray) -> bool:
-    return bool((np.diff(value) > 0).all())
-
-
-def _does_not_fall(value: np.ndarray) -> bool:
-    return bool((np.diff(value, axis=0) >= 0).all())
-
-
-def _are_distinct(value: np.ndarray) -> bool:
-    labels = value.tolist()
-    are_finite = all(not is_number(label) or math.isfinite(label) for label in labels)
-    return are_finite and len(set(labels)) == len(labels)
-
-
-FLAG = Rule("True or False", lambda v: isinstance(v, bool | np.bool_))
-TEXT = Rule("a string", lambda v: isinstance(v, str))
-DICT = Rule("a dict", lambda v: isinstance(v, dict))
-NONE = Rule("None", lambda v: v is None)
-FUNCTION = Rule("a function", callable)
-ESTIMATOR = Rule("an estimator", lambda v: hasattr(v, "fit"))
-FITTED = Rule("a fitted estimator", is_fitted)
-
-COUNT, POSITIVE_COUNT = integer(0), integer(1)
-NUMBER, POSITIVE_NUMBER = number(), number(POSITIVE)
-FLOATS, FLOATS_1D = floats(), floats(ndim=1)
-POSITIVE_FLOATS, POSITIVE_FLOATS_1D = floats(POSITIVE), floats(POSITIVE, ndim=1)
-SHARES_1D = floats(SHARE, ndim=1)
-# Values that may be NaN or infinite.
-RECORD, RECORDS, RECORDS_1D = number(ANY), floats(ANY), floats(ANY, ndim=1)
-
-SCALE = either(POSITIVE_NUMBER, POSITIVE_FLOATS)
-RATE = either(number(SHARE), floats(SHARE))
-SIZE = either(number(NOT_NEGATIVE), floats(NOT_NEGATIVE))
-LABELS = both(
-    Rule(
-        "an array of labels with one axis",
-        lambda v: (
-            isinstance(v, np.ndarray) and v.ndim == 1 and v.dtype.kind in "biufUSO"
-        ),
-    ),
-    Rule("finite and each only once", _are_distinct),
-)
-_ARRAY_OF_NAMES = Rule(
-    "an array of strings with one axis",
-    lambda v: (
-        isinstance(v, np.ndarray)
-        and v.dtype.kind == "O"
-        and v.ndim == 1
-        and all(type(name) is str for name in v)
-    ),
-)
-# Estimators of other packages may store a list, which a meta-estimator copies.
-NAMES = either(_ARRAY_OF_NAMES, list_of(TEXT))
-SEEDS = both(
-    integers(),
-    Rule("of 64 bits", lambda v: v.dtype.itemsize == 8),
-)
-# The state of a generator is validated when it is decoded.
-SEED = either(
-    none_or(integer(0, 2**32 - 1)),
-    of_type(np.random.RandomState),
-)
-EDGES = both(FLOATS_1D, Rule("rising", _rises))
-SORTED = Rule("not falling", _does_not_fall)
-
-
-# ---- kinds of classes
+# ---- entries of the table
 
 T = TypeVar("T")
 # Attributes that a file does not contain, or stores elsewhere.
 _NOT_KEPT = {"_unfinished", STATE_VERSION, METADATA_REQUEST}
 
 
-def checked(value: Any, kind: type[T]) -> T:
+def checked(value: Any, required_type: type[T]) -> T:
     """Return ``value`` if it is an instance of a type.
 
     Raises
     ------
     ValueError
     """
-    if not isinstance(value, kind):
-        raise ValueError(f"a value must be of type {kind.__name__}; got {value!r}.")
+    if not isinstance(value, required_type):
+        raise ValueError(
+            f"a value must be of type {required_type.__name__}; got {value!r}."
+        )
     return value
 
 
 @dataclass(frozen=True)
-class Kind:
+class StoredClass:
     """A class, the attributes of its fitted objects, and their consistency.
 
     Parameters
@@ -549,7 +357,7 @@ _SPLITTERS = (
 )
 
 
-def _networks() -> Iterator[Kind]:
+def _networks() -> Iterator[StoredClass]:
     """The single estimators."""
     roles = ("Regressor", _REGRESSOR), ("Classifier", _CLASSIFIER)
     for method in ("AnchoredEnsemble", "BBB", "MCDropout", "VariationalDropout"):
@@ -558,13 +366,15 @@ def _networks() -> Iterator[Kind]:
     yield _network("skbayesnn", "VariationalGPRegressor", _REGRESSOR)
 
 
-def _network(module: str, name: str, rules: Rules) -> Kind:
+def _network(module: str, name: str, rules: Rules) -> StoredClass:
     fitted = {**_NETWORK, **rules}
-    return Kind(module, name, fitted, _NETWORK_OPTIONAL, consistency.check_network)
+    return StoredClass(
+        module, name, fitted, _NETWORK_OPTIONAL, consistency.check_network
+    )
 
 
-def _stacks() -> Iterator[Kind]:
-    regressor = Kind(
+def _stacks() -> Iterator[StoredClass]:
+    regressor = StoredClass(
         "skbayesnn",
         "BayesianStackingRegressor",
         _STACK,
@@ -582,7 +392,7 @@ def _stacks() -> Iterator[Kind]:
         ("Regressor", {**_REGRESSOR, "noise_variance_": POSITIVE_FLOATS_1D}),
         ("Classifier", _CLASSIFIER),
     ):
-        yield Kind(
+        yield StoredClass(
             "skbayesnn._stacking.linear",
             f"ShrunkLinear{role}",
             {**_LINEAR, **rules},
@@ -595,18 +405,18 @@ def _stacks() -> Iterator[Kind]:
         )
     scores = {"log_density": RECORD, "error": RECORD, "others": dict_of(RECORD)}
     module = "skbayesnn._stacking.summary"
-    yield Kind(module, "Summary", others=scores, has_state=False)
+    yield StoredClass(module, "Summary", others=scores, has_state=False)
 
 
-def _recalibration() -> Iterator[Kind]:
-    yield Kind(
+def _recalibration() -> Iterator[StoredClass]:
+    yield StoredClass(
         "skbayesnn",
         "CalibratedUncertaintyRegressor",
         {"estimator_": FITTED, "scale_": SCALE},
         {**_META_ESTIMATOR, "quantile_maps_": list_of(of_type(QuantileMap))},
         consistency.check_calibration,
     )
-    yield Kind(
+    yield StoredClass(
         "skbayesnn._predictive.recalibration",
         "QuantileMap",
         others={"level": EDGES, "share": EDGES},
@@ -615,16 +425,16 @@ def _recalibration() -> Iterator[Kind]:
     )
 
 
-def _conformal() -> Iterator[Kind]:
+def _conformal() -> Iterator[StoredClass]:
     models = {"conformal_": _SCORES, "n_calibration_": POSITIVE_COUNT}
-    yield Kind(
+    yield StoredClass(
         "skbayesnn",
         "ConformalRegressor",
         {**_MODELS, **models},
         _META_ESTIMATOR,
         consistency.check_conformal,
     )
-    yield Kind(
+    yield StoredClass(
         "skbayesnn",
         "ConformalClassifier",
         {"estimator_": FITTED, **models, **_CLASSIFIER},
@@ -632,14 +442,14 @@ def _conformal() -> Iterator[Kind]:
         consistency.check_conformal,
     )
     for name in ("ConformalRegressor", "ConformalClassifier"):
-        yield Kind("crepes", name, _CREPES)
+        yield StoredClass("crepes", name, _CREPES)
 
 
-def _decisions() -> Iterator[Kind]:
+def _decisions() -> Iterator[StoredClass]:
     label, kind = either(RECORD, TEXT), none_or(TEXT)
     # An infinite threshold accepts all rows, or none.
     threshold = number(NOT_NAN)
-    yield Kind(
+    yield StoredClass(
         "skbayesnn",
         "Abstainer",
         {"estimator_": FITTED, "threshold_": threshold, "abstain_label_": label},
@@ -658,20 +468,24 @@ def _decisions() -> Iterator[Kind]:
         "offset_": NUMBER,
         "uncertainty_": FLOATS_1D,
     }
-    yield Kind(
+    yield StoredClass(
         "skbayesnn.inspection",
         "DriftMonitor",
         fitted,
-        {"kind": kind, "one_way_columns_": FLOATS, "random_state": SEED},
+        {
+            "kind": kind,
+            "one_way_columns_": FLOATS,
+            "random_state": SEED,
+        },
         consistency.check_monitor,
     )
 
 
-def _searches() -> Iterator[Kind]:
+def _searches() -> Iterator[StoredClass]:
     derived = {"scorer_": lambda search: metrics_of(scorers_of_search(search)[0])}
     for name in ("BatchedGridSearchCV", "BatchedRandomizedSearchCV"):
         module = "skbayesnn.model_selection"
-        yield Kind(
+        yield StoredClass(
             module,
             name,
             _SEARCH,
@@ -679,7 +493,7 @@ def _searches() -> Iterator[Kind]:
             consistency.check_search,
             derived=derived,
         )
-    yield Kind(
+    yield StoredClass(
         "skbayesnn.model_selection",
         "TauCV",
         {**_SEARCH, **_TAU_PATH, "best_estimator_": FITTED, "tau_": SCALE},
@@ -689,13 +503,13 @@ def _searches() -> Iterator[Kind]:
     )
 
 
-def _descriptions() -> Iterator[Kind]:
+def _descriptions() -> Iterator[StoredClass]:
     for name in ("MLP", "ConvNet", "RecurrentNet"):
-        yield Kind("skbayesnn.networks", name)
+        yield StoredClass("skbayesnn.networks", name)
 
 
-def _transformers() -> Iterator[Kind]:
-    yield Kind(
+def _transformers() -> Iterator[StoredClass]:
+    yield StoredClass(
         "skbayesnn.preprocessing",
         "PiecewiseLinearEncoder",
         {
@@ -709,39 +523,39 @@ def _transformers() -> Iterator[Kind]:
     )
 
 
-def _scikit_learn() -> Iterator[Kind]:
+def _scikit_learn() -> Iterator[StoredClass]:
     """Classes of scikit-learn whose attributes are arrays and call nothing."""
-    yield Kind(
+    yield StoredClass(
         "sklearn.pipeline",
         "Pipeline",
         others=_OUTPUT,
         agrees=consistency.check_pipeline,
     )
-    yield Kind("sklearn.frozen", "FrozenEstimator", others={"estimator": FITTED})
-    yield Kind(
+    yield StoredClass("sklearn.frozen", "FrozenEstimator", others={"estimator": FITTED})
+    yield StoredClass(
         "sklearn.compose",
         "TransformedTargetRegressor",
         {"regressor_": FITTED, "transformer_": ESTIMATOR, TRAINING_DIM: _AXES},
         _COLUMNS,
     )
     functions = dict.fromkeys(("func", "inverse_func"), none_or(FUNCTION))
-    yield Kind(
+    yield StoredClass(
         "sklearn.preprocessing",
         "FunctionTransformer",
         others={**_COLUMNS, **_OUTPUT, **functions},
     )
     for name, fitted in _SCALERS.items():
         others = {**_COLUMNS, **_OUTPUT, **_SCALER_OPTIONAL}
-        yield Kind(
+        yield StoredClass(
             "sklearn.preprocessing", name, fitted, others, consistency.check_scaler
         )
     for name in _SPLITTERS:
-        yield Kind("sklearn.model_selection", name, has_state=False)
+        yield StoredClass("sklearn.model_selection", name, has_state=False)
 
 
-KINDS: dict[str, Kind] = {
-    kind.name: kind
-    for kinds in (
+STORED_CLASSES: dict[str, StoredClass] = {
+    entry.name: entry
+    for entries in (
         _networks,
         _stacks,
         _recalibration,
@@ -752,7 +566,7 @@ KINDS: dict[str, Kind] = {
         _transformers,
         _scikit_learn,
     )
-    for kind in kinds()
+    for entry in entries()
 }
 
 
@@ -784,16 +598,18 @@ def function_name(value) -> str | None:
 
 def trusted_names() -> list[str]:
     """Full names of the classes in the table, of scorers, and of their attributes."""
-    types = [kind.type for kind in KINDS.values() if kind.is_installed]
+    types = [entry.type for entry in STORED_CLASSES.values() if entry.is_installed]
     public = [getattr(scoring, name) for name in scoring.__all__]
     scorers = [item.function for item in public if isinstance(item, scoring.Scorer)]
     trusted = {*types, *scorers, scoring.Scorer, *SCORER_TYPES}
     return sorted(f"{item.__module__}.{item.__qualname__}" for item in trusted)
 
 
-def kind_of(value) -> Kind | None:
+def stored_class_of(value) -> StoredClass | None:
     """Entry of the table for an object, or None; subclasses have no entry."""
     value_type = type(value)
     root, name = value_type.__module__.partition(".")[0], value_type.__name__
-    kind = KINDS.get(name if root == "skbayesnn" else f"{root}.{name}")
-    return kind if kind is not None and kind.type is value_type else None
+    stored_class = STORED_CLASSES.get(name if root == "skbayesnn" else f"{root}.{name}")
+    if stored_class is None or stored_class.type is not value_type:
+        return None
+    return stored_class

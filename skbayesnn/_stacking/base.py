@@ -37,17 +37,15 @@ from skbayesnn._stacking.candidates import (
     Candidate,
     Results,
     StackData,
-    candidates_of,
     check_same_kind,
-    default_pool,
-    dense_if_small,
     drop_failed,
-    given_pool,
+    expand_pool,
     held_out,
     model_of,
     refitted,
 )
-from skbayesnn._stacking.folds import folds_of
+from skbayesnn._stacking.folds import make_folds
+from skbayesnn._stacking.pool import default_pool, dense_if_small, given_pool
 from skbayesnn._stacking.summary import Summary
 from skbayesnn._stacking.weights import BOUND, OutOfFold, Stacked, corrected, pooled
 from skbayesnn._typing import Array, MatrixLike
@@ -82,7 +80,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
     summary_: Summary
     n_iter_: int
     fitted_to_sparse_: bool | None
-    _of_classes: bool
+    _is_classification: bool
     _unfinished: "_Unfinished | None" = None
 
     @default_settings
@@ -136,10 +134,14 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
 
     def _fit_stack(self, data, pool, groups, progress: "_Unfinished", log) -> dict:
         """Compute the fitted attributes; store trained models in ``progress``."""
-        candidates = candidates_of(pool)
-        check_same_kind(candidates, of_classes=self._of_classes)
-        splits = folds_of(
-            self.cv, data, groups, of_classes=self._of_classes, seed=progress.seed
+        candidates = expand_pool(pool)
+        check_same_kind(candidates, is_classification=self._is_classification)
+        splits = make_folds(
+            self.cv,
+            data,
+            groups,
+            is_classification=self._is_classification,
+            seed=progress.seed,
         )
         progress.forget_other_folds(splits)
         resources = self._resources()
@@ -241,7 +243,9 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         _validation.check_option("estimators", self.estimators, ["auto"])
         # Validate X and y here, so that an error or warning occurs once and not for
         # each candidate.
-        probe = MCDropoutClassifier() if self._of_classes else MCDropoutRegressor()
+        probe = (
+            MCDropoutClassifier() if self._is_classification else MCDropoutRegressor()
+        )
         with named_after(self, probe):
             table = training_data(probe, X, y, sample_weight).table
         names = getattr(probe, "feature_names_in_", None)
@@ -249,7 +253,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         return StackData(X, y, sample_weight, names), default_pool(
             X,
             table.sample_weight,
-            of_classes=self._of_classes,
+            is_classification=self._is_classification,
             max_iter=self.max_iter,
             device=self.device,
             random_state=seed,

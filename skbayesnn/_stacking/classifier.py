@@ -36,8 +36,8 @@ class BayesianStackingClassifier(ClassifierMixin, BayesianStacking):
         to combine.
 
         ``"auto"`` contains networks and logistic regressions. The networks have two
-        hidden layers and several length scales and dropout rates; they take the
-        columns as they are, or encoded by
+        hidden layers and several length scales and dropout rates. Some get the original
+        columns, the others columns that are encoded by
         :class:`~skbayesnn.preprocessing.PiecewiseLinearEncoder`. A sparse X with at
         most 256 columns and 2^25 entries is made dense. See Notes for few rows and
         many columns.
@@ -52,8 +52,8 @@ class BayesianStackingClassifier(ClassifierMixin, BayesianStacking):
         with more. An int is a number of shuffled folds.
     n_refits : int, default=2
         Networks fitted to all rows, from different starts, for each candidate with
-        positive weight. More of them are more accurate and take longer. A candidate
-        with a larger ``n_estimators`` keeps it.
+        positive weight. With more networks, predictions are more accurate and the fit
+        takes longer. A candidate with a larger ``n_estimators`` has this number.
     max_iter : "auto" or int, default="auto"
         Number of epochs of the default candidates. ``"auto"`` depends on the number of
         rows.
@@ -79,8 +79,8 @@ class BayesianStackingClassifier(ClassifierMixin, BayesianStacking):
     classes_ : ndarray of shape (n_classes,)
     weights_ : DataFrame
         ``"weight"`` and mean out-of-fold ``"log_density"`` (nats) of each candidate, in
-        order of decreasing weight. Without pandas a dict of dicts.
-        ``weights_["weight"][name]`` works with both.
+        order of decreasing weight. A dict of dicts if pandas is not installed;
+        ``weights_["weight"][name]`` works in both cases.
     estimators_ : list of estimator
         The candidates with positive weight, fitted to all rows. They take X as an
         array, as the trees of a forest do: ``X.to_numpy()`` for a DataFrame.
@@ -98,7 +98,7 @@ class BayesianStackingClassifier(ClassifierMixin, BayesianStacking):
         Out-of-fold log probability of the label, nats.
     summary_ : Summary
         Out-of-fold log probability and accuracy: ``print(model.summary_)``. The
-        networks were not fitted to these rows; the weights and the temperature were.
+        networks were not fitted to these rows, but the weights and the temperature were.
         The log probability is the mean of ``oof_log_density_``, in nats per row.
         Compare it with ``weights_`` and with other models of the same labels. A model
         that predicts the shares p of the classes has the sum of p log(p).
@@ -140,7 +140,7 @@ class BayesianStackingClassifier(ClassifierMixin, BayesianStacking):
     """
 
     classes_: Array
-    _of_classes = True
+    _is_classification = True
 
     def __init__(
         self,

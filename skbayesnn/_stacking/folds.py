@@ -70,7 +70,7 @@ def _codes(table: np.ndarray) -> np.ndarray:
 FOLDS_BELOW, N_FOLDS = 700, 5
 
 
-def folds_of(cv, data, groups, *, of_classes: bool, seed: int) -> list[tuple]:
+def make_folds(cv, data, groups, *, is_classification: bool, seed: int) -> list[tuple]:
     """Row indices (train, test) of every fold.
 
     cv : None, by the number of rows; int, shuffled folds; or as scikit-learn takes it
@@ -84,20 +84,24 @@ def folds_of(cv, data, groups, *, of_classes: bool, seed: int) -> list[tuple]:
         )
     if is_default:
         warn_of_copies(data.X, y)
-        splits = _default_folds(cv, y, data.sample_weight, of_classes, seed)
+        splits = _default_folds(cv, y, data.sample_weight, is_classification, seed)
     else:
-        splits = held_out_folds(cv, data.X, y, of_classes=of_classes, groups=groups)
+        splits = held_out_folds(
+            cv, data.X, y, is_classification=is_classification, groups=groups
+        )
     if not splits:
         raise ValueError(f"`cv` must have at least one split; got {cv!r}.")
-    if of_classes:
+    if is_classification:
         _check_classes(y, data.sample_weight, splits)
     return splits
 
 
-def _default_folds(n_folds, y, weights, of_classes: bool, seed: int) -> list[tuple]:
+def _default_folds(
+    n_folds, y, weights, is_classification: bool, seed: int
+) -> list[tuple]:
     """Shuffled folds of the rows with positive weight."""
     used = np.arange(len(y)) if weights is None else np.flatnonzero(weights)
-    splitter = _splitter(n_folds, y[used], of_classes, seed)
+    splitter = _splitter(n_folds, y[used], is_classification, seed)
     with warnings.catch_warnings():
         # A class with fewer rows than folds is missing from some of them.
         warnings.filterwarnings("ignore", message="The least populated class")
@@ -108,7 +112,7 @@ def _default_folds(n_folds, y, weights, of_classes: bool, seed: int) -> list[tup
     # larger ones, unless this removes a class.
     n_train = min(len(train) for train, _ in splits)
     equal = [(train[:n_train], test) for train, test in splits]
-    if of_classes and any(
+    if is_classification and any(
         len(np.unique(y[fewer])) < len(np.unique(y[train]))
         for (fewer, _), (train, _) in zip(equal, splits, strict=True)
     ):
@@ -116,7 +120,7 @@ def _default_folds(n_folds, y, weights, of_classes: bool, seed: int) -> list[tup
     return equal
 
 
-def _splitter(n_folds, y, of_classes: bool, seed: int):
+def _splitter(n_folds, y, is_classification: bool, seed: int):
     """A shuffled splitter, stratified if the classes have enough rows."""
     n_rows = len(y)
     if n_rows < 2:
@@ -124,15 +128,15 @@ def _splitter(n_folds, y, of_classes: bool, seed: int):
             "a stack needs at least 2 rows, one to train on and one to hold out; got "
             f"n_samples={n_rows}. Fit a single estimator to one row."
         )
-    counts = np.unique(y, return_counts=True)[1] if of_classes else np.array([0])
+    counts = np.unique(y, return_counts=True)[1] if is_classification else np.array([0])
     if n_folds is None and n_rows >= FOLDS_BELOW:
         can_stratify = counts.min() >= 2 and n_rows / N_FOLDS >= len(counts)
-        kind = StratifiedShuffleSplit if can_stratify else ShuffleSplit
-        return kind(1, test_size=1 / N_FOLDS, random_state=seed)
+        splitter_class = StratifiedShuffleSplit if can_stratify else ShuffleSplit
+        return splitter_class(1, test_size=1 / N_FOLDS, random_state=seed)
     if n_folds is None:
         n_folds = min(N_FOLDS, n_rows)
-    kind = StratifiedKFold if counts.max() >= n_folds else KFold
-    return kind(n_folds, shuffle=True, random_state=seed)
+    splitter_class = StratifiedKFold if counts.max() >= n_folds else KFold
+    return splitter_class(n_folds, shuffle=True, random_state=seed)
 
 
 def _check_classes(y, weights, splits) -> None:

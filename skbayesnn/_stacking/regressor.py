@@ -52,9 +52,9 @@ class BayesianStackingRegressor(
         to combine.
 
         ``"auto"`` contains networks and linear models. The networks have two hidden
-        layers, observation noise that depends on the input, and several length scales;
-        they have relu units without dropout, or silu units with dropout; they take the
-        columns as they are, or encoded by
+        layers, observation noise that depends on the input, and several length scales.
+        Some have relu units and no dropout, the others silu units and dropout. Some get
+        the original columns, the others columns that are encoded by
         :class:`~skbayesnn.preprocessing.PiecewiseLinearEncoder`. A sparse X with at
         most 256 columns and 2^25 entries is made dense. See Notes for few rows and
         many columns.
@@ -69,8 +69,8 @@ class BayesianStackingRegressor(
         int is a number of shuffled folds.
     n_refits : int, default=4
         Networks fitted to all rows, from different starts, for each candidate with
-        positive weight. More of them are more accurate and take longer. A candidate
-        with a larger ``n_estimators`` keeps it.
+        positive weight. With more networks, predictions are more accurate and the fit
+        takes longer. A candidate with a larger ``n_estimators`` has this number.
     max_iter : "auto" or int, default="auto"
         Number of epochs of the default candidates. ``"auto"`` depends on the number of
         rows.
@@ -93,8 +93,8 @@ class BayesianStackingRegressor(
     ----------
     weights_ : DataFrame
         ``"weight"`` and mean out-of-fold ``"log_density"`` (nats, y in its own units)
-        of each candidate, in order of decreasing weight. Without pandas a dict of
-        dicts. ``weights_["weight"][name]`` works with both.
+        of each candidate, in order of decreasing weight. A dict of dicts if pandas is
+        not installed; ``weights_["weight"][name]`` works in both cases.
     estimators_ : list of estimator
         The candidates with positive weight, fitted to all rows. They take X as an
         array, as the trees of a forest do: ``X.to_numpy()`` for a DataFrame.
@@ -114,8 +114,8 @@ class BayesianStackingRegressor(
         squared error than the single start of cross-validation.
     spread_bound_ : float
         The factor moves the mean of a draw by at most this many standard deviations of
-        its observation noise. Without a bound, one candidate that is far off in a row
-        would move the others away from y.
+        its observation noise. Without a bound, a candidate with a large error in a row
+        would move the draws of the other candidates away from y.
     oof_prediction_, oof_std_ : ndarray of shape (n_samples,) or (n_samples, n_targets)
         Out-of-fold mean and total standard deviation of the mixture, in y's units:
         one start of each candidate, with the factor estimated on the held-out rows. NaN
@@ -124,7 +124,7 @@ class BayesianStackingRegressor(
         Out-of-fold log density of y, nats.
     summary_ : Summary
         Out-of-fold log density, R^2 and coverage: ``print(model.summary_)``. The
-        networks were not fitted to these rows; the weights and the factor were. The
+        networks were not fitted to these rows, but the weights and the factor were. The
         log density is the mean of ``oof_log_density_``, in nats per row. Compare it
         with ``weights_`` and with other models of the same y in the same units. A
         normal distribution with the mean and the standard deviation s of y has
@@ -143,7 +143,7 @@ class BayesianStackingRegressor(
     cross-validation. Their posterior is normal, given the prior variances that the
     penalty implies. They require 10 to 1,000 rows and at most 2^22 entries of X;
     otherwise linear models are trained like the networks. If X has at least as many
-    columns as rows, the pool has two networks, and none on encoded columns.
+    columns as rows, the pool has two networks, both on the original columns.
 
     A candidate is dropped before the weights are estimated if its predictions are
     constant (unless it has the largest log density), if it equals another candidate,
@@ -171,7 +171,7 @@ class BayesianStackingRegressor(
     fold_estimators_: list[list[Any]]
     fold_scores_: list[Array]
     oof_std_: Array
-    _of_classes = False
+    _is_classification = False
 
     def __init__(
         self,

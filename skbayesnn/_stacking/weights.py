@@ -33,7 +33,7 @@ HOPELESS_BELOW, HOPELESS = 150, 3.0
 EQUAL = 1e-6
 
 
-def promising(
+def is_useful(
     log_density: np.ndarray,
     row_weights: np.ndarray,
     spread: np.ndarray,
@@ -105,7 +105,9 @@ def stacking_weights(
     return weights
 
 
-def few_weights(log_density: np.ndarray, row_weights: np.ndarray) -> np.ndarray:
+def sparse_stacking_weights(
+    log_density: np.ndarray, row_weights: np.ndarray
+) -> np.ndarray:
     """``stacking_weights`` without candidates of little weight, (candidates,).
 
     A candidate with less than ``MIN_WEIGHT`` gets zero: a refit to all rows costs
@@ -118,7 +120,7 @@ def few_weights(log_density: np.ndarray, row_weights: np.ndarray) -> np.ndarray:
     return sparse_weights
 
 
-def whole_numbers(weights: np.ndarray, total: int) -> np.ndarray:
+def round_to_total(weights: np.ndarray, total: int) -> np.ndarray:
     """Round weights to integers that sum to ``total``, by largest remainders."""
     exact = weights / weights.sum() * total
     rounded = np.floor(exact).astype(int)
@@ -196,7 +198,7 @@ class OutOfFold:
     def of(cls, candidates, splits, results, data) -> "OutOfFold":
         """Join the predictions of the folds.
 
-        results : :class:`Predicted` by (candidate's name, fold)
+        results : :class:`HeldOutPrediction` by (candidate's name, fold)
         """
         predictives = []
         for candidate in candidates:
@@ -212,7 +214,7 @@ class OutOfFold:
                 "at least one row that `cv` holds out must have a positive weight; got "
                 "zeros only."
             )
-        if predictives[0].of_classes:
+        if predictives[0].is_classification:
             labels = [
                 (data.y[test], data.y[train])
                 for (_, test), train in zip(splits, trained_on, strict=True)
@@ -251,10 +253,10 @@ class OutOfFold:
     def stacked(self) -> Stacked:
         """Estimate the weights of the candidates and the correction of the mixture."""
         log_density = self.log_density()
-        kept = promising(log_density, self.weights, *self.spread_and_error())
+        kept = is_useful(log_density, self.weights, *self.spread_and_error())
         weights = np.zeros(len(kept))
-        weights[kept] = few_weights(log_density[:, kept], self.weights)
-        n_draws = whole_numbers(weights, N_DRAWS)
+        weights[kept] = sparse_stacking_weights(log_density[:, kept], self.weights)
+        n_draws = round_to_total(weights, N_DRAWS)
         mixture = self.mixture(n_draws)
         factor = best_factor(mixture, self.y, self.weights)
         means = np.average(log_density, axis=0, weights=self.weights)
@@ -266,13 +268,13 @@ class OutOfFold:
         return np.maximum(np.stack(values, axis=1), MIN_LOG_DENSITY)
 
     def spread_and_error(self):
-        """Spread of the predictions within folds, and their error, for ``promising``.
+        """Spread of the predictions within folds, and their error, for ``is_useful``.
 
         The error is None for classification and with many rows.
         """
         y, used = self.y, self.weights > 0
-        of_classes = self.predictives[0].of_classes
-        if of_classes:
+        is_classification = self.predictives[0].is_classification
+        if is_classification:
             classes = np.unique(self.data.y)
             predicted = [
                 predictive.among(classes).mean() for predictive in self.predictives
@@ -294,7 +296,7 @@ class OutOfFold:
             variances = _average(np.square(in_fold - centre), row_weights)
             spread += variances * row_weights.sum()
         spread = np.sqrt(spread[:, varies] / weights.sum() / variance[varies]).max(1)
-        if of_classes or len(y) >= HOPELESS_BELOW:
+        if is_classification or len(y) >= HOPELESS_BELOW:
             return spread, None
         error = _average(np.square(means - y), weights)
         return spread, (error[:, varies] / variance[varies]).mean(1)

@@ -163,7 +163,7 @@ def defaults_of(estimator) -> AutoDefaults:
     TypeError
         If neither the class nor a base is in ``DEFAULTS``.
     """
-    names = [kind.__name__ for kind in type(estimator).__mro__]
+    names = [base.__name__ for base in type(estimator).__mro__]
     defaults = next((DEFAULTS[name] for name in names if name in DEFAULTS), None)
     if defaults is None:
         raise TypeError(

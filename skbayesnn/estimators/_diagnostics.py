@@ -196,7 +196,7 @@ def _outliers_in(X, y, likelihood) -> str:
     likelihood : class of ``Likelihood``
     """
     advice = outliers_in_columns(X)
-    scaled = not likelihood.of_classes and likelihood.standardizes_y
+    scaled = not likelihood.is_classification and likelihood.standardizes_y
     if scaled and not likelihood.robust and dominated_by_outliers(y).any():
         advice += (
             " Outliers dominate the standard deviation of y, so its other values are "
@@ -345,7 +345,7 @@ def _absurd(trained_job: TrainedJob, alive: np.ndarray) -> np.ndarray:
         trained_job.trained.posterior.select(alive),
         scaling.x_to_network(X.toarray() if sparse.issparse(X) else X),
     )
-    if job.config.likelihood.of_classes:
+    if job.config.likelihood.is_classification:
         probability = np.nan_to_num(components.probability[:, np.arange(len(y)), y])
         halvings = -np.log2(probability.clip(np.finfo(probability.dtype).tiny))
         mean = np.average(halvings, axis=1, weights=weights)

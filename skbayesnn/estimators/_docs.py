@@ -17,7 +17,7 @@ _NEXT_SECTION = re.compile(r"^\w[\w ]*\n-{3,}$", re.MULTILINE)
 
 def complete_docstrings(classes: Iterable[type]) -> None:
     """Replace references by the entries of the class that they name, in place."""
-    by_name = {kind.__name__: kind for kind in classes}
+    by_name = {estimator_class.__name__: estimator_class for estimator_class in classes}
     completed: dict[str, str] = {}
 
     def complete(name: str) -> str:
@@ -26,8 +26,8 @@ def complete_docstrings(classes: Iterable[type]) -> None:
             completed[name] = _with_entries(text, lambda other: complete(other))
         return completed[name]
 
-    for name, kind in by_name.items():
-        kind.__doc__ = complete(name)
+    for name, estimator_class in by_name.items():
+        estimator_class.__doc__ = complete(name)
 
 
 def entries_of(text: str, section: str) -> dict[str, str]:

@@ -15,7 +15,7 @@ from skbayesnn import _validation
 from skbayesnn._data.training_rows import TrainingRows
 from skbayesnn._engine.config import Hook, MemberParams, TrainingConfig
 from skbayesnn._engine.posterior import Posterior
-from skbayesnn._engine.training import Trained, start, train
+from skbayesnn._engine.training import Trained, initial_posterior, train
 from skbayesnn._runtime import default_settings
 from skbayesnn._sklearn_compat import callback_context, has_callbacks
 from skbayesnn.estimators import _selection
@@ -142,7 +142,7 @@ def train_together(
     dtype = computed_in(config, torch_device)
     jobs = _selection.select_settings(jobs, torch_device, dtype)
     members, training_rows = joined(jobs, torch_device, dtype)
-    posterior = start(config, members, torch_device, dtype)
+    posterior = initial_posterior(config, members, torch_device, dtype)
     trained = run(estimators, config, members, training_rows, posterior, hooks=hooks)
     if len(jobs) == 1:
         return [jobs[0].with_trained(trained)]

@@ -21,7 +21,7 @@ from skbayesnn._engine.posterior import (
     Posterior,
     PosteriorPredictor,
 )
-from skbayesnn._engine.resources import tensor_of
+from skbayesnn._engine.resources import as_tensor
 from skbayesnn._likelihoods import Likelihood, likelihood_from
 from skbayesnn._likelihoods.gaussian import UNBOUNDED
 from skbayesnn._networks import Network, network_from
@@ -37,7 +37,7 @@ _ROWS_OF_NOISE, _DRAWS_OF_NOISE = 1000, 20
 FORMAT = 2
 
 
-def arrays_of(posterior: Posterior) -> dict[str, np.ndarray]:
+def to_arrays(posterior: Posterior) -> dict[str, np.ndarray]:
     """Parameters and keep probabilities by name; the first axis is the members."""
     groups = {f"layers/{i}": group for i, group in enumerate(posterior.layers)}
     groups["likelihood"] = posterior.likelihood_params
@@ -182,7 +182,7 @@ def _from_first_format(state: dict) -> dict:
 
 
 def _tensor(values, device, dtype):
-    return tensor_of(values).to(device, dtype)
+    return as_tensor(values).to(device, dtype)
 
 
 def prior_from(posterior: Posterior) -> list[dict[str, np.ndarray]]:
@@ -232,7 +232,7 @@ def fitted_attributes(
     elbo, elbo_std_error = _elbo(trained, scaling, total_weight)
     attributes = {
         "network_": description_of(posterior.network, posterior.likelihood),
-        "parameters_": arrays_of(posterior),
+        "parameters_": to_arrays(posterior),
         "seeds_": posterior.seeds,
         "x_mean_": scaling.x_mean,
         "x_scale_": scaling.x_scale,
@@ -402,7 +402,7 @@ def open_posterior(
             return SparseRows.of(X[chunk], scaling)
         values = X[chunk].toarray() if sparse.issparse(X) else X[chunk]
         values = scaling.x_to_network(values).astype(X.dtype, copy=False)
-        return tensor_of(values).to(posterior.device, posterior.dtype)
+        return as_tensor(values).to(posterior.device, posterior.dtype)
 
     budget = int(sklearn.get_config()["working_memory"] * 2**20)
     n_draws = n_draws or estimator.n_draws

@@ -137,7 +137,7 @@ def training_job(
         robust=likelihood.robust,
         alike=network.input_groups,
     )
-    if likelihood.of_classes:
+    if likelihood.is_classification:
         y = data.table.codes[rows]
     else:
         y = scaling.y_to_network(data.table.y[rows])
@@ -163,33 +163,39 @@ def training_job(
     )
 
 
-def likelihood_class(name, *, of_classes: bool) -> type[Likelihood]:
+def likelihood_class(name, *, is_classification: bool) -> type[Likelihood]:
     """Look up a likelihood for classification or regression by name."""
-    names = [n for n, kind in LIKELIHOODS.items() if kind.of_classes == of_classes]
+    names = [
+        n
+        for n, likelihood_type in LIKELIHOODS.items()
+        if likelihood_type.is_classification == is_classification
+    ]
     return LIKELIHOODS[_validation.check_option("likelihood", name, names)]
 
 
 def _likelihood(estimator, data) -> tuple[Likelihood, np.ndarray | None]:
     """Return the likelihood and the given tau; None if tau is learned."""
     classes = data.classes
-    kind = likelihood_class(estimator.likelihood, of_classes=classes is not None)
+    likelihood_type = likelihood_class(
+        estimator.likelihood, is_classification=classes is not None
+    )
     for y in data.separate_targets:
-        kind.check_y(y)
+        likelihood_type.check_y(y)
     n, ranks = _n_targets(data.table, classes), data.table.ranks
-    tau = _validation.precisions(estimator.tau, 1 if kind.tempered else n)
-    if kind.tempered and tau is None:
-        if kind.of_classes:
+    tau = _validation.precisions(estimator.tau, 1 if likelihood_type.tempered else n)
+    if likelihood_type.tempered and tau is None:
+        if likelihood_type.is_classification:
             raise ValueError(
                 "`tau` of a classifier is the likelihood's inverse temperature and "
                 "must be a number; got 'auto'. The default is 1."
             )
         tau = np.ones(1)
     options = _validation.options_of(
-        "likelihood_options", estimator.likelihood_options, kind
+        "likelihood_options", estimator.likelihood_options, likelihood_type
     )
     if ranks is not None:
         options["ranks"] = ranks
-    return kind.build(n, tau is None, options), tau
+    return likelihood_type.build(n, tau is None, options), tau
 
 
 def _n_targets(table, classes) -> int:

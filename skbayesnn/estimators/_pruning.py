@@ -10,7 +10,7 @@ import torch
 from sklearn.utils.validation import check_is_fitted
 
 from skbayesnn._engine.posterior import Posterior
-from skbayesnn._engine.resources import tensor_of
+from skbayesnn._engine.resources import as_tensor
 from skbayesnn._families.mean_field import signal_to_noise
 from skbayesnn._networks import Perceptron
 from skbayesnn._runtime import atomic_update
@@ -150,7 +150,7 @@ class Prunable(BayesianNetwork):
             before = None if X is None else new.score(X, y)
             sizes, posterior = self._sizes_of_fit(), self._plain_posterior()
             posterior = prune(posterior, choose(posterior))
-            new.parameters_ = _fitted.arrays_of(posterior)
+            new.parameters_ = _fitted.to_arrays(posterior)
             new.network_ = _fitted.description_of(
                 posterior.network, posterior.likelihood
             )
@@ -166,5 +166,5 @@ class Prunable(BayesianNetwork):
 
     def _plain_posterior(self):
         """Posterior on the CPU, in the precision of the stored parameters."""
-        dtype = tensor_of(self.parameters_["layers/0/mean"]).dtype
+        dtype = as_tensor(self.parameters_["layers/0/mean"]).dtype
         return _fitted.posterior_of(self, torch.device("cpu"), dtype)

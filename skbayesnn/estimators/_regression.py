@@ -49,7 +49,7 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
         row_std = getattr(self, "row_noise_std_", None)
         std = self.tau_**-0.5 if row_std is None else row_std
         name = self.network_["likelihood"]["name"]
-        if likelihood_class(name, of_classes=False).tempered:
+        if likelihood_class(name, is_classification=False).tempered:
             raise AttributeError(
                 "`noise_std_` requires a likelihood with a noise precision; got "
                 f"{name!r}. Use predict_uncertainty(X, kind='aleatoric')."
@@ -381,7 +381,7 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
     def _given_noise(self):
         """Variance of given observation noise, (targets,), units of y; 0 if learned."""
         name = self.network_["likelihood"]["name"]
-        tempered = likelihood_class(name, of_classes=False).tempered
+        tempered = likelihood_class(name, is_classification=False).tempered
         if tempered or isinstance(getattr(self, "tau", "auto"), str):
             return 0.0
         return 1 / np.asarray(self.tau_)

@@ -25,13 +25,13 @@ from skbayesnn._data.training_rows import RowSubset
 from skbayesnn._engine.config import MemberParams
 from skbayesnn._engine.held_out_tau import (
     Ensemble,
-    TauOfHeldOut,
+    HeldOutTauUpdater,
     draws_together,
+    estimate_noise_variance,
     finite,
-    likeliest_level,
 )
 from skbayesnn._engine.training import (
-    start,
+    initial_posterior,
     train,
     validation_density,
     validation_draws,
@@ -203,12 +203,12 @@ def _program_scores(
     predict = validation_density
     if jobs[0].estimates_tau:
         ensembles = _ensembles(jobs, members_of_job)
-        hooks.append(TauOfHeldOut(training_rows, ensembles, _N_DRAWS, members.tau))
-        predict, score = validation_draws, _score_by_level
+        hooks.append(HeldOutTauUpdater(training_rows, ensembles, _N_DRAWS, members.tau))
+        predict, score = validation_draws, _score_by_noise_variance
     elif jobs[0].estimates_variance:
         predict = validation_draws
         score = partial(_score_by_predictive_params, config.likelihood)
-    posterior = start(config, members, device, dtype)
+    posterior = initial_posterior(config, members, device, dtype)
     trained = train(config, members, training_rows, posterior, hooks=hooks)
     # A generator: the draws of one job at a time, since they need much memory.
     predictions = predict(trained.posterior, training_rows, _N_DRAWS, members_of_job)
@@ -240,7 +240,7 @@ def _setting_scores(job: TrainingJob, predictions: np.ndarray, score_rows):
     predictions : (networks, rows, ...), networks ordered by fold and setting
     score_rows : function of predictions, y and weights
     """
-    rows_by_fold = [row_subset.validation for row_subset in job.row_subsets]
+    rows_by_fold = [row_subset.held_out_rows for row_subset in job.row_subsets]
     rows = np.concatenate(rows_by_fold)
     y, weights = job.table.y[rows], job.table.sample_weight[rows]
     by_setting = predictions.reshape(
@@ -305,8 +305,10 @@ def _fold_jobs(job: TrainingJob) -> list[TrainingJob]:
     table, rows = job.table, row_subset.rows
     weights = np.zeros(table.n_rows)
     weights[rows] = row_subset.weights
-    of_classes = job.config.likelihood.of_classes
-    fold = selection_folds(table.X[rows], table.codes[rows] if of_classes else None)
+    is_classification = job.config.likelihood.is_classification
+    fold = selection_folds(
+        table.X[rows], table.codes[rows] if is_classification else None
+    )
     held_out = [fold == i for i in np.unique(fold[fold >= 0])[: _n_folds(job)]]
     config = replace(
         job.config,
@@ -324,7 +326,7 @@ def _fold_jobs(job: TrainingJob) -> list[TrainingJob]:
                 n_members=len(settings) * len(networks),
                 rows=rows[~out],
                 weights=row_subset.weights[~out],
-                validation=_scored_rows(rows[out]),
+                held_out_rows=_scored_rows(rows[out]),
                 scaling=row_subset.scaling,
             )
             for out in held_out
@@ -420,14 +422,14 @@ def _score_by_predictive_params(
     return HeldOutScore(density @ (np.ptp(y, axis=0) > 0), weights, predictive_params)
 
 
-def _score_by_level(
+def _score_by_noise_variance(
     draws: np.ndarray, y: np.ndarray, weights: np.ndarray
 ) -> HeldOutScore:
     """Score rows of ensembles whose training uses the estimated noise variance."""
     draws = finite(draws)
     if not (weights.any() and draws.size):
         return HeldOutScore(np.full(len(weights), np.nan), weights)
-    density, log_variance = likeliest_level(draws, weights)
+    density, log_variance = estimate_noise_variance(draws, weights)
     predictive_params = {"log_variance": log_variance}
     return HeldOutScore(density @ (np.ptp(y, axis=0) > 0), weights, predictive_params)
 

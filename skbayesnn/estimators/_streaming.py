@@ -39,7 +39,9 @@ def begin_stream(estimator, data: TrainingData, n_epochs: int) -> TrainedJob:
     hidden = hidden_layer_sizes(estimator, math.inf)
     job, device, dtype = _job_and_device(estimator, data, hidden)
     job = job.for_streaming(PARTIAL_FIT_HORIZON, n_epochs)
-    return _train(estimator, job, _fit.start(job.config, job.members, device, dtype))
+    return _train(
+        estimator, job, _fit.initial_posterior(job.config, job.members, device, dtype)
+    )
 
 
 def continue_stream(
@@ -99,7 +101,7 @@ def _continued(
     estimator._check_can_continue(job, data.target_attributes)
     job = job.resumed_from(_fitted.scaling_of(estimator), estimator.seeds_)
     # Parameters such as `dropout` may have changed since the fit.
-    untrained = _fit.start(job.config, job.members, device, dtype)
+    untrained = _fit.initial_posterior(job.config, job.members, device, dtype)
     posterior = _fitted.posterior_of(estimator, device, dtype).at_rates_of(untrained)
     return job, posterior
 

@@ -90,7 +90,7 @@ def _rate(layer) -> float:
 
 def _is_torch_layer(layer) -> bool:
     # torch.nn.utils.parametrize derives a class from the class of the layer.
-    names = [kind.__module__ for kind in type(layer).__mro__]
+    names = [base.__module__ for base in type(layer).__mro__]
     first = next(name for name in names if name != "torch.nn.utils.parametrize")
     return first.startswith("torch.nn.")
 

@@ -104,8 +104,8 @@ def _with_validation(estimator, table, X_val, y_val, target_attributes):
         hint = ""
         held_out = estimator._check_held_out(X_val, y_val, table, target_attributes)
     except (TypeError, ValueError) as error:
-        kind = TypeError if isinstance(error, TypeError) else ValueError
-        raise kind(f"in `X_val` and `y_val`: {error}{hint}") from error
+        error_class = TypeError if isinstance(error, TypeError) else ValueError
+        raise error_class(f"in `X_val` and `y_val`: {error}{hint}") from error
     if held_out.y.shape[1:] != table.y.shape[1:]:
         raise ValueError(
             f"`y_val` must have the number of targets of `y`, {table.y.shape[1]}; got "

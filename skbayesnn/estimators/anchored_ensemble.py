@@ -221,9 +221,9 @@ class AnchoredEnsembleClassifier(_AnchoredEnsemble, BayesianClassifier):
         As in :class:`AnchoredEnsembleRegressor`.
     length_scale : {"auto", "fan_in"}, float > 0 or sequence of float, default="auto"
         Prior length scale l of the weights, one value or one per layer: anchors are
-        drawn from N(0, 1 / l^2). ``"auto"`` is that of
-        :class:`AnchoredEnsembleRegressor`, but a tenth of ``"fan_in"`` at the last
-        layer, since logits of classes that are well apart are large.
+        drawn from N(0, 1 / l^2). ``"auto"`` is the rule of
+        :class:`AnchoredEnsembleRegressor`, except at the last layer, where l is a tenth
+        of ``"fan_in"``, because logits of separated classes are large.
     bias_length_scale
         As in :class:`AnchoredEnsembleRegressor`.
     noisy_targets : bool, default=True
@@ -241,9 +241,9 @@ class AnchoredEnsembleClassifier(_AnchoredEnsemble, BayesianClassifier):
         As in :class:`AnchoredEnsembleRegressor`.
     max_iter : "auto" or int, default="auto"
         Epochs. Leave ``"auto"``: 100 sqrt(N) steps, and at least ten epochs. With fewer
-        than 5,000 rows, held-out rows may select a quarter or a tenth of that, where
-        their log density is higher by more than its standard error; ``n_iter_`` is what
-        was selected.
+        than 5,000 rows, held-out rows may select a quarter or a tenth of these epochs.
+        The log density must then be higher by more than a standard error. ``n_iter_``
+        is the selected number.
     early_stopping, validation_fraction, n_iter_no_change, tol, warm_start, device, \
 dtype, verbose, random_state
         As in :class:`MCDropoutRegressor`.

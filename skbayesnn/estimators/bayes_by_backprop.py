@@ -156,22 +156,23 @@ class _BayesByBackprop(_pruning.Prunable):
 class BBBRegressor(_BayesByBackprop, BayesianRegressor):
     """Neural network regression by Bayes by Backprop.
 
-    Use it where the width of every weight's posterior matters, to prune weights, or to
-    continue with a posterior as the next prior. Every weight and bias has its own
+    Use it if the width of every weight's posterior matters, to prune weights, or to use
+    a posterior as the prior of the next fit. Every weight and bias has its own
     normal distribution, whose mean and standard deviation minimise the variational free
-    energy (Blundell et al. 2015). A fit costs about twice that of
+    energy (Blundell et al. 2015). A fit takes about twice as long as a fit of
     :class:`MCDropoutRegressor` with a given length scale. With few rows the posterior
-    returns to the prior, with a warning.
+    is close to the prior, and ``fit`` warns.
 
     Parameters
     ----------
     hidden_layer_sizes : "auto", int or sequence of int, default="auto"
         Units of each hidden layer; () is a linear model. Leave ``"auto"``: the KL grows
-        with the number of weights, and where it outweighs the data the posterior
-        returns to the prior. ``"auto"`` is (10,) up to N = 100, the sum of the training
-        weights, (20,) up to 300, (20, 20) up to 3,000 and (50, 50) above, and in
-        streams (``partial_fit`` without ``prior="previous"``). A continued fit keeps
-        its sizes; folds have their own N.
+        with the number of weights, and if it outweighs the data the posterior is close
+        to the prior. ``"auto"`` depends on N, the sum of the training weights: (10,) up
+        to N = 100, (20,) up to 300, (20, 20) up to 3,000, and (50, 50) with more.
+        Streams (``partial_fit`` without ``prior="previous"``) have (50, 50). A
+        continued fit keeps its sizes. In cross-validation, N is the sum over the
+        training rows of the fold.
     activation, network
         As in :class:`MCDropoutRegressor`.
     dropout : float in [0, 1) or sequence of float, default=0
@@ -179,22 +180,23 @@ class BBBRegressor(_BayesByBackprop, BayesianRegressor):
         = 1 - dropout, p N(m, sigma^2) + (1 - p) N(0, sigma^2) per row of a weight
         matrix (Gal & Ghahramani 2016).
     prior : {"gaussian", "scale_mixture"}, default="gaussian"
-        Leave the default. N(0, 1 / l^2), or pi N(0, (s1 / l)^2) + (1 - pi) N(0, (s2 /
-        l)^2) (Blundell et al. 2015) on the weights; biases always have the former.
+        Prior of the weights. Leave the default. ``"gaussian"`` is N(0, 1 / l^2),
+        ``"scale_mixture"`` is pi N(0, (s1 / l)^2) + (1 - pi) N(0, (s2 / l)^2) (Blundell
+        et al. 2015). Biases always have the Gaussian prior.
     pi : float in (0, 1), default=0.5
         Weight of the scale mixture's first component.
     s1, s2 : float > 0, default=1.0 and 0.1
-        Standard deviations of its components at l = 1.
+        Standard deviations of the scale mixture's components at l = 1.
     kl : {"closed", "sampled"}, default="closed"
         KL(q || prior) in closed form, or as log q(W) - log p(W) at one draw per step.
-        The latter has more variance; the scale mixture requires it.
+        ``"sampled"`` has more variance; the scale mixture requires it.
     kl_weighting : {"uniform", "geometric"}, default="uniform"
         Weight of the KL in the batches of an epoch; geometric is eq. 9 of Blundell et
         al. (2015). Leave the default.
     kl_warm_up : float in [0, 1), default=0.5
         Share of the training in which the KL's weight rises from 0 to 1. Leave the
-        default: without it a learned tau starts so low that the KL outweighs the data,
-        and the fit can stay there.
+        default: without a warm-up, a learned tau is so low at the start that the KL
+        outweighs the data, and the fit may not recover from this.
     gradient : {"local", "pathwise", "score", "characteristic"}, default="local"
         Leave the default; the others are for comparison. ``"local"``: random numbers
         per row, by local reparameterisation (Kingma et al. 2015). ``"pathwise"``: one
@@ -205,7 +207,7 @@ class BBBRegressor(_BayesByBackprop, BayesianRegressor):
     length_scale : {"auto", "fan_in"}, float >= 0 or sequence of float, default="auto"
         Prior length scale l, one value or one per layer. Leave the default: ``"auto"``
         is ``"fan_in"``, l^2 = the number of inputs of each layer. With l = 1 the KL of
-        a deep network outweighs the data, and the posterior returns to the prior.
+        a deep network outweighs the data, and the posterior is close to the prior.
     tau : "auto", float > 0 or sequence of float, default="auto"
         Model precision: 1 / variance of the observation noise, in y's own units, one
         value or one per target. Leave ``"auto"``, which learns it with the weights,
@@ -228,9 +230,9 @@ dtype, verbose, random_state
     ----------
     weight_decay_ : float or ndarray
         p l^2 / (2 N tau): the coefficient of the squared mean weights in addition to
-        half the mean squared error. With the scale mixture, that of s1 = 1. With an
-        earlier posterior as the prior, l (also ``length_scale_``) is the root of the
-        mean precision of a layer's weights.
+        half the mean squared error. With the scale mixture, this formula is used with
+        s1 = 1. With an earlier posterior as the prior, l (also ``length_scale_``) is
+        the root of the mean precision of a layer's weights.
     prior_ : list of dict of ndarray, or None
         The earlier posterior that ``partial_fit`` used as the prior, per layer.
     pruning_ : dict or None
@@ -354,26 +356,26 @@ y_mean_, y_scale_
 class BBBClassifier(_BayesByBackprop, BayesianClassifier):
     """Neural network classification by Bayes by Backprop.
 
-    Use it where the width of every weight's posterior matters, to prune weights, or to
-    continue with a posterior as the next prior. Every weight and bias has its own
+    Use it if the width of every weight's posterior matters, to prune weights, or to use
+    a posterior as the prior of the next fit. Every weight and bias has its own
     normal distribution, whose mean and standard deviation minimise the variational free
-    energy (Blundell et al. 2015). A fit costs about twice that of
+    energy (Blundell et al. 2015). A fit takes about twice as long as a fit of
     :class:`MCDropoutClassifier`.
 
     Parameters
     ----------
     hidden_layer_sizes : int or sequence of int, default=(50,)
-        Units of each hidden layer; () is a linear model. Fewer units suit fewer rows,
-        since the KL grows with the number of weights.
+        Units of each hidden layer; () is a linear model. With few rows, use few units:
+        the KL grows with the number of weights.
     activation, network
         As in :class:`MCDropoutRegressor`.
     dropout, prior, pi, s1, s2, kl, kl_weighting, kl_warm_up, gradient
         As in :class:`BBBRegressor`.
     length_scale : {"auto", "fan_in"}, float >= 0 or sequence of float, default="auto"
         Prior length scale l of the weights. Leave the default: 1 from 200 rows on, and
-        0.3, 1 or 3 by cross-validation with fewer rows. ``"fan_in"`` expects logits of
-        order one: with a hundred rows of classes that are well apart its KL outweighs
-        the data, and the posterior returns to the prior.
+        0.3, 1 or 3 by cross-validation with fewer rows. With ``"fan_in"``, logits are
+        of order one before training: with a hundred rows of separated classes, the KL
+        of larger logits outweighs the data, and the posterior is close to the prior.
     tau, likelihood, class_weight
         As in :class:`MCDropoutClassifier`.
     n_estimators, n_draws

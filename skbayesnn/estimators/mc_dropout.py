@@ -82,9 +82,9 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
 
     Use it for a fast network with uncertainty. Dropout stays active in predictions:
     each mask is a draw from an approximate posterior over the weights, and the spread
-    of the draws is the epistemic uncertainty (Gal & Ghahramani 2016). A fit costs about
-    as much as a fit of a plain network, and two to five times as much where held-out
-    rows select ``length_scale`` (the default). :class:`BayesianStackingRegressor`
+    of the draws is the epistemic uncertainty (Gal & Ghahramani 2016). A fit takes about
+    as long as a fit of a plain network, and two to five times as long if held-out rows
+    select ``length_scale`` (the default). :class:`BayesianStackingRegressor`
     predicts better and needs no tuning, but takes longer. For gaps between training
     rows and for drift use :class:`AnchoredEnsembleRegressor`.
 
@@ -111,17 +111,17 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
         Higher rates regularise more, and the spread of their masks is part of all
         predictions. A sequence has one rate for the inputs of each weight layer (hidden
         layers + 1), the network's inputs first. ``"auto"`` learns one rate per layer
-        with the weights (Gal, Hron & Kendall 2017), starting at 0.01. With some
-        thousand rows these rates, and with them the epistemic uncertainty, end near
-        zero, with a warning.
+        with the weights (Gal, Hron & Kendall 2017), starting at 0.01. With several
+        thousand rows the learned rates are near zero, and so is the epistemic
+        uncertainty; ``fit`` then warns.
     noise : {"bernoulli", "gaussian", "dropconnect", "additive"}, default="bernoulli"
         Kind of dropout (Gal 2016); leave the default unless you compare methods.
         ``"bernoulli"`` drops units; ``"gaussian"`` multiplies them by N(p, p (1 - p)),
         p = 1 - dropout; ``"dropconnect"`` drops single weights; ``"additive"`` adds
-        N(0, v (1 - p) / p) to weights, v the variance of their initial values.
-        ``"gaussian"`` leaves the entropy of the weights out of the objective, since it
-        has no bound where a unit's weights are near zero: ``elbo_`` is then no lower
-        bound (for a unit with one weight m it is .92 - log |m| nats too large).
+        N(0, v (1 - p) / p) to weights, where v is the variance of their initial values.
+        With ``"gaussian"`` the objective omits the entropy of the weights, which has no
+        bound if a unit's weights are near zero. ``elbo_`` is then not a lower bound:
+        for a unit with one weight m it is .92 - log |m| nats too large.
         ``"dropconnect"`` is trained with normal activations of the same mean and
         variance.
     length_scale : {"auto", "fan_in"}, float >= 0 or sequence of float, default="auto"
@@ -129,51 +129,55 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
         default, or ``"fan_in"`` for half the training time. Inputs are standardised: a
         larger l keeps weights smaller and functions smoother. ``"fan_in"`` is l^2 = the
         number of inputs of each layer, so that units are of order one before training.
-        ``"auto"`` is sqrt(inputs), but at most sqrt(N) / 2 up to 64 rows, 4 up to 144
-        and sqrt(N) / 3 from there, since a stronger prior outweighs few rows. If
-        ``tau`` is ``"auto"``, too, held-out rows select between this rule and l = 4 or
-        1 in all layers by their log density. With a given tau the rule is used:
-        ``weight_decay_`` is proportional to l^2 / tau, so that tau has the same effect.
+        ``"auto"`` is the root of the number of inputs, with an upper bound, because a
+        strong prior outweighs few rows. The bound is sqrt(N) / 2 with up to 64 rows, 4
+        with up to 144 rows, and sqrt(N) / 3 with more. If ``tau`` is also ``"auto"``,
+        held-out rows select this rule, l = 4 in all layers, or l = 1 in all layers, by
+        their log density. With a given tau the rule is used without a selection:
+        ``weight_decay_`` is proportional to l^2 / tau, so another tau has the same
+        effect as another l.
     tau : "auto", float > 0 or sequence of float, default="auto"
         Model precision: 1 / variance of the observation noise, in y's own units, one
         value or one per target. Leave ``"auto"`` unless the noise is known or a search
         selects it. It is learned with the weights, and the noise variance of
         predictions is estimated after training:
 
-        - On held-out rows, if these select the length scale, and always for
-          ``dropout="auto"``, Student's t and mixtures. Each fold is held out by
-          networks that are trained without it: five folds, two from 700 rows on (sum of
-          the weights), one from 5,000, none if X has more than 4 million entries. The
-          estimate maximises the density of the held-out rows under the mixture of their
-          draws.
+        - On held-out rows, if they select the length scale, and always with
+          ``dropout="auto"``, Student's t and mixtures. For each fold, networks are
+          trained without its rows. There are five folds; two of them are held out from
+          700 rows on (sum of the weights), one from 5,000 rows on, and none if X has
+          more than 4 million entries. The estimate maximises the density of the
+          held-out rows under the mixture of their draws.
         - Otherwise on the training rows: the variance of the residuals of the
           predictive mean, corrected for the degrees of freedom of the weights as in
           linear smoothing (Hastie & Tibshirani 1990). The variance of y counts as one
-          more residual, so that the noise is not zero where a network interpolates its
-          rows. With few rows and a strong signal this overestimates: for linear models
-          of 8 columns whose signal has 13 times the variance of the noise, the std is
-          1.16 times the true one with 40 rows, 1.05 times with 100 and 1.01 times with
-          400.
-        - With early stopping, in ``partial_fit`` and for candidates of a stack it stays
-          as it was learned.
+          more residual, so that the noise is not zero if a network interpolates its
+          rows. With few rows and a strong signal the noise is overestimated: if the
+          variance of a linear signal of 8 columns is 13 times the variance of the
+          noise, the estimated std is 1.16 times the true std with 40 rows, 1.05 times
+          with 100 rows and 1.01 times with 400 rows.
+        - With early stopping, in ``partial_fit`` and for candidates of a stack, the
+          learned tau is not estimated again.
 
-        Several networks share the noise variance of one network, which is slightly too
-        large. A warm start keeps it.
+        If there are several networks, the noise variance is estimated for one network,
+        and is slightly too large for their mixture. A warm start keeps the estimate.
     likelihood : str, default="gaussian"
         Distribution of y given the network's output. ``"gaussian"``: equal noise.
         ``"heteroscedastic"``: noise that depends on the input, by a second output that
         is learned after a warm-up; ``tau`` is then its overall level. ``"student_t"``:
-        for outliers, which have little effect on the fit (Lange, Little & Taylor 1989)
-        and on the scale of y; ``tau`` is still 1 / variance. ``"mixture"``: for noise
-        with several peaks or skew, a few Gaussians that depend on the input (Bishop
-        1994); ``tau`` is their overall level. Student's t and mixtures take up to 4
-        times as long, since held-out rows estimate their noise. ``"poisson"``: for
-        counts, whose log rate is the output (McCullagh & Nelder 1989); y is not scaled,
-        and ``tau`` is an inverse temperature as for classifiers, 1 for ``"auto"``.
+        if y has outliers, which then have little effect on the fit (Lange, Little &
+        Taylor 1989) and on the scale of y; ``tau`` is still 1 / variance.
+        ``"mixture"``: for noise with several peaks or skew, a few Gaussians that depend
+        on the input (Bishop 1994); ``tau`` is their overall level. With Student's t and
+        mixtures a fit takes up to 4 times as long, because held-out rows estimate the
+        noise. ``"poisson"``: for counts; the output is the log rate (McCullagh & Nelder
+        1989). y is not scaled, and ``tau`` is an inverse temperature as for
+        classifiers; ``"auto"`` is 1.
     likelihood_options : dict, default=None
         Further parameters of the likelihood. ``"student_t"``: ``df``, degrees of
-        freedom > 2, or None, which learns them per target between 2.1 and 200 (from 3
-        on if held-out rows estimate them). ``"mixture"``: ``n_components``, 3.
+        freedom > 2, or None. None learns them per target, between 2.1 and 200, or
+        between 3 and 200 if held-out rows estimate them. ``"mixture"``:
+        ``n_components``, 3 by default.
     n_estimators : int, default=1
         Networks with different initial weights, trained side by side; the predictive
         distribution is their mixture with equal weights (Lakshminarayanan, Pritzel &
@@ -193,22 +197,22 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
         training rows (constant columns by 1). Results are in the original units. Leave
         True unless the data are scaled already.
     batch_size : "auto" or int, default="auto"
-        Most rows per step; an epoch consists of equal batches. ``"auto"`` is 128, and
-        up to 1,024 with more than 5,000 rows.
+        Largest number of rows per step; an epoch consists of equal batches. ``"auto"``
+        is 128 with up to 5,000 rows, and grows to 1,024 with more rows.
     learning_rate : {"cosine", "constant"}, default="cosine"
         Schedule of Adam's step size; ``"cosine"`` decays to zero.
     learning_rate_init : float > 0, default=0.01
         Step size at the start. Lower it if a warning reports that training diverged.
     max_iter : "auto" or int, default="auto"
         Epochs. Leave ``"auto"``: 100 sqrt(N) steps, and at least ten epochs. If rates
-        are learned, held-out rows may select a quarter or a tenth of that, where their
-        log density is higher by more than its standard error; ``n_iter_`` is the
-        selected number.
+        are learned, held-out rows may select a quarter or a tenth of these epochs. The
+        log density must then be higher by more than a standard error. ``n_iter_`` is
+        the selected number.
     early_stopping : bool or "auto", default=False
-        Hold out rows, keep each network's best weights on them, and stop after
-        ``n_iter_no_change`` epochs without improvement of their log density. Leave
-        False for small tables, which need all rows. ``"auto"`` holds rows out only if
-        ``X_val`` is given.
+        Hold out rows, stop after ``n_iter_no_change`` epochs without an improvement of
+        their log density, and keep the weights of the best epoch of each network. Leave
+        False for small tables, which need all rows for training. ``"auto"`` stops early
+        only if ``X_val`` is given.
     validation_fraction : float in (0, 1), default=0.1
         Share of the rows that early stopping holds out, unless ``fit`` gets ``X_val``
         and ``y_val``.
@@ -236,26 +240,26 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
     tau_ : float or ndarray of shape (n_targets,)
         Precision of predictions in y's units, given or estimated.
     noise_std_ : float or ndarray of shape (n_targets,)
-        1 / sqrt(tau_), in y's units; not for counts. For noise that depends on the row,
-        the root mean square over training rows.
+        1 / sqrt(tau_), in y's units; not defined for counts. If the noise depends on
+        the row, the root mean square over training rows.
     dropout_ : float or ndarray of shape (n_layers,)
         Dropout rates in use.
     length_scale_ : float or ndarray of shape (n_layers,)
         Prior length scale in use.
     weight_decay_ : float or ndarray of shape ([n_layers][, n_targets])
-        lambda = p l^2 / (2 N tau), with N the total weight of the training rows and tau
-        = ``tau_``, with an axis for layers or targets if they differ. Biases have the
-        same without p.
+        lambda = p l^2 / (2 N tau), where N is the total weight of the training rows and
+        tau is ``tau_``. It has an axis for layers or targets if they differ. The weight
+        decay of biases has no factor p.
     tau_training_ : float or ndarray of shape (n_targets,)
         Precision at the end of the training. It differs from ``tau_`` if the noise
         variance was estimated after the training.
     weight_decay_training_ : float or ndarray of shape ([n_layers][, n_targets])
-        lambda with ``tau_training_``: the penalty that the weights were trained with.
+        lambda with ``tau_training_``: the weight decay of the training.
     elbo_ : float
         Evidence lower bound in nats and y's units, mean over networks, at
         ``tau_training_``. Compare it over tau, ``length_scale`` and ``dropout``, but
         not over kinds of ``noise``: point estimates have an unknown constant. It is
-        estimated from draws on the training rows (a sample of them if they are many);
+        estimated from draws on the training rows (on a sample if there are many rows);
         after ``partial_fit``, on the rows of that call.
     elbo_std_error_ : float
         Standard error of ``elbo_`` in nats, due to draws and sampled rows. 0 if nothing
@@ -267,7 +271,7 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
     loss_curve_ : list of float
         Mean loss over networks, per epoch.
     n_iter_ : int
-        Epochs, of the network that took most.
+        Number of epochs; the largest over the networks.
     engine_ : {"compiled", "torch"}
         What trained the networks: a compiled loop for each network (numba; for
         perceptrons on a CPU), or torch. Both give the same networks up to rounding. The
@@ -369,8 +373,8 @@ class MCDropoutClassifier(_MCDropout, BayesianClassifier):
     each mask is a draw from an approximate posterior over the weights. Probabilities
     are means over the draws, and the disagreement of the draws is the epistemic
     uncertainty (Gal & Ghahramani 2016). A fit costs about as much as a fit of a plain
-    network, and two to four times as much with fewer than 5,000 rows, where held-out
-    rows select the number of epochs. :class:`BayesianStackingClassifier` predicts
+    network, and two to four times as much with fewer than 5,000 rows, because held-out
+    rows then select the number of epochs. :class:`BayesianStackingClassifier` predicts
     better and needs no tuning, but takes longer.
 
     Parameters
@@ -386,21 +390,21 @@ class MCDropoutClassifier(_MCDropout, BayesianClassifier):
         As in :class:`MCDropoutRegressor`.
     length_scale : {"auto", "fan_in"}, float >= 0 or sequence of float, default="auto"
         Prior length scale l of the weights, p(W) = N(0, 1 / l^2). Leave the default. A
-        small l suits classes that are well apart, a large one classes that overlap.
-        ``"auto"`` is 1 from 200 rows on (sum of the weights) and in ``partial_fit``;
-        with fewer rows, five-fold cross-validation selects 0.3, 1 or 3 by the log
-        density of the labels. ``"fan_in"`` is l^2 = the number of inputs of each layer,
-        which expects logits of order one.
+        small l suits separated classes, a large l suits classes that overlap.
+        ``"auto"`` is 1 from 200 rows on (sum of the weights) and in ``partial_fit``.
+        With fewer rows, five-fold cross-validation selects 0.3, 1 or 3 by the log
+        density of the labels. ``"fan_in"`` is l^2 = the number of inputs of each layer;
+        before training, logits are then of order one.
     tau : float > 0, default=1
         Inverse temperature of the likelihood, p(y | f)^tau. Leave 1, which is Bayes'
         rule, or select it with :class:`~skbayesnn.model_selection.TauCV`. It takes the
         place of the precision in weight_decay_ = p l^2 / (2 N tau).
     likelihood : str, default="categorical"
         ``"categorical"``: a softmax over the classes. ``"ordinal"``: ordered classes,
-        by cumulative logits (McCullagh 1980), whose cut points are learned without a
-        prior. The classes have the order of the categories if y is an
-        ordered ``pandas.Categorical`` or a polars ``Enum``, and of the sorted labels
-        otherwise; for strings, which sort alphabetically, ``fit`` warns.
+        by cumulative logits (McCullagh 1980). The cut points are learned without a
+        prior. If y is an ordered ``pandas.Categorical`` or a polars ``Enum``, the
+        classes have the order of the categories, otherwise the order of the sorted
+        labels. For strings, whose order is alphabetical, ``fit`` warns.
         Meta-estimators of scikit-learn that replace labels by integers (votes, bagging)
         lose the order of categories: give them integers. ``classes_`` and the columns
         of ``predict_proba`` are always sorted.
@@ -417,13 +421,14 @@ class MCDropoutClassifier(_MCDropout, BayesianClassifier):
     max_iter : "auto" or int, default="auto"
         Epochs. Leave ``"auto"``: 40 sqrt(N) steps (20 sqrt(N) if rates are learned),
         and at least ten epochs. With fewer than 5,000 rows, held-out rows may select a
-        quarter or a tenth of that, where their log density is higher by more than its
-        standard error: networks over-fit noisy labels with time. ``n_iter_`` is the
-        selected number.
+        quarter or a tenth of these epochs, because long trainings over-fit noisy
+        labels. The log density must then be higher by more than a standard error.
+        ``n_iter_`` is the selected number.
     early_stopping : bool or "auto", default="auto"
-        Hold out rows, keep each network's best weights on them, and stop after
-        ``n_iter_no_change`` epochs without improvement of their log density. ``"auto"``
-        does so if rates are learned with 5,000 rows or more, or if ``X_val`` is given.
+        Hold out rows, stop after ``n_iter_no_change`` epochs without an improvement of
+        their log density, and keep the weights of the best epoch of each network.
+        ``"auto"`` stops early if ``X_val`` is given, and if dropout rates are learned
+        with 5,000 rows or more.
     validation_fraction, n_iter_no_change, tol, warm_start, device, dtype, verbose, \
 random_state
         As in :class:`MCDropoutRegressor`.

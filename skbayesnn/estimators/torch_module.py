@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_array
 from torch import nn
 
 from skbayesnn._distributions.components import Gaussians, columns_of
-from skbayesnn._engine.resources import tensor_of
+from skbayesnn._engine.resources import as_tensor
 from skbayesnn._predictive.classes import ClassPredictive
 from skbayesnn._predictive.mixin import (
     BLOCK,
@@ -257,7 +257,7 @@ class _SkorchModule(nn.Module):
         super().__init__()
         self.module = net.module_
         self.nonlinearity = nonlinearity
-        self.of_classes = isinstance(net, ClassifierMixin)
+        self.is_classification = isinstance(net, ClassifierMixin)
 
     def forward(self, *args, **kwargs):
         output = self.module(*args, **kwargs)
@@ -265,7 +265,7 @@ class _SkorchModule(nn.Module):
         if self.nonlinearity is None:
             return output
         # For two classes, skorch's functions require a vector.
-        if self.of_classes and output.ndim == 2 and output.shape[1] == 1:
+        if self.is_classification and output.ndim == 2 and output.shape[1] == 1:
             output = output[:, 0]
         return self.nonlinearity(output)
 
@@ -458,7 +458,7 @@ def _tensor(value, device, dtype):
                 "`X_transform` must return numeric arrays; got an array of "
                 f"{value.dtype}. Encode categories as integers."
             )
-        value = tensor_of(value).to(dtype)
+        value = as_tensor(value).to(dtype)
     value = value.to(device)
     if not value.is_floating_point():
         return value

@@ -53,8 +53,8 @@ class _VariationalDropout(_pruning.Prunable):
                 "over the weights, and no KL to a Gaussian prior; got "
                 "prior='gaussian'. Set prior='log_uniform', or noise='independent'."
             )
-        kind = Correlated if noise == "correlated" else Independent
-        family = kind(alpha_per, approximation)
+        family_class = Correlated if noise == "correlated" else Independent
+        family = family_class(alpha_per, approximation)
         families = tuple(family if rate > 0 else Point() for rate in rates)
         return PosteriorSpec(
             rates,
@@ -129,14 +129,15 @@ class VariationalDropoutRegressor(_VariationalDropout, BayesianRegressor):
     Use it for low errors and for pruning: the noise of each unit or weight is learned.
     Units, or weights, are multiplied by N(1, alpha), and alpha minimises the
     variational free energy together with the weights (Kingma et al. 2015). Under the
-    log-uniform prior the KL depends on alpha alone, so that noise grows wherever the
-    data permit. A fit takes two to four times as long as that of
-    :class:`MCDropoutRegressor` with a given length scale.
+    log-uniform prior the KL depends on alpha alone, so alpha grows if the data permit.
+    A fit takes two to four times as long as a fit of :class:`MCDropoutRegressor` with a
+    given length scale.
 
-    Under this prior nothing shrinks the weights, and long training over-fits. So
-    held-out rows select the number of epochs (``max_iter``) and estimate the noise
-    (``tau``). Where they do not (``partial_fit``, early stopping, very large tables),
-    intervals can be too narrow: use :class:`CalibratedUncertaintyRegressor` there.
+    This prior does not shrink the weights, and long training over-fits. So held-out
+    rows select the number of epochs (``max_iter``) and estimate the noise (``tau``). In
+    ``partial_fit``, with early stopping and with very large tables, no rows are held
+    out for this, and intervals can be too narrow: then use
+    :class:`CalibratedUncertaintyRegressor`.
 
     Parameters
     ----------
@@ -146,13 +147,15 @@ class VariationalDropoutRegressor(_VariationalDropout, BayesianRegressor):
         Initial value, alpha = dropout / (1 - dropout). Leave the default; 0 makes a
         layer deterministic.
     noise : {"correlated", "independent"}, default="correlated"
-        Noise on units (type B of Kingma et al. 2015), or on every weight separately
-        (type A). Leave the default, which has the lower errors with one hidden layer;
-        type A with ``alpha_per="weight"`` prunes single weights.
+        ``"correlated"``: noise on units (type B of Kingma et al. 2015).
+        ``"independent"``: noise on every weight separately (type A). Leave the default,
+        which has lower errors with one hidden layer. Type A with ``alpha_per="weight"``
+        prunes single weights.
     alpha_per : {"layer", "unit", "weight"}, default="unit"
-        What has its own alpha; a unit is an input of a weight layer. ``"weight"``
-        requires ``noise="independent"`` and is the better choice there: one alpha for
-        many independent weights under-fits, since its KL counts for each of them.
+        Whether every layer, unit or weight has its own alpha; a unit is an input of a
+        weight layer. ``"weight"`` requires ``noise="independent"``, and is the best
+        choice with this noise: one alpha for many independent weights under-fits,
+        because its KL counts once per weight.
     prior : {"log_uniform", "gaussian"}, default="log_uniform"
         The scale-free prior of Kingma et al. (2015), or N(0, 1 / l^2), which requires
         ``noise="independent"``. Leave the default.
@@ -162,8 +165,8 @@ class VariationalDropoutRegressor(_VariationalDropout, BayesianRegressor):
         is then enforced.
     kl_warm_up : "auto" or float in [0, 1), default="auto"
         Share of the training in which the KL's weight rises from 0 to 1. Leave
-        ``"auto"``: 0.5 for independent noise, which otherwise prunes weights before
-        they are fitted, and 0 for correlated noise.
+        ``"auto"``: 0.5 for independent noise, 0 for correlated noise. Without a
+        warm-up, independent noise prunes weights before they are fitted.
     length_scale : {"auto", "fan_in"}, float >= 0 or sequence of float, default="auto"
         Prior length scale l of the biases, and with ``prior="gaussian"`` of the
         weights. Leave the default: ``"auto"`` is ``"fan_in"``, l^2 = the number of
@@ -183,9 +186,8 @@ class VariationalDropoutRegressor(_VariationalDropout, BayesianRegressor):
         As in :class:`MCDropoutRegressor`.
     max_iter : "auto" or int, default="auto"
         Epochs. Leave ``"auto"``: 100 sqrt(N) steps, and at least ten epochs. Held-out
-        rows may select a quarter or a tenth of that, where their log density is higher
-        by more than its standard error; ``n_iter_`` is the selected
-        number.
+        rows may select a quarter or a tenth of these epochs. The log density must then
+        be higher by more than a standard error. ``n_iter_`` is the selected number.
     early_stopping, validation_fraction, n_iter_no_change, tol, warm_start, device, \
 dtype, verbose, random_state
         As in :class:`MCDropoutRegressor`.
@@ -193,14 +195,15 @@ dtype, verbose, random_state
     Attributes
     ----------
     alpha_ : list of ndarray of shape (networks, inputs, outputs)
-        Per weight layer, within its bounds; 0 without noise and where pruned.
+        Per weight layer, within the bounds of alpha; 0 without noise and for pruned
+        weights.
     sparsity_ : float
         Share of the weights that are noise (log alpha > 3), or pruned.
     pruning_ : dict or None
         What ``prune`` did: threshold, layer sizes before, scores before and after.
     weight_decay_ : float or ndarray
-        p l^2 / (2 N tau), p = 1 - dropout. The log-uniform prior has no scale: it then
-        acts on the biases only, without the p.
+        p l^2 / (2 N tau), p = 1 - dropout. With the log-uniform prior, which has no
+        scale, it is the weight decay of the biases, l^2 / (2 N tau).
     tau_, noise_std_, dropout_, length_scale_, tau_training_, weight_decay_training_, \
 elbo_, elbo_std_error_, history_, loss_curve_, n_iter_, engine_, n_features_in_, \
 feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, x_scale_, \
@@ -270,10 +273,10 @@ y_mean_, y_scale_
 class VariationalDropoutClassifier(_VariationalDropout, BayesianClassifier):
     """Neural network classification with variational dropout.
 
-    Use it for pruning, and where the noise of each unit is to be learned. Units, or
+    Use it for pruning, and if the noise of each unit should be learned. Units, or
     weights, are multiplied by N(1, alpha), and alpha minimises the variational free
     energy together with the weights (Kingma et al. 2015). A fit takes about as long as
-    that of :class:`MCDropoutClassifier`.
+    a fit of :class:`MCDropoutClassifier`.
 
     Parameters
     ----------
@@ -299,13 +302,13 @@ class VariationalDropoutClassifier(_VariationalDropout, BayesianClassifier):
         As in :class:`MCDropoutRegressor`.
     max_iter : "auto" or int, default="auto"
         Epochs. Leave ``"auto"``: 20 sqrt(N) steps, and at least ten epochs. With fewer
-        than 5,000 rows, held-out rows may select a quarter or a tenth of that, where
-        their log density is higher by more than its standard error; ``n_iter_`` is the
-        selected number.
+        than 5,000 rows, held-out rows may select a quarter or a tenth of these epochs.
+        The log density must then be higher by more than a standard error. ``n_iter_``
+        is the selected number.
     early_stopping : bool or "auto", default="auto"
-        Hold out rows, keep each network's best weights on them, and stop after
-        ``n_iter_no_change`` epochs without improvement of their log density. ``"auto"``
-        does so with 5,000 rows or more, or if ``X_val`` is given.
+        Hold out rows, stop after ``n_iter_no_change`` epochs without an improvement of
+        their log density, and keep the weights of the best epoch of each network.
+        ``"auto"`` stops early with 5,000 rows or more, and if ``X_val`` is given.
     validation_fraction, n_iter_no_change, tol, warm_start, device, dtype, verbose, \
 random_state
         As in :class:`MCDropoutRegressor`.

@@ -29,12 +29,12 @@ class VariationalGPRegressor(BayesianRegressor):
     """Approximate Gaussian process regression by random features.
 
     Use it for smooth functions of few columns, or to compare dropout with the Gaussian
-    process that it approximates. A fit costs about as much as that of
-    :class:`BBBRegressor` with one hidden layer, and two to three times as much where
+    process that it approximates. A fit takes about as long as a fit of
+    :class:`BBBRegressor` with one hidden layer, and two to three times as long if
     held-out rows estimate the noise (the default).
 
-    The covariance function is that of infinitely many features sigma(w x + b) with w
-    and b drawn from a prior, approximated by K features (Gal & Ghahramani 2016):
+    The process has infinitely many features sigma(w x + b), with w and b drawn from a
+    prior. It is approximated by K features (Gal & Ghahramani 2016):
 
         f(x) = c + sqrt(1 / K) sum_k v_k sigma(w_k x + b_k),  v_k ~ N(0, 1),
         w_k, b_k ~ N(0, 1 / length_scale^2),  c ~ N(0, 1 / K).
@@ -42,15 +42,17 @@ class VariationalGPRegressor(BayesianRegressor):
     The constant c, which the paper does not have, adds 1 / K to every covariance.
 
     The posterior over w and v consists of mixtures of two normal distributions, p N(m,
-    s^2) + (1 - p) N(0, s^2), p = 1 - dropout, one for all features that use a column
-    and one for all targets that use a feature; over b and c it is normal. As s goes to
-    zero this is MC dropout in one hidden layer. The training maximises the evidence
+    s^2) + (1 - p) N(0, s^2), p = 1 - dropout. The weights of a column to all features
+    share a component of the mixture, and so do the weights of a feature to all targets.
+    The posterior over b and c is normal. As s goes to zero this is MC dropout in one
+    hidden layer. The training maximises the evidence
     lower bound, with its data term estimated from draws.
 
     Parameters
     ----------
     n_features : int, default=100
-        K, units of the hidden layer. More approximate the process better and cost more.
+        K, units of the hidden layer. With more features the approximation is better
+        and the fit takes longer.
     activation : {"erf", "tanh", "relu", "logistic", "silu", "identity"}, default="erf"
         sigma. Leave the default, or ``"relu"`` for rougher functions. The error
         function gives the arc-sine kernel (Williams 1998), ``"relu"`` the arc-cosine
@@ -59,17 +61,19 @@ class VariationalGPRegressor(BayesianRegressor):
         1 - p for the rows of w and of v. Leave 0 unless you compare with MC
         dropout.
     length_scale : float > 0, default=1.0
-        l, for standardised columns: search 0.3 to 3. Functions change slowly where it
-        is large. The precision of the feature weights is K.
+        l, for standardised columns: search 0.3 to 3. With a large l, functions change
+        slowly. The precision of the feature weights is K.
     tau : "auto", float > 0 or sequence of float, default="auto"
         Precision of the noise, 1 / variance in y's own units. Leave ``"auto"`` unless
-        the noise is known or a search selects it. Held-out rows then estimate the noise
-        of predictions if ``sigma`` is a number > 0, and the residuals of the training
-        rows otherwise; see :class:`MCDropoutRegressor`.
+        the noise is known or a search selects it. With ``"auto"``, the noise of
+        predictions is estimated on held-out rows if ``sigma`` is a number > 0, and
+        otherwise from the residuals of the training rows; see
+        :class:`MCDropoutRegressor`.
     sigma : float >= 0, "auto", or two of these, default=0.1
-        s, as a share of the prior's standard deviation; two values are of w and b, and
-        of v. Leave the default. ``"auto"`` learns one for every weight, as
-        :class:`BBBRegressor` does. 0 is dropout, or a point estimate.
+        s, as a share of the prior's standard deviation; of two values, the first
+        belongs to w and b, the second to v. Leave the default. ``"auto"`` learns an s
+        for every weight, as :class:`BBBRegressor` does. With 0, the posterior is
+        dropout, or a point estimate if ``dropout`` is 0.
     likelihood, likelihood_options, n_estimators, n_draws
         As in :class:`MCDropoutRegressor`.
     n_training_draws
@@ -85,7 +89,7 @@ dtype, verbose, random_state
     Attributes
     ----------
     length_scale_ : ndarray of shape (2,)
-        Of the features, and sqrt(K) of their weights.
+        The length scale of w and b, and the length scale of v, sqrt(K).
     tau_, noise_std_, dropout_, weight_decay_, tau_training_, weight_decay_training_, \
 elbo_, elbo_std_error_, history_, loss_curve_, n_iter_, engine_, n_features_in_, \
 feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, x_scale_, \

@@ -176,8 +176,8 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
         estimator = self._estimator(y)
         one_way = _one_way_columns(X)
         _warn_of_one_way(X, one_way)
-        of_classes = is_classifier(estimator)
-        splits = held_out_folds(self.cv, X, y, of_classes=of_classes)
+        is_classification = is_classifier(estimator)
+        splits = held_out_folds(self.cv, X, y, is_classification=is_classification)
         with self._named_after_default(estimator):
             refuse_fitted(estimator)
             models = cross_fitted(estimator, X, y, splits)
@@ -299,9 +299,13 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
     def _estimator(self, y):
         if self.estimator is not None:
             return self.estimator
-        of_classes = np.asarray(y).dtype.kind in "OUSb"
-        kind = AnchoredEnsembleClassifier if of_classes else AnchoredEnsembleRegressor
-        return kind(random_state=self.random_state)
+        is_classification = np.asarray(y).dtype.kind in "OUSb"
+        network_class = (
+            AnchoredEnsembleClassifier
+            if is_classification
+            else AnchoredEnsembleRegressor
+        )
+        return network_class(random_state=self.random_state)
 
     def _uncertainty(self, model, X):
         kind = default_kind(model) if self.kind is None else self.kind

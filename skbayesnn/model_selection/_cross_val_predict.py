@@ -113,8 +113,10 @@ def cross_val_predict_uncertainty(
         )
     X, y = indexable(X, y)
     routed = _routed_params(estimator, cv, groups, params or {})
-    of_classes = is_classifier(estimator)
-    splits = held_out_folds(cv, X, y, of_classes=of_classes, **routed.splitter.split)
+    is_classification = is_classifier(estimator)
+    splits = held_out_folds(
+        cv, X, y, is_classification=is_classification, **routed.splitter.split
+    )
     held_out = [test for _, test in splits]
     check_each_row_once(held_out, num_samples(X))
     fit_params = check_method_params(X, routed.estimator.fit)

@@ -5,7 +5,7 @@ from numbers import Real
 
 import numpy as np
 
-from skbayesnn._batch.outcomes import Key, Outcome
+from skbayesnn._batch.outcomes import Key, Outcome, TrainedFit
 from skbayesnn.estimators._fit import tqdm_bar
 
 
@@ -36,10 +36,10 @@ class SearchProgress:
     def __exit__(self, *_) -> None:
         self._bar.close()
 
-    def add(self, outcomes: Mapping[Key, Outcome]) -> None:
-        """Add the outcomes of further members; unscored ones do not count."""
+    def add(self, outcomes: Mapping[Key, Outcome | TrainedFit]) -> None:
+        """Add the outcomes of further members; fits without a score do not count."""
         for (candidate, _), outcome in outcomes.items():
-            if outcome.estimator is None:
+            if isinstance(outcome, Outcome):
                 done = self._outcomes.setdefault(candidate, [])
                 done.append(outcome)
                 if len(done) == self._n_folds:
@@ -59,7 +59,7 @@ class SearchProgress:
 
 def _mean_scores(outcomes: Sequence[Outcome]) -> dict[str, float]:
     """Mean test score of every metric; NaN where a member or its scoring failed."""
-    scores = [o.scores[0] if o.scores else np.nan for o in outcomes]
+    scores = [o.results[0] if o.results else np.nan for o in outcomes]
     names = {name for score in scores if isinstance(score, dict) for name in score}
     if not names:
         names, scores = {"score"}, [{"score": score} for score in scores]

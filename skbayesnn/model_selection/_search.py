@@ -305,7 +305,8 @@ class _BatchedSearch(BestEstimatorMixin, BaseSearchCV):
                     progress.add(outcomes)
 
             for piece in builder.pieces(candidates, n_at_once):
-                keep(executor.score(store.known(names[piece])))
+                for outcomes in executor.resume(store.known(names[piece])):
+                    keep(outcomes)
                 missing = store.missing(names[piece])
                 fold_fits, failed = builder.fold_fits(by_name, missing)
                 keep(failed)

@@ -75,10 +75,10 @@ def replay(
         Parameters in which the copy differs from the search.
     """
     # Callbacks and messages show the name of the class.
-    kind = type(type(search).__name__, (_Replay, type(search)), {})
+    search_class = type(type(search).__name__, (_Replay, type(search)), {})
     stand_in = _OutcomeEstimator(search.estimator, chain.from_iterable(outcomes))
     parameters |= {"estimator": stand_in, "cv": inputs.splits}
-    result = kind(**search.get_params(deep=False) | parameters)
+    result = search_class(**search.get_params(deep=False) | parameters)
     copy_callbacks(search, result)
     scorers = _stored_scorer(inputs.scorer), inputs.refit_metric
     result.set_known(scorers, inputs.routed, candidates)
@@ -144,7 +144,7 @@ class StoredEstimator(CallbackSupportMixin, BaseEstimator):
         self.source = source
         self.params = params
         self.outcome = outcome
-        self.scores = iter(outcome.scores)
+        self.scores = iter(outcome.results)
         if source.has_callbacks:
             copy_callbacks(source.estimator, self)
 

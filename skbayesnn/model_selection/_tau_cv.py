@@ -252,11 +252,13 @@ multimetric_, classes_, n_features_in_, feature_names_in_
         """The values of tau to try: floats, or lists with one float per target."""
         if isinstance(self.taus, Integral):
             n = _validation.check_number("taus", self.taus, kind=Integral, low=1)
-            of_classes = "classes_" in data.target_attributes
-            kind = likelihood_class(network.likelihood, of_classes=of_classes)
-            if kind.tempered:
+            is_classification = "classes_" in data.target_attributes
+            likelihood_type = likelihood_class(
+                network.likelihood, is_classification=is_classification
+            )
+            if likelihood_type.tempered:
                 return np.geomspace(*TEMPERED_BOUNDS, n).tolist()
-            return _spaced(n, data, kind.robust).tolist()
+            return _spaced(n, data, likelihood_type.robust).tolist()
         values = np.asarray(self.taus, dtype=object)
         if values.ndim not in (1, 2) or values.size == 0:
             raise TypeError(

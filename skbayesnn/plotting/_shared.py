@@ -67,8 +67,8 @@ def styled(artist, given, **defaults):
     """
     from matplotlib import cbook, collections, lines
 
-    kind = getattr(lines, artist, None) or getattr(collections, artist)
-    return defaults | cbook.normalize_kwargs(given or {}, kind)
+    artist_class = getattr(lines, artist, None) or getattr(collections, artist)
+    return defaults | cbook.normalize_kwargs(given or {}, artist_class)
 
 
 def next_color(ax):

@@ -106,7 +106,7 @@ def test_members_are_in_the_order_of_their_tables(data):
     tables.sort(key=lambda rows: id(rows.table), reverse=True)
     jobs = [training_job(estimator, rows) for rows in tables]
     fits = [FoldFit(("", i), estimator, estimator, job) for i, job in enumerate(jobs)]
-    [group] = executor.groups_of(fits, 2**40)
+    [group] = executor.group_into_programs(fits, 2**40)
     assert [fit.key for fit in group] == [fit.key for fit in fits]
 
 

@@ -107,8 +107,8 @@ def test_batches_are_parts_of_the_order(
 def test_held_out_rows(table, shares):
     x, y, weights = TrainingRows(table, shares, CPU, F64).validation()
     for i, share in enumerate(_of_members(shares)):
-        _assert_rows(table, share, share.validation, x[i], y[i])
-        expected = table.sample_weight[share.validation]
+        _assert_rows(table, share, share.held_out_rows, x[i], y[i])
+        expected = table.sample_weight[share.held_out_rows]
         np.testing.assert_array_equal(weights[i], expected)
 
 

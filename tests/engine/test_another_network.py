@@ -75,7 +75,7 @@ def setup(engine, seed, request):
 def test_branches_train_as_each_alone(engine, setup):
     config, members, rows = setup
     together = engine.train(config, members, rows)
-    start = engine.parameters(engine.start(config, members))
+    start = engine.parameters(engine.initial_posterior(config, members))
     for i in range(len(SEEDS)):
         alone = engine.train(config, engine.member(members, i), rows.of_member(i))
         expected = engine.parameters(alone.posterior)
@@ -91,7 +91,7 @@ def test_branches_train_as_each_alone(engine, setup):
 def test_pullback_equals_the_pullbacks_of_the_branches(engine, setup):
     """Both branches draw from the same random source, one after the other."""
     config, members, rows = setup
-    q = engine.start(config, members)
+    q = engine.initial_posterior(config, members)
     source = [engine.random_source(members, epoch) for epoch in (0, 0)]
     x = torch.as_tensor(rows.x)
     with torch.no_grad():

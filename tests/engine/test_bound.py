@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from skbayesnn._engine import bound as module
-from skbayesnn._engine.bound import bound_of
-from skbayesnn._engine.objective import priors_of
+from skbayesnn._engine.bound import estimate_bound
+from skbayesnn._engine.objective import make_priors
 from skbayesnn._families import Bernoulli, MeanField, Point
 
 # Members of one seed have the same random numbers.
@@ -35,8 +35,8 @@ def config_members_and_rows(
 
 def estimated_bound(config, members, rows, posterior):
     with torch.no_grad():
-        priors = priors_of(config, members, posterior)
-        return bound_of(config, members, rows, posterior, priors)
+        priors = make_priors(config, members, posterior)
+        return estimate_bound(config, members, rows, posterior, priors)
 
 
 def expected_nll(rows, posterior):
@@ -60,7 +60,7 @@ def test_bound_equals_closed_form_within_its_error(engine, seed, weighted, n_row
         engine, seed, n_members=100, hidden=(), weighted=weighted, n_rows=n_rows
     )
     members = replace(members, n_epochs=np.full(100, 500 if n_rows == 23 else 1))
-    posterior = engine.start(config, members)
+    posterior = engine.initial_posterior(config, members)
     actual = estimated_bound(config, members, rows, posterior)
     distance = (actual.nll - expected_nll(rows, posterior)) / actual.nll_error
     assert np.abs(distance).max() < 6
@@ -77,7 +77,7 @@ def test_bound_of_a_large_table_uses_a_sample_of_rows(engine, seed, monkeypatch)
     config, members, rows = config_members_and_rows(
         engine, seed, n_members=100, hidden=(), n_rows=400
     )
-    posterior = engine.start(config, members)
+    posterior = engine.initial_posterior(config, members)
     actual = estimated_bound(config, members, rows, posterior)
     used = module._DrawCounts.of(config, 400, 3).rows
     assert len(used) < 100 and len(set(used)) == len(used)
@@ -160,7 +160,7 @@ def test_bound_of_a_member_does_not_depend_on_other_members(
 def test_members_with_different_numbers_of_rows(engine, seed):
     """Padding rows are not used."""
     config, members, rows = config_members_and_rows(engine, seed, shared=False)
-    posterior = engine.start(config, members)
+    posterior = engine.initial_posterior(config, members)
     whole = estimated_bound(config, members, rows, posterior)
     rows.n_rows = np.array([N_ROWS, 17, N_ROWS])
     actual = estimated_bound(config, members, rows, posterior)
@@ -181,7 +181,7 @@ def test_estimated_kl_is_averaged_over_draws(engine, seed):
         config, members, rows = config_members_and_rows(
             engine, seed, n_members=100, family=MeanField(sampled_kl=sampled)
         )
-        posterior = engine.start(config, members)
+        posterior = engine.initial_posterior(config, members)
         results[sampled] = estimated_bound(config, members, rows, posterior)
     assert not results[False].kl_error.any()
     distance = (results[True].kl - results[False].kl) / results[True].kl_error

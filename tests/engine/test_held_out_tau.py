@@ -7,10 +7,10 @@ from scipy import stats
 from skbayesnn._engine.config import Hook
 from skbayesnn._engine.held_out_tau import (
     Ensemble,
-    TauOfHeldOut,
+    HeldOutTauUpdater,
     draws_together,
+    estimate_noise_variance,
     finite,
-    likeliest_level,
 )
 from skbayesnn._likelihoods import Gaussian, Heteroscedastic
 
@@ -34,7 +34,9 @@ def test_level_of_one_network_is_a_mean_square(seed):
     residual = random.normal(size=N_ROWS)
     variance, weights = (random.uniform(0.5, 2, size=N_ROWS) for _ in range(2))
     level = 0.7
-    _, actual = likeliest_level(fields(residual[None], variance, level), weights)
+    _, actual = estimate_noise_variance(
+        fields(residual[None], variance, level), weights
+    )
     mean = weights @ (residual**2 / variance) / (weights.sum() - 1)
     assert 0.5 * actual[0] == pytest.approx(0.5 * np.log(level * mean), abs=ROUNDED)
 
@@ -45,7 +47,7 @@ def test_density_is_normal(seed):
     residual = random.normal(size=(N_DRAWS, N_ROWS))
     variance = random.uniform(0.5, 2, size=(N_DRAWS, N_ROWS))
     draws = fields(residual, variance, 0.7)
-    density, log_level = likeliest_level(draws, np.ones(N_ROWS))
+    density, log_level = estimate_noise_variance(draws, np.ones(N_ROWS))
 
     def expected(log_level):
         noise_variance = (variance / 0.7).mean(0) * np.exp(log_level)
@@ -67,7 +69,7 @@ def test_level_is_one_standard_error_if_the_spread_explains_all(n_rows):
     The standard error of v is sqrt(2 / n) v.
     """
     residual = np.array([[0.0], [2.0]]) * np.ones(n_rows)  # mean and std are 1
-    _, actual = likeliest_level(fields(residual, 1.0, 1.0), np.ones(n_rows))
+    _, actual = estimate_noise_variance(fields(residual, 1.0, 1.0), np.ones(n_rows))
     expected = -0.5 * np.log(np.sqrt(n_rows) - 1)
     assert 0.5 * actual[0] == pytest.approx(expected, abs=ROUNDED)
 
@@ -76,9 +78,9 @@ def test_integer_weights_equal_repeated_rows(seed):
     random = np.random.default_rng(seed)
     draws = fields(random.standard_t(3, size=(N_DRAWS, N_ROWS)), 0.5, 0.5)
     counts = random.integers(0, 4, size=N_ROWS)
-    _, weighted = likeliest_level(draws, counts.astype(float))
+    _, weighted = estimate_noise_variance(draws, counts.astype(float))
     repeated = np.repeat(draws, counts, axis=0)
-    _, unweighted = likeliest_level(repeated, np.ones(counts.sum()))
+    _, unweighted = estimate_noise_variance(repeated, np.ones(counts.sum()))
     assert 0.5 * weighted == pytest.approx(0.5 * unweighted, abs=ROUNDED)
 
 
@@ -86,9 +88,11 @@ def test_one_outlier_does_not_increase_the_level(seed):
     """Its log density is clipped 30 nats below the median."""
     random = np.random.default_rng(seed)
     residual = random.normal(size=(1, 200))
-    _, without = likeliest_level(fields(residual[:, 1:], 1.0, 1.0), np.ones(199))
+    _, without = estimate_noise_variance(
+        fields(residual[:, 1:], 1.0, 1.0), np.ones(199)
+    )
     residual[0, 0] = 1e4
-    density, actual = likeliest_level(fields(residual, 1.0, 1.0), np.ones(200))
+    density, actual = estimate_noise_variance(fields(residual, 1.0, 1.0), np.ones(200))
     assert 0.5 * actual[0] == pytest.approx(0.5 * without[0], abs=2 * ROUNDED)
     assert density[0, 0] == pytest.approx(np.sort(density[:, 0])[99] - 30)
 
@@ -151,7 +155,7 @@ def ensembles(engine, seed):
 def taus_of(engine, config, members, rows, ensembles, least=1e-3):
     """log tau after every epoch, (epochs, members, targets), and after the training."""
     taus = Taus()
-    hook = TauOfHeldOut(rows, ensembles, 1, np.full_like(members.tau, least))
+    hook = HeldOutTauUpdater(rows, ensembles, 1, np.full_like(members.tau, least))
     trained = engine.train(config, members, rows, hooks=[hook, taus])
     log_tau = trained.posterior.likelihood_params["log_tau"]
     return np.stack(taus.epochs), log_tau.numpy()

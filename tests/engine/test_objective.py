@@ -12,7 +12,7 @@ from skbayesnn._engine.config import Batch, kl_weight
 from skbayesnn._engine.objective import (
     DATA_GRADIENTS,
     Objective,
-    priors_of,
+    make_priors,
     weight_decay,
 )
 from skbayesnn._engine.training_random import TrainingRandom
@@ -50,8 +50,8 @@ def problem(engine, seed):
             config, SEEDS + seed, KEEP, LENGTH_SCALE, TAU, **prior_params
         )
         rows = engine.rows(config, len(SEEDS), seed, n_rows=n_rows, **row_options)
-        q = engine.start(config, members)
-        prior = priors_of(config, members, q)
+        q = engine.initial_posterior(config, members)
+        prior = make_priors(config, members, q)
         scale = torch.as_tensor(1 / members.tau.mean(1))
         scale = torch.ones_like(scale) if config.likelihood.learned else scale
         objective = Objective(
@@ -309,7 +309,7 @@ def test_gradient_estimators_have_the_mean_of_the_pathwise_one(
     family = MeanField(spike=spike, shared_draw=True)
     config = engine.config(kind, hidden=(2,), family=family, activation="tanh")
     members = engine.members(config, np.full(n_copies, seed), 0.7, 1.0, 2.0)
-    q = engine.start(config, members)
+    q = engine.initial_posterior(config, members)
     for layer in q.layers:
         for name in ("rho", "bias_rho"):
             layer[name] = layer[name] + 1.5

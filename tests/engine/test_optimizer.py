@@ -11,7 +11,7 @@ from skbayesnn._engine.optimizer import EPSILON, Adam, FlatParameters
 def problem_posterior(engine, seed):
     config = engine.config("gaussian, tau learned")
     members = engine.members(config, [seed, seed + 1, seed + 2], 0.9, 1.0, 1.0)
-    return engine.start(config, members)
+    return engine.initial_posterior(config, members)
 
 
 def _step_size_and_epsilon(rate, n):

@@ -28,7 +28,7 @@ def untrained(engine, seed):
         """A posterior; ``family`` applies to all layers, dropout by default."""
         config = engine.config(kind, **changes)
         members = engine.members(config, SEEDS + seed, KEEP, LENGTH_SCALE, TAU)
-        return engine.start(config, members)
+        return engine.initial_posterior(config, members)
 
     return make
 
@@ -121,12 +121,14 @@ def test_keep_probability_is_given_or_learned(untrained):
 def test_reseeded_draws_differ(untrained, seed):
     q = untrained()
     weights = q.draw(range(7))[0][0]
-    reseeded = [q.reseed(stream).draw(range(7))[0][0] for stream in (0, 1, 0)]
+    reseeded = [
+        q.with_independent_draws(stream).draw(range(7))[0][0] for stream in (0, 1, 0)
+    ]
     assert torch.equal(reseeded[0], reseeded[2])
     assert not torch.equal(reseeded[0], reseeded[1])
     assert not torch.equal(reseeded[0], weights)
     # Members 0 and 2 share a seed in q; reseeded draws are independent of each other.
-    masks = (q.reseed(3).draw(range(50))[0][0] != 0).any(-1)
+    masks = (q.with_independent_draws(3).draw(range(50))[0][0] != 0).any(-1)
     assert not torch.equal(masks[:, 0], masks[:, 2])
 
 

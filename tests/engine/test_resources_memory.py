@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from skbayesnn._engine.resources import tensor_of
+from skbayesnn._engine.resources import as_tensor
 
 # Pages (of 4 KiB or larger) that 20 steps with 4 MiB of temporaries request from the
 # system, before and after.
@@ -56,7 +56,7 @@ def test_freed_memory_is_kept():
 def test_tensors_of_arrays():
     """Tensors share the memory of writable arrays; read-only arrays do not warn."""
     values = np.arange(6.0).reshape(2, 3)
-    shared = tensor_of(values)
+    shared = as_tensor(values)
     values[1, 2] = -1
     assert shared[1, 2] == -1
     values.flags.writeable = False
@@ -65,9 +65,9 @@ def test_tensors_of_arrays():
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            copied = tensor_of(values)
+            copied = as_tensor(values)
     finally:
         torch.set_warn_always(always)
     copied[0, 0] = 7
     np.testing.assert_array_equal(values, [[0, 1, 2], [3, 4, -1]])
-    assert tensor_of([1, 2]).tolist() == [1, 2]
+    assert as_tensor([1, 2]).tolist() == [1, 2]

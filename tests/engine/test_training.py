@@ -10,12 +10,12 @@ from sklearn.linear_model import Ridge
 from skbayesnn import MCDropoutClassifier, MCDropoutRegressor
 from skbayesnn._data.validation import Table
 from skbayesnn._engine.config import kl_weight
-from skbayesnn._engine.objective import DATA_GRADIENTS, Objective, priors_of
+from skbayesnn._engine.objective import DATA_GRADIENTS, Objective, make_priors
 from skbayesnn._engine.optimizer import BETA_1, BETA_2
 from skbayesnn._engine.training import train
 from skbayesnn._engine.training_random import TrainingRandom
 from skbayesnn._families import MeanField
-from skbayesnn.estimators._fitted import arrays_of
+from skbayesnn.estimators._fitted import to_arrays
 from tests.helpers.engine import (
     KEEP,
     KEEP_OF_CASES,
@@ -122,10 +122,10 @@ def test_several_draws_average_their_gradients(engine, seed, gradient):
     )
     members = engine.members(config, SEEDS + seed, KEEP, 1.0, TAU, n_epochs=1)
     rows = engine.rows(config, len(SEEDS), seed)
-    q = engine.start(config, members)
+    q = engine.initial_posterior(config, members)
     trained = train(config, members, rows, q)
 
-    priors = priors_of(config, members, q)
+    priors = make_priors(config, members, q)
     objective = Objective.of(
         config.likelihood, priors, members.tau, rows.mean_weight, rows.total_weight
     )
@@ -318,7 +318,7 @@ def test_continued_training_equals_one_run_for_every_family(engine, seed, case):
 def test_constants_do_not_change(engine, seed, case):
     """All other parameters change, in every layer and member."""
     config, members = config_and_members(case, seed)
-    start = engine.parameters(engine.start(config, members))
+    start = engine.parameters(engine.initial_posterior(config, members))
     trained = engine.train(config, members, engine.rows(config, len(SEEDS), seed))
     for name, values in engine.parameters(trained.posterior).items():
         constant = name.split("/")[1] in case.family.constants
@@ -334,13 +334,13 @@ def test_constants_do_not_change(engine, seed, case):
 
 def _by_autograd(engine, config, members, rows):
     """The same training by loss.backward() and torch's Adam, one loss per step."""
-    q = engine.start(config, members)
+    q = engine.initial_posterior(config, members)
     for layer, family in zip(q.layers, config.network.families, strict=True):
         for name, value in layer.items():
             layer[name] = value.requires_grad_(name not in family.constants)
     leaves = [v for layer in q.layers for v in layer.values() if v.requires_grad]
     objective = Objective(
-        priors_of(config, members, q),
+        make_priors(config, members, q),
         rows.mean_weight,
         rows.total_weight,
         torch.as_tensor(1 / members.tau.mean(1)),
@@ -428,7 +428,7 @@ def test_warm_up_counts_earlier_steps(engine, seed):
         for name, value in cold.optimizer.items()
         if name != "step"
     }
-    start = engine.start(config, members)
+    start = engine.initial_posterior(config, members)
     warm = train(replace(config, horizon=100), members, rows, start, steps)
     mean = engine.parameters(start)["0/mean"]
     # Adam's first moment after one step is a tenth of the gradient.
@@ -442,7 +442,7 @@ def test_warm_up_counts_earlier_steps(engine, seed):
 def test_training_does_not_change_the_start_values(engine, seed):
     config = engine.config("heteroscedastic")
     members = engine.members(config, SEEDS + seed, KEEP, LENGTH_SCALE, TAU)
-    start = engine.start(config, members)
+    start = engine.initial_posterior(config, members)
     before = {n: v.copy() for n, v in engine.parameters(start).items()}
     train(config, members, engine.rows(config, len(SEEDS), seed), start)
     for name, values in engine.parameters(start).items():
@@ -507,7 +507,7 @@ def test_estimators_together_equal_separate_fits(seed, weighted, shared):
 
 
 def _assert_same_fit(fitted, estimator):
-    arrays = arrays_of(fitted.trained.posterior)
+    arrays = to_arrays(fitted.trained.posterior)
     assert arrays.keys() == estimator.parameters_.keys()
     for name, values in arrays.items():
         # The rows pass through another estimator's scale: rounding of 1e-13 at the
@@ -590,7 +590,7 @@ def test_outlier_of_one_estimator_does_not_affect_the_others(seed, axis):
     )
     alone = _regressors(seed)[1].set_params(**settings)
     alone.fit(x[rows[1]], y[rows[1]])
-    for name, values in arrays_of(together[1].trained.posterior).items():
+    for name, values in to_arrays(together[1].trained.posterior).items():
         # Nine steps of 0.01 in float32: see the test in float32 above.
         np.testing.assert_allclose(
             values, alone.parameters_[name], rtol=1e-4, atol=1e-3, err_msg=name

@@ -66,7 +66,7 @@ def _assert_members_equal_separate_training(engine, config, members, table, shar
 
     def trained(members, shares):
         design = TrainingRows(table, shares, torch.device("cpu"), torch.float64)
-        return train(config, members, design, engine.start(config, members))
+        return train(config, members, design, engine.initial_posterior(config, members))
 
     together = trained(members, shares)
     for i, share in enumerate(shares):

@@ -13,7 +13,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from skbayesnn import AnchoredEnsembleClassifier, AnchoredEnsembleRegressor
-from skbayesnn._engine.held_out_tau import draws_together, likeliest_level
+from skbayesnn._engine.held_out_tau import draws_together, estimate_noise_variance
 from skbayesnn._engine.random import ROWS as ROW_PERTURBATION
 from skbayesnn._engine.random import anchor_normal, philox
 from skbayesnn.estimators import _job, _selection
@@ -167,7 +167,7 @@ def test_tau_is_estimated_on_held_out_rows_under_the_conjugate_posterior(
             draws.append([residual - std, residual + std])
         residual = np.concatenate(draws, axis=1).T[:, None, :, None]
         fields = _with_noise(residual, 1 / tau)
-        _, [log_level] = likeliest_level(fields, np.ones(40))
+        _, [log_level] = estimate_noise_variance(fields, np.ones(40))
     assert model.noise_std_ == pytest.approx(np.exp(0.5 * log_level), rel=0.05)
 
 

@@ -130,7 +130,7 @@ def test_linear_model_against_the_closed_form(seed, standardize):
 def test_bound_does_not_change_the_fit(rows, monkeypatch):
     options = {"hidden_layer_sizes": (HIDDEN,), "max_iter": 5, "random_state": 0}
     model = MCDropoutRegressor(**options).fit(*rows)
-    monkeypatch.setattr(training, "bound_of", lambda *_: Bound(*np.zeros((4, 1))))
+    monkeypatch.setattr(training, "estimate_bound", lambda *_: Bound(*np.zeros((4, 1))))
     without = MCDropoutRegressor(**options).fit(*rows)
     assert without.elbo_std_error_ == 0
     for name, values in model.parameters_.items():

@@ -613,7 +613,7 @@ def test_number_of_held_out_rows_is_limited(table, monkeypatch, seed):
         for [fold_job] in [_selection._fold_jobs(job)]
         for share in fold_job.row_subsets
     ]
-    assert [len(share.validation) for share in shares] == [5] * 5
+    assert [len(share.held_out_rows) for share in shares] == [5] * 5
     assert sum(len(share.rows) for share in shares) == 4 * ROWS
     assert {TAU, DF} <= model.fit(X, y).parameters_.keys()
 

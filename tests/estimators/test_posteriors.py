@@ -222,7 +222,7 @@ def test_batched_fit_equals_single_fit(case, data, small):
     )
     for model, r, member in zip(models, rows, together, strict=True):
         single = clone(model).fit(data.X[r], target(case, data)[r])
-        arrays = _fitted.arrays_of(member.trained.posterior)
+        arrays = _fitted.to_arrays(member.trained.posterior)
         assert_same_parameters(arrays, single.parameters_, **TRAINED)
         attributes, _ = _fitted.fitted_attributes(member, 30.0)
         np.testing.assert_allclose(attributes["loss_curve_"], single.loss_curve_)
@@ -622,5 +622,5 @@ def test_batched_fit_equals_single_fit_on_a_gpu(case, data, small):
     together = fit_together(models, table, [np.arange(41)] * 3, classes=classes)
     for model, member in zip(models, together, strict=True):
         single = clone(model).fit(data.X, target(case, data))
-        arrays = _fitted.arrays_of(member.trained.posterior)
+        arrays = _fitted.to_arrays(member.trained.posterior)
         assert_same_parameters(arrays, single.parameters_, **TRAINED)

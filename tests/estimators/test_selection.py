@@ -538,7 +538,7 @@ def test_two_folds_are_held_out_from_700_rows_on(n_rows, n_folds, seed):
     for fold_job in _selection._fold_jobs(job):
         assert len(fold_job.row_subsets) == n_folds
         assert fold_job.n_members == n_folds * len(fold_job.settings)
-    held_out = np.concatenate([share.validation for share in fold_job.row_subsets])
+    held_out = np.concatenate([share.held_out_rows for share in fold_job.row_subsets])
     assert len(np.unique(held_out)) == len(held_out)
     assert abs(len(held_out) - n_rows * n_folds / N_FOLDS) <= n_folds
 

@@ -8,7 +8,12 @@ import pytest
 import torch
 
 from skbayesnn._engine.config import Batch
-from skbayesnn._engine.training import MemberParams, TrainingConfig, start, train
+from skbayesnn._engine.training import (
+    MemberParams,
+    TrainingConfig,
+    initial_posterior,
+    train,
+)
 from skbayesnn._engine.training_random import TrainingRandom
 from skbayesnn._families import FAMILIES
 from skbayesnn._likelihoods import Categorical, Gaussian, Heteroscedastic
@@ -186,12 +191,14 @@ class Engine:
         return ArrayRows(x, y, weights, n_members, **kinds)
 
     @staticmethod
-    def start(config, members, dtype=torch.float64, device="cpu"):
-        return start(config, members, torch.device(device), dtype)
+    def initial_posterior(config, members, dtype=torch.float64, device="cpu"):
+        return initial_posterior(config, members, torch.device(device), dtype)
 
     @staticmethod
     def train(config, members, rows, **changes):
-        posterior = start(config, members, torch.device(rows.device), rows.dtype)
+        posterior = initial_posterior(
+            config, members, torch.device(rows.device), rows.dtype
+        )
         return train(config, members, rows, posterior, **changes)
 
     @staticmethod

@@ -41,11 +41,11 @@ CASES = list(_cases())
 parametrize_cases = pytest.mark.parametrize("case", CASES)
 parametrize_regression_cases = pytest.mark.parametrize(
     "case",
-    [case for case in CASES if not case.values[0][0].of_classes],
+    [case for case in CASES if not case.values[0][0].is_classification],
 )
 parametrize_classification_cases = pytest.mark.parametrize(
     "case",
-    [case for case in CASES if case.values[0][0].of_classes],
+    [case for case in CASES if case.values[0][0].is_classification],
 )
 # Rows that the members share, and separate rows of each member.
 LEADS = [1, MEMBERS]
@@ -62,13 +62,13 @@ class Setting:
             return torch.randn(shape, generator=generator, dtype=torch.float64)
 
         self.likelihood = kind.build(
-            CLASSES if kind.of_classes else TARGETS,
+            CLASSES if kind.is_classification else TARGETS,
             learned,
             options,
         )
         self.tau = normal(MEMBERS, 1 if kind.tempered else TARGETS).exp()
         self.outputs = normal(DRAWS, MEMBERS, ROWS, self.likelihood.n_outputs)
-        if kind.of_classes:
+        if kind.is_classification:
             # Every class occurs: a threshold above all labels would have no gradient.
             order = torch.rand((lead, ROWS), generator=generator).argsort(1)
             self.y = order % CLASSES
@@ -173,7 +173,7 @@ def test_wrong_shapes_are_refused(setting):
     """Values must not be broadcast over rows."""
     with pytest.raises((ValueError, RuntimeError)):
         setting.likelihood.nll(setting.params, setting.outputs, setting.y[:, 1:])
-    if not setting.likelihood.of_classes:
+    if not setting.likelihood.is_classification:
         with pytest.raises(ValueError, match="must agree in rows and targets"):
             setting.likelihood.nll(setting.params, setting.outputs, setting.y[:, :1])
 
@@ -473,7 +473,7 @@ def test_rescaled_and_spread(setting):
         with pytest.raises(TypeError, match="ConformalRegressor"):
             components.rescaled(shift, factor)
         with pytest.raises(TypeError, match="ConformalRegressor"):
-            components.spread(shift, factor)
+            components.scaled_about(shift, factor)
         return
     y = setting.y[0].numpy()
     before = components.log_density_per_target(y) - np.log(factor)
@@ -481,7 +481,7 @@ def test_rescaled_and_spread(setting):
     for moved, y_moved, centre in (
         (components.rescaled(shift, factor), shift + factor * y, shift),
         (
-            components.spread(shift, factor),
+            components.scaled_about(shift, factor),
             shift + factor * (y - shift),
             (1 - factor) * shift,
         ),

@@ -230,7 +230,7 @@ def test_rescaled_mixtures(mixtures, y):
     np.testing.assert_allclose(
         rescaled.mixture_crps(shift + factor * y), factor * mixtures.mixture_crps(y)
     )
-    about = mixtures.spread(y, factor)
+    about = mixtures.scaled_about(y, factor)
     np.testing.assert_allclose(about.mean, y + factor * (mixtures.mean - y))
 
 

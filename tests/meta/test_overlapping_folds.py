@@ -92,12 +92,14 @@ def test_folds_without_common_rows_are_accepted(table):
 def test_message_names_the_fold_and_its_common_rows():
     cv = [([0, 1, 2], [3, 4]), ([3, 4, 0], [1, 0, 3])]
     with pytest.raises(ValueError, match=r"got 2 rows in both .* of fold 1"):
-        held_out_folds(cv, np.zeros((5, 1)), np.zeros(5), of_classes=False)
+        held_out_folds(cv, np.zeros((5, 1)), np.zeros(5), is_classification=False)
 
 
 def test_masks_and_lists_become_row_indices():
     mask = np.array([True, False, True, False, False])
     expected = [0, 2], [1, 3, 4]
     for cv in ([(mask, ~mask)], [(mask.tolist(), (~mask).tolist())], [expected]):
-        [actual] = held_out_folds(cv, np.zeros((5, 1)), np.zeros(5), of_classes=False)
+        [actual] = held_out_folds(
+            cv, np.zeros((5, 1)), np.zeros(5), is_classification=False
+        )
         assert [part.tolist() for part in actual] == list(expected)

@@ -981,7 +981,7 @@ def test_time_left_of_a_search(monkeypatch):
         for seconds, n_done, left in [(6, 2, "00:06<00:24"), (2, 4, "00:08<00:12")]:
             now += seconds
             folds = range(n_done - 2, n_done)
-            progress.add({("one", fold): Outcome(scores=[1.0]) for fold in folds})
+            progress.add({("one", fold): Outcome(results=[1.0]) for fold in folds})
             assert f"{n_done}/10 [{left}" in str(progress._bar)
 
 

@@ -20,7 +20,7 @@ from skbayesnn import (
     MCDropoutRegressor,
 )
 from skbayesnn._persistence import file_format
-from skbayesnn._persistence.schema import KINDS
+from skbayesnn._persistence.schema import STORED_CLASSES
 from skbayesnn.preprocessing import PiecewiseLinearEncoder
 from tests.persistence.models import sized
 
@@ -242,7 +242,7 @@ def _random_item(actual, random):
 def another_class(document, members, random):
     actual = [(d, k) for d, k in places(document) if k == "object"]
     container, key = _random_item(actual, random)
-    other_classes = set(KINDS) - {container[key]}
+    other_classes = set(STORED_CLASSES) - {container[key]}
     names = [*sorted(other_classes), "os.system", "builtins.eval", "", None, ["MLP"]]
     container[key] = _random_item(names, random)
 

@@ -25,7 +25,7 @@ from skbayesnn import (
     MCDropoutClassifier,
     MCDropoutRegressor,
 )
-from skbayesnn._persistence.schema import KINDS
+from skbayesnn._persistence.schema import STORED_CLASSES
 from skbayesnn.model_selection import BatchedGridSearchCV
 from skbayesnn.networks import ConvNet
 from skbayesnn.preprocessing import PiecewiseLinearEncoder
@@ -102,7 +102,7 @@ def test_every_estimator_can_be_saved():
         for listed in package.__all__:
             kind = getattr(package, listed)
             if isinstance(kind, type) and listed != "NetworkDescription":
-                assert KINDS[listed].type is kind
+                assert STORED_CLASSES[listed].type is kind
 
 
 def test_fitted_attributes_of_a_stack(data, seed, path):

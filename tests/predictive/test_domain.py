@@ -19,7 +19,7 @@ def _mixture(seed, transform, centre=0.0, std=1.0):
     random = np.random.default_rng([seed, 2])
     mean = centre + 0.3 * random.normal(size=(3, 5, 1))
     components = Gaussians(mean, np.full(mean.shape, std**2))
-    return MixturePredictive(components, flat=True, transform=transform)
+    return MixturePredictive(components, squeeze_targets=True, transform=transform)
 
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])
@@ -76,7 +76,7 @@ def test_values_beyond_the_bound_are_not_nan(seed, sign):
     # Each row alone gives the same values.
     alone = MixturePredictive(
         Gaussians(whole.components.mean[:, 3:4], whole.components.variance[:, 3:4]),
-        flat=True,
+        squeeze_targets=True,
         transform=power,
     )
     assert alone.quantile(0.8) == whole.quantile(0.8)[3]

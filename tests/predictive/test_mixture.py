@@ -53,7 +53,7 @@ def _mixture(seed, targets, transform=None):
     random = np.random.default_rng([seed, targets])
     mean = 0.5 * random.normal(size=(DRAWS, ROWS, targets))
     variance = random.uniform(0.1, 0.5, size=mean.shape)
-    return _gaussians(mean, variance, flat=targets == 1, transform=transform)
+    return _gaussians(mean, variance, squeeze_targets=targets == 1, transform=transform)
 
 
 def _mapped(mixture):
@@ -64,7 +64,7 @@ def _y(mixture, seed):
     """A value for every row and target, near the median."""
     shape = mixture.components.mean.shape[1:]
     y = np.random.default_rng([seed, 9]).normal(size=shape)
-    return y[:, 0] if mixture.flat else y
+    return y[:, 0] if mixture.squeeze_targets else y
 
 
 def _row(mixture, row, times=1):
@@ -73,7 +73,7 @@ def _row(mixture, row, times=1):
     return _gaussians(
         mixture.components.mean[:, rows],
         mixture.components.variance[:, rows],
-        flat=mixture.flat,
+        squeeze_targets=mixture.squeeze_targets,
         transform=mixture.transform,
         maps=mixture.maps,
     )
@@ -89,7 +89,7 @@ def test_scaling_spreads_draws_and_noise_about_the_mean(plain):
         scaled.components.mean.mean(0), plain.components.mean.mean(0), rtol=1e-12
     )
     before, after = plain.uncertainty(plain.kinds), scaled.uncertainty(plain.kinds)
-    per_target = factor[0] if plain.flat else factor
+    per_target = factor[0] if plain.squeeze_targets else factor
     for kind in plain.kinds:
         np.testing.assert_allclose(after[kind], per_target * before[kind], rtol=1e-12)
 
@@ -100,12 +100,12 @@ def test_scaling_is_a_change_of_variables(plain, seed):
     scaled, y = plain.scaled(factor), _y(plain, seed)
     centre = plain.components.mean.mean(0)
     moved = centre + factor * (y.reshape(centre.shape) - centre)
-    moved = moved[:, 0] if plain.flat else moved
+    moved = moved[:, 0] if plain.squeeze_targets else moved
     np.testing.assert_allclose(scaled.cdf(moved), plain.cdf(y), rtol=1e-12)
     np.testing.assert_allclose(
         scaled.log_density(moved), plain.log_density(y) - np.log(factor).sum()
     )
-    if plain.flat:
+    if plain.squeeze_targets:
         np.testing.assert_allclose(
             scaled.crps(moved), factor * plain.crps(y), rtol=1e-12
         )
@@ -152,7 +152,7 @@ def test_bounded_mixture_is_a_distribution(kind, seed):
             np.stack([scale, 2 * scale], -1),
         ),
     }[kind]
-    plain = MixturePredictive(components, flat=True)
+    plain = MixturePredictive(components, squeeze_targets=True)
     for factor in (0.4, 2.0):
         scaled = plain.scaled(np.array([factor]), 1.0)
         np.testing.assert_allclose(
@@ -278,7 +278,9 @@ def test_joint_density_has_the_recalibrated_margins(seed):
     plain = _mixture(seed, 2)
     joint = _mapped(plain)
     margin = _gaussians(
-        plain.components.mean[..., :1], plain.components.variance[..., :1], flat=True
+        plain.components.mean[..., :1],
+        plain.components.variance[..., :1],
+        squeeze_targets=True,
     )
     margin = margin.mapped(MAPS[:1])
     first = _y(margin, seed)
@@ -304,13 +306,13 @@ def test_independent_targets_stay_independent(seed):
     plain = _mixture(seed, 2)
     y = _y(plain, seed)
     mixture = _gaussians(
-        plain.components.mean[:1], plain.components.variance[:1], flat=False
+        plain.components.mean[:1], plain.components.variance[:1], squeeze_targets=False
     )
     parts = [
         _gaussians(
             mixture.components.mean[..., [j]],
             mixture.components.variance[..., [j]],
-            flat=True,
+            squeeze_targets=True,
         )
         .mapped([MAPS[j]])
         .log_density(y[:, j])
@@ -414,8 +416,10 @@ def test_single_precision_is_computed_in_double(seed):
     mean, variance = (
         x.astype(np.float32) for x in (plain.components.mean, plain.components.variance)
     )
-    single = _mapped(_gaussians(mean, variance, flat=False))
-    double = _mapped(_gaussians(mean.astype(float), variance.astype(float), flat=False))
+    single = _mapped(_gaussians(mean, variance, squeeze_targets=False))
+    double = _mapped(
+        _gaussians(mean.astype(float), variance.astype(float), squeeze_targets=False)
+    )
     y = _y(plain, seed)
     np.testing.assert_array_equal(single.cdf(y), double.cdf(y))
     np.testing.assert_array_equal(single.quantile(0.3), double.quantile(0.3))
@@ -430,7 +434,7 @@ def test_joined_targets_keep_their_maps(seed):
         _gaussians(
             plain.components.mean[..., [j]],
             plain.components.variance[..., [j]],
-            flat=True,
+            squeeze_targets=True,
         )
         for j in range(2)
     ]
@@ -507,7 +511,10 @@ def test_crps_of_log_normals(noise, seed):
         expected = _log_normal_crps(y, mean[draws], variance[draws]).mean(-1)
         for sign, transform in ((1, UNIT), (-1, falling)):
             mixture = _gaussians(
-                sign * mean[draws], variance[draws], flat=False, transform=transform
+                sign * mean[draws],
+                variance[draws],
+                squeeze_targets=False,
+                transform=transform,
             )
             np.testing.assert_allclose(mixture.crps(y), expected, rtol=2e-4)
     # The distribution function of a single draw is smooth.

@@ -88,7 +88,9 @@ def test_energy_and_spread_are_the_kl_of_two_normals(problem):
     log_q = norm(mean, std).logpdf(values).sum((-1, -2))
     expected = weight @ (log_q - problem.log_prior(values))
     variance = torch.as_tensor(std**2)
-    kl = problem.prior.energy(torch.as_tensor(mean)) + problem.prior.spread(variance)
+    kl = problem.prior.energy(torch.as_tensor(mean)) + problem.prior.kl_of_width(
+        variance
+    )
     np.testing.assert_allclose(kl, expected, **EXACT)
     # Mean and variance count separately; spread is the KL at the centre.
     parts = problem.prior.energy(torch.as_tensor(mean), variance)
@@ -103,7 +105,7 @@ def test_kl_to_itself_is_zero(problem):
         torch.as_tensor(np.broadcast_to(values, shape).copy())
         for values in (problem.centre, problem.std**2)
     )
-    kl = problem.prior.energy(centre) + problem.prior.spread(variance)
+    kl = problem.prior.energy(centre) + problem.prior.kl_of_width(variance)
     # Sums of eight terms that are zero, to rounding.
     np.testing.assert_allclose(kl, 0, atol=1e-14)
 
@@ -128,7 +130,7 @@ def test_flat_prior_has_no_gradient():
     variance = torch.as_tensor(std**2).view(-1, 1, 1).expand_as(wide)
     entropy = INPUTS * OUTPUTS * norm(scale=std).entropy()
     expected = missing - entropy
-    np.testing.assert_allclose(prior.weight.spread(variance), expected, **EXACT)
+    np.testing.assert_allclose(prior.weight.kl_of_width(variance), expected, **EXACT)
 
 
 def test_flat_for_some_members_only(seed):

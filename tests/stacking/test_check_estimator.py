@@ -11,7 +11,7 @@ from skbayesnn import (
     MCDropoutRegressor,
 )
 from skbayesnn._stacking import base
-from skbayesnn._stacking.candidates import CandidateSpec
+from skbayesnn._stacking.pool import CandidateSpec
 
 # A few epochs may be too few, and some data of the checks are pure noise.
 pytestmark = pytest.mark.filterwarnings(
@@ -54,8 +54,8 @@ def global_state_is_untouched(global_state_is_untouched):
 def few_candidates(monkeypatch):
     """Replace the default pool by a small one."""
 
-    def pool(X, sample_weight, *, of_classes, **params):
-        kind = MCDropoutClassifier if of_classes else MCDropoutRegressor
+    def pool(X, sample_weight, *, is_classification, **params):
+        kind = MCDropoutClassifier if is_classification else MCDropoutRegressor
         return [CandidateSpec("network", kind(**QUICK), GRID)]
 
     monkeypatch.setattr(base, "default_pool", pool)

@@ -42,8 +42,9 @@ from skbayesnn._meta.unwrap import open_predictive
 from skbayesnn._predictive import mixin
 from skbayesnn._predictive.mixture import MixturePredictive
 from skbayesnn._stacking import base, candidates
-from skbayesnn._stacking.candidates import StackData, candidates_of
-from skbayesnn._stacking.folds import folds_of, warn_of_copies
+from skbayesnn._stacking import pool as pools
+from skbayesnn._stacking.candidates import StackData, expand_pool
+from skbayesnn._stacking.folds import make_folds, warn_of_copies
 from skbayesnn._stacking.weights import (
     best_factor,
     corrected,
@@ -230,8 +231,12 @@ def test_single_split_with_more_classes_than_held_out_rows(monkeypatch, seed):
     """Not every class can be among the held-out rows."""
     monkeypatch.setattr("skbayesnn._stacking.folds.FOLDS_BELOW", 40)
     codes = np.repeat(np.arange(15), 3)
-    [(train, test)] = folds_of(
-        None, Table(np.zeros((45, 2)), codes, None), None, of_classes=True, seed=seed
+    [(train, test)] = make_folds(
+        None,
+        Table(np.zeros((45, 2)), codes, None),
+        None,
+        is_classification=True,
+        seed=seed,
     )
     assert (len(train), len(test)) == (36, 9)
 
@@ -319,7 +324,7 @@ def test_row_with_one_outlying_draw_keeps_its_density(seed):
     mean = 0.01 * random.normal(size=(20, 9, 1))
     mean[0, 4] = 1e3
     variance = np.ones_like(mean)
-    mixture = MixturePredictive(Gaussians(mean, variance), flat=True)
+    mixture = MixturePredictive(Gaussians(mean, variance), squeeze_targets=True)
     plain = mixture.log_density(np.zeros(9))[4]
     factor = np.array([0.5])
     # One standard deviation away, and half as wide.
@@ -505,11 +510,11 @@ def test_rows_of_weight_zero_are_in_no_fold(kind, labelled, table):
 
 def test_default_pool_depends_on_the_rows_with_weight(monkeypatch):
     monkeypatch.setattr(candidates, "WIDE_FROM", 50)
-    options = {"of_classes": False, "max_iter": 1}
+    options = {"is_classification": False, "max_iter": 1}
     X = np.random.default_rng(0).random((90, 2))
-    for n_used, width in ((49, candidates.WIDTH), (50, candidates.LARGE_WIDTH)):
+    for n_used, width in ((49, pools.WIDTH), (50, pools.LARGE_WIDTH)):
         weights = np.repeat([2.0, 0.0], [n_used, 90 - n_used])
-        network = candidates.default_pool(X, weights, **options)[1].estimator
+        network = pools.default_pool(X, weights, **options)[1].estimator
         assert network.hidden_layer_sizes == (width, width)
 
 
@@ -640,14 +645,16 @@ def test_sparse_tables_with_few_columns_are_made_dense(table):
     assert names == {"network", "linear"}
 
 
-@pytest.mark.parametrize("of_classes", [False, True])
-def test_many_rows_train_fewer_epochs_at_the_higher_dropout(monkeypatch, of_classes):
+@pytest.mark.parametrize("is_classification", [False, True])
+def test_many_rows_train_fewer_epochs_at_the_higher_dropout(
+    monkeypatch, is_classification
+):
     X, weights = np.random.default_rng(0).random((50, 3)), np.ones(50)
-    options = {"of_classes": of_classes, "max_iter": "auto"}
-    few = candidates.default_pool(X, weights, **options)
+    options = {"is_classification": is_classification, "max_iter": "auto"}
+    few = pools.default_pool(X, weights, **options)
     monkeypatch.setattr(candidates, "MANY_ROWS", 50)
-    many = candidates.default_pool(X, weights, **options)
-    fixed = candidates.default_pool(X, weights, **options | {"max_iter": 10})
+    many = pools.default_pool(X, weights, **options)
+    fixed = pools.default_pool(X, weights, **options | {"max_iter": 10})
     for candidate, expected in zip(fixed, few, strict=True):
         assert candidate.grid == expected.grid
     for before, after in zip(few, many, strict=True):
@@ -659,12 +666,12 @@ def test_many_rows_train_fewer_epochs_at_the_higher_dropout(monkeypatch, of_clas
             widths = [
                 candidate.estimator[0].estimator.n_bins for candidate in (before, after)
             ]
-            assert widths == [candidates.MAX_BINS, candidates.MAX_BINS_OF_MANY_ROWS]
+            assert widths == [pools.MAX_BINS, pools.MAX_BINS_OF_MANY_ROWS]
         lower, higher = after.grid
         assert lower == before.grid[0]
         [n_epochs] = (higher[key] for key in higher if key.endswith("max_iter"))
         all_epochs = network_of(before.estimator).max_iter
-        assert n_epochs == [math.ceil(candidates.SHARE_OF_STEPS * all_epochs)]
+        assert n_epochs == [math.ceil(pools.SHARE_OF_STEPS * all_epochs)]
         rates = (
             [grid[k] for k in grid if k.endswith("dropout")] for grid in after.grid
         )
@@ -676,14 +683,13 @@ def test_columns_of_few_values_take_no_bins():
     random = np.random.default_rng(0)
     X = random.integers(2, size=(100, 92)).astype(float)
     X[:, 90:] = random.random((100, 2))
-    options = {"of_classes": False, "max_iter": 1}
-    pool = candidates.default_pool(X, np.ones(100), **options)
+    options = {"is_classification": False, "max_iter": 1}
+    pool = pools.default_pool(X, np.ones(100), **options)
     [encoded] = (entry.estimator for entry in pool if entry.name == "encoded")
     n_bins = encoded[0].estimator.n_bins_
-    assert n_bins.tolist() == [0] * 90 + [candidates.MAX_BINS] * 2
+    assert n_bins.tolist() == [0] * 90 + [pools.MAX_BINS] * 2
     names = [
-        entry.name
-        for entry in candidates.default_pool(X[:, :90], np.ones(50), **options)
+        entry.name for entry in pools.default_pool(X[:, :90], np.ones(50), **options)
     ]
     assert names == ["network", "linear"]
 
@@ -695,12 +701,12 @@ def test_repeated_values_get_features():
     codes = np.append(np.zeros(2800), np.resize(amounts, 200))
     X = random.random((3000, 5))
     X[:, 1], X[:, 3] = random.permutation(codes), random.permutation(codes)
-    options = {"of_classes": True, "max_iter": 1}
-    half = candidates.MAX_VALUES // 2
+    options = {"is_classification": True, "max_iter": 1}
+    half = pools.MAX_VALUES // 2
     for n_columns, expected in [(3, [0, 100, 0]), (5, [0, half, 0, half, 0])]:
         for unit in (1.0, 1e-6, 30.0, 1 / 3):
             weights = np.full(3000, unit)
-            entry, *_ = candidates.default_pool(X[:, :n_columns], weights, **options)
+            entry, *_ = pools.default_pool(X[:, :n_columns], weights, **options)
             values = entry.estimator[0].estimator.values_
             assert [len(values_of_column) for values_of_column in values] == expected
 
@@ -821,7 +827,7 @@ def test_default_folds_train_on_every_class(n_rows, seed):
     """Labels are in order, and the last class has two rows."""
     y = np.repeat([0, 1], [n_rows - 2, 2])
     rows = Table(np.zeros((n_rows, 2)), y, None)
-    for train, test in folds_of(None, rows, None, of_classes=True, seed=seed):
+    for train, test in make_folds(None, rows, None, is_classification=True, seed=seed):
         assert len(train) + len(test) == n_rows
         assert np.unique(y[train]).tolist() == [0, 1]
 
@@ -929,7 +935,7 @@ def test_warning_of_repeated_rows(table, classes, seed):
         warn_of_copies(few, random.integers(2, size=500))
     folds_of_copies = Table(np.repeat(X, 2, axis=0), np.repeat(y, 2), None)
     with pytest.warns(UserWarning, match=message):
-        folds_of(5, folds_of_copies, None, of_classes=classes, seed=seed)
+        make_folds(5, folds_of_copies, None, is_classification=classes, seed=seed)
 
 
 def test_candidates_that_cannot_be_pickled_are_fitted(table):
@@ -961,7 +967,7 @@ def test_single_outlier_does_not_change_the_factor(seed):
     random = np.random.default_rng(seed)
     y = random.normal(size=100)
     mean, variance = np.zeros((1, 100, 1)), np.ones((1, 100, 1))
-    mixture = MixturePredictive(Gaussians(mean, variance), flat=True)
+    mixture = MixturePredictive(Gaussians(mean, variance), squeeze_targets=True)
     y[4] = 0.0
     before = best_factor(mixture, y, np.ones(100))
     assert before == pytest.approx(1, rel=5 / np.sqrt(200))
@@ -983,7 +989,7 @@ def test_factor_is_the_mode_of_its_posterior(seed):
     n_rows = 13
     y = 1.4 * random.uniform(-2, 2, size=n_rows)
     mean, variance = np.zeros((1, n_rows, 1)), np.ones((1, n_rows, 1))
-    mixture = MixturePredictive(Gaussians(mean, variance), flat=True)
+    mixture = MixturePredictive(Gaussians(mean, variance), squeeze_targets=True)
     weights = random.uniform(0.5, 1.5, size=n_rows)
     x = np.log(best_factor(mixture, y, weights)).item()
     slope = weights @ (np.square(y) * np.exp(-2 * x) - 1) - x / 0.5**2
@@ -1306,7 +1312,7 @@ def test_time_left_is_estimated(monkeypatch):
 def test_expected_time_of_refits_grows_with_rows_and_networks(table):
     """Relative to the out-of-fold fits, before the first refit is trained."""
     pool = [("one", NETWORK), ("several", clone(NETWORK).set_params(n_estimators=3))]
-    pool_candidates = candidates_of(candidates.given_pool(pool, 0))
+    pool_candidates = expand_pool(pools.given_pool(pool, 0))
     settings = {
         candidate.name: {f"{candidate.path}n_estimators": 6}
         for candidate in pool_candidates

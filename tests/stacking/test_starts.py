@@ -31,7 +31,7 @@ def predictives(random, n_networks, rows=ROWS):
         deviations = SPREAD * random.normal(size=(draws, n, rows, TARGETS))
         mean = (starts + deviations).reshape(-1, rows, TARGETS)
         noise = np.broadcast_to(NOISE, mean.shape)
-        parts.append(MixturePredictive(Gaussians(mean, noise), flat=False))
+        parts.append(MixturePredictive(Gaussians(mean, noise), squeeze_targets=False))
     return parts
 
 

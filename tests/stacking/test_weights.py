@@ -5,10 +5,10 @@ import pytest
 from scipy.optimize import minimize
 
 from skbayesnn._stacking.weights import (
-    few_weights,
-    promising,
+    is_useful,
+    round_to_total,
+    sparse_stacking_weights,
     stacking_weights,
-    whole_numbers,
 )
 
 ROWS, CANDIDATES = 60, 5
@@ -116,7 +116,7 @@ def test_row_impossible_under_all_candidates_has_no_effect(seed):
 
 def test_small_weights_are_left_out(seed):
     log_density = _log_density(seed)
-    weights = few_weights(log_density, np.ones(ROWS))
+    weights = sparse_stacking_weights(log_density, np.ones(ROWS))
     before = stacking_weights(log_density, np.ones(ROWS))
     np.testing.assert_array_equal(weights > 0, before >= 0.02)
     assert weights[-1] == 0  # the hopeless candidate
@@ -126,19 +126,19 @@ def test_small_weights_are_left_out(seed):
 
 
 def test_many_equal_candidates_have_weights_that_sum_to_one():
-    weights = few_weights(np.zeros((9, 80)), np.ones(9))
+    weights = sparse_stacking_weights(np.zeros((9, 80)), np.ones(9))
     assert weights.sum() == pytest.approx(1)
 
 
 @pytest.mark.parametrize("total", [1, 7, 200])
 def test_whole_numbers_are_close_and_sum_to_the_total(seed, total):
     weights = np.random.default_rng(seed).dirichlet(np.full(9, 0.3))
-    numbers = whole_numbers(weights, total)
+    numbers = round_to_total(weights, total)
     assert numbers.sum() == total
     assert (np.abs(numbers - total * weights) < 1).all()
 
 
-# ---- promising candidates
+# ---- is_useful candidates
 
 
 def _promising(mean, spread, error=None, rows=50):
@@ -147,7 +147,7 @@ def _promising(mean, spread, error=None, rows=50):
     deviations = random.normal(size=(rows, len(mean)))
     log_density = np.array(mean) + deviations - deviations.mean(0)
     error = None if error is None else np.array(error)
-    return promising(log_density, np.ones(rows), np.array(spread), error).tolist()
+    return is_useful(log_density, np.ones(rows), np.array(spread), error).tolist()
 
 
 def test_constants_are_left_out_unless_they_are_the_likeliest():
@@ -171,16 +171,16 @@ def test_candidates_of_large_error_are_left_out_unless_likeliest():
 def test_first_of_equal_candidates_stays(seed):
     log_density = _log_density(seed)
     with_copies = np.column_stack([log_density, log_density[:, [2, 0]] + 1e-9])
-    actual = promising(with_copies, np.ones(ROWS), np.ones(CANDIDATES + 2))
+    actual = is_useful(with_copies, np.ones(ROWS), np.ones(CANDIDATES + 2))
     assert actual.tolist() == [True] * CANDIDATES + [False] * 2
     # They differ in a single row.
     with_copies[3, -1] += 0.1
-    assert promising(with_copies, np.ones(ROWS), np.ones(CANDIDATES + 2))[-1]
+    assert is_useful(with_copies, np.ones(ROWS), np.ones(CANDIDATES + 2))[-1]
 
 
 def test_likeliest_candidate_depends_on_the_weights():
     log_density = np.array([[0.0, -9.0], [-9.0, 0.0]])
     constant = np.zeros(2)
     for weights, first in (([3.0, 1.0], True), ([1.0, 3.0], False)):
-        actual = promising(log_density, np.array(weights), constant)
+        actual = is_useful(log_density, np.array(weights), constant)
         assert actual.tolist() == [first, not first]

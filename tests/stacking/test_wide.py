@@ -17,6 +17,7 @@ from skbayesnn import (
 )
 from skbayesnn._data.validation import Table
 from skbayesnn._stacking import candidates
+from skbayesnn._stacking import pool as pools
 from skbayesnn._stacking.candidates import Candidate
 from skbayesnn._stacking.linear import ShrunkLinearModel
 from skbayesnn._stacking.weights import OutOfFold
@@ -174,13 +175,13 @@ def test_linear_model_that_fails_is_left_out(table, monkeypatch):
 
 
 def _candidates_by_name(
-    n_rows, n_columns, *, of_classes=False, sparse_x=False, weights=None
+    n_rows, n_columns, *, is_classification=False, sparse_x=False, weights=None
 ):
     X = np.random.default_rng(0).normal(size=(n_rows, n_columns))
     X = sparse.csr_array(X) if sparse_x else X
     weights = np.ones(n_rows) if weights is None else weights
-    pool = candidates.default_pool(
-        X, weights, of_classes=of_classes, max_iter=1, random_state=0
+    pool = pools.default_pool(
+        X, weights, is_classification=is_classification, max_iter=1, random_state=0
     )
     return {
         entry.name: [Candidate("", entry, grid) for grid in ParameterGrid(entry.grid)]
@@ -221,7 +222,7 @@ def test_default_pool_depends_on_rows_and_columns():
 
 
 def test_pool_of_classifiers_keeps_all_networks():
-    pool = _candidates_by_name(60, 70, of_classes=True)
+    pool = _candidates_by_name(60, 70, is_classification=True)
     assert len(pool["network"]) == 6
     assert len(pool["linear"]) == 8
 
@@ -239,7 +240,7 @@ def test_large_sparse_tables_are_not_made_dense(monkeypatch):
 class Mean:
     """A predictive distribution with a mean alone."""
 
-    of_classes = False
+    is_classification = False
 
     def __init__(self, mean):
         self.values = np.asarray(mean, dtype=float)

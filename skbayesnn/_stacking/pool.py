@@ -1,0 +1,259 @@
+"""The pool of a stack: estimators with grids of their settings, given or by default.
+
+The constants of the default pool come from a study: docs/defaults.md, "Stacks:
+candidates".
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.frozen import FrozenEstimator
+from sklearn.pipeline import Pipeline
+
+from skbayesnn._batch.jobs import network_of
+from skbayesnn._stacking.folds import FOLDS_BELOW
+from skbayesnn._stacking.linear import ShrunkLinearClassifier, ShrunkLinearRegressor
+from skbayesnn._validation import batch_rows
+from skbayesnn.estimators.mc_dropout import MCDropoutClassifier, MCDropoutRegressor
+from skbayesnn.preprocessing import PiecewiseLinearEncoder
+
+Grid = dict[str, Sequence[Any]]
+
+# Units of both hidden layers.
+WIDTH = 32
+# Units of both hidden layers from WIDE_FROM rows on.
+LARGE_WIDTH = 64
+WIDE_FROM = 3000
+# Training steps per square root of the number of rows.
+REGRESSION_STEPS = 75
+CLASSIFICATION_STEPS = 40
+# Bounds of the number of training steps.
+MIN_STEPS = 750
+MAX_STEPS = 5000
+# From this many rows on, columns have more bins, and networks with the higher dropout
+# rate train for fewer steps.
+MANY_ROWS = 10_000
+# Share of the steps for which these networks train. More steps do not improve them.
+SHARE_OF_STEPS = 0.25
+# Columns are not encoded if fewer bins than this are possible.
+MIN_BINS = 4
+# Largest number of bins of a column.
+MAX_BINS = 16
+# Largest number of bins of a column from MANY_ROWS rows on.
+MAX_BINS_OF_MANY_ROWS = 32
+# Largest number of bins of all columns. The cost of a network grows with the number of
+# its inputs.
+MAX_ENCODED = 256
+# Largest number of indicator features of single values, over all columns.
+MAX_VALUES = 128
+# Largest sparse table that becomes dense, which the encoder needs. Tables with few
+# columns have numeric columns as well as one-hot categories.
+MAX_COLUMNS = 256
+MAX_DENSE_ENTRIES = 2**25
+
+# The lower and the higher dropout rate. relu and silu suit different tables.
+REGRESSION_RATES: tuple[Grid, Grid] = (
+    {"dropout": [0.0]},
+    {"dropout": [0.01], "activation": ["silu"]},
+)
+CLASSIFICATION_RATES: tuple[Grid, Grid] = {"dropout": [0.05]}, {"dropout": [0.2]}
+# Classifiers on the original columns; on encoded columns this rate is too high.
+LONG_STEPS = {"learning_rate_init": 0.03}
+REGRESSION_LENGTH_SCALES = (1.0, 3.0, "fan_in")
+CLASSIFICATION_LENGTH_SCALES = (0.3, 1.0, 3.0)
+# Linear models, from nearly no shrinkage to strong shrinkage. Their observation noise
+# is constant. This suits small tables, where a noise that depends on the row cannot be
+# estimated.
+LINEAR_LENGTH_SCALES = (1.0, 2.0, 4.0, 8.0)
+# Ridge and lasso replace these linear models with fewer rows than this. Ridge and lasso
+# estimate their penalty and have a posterior.
+SHRUNK_BELOW = FOLDS_BELOW
+# They also replace them with more columns than this share of the rows.
+SHARE_OF_COLUMNS = 0.2
+# Numbers of rows with which ridge and lasso are used.
+SHRUNK_ROWS = range(10, 1001)
+# Largest number of entries of X with which ridge and lasso are used.
+SHRUNK_ENTRIES = 2**22
+REGRESSION_PENALTIES = "ridge", "lasso", "adaptive_lasso"
+CLASSIFICATION_PENALTIES = {
+    "ridge": (0.3, 1.0, 3.0, 10.0),
+    "lasso": (0.4, 0.2, 0.1, 0.05),
+}
+
+
+class CandidateSpec(NamedTuple):
+    """One estimator of the pool, and the grid of its settings.
+
+    Parameters
+    ----------
+    name : str
+    estimator : estimator
+        One of this package, or a pipeline with one as its last step.
+    grid : dict, or list of dict
+        Argument of ``ParameterGrid``.
+    """
+
+    name: str
+    estimator: Any
+    grid: Any
+
+
+def given_pool(estimators, seed: int) -> list[CandidateSpec]:
+    """Validate the pool of a user.
+
+    seed : random state of networks without one
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it is not a list of (name, estimator) or (name, estimator, grid).
+    """
+    rule = (
+        "`estimators` must be 'auto' or a list of (name, estimator) or (name, "
+        "estimator, grid of its parameters)"
+    )
+    if not isinstance(estimators, list | tuple) or not estimators:
+        raise TypeError(f"{rule}; got {estimators!r}.")
+    pool = []
+    for item in estimators:
+        if not isinstance(item, list | tuple) or len(item) not in (2, 3):
+            raise TypeError(f"{rule}; got the item {item!r}.")
+        name, estimator, *grid = item
+        if not isinstance(name, str):
+            raise TypeError(f"{rule}; got the name {name!r}.")
+        estimator = clone(estimator)
+        network = network_of(estimator)
+        if network.random_state is None:
+            network.set_params(random_state=seed)
+        pool.append(CandidateSpec(name, estimator, grid[0] if grid else {}))
+    return pool
+
+
+def default_pool(
+    X, sample_weight, *, is_classification: bool, max_iter, **params
+) -> list[CandidateSpec]:
+    """Networks on the columns and on encoded columns, and linear models.
+
+    With at least as many columns as rows the pool has fewer networks. Linear models
+    with a penalty predict such tables as well or better, unless the function is far
+    from linear in a few directions.
+
+    X : {array, sparse matrix} of shape (rows, columns), validated
+    sample_weight : ndarray of shape (rows,)
+    max_iter : int, epochs, or "auto"
+    params : parameters of all networks
+    """
+    n_rows = int(np.count_nonzero(sample_weight))
+    network_class = MCDropoutClassifier if is_classification else MCDropoutRegressor
+    width = LARGE_WIDTH if n_rows >= WIDE_FROM else WIDTH
+    params |= {
+        "hidden_layer_sizes": (width, width),
+        "batch_size": batch_rows("auto", n_rows),
+        "max_iter": max_iter,
+        # The stack itself holds out rows.
+        "early_stopping": False,
+    }
+    if max_iter == "auto":
+        steps = CLASSIFICATION_STEPS if is_classification else REGRESSION_STEPS
+        params["max_iter"] = _epochs(n_rows, steps)
+    is_shrunk, is_wide = _has_shrunk(X, n_rows), X.shape[1] >= n_rows
+    linear = _linear(network_class(**params), is_classification, is_shrunk)
+    if not is_classification:
+        params["likelihood"] = "heteroscedastic"
+    grids = _grids(is_classification)
+    if max_iter == "auto" and n_rows >= MANY_ROWS:
+        grids[1]["max_iter"] = [math.ceil(SHARE_OF_STEPS * params["max_iter"])]
+    on_columns = (
+        network_class(**params | LONG_STEPS)
+        if is_classification
+        else network_class(**params)
+    )
+    if is_shrunk and is_wide and not is_classification:
+        grids = [grid | {"length_scale": ["fan_in"]} for grid in grids]
+    pool = [CandidateSpec("network", on_columns, grids), linear]
+    n_bins = 0 if sparse.issparse(X) or is_wide else _bins(X, sample_weight)
+    if n_bins < MIN_BINS:
+        return pool
+    # The encoder does not use y. Fitted once to all rows, it gives all folds the same
+    # number of columns, so that they can share a program.
+    encoder = FrozenEstimator(_encoder(X, sample_weight, n_bins))
+    encoded = Pipeline([("encoder", encoder), ("network", network_class(**params))])
+    grids = [
+        {f"network__{name}": values for name, values in grid.items()} for grid in grids
+    ]
+    # Longest training first, which balances parallel workers.
+    return [CandidateSpec("encoded", encoded, grids), *pool]
+
+
+def _has_shrunk(X, n_rows: int) -> bool:
+    """Whether the linear models are ridge and lasso."""
+    few = n_rows < SHRUNK_BELOW or X.shape[1] > SHARE_OF_COLUMNS * n_rows
+    return few and n_rows in SHRUNK_ROWS and n_rows * X.shape[1] <= SHRUNK_ENTRIES
+
+
+def _linear(network, is_classification: bool, is_shrunk: bool) -> CandidateSpec:
+    """Linear models: ridge and lasso, or networks without hidden layers.
+
+    network : with the parameters of the pool; modified
+    """
+    seed = network.random_state
+    if not is_shrunk:
+        network.set_params(hidden_layer_sizes=(), dropout=0.0)
+        return CandidateSpec("linear", network, {"length_scale": LINEAR_LENGTH_SCALES})
+    if not is_classification:
+        grid: Any = {"penalty": REGRESSION_PENALTIES}
+        return CandidateSpec("linear", ShrunkLinearRegressor(random_state=seed), grid)
+    grid = [
+        {"penalty": [penalty], "strength": strengths}
+        for penalty, strengths in CLASSIFICATION_PENALTIES.items()
+    ]
+    return CandidateSpec("linear", ShrunkLinearClassifier(random_state=seed), grid)
+
+
+def dense_if_small(X):
+    """Return X as an array, unless it is sparse and large."""
+    if not sparse.issparse(X):
+        return X
+    small = X.shape[1] <= MAX_COLUMNS and X.shape[0] * X.shape[1] <= MAX_DENSE_ENTRIES
+    return X.toarray() if small else X
+
+
+def _epochs(n_rows: int, steps_per_root: float) -> int:
+    """Number of epochs of the networks, for a number of steps within the bounds."""
+    steps = np.clip(steps_per_root * math.sqrt(n_rows), MIN_STEPS, MAX_STEPS)
+    return math.ceil(steps / math.ceil(n_rows / batch_rows("auto", n_rows)))
+
+
+def _grids(is_classification: bool) -> list[Grid]:
+    """Grids of the networks, for the lower and the higher dropout rate."""
+    rates = CLASSIFICATION_RATES if is_classification else REGRESSION_RATES
+    scales = (
+        CLASSIFICATION_LENGTH_SCALES if is_classification else REGRESSION_LENGTH_SCALES
+    )
+    return [rate | {"length_scale": scales} for rate in rates]
+
+
+def _encoder(X, sample_weight, n_bins: int) -> PiecewiseLinearEncoder:
+    """A fitted encoder with at most ``MAX_VALUES`` indicator features."""
+    encoder = PiecewiseLinearEncoder(n_bins=n_bins, keep_columns=True)
+    # The encoder requires a minimum number of rows per value: normalise the weights to
+    # a mean of one.
+    weights = sample_weight * (np.count_nonzero(sample_weight) / sample_weight.sum())
+    encoder.set_params(n_values=MAX_VALUES).fit(X, sample_weight=weights)
+    n_values = [len(values) for values in encoder.values_ if len(values)]
+    if sum(n_values) > MAX_VALUES:
+        encoder.set_params(n_values=MAX_VALUES // len(n_values))
+        encoder.fit(X, sample_weight=weights)
+    return encoder
+
+
+def _bins(X, sample_weight) -> int:
+    """Bins per column; columns with at most two distinct values are not binned."""
+    X = X[sample_weight > 0]
+    most = MAX_BINS_OF_MANY_ROWS if len(X) >= MANY_ROWS else MAX_BINS
+    n_encoded = sum(len(np.unique(column)) > 2 for column in X.T)
+    return min(most, MAX_ENCODED // n_encoded) if n_encoded else 0
