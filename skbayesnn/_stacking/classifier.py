@@ -98,8 +98,8 @@ class BayesianStackingClassifier(ClassifierMixin, BayesianStacking):
         Out-of-fold log probability of the label, nats.
     summary_ : Summary
         Out-of-fold log probability and accuracy: ``print(model.summary_)``. The
-        networks were not fitted to these rows, but the weights and the temperature were.
-        The log probability is the mean of ``oof_log_density_``, in nats per row.
+        networks were not fitted to these rows, but the weights and the temperature
+        were. The log probability is the mean of ``oof_log_density_``, in nats per row.
         Compare it with ``weights_`` and with other models of the same labels. A model
         that predicts the shares p of the classes has the sum of p log(p).
     n_iter_ : int

@@ -1,10 +1,12 @@
 """Small tables, and networks that are fitted in milliseconds."""
 
+import copy
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from tests.helpers.bad_input import KINDS, target
 from tests.helpers.seed import SEED
 
 ROWS, INPUTS, TARGETS, NEW = 41, 4, 3, 11
@@ -61,3 +63,22 @@ def pytest_collection_modifyitems(items):
         if getattr(item, "originalname", "") == "test_scikit_learn_contract":
             for mark in item.iter_markers("xfail"):
                 mark.kwargs["strict"] = False
+
+
+@pytest.fixture
+def assert_refused(small):
+    """A check that fit raises an error and leaves the estimator unchanged."""
+
+    def check(kind, X, y, error, message, sample_weight=None, **parameters):
+        model = kind(**small | parameters)
+        before = copy.deepcopy(vars(model))
+        with pytest.raises(error, match=message):
+            model.fit(X, y, sample_weight=sample_weight)
+        assert vars(model).keys() == before.keys()
+
+    return check
+
+
+@pytest.fixture(scope="module")
+def fitted(data, small):
+    return {kind: kind(**small).fit(data.X, target(kind, data)) for kind in KINDS}

@@ -1,0 +1,193 @@
+"""Bad features of X: other columns than in the fit, frames with text or dates."""
+
+import numpy as np
+import pytest
+from sklearn.exceptions import NotFittedError
+from sklearn.preprocessing import StandardScaler
+
+import skbayesnn
+from skbayesnn import (
+    MCDropoutClassifier,
+    MCDropoutRegressor,
+)
+from tests.helpers.bad_input import BOTH, target
+
+# ---- features at prediction
+
+
+METHODS = {
+    MCDropoutRegressor: [
+        "predict",
+        "predict_uncertainty",
+        "predict_interval",
+        "sample_f",
+        "sample_y",
+    ],
+    MCDropoutClassifier: [
+        "predict",
+        "predict_proba",
+        "predict_log_proba",
+        "predict_uncertainty",
+        "sample_f",
+        "sample_y",
+    ],
+}
+
+
+EVERY_METHOD = pytest.mark.parametrize(
+    ("kind", "method"), [(k, m) for k, methods in METHODS.items() for m in methods]
+)
+
+
+@EVERY_METHOD
+def test_count_of_features_changed(data, fitted, kind, method):
+    with pytest.raises(
+        ValueError, match=f"X has 3 features, but {kind.__name__} is expecting 4"
+    ):
+        getattr(fitted[kind], method)(data.X_new[:, :3])
+
+
+@EVERY_METHOD
+def test_names_of_features_changed(data, small, kind, method):
+    pd = pytest.importorskip("pandas")
+    model = kind(**small).set_params(max_iter=1)
+    model.fit(pd.DataFrame(data.X, columns=list("abcd")), target(kind, data))
+    predict = getattr(model, method)
+    with pytest.raises(ValueError, match=r"feature names should match(.|\n)*- z"):
+        predict(pd.DataFrame(data.X_new, columns=list("zbcd")))
+    with pytest.raises(ValueError, match="same order"):
+        predict(pd.DataFrame(data.X_new, columns=list("bacd")))
+    with pytest.warns(UserWarning, match="does not have valid feature names"):
+        predict(data.X_new)
+
+
+@EVERY_METHOD
+def test_before_fit(data, kind, method):
+    with pytest.raises(NotFittedError, match="not fitted yet"):
+        getattr(kind(), method)(data.X_new)
+
+
+@BOTH
+def test_functions_with_further_arguments_before_fit(data, kind):
+    with pytest.raises(NotFittedError):
+        kind().log_predictive_density(data.X_new, target(kind, data)[:11])
+    with pytest.raises(NotFittedError):
+        kind().score(data.X_new, target(kind, data)[:11])
+    for function in (skbayesnn.predict_uncertainty, skbayesnn.sample_y):
+        with pytest.raises(NotFittedError):
+            function(kind(), data.X_new)
+    with pytest.raises(NotFittedError):
+        skbayesnn.log_predictive_density(kind(), data.X_new, target(kind, data)[:11])
+    if kind is MCDropoutRegressor:
+        for function in (skbayesnn.predict_quantile, kind.predict_quantile):
+            with pytest.raises(NotFittedError):
+                function(kind(), data.X_new, 0.5)
+        with pytest.raises(NotFittedError):
+            skbayesnn.predict_interval(kind(), data.X_new)
+
+
+# ---- frames
+
+
+MIXED = {
+    "size": [1.0, 2.0, 3.0, 4.0],
+    "colour": ["red", "blue", "red", "green"],
+    "count": [1, 2, 3, 4],
+    "is new": [True, False, True, True],
+}
+
+
+NOT_NUMERIC = (
+    r"every column of X must hold numbers; got columns of other kinds: {}\. Encode "
+    r"them .*sklearn\.compose\.ColumnTransformer or skrub\.TableVectorizer"
+)
+
+
+@BOTH
+@pytest.mark.parametrize("dtype", [None, object, "category"])
+def test_pandas_frame_with_text_and_dates(small, kind, dtype):
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(MIXED | {"day": pd.date_range("2020-01-01", periods=4)})
+    if dtype is not None:
+        frame["colour"] = frame["colour"].astype(dtype)
+    with pytest.raises(ValueError, match=NOT_NUMERIC.format("'colour', 'day'")):
+        kind(**small).fit(frame, [0, 1, 0, 1])
+    model = kind(**small).fit(frame[["size", "count", "is new"]], [0, 1, 0, 1])
+    with pytest.raises(ValueError, match=NOT_NUMERIC.format("'colour', 'day'")):
+        model.predict(frame)
+    assert list(model.feature_names_in_) == ["size", "count", "is new"]
+
+
+def names_of(model):
+    return list(getattr(model, "feature_names_in_", []))
+
+
+@BOTH
+def test_polars_frame_with_text_and_dates(small, kind):
+    pl = pytest.importorskip("polars")
+    frame = pl.DataFrame(MIXED).with_columns(
+        pl.Series("day", ["2020-01-01"] * 4).str.to_date()
+    )
+    with pytest.raises(ValueError, match=NOT_NUMERIC.format("'colour', 'day'")):
+        kind(**small).fit(frame, [0, 1, 0, 1])
+    model = kind(**small).fit(frame.select("size", "count", "is new"), [0, 1, 0, 1])
+    # Which frames have feature names depends on the version of scikit-learn.
+    assert names_of(model) == names_of(
+        StandardScaler().fit(frame.select("size", "count", "is new"))
+    )
+    with pytest.raises(ValueError, match=NOT_NUMERIC.format("'colour', 'day'")):
+        model.predict(frame)
+
+
+@BOTH
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_numeric_frame(data, small, fitted, kind, library):
+    frame = pytest.importorskip(library).DataFrame(
+        dict(zip("abcd", data.X.T, strict=True))
+    )
+    series = pytest.importorskip(library).Series(target(kind, data))
+    model = kind(**small).fit(frame, series)
+    np.testing.assert_array_equal(
+        model.predict_uncertainty(frame), fitted[kind].predict_uncertainty(data.X)
+    )
+    assert names_of(model) == names_of(StandardScaler().fit(frame))
+
+
+def test_pandas_object_columns_with_numbers(data, small, fitted):
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(data.X, columns=list("abcd"))
+    model = MCDropoutRegressor(**small).fit(frame.astype(object), data.y)
+    np.testing.assert_array_equal(
+        model.predict(frame), fitted[MCDropoutRegressor].predict(data.X)
+    )
+
+
+def test_pandas_missing_values(data, small):
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"a": pd.array([1, None, 3], dtype="Int64"), "b": [1.0, 2, 3]})
+    with pytest.raises(ValueError, match="Input X contains NaN"):
+        MCDropoutRegressor(**small).fit(frame, [1.0, 2.0, 3.0])
+
+
+@BOTH
+@pytest.mark.parametrize("dtype", [object, "U32"])
+def test_text_arrays(data, small, assert_refused, fitted, kind, dtype):
+    """Errors name the column numbers; text that represents numbers is converted."""
+    X = data.X.astype(dtype)
+    np.testing.assert_array_equal(
+        kind(**small).fit(X, target(kind, data)).predict(data.X_new),
+        fitted[kind].predict(data.X_new),
+    )
+    X[3, 1] = X[7, 2] = "red"
+    message = NOT_NUMERIC.format("1, 2")
+    assert_refused(kind, X, target(kind, data), ValueError, message)
+    with pytest.raises(ValueError, match=message):
+        fitted[kind].predict(X)
+    with pytest.raises(ValueError, match=message):
+        fitted[kind].predict(X.tolist())
+
+
+def test_columns_of_times(data, assert_refused):
+    X = np.zeros((41, 2), dtype="datetime64[s]")
+    message = NOT_NUMERIC.format("0, 1")
+    assert_refused(MCDropoutRegressor, X, data.y, ValueError, message)

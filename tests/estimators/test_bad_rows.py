@@ -1,0 +1,300 @@
+"""Bad rows: NaN and infinity, few or constant rows, targets of the wrong type."""
+
+import warnings
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from skbayesnn import (
+    BayesianStackingClassifier,
+    BayesianStackingRegressor,
+    MCDropoutClassifier,
+    MCDropoutRegressor,
+)
+from tests.helpers.bad_input import BOTH, target
+from tests.helpers.posteriors import BBB, MC_DROPOUT, VARIATIONAL
+
+# ---- NaN and infinity
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("value", "word"), [(np.nan, "NaN"), (np.inf, "infinity"), (-np.inf, "infinity")]
+)
+def test_nan_and_infinity_in_x(data, assert_refused, fitted, kind, value, word):
+    X = data.X.copy()
+    X[7, 2] = value
+    message = f"Input X contains {word}"
+    assert_refused(kind, X, target(kind, data), ValueError, message)
+    assert_refused(
+        kind, sparse.csr_array(X), target(kind, data), ValueError, "contains"
+    )
+    for method in ("predict", "predict_uncertainty", "sample_f", "sample_y"):
+        with pytest.raises(ValueError, match=message):
+            getattr(fitted[kind], method)(X)
+
+
+@pytest.mark.parametrize(("value", "word"), [(np.nan, "NaN"), (np.inf, "infinity")])
+def test_nan_and_infinity_in_y(data, assert_refused, fitted, value, word):
+    for y in (data.y.copy(), data.Y.copy()):
+        y[5] = value
+        assert_refused(MCDropoutRegressor, data.X, y, ValueError, f"y contains {word}")
+    with pytest.raises(ValueError, match=f"y contains {word}"):
+        fitted[MCDropoutRegressor].log_predictive_density(
+            data.X_new, np.full(11, value)
+        )
+    labels = data.codes.astype(float)
+    labels[5] = value
+    message = "contains infinity" if word == "infinity" else "a label for every row"
+    assert_refused(MCDropoutClassifier, data.X, labels, ValueError, message)
+
+
+@pytest.mark.parametrize("dtype", ["Int64", "boolean", "Float64", "string"])
+def test_missing_pandas_targets(data, assert_refused, dtype):
+    """The error comes without a warning of NumPy's cast."""
+    pd = pytest.importorskip("pandas")
+    codes = data.codes if dtype != "boolean" else data.codes > 0
+    y = pd.Series(codes.astype(str) if dtype == "string" else codes, dtype=dtype)
+    y[5] = pd.NA
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        message = (
+            "`y` must have a value for every row; got <NA> in 1 of 41|y contains NaN"
+        )
+        assert_refused(MCDropoutRegressor, data.X, y, ValueError, message)
+        message = (
+            "`y` must have a label for every row; got .* in 1 rows, first in row 5"
+        )
+        assert_refused(MCDropoutClassifier, data.X, y, ValueError, message)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -1.0])
+@BOTH
+def test_nan_and_infinity_in_weights(data, assert_refused, kind, value):
+    weights = np.ones(41)
+    weights[3] = value
+    assert_refused(
+        kind,
+        data.X,
+        target(kind, data),
+        ValueError,
+        "Negative values|sample_weight contains",
+        weights,
+    )
+
+
+# ---- few rows
+
+
+@BOTH
+def test_no_rows(data, assert_refused, fitted, kind):
+    message = r"Found array with 0 sample\(s\).*minimum of 1 is required"
+    assert_refused(kind, data.X[:0], target(kind, data)[:0], ValueError, message)
+    with pytest.raises(ValueError, match=message):
+        fitted[kind].predict(data.X[:0])
+
+
+@BOTH
+def test_no_columns(data, assert_refused, kind):
+    assert_refused(
+        kind, data.X[:, :0], target(kind, data), ValueError, r"0 feature\(s\)"
+    )
+
+
+@pytest.mark.parametrize("y", ["y", "Y"])
+@pytest.mark.filterwarnings("ignore:.*constant:UserWarning")
+def test_one_row_is_fitted(data, small, y):
+    """With a warning, and all predictions are finite."""
+    model = MCDropoutRegressor(**small).fit(data.X[:1], getattr(data, y)[:1])
+    for value in model.predict_uncertainty(data.X_new, "all").values():
+        assert np.isfinite(value).all()
+    assert np.isfinite(model.predict(data.X_new)).all()
+
+
+def test_one_row_of_a_classifier_is_refused(data, assert_refused):
+    assert_refused(
+        MCDropoutClassifier,
+        data.X[:1],
+        data.labels[:1],
+        ValueError,
+        "needs rows of at least 2 classes; got 1 class",
+    )
+
+
+@BOTH
+def test_different_numbers_of_rows(data, assert_refused, kind):
+    message = r"inconsistent numbers of samples: \[41, 11\]"
+    assert_refused(kind, data.X, target(kind, data)[:11], ValueError, message)
+
+
+@BOTH
+def test_one_dimensional_x(data, assert_refused, fitted, kind):
+    message = "Expected 2D array, got 1D array instead"
+    assert_refused(kind, data.X[:, 0], target(kind, data), ValueError, message)
+    with pytest.raises(ValueError, match=message):
+        fitted[kind].predict(data.X[0])
+
+
+# ---- constant columns and targets
+
+
+@pytest.mark.parametrize("value", [0.0, 3.0, 1e12])
+@pytest.mark.parametrize("likelihood", ["gaussian", "heteroscedastic"])
+def test_constant_y(data, small, value, likelihood):
+    model = MCDropoutRegressor(likelihood=likelihood, **small)
+    with pytest.warns(UserWarning, match=r"y is constant .* noise cannot be estimated"):
+        model.fit(data.X, np.full(41, value))
+    mean, std = model.predict(data.X_new, return_std=True)
+    assert np.isfinite(mean).all() and (std > 0).all()
+    assert np.isfinite(model.log_predictive_density(data.X_new, data.y_new)).all()
+    # One constant target among others.
+    Y = data.Y.copy()
+    Y[:, 1] = value
+    with pytest.warns(UserWarning, match="y is constant"):
+        model.fit(data.X, Y)
+    assert np.isfinite(model.predict(data.X_new)).all()
+
+
+@pytest.mark.parametrize("kind", [MC_DROPOUT[1], BBB[1], VARIATIONAL[1]])
+def test_outlier_in_a_column(data, small, kind):
+    """The reference model takes log 0 there, which must not warn."""
+    X = data.X.copy()
+    X[0, 0] = 1e9
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        kind(**small).fit(X, data.labels)
+
+
+@BOTH
+@pytest.mark.parametrize("make", [np.asarray, sparse.csr_array])
+def test_constant_columns(data, small, kind, make):
+    X = data.X.copy()
+    X[:, 1] = 3.0
+    X[:, 3] = 0.0
+    model = kind(**small)
+    with pytest.warns(
+        UserWarning, match=r"2 columns .* constant .*\(1, 3\).*Remove them"
+    ):
+        model.fit(make(X), target(kind, data))
+    assert np.isfinite(model.predict_uncertainty(make(data.X_new))).all()
+
+
+def test_columns_that_are_constant_in_rows_with_weight(data, small):
+    X = data.X.copy()
+    X[:30, 2] = 1.0
+    model = MCDropoutRegressor(**small)
+    with pytest.warns(UserWarning, match=r"1 columns .*rows \(2\)"):
+        model.fit(X, data.y, sample_weight=np.r_[np.ones(30), np.zeros(11)])
+
+
+@BOTH
+def test_no_warning_without_a_reason(data, small, kind):
+    """With enough epochs: after few, predictions vary too little."""
+    small = small | {"max_iter": 200}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = kind(**small).fit(data.X, target(kind, data))
+        model.predict_uncertainty(data.X_new, kind="all")
+        model.log_predictive_density(data.X_new, target(kind, data)[:11])
+        model.sample_y(data.X_new, 2)
+
+
+# ---- the kind of y
+
+
+@pytest.mark.parametrize("dtype", ["datetime64[ns]", "timedelta64[D]"])
+@pytest.mark.parametrize("kind", [MCDropoutRegressor, BayesianStackingRegressor])
+def test_times_as_targets_are_refused(data, kind, dtype):
+    """Converted to values, they would be nanoseconds since 1970."""
+    message = r"`y` must hold numbers for .*; got times .*np.timedelta64\(1, 'D'\)"
+    y = np.arange(41).astype(dtype)
+    with pytest.raises(ValueError, match=message):
+        kind().fit(data.X, y)
+    pd = pytest.importorskip("pandas")
+    with pytest.raises(ValueError, match=message):
+        kind().fit(data.X, pd.Series(y))
+    with pytest.raises(ValueError, match=r"`y` must hold numbers for .* 'Timestamp'"):
+        days = pd.date_range("2020-01-01", periods=41, tz="UTC")
+        kind().fit(data.X, pd.Series(days))
+
+
+@pytest.mark.parametrize("kind", [MCDropoutRegressor, BayesianStackingRegressor])
+def test_text_as_target_is_refused(data, kind):
+    for y in (np.full(41, "a"), np.full(41, "a", dtype=object)):
+        with pytest.raises(ValueError, match=r"`y` must hold numbers .* classifiers"):
+            kind().fit(data.X, y)
+
+
+@pytest.mark.parametrize("kind", [MCDropoutClassifier, BayesianStackingClassifier])
+@pytest.mark.parametrize("missing", [None, float("nan"), "pandas.NA"])
+@pytest.mark.parametrize("labels", [["a", "b"], [1, 2]])
+def test_missing_labels(data, kind, missing, labels):
+    if missing == "pandas.NA":
+        missing = pytest.importorskip("pandas").NA
+    y = np.array(labels, dtype=object)[np.arange(41) % 2]
+    y[5] = y[8] = missing
+    with pytest.raises(ValueError, match=r"label for every row; .* 2 rows, first in"):
+        kind().fit(data.X, y)
+
+
+@pytest.mark.parametrize("kind", [MCDropoutClassifier, BayesianStackingClassifier])
+def test_labels_of_several_kinds(data, kind):
+    y = np.array(["a", 1], dtype=object)[np.arange(41) % 2]
+    with pytest.raises(ValueError, match=r"labels of one kind.*; got int and str"):
+        kind().fit(data.X, y)
+
+
+@pytest.mark.parametrize("labels", [["low"], ["3 m"], ["1", "x"]])
+@pytest.mark.parametrize("dtype", [str, object])
+def test_text_labels_for_a_regressor(data, assert_refused, labels, dtype):
+    y = np.resize(np.array(labels, dtype=dtype), 41)
+    message = r"`y` must hold numbers for MCDropoutRegressor; got .*the classifiers"
+    assert_refused(MCDropoutRegressor, data.X, y, ValueError, message)
+
+
+def test_continuous_y_for_a_classifier(data, assert_refused):
+    assert_refused(
+        MCDropoutClassifier,
+        data.X,
+        data.y,
+        ValueError,
+        "Unknown label type: continuous",
+    )
+
+
+def test_several_targets_for_a_classifier(data, assert_refused):
+    y = np.stack([data.codes, data.codes], axis=1)
+    assert_refused(MCDropoutClassifier, data.X, y, ValueError, "y should be a 1d array")
+
+
+@BOTH
+def test_three_dimensional_y(data, assert_refused, kind):
+    y = np.ones((41, 3, 2))
+    assert_refused(kind, data.X, y, ValueError, "dim 3|1d array")
+
+
+@BOTH
+def test_missing_y(data, assert_refused, kind):
+    assert_refused(kind, data.X, None, ValueError, "requires y to be passed.*y is None")
+
+
+def test_one_class(data, assert_refused):
+    rule = "MCDropoutClassifier needs rows of at least 2 classes; got 1 class: "
+    assert_refused(MCDropoutClassifier, data.X, ["a"] * 41, ValueError, rule + "'a'")
+    assert_refused(
+        MCDropoutClassifier, data.X, np.ones(41, int), ValueError, rule + "1"
+    )
+    assert_refused(
+        MCDropoutClassifier,
+        data.X,
+        data.labels,
+        ValueError,
+        rule + r"'mid' \(rows of weight zero do not count\). Add rows",
+        data.labels == "mid",
+    )
+
+
+def test_number_of_targets_changed(data, fitted):
+    with pytest.raises(ValueError, match=r"`y` must have the 1 targets .*; got 3"):
+        fitted[MCDropoutRegressor].log_predictive_density(data.X_new, data.Y_new)

@@ -1,0 +1,160 @@
+"""Folds of stacks: defaults, groups, rare classes, rows that are repeated."""
+
+import warnings
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.model_selection import (
+    GroupKFold,
+)
+
+from skbayesnn._data.validation import Table
+from skbayesnn._stacking.folds import make_folds, warn_of_copies
+from tests.helpers.stacks import (
+    COLUMNS,
+    ROWS,
+    classifier,
+    regressor,
+)
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:the network explains:sklearn.exceptions.ConvergenceWarning"
+)
+
+
+def test_rows_that_are_never_held_out_have_nan_predictions(table):
+    X, y = table
+    test = np.array([2, 5, 40])
+    cv = [(np.setdiff1d(np.arange(ROWS), test), test)]
+    model = regressor(cv=cv).fit(X, y)
+    assert np.isfinite(model.oof_prediction_[test]).all()
+    for values in (model.oof_prediction_, model.oof_std_, model.oof_log_density_):
+        assert values.shape == (ROWS,)
+        assert np.isnan(np.delete(values, test)).all()
+
+
+def test_the_held_out_rows_of_a_group_stay_together(table):
+    X, y = table
+    groups = np.arange(ROWS) % 5
+    model = regressor(cv=GroupKFold(3)).fit(X, y, groups=groups)
+    same = regressor(cv=list(GroupKFold(3).split(X, y, groups))).fit(X, y)
+    np.testing.assert_array_equal(model.oof_prediction_, same.oof_prediction_)
+    with pytest.raises(ValueError, match=r"`groups` need a `cv`.*GroupKFold"):
+        regressor(cv=3).fit(X, y, groups=groups)
+
+
+def test_default_cv_depends_on_the_number_of_rows(monkeypatch, table):
+    X, y = table
+    model = regressor(cv=None).fit(X, y)
+    assert np.isfinite(model.oof_prediction_).all()
+    monkeypatch.setattr("skbayesnn._stacking.folds.FOLDS_BELOW", 40)
+    model = regressor(cv=None).fit(X, y)
+    assert np.isfinite(model.oof_prediction_).sum() == 9  # A fifth, rounded up.
+
+
+def test_single_split_with_more_classes_than_held_out_rows(monkeypatch, seed):
+    """Not every class can be among the held-out rows."""
+    monkeypatch.setattr("skbayesnn._stacking.folds.FOLDS_BELOW", 40)
+    codes = np.repeat(np.arange(15), 3)
+    [(train, test)] = make_folds(
+        None,
+        Table(np.zeros((45, 2)), codes, None),
+        None,
+        is_classification=True,
+        seed=seed,
+    )
+    assert (len(train), len(test)) == (36, 9)
+
+
+@pytest.mark.parametrize("kind", [regressor, classifier])
+def test_rows_of_weight_zero_are_in_no_fold(kind, labelled, table):
+    """The default folds depend only on the rows with weight."""
+    X, y = table if kind is regressor else labelled
+    random = np.random.default_rng(0)
+    absent = np.repeat([False, True], [ROWS, 700])[random.permutation(ROWS + 700)]
+    many = random.normal(size=(len(absent), COLUMNS))
+    labels = np.repeat(y, 20)[: len(absent)]
+    many[~absent], labels[~absent] = X, y
+    model = kind(cv=None).fit(many, labels, sample_weight=1.0 * ~absent)
+    without_rows = kind(cv=None).fit(X, y)
+    densities = model.oof_log_density_
+    assert np.isnan(densities[absent]).all()
+    np.testing.assert_allclose(
+        densities[~absent], without_rows.oof_log_density_, rtol=1e-5
+    )
+
+
+def test_folds_may_be_masks(table):
+    X, y = table
+    test = np.arange(ROWS) % 4 == 0
+    with_masks = regressor(cv=[(~test, test)]).fit(X, y)
+    rows = np.flatnonzero(~test), np.flatnonzero(test)
+    with_indices = regressor(cv=[rows]).fit(X, y)
+    np.testing.assert_array_equal(
+        with_masks.oof_prediction_, with_indices.oof_prediction_
+    )
+
+
+@pytest.mark.parametrize("counts", [(20, 19, 1), (3, 3, 3), (30, 8, 2)])
+def test_rare_classes(counts, seed):
+    y = np.repeat(["a", "b", "c"], counts)
+    X = np.random.default_rng(seed).normal(size=(len(y), COLUMNS))
+    model = classifier(cv=None).fit(X, y)
+    assert model.classes_.tolist() == ["a", "b", "c"]
+    assert np.isfinite(model.summary_.log_density)
+    assert np.isfinite(model.predict_proba(X)).all()
+
+
+@pytest.mark.parametrize("n_rows", [56, 101])
+def test_default_folds_train_on_every_class(n_rows, seed):
+    """Labels are in order, and the last class has two rows."""
+    y = np.repeat([0, 1], [n_rows - 2, 2])
+    rows = Table(np.zeros((n_rows, 2)), y, None)
+    for train, test in make_folds(None, rows, None, is_classification=True, seed=seed):
+        assert len(train) + len(test) == n_rows
+        assert np.unique(y[train]).tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("cv", [None, 3])
+def test_raises_if_only_one_class_can_be_held_out(cv):
+    """One of the two classes has a single row."""
+    y = np.array(["a"] + 20 * ["b"])
+    message = (
+        "stack of classifiers needs rows of at least 2 classes .*; got class 'a' in 1 "
+        "of 21 rows.*Give each class at least 2 rows"
+    )
+    with pytest.raises(ValueError, match=message):
+        classifier(cv=cv).fit(np.eye(21), y)
+    with pytest.raises(ValueError, match="BayesianStackingClassifier needs rows of at"):
+        classifier(cv=cv).fit(np.eye(21)[1:], y[1:])
+
+
+@pytest.mark.parametrize("classes", [False, True])
+def test_warning_of_repeated_rows(table, classes, seed):
+    """But not if columns have few values."""
+    X, y = table
+    y = (y > 0).astype(int) if classes else y
+    message = "of the rows are repeated"
+    with pytest.warns(UserWarning, match=f"100% {message}"):
+        warn_of_copies(np.repeat(X, 2, axis=0), np.repeat(y, 2))
+    with pytest.warns(UserWarning, match=f"100% {message}"):
+        warn_of_copies(sparse.csr_array(np.repeat(X, 2, axis=0)), np.repeat(y, 2))
+    with pytest.warns(UserWarning, match=f"48% {message}"):  # 26 of 54
+        warn_of_copies(np.concatenate([X, X[:13]]), np.concatenate([y, y[:13]]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warn_of_copies(X, y)
+        warn_of_copies(np.repeat(X, 2, axis=0), np.r_[y, y + 1])
+        warn_of_copies(np.array(["a", "b"] * 20), y[:40])
+        random = np.random.default_rng(seed)
+        few = random.integers(2, size=(500, 3))
+        warn_of_copies(few, random.integers(2, size=500))
+    folds_of_copies = Table(np.repeat(X, 2, axis=0), np.repeat(y, 2), None)
+    with pytest.warns(UserWarning, match=message):
+        make_folds(5, folds_of_copies, None, is_classification=classes, seed=seed)
+
+
+def test_raises_with_a_single_row():
+    with pytest.raises(ValueError, match=r"a stack needs at least 2 rows, .*; got n_s"):
+        regressor(cv=None).fit(np.ones((1, 2)), np.ones(1))

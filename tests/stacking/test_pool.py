@@ -1,0 +1,185 @@
+"""Pools of candidates: the default pool, and pools of users."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn import config_context
+from sklearn.base import clone
+from sklearn.linear_model import Ridge
+from sklearn.model_selection import (
+    ParameterGrid,
+)
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+
+from skbayesnn import (
+    BayesianStackingRegressor,
+    MCDropoutClassifier,
+)
+from skbayesnn._batch.jobs import network_of
+from skbayesnn._stacking import candidates
+from skbayesnn._stacking import pool as pools
+from tests.helpers.stacks import (
+    NETWORK,
+    ROWS,
+    regressor,
+)
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:the network explains:sklearn.exceptions.ConvergenceWarning"
+)
+
+
+def test_default_pool_depends_on_the_rows_with_weight(monkeypatch):
+    monkeypatch.setattr(candidates, "WIDE_FROM", 50)
+    options = {"is_classification": False, "max_iter": 1}
+    X = np.random.default_rng(0).random((90, 2))
+    for n_used, width in ((49, pools.WIDTH), (50, pools.LARGE_WIDTH)):
+        weights = np.repeat([2.0, 0.0], [n_used, 90 - n_used])
+        network = pools.default_pool(X, weights, **options)[1].estimator
+        assert network.hidden_layer_sizes == (width, width)
+
+
+def test_default_pool_has_three_kinds_of_networks(table):
+    X, y = table
+    model = BayesianStackingRegressor(max_iter=1, cv=2, random_state=0).fit(X, y)
+    names = {name.split("(")[0] for name in model.weights_.index}
+    assert names == {"network", "encoded", "linear"}
+
+
+def test_sparse_tables_with_few_columns_are_made_dense(table):
+    """Such as one-hot encoded categories; with many columns they stay sparse."""
+    X, y = table
+    model = BayesianStackingRegressor(max_iter=1, cv=2, random_state=0)
+    csr = sparse.csr_array(X)
+    from_sparse, from_dense = clone(model).fit(csr, y), clone(model).fit(X, y)
+    for rows in (X, csr):
+        np.testing.assert_array_equal(from_sparse.predict(rows), from_dense.predict(X))
+    wide = sparse.hstack([csr, sparse.csr_array((ROWS, 300))], format="csr")
+    model.fit(wide, y)
+    names = {name.split("(")[0] for name in model.weights_.index}
+    assert names == {"network", "linear"}
+
+
+@pytest.mark.parametrize("is_classification", [False, True])
+def test_many_rows_train_fewer_epochs_at_the_higher_dropout(
+    monkeypatch, is_classification
+):
+    X, weights = np.random.default_rng(0).random((50, 3)), np.ones(50)
+    options = {"is_classification": is_classification, "max_iter": "auto"}
+    few = pools.default_pool(X, weights, **options)
+    monkeypatch.setattr(candidates, "MANY_ROWS", 50)
+    many = pools.default_pool(X, weights, **options)
+    fixed = pools.default_pool(X, weights, **options | {"max_iter": 10})
+    for candidate, expected in zip(fixed, few, strict=True):
+        assert candidate.grid == expected.grid
+    for before, after in zip(few, many, strict=True):
+        assert len(ParameterGrid(before.grid)) == len(ParameterGrid(after.grid))
+        if before.name == "linear":
+            assert before.grid == after.grid
+            continue
+        if before.name == "encoded":
+            widths = [
+                candidate.estimator[0].estimator.n_bins for candidate in (before, after)
+            ]
+            assert widths == [pools.MAX_BINS, pools.MAX_BINS_OF_MANY_ROWS]
+        lower, higher = after.grid
+        assert lower == before.grid[0]
+        [n_epochs] = (higher[key] for key in higher if key.endswith("max_iter"))
+        all_epochs = network_of(before.estimator).max_iter
+        assert n_epochs == [math.ceil(pools.SHARE_OF_STEPS * all_epochs)]
+        rates = (
+            [grid[k] for k in grid if k.endswith("dropout")] for grid in after.grid
+        )
+        assert next(rates) < next(rates)
+
+
+def test_columns_of_few_values_take_no_bins():
+    """With ninety binary columns all bins go to the two numeric columns."""
+    random = np.random.default_rng(0)
+    X = random.integers(2, size=(100, 92)).astype(float)
+    X[:, 90:] = random.random((100, 2))
+    options = {"is_classification": False, "max_iter": 1}
+    pool = pools.default_pool(X, np.ones(100), **options)
+    [encoded] = (entry.estimator for entry in pool if entry.name == "encoded")
+    n_bins = encoded[0].estimator.n_bins_
+    assert n_bins.tolist() == [0] * 90 + [pools.MAX_BINS] * 2
+    names = [
+        entry.name for entry in pools.default_pool(X[:, :90], np.ones(50), **options)
+    ]
+    assert names == ["network", "linear"]
+
+
+def test_repeated_values_get_features():
+    """Columns share a limit, and the unit of the weights does not matter."""
+    random = np.random.default_rng(0)
+    amounts = np.append(100.0 * np.arange(1, 100) ** 2, 101.0)
+    codes = np.append(np.zeros(2800), np.resize(amounts, 200))
+    X = random.random((3000, 5))
+    X[:, 1], X[:, 3] = random.permutation(codes), random.permutation(codes)
+    options = {"is_classification": True, "max_iter": 1}
+    half = pools.MAX_VALUES // 2
+    for n_columns, expected in [(3, [0, 100, 0]), (5, [0, half, 0, half, 0])]:
+        for unit in (1.0, 1e-6, 30.0, 1 / 3):
+            weights = np.full(3000, unit)
+            entry, *_ = pools.default_pool(X[:, :n_columns], weights, **options)
+            values = entry.estimator[0].estimator.values_
+            assert [len(values_of_column) for values_of_column in values] == expected
+
+
+def test_weights_reach_pipelines_with_and_without_metadata_routing(table):
+    X, y = table
+    weights = np.linspace(0.5, 2, ROWS)
+    expected = regressor().fit(X, y, sample_weight=weights).predict(X)
+    with config_context(enable_metadata_routing=True):
+        model = regressor().fit(X, y, sample_weight=weights)
+    np.testing.assert_array_equal(model.predict(X), expected)
+
+
+def test_random_state_is_passed_to_candidates_without_one(table):
+    X, y = table
+    network = clone(NETWORK).set_params(random_state=None)
+    first, second = (
+        BayesianStackingRegressor([("only", network)], cv=2, random_state=3).fit(X, y)
+        for _ in range(2)
+    )
+    np.testing.assert_array_equal(first.predict(X), second.predict(X))
+    assert network.random_state is None
+
+
+def test_candidates_that_cannot_be_pickled_are_fitted(table):
+    X, y = table
+    plain = make_pipeline(FunctionTransformer(lambda X: X), NETWORK)
+    model = BayesianStackingRegressor([("plain", plain)], cv=3).fit(X, y)
+    assert np.isfinite(model.predict(X)).all()
+
+
+@pytest.mark.parametrize(
+    ("pool", "error", "message"),
+    [
+        ([], TypeError, r"`estimators` must be 'auto' or a list .* got \[\]"),
+        ([NETWORK], TypeError, r"or a list of \(name, estimator\)"),
+        ([(3, NETWORK)], TypeError, "got the name 3"),
+        ([("a", NETWORK), ("a", NETWORK)], ValueError, "must differ; got a more"),
+        ([("a", NETWORK, {"tau": [2.0, 2.0]})], ValueError, r"got a\(tau=2.0\) more"),
+        ([("a", Ridge())], TypeError, "needs a network of skbayesnn.*got Ridge"),
+        ([("a", MCDropoutClassifier())], TypeError, "regressors only; got MCDropoutC"),
+        ([("a", NETWORK, {"likelihood": [["gaussian"]]})], ValueError, "`likelihood`"),
+        (
+            [("a", NETWORK, {"likelihood": ["heteroscedastic", "student_t"]})],
+            TypeError,
+            "same kind of obs.*'heteroscedastic' and 'student_t'",
+        ),
+    ],
+)
+def test_invalid_pools_are_refused_before_training(table, pool, error, message):
+    model = BayesianStackingRegressor(pool, verbose=True)
+    with pytest.raises(error, match=message):
+        model.fit(*table)
+
+
+def test_grid_of_a_candidate_is_optional(table):
+    model = BayesianStackingRegressor([("only", NETWORK)], cv=2).fit(*table)
+    assert model.weights_.index.tolist() == ["only"]

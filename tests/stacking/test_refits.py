@@ -1,0 +1,104 @@
+"""Fits of the candidates to all rows, and candidates that fail."""
+
+import numpy as np
+import pytest
+from sklearn.compose import ColumnTransformer
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
+
+from skbayesnn import (
+    BayesianStackingClassifier,
+    BayesianStackingRegressor,
+    MCDropoutRegressor,
+)
+from tests.helpers.stacks import GRID, NETWORK, QUICK, ROWS
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:the network explains:sklearn.exceptions.ConvergenceWarning"
+)
+
+
+def test_candidate_that_fails_is_left_out(table):
+    X, y = table
+    pool = [("network", MCDropoutRegressor(**QUICK), {"dropout": [0.1, 7.0]})]
+    with pytest.warns(ConvergenceWarning, match=r"1 of 2 candidates.*dropout=7.0"):
+        model = BayesianStackingRegressor(pool, cv=2).fit(X, y)
+    assert model.weights_.index.tolist() == ["network(dropout=0.1)"]
+    pool = [("network", MCDropoutRegressor(**QUICK), {"dropout": [3.0, 7.0]})]
+    with pytest.raises(ValueError, match=r"`dropout` must be in \[0, 1\)"):
+        BayesianStackingRegressor(pool, cv=2).fit(X, y)
+
+
+def test_candidate_that_cannot_predict_is_left_out(table):
+    """A row of one fold has a category that the other folds do not contain."""
+    X, y = table
+    X = np.column_stack([X, np.append(np.ones(ROWS - 1), 2.0)])
+    encoded = make_pipeline(
+        ColumnTransformer([("one", OneHotEncoder(), [3])], remainder="passthrough"),
+        NETWORK,
+    )
+    pool = [("plain", NETWORK), ("encoded", encoded)]
+    with pytest.warns(ConvergenceWarning, match=r"1 of 2 .*encoded.*unknown categor"):
+        model = BayesianStackingRegressor(pool, cv=3, random_state=0).fit(X, y)
+    assert model.weights_.index.tolist() == ["plain"]
+
+
+def _refuse_all_rows(X):
+    if len(X) == ROWS:
+        raise ValueError("too many rows")
+    return X
+
+
+def test_candidate_whose_refit_fails_has_no_weight(table):
+    X, y = table
+    failing = make_pipeline(FunctionTransformer(_refuse_all_rows), NETWORK)
+    pool = [("plain", NETWORK, GRID), ("moody", failing)]
+    with pytest.warns(ConvergenceWarning, match=r"1 of \d .*moody.*too many rows"):
+        model = BayesianStackingRegressor(pool, cv=3, random_state=0).fit(X, y)
+    assert "moody" not in model.weights_.index
+    assert model.weights_["weight"].sum() == pytest.approx(1)
+    assert model.n_draws_.sum() == 200
+    assert len(model.estimators_) == (model.weights_["weight"] > 0).sum()
+
+
+def test_weights_are_recomputed_if_a_refit_fails(table):
+    """As if the pool had no such candidate, and with all draws of the mixture."""
+    X, y = table
+    failing = make_pipeline(FunctionTransformer(_refuse_all_rows), NETWORK)
+    # Better than all other candidates out of fold.
+    long = {"mcdropoutregressor__max_iter": [200], "mcdropoutregressor__dropout": [0]}
+    pool = [("plain", NETWORK, GRID)]
+    options = {"cv": 3, "random_state": 0}
+    with pytest.warns(ConvergenceWarning, match="too many rows"):
+        model = BayesianStackingRegressor(
+            [*pool, ("moody", failing, long)], **options
+        ).fit(X, y)
+    without = BayesianStackingRegressor(pool, **options).fit(X, y)
+    assert model.weights_.index.tolist() == without.weights_.index.tolist()
+    np.testing.assert_allclose(
+        model.weights_["weight"], without.weights_["weight"], rtol=1e-5
+    )
+    assert [estimator.n_draws for estimator in model.estimators_] == [
+        estimator.n_draws for estimator in without.estimators_
+    ]
+    np.testing.assert_allclose(model.predict(X), without.predict(X), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("params", "n_networks"), [({"n_refits": 3}, [3, 6]), ({}, [4, 6])]
+)
+def test_number_of_refitted_networks(table, params, n_networks):
+    """At least `n_refits` networks per candidate, with different seeds."""
+    pool = [("network", NETWORK, {"n_estimators": [2, 6]})]
+    model = BayesianStackingRegressor(pool, cv=3, random_state=0, **params).fit(*table)
+    seeds = [estimator.seeds_ for estimator in model.estimators_]
+    assert sorted(map(len, seeds)) == n_networks
+    assert all(
+        len(set(seeds_of_model)) == len(seeds_of_model) for seeds_of_model in seeds
+    )
+
+
+def test_default_number_of_refits():
+    assert BayesianStackingRegressor().n_refits == 4
+    assert BayesianStackingClassifier().n_refits == 2

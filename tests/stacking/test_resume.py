@@ -1,0 +1,191 @@
+"""Interrupted and failed fits of stacks, and their progress."""
+
+import pickle
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+from skbayesnn import (
+    BayesianStackingRegressor,
+)
+from skbayesnn._stacking import base
+from skbayesnn._stacking import pool as pools
+from skbayesnn._stacking.candidates import StackData, expand_pool
+from tests.helpers.stacks import NETWORK, ROWS, regressor
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:the network explains:sklearn.exceptions.ConvergenceWarning"
+)
+
+
+def test_failed_fit_keeps_the_previous_fit(table):
+    X, y = table
+    model = regressor().fit(X, y)
+    before = model.predict(X)
+    with pytest.raises(ValueError, match="NaN"):
+        model.fit(X, np.full(ROWS, np.nan))
+    np.testing.assert_array_equal(model.predict(X), before)
+
+
+@pytest.mark.parametrize(
+    ("random_state", "error"),
+    [(1, KeyboardInterrupt), (None, KeyboardInterrupt), (1, MemoryError)],
+)
+def test_interrupted_fit_continues(table, monkeypatch, random_state, error):
+    """Trained models are kept; the result equals an uninterrupted fit."""
+    X, y = table
+    expected = regressor().fit(X, y).predict(X)
+    model, trained_before = regressor(random_state=random_state), []
+    held_out = base.held_out
+
+    def interrupted(*arguments):
+        n_done = 0
+        for results in held_out(*arguments):
+            yield results
+            n_done += len(results)
+            if n_done > 4:
+                raise error
+
+    monkeypatch.setattr(base, "held_out", interrupted)
+    with pytest.raises(error):
+        model.fit(X, y)
+    assert not hasattr(model, "estimators_")
+
+    def recorded(*arguments):
+        trained_before.append(len(arguments[-1]))
+        yield from held_out(*arguments)
+
+    monkeypatch.setattr(base, "held_out", recorded)
+    model.fit(X, y)
+    assert trained_before[0] > 4
+    assert len(pickle.dumps(model)) < 2 * len(pickle.dumps(regressor().fit(X, y)))
+    if random_state is not None:
+        np.testing.assert_allclose(model.predict(X), expected, rtol=1e-9)
+
+
+def test_changed_pool_does_not_reuse_trained_models(table, monkeypatch):
+    """The networks differ, although scikit-learn prints them alike."""
+    X, y = table
+    network, changed = (
+        clone(NETWORK).set_params(hidden_layer_sizes=(2,) * 39 + (last,), max_iter=1)
+        for last in (2, 3)
+    )
+    assert repr(network) == repr(changed)
+    held_out = base.held_out
+
+    def interrupted(*arguments):
+        yield from held_out(*arguments)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(base, "held_out", interrupted)
+    model = BayesianStackingRegressor([("deep", network)], cv=2, random_state=0)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X, y)
+    monkeypatch.setattr(base, "held_out", held_out)
+    model.set_params(estimators=[("deep", changed)]).fit(X, y)
+    fresh = clone(model).fit(X, y)
+    np.testing.assert_array_equal(model.oof_prediction_, fresh.oof_prediction_)
+
+
+def test_changed_folds_do_not_reuse_trained_models(monkeypatch, seed):
+    """The folds differ, although NumPy prints them alike."""
+    random = np.random.default_rng(seed)
+    X = random.normal(size=(2100, 1))
+    y = X[:, 0] + 0.1 * random.normal(size=len(X))
+    rows = np.arange(len(X))
+    middle = np.concatenate([rows[:3], random.permutation(rows[3:-3]), rows[-3:]])
+    folds, changed = ([(part[1000:], part[:1000])] for part in (rows, middle))
+    changed = [(np.r_[a[:-3], rows[-3:]], np.r_[rows[:3], b[3:]]) for a, b in changed]
+    held_out = base.held_out
+
+    def interrupted(*arguments):
+        yield from held_out(*arguments)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(base, "held_out", interrupted)
+    pool = [("network", clone(NETWORK).set_params(max_iter=1))]
+    model = BayesianStackingRegressor(pool, cv=folds, random_state=0)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X, y)
+    monkeypatch.setattr(base, "held_out", held_out)
+    model.set_params(cv=changed).fit(X, y)
+    fresh = clone(model).fit(X, y)
+    np.testing.assert_array_equal(model.oof_prediction_, fresh.oof_prediction_)
+
+
+def test_trained_networks_are_kept_after_a_later_error(table, monkeypatch):
+    """An error in the summary."""
+    model, trained = regressor(), []
+    with monkeypatch.context() as patch:
+        patch.setattr(BayesianStackingRegressor, "_summary", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            model.fit(*table)
+    held_out = base.held_out
+
+    def recorded(*arguments):
+        for results in held_out(*arguments):
+            trained.append(len(results))
+            yield results
+
+    monkeypatch.setattr(base, "held_out", recorded)
+    model.fit(*table)
+    assert sum(trained) == 0
+
+
+def test_verbose_prints_progress_and_summary(table, capsys):
+    model = regressor(verbose=True).fit(*table)
+    assert str(model.summary_) in model._repr_html_()
+    assert str(model.summary_) in model._repr_mimebundle_()["text/html"]
+    assert "out of fold:" not in regressor()._repr_html_()
+    output = capsys.readouterr().out
+    assert "networks out of fold" in output
+    assert str(model.summary_) in output
+    assert "log density" in str(model.summary_)
+
+
+def test_time_left_is_estimated(monkeypatch):
+    """From the mean time of the trained models; before, from the expected time."""
+    now = 0.0
+
+    def trained():
+        nonlocal now
+        first = 0
+        for n_done, seconds in [(2, 12.0), (3, 10.0), (6, 14.0), (8, 6.0)]:
+            now += seconds
+            yield {("network", fold): None for fold in range(first, n_done)}
+            first = n_done
+
+    def messages(**expected):
+        texts = []
+        seconds = base._collect(trained(), {}, texts.append, 8, "fits", **expected)
+        assert seconds == 30 / 6
+        return texts
+
+    clock = SimpleNamespace(perf_counter=lambda: now)
+    monkeypatch.setattr(base, "time", clock)
+    remaining = [
+        "3 of 8 fits, about 50 s left",
+        "6 of 8 fits, about 12 s left",
+        "8 of 8 fits",
+    ]
+    assert messages() == ["2 of 8 fits", *remaining]
+    assert messages(seconds=40.0) == ["2 of 8 fits, about 4 min left", *remaining]
+
+
+def test_expected_time_of_refits_grows_with_rows_and_networks(table):
+    """Relative to the out-of-fold fits, before the first refit is trained."""
+    pool = [("one", NETWORK), ("several", clone(NETWORK).set_params(n_estimators=3))]
+    pool_candidates = expand_pool(pools.given_pool(pool, 0))
+    settings = {
+        candidate.name: {f"{candidate.path}n_estimators": 6}
+        for candidate in pool_candidates
+    }
+    rows = StackData(*table, None)
+    half = np.arange(len(table[1]) // 2)
+    expected = len(table[1]) / len(half) * (6 + 2) / 2
+    assert (
+        base._work_of_refits(pool_candidates, settings, rows, [(half, half)])
+        == expected
+    )
