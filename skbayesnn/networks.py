@@ -101,9 +101,9 @@ class ConvNet(NetworkDescription):
     hidden_layer_sizes : int or sequence of int, default=(64,)
         Units of each hidden layer of the perceptron.
     mask_per : {"unit", "channel"}, default="unit"
-        What a dropout mask drops after a convolution: single positions of a channel, or
-        whole channels [2]_. In the image, pixels are dropped one by one. Ignored by
-        posteriors without masks, such as Bayes by Backprop.
+        What a dropout mask drops after a convolution: ``"unit"``, single positions of a
+        channel; ``"channel"``, whole channels [2]_. In the image, single pixels are
+        dropped. Posteriors without masks, such as Bayes by Backprop, ignore this.
 
     References
     ----------
@@ -198,8 +198,8 @@ class RecurrentNet(NetworkDescription):
     One draw of the weights is used for all steps of a sequence [1]_: a dropped unit is
     dropped at every step. With MC dropout, every row of a training step has its own
     masks for inputs and state, which all gates share. With other posteriors, all rows
-    of a training step share a draw. If a sequence has one input, dropping it drops the
-    whole sequence: ``dropout=(0, 0.01, 0.01)`` avoids masks on the inputs.
+    of a training step share a draw. If a sequence has one input, a mask on the inputs
+    drops the whole sequence: ``dropout=(0, 0.01, 0.01)`` avoids such masks.
     ``length_scale="auto"`` and ``"fan_in"`` use 1 for the state's weights.
 
     Parameters

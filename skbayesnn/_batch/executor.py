@@ -32,8 +32,9 @@ from skbayesnn.estimators._job import TrainedJob
 
 # Size of a program's widest activations on a CPU, measured. With fewer members the
 # overhead of the calls dominates; with more the activations do not fit into the cache.
-# A program has at least MIN_MEMBERS members, whatever their size.
-WIDEST_BYTES, MIN_MEMBERS = 8 << 20, 16
+WIDEST_BYTES = 8 << 20
+# Smallest number of members of a program, whatever their size.
+MIN_MEMBERS = 16
 
 
 def group_into_programs(
@@ -285,9 +286,10 @@ def _is_out_of_memory(result) -> bool:
 
 # ---- run all programs through joblib
 
-# Members per worker that are prepared at a time, and bytes of a member per row: the
-# row's index and weight.
-MEMBERS_AT_ONCE, BYTES_PER_ROW = 4096, 16
+# Members per worker that are prepared at a time.
+MEMBERS_AT_ONCE = 4096
+# Memory of a member per row, for the index and the weight of the row.
+BYTES_PER_ROW = 16
 
 
 @dataclass(frozen=True)

@@ -20,13 +20,17 @@ THROUGH_STEPS = (
 )
 # Distance of the median of X_val from the mean of X, in standard deviations of X.
 _FAR = 10.0
-# X_val is narrow if its range is less than this share of X's range (of 90 % of the rows
-# each), with at least this many rows.
-_NARROW, _ENOUGH_ROWS = 0.1, 10
+# X_val is narrow if its range is less than this share of X's range. Both are ranges
+# of 90 % of the rows.
+_NARROW = 0.1
+# With fewer rows, X_val is never narrow.
+_ENOUGH_ROWS = 10
 # A discrete column has at most this many values, each in ten rows on average.
 _FEW_VALUES = 20
-# Shares of the columns that are far or have other values, and that are far or narrow.
-_MAX_FAR, _MAX_STRANGE = 0.5, 0.75
+# The units differ if at least this share of the columns is far or has other values.
+_MAX_FAR = 0.5
+# The units differ if at least this share of the columns is far or narrow.
+_MAX_STRANGE = 0.75
 # Rounding error of a scaler's output, in standard deviations of the column.
 _ROUNDING = 1e-5
 # Largest number of rows of X whose range is computed.

@@ -8,10 +8,13 @@ from scipy import sparse
 
 from skbayesnn._data.scaling import Scaling
 
-# Dense products are as fast with a larger share of stored values, and small with fewer
-# columns. Beyond the largest shift, a column's mean in standard deviations, the sum of
+# Largest share of stored values. With more, dense products are as fast.
+_MAX_STORED = 0.05
+# Smallest number of columns. With fewer, dense arrays are small.
+_MIN_COLUMNS = 500
+# Largest mean of a column in standard deviations. With a larger mean, the sum of the
 # two products loses digits.
-_MAX_STORED, _MIN_COLUMNS, _MAX_SHIFT = 0.05, 500, 100.0
+_MAX_SHIFT = 100.0
 
 
 class SparseRows:

@@ -23,15 +23,18 @@ from skbayesnn._sklearn_compat import check_sample_weight
 from skbayesnn.networks import NetworkDescription
 
 FLOATS = (np.float64, np.float32)
-# Largest value of y, and smallest difference between its values. Squares of y, and
-# precisions in its units, must be finite.
-_MAX_Y, _MIN_Y = 1e140, 1e-140
+# Largest value of y. Its square must be finite.
+_MAX_Y = 1e140
+# Smallest difference between values of y. Precisions in the units of y must be finite.
+_MIN_Y = 1e-140
 # Bounds of N, the sum of the weights.
 _MIN_N, _MAX_N = 1e-30, 1e30
-# Mean weights beyond these are unlikely to be intended as N: fractions above
-# _LARGE_MEAN_WEIGHT and integers above _LARGE_MEAN_COUNT are hardly counts of rows.
+# Mean weights beyond the following are unlikely to be counts of rows.
 _SMALL_MEAN_WEIGHT = 0.1
-_LARGE_MEAN_WEIGHT, _LARGE_MEAN_COUNT = 10.0, 1000.0
+# For weights that are not integers.
+_LARGE_MEAN_WEIGHT = 10.0
+# For integer weights.
+_LARGE_MEAN_COUNT = 1000.0
 
 
 @contextmanager

@@ -13,9 +13,10 @@ from scipy.special import ndtr
 
 # Number of quantiles that represent a distribution without a closed form.
 N_LEVELS = 200
-# Panels of a quadrature over a distribution function, and the degree of the polynomial
-# in each panel.
-N_PANELS, DEGREE = 128, 4
+# Number of panels of a quadrature over a distribution function.
+N_PANELS = 128
+# Degree of the polynomial in each panel.
+DEGREE = 4
 # Levels of the components' quantiles from which the panels are constructed.
 _TAIL = 10.0 ** np.array([-13, -11, -9, -7, -5, -4, -3])
 _PANEL_LEVELS = np.concatenate([_TAIL, np.linspace(0.01, 0.99, 15), 1 - _TAIL[::-1]])

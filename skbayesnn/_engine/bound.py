@@ -20,10 +20,15 @@ from skbayesnn._engine.step import RowPerturbation
 from skbayesnn._engine.training_random import TrainingRandom
 from skbayesnn._priors import Prior
 
-# Cost of the estimate as a share of the cost of the training. The cost is counted in
-# layer units per row; a training step counts three times, for its gradient, plus
-# `_STEP_UNITS` of overhead. The units of the estimate are clipped to [min, max].
-_COST_SHARE, _STEP_UNITS, _MIN_UNITS, _MAX_UNITS = 0.015, 20_000, 1 << 17, 1 << 23
+# Cost of the estimate as a share of the cost of the training. A cost is the number of
+# units of all layers times the number of rows. A training step counts three times,
+# because of its gradient.
+_COST_SHARE = 0.015
+# Overhead of a training step, in units.
+_STEP_UNITS = 20_000
+# Bounds of the cost of the estimate, in units.
+_MIN_UNITS = 1 << 17
+_MAX_UNITS = 1 << 23
 # Number of groups of draws (or draws and rows) for the standard error.
 _N_GROUPS = 16
 # Activations of the widest layer that are in memory at once.

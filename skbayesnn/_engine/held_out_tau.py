@@ -36,25 +36,34 @@ from skbayesnn._engine.config import Hook, MemberRows
 from skbayesnn._engine.posterior import Posterior
 from skbayesnn._engine.training import validation_draws
 
-# tau is updated between these shares of the training, at a rate of this many updates
-# per training. Earlier, the networks are still near their anchors.
-_START, _END, _N_UPDATES = 0.2, 0.75, 20
-# A step of log s: share of the distance to the estimate, and the largest step.
-_STEP_SHARE, _MAX_STEP = 0.5, np.log(2.0)
-# Range of the factor s, and the number of nats below most rows that is an outlier.
-_FACTORS, _OUTLIER = (1e-4, 1e4), 30.0
+# Share of the training before the first update of tau. Earlier, the networks are still
+# near their anchors.
+_START = 0.2
+# Share of the training after which tau is not updated.
+_END = 0.75
+# Number of updates per training, if they were made from its start to its end.
+_N_UPDATES = 20
+# A step of log s is this share of the distance to the estimate.
+_STEP_SHARE = 0.5
+# Largest step of log s.
+_MAX_STEP = np.log(2.0)
+# Range of the factor s.
+_FACTORS = (1e-4, 1e4)
+# Rows with a log density this many nats below most rows are outliers.
+_OUTLIER = 30.0
 
 
 def estimate_noise_variance(
     draws: np.ndarray, weights: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Estimate the level of the noise variance on held-out rows.
+    """Estimate the mean noise variance on held-out rows.
 
-    draws : residuals, noise variances and levels of the draws of all networks,
-        (rows, 3, draws, targets); the ``held_out_draws`` of a Gaussian likelihood
+    draws : residuals, noise variances, and mean noise variances over rows, of the draws
+        of all networks, (rows, 3, draws, targets); the ``held_out_draws`` of a Gaussian
+        likelihood
     weights : (rows,)
     returns : log densities (rows, targets), nats, clipped for outliers; and the log of
-        the level, a variance, (targets,)
+        the mean noise variance, (targets,)
     """
     densities, levels = [], []
     for residual, variance, noise_level in draws.transpose(3, 1, 2, 0):

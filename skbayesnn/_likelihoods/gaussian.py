@@ -56,10 +56,12 @@ from skbayesnn._likelihoods.base import (
 
 # ---- a noise variance of predictions that differs from the training
 
-# Bounds of the factor on the standard deviation. Rows this many nats below most rows
-# are outliers; the limit is higher than for a stack, whose mixture has heavier tails
-# (docs/defaults.md, "Observation noise").
-FACTOR_BOUNDS, OUTLIER_NATS = (1e-4, 1e4), 30.0
+# Bounds of the factor on the standard deviation.
+FACTOR_BOUNDS = (1e-4, 1e4)
+# Rows with a log density this many nats below most rows are outliers. For a stack the
+# limit is lower, because its mixture has heavier tails (docs/defaults.md, "Observation
+# noise").
+OUTLIER_NATS = 30.0
 
 
 @dataclass(frozen=True)

@@ -24,17 +24,23 @@ from skbayesnn._likelihoods.base import MIN_NOISE, Precision, check_same_shape
 # finite to noise that is practically Gaussian. Values are clipped to the bounds.
 START_DF = 5.0
 DF_BOUNDS = (2.1, 200.0)
-# Estimate on held-out rows: bounds (at df = 3 the std is 1.7 scales; at 2.1, the bound
-# in the training, 4.6), initial values of the optimisation, and the rate of the gamma
-# prior with shape 2.
-HELD_OUT_DF_BOUNDS, STARTS_DF, DF_RATE = (3.0, 200.0), (4.0, 30.0), 0.1
+# Bounds of df if held-out rows estimate it. At df = 3 the std is 1.7 scales; at 2.1,
+# the bound in the training, it is 4.6 scales.
+HELD_OUT_DF_BOUNDS = (3.0, 200.0)
+# Initial values of df in the estimate on held-out rows.
+STARTS_DF = (4.0, 30.0)
+# Rate of the gamma prior of df, with shape 2, in this estimate.
+DF_RATE = 0.1
 # Upper bound of the variance, in units of the mean square of the residuals.
 MAX_VARIANCE_RATIO = 10.0
-# Bounds of a given df: above 2 also in float32, and not too large for differences of
-# lgamma.
-MIN_DF, MAX_DF = 2.001, 1e6
-# Quantiles that represent a mixture in its CRPS, in total and at least per draw.
-N_POINTS, MIN_POINTS_PER_DRAW = 1000, 5
+# Lower bound of a given df, which is above 2 also in float32.
+MIN_DF = 2.001
+# Upper bound of a given df. With a larger one, differences of lgamma lose their digits.
+MAX_DF = 1e6
+# Number of quantiles that represent a mixture in its CRPS.
+N_POINTS = 1000
+# Smallest number of these quantiles per draw.
+MIN_POINTS_PER_DRAW = 5
 # SciPy's quantile has the wrong sign below levels of about 1e-200.
 MIN_LEVEL = 1e-100
 

@@ -25,10 +25,10 @@ from skbayesnn.metrics._validation import drop_zero_weights
 class Abstainer(BaseHeldOutMetaEstimator):
     """Classifier or regressor that abstains on uncertain rows.
 
-    Use it if a wrong prediction costs more than none. A row is accepted if its
-    uncertainty is at most a threshold. Give the threshold, or the error that is
-    acceptable among the accepted rows: then cross-validation selects the largest
-    threshold that keeps it [1]_ [2]_, at the cost of a fit per fold.
+    Use it if a wrong prediction costs more than no prediction. A row is accepted if its
+    uncertainty is at most a threshold. Give the threshold, or the largest acceptable
+    error of the accepted rows. In the second case cross-validation selects the largest
+    threshold with at most this error [1]_ [2]_, which takes one more fit per fold.
 
     Parameters
     ----------
@@ -40,8 +40,8 @@ class Abstainer(BaseHeldOutMetaEstimator):
         Measure of uncertainty, as in ``predict_uncertainty``. None is ``"entropy"`` for
         classifiers and ``"total"`` for regressors.
     threshold : float, default=None
-        Largest accepted uncertainty, in nats or as a share, or in y's units. Give
-        either ``threshold`` or ``target_error``.
+        Largest accepted uncertainty, in the units of ``kind``: nats, a share, or y's
+        units. Give either ``threshold`` or ``target_error``.
     target_error : float, default=None
         Largest error among the accepted rows: share of wrong labels, or root mean
         squared error in y's units.

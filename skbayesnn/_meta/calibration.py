@@ -45,14 +45,14 @@ class CalibratedUncertaintyRegressor(
         :mod:`skbayesnn`). A ``FrozenEstimator`` is not fitted again: all rows of
         ``fit`` calibrate, and the model must not have been fitted to them.
     method : {"scale", "isotonic"}, default="scale"
-        Leave the default unless the shape of the distribution is wrong, too.
+        Leave the default unless the shape of the distribution is also wrong.
 
         ``"scale"`` multiplies the spread of draws and observation noise about the mean
         by one factor per target, which maximises the log predictive density [1]_.
-        ``"isotonic"`` scales likewise, then maps the levels of the predictive
-        distribution to the observed shares of y below them [2]_. It corrects the shape,
-        and requires some hundred rows. (It scales first, since the levels of a much too
-        narrow distribution are all near 0 or 1, where such a map is inaccurate.)
+        ``"isotonic"`` also corrects the shape, and requires several hundred rows. After
+        the scaling, it maps the levels of the predictive distribution to the observed
+        shares of y below them [2]_. (Without the scaling, the levels of a much too
+        narrow distribution are all near 0 or 1, and the map is inaccurate.)
     cv : int, cross-validation generator or iterable, default=None
         Folds. None is five folds.
     n_jobs : int, default=None

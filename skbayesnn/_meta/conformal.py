@@ -35,9 +35,9 @@ class ConformalRegressor(RegressorMixin, BaseHeldOutMetaEstimator):
     interval is proportional to the predictive standard deviation of its row. The
     factor is an order statistic of held-out residuals, divided by their predictive
     standard deviations. If the rows are exchangeable, an interval of coverage c
-    contains a new y with probability at least c with ``"split"``; with ``"cv+"`` at
-    least 2 c - 1, and c in practice. ``"split"`` costs a part of the training rows,
-    ``"cv+"`` a fit per fold.
+    contains a new y with probability at least c with ``"split"``, and at least 2 c - 1
+    with ``"cv+"`` (in practice about c). ``"split"`` uses a part of the rows for
+    calibration only; ``"cv+"`` needs one more fit per fold.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ class ConformalRegressor(RegressorMixin, BaseHeldOutMetaEstimator):
     Attributes
     ----------
     estimators_ : list of estimators
-        One with ``"split"``, one per fold with ``"cv+"``.
+        One estimator with ``"split"``, one per fold with ``"cv+"``.
     n_calibration_ : int
         Number of calibration rows.
     conformal_ : crepes.ConformalRegressor, or list of ndarray

@@ -184,9 +184,10 @@ class _Encoder:
 # ---- decode
 
 _FLOATS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
-# Most bytes of all arrays: a constant, and a multiple of the size of the members.
-# Several attributes may refer to the same member, and each gets a copy.
-_BYTES, _BYTES_PER_BYTE = 1 << 26, 20
+# The arrays of a file have at most _BYTES + _BYTES_PER_BYTE times the size of its
+# members. Several attributes may refer to the same member, and each gets a copy.
+_BYTES = 1 << 26
+_BYTES_PER_BYTE = 20
 _WORDS = 624  # in the state of NumPy's RandomState
 
 

@@ -27,9 +27,10 @@ _PER_COLUMN = (
     "scale_",
 )
 _CPU = torch.device("cpu")
-# Most units of a network for one row: a constant, and a multiple of the number of
+# For one row, a network has at most _UNITS + _UNITS_PER_NUMBER times the number of
 # stored parameters. Images and sequences need many more units than parameters.
-_UNITS, _UNITS_PER_NUMBER = 1 << 22, 256
+_UNITS = 1 << 22
+_UNITS_PER_NUMBER = 256
 
 
 def agree(aspect: str, *values) -> None:

@@ -17,10 +17,12 @@ from skbayesnn._runtime import warn
 
 # ---- repeated rows
 
-# Warn if at least the first share of the rows is repeated, unless more than the second
-# share of the repeated rows of X has several values of y: then the columns have few
-# distinct values, and rows of X are equal by chance.
-_REPEATED, _WITH_OTHER_Y = 1 / 3, 0.1
+# Share of repeated rows from which on a warning is given.
+_REPEATED = 1 / 3
+# There is no warning if more than this share of the repeated rows of X has several
+# values of y. The columns then have few distinct values, and rows of X are equal by
+# chance.
+_WITH_OTHER_Y = 0.1
 
 
 def warn_of_copies(X, y) -> None:
@@ -66,8 +68,10 @@ def _codes(table: np.ndarray) -> np.ndarray:
 
 # ---- folds
 
-# Number of folds with fewer rows; with more, one fifth of the rows is held out once.
-FOLDS_BELOW, N_FOLDS = 700, 5
+# With fewer rows, every fold is held out. With more, one fold is held out.
+FOLDS_BELOW = 700
+# Number of folds.
+N_FOLDS = 5
 
 
 def make_folds(cv, data, groups, *, is_classification: bool, seed: int) -> list[tuple]:

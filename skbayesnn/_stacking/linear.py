@@ -55,11 +55,14 @@ from skbayesnn._typing import Array
 # Range of the log ratio of prior to noise variance, relative to the ratio at which both
 # contribute the same variance to predictions.
 LOG_RATIOS = -10.0, 12.0
-# Penalties of a lasso path, and the smallest one as a share of the penalty at which all
-# weights are zero: with more columns than rows, and otherwise [as in glmnet: Friedman,
-# Hastie & Tibshirani 2010, "Regularization paths for generalized linear models via
-# coordinate descent", JSS 33(1)].
-N_PENALTIES, MIN_PENALTY = 30, (1e-2, 1e-3)
+# Number of penalties of a lasso path.
+N_PENALTIES = 30
+# Smallest penalty of the path, as a share of the penalty at which all weights are zero.
+# The first value is for more columns than rows, the second for fewer [as in glmnet:
+# Friedman, Hastie & Tibshirani 2010, "Regularization paths for generalized linear
+# models via coordinate descent", JSS 33(1)].
+MIN_PENALTY = (1e-2, 1e-3)
+# Folds of the cross-validation that selects the penalty.
 N_FOLDS = 5
 # Smallest share of the noise in the variance of a row left out. With as many columns as
 # rows, noise and weights are hardly identifiable, and draws must cover the weights.

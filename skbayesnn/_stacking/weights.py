@@ -26,9 +26,11 @@ TOLERANCE = 1e-6
 MAX_STEPS = 10_000
 # Predictions count as constant if their standard deviation is below this share of y's.
 CONSTANT = 0.05
-# With fewer rows than the first, a candidate is dropped if its squared error exceeds
-# this multiple of the smallest one. With more rows the weights are certain enough.
-HOPELESS_BELOW, HOPELESS = 150, 3.0
+# With fewer rows, candidates with a large error are dropped. With more rows, the rows
+# determine the weights well enough.
+HOPELESS_BELOW = 150
+# A squared error is large if it exceeds this multiple of the smallest squared error.
+HOPELESS = 3.0
 # Log densities that differ by less are equal up to rounding, nats.
 EQUAL = 1e-6
 
@@ -133,11 +135,12 @@ def round_to_total(weights: np.ndarray, total: int) -> np.ndarray:
 
 # Draws of the whole mixture, allocated to the candidates by weight.
 N_DRAWS = 200
-# Range of the correction, and the nats by which a row counts as an outlier:
-# docs/defaults.md, "Stacks: correction of the mixture".
-FACTORS, OUTLIER = (1 / 7, 7.0), 10.0
-# The factor moves a draw by at most this many standard deviations. Without a bound, one
-# candidate that is far off in a row would move the good ones away from y.
+# Range of the correction (docs/defaults.md, "Stacks: correction of the mixture").
+FACTORS = (1 / 7, 7.0)
+# Rows with a log density this many nats below most rows are outliers.
+OUTLIER = 10.0
+# The factor moves a draw by at most this many standard deviations. Without a bound, a
+# candidate with a large error in a row would move the other candidates away from y.
 BOUND = 1.0
 
 

@@ -277,14 +277,15 @@ class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
             - ``"entropy"``: total uncertainty, the entropy of the mean probability, in
               nats;
             - ``"expected_entropy"``: aleatoric part, the mean entropy of the draws;
-            - ``"mutual_information"``: epistemic part, the difference of the two. It
-              shrinks with more data, but with a fixed dropout rate not to zero;
-            - ``"variation_ratio"``: 1 - the share of the most frequent label, among
-              labels sampled one per draw;
+            - ``"mutual_information"``: epistemic part, the entropy minus the expected
+              entropy. It shrinks with more data, but not to zero with a fixed dropout
+              rate;
+            - ``"variation_ratio"``: 1 - the share of the most frequent label, if one
+              label is sampled per draw;
             - ``"overlap"``: Bhattacharyya coefficient of the draws' probabilities of
-              the two likeliest classes. It measures how much the draws disagree on
-              which of the two is likelier. Draws that all give nearly 1/2 to both
-              do not disagree.
+              the two most likely classes. It is large if the draws disagree on which of
+              these classes is more likely, and small if all draws give nearly 1/2 to
+              both.
         as_frame : bool, default=False
             Whether to return a pandas DataFrame, with one column per kind, and with
             the index of X if X is a DataFrame.

@@ -42,18 +42,18 @@ _CONSTANT = 0.05
 # Spread or bias of the predictions, in standard deviations of y, that only outliers
 # cause.
 _WILD = 3.0
-# Tolerated lag of a network behind a linear model, as a share of y's variance or
-# entropy. The latter is larger: a mean over draws is less confident than a single
-# linear model, even if it separates the classes as well.
+# A network may explain less of y's variance or entropy than a linear model, by this
+# share. The share of the entropy is larger: a mean over draws is less confident than a
+# single linear model, even if both separate the classes equally well.
 _MARGIN_OF_VARIANCE = 0.05
 _MARGIN_OF_ENTROPY = 0.15
 # Least share of y that a linear model must explain for `_warn_if_far_behind`.
 _MUCH = 0.1
 _REASONS_FOR_CONSTANT = (
     "Either the columns carry no information on y, or the prior outweighs the data, as "
-    "with few rows. In the latter case lower length_scale, use narrower layers, or use "
-    "BayesianStackingRegressor or BayesianStackingClassifier, which select the best "
-    "model."
+    "with few rows. If the prior is too strong, lower length_scale, use narrower "
+    "layers, or use BayesianStackingRegressor or BayesianStackingClassifier, which "
+    "select the best model."
 )
 
 
@@ -82,9 +82,9 @@ class ExplainedVariance(NamedTuple):
 def warn_if_doubtful(estimator, job: TrainingJob) -> None:
     """Warn if the predictions of some training rows are implausible.
 
-    Compares them with a constant and with a linear model, and computes their spread.
-    Gives one warning at most. For instance, a posterior collapse also makes predictions
-    constant: then only the collapse is reported.
+    The predictions are compared with a constant and with a linear model, and their
+    spread is computed. At most one warning is given. For instance, after a posterior
+    collapse predictions are constant, too, but only the collapse is reported.
 
     estimator : fitted
     """
@@ -140,7 +140,7 @@ def _warn_if_far_behind(explained: ExplainedVariance) -> None:
     if lower_bound > _MUCH and explained.network < lower_bound / 2:
         warn(
             f"the network explains {explained.network:.0%} of y in its training rows, "
-            f"a linear model {explained.linear:.0%}: the training was too short, its "
+            f"a linear model {explained.linear:.0%}. The training was too short, its "
             "steps were too large, or dropout and prior are too strong. Raise "
             "max_iter, lower learning_rate_init, dropout or length_scale, or use "
             "wider layers.",
@@ -154,7 +154,7 @@ def _warn_if_collapsed(explained: ExplainedVariance) -> bool:
     if collapsed:
         warn(
             f"the network explains {explained.network:.0%} of y in its training rows, "
-            f"a linear model {explained.linear:.0%}: the KL to the prior outweighs the "
+            f"a linear model {explained.linear:.0%}. The KL to the prior outweighs the "
             "data (posterior collapse), or the training was too short. For a "
             "regressor set length_scale='fan_in', which follows the width of the "
             "layers; for a classifier lower length_scale (1 allows confident "

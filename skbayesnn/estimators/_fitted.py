@@ -31,8 +31,10 @@ from skbayesnn.estimators._job import TrainedJob, TrainingJob
 
 # ---- fitted attributes <-> trained networks
 
-# Number of training rows and draws for the mean of row-dependent noise.
-_ROWS_OF_NOISE, _DRAWS_OF_NOISE = 1000, 20
+# Number of training rows for the mean of noise that depends on the row.
+_ROWS_OF_NOISE = 1000
+# Number of draws for this mean.
+_DRAWS_OF_NOISE = 20
 # Format of ``network_`` and ``parameters_``. Version 0.1.0 used format 1.
 FORMAT = 2
 

@@ -94,9 +94,9 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
         n_replay : int, default=0
             Number of earlier rows to keep and replay. Set it if the distribution of
             the rows changes: without replay, a network forgets earlier rows. The kept
-            rows are a uniform sample of the rows of all calls with ``n_replay > 0``.
-            They are trained on in every call, weighted for the rows that they
-            represent, and stored in ``replay_``. A call with 0 discards them.
+            rows are a uniform sample of the rows of all calls with ``n_replay > 0``,
+            and are stored in ``replay_``. Every call trains on them, with weights that
+            represent all of these rows. A call with 0 discards them.
 
         Returns
         -------
@@ -160,10 +160,10 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
             Leave the default unless predictions must be fast. ``"draws"`` averages
             ``n_draws`` posterior draws. ``"mean_weights"`` runs each network once with
             the posterior means of its weights (units scaled by their probability of
-            being kept, the standard dropout approximation [1]_). It is about a hundred
-            times as fast, and its mean differs slightly. Its standard deviation
-            contains the observation noise and the spread of the ensemble members, but
-            not the spread of the draws.
+            being kept, the standard dropout approximation [1]_). This is about a
+            hundred times as fast, and the mean is slightly different. The standard
+            deviation then contains the observation noise and the spread of the ensemble
+            members, but not the spread of the draws.
 
         Returns
         -------
@@ -173,8 +173,8 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
             Standard deviation, including observation noise, in the units of y. Only
             with ``return_std=True``.
         cov : ndarray of shape (n_samples, n_targets, n_targets)
-            Covariance; its diagonal is std^2. Observation noise is independent across
-            targets, the spread of the draws is not. Only with ``return_cov=True``.
+            Covariance; its diagonal is std^2. The observation noise of the targets is
+            independent; their draws are correlated. Only with ``return_cov=True``.
 
         References
         ----------
@@ -224,7 +224,7 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
             Source of the uncertainty. ``"epistemic"`` is the standard deviation of the
             draws' means, ``"aleatoric"`` is the observation noise; total^2 =
             epistemic^2 + aleatoric^2. Epistemic uncertainty shrinks with more data in
-            ensembles and where the width of the posterior is learned. With a fixed
+            ensembles, and if the width of the posterior is learned. With a fixed
             dropout rate it does not shrink. With many rows, the total then
             overestimates the uncertainty, unless the epistemic part is small compared
             with the noise.

@@ -29,8 +29,10 @@ from skbayesnn._engine.resources import is_out_of_memory
 _aten = torch.ops.aten
 # Minus the limit of SELU at minus infinity; alpha dropout sets units to -_ALPHA.
 _ALPHA = 1.7580993408473766
-# Number of rows and of draws for which a row alone is compared with a batch.
-_N_COMPARED_ROWS, _N_COMPARED_DRAWS = 3, 2
+# Number of rows that are predicted one by one, and compared with the batch.
+_N_COMPARED_ROWS = 3
+# Number of draws of this comparison.
+_N_COMPARED_DRAWS = 2
 # Dropout rate in that comparison. With small rates, different masks are often equal.
 _COMPARED_RATE = 0.5
 

@@ -46,9 +46,10 @@ from skbayesnn.estimators._torch_dropout import (
 
 _PARALLEL = nn.DataParallel | nn.parallel.DistributedDataParallel
 OUTPUTS = ("logits", "probabilities")
-# Memory estimate: float64 copies of the outputs of all draws, and torch's memory as a
-# multiple of the results of its operators.
-_N_COPIES, _WORKSPACE = 5, 1.5
+# Number of float64 copies of the outputs of all draws, for the memory estimate.
+_N_COPIES = 5
+# Memory of torch as a multiple of the results of its operators, for the same estimate.
+_WORKSPACE = 1.5
 # Rounding error of a sum of probabilities in half precision.
 _ROUNDING = 0.02
 # Number of rows from which outputs in [0, 1] are unlikely to be logits.
@@ -283,9 +284,10 @@ def from_torch(
     Parameters
     ----------
     module : torch.nn.Module, or a fitted skorch net
-        Trained network. It returns the means of y, (n_samples[, n_targets]), or one
-        output for each class, (n_samples, n_classes), and is copied. For a skorch net,
-        skorch's ``predict_nonlinearity`` is applied to its first output.
+        Trained network, which is copied. It returns the means of y,
+        (n_samples[, n_targets]), or one output for each class, (n_samples, n_classes).
+        For a skorch net, skorch's ``predict_nonlinearity`` is applied to the first
+        output.
     X_transform : callable, default=None
         Function that converts rows of X to the input of the module. None requires X to
         be an array of finite floats. The result may be an array, a tensor, a tuple
@@ -297,9 +299,9 @@ def from_torch(
         usual in scikit-learn, its ``classes_`` and the columns of ``predict_proba`` are
         sorted.
     outputs : {"logits", "probabilities"}, default=None
-        Kind of the outputs of a classifier. Log probabilities are logits, too. A single
-        output for two classes is for ``classes[1]``. None means probabilities for a
-        skorch net and logits for a module; a module with one output, or with outputs
+        Kind of the outputs of a classifier. Log probabilities are also logits. With two
+        classes, a single output belongs to ``classes[1]``. None means probabilities for
+        a skorch net and logits for a module. A module with one output, or with outputs
         that sum to one, requires an explicit value.
     noise_std : float > 0, or array-like of shape (n_targets,), default=None
         Standard deviation of the observation noise, in the units of y. Give it for a
@@ -317,11 +319,11 @@ def from_torch(
     Raises
     ------
     ValueError, TypeError
-        If the module has no dropout, or dropout whose mask rows cannot share (masks
-        from its own code, packed sequences, a traced module); if its rows depend on
-        each other; if training changes more than dropout; or if it does not return one
-        tensor of finite floats. Some of these errors are raised at the first
-        prediction. The message names the layer.
+        If the module has no dropout; if rows cannot share a mask (the module makes its
+        own masks, has packed sequences, or is traced); if the outputs of a row depend
+        on other rows; if training mode changes more than dropout; or if the module does
+        not return one tensor of finite floats. Some of these errors are raised at the
+        first prediction. The message names the layer.
 
     Notes
     -----

@@ -40,14 +40,14 @@ _TIMES = {"M": "datetime64[ns]", "m": "timedelta64[ns]"}
 
 
 class DriftMonitor(OutlierMixin, BaseEstimator):
-    """Detects rows that a model is more uncertain about than about its training rows.
+    """Detects new rows with more uncertain predictions than the training rows.
 
-    Cross-validation estimates how uncertain a model is about rows that it has not seen
-    and that have not drifted. New rows that are more uncertain than nearly all of
-    these are flagged; a share ``false_alarm_rate`` of undrifted rows is flagged by
-    mistake. No labels of the new rows are needed. Drift is detected if it leads away
-    from the training rows and makes predictions more uncertain. See Notes for what is
-    not detected.
+    Cross-validation estimates the uncertainty of predictions for held-out rows, which
+    have not drifted. New rows are flagged if their predictions are more uncertain than
+    the predictions of nearly all held-out rows. A share ``false_alarm_rate`` of rows
+    without drift is flagged by mistake. No labels of the new rows are needed. Drift is
+    detected if it leads away from the training rows and makes predictions more
+    uncertain. See Notes for what is not detected.
 
     Parameters
     ----------
@@ -63,7 +63,8 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
         1 / rate - 1 rows.
     cv : int, splitter or iterable, default=5
         Folds, as in scikit-learn. For time series use contiguous blocks,
-        ``KFold(shuffle=False)``; an int means this for regressors.
+        ``KFold(shuffle=False)``. For regressors an int is also a number of contiguous
+        blocks.
     random_state : int, RandomState instance or None, default=None
         Used by the default estimator.
 
@@ -88,18 +89,19 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
 
     Notes
     -----
-    Changes that make no row more uncertain are not detected: a sensor that is stuck at
-    a usual value, a column whose spread shrinks, many changes of a correlation between
-    columns, and changes of y alone (more observation noise, another relation to X). A
-    two-sample test of the columns detects a stuck or shrinking column:
-    :func:`scipy.stats.ks_2samp` for each one, with the smallest p-value times the
-    number of columns. A changed correlation is detected by a classifier that is
-    cross-validated to distinguish the training rows from the new ones [1]_.
+    Changes that make no prediction more uncertain are not detected: a sensor that is
+    stuck at a usual value, a column whose spread shrinks, many changes of a correlation
+    between columns, and changes of y alone (more observation noise, another relation to
+    X). A two-sample test detects a stuck or shrinking column: apply
+    :func:`scipy.stats.ks_2samp` to each column, and multiply the smallest p-value by
+    the number of columns. A classifier detects a changed correlation, if it is
+    cross-validated to distinguish training rows from new rows [1]_.
 
-    A column that only moves forward, such as a date or a row number, makes all new rows
-    look drifted. ``fit`` warns about columns that only rise or only fall from row to
-    row, and predictions warn if all new rows lie beyond such a column's range.
-    Remove the column, or replace it by features that recur (hour, weekday, month).
+    With a column that only moves forward, such as a date or a row number, all new rows
+    seem to have drifted. ``fit`` warns about columns that only rise or only fall from
+    row to row, and predictions warn if all new rows lie beyond the range of such a
+    column. Remove the column, or replace it by features that recur (hour, weekday,
+    month).
 
     References
     ----------

@@ -88,13 +88,14 @@ def uncertainty_importance(
     X : {array-like, DataFrame} of shape (n_samples, n_features)
         Rows to be explained. Not sparse.
     background : like X, of shape (n_background, n_features), default=None
-        Reference rows, usually the training rows. None takes X itself, which only
-        shows how the rows of X differ from each other.
+        Reference rows, usually the training rows. None uses X; the importances then
+        only show how the rows of X differ from each other.
     kind : str, default=None
         A kind of :func:`skbayesnn.predict_uncertainty`; None is ``"epistemic"`` for
         regressors and ``"mutual_information"`` for classifiers.
     n_repeats : int >= 1, default=5
-        Number of replacements. Each predicts all rows once per column.
+        Number of replacements. For each of them, all rows are predicted once per
+        column.
     random_state : int, RandomState instance or None, default=None
     target : int, default=None
         Index of the target; required if the model has several targets.

@@ -57,9 +57,9 @@ def cross_val_predict_uncertainty(
     """Predict the uncertainty of every row with a model that was not trained on it.
 
     It is scikit-learn's ``cross_val_predict`` for uncertainties, intervals, quantiles
-    and scores per row. Use it to judge calibration on training data. It costs one fit
+    and scores per row. Use it to judge calibration on training data. It takes one fit
     per fold. Networks, alone or at the end of a ``Pipeline``, are trained for all folds
-    in one program, with the results of a separate ``fit`` to each fold.
+    in one program. The results are the results of a separate ``fit`` for each fold.
 
     Parameters
     ----------

@@ -44,8 +44,8 @@ _DOC = """{first_line}
     ``random_state`` the same scores up to rounding. All candidates and folds are
     trained as members of a few batched programs, which is faster than one fit after
     another. Candidates share a program if they differ only in ``tau``, ``dropout``,
-    ``length_scale``, scales of the prior or ``random_state``; other differences need
-    further programs.
+    ``length_scale``, scales of the prior or ``random_state``. Candidates that differ in
+    other parameters are trained in different programs.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ _DOC = """{first_line}
     verbose : int, default=0
         1 or more shows a progress bar with the number of trained members, the time left
         and the best mean score (needs tqdm). 2 or more also prints scikit-learn's
-        messages; the times in them are not training times.
+        messages, whose times are not training times.
     pre_dispatch : int or str, default="2*n_jobs"
         Number of programs that joblib dispatches to its processes at a time.
     memory_budget : float, default=None
@@ -88,14 +88,14 @@ _DOC = """{first_line}
     A member is scored right after training and then released, so memory does not grow
     with the number of candidates. Scorers are called in the order of the programs.
 
-    After Ctrl-C, ``cv_results_`` contains the candidates that were finished; a warning
-    is raised, and nothing is refitted. ``fit`` on the same data with the same
-    ``scoring`` continues from there, and likewise after an exception.
+    After Ctrl-C, ``cv_results_`` contains the finished candidates, nothing is refitted,
+    and ``fit`` warns. The next ``fit`` with the same data and the same ``scoring`` does
+    not train the finished candidates again. The same is true after an exception.
 
     Callbacks (scikit-learn >= 1.9) of the search and of the network are called as in
-    scikit-learn's search, with two differences: those for a member's epochs are called
-    after its training, and none are called for the steps of a pipeline before the
-    network, because one fit of these serves many members.
+    scikit-learn's search, with two differences. The callbacks of a member's epochs are
+    called after its training. For the steps of a pipeline before the network no
+    callbacks are called, because one fit of these steps serves many members.
     """
 
 

@@ -37,10 +37,11 @@ from skbayesnn.estimators._training_data import TrainingData, training_data
 from skbayesnn.model_selection._search import BatchedGridSearchCV, BestEstimatorMixin
 from skbayesnn.scoring import log_density_scorer
 
-# Bounds of the path if `taus` is an int. Precisions of the observation noise, in units
-# of 1 / var(y): from a model that explains nothing to a noise standard deviation of 3 %
-# of y's. Inverse temperatures: two decades on either side of 1.
-NOISE_BOUNDS, TEMPERED_BOUNDS = (1.0, 1e3), (1e-2, 1e2)
+# Bounds of precisions if `taus` is an int, in units of 1 / var(y): from a model that
+# explains nothing to a noise with 3 % of the standard deviation of y.
+NOISE_BOUNDS = (1.0, 1e3)
+# Bounds of inverse temperatures if `taus` is an int: two decades on either side of 1.
+TEMPERED_BOUNDS = (1e-2, 1e2)
 
 
 class TauCV(BestEstimatorMixin, BaseSearchCV):
@@ -48,7 +49,7 @@ class TauCV(BestEstimatorMixin, BaseSearchCV):
 
     Use it if ``tau="auto"`` is not good enough, or to compare precisions as in [1]_.
     ``tau="auto"`` estimates the observation noise once; ``TauCV`` scores each value on
-    held-out rows. It trains ``cv`` times the number of taus networks, together in a few
+    held-out rows. It trains one network per tau and fold, all together in a few
     programs, and then one network on all rows. For classifiers tau is the inverse
     temperature of p(y | f)^tau: 1 is Bayes' rule, larger values give a narrower
     posterior [2]_, and tau / l^2 acts as ``C`` of
