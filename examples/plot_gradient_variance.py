@@ -291,7 +291,7 @@ def variances_in_training(epochs):
     X = ((X - X.mean()) / X.std()).astype(np.float32)
     model = BBBClassifier((100, 100), standardize=False, max_iter=epochs)
     model.set_params(random_state=0, learning_rate="constant").fit(X, y)
-    q = _fitted.posterior_of(model, CPU, torch.float32)
+    q = _fitted.restore_posterior(model, CPU, torch.float32)
     rows = torch.as_tensor(X), torch.nn.functional.one_hot(torch.as_tensor(y)).float()
     one = MeanField(shared_draw=True)
     results = {

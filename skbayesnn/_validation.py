@@ -123,7 +123,7 @@ def verbosity(value) -> int:
     return int(value)
 
 
-def number_of_draws(value) -> int:
+def check_n_draws(value) -> int:
     """Check `n_draws`, the number of posterior draws of a prediction."""
     n_draws = check_number("n_draws", value, kind=Integral, low=1)
     if n_draws > MAX_N_DRAWS:
@@ -230,7 +230,7 @@ def precisions(value, n_targets) -> np.ndarray | None:
     return np.array([check_number("tau", v, low=0, open_low=True) for v in values])
 
 
-def options_of(name, value, options_class) -> dict:
+def check_option_dict(name, value, options_class) -> dict:
     """Check a dict of optional fields of a dataclass; None is an empty dict."""
     allowed = [f.name for f in fields(options_class) if f.default is not MISSING]
     if value is None:
@@ -357,7 +357,7 @@ def _why_unavailable(device: torch.device) -> str:
     return ""
 
 
-def weights_of_classes(class_weight, labels) -> np.ndarray:
+def compute_class_weights(class_weight, labels) -> np.ndarray:
     """Weight of each row by `class_weight`, (rows,)."""
     weights = compute_sample_weight(class_weight, labels)
     invalid = weights[~(np.isfinite(weights) & (weights >= 0))]

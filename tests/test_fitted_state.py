@@ -174,7 +174,7 @@ def test_predictions_after_a_fit_use_the_trained_posterior(tables, dtype, monkey
     X, y, _, new = tables
     X, new = X.astype(dtype), new.astype(dtype)
     with monkeypatch.context() as patch:
-        patch.delattr(_fitted, "posterior_of")
+        patch.delattr(_fitted, "restore_posterior")
         model = MCDropoutRegressor(**SMALL).fit(X[0], y[0])
         predictions = model.predict(new)
     loaded = pickle.loads(pickle.dumps(model))

@@ -40,7 +40,7 @@ MIN_MEMBERS = 16
 def group_into_programs(
     fold_fits: Sequence[FoldFit], budget: int
 ) -> Iterator[list[FoldFit]]:
-    """Groups of fold fits that share a program, each of at most ``budget`` bytes.
+    """Split fold fits into groups that share a program of at most ``budget`` bytes.
 
     Fits to one fold are adjacent, so that a program needs few tables.
     """
@@ -84,8 +84,8 @@ def fits_per_program(group: Sequence[FoldFit], budget: int) -> int:
     return min(size, max(MIN_MEMBERS, members))
 
 
-def bytes_of(group: Sequence[FoldFit]) -> int:
-    """Upper estimate of the memory of a program in training."""
+def estimate_bytes(group: Sequence[FoldFit]) -> int:
+    """Estimate an upper bound of the memory of a program in training."""
     n_members = sum(fold_fit.job.n_members for fold_fit in group)
     return n_members * bytes_per_member(group)
 
@@ -122,12 +122,13 @@ class MemoryLimit:
 
     def allows(self, group: Sequence[FoldFit]) -> bool:
         """Whether the program has one fold fit, or is smaller than the last failure."""
-        nothing_failed = self._too_large == float("inf")
-        return nothing_failed or len(group) == 1 or bytes_of(group) < self._too_large
+        if len(group) == 1 or self._too_large == float("inf"):
+            return True
+        return estimate_bytes(group) < self._too_large
 
     def lower(self, group: Sequence[FoldFit]) -> None:
         """Record that a program did not fit into memory."""
-        self._too_large = bytes_of(group)
+        self._too_large = estimate_bytes(group)
 
 
 # ---- train and score one program

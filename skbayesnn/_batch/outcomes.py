@@ -83,7 +83,7 @@ class ResultStore:
         """Register candidates; return their hashes, the keys of their outcomes."""
         hashes = []
         for candidate in candidates:
-            hashes.append(hash_of(*candidate.keys(), *candidate.values()))
+            hashes.append(hash_values(*candidate.keys(), *candidate.values()))
             self._candidates[hashes[-1]] = candidate
         return hashes
 
@@ -130,7 +130,7 @@ class ResultStore:
         return ((c, fold) for c in candidates for fold in range(self._n_folds))
 
 
-def hash_of(*values) -> str:
+def hash_values(*values) -> str:
     """Hash of objects by content; by ``id`` if an object cannot be pickled.
 
     A hash by ``id`` is valid as long as the object is alive.

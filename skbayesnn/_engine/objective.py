@@ -132,7 +132,7 @@ def weight_decay(keep, length_scale, n_rows, tau):
 def make_priors(
     config: TrainingConfig, members: MemberParams, posterior: Posterior
 ) -> tuple[Prior, ...]:
-    """The prior of every parameter group.
+    """Construct the prior of every parameter group.
 
     posterior : posterior of the members; only its shapes are used
     """

@@ -110,7 +110,7 @@ def keep_freed_memory() -> None:
 
 
 def as_tensor(values) -> torch.Tensor:
-    """A tensor that shares the memory of a writeable array.
+    """Convert to a tensor, which shares the memory of a writeable array.
 
     Read-only arrays are copied, since torch has no read-only tensors. Arrays that
     joblib passes to its workers or that are mapped from a file are read-only.

@@ -58,18 +58,18 @@ class SplitMix:
         return _shift_right(self.words(n), 32).argsort(dim=1, stable=True)
 
 
-def uniform_of(words: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+def to_uniform(words: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """Uniform numbers in [0, 1), one per word, at the full precision of the type."""
     n_bits = 1 - int(math.log2(torch.finfo(dtype).eps))
     return _shift_right(words, 64 - n_bits).to(dtype).mul_(2.0**-n_bits)
 
 
-def normal_of(words: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+def to_normal(words: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """Standard normal numbers, two per pair of words [Box & Muller 1958].
 
     words : (..., n), n even
     """
-    radius, angle = uniform_of(words, dtype).unflatten(-1, (-1, 2)).unbind(-1)
+    radius, angle = to_uniform(words, dtype).unflatten(-1, (-1, 2)).unbind(-1)
     radius = radius.neg().log1p_().mul_(-2).sqrt_()
     angle = angle * (2 * math.pi)
     return torch.stack([radius * angle.cos(), radius * angle.sin()], dim=-1).flatten(-2)
@@ -210,11 +210,11 @@ class TrainingRandom:
 
     def normal(self, *shape: int) -> torch.Tensor:
         """Standard normal numbers, (members or 1, *shape)."""
-        return self._from_words(normal_of, shape)
+        return self._from_words(to_normal, shape)
 
     def uniform(self, *shape: int) -> torch.Tensor:
         """Uniform numbers in [0, 1), (members or 1, *shape)."""
-        return self._from_words(uniform_of, shape)
+        return self._from_words(to_uniform, shape)
 
     def _start_step(self) -> None:
         """Start a step; generate words for the next steps if none are left."""

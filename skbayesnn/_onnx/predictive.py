@@ -172,8 +172,8 @@ def _stacked(model: BayesianStacking, rows: OnnxRows) -> Regression | Classes:
 def _network(model: BayesianNetwork, rows: OnnxRows, part: Part | None):
     """Mixture of the draws of a fitted posterior."""
     _check_supported(model)
-    posterior = _fitted.posterior_of(model, torch.device("cpu"), torch.float32)
-    scaling = _fitted.scaling_of(model)
+    posterior = _fitted.restore_posterior(model, torch.device("cpu"), torch.float32)
+    scaling = _fitted.restore_scaling(model)
     x = scaling.x_to_network(_single_input(rows).cast(np.float64)).cast(np.float32)
     n_draws = posterior.distinct_draws(model.n_draws)
     n_networks = n_draws * posterior.n_members

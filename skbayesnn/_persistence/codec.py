@@ -17,7 +17,7 @@ import torch
 
 from skbayesnn import scoring
 from skbayesnn._persistence import file_format, foreign
-from skbayesnn._persistence.file_format import ARRAY, FOREIGN, digest_of
+from skbayesnn._persistence.file_format import ARRAY, FOREIGN, compute_digest
 from skbayesnn._persistence.schema import (
     FUNCTIONS,
     STORED_CLASSES,
@@ -110,7 +110,7 @@ class _Encoder:
         }
 
     def _member(self, content: bytes, ending: str) -> str:
-        digest = digest_of(content)
+        digest = compute_digest(content)
         self.members[digest + ending] = content
         return digest
 

@@ -45,9 +45,9 @@ def check_network(model: BayesianNetwork) -> None:
     _validation.device_for_prediction(model.device)
     if not hasattr(model, "parameters_"):
         return
-    posterior = _fitted.posterior_of(model, _CPU, torch.float64)
+    posterior = _fitted.restore_posterior(model, _CPU, torch.float64)
     likelihood, n_columns = posterior.likelihood, model.n_features_in_
-    described = _fitted.description_of(posterior.network, likelihood)
+    described = _fitted.describe_network(posterior.network, likelihood)
     agree("the network description", repr(described), repr(model.network_))
     network = posterior.network
     without_masks = tuple(family.with_mask_shape(None) for family in network.families)

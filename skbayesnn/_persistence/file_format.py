@@ -36,7 +36,7 @@ _NOT_OURS = (
 )
 
 
-def digest_of(content: bytes) -> str:
+def compute_digest(content: bytes) -> str:
     """SHA-256 in hexadecimal digits."""
     return hashlib.sha256(content).hexdigest()
 
@@ -47,7 +47,7 @@ def packed(document: dict[str, Any], members: Mapping[str, bytes]) -> bytes:
     members : by name, which is a checksum with a suffix
     """
     text = json.dumps(document, allow_nan=False, separators=(",", ":")).encode()
-    about = {DOCUMENT: text, CHECKSUM: f"{digest_of(text)}  {DOCUMENT}\n".encode()}
+    about = {DOCUMENT: text, CHECKSUM: f"{compute_digest(text)}  {DOCUMENT}\n".encode()}
     file = BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
         for name, member in {**about, **members}.items():
@@ -69,12 +69,12 @@ def unpacked(content: bytes) -> tuple[dict[str, Any], dict[str, bytes]]:
     if DOCUMENT not in members or CHECKSUM not in members:
         raise ValueError(f"it has no {DOCUMENT} with a checksum: {_NOT_OURS}")
     text = members.pop(DOCUMENT)
-    if members.pop(CHECKSUM) != f"{digest_of(text)}  {DOCUMENT}\n".encode():
+    if members.pop(CHECKSUM) != f"{compute_digest(text)}  {DOCUMENT}\n".encode():
         raise ValueError(
             f"the checksum of {DOCUMENT} does not match its content. {_AGAIN}"
         )
     for name, member in members.items():
-        if digest_of(member) != Path(name).stem:
+        if compute_digest(member) != Path(name).stem:
             raise ValueError(
                 f"the checksum of {name} does not match its content. {_AGAIN}"
             )

@@ -87,7 +87,7 @@ def n_networks(estimator) -> int:
 
 
 def expand_pool(pool: Sequence[CandidateSpec]) -> list[Candidate]:
-    """All estimators of the pool with all their settings.
+    """List all estimators of the pool with all their settings.
 
     Raises
     ------

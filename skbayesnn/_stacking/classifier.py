@@ -12,11 +12,11 @@ from skbayesnn._runtime import on_snapshot
 from skbayesnn._sklearn_compat import ClassifierMixin
 from skbayesnn._stacking.base import BayesianStacking
 from skbayesnn._stacking.summary import (
-    summary_of_classification,
+    summarise_classification,
     warn_if_no_better_than_shares,
 )
 from skbayesnn._typing import Array, MatrixLike
-from skbayesnn._validation import weights_of_classes
+from skbayesnn._validation import compute_class_weights
 
 
 class BayesianStackingClassifier(ClassifierMixin, BayesianStacking):
@@ -215,12 +215,12 @@ class BayesianStackingClassifier(ClassifierMixin, BayesianStacking):
     def _class_weights(self, y):
         if self.class_weight is None:
             return None
-        return weights_of_classes(self.class_weight, y)
+        return compute_class_weights(self.class_weight, y)
 
     def _summary(self, mixture, oof):
         log_density = mixture.log_density(oof.y)
         warn_if_no_better_than_shares(log_density, oof.y, oof.weights, oof.X)
-        return summary_of_classification(mixture, oof.y, oof.weights)
+        return summarise_classification(mixture, oof.y, oof.weights)
 
     def _out_of_fold_attributes(self, oof, mixture):
         # A class may be missing from the training rows of every fold.

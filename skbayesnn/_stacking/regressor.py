@@ -19,7 +19,7 @@ from skbayesnn._sklearn_compat import RegressorMixin, safe_indexing
 from skbayesnn._stacking.base import BayesianStacking
 from skbayesnn._stacking.candidates import n_networks
 from skbayesnn._stacking.summary import (
-    summary_of_regression,
+    summarise_regression,
     warn_if_nothing_is_explained,
 )
 from skbayesnn._stacking.weights import corrected, factor_with_starts, share_of_starts
@@ -334,7 +334,7 @@ class BayesianStackingRegressor(
 
     def _summary(self, mixture, oof):
         warn_if_nothing_is_explained(mixture.mean(), oof.y, oof.weights, oof.X)
-        return summary_of_regression(mixture, oof.y, oof.weights)
+        return summarise_regression(mixture, oof.y, oof.weights)
 
     def _out_of_fold_attributes(self, oof, mixture):
         return {

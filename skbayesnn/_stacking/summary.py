@@ -42,7 +42,7 @@ class Summary:
         return f"out of fold: {', '.join(scores)}"
 
 
-def summary_of_regression(mixture, y, weights) -> Summary:
+def summarise_regression(mixture, y, weights) -> Summary:
     """R^2 and coverage of the central 90 % intervals, means over targets."""
     level = mixture.cdf(y)
     inside = np.average(np.abs(level - 0.5) <= 0.45, axis=0, weights=weights)
@@ -129,7 +129,7 @@ def _explained(mean, y, weights) -> float:
     return float(np.mean(1 - residual[varies] / spread[varies]))
 
 
-def summary_of_classification(mixture, y, weights) -> Summary:
+def summarise_classification(mixture, y, weights) -> Summary:
     """Log probability and accuracy."""
     correct = mixture.classes[mixture.mean().argmax(1)] == y
     others = {"accuracy": float(np.average(correct, weights=weights))}

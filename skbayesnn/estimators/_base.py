@@ -304,7 +304,7 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
     def _checked_inputs(self, X):
         """Validate X of a prediction."""
         check_is_fitted(self)
-        _validation.number_of_draws(self.n_draws)
+        _validation.check_n_draws(self.n_draws)
         X = check_inputs(self, X, reset=False)
         if self.standardize is not False:
             names = getattr(self, "feature_names_in_", None)
@@ -314,7 +314,7 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
     @property
     def _scaling(self) -> Scaling:
         """Standardisation of X and y."""
-        return _fitted.scaling_of(self)
+        return _fitted.restore_scaling(self)
 
     def __getstate__(self):
         """Return the state without the cached posterior."""

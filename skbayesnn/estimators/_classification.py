@@ -110,7 +110,7 @@ class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
         return weights * self._weights_by_class(labels[rows])
 
     def _weights_by_class(self, labels) -> np.ndarray:
-        return _validation.weights_of_classes(self.class_weight, labels)
+        return _validation.compute_class_weights(self.class_weight, labels)
 
     def partial_fit(
         self,

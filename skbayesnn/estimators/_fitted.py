@@ -40,7 +40,7 @@ FORMAT = 2
 
 
 def to_arrays(posterior: Posterior) -> dict[str, np.ndarray]:
-    """Parameters and keep probabilities by name; the first axis is the members."""
+    """Convert to arrays by name, with the keep probabilities; first axis: members."""
     groups = {f"layers/{i}": group for i, group in enumerate(posterior.layers)}
     groups["likelihood"] = posterior.likelihood_params
     arrays = {
@@ -52,7 +52,7 @@ def to_arrays(posterior: Posterior) -> dict[str, np.ndarray]:
     return arrays
 
 
-def description_of(network: Network, likelihood: Likelihood) -> dict:
+def describe_network(network: Network, likelihood: Likelihood) -> dict:
     """Sizes, names and options of a network, the value of ``network_``."""
     return network.describe() | {
         "format": FORMAT,
@@ -95,7 +95,7 @@ class PosteriorCache:
             if primed and primed[0] == key[0] and _are_same(arrays, primed[1]):
                 posterior = primed[2].to(device, dtype)
             else:
-                posterior = posterior_of(estimator, device, dtype)
+                posterior = restore_posterior(estimator, device, dtype)
             cached = self._last = deepcopy(key), arrays, posterior
         return cached[2]
 
@@ -115,7 +115,7 @@ def make_read_only(arrays: Iterable[np.ndarray]) -> None:
         values.flags.writeable = False
 
 
-def posterior_of(estimator, device: torch.device, dtype: torch.dtype) -> Posterior:
+def restore_posterior(estimator, device: torch.device, dtype: torch.dtype) -> Posterior:
     """Build the posterior of a fitted estimator on a device."""
     description, arrays = estimator.network_, estimator.parameters_
     network = network_from(description)
@@ -202,8 +202,8 @@ def prior_from(posterior: Posterior) -> list[dict[str, np.ndarray]]:
     ]
 
 
-def scaling_of(estimator) -> Scaling:
-    """Standardisation of a fitted estimator."""
+def restore_scaling(estimator) -> Scaling:
+    """Build the standardisation of a fitted estimator."""
     return Scaling(
         estimator.x_mean_, estimator.x_scale_, estimator.y_mean_, estimator.y_scale_
     )
@@ -233,7 +233,7 @@ def fitted_attributes(
     history = _history(trained, scaling.log_density_shift())
     elbo, elbo_std_error = _elbo(trained, scaling, total_weight)
     attributes = {
-        "network_": description_of(posterior.network, posterior.likelihood),
+        "network_": describe_network(posterior.network, posterior.likelihood),
         "parameters_": to_arrays(posterior),
         "seeds_": posterior.seeds,
         "x_mean_": scaling.x_mean,
@@ -392,7 +392,7 @@ def open_posterior(
     posterior : by default the fitted posterior
     """
     posterior = posterior or fitted_posterior(estimator, X)
-    scaling = scaling_of(estimator)
+    scaling = restore_scaling(estimator)
     on_cpu, takes_sparse = (
         posterior.device.type == "cpu",
         posterior.network.takes_sparse,

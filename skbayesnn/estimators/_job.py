@@ -97,7 +97,7 @@ def training_job(
     """
     random_state = _validation.random_source(estimator.random_state)
     n_members = _n_members(estimator)
-    _validation.number_of_draws(estimator.n_draws)
+    _validation.check_n_draws(estimator.n_draws)
     _validation.verbosity(estimator.verbose)
     # `seeds` and `_split` draw from the same random state: keep this order.
     seeds = random_state.randint(0, 2**31 - 1, size=n_members)
@@ -190,7 +190,7 @@ def _likelihood(estimator, data) -> tuple[Likelihood, np.ndarray | None]:
                 "must be a number; got 'auto'. The default is 1."
             )
         tau = np.ones(1)
-    options = _validation.options_of(
+    options = _validation.check_option_dict(
         "likelihood_options", estimator.likelihood_options, likelihood_type
     )
     if ranks is not None:

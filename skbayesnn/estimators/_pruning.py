@@ -151,7 +151,7 @@ class Prunable(BayesianNetwork):
             sizes, posterior = self._sizes_of_fit(), self._plain_posterior()
             posterior = prune(posterior, choose(posterior))
             new.parameters_ = _fitted.to_arrays(posterior)
-            new.network_ = _fitted.description_of(
+            new.network_ = _fitted.describe_network(
                 posterior.network, posterior.likelihood
             )
             after = None if X is None else new.score(X, y)
@@ -167,4 +167,4 @@ class Prunable(BayesianNetwork):
     def _plain_posterior(self):
         """Posterior on the CPU, in the precision of the stored parameters."""
         dtype = as_tensor(self.parameters_["layers/0/mean"]).dtype
-        return _fitted.posterior_of(self, torch.device("cpu"), dtype)
+        return _fitted.restore_posterior(self, torch.device("cpu"), dtype)

@@ -99,11 +99,11 @@ def _continued(
         _length_scale(estimator, fan_ins, seen + job.total_weight)
     )
     estimator._check_can_continue(job, data.target_attributes)
-    job = job.resumed_from(_fitted.scaling_of(estimator), estimator.seeds_)
+    job = job.resumed_from(_fitted.restore_scaling(estimator), estimator.seeds_)
     # Parameters such as `dropout` may have changed since the fit.
     untrained = _fit.initial_posterior(job.config, job.members, device, dtype)
-    posterior = _fitted.posterior_of(estimator, device, dtype).at_rates_of(untrained)
-    return job, posterior
+    posterior = _fitted.restore_posterior(estimator, device, dtype)
+    return job, posterior.at_rates_of(untrained)
 
 
 def _train(
@@ -155,7 +155,7 @@ def check_same_network(estimator, job: TrainingJob, target_attributes: dict) -> 
     """Raise ``ValueError`` if a job has other networks or targets than the fit."""
     _check_same_targets(estimator, job, target_attributes)
     old = estimator.network_
-    new = _fitted.description_of(job.config.network, job.config.likelihood)
+    new = _fitted.describe_network(job.config.network, job.config.likelihood)
     if new != old:
         changed = [n for n in {**old, **new} if old.get(n) != new.get(n)]
         before, now = (

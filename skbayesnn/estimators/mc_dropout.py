@@ -62,7 +62,7 @@ class _MCDropout(BayesianNetwork):
         # With several networks, predictions have a spread without dropout.
         if not self._learns_rates or len(self.seeds_) > 1:
             return
-        posterior = _fitted.posterior_of(self, torch.device("cpu"), torch.float32)
+        posterior = _fitted.restore_posterior(self, torch.device("cpu"), torch.float32)
         groups = zip(posterior.network.families, posterior.layers, strict=True)
         n_masks = [family.n_masks(params) for family, params in groups]
         rates = np.broadcast_to(self.dropout_, len(n_masks))

@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skbayesnn._batch.executor import Executor, FoldScorer, Resources
 from skbayesnn._batch.jobs import FoldFitBuilder, network_of
-from skbayesnn._batch.outcomes import Outcome, ResultStore, hash_of
+from skbayesnn._batch.outcomes import Outcome, ResultStore, hash_values
 from skbayesnn._runtime import replace_fitted, warn, warn_once_per_call
 from skbayesnn._sklearn_compat import (
     BaseEstimator,
@@ -325,7 +325,7 @@ class _BatchedSearch(BestEstimatorMixin, BaseSearchCV):
         """Values that must not change between two fits that share outcomes."""
         X, y, splits, routed = inputs.X, inputs.y, inputs.splits, inputs.routed
         params = routed.estimator.fit, routed.scorer.score
-        fingerprint = hash_of(self.estimator, X, y, splits, *params)
+        fingerprint = hash_values(self.estimator, X, y, splits, *params)
         return fingerprint, self.scoring, self.return_train_score
 
     def _take_store(self, conditions: tuple, n_folds: int) -> ResultStore:

@@ -45,8 +45,8 @@ _MAX_CLASSES = 30
 _ROUNDING = 1e-10
 
 
-def edges_of(column, weights, targets, n_bins: int):
-    """Return the edges of a column's bins, (bins + 1,), float64, increasing.
+def compute_edges(column, weights, targets, n_bins: int):
+    """Compute the edges of a column's bins, (bins + 1,), float64, increasing.
 
     column, weights : (rows,); targets : (rows, outputs), or None for quantiles
     """
@@ -371,7 +371,7 @@ class PiecewiseLinearEncoder(TransformerMixin, BaseEstimator):
                 check_consistent_length(X, y)
                 targets = tree_targets(y[positive], weights[positive], self.target_type)
             new.bin_edges_ = [
-                edges_of(column[positive], weights[positive], targets, self.n_bins)
+                compute_edges(column[positive], weights[positive], targets, self.n_bins)
                 for column in X.T
             ]
             if self.keep_columns:

@@ -136,7 +136,7 @@ def test_estimated_memory_is_large_enough(data):
         prepared = training_data(estimator, data.X, data.y)
         task = training_job(estimator, prepared)
         job = FoldFit(("", 0), estimator, estimator, task)
-        estimates.append(executor.bytes_of([job]))
+        estimates.append(executor.estimate_bytes([job]))
         weights = n_estimators * 8 * (units * (4 + 1) + units + 1)
         activations = n_estimators * 8 * SMALL["batch_size"] * (4 + units + 1)
         # At least values, gradient and two moments of Adam.
@@ -153,7 +153,7 @@ def test_estimated_memory_depends_on_the_dtype(data):
             prepared = training_data(estimator, X, data.y)
             task = training_job(estimator, prepared)
             job = FoldFit(("", 0), estimator, estimator, task)
-            estimates.setdefault(dtype, set()).add(executor.bytes_of([job]))
+            estimates.setdefault(dtype, set()).add(executor.estimate_bytes([job]))
     [single], [double] = estimates.values()
     assert 1.9 * single < double <= 2 * single
 

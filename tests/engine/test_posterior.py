@@ -12,7 +12,7 @@ from scipy.stats import norm
 from skbayesnn import MCDropoutClassifier, MCDropoutRegressor
 from skbayesnn._engine import posterior
 from skbayesnn._engine.posterior import PosteriorPredictor
-from skbayesnn.estimators._fitted import posterior_of
+from skbayesnn.estimators._fitted import restore_posterior
 from tests.helpers.families import LAWS, label
 from tests.helpers.memory import memory_of
 
@@ -335,7 +335,7 @@ def test_linear_network_tends_to_the_closed_form(untrained, seed):
 
 def _mixture(model, x):
     """Means and variances of every draw and network, in y's units, float64."""
-    q = posterior_of(model, torch.device("cpu"), torch.float64)
+    q = restore_posterior(model, torch.device("cpu"), torch.float64)
     z = torch.as_tensor((x - model.x_mean_) / model.x_scale_).unsqueeze(0)
     outputs = q.outputs(z, range(model.n_draws))
     mean, variance = q.likelihood.components(q.likelihood_params, outputs)
@@ -372,7 +372,7 @@ def test_log_density_is_eq_8(fitted, seed, kind):
 
 def test_log_density_of_classes_is_eq_8(fitted, seed):
     model, x = fitted["categorical"], _inputs(seed, 13)
-    q = posterior_of(model, torch.device("cpu"), torch.float64)
+    q = restore_posterior(model, torch.device("cpu"), torch.float64)
     z = torch.as_tensor((x - model.x_mean_) / model.x_scale_).unsqueeze(0)
     probability = q.outputs(z, range(model.n_draws)).softmax(-1).flatten(0, 1)
     probability = probability.numpy().mean(0)

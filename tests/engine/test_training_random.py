@@ -9,8 +9,8 @@ from skbayesnn._engine.training_random import (
     EPOCHS_PER_BLOCK,
     SplitMix,
     epoch_seeds,
-    normal_of,
-    uniform_of,
+    to_normal,
+    to_uniform,
 )
 
 CPU = torch.device("cpu")
@@ -28,7 +28,7 @@ def _numbers(streams, name, n, *dtype):
     """Numbers by name of their distribution."""
     if name == "permutations":
         return streams.permutations(n)
-    transform = {"normal": normal_of, "uniform": uniform_of}[name]
+    transform = {"normal": to_normal, "uniform": to_uniform}[name]
     return transform(streams.words(n + n % 2), *dtype)[:, :n]
 
 

@@ -18,7 +18,7 @@ from skbayesnn._engine.random import ROWS as ROW_PERTURBATION
 from skbayesnn._engine.random import anchor_normal, philox
 from skbayesnn.estimators import _job, _selection
 from skbayesnn.estimators._fit import train_together
-from skbayesnn.estimators._fitted import posterior_of
+from skbayesnn.estimators._fitted import restore_posterior
 from skbayesnn.estimators._job import training_job
 from skbayesnn.estimators._selection import selection_folds
 from skbayesnn.estimators._training_data import training_data
@@ -260,8 +260,10 @@ def test_noise_of_other_likelihoods_is_estimated_on_held_out_rows(seed, likeliho
         # but not the training.
         without_fold = clone(model).fit(X[~held_out], y[~held_out])
         draws.append(_held_out_draws(without_fold, X[held_out], y[held_out]))
-    kind = posterior_of(model.fit(X, y), torch.device("cpu"), torch.float64).likelihood
-    _, noise = kind.fit_predictive_params(np.concatenate(draws), np.ones(40))
+    posterior = restore_posterior(model.fit(X, y), torch.device("cpu"), torch.float64)
+    _, noise = posterior.likelihood.fit_predictive_params(
+        np.concatenate(draws), np.ones(40)
+    )
     for name, values in noise.items():
         stored = model.parameters_[f"likelihood/{name}"]
         np.testing.assert_allclose(stored, values[None].repeat(3, 0), atol=2e-3)
@@ -269,7 +271,7 @@ def test_noise_of_other_likelihoods_is_estimated_on_held_out_rows(seed, likeliho
 
 def _held_out_draws(model, X, y):
     """``held_out_draws`` of all networks together, (rows, fields, networks, ...)."""
-    posterior = posterior_of(model, torch.device("cpu"), torch.float64)
+    posterior = restore_posterior(model, torch.device("cpu"), torch.float64)
     params = posterior.likelihood.in_training(posterior.likelihood_params)
     outputs = posterior.outputs_of(torch.as_tensor(X)[None], 1)
     y = torch.as_tensor(y)[None, :, None]

@@ -334,7 +334,7 @@ def test_closed_and_sampled_kl_agree(data, small, kind):
 # ---- the previous posterior as the prior
 
 
-def posterior_of(model):
+def restore_posterior(model):
     """Means and standard deviations per layer, as the fields of a prior."""
     p = model.parameters_
     return [
@@ -389,7 +389,7 @@ def test_previous_posterior_is_the_prior(data, small, kind, options):
     y, y_new = target(kind, data), new_target(kind, data)
     model = kind(n_estimators=2, **small | options).fit(data.X, y)
     assert model.prior_ is None
-    before = posterior_of(model)
+    before = restore_posterior(model)
     returned = model.partial_fit(
         data.X_new, y_new, sample_weight=np.full(11, 2.0), prior="previous"
     )
@@ -401,7 +401,7 @@ def test_previous_posterior_is_the_prior(data, small, kind, options):
     assert model.optimizer_["step"] == 20
     if "kl" not in options:
         # The history has the KL to the posterior before, divided by N.
-        expected = kl_between(posterior_of(model), before) / 22.0
+        expected = kl_between(restore_posterior(model), before) / 22.0
         np.testing.assert_allclose(model.history_["kl"][-1], expected, rtol=1e-9)
 
     # A plain call keeps the prior, and its rows are added.
@@ -410,11 +410,11 @@ def test_previous_posterior_is_the_prior(data, small, kind, options):
     assert model.total_weight_ == 33.0
     assert len(model.loss_curve_) == 1 and model.n_epochs_seen_ == 41
     if "kl" not in options:
-        expected = kl_between(posterior_of(model), before) / 33.0
+        expected = kl_between(restore_posterior(model), before) / 33.0
         np.testing.assert_allclose(model.history_["kl"][-1], expected, rtol=1e-9)
 
     # Another call with prior='previous' takes the present posterior.
-    before = posterior_of(model)
+    before = restore_posterior(model)
     for fit in (
         lambda: model.partial_fit(data.X, y, prior="previous"),
         lambda: model.partial_fit(data.X_new, y_new),
@@ -526,7 +526,7 @@ def test_first_call_with_previous_prior_is_a_full_fit(data, small, kind):
 def test_length_scale_is_computed_from_the_previous_posterior(data, small, kind):
     """lambda = l^2 / (2 N tau), l^2 the mean precision of a layer's weights."""
     model = kind(**small).fit(data.X, target(kind, data))
-    precision = [np.mean(fields["std"] ** -2.0) for fields in posterior_of(model)]
+    precision = [np.mean(fields["std"] ** -2.0) for fields in restore_posterior(model)]
     model.partial_fit(data.X_new, new_target(kind, data), prior="previous")
     np.testing.assert_allclose(model.length_scale_, np.sqrt(precision))
     expected = np.array(precision) / (2 * 11 * model.tau_)
@@ -643,7 +643,7 @@ def test_new_rows_move_the_previous_posterior(seed):
 
 CALLBACKS = find_spec("sklearn.callback") is not None  # scikit-learn >= 1.9
 MESSAGE = (
-    r"the network explains -?\d+% of y .* a linear model \d+%: the KL .*outweighs the "
+    r"the network explains -?\d+% of y .* a linear model \d+%. The KL .*outweighs the "
     r"data.* or the training was too short\. .*length_scale .*max_iter.*narrower "
     r"hidden layers.*kl_warm_up"
 )

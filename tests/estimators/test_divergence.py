@@ -68,7 +68,7 @@ def test_warning_if_much_worse_than_a_linear_model(seed, kind):
     noise_columns = np.random.default_rng([seed, 7]).normal(size=(128, 30))
     X = np.hstack([X, noise_columns])
     model = kind(max_iter=1, learning_rate_init=1e-5, n_draws=10, random_state=seed)
-    short = rf"a linear model \d+%: the train|{WORSE}"
+    short = rf"a linear model \d+%. The train|{WORSE}"
     with pytest.warns(ConvergenceWarning, match=short):
         model.fit(X, y)
     with warnings.catch_warnings():

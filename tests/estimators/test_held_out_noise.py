@@ -14,7 +14,7 @@ from skbayesnn import (
 from skbayesnn._distributions.map_factor import PRIOR_STD
 from skbayesnn._likelihoods import likelihood_named
 from skbayesnn.estimators import _fit, _job, _selection
-from skbayesnn.estimators._fitted import posterior_of
+from skbayesnn.estimators._fitted import restore_posterior
 from skbayesnn.estimators._job import training_job
 from skbayesnn.estimators._training_data import training_data
 from skbayesnn.model_selection import TauCV
@@ -59,7 +59,7 @@ def seeded(model, seed):
 
 def held_out_draws_of(model, X, y):
     """Inputs of the likelihood's estimate, (networks, rows, ...), in training units."""
-    posterior = posterior_of(model, CPU, torch.float64)
+    posterior = restore_posterior(model, CPU, torch.float64)
     likelihood = posterior.likelihood
     params = likelihood.in_training(posterior.likelihood_params)
     outputs = posterior.outputs_of(torch.as_tensor(X)[None], N_DRAWS)

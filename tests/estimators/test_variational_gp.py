@@ -45,7 +45,7 @@ def test_prior_has_the_kernel_of_infinitely_many_features(rows, seed, activation
             standardize=False,
             max_iter=1,
         ).fit(X, y)
-        q = _fitted.posterior_of(model, torch.device("cpu"), torch.float64)
+        q = _fitted.restore_posterior(model, torch.device("cpu"), torch.float64)
         X_few = torch.as_tensor(X[:4])
         input_scale, feature_scale = model.length_scale_
 

@@ -96,7 +96,7 @@ def _with_replacement(document, index, value, members):
     if file_format.is_small(values):
         return {"array": values.dtype.str, "values": values.tolist()}
     member = file_format.as_member(values)
-    digest = file_format.digest_of(member)
+    digest = file_format.compute_digest(member)
     members[digest + file_format.ARRAY] = member
     return {
         "array": values.dtype.str,

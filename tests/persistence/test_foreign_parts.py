@@ -171,7 +171,7 @@ def with_part(stored, change):
     document, members = file_format.unpacked(stored)
     [name] = [name for name in members if name.endswith(file_format.FOREIGN)]
     part = change(members.pop(name))
-    digest = file_format.digest_of(part)
+    digest = file_format.compute_digest(part)
     text = json.dumps(document).replace(name.removesuffix(file_format.FOREIGN), digest)
     return file_format.packed(
         json.loads(text), members | {digest + file_format.FOREIGN: part}

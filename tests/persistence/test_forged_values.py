@@ -216,10 +216,10 @@ def test_range_of_the_words_of_a_generator(key, stored):
         "array": key.dtype.str,
         "shape": list(key.shape),
         "fortran": False,
-        "member": file_format.digest_of(member),
+        "member": file_format.compute_digest(member),
     }
     del members[old + file_format.ARRAY]
-    members[file_format.digest_of(member) + file_format.ARRAY] = member
+    members[file_format.compute_digest(member) + file_format.ARRAY] = member
     refused(file_format.packed(document, members), "state of a RandomState must be 624")
 
 
@@ -325,7 +325,7 @@ def test_document_that_json_cannot_read(stored):
     text = b"[" * 200_000 + b"]" * 200_000
     members["model.json"] = text
     members["model.json.sha256"] = (
-        f"{file_format.digest_of(text)}  model.json\n".encode()
+        f"{file_format.compute_digest(text)}  model.json\n".encode()
     )
     with zipfile.ZipFile(file := io.BytesIO(), "w") as new:
         for name, member in members.items():

@@ -50,7 +50,7 @@ def data(random):
     return X, y, X[:NEW] + 2 * X.std(0) * random.standard_normal((NEW, INPUTS))
 
 
-def edges_of(column, n_bins):
+def compute_edges(column, n_bins):
     """Quantiles with equal numbers of rows, without rounding of levels."""
     rows = sorted(column.tolist())
     counts = Counter(rows)
@@ -113,7 +113,7 @@ def test_encoding_equals_a_loop(data, n_bins, keep):
     X[::3, 1], X[1::6, 1] = 5.0, 5.0 + 1e-9
     encoder = PiecewiseLinearEncoder(n_bins, keep_columns=keep).fit(X)
     for edges, column in zip(encoder.bin_edges_, X.T, strict=True):
-        np.testing.assert_array_equal(edges, edges_of(column, n_bins))
+        np.testing.assert_array_equal(edges, compute_edges(column, n_bins))
     assert encoder.n_bins_.tolist() == [len(e) - 1 for e in encoder.bin_edges_]
     for rows in (X, new):
         expected = encoded(rows, encoder.bin_edges_, keep)
@@ -319,7 +319,7 @@ def test_sums_of_weights_are_rounded():
             weights = np.full(24, unit)
             [edges] = encoder.fit(column[:, np.newaxis], None, weights).bin_edges_
             with check(f"{n_bins} bins, weights of {unit}"):
-                assert edges.tolist() == edges_of(column, n_bins)
+                assert edges.tolist() == compute_edges(column, n_bins)
 
 
 def test_wrong_weights(data):
