@@ -485,6 +485,6 @@ def _halves(group: list) -> list[list]:
 
 def _warn_of_halving(n_members: int) -> None:
     warn(
-        f"out of memory with {n_members} members in one program; retrying with half as "
-        "many. Lower `memory_budget` to start with fewer.",
+        f"out of memory with {n_members} members in one program, which is split in "
+        "halves. Lower `memory_budget`, so that programs have fewer members.",
     )

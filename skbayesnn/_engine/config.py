@@ -20,7 +20,7 @@ from skbayesnn._networks import Network
 
 
 class Hook:
-    """Callback of the training of a program, which does nothing by default.
+    """Callback that a training calls after its epochs; it does nothing by default.
 
     Hooks are called without autograd. Members that have stopped early still change with
     every step, but their result is the one of their best epoch.
@@ -34,9 +34,10 @@ class Hook:
         """Called after each epoch.
 
         n_done : epochs of this run; earlier runs of a stream do not count
-        posterior : views of the parameters in training: clone what you keep; what you
-            write in place changes the training. A family's "mean" is M of its
-            definition; ``mean_weights(posterior)`` returns E W (p M with dropout).
+        posterior : views of the parameters in training. Clone what you keep. The next
+            step uses values that a hook writes in place, as ``HeldOutTauUpdater`` does
+            with tau. The parameter "mean" of a family is M of its definition;
+            ``mean_weights(posterior)`` returns E W (p M with dropout).
         """
 
 

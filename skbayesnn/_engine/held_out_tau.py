@@ -131,7 +131,9 @@ class Ensemble:
 
 
 class HeldOutTauUpdater(Hook):
-    """Hook that updates the tau of ensembles by the estimate on held-out rows.
+    """Hook that moves the tau of ensembles towards the estimate on held-out rows.
+
+    It writes tau into the parameters in training, so that the next steps use it.
 
     Parameters
     ----------

@@ -27,10 +27,10 @@ def warn_of_rounded_columns(model) -> None:
     if rounded:
         warn(
             f"the graph takes float32, which rounds columns {sorted(rounded)[:10]} of "
-            "X by more than a hundredth of their standard deviation: they lie far from "
-            "zero. Use inputs in double precision, initial_types=[('X', "
-            "skl2onnx.common.data_types.DoubleTensorType([None, n_features]))], or "
-            "subtract a constant from these columns before fit."
+            "X by more than a hundredth of their standard deviation, because their "
+            "values are far from zero. Use inputs in double precision, "
+            "initial_types=[('X', skl2onnx.common.data_types.DoubleTensorType([None, "
+            "n_features]))], or subtract a constant from these columns before fit."
         )
 
 

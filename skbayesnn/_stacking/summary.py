@@ -113,7 +113,7 @@ def warn_if_no_better_than_shares(log_density, y, weights, X) -> None:
     )
     warn(
         "out of fold the mixture predicts the classes no better than their shares do "
-        f"(log density {mean:.3g}; of the shares: {baseline:.3g}). {reason}",
+        f"(log density {mean:.3g} instead of {baseline:.3g}). {reason}",
         ConvergenceWarning,
     )
 

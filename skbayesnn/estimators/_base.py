@@ -280,9 +280,9 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         if failed.any():
             epochs = failed[failed > 0]
             warn(
-                f"{len(epochs)} of {len(failed)} networks were left out: their loss "
-                "became infinite or NaN, or their predictions of the training rows are "
-                f"absurd, first in epoch {epochs.min()}. Lower "
+                f"{len(epochs)} of {len(failed)} networks were left out, because their "
+                "loss became infinite or NaN, or their predictions of training rows "
+                f"became absurdly large, first in epoch {epochs.min()}. Lower "
                 f"learning_rate_init ({self.learning_rate_init:g} here).",
                 ConvergenceWarning,
             )

@@ -148,8 +148,8 @@ def _warn_of_missing_estimate(job: TrainingJob) -> None:
     if "predictive_log_df" in likelihood.predictive_params:
         parameters += f"{' and ' if parameters else ''}likelihood_options={{'df': ...}}"
     warn(
-        f"{reason}: no rows were held out to estimate the observation noise. It is "
-        "estimated from training rows, and intervals may be too narrow. Put "
+        f"{reason}: no rows were held out to estimate the observation noise. The noise "
+        "is estimated from training rows, and intervals may be too narrow. Put "
         f"CalibratedUncertaintyRegressor around the estimator, or give {parameters}."
     )
 

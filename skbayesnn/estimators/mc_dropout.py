@@ -70,10 +70,10 @@ class _MCDropout(BayesianNetwork):
             warn(
                 f"the learned dropout rates are nearly zero ({rates.max():.1g} at "
                 "most): nine of ten draws drop no unit, and the epistemic uncertainty "
-                "is too small. If you need it, for instance to detect rows unlike the "
-                "training data, use an anchored ensemble (AnchoredEnsembleRegressor, "
-                "AnchoredEnsembleClassifier) or stacking (BayesianStackingRegressor, "
-                "BayesianStackingClassifier)."
+                "is too small. If you need the epistemic uncertainty, for instance to "
+                "detect rows unlike the training data, use an anchored ensemble "
+                "(AnchoredEnsembleRegressor, AnchoredEnsembleClassifier) or stacking "
+                "(BayesianStackingRegressor, BayesianStackingClassifier)."
             )
 
 

@@ -379,10 +379,10 @@ def _warn_of_one_way(X, columns: np.ndarray) -> None:
     if len(columns):
         warn(
             "these columns only rise or only fall from row to row, as a time or a row "
-            f"number does: {_column_names(X, columns)}. New rows lie beyond their "
-            "range and look drifted for that reason alone. Remove them from X, or "
-            "replace them by features that recur (hour, weekday, month). If the rows "
-            "are merely sorted, shuffle them."
+            f"number does: {_column_names(X, columns)}. New rows lie beyond the range "
+            "of such columns, and are flagged only for this reason. Remove the columns "
+            "from X, or replace them by features that recur (hour, weekday, month). If "
+            "the rows are only sorted, shuffle them."
         )
 
 
@@ -397,9 +397,9 @@ def _warn_of_rows_beyond(X, columns) -> None:
     if beyond:
         warn(
             "all rows lie beyond the training range of columns that only rise or only "
-            f"fall from row to row: {_column_names(X, beyond)}. They look drifted for "
-            "that reason alone. Fit the monitor without these columns, or replace them "
-            "by features that recur (hour, weekday, month)."
+            f"fall from row to row: {_column_names(X, beyond)}. The rows may be "
+            "flagged only for this reason. Fit the monitor without these columns, or "
+            "replace them by features that recur (hour, weekday, month)."
         )
 
 

@@ -261,9 +261,8 @@ def test_noise_of_other_likelihoods_is_estimated_on_held_out_rows(seed, likeliho
         without_fold = clone(model).fit(X[~held_out], y[~held_out])
         draws.append(_held_out_draws(without_fold, X[held_out], y[held_out]))
     posterior = restore_posterior(model.fit(X, y), torch.device("cpu"), torch.float64)
-    _, noise = posterior.likelihood.fit_predictive_params(
-        np.concatenate(draws), np.ones(40)
-    )
+    likelihood, fields = posterior.likelihood, np.concatenate(draws)
+    _, noise = likelihood.fit_predictive_params(fields, np.ones(40))
     for name, values in noise.items():
         stored = model.parameters_[f"likelihood/{name}"]
         np.testing.assert_allclose(stored, values[None].repeat(3, 0), atol=2e-3)

@@ -258,11 +258,13 @@ def test_columns_that_only_move_forward_warn(distances, seed):
     np.testing.assert_array_equal(monitor.one_way_columns_[:, 0], [0, 2])
     np.testing.assert_array_equal(monitor.one_way_columns_[1, 1:], [44.5, 15])
     for method in (monitor.p_value, monitor.predict, monitor.score_samples):
-        with pytest.warns(UserWarning, match="row: 'when', 'left'. They look drifted"):
+        with pytest.warns(
+            UserWarning, match="row: 'when', 'left'. The rows may be flagged"
+        ):
             method(frame[60:])
     # After a missing time the other column is still beyond its range.
     frame.loc[60:, "when"] = None
-    with pytest.warns(UserWarning, match="row: 'left'. They look drifted"):
+    with pytest.warns(UserWarning, match="row: 'left'. The rows may be flagged"):
         monitor.p_value(frame[60:])
     with warnings.catch_warnings():
         warnings.simplefilter("error")

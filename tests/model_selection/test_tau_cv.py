@@ -389,14 +389,14 @@ def test_label_missing_in_a_training_fold_is_refused(data):
 
 
 def test_failed_candidates_are_not_selected(data, monkeypatch):
-    trained = executor._outcome
+    trained = executor._trained_fit
 
     def fail(job, fitted, seconds):
         if fitted.job.tau[0] == 2.0:
             return executor.Outcome(FloatingPointError("diverged"), seconds=seconds)
         return trained(job, fitted, seconds)
 
-    monkeypatch.setattr(executor, "_outcome", fail)
+    monkeypatch.setattr(executor, "_trained_fit", fail)
     with pytest.warns(FitFailedWarning, match="diverged"), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "One or more of the test")
         model = new().fit(data.X, data.y)

@@ -19,7 +19,6 @@ from skbayesnn import (
     MCDropoutClassifier,
 )
 from skbayesnn._batch.jobs import network_of
-from skbayesnn._stacking import candidates
 from skbayesnn._stacking import pool as pools
 from tests.helpers.stacks import (
     NETWORK,
@@ -33,7 +32,7 @@ pytestmark = pytest.mark.filterwarnings(
 
 
 def test_default_pool_depends_on_the_rows_with_weight(monkeypatch):
-    monkeypatch.setattr(candidates, "WIDE_FROM", 50)
+    monkeypatch.setattr(pools, "WIDE_FROM", 50)
     options = {"is_classification": False, "max_iter": 1}
     X = np.random.default_rng(0).random((90, 2))
     for n_used, width in ((49, pools.WIDTH), (50, pools.LARGE_WIDTH)):
@@ -70,7 +69,7 @@ def test_many_rows_train_fewer_epochs_at_the_higher_dropout(
     X, weights = np.random.default_rng(0).random((50, 3)), np.ones(50)
     options = {"is_classification": is_classification, "max_iter": "auto"}
     few = pools.default_pool(X, weights, **options)
-    monkeypatch.setattr(candidates, "MANY_ROWS", 50)
+    monkeypatch.setattr(pools, "MANY_ROWS", 50)
     many = pools.default_pool(X, weights, **options)
     fixed = pools.default_pool(X, weights, **options | {"max_iter": 10})
     for candidate, expected in zip(fixed, few, strict=True):

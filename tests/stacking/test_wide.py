@@ -228,7 +228,7 @@ def test_pool_of_classifiers_keeps_all_networks():
 
 
 def test_large_sparse_tables_are_not_made_dense(monkeypatch):
-    monkeypatch.setattr(candidates, "SHRUNK_ENTRIES", 60 * 300)
+    monkeypatch.setattr(pools, "SHRUNK_ENTRIES", 60 * 300)
     for n_columns, shrunk in ((300, True), (301, False)):
         [first, *_] = _candidates_by_name(60, n_columns, sparse_x=True)["linear"]
         assert isinstance(first.model, ShrunkLinearModel) == shrunk
