@@ -34,7 +34,7 @@ def find_estimator(model: Any) -> Any:
     Raises
     ------
     TypeError
-        If the model contains none, or more than one, as an ensemble does.
+        If the model contains no such estimator, or several, as an ensemble does.
     NotFittedError
         If the model is not fitted.
 

@@ -62,7 +62,7 @@ def predict_uncertainty(
 def predict_uncertainty(model, X, kind=None, as_frame=False):
     """Measure the uncertainty of predictions, through meta-estimators.
 
-    As the method ``predict_uncertainty`` of the estimators of this package.
+    See the method ``predict_uncertainty`` of the estimators of this package.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ def predict_uncertainty(model, X, kind=None, as_frame=False):
         for classifiers.
     as_frame : bool, default=False
         Whether to return a pandas DataFrame with one column per kind, and with the
-        index of X if that is a DataFrame.
+        index of X if X is a DataFrame.
 
     Returns
     -------
@@ -93,9 +93,9 @@ def predict_uncertainty(model, X, kind=None, as_frame=False):
 def predict_quantile(model: Any, X: MatrixLike, q: float | Sequence[float]) -> Array:
     """Predict quantiles of y, through meta-estimators.
 
-    As the method ``predict_quantile`` of the regressors of this package. With a target
-    transform these are the back-transformed quantiles, which is exact if the transform
-    of each target is monotone.
+    See the method ``predict_quantile`` of the regressors of this package. With a target
+    transform, the quantiles of the transformed y are transformed back. This is exact if
+    the transform of each target is monotone.
 
     Parameters
     ----------
@@ -120,9 +120,9 @@ def predict_interval(
 ) -> Array:
     """Predict intervals of y, through meta-estimators.
 
-    As the method ``predict_interval`` of the regressors of this package. With a target
-    transform the bounds are transformed back, which is exact if the transform of each
-    target is monotone.
+    See the method ``predict_interval`` of the regressors of this package. With a target
+    transform, the bounds for the transformed y are transformed back. This is exact if
+    the transform of each target is monotone.
 
     Parameters
     ----------
@@ -178,7 +178,7 @@ def sample_f(
 ) -> Array:
     """Sample functions without observation noise, through meta-estimators.
 
-    As the method ``sample_f`` of the estimators of this package. All rows of a sample
+    See the method ``sample_f`` of the estimators of this package. All rows of a sample
     belong to the same function.
 
     Parameters
@@ -203,9 +203,9 @@ def sample_y(
 ) -> Array:
     """Sample y from the predictive distribution, through meta-estimators.
 
-    As the method ``sample_y`` of the estimators of this package. With an ensemble or a
-    target transform, a sample selects one of the fixed posterior draws at random, the
-    same for all rows, and adds independent observation noise.
+    See the method ``sample_y`` of the estimators of this package. With an ensemble or a
+    target transform, a sample selects one of the fixed posterior draws at random, for
+    all rows together, and adds independent observation noise.
 
     Parameters
     ----------

@@ -37,8 +37,8 @@ def to_onnx(
         mixture).
     initial_types : list of (name, type), default=None
         Inputs as for :func:`skl2onnx.convert_sklearn`. Give them if columns have
-        several types, or if columns are far from zero, which float32 rounds (with a
-        warning): ``[("X", DoubleTensorType([None, n_features]))]``. None is one
+        several types. Give ``[("X", DoubleTensorType([None, n_features]))]`` if columns
+        are far from zero: float32 rounds such columns, with a warning. None is one
         float32 input ``X`` of shape (n_samples, n_features).
 
     Returns

@@ -37,7 +37,7 @@ from skbayesnn._stacking.candidates import (
     Candidate,
     Results,
     StackData,
-    check_same_kind,
+    check_can_be_mixed,
     drop_failed,
     expand_pool,
     held_out,
@@ -135,7 +135,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
     def _fit_stack(self, data, pool, groups, progress: "_Unfinished", log) -> dict:
         """Compute the fitted attributes; store trained models in ``progress``."""
         candidates = expand_pool(pool)
-        check_same_kind(candidates, is_classification=self._is_classification)
+        check_can_be_mixed(candidates, is_classification=self._is_classification)
         splits = make_folds(
             self.cv,
             data,

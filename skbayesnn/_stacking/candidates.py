@@ -110,7 +110,7 @@ def expand_pool(pool: Sequence[CandidateSpec]) -> list[Candidate]:
     return candidates
 
 
-def check_same_kind(
+def check_can_be_mixed(
     candidates: Sequence[Candidate], *, is_classification: bool
 ) -> None:
     """Raise before any training if the candidates cannot be mixed.
