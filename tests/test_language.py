@@ -11,41 +11,56 @@ import skbayesnn
 PACKAGE = Path(skbayesnn.__file__).parent
 ROOT = PACKAGE.parent
 
-# Regular expressions. A space matches any white space, including a line break. Better
-# words: again, next to, with fewer than, n, values, missing values, passes, releases;
-# a thing shows, means or contains something, but does not say it.
-BANNED = (
-    r"\banew\b",
-    r"\bbeside\b",
-    r"\bwhoever\b",
-    r"\b(?:says|said|tells|told)\b",
-    r"\bsay (?:nothing|anything|something|which|what|how|of|so)\b",
-    r"\b(?:rows|numbers|columns|files|data|tables) (?:say|tell|ask|know)s?\b",
-    r"\basked of\b",
-    r"\bknows? (?:no|of|nothing)\b",
-    r"\bby (?:itself|themselves)\b",
-    r"\bof (?:fewer|less) than\b",
-    r"\bso many (?:at|candidates|columns|draws|members|networks|of|rows|times|values)",
-    r"\bnumbers of y\b",
-    r"\bgaps in (?:X|y|the (?:columns?|features?|rows|table))\b",
-    r"\bhand(?:s|ed|ing)? (?:it |them )?(?:on|over|out)\b",
-    r"\blet(?:s|ting)? (?:it |them )?go\b",
-    r"\b(?:ones?|all) that there (?:is|are)\b",
-    r"\bwhat there is\b",
-    r"\bof which (?:all|each|is|it|none|only|they)\b",
-    r"\bof those of\b",
-    r"\bthat of those\b",
-    r"\bout of memory all the same\b",
-    r"\bnothing to it\b",
-    r"\bin front of\b",
-    r"\bbehind (?:an?|the|other) (?:\w+ )?(?:network|pipeline|scaler|step|transform)",
-    r"\b(?:none|nothing) where\b",
-    r"\bgoes on\b",
-    r"\b(?:that|those) of (?:an?|the|its)\b",
-    r"\bof (?:its|their) own\b",
-    r"\bis (?-i:none)\b",
-    r"(?<!\.)\bask(?:s|ed)?\b",
-)
+# Regular expressions, and better words. A space matches any white space, including a
+# line break. A thing shows, means or contains something, but does not say it.
+BANNED = {
+    r"\banew\b": "again",
+    r"\bbeside\b": "next to, in addition to",
+    r"\bwhoever\b": "users who, if you",
+    r"\b(?:says|said|tells|told)\b": "shows, means, contains",
+    r"\bsay (?:nothing|anything|something|which|what|how|of|so)\b": (
+        "show, contain, mean"
+    ),
+    r"\b(?:rows|numbers|columns|files|data|tables) (?:say|tell|ask|know)s?\b": (
+        "show, contain, require"
+    ),
+    r"\basked of\b": "required of",
+    r"\bknows? (?:no|of|nothing)\b": "has no, does not depend on",
+    r"\bby (?:itself|themselves)\b": "alone, without",
+    r"\bof (?:fewer|less) than\b": "with fewer than",
+    r"\bso many (?:at|candidate|column|draw|member|network|of|row|time|value)s?\b": (
+        "n, this number of"
+    ),
+    r"\bnumbers of y\b": "values of y",
+    r"\bgaps in (?:X|y|the (?:columns?|features?|rows|table))\b": "missing values in",
+    r"\bhand(?:s|ed|ing)? (?:it |them )?(?:on|over|out)\b": "passes, returns",
+    r"\blet(?:s|ting)? (?:it |them )?go\b": "releases",
+    r"\b(?:ones?|all) that there (?:is|are)\b": "the noun itself",
+    r"\bwhat there is\b": "the noun itself",
+    r"\bof which (?:all|each|is|it|none|only|they)\b": (
+        "a second sentence with the noun"
+    ),
+    r"\b(?:after|before|by|next to|of|under|with|without) whose\b": (
+        "a second sentence with the noun"
+    ),
+    r"\b(?:next to|besides|beyond) which\b": "a second sentence with the noun",
+    r"\bnone as (?:large|long|many|small)\b": "a smaller one, fewer",
+    r"\bas many times (?:as|the)\b": "in proportion to, times as long",
+    r"\bof those of\b": "the noun itself",
+    r"\bthat of those\b": "the noun itself",
+    r"\bout of memory all the same\b": "runs out of memory",
+    r"\bnothing to it\b": "a sentence with the noun",
+    r"\bin front of\b": "before",
+    r"\bbehind (?:an?|the|other) (?:\w+ )?(?:network|pipeline|scaler|step|transform)": (
+        "after"
+    ),
+    r"\b(?:none|nothing) where\b": "no ... if",
+    r"\bgoes on\b": "continues",
+    r"\b(?:that|those) of (?:an?|the|its)\b": "the noun itself",
+    r"\bof (?:its|their) own\b": "separate, its",
+    r"\bis (?-i:none)\b": "there is no",
+    r"(?<!\.)\bask(?:s|ed)?\b": "requires, requests",
+}
 # Words of a docstring's description, at least.
 FEWEST_WORDS = 3
 # Names in double back-ticks that the package does not contain.
@@ -96,13 +111,13 @@ def _prose(text):
 
 
 def _banned_phrases(text):
-    """Line number and text of every banned phrase."""
+    """Line number and text of every banned phrase, and better words."""
     # Remove the marks of comments, which a phrase may cross, but keep the positions.
     plain = re.sub(r"(?m)^[ ]*#", lambda match: " " * len(match[0]), text)
-    for phrase in BANNED:
+    for phrase, better in BANNED.items():
         for match in re.finditer(phrase.replace(" ", r"\s+"), plain, re.IGNORECASE):
             line = plain.count("\n", 0, match.start()) + 1
-            yield line, " ".join(match[0].split())
+            yield line, " ".join(match[0].split()), better
 
 
 def _docstrings(text):
@@ -114,9 +129,9 @@ def _docstrings(text):
 
 def test_no_banned_phrase():
     hits = [
-        f"{path}:{line}: {phrase}"
+        f"{path}:{line}: {phrase} (better: {better})"
         for path, text in _texts()
-        for line, phrase in sorted(_banned_phrases(text))
+        for line, phrase, better in sorted(_banned_phrases(text))
     ]
     assert not hits, "\n".join(["rewrite in plain English:", *hits])
 
@@ -127,9 +142,9 @@ def test_the_phrases_are_found():
         "# Whoever fails is fitted\n    # by itself.\nof fewer\nthan\nsaid_by = anew_\n"
     )
     assert sorted(_banned_phrases(text)) == [
-        (1, "Whoever"),
-        (2, "by itself"),
-        (3, "of fewer than"),
+        (1, "Whoever", "users who, if you"),
+        (2, "by itself", "alone, without"),
+        (3, "of fewer than", "with fewer than"),
     ]
 
 
@@ -141,11 +156,8 @@ def test_prose_of_a_script():
         '    said_by = "says"  # beside\n'
         "    assert None is None\n"
     )
-    assert sorted(_banned_phrases(_prose(text))) == [
-        (1, "is none"),
-        (2, "Whoever"),
-        (3, "beside"),
-    ]
+    hits = [hit[:2] for hit in sorted(_banned_phrases(_prose(text)))]
+    assert hits == [(1, "is none"), (2, "Whoever"), (3, "beside")]
 
 
 def test_docstrings_have_content():
