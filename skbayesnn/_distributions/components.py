@@ -241,8 +241,8 @@ class Components(DrawArrays, ABC):
     def _crps_of_counts(self, y):
         """Integral of (F(z) - 1[y <= z])^2, which is constant between two counts.
 
-        It is summed over the counts at which F is neither 0 nor 1 up to rounding. If y is
-        not among these counts, the integrand is 1 between them and y.
+        It is summed over the counts at which F is neither 0 nor 1 up to rounding. If y
+        is not among these counts, the integrand is 1 between them and y.
         """
         tiny = np.finfo(float).eps
         first, last = self.mixture_quantile(tiny), self.mixture_quantile(1 - tiny)
