@@ -293,6 +293,8 @@ def check_stack(model) -> None:
         return
     n_parts = len(model.estimators_)
     agree("candidates", n_parts, len(model.n_draws_))
+    n_columns = [getattr(e, "n_features_in_", None) for e in model.estimators_]
+    agree("columns", model.n_features_in_, *(n for n in n_columns if n is not None))
     of_classes, shape = hasattr(model, "classes_"), model.oof_prediction_.shape
     if len(model.spread_factor_) != 1 or of_classes:
         n_factors = 1 if of_classes else math.prod(shape[1:])
