@@ -101,6 +101,27 @@ class MemberTable(NamedTuple):
     y_affine: np.ndarray | None
 
 
+class SubsetTables(NamedTuple):
+    """Training rows of all distinct subsets, for a kernel on the device.
+
+    Parameters
+    ----------
+    x, y : rows of the whole table; y has class indices (rows,) for classification
+    subset : (members,), index of every member's subset
+    rows : (subsets, R), or None for all rows in order
+    weights : (subsets, R), or None if all are one
+    x_affine, y_affine : (subsets, 2, columns), shift and factor, or None
+    """
+
+    x: torch.Tensor
+    y: torch.Tensor
+    subset: torch.Tensor
+    rows: torch.Tensor | None
+    weights: torch.Tensor | None
+    x_affine: torch.Tensor | None
+    y_affine: torch.Tensor | None
+
+
 class TrainingRows:
     """Training rows of all members of one program (see `_engine.config.MemberRows`).
 
@@ -133,7 +154,7 @@ class TrainingRows:
         self.total_weight = self._tensor(seen + weights)
         self._n_inputs = table.X.shape[1]
         distinct, index = _distinct(row_subsets)
-        member_index = index.repeat(n_members)
+        member_index = self._subset_of_member = index.repeat(n_members)
         # None if every member has its own subset, or all members have the same.
         self._member_index: torch.Tensor | None = None
         if len(distinct) > 1 and not np.array_equal(
@@ -168,6 +189,29 @@ class TrainingRows:
             y=self._y.contiguous().numpy(),
             rows=np.arange(n) if train is None else own(train)[:n].contiguous().numpy(),
             weights=None if weights is None else own(weights)[:n].numpy(),
+            x_affine=affine(subsets.x_affine),
+            y_affine=affine(subsets.y_affine),
+        )
+
+    def subset_tables(self) -> SubsetTables:
+        """The rows of all distinct subsets; X must be dense."""
+        subsets = self._subsets
+        lead = int(self._subset_of_member.max()) + 1
+
+        def repeated(part):
+            return None if part is None else part.expand(lead, -1).contiguous()
+
+        def affine(pair):
+            if pair is None:
+                return None
+            return torch.cat([v.expand(lead, 1, -1) for v in pair], dim=1).contiguous()
+
+        return SubsetTables(
+            x=self._x.contiguous(),
+            y=self._y.contiguous(),
+            subset=torch.as_tensor(self._subset_of_member).to(self._device),
+            rows=repeated(subsets.train),
+            weights=repeated(subsets.weights),
             x_affine=affine(subsets.x_affine),
             y_affine=affine(subsets.y_affine),
         )

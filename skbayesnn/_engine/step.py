@@ -213,6 +213,11 @@ class RowPerturbation:
         """Whether y is perturbed; otherwise the weights of the rows."""
         return self._on_y
 
+    @property
+    def values(self) -> torch.Tensor:
+        """Perturbation of all rows, (members, rows, targets or 1)."""
+        return self._values
+
     def of_member(self, member: int) -> np.ndarray:
         """Perturbation of a member's rows, (rows, targets or 1)."""
         return self._values[member].numpy()

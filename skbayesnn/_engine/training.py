@@ -383,15 +383,16 @@ class TorchRunner:
             return nll.unsqueeze(0), step.penalty.kl().unsqueeze(0)
 
 
-# Environment variable; its value "torch" forbids the compiled loop.
+# Environment variable: "torch" forbids the compiled implementations; "fused" allows the
+# Triton kernel, which has not yet been measured on a GPU.
 ENGINE_VARIABLE = "SKBAYESNN_ENGINE"
 
 
 @cache
 def _compiled_loop():
-    """The module of the compiled loop; None, with a warning, without numba."""
+    """``covers`` and runner of the compiled loop; None and a warning without numba."""
     try:
-        from skbayesnn._engine.compiled import run
+        from skbayesnn._engine.compiled.run import CompiledRunner, covers
     except Exception as error:  # e.g. a NumPy that numba refuses
         warn(
             f"numba cannot be imported ({error}), so torch trains the networks, which "
@@ -399,23 +400,37 @@ def _compiled_loop():
             f"set the environment variable {ENGINE_VARIABLE}=torch."
         )
         return None
-    return run
+    return covers, CompiledRunner
+
+
+@cache
+def _fused_kernel():
+    """``covers`` and runner of the fused kernel; None without Triton."""
+    try:
+        from skbayesnn._engine.fused.run import FusedRunner, covers
+    except ImportError:
+        return None
+    return covers, FusedRunner
 
 
 def runner_of(
     config, members, rows, posterior, priors, optimizer_state, perturbation
 ) -> Runner:
-    """Choose the implementation: the compiled loop where it covers the program."""
+    """Choose the implementation: the fastest that covers the program."""
+    arguments = config, members, rows, posterior, priors, optimizer_state
+    compiled, engine = None, os.environ.get(ENGINE_VARIABLE)
+    if hasattr(rows, "member_table"):
+        if engine == "fused":
+            compiled = _fused_kernel()
+        elif engine != "torch" and posterior.device.type == "cpu":
+            compiled = _compiled_loop()
+    if compiled:
+        covers, runner_type = compiled
+        if covers(config, members, rows, posterior):
+            step = Step(*arguments)
+            return runner_type(config, members, rows, priors, step, perturbation)
     step_type = step_class(config, members, rows.mean_weight.device)
-    step = step_type(config, members, rows, posterior, priors, optimizer_state)
-    compiled = None
-    if os.environ.get(ENGINE_VARIABLE) != "torch" and hasattr(rows, "member_table"):
-        compiled = _compiled_loop()
-    if compiled and compiled.covers(config, members, rows, posterior):
-        return compiled.CompiledRunner(
-            config, members, rows, priors, step, perturbation
-        )
-    return TorchRunner(config, members, rows, step, perturbation)
+    return TorchRunner(config, members, rows, step_type(*arguments), perturbation)
 
 
 @dataclass

@@ -66,13 +66,18 @@ def covers(
 
 
 def _is_covered(family: Family) -> bool:
-    name = _NAME_OF_FAMILY.get(type(family))
+    name = family_name(family)
     if name not in families.CODES:
         return False
     # These need weights that all rows share.
     return not (
         getattr(family, "shared_draw", False) or getattr(family, "sampled_kl", False)
     )
+
+
+def family_name(family: Family) -> str | None:
+    """Key of the family in ``FAMILIES``; None for a class of somebody else."""
+    return _NAME_OF_FAMILY.get(type(family))
 
 
 def n_threads() -> int:
@@ -136,7 +141,14 @@ class CompiledRunner:
         self._program = _program(config, step)
         n_members = len(members.seeds)
         self._places = [_places(config, step, m) for m in range(n_members)]
-        self._vectors = _vectors(config, priors, step)
+        self._vectors = tuple(
+            vector.numpy()
+            for vector in (
+                step.parameters.values,
+                *step.moments(),
+                *prior_vectors(config, priors, step),
+            )
+        )
         self._members = [
             _member(config, members, rows, step, self._places[m], self._vectors, m)
             for m in range(n_members)
@@ -258,7 +270,7 @@ class CompiledRunner:
         if config.likelihood.name == "heteroscedastic":
             for i, start in enumerate(n_done[::n_batches]):
                 gains[i] = [
-                    _gain(config.likelihood, p) for p in schedule.progress_of(start)
+                    gain_of(config.likelihood, p) for p in schedule.progress_of(start)
                 ]
         seeds = np.stack(
             [self._epoch_seeds(first + epoch + i) for i in range(n_epochs)]
@@ -283,7 +295,7 @@ class CompiledRunner:
         return self._seeds[block][position]
 
 
-def _gain(likelihood, progress: float) -> float:
+def gain_of(likelihood, progress: float) -> float:
     params = {"gain": torch.zeros(1, dtype=torch.float64)}
     likelihood.schedule(params, progress)
     return float(params["gain"][0])
@@ -387,11 +399,8 @@ def _member(config, members, rows, step, places, vectors, m: int) -> loop.Member
     )
 
 
-def _vectors(config, priors, step: Step) -> tuple[np.ndarray, ...]:
-    """Views of the program's parameters and moments, and the prior of every parameter.
-
-    The last three are curvature, centre and precision of ``loop.Member``.
-    """
+def prior_vectors(config, priors, step: Step) -> tuple[torch.Tensor, ...]:
+    """Curvature, centre and precision of every parameter, see ``loop.Member``."""
     values = step.parameters.values
     curvature, centre, precision = (torch.zeros_like(values) for _ in range(3))
     layers = [
@@ -407,9 +416,7 @@ def _vectors(config, priors, step: Step) -> tuple[np.ndarray, ...]:
             layers[0][i][key].copy_(at * factor)
             layers[1][i][key].copy_(normal.centre)
             layers[2][i][key].copy_(at)
-    return tuple(
-        v.numpy() for v in (values, *step.moments(), curvature, centre, precision)
-    )
+    return curvature, centre, precision
 
 
 def _curvature_factor(family: Family, keep: torch.Tensor) -> torch.Tensor | float:
