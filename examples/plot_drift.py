@@ -8,7 +8,7 @@ out-of-fold disagreement on training rows. Permutation importance of this uncert
 names the sensor.
 
 The alarm rings in the fifth week of the drift, when the sensor is off by 1.5 standard
-deviations, and names it. By then the errors, which are unknown in use, are three times as
+deviations, and names it. By then the errors are three times as
 large as before, since this sensor matters most; at the end they are five times as
 large. Single rows are flagged late: small drift shows in all rows of a week together.
 
