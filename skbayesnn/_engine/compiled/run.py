@@ -133,7 +133,8 @@ class CompiledRunner:
         self._config, self._params, self.step = config, members, step
         self._batch_rows = config.batch_rows(rows.n_rows)
         self._n_threads = min(n_threads(), len(members.seeds))
-        self._program = _program(config, step)
+        dtype = step.parameters.values.numpy().dtype
+        self._program = _program(config, step).compiled(dtype)
         n_members = len(members.seeds)
         self._places = [_places(config, step, m) for m in range(n_members)]
         self._vectors = _vectors(config, priors, step)
