@@ -340,6 +340,110 @@ def test_other_networks_are_left_to_torch(seed, monkeypatch):
     assert model.set_params(random_state=seed).fit(X, y).engine_ == "torch"
 
 
+# ---- compilation and its cache
+
+
+@pytest.fixture
+def compile_entry(numerics, tmp_path, monkeypatch):
+    """Function that compiles ``plain`` as in a new process, with an empty cache."""
+    numba = pytest.importorskip("numba")
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
+
+    def plain(x):
+        return 2 * x
+
+    return lambda: numerics.entry(plain)
+
+
+def test_cache_follows_all_sources(compile_entry, numerics, monkeypatch):
+    """A change of another file may change what a function calls."""
+
+    def was_cached():
+        function = compile_entry()
+        assert function(3) == 6
+        return sum(function.stats.cache_hits.values()) == 1
+
+    assert [was_cached(), was_cached()] == [False, True]
+    with monkeypatch.context() as patch:
+        patch.setattr(numerics, "_hash_of_sources", lambda: "other sources")
+        assert not was_cached()
+    assert was_cached()
+
+
+def test_without_a_folder_for_the_cache(compile_entry, numerics, monkeypatch):
+    def no_folder(function):
+        raise RuntimeError("no locator available")
+
+    monkeypatch.setattr(numerics, "_Cache", no_folder)
+    assert compile_entry()(3) == 6
+
+
+def test_functions_called_by_address(numerics):
+    """Results, conversions of scalars, errors, and types of arrays."""
+    numba = pytest.importorskip("numba")
+    types = numba.types
+
+    @numba.njit
+    def first(x, i):
+        return x[i]
+
+    @numba.njit
+    def second(x, i):
+        if i > 1:
+            raise ValueError("too large")
+        return x[i] + 0.5
+
+    kind = numerics.FunctionKind(lambda real: real(real[::1], types.int64))
+    call = kind.call
+
+    @numba.njit
+    def called(address, x, i):
+        return call(address, x, i)
+
+    for dtype in (np.float32, np.float64):
+        x = np.array([2, 3], dtype)
+        assert called(kind.address(first, dtype), x, np.int8(1)) == 3
+        assert called(kind.address(second, dtype), x, 0) == 2.5
+        with pytest.raises(ValueError, match="too large"):
+            called(kind.address(second, dtype), x, 2)
+    with pytest.raises(numba.TypingError):
+        called(kind.address(first, np.float64), np.ones((2, 2)), 0)
+
+
+def test_only_functions_that_are_needed_have_an_address():
+    maps = np.zeros((2, families.N_COLUMNS), dtype=np.int64)
+    maps[1, families.CODE] = families.BERNOULLI
+    families.compile_functions(maps, activations.CODES["relu"], np.float64)
+    assert set(np.flatnonzero(maps[0])) == set()
+    assert set(np.flatnonzero(maps[1])) == {
+        families.CODE,
+        families.ACTIVATION,
+        families.FACTORS,
+    }
+
+
+@pytest.mark.parametrize("watched", [True, False])
+def test_note_of_the_compilation(watched, table, seed, monkeypatch, capsys):
+    """One line when numba starts to compile; none if the cache has everything."""
+    event = pytest.importorskip("numba.core.event")
+    monkeypatch.setenv(ENGINE_VARIABLE, "compiled")
+    X, Y, _ = table
+    model = exact(MCDropoutRegressor(**RELAXED), seed, max_iter=1).fit(X, Y)
+    note = run._CompilationNote()
+    monkeypatch.setattr(run, "_is_watched", lambda: watched)
+    monkeypatch.setattr(run, "_note", note)
+    model.fit(X, Y)
+    assert "compiles" not in capsys.readouterr().err
+    for _ in range(2):
+        data = {"dispatcher": run.loop.train_epochs}
+        with (
+            event.install_listener("numba:compile", note),
+            event.trigger_event("numba:compile", data),
+        ):
+            pass
+    assert capsys.readouterr().err.count("compiles its training loop") == watched
+
+
 # ---- elementary functions and random numbers
 
 

@@ -1,5 +1,6 @@
 """Train the members of a program by the compiled loop, on several threads."""
 
+import sys
 import threading
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
@@ -8,6 +9,7 @@ from time import perf_counter
 import numpy as np
 import scipy.linalg.cython_blas  # noqa: F401  (the BLAS of the loop, for threadpoolctl)
 import torch
+from numba.core import event
 from threadpoolctl import ThreadpoolController
 
 from skbayesnn._engine.compiled import activations, families, likelihoods, loop
@@ -105,6 +107,36 @@ class _SingleThreadedBlas:
 _single_threaded_blas = _SingleThreadedBlas()
 
 
+class _CompilationNote(event.Listener):
+    """Writes one line to a terminal or notebook when numba starts to compile."""
+
+    def __init__(self):
+        self._is_written = False
+
+    def on_start(self, event):
+        """Write the note, once per process."""
+        of_package = event.data["dispatcher"].__module__.startswith("skbayesnn.")
+        if of_package and _is_watched() and not self._is_written:
+            self._is_written = True
+            print(
+                "skbayesnn compiles its training loop for this kind of network. "
+                "The first fit on a machine takes some 10 s longer.",
+                file=sys.stderr,
+                flush=True,
+            )
+
+    def on_end(self, event):
+        """Do nothing."""
+
+
+_note = _CompilationNote()
+
+
+def _is_watched() -> bool:
+    """Whether somebody sees what is written to stderr."""
+    return sys.stderr is not None and (hasattr(sys, "ps1") or sys.stderr.isatty())
+
+
 class CompiledRunner:
     """Runs epochs of all members of a program, as ``training.TorchRunner``.
 
@@ -134,7 +166,8 @@ class CompiledRunner:
         self._batch_rows = config.batch_rows(rows.n_rows)
         self._n_threads = min(n_threads(), len(members.seeds))
         dtype = step.parameters.values.numpy().dtype
-        self._program = _program(config, step).compiled(dtype)
+        with event.install_listener("numba:compile", _note):
+            self._program = _program(config, step).compiled(dtype)
         n_members = len(members.seeds)
         self._places = [_places(config, step, m) for m in range(n_members)]
         self._vectors = _vectors(config, priors, step)
@@ -192,7 +225,7 @@ class CompiledRunner:
                 elif done[m] < left[m]:
                     waiting.append(m)
 
-        with _single_threaded_blas:
+        with _single_threaded_blas, event.install_listener("numba:compile", _note):
             if self._n_threads == 1:
                 work()
             else:
