@@ -5,7 +5,7 @@ import sys
 import numpy as np
 import pytest
 import torch
-from scipy import special
+from scipy import sparse, special
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import KFold
@@ -238,9 +238,12 @@ def test_continued_training(method, table, seed, monkeypatch):
     assert_same_training(*results, **ROUNDING)
 
 
-def test_members_with_other_rows_and_epochs(table, seed, monkeypatch):
-    """In a search: folds of unequal sizes, and numbers of epochs."""
-    X, Y, _ = table
+@pytest.mark.parametrize("is_sparse", [False, True])
+def test_members_with_other_rows_and_epochs(
+    is_sparse, table, sparse_table, seed, monkeypatch
+):
+    """In a search: folds of unequal sizes and other scales, and numbers of epochs."""
+    X, Y = sparse_table[1:] if is_sparse else table[:2]
     grid = {"tau": [1.0, 3.0], "max_iter": [2, 3]}
     results = []
     for engine in ("torch", "compiled"):
@@ -249,6 +252,47 @@ def test_members_with_other_rows_and_epochs(table, seed, monkeypatch):
         search = BatchedGridSearchCV(model, grid, cv=KFold(3)).fit(X, Y)
         results.append(search.cv_results_["mean_test_score"])
     np.testing.assert_allclose(results[1], results[0], rtol=1e-9)
+
+
+@pytest.fixture(scope="module")
+def sparse_table(table):
+    """A dense table with zeros, and the same as CSR with explicit zeros."""
+    X, Y, _ = table
+    X = np.where(np.abs(X) > 0.8, X + 3, 0.0)
+    X[:, 2] *= 1e4
+    stored = sparse.csr_array(X)
+    stored.data[::7] = 0.0
+    return stored.toarray(), stored, Y
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("model", [DROPOUT, BBBRegressor()], ids=["scaled", "sampled"])
+def test_sparse_inputs(model, dtype, sparse_table, seed, monkeypatch):
+    """As torch with the same inputs, and as the same loop with dense inputs."""
+    dense, X, Y = sparse_table
+    model = exact(model, seed)
+    expected, actual = both(model, X.astype(dtype), Y, monkeypatch=monkeypatch)
+    assert_same_training(expected, actual, **ROUNDING)
+    of_dense = clone(model).fit(dense.astype(dtype), Y)
+    assert of_dense.engine_ == "compiled"
+    # Means of sparse columns are summed in another order, in the precision of X.
+    rtol = {"float64": 1e-10, "float32": 1e-6}[dtype]
+    assert_same_training(of_dense, actual, rtol=rtol, atol=rtol)
+
+
+def test_sparse_inputs_that_cannot_be_written(sparse_table, seed, monkeypatch):
+    """Arrays that joblib maps into memory, and long indices."""
+    monkeypatch.setenv(ENGINE_VARIABLE, "compiled")
+    _, X, Y = sparse_table
+    model = exact(DROPOUT, seed)
+    expected = clone(model).fit(X, Y)
+    X = X.copy()
+    X.indices, X.indptr = X.indices.astype(np.int64), X.indptr.astype(np.int64)
+    for values in (X.indices, X.indptr, X.data):
+        values.flags.writeable = False
+    actual = clone(model).fit(X, Y)
+    for key, values in expected.parameters_.items():
+        np.testing.assert_array_equal(actual.parameters_[key], values)
 
 
 def test_members_are_bitwise_equal_alone(table, seed, monkeypatch):

@@ -104,6 +104,11 @@ class Table(NamedTuple):
     Parameters
     ----------
     x : ndarray of shape (rows of the table, inputs)
+        No rows if the inputs are sparse.
+    indptr, indices, data : arrays of int64, int32 and floats
+        The stored values of sparse inputs, as in SciPy's CSR format; or empty.
+    of_zero : ndarray of shape (inputs,)
+        Standardised zeros, which are the values that are not stored; or empty.
     y : ndarray of shape (rows of the table, targets); (0, 1) for classes
     labels : ndarray of shape (rows of the table,), int64; empty for regression
     rows : ndarray of shape (R,), int64
@@ -115,6 +120,10 @@ class Table(NamedTuple):
     """
 
     x: np.ndarray
+    indptr: np.ndarray
+    indices: np.ndarray
+    data: np.ndarray
+    of_zero: np.ndarray
     y: np.ndarray
     labels: np.ndarray
     rows: np.ndarray
@@ -160,14 +169,17 @@ def _adam(value, grad, mean, square, curvature, centre, kl, step_size, epsilon):
 def _gather(table, index, x, y, labels, factor, shift, data_scale):
     """Copy the rows of a batch; ``index`` are positions in the member's rows."""
     dtype = x.dtype.type
-    share = dtype(data_scale / index.size)
+    share, n = dtype(data_scale / index.size), table.x.shape[1]
     for i in range(index.size):
         position = index[i]
         row = table.rows[position]
-        source = table.x[row]
-        target = x[i * source.size : (i + 1) * source.size]
-        for j in range(source.size):
-            target[j] = source[j]
+        target = x[i * n : (i + 1) * n]
+        if table.indptr.size:
+            copy(table.of_zero, target)
+            for k in range(table.indptr[row], table.indptr[row + 1]):
+                target[table.indices[k]] = table.data[k]
+        else:
+            copy(table.x[row], target)
         factor[i] = share
         if table.weights.size:
             factor[i] *= table.weights[position]
@@ -180,7 +192,7 @@ def _gather(table, index, x, y, labels, factor, shift, data_scale):
             for t in range(y.shape[1]):
                 shift[i, t] = table.shift[position, t]
     if table.x_affine.size:
-        n, move, stretch = table.x.shape[1], table.x_affine[0], table.x_affine[1]
+        move, stretch = table.x_affine[0], table.x_affine[1]
         for i in range(index.size):
             target = x[i * n : (i + 1) * n]
             for j in range(n):
@@ -240,7 +252,7 @@ def train_epochs(program, member, table, steps, n_rows, nll, kl):
     maps = np.empty_like(program.maps)
     copy(program.maps.ravel(), maps.ravel())
     n_maps = maps.shape[0]
-    # A literal zero would be a type of its own, and compiled separately.
+    # A literal zero has another type than its sums, and would be compiled separately.
     widest, end = 0, np.int64(0)
     for i in range(n_maps):
         maps[i, families.ROWS] = n_rows

@@ -59,7 +59,7 @@ def covers(
         return False
     if network.activation not in activations.CODES or config.gradient != "pathwise":
         return False
-    if config.likelihood.name not in likelihoods.CODES or not rows.is_dense:
+    if config.likelihood.name not in likelihoods.CODES:
         return False
     n_values = int(config.batch_rows(rows.n_rows).max()) * network.widest
     if n_values > _MAX_VALUES_PER_THREAD and len(members.seeds) < n_threads():
@@ -126,7 +126,7 @@ class _CompilationNote(event.Listener):
             )
 
     def on_end(self, event):
-        """Do nothing."""
+        """Required by numba; the end needs no note."""
 
 
 _note = _CompilationNote()
@@ -457,7 +457,17 @@ def _curvature_factor(family: Family, keep: torch.Tensor) -> torch.Tensor | floa
 
 def _table(rows, member: int, perturbation: RowPerturbation | None) -> loop.Table:
     table = rows.member_table(member)
-    x = table.x
+    x, of_zero = table.x, table.x_of_zero
+    dtypes = np.int64, np.int32, x.dtype
+    if of_zero is None:
+        stored, of_zero = [np.empty(0, dtype) for dtype in dtypes], np.empty(0, x.dtype)
+    else:
+        # The loop is compiled for arrays that can be written.
+        stored = [
+            np.require(values, dtype, ["C", "W"])
+            for values, dtype in zip((x.indptr, x.indices, x.data), dtypes, strict=True)
+        ]
+        x = np.empty((0, x.shape[1]), x.dtype)
     if perturbation is None:
         shift = np.empty((0, 1), x.dtype)
         weights = table.weights
@@ -477,6 +487,10 @@ def _table(rows, member: int, perturbation: RowPerturbation | None) -> loop.Tabl
     none = np.empty((2, 0), x.dtype)
     return loop.Table(
         x=x,
+        indptr=stored[0],
+        indices=stored[1],
+        data=stored[2],
+        of_zero=of_zero,
         y=np.empty((0, 1), x.dtype) if table.y.ndim == 1 else table.y,
         labels=table.y if table.y.ndim == 1 else np.empty(0, np.int64),
         rows=table.rows,
