@@ -314,6 +314,18 @@ def test_members_are_bitwise_equal_alone(table, seed, monkeypatch):
     )
 
 
+def test_threads_get_the_same_number_of_epochs():
+    """Unless that number of epochs takes long."""
+    for n_threads, n_members in [(2, 3), (4, 6), (3, 3), (5, 7), (1, 4)]:
+        for last, seconds in [(1, 0.2), (4, 0.1), (20, 0.3), (20, 0.01)]:
+            n = run._epochs_at_once(last, seconds, n_threads, n_members)
+            assert n * n_members % n_threads == 0
+            # About 0.25 s, at most eight times as many as before.
+            fitting = last * min(0.25 / seconds, 8)
+            assert abs(n - fitting) <= n_threads
+        assert run._epochs_at_once(1, 3.0, n_threads, n_members) == 1
+
+
 @pytest.mark.parametrize("n_threads", [1, 2])
 def test_interruption(n_threads, table, seed, monkeypatch):
     """Ctrl-C in the third part; the estimator is unchanged and can be fitted again."""

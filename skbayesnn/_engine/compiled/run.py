@@ -1,9 +1,10 @@
 """Train the members of a program by the compiled loop, on several threads."""
 
+import math
 import sys
 import threading
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from time import perf_counter
 
 import numpy as np
@@ -32,6 +33,8 @@ from skbayesnn._priors import (
 # Progress is reported this often, in seconds. A thread works on one member for at most
 # a part of this time; then it notices Ctrl-C.
 _SECONDS, _PARTS = 0.25, 8
+# It is reported less often, up to these seconds, if threads would wait otherwise.
+_MAX_SECONDS = 2.0
 # A program with fewer members than cores and more values per layer of a batch than this
 # is left to torch, which uses all cores for one product.
 _MAX_VALUES_PER_THREAD = 1 << 20
@@ -132,6 +135,18 @@ class _CompilationNote(event.Listener):
 _note = _CompilationNote()
 
 
+def _epochs_at_once(
+    n_epochs: int, seconds: float, n_threads: int, n_members: int
+) -> int:
+    """Number of epochs of the next run, after ``n_epochs`` took ``seconds``."""
+    n = int(n_epochs * min(_SECONDS / seconds, 8))
+    # With a multiple of this number, all threads get the same number of epochs.
+    even = n_threads // math.gcd(n_threads, n_members)
+    if even * seconds / n_epochs < _MAX_SECONDS:
+        n = max(n // even, 1) * even
+    return max(n, 1)
+
+
 def _is_watched() -> bool:
     """Whether somebody sees what is written to stderr."""
     return sys.stderr is not None and (hasattr(sys, "ps1") or sys.stderr.isatty())
@@ -165,6 +180,7 @@ class CompiledRunner:
         self._config, self._params, self.step = config, members, step
         self._batch_rows = config.batch_rows(rows.n_rows)
         self._n_threads = min(n_threads(), len(members.seeds))
+        self._pool = ThreadPoolExecutor(self._n_threads)
         dtype = step.parameters.values.numpy().dtype
         with event.install_listener("numba:compile", _note):
             self._program = _program(config, step).compiled(dtype)
@@ -187,10 +203,10 @@ class CompiledRunner:
 
     @property
     def max_epochs(self) -> int:
-        """Epochs that take about ``_SECONDS``."""
+        """Epochs that take about ``_SECONDS``, and keep all threads busy."""
         if self._seconds:
-            self._n_epochs = max(
-                1, int(self._n_epochs * min(_SECONDS / self._seconds, 8))
+            self._n_epochs = _epochs_at_once(
+                self._n_epochs, self._seconds, self._n_threads, len(self._members)
             )
         return self._n_epochs
 
@@ -229,15 +245,13 @@ class CompiledRunner:
             if self._n_threads == 1:
                 work()
             else:
-                with ThreadPoolExecutor(self._n_threads) as pool:
-                    try:
-                        for future in [
-                            pool.submit(work) for _ in range(self._n_threads)
-                        ]:
-                            future.result()
-                    except BaseException:
-                        stop.set()  # The threads end after their present parts.
-                        raise
+                futures = [self._pool.submit(work) for _ in range(self._n_threads)]
+                try:
+                    for future in futures:
+                        future.result()
+                finally:
+                    stop.set()  # After Ctrl-C the threads finish their present parts.
+                    wait(futures)
         self._store()
         self.step.count_steps(n_epochs * self._config.n_batches)
         self._n_epochs, self._seconds = n_epochs, perf_counter() - start
