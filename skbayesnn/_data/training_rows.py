@@ -87,13 +87,16 @@ class MemberTable(NamedTuple):
 
     Parameters
     ----------
-    x, y : rows of the whole table; y has class indices (rows,) for classification
+    x, y : rows of the whole table; y has class indices (rows,) for classification; of a
+        sparse x, only the stored values are standardised
+    x_of_zero : (columns,), standardised zeros; None if x is dense
     rows : (R,), indices of the member's rows
     weights : (R,), or None if all are one
     x_affine, y_affine : (2, columns), shift and factor to the member's scale, or None
     """
 
-    x: np.ndarray
+    x: np.ndarray | sparse.csr_array
+    x_of_zero: np.ndarray | None
     y: np.ndarray
     rows: np.ndarray
     weights: np.ndarray | None
@@ -174,7 +177,7 @@ class TrainingRows:
         return self._sparse is None
 
     def member_table(self, member: int) -> MemberTable:
-        """The rows of one member, on the CPU; X must be dense."""
+        """The rows of one member, on the CPU."""
         subsets, n = self._subset_per_member, int(self.n_rows[member])
 
         def own(part):
@@ -184,8 +187,10 @@ class TrainingRows:
             return None if pair is None else np.stack([own(v)[0].numpy() for v in pair])
 
         train, weights = subsets.train, subsets.weights
+        x, x_of_zero = self._table_x
         return MemberTable(
-            x=self._x.contiguous().numpy(),
+            x=x,
+            x_of_zero=x_of_zero,
             y=self._y.contiguous().numpy(),
             rows=np.arange(n) if train is None else own(train)[:n].contiguous().numpy(),
             weights=None if weights is None else own(weights)[:n].numpy(),
@@ -250,6 +255,17 @@ class TrainingRows:
         subsets = self._subsets
         x, y = self._gather(subsets.validation, subsets)
         return tuple(map(self._to_members, (x, y, subsets.validation_weights)))
+
+    @cached_property
+    def _table_x(self):
+        """``x`` and ``x_of_zero`` of ``MemberTable``."""
+        if self._sparse is None:
+            return self._x.contiguous().numpy(), None
+        base, X = self._base, sparse.csr_array(self._sparse)
+        mean, scale = base.x_mean[X.indices], base.x_scale[X.indices]
+        X.data = self._tensor((X.data - mean) / scale).numpy()
+        of_zero = base.x_to_network(np.zeros((1, X.shape[1])))
+        return X, self._tensor(of_zero)[0].numpy()
 
     @cached_property
     def _subset_per_member(self) -> _DeviceRows:

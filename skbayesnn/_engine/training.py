@@ -323,9 +323,10 @@ def train(
             interrupted = True
         bound = None
         if compute_bound:
-            bound = bound_of(
-                config, members, rows, best.posterior, priors, perturbation
-            )
+            with torch_threads(_threads_of_step(config, members, rows)):
+                bound = bound_of(
+                    config, members, rows, best.posterior, priors, perturbation
+                )
         return run.outcome(bound, interrupted)
 
 
@@ -362,6 +363,13 @@ class Runner(Protocol):
         """
 
 
+def _threads_of_step(config, members, rows) -> int | None:
+    """Threads of torch for the rows of a step: one if they are few, else None (all)."""
+    n_rows = int(config.batch_rows(rows.n_rows).max())
+    n_units = len(members.seeds) * n_rows * config.network.widest
+    return 1 if n_units < _SINGLE_THREAD_UNITS else None
+
+
 class TorchRunner:
     """Runs one epoch at a time with torch, all members together."""
 
@@ -371,8 +379,7 @@ class TorchRunner:
     def __init__(self, config, members, rows, step: Step, perturbation):
         self.step, self._n_batches = step, config.n_batches
         self._batches = Batches(rows, config, perturbation)
-        n_units = len(members.seeds) * self._batches.n_rows * config.network.widest
-        self._n_threads = 1 if n_units < _SINGLE_THREAD_UNITS else None
+        self._n_threads = _threads_of_step(config, members, rows)
 
     def run(self, first, epoch, n_epochs):
         step = self.step
@@ -450,18 +457,20 @@ class _Run:
         runner, history, n_batches = self.runner, self.history, self.config.n_batches
         last, epoch, done = int(self.members.n_epochs.max()), 0, False
         stops_early = self.config.patience is not None
+        n_threads = _threads_of_step(self.config, self.members, self.rows)
         one_by_one = stops_early or any(hook.every_epoch for hook in hooks)
         while epoch < last and not done:
             n = 1 if one_by_one else min(runner.max_epochs, last - epoch)
             history.add(*runner.run(first_epoch, epoch, n))
             epoch += n
             posterior = runner.step.posterior
-            if stops_early:
-                score = validation_score(posterior, self.rows, _N_VALIDATION_DRAWS)
-                history.validation.append(score)
-            if epoch * n_batches % _CHECK_EVERY < n * n_batches:
-                history.find_failures()
-            done = self.best.update(history, n)
+            with torch_threads(n_threads):
+                if stops_early:
+                    score = validation_score(posterior, self.rows, _N_VALIDATION_DRAWS)
+                    history.validation.append(score)
+                if epoch * n_batches % _CHECK_EVERY < n * n_batches:
+                    history.find_failures()
+                done = self.best.update(history, n)
             if runner.engine == "torch":
                 runner.step.end_members(self.members.n_epochs == epoch)
             for i in range(epoch - n, epoch):

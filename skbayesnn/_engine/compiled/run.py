@@ -1,13 +1,16 @@
 """Train the members of a program by the compiled loop, on several threads."""
 
+import math
+import sys
 import threading
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from time import perf_counter
 
 import numpy as np
 import scipy.linalg.cython_blas  # noqa: F401  (the BLAS of the loop, for threadpoolctl)
 import torch
+from numba.core import event
 from threadpoolctl import ThreadpoolController
 
 from skbayesnn._engine.compiled import activations, families, likelihoods, loop
@@ -30,6 +33,8 @@ from skbayesnn._priors import (
 # Progress is reported this often, in seconds. A thread works on one member for at most
 # a part of this time; then it notices Ctrl-C.
 _SECONDS, _PARTS = 0.25, 8
+# It is reported less often, up to these seconds, if threads would wait otherwise.
+_MAX_SECONDS = 2.0
 # A program with fewer members than cores and more values per layer of a batch than this
 # is left to torch, which uses all cores for one product.
 _MAX_VALUES_PER_THREAD = 1 << 20
@@ -57,7 +62,7 @@ def covers(
         return False
     if network.activation not in activations.CODES or config.gradient != "pathwise":
         return False
-    if config.likelihood.name not in likelihoods.CODES or not rows.is_dense:
+    if config.likelihood.name not in likelihoods.CODES:
         return False
     n_values = int(config.batch_rows(rows.n_rows).max()) * network.widest
     if n_values > _MAX_VALUES_PER_THREAD and len(members.seeds) < n_threads():
@@ -110,6 +115,48 @@ class _SingleThreadedBlas:
 _single_threaded_blas = _SingleThreadedBlas()
 
 
+class _CompilationNote(event.Listener):
+    """Writes one line to a terminal or notebook when numba starts to compile."""
+
+    def __init__(self):
+        self._is_written = False
+
+    def on_start(self, event):
+        """Write the note, once per process."""
+        of_package = event.data["dispatcher"].__module__.startswith("skbayesnn.")
+        if of_package and _is_watched() and not self._is_written:
+            self._is_written = True
+            print(
+                "skbayesnn compiles its training loop for this kind of network. "
+                "The first fit on a machine takes some 10 s longer.",
+                file=sys.stderr,
+                flush=True,
+            )
+
+    def on_end(self, event):
+        """Required by numba; the end needs no note."""
+
+
+_note = _CompilationNote()
+
+
+def _epochs_at_once(
+    n_epochs: int, seconds: float, n_threads: int, n_members: int
+) -> int:
+    """Number of epochs of the next run, after ``n_epochs`` took ``seconds``."""
+    n = int(n_epochs * min(_SECONDS / seconds, 8))
+    # With a multiple of this number, all threads get the same number of epochs.
+    even = n_threads // math.gcd(n_threads, n_members)
+    if even * seconds / n_epochs < _MAX_SECONDS:
+        n = max(n // even, 1) * even
+    return max(n, 1)
+
+
+def _is_watched() -> bool:
+    """Whether somebody sees what is written to stderr."""
+    return sys.stderr is not None and (hasattr(sys, "ps1") or sys.stderr.isatty())
+
+
 class CompiledRunner:
     """Runs epochs of all members of a program, as ``training.TorchRunner``.
 
@@ -138,7 +185,10 @@ class CompiledRunner:
         self._config, self._params, self.step = config, members, step
         self._batch_rows = config.batch_rows(rows.n_rows)
         self._n_threads = min(n_threads(), len(members.seeds))
-        self._program = _program(config, step)
+        self._pool = ThreadPoolExecutor(self._n_threads)
+        dtype = step.parameters.values.numpy().dtype
+        with event.install_listener("numba:compile", _note):
+            self._program = _program(config, step).compiled(dtype)
         n_members = len(members.seeds)
         self._places = [_places(config, step, m) for m in range(n_members)]
         self._vectors = tuple(
@@ -165,10 +215,10 @@ class CompiledRunner:
 
     @property
     def max_epochs(self) -> int:
-        """Epochs that take about ``_SECONDS``."""
+        """Epochs that take about ``_SECONDS``, and keep all threads busy."""
         if self._seconds:
-            self._n_epochs = max(
-                1, int(self._n_epochs * min(_SECONDS / self._seconds, 8))
+            self._n_epochs = _epochs_at_once(
+                self._n_epochs, self._seconds, self._n_threads, len(self._members)
             )
         return self._n_epochs
 
@@ -203,19 +253,17 @@ class CompiledRunner:
                 elif done[m] < left[m]:
                     waiting.append(m)
 
-        with _single_threaded_blas:
+        with _single_threaded_blas, event.install_listener("numba:compile", _note):
             if self._n_threads == 1:
                 work()
             else:
-                with ThreadPoolExecutor(self._n_threads) as pool:
-                    try:
-                        for future in [
-                            pool.submit(work) for _ in range(self._n_threads)
-                        ]:
-                            future.result()
-                    except BaseException:
-                        stop.set()  # The threads end after their present parts.
-                        raise
+                futures = [self._pool.submit(work) for _ in range(self._n_threads)]
+                try:
+                    for future in futures:
+                        future.result()
+                finally:
+                    stop.set()  # After Ctrl-C the threads finish their present parts.
+                    wait(futures)
         self._store()
         self.step.count_steps(n_epochs * self._config.n_batches)
         self._n_epochs, self._seconds = n_epochs, perf_counter() - start
@@ -430,7 +478,17 @@ def _curvature_factor(family: Family, keep: torch.Tensor) -> torch.Tensor | floa
 
 def _table(rows, member: int, perturbation: RowPerturbation | None) -> loop.Table:
     table = rows.member_table(member)
-    x = table.x
+    x, of_zero = table.x, table.x_of_zero
+    dtypes = np.int64, np.int32, x.dtype
+    if of_zero is None:
+        stored, of_zero = [np.empty(0, dtype) for dtype in dtypes], np.empty(0, x.dtype)
+    else:
+        # The loop is compiled for arrays that can be written.
+        stored = [
+            np.require(values, dtype, ["C", "W"])
+            for values, dtype in zip((x.indptr, x.indices, x.data), dtypes, strict=True)
+        ]
+        x = np.empty((0, x.shape[1]), x.dtype)
     if perturbation is None:
         shift = np.empty((0, 1), x.dtype)
         weights = table.weights
@@ -450,6 +508,10 @@ def _table(rows, member: int, perturbation: RowPerturbation | None) -> loop.Tabl
     none = np.empty((2, 0), x.dtype)
     return loop.Table(
         x=x,
+        indptr=stored[0],
+        indices=stored[1],
+        data=stored[2],
+        of_zero=of_zero,
         y=np.empty((0, 1), x.dtype) if table.y.ndim == 1 else table.y,
         labels=table.y if table.y.ndim == 1 else np.empty(0, np.int64),
         rows=table.rows,
