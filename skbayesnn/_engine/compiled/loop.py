@@ -170,16 +170,14 @@ def _gather(table, index, x, y, labels, factor, shift, data_scale):
     """Copy the rows of a batch; ``index`` are positions in the member's rows."""
     dtype = x.dtype.type
     share, n = dtype(data_scale / index.size), table.x.shape[1]
+    is_sparse = table.indptr.size > 0
     for i in range(index.size):
         position = index[i]
         row = table.rows[position]
         target = x[i * n : (i + 1) * n]
-        if table.indptr.size:
-            copy(table.of_zero, target)
-            for k in range(table.indptr[row], table.indptr[row + 1]):
-                target[table.indices[k]] = table.data[k]
-        else:
-            copy(table.x[row], target)
+        source = table.of_zero if is_sparse else table.x[row]
+        for j in range(source.size):
+            target[j] = source[j]
         factor[i] = share
         if table.weights.size:
             factor[i] *= table.weights[position]
@@ -191,6 +189,11 @@ def _gather(table, index, x, y, labels, factor, shift, data_scale):
         if table.shift.size:
             for t in range(y.shape[1]):
                 shift[i, t] = table.shift[position, t]
+    if is_sparse:
+        for i in range(index.size):
+            row, target = table.rows[index[i]], x[i * n : (i + 1) * n]
+            for k in range(table.indptr[row], table.indptr[row + 1]):
+                target[table.indices[k]] = table.data[k]
     if table.x_affine.size:
         move, stretch = table.x_affine[0], table.x_affine[1]
         for i in range(index.size):
