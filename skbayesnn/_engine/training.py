@@ -24,7 +24,13 @@ from skbayesnn._engine.posterior import Posterior, select_members
 from skbayesnn._engine.random import initial_normal
 from skbayesnn._engine.residual_variance import with_residual_variance
 from skbayesnn._engine.resources import keep_freed_memory, torch_threads
-from skbayesnn._engine.step import Batches, RowPerturbation, Step, select_state
+from skbayesnn._engine.step import (
+    Batches,
+    RowPerturbation,
+    Step,
+    TrainingState,
+    select_state,
+)
 from skbayesnn._priors import Prior
 from skbayesnn._runtime import warn
 
@@ -311,7 +317,7 @@ def train(
         )
         history = TrainingHistory(len(members.seeds))
         best = BestWeights(
-            runner.step.parameters, members.n_epochs, config.patience, config.tol
+            runner.state.parameters, members.n_epochs, config.patience, config.tol
         )
         run = _Run(config, members, rows, priors, runner, history, best)
         interrupted = False
@@ -348,7 +354,10 @@ class Runner(Protocol):
     """Trains the members of a program, some epochs at a time."""
 
     engine: str
-    step: Step
+
+    @property
+    def state(self) -> TrainingState:
+        """Parameters and moments, which ``run`` changes in place."""
 
     @property
     def max_epochs(self) -> int:
@@ -377,16 +386,18 @@ class TorchRunner:
     max_epochs = 1
 
     def __init__(self, config, members, rows, step: Step, perturbation):
-        self.step, self._n_batches = step, config.n_batches
+        self.state, self._step, self._n_batches = step, step, config.n_batches
+        self._n_epochs = members.n_epochs
         self._batches = Batches(rows, config, perturbation)
         self._n_threads = _threads_of_step(config, members, rows)
 
     def run(self, first, epoch, n_epochs):
-        step = self.step
+        step = self._step
         with torch_threads(self._n_threads):
             step.start_epoch(first + epoch, self._n_batches)
             step_nlls = map(step, self._batches.epoch_batches(step.random))
             nll = reduce(torch.Tensor.add_, step_nlls).mean(1) / self._n_batches
+            step.end_members(self._n_epochs == epoch + 1)
             return nll.unsqueeze(0), step.penalty.kl().unsqueeze(0)
 
 
@@ -434,8 +445,8 @@ def runner_of(
     if compiled:
         covers, runner_type = compiled
         if covers(config, members, rows, posterior):
-            step = Step(*arguments)
-            return runner_type(config, members, rows, priors, step, perturbation)
+            state = TrainingState(*arguments)
+            return runner_type(config, members, rows, priors, state, perturbation)
     step_type = step_class(config, members, rows.mean_weight.device)
     return TorchRunner(config, members, rows, step_type(*arguments), perturbation)
 
@@ -463,7 +474,7 @@ class _Run:
             n = 1 if one_by_one else min(runner.max_epochs, last - epoch)
             history.add(*runner.run(first_epoch, epoch, n))
             epoch += n
-            posterior = runner.step.posterior
+            posterior = runner.state.posterior
             with torch_threads(n_threads):
                 if stops_early:
                     score = validation_score(posterior, self.rows, _N_VALIDATION_DRAWS)
@@ -471,8 +482,6 @@ class _Run:
                 if epoch * n_batches % _CHECK_EVERY < n * n_batches:
                     history.find_failures()
                 done = self.best.update(history, n)
-            if runner.engine == "torch":
-                runner.step.end_members(self.members.n_epochs == epoch)
             for i in range(epoch - n, epoch):
                 for hook in hooks:
                     hook.epoch_end(i + 1, posterior)
@@ -488,7 +497,7 @@ class _Run:
         history.find_failures()
         # A loss that is not finite after a member has stopped is not a failure.
         failed_after_stop = best.stopped & (history.failed > best.n_epochs)
-        curvature = self.runner.step.penalty.curvature
+        curvature = self.runner.state.penalty.curvature
         posterior = with_residual_variance(self.config, self.rows, posterior, curvature)
         nll, kl, validation = history.arrays()
         return Trained(
@@ -500,7 +509,7 @@ class _Run:
             kl_constant=self._kl_constant(posterior),
             failed=np.where(failed_after_stop, 0, history.failed),
             interrupted=interrupted,
-            optimizer=self.runner.step.state(),
+            optimizer=self.runner.state.optimizer_state(),
             bound=bound,
             engine=self.runner.engine,
         )

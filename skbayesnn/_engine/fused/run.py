@@ -6,14 +6,20 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from skbayesnn._engine.compiled.run import family_name, gain_of, prior_vectors
 from skbayesnn._engine.config import MemberParams, TrainingConfig
 from skbayesnn._engine.fused import kernel
-from skbayesnn._engine.optimizer import BETA_1, BETA_2, EPSILON
+from skbayesnn._engine.member_loops import (
+    EpochPlan,
+    Epochs,
+    family_name,
+    likelihood_name,
+    prior_vectors,
+)
+from skbayesnn._engine.optimizer import BETA_1, BETA_2
 from skbayesnn._engine.posterior import Posterior
 from skbayesnn._engine.random import dropped_values
-from skbayesnn._engine.step import RowPerturbation, Step
-from skbayesnn._engine.training_random import EPOCHS_PER_BLOCK, SplitMix, epoch_seeds
+from skbayesnn._engine.step import RowPerturbation, TrainingState
+from skbayesnn._engine.training_random import SplitMix
 from skbayesnn._families import Family
 from skbayesnn._networks import Perceptron
 from skbayesnn._priors import Prior
@@ -59,7 +65,7 @@ def covers(
         and rows.is_dense
         and network.activation in kernel.ACTIVATIONS
         and config.gradient == "pathwise"
-        and likelihood.name in kernel.LIKELIHOODS
+        and likelihood_name(likelihood) in kernel.LIKELIHOODS
         and not (likelihood.name == "heteroscedastic" and n_outputs > 2)
         and (config.n_training_draws == 1 or not network.stochastic)
         and len(set(names[1:-1])) <= 1
@@ -97,7 +103,7 @@ class FusedRunner:
     members : MemberParams
     rows : TrainingRows
     priors : tuple of Prior
-    step : Step
+    state : TrainingState
         Its parameters and moments are trained in place.
     perturbation : RowPerturbation or None
     """
@@ -110,32 +116,29 @@ class FusedRunner:
         members: MemberParams,
         rows,
         priors: tuple[Prior, ...],
-        step: Step,
+        state: TrainingState,
         perturbation: RowPerturbation | None,
     ):
-        self._config, self._members, self.step = config, members, step
-        self._device = step.parameters.values.device
+        self._config, self._members, self.state = config, members, state
+        self._device = state.parameters.values.device
         self._n_members = len(members.seeds)
         assert isinstance(config.network, Perceptron)
         self._network: Perceptron = config.network
         self._batch_rows = config.batch_rows(rows.n_rows)
         self._orders = _Orders(members.seeds, rows.n_rows, config.n_batches)
-        values = step.parameters.values
+        values = state.parameters.values
         self._vectors = (
             values,
-            *step.moments(),
+            *state.moments(),
             torch.zeros_like(values),
-            *prior_vectors(config, priors, step),
+            *prior_vectors(config, priors, state),
         )
         self._fixed = self._fixed_arguments(rows, perturbation)
         self._options = self._compile_options(rows, perturbation)
-        self._seeds: dict[int, np.ndarray] = {}
-        _, at_start = self._launch(
-            self._schedule(0, 0, 1)._replace(
-                n_steps=self._int32(np.zeros(self._n_members))
-            )
-        )
-        self._kl_constant = step.penalty.kl() - at_start[0]
+        self._plan = EpochPlan(config, members, state)
+        nothing = self._plan.epochs(0, 0, 1)._replace(n_left=0 * members.n_epochs)
+        _, at_start = self._launch(self._schedule(nothing))
+        self._kl_constant = state.penalty.kl() - at_start[0]
         self._n_epochs, self._seconds = 1, 0.0
 
     @property
@@ -154,10 +157,12 @@ class FusedRunner:
         epoch : epochs of this run so far
         """
         start = perf_counter()
-        nll, kl = self._launch(self._schedule(first, epoch, n_epochs))
+        nll, kl = self._launch(
+            self._schedule(self._plan.epochs(first, epoch, n_epochs))
+        )
         if self._device.type == "cuda":
             torch.cuda.synchronize(self._device)
-        self.step.count_steps(n_epochs * self._config.n_batches)
+        self.state.count_steps(n_epochs * self._config.n_batches)
         self._n_epochs, self._seconds = n_epochs, perf_counter() - start
         return nll, kl + self._kl_constant
 
@@ -200,7 +205,7 @@ class FusedRunner:
         return torch.as_tensor(np.asarray(values)).to(self._device, torch.float32)
 
     def _fixed_arguments(self, rows, perturbation):
-        config, step = self._config, self.step
+        config, state = self._config, self.state
         likelihood, table = config.likelihood, rows.subset_tables()
         self._n_targets = max(likelihood.gaussian_targets, 1)
         self._total_weight = rows.total_weight
@@ -213,7 +218,7 @@ class FusedRunner:
             weights = perturbation.values[..., 0].contiguous()
             if table.weights is not None:
                 weights = weights * table.weights[table.subset]
-        places = step.parameters.places()
+        places = state.parameters.places()
         starts = [
             places.get((i, name), (0, 0))[0]
             for i in range(len(config.network.families))
@@ -222,15 +227,15 @@ class FusedRunner:
         group = len(config.network.families)
         starts += [places[group, n][0] for n in _LIKELIHOOD_PARAMS[likelihood.name]]
         learns = np.broadcast_to(self._members.learns_likelihood, self._n_members)
-        keep = torch.stack(list(step.posterior.keep))
+        keep = torch.stack(list(state.posterior.keep))
         by_member = (
             self._int32(table.subset.cpu()),
             self._int32(self._orders.order_of_member),
-            self._int32(step.schedule.index),
+            self._int32(state.schedule.index),
             self._int32(self._batch_rows),
-            step.objective.scale.expand(self._n_members).contiguous(),
+            state.objective.scale.expand(self._n_members).contiguous(),
             weight_scale.contiguous(),
-            step.objective.kl_scale.contiguous(),
+            state.objective.kl_scale.contiguous(),
             self._int32(learns),
         )
         is_class = likelihood.of_classes
@@ -253,7 +258,7 @@ class FusedRunner:
         network, likelihood = self._network, self._config.likelihood
         table = rows.subset_tables()
         first, *inner, last = [
-            kernel.FAMILIES[str(family_name(family))] for family in network.families
+            kernel.FAMILIES[family_name(family)] for family in network.families
         ]
         n_inputs, *widths, n_outputs = network.sizes
         width = _power_of_two(max(widths))
@@ -287,36 +292,14 @@ class FusedRunner:
             "num_stages": 1,
         }
 
-    def _schedule(self, first: int, epoch: int, n_epochs: int) -> _Schedule:
-        config, schedule = self._config, self.step.schedule
-        n_batches = config.n_batches
-        n_done = range(epoch * n_batches, (epoch + n_epochs) * n_batches)
-        steps = schedule.arrays(n_done)
-        steps[..., 1] *= EPSILON
-        gain = np.zeros((len(steps), n_epochs))
-        if config.likelihood.name == "heteroscedastic":
-            for i, start in enumerate(n_done[::n_batches]):
-                gain[:, i] = [
-                    gain_of(config.likelihood, p) for p in schedule.progress_of(start)
-                ]
-        epochs = range(first + epoch, first + epoch + n_epochs)
-        seeds = np.stack([self._epoch_seeds(i) for i in epochs])
-        left = np.clip(self._members.n_epochs - epoch, 0, n_epochs)
+    def _schedule(self, epochs: Epochs) -> _Schedule:
         return _Schedule(
-            n_steps=self._int32(left * n_batches),
-            order=self._orders.positions(seeds[:, 1], self._device),
-            seeds=torch.tensor(seeds[:, 0].view(np.int64), device=self._device),
-            steps=self._float32(steps),
-            gain=self._float32(gain),
+            n_steps=self._int32(epochs.n_left * self._config.n_batches),
+            order=self._orders.positions(epochs.seeds[:, 1], self._device),
+            seeds=torch.tensor(epochs.seeds[:, 0].view(np.int64), device=self._device),
+            steps=self._float32(epochs.steps),
+            gain=self._float32(epochs.gain),
         )
-
-    def _epoch_seeds(self, epoch: int) -> np.ndarray:
-        """Seeds of an epoch, (2, members)."""
-        block, position = divmod(epoch, EPOCHS_PER_BLOCK)
-        if block not in self._seeds:
-            distinct, index = np.unique(self._members.seeds, return_inverse=True)
-            self._seeds = {block: epoch_seeds(distinct.tolist(), block)[..., index]}
-        return self._seeds[block][position]
 
 
 class _Orders:
