@@ -1,16 +1,20 @@
 """The approximate posterior q(W) of several networks, and predictions of its draws.
 
-Predictions for many rows or draws are computed in chunks, within a memory budget.
+Predictions for many rows or draws are computed in chunks, within a memory budget. On a
+CPU a compiled loop computes perceptrons, except for a few rows: numba takes .3 s to
+import, and the loop a few seconds to compile once per computer.
 """
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from typing import Any
 
 import numpy as np
 import torch
 
+from skbayesnn._engine.compiled import ENGINE_VARIABLE
 from skbayesnn._engine.random import DrawRandom
 from skbayesnn._engine.resources import is_out_of_memory, keep_freed_memory
 from skbayesnn._families import Draw, Params
@@ -25,6 +29,18 @@ SampledNetworks = list[Callable[[torch.Tensor], torch.Tensor]]
 _LIVE_UNITS = 1 << 26
 # Sampled weights up to this size are cached between predictions.
 _CACHE_BYTES = 1 << 25
+# Fewest rows of a prediction by the compiled loop.
+MIN_COMPILED_ROWS = 32
+
+
+@cache
+def _compiled_draws():
+    """The module of the compiled loop; None without numba."""
+    try:
+        from skbayesnn._engine.compiled import predict
+    except Exception:  # e.g. a NumPy that numba refuses; the training warns
+        return None
+    return predict
 
 
 @dataclass(frozen=True)
@@ -50,8 +66,8 @@ class Posterior:
     likelihood_params: Params
     keep: tuple[torch.Tensor, ...]
     seeds: np.ndarray
-    # Sampled networks by parts of the draws, kept between predictions.
-    _cache: dict[tuple[tuple[range, ...], bool], SampledNetworks] = field(
+    # Sampled networks of the last prediction: by parts of the draws, or compiled.
+    _cache: dict[tuple, Any] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
 
@@ -133,6 +149,25 @@ class Posterior:
                 self._cache.clear()
                 self._cache[key] = networks
         return networks
+
+    def compiled(self, draws: range, n_rows: int, budget: int):
+        """The draws for the compiled loop; None if torch predicts them.
+
+        budget : bytes that the weights may take
+        """
+        forbidden = os.environ.get(ENGINE_VARIABLE) == "torch"
+        if n_rows < MIN_COMPILED_ROWS or forbidden:
+            return None
+        module = _compiled_draws()
+        if module is None or not module.covers(self, len(draws), budget):
+            return None
+        key = "compiled", draws
+        if key not in self._cache:
+            random = partial(self._random_source, draws)
+            compiled = module.CompiledDraws(self, len(draws), random)
+            self._cache.clear()
+            self._cache[key] = compiled
+        return self._cache[key]
 
     def outputs(self, x: torch.Tensor, draws: range) -> torch.Tensor:
         """Outputs of the draws ``draws``, without observation noise.
@@ -297,28 +332,36 @@ class PosteriorPredictor:
         self._posterior, self._rows, self.n_rows = posterior, rows, n_rows
         self._is_sparse, self._budget = is_sparse, budget
         n_draws = posterior.distinct_draws(n_draws)
+        draws = range(first_draw, first_draw + n_draws)
+        self._n_draws, self._held, self._compiled = n_draws, None, None
+        if not is_sparse:
+            self._compiled = posterior.compiled(draws, n_rows, budget // 2)
+        if self._compiled:
+            most_rows = min(n_rows, _MAX_ROWS_WITH_HELD_WEIGHTS)
+            self._row_step = int(np.clip(budget // 4 // self._row_bytes, 1, most_rows))
+            self._draws = [draws]
+            return
         n_bytes = posterior.bytes_of(n_draws, is_sparse)
         holds_weights = n_bytes <= min(budget // 2, _MAX_HELD_BYTES)
         self._row_step, draw_step = chunk_sizes(
             posterior, n_rows, n_draws, budget, holds_weights, is_sparse
         )
-        self._n_draws, end = n_draws, first_draw + n_draws
-        self._draws = [
-            range(start, min(start + draw_step, end))
-            for start in range(first_draw, end, draw_step)
-        ]
-        self._held = None
+        self._draws = [draws[start : start + draw_step] for start in draws[::draw_step]]
         if holds_weights:
             self._held = posterior.cached(tuple(self._draws), is_sparse)
 
     @property
     def block(self) -> int:
         """Rows per call of ``whole``, which holds all of their draws in memory."""
+        max_rows = min(self._budget // 4, _BLOCK_BYTES) // self._row_bytes
+        return int(np.clip(max_rows, 1, self._row_step))
+
+    @property
+    def _row_bytes(self) -> int:
+        """Memory of the outputs of all draws for one row."""
         posterior = self._posterior
         n_outputs = posterior.n_members * posterior.likelihood.n_outputs
-        row_bytes = posterior.keep[0].element_size() * self._n_draws * n_outputs
-        max_rows = min(self._budget // 4, _BLOCK_BYTES) // row_bytes
-        return int(np.clip(max_rows, 1, self._row_step))
+        return posterior.keep[0].element_size() * self._n_draws * n_outputs
 
     def chunks(self, rows: slice | None = None) -> Iterator[slice]:
         """Split the rows into chunks that are computed at once."""
@@ -348,6 +391,18 @@ class PosteriorPredictor:
         ]
         return _concatenate(parts, axis=1)
 
+    def moments(self) -> tuple[np.ndarray, ...] | None:
+        """Mean of y, epistemic and aleatoric variance, (rows, targets) each.
+
+        None if the draws must be accumulated ``by_rows``.
+        """
+        return self._compiled and self._compiled.moments(self._rows, self.n_rows)
+
+    def mean_probability(self) -> np.ndarray | None:
+        """Mean class probabilities, (rows, classes); None as for ``moments``."""
+        compiled = self._compiled
+        return compiled and compiled.mean_probability(self._rows, self.n_rows)
+
     def _components(self, x, i: int) -> Any:
         """Components of part i of the draws, x (1, rows, inputs).
 
@@ -364,6 +419,8 @@ class PosteriorPredictor:
         return _concatenate([self._components(half, i) for half in halves], axis=1)
 
     def _at_once(self, x, i: int) -> Any:
+        if self._compiled:
+            return self._compiled.components(x[0])
         posterior, draws = self._posterior, self._draws[i]
         with torch.inference_mode():
             if self._held:
@@ -466,6 +523,9 @@ class MeanWeightPosterior(Posterior):
 
     def distinct_draws(self, n_draws: int) -> int:
         return 1
+
+    def compiled(self, draws, n_rows, budget):
+        return None  # One draw takes little time.
 
     def _random_source(self, draws):
         return ExpectedRandom(self.keep[0])

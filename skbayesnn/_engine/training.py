@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from skbayesnn._engine.bound import Bound, bound_of
+from skbayesnn._engine.compiled import ENGINE_VARIABLE
 from skbayesnn._engine.config import Hook, MemberParams, MemberRows, TrainingConfig
 from skbayesnn._engine.cuda_graph import step_class
 from skbayesnn._engine.objective import at_anchors, priors_of
@@ -381,10 +382,6 @@ class TorchRunner:
             step_nlls = map(step, self._batches.epoch_batches(step.random))
             nll = reduce(torch.Tensor.add_, step_nlls).mean(1) / self._n_batches
             return nll.unsqueeze(0), step.penalty.kl().unsqueeze(0)
-
-
-# Environment variable; its value "torch" forbids the compiled loop.
-ENGINE_VARIABLE = "SKBAYESNN_ENGINE"
 
 
 @cache
