@@ -41,41 +41,52 @@ def _rows_of(dtype) -> int:
     return _BYTES // np.dtype(dtype).itemsize
 
 
-def _sum_of_units(n_outputs: int):
-    """Function that adds weighted units to consecutive outputs.
+def _affine(n_outputs: int):
+    """Function that computes consecutive outputs of an affine map.
 
     LLVM would vectorise a loop over the rows, but write the sum to memory for every
     unit. Here it stays in registers, which takes half of the time.
     """
 
     @intrinsic
-    def add(typing_context, weights, at, stride, sign, h, units, first, last, z, to):
-        """z[to + k] += sign * sum of weights[at + k + j stride] h[j], k < n_outputs.
+    def affine(
+        typing_context, weights, at, stride, biases, bias, units, first, last, subtracts
+        , space, h, base, z
+    ):
+        """Sum of weights[at + k + j stride] h[j] for k < n_outputs, added to the biases.
 
-        j are units[first:last]; h[j] and z[k] are the rows of a block.
+        j are units[first:last]. If ``subtracts``, the sums are subtracted from
+        ``base[k]`` instead. h[j], base[k] and the results z[k] are the rows of a block
+        for a unit; h, base and z are positions of units in ``space``.
         """
-        size = _rows_of(f"f{h.dtype.bitwidth // 8}")
-        number = types.int64
+        dtype, number = space.dtype, types.int64
+        size, align = _rows_of(f"f{dtype.bitwidth // 8}"), dtype.bitwidth // 8
         signature = types.void(
-            weights, number, number, h.dtype, h, units, number, number, z, number
+            weights, number, number, biases, number, units, number, number,
+            types.boolean, space, number, number, number,
         )
 
         def generate(context, builder, signature, values):
-            _, at, stride, sign, _, _, first, last, _, to = values
-            index, align = ir.IntType(64), h.dtype.bitwidth // 8
-            scalar = context.get_value_type(h.dtype)
+            _, at, stride, _, bias, _, first, last, subtracts, _, h, base, z = values
+            index = ir.IntType(64)
+            scalar = context.get_value_type(dtype)
             vector = ir.VectorType(scalar, size)
-            weights, h_data, units, z_data = (
+            weights, biases, units, space = (
                 context.make_array(signature.args[k])(context, builder, values[k]).data
-                for k in (0, 4, 5, 8)
+                for k in (0, 3, 5, 9)
             )
 
-            def constant(value):
-                return ir.Constant(index, value)
+            def plus(value, k):
+                return builder.add(value, ir.Constant(index, k))
 
-            def rows(data, unit):
-                start = builder.gep(data, [builder.mul(unit, constant(size))])
-                return builder.bitcast(start, vector.as_pointer())
+            def entry(array, position):
+                return builder.load(builder.gep(array, [position]))
+
+            def rows(unit):
+                start = builder.mul(unit, ir.Constant(index, size))
+                return builder.bitcast(
+                    builder.gep(space, [start]), vector.as_pointer()
+                )
 
             def spread(value):
                 empty = ir.Constant(vector, ir.Undefined)
@@ -85,36 +96,40 @@ def _sum_of_units(n_outputs: int):
                 )
                 return builder.shuffle_vector(one, empty, zeros)
 
-            outputs = [
-                rows(z_data, builder.add(to, constant(k))) for k in range(n_outputs)
-            ]
-            sums = [cgutils.alloca_once(builder, vector) for _ in outputs]
-            for total, output in zip(sums, outputs, strict=True):
-                builder.store(builder.load(output, align=align), total)
+            sign = builder.select(
+                subtracts, ir.Constant(scalar, -1.0), ir.Constant(scalar, 1.0)
+            )
+            sums = [cgutils.alloca_once(builder, vector) for _ in range(n_outputs)]
+            with builder.if_else(subtracts) as (then, otherwise):
+                with then:
+                    for k, total in enumerate(sums):
+                        value = builder.load(rows(plus(base, k)), align=align)
+                        builder.store(value, total)
+                with otherwise:
+                    for k, total in enumerate(sums):
+                        builder.store(spread(entry(biases, plus(bias, k))), total)
             with cgutils.for_range_slice(
-                builder, first, last, constant(1), intp=index
+                builder, first, last, ir.Constant(index, 1), intp=index
             ) as (position, _):
-                unit = builder.load(builder.gep(units, [position]))
-                x = builder.load(rows(h_data, unit), align=align)
+                unit = entry(units, position)
+                x = builder.load(rows(builder.add(h, unit)), align=align)
                 x = builder.fmul(x, spread(sign))
                 start = builder.add(at, builder.mul(unit, stride))
                 for k, total in enumerate(sums):
-                    weight = builder.load(
-                        builder.gep(weights, [builder.add(start, constant(k))])
-                    )
-                    term = builder.fmul(spread(weight), x, flags=("contract",))
+                    weight = spread(entry(weights, plus(start, k)))
+                    term = builder.fmul(weight, x, flags=("contract",))
                     term = builder.fadd(builder.load(total), term, flags=("contract",))
                     builder.store(term, total)
-            for total, output in zip(sums, outputs, strict=True):
-                builder.store(builder.load(total), output, align=align)
+            for k, total in enumerate(sums):
+                builder.store(builder.load(total), rows(plus(z, k)), align=align)
             return context.get_dummy_value()
 
         return signature, generate
 
-    return add
+    return affine
 
 
-_add_to_one, _add_to_two = _sum_of_units(1), _sum_of_units(2)
+_one_output, _two_outputs = _affine(1), _affine(2)
 
 
 # ---- elementary functions, without branches in double precision too
@@ -285,29 +300,6 @@ class Plan(NamedTuple):
     noise: np.ndarray
 
 
-@njit(**OPTIONS)
-def _affine(plan, operation, h, n_outputs, base, z, size):
-    """Outputs of a layer, written to ``base`` if they are of kind ``ALL``."""
-    kind = operation[KIND]
-    target = base if kind == ALL else z
-    if kind == DROPPED:
-        for i in range(z.size):
-            target[i] = base[i]
-    else:
-        for k in range(n_outputs):
-            bias = plan.biases[operation[BIASES] + k]
-            for i in range(k * size, (k + 1) * size):
-                target[i] = bias
-    weights, units, at = plan.weights, plan.units, operation[WEIGHTS]
-    first, last = operation[FIRST], operation[LAST]
-    sign = h.dtype.type(-1 if kind == DROPPED else 1)
-    for k in range(0, n_outputs - 1, 2):
-        _add_to_two(weights, at + k, n_outputs, sign, h, units, first, last, target, k)
-    if n_outputs % 2:
-        k = n_outputs - 1
-        _add_to_one(weights, at + k, n_outputs, sign, h, units, first, last, target, k)
-
-
 @njit(**ENTRY)
 def predict(plan, x, to, draws, moments):
     """Outputs of all draws, or their means and variances over the draws.
@@ -317,14 +309,18 @@ def predict(plan, x, to, draws, moments):
     draws : (outputs, draws, all rows), written; or (outputs, draws, 0)
     moments : (2, outputs, all rows), float64, written if ``draws`` is not
     """
-    size = _BYTES // x.itemsize
-    sizes, n_layers = plan.sizes, plan.sizes.size - 1
-    n_draws, n_members, n_outputs = plan.ends.size, len(plan.noise), sizes[n_layers]
-    starts = np.zeros(n_layers + 2, np.int64)
+    size, sizes, n_layers = _BYTES // x.itemsize, plan.sizes, plan.sizes.size - 1
+    weights, biases, units = plan.weights, plan.biases, plan.units
+    operations, ends = plan.operations, plan.ends
+    n_draws, n_members, n_outputs = ends.size, len(plan.noise), sizes[n_layers]
+    # Positions of layers in the space, in units. The second half has what several draws
+    # of a layer use.
+    places = np.zeros(n_layers + 2, np.int64)
     for layer in range(n_layers + 1):
-        starts[layer + 1] = starts[layer] + sizes[layer] * size
-    space, bases = np.empty(starts[-1], x.dtype), np.empty(starts[-1], x.dtype)
-    f = space[starts[n_layers] :]
+        places[layer + 1] = places[layer] + sizes[layer]
+    n_units = places[n_layers + 1]
+    space = np.empty(2 * n_units * size, x.dtype)
+    f = space[places[n_layers] * size : n_units * size]
     sums, is_stored = np.empty((3, f.size)), draws.shape[2] > 0
     for row in range(0, x.shape[0], size):
         n_rows = min(size, x.shape[0] - row)
@@ -333,17 +329,28 @@ def predict(plan, x, to, draws, moments):
                 space[j * size + i] = x[row + min(i, n_rows - 1), j]
         done = 0
         for draw in range(n_draws):
-            is_new, index = done < plan.ends[draw], plan.index[draw]
-            while done < plan.ends[draw]:
-                operation = plan.operations[done]
-                layer = operation[LAYER]
-                h = space[starts[layer] : starts[layer + 1]]
-                z = space[starts[layer + 1] : starts[layer + 2]]
-                base = bases[starts[layer + 1] : starts[layer + 2]]
-                _affine(plan, operation, h, sizes[layer + 1], base, z, size)
-                if operation[KIND] != ALL and layer + 1 < n_layers:
-                    _activate(plan.activation, z)
+            is_new, index = done < ends[draw], plan.index[draw]
+            while done < ends[draw]:
+                layer, kind = operations[done, LAYER], operations[done, KIND]
+                at, bias = operations[done, WEIGHTS], operations[done, BIASES]
+                first, last = operations[done, FIRST], operations[done, LAST]
                 done += 1
+                h, z, n = places[layer], places[layer + 1], sizes[layer + 1]
+                base = z + n_units
+                z = base if kind == ALL else z
+                for k in range(0, n - 1, 2):
+                    _two_outputs(
+                        weights, at + k, n, biases, bias + k, units, first, last,
+                        kind == DROPPED, space, h, base + k, z + k,
+                    )
+                if n % 2:
+                    k = n - 1
+                    _one_output(
+                        weights, at + k, n, biases, bias + k, units, first, last,
+                        kind == DROPPED, space, h, base + k, z + k,
+                    )
+                if kind != ALL and layer + 1 < n_layers:
+                    _activate(plan.activation, space[z * size : (z + n) * size])
             if is_new and plan.outcome == PROBABILITIES:
                 _softmax(f, n_outputs, size)
             elif is_new and plan.outcome == MOMENTS:
