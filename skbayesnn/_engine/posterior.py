@@ -337,9 +337,8 @@ class PosteriorPredictor:
         if not is_sparse:
             self._compiled = posterior.compiled(draws, n_rows, budget // 2)
         if self._compiled:
-            most_rows = min(n_rows, _MAX_ROWS_WITH_HELD_WEIGHTS)
-            self._row_step = int(np.clip(budget // 4 // self._row_bytes, 1, most_rows))
-            self._draws = [draws]
+            self._draws, self._row_step = [draws], _MAX_ROWS_WITH_HELD_WEIGHTS
+            self._row_step = self.block
             return
         n_bytes = posterior.bytes_of(n_draws, is_sparse)
         holds_weights = n_bytes <= min(budget // 2, _MAX_HELD_BYTES)
@@ -358,7 +357,7 @@ class PosteriorPredictor:
 
     @property
     def _row_bytes(self) -> int:
-        """Memory of the outputs of all draws for one row."""
+        """Memory of the outputs of all draws, for one row."""
         posterior = self._posterior
         n_outputs = posterior.n_members * posterior.likelihood.n_outputs
         return posterior.keep[0].element_size() * self._n_draws * n_outputs

@@ -25,7 +25,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from skbayesnn._engine.compiled import numerics
-from skbayesnn._engine.compiled.numerics import ENTRY, OPTIONS
+from skbayesnn._engine.compiled.numerics import ENTRY, OPTIONS, copy, fill
 from skbayesnn._likelihoods import Categorical, Gaussian, Heteroscedastic, StudentT
 from skbayesnn._likelihoods.gaussian import LOG_VARIANCE_RANGE, MAX_LOG_PRECISION
 from skbayesnn._networks import Perceptron
@@ -50,10 +50,22 @@ def _affine(n_outputs: int):
 
     @intrinsic
     def affine(
-        typing_context, weights, at, stride, biases, bias, units, first, last, subtracts
-        , space, h, base, z
+        typing_context,
+        weights,
+        at,
+        stride,
+        biases,
+        bias,
+        units,
+        first,
+        last,
+        subtracts,
+        space,
+        h,
+        base,
+        z,
     ):
-        """Sum of weights[at + k + j stride] h[j] for k < n_outputs, added to the biases.
+        """Sum of weights[at + k + j stride] h[j], k < n_outputs, added to the biases.
 
         j are units[first:last]. If ``subtracts``, the sums are subtracted from
         ``base[k]`` instead. h[j], base[k] and the results z[k] are the rows of a block
@@ -62,8 +74,19 @@ def _affine(n_outputs: int):
         dtype, number = space.dtype, types.int64
         size, align = _rows_of(f"f{dtype.bitwidth // 8}"), dtype.bitwidth // 8
         signature = types.void(
-            weights, number, number, biases, number, units, number, number,
-            types.boolean, space, number, number, number,
+            weights,
+            number,
+            number,
+            biases,
+            number,
+            units,
+            number,
+            number,
+            types.boolean,
+            space,
+            number,
+            number,
+            number,
         )
 
         def generate(context, builder, signature, values):
@@ -84,9 +107,7 @@ def _affine(n_outputs: int):
 
             def rows(unit):
                 start = builder.mul(unit, ir.Constant(index, size))
-                return builder.bitcast(
-                    builder.gep(space, [start]), vector.as_pointer()
-                )
+                return builder.bitcast(builder.gep(space, [start]), vector.as_pointer())
 
             def spread(value):
                 empty = ir.Constant(vector, ir.Undefined)
@@ -221,40 +242,54 @@ OUTPUTS, MOMENTS, PROBABILITIES = range(3)
 
 
 @njit(**OPTIONS)
-def _softmax(f, n_outputs, size):
-    highest, total = np.empty(size, f.dtype), np.zeros(size, f.dtype)
-    for i in range(size):
-        highest[i] = f[i]
-    for k in range(1, n_outputs):
+def _softmax(f, highest, total):
+    """Replace the outputs by probabilities.
+
+    highest, total : working space, one value per row
+    """
+    size = total.size
+    copy(f[:size], highest)
+    fill(total, f.dtype.type(0))
+    for k in range(1, f.size // size):
+        row = f[k * size : (k + 1) * size]
         for i in range(size):
-            highest[i] = max(highest[i], f[k * size + i])
-    for k in range(n_outputs):
+            highest[i] = max(highest[i], row[i])
+    for k in range(f.size // size):
+        row = f[k * size : (k + 1) * size]
         for i in range(size):
-            value = exp(f[k * size + i] - highest[i])
-            f[k * size + i] = value
-            total[i] += value
-    for k in range(n_outputs):
+            row[i] = exp(row[i] - highest[i])
+            total[i] += row[i]
+    for k in range(f.size // size):
+        row = f[k * size : (k + 1) * size]
         for i in range(size):
-            f[k * size + i] /= total[i]
+            row[i] /= total[i]
 
 
 @njit(**OPTIONS)
-def _variances(f, noise, n_targets, size):
+def _variances(f, noise, size):
     """Replace the second half of the outputs by variances.
 
     noise : (4, targets), log tau, gain, least log tau, log of the variance factor
     """
     limit, most = f.dtype.type(LOG_VARIANCE_RANGE), f.dtype.type(MAX_LOG_PRECISION)
     beta, linear = f.dtype.type(8), f.dtype.type(20 / 8)
+    n_targets = noise.shape[1]
     for t in range(n_targets):
-        log_tau, gain, least, log_factor = noise[0, t], noise[1, t], noise[2, t], noise[3, t]
-        for i in range((n_targets + t) * size, (n_targets + t + 1) * size):
-            value = log_tau - gain * limit * tanh(f[i] / limit)
-            above = min(value, most) - least
+        log_tau, gain, least, log_factor = (
+            noise[0, t],
+            noise[1, t],
+            noise[2, t],
+            noise[3, t],
+        )
+        row = f[(n_targets + t) * size : (n_targets + t + 1) * size]
+        for i in range(size):
+            row[i] = log_tau - gain * limit * tanh(row[i] / limit)
+        for i in range(size):
+            above = min(row[i], most) - least
             smooth = softplus(beta * above) / beta
             # torch's softplus is linear from here on.
             above = above if above > linear else smooth
-            f[i] = exp(log_factor - (least + above))
+            row[i] = exp(log_factor - (least + above))
 
 
 # ---- the loop over rows and draws
@@ -283,7 +318,7 @@ class Plan(NamedTuple):
         Indices of units, parts of which belong to an operation.
     ends : ndarray of shape (draws,), int64
         Number of operations up to each draw.
-    index : ndarray of shape (draws,), int64
+    position : ndarray of shape (draws,), int64
         Position of each draw in the results; members are the last axis.
     noise : ndarray of shape (members, 4, targets)
     """
@@ -296,7 +331,7 @@ class Plan(NamedTuple):
     operations: np.ndarray
     units: np.ndarray
     ends: np.ndarray
-    index: np.ndarray
+    position: np.ndarray
     noise: np.ndarray
 
 
@@ -321,6 +356,7 @@ def predict(plan, x, to, draws, moments):
     n_units = places[n_layers + 1]
     space = np.empty(2 * n_units * size, x.dtype)
     f = space[places[n_layers] * size : n_units * size]
+    spare = np.empty(2 * size, x.dtype)
     sums, is_stored = np.empty((3, f.size)), draws.shape[2] > 0
     for row in range(0, x.shape[0], size):
         n_rows = min(size, x.shape[0] - row)
@@ -329,7 +365,7 @@ def predict(plan, x, to, draws, moments):
                 space[j * size + i] = x[row + min(i, n_rows - 1), j]
         done = 0
         for draw in range(n_draws):
-            is_new, index = done < ends[draw], plan.index[draw]
+            is_new, position = done < ends[draw], plan.position[draw]
             while done < ends[draw]:
                 layer, kind = operations[done, LAYER], operations[done, KIND]
                 at, bias = operations[done, WEIGHTS], operations[done, BIASES]
@@ -340,25 +376,50 @@ def predict(plan, x, to, draws, moments):
                 z = base if kind == ALL else z
                 for k in range(0, n - 1, 2):
                     _two_outputs(
-                        weights, at + k, n, biases, bias + k, units, first, last,
-                        kind == DROPPED, space, h, base + k, z + k,
+                        weights,
+                        at + k,
+                        n,
+                        biases,
+                        bias + k,
+                        units,
+                        first,
+                        last,
+                        kind == DROPPED,
+                        space,
+                        h,
+                        base + k,
+                        z + k,
                     )
                 if n % 2:
                     k = n - 1
                     _one_output(
-                        weights, at + k, n, biases, bias + k, units, first, last,
-                        kind == DROPPED, space, h, base + k, z + k,
+                        weights,
+                        at + k,
+                        n,
+                        biases,
+                        bias + k,
+                        units,
+                        first,
+                        last,
+                        kind == DROPPED,
+                        space,
+                        h,
+                        base + k,
+                        z + k,
                     )
                 if kind != ALL and layer + 1 < n_layers:
                     _activate(plan.activation, space[z * size : (z + n) * size])
             if is_new and plan.outcome == PROBABILITIES:
-                _softmax(f, n_outputs, size)
+                _softmax(f, spare[:size], spare[size:])
             elif is_new and plan.outcome == MOMENTS:
-                _variances(f, plan.noise[index % n_members], n_outputs // 2, size)
+                _variances(f, plan.noise[position % n_members], size)
             if is_stored:
                 for k in range(n_outputs):
-                    for i in range(n_rows):
-                        draws[k, index, to + row + i] = f[k * size + i]
+                    start = to + row
+                    copy(
+                        f[k * size : k * size + n_rows],
+                        draws[k, position, start : start + n_rows],
+                    )
             elif draw == 0:
                 for i in range(f.size):
                     sums[0, i], sums[1, i], sums[2, i] = f[i], 0.0, 0.0
@@ -405,9 +466,7 @@ class _Layer(NamedTuple):
     def of(cls, parent, weights, biases, is_dropped, may_share: bool) -> "_Layer":
         patterns = np.packbits(is_dropped, axis=1)
         keys = np.column_stack([parent, weights, biases, patterns])
-        _, first, node = np.unique(
-            keys, axis=0, return_index=True, return_inverse=True
-        )
+        _, first, node = np.unique(keys, axis=0, return_index=True, return_inverse=True)
         # Of every distinct input: its distinct outputs, and the units that they drop.
         n_outputs = np.bincount(parent[first])
         n_dropped = np.bincount(parent[first], is_dropped[first].sum(1))
@@ -438,7 +497,9 @@ def plan_of(posterior, maps: list, n_draws: int, share: bool) -> Plan:
     n_members = posterior.n_members
     node = np.tile(np.arange(n_members), n_draws)
     layers: list[_Layer] = []
-    weights, biases, n_weights, n_biases = [], [], 0, 0
+    weights: list[torch.Tensor] = []
+    biases: list[torch.Tensor] = []
+    n_weights = n_biases = 0
     for weight, bias, *masks in maps:
         bias = bias if bias.ndim == 3 else bias.unsqueeze(0)
         is_dropped = np.zeros((n_draws, n_members, weight.shape[2]), dtype=bool)
@@ -466,7 +527,7 @@ def plan_of(posterior, maps: list, n_draws: int, share: bool) -> Plan:
         operations=operations,
         units=units,
         ends=ends,
-        index=order,
+        position=order,
         noise=_noise(posterior),
     )
 
@@ -526,8 +587,8 @@ def _noise(posterior) -> np.ndarray:
 # ---- draws of a posterior
 
 Rows = Callable[[slice], torch.Tensor]
-# Units of the widest layer, and bytes of the weights of all draws, for which the loop is
-# faster than torch's products.
+# The loop is faster than torch's products up to this width of a layer, and up to this
+# size of the weights of all draws.
 _MAX_WIDTH, _MAX_WEIGHT_BYTES = 512, 1 << 25
 # Rows that a thread computes at once.
 _ROWS = 512
@@ -543,7 +604,9 @@ def covers(posterior, n_draws: int, budget: int) -> bool:
         return False
     if network.activation not in ACTIVATIONS or network.widest > _MAX_WIDTH:
         return False
-    only_drops = all(family.drops or not family.stochastic for family in network.families)
+    only_drops = all(
+        family.drops or not family.stochastic for family in network.families
+    )
     n_bytes = posterior.keep[0].element_size() * posterior.n_members * network.n_weights
     n_bytes *= 1 if only_drops else n_draws
     return n_bytes <= min(budget, _MAX_WEIGHT_BYTES)
@@ -590,7 +653,7 @@ class CompiledDraws:
         """
         inputs, n_rows = np.ascontiguousarray(x), len(x)
         plan, posterior = self._plan, self._posterior
-        shape = plan.sizes[-1], len(plan.index), n_rows
+        shape = plan.sizes[-1], len(plan.position), n_rows
         draws = np.empty(shape, inputs.dtype)
         moments = np.empty((2, plan.sizes[-1], 0))
 
@@ -613,7 +676,10 @@ class CompiledDraws:
 
         rows : takes a slice, returns inputs (rows, inputs)
         """
-        likelihood, params = self._posterior.likelihood, self._posterior.likelihood_params
+        likelihood, params = (
+            self._posterior.likelihood,
+            self._posterior.likelihood_params,
+        )
         if self._plan.outcome == MOMENTS:
             means, variances = self._accumulated(rows, n_rows)
             mean, noise = np.split(means, 2, axis=1)
@@ -640,7 +706,7 @@ class CompiledDraws:
         """Means and variances over the draws, (2, rows, outputs)."""
         plan = self._plan
         moments = np.empty((2, plan.sizes[-1], n_rows))
-        draws = np.empty((plan.sizes[-1], len(plan.index), 0), plan.weights.dtype)
+        draws = np.empty((plan.sizes[-1], len(plan.position), 0), plan.weights.dtype)
 
         def work(part: slice) -> None:
             x = np.ascontiguousarray(rows(part))
@@ -657,7 +723,10 @@ class CompiledDraws:
         large = np.flatnonzero(np.abs(x).max(1) > limit)
         if len(large):
             parts = [
-                np.empty((*values.shape[:2], len(large) * bool(values.shape[2])), values.dtype)
+                np.empty(
+                    (*values.shape[:2], len(large) * bool(values.shape[2])),
+                    values.dtype,
+                )
                 for values in (draws, moments)
             ]
             predict(self._separate, x[large], 0, *parts)
