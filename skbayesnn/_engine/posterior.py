@@ -345,7 +345,7 @@ class PosteriorPredictor:
         self._row_step, draw_step = chunk_sizes(
             posterior, n_rows, n_draws, budget, holds_weights, is_sparse
         )
-        self._draws = [draws[start : start + draw_step] for start in draws[::draw_step]]
+        self._draws = [draws[i : i + draw_step] for i in range(0, n_draws, draw_step)]
         if holds_weights:
             self._held = posterior.cached(tuple(self._draws), is_sparse)
 
