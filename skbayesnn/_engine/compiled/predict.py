@@ -25,7 +25,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from skbayesnn._engine.compiled import numerics
-from skbayesnn._engine.compiled.numerics import ENTRY, OPTIONS, copy, fill
+from skbayesnn._engine.compiled.numerics import ENTRY, OPTIONS
 from skbayesnn._likelihoods import Categorical, Gaussian, Heteroscedastic, StudentT
 from skbayesnn._likelihoods.gaussian import LOG_VARIANCE_RANGE, MAX_LOG_PRECISION
 from skbayesnn._networks import Perceptron
@@ -220,20 +220,21 @@ ACTIVATIONS = {
 
 
 @njit(**OPTIONS)
-def _activate(code, h):
-    one, zero = h.dtype.type(1), h.dtype.type(0)
-    if code == RELU:
-        for i in range(h.size):
-            h[i] = max(h[i], zero)
-    elif code == TANH:
-        for i in range(h.size):
-            h[i] = tanh(h[i])
-    elif code == LOGISTIC:
-        for i in range(h.size):
-            h[i] = one / (one + exp(-h[i]))
-    elif code == SILU:
-        for i in range(h.size):
-            h[i] = h[i] / (one + exp(-h[i]))
+def _activate(code, space, first, last):
+    one, zero = space.dtype.type(1), space.dtype.type(0)
+    for k in range(first, last):
+        if code == RELU:
+            for i in range(space.shape[1]):
+                space[k, i] = max(space[k, i], zero)
+        elif code == TANH:
+            for i in range(space.shape[1]):
+                space[k, i] = tanh(space[k, i])
+        elif code == LOGISTIC:
+            for i in range(space.shape[1]):
+                space[k, i] = one / (one + exp(-space[k, i]))
+        elif code == SILU:
+            for i in range(space.shape[1]):
+                space[k, i] = space[k, i] / (one + exp(-space[k, i]))
 
 
 # The outputs themselves; means and variances of `Heteroscedastic`; probabilities of
@@ -242,54 +243,48 @@ OUTPUTS, MOMENTS, PROBABILITIES = range(3)
 
 
 @njit(**OPTIONS)
-def _softmax(f, highest, total):
-    """Replace the outputs by probabilities.
-
-    highest, total : working space, one value per row
-    """
-    size = total.size
-    copy(f[:size], highest)
-    fill(total, f.dtype.type(0))
-    for k in range(1, f.size // size):
-        row = f[k * size : (k + 1) * size]
+def _softmax(space, first, last, spare):
+    """Replace outputs by probabilities; the row ``spare`` is overwritten."""
+    size = space.shape[1]
+    for i in range(size):
+        space[spare, i] = space[first, i]
+    for k in range(first + 1, last):
         for i in range(size):
-            highest[i] = max(highest[i], row[i])
-    for k in range(f.size // size):
-        row = f[k * size : (k + 1) * size]
+            space[spare, i] = max(space[spare, i], space[k, i])
+    for k in range(first, last):
         for i in range(size):
-            row[i] = exp(row[i] - highest[i])
-            total[i] += row[i]
-    for k in range(f.size // size):
-        row = f[k * size : (k + 1) * size]
+            space[k, i] = exp(space[k, i] - space[spare, i])
+    for i in range(size):
+        space[spare, i] = space[first, i]
+    for k in range(first + 1, last):
         for i in range(size):
-            row[i] /= total[i]
+            space[spare, i] += space[k, i]
+    for k in range(first, last):
+        for i in range(size):
+            space[k, i] /= space[spare, i]
 
 
 @njit(**OPTIONS)
-def _variances(f, noise, size):
-    """Replace the second half of the outputs by variances.
+def _variances(space, first, noise):
+    """Replace the second half of the outputs, from ``first``, by variances.
 
     noise : (4, targets), log tau, gain, least log tau, log of the variance factor
     """
-    limit, most = f.dtype.type(LOG_VARIANCE_RANGE), f.dtype.type(MAX_LOG_PRECISION)
-    beta, linear = f.dtype.type(8), f.dtype.type(20 / 8)
-    n_targets = noise.shape[1]
-    for t in range(n_targets):
-        log_tau, gain, least, log_factor = (
-            noise[0, t],
-            noise[1, t],
-            noise[2, t],
-            noise[3, t],
-        )
-        row = f[(n_targets + t) * size : (n_targets + t + 1) * size]
-        for i in range(size):
-            row[i] = log_tau - gain * limit * tanh(row[i] / limit)
-        for i in range(size):
-            above = min(row[i], most) - least
+    kind = space.dtype.type
+    limit, most = kind(LOG_VARIANCE_RANGE), kind(MAX_LOG_PRECISION)
+    beta, linear = kind(8), kind(20 / 8)
+    for t in range(noise.shape[1]):
+        k, log_tau, gain = first + t, noise[0, t], noise[1, t]
+        least, log_factor = noise[2, t], noise[3, t]
+        for i in range(space.shape[1]):
+            value = log_tau - gain * limit * tanh(space[k, i] / limit)
+            space[k, i] = min(value, most) - least
+        for i in range(space.shape[1]):
+            above = space[k, i]
             smooth = softplus(beta * above) / beta
             # torch's softplus is linear from here on.
             above = above if above > linear else smooth
-            row[i] = exp(log_factor - (least + above))
+            space[k, i] = exp(log_factor - (least + above))
 
 
 # ---- the loop over rows and draws
@@ -309,6 +304,8 @@ class Plan(NamedTuple):
     ----------
     sizes : ndarray of shape (layers + 1,), int64
         Inputs, units of hidden layers, outputs.
+    places : ndarray of shape (layers + 2,), int64
+        Units before each of them.
     activation, outcome : int
         Codes of the activation, and of what is computed from the outputs.
     weights, biases : ndarray
@@ -324,6 +321,7 @@ class Plan(NamedTuple):
     """
 
     sizes: np.ndarray
+    places: np.ndarray
     activation: int
     outcome: int
     weights: np.ndarray
@@ -336,106 +334,67 @@ class Plan(NamedTuple):
 
 
 @njit(**ENTRY)
-def predict(plan, x, to, draws, moments):
-    """Outputs of all draws, or their means and variances over the draws.
+def predict(plan, x, to, space, draws, sums):
+    """Outputs of all draws, or sums over the draws.
 
-    x : (rows, inputs)
+    x : (blocks, inputs, rows of a block)
     to : position of the first row in the results
+    space : (2 * all units, rows of a block)
     draws : (outputs, draws, all rows), written; or (outputs, draws, 0)
-    moments : (2, outputs, all rows), float64, written if ``draws`` is not
+    sums : (3, outputs, all rows), float64, written if ``draws`` is not. Outputs of the
+        first draw, and sums of the differences to it and of their squares; the rows of
+        the last block are filled up.
     """
-    size, sizes, n_layers = _BYTES // x.itemsize, plan.sizes, plan.sizes.size - 1
-    weights, biases, units = plan.weights, plan.biases, plan.units
+    sizes, places, n_layers = plan.sizes, plan.places, plan.sizes.size - 1
     operations, ends = plan.operations, plan.ends
-    n_draws, n_members, n_outputs = ends.size, len(plan.noise), sizes[n_layers]
-    # Positions of layers in the space, in units. The second half has what several draws
-    # of a layer use.
-    places = np.zeros(n_layers + 2, np.int64)
-    for layer in range(n_layers + 1):
-        places[layer + 1] = places[layer] + sizes[layer]
-    n_units = places[n_layers + 1]
-    space = np.empty(2 * n_units * size, x.dtype)
-    f = space[places[n_layers] * size : n_units * size]
-    spare = np.empty(2 * size, x.dtype)
-    sums, is_stored = np.empty((3, f.size)), draws.shape[2] > 0
-    for row in range(0, x.shape[0], size):
-        n_rows = min(size, x.shape[0] - row)
+    size, n_units, n_outputs = space.shape[1], places[n_layers + 1], sizes[n_layers]
+    f, is_stored = places[n_layers], draws.shape[2] > 0
+    for block in range(x.shape[0]):
+        start = to + block * size
         for j in range(sizes[0]):
             for i in range(size):
-                space[j * size + i] = x[row + min(i, n_rows - 1), j]
+                space[j, i] = x[block, j, i]
         done = 0
-        for draw in range(n_draws):
+        for draw in range(ends.size):
             is_new, position = done < ends[draw], plan.position[draw]
             while done < ends[draw]:
                 layer, kind = operations[done, LAYER], operations[done, KIND]
                 at, bias = operations[done, WEIGHTS], operations[done, BIASES]
                 first, last = operations[done, FIRST], operations[done, LAST]
-                done += 1
                 h, z, n = places[layer], places[layer + 1], sizes[layer + 1]
+                done += 1
+                # The second half of the space has what several draws use.
                 base = z + n_units
                 z = base if kind == ALL else z
-                for k in range(0, n - 1, 2):
+                for k in range(n % 2, n, 2):
                     _two_outputs(
-                        weights,
-                        at + k,
-                        n,
-                        biases,
-                        bias + k,
-                        units,
-                        first,
-                        last,
-                        kind == DROPPED,
-                        space,
-                        h,
-                        base + k,
-                        z + k,
+                        *(plan.weights, at + k, n, plan.biases, bias + k, plan.units),
+                        *(first, last, kind == DROPPED, space, h, base + k, z + k),
                     )
                 if n % 2:
-                    k = n - 1
                     _one_output(
-                        weights,
-                        at + k,
-                        n,
-                        biases,
-                        bias + k,
-                        units,
-                        first,
-                        last,
-                        kind == DROPPED,
-                        space,
-                        h,
-                        base + k,
-                        z + k,
+                        *(plan.weights, at, n, plan.biases, bias, plan.units),
+                        *(first, last, kind == DROPPED, space, h, base, z),
                     )
                 if kind != ALL and layer + 1 < n_layers:
-                    _activate(plan.activation, space[z * size : (z + n) * size])
+                    _activate(plan.activation, space, z, z + n)
             if is_new and plan.outcome == PROBABILITIES:
-                _softmax(f, spare[:size], spare[size:])
+                _softmax(space, f, f + n_outputs, f + n_units)
             elif is_new and plan.outcome == MOMENTS:
-                _variances(f, plan.noise[position % n_members], size)
-            if is_stored:
-                for k in range(n_outputs):
-                    start = to + row
-                    copy(
-                        f[k * size : k * size + n_rows],
-                        draws[k, position, start : start + n_rows],
-                    )
-            elif draw == 0:
-                for i in range(f.size):
-                    sums[0, i], sums[1, i], sums[2, i] = f[i], 0.0, 0.0
-            else:
-                for i in range(f.size):
-                    shifted = np.float64(f[i]) - sums[0, i]
-                    sums[1, i] += shifted
-                    sums[2, i] += shifted * shifted
-        if not is_stored:
+                noise = plan.noise[position % len(plan.noise)]
+                _variances(space, f + n_outputs // 2, noise)
             for k in range(n_outputs):
-                for i in range(n_rows):
-                    j = k * size + i
-                    centre = sums[1, j] / n_draws
-                    variance = sums[2, j] / n_draws - centre * centre
-                    moments[0, k, to + row + i] = sums[0, j] + centre
-                    moments[1, k, to + row + i] = max(variance, 0.0)
+                if is_stored:
+                    for i in range(min(size, draws.shape[2] - start)):
+                        draws[k, position, start + i] = space[f + k, i]
+                elif draw == 0:
+                    for i in range(size):
+                        sums[0, k, start + i] = space[f + k, i]
+                else:
+                    for i in range(size):
+                        shifted = np.float64(space[f + k, i]) - sums[0, k, start + i]
+                        sums[1, k, start + i] += shifted
+                        sums[2, k, start + i] += shifted * shifted
 
 
 # ---- plans
@@ -520,6 +479,7 @@ def plan_of(posterior, maps: list, n_draws: int, share: bool) -> Plan:
     operations, ends, units = _operations(layers, order)
     return Plan(
         sizes=np.array(network.sizes),
+        places=np.cumsum([0, *network.sizes]),
         activation=ACTIVATIONS[network.activation],
         outcome=_OUTCOMES.get(type(likelihood), OUTPUTS),
         weights=torch.cat(weights).numpy(),
@@ -651,16 +611,14 @@ class CompiledDraws:
 
         x : (rows, inputs)
         """
-        inputs, n_rows = np.ascontiguousarray(x), len(x)
         plan, posterior = self._plan, self._posterior
-        shape = plan.sizes[-1], len(plan.position), n_rows
-        draws = np.empty(shape, inputs.dtype)
-        moments = np.empty((2, plan.sizes[-1], 0))
+        shape = plan.sizes[-1], len(plan.position), len(x)
+        draws, sums = np.empty(shape, plan.weights.dtype), np.empty((3, shape[0], 0))
 
         def work(part: slice) -> None:
-            self._predict(inputs[part], part.start, draws, moments)
+            self._predict(x[part].numpy(), part.start, draws, sums)
 
-        _in_parallel(work, n_rows)
+        _in_parallel(work, len(x))
         if plan.outcome == OUTPUTS:
             outputs = torch.as_tensor(draws).unflatten(1, (-1, posterior.n_members))
             return posterior.predictive_components(outputs.permute(1, 2, 3, 0))
@@ -705,34 +663,46 @@ class CompiledDraws:
     def _accumulated(self, rows: Rows, n_rows: int) -> np.ndarray:
         """Means and variances over the draws, (2, rows, outputs)."""
         plan = self._plan
-        moments = np.empty((2, plan.sizes[-1], n_rows))
-        draws = np.empty((plan.sizes[-1], len(plan.position), 0), plan.weights.dtype)
+        n_outputs, n_draws = plan.sizes[-1], len(plan.position)
+        draws = np.empty((n_outputs, n_draws, 0), plan.weights.dtype)
+        sums = np.zeros((3, n_outputs, n_rows + _ROWS))
 
         def work(part: slice) -> None:
-            x = np.ascontiguousarray(rows(part))
-            self._predict(x, part.start, draws, moments)
+            self._predict(rows(part).numpy(), part.start, draws, sums)
 
         _in_parallel(work, n_rows)
-        return moments.transpose(0, 2, 1)
+        origin, total, squares = sums[:, :, :n_rows].transpose(0, 2, 1)
+        centre = total / n_draws
+        variance = np.maximum(squares / n_draws - np.square(centre), 0.0)
+        return np.stack([origin + centre, variance])
 
-    def _predict(self, x, to: int, draws, moments) -> None:
-        predict(self._plan, x, to, draws, moments)
+    def _predict(self, x: np.ndarray, to: int, draws, sums) -> None:
+        """Write results of some rows, from the position ``to``."""
+        _run(self._plan, x, to, draws, sums)
         if not self._shares:
             return
         limit = MAX_SHARED_INPUT[self._posterior.dtype]
         large = np.flatnonzero(np.abs(x).max(1) > limit)
-        if len(large):
-            parts = [
-                np.empty(
-                    (*values.shape[:2], len(large) * bool(values.shape[2])),
-                    values.dtype,
-                )
-                for values in (draws, moments)
-            ]
-            predict(self._separate, x[large], 0, *parts)
-            for values, part in zip((draws, moments), parts, strict=True):
-                if values.shape[2]:
-                    values[:, :, to + large] = part
+        if not len(large):
+            return
+        if draws.shape[2]:
+            part = np.empty((*draws.shape[:2], len(large)), draws.dtype)
+            _run(self._separate, x[large], 0, part, sums)
+            draws[:, :, to + large] = part
+        else:
+            part = np.zeros((*sums.shape[:2], len(large) + _ROWS))
+            _run(self._separate, x[large], 0, draws, part)
+            sums[:, :, to + large] = part[:, :, : len(large)]
+
+
+def _run(plan: Plan, x: np.ndarray, to: int, draws, sums) -> None:
+    """Call ``predict`` for x, (rows, inputs)."""
+    size = _rows_of(x.dtype)
+    blocks = np.zeros((-(-len(x) // size), size, x.shape[1]), x.dtype)
+    blocks.reshape(-1, x.shape[1])[: len(x)] = x
+    blocks = np.ascontiguousarray(blocks.transpose(0, 2, 1))
+    space = np.empty((2 * plan.places[-1], size), x.dtype)
+    predict(plan, blocks, to, space, draws, sums)
 
 
 def _in_parallel(work: Callable[[slice], None], n_rows: int) -> None:
