@@ -162,12 +162,13 @@ class Posterior:
         if module is None or not module.covers(self, len(draws), budget):
             return None
         key = "compiled", draws
-        if key not in self._cache:
+        compiled = self._cache.get(key)
+        if compiled is None:
             random = partial(self._random_source, draws)
             compiled = module.CompiledDraws(self, len(draws), random)
             self._cache.clear()
             self._cache[key] = compiled
-        return self._cache[key]
+        return compiled
 
     def outputs(self, x: torch.Tensor, draws: range) -> torch.Tensor:
         """Outputs of the draws ``draws``, without observation noise.

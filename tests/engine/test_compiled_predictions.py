@@ -120,15 +120,23 @@ def test_activations(activation, table, seed, monkeypatch):
 
 
 @pytest.mark.parametrize("sizes", [(), (7,), (6, 7, 8)])
-@pytest.mark.parametrize("dropout", [0.02, 0.2, [0.0, 0.3, 0.1, 0.2]])
-def test_layers_and_rates(sizes, dropout, table, seed, monkeypatch):
+@pytest.mark.parametrize("dropout", [0.02, 0.2, [0.0, 0.1, 0.3, 0.2]])
+@pytest.mark.parametrize(
+    "model",
+    [
+        MCDropoutRegressor(),
+        MCDropoutRegressor(likelihood="heteroscedastic"),
+        MCDropoutClassifier(),
+    ],
+    ids=["outputs", "moments", "probabilities"],
+)
+def test_layers_and_rates(model, sizes, dropout, table, seed, monkeypatch):
     """Draws share no layers, some, or most of them."""
     X, Y = table
-    if isinstance(dropout, list):
-        dropout = dropout[: len(sizes) + 1]
-    model = MCDropoutRegressor(dropout=dropout, hidden_layer_sizes=sizes)
-    model = exact(model, seed, n_draws=61, hidden_layer_sizes=sizes).fit(X, Y)
-    assert_equal_to_torch(model, X, monkeypatch)
+    y = np.digitize(Y[:, 0], [-0.4, 0.4]) if hasattr(model, "class_weight") else Y
+    rates = dropout[: len(sizes) + 1] if isinstance(dropout, list) else dropout
+    model = exact(model, seed, dropout=rates, n_draws=61, hidden_layer_sizes=sizes)
+    assert_equal_to_torch(model.fit(X, y), X, monkeypatch)
 
 
 def test_single_precision(table, seed, monkeypatch):

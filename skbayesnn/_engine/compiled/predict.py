@@ -339,7 +339,7 @@ def predict(plan, x, to, space, draws, sums):
 
     x : (blocks, inputs, rows of a block)
     to : position of the first row in the results
-    space : (2 * all units, rows of a block)
+    space : (2 * all units + 1, rows of a block)
     draws : (outputs, draws, all rows), written; or (outputs, draws, 0)
     sums : (3, outputs, all rows), float64, written if ``draws`` is not. Outputs of the
         first draw, and sums of the differences to it and of their squares; the rows of
@@ -363,7 +363,7 @@ def predict(plan, x, to, space, draws, sums):
                 first, last = operations[done, FIRST], operations[done, LAST]
                 h, z, n = places[layer], places[layer + 1], sizes[layer + 1]
                 done += 1
-                # The second half of the space has what several draws use.
+                # The second half of the units have what several draws use.
                 base = z + n_units
                 z = base if kind == ALL else z
                 for k in range(n % 2, n, 2):
@@ -379,7 +379,7 @@ def predict(plan, x, to, space, draws, sums):
                 if kind != ALL and layer + 1 < n_layers:
                     _activate(plan.activation, space, z, z + n)
             if is_new and plan.outcome == PROBABILITIES:
-                _softmax(space, f, f + n_outputs, f + n_units)
+                _softmax(space, f, f + n_outputs, 2 * n_units)
             elif is_new and plan.outcome == MOMENTS:
                 noise = plan.noise[position % len(plan.noise)]
                 _variances(space, f + n_outputs // 2, noise)
@@ -701,7 +701,7 @@ def _run(plan: Plan, x: np.ndarray, to: int, draws, sums) -> None:
     blocks = np.zeros((-(-len(x) // size), size, x.shape[1]), x.dtype)
     blocks.reshape(-1, x.shape[1])[: len(x)] = x
     blocks = np.ascontiguousarray(blocks.transpose(0, 2, 1))
-    space = np.empty((2 * plan.places[-1], size), x.dtype)
+    space = np.empty((2 * plan.places[-1] + 1, size), x.dtype)
     predict(plan, blocks, to, space, draws, sums)
 
 
