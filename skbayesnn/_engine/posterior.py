@@ -70,6 +70,10 @@ class Posterior:
     _cache: dict[tuple, Any] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
+    # Whether a number of draws shares computations.
+    _shares: dict[int, bool] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     @cached_property
     def n_members(self) -> int:
@@ -112,13 +116,21 @@ class Posterior:
 
     def shares_draws(self, n_draws: int) -> bool:
         """Whether draws share computations: take many draws and few rows at a time."""
-        return self.network.shares_draws(self.layers, self.keep, n_draws)
+        if n_draws not in self._shares:
+            shares = self.network.shares_draws(self.layers, self.keep, n_draws)
+            self._shares[n_draws] = shares
+        return self._shares[n_draws]
+
+    @cached_property
+    def _rates(self) -> list[float]:
+        """Largest dropout rate of every map."""
+        return [float((1 - p).max()) for p in self.learned_keep()]
 
     @property
     def n_dropped(self) -> int:
         """Inputs that a draw drops on average in the map where it drops the most."""
-        pairs = zip(self.network.fan_ins, self.learned_keep(), strict=True)
-        return int(max(n * float((1 - p).max()) for n, p in pairs))
+        pairs = zip(self.network.fan_ins, self._rates, strict=True)
+        return int(max(n * rate for n, rate in pairs))
 
     def _random_source(self, draws: range):
         return DrawRandom(self.seeds, draws, self.device, self.dtype)
@@ -133,8 +145,7 @@ class Posterior:
         n_weights = self.network.n_weights
         if per_draw or not self.shares_draws(n_draws):
             return itemsize * n_draws * n_weights
-        dropped = max(float((1 - p).max()) for p in self.learned_keep())
-        per_sample = 2 * dropped * n_weights + self.network.n_units
+        per_sample = 2 * max(self._rates) * n_weights + self.network.n_units
         return itemsize * int(n_weights + n_draws * per_sample)
 
     def cached(
