@@ -166,8 +166,7 @@ class Posterior:
 
         budget : bytes that the weights may take
         """
-        forbidden = os.environ.get(ENGINE_VARIABLE) == "torch"
-        if n_rows < MIN_COMPILED_ROWS or forbidden:
+        if n_rows < MIN_COMPILED_ROWS or os.environ.get(ENGINE_VARIABLE) == "torch":
             return None
         module = _compiled_draws()
         if module is None or not module.covers(self, len(draws), budget):
@@ -365,7 +364,7 @@ class PosteriorPredictor:
     def block(self) -> int:
         """Rows per call of ``whole``, which holds all of their draws in memory."""
         max_rows = min(self._budget // 4, _BLOCK_BYTES) // self._row_bytes
-        return int(np.clip(max_rows, 1, self._row_step))
+        return _bounded(max_rows, self._row_step)
 
     @property
     def _row_bytes(self) -> int:
@@ -447,6 +446,11 @@ def _concatenate(parts: list, axis: int):
     return parts[0] if len(parts) == 1 else type(parts[0]).concatenated(parts, axis)
 
 
+def _bounded(value: int, highest: int) -> int:
+    """The value, at least 1 and at most ``highest``."""
+    return min(max(value, 1), highest)
+
+
 def chunk_sizes(
     posterior: Posterior,
     n_rows: int,
@@ -474,14 +478,14 @@ def chunk_sizes(
         target = min(quarter, _SHARED_FACTOR * target)
         # Every draw copies the units that it drops.
         per_row += itemsize * posterior.n_dropped
-        draw_step = int(np.clip(target // (_MIN_ROWS * per_row), 1, n_draws))
-        return int(np.clip(target // (per_row * draw_step), 1, most_rows)), draw_step
+        draw_step = _bounded(target // (_MIN_ROWS * per_row), n_draws)
+        return _bounded(target // (per_row * draw_step), most_rows), draw_step
     if held:
         most_rows = min(most_rows, _MAX_ROWS_WITH_HELD_WEIGHTS)
     chunk_bytes = target if held else min(quarter, _MAX_CHUNK_BYTES)
-    row_step = int(np.clip(chunk_bytes // per_row, 1, most_rows))
+    row_step = _bounded(chunk_bytes // per_row, most_rows)
     per_draw = per_row * row_step + itemsize * network.n_weights
-    return row_step, int(np.clip(target // per_draw, 1, n_draws))
+    return row_step, _bounded(target // per_draw, n_draws)
 
 
 # ---- mean weights: every random number is replaced by its expectation

@@ -19,7 +19,7 @@ from skbayesnn._networks.mlp import MAX_SHARED_INPUT
 from skbayesnn.estimators._fitted import open_posterior
 from tests.engine.test_compiled import POSTERIORS, exact
 
-# More than two blocks of rows, the last of which is not full.
+# Blocks have 32 rows in double precision; the last one is not full.
 ROWS, INPUTS, DRAWS, CLASSES = 75, 5, 13, 3
 ROUNDING = {"rtol": 1e-10, "atol": 1e-11}
 
