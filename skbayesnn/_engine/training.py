@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from skbayesnn._engine.bound import Bound, bound_of
+from skbayesnn._engine.compiled import ENGINE_VARIABLE
 from skbayesnn._engine.config import Hook, MemberParams, MemberRows, TrainingConfig
 from skbayesnn._engine.cuda_graph import step_class
 from skbayesnn._engine.objective import at_anchors, priors_of
@@ -399,11 +400,6 @@ class TorchRunner:
             nll = reduce(torch.Tensor.add_, step_nlls).mean(1) / self._n_batches
             step.end_members(self._n_epochs == epoch + 1)
             return nll.unsqueeze(0), step.penalty.kl().unsqueeze(0)
-
-
-# Environment variable: "torch" forbids the compiled implementations; "fused" allows the
-# Triton kernel, which has not yet been measured on a GPU.
-ENGINE_VARIABLE = "SKBAYESNN_ENGINE"
 
 
 @cache

@@ -174,7 +174,7 @@ def _float_of(typing_context, bits):
     return types.float32(types.int32), generate
 
 
-def _by_precision(single, double):
+def by_precision(single, double):
     """Function of a float that has an implementation for each precision."""
 
     def function(x):
@@ -193,7 +193,7 @@ F32 = np.float32
 _LOG2_E, _LN2_HIGH, _LN2_LOW = F32(1.44269504), F32(0.693359375), F32(-2.12194440e-4)
 
 
-def _exp_single(x):
+def exp_single(x):
     # 2^n exp(r) with |r| <= log(2) / 2; Cephes' expf.
     t = min(max(x, F32(-87.0)), F32(88.0))
     n = np.floor(t * F32(1.44269504) + F32(0.5))
@@ -212,7 +212,7 @@ def _exp_double(x):
     return math.exp(min(x, 709.0))
 
 
-exp = _by_precision(_exp_single, _exp_double)
+exp = by_precision(exp_single, _exp_double)
 
 
 def _log_single(x):
@@ -241,10 +241,10 @@ def _log_double(x):
     return math.log(x) if x > 0 else -math.inf
 
 
-log = _by_precision(_log_single, _log_double)
+log = by_precision(_log_single, _log_double)
 
 
-def _log1p_of_exp_single(x):
+def softplus_single(x):
     # log(1 + u) = log(1 + u) u / ((1 + u) - 1) with the rounded 1 + u [Kahan].
     u = exp(-abs(x))
     v = F32(1.0) + u
@@ -255,11 +255,11 @@ def _log1p_of_exp_single(x):
     return max(x, F32(0.0)) + (value if exact else u)
 
 
-def _log1p_of_exp_double(x):
+def softplus_double(x):
     return max(x, 0.0) + math.log1p(math.exp(-abs(x)))
 
 
-softplus = _by_precision(_log1p_of_exp_single, _log1p_of_exp_double)
+softplus = by_precision(softplus_single, softplus_double)
 
 
 def _sigmoid_single(x):
@@ -270,10 +270,10 @@ def _sigmoid_double(x):
     return 1.0 / (1.0 + exp(-x))
 
 
-sigmoid = _by_precision(_sigmoid_single, _sigmoid_double)
+sigmoid = by_precision(_sigmoid_single, _sigmoid_double)
 
 
-def _tanh_single(x):
+def tanh_single(x):
     # Cephes' tanhf.
     z = x * x
     p = F32(-5.70498872745e-3)
@@ -292,7 +292,7 @@ def _tanh_double(x):
     return math.tanh(x)
 
 
-tanh = _by_precision(_tanh_single, _tanh_double)
+tanh = by_precision(tanh_single, _tanh_double)
 
 
 def _erf_single(x):
@@ -318,7 +318,7 @@ def _erf_double(x):
     return math.erf(x)
 
 
-erf = _by_precision(_erf_single, _erf_double)
+erf = by_precision(_erf_single, _erf_double)
 
 
 def _cos_turn_single(x):
@@ -344,7 +344,7 @@ def _cos_turn_double(x):
     return math.cos(x * (2 * math.pi))
 
 
-cos_turn = _by_precision(_cos_turn_single, _cos_turn_double)
+cos_turn = by_precision(_cos_turn_single, _cos_turn_double)
 
 
 def _sin_turn_single(x):
@@ -356,7 +356,7 @@ def _sin_turn_double(x):
     return math.sin(x * (2 * math.pi))
 
 
-sin_turn = _by_precision(_sin_turn_single, _sin_turn_double)
+sin_turn = by_precision(_sin_turn_single, _sin_turn_double)
 
 # ---- random numbers, as in `_engine.training_random`
 
