@@ -43,38 +43,25 @@ from skbayesnn._engine.compiled.numerics import (
     softplus,
 )
 from skbayesnn._families.dropout import TEMPERATURE
-from skbayesnn._families.variational_dropout import MIN_LOG_ALPHA
+from skbayesnn._families.variational_dropout import MIN_LOG_ALPHA, MIN_SQUARE
 from skbayesnn._families.weight_noise import MIN_VARIANCE
+from skbayesnn._priors import KINGMA_COEFFICIENTS, MOLCHANOV_COEFFICIENTS
 
-CODES = {
-    name: code
-    for code, name in enumerate(
-        [
-            "point",
-            "bernoulli",
-            "gaussian",
-            "concrete",
-            "variational_correlated",
-            "dropconnect",
-            "additive",
-            "mean_field",
-            "fixed_width",
-            "variational_independent",
-        ]
-    )
-}
-(
-    POINT,
-    BERNOULLI,
-    GAUSSIAN,
-    CONCRETE,
-    CORRELATED,
-    DROPCONNECT,
-    ADDITIVE,
-    MEAN_FIELD,
-    FIXED_WIDTH,
-    INDEPENDENT,
-) = CODES.values()
+# Families that scale the inputs, and families that sample the outputs.
+_SCALING = "point", "bernoulli", "gaussian", "concrete", "variational_correlated"
+_SAMPLING = (
+    "dropconnect",
+    "additive",
+    "mean_field",
+    "fixed_width",
+    "variational_independent",
+)
+CODES = {name: code for code, name in enumerate(_SCALING + _SAMPLING)}
+POINT, BERNOULLI, GAUSSIAN, CONCRETE, CORRELATED = range(len(_SCALING))
+DROPCONNECT, ADDITIVE, MEAN_FIELD, FIXED_WIDTH, INDEPENDENT = range(
+    len(_SCALING), len(CODES)
+)
+_FIRST_SAMPLING = len(_SCALING)
 
 
 # A map is described by a row of integers, ``at``. First its options.
@@ -121,13 +108,12 @@ CODES = {
     STD,
     N_COLUMNS,
 ) = range(33)
-_MIN_SQUARE = 1e-12
 
 
 @compiled
 def samples_outputs(code):
     """Whether the map is of the second kind."""
-    return code >= DROPCONNECT
+    return code >= _FIRST_SAMPLING
 
 
 @compiled
@@ -254,7 +240,7 @@ def _fill_moments(at, keep, highest, theta, space):
     elif at[PER_WEIGHT]:
         for i in range(n):
             square = mean[i] * mean[i]
-            log_alpha = third[i] - log(square + dtype(_MIN_SQUARE))
+            log_alpha = third[i] - log(square + dtype(MIN_SQUARE))
             v[i] = exp(dtype(_bounded(log_alpha, highest))) * square
     else:
         step = 0 if at[N_THIRD] == 1 else 1
@@ -324,7 +310,7 @@ def _moments_back(at, keep, highest, theta, space, grad):
             slope = softplus(fourth[j]) * sigmoid(fourth[j])
             grad_fourth[j] = two * slope * grad_bias_v[j]
     elif code == INDEPENDENT and at[PER_WEIGHT]:
-        zero, smallest = dtype(0), dtype(_MIN_SQUARE)
+        zero, smallest = dtype(0), dtype(MIN_SQUARE)
         for i in range(n):
             square = mean[i] * mean[i] + smallest
             unbounded = third[i] - log(square)
@@ -538,13 +524,14 @@ def backward(at, keep, highest, theta, space, grad, g, grad_h, needs_inputs):
 def _approximate_kl(log_alpha, kingma):
     """KL to the log-uniform prior, and its slope; see `_priors`."""
     if kingma:
-        alpha = math.exp(log_alpha)
-        polynomial = alpha * (1.16145124 + alpha * (-1.50204118 + alpha * 0.58629921))
-        slope = 1.16145124 + alpha * (-2 * 1.50204118 + alpha * 3 * 0.58629921)
+        alpha, (a, b, c) = math.exp(log_alpha), KINGMA_COEFFICIENTS
+        polynomial = alpha * (a + alpha * (b + alpha * c))
+        slope = a + alpha * (2 * b + alpha * 3 * c)
         return -0.5 * log_alpha - polynomial, -0.5 - alpha * slope
-    share = 1 / (1 + math.exp(-(1.87320 + 1.48695 * log_alpha)))
-    value = 0.63576 * (1 - share) + 0.5 * math.log1p(math.exp(-log_alpha))
-    slope = -0.63576 * 1.48695 * share * (1 - share)
+    a, b, c = MOLCHANOV_COEFFICIENTS
+    share = 1 / (1 + math.exp(-(b + c * log_alpha)))
+    value = a * (1 - share) + 0.5 * math.log1p(math.exp(-log_alpha))
+    slope = -a * c * share * (1 - share)
     return value, slope - 0.5 / (1 + math.exp(log_alpha))
 
 
@@ -618,7 +605,7 @@ def _independent_kl(at, highest, theta, precision, grad, scale, wants_value):
     precision = part(precision, at[MEAN], n)
     for i in range(n):
         mean = np.float64(theta[at[MEAN] + i])
-        square = mean * mean + _MIN_SQUARE
+        square = mean * mean + MIN_SQUARE
         k = at[THIRD] + i
         if not at[PER_WEIGHT]:
             k = at[THIRD] + (0 if at[N_THIRD] == 1 else i // at[OUTPUTS])

@@ -19,6 +19,8 @@ from numba.core.caching import FunctionCache
 from numba.extending import intrinsic, overload
 from numba.np.numpy_support import from_dtype
 
+from skbayesnn._engine.training_random import GOLDEN, MULTIPLIER_1, MULTIPLIER_2
+
 # ---- compilation
 
 # No lock is held, and a division by zero gives infinity, as in NumPy: Python's error
@@ -30,7 +32,14 @@ _OPTIONS = {
 }
 _PACKAGE = Path(__file__).parents[2]
 # Files with compiled functions, or with constants that these contain.
-_SOURCES = "_engine/compiled", "_engine/optimizer.py", "_families", "_likelihoods"
+_SOURCES = (
+    "_engine/compiled",
+    "_engine/optimizer.py",
+    "_engine/training_random.py",
+    "_families",
+    "_likelihoods",
+    "_priors.py",
+)
 
 
 @cache
@@ -196,8 +205,8 @@ _LOG2_E, _LN2_HIGH, _LN2_LOW = F32(1.44269504), F32(0.693359375), F32(-2.1219444
 def exp_single(x):
     # 2^n exp(r) with |r| <= log(2) / 2; Cephes' expf.
     t = min(max(x, F32(-87.0)), F32(88.0))
-    n = np.floor(t * F32(1.44269504) + F32(0.5))
-    r = t - n * F32(0.693359375) + n * F32(2.12194440e-4)
+    n = np.floor(t * _LOG2_E + F32(0.5))
+    r = t - n * _LN2_HIGH - n * _LN2_LOW
     p = F32(1.9875691500e-4)
     p = p * r + F32(1.3981999507e-3)
     p = p * r + F32(8.3334519073e-3)
@@ -233,8 +242,8 @@ def _log_single(x):
     p = p * m + F32(2.0000714765e-1)
     p = p * m + F32(-2.4999993993e-1)
     p = p * m + F32(3.3333331174e-1)
-    p = p * m * z + exponent * F32(-2.12194440e-4) - F32(0.5) * z
-    return m + p + exponent * F32(0.693359375)
+    p = p * m * z + exponent * _LN2_LOW - F32(0.5) * z
+    return m + p + exponent * _LN2_HIGH
 
 
 def _log_double(x):
@@ -360,9 +369,9 @@ sin_turn = by_precision(_sin_turn_single, _sin_turn_double)
 
 # ---- random numbers, as in `_engine.training_random`
 
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-_MULTIPLIER_1 = np.uint64(0xBF58476D1CE4E5B9)
-_MULTIPLIER_2 = np.uint64(0x94D049BB133111EB)
+_GOLDEN = np.uint64(GOLDEN)
+_MULTIPLIER_1 = np.uint64(MULTIPLIER_1)
+_MULTIPLIER_2 = np.uint64(MULTIPLIER_2)
 
 
 @compiled

@@ -16,6 +16,7 @@ import os
 import triton  # type: ignore[import-untyped]
 import triton.language as tl  # type: ignore[import-untyped]
 
+from skbayesnn._engine.training_random import GOLDEN, MULTIPLIER_1, MULTIPLIER_2
 from skbayesnn._families.weight_noise import MIN_VARIANCE
 from skbayesnn._likelihoods.base import MAX_LOG_TAU, MIN_LOG_TAU
 from skbayesnn._likelihoods.gaussian import LOG_VARIANCE_RANGE, MAX_LOG_PRECISION
@@ -52,9 +53,9 @@ _RANGE = tl.constexpr(LOG_VARIANCE_RANGE)
 _MAX_LOG_PRECISION = tl.constexpr(MAX_LOG_PRECISION)
 _HALF_LOG_2PI = tl.constexpr(0.5 * math.log(2 * math.pi))
 _TWO_PI = tl.constexpr(2 * math.pi)
-_GOLDEN = tl.constexpr(0x9E3779B97F4A7C15)
-_MULTIPLIER_1 = tl.constexpr(0xBF58476D1CE4E5B9)
-_MULTIPLIER_2 = tl.constexpr(0x94D049BB133111EB)
+_GOLDEN = tl.constexpr(GOLDEN)
+_MULTIPLIER_1 = tl.constexpr(MULTIPLIER_1)
+_MULTIPLIER_2 = tl.constexpr(MULTIPLIER_2)
 _TWO_OVER_ROOT_PI = tl.constexpr(2 / math.sqrt(math.pi))
 
 # Columns of the table of starts: of the four parameters of a map, in the vectors.
