@@ -133,7 +133,7 @@ def plot(accuracy, n_labels):
             axes.plot(n_labels, results.mean(0), color=color, label=strategy)
         axes.set(title=model, xlabel="labelled images")
         axes.grid(color="#EEEEEE")
-    all_axes[0].set_ylabel(f"accuracy: mean, least and largest of {len(SEEDS)} seeds")
+    all_axes[0].set_ylabel(f"accuracy: mean and range of {len(SEEDS)} seeds")
     all_axes[0].legend(frameon=False, loc="lower right")
     save(figure, "active_learning.png")
 

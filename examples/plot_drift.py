@@ -8,7 +8,7 @@ out-of-fold disagreement on training rows. Permutation importance of this uncert
 names the sensor.
 
 The alarm rings in the fifth week of the drift, when the sensor is off by 1.5 standard
-deviations, and names it. By then the errors, which nobody sees, are three times as
+deviations, and names it. By then the errors are three times as
 large as before, since this sensor matters most; at the end they are five times as
 large. Single rows are flagged late: small drift shows in all rows of a week together.
 
@@ -76,9 +76,9 @@ def plot(weeks):
     rings = np.array(p_value) < ALARM
     alarm.bar(number, logs, color=np.where(rings, ORANGE, BLUE))
     alarm.axhline(-np.log10(ALARM), color=GREY, ls="--", lw=1)
-    alarm.set(ylabel="-log10 p", title="alarm (orange), without knowing any y")
+    alarm.set(ylabel="-log10 p", title="alarm (orange), without y")
     error.plot(number, rmse, "o-", color=BLUE)
-    error.set(ylabel="RMSE", ylim=(0, None), title="error, which nobody sees in use")
+    error.set(ylabel="RMSE", ylim=(0, None), title="RMSE, unknown in use")
     of_columns = np.array([result.importances_mean for result in importance]).T
     for column, values in enumerate(of_columns):
         mark = column == SENSOR

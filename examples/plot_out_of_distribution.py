@@ -179,7 +179,7 @@ def plot(scores, n_known, results, groups, names):
         yticklabels=[score.replace("_", " ") for score in SCORES],
         ylim=(len(SCORES) - 0.5, -0.5),
         xlabel=f"AUROC of {names[1]} against {names[0]}; {len(SEEDS)} seeds",
-        title="Does a score separate them?",
+        title="AUROC of each score",
     )
     axes.axvline(0.5, color=GREY, lw=1, ls=":")
     axes.grid(axis="x", color="#EEEEEE", zorder=-1)

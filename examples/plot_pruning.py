@@ -76,7 +76,7 @@ def options(seed, width):
     }
 
 
-# ---- weights that go
+# ---- pruning of weights
 
 
 def pruned(data):
@@ -156,7 +156,7 @@ def print_pruned(results):
         print("error ", *[f"{v:6.1f}" for v in errors.mean(0)])
 
 
-# ---- networks of all sizes
+# ---- networks of different widths
 
 
 def kinds():
@@ -213,15 +213,15 @@ def plot(pruned_by, of_width):
             left.plot(100 * x, y, color=colors[name], lw=0.6, alpha=0.5)
         mean = 100 * shares.mean(0), errors.mean(0)
         left.plot(*mean, "o-", color=colors[name], label=name)
-    left.set(xscale="log", yscale="log", xlabel="weights that are left, %")
-    left.set(ylabel="error of test images, %", title="weights that go")
+    left.set(xscale="log", yscale="log", xlabel="weights after pruning, %")
+    left.set(ylabel="error of test images, %", title="pruning")
     left.invert_xaxis()
     for name, (color, _) in kinds().items():
         for y in of_width[name]:
             right.plot(WIDTHS, y, color=color, lw=0.6, alpha=0.5)
         right.plot(WIDTHS, of_width[name].mean(0), "o-", color=color, label=name)
     right.set(xscale="log", yscale="log", xlabel="units of both hidden layers")
-    right.set(title="networks of all sizes")
+    right.set(title="networks of different widths")
     for axes in (left, right):
         axes.set_yticks([2, 3, 5, 10, 20, 50])
         for axis in (axes.xaxis, axes.yaxis):

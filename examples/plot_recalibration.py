@@ -90,7 +90,7 @@ def plot(models, X, y) -> None:
     curves.set_title("observed coverage on test rows", loc="left")
     histogram.axhline(1, color="#666666", lw=0.8)
     histogram.set(xlabel="F(y)", ylabel="density of test rows", ylim=(0, None))
-    histogram.set_title("flat where the predictive is right", loc="left")
+    histogram.set_title("PIT histogram: flat if calibrated", loc="left")
     histogram.legend()
     some = slice(0, 80)
     below = {name: models[name] for name in ("raw", "isotonic", "conformal cv+")}

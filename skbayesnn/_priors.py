@@ -258,30 +258,37 @@ class LogUniformPrior:
         return GaussianPrior(self.length_scale).bias
 
 
+# Coefficients of both approximations.
+KINGMA_COEFFICIENTS = 1.16145124, -1.50204118, 0.58629921
+MOLCHANOV_COEFFICIENTS = 0.63576, 1.87320, 1.48695
+
+
 def kingma(log_alpha: torch.Tensor) -> torch.Tensor:
     """KL for alpha <= 1, elementwise [KSW15 eq. 14]; nats."""
-    alpha = log_alpha.exp()
-    polynomial = alpha * (1.16145124 + alpha * (-1.50204118 + alpha * 0.58629921))
+    alpha, (a, b, c) = log_alpha.exp(), KINGMA_COEFFICIENTS
+    polynomial = alpha * (a + alpha * (b + alpha * c))
     return CONSTANT - 0.5 * log_alpha - polynomial
 
 
 def kingma_slope(log_alpha: torch.Tensor) -> torch.Tensor:
     """d kingma / d log alpha."""
-    alpha = log_alpha.exp()
-    slope = 1.16145124 + alpha * (-2 * 1.50204118 + alpha * 3 * 0.58629921)
+    alpha, (a, b, c) = log_alpha.exp(), KINGMA_COEFFICIENTS
+    slope = a + alpha * (2 * b + alpha * 3 * c)
     return -0.5 - alpha * slope
 
 
 def molchanov(log_alpha: torch.Tensor) -> torch.Tensor:
     """KL for all alpha, elementwise [MAV17 eq. 14]; nats."""
-    rise = 0.63576 * torch.sigmoid(-(1.87320 + 1.48695 * log_alpha))
+    a, b, c = MOLCHANOV_COEFFICIENTS
+    rise = a * torch.sigmoid(-(b + c * log_alpha))
     return rise + 0.5 * torch.nn.functional.softplus(-log_alpha)
 
 
 def molchanov_slope(log_alpha: torch.Tensor) -> torch.Tensor:
     """d molchanov / d log alpha."""
-    share = torch.sigmoid(1.87320 + 1.48695 * log_alpha)
-    rise = -0.63576 * 1.48695 * share * (1 - share)
+    a, b, c = MOLCHANOV_COEFFICIENTS
+    share = torch.sigmoid(b + c * log_alpha)
+    rise = -a * c * share * (1 - share)
     return rise - 0.5 * torch.sigmoid(-log_alpha)
 
 

@@ -87,18 +87,42 @@ class MemberTable(NamedTuple):
 
     Parameters
     ----------
-    x, y : rows of the whole table; y has class indices (rows,) for classification
+    x, y : rows of the whole table; y has class indices (rows,) for classification; of a
+        sparse x, only the stored values are standardised
+    x_of_zero : (columns,), standardised zeros; None if x is dense
     rows : (R,), indices of the member's rows
     weights : (R,), or None if all are one
     x_affine, y_affine : (2, columns), shift and factor to the member's scale, or None
     """
 
-    x: np.ndarray
+    x: np.ndarray | sparse.csr_array
+    x_of_zero: np.ndarray | None
     y: np.ndarray
     rows: np.ndarray
     weights: np.ndarray | None
     x_affine: np.ndarray | None
     y_affine: np.ndarray | None
+
+
+class SubsetTables(NamedTuple):
+    """Training rows of all distinct subsets, for a kernel on the device.
+
+    Parameters
+    ----------
+    x, y : rows of the whole table; y has class indices (rows,) for classification
+    subset : (members,), index of every member's subset
+    rows : (subsets, R), or None for all rows in order
+    weights : (subsets, R), or None if all are one
+    x_affine, y_affine : (subsets, 2, columns), shift and factor, or None
+    """
+
+    x: torch.Tensor
+    y: torch.Tensor
+    subset: torch.Tensor
+    rows: torch.Tensor | None
+    weights: torch.Tensor | None
+    x_affine: torch.Tensor | None
+    y_affine: torch.Tensor | None
 
 
 class TrainingRows:
@@ -133,7 +157,7 @@ class TrainingRows:
         self.total_weight = self._tensor(seen + weights)
         self._n_inputs = table.X.shape[1]
         distinct, index = _distinct(row_subsets)
-        member_index = index.repeat(n_members)
+        member_index = self._subset_of_member = index.repeat(n_members)
         # None if every member has its own subset, or all members have the same.
         self._member_index: torch.Tensor | None = None
         if len(distinct) > 1 and not np.array_equal(
@@ -153,7 +177,7 @@ class TrainingRows:
         return self._sparse is None
 
     def member_table(self, member: int) -> MemberTable:
-        """The rows of one member, on the CPU; X must be dense."""
+        """The rows of one member, on the CPU."""
         subsets, n = self._subset_per_member, int(self.n_rows[member])
 
         def own(part):
@@ -163,11 +187,36 @@ class TrainingRows:
             return None if pair is None else np.stack([own(v)[0].numpy() for v in pair])
 
         train, weights = subsets.train, subsets.weights
+        x, x_of_zero = self._table_x
         return MemberTable(
-            x=self._x.contiguous().numpy(),
+            x=x,
+            x_of_zero=x_of_zero,
             y=self._y.contiguous().numpy(),
             rows=np.arange(n) if train is None else own(train)[:n].contiguous().numpy(),
             weights=None if weights is None else own(weights)[:n].numpy(),
+            x_affine=affine(subsets.x_affine),
+            y_affine=affine(subsets.y_affine),
+        )
+
+    def subset_tables(self) -> SubsetTables:
+        """The rows of all distinct subsets; X must be dense."""
+        subsets = self._subsets
+        lead = int(self._subset_of_member.max()) + 1
+
+        def repeated(part):
+            return None if part is None else part.expand(lead, -1).contiguous()
+
+        def affine(pair):
+            if pair is None:
+                return None
+            return torch.cat([v.expand(lead, 1, -1) for v in pair], dim=1).contiguous()
+
+        return SubsetTables(
+            x=self._x.contiguous(),
+            y=self._y.contiguous(),
+            subset=torch.as_tensor(self._subset_of_member).to(self._device),
+            rows=repeated(subsets.train),
+            weights=repeated(subsets.weights),
             x_affine=affine(subsets.x_affine),
             y_affine=affine(subsets.y_affine),
         )
@@ -206,6 +255,17 @@ class TrainingRows:
         subsets = self._subsets
         x, y = self._gather(subsets.validation, subsets)
         return tuple(map(self._to_members, (x, y, subsets.validation_weights)))
+
+    @cached_property
+    def _table_x(self):
+        """``x`` and ``x_of_zero`` of ``MemberTable``."""
+        if self._sparse is None:
+            return self._x.contiguous().numpy(), None
+        base, X = self._base, sparse.csr_array(self._sparse)
+        mean, scale = base.x_mean[X.indices], base.x_scale[X.indices]
+        X.data = self._tensor((X.data - mean) / scale).numpy()
+        of_zero = base.x_to_network(np.zeros((1, X.shape[1])))
+        return X, self._tensor(of_zero)[0].numpy()
 
     @cached_property
     def _subset_per_member(self) -> _DeviceRows:

@@ -1,16 +1,20 @@
 """The approximate posterior q(W) of several networks, and predictions of its draws.
 
-Predictions for many rows or draws are computed in chunks, within a memory budget.
+Predictions for many rows or draws are computed in chunks, within a memory budget. On a
+CPU a compiled loop computes perceptrons, except for a few rows: numba takes .3 s to
+import, and the loop a few seconds to compile once per computer.
 """
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from typing import Any
 
 import numpy as np
 import torch
 
+from skbayesnn._engine.compiled import ENGINE_VARIABLE
 from skbayesnn._engine.random import DrawRandom
 from skbayesnn._engine.resources import is_out_of_memory, keep_freed_memory
 from skbayesnn._families import Draw, Params
@@ -25,6 +29,18 @@ SampledNetworks = list[Callable[[torch.Tensor], torch.Tensor]]
 _LIVE_UNITS = 1 << 26
 # Sampled weights up to this size are cached between predictions.
 _CACHE_BYTES = 1 << 25
+# Fewest rows of a prediction by the compiled loop.
+MIN_COMPILED_ROWS = 32
+
+
+@cache
+def _compiled_draws():
+    """The module of the compiled loop; None without numba."""
+    try:
+        from skbayesnn._engine.compiled import predict
+    except Exception:  # e.g. a NumPy that numba refuses; the training warns
+        return None
+    return predict
 
 
 @dataclass(frozen=True)
@@ -50,8 +66,12 @@ class Posterior:
     likelihood_params: Params
     keep: tuple[torch.Tensor, ...]
     seeds: np.ndarray
-    # Sampled networks by parts of the draws, kept between predictions.
-    _cache: dict[tuple[tuple[range, ...], bool], SampledNetworks] = field(
+    # Sampled networks of the last prediction: by parts of the draws, or compiled.
+    _cache: dict[tuple, Any] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+    # Whether a number of draws shares computations.
+    _shares: dict[int, bool] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
 
@@ -96,13 +116,21 @@ class Posterior:
 
     def shares_draws(self, n_draws: int) -> bool:
         """Whether draws share computations: take many draws and few rows at a time."""
-        return self.network.shares_draws(self.layers, self.keep, n_draws)
+        if n_draws not in self._shares:
+            shares = self.network.shares_draws(self.layers, self.keep, n_draws)
+            self._shares[n_draws] = shares
+        return self._shares[n_draws]
+
+    @cached_property
+    def _rates(self) -> list[float]:
+        """Largest dropout rate of every map."""
+        return [float((1 - p).max()) for p in self.learned_keep()]
 
     @property
     def n_dropped(self) -> int:
         """Inputs that a draw drops on average in the map where it drops the most."""
-        pairs = zip(self.network.fan_ins, self.learned_keep(), strict=True)
-        return int(max(n * float((1 - p).max()) for n, p in pairs))
+        pairs = zip(self.network.fan_ins, self._rates, strict=True)
+        return int(max(n * rate for n, rate in pairs))
 
     def _random_source(self, draws: range):
         return DrawRandom(self.seeds, draws, self.device, self.dtype)
@@ -117,8 +145,7 @@ class Posterior:
         n_weights = self.network.n_weights
         if per_draw or not self.shares_draws(n_draws):
             return itemsize * n_draws * n_weights
-        dropped = max(float((1 - p).max()) for p in self.learned_keep())
-        per_sample = 2 * dropped * n_weights + self.network.n_units
+        per_sample = 2 * max(self._rates) * n_weights + self.network.n_units
         return itemsize * int(n_weights + n_draws * per_sample)
 
     def cached(
@@ -133,6 +160,25 @@ class Posterior:
                 self._cache.clear()
                 self._cache[key] = networks
         return networks
+
+    def compiled(self, draws: range, n_rows: int, budget: int):
+        """The draws for the compiled loop; None if torch predicts them.
+
+        budget : bytes that the weights may take
+        """
+        if n_rows < MIN_COMPILED_ROWS or os.environ.get(ENGINE_VARIABLE) == "torch":
+            return None
+        module = _compiled_draws()
+        if module is None or not module.covers(self, len(draws), budget):
+            return None
+        key = "compiled", draws
+        compiled = self._cache.get(key)
+        if compiled is None:
+            random = partial(self._random_source, draws)
+            compiled = module.CompiledDraws(self, len(draws), random)
+            self._cache.clear()
+            self._cache[key] = compiled
+        return compiled
 
     def outputs(self, x: torch.Tensor, draws: range) -> torch.Tensor:
         """Outputs of the draws ``draws``, without observation noise.
@@ -297,28 +343,35 @@ class PosteriorPredictor:
         self._posterior, self._rows, self.n_rows = posterior, rows, n_rows
         self._is_sparse, self._budget = is_sparse, budget
         n_draws = posterior.distinct_draws(n_draws)
+        draws = range(first_draw, first_draw + n_draws)
+        self._n_draws, self._held, self._compiled = n_draws, None, None
+        if not is_sparse:
+            self._compiled = posterior.compiled(draws, n_rows, budget // 2)
+        if self._compiled:
+            self._draws, self._row_step = [draws], _MAX_ROWS_WITH_HELD_WEIGHTS
+            self._row_step = self.block
+            return
         n_bytes = posterior.bytes_of(n_draws, is_sparse)
         holds_weights = n_bytes <= min(budget // 2, _MAX_HELD_BYTES)
         self._row_step, draw_step = chunk_sizes(
             posterior, n_rows, n_draws, budget, holds_weights, is_sparse
         )
-        self._n_draws, end = n_draws, first_draw + n_draws
-        self._draws = [
-            range(start, min(start + draw_step, end))
-            for start in range(first_draw, end, draw_step)
-        ]
-        self._held = None
+        self._draws = [draws[i : i + draw_step] for i in range(0, n_draws, draw_step)]
         if holds_weights:
             self._held = posterior.cached(tuple(self._draws), is_sparse)
 
     @property
     def block(self) -> int:
         """Rows per call of ``whole``, which holds all of their draws in memory."""
+        max_rows = min(self._budget // 4, _BLOCK_BYTES) // self._row_bytes
+        return _bounded(max_rows, self._row_step)
+
+    @property
+    def _row_bytes(self) -> int:
+        """Memory of the outputs of all draws, for one row."""
         posterior = self._posterior
         n_outputs = posterior.n_members * posterior.likelihood.n_outputs
-        row_bytes = posterior.keep[0].element_size() * self._n_draws * n_outputs
-        max_rows = min(self._budget // 4, _BLOCK_BYTES) // row_bytes
-        return int(np.clip(max_rows, 1, self._row_step))
+        return posterior.keep[0].element_size() * self._n_draws * n_outputs
 
     def chunks(self, rows: slice | None = None) -> Iterator[slice]:
         """Split the rows into chunks that are computed at once."""
@@ -348,6 +401,18 @@ class PosteriorPredictor:
         ]
         return _concatenate(parts, axis=1)
 
+    def moments(self) -> tuple[np.ndarray, ...] | None:
+        """Mean of y, epistemic and aleatoric variance, (rows, targets) each.
+
+        None if the draws must be accumulated ``by_rows``.
+        """
+        return self._compiled and self._compiled.moments(self._rows, self.n_rows)
+
+    def mean_probability(self) -> np.ndarray | None:
+        """Mean class probabilities, (rows, classes); None as for ``moments``."""
+        compiled = self._compiled
+        return compiled and compiled.mean_probability(self._rows, self.n_rows)
+
     def _components(self, x, i: int) -> Any:
         """Components of part i of the draws, x (1, rows, inputs).
 
@@ -364,6 +429,8 @@ class PosteriorPredictor:
         return _concatenate([self._components(half, i) for half in halves], axis=1)
 
     def _at_once(self, x, i: int) -> Any:
+        if self._compiled:
+            return self._compiled.components(x[0])
         posterior, draws = self._posterior, self._draws[i]
         with torch.inference_mode():
             if self._held:
@@ -377,6 +444,11 @@ class PosteriorPredictor:
 
 def _concatenate(parts: list, axis: int):
     return parts[0] if len(parts) == 1 else type(parts[0]).concatenated(parts, axis)
+
+
+def _bounded(value: int, highest: int) -> int:
+    """The value, at least 1 and at most ``highest``."""
+    return min(max(value, 1), highest)
 
 
 def chunk_sizes(
@@ -406,14 +478,14 @@ def chunk_sizes(
         target = min(quarter, _SHARED_FACTOR * target)
         # Every draw copies the units that it drops.
         per_row += itemsize * posterior.n_dropped
-        draw_step = int(np.clip(target // (_MIN_ROWS * per_row), 1, n_draws))
-        return int(np.clip(target // (per_row * draw_step), 1, most_rows)), draw_step
+        draw_step = _bounded(target // (_MIN_ROWS * per_row), n_draws)
+        return _bounded(target // (per_row * draw_step), most_rows), draw_step
     if held:
         most_rows = min(most_rows, _MAX_ROWS_WITH_HELD_WEIGHTS)
     chunk_bytes = target if held else min(quarter, _MAX_CHUNK_BYTES)
-    row_step = int(np.clip(chunk_bytes // per_row, 1, most_rows))
+    row_step = _bounded(chunk_bytes // per_row, most_rows)
     per_draw = per_row * row_step + itemsize * network.n_weights
-    return row_step, int(np.clip(target // per_draw, 1, n_draws))
+    return row_step, _bounded(target // per_draw, n_draws)
 
 
 # ---- mean weights: every random number is replaced by its expectation
@@ -466,6 +538,9 @@ class MeanWeightPosterior(Posterior):
 
     def distinct_draws(self, n_draws: int) -> int:
         return 1
+
+    def compiled(self, draws, n_rows, budget):
+        return None  # One draw takes little time.
 
     def _random_source(self, draws):
         return ExpectedRandom(self.keep[0])

@@ -57,11 +57,15 @@ def _normal(seeds, purpose, layer, shape) -> np.ndarray:
     )
 
 
+def dropped_values(probability: torch.Tensor) -> torch.Tensor:
+    """Number of 16-bit values that give zero, such that P(1) = probability, int64."""
+    dropped = ((1 - probability.double()) * _STEPS_OF_16_BITS).round()
+    return dropped.clamp(max=_STEPS_OF_16_BITS - 1).to(torch.int64)
+
+
 def threshold_of(probability: torch.Tensor) -> torch.Tensor:
     """int16 t with P(bits >= t) = probability, for bits uniform on int16."""
-    dropped = ((1 - probability.double()) * _STEPS_OF_16_BITS).round()
-    lowest = -_STEPS_OF_16_BITS // 2
-    return (dropped + lowest).clamp(max=-lowest - 1).to(torch.int16)
+    return (dropped_values(probability) - _STEPS_OF_16_BITS // 2).to(torch.int16)
 
 
 class DrawRandom:

@@ -213,6 +213,11 @@ class RowPerturbation:
         """Whether y is perturbed; otherwise the weights of the rows."""
         return self._on_y
 
+    @property
+    def values(self) -> torch.Tensor:
+        """Perturbation of all rows, (members, rows, targets or 1)."""
+        return self._values
+
     def of_member(self, member: int) -> np.ndarray:
         """Perturbation of a member's rows, (rows, targets or 1)."""
         return self._values[member].numpy()
@@ -237,14 +242,13 @@ class RowPerturbation:
         return Batch(x, y, factors if weights is None else weights * factors)
 
 
-# ---- the step
+# ---- the state of a training, and a step that changes it
 
 
-class Step:
-    """One step of Adam on F / (N tau) of all members; call it with a batch.
+class TrainingState:
+    """Parameters, moments of Adam, and schedule of a training.
 
-    It holds everything that changes between steps: parameters, moments, random
-    numbers, step size and weight of the KL.
+    Every implementation of the training changes the parameters and moments in place.
 
     Parameters
     ----------
@@ -256,7 +260,7 @@ class Step:
     priors : tuple of Prior
         Prior of every parameter group.
     optimizer_state : dict, optional
-        ``state()`` of the run to continue.
+        ``optimizer_state()`` of the run to continue.
     """
 
     def __init__(
@@ -268,33 +272,22 @@ class Step:
         priors: tuple[Prior, ...],
         optimizer_state: dict[str, np.ndarray] | None = None,
     ):
-        self._likelihood = config.likelihood
         self.parameters = FlatParameters(posterior)
         # Its parameters are views of the parameters in training.
         self.posterior = self.parameters.posterior()
-        values = self.parameters.values
-        self.random = self._random_source(
-            members.seeds, rows.n_rows, config.n_batches, values.device, values.dtype
-        )
-        objective = Objective.of(
+        self.random = self._random_source(config, members, rows)
+        self.objective = Objective.of(
             config.likelihood,
             priors,
             members.tau,
             rows.mean_weight,
             rows.total_weight,
         )
-        self.objective = objective
-        # Which members learn the likelihood's parameters; None if all do.
-        self._learns_likelihood: torch.Tensor | None = None
-        if not members.learns_likelihood.all():
-            learns = torch.as_tensor(members.learns_likelihood)
-            self._learns_likelihood = learns.to(values.device, values.dtype)
-        self._data_gradient = DATA_GRADIENTS[config.gradient]
         # All draws of deterministic weights are equal.
         stochastic = config.network.stochastic
         self.n_draws = config.n_training_draws if stochastic else 1
         self.penalty = Penalty(
-            self.parameters, self.posterior, objective, self.random.shared_by_rows
+            self.parameters, self.posterior, self.objective, self.random.shared_by_rows
         )
         self._optimizer = Adam(self.parameters, optimizer_state)
         before = optimizer_state["step"] if optimizer_state else 0
@@ -304,8 +297,52 @@ class Step:
             np.broadcast_to(before, members.seeds.shape),
             self.parameters.member_of,
         )
-        self._step_values = self.schedule.step_values(values)
         self._n_done = 0
+
+    def _random_source(self, config, members, rows):
+        values = self.parameters.values
+        return random_source(
+            members.seeds, rows.n_rows, config.n_batches, values.device, values.dtype
+        )
+
+    def moments(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Both moments of Adam, as vectors that a training changes in place."""
+        return self._optimizer.vectors
+
+    def count_steps(self, n: int) -> None:
+        """Count steps that have been run."""
+        self._n_done += n
+
+    def optimizer_state(self) -> dict[str, np.ndarray]:
+        """State of the optimizer by name, from which a training can continue."""
+        steps = _collapse_equal(self.schedule.steps_done(self._n_done))
+        return {"step": steps} | self._optimizer.moments()
+
+
+class Step(TrainingState):
+    """One step of Adam on F / (N tau) of all members, by torch; call it with a batch.
+
+    See :class:`TrainingState` for the parameters.
+    """
+
+    def __init__(
+        self,
+        config: TrainingConfig,
+        members: MemberParams,
+        rows: MemberRows,
+        posterior: Posterior,
+        priors: tuple[Prior, ...],
+        optimizer_state: dict[str, np.ndarray] | None = None,
+    ):
+        super().__init__(config, members, rows, posterior, priors, optimizer_state)
+        self._likelihood = config.likelihood
+        # Which members learn the likelihood's parameters; None if all do.
+        self._learns_likelihood: torch.Tensor | None = None
+        if not members.learns_likelihood.all():
+            learns = torch.as_tensor(members.learns_likelihood)
+            self._learns_likelihood = learns.to(self.parameters.values)
+        self._data_gradient = DATA_GRADIENTS[config.gradient]
+        self._step_values = self.schedule.step_values(self.parameters.values)
 
     def start_epoch(self, epoch: int, n_batches: int) -> None:
         """Start an epoch; ``epoch`` counts the epochs of earlier runs, too."""
@@ -325,11 +362,12 @@ class Step:
         """Update all members; return the nll of their rows, (members, batch rows)."""
         nll = self._update(batch, next(self._step_values))
         self.random.next_step()
-        self._n_done += 1
+        self.count_steps(1)
         return nll
 
-    def _random_source(self, *args):
-        return random_source(*args)
+    def end_members(self, ended: np.ndarray) -> None:
+        """Store the moments of members that end here, (members,) bool."""
+        self._optimizer.keep_moments(ended)
 
     def _update(self, batch: Batch, step_values: StepValues) -> torch.Tensor:
         nll, gradient = self._nll_and_gradient(batch)
@@ -363,26 +401,9 @@ class Step:
             for name, value in gradients.items()
         }
 
-    def moments(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Both moments of Adam, as vectors that a training changes in place."""
-        return self._optimizer.vectors
-
-    def count_steps(self, n: int) -> None:
-        """Count steps that another implementation has run."""
-        self._n_done += n
-
-    def end_members(self, ended: np.ndarray) -> None:
-        """Store the moments of members that end here, (members,) bool."""
-        self._optimizer.keep_moments(ended)
-
-    def state(self) -> dict[str, np.ndarray]:
-        """State of the optimizer by name, from which a training can continue."""
-        steps = _collapse_equal(self.schedule.steps_done(self._n_done))
-        return {"step": steps} | self._optimizer.moments()
-
 
 def select_state(state: dict[str, np.ndarray], members: np.ndarray):
-    """Select members of a ``Step.state()`` by index."""
+    """Select members of an ``optimizer_state()`` by index."""
     moments = {n: values[members] for n, values in state.items() if n != "step"}
     if state["step"].ndim == 0:
         return {"step": state["step"]} | moments

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from skbayesnn._engine.bound import Bound, bound_of
+from skbayesnn._engine.compiled import ENGINE_VARIABLE
 from skbayesnn._engine.config import Hook, MemberParams, MemberRows, TrainingConfig
 from skbayesnn._engine.cuda_graph import step_class
 from skbayesnn._engine.objective import at_anchors, priors_of
@@ -24,7 +25,13 @@ from skbayesnn._engine.posterior import Posterior, select_members
 from skbayesnn._engine.random import initial_normal
 from skbayesnn._engine.residual_variance import with_residual_variance
 from skbayesnn._engine.resources import keep_freed_memory, torch_threads
-from skbayesnn._engine.step import Batches, RowPerturbation, Step, select_state
+from skbayesnn._engine.step import (
+    Batches,
+    RowPerturbation,
+    Step,
+    TrainingState,
+    select_state,
+)
 from skbayesnn._priors import Prior
 from skbayesnn._runtime import warn
 
@@ -311,7 +318,7 @@ def train(
         )
         history = TrainingHistory(len(members.seeds))
         best = BestWeights(
-            runner.step.parameters, members.n_epochs, config.patience, config.tol
+            runner.state.parameters, members.n_epochs, config.patience, config.tol
         )
         run = _Run(config, members, rows, priors, runner, history, best)
         interrupted = False
@@ -323,9 +330,10 @@ def train(
             interrupted = True
         bound = None
         if compute_bound:
-            bound = bound_of(
-                config, members, rows, best.posterior, priors, perturbation
-            )
+            with torch_threads(_threads_of_step(config, members, rows)):
+                bound = bound_of(
+                    config, members, rows, best.posterior, priors, perturbation
+                )
         return run.outcome(bound, interrupted)
 
 
@@ -347,7 +355,10 @@ class Runner(Protocol):
     """Trains the members of a program, some epochs at a time."""
 
     engine: str
-    step: Step
+
+    @property
+    def state(self) -> TrainingState:
+        """Parameters and moments, which ``run`` changes in place."""
 
     @property
     def max_epochs(self) -> int:
@@ -362,6 +373,13 @@ class Runner(Protocol):
         """
 
 
+def _threads_of_step(config, members, rows) -> int | None:
+    """Threads of torch for the rows of a step: one if they are few, else None (all)."""
+    n_rows = int(config.batch_rows(rows.n_rows).max())
+    n_units = len(members.seeds) * n_rows * config.network.widest
+    return 1 if n_units < _SINGLE_THREAD_UNITS else None
+
+
 class TorchRunner:
     """Runs one epoch at a time with torch, all members together."""
 
@@ -369,29 +387,26 @@ class TorchRunner:
     max_epochs = 1
 
     def __init__(self, config, members, rows, step: Step, perturbation):
-        self.step, self._n_batches = step, config.n_batches
+        self.state, self._step, self._n_batches = step, step, config.n_batches
+        self._n_epochs = members.n_epochs
         self._batches = Batches(rows, config, perturbation)
-        n_units = len(members.seeds) * self._batches.n_rows * config.network.widest
-        self._n_threads = 1 if n_units < _SINGLE_THREAD_UNITS else None
+        self._n_threads = _threads_of_step(config, members, rows)
 
     def run(self, first, epoch, n_epochs):
-        step = self.step
+        step = self._step
         with torch_threads(self._n_threads):
             step.start_epoch(first + epoch, self._n_batches)
             step_nlls = map(step, self._batches.epoch_batches(step.random))
             nll = reduce(torch.Tensor.add_, step_nlls).mean(1) / self._n_batches
+            step.end_members(self._n_epochs == epoch + 1)
             return nll.unsqueeze(0), step.penalty.kl().unsqueeze(0)
-
-
-# Environment variable; its value "torch" forbids the compiled loop.
-ENGINE_VARIABLE = "SKBAYESNN_ENGINE"
 
 
 @cache
 def _compiled_loop():
-    """The module of the compiled loop; None, with a warning, without numba."""
+    """``covers`` and runner of the compiled loop; None and a warning without numba."""
     try:
-        from skbayesnn._engine.compiled import run
+        from skbayesnn._engine.compiled.run import CompiledRunner, covers
     except Exception as error:  # e.g. a NumPy that numba refuses
         warn(
             f"numba cannot be imported ({error}), so torch trains the networks, which "
@@ -399,23 +414,37 @@ def _compiled_loop():
             f"set the environment variable {ENGINE_VARIABLE}=torch."
         )
         return None
-    return run
+    return covers, CompiledRunner
+
+
+@cache
+def _fused_kernel():
+    """``covers`` and runner of the fused kernel; None without Triton."""
+    try:
+        from skbayesnn._engine.fused.run import FusedRunner, covers
+    except ImportError:
+        return None
+    return covers, FusedRunner
 
 
 def runner_of(
     config, members, rows, posterior, priors, optimizer_state, perturbation
 ) -> Runner:
-    """Choose the implementation: the compiled loop where it covers the program."""
+    """Choose the implementation: the fastest that covers the program."""
+    arguments = config, members, rows, posterior, priors, optimizer_state
+    compiled, engine = None, os.environ.get(ENGINE_VARIABLE)
+    if hasattr(rows, "member_table"):
+        if engine == "fused":
+            compiled = _fused_kernel()
+        elif engine != "torch" and posterior.device.type == "cpu":
+            compiled = _compiled_loop()
+    if compiled:
+        covers, runner_type = compiled
+        if covers(config, members, rows, posterior):
+            state = TrainingState(*arguments)
+            return runner_type(config, members, rows, priors, state, perturbation)
     step_type = step_class(config, members, rows.mean_weight.device)
-    step = step_type(config, members, rows, posterior, priors, optimizer_state)
-    compiled = None
-    if os.environ.get(ENGINE_VARIABLE) != "torch" and hasattr(rows, "member_table"):
-        compiled = _compiled_loop()
-    if compiled and compiled.covers(config, members, rows, posterior):
-        return compiled.CompiledRunner(
-            config, members, rows, priors, step, perturbation
-        )
-    return TorchRunner(config, members, rows, step, perturbation)
+    return TorchRunner(config, members, rows, step_type(*arguments), perturbation)
 
 
 @dataclass
@@ -435,20 +464,20 @@ class _Run:
         runner, history, n_batches = self.runner, self.history, self.config.n_batches
         last, epoch, done = int(self.members.n_epochs.max()), 0, False
         stops_early = self.config.patience is not None
+        n_threads = _threads_of_step(self.config, self.members, self.rows)
         one_by_one = stops_early or any(hook.every_epoch for hook in hooks)
         while epoch < last and not done:
             n = 1 if one_by_one else min(runner.max_epochs, last - epoch)
             history.add(*runner.run(first_epoch, epoch, n))
             epoch += n
-            posterior = runner.step.posterior
-            if stops_early:
-                score = validation_score(posterior, self.rows, _N_VALIDATION_DRAWS)
-                history.validation.append(score)
-            if epoch * n_batches % _CHECK_EVERY < n * n_batches:
-                history.find_failures()
-            done = self.best.update(history, n)
-            if runner.engine == "torch":
-                runner.step.end_members(self.members.n_epochs == epoch)
+            posterior = runner.state.posterior
+            with torch_threads(n_threads):
+                if stops_early:
+                    score = validation_score(posterior, self.rows, _N_VALIDATION_DRAWS)
+                    history.validation.append(score)
+                if epoch * n_batches % _CHECK_EVERY < n * n_batches:
+                    history.find_failures()
+                done = self.best.update(history, n)
             for i in range(epoch - n, epoch):
                 for hook in hooks:
                     hook.epoch_end(i + 1, posterior)
@@ -464,7 +493,7 @@ class _Run:
         history.find_failures()
         # A loss that is not finite after a member has stopped is not a failure.
         failed_after_stop = best.stopped & (history.failed > best.n_epochs)
-        curvature = self.runner.step.penalty.curvature
+        curvature = self.runner.state.penalty.curvature
         posterior = with_residual_variance(self.config, self.rows, posterior, curvature)
         nll, kl, validation = history.arrays()
         return Trained(
@@ -476,7 +505,7 @@ class _Run:
             kl_constant=self._kl_constant(posterior),
             failed=np.where(failed_after_stop, 0, history.failed),
             interrupted=interrupted,
-            optimizer=self.runner.step.state(),
+            optimizer=self.runner.state.optimizer_state(),
             bound=bound,
             engine=self.runner.engine,
         )

@@ -17,8 +17,8 @@ from skbayesnn._engine.random import EPOCH, philox, threshold_of
 # ---- streams of random numbers, one per seed
 
 # Weyl's constant and the multipliers of the finaliser [Steele, Lea & Flood 2014].
-_GOLDEN = 0x9E3779B97F4A7C15
-_MULTIPLIER_1, _MULTIPLIER_2 = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+GOLDEN = 0x9E3779B97F4A7C15
+MULTIPLIER_1, MULTIPLIER_2 = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 
 
 class SplitMix:
@@ -48,7 +48,7 @@ class SplitMix:
             self._done + 1, self._done + n + 1, device=self._device
         )
         self._done += n
-        return _finalise(self._states + positions.mul_(_as_int64(_GOLDEN)))
+        return _finalise(self._states + positions.mul_(_as_int64(GOLDEN)))
 
     def permutations(self, n: int) -> torch.Tensor:
         """Return a random permutation of range(n) per seed, (seeds, n) int64.
@@ -87,8 +87,8 @@ def _shift_right(words: torch.Tensor, n_bits: int) -> torch.Tensor:
 
 def _finalise(words: torch.Tensor) -> torch.Tensor:
     """Finaliser of SplitMix64, a bijection; in place."""
-    words.bitwise_xor_(_shift_right(words, 30)).mul_(_as_int64(_MULTIPLIER_1))
-    words.bitwise_xor_(_shift_right(words, 27)).mul_(_as_int64(_MULTIPLIER_2))
+    words.bitwise_xor_(_shift_right(words, 30)).mul_(_as_int64(MULTIPLIER_1))
+    words.bitwise_xor_(_shift_right(words, 27)).mul_(_as_int64(MULTIPLIER_2))
     return words.bitwise_xor_(_shift_right(words, 31))
 
 

@@ -78,7 +78,7 @@ class Variational(Family):
 # ---- type A: independent noise
 
 # Added to theta^2, so that log alpha is finite at theta = 0.
-_MIN_SQUARE = 1e-12
+MIN_SQUARE = 1e-12
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class Independent(Variational):
         log_alpha = self.start(mean, keep)
         theta = mean / (1 + log_alpha.exp()).sqrt()
         if self.alpha == "weight":
-            log_variance = log_alpha + (theta.square() + _MIN_SQUARE).log()
+            log_variance = log_alpha + (theta.square() + MIN_SQUARE).log()
             return {"mean": theta, "bias": bias, "log_variance": log_variance}
         return {"mean": theta, "bias": bias, "log_alpha": log_alpha}
 
@@ -133,7 +133,7 @@ class Independent(Variational):
         if isinstance(prior, LogUniformPrior):
             value, _ = KL[self.approximation]
             return value(log_alpha).expand_as(mean).sum((1, 2)) + biases
-        variance = log_alpha.exp() * (mean.square() + _MIN_SQUARE)
+        variance = log_alpha.exp() * (mean.square() + MIN_SQUARE)
         return prior.weight.energy(mean) + prior.weight.kl_of_width(variance) + biases
 
     def kl_gradient(self, params, keep, prior, random):
@@ -144,7 +144,7 @@ class Independent(Variational):
             grad_log_alpha = slope(log_alpha).expand_as(mean)
             grads = self._grads_through_log_alpha(params, unbounded, grad_log_alpha)
         else:
-            precision, squares = prior.weight.precision, mean.square() + _MIN_SQUARE
+            precision, squares = prior.weight.precision, mean.square() + MIN_SQUARE
             grad_log_alpha = 0.5 * (precision * log_alpha.exp() * squares - 1)
             grads = self._grads_through_log_alpha(params, unbounded, grad_log_alpha)
             direct = precision * mean + 2 * grad_log_alpha * mean / squares
@@ -158,7 +158,7 @@ class Independent(Variational):
     def _unbounded(self, params):
         """log alpha before clipping, in the shape that is learned."""
         if self.alpha == "weight":
-            squares = params["mean"].square() + _MIN_SQUARE
+            squares = params["mean"].square() + MIN_SQUARE
             return params["log_variance"] - squares.log()
         return params["log_alpha"]
 
@@ -176,7 +176,7 @@ class Independent(Variational):
         if self.alpha != "weight":
             return {"log_alpha": grad_bounded, "mean": torch.zeros_like(params["mean"])}
         mean = params["mean"]
-        grad_mean = (grad_bounded * mean).div_(mean.square() + _MIN_SQUARE).mul_(-2)
+        grad_mean = (grad_bounded * mean).div_(mean.square() + MIN_SQUARE).mul_(-2)
         return {"log_variance": grad_bounded, "mean": grad_mean}
 
 

@@ -39,7 +39,7 @@ from skbayesnn._networks.base import (
 # Cost of a pass over an output, in multiply-adds.
 _PASS_COST = 20
 # Inputs up to here leave results five exact digits in float32, ten in float64.
-_MAX_SHARED_INPUT = {torch.float32: 1e2, torch.float64: 1e6}
+MAX_SHARED_INPUT = {torch.float32: 1e2, torch.float64: 1e6}
 # Values of the masked inputs of several draws that are in memory at once.
 _MAX_VALUES = 1 << 21
 
@@ -129,7 +129,7 @@ class SharedDraws:
         for i, layer in enumerate(self._maps):
             h = layer(self._activation.in_place(h) if i else h)
         outputs = h[self._output_index]
-        large = (x.abs().amax(1) > _MAX_SHARED_INPUT[x.dtype]).nonzero().flatten()
+        large = (x.abs().amax(1) > MAX_SHARED_INPUT[x.dtype]).nonzero().flatten()
         if len(large):
             outputs[:, large] = self._separate_products(x[large])
         return outputs

@@ -9,6 +9,7 @@ import math
 
 import numpy as np
 import torch
+from sklearn.pipeline import Pipeline
 
 from skbayesnn import _validation
 from skbayesnn._engine.posterior import Posterior
@@ -73,13 +74,8 @@ def check_network(model: BayesianNetwork) -> None:
 
 def _check_predictions(model: BayesianNetwork, posterior: Posterior) -> None:
     """Predict one draw at the mean of the columns, and one std from it."""
-    points = torch.tensor([0.0, 1.0, -1.0], dtype=torch.float64, device=_CPU)
-    rows = points.view(1, -1, 1).expand(1, len(points), model.n_features_in_)
     likelihood = posterior.likelihood
-    with torch.no_grad():
-        outputs = posterior.outputs(rows, range(1))
-        components = posterior.predictive_components(outputs)
-    agree("outputs", outputs.shape[-2:], (len(points), likelihood.n_outputs))
+    components = _components_near_mean(model, posterior)
     if likelihood.is_classification:
         predicted = [components.probability]
     else:
@@ -90,11 +86,46 @@ def _check_predictions(model: BayesianNetwork, posterior: Posterior) -> None:
                 "its predictive variance must be > 0 at the mean of the columns; got "
                 f"{predicted[1].min()}."
             )
+    _check_finite(predicted)
+
+
+def _components_near_mean(model: BayesianNetwork, posterior: Posterior):
+    """Components at the mean of the columns, and one std above and below it."""
+    points = torch.tensor([0.0, 1.0, -1.0], dtype=torch.float64, device=_CPU)
+    rows = points.view(1, -1, 1).expand(1, len(points), model.n_features_in_)
+    with torch.no_grad():
+        outputs = posterior.outputs(rows, range(1))
+        components = posterior.predictive_components(outputs)
+    n_outputs = posterior.likelihood.n_outputs
+    agree("outputs", outputs.shape[-2:], (len(points), n_outputs))
+    return components
+
+
+def _check_finite(predicted: list) -> None:
     if not all(np.isfinite(values).all() for values in predicted):
         raise ValueError(
             "its predictions must be finite at the mean of the columns and one "
             "standard deviation from it; got NaN or infinity."
         )
+
+
+def check_target_transform(model) -> None:
+    """Check that the inverse transform of a network's predictions is finite."""
+    network = model.regressor_
+    if isinstance(network, Pipeline):
+        network = network[-1]
+    if not isinstance(network, BayesianNetwork):
+        return
+    posterior = _fitted.posterior_of(network, _CPU, torch.float64)
+    components = _components_near_mean(network, posterior)
+    mean, _ = network._scaling.moments_from_network(
+        components.mean, components.variance
+    )
+    with np.errstate(all="ignore"):
+        predicted = model.transformer_.inverse_transform(
+            mean.reshape(-1, mean.shape[-1])
+        )
+    _check_finite([predicted])
 
 
 def _check_groups(posterior: Posterior, arrays: dict[str, np.ndarray]) -> None:
@@ -300,6 +331,8 @@ def check_stack(model) -> None:
         return
     n_parts = len(model.estimators_)
     agree("candidates", n_parts, len(model.n_draws_))
+    n_columns = [getattr(e, "n_features_in_", None) for e in model.estimators_]
+    agree("columns", model.n_features_in_, *(n for n in n_columns if n is not None))
     is_classification, shape = hasattr(model, "classes_"), model.oof_prediction_.shape
     if len(model.spread_factor_) != 1 or is_classification:
         n_factors = 1 if is_classification else math.prod(shape[1:])

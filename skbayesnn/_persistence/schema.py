@@ -537,6 +537,7 @@ def _scikit_learn() -> Iterator[StoredClass]:
         "TransformedTargetRegressor",
         {"regressor_": FITTED, "transformer_": ESTIMATOR, TRAINING_DIM: _AXES},
         _COLUMNS,
+        consistency.check_target_transform,
     )
     functions = dict.fromkeys(("func", "inverse_func"), none_or(FUNCTION))
     yield StoredClass(

@@ -55,6 +55,8 @@ class ClassPredictive:
 
     def _widened(self, classes) -> Labels:
         """Add classes that are missing here, with a probability of zero."""
+        if np.array_equal(self.classes, classes):
+            return Labels(self.probability)
         full = np.zeros((*self.probability.shape[:2], len(classes)))
         full[..., columns_of(self.classes, classes)] = self.probability
         return Labels(full)

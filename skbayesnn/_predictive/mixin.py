@@ -6,14 +6,18 @@ once.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Literal, overload
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_consistent_length
 
+from skbayesnn._engine.resources import torch_threads
 from skbayesnn._predictive.classes import check_known
 from skbayesnn._predictive.summaries import checked_coverages, select_kinds, to_frame
 from skbayesnn._runtime import default_settings
@@ -39,11 +43,17 @@ class PredictiveBlocks:
         Maps a slice of rows to their predictive distribution.
     block : int
         Number of rows that ``distribution`` handles best.
+    open_part : callable, optional
+        Opens the part of ``part_rows`` rows that starts at a row. Several threads may
+        call it.
+    part_rows : int
     """
 
     n_rows: int
     distribution: Callable[[slice], Predictive]
     block: int = BLOCK
+    open_part: Callable[[int], "PredictiveBlocks"] | None = None
+    part_rows: int = 0
 
     @classmethod
     def mapped(
@@ -57,11 +67,14 @@ class PredictiveBlocks:
         )
 
     @classmethod
-    def in_parts(cls, n_rows: int, opened, n_at_once: int) -> "PredictiveBlocks":
+    def in_parts(
+        cls, n_rows: int, opened, n_at_once: int, in_threads: bool = False
+    ) -> "PredictiveBlocks":
         """Open a few rows at a time, if an open part needs much memory.
 
         opened : callable, maps a slice of rows to their ``PredictiveBlocks``
         n_at_once : number of rows
+        in_threads : whether several threads may call ``opened``
         """
         first = opened(slice(0, min(n_rows, n_at_once)))
         if n_rows <= n_at_once:
@@ -86,7 +99,14 @@ class PredictiveBlocks:
                 return pieces[0]
             return type(pieces[0]).concatenate_rows(pieces)
 
-        return cls(n_rows, distribution, first.block)
+        def open_part(start):
+            if start == 0 and step == n_at_once:
+                return first
+            return opened(slice(start, min(start + step, n_rows)))
+
+        return cls(
+            n_rows, distribution, first.block, open_part if in_threads else None, step
+        )
 
     def whole(self) -> Predictive:
         """Predictive distribution of all rows at once."""
@@ -97,6 +117,33 @@ class PredictiveBlocks:
         for start in range(0, self.n_rows, self.block):
             rows = slice(start, min(start + self.block, self.n_rows))
             yield rows, self.distribution(rows)
+
+    def map(self, function: Callable[[slice, Predictive], Any]) -> list:
+        """Apply ``function`` to the rows and the distribution of every block.
+
+        Parts are computed on as many threads as torch uses, if they may be.
+        """
+        n_threads, open_part = torch.get_num_threads(), self.open_part
+        if open_part is None or n_threads == 1:
+            return [function(*block) for block in self.blocks()]
+
+        def of_part(start: int) -> list:
+            results = []
+            with torch_threads(1):
+                for rows, distribution in open_part(start).blocks():
+                    rows = slice(start + rows.start, start + rows.stop)
+                    results.append(function(rows, distribution))
+            return results
+
+        with ThreadPoolExecutor(n_threads) as pool:
+            # Threads have the settings of NumPy and of warnings of this one.
+            starts = range(0, self.n_rows, self.part_rows)
+            futures = [pool.submit(copy_context().run, of_part, i) for i in starts]
+            try:
+                return [result for future in futures for result in future.result()]
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
+                raise
 
 
 def mean_and_covariance(opened: PredictiveBlocks) -> tuple[np.ndarray, np.ndarray]:
@@ -153,7 +200,7 @@ class PredictiveMixin:
         uncertainty : ndarray of shape (n_samples[, n_targets]), or dict of them
             A dict for a list of kinds or ``"all"``.
         """
-        blocks = (block for _, block in self._blocks(X))
+        blocks = (block for _, block in self._opened_rows(X).blocks())
         first = next(blocks)
         kinds = first.kinds
         kind = kinds[0] if kind is None else kind
@@ -229,34 +276,41 @@ class PredictiveMixin:
     def _at(self, X, y, function, method=None):
         y = np.asarray(y)
         check_consistent_length(X, y)
-        blocks = self._blocks(X, method)
-        return np.concatenate([function(block, y[rows]) for rows, block in blocks])
+        return self._of_blocks(X, lambda rows, block: function(block, y[rows]), method)
 
     def _sampled(self, X, n_samples, random_state, sample):
         seed = seed_from(random_state)
         draw_random, noise_random = np.random.default_rng(seed).spawn(2)
         parts: list[np.ndarray] = []
-        for _, block in self._blocks(X):
+        for _, block in self._opened_rows(X).blocks():
             if not parts:
                 draws = draw_random.integers(block.n_draws, size=n_samples)
             parts.append(sample(block, draws, noise_random))
         return np.concatenate(parts)
 
-    def _blocks(self, X, method=None) -> Iterator[tuple[slice, Predictive]]:
-        """Yield the predictive distribution of every block of rows.
+    def _of_blocks(self, X, function, method=None) -> np.ndarray:
+        """Results of ``function`` for all blocks of rows, concatenated.
 
+        function : takes a slice of rows and their predictive distribution
         method : str, name of a method that only regressors have
         """
-        if num_samples(X) == 0:
-            raise ValueError("`X` must have at least one row; got none.")
-        for rows, block in self._open_predictive(X).blocks():
+
+        def checked(rows, block):
             if method and block.of_classes:
                 raise TypeError(
                     f"`{method}` needs a regressor; got the predictive distribution of "
                     "a classifier. For classifiers use predict_proba, "
                     "predict_uncertainty or log_predictive_density."
                 )
-            yield rows, block
+            return function(rows, block)
+
+        return np.concatenate(self._opened_rows(X).map(checked))
+
+    def _opened_rows(self, X) -> PredictiveBlocks:
+        """Predictive distribution of at least one row."""
+        if num_samples(X) == 0:
+            raise ValueError("`X` must have at least one row; got none.")
+        return self._open_predictive(X)
 
 
 class RegressionPredictiveMixin(PredictiveMixin):
@@ -281,11 +335,10 @@ class RegressionPredictiveMixin(PredictiveMixin):
             In y's units; the last axis exists if q is a sequence.
         """
         levels = checked_levels(q)
-        result = np.concatenate(
-            [
-                np.stack([block.quantile(level) for level in levels], axis=-1)
-                for _, block in self._blocks(X, "predict_quantile")
-            ]
+        result = self._of_blocks(
+            X,
+            lambda _, block: np.stack([block.quantile(level) for level in levels], -1),
+            "predict_quantile",
         )
         return result if np.ndim(q) else result[..., 0]
 
@@ -316,9 +369,8 @@ class RegressionPredictiveMixin(PredictiveMixin):
             of coverages exists if ``coverage`` is a sequence.
         """
         coverages = checked_coverages(coverage)
-        blocks = self._blocks(X, "predict_interval")
-        result = np.concatenate(
-            [block.interval(coverages, kind) for _, block in blocks]
+        result = self._of_blocks(
+            X, lambda _, block: block.interval(coverages, kind), "predict_interval"
         )
         return result if np.ndim(coverage) else result[..., 0, :]
 

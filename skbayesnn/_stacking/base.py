@@ -53,9 +53,9 @@ from skbayesnn.estimators._fit import time_left
 from skbayesnn.estimators._training_data import training_data
 from skbayesnn.estimators.mc_dropout import MCDropoutClassifier, MCDropoutRegressor
 
-# Rows that predictions encode at a time: an encoding takes about twenty times the
-# memory of X, and each candidate has its own.
-OPENED_AT_ONCE = 16_384
+# Rows that a thread encodes at a time: an encoding takes about twenty times the memory
+# of X, and each candidate has its own.
+OPENED_AT_ONCE = 8192
 
 
 class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
@@ -370,7 +370,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         if self.fitted_to_sparse_ is None:
             return blocks(X)
         return PredictiveBlocks.in_parts(
-            X.shape[0], lambda rows: blocks(X[rows]), OPENED_AT_ONCE
+            X.shape[0], lambda rows: blocks(X[rows]), OPENED_AT_ONCE, in_threads=True
         )
 
     def __getstate__(self):

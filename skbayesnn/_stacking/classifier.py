@@ -195,7 +195,7 @@ class BayesianStackingClassifier(ClassifierMixin, BayesianStacking):
         probability : ndarray of shape (n_samples, n_classes)
             Columns in the order of ``classes_``.
         """
-        return np.concatenate([block.mean() for _, block in self._blocks(X)])
+        return self._of_blocks(X, lambda _, block: block.mean())
 
     @on_snapshot
     def predict_log_proba(self, X: MatrixLike) -> Array:

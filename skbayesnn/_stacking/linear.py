@@ -429,7 +429,7 @@ class ShrunkLinearRegressor(
     @on_snapshot
     def predict(self, X):
         """Predict the mean, (rows[, targets])."""
-        return np.concatenate([block.mean() for _, block in self._blocks(X)])
+        return self._of_blocks(X, lambda _, block: block.mean())
 
     def _predictive(self, X) -> MixturePredictive:
         mean = self._outputs(X)
@@ -517,7 +517,7 @@ class ShrunkLinearClassifier(ClassifierMixin, ShrunkLinearModel):
     @on_snapshot
     def predict_proba(self, X):
         """Predict class probabilities, mean over draws, (rows, classes)."""
-        return np.concatenate([block.mean() for _, block in self._blocks(X)])
+        return self._of_blocks(X, lambda _, block: block.mean())
 
     @on_snapshot
     def predict(self, X):

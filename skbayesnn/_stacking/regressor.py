@@ -250,7 +250,7 @@ class BayesianStackingRegressor(
             return mean_and_covariance(self._open_predictive(X))
         if return_std:
             return _mean_and_std(self._open_predictive(X))
-        return np.concatenate([block.mean() for _, block in self._blocks(X)])
+        return self._of_blocks(X, lambda _, block: block.mean())
 
     @on_snapshot
     def predict_interval(
@@ -378,8 +378,9 @@ class BayesianStackingRegressor(
 
 def _mean_and_std(blocks: PredictiveBlocks) -> tuple[np.ndarray, np.ndarray]:
     """Mean and total standard deviation of all rows, (rows[, targets])."""
-    means, stds = [], []
-    for _, block in blocks.blocks():
-        means.append(block.mean())
-        stds.append(block.uncertainty(["total"])["total"])
+
+    def of_block(_, block):
+        return block.mean(), block.uncertainty(["total"])["total"]
+
+    means, stds = zip(*blocks.map(of_block), strict=True)
     return np.concatenate(means), np.concatenate(stds)

@@ -224,12 +224,18 @@ class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
     @prediction_slots.acquire()
     def _mean_probability(self, X, posterior=None):
         """Mean class probabilities; X is checked."""
-        result = np.empty((X.shape[0], len(self.classes_)), dtype=X.dtype)
-        for chunk, parts in open_posterior(self, X, posterior).by_rows():
-            mean = MeanProbability()
-            for labels in parts:
-                mean.add(labels.probability)
-            result[chunk] = mean.mean
+        predictor = open_posterior(self, X, posterior)
+        probability = predictor.mean_probability()
+        if probability is not None:
+            probability = probability / probability.sum(1, keepdims=True)
+            result = np.ascontiguousarray(probability, dtype=X.dtype)
+        else:
+            result = np.empty((X.shape[0], len(self.classes_)), dtype=X.dtype)
+            for chunk, parts in predictor.by_rows():
+                mean = MeanProbability()
+                for labels in parts:
+                    mean.add(labels.probability)
+                result[chunk] = mean.mean
         warn_of_nan(result)
         return result
 

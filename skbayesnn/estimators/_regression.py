@@ -345,13 +345,18 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
         shape = (X.shape[0], scaling.n_targets)
         mean, stds = np.empty(shape), np.empty((3, *shape))
         total, epistemic, aleatoric = stds
-        for chunk, parts in open_posterior(self, X, posterior).by_rows():
-            moments = Moments()
-            for components in parts:
-                moments.add(components.mean, components.variance)
-            mean[chunk] = moments.mean
-            epistemic[chunk] = np.sqrt(moments.epistemic)
-            aleatoric[chunk] = np.sqrt(moments.aleatoric)
+        predictor = open_posterior(self, X, posterior)
+        accumulated = predictor.moments()
+        if accumulated:
+            mean, stds[1:] = accumulated[0], np.sqrt(accumulated[1:])
+        else:
+            for chunk, parts in predictor.by_rows():
+                moments = Moments()
+                for components in parts:
+                    moments.add(components.mean, components.variance)
+                mean[chunk] = moments.mean
+                epistemic[chunk] = np.sqrt(moments.epistemic)
+                aleatoric[chunk] = np.sqrt(moments.aleatoric)
         np.hypot(epistemic, aleatoric, out=total)
         mean = self._drop_target_axis(scaling.y_from_network(mean)).astype(dtype)
         warn_of_nan(mean)

@@ -272,10 +272,11 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
         Mean loss over networks, per epoch.
     n_iter_ : int
         Number of epochs; the largest over the networks.
-    engine_ : {"compiled", "torch"}
+    engine_ : {"compiled", "fused", "torch"}
         What trained the networks: a compiled loop for each network (numba; for
-        perceptrons on a CPU), or torch. Both give the same networks up to rounding. The
-        environment variable ``SKBAYESNN_ENGINE=torch`` forces torch.
+        perceptrons on a CPU), a Triton kernel for each network (on a GPU, if the
+        environment variable ``SKBAYESNN_ENGINE=fused`` allows it), or torch. All give
+        the same networks up to rounding. ``SKBAYESNN_ENGINE=torch`` forces torch.
     n_features_in_ : int
         Number of columns of X.
     feature_names_in_ : ndarray of shape (n_features_in_,)

@@ -5,7 +5,7 @@ import sys
 import numpy as np
 import pytest
 import torch
-from scipy import special
+from scipy import sparse, special
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import KFold
@@ -238,9 +238,12 @@ def test_continued_training(method, table, seed, monkeypatch):
     assert_same_training(*results, **ROUNDING)
 
 
-def test_members_with_other_rows_and_epochs(table, seed, monkeypatch):
-    """In a search: folds of unequal sizes, and numbers of epochs."""
-    X, Y, _ = table
+@pytest.mark.parametrize("is_sparse", [False, True])
+def test_members_with_other_rows_and_epochs(
+    is_sparse, table, sparse_table, seed, monkeypatch
+):
+    """In a search: folds of unequal sizes and other scales, and numbers of epochs."""
+    X, Y = sparse_table[1:] if is_sparse else table[:2]
     grid = {"tau": [1.0, 3.0], "max_iter": [2, 3]}
     results = []
     for engine in ("torch", "compiled"):
@@ -249,6 +252,47 @@ def test_members_with_other_rows_and_epochs(table, seed, monkeypatch):
         search = BatchedGridSearchCV(model, grid, cv=KFold(3)).fit(X, Y)
         results.append(search.cv_results_["mean_test_score"])
     np.testing.assert_allclose(results[1], results[0], rtol=1e-9)
+
+
+@pytest.fixture(scope="module")
+def sparse_table(table):
+    """A dense table with zeros, and the same as CSR with explicit zeros."""
+    X, Y, _ = table
+    X = np.where(np.abs(X) > 0.8, X + 3, 0.0)
+    X[:, 2] *= 1e4
+    stored = sparse.csr_array(X)
+    stored.data[::7] = 0.0
+    return stored.toarray(), stored, Y
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("model", [DROPOUT, BBBRegressor()], ids=["scaled", "sampled"])
+def test_sparse_inputs(model, dtype, sparse_table, seed, monkeypatch):
+    """As torch with the same inputs, and as the same loop with dense inputs."""
+    dense, X, Y = sparse_table
+    model = exact(model, seed)
+    expected, actual = both(model, X.astype(dtype), Y, monkeypatch=monkeypatch)
+    assert_same_training(expected, actual, **ROUNDING)
+    of_dense = clone(model).fit(dense.astype(dtype), Y)
+    assert of_dense.engine_ == "compiled"
+    # Means of sparse columns are summed in another order, in the precision of X.
+    rtol = {"float64": 1e-10, "float32": 1e-6}[dtype]
+    assert_same_training(of_dense, actual, rtol=rtol, atol=rtol)
+
+
+def test_sparse_inputs_that_cannot_be_written(sparse_table, seed, monkeypatch):
+    """Arrays that joblib maps into memory, and long indices."""
+    monkeypatch.setenv(ENGINE_VARIABLE, "compiled")
+    _, X, Y = sparse_table
+    model = exact(DROPOUT, seed)
+    expected = clone(model).fit(X, Y)
+    X = X.copy()
+    X.indices, X.indptr = X.indices.astype(np.int64), X.indptr.astype(np.int64)
+    for values in (X.indices, X.indptr, X.data):
+        values.flags.writeable = False
+    actual = clone(model).fit(X, Y)
+    for key, values in expected.parameters_.items():
+        np.testing.assert_array_equal(actual.parameters_[key], values)
 
 
 def test_members_are_bitwise_equal_alone(table, seed, monkeypatch):
@@ -268,6 +312,18 @@ def test_members_are_bitwise_equal_alone(table, seed, monkeypatch):
     np.testing.assert_array_equal(
         alone.parameters_["layers/1/mean"][0], together.parameters_["layers/1/mean"][0]
     )
+
+
+def test_threads_get_the_same_number_of_epochs():
+    """Unless that number of epochs takes long."""
+    for n_threads, n_members in [(2, 3), (4, 6), (3, 3), (5, 7), (1, 4)]:
+        for last, seconds in [(1, 0.2), (4, 0.1), (20, 0.3), (20, 0.01)]:
+            n = run._epochs_at_once(last, seconds, n_threads, n_members)
+            assert n * n_members % n_threads == 0
+            # About 0.25 s, at most eight times as many as before.
+            fitting = last * min(0.25 / seconds, 8)
+            assert abs(n - fitting) <= n_threads
+        assert run._epochs_at_once(1, 3.0, n_threads, n_members) == 1
 
 
 @pytest.mark.parametrize("n_threads", [1, 2])
@@ -338,6 +394,110 @@ def test_other_networks_are_left_to_torch(seed, monkeypatch):
     X, y = random.normal(size=(12, 16)), random.normal(size=12)
     model = MCDropoutRegressor(network=ConvNet((1, 4, 4), channels=(2,)), max_iter=1)
     assert model.set_params(random_state=seed).fit(X, y).engine_ == "torch"
+
+
+# ---- compilation and its cache
+
+
+@pytest.fixture
+def compile_entry(numerics, tmp_path, monkeypatch):
+    """Function that compiles ``plain`` as in a new process, with an empty cache."""
+    numba = pytest.importorskip("numba")
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
+
+    def plain(x):
+        return 2 * x
+
+    return lambda: numerics.entry(plain)
+
+
+def test_cache_follows_all_sources(compile_entry, numerics, monkeypatch):
+    """A change of another file may change what a function calls."""
+
+    def was_cached():
+        function = compile_entry()
+        assert function(3) == 6
+        return sum(function.stats.cache_hits.values()) == 1
+
+    assert [was_cached(), was_cached()] == [False, True]
+    with monkeypatch.context() as patch:
+        patch.setattr(numerics, "_hash_of_sources", lambda: "other sources")
+        assert not was_cached()
+    assert was_cached()
+
+
+def test_without_a_folder_for_the_cache(compile_entry, numerics, monkeypatch):
+    def no_folder(function):
+        raise RuntimeError("no locator available")
+
+    monkeypatch.setattr(numerics, "_Cache", no_folder)
+    assert compile_entry()(3) == 6
+
+
+def test_functions_called_by_address(numerics):
+    """Results, conversions of scalars, errors, and types of arrays."""
+    numba = pytest.importorskip("numba")
+    types = numba.types
+
+    @numba.njit
+    def first(x, i):
+        return x[i]
+
+    @numba.njit
+    def second(x, i):
+        if i > 1:
+            raise ValueError("too large")
+        return x[i] + 0.5
+
+    kind = numerics.FunctionKind(lambda real: real(real[::1], types.int64))
+    call = kind.call
+
+    @numba.njit
+    def called(address, x, i):
+        return call(address, x, i)
+
+    for dtype in (np.float32, np.float64):
+        x = np.array([2, 3], dtype)
+        assert called(kind.address(first, dtype), x, np.int8(1)) == 3
+        assert called(kind.address(second, dtype), x, 0) == 2.5
+        with pytest.raises(ValueError, match="too large"):
+            called(kind.address(second, dtype), x, 2)
+    with pytest.raises(numba.TypingError):
+        called(kind.address(first, np.float64), np.ones((2, 2)), 0)
+
+
+def test_only_functions_that_are_needed_have_an_address():
+    maps = np.zeros((2, families.N_COLUMNS), dtype=np.int64)
+    maps[1, families.CODE] = families.BERNOULLI
+    families.compile_functions(maps, activations.CODES["relu"], np.float64)
+    assert set(np.flatnonzero(maps[0])) == set()
+    assert set(np.flatnonzero(maps[1])) == {
+        families.CODE,
+        families.ACTIVATION,
+        families.FACTORS,
+    }
+
+
+@pytest.mark.parametrize("watched", [True, False])
+def test_note_of_the_compilation(watched, table, seed, monkeypatch, capsys):
+    """One line when numba starts to compile; none if the cache has everything."""
+    event = pytest.importorskip("numba.core.event")
+    monkeypatch.setenv(ENGINE_VARIABLE, "compiled")
+    X, Y, _ = table
+    model = exact(MCDropoutRegressor(**RELAXED), seed, max_iter=1).fit(X, Y)
+    note = run._CompilationNote()
+    monkeypatch.setattr(run, "_is_watched", lambda: watched)
+    monkeypatch.setattr(run, "_note", note)
+    model.fit(X, Y)
+    assert "compiles" not in capsys.readouterr().err
+    for _ in range(2):
+        data = {"dispatcher": run.loop.train_epochs}
+        with (
+            event.install_listener("numba:compile", note),
+            event.trigger_event("numba:compile", data),
+        ):
+            pass
+    assert capsys.readouterr().err.count("compiles its training loop") == watched
 
 
 # ---- elementary functions and random numbers

@@ -318,6 +318,17 @@ def test_columns_without_arrays_of_their_size(made_up):
         again.predict(made_up.X_new)
 
 
+def test_columns_of_a_stack(made_up, seed):
+    """A stack has the columns of its candidates."""
+    model, target = models.every_kind(seed)["stack of a pool"]
+    content = skbayesnn.dumps(model.fit(made_up.X, getattr(made_up, target)))
+
+    def change(document):
+        document["model"]["state"]["n_features_in_"] = 10**9
+
+    refused(with_changed_document(content, change), "agree in columns; got 1000000000")
+
+
 def test_document_that_json_cannot_read(stored):
     """A document nested too deep; JSON writers do not produce it."""
     with zipfile.ZipFile(io.BytesIO(stored)) as old:

@@ -28,7 +28,9 @@ from skbayesnn import (
     MCDropoutRegressor,
 )
 from skbayesnn._batch.jobs import network_of
+from skbayesnn._engine.resources import torch_threads
 from skbayesnn._predictive import mixin
+from skbayesnn._predictive.mixture import MixturePredictive
 from skbayesnn._stacking import base
 from skbayesnn.model_selection import BatchedGridSearchCV
 from skbayesnn.preprocessing import PiecewiseLinearEncoder
@@ -261,7 +263,8 @@ def test_predictions_do_not_depend_on_the_block_size(table, monkeypatch):
     expected = model.predict(X, return_std=True), model.sample_y(X, 3)
     monkeypatch.setattr(PiecewiseLinearEncoder, "transform", encoded)
     monkeypatch.setattr(base, "OPENED_AT_ONCE", 25)
-    mean, std = model.predict(X, return_std=True)
+    with torch_threads(1):
+        mean, std = model.predict(X, return_std=True)
     assert max(sizes) == 25
     # The first part has the requested size, the others consist of whole blocks.
     n_encoders = sum("encoder" in str(estimator) for estimator in model.estimators_)
@@ -272,6 +275,33 @@ def test_predictions_do_not_depend_on_the_block_size(table, monkeypatch):
     np.testing.assert_allclose(model.sample_y(X, 3), expected[1], rtol=1e-12)
     whole = model._open_predictive(X).whole()
     np.testing.assert_allclose(whole.mean(), expected[0][0], rtol=1e-12)
+
+
+@pytest.mark.parametrize("rows_of_a_part", [25, 30])
+def test_predictions_do_not_depend_on_the_number_of_threads(
+    rows_of_a_part, table, monkeypatch
+):
+    """Parts of whole blocks, the first of which may be larger."""
+    X, y = table
+    model = BayesianStackingRegressor(max_iter=20, random_state=0).fit(X, y)
+    monkeypatch.setattr(mixin, "BLOCK", 10)
+    monkeypatch.setattr(base, "OPENED_AT_ONCE", rows_of_a_part)
+    results = []
+    for n_threads in (1, 2):
+        with torch_threads(n_threads):
+            mean, std = model.predict(X, return_std=True)
+            results.append((mean, std, model.predict_interval(X), model.crps(X, y)))
+    for one, two in zip(*results, strict=True):
+        np.testing.assert_allclose(two, one, rtol=1e-12)
+
+
+def test_errors_in_threads_are_raised(table, monkeypatch):
+    X, y = table
+    model = BayesianStackingRegressor(max_iter=1, random_state=0).fit(X, y)
+    monkeypatch.setattr(base, "OPENED_AT_ONCE", 10)
+    monkeypatch.setattr(MixturePredictive, "mean", None)
+    with torch_threads(2), pytest.raises(TypeError, match="not callable"):
+        model.predict(X)
 
 
 def test_weights_have_the_same_items_without_pandas(monkeypatch):

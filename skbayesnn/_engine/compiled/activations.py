@@ -1,23 +1,26 @@
 """Compiled activations and their derivatives; torch's are in `_networks.activations`.
 
-``apply`` is the only function that the loop calls. To add an activation, write a
-function of (h, slope) and a branch of ``apply``.
+An activation is a function of (h, slope), one-dimensional arrays of the same size: it
+replaces pre-activations by activations, and writes the derivatives to ``slope``. The
+loop calls it by its address. To add one, write it and add it to ``FUNCTIONS``.
 """
 
 import math
 
-from numba import njit
+from numba import types
 
-from skbayesnn._engine.compiled.numerics import OPTIONS, erf, exp, fill, sigmoid, tanh
+from skbayesnn._engine.compiled.numerics import (
+    FunctionKind,
+    compiled,
+    erf,
+    exp,
+    fill,
+    sigmoid,
+    tanh,
+)
 
-CODES = {
-    name: code
-    for code, name in enumerate(["relu", "tanh", "logistic", "erf", "silu", "identity"])
-}
-RELU, TANH, LOGISTIC, ERF, SILU, IDENTITY = CODES.values()
 
-
-@njit(**OPTIONS)
+@compiled
 def _relu(h, slope):
     one, zero = h.dtype.type(1), h.dtype.type(0)
     for i in range(h.size):
@@ -26,7 +29,7 @@ def _relu(h, slope):
         slope[i] = one if positive else zero
 
 
-@njit(**OPTIONS)
+@compiled
 def _tanh(h, slope):
     one = h.dtype.type(1)
     for i in range(h.size):
@@ -35,7 +38,7 @@ def _tanh(h, slope):
         slope[i] = one - value * value
 
 
-@njit(**OPTIONS)
+@compiled
 def _logistic(h, slope):
     one = h.dtype.type(1)
     for i in range(h.size):
@@ -44,7 +47,7 @@ def _logistic(h, slope):
         slope[i] = value * (one - value)
 
 
-@njit(**OPTIONS)
+@compiled
 def _erf(h, slope):
     factor = h.dtype.type(2 / math.sqrt(math.pi))
     for i in range(h.size):
@@ -53,7 +56,7 @@ def _erf(h, slope):
         slope[i] = factor * exp(-value * value)
 
 
-@njit(**OPTIONS)
+@compiled
 def _silu(h, slope):
     one = h.dtype.type(1)
     for i in range(h.size):
@@ -63,21 +66,19 @@ def _silu(h, slope):
         slope[i] = share * (one + value * (one - share))
 
 
-@njit(**OPTIONS)
-def apply(code, h, slope):
-    """Replace pre-activations by activations; write the derivatives to ``slope``.
+@compiled
+def _identity(h, slope):
+    fill(slope, h.dtype.type(1))
 
-    h, slope : one-dimensional, of the same size
-    """
-    if code == RELU:
-        _relu(h, slope)
-    elif code == TANH:
-        _tanh(h, slope)
-    elif code == LOGISTIC:
-        _logistic(h, slope)
-    elif code == ERF:
-        _erf(h, slope)
-    elif code == SILU:
-        _silu(h, slope)
-    else:
-        fill(slope, h.dtype.type(1))
+
+FUNCTIONS = {
+    "relu": _relu,
+    "tanh": _tanh,
+    "logistic": _logistic,
+    "erf": _erf,
+    "silu": _silu,
+    "identity": _identity,
+}
+CODES = {name: code for code, name in enumerate(FUNCTIONS)}
+KIND = FunctionKind(lambda real: types.void(real[::1], real[::1]))
+apply = KIND.call

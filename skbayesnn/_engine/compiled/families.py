@@ -6,9 +6,11 @@ A family is one of two kinds of stochastic affine map:
 - *sampled outputs*: z = (h * s) M + b + std * e, std^2 = h^2 V + v, by local
   reparameterisation [KSW15 section 2.3], with masks s or s = 1.
 
-``forward`` and ``backward`` are the functions that the loop calls for a map, and
-``kl_extra`` adds the parts of the KL that are not quadratic in the means. To add a
-family, add its code and its branches in the small functions that they call.
+``forward``, ``backward`` and ``kl_extra`` are the functions that the loop calls for a
+map; the last adds the parts of the KL that are not quadratic in the means. They call
+functions of the map's kind or family by their addresses, which
+``compile_functions`` writes. To add a family, add its code, its branches in the small
+functions, and its KL.
 
 All arrays are parts of a few vectors, and functions get vectors and starts. Tuples or
 lists of arrays would take several times as long to compile.
@@ -21,10 +23,12 @@ variance of other families.
 import math
 
 import numpy as np
-from numba import njit
+from numba import types
 
+from skbayesnn._engine.compiled import activations
 from skbayesnn._engine.compiled.numerics import (
-    OPTIONS,
+    FunctionKind,
+    compiled,
     copy,
     exp,
     fill,
@@ -39,38 +43,25 @@ from skbayesnn._engine.compiled.numerics import (
     softplus,
 )
 from skbayesnn._families.dropout import TEMPERATURE
-from skbayesnn._families.variational_dropout import MIN_LOG_ALPHA
+from skbayesnn._families.variational_dropout import MIN_LOG_ALPHA, MIN_SQUARE
 from skbayesnn._families.weight_noise import MIN_VARIANCE
+from skbayesnn._priors import KINGMA_COEFFICIENTS, MOLCHANOV_COEFFICIENTS
 
-CODES = {
-    name: code
-    for code, name in enumerate(
-        [
-            "point",
-            "bernoulli",
-            "gaussian",
-            "concrete",
-            "variational_correlated",
-            "dropconnect",
-            "additive",
-            "mean_field",
-            "fixed_width",
-            "variational_independent",
-        ]
-    )
-}
-(
-    POINT,
-    BERNOULLI,
-    GAUSSIAN,
-    CONCRETE,
-    CORRELATED,
-    DROPCONNECT,
-    ADDITIVE,
-    MEAN_FIELD,
-    FIXED_WIDTH,
-    INDEPENDENT,
-) = CODES.values()
+# Families that scale the inputs, and families that sample the outputs.
+_SCALING = "point", "bernoulli", "gaussian", "concrete", "variational_correlated"
+_SAMPLING = (
+    "dropconnect",
+    "additive",
+    "mean_field",
+    "fixed_width",
+    "variational_independent",
+)
+CODES = {name: code for code, name in enumerate(_SCALING + _SAMPLING)}
+POINT, BERNOULLI, GAUSSIAN, CONCRETE, CORRELATED = range(len(_SCALING))
+DROPCONNECT, ADDITIVE, MEAN_FIELD, FIXED_WIDTH, INDEPENDENT = range(
+    len(_SCALING), len(CODES)
+)
+_FIRST_SAMPLING = len(_SCALING)
 
 
 # A map is described by a row of integers, ``at``. First its options.
@@ -86,6 +77,12 @@ CODES = {
     OUTPUTS,
     N_THIRD,
     N_FOURTH,
+    # Addresses of functions, or 0: the activation of the inputs, and see `KINDS`.
+    ACTIVATION,
+    FACTORS,
+    FORWARD,
+    BACKWARD,
+    KL,
     # Starts in the vectors of parameters and gradients.
     MEAN,
     BIAS,
@@ -110,17 +107,16 @@ CODES = {
     NORMAL,
     STD,
     N_COLUMNS,
-) = range(28)
-_MIN_SQUARE = 1e-12
+) = range(33)
 
 
-@njit(**OPTIONS)
+@compiled
 def samples_outputs(code):
     """Whether the map is of the second kind."""
-    return code >= DROPCONNECT
+    return code >= _FIRST_SAMPLING
 
 
-@njit(**OPTIONS)
+@compiled
 def _mask(values, keep, words):
     """Zeros and ones with P(1) = keep, from 16 bits each."""
     dropped = np.int64(np.rint((1.0 - keep) * 65536.0))
@@ -131,18 +127,18 @@ def _mask(values, keep, words):
         values[i] = one if bits[i] >= threshold else zero
 
 
-@njit(**OPTIONS)
+@compiled
 def _bounded(log_alpha, highest):
     return min(max(log_alpha, MIN_LOG_ALPHA), highest)
 
 
-@njit(**OPTIONS)
+@compiled
 def part(vector, start, size):
     """A part of a vector, without a copy."""
     return vector[start : start + size]
 
 
-@njit(**OPTIONS)
+@compiled
 def workspace(at, start):
     """Set the starts of a map's working arrays; return the end of the last."""
     code, n_in = at[CODE], at[ROWS] * at[INPUTS]
@@ -171,39 +167,52 @@ def workspace(at, start):
     return start
 
 
-@njit(**OPTIONS)
-def _fill_factors(at, keep, highest, theta, space, words):
-    """Random factors s of the inputs, and the numbers e that they are computed from."""
-    code, inputs, n = at[CODE], at[INPUTS], at[ROWS] * at[INPUTS]
+@compiled
+def _mask_factors(at, keep, highest, theta, space, words):
+    _mask(part(space, at[S], at[ROWS] * at[INPUTS]), keep, words)
+
+
+@compiled
+def _normal_factors(at, keep, highest, theta, space, words):
+    n = at[ROWS] * at[INPUTS]
     s, e = part(space, at[S], n), part(space, at[E], n + n % 2)
+    fill_normal(e, words)
     dtype = space.dtype.type
-    if code == BERNOULLI or at[SPIKE]:
-        _mask(s, keep, words)
-    elif code == GAUSSIAN:
-        fill_normal(e, words)
-        p, std = dtype(keep), dtype(math.sqrt(keep * (1 - keep)))
-        for i in range(n):
-            s[i] = p + std * e[i]
-    elif code == CONCRETE:
-        fill_uniform(e, words)
-        one, lowest = dtype(1), dtype(np.finfo(space.dtype).eps)
-        logit, scale = theta[at[THIRD]], dtype(1 / TEMPERATURE)
-        for i in range(n):
-            u = min(max(e[i], lowest), one - lowest)
-            s[i] = sigmoid((log(u / (one - u)) + logit) * scale)
-    else:
-        fill_normal(e, words)
-        one, step = dtype(1), 0 if at[N_THIRD] == 1 else 1
-        std = np.empty(inputs, space.dtype)
+    p, std = dtype(keep), dtype(math.sqrt(keep * (1 - keep)))
+    for i in range(n):
+        s[i] = p + std * e[i]
+
+
+@compiled
+def _concrete_factors(at, keep, highest, theta, space, words):
+    n = at[ROWS] * at[INPUTS]
+    s, e = part(space, at[S], n), part(space, at[E], n + n % 2)
+    fill_uniform(e, words)
+    dtype = space.dtype.type
+    one, lowest = dtype(1), dtype(np.finfo(space.dtype).eps)
+    logit, scale = theta[at[THIRD]], dtype(1 / TEMPERATURE)
+    for i in range(n):
+        u = min(max(e[i], lowest), one - lowest)
+        s[i] = sigmoid((log(u / (one - u)) + logit) * scale)
+
+
+@compiled
+def _correlated_factors(at, keep, highest, theta, space, words):
+    inputs, n = at[INPUTS], at[ROWS] * at[INPUTS]
+    s, e = part(space, at[S], n), part(space, at[E], n + n % 2)
+    fill_normal(e, words)
+    dtype = space.dtype.type
+    one, step = dtype(1), 0 if at[N_THIRD] == 1 else 1
+    std = np.empty(inputs, space.dtype)
+    for j in range(inputs):
+        log_alpha = _bounded(theta[at[THIRD] + step * j], highest)
+        std[j] = dtype(math.exp(0.5 * log_alpha))
+    for i in range(at[ROWS]):
         for j in range(inputs):
-            log_alpha = _bounded(theta[at[THIRD] + step * j], highest)
-            std[j] = dtype(math.exp(0.5 * log_alpha))
-        for i in range(at[ROWS]):
-            for j in range(inputs):
-                s[i * inputs + j] = one + std[j] * e[i * inputs + j]
+            s[i * inputs + j] = one + std[j] * e[i * inputs + j]
 
 
-@njit(**OPTIONS)
+@compiled
 def _fill_moments(at, keep, highest, theta, space):
     """Means and variances of the weights, and variances of the biases."""
     code, outputs, n = at[CODE], at[OUTPUTS], at[INPUTS] * at[OUTPUTS]
@@ -231,7 +240,7 @@ def _fill_moments(at, keep, highest, theta, space):
     elif at[PER_WEIGHT]:
         for i in range(n):
             square = mean[i] * mean[i]
-            log_alpha = third[i] - log(square + dtype(_MIN_SQUARE))
+            log_alpha = third[i] - log(square + dtype(MIN_SQUARE))
             v[i] = exp(dtype(_bounded(log_alpha, highest))) * square
     else:
         step = 0 if at[N_THIRD] == 1 else 1
@@ -241,7 +250,7 @@ def _fill_moments(at, keep, highest, theta, space):
                 v[k] = alpha * mean[k] * mean[k]
 
 
-@njit(**OPTIONS)
+@compiled
 def _sample_outputs(at, keep, highest, theta, space, z, words, seed, done):
     """Products with the moments, and a normal sample; the biases are not added."""
     rows, inputs, outputs = at[ROWS], at[INPUTS], at[OUTPUTS]
@@ -265,54 +274,7 @@ def _sample_outputs(at, keep, highest, theta, space, z, words, seed, done):
     return done
 
 
-@njit(**OPTIONS)
-def forward(at, keep, highest, theta, space, z, words, seed, done, is_first):
-    """One stochastic affine map of a batch; return the number of words used so far.
-
-    The activations h are multiplied by s, and so are their derivatives if s scales the
-    inputs.
-
-    at : row of integers of the map (see above)
-    theta, space : parameters, and working space
-    z : outputs (rows * outputs,), written
-    words : space for random words
-    seed, done : sequence of words, and the number of words used before
-    is_first : whether h are the inputs of the network, which need no derivatives
-    """
-    code, spike, outputs = at[CODE], at[SPIKE] != 0, at[OUTPUTS]
-    n = at[ROWS] * at[INPUTS]
-    sampled = samples_outputs(code)
-    h = part(space, at[H], n)
-    if (sampled and not is_first) or code == CORRELATED:
-        copy(h, part(space, at[BEFORE], n))
-    if sampled:
-        squares = part(space, at[SQUARES], n)
-        for i in range(n):
-            squares[i] = h[i] * h[i]
-    if spike or (code != POINT and not sampled):
-        n_words = (n + 3) // 4 if spike or code == BERNOULLI else n + n % 2
-        done = fill_words(words[:n_words], seed, done)
-        _fill_factors(at, keep, highest, theta, space, words)
-        s, slope = part(space, at[S], n), part(space, at[SLOPE], n)
-        for i in range(n):
-            h[i] *= s[i]
-        if not spike and not is_first:
-            for i in range(n):
-                slope[i] *= s[i]
-    if sampled:
-        done = _sample_outputs(at, keep, highest, theta, space, z, words, seed, done)
-    else:
-        mean = part(theta, at[MEAN], at[INPUTS] * outputs)
-        product(h, mean, z, at[ROWS], at[INPUTS], outputs)
-    bias = part(theta, at[BIAS], outputs)
-    for i in range(at[ROWS]):
-        row = part(z, i * outputs, outputs)
-        for j in range(outputs):
-            row[j] += bias[j]
-    return done
-
-
-@njit(**OPTIONS)
+@compiled
 def _sum_rows(values, n_rows, total):
     fill(total, values.dtype.type(0))
     n = total.size
@@ -322,42 +284,58 @@ def _sum_rows(values, n_rows, total):
             total[j] += row[j]
 
 
-@njit(**OPTIONS)
-def backward(at, keep, highest, theta, space, grad, g, grad_h, needs_inputs):
-    """Gradients of the parameters, written to ``grad``. Call it after ``forward``.
-
-    g : gradient of the outputs, (rows * outputs,)
-    grad_h : gradient of the inputs before their activation, (rows * inputs,), written
-    needs_inputs : whether ``grad_h`` is needed
-    """
-    code, rows, inputs, outputs = at[CODE], at[ROWS], at[INPUTS], at[OUTPUTS]
-    n, n_weights = rows * inputs, inputs * outputs
-    h = part(space, at[H], n)
-    product_over_rows(h, g, part(grad, at[MEAN], n_weights), rows, inputs, outputs)
-    _sum_rows(g, rows, part(grad, at[BIAS], outputs))
-    if samples_outputs(code):
-        _backward_sampled(
-            at, keep, highest, theta, space, grad, g, grad_h, needs_inputs
-        )
-    elif needs_inputs or code == CONCRETE or code == CORRELATED:
-        mean = part(theta, at[MEAN], n_weights)
-        product_back(g, mean, grad_h, rows, inputs, outputs)
-        if code == CONCRETE:
-            s, one, total = part(space, at[S], n), space.dtype.type(1), 0.0
-            for i in range(n):
-                total += grad_h[i] * h[i] * (one - s[i])
-            grad[at[THIRD]] = space.dtype.type(total / TEMPERATURE)
-        elif code == CORRELATED:
-            _grad_log_alpha(at, highest, theta, space, grad, grad_h)
-    if needs_inputs:
-        slope = part(space, at[SLOPE], n)
+@compiled
+def _moments_back(at, keep, highest, theta, space, grad):
+    """Gradients of the parameters from the gradients of the moments."""
+    code, outputs, n = at[CODE], at[OUTPUTS], at[INPUTS] * at[OUTPUTS]
+    mean, third = part(theta, at[MEAN], n), part(theta, at[THIRD], at[N_THIRD])
+    grad_mean, grad_third = part(grad, at[MEAN], n), part(grad, at[THIRD], at[N_THIRD])
+    grad_v = part(space, at[GRAD_V], n)
+    dtype = space.dtype.type
+    two = dtype(2)
+    if code == DROPCONNECT:
+        p, q = dtype(keep), dtype(2 * keep * (1 - keep))
         for i in range(n):
-            grad_h[i] *= slope[i]
+            grad_mean[i] = p * grad_mean[i] + q * mean[i] * grad_v[i]
+    elif code == MEAN_FIELD:
+        for i in range(n):
+            slope = softplus(third[i]) * sigmoid(third[i])
+            grad_third[i] = two * slope * grad_v[i]
+        grad_bias_v = part(space, at[GRAD_BIAS_V], outputs)
+        fourth, grad_fourth = (
+            part(theta, at[FOURTH], outputs),
+            part(grad, at[FOURTH], outputs),
+        )
+        for j in range(outputs):
+            slope = softplus(fourth[j]) * sigmoid(fourth[j])
+            grad_fourth[j] = two * slope * grad_bias_v[j]
+    elif code == INDEPENDENT and at[PER_WEIGHT]:
+        zero, smallest = dtype(0), dtype(MIN_SQUARE)
+        for i in range(n):
+            square = mean[i] * mean[i] + smallest
+            unbounded = third[i] - log(square)
+            bounded = dtype(_bounded(unbounded, highest))
+            over_mean = grad_v[i] * exp(bounded) * mean[i]
+            over_log_alpha = over_mean * mean[i] if bounded == unbounded else zero
+            grad_third[i] = over_log_alpha
+            grad_mean[i] += two * (over_mean - over_log_alpha * mean[i] / square)
+    elif code == INDEPENDENT:
+        fill(grad_third, dtype(0))
+        step = 0 if at[N_THIRD] == 1 else 1
+        for i in range(at[INPUTS]):
+            bounded = _bounded(third[step * i], highest)
+            alpha, total = dtype(math.exp(bounded)), 0.0
+            for j in range(i * outputs, (i + 1) * outputs):
+                over_mean = grad_v[j] * alpha * mean[j]
+                total += over_mean * mean[j]
+                grad_mean[j] += two * over_mean
+            if bounded == third[step * i]:
+                grad_third[step * i] += dtype(total)
 
 
-@njit(**OPTIONS)
+@compiled
 def _backward_sampled(at, keep, highest, theta, space, grad, g, grad_h, needs_inputs):
-    """The part of ``backward`` that is special to sampled outputs."""
+    """Gradients through sampled outputs."""
     rows, inputs, outputs = at[ROWS], at[INPUTS], at[OUTPUTS]
     n, n_out, n_weights = rows * inputs, rows * outputs, inputs * outputs
     half = space.dtype.type(0.5)
@@ -387,10 +365,27 @@ def _backward_sampled(at, keep, highest, theta, space, grad, g, grad_h, needs_in
     _moments_back(at, keep, highest, theta, space, grad)
 
 
-@njit(**OPTIONS)
-def _grad_log_alpha(at, highest, theta, space, grad, grad_noisy):
-    """Gradient of log alpha of scaled inputs, through s = 1 + sqrt(alpha) e."""
-    rows, inputs = at[ROWS], at[INPUTS]
+@compiled
+def _backward_concrete(at, keep, highest, theta, space, grad, g, grad_h, needs_inputs):
+    """The gradient of the logit of the dropout rate."""
+    rows, inputs, outputs = at[ROWS], at[INPUTS], at[OUTPUTS]
+    n, mean = rows * inputs, part(theta, at[MEAN], inputs * outputs)
+    product_back(g, mean, grad_h, rows, inputs, outputs)
+    h, s = part(space, at[H], n), part(space, at[S], n)
+    one, total = space.dtype.type(1), 0.0
+    for i in range(n):
+        total += grad_h[i] * h[i] * (one - s[i])
+    grad[at[THIRD]] = space.dtype.type(total / TEMPERATURE)
+
+
+@compiled
+def _backward_correlated(
+    at, keep, highest, theta, space, grad, g, grad_h, needs_inputs
+):
+    """The gradient of log alpha, through s = 1 + sqrt(alpha) e."""
+    rows, inputs, outputs = at[ROWS], at[INPUTS], at[OUTPUTS]
+    mean = part(theta, at[MEAN], inputs * outputs)
+    product_back(g, mean, grad_h, rows, inputs, outputs)
     dtype = space.dtype
     over_std = np.empty(inputs, dtype)
     fill(over_std, dtype.type(0))
@@ -398,7 +393,7 @@ def _grad_log_alpha(at, highest, theta, space, grad, grad_noisy):
         h = part(space, at[BEFORE] + i * inputs, inputs)
         e, noisy = (
             part(space, at[E] + i * inputs, inputs),
-            part(grad_noisy, i * inputs, inputs),
+            part(grad_h, i * inputs, inputs),
         )
         for j in range(inputs):
             over_std[j] += noisy[j] * h[j] * e[j]
@@ -412,73 +407,135 @@ def _grad_log_alpha(at, highest, theta, space, grad, grad_noisy):
             grad[at[THIRD] + step * j] += dtype.type(0.5 * std * over_std[j])
 
 
-@njit(**OPTIONS)
-def _moments_back(at, keep, highest, theta, space, grad):
-    """Gradients of the parameters from the gradients of the moments."""
-    code, outputs, n = at[CODE], at[OUTPUTS], at[INPUTS] * at[OUTPUTS]
-    mean, third = part(theta, at[MEAN], n), part(theta, at[THIRD], at[N_THIRD])
-    grad_mean, grad_third = part(grad, at[MEAN], n), part(grad, at[THIRD], at[N_THIRD])
-    grad_v = part(space, at[GRAD_V], n)
-    dtype = space.dtype.type
-    two = dtype(2)
-    if code == DROPCONNECT:
-        p, q = dtype(keep), dtype(2 * keep * (1 - keep))
+# ---- one map
+
+
+def _signature(real, result, *further):
+    """Signature of a function of (at, keep, highest, theta, space, ...)."""
+    vector = real[::1]
+    first = types.int64[::1], types.float64, types.float64, vector, vector
+    return result(*first, *further)
+
+
+FACTORS_KIND = FunctionKind(
+    lambda real: _signature(real, types.void, types.uint64[::1])
+)
+FORWARD_KIND = FunctionKind(
+    lambda real: _signature(
+        real, types.int64, real[::1], types.uint64[::1], types.uint64, types.int64
+    )
+)
+BACKWARD_KIND = FunctionKind(
+    lambda real: _signature(real, types.void, *(real[::1],) * 3, types.boolean)
+)
+_call_factors, _call_forward, _call_backward = (
+    kind.call for kind in (FACTORS_KIND, FORWARD_KIND, BACKWARD_KIND)
+)
+
+
+@compiled
+def forward(at, keep, highest, theta, space, z, words, seed, done, is_first):
+    """One stochastic affine map of a batch; return the number of words used so far.
+
+    The activations h are multiplied by s, and so are their derivatives if s scales the
+    inputs.
+
+    at : row of integers of the map (see above)
+    theta, space : parameters, and working space
+    z : outputs (rows * outputs,), written
+    words : space for random words
+    seed, done : sequence of words, and the number of words used before
+    is_first : whether h are the inputs of the network, which need no derivatives
+    """
+    code, spike, outputs = at[CODE], at[SPIKE] != 0, at[OUTPUTS]
+    n = at[ROWS] * at[INPUTS]
+    sampled = samples_outputs(code)
+    h = part(space, at[H], n)
+    if (sampled and not is_first) or code == CORRELATED:
+        copy(h, part(space, at[BEFORE], n))
+    if sampled:
+        squares = part(space, at[SQUARES], n)
         for i in range(n):
-            grad_mean[i] = p * grad_mean[i] + q * mean[i] * grad_v[i]
-    elif code == MEAN_FIELD:
+            squares[i] = h[i] * h[i]
+    if spike or (code != POINT and not sampled):
+        n_words = (n + 3) // 4 if spike or code == BERNOULLI else n + n % 2
+        done = fill_words(words[:n_words], seed, done)
+        _call_factors(at[FACTORS], at, keep, highest, theta, space, words)
+        s, slope = part(space, at[S], n), part(space, at[SLOPE], n)
         for i in range(n):
-            slope = softplus(third[i]) * sigmoid(third[i])
-            grad_third[i] = two * slope * grad_v[i]
-        grad_bias_v = part(space, at[GRAD_BIAS_V], outputs)
-        fourth, grad_fourth = (
-            part(theta, at[FOURTH], outputs),
-            part(grad, at[FOURTH], outputs),
+            h[i] *= s[i]
+        if not spike and not is_first:
+            for i in range(n):
+                slope[i] *= s[i]
+    if sampled:
+        done = _call_forward(
+            at[FORWARD], at, keep, highest, theta, space, z, words, seed, done
         )
+    else:
+        mean = part(theta, at[MEAN], at[INPUTS] * outputs)
+        product(h, mean, z, at[ROWS], at[INPUTS], outputs)
+    bias = part(theta, at[BIAS], outputs)
+    for i in range(at[ROWS]):
+        row = part(z, i * outputs, outputs)
         for j in range(outputs):
-            slope = softplus(fourth[j]) * sigmoid(fourth[j])
-            grad_fourth[j] = two * slope * grad_bias_v[j]
-    elif code == INDEPENDENT and at[PER_WEIGHT]:
-        zero, smallest = dtype(0), dtype(_MIN_SQUARE)
+            row[j] += bias[j]
+    return done
+
+
+@compiled
+def backward(at, keep, highest, theta, space, grad, g, grad_h, needs_inputs):
+    """Gradients of the parameters, written to ``grad``. Call it after ``forward``.
+
+    g : gradient of the outputs, (rows * outputs,)
+    grad_h : gradient of the inputs before their activation, (rows * inputs,), written
+    needs_inputs : whether ``grad_h`` is needed
+    """
+    rows, inputs, outputs = at[ROWS], at[INPUTS], at[OUTPUTS]
+    n, n_weights = rows * inputs, inputs * outputs
+    h = part(space, at[H], n)
+    product_over_rows(h, g, part(grad, at[MEAN], n_weights), rows, inputs, outputs)
+    _sum_rows(g, rows, part(grad, at[BIAS], outputs))
+    if at[BACKWARD]:
+        _call_backward(
+            at[BACKWARD],
+            at,
+            keep,
+            highest,
+            theta,
+            space,
+            grad,
+            g,
+            grad_h,
+            needs_inputs,
+        )
+    elif needs_inputs:
+        mean = part(theta, at[MEAN], n_weights)
+        product_back(g, mean, grad_h, rows, inputs, outputs)
+    if needs_inputs:
+        slope = part(space, at[SLOPE], n)
         for i in range(n):
-            square = mean[i] * mean[i] + smallest
-            unbounded = third[i] - log(square)
-            bounded = dtype(_bounded(unbounded, highest))
-            over_mean = grad_v[i] * exp(bounded) * mean[i]
-            over_log_alpha = over_mean * mean[i] if bounded == unbounded else zero
-            grad_third[i] = over_log_alpha
-            grad_mean[i] += two * (over_mean - over_log_alpha * mean[i] / square)
-    elif code == INDEPENDENT:
-        fill(grad_third, dtype(0))
-        step = 0 if at[N_THIRD] == 1 else 1
-        for i in range(at[INPUTS]):
-            bounded = _bounded(third[step * i], highest)
-            alpha, total = dtype(math.exp(bounded)), 0.0
-            for j in range(i * outputs, (i + 1) * outputs):
-                over_mean = grad_v[j] * alpha * mean[j]
-                total += over_mean * mean[j]
-                grad_mean[j] += two * over_mean
-            if bounded == third[step * i]:
-                grad_third[step * i] += dtype(total)
+            grad_h[i] *= slope[i]
 
 
 # ---- the KL
 
 
-@njit(**OPTIONS)
+@compiled
 def _approximate_kl(log_alpha, kingma):
     """KL to the log-uniform prior, and its slope; see `_priors`."""
     if kingma:
-        alpha = math.exp(log_alpha)
-        polynomial = alpha * (1.16145124 + alpha * (-1.50204118 + alpha * 0.58629921))
-        slope = 1.16145124 + alpha * (-2 * 1.50204118 + alpha * 3 * 0.58629921)
+        alpha, (a, b, c) = math.exp(log_alpha), KINGMA_COEFFICIENTS
+        polynomial = alpha * (a + alpha * (b + alpha * c))
+        slope = a + alpha * (2 * b + alpha * 3 * c)
         return -0.5 * log_alpha - polynomial, -0.5 - alpha * slope
-    share = 1 / (1 + math.exp(-(1.87320 + 1.48695 * log_alpha)))
-    value = 0.63576 * (1 - share) + 0.5 * math.log1p(math.exp(-log_alpha))
-    slope = -0.63576 * 1.48695 * share * (1 - share)
+    a, b, c = MOLCHANOV_COEFFICIENTS
+    share = 1 / (1 + math.exp(-(b + c * log_alpha)))
+    value = a * (1 - share) + 0.5 * math.log1p(math.exp(-log_alpha))
+    slope = -a * c * share * (1 - share)
     return value, slope - 0.5 / (1 + math.exp(log_alpha))
 
 
-@njit(**OPTIONS)
+@compiled
 def _sigma_kl(rho, precision, grad, scale, wants_value):
     """Parts of the KL that depend on the standard deviations softplus(rho)."""
     value, one = 0.0, rho.dtype.type(1)
@@ -493,13 +550,62 @@ def _sigma_kl(rho, precision, grad, scale, wants_value):
     return value
 
 
-@njit(**OPTIONS)
+@compiled
+def _mean_field_kl(at, highest, theta, precision, grad, scale, wants_value):
+    outputs, value = at[OUTPUTS], 0.0
+    for start, of_prior, size in (
+        (at[THIRD], at[MEAN], at[INPUTS] * outputs),
+        (at[FOURTH], at[BIAS], outputs),
+    ):
+        value += _sigma_kl(
+            part(theta, start, size),
+            part(precision, of_prior, size),
+            part(grad, start, size),
+            theta.dtype.type(scale),
+            wants_value,
+        )
+    return value
+
+
+@compiled
+def _concrete_kl(at, highest, theta, precision, grad, scale, wants_value):
+    n, dtype = at[INPUTS] * at[OUTPUTS], theta.dtype.type
+    logit, total = np.float64(theta[at[THIRD]]), 0.0
+    p = 1 / (1 + math.exp(-logit))
+    mean, prior = part(theta, at[MEAN], n), part(precision, at[MEAN], n)
+    for i in range(n):
+        total += prior[i] * mean[i] * mean[i]
+    if wants_value:
+        return 0.5 * p * total - at[INPUTS] * (softplus(logit) - logit * p)
+    grad_mean, factor = part(grad, at[MEAN], n), dtype(scale * p)
+    for i in range(n):
+        grad_mean[i] += factor * prior[i] * mean[i]
+    slope = p * (1 - p) * (0.5 * total + at[INPUTS] * logit)
+    grad[at[THIRD]] += dtype(scale * slope)
+    return 0.0
+
+
+@compiled
+def _correlated_kl(at, highest, theta, precision, grad, scale, wants_value):
+    value, n_inputs = 0.0, at[INPUTS] / at[N_THIRD]
+    for k in range(at[THIRD], at[THIRD] + at[N_THIRD]):
+        bounded = _bounded(np.float64(theta[k]), highest)
+        term, slope = _approximate_kl(bounded, at[KINGMA] != 0)
+        if wants_value:
+            value += n_inputs * term
+        elif bounded == theta[k]:
+            grad[k] += theta.dtype.type(scale * n_inputs * slope)
+    return value
+
+
+@compiled
 def _independent_kl(at, highest, theta, precision, grad, scale, wants_value):
     """KL of independent multiplicative noise, in float64."""
     value, dtype, n = 0.0, grad.dtype.type, at[INPUTS] * at[OUTPUTS]
+    precision = part(precision, at[MEAN], n)
     for i in range(n):
         mean = np.float64(theta[at[MEAN] + i])
-        square = mean * mean + _MIN_SQUARE
+        square = mean * mean + MIN_SQUARE
         k = at[THIRD] + i
         if not at[PER_WEIGHT]:
             k = at[THIRD] + (0 if at[N_THIRD] == 1 else i // at[OUTPUTS])
@@ -526,7 +632,19 @@ def _independent_kl(at, highest, theta, precision, grad, scale, wants_value):
     return value
 
 
-@njit(**OPTIONS)
+KL_KIND = FunctionKind(
+    lambda real: types.float64(
+        types.int64[::1],
+        types.float64,
+        *(real[::1],) * 3,
+        types.float64,
+        types.boolean,
+    )
+)
+_call_kl = KL_KIND.call
+
+
+@compiled
 def kl_extra(at, highest, theta, precision, grad, scale, wants_value):
     """Add ``scale`` times the gradient of the KL's parts that are not quadratic.
 
@@ -536,47 +654,49 @@ def kl_extra(at, highest, theta, precision, grad, scale, wants_value):
     precision : of the prior, like ``theta``
     wants_value : whether to return the value, up to a constant, and no gradient
     """
-    code, n = at[CODE], at[INPUTS] * at[OUTPUTS]
-    prior, bias_prior = (
-        part(precision, at[MEAN], n),
-        part(precision, at[BIAS], at[OUTPUTS]),
-    )
-    dtype = theta.dtype.type
-    value = 0.0
-    if code == MEAN_FIELD:
-        for start, size, of_prior in (
-            (at[THIRD], n, prior),
-            (at[FOURTH], at[OUTPUTS], bias_prior),
-        ):
-            value += _sigma_kl(
-                part(theta, start, size),
-                of_prior,
-                part(grad, start, size),
-                dtype(scale),
-                wants_value,
-            )
-    elif code == CONCRETE:
-        logit, total = np.float64(theta[at[THIRD]]), 0.0
-        p = 1 / (1 + math.exp(-logit))
-        mean = part(theta, at[MEAN], n)
-        for i in range(n):
-            total += prior[i] * mean[i] * mean[i]
-        if wants_value:
-            return 0.5 * p * total - at[INPUTS] * (softplus(logit) - logit * p)
-        grad_mean, factor = part(grad, at[MEAN], n), dtype(scale * p)
-        for i in range(n):
-            grad_mean[i] += factor * prior[i] * mean[i]
-        slope = p * (1 - p) * (0.5 * total + at[INPUTS] * logit)
-        grad[at[THIRD]] += dtype(scale * slope)
-    elif code == CORRELATED:
-        n_inputs = at[INPUTS] / at[N_THIRD]
-        for k in range(at[THIRD], at[THIRD] + at[N_THIRD]):
-            bounded = _bounded(np.float64(theta[k]), highest)
-            term, slope = _approximate_kl(bounded, at[KINGMA] != 0)
-            if wants_value:
-                value += n_inputs * term
-            elif bounded == theta[k]:
-                grad[k] += dtype(scale * n_inputs * slope)
-    elif code == INDEPENDENT:
-        value = _independent_kl(at, highest, theta, prior, grad, scale, wants_value)
-    return value
+    if at[KL] == 0:
+        return 0.0
+    return _call_kl(at[KL], at, highest, theta, precision, grad, scale, wants_value)
+
+
+# ---- functions of the maps
+
+_FACTORS = {
+    BERNOULLI: _mask_factors,
+    GAUSSIAN: _normal_factors,
+    CONCRETE: _concrete_factors,
+    CORRELATED: _correlated_factors,
+}
+_BACKWARD = {CONCRETE: _backward_concrete, CORRELATED: _backward_correlated}
+_KL = {
+    CONCRETE: _concrete_kl,
+    CORRELATED: _correlated_kl,
+    MEAN_FIELD: _mean_field_kl,
+    INDEPENDENT: _independent_kl,
+}
+
+
+def compile_functions(maps, activation, dtype):
+    """Compile the functions that the maps need, and write their addresses to ``maps``.
+
+    maps : ndarray of shape (maps, N_COLUMNS)
+    activation : code of the activation between the maps
+    """
+    of_activation = list(activations.FUNCTIONS.values())[activation]
+    for i, at in enumerate(maps):
+        code, sampled = at[CODE], samples_outputs.py_func(at[CODE])
+        functions = {
+            ACTIVATION: (activations.KIND, of_activation if i else None),
+            FACTORS: (
+                FACTORS_KIND,
+                _mask_factors if at[SPIKE] else _FACTORS.get(code),
+            ),
+            FORWARD: (FORWARD_KIND, _sample_outputs if sampled else None),
+            BACKWARD: (
+                BACKWARD_KIND,
+                _backward_sampled if sampled else _BACKWARD.get(code),
+            ),
+            KL: (KL_KIND, _KL.get(code)),
+        }
+        for column, (kind, function) in functions.items():
+            at[column] = 0 if function is None else kind.address(function, dtype)

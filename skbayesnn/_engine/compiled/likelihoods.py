@@ -1,8 +1,10 @@
 """Compiled negative log-likelihoods and their gradients; torch's are in `_likelihoods`.
 
-``nll_and_gradient`` is the only function that the loop calls. Each likelihood is a
-function of
+A likelihood is a function that writes the nll of every row and replaces the outputs by
+the gradient. The loop calls it by its address. The arguments are
 
+- learned : whether tau is learned;
+- given_df : given degrees of freedom of Student's t, or 0;
 - params : its parameters, one after the other, in the order of the torch class;
 - f : outputs (rows, outputs), replaced by the gradient;
 - y : targets (rows, targets), or labels : class indices (rows,);
@@ -15,10 +17,11 @@ function of
 import math
 
 import numpy as np
-from numba import njit
+from numba import types
 
 from skbayesnn._engine.compiled.numerics import (
-    OPTIONS,
+    FunctionKind,
+    compiled,
     exp,
     fill,
     log,
@@ -31,27 +34,12 @@ from skbayesnn._likelihoods.gaussian import LOG_VARIANCE_RANGE, MAX_LOG_PRECISIO
 from skbayesnn._likelihoods.poisson import LOG_RATE_BOUNDS
 from skbayesnn._likelihoods.student_t import DF_BOUNDS
 
-CODES = {
-    name: code
-    for code, name in enumerate(
-        [
-            "gaussian",
-            "heteroscedastic",
-            "student_t",
-            "poisson",
-            "categorical",
-            "ordinal",
-        ]
-    )
-}
-GAUSSIAN, HETEROSCEDASTIC, STUDENT_T, POISSON, CATEGORICAL, ORDINAL = CODES.values()
-
 _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 _MIN_RATE, _MAX_RATE = LOG_RATE_BOUNDS
 _MIN_LOG_DF, _MAX_LOG_DF = math.log(DF_BOUNDS[0]), math.log(DF_BOUNDS[1])
 
 
-@njit(**OPTIONS)
+@compiled
 def _log_tau(value, learned):
     """Log precision in the training, and whether it is within its bounds."""
     if not learned:
@@ -60,8 +48,8 @@ def _log_tau(value, learned):
     return bounded, bounded == value
 
 
-@njit(**OPTIONS)
-def _gaussian(params, learned, f, y, factor, shift, nll, grad):
+@compiled
+def _gaussian(learned, given_df, params, f, y, labels, factor, shift, nll, grad):
     dtype = f.dtype.type
     half, one = dtype(0.5), dtype(1)
     fill(nll, dtype(f.shape[1] * _HALF_LOG_2PI))
@@ -83,8 +71,8 @@ def _gaussian(params, learned, f, y, factor, shift, nll, grad):
             grad[t] += dtype(0.5 * total)
 
 
-@njit(**OPTIONS)
-def _heteroscedastic(params, learned, f, y, factor, shift, nll, grad):
+@compiled
+def _heteroscedastic(learned, given_df, params, f, y, labels, factor, shift, nll, grad):
     dtype = f.dtype.type
     n_targets = y.shape[1]
     half, one, eight = dtype(0.5), dtype(1), dtype(8)
@@ -121,7 +109,7 @@ def _heteroscedastic(params, learned, f, y, factor, shift, nll, grad):
             grad[t] += dtype(total)
 
 
-@njit(**OPTIONS)
+@compiled
 def digamma(x):
     """Derivative of log Gamma, x > 0: recurrence, then the asymptotic series."""
     value = 0.0
@@ -133,8 +121,8 @@ def digamma(x):
     return value + math.log(x) - 0.5 / x - series
 
 
-@njit(**OPTIONS)
-def _student_t(params, learned, given_df, f, y, factor, nll, grad):
+@compiled
+def _student_t(learned, given_df, params, f, y, labels, factor, shift, nll, grad):
     dtype = f.dtype.type
     n_targets = f.shape[1]
     fill(nll, dtype(0))
@@ -165,8 +153,8 @@ def _student_t(params, learned, given_df, f, y, factor, nll, grad):
             grad[n_targets + t] += dtype(df * (over_df + n * slope))
 
 
-@njit(**OPTIONS)
-def _poisson(params, f, y, factor, nll, grad):
+@compiled
+def _poisson(learned, given_df, params, f, y, labels, factor, shift, nll, grad):
     dtype = f.dtype.type
     lowest, highest = dtype(_MIN_RATE), dtype(_MAX_RATE)
     tau = dtype(math.exp(params[0]))
@@ -183,8 +171,8 @@ def _poisson(params, f, y, factor, nll, grad):
             f[i, t] = slope if value == log_rate else dtype(0)
 
 
-@njit(**OPTIONS)
-def _categorical(params, f, labels, factor, nll):
+@compiled
+def _categorical(learned, given_df, params, f, y, labels, factor, shift, nll, grad):
     dtype = f.dtype.type
     tau = dtype(math.exp(params[0]))
     for i in range(f.shape[0]):
@@ -204,8 +192,8 @@ def _categorical(params, f, labels, factor, nll):
         row[label] -= scale
 
 
-@njit(**OPTIONS)
-def _ordinal(params, f, labels, factor, nll, grad):
+@compiled
+def _ordinal(learned, given_df, params, f, y, labels, factor, shift, nll, grad):
     dtype = f.dtype.type
     n_cuts = params.size - 1
     tau = math.exp(params[0])
@@ -244,24 +232,33 @@ def _ordinal(params, f, labels, factor, nll, grad):
     grad[1] += dtype(total + over_cuts[0])
 
 
-@njit(**OPTIONS)
-def nll_and_gradient(
-    code, learned, option, params, f, y, labels, factor, shift, nll, grad
-):
-    """Write the nll of every row, and replace f by the gradient (see the module).
+FUNCTIONS = {
+    "gaussian": _gaussian,
+    "heteroscedastic": _heteroscedastic,
+    "student_t": _student_t,
+    "poisson": _poisson,
+    "categorical": _categorical,
+    "ordinal": _ordinal,
+}
+CODES = {name: code for code, name in enumerate(FUNCTIONS)}
+HETEROSCEDASTIC = CODES["heteroscedastic"]
 
-    learned : whether tau is learned
-    option : given degrees of freedom of Student's t, or 0
-    """
-    if code == GAUSSIAN:
-        _gaussian(params, learned, f, y, factor, shift, nll, grad)
-    elif code == HETEROSCEDASTIC:
-        _heteroscedastic(params, learned, f, y, factor, shift, nll, grad)
-    elif code == STUDENT_T:
-        _student_t(params, learned, option, f, y, factor, nll, grad)
-    elif code == POISSON:
-        _poisson(params, f, y, factor, nll, grad)
-    elif code == CATEGORICAL:
-        _categorical(params, f, labels, factor, nll)
-    else:
-        _ordinal(params, f, labels, factor, nll, grad)
+
+def _signature(real):
+    vector, matrix = real[::1], real[:, ::1]
+    return types.void(
+        types.boolean,
+        types.float64,
+        vector,
+        matrix,
+        matrix,
+        types.int64[::1],
+        vector,
+        matrix,
+        vector,
+        vector,
+    )
+
+
+KIND = FunctionKind(_signature)
+nll_and_gradient = KIND.call

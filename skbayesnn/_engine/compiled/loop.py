@@ -8,13 +8,12 @@ train on several threads.
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from skbayesnn._engine.compiled import activations, families, likelihoods
 from skbayesnn._engine.compiled.numerics import (
-    ENTRY,
-    OPTIONS,
+    compiled,
     copy,
+    entry,
     fill,
     fill_order,
     fill_words,
@@ -39,6 +38,8 @@ class Program(NamedTuple):
     highest : ndarray of shape (maps,)
         Upper bounds of log alpha.
     n_batches, n_draws : int
+    likelihood_address : int
+        Address of the likelihood's function; see ``compiled``.
     """
 
     maps: np.ndarray
@@ -51,6 +52,15 @@ class Program(NamedTuple):
     highest: np.ndarray
     n_batches: int
     n_draws: int
+    likelihood_address: int = 0
+
+    def compiled(self, dtype) -> "Program":
+        """Compile the functions of the program; return it with their addresses."""
+        maps = self.maps.copy()
+        families.compile_functions(maps, self.activation, dtype)
+        function = list(likelihoods.FUNCTIONS.values())[self.likelihood]
+        address = likelihoods.KIND.address(function, dtype)
+        return self._replace(maps=maps, likelihood_address=address)
 
 
 class Member(NamedTuple):
@@ -94,6 +104,11 @@ class Table(NamedTuple):
     Parameters
     ----------
     x : ndarray of shape (rows of the table, inputs)
+        No rows if the inputs are sparse.
+    indptr, indices, data : arrays of int64, int32 and floats
+        The stored values of sparse inputs, as in SciPy's CSR format; or empty.
+    of_zero : ndarray of shape (inputs,)
+        Standardised zeros, which are the values that are not stored; or empty.
     y : ndarray of shape (rows of the table, targets); (0, 1) for classes
     labels : ndarray of shape (rows of the table,), int64; empty for regression
     rows : ndarray of shape (R,), int64
@@ -105,6 +120,10 @@ class Table(NamedTuple):
     """
 
     x: np.ndarray
+    indptr: np.ndarray
+    indices: np.ndarray
+    data: np.ndarray
+    of_zero: np.ndarray
     y: np.ndarray
     labels: np.ndarray
     rows: np.ndarray
@@ -133,7 +152,7 @@ class Steps(NamedTuple):
     kl_weight: np.ndarray
 
 
-@njit(**OPTIONS)
+@compiled
 def _adam(value, grad, mean, square, curvature, centre, kl, step_size, epsilon):
     dtype = value.dtype.type
     decay_1, decay_2 = dtype(1 - BETA_1), dtype(1 - BETA_2)
@@ -146,16 +165,17 @@ def _adam(value, grad, mean, square, curvature, centre, kl, step_size, epsilon):
         value[i] += step_size * m / (np.sqrt(v) + epsilon)
 
 
-@njit(**OPTIONS)
+@compiled
 def _gather(table, index, x, y, labels, factor, shift, data_scale):
     """Copy the rows of a batch; ``index`` are positions in the member's rows."""
     dtype = x.dtype.type
-    share = dtype(data_scale / index.size)
+    share, n = dtype(data_scale / index.size), table.x.shape[1]
+    is_sparse = table.indptr.size > 0
     for i in range(index.size):
         position = index[i]
         row = table.rows[position]
-        source = table.x[row]
-        target = x[i * source.size : (i + 1) * source.size]
+        target = x[i * n : (i + 1) * n]
+        source = table.of_zero if is_sparse else table.x[row]
         for j in range(source.size):
             target[j] = source[j]
         factor[i] = share
@@ -169,8 +189,13 @@ def _gather(table, index, x, y, labels, factor, shift, data_scale):
         if table.shift.size:
             for t in range(y.shape[1]):
                 shift[i, t] = table.shift[position, t]
+    if is_sparse:
+        for i in range(index.size):
+            row, target = table.rows[index[i]], x[i * n : (i + 1) * n]
+            for k in range(table.indptr[row], table.indptr[row + 1]):
+                target[table.indices[k]] = table.data[k]
     if table.x_affine.size:
-        n, move, stretch = table.x.shape[1], table.x_affine[0], table.x_affine[1]
+        move, stretch = table.x_affine[0], table.x_affine[1]
         for i in range(index.size):
             target = x[i * n : (i + 1) * n]
             for j in range(n):
@@ -181,7 +206,7 @@ def _gather(table, index, x, y, labels, factor, shift, data_scale):
                 y[i, t] = (y[i, t] - table.y_affine[0, t]) * table.y_affine[1, t]
 
 
-@njit(**OPTIONS)
+@compiled
 def _kl(maps, highest, member):
     """KL of all maps, up to a constant, nats."""
     values, centre, curvature = member.values, member.centre, member.curvature
@@ -196,13 +221,13 @@ def _kl(maps, highest, member):
     return value
 
 
-@njit(**ENTRY)
+@entry
 def kl_value(program, member):
     """KL of all maps at the present parameters, up to a constant, nats."""
     return _kl(program.maps, program.highest, member)
 
 
-@njit(**OPTIONS)
+@compiled
 def _fill_order(order, n_batches, seed, words, keys, spare):
     """Rows of the batches of an epoch; the last is filled up from the start."""
     n = words.size
@@ -210,13 +235,13 @@ def _fill_order(order, n_batches, seed, words, keys, spare):
         for i in range(n):
             order[i] = i
         return
-    fill_words(words, seed, 0)
+    fill_words(words, seed, np.int64(0))
     fill_order(order[:n], words, keys, spare)
     for i in range(order.size - n):
         order[n + i] = order[i]
 
 
-@njit(**ENTRY)
+@entry
 def train_epochs(program, member, table, steps, n_rows, nll, kl):
     """Run epochs of one member; write the mean nll per row and the KL of each epoch.
 
@@ -230,7 +255,8 @@ def train_epochs(program, member, table, steps, n_rows, nll, kl):
     maps = np.empty_like(program.maps)
     copy(program.maps.ravel(), maps.ravel())
     n_maps = maps.shape[0]
-    widest, end = 0, 0
+    # A literal zero has another type than its sums, and would be compiled separately.
+    widest, end = 0, np.int64(0)
     for i in range(n_maps):
         maps[i, families.ROWS] = n_rows
         end = families.workspace(maps[i], end)
@@ -258,11 +284,11 @@ def train_epochs(program, member, table, steps, n_rows, nll, kl):
     shift = np.empty((n_shifted, program.n_targets), dtype)
     labels = np.empty(n_rows if table.labels.size else 0, np.int64)
     factor, row_nll = np.empty(n_rows, dtype), np.empty(n_rows, dtype)
-    done, total = 0, 0.0
+    done, total = np.int64(0), 0.0
     for step in range(steps.gain.size * n_batches):
         epoch, batch = step // n_batches, step % n_batches
         if batch == 0:
-            done, total = 0, 0.0
+            done, total = np.int64(0), 0.0
             _fill_order(
                 order, n_batches, steps.seeds[epoch, 1], order_words, keys, spare
             )
@@ -282,7 +308,7 @@ def train_epochs(program, member, table, steps, n_rows, nll, kl):
                 n = n_rows * at[families.INPUTS]
                 if i:
                     activations.apply(
-                        program.activation,
+                        at[families.ACTIVATION],
                         families.part(space, at[families.H], n),
                         families.part(space, at[families.SLOPE], n),
                     )
@@ -304,7 +330,7 @@ def train_epochs(program, member, table, steps, n_rows, nll, kl):
                     i == 0,
                 )
             likelihoods.nll_and_gradient(
-                program.likelihood,
+                program.likelihood_address,
                 program.learned,
                 program.given_df,
                 values[first_like:],

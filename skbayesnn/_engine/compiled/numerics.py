@@ -6,32 +6,154 @@ call the C library.
 """
 
 import math
+from contextlib import suppress
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
 
 import numpy as np
 from llvmlite import ir
 from numba import njit, types
+from numba.core import cgutils
+from numba.core.caching import FunctionCache
 from numba.extending import intrinsic, overload
+from numba.np.numpy_support import from_dtype
+
+from skbayesnn._engine.training_random import GOLDEN, MULTIPLIER_1, MULTIPLIER_2
+
+# ---- compilation
 
 # No lock is held, and a division by zero gives infinity, as in NumPy: Python's error
 # would need a branch, which prevents vector instructions. Sums keep their order.
-ENTRY = {
-    "cache": True,
+_OPTIONS = {
     "nogil": True,
     "error_model": "numpy",
     "fastmath": {"contract", "nsz"},
 }
-# Functions that only compiled code calls need no interface to Python.
-OPTIONS = ENTRY | {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+_PACKAGE = Path(__file__).parents[2]
+# Files with compiled functions, or with constants that these contain.
+_SOURCES = (
+    "_engine/compiled",
+    "_engine/optimizer.py",
+    "_engine/training_random.py",
+    "_families",
+    "_likelihoods",
+    "_priors.py",
+)
 
 
-@njit(**OPTIONS)
+@cache
+def _hash_of_sources() -> str:
+    files = [
+        file
+        for source in _SOURCES
+        for file in [_PACKAGE / source, *sorted((_PACKAGE / source).glob("*.py"))]
+        if file.is_file()
+    ]
+    return sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
+
+
+class _Cache(FunctionCache):
+    """Numba's cache of a function on disk, renewed when any of the sources changes.
+
+    Numba itself compares only the file of the function, not the files of the functions
+    that it calls.
+    """
+
+    def _index_key(self, sig, codegen):
+        return *super()._index_key(sig, codegen), _hash_of_sources()
+
+
+def _cached(dispatcher):
+    # Without a folder that can be written, every process compiles.
+    with suppress(RuntimeError):
+        dispatcher._cache = _Cache(dispatcher.py_func)
+    return dispatcher
+
+
+def entry(function):
+    """Compile a function that Python calls."""
+    return _cached(njit(**_OPTIONS)(function))
+
+
+def compiled(function):
+    """Compile a function that only compiled code calls: it has no entry from Python."""
+    options = _OPTIONS | {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    return _cached(njit(**options)(function))
+
+
+class FunctionKind:
+    """Functions with the same signature, which compiled code calls by their address.
+
+    Each of them is compiled alone, when a program first needs it. The code that calls
+    them is compiled once.
+
+    Parameters
+    ----------
+    signature : callable
+        The signature, for a numba type of floats.
+    """
+
+    def __init__(self, signature):
+        self._signatures = {
+            real: signature(real) for real in (types.float32, types.float64)
+        }
+
+        @intrinsic
+        def call(typing_context, address, *arguments):
+            (real,) = {
+                a.dtype
+                for a in arguments
+                if isinstance(a, types.Array) and isinstance(a.dtype, types.Float)
+            }
+            expected = self._signatures[real]
+            pairs = list(zip(arguments, expected.args, strict=True))
+            if any(a != e and isinstance(e, types.Array) for a, e in pairs):
+                return None  # numba reports a type error.
+
+            def generate(context, builder, signature, values):
+                pointer_type = context.call_conv.get_function_type(
+                    expected.return_type, expected.args
+                ).as_pointer()
+                parts = cgutils.unpack_tuple(builder, values[1])
+                status, result = context.call_conv.call_function(
+                    builder,
+                    builder.inttoptr(values[0], pointer_type),
+                    expected.return_type,
+                    expected.args,
+                    [
+                        context.cast(builder, part, *pair)
+                        for part, pair in zip(parts, pairs, strict=True)
+                    ],
+                )
+                with cgutils.if_unlikely(builder, status.is_error):
+                    context.call_conv.return_status_propagate(builder, status)
+                return result
+
+            given = types.StarArgTuple.from_types(arguments)
+            return expected.return_type(types.int64, given), generate
+
+        self.call = call
+
+    def address(self, function, dtype) -> int:
+        """Compile a function, unless the cache has it, and return its address."""
+        signature = self._signatures[from_dtype(np.dtype(dtype))]
+        result = function.get_compile_result(signature)
+        assert result.signature == signature
+        return result.library.get_pointer_to_function(result.fndesc.llvm_func_name)
+
+
+# ---- loops over arrays
+
+
+@compiled
 def fill(values, value):
     """Set all values; an assignment to a slice takes longer to compile."""
     for i in range(values.size):
         values[i] = value
 
 
-@njit(**OPTIONS)
+@compiled
 def copy(source, target):
     """Copy all values of ``source``."""
     for i in range(source.size):
@@ -61,7 +183,7 @@ def _float_of(typing_context, bits):
     return types.float32(types.int32), generate
 
 
-def _by_precision(single, double):
+def by_precision(single, double):
     """Function of a float that has an implementation for each precision."""
 
     def function(x):
@@ -80,11 +202,11 @@ F32 = np.float32
 _LOG2_E, _LN2_HIGH, _LN2_LOW = F32(1.44269504), F32(0.693359375), F32(-2.12194440e-4)
 
 
-def _exp_single(x):
+def exp_single(x):
     # 2^n exp(r) with |r| <= log(2) / 2; Cephes' expf.
     t = min(max(x, F32(-87.0)), F32(88.0))
-    n = np.floor(t * F32(1.44269504) + F32(0.5))
-    r = t - n * F32(0.693359375) + n * F32(2.12194440e-4)
+    n = np.floor(t * _LOG2_E + F32(0.5))
+    r = t - n * _LN2_HIGH - n * _LN2_LOW
     p = F32(1.9875691500e-4)
     p = p * r + F32(1.3981999507e-3)
     p = p * r + F32(8.3334519073e-3)
@@ -99,7 +221,7 @@ def _exp_double(x):
     return math.exp(min(x, 709.0))
 
 
-exp = _by_precision(_exp_single, _exp_double)
+exp = by_precision(exp_single, _exp_double)
 
 
 def _log_single(x):
@@ -120,18 +242,18 @@ def _log_single(x):
     p = p * m + F32(2.0000714765e-1)
     p = p * m + F32(-2.4999993993e-1)
     p = p * m + F32(3.3333331174e-1)
-    p = p * m * z + exponent * F32(-2.12194440e-4) - F32(0.5) * z
-    return m + p + exponent * F32(0.693359375)
+    p = p * m * z + exponent * _LN2_LOW - F32(0.5) * z
+    return m + p + exponent * _LN2_HIGH
 
 
 def _log_double(x):
     return math.log(x) if x > 0 else -math.inf
 
 
-log = _by_precision(_log_single, _log_double)
+log = by_precision(_log_single, _log_double)
 
 
-def _log1p_of_exp_single(x):
+def softplus_single(x):
     # log(1 + u) = log(1 + u) u / ((1 + u) - 1) with the rounded 1 + u [Kahan].
     u = exp(-abs(x))
     v = F32(1.0) + u
@@ -142,11 +264,11 @@ def _log1p_of_exp_single(x):
     return max(x, F32(0.0)) + (value if exact else u)
 
 
-def _log1p_of_exp_double(x):
+def softplus_double(x):
     return max(x, 0.0) + math.log1p(math.exp(-abs(x)))
 
 
-softplus = _by_precision(_log1p_of_exp_single, _log1p_of_exp_double)
+softplus = by_precision(softplus_single, softplus_double)
 
 
 def _sigmoid_single(x):
@@ -157,10 +279,10 @@ def _sigmoid_double(x):
     return 1.0 / (1.0 + exp(-x))
 
 
-sigmoid = _by_precision(_sigmoid_single, _sigmoid_double)
+sigmoid = by_precision(_sigmoid_single, _sigmoid_double)
 
 
-def _tanh_single(x):
+def tanh_single(x):
     # Cephes' tanhf.
     z = x * x
     p = F32(-5.70498872745e-3)
@@ -179,7 +301,7 @@ def _tanh_double(x):
     return math.tanh(x)
 
 
-tanh = _by_precision(_tanh_single, _tanh_double)
+tanh = by_precision(tanh_single, _tanh_double)
 
 
 def _erf_single(x):
@@ -205,7 +327,7 @@ def _erf_double(x):
     return math.erf(x)
 
 
-erf = _by_precision(_erf_single, _erf_double)
+erf = by_precision(_erf_single, _erf_double)
 
 
 def _cos_turn_single(x):
@@ -231,7 +353,7 @@ def _cos_turn_double(x):
     return math.cos(x * (2 * math.pi))
 
 
-cos_turn = _by_precision(_cos_turn_single, _cos_turn_double)
+cos_turn = by_precision(_cos_turn_single, _cos_turn_double)
 
 
 def _sin_turn_single(x):
@@ -243,23 +365,23 @@ def _sin_turn_double(x):
     return math.sin(x * (2 * math.pi))
 
 
-sin_turn = _by_precision(_sin_turn_single, _sin_turn_double)
+sin_turn = by_precision(_sin_turn_single, _sin_turn_double)
 
 # ---- random numbers, as in `_engine.training_random`
 
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-_MULTIPLIER_1 = np.uint64(0xBF58476D1CE4E5B9)
-_MULTIPLIER_2 = np.uint64(0x94D049BB133111EB)
+_GOLDEN = np.uint64(GOLDEN)
+_MULTIPLIER_1 = np.uint64(MULTIPLIER_1)
+_MULTIPLIER_2 = np.uint64(MULTIPLIER_2)
 
 
-@njit(**OPTIONS)
+@compiled
 def _finalise(word):
     word = (word ^ (word >> np.uint64(30))) * _MULTIPLIER_1
     word = (word ^ (word >> np.uint64(27))) * _MULTIPLIER_2
     return word ^ (word >> np.uint64(31))
 
 
-@njit(**OPTIONS)
+@compiled
 def fill_words(words, seed, done):
     """Write the words of a sequence after the first ``done``; return the new count."""
     state = _finalise(seed) + _GOLDEN * np.uint64(done)
@@ -286,14 +408,14 @@ def _(word, like):
     return lambda word, like: np.float64(np.int64(word >> np.uint64(11))) * 2.0**-53
 
 
-@njit(**OPTIONS)
+@compiled
 def fill_uniform(values, words):
     """Uniform numbers in [0, 1), one per word, at the full precision."""
     for i in range(values.size):
         values[i] = _uniform_of(words[i], values[0])
 
 
-@njit(**OPTIONS)
+@compiled
 def fill_normal(values, words):
     """Standard normal numbers, two per pair of words [Box & Muller 1958].
 
@@ -317,7 +439,7 @@ def fill_normal(values, words):
             out[2 * i + 1] = radius[i] * sin_turn(turn[i])
 
 
-@njit(**OPTIONS)
+@compiled
 def fill_order(order, words, keys, spare):
     """A random order of range(n): a stable radix sort of the words' upper halves.
 
@@ -349,19 +471,19 @@ def fill_order(order, words, keys, spare):
 # ---- matrix products, by the BLAS that SciPy ships
 
 
-@njit(**OPTIONS)
+@compiled
 def product(x, weight, out, n, k, m):
     """out = x W, for flat arrays of x (n, k) and W (k, m)."""
     np.dot(x.reshape(n, k), weight.reshape(k, m), out.reshape(n, m))
 
 
-@njit(**OPTIONS)
+@compiled
 def product_over_rows(x, gradient, out, n, k, m):
     """out = x^T gradient, for flat arrays of x (n, k) and the gradient (n, m)."""
     np.dot(x.reshape(n, k).T, gradient.reshape(n, m), out.reshape(k, m))
 
 
-@njit(**OPTIONS)
+@compiled
 def product_back(gradient, weight, out, n, k, m):
     """out = gradient W^T, for flat arrays of the gradient (n, m) and W (k, m)."""
     np.dot(gradient.reshape(n, m), weight.reshape(k, m).T, out.reshape(n, k))

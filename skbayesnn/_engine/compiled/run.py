@@ -1,40 +1,43 @@
 """Train the members of a program by the compiled loop, on several threads."""
 
+import math
+import sys
 import threading
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from time import perf_counter
 
 import numpy as np
 import scipy.linalg.cython_blas  # noqa: F401  (the BLAS of the loop, for threadpoolctl)
 import torch
+from numba.core import event
 from threadpoolctl import ThreadpoolController
 
 from skbayesnn._engine.compiled import activations, families, likelihoods, loop
 from skbayesnn._engine.config import MemberParams, TrainingConfig
-from skbayesnn._engine.optimizer import EPSILON
+from skbayesnn._engine.member_loops import (
+    EpochPlan,
+    Epochs,
+    family_name,
+    likelihood_name,
+    prior_vectors,
+)
 from skbayesnn._engine.posterior import Posterior
-from skbayesnn._engine.step import RowPerturbation, Step
-from skbayesnn._engine.training_random import EPOCHS_PER_BLOCK, epoch_seeds
-from skbayesnn._families import FAMILIES, Family
+from skbayesnn._engine.step import RowPerturbation, TrainingState
+from skbayesnn._families import Family
 from skbayesnn._families.variational_dropout import MAX_LOG_ALPHA, Variational
 from skbayesnn._networks import Perceptron
-from skbayesnn._priors import (
-    AnchoredPrior,
-    GaussianPrior,
-    LogUniformPrior,
-    PosteriorPrior,
-    Prior,
-)
+from skbayesnn._priors import Prior
 
 # Progress is reported this often, in seconds. A thread works on one member for at most
 # a part of this time; then it notices Ctrl-C.
 _SECONDS, _PARTS = 0.25, 8
+# It is reported less often, up to these seconds, if threads would wait otherwise.
+_MAX_SECONDS = 2.0
 # A program with fewer members than cores and more values per layer of a batch than this
 # is left to torch, which uses all cores for one product.
 _MAX_VALUES_PER_THREAD = 1 << 20
 
-_NAME_OF_FAMILY = {kind: name for name, kind in FAMILIES.items()}
 # Parameters of a map other than mean and bias.
 _FURTHER = {
     "concrete": ("logit",),
@@ -42,7 +45,6 @@ _FURTHER = {
     "mean_field": ("rho", "bias_rho"),
     "fixed_width": ("rho", "bias_rho"),
 }
-_PRIORS = GaussianPrior, PosteriorPrior, AnchoredPrior, LogUniformPrior
 
 
 def covers(
@@ -57,7 +59,7 @@ def covers(
         return False
     if network.activation not in activations.CODES or config.gradient != "pathwise":
         return False
-    if config.likelihood.name not in likelihoods.CODES or not rows.is_dense:
+    if likelihood_name(config.likelihood) not in likelihoods.CODES:
         return False
     n_values = int(config.batch_rows(rows.n_rows).max()) * network.widest
     if n_values > _MAX_VALUES_PER_THREAD and len(members.seeds) < n_threads():
@@ -66,7 +68,7 @@ def covers(
 
 
 def _is_covered(family: Family) -> bool:
-    name = _NAME_OF_FAMILY.get(type(family))
+    name = family_name(family)
     if name not in families.CODES:
         return False
     # These need weights that all rows share.
@@ -105,6 +107,48 @@ class _SingleThreadedBlas:
 _single_threaded_blas = _SingleThreadedBlas()
 
 
+class _CompilationNote(event.Listener):
+    """Writes one line to a terminal or notebook when numba starts to compile."""
+
+    def __init__(self):
+        self._is_written = False
+
+    def on_start(self, event):
+        """Write the note, once per process."""
+        of_package = event.data["dispatcher"].__module__.startswith("skbayesnn.")
+        if of_package and _is_watched() and not self._is_written:
+            self._is_written = True
+            print(
+                "skbayesnn compiles its training loop for this kind of network. "
+                "The first fit on a machine takes some 10 s longer.",
+                file=sys.stderr,
+                flush=True,
+            )
+
+    def on_end(self, event):
+        """Required by numba; the end needs no note."""
+
+
+_note = _CompilationNote()
+
+
+def _epochs_at_once(
+    n_epochs: int, seconds: float, n_threads: int, n_members: int
+) -> int:
+    """Number of epochs of the next run, after ``n_epochs`` took ``seconds``."""
+    n = int(n_epochs * min(_SECONDS / seconds, 8))
+    # With a multiple of this number, all threads get the same number of epochs.
+    even = n_threads // math.gcd(n_threads, n_members)
+    if even * seconds / n_epochs < _MAX_SECONDS:
+        n = max(n // even, 1) * even
+    return max(n, 1)
+
+
+def _is_watched() -> bool:
+    """Whether somebody sees what is written to stderr."""
+    return sys.stderr is not None and (hasattr(sys, "ps1") or sys.stderr.isatty())
+
+
 class CompiledRunner:
     """Runs epochs of all members of a program, as ``training.TorchRunner``.
 
@@ -114,7 +158,7 @@ class CompiledRunner:
     members : MemberParams
     rows : TrainingRows
     priors : tuple of Prior
-    step : Step
+    state : TrainingState
         Its parameters and moments are trained in place.
     perturbation : RowPerturbation or None
     """
@@ -127,18 +171,28 @@ class CompiledRunner:
         members: MemberParams,
         rows,
         priors: tuple[Prior, ...],
-        step: Step,
+        state: TrainingState,
         perturbation: RowPerturbation | None,
     ):
-        self._config, self._params, self.step = config, members, step
+        self._config, self.state = config, state
         self._batch_rows = config.batch_rows(rows.n_rows)
         self._n_threads = min(n_threads(), len(members.seeds))
-        self._program = _program(config, step)
+        self._pool = ThreadPoolExecutor(self._n_threads)
+        dtype = state.parameters.values.numpy().dtype
+        with event.install_listener("numba:compile", _note):
+            self._program = _program(config, state).compiled(dtype)
         n_members = len(members.seeds)
-        self._places = [_places(config, step, m) for m in range(n_members)]
-        self._vectors = _vectors(config, priors, step)
+        self._places = [_places(config, state, m) for m in range(n_members)]
+        self._vectors = tuple(
+            vector.numpy()
+            for vector in (
+                state.parameters.values,
+                *state.moments(),
+                *prior_vectors(config, priors, state),
+            )
+        )
         self._members = [
-            _member(config, members, rows, step, self._places[m], self._vectors, m)
+            _member(config, members, rows, state, self._places[m], self._vectors, m)
             for m in range(n_members)
         ]
         self._tables = [_table(rows, m, perturbation) for m in range(n_members)]
@@ -146,17 +200,17 @@ class CompiledRunner:
             loop.kl_value(self._program, member) / member.total_weight
             for member in self._members
         ]
-        self._kl_constant = step.penalty.kl().double().numpy() - at_start
+        self._kl_constant = state.penalty.kl().double().numpy() - at_start
         self._n_epochs, self._seconds = 1, 0.0
         self._failed = np.zeros(n_members, dtype=bool)
-        self._seeds: dict[int, np.ndarray] = {}
+        self._plan = EpochPlan(config, members, state)
 
     @property
     def max_epochs(self) -> int:
-        """Epochs that take about ``_SECONDS``."""
+        """Epochs that take about ``_SECONDS``, and keep all threads busy."""
         if self._seconds:
-            self._n_epochs = max(
-                1, int(self._n_epochs * min(_SECONDS / self._seconds, 8))
+            self._n_epochs = _epochs_at_once(
+                self._n_epochs, self._seconds, self._n_threads, len(self._members)
             )
         return self._n_epochs
 
@@ -170,9 +224,9 @@ class CompiledRunner:
         self._load()
         n_members = len(self._members)
         losses = np.full((2, n_epochs, n_members), np.nan)
-        left = np.clip(self._params.n_epochs - epoch, 0, n_epochs)
+        epochs = self._plan.epochs(first, epoch, n_epochs)
+        left, steps = epochs.n_left, self._steps(epochs)
         left[self._failed] = 0
-        steps = self._steps(first, epoch, n_epochs)
         part, done = max(1, n_epochs // _PARTS), np.zeros(n_members, dtype=int)
         waiting = deque(np.flatnonzero(left).tolist())
         stop = threading.Event()
@@ -191,23 +245,21 @@ class CompiledRunner:
                 elif done[m] < left[m]:
                     waiting.append(m)
 
-        with _single_threaded_blas:
+        with _single_threaded_blas, event.install_listener("numba:compile", _note):
             if self._n_threads == 1:
                 work()
             else:
-                with ThreadPoolExecutor(self._n_threads) as pool:
-                    try:
-                        for future in [
-                            pool.submit(work) for _ in range(self._n_threads)
-                        ]:
-                            future.result()
-                    except BaseException:
-                        stop.set()  # The threads end after their present parts.
-                        raise
+                futures = [self._pool.submit(work) for _ in range(self._n_threads)]
+                try:
+                    for future in futures:
+                        future.result()
+                finally:
+                    stop.set()  # After Ctrl-C the threads finish their present parts.
+                    wait(futures)
         self._store()
-        self.step.count_steps(n_epochs * self._config.n_batches)
+        self.state.count_steps(n_epochs * self._config.n_batches)
         self._n_epochs, self._seconds = n_epochs, perf_counter() - start
-        nll, kl = torch.as_tensor(losses).to(self.step.parameters.values.dtype)
+        nll, kl = torch.as_tensor(losses).to(self.state.parameters.values.dtype)
         return nll, kl + torch.as_tensor(self._kl_constant).to(kl)
 
     def _load(self) -> None:
@@ -227,7 +279,7 @@ class CompiledRunner:
         losses : nll and KL, (2, all epochs of ``steps``), written
         """
         n_batches = self._config.n_batches
-        of_schedule = steps[self.step.schedule.index[m]]
+        of_schedule = steps[self.state.schedule.index[m]]
         per_step = slice(epochs.start * n_batches, epochs.stop * n_batches)
         out = np.empty((2, epochs.stop - epochs.start))
         n = loop.train_epochs(
@@ -248,58 +300,31 @@ class CompiledRunner:
         losses[:, epochs.start : epochs.start + n] = out[:, :n]
         return n
 
-    def _steps(self, first: int, epoch: int, n_epochs: int) -> list[loop.Steps]:
+    def _steps(self, epochs: Epochs) -> list[loop.Steps]:
         """Steps of some epochs for every distinct schedule; seeds of all members."""
-        config, schedule = self._config, self.step.schedule
-        n_batches = config.n_batches
-        n_done = range(epoch * n_batches, (epoch + n_epochs) * n_batches)
-        values = schedule.arrays(n_done)
-        gains = np.zeros((n_epochs, len(values)))
-        if config.likelihood.name == "heteroscedastic":
-            for i, start in enumerate(n_done[::n_batches]):
-                gains[i] = [
-                    _gain(config.likelihood, p) for p in schedule.progress_of(start)
-                ]
-        seeds = np.stack(
-            [self._epoch_seeds(first + epoch + i) for i in range(n_epochs)]
-        )
         return [
             loop.Steps(
-                seeds=seeds,
-                gain=np.ascontiguousarray(gain),
-                step_size=np.ascontiguousarray(of_steps[:, 0]),
-                epsilon=EPSILON * of_steps[:, 1],
-                kl_weight=np.ascontiguousarray(of_steps[:, 2]),
+                seeds=epochs.seeds,
+                gain=gain,
+                step_size=np.ascontiguousarray(steps[:, 0]),
+                epsilon=np.ascontiguousarray(steps[:, 1]),
+                kl_weight=np.ascontiguousarray(steps[:, 2]),
             )
-            for of_steps, gain in zip(values, gains.T, strict=True)
+            for steps, gain in zip(epochs.steps, epochs.gain, strict=True)
         ]
-
-    def _epoch_seeds(self, epoch: int) -> np.ndarray:
-        """Seeds of an epoch, (2, members)."""
-        block, position = divmod(epoch, EPOCHS_PER_BLOCK)
-        if block not in self._seeds:
-            distinct, index = np.unique(self._params.seeds, return_inverse=True)
-            self._seeds = {block: epoch_seeds(distinct.tolist(), block)[..., index]}
-        return self._seeds[block][position]
-
-
-def _gain(likelihood, progress: float) -> float:
-    params = {"gain": torch.zeros(1, dtype=torch.float64)}
-    likelihood.schedule(params, progress)
-    return float(params["gain"][0])
 
 
 # ---- a program as numbers
 
 
-def _program(config: TrainingConfig, step: Step) -> loop.Program:
+def _program(config: TrainingConfig, state: TrainingState) -> loop.Program:
     network, likelihood = config.network, config.likelihood
     assert isinstance(network, Perceptron)
     maps = np.zeros((len(network.families), families.N_COLUMNS), dtype=np.int64)
     highest, start = np.zeros(len(maps)), 0
     for i, family in enumerate(network.families):
-        params, at = step.posterior.layers[i], maps[i]
-        at[families.CODE] = families.CODES[_NAME_OF_FAMILY[type(family)]]
+        params, at = state.posterior.layers[i], maps[i]
+        at[families.CODE] = families.CODES[family_name(family)]
         at[families.SPIKE] = getattr(family, "spike", False)
         at[families.INPUTS], at[families.OUTPUTS] = network.sizes[i : i + 2]
         if isinstance(family, Variational):
@@ -324,7 +349,7 @@ def _program(config: TrainingConfig, step: Step) -> loop.Program:
         n_outputs=likelihood.n_outputs,
         highest=highest,
         n_batches=config.n_batches,
-        n_draws=step.n_draws,
+        n_draws=state.n_draws,
     )
 
 
@@ -333,13 +358,13 @@ def _names(family: Family, params: dict) -> tuple[str, ...]:
     if isinstance(family, Variational):
         further = tuple(n for n in ("log_alpha", "log_variance") if n in params)
     else:
-        further = _FURTHER.get(_NAME_OF_FAMILY[type(family)], ())
+        further = _FURTHER.get(family_name(family), ())
     return "mean", "bias", *further
 
 
-def _keys(config: TrainingConfig, step: Step) -> list[tuple[int, str]]:
+def _keys(config: TrainingConfig, state: TrainingState) -> list[tuple[int, str]]:
     """Group and name of all arrays of parameters, in the order of the loop."""
-    posterior = step.posterior
+    posterior = state.posterior
     pairs = enumerate(zip(config.network.families, posterior.layers, strict=True))
     keys = [(i, name) for i, pair in pairs for name in _names(*pair)]
     return keys + [
@@ -347,20 +372,20 @@ def _keys(config: TrainingConfig, step: Step) -> list[tuple[int, str]]:
     ]
 
 
-def _places(config: TrainingConfig, step: Step, member: int) -> np.ndarray:
+def _places(config: TrainingConfig, state: TrainingState, member: int) -> np.ndarray:
     """Index of a member's parameters in the vector of all members."""
-    places, parts = step.parameters.places(), []
-    for key in _keys(config, step):
+    places, parts = state.parameters.places(), []
+    for key in _keys(config, state):
         start, size = places[key]
         parts.append(np.arange(start + member * size, start + (member + 1) * size))
     return np.concatenate(parts)
 
 
-def _member(config, members, rows, step, places, vectors, m: int) -> loop.Member:
+def _member(config, members, rows, state, places, vectors, m: int) -> loop.Member:
     """Copy a member's parameters from the vectors of the program."""
-    sizes, fixed, start = step.parameters.places(), [], 0
+    sizes, fixed, start = state.parameters.places(), [], 0
     n_maps, learned = len(config.network.families), config.likelihood.trainable
-    for group, name in _keys(config, step):
+    for group, name in _keys(config, state):
         end = start + sizes[group, name][1]
         if group < n_maps:
             is_fixed = name in config.network.families[group].constants
@@ -380,50 +405,26 @@ def _member(config, members, rows, step, places, vectors, m: int) -> loop.Member
         centre=centre,
         precision=precision,
         fixed=np.array(fixed, dtype=np.int64).reshape(-1, 2),
-        keep=np.array([float(p[m]) for p in step.posterior.keep]),
-        kl_scale=float(step.objective.kl_scale[m]),
+        keep=np.array([float(p[m]) for p in state.posterior.keep]),
+        kl_scale=float(state.objective.kl_scale[m]),
         total_weight=float(rows.total_weight[m]),
-        data_scale=float(step.objective.scale[m]),
+        data_scale=float(state.objective.scale[m]),
     )
-
-
-def _vectors(config, priors, step: Step) -> tuple[np.ndarray, ...]:
-    """Views of the program's parameters and moments, and the prior of every parameter.
-
-    The last three are curvature, centre and precision of ``loop.Member``.
-    """
-    values = step.parameters.values
-    curvature, centre, precision = (torch.zeros_like(values) for _ in range(3))
-    layers = [
-        step.parameters.posterior(v).layers for v in (curvature, centre, precision)
-    ]
-    groups = zip(config.network.families, priors, step.posterior.keep, strict=True)
-    for i, (family, prior, keep) in enumerate(groups):
-        for key, normal in (("mean", prior.weight), ("bias", prior.bias)):
-            at = normal.precision
-            factor = _curvature_factor(family, keep) if key == "mean" else 1.0
-            if isinstance(factor, torch.Tensor):
-                factor = factor.view(-1, *(1,) * (at.ndim - 1))
-            layers[0][i][key].copy_(at * factor)
-            layers[1][i][key].copy_(normal.centre)
-            layers[2][i][key].copy_(at)
-    return tuple(
-        v.numpy() for v in (values, *step.moments(), curvature, centre, precision)
-    )
-
-
-def _curvature_factor(family: Family, keep: torch.Tensor) -> torch.Tensor | float:
-    """Second derivative of the KL in a mean, in units of the prior's precision."""
-    name = _NAME_OF_FAMILY[type(family)]
-    if name == "concrete":
-        return 0.0  # The loop adds it, since the rate is learned.
-    drops = name in ("bernoulli", "gaussian", "dropconnect")
-    return keep if drops or getattr(family, "spike", False) else 1.0
 
 
 def _table(rows, member: int, perturbation: RowPerturbation | None) -> loop.Table:
     table = rows.member_table(member)
-    x = table.x
+    x, of_zero = table.x, table.x_of_zero
+    dtypes = np.int64, np.int32, x.dtype
+    if of_zero is None:
+        stored, of_zero = [np.empty(0, dtype) for dtype in dtypes], np.empty(0, x.dtype)
+    else:
+        # The loop is compiled for arrays that can be written.
+        stored = [
+            np.require(values, dtype, ["C", "W"])
+            for values, dtype in zip((x.indptr, x.indices, x.data), dtypes, strict=True)
+        ]
+        x = np.empty((0, x.shape[1]), x.dtype)
     if perturbation is None:
         shift = np.empty((0, 1), x.dtype)
         weights = table.weights
@@ -443,6 +444,10 @@ def _table(rows, member: int, perturbation: RowPerturbation | None) -> loop.Tabl
     none = np.empty((2, 0), x.dtype)
     return loop.Table(
         x=x,
+        indptr=stored[0],
+        indices=stored[1],
+        data=stored[2],
+        of_zero=of_zero,
         y=np.empty((0, 1), x.dtype) if table.y.ndim == 1 else table.y,
         labels=table.y if table.y.ndim == 1 else np.empty(0, np.int64),
         rows=table.rows,

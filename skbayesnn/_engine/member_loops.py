@@ -1,0 +1,136 @@
+"""What the implementations that train one member at a time have in common.
+
+Both `compiled` (a loop on a CPU) and `fused` (a kernel on a GPU) get the parameters of
+a program as vectors, run several epochs in one call, and compute the random numbers of
+a step themselves, from the seeds of its epoch.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from skbayesnn._engine.config import MemberParams, TrainingConfig
+from skbayesnn._engine.optimizer import EPSILON
+from skbayesnn._engine.step import TrainingState
+from skbayesnn._engine.training_random import EPOCHS_PER_BLOCK, epoch_seeds
+from skbayesnn._families import FAMILIES, Family
+from skbayesnn._likelihoods import LIKELIHOODS, Likelihood
+
+_NAME_OF_FAMILY = {kind: name for name, kind in FAMILIES.items()}
+_NAME_OF_LIKELIHOOD = {kind: name for name, kind in LIKELIHOODS.items()}
+
+
+def family_name(family: Family) -> str:
+    """Key of the family in ``FAMILIES``; empty for a class that is not in it."""
+    return _NAME_OF_FAMILY.get(type(family), "")
+
+
+def likelihood_name(likelihood: Likelihood) -> str:
+    """Key in ``LIKELIHOODS``; empty for other classes, also for subclasses."""
+    return _NAME_OF_LIKELIHOOD.get(type(likelihood), "")
+
+
+def prior_vectors(
+    config: TrainingConfig, priors, state: TrainingState
+) -> tuple[torch.Tensor, ...]:
+    """Curvature and centre of the quadratic KL, and the prior's precision.
+
+    priors : tuple of Prior, with normal distributions
+
+    They are vectors like the parameters: the quadratic part of the KL is the sum of
+    curvature / 2 (value - centre)^2 over the means and biases.
+    """
+    vectors = tuple(torch.zeros_like(state.parameters.values) for _ in range(3))
+    curvature, centre, precision = (
+        state.parameters.posterior(vector).layers for vector in vectors
+    )
+    groups = zip(config.network.families, priors, state.posterior.keep, strict=True)
+    for i, (family, prior, keep) in enumerate(groups):
+        for key, normal in (("mean", prior.weight), ("bias", prior.bias)):
+            at = normal.precision
+            factor = _curvature_factor(family, keep) if key == "mean" else 1.0
+            if isinstance(factor, torch.Tensor):
+                factor = factor.view(-1, *(1,) * (at.ndim - 1))
+            curvature[i][key].copy_(at * factor)
+            centre[i][key].copy_(normal.centre)
+            precision[i][key].copy_(at)
+    return vectors
+
+
+def _curvature_factor(family: Family, keep: torch.Tensor) -> torch.Tensor | float:
+    """Second derivative of the KL in a mean, in units of the prior's precision."""
+    name = family_name(family)
+    if name == "concrete":
+        return 0.0  # The loop adds it, since the rate is learned.
+    drops = name in ("bernoulli", "gaussian", "dropconnect")
+    return keep if drops or getattr(family, "spike", False) else 1.0
+
+
+class Epochs(NamedTuple):
+    """Some epochs of a program.
+
+    Parameters
+    ----------
+    seeds : ndarray of shape (epochs, 2, members), uint64
+        Seeds of the words, and of the order of the rows.
+    steps : ndarray of shape (schedules, epochs * batches, 3)
+        Step size, epsilon of Adam, and weight of the KL.
+    gain : ndarray of shape (schedules, epochs)
+        Gain of heteroscedastic noise.
+    n_left : ndarray of shape (members,), int
+        Number of these epochs that a member trains.
+    """
+
+    seeds: np.ndarray
+    steps: np.ndarray
+    gain: np.ndarray
+    n_left: np.ndarray
+
+
+class EpochPlan:
+    """Seeds and schedules of any epochs of a program.
+
+    Parameters
+    ----------
+    config : TrainingConfig
+    members : MemberParams
+    state : TrainingState
+    """
+
+    def __init__(
+        self, config: TrainingConfig, members: MemberParams, state: TrainingState
+    ):
+        self._config, self._members, self._schedule = config, members, state.schedule
+        self._seeds: dict[int, np.ndarray] = {}
+
+    def epochs(self, first: int, epoch: int, n_epochs: int) -> Epochs:
+        """The next ``n_epochs`` epochs.
+
+        first, epoch : epochs of earlier runs, and of this run so far
+        """
+        config, schedule = self._config, self._schedule
+        n_batches = config.n_batches
+        n_done = range(epoch * n_batches, (epoch + n_epochs) * n_batches)
+        steps = schedule.arrays(n_done)
+        steps[..., 1] *= EPSILON
+        gain = np.zeros((len(steps), n_epochs))
+        if hasattr(config.likelihood, "gain_at"):
+            for i, start in enumerate(n_done[::n_batches]):
+                progress = schedule.progress_of(start)
+                gain[:, i] = [config.likelihood.gain_at(share) for share in progress]
+        numbers = range(first + epoch, first + epoch + n_epochs)
+        return Epochs(
+            seeds=np.stack([self._epoch_seeds(number) for number in numbers]),
+            steps=steps,
+            gain=gain,
+            n_left=np.clip(self._members.n_epochs - epoch, 0, n_epochs),
+        )
+
+    def _epoch_seeds(self, epoch: int) -> np.ndarray:
+        """Seeds of an epoch, (2, members)."""
+        block, position = divmod(epoch, EPOCHS_PER_BLOCK)
+        if block not in self._seeds:
+            distinct, index = np.unique(self._members.seeds, return_inverse=True)
+            self._seeds = {block: epoch_seeds(distinct.tolist(), block)[..., index]}
+        return self._seeds[block][position]
