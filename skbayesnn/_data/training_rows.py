@@ -17,7 +17,7 @@ from scipy import sparse
 from skbayesnn._data.scaling import Scaling
 from skbayesnn._data.validation import Table
 from skbayesnn._engine.config import Batch
-from skbayesnn._engine.resources import tensor_of
+from skbayesnn._engine.resources import as_tensor
 
 # Number of input values that are gathered at once for several batches; fits into cache.
 _VALUES_AT_ONCE = 1 << 19
@@ -33,22 +33,23 @@ class RowSubset:
     rows : ndarray of shape (R,), int
         Training rows, all of positive weight.
     weights : ndarray of shape (R,) float64
-    validation : ndarray of int
-        Held-out rows that score the training; may be empty.
+    held_out_rows : ndarray of int
+        Rows that score the training; may be empty.
     scaling : Scaling
     """
 
     n_members: int
     rows: np.ndarray
     weights: np.ndarray
-    validation: np.ndarray
+    held_out_rows: np.ndarray
     scaling: Scaling
 
     def shifted(self, start: int) -> "RowSubset":
         """The same rows, after ``start`` other rows are put before the table."""
         if start == 0:
             return self
-        return replace(self, rows=self.rows + start, validation=self.validation + start)
+        rows, held_out_rows = self.rows + start, self.held_out_rows + start
+        return replace(self, rows=rows, held_out_rows=held_out_rows)
 
 
 class _DeviceRows(NamedTuple):
@@ -321,14 +322,14 @@ class TrainingRows:
         x_affine = self._affine([base.x_affine_to(scaling) for scaling in scalings])
         y_affine = None
         if table.y.ndim == 1:
-            self._y = tensor_of(table.codes).to(self._device, torch.int64)
+            self._y = as_tensor(table.codes).to(self._device, torch.int64)
         else:
             self._y = self._tensor(base.y_to_network(table.y))
             y_affine = self._affine([base.y_affine_to(scaling) for scaling in scalings])
         train = _padded([subset.rows for subset in subsets])
         weights = _padded([subset.weights for subset in subsets], 1.0)
-        validation = _padded([subset.validation for subset in subsets])
-        is_row = _padded([np.ones(len(subset.validation)) for subset in subsets])
+        validation = _padded([subset.held_out_rows for subset in subsets])
+        is_row = _padded([np.ones(len(subset.held_out_rows)) for subset in subsets])
         in_order = all(
             np.array_equal(subset.rows, np.arange(train.shape[1])) for subset in subsets
         )
@@ -349,7 +350,7 @@ class TrainingRows:
         return self._tensor(shift[:, None]), self._tensor(factor[:, None])
 
     def _tensor(self, values: np.ndarray) -> torch.Tensor:
-        return tensor_of(values).to(self._device, self._dtype)
+        return as_tensor(values).to(self._device, self._dtype)
 
 
 def _distinct(subsets: Sequence[RowSubset]) -> tuple[list[RowSubset], np.ndarray]:
@@ -359,7 +360,7 @@ def _distinct(subsets: Sequence[RowSubset]) -> tuple[list[RowSubset], np.ndarray
     index: list[int] = []
     for subset in subsets:
         scaling = subset.scaling
-        parts = (subset.rows, subset.weights, subset.validation, *astuple(scaling))
+        parts = (subset.rows, subset.weights, subset.held_out_rows, *astuple(scaling))
         key = tuple(part.tobytes() for part in parts)
         if key not in indices:
             indices[key] = len(distinct)

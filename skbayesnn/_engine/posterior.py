@@ -135,7 +135,7 @@ class Posterior:
     def _random_source(self, draws: range):
         return DrawRandom(self.seeds, draws, self.device, self.dtype)
 
-    def bytes_of(self, n_draws: int, per_draw: bool = False) -> int:
+    def estimate_bytes(self, n_draws: int, per_draw: bool = False) -> int:
         """Memory of ``sample_network`` for ``n_draws`` draws.
 
         It holds the weights of all draws. If draws share weights, it holds per draw the
@@ -156,7 +156,7 @@ class Posterior:
         networks = self._cache.get(key)
         if networks is None:
             networks = [self.sample_network(draws, per_draw) for draws in parts]
-            if self.bytes_of(parts[-1].stop, per_draw) <= _CACHE_BYTES:
+            if self.estimate_bytes(parts[-1].stop, per_draw) <= _CACHE_BYTES:
                 self._cache.clear()
                 self._cache[key] = networks
         return networks
@@ -169,7 +169,7 @@ class Posterior:
         if n_rows < MIN_COMPILED_ROWS or os.environ.get(ENGINE_VARIABLE) == "torch":
             return None
         module = _compiled_draws()
-        if module is None or not module.covers(self, len(draws), budget):
+        if module is None or not module.can_predict(self, len(draws), budget):
             return None
         key = "compiled", draws
         compiled = self._cache.get(key)
@@ -272,7 +272,7 @@ class Posterior:
         layers = self.network.with_constants_of(self.layers, source.layers)
         return replace(self, layers=layers, keep=source.keep)
 
-    def reseed(self, stream: int) -> "Posterior":
+    def with_independent_draws(self, stream: int) -> "Posterior":
         """The same q(W) with draws that are independent of the present ones."""
         bits = np.random.SeedSequence(stream).generate_state(len(self.seeds))
         return replace(self, seeds=(self.seeds ^ bits.astype(np.int64) << 31))
@@ -351,7 +351,7 @@ class PosteriorPredictor:
             self._draws, self._row_step = [draws], _MAX_ROWS_WITH_HELD_WEIGHTS
             self._row_step = self.block
             return
-        n_bytes = posterior.bytes_of(n_draws, is_sparse)
+        n_bytes = posterior.estimate_bytes(n_draws, is_sparse)
         holds_weights = n_bytes <= min(budget // 2, _MAX_HELD_BYTES)
         self._row_step, draw_step = chunk_sizes(
             posterior, n_rows, n_draws, budget, holds_weights, is_sparse

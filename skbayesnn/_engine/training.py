@@ -15,11 +15,11 @@ from typing import Protocol
 import numpy as np
 import torch
 
-from skbayesnn._engine.bound import Bound, bound_of
+from skbayesnn._engine.bound import Bound, estimate_bound
 from skbayesnn._engine.compiled import ENGINE_VARIABLE
 from skbayesnn._engine.config import Hook, MemberParams, MemberRows, TrainingConfig
 from skbayesnn._engine.cuda_graph import step_class
-from skbayesnn._engine.objective import at_anchors, priors_of
+from skbayesnn._engine.objective import at_anchors, make_priors
 from skbayesnn._engine.optimizer import FlatParameters
 from skbayesnn._engine.posterior import Posterior, select_members
 from skbayesnn._engine.random import initial_normal
@@ -250,7 +250,9 @@ class Trained:
         )
 
 
-def start(config: TrainingConfig, members: MemberParams, device, dtype) -> Posterior:
+def initial_posterior(
+    config: TrainingConfig, members: MemberParams, device, dtype
+) -> Posterior:
     """The untrained posterior: initial values, or anchors, from the members' seeds."""
 
     def normal(group: int, *shape: int) -> torch.Tensor:
@@ -270,7 +272,7 @@ def start(config: TrainingConfig, members: MemberParams, device, dtype) -> Poste
         keep=keep,
         seeds=members.seeds,
     )
-    return at_anchors(posterior, priors_of(config, members, posterior))
+    return at_anchors(posterior, make_priors(config, members, posterior))
 
 
 def train(
@@ -312,8 +314,8 @@ def train(
                 posterior.likelihood_params
             ),
         )
-        priors = priors_of(config, members, posterior)
-        runner = runner_of(
+        priors = make_priors(config, members, posterior)
+        runner = choose_runner(
             config, members, rows, posterior, priors, optimizer_state, perturbation
         )
         history = TrainingHistory(len(members.seeds))
@@ -331,7 +333,7 @@ def train(
         bound = None
         if compute_bound:
             with torch_threads(_threads_of_step(config, members, rows)):
-                bound = bound_of(
+                bound = estimate_bound(
                     config, members, rows, best.posterior, priors, perturbation
                 )
         return run.outcome(bound, interrupted)
@@ -404,9 +406,9 @@ class TorchRunner:
 
 @cache
 def _compiled_loop():
-    """``covers`` and runner of the compiled loop; None and a warning without numba."""
+    """``can_train`` and runner of the compiled loop; None and a warning if it fails."""
     try:
-        from skbayesnn._engine.compiled.run import CompiledRunner, covers
+        from skbayesnn._engine.compiled.run import CompiledRunner, can_train
     except Exception as error:  # e.g. a NumPy that numba refuses
         warn(
             f"numba cannot be imported ({error}), so torch trains the networks, which "
@@ -414,20 +416,20 @@ def _compiled_loop():
             f"set the environment variable {ENGINE_VARIABLE}=torch."
         )
         return None
-    return covers, CompiledRunner
+    return can_train, CompiledRunner
 
 
 @cache
 def _fused_kernel():
-    """``covers`` and runner of the fused kernel; None without Triton."""
+    """``can_train`` and runner of the fused kernel; None without Triton."""
     try:
-        from skbayesnn._engine.fused.run import FusedRunner, covers
+        from skbayesnn._engine.fused.run import FusedRunner, can_train
     except ImportError:
         return None
-    return covers, FusedRunner
+    return can_train, FusedRunner
 
 
-def runner_of(
+def choose_runner(
     config, members, rows, posterior, priors, optimizer_state, perturbation
 ) -> Runner:
     """Choose the implementation: the fastest that covers the program."""
@@ -439,8 +441,8 @@ def runner_of(
         elif engine != "torch" and posterior.device.type == "cpu":
             compiled = _compiled_loop()
     if compiled:
-        covers, runner_type = compiled
-        if covers(config, members, rows, posterior):
+        can_train, runner_type = compiled
+        if can_train(config, members, rows, posterior):
             state = TrainingState(*arguments)
             return runner_type(config, members, rows, priors, state, perturbation)
     step_type = step_class(config, members, rows.mean_weight.device)

@@ -116,7 +116,7 @@ def check_target_transform(model) -> None:
         network = network[-1]
     if not isinstance(network, BayesianNetwork):
         return
-    posterior = _fitted.posterior_of(network, _CPU, torch.float64)
+    posterior = _fitted.restore_posterior(network, _CPU, torch.float64)
     components = _components_near_mean(network, posterior)
     mean, _ = network._scaling.moments_from_network(
         components.mean, components.variance

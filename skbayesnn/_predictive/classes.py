@@ -26,7 +26,7 @@ class ClassPredictive:
     classes: np.ndarray
 
     kinds = CLASSIFICATION_KINDS
-    of_classes = True
+    is_classification = True
 
     @classmethod
     def pooled(cls, parts, classes=None, n_draws=None):

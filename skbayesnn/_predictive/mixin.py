@@ -19,11 +19,11 @@ from sklearn.utils.validation import check_consistent_length
 
 from skbayesnn._engine.resources import torch_threads
 from skbayesnn._predictive.classes import check_known
-from skbayesnn._predictive.summaries import checked_coverages, select_kinds, to_frame
+from skbayesnn._predictive.summaries import select_kinds, to_frame
 from skbayesnn._runtime import default_settings
 from skbayesnn._sklearn_compat import num_samples
 from skbayesnn._typing import Array, MatrixLike, RandomState
-from skbayesnn._validation import numpy_random_state
+from skbayesnn._validation import check_levels, numpy_random_state
 
 # Number of rows whose draws are in memory at once.
 BLOCK = 512
@@ -235,7 +235,7 @@ class PredictiveMixin:
         """
 
         def density(block, values):
-            if block.of_classes:
+            if block.is_classification:
                 check_known(values, block.classes)
             return block.log_density(values)
 
@@ -296,7 +296,7 @@ class PredictiveMixin:
         """
 
         def checked(rows, block):
-            if method and block.of_classes:
+            if method and block.is_classification:
                 raise TypeError(
                     f"`{method}` needs a regressor; got the predictive distribution of "
                     "a classifier. For classifiers use predict_proba, "
@@ -334,7 +334,7 @@ class RegressionPredictiveMixin(PredictiveMixin):
         quantile : ndarray of shape (n_samples[, n_targets][, n_levels])
             In y's units; the last axis exists if q is a sequence.
         """
-        levels = checked_levels(q)
+        levels = check_levels("q", q)
         result = self._of_blocks(
             X,
             lambda _, block: np.stack([block.quantile(level) for level in levels], -1),
@@ -368,7 +368,7 @@ class RegressionPredictiveMixin(PredictiveMixin):
             Lower and upper bound in y's units, ``lower, upper = interval.T``; the axis
             of coverages exists if ``coverage`` is a sequence.
         """
-        coverages = checked_coverages(coverage)
+        coverages = check_levels("coverage", coverage)
         result = self._of_blocks(
             X, lambda _, block: block.interval(coverages, kind), "predict_interval"
         )
@@ -412,21 +412,6 @@ class RegressionPredictiveMixin(PredictiveMixin):
             In y's units, averaged over targets.
         """
         return self._at(X, y, lambda block, values: block.crps(values), "crps")
-
-
-def checked_levels(q) -> list[float]:
-    """Check one level or a sequence of levels, each in (0, 1); return a list."""
-    levels = list(np.atleast_1d(np.asarray(q, dtype=object)))
-    if not levels:
-        raise ValueError("`q` must be a number in (0, 1), or a list of them; got none.")
-    for level in levels:
-        if isinstance(level, bool | np.bool_) or not isinstance(
-            level, int | float | np.number
-        ):
-            raise TypeError(f"`q` must be a number; got {level!r}.")
-        if not 0 < level < 1:
-            raise ValueError(f"`q` must be in (0, 1); got {float(level)!r}.")
-    return [float(level) for level in levels]
 
 
 def seed_from(random_state):

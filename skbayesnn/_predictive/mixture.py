@@ -155,7 +155,7 @@ class MixturePredictive:
     ----------
     components : Components
         Distributions of the network's target, one per draw.
-    flat : bool
+    squeeze_targets : bool
         Whether results have no axis of targets.
     scaling : Scaling, optional
         From the network's scale to the target's units; None if they are the same.
@@ -167,14 +167,14 @@ class MixturePredictive:
     """
 
     components: Components
-    flat: bool
+    squeeze_targets: bool
     scaling: Scaling | None = None
     transform: Any = None
     maps: tuple[QuantileMap, ...] | None = None
     dtype: Any = np.float64
 
     kinds = REGRESSION_KINDS
-    of_classes = False
+    is_classification = False
 
     @classmethod
     def pooled(cls, parts, n_draws=None):
@@ -205,7 +205,7 @@ class MixturePredictive:
             pairs = zip(components, n_draws, strict=True)
             components = [part.resized(n) for part, n in pairs]
         joined = type(components[0]).concatenated(components, axis=0)
-        return cls(joined, parts[0].flat, transform=parts[0].transform)
+        return cls(joined, parts[0].squeeze_targets, transform=parts[0].transform)
 
     @classmethod
     def concatenate_rows(cls, parts):
@@ -236,7 +236,7 @@ class MixturePredictive:
         _check_same_kind(components)
         return cls(
             type(components[0]).concatenated(_even(components), axis=2),
-            flat=False,
+            squeeze_targets=False,
             maps=sum(maps, ()) if any(part.maps for part in parts) else None,
         )
 
@@ -247,7 +247,7 @@ class MixturePredictive:
         components = self.scaling.components_from_network(self.components)
         return replace(self, components=components, scaling=None, dtype=np.float64)
 
-    def with_target_transform(self, transform, *, flat: bool):
+    def with_target_transform(self, transform, *, squeeze_targets: bool):
         """Distribution of y, if the present target is ``transform(y)``."""
         if self.components.discrete:
             raise TypeError(
@@ -258,17 +258,17 @@ class MixturePredictive:
         in_units = self.in_units_of_target()
         if self.transform is not None:
             transform = make_pipeline(transform, self.transform)
-        return replace(in_units, transform=transform, flat=flat)
+        return replace(in_units, transform=transform, squeeze_targets=squeeze_targets)
 
     def scaled(self, factor, bound=np.inf):
         """Spread all draws and their noise about the mean by ``factor``, (targets,).
 
-        bound : as in ``Components.spread``
+        bound : as in ``Components.scaled_about``
         """
         self.check_not_mapped()
         in_units = self.in_units_of_target()
         components = in_units.components
-        components = components.spread(components.mean.mean(0), factor, bound)
+        components = components.scaled_about(components.mean.mean(0), factor, bound)
         return replace(in_units, components=components)
 
     def corrected(self, factor, bound):
@@ -457,7 +457,7 @@ class MixturePredictive:
         """Convert y to the units of the components, (rows, targets)."""
         return self._forward(self._columns(y))[0]
 
-    def level(self, y: np.ndarray) -> np.ndarray:
+    def cdf_of_standardised(self, y: np.ndarray) -> np.ndarray:
         """Distribution function of ``standard(y)``, (rows, targets)."""
         return self._share(self.standard(y))
 
@@ -628,7 +628,7 @@ class MixturePredictive:
         return np.asarray(self.transform.transform(y)), np.log(slope).sum(-1)
 
     def _shaped(self, values: np.ndarray) -> np.ndarray:
-        return values[:, 0] if self.flat else values
+        return values[:, 0] if self.squeeze_targets else values
 
     def _values(self, values: np.ndarray) -> np.ndarray:
         """Values of y in the shape and precision in which they are returned."""

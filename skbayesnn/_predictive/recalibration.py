@@ -44,7 +44,7 @@ def log_density_of_scale(components: Components, y, bound: float = np.inf):
     """Return a function: log s to log density of y, (rows,), of the scaled mixture.
 
     components : of one target, (draws, rows, 1); y : (rows,)
-    bound : as in ``Components.spread``
+    bound : as in ``Components.scaled_about``
     """
     centre = components.mean.mean(0)
 
@@ -52,7 +52,7 @@ def log_density_of_scale(components: Components, y, bound: float = np.inf):
         if np.isinf(bound):
             y_before = centre[:, 0] + (y - centre[:, 0]) * np.exp(-log_scale)
             return components.mixture_log_density(y_before[:, None]) - log_scale
-        spread = components.spread(centre, np.exp(log_scale), bound)
+        spread = components.scaled_about(centre, np.exp(log_scale), bound)
         return spread.mixture_log_density(y[:, None])
 
     return density

@@ -84,24 +84,6 @@ def to_frame(values, kind, X):
     return pandas.DataFrame(columns, index=index)
 
 
-def checked_coverages(coverage) -> list[float]:
-    """Check one coverage or a sequence of them, each in (0, 1); return a list."""
-    values = [coverage] if np.ndim(coverage) == 0 else list(coverage)
-    if not values:
-        raise ValueError(
-            "`coverage` must be a number in (0, 1), or a list of them; got none."
-        )
-    for value in values:
-        if isinstance(value, bool) or not isinstance(value, int | float | np.number):
-            raise TypeError(
-                "`coverage` must be a number in (0, 1), or a list of them; got "
-                f"{value!r}."
-            )
-        if not 0 < value < 1:
-            raise ValueError(f"`coverage` must be in (0, 1); got {value!r}.")
-    return [float(value) for value in values]
-
-
 class Moments:
     """Mean and variances (eq. 5 and 6), accumulated over chunks of draws.
 

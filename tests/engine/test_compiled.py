@@ -21,7 +21,7 @@ from skbayesnn import (
 from skbayesnn._engine import compiled, training
 from skbayesnn._engine.compiled import activations, families, likelihoods, run
 from skbayesnn._engine.training import ENGINE_VARIABLE
-from skbayesnn._engine.training_random import SplitMix, normal_of, uniform_of
+from skbayesnn._engine.training_random import SplitMix, to_normal, to_uniform
 from skbayesnn._families import FAMILIES
 from skbayesnn._likelihoods import LIKELIHOODS
 from skbayesnn._networks.activations import ACTIVATIONS
@@ -589,9 +589,9 @@ def test_random_numbers_equal_those_of_torch(seed):
         numbers(words, sequence, normal, uniform, actual_order, keys, spare)
         torch_dtype = torch.from_numpy(normal).dtype
         np.testing.assert_array_equal(words, expected.numpy().view(np.uint64)[0])
-        np.testing.assert_array_equal(uniform, uniform_of(expected, torch_dtype)[0])
+        np.testing.assert_array_equal(uniform, to_uniform(expected, torch_dtype)[0])
         np.testing.assert_allclose(
-            normal, normal_of(expected, torch_dtype)[0], rtol=most, atol=most
+            normal, to_normal(expected, torch_dtype)[0], rtol=most, atol=most
         )
         np.testing.assert_array_equal(actual_order, order)
 

@@ -14,12 +14,12 @@ from skbayesnn._predictive.summaries import (
     LogDensity,
     MeanProbability,
     Moments,
-    checked_coverages,
     classification_uncertainty,
     entropy,
     select_kinds,
     to_frame,
 )
+from skbayesnn._validation import check_levels
 
 DRAWS, ROWS, TARGETS, CLASSES = 50, 5, 2, 3
 
@@ -260,14 +260,14 @@ def test_unknown_kind_is_refused(kind):
 
 
 def test_coverages_are_checked():
-    assert checked_coverages(0.9) == [0.9]
-    assert checked_coverages(np.array([0.5, 0.8])) == [0.5, 0.8]
+    assert check_levels("coverage", 0.9) == [0.9]
+    assert check_levels("coverage", np.array([0.5, 0.8])) == [0.5, 0.8]
     for coverage in (0, 1, 1.5, -0.1, [0.5, 1.0]):
         with pytest.raises(ValueError, match=r"`coverage` must be in \(0, 1\)"):
-            checked_coverages(coverage)
+            check_levels("coverage", coverage)
     for coverage in ("0.9", True, None, [0.5, "0.9"]):
         with pytest.raises(TypeError, match="`coverage` must be a number"):
-            checked_coverages(coverage)
+            check_levels("coverage", coverage)
 
 
 # ----------------------------------------------------------------------- frames

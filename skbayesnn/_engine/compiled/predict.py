@@ -560,7 +560,7 @@ _MAX_WIDTH, _MAX_WEIGHT_BYTES = 512, 1 << 25
 _ROWS = 512
 
 
-def covers(posterior, n_draws: int, budget: int) -> bool:
+def can_predict(posterior, n_draws: int, budget: int) -> bool:
     """Whether the loop can predict draws of a posterior.
 
     budget : bytes that the weights may take

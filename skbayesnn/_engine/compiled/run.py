@@ -47,7 +47,7 @@ _FURTHER = {
 }
 
 
-def covers(
+def can_train(
     config: TrainingConfig, members: MemberParams, rows, posterior: Posterior
 ) -> bool:
     """Whether the compiled loop can train a program.
@@ -338,7 +338,7 @@ def _program(config: TrainingConfig, state: TrainingState) -> loop.Program:
         ends = start + np.cumsum(sizes)
         at[families.MEAN : families.FOURTH + 1] = [start, *ends[:3]]
         start = ends[3]
-    n_targets = 1 if likelihood.of_classes else likelihood.n_targets  # type: ignore
+    n_targets = 1 if likelihood.is_classification else likelihood.n_targets  # type: ignore
     return loop.Program(
         maps=maps,
         activation=activations.CODES[network.activation],
@@ -374,7 +374,7 @@ def _keys(config: TrainingConfig, state: TrainingState) -> list[tuple[int, str]]
 
 def _places(config: TrainingConfig, state: TrainingState, member: int) -> np.ndarray:
     """Index of a member's parameters in the vector of all members."""
-    places, parts = state.parameters.places(), []
+    places, parts = state.parameters.offsets(), []
     for key in _keys(config, state):
         start, size = places[key]
         parts.append(np.arange(start + member * size, start + (member + 1) * size))
@@ -383,7 +383,7 @@ def _places(config: TrainingConfig, state: TrainingState, member: int) -> np.nda
 
 def _member(config, members, rows, state, places, vectors, m: int) -> loop.Member:
     """Copy a member's parameters from the vectors of the program."""
-    sizes, fixed, start = state.parameters.places(), [], 0
+    sizes, fixed, start = state.parameters.offsets(), [], 0
     n_maps, learned = len(config.network.families), config.likelihood.trainable
     for group, name in _keys(config, state):
         end = start + sizes[group, name][1]

@@ -40,7 +40,7 @@ _LIKELIHOOD_PARAMS = {
 }
 
 
-def covers(
+def can_train(
     config: TrainingConfig, members: MemberParams, rows, posterior: Posterior
 ) -> bool:
     """Whether the fused kernel can train a program.
@@ -218,7 +218,7 @@ class FusedRunner:
             weights = perturbation.values[..., 0].contiguous()
             if table.weights is not None:
                 weights = weights * table.weights[table.subset]
-        places = state.parameters.places()
+        places = state.parameters.offsets()
         starts = [
             places.get((i, name), (0, 0))[0]
             for i in range(len(config.network.families))
@@ -238,7 +238,7 @@ class FusedRunner:
             state.objective.kl_scale.contiguous(),
             self._int32(learns),
         )
-        is_class = likelihood.of_classes
+        is_class = likelihood.is_classification
         return (
             torch.tensor(starts, device=self._device),
             self._int32(self._network.sizes),
@@ -272,7 +272,7 @@ class FusedRunner:
             "FIRST": first,
             "INNER": inner[0] if inner else first,
             "LAST": last,
-            "LEARNED": bool(likelihood.learned) and not likelihood.of_classes,
+            "LEARNED": bool(likelihood.learned) and not likelihood.is_classification,
             "HAS_WEIGHTS": by_member or table.weights is not None,
             "WEIGHTS_BY_MEMBER": by_member,
             "HAS_SHIFT": on_y,
