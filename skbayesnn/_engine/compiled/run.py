@@ -201,18 +201,9 @@ class CompiledRunner:
             for member in self._members
         ]
         self._kl_constant = state.penalty.kl().double().numpy() - at_start
-        self._n_epochs, self._seconds = 1, 0.0
+        self.max_epochs = 1
         self._failed = np.zeros(n_members, dtype=bool)
         self._plan = EpochPlan(config, members, state)
-
-    @property
-    def max_epochs(self) -> int:
-        """Epochs that take about ``_SECONDS``, and keep all threads busy."""
-        if self._seconds:
-            self._n_epochs = _epochs_at_once(
-                self._n_epochs, self._seconds, self._n_threads, len(self._members)
-            )
-        return self._n_epochs
 
     def run(self, first: int, epoch: int, n_epochs: int):
         """Train all members for some epochs; return nll and KL, (epochs, members).
@@ -258,7 +249,10 @@ class CompiledRunner:
                     wait(futures)
         self._store()
         self.state.count_steps(n_epochs * self._config.n_batches)
-        self._n_epochs, self._seconds = n_epochs, perf_counter() - start
+        # The next run takes about ``_SECONDS``, and keeps all threads busy.
+        self.max_epochs = _epochs_at_once(
+            n_epochs, perf_counter() - start, self._n_threads, n_members
+        )
         nll, kl = torch.as_tensor(losses).to(self.state.parameters.values.dtype)
         return nll, kl + torch.as_tensor(self._kl_constant).to(kl)
 

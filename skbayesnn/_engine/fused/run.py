@@ -139,16 +139,7 @@ class FusedRunner:
         nothing = self._plan.epochs(0, 0, 1)._replace(n_left=0 * members.n_epochs)
         _, at_start = self._launch(self._schedule(nothing))
         self._kl_constant = state.penalty.kl() - at_start[0]
-        self._n_epochs, self._seconds = 1, 0.0
-
-    @property
-    def max_epochs(self) -> int:
-        """Epochs that take about ``_SECONDS``, if their row positions fit in memory."""
-        if self._seconds:
-            growth = min(_SECONDS / self._seconds, 8)
-            self._n_epochs = max(1, int(self._n_epochs * growth))
-        per_epoch = 4 * self._orders.n_orders * self._orders.n_positions
-        return max(1, min(self._n_epochs, _ORDER_BYTES // per_epoch))
+        self.max_epochs = 1
 
     def run(self, first: int, epoch: int, n_epochs: int):
         """Train all members for some epochs; return nll and KL, (epochs, members).
@@ -163,7 +154,11 @@ class FusedRunner:
         if self._device.type == "cuda":
             torch.cuda.synchronize(self._device)
         self.state.count_steps(n_epochs * self._config.n_batches)
-        self._n_epochs, self._seconds = n_epochs, perf_counter() - start
+        # The next run takes about ``_SECONDS``, if its row positions fit in memory.
+        growth = min(_SECONDS / (perf_counter() - start), 8)
+        per_epoch = 4 * self._orders.n_orders * self._orders.n_positions
+        fits = _ORDER_BYTES // per_epoch
+        self.max_epochs = max(1, min(int(n_epochs * growth), fits))
         return nll, kl + self._kl_constant
 
     def _launch(self, schedule: _Schedule) -> tuple[torch.Tensor, torch.Tensor]:
