@@ -40,6 +40,7 @@ LIKELIHOODS = {"gaussian": 0, "heteroscedastic": 1, "categorical": 2}
 _BERNOULLI = tl.constexpr(FAMILIES["bernoulli"])
 _GAUSSIAN = tl.constexpr(FAMILIES["gaussian"])
 _MEAN_FIELD = tl.constexpr(FAMILIES["mean_field"])
+_FIXED_WIDTH = tl.constexpr(FAMILIES["fixed_width"])
 _RELU = tl.constexpr(ACTIVATIONS["relu"])
 _TANH = tl.constexpr(ACTIVATIONS["tanh"])
 _LOGISTIC = tl.constexpr(ACTIVATIONS["logistic"])
@@ -115,7 +116,7 @@ def n_words(n_rows, n_inputs, n_outputs, FAMILY: tl.constexpr):
         return (n + 3) // 4
     if FAMILY == _GAUSSIAN:
         return n + n % 2
-    if FAMILY >= _MEAN_FIELD:
+    if FAMILY == _MEAN_FIELD or FAMILY == _FIXED_WIDTH:
         return n_out + n_out % 2
     return n * 0
 
@@ -230,7 +231,7 @@ def _outputs(P, STARTS, e, k, z, variance, state, done, r, j, n_in, n_out,
     bias_at = _place(STARTS, e, 4 * k + 1, n_out)
     z += tl.load(P + bias_at + j, mask=j < n_out, other=0.0)[None, :]
     ratio = z
-    if FAMILY >= _MEAN_FIELD:
+    if FAMILY == _MEAN_FIELD or FAMILY == _FIXED_WIDTH:
         rho = tl.load(
             P + _place(STARTS, e, 4 * k + 3, n_out) + j, mask=j < n_out, other=0.0
         )
@@ -254,7 +255,7 @@ def _hidden_map(P, STARTS, e, k, h, slope, state, done, keep, n_dropped, r, i, j
     mean = _tile(P, _place(STARTS, e, 4 * k, n_in * n_out), i, j, n_in, n_out)
     z = tl.dot(h, mean, input_precision=PRECISION)
     variance = z
-    if FAMILY >= _MEAN_FIELD:
+    if FAMILY == _MEAN_FIELD or FAMILY == _FIXED_WIDTH:
         at = _place(STARTS, e, 4 * k + 2, n_in * n_out)
         weight_variance = _variances(P, at, i, j, n_in, n_out)
         variance = tl.dot(h * h, weight_variance, input_precision=PRECISION)
@@ -301,7 +302,7 @@ def _hidden_map_back(P, G, STARTS, e, k, h, slope, ratio, g, i, j, n_in, n_out,
     )
     mean = _tile(P, _place(STARTS, e, 4 * k, n_in * n_out), i, j, n_in, n_out)
     grad_h = tl.dot(g, tl.trans(mean), input_precision=PRECISION)
-    if FAMILY >= _MEAN_FIELD:
+    if FAMILY == _MEAN_FIELD or FAMILY == _FIXED_WIDTH:
         at = _place(STARTS, e, 4 * k + 2, n_in * n_out)
         variance = _variances(P, at, i, j, n_in, n_out)
         grad_h += 2.0 * h * tl.dot(half, tl.trans(variance), input_precision=PRECISION)
@@ -617,7 +618,7 @@ def train_epochs(
             rho_at = mean_at
             z = tl.dot(x, _tile(P, mean_at, c0, j, n_in, w1), input_precision=PRECISION)
             variance = z
-            if FIRST >= _MEAN_FIELD:
+            if FIRST == _MEAN_FIELD or FIRST == _FIXED_WIDTH:
                 rho_at = _place(STARTS, e, 2, n_in * w1)
                 variance = tl.dot(
                     x * x,
@@ -633,7 +634,7 @@ def train_epochs(
                     z += tl.dot(
                         xc, _tile(P, mean_at, c, j, n_in, w1), input_precision=PRECISION
                     )
-                    if FIRST >= _MEAN_FIELD:
+                    if FIRST == _MEAN_FIELD or FIRST == _FIXED_WIDTH:
                         variance += tl.dot(
                             xc * xc,
                             _variances(P, rho_at, c, j, n_in, w1),
@@ -659,7 +660,7 @@ def train_epochs(
                 P, STARTS, e, HIDDEN, h, slope, start, done_last, keep_last,
                 dropped_last, r, j, o, w_last, n_out, LAST, PRECISION)  # fmt: skip
             # Likelihood.
-            if LIKELIHOOD <= _HETEROSCEDASTIC:
+            if LIKELIHOOD == _GAUSSIAN_Y or LIKELIHOOD == _HETEROSCEDASTIC:
                 is_target = is_row[:, None] & (o[None, :] < n_targets)
                 y = tl.load(
                     Y + row[:, None] * n_targets + o[None, :], mask=is_target, other=0.0
