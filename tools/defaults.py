@@ -87,6 +87,12 @@ def table() -> str:
                 for most, shape in defaults.hidden_layer_sizes
             )
             text += f'\n\n`{name}(hidden_layer_sizes="auto")`: {sizes}.'
+        if defaults.estimates_noise_below_n:
+            text += (
+                f'\n\n`{name}(tau="auto")`: with N < '
+                f"{defaults.estimates_noise_below_n:,.0f}, held-out rows estimate the "
+                "observation noise."
+            )
     return text
 
 

@@ -13,7 +13,8 @@ import numpy as np
 
 # Relative rounding error of a sum of weights.
 _ROUNDING = 1e-9
-# With fewer rows, classifiers select the length scale on held-out rows.
+# With fewer rows, classifiers select the length scale on held-out rows, and Bayes by
+# Backprop estimates the observation noise on them.
 _FEW_ROWS = 200
 # With fewer rows, classifiers select the number of epochs on held-out rows. With more,
 # classifiers that learn dropout rates stop early.
@@ -94,6 +95,9 @@ class AutoDefaults:
     candidates_need_auto_tau : bool
         Whether a given tau turns the selection off: ``weight_decay_`` is proportional
         to l^2 / tau, so that another tau has the effect of another scale.
+    estimates_noise_below_n : float
+        ``tau="auto"``: below this N, held-out rows estimate the observation noise,
+        whatever the method does with more rows.
     hidden_layer_sizes : tuple of (float, tuple of int)
         ``hidden_layer_sizes="auto"``: sizes up to each N; empty if the estimator has
         no "auto".
@@ -111,6 +115,7 @@ class AutoDefaults:
     length_scale_candidates: tuple[float, ...] = ()
     candidates_below_n: float = math.inf
     candidates_need_auto_tau: bool = False
+    estimates_noise_below_n: float = 0
     hidden_layer_sizes: tuple[tuple[float, tuple[int, ...]], ...] = ()
     can_collapse: bool = False
     learned_rates: Mapping[str, Any] = field(default_factory=dict)
@@ -136,7 +141,11 @@ DEFAULTS: dict[str, AutoDefaults] = {
         steps_per_sqrt_n=40,
         learned_rates={"steps_per_sqrt_n": 20, "early_stopping_from_n": _MANY_ROWS},
     ),
-    "BBBRegressor": AutoDefaults(hidden_layer_sizes=_WIDTHS, can_collapse=True),
+    "BBBRegressor": AutoDefaults(
+        estimates_noise_below_n=_FEW_ROWS,
+        hidden_layer_sizes=_WIDTHS,
+        can_collapse=True,
+    ),
     "BBBClassifier": replace(_CLASSES, selects_epochs_below_n=0, can_collapse=True),
     "VariationalDropoutRegressor": AutoDefaults(
         can_collapse=True, learned_rates={"selects_epochs_below_n": math.inf}

@@ -119,6 +119,8 @@ def training_job(
         **_schedule(estimator, stops_early=len(validation) > 0),
         **vars(posterior.training),
     )
+    if n_rows < defaults_of(estimator).estimates_noise_below_n:
+        config = replace(config, variance_source="held_out")
     default = Setting(
         estimator._length_scales(network.prior_fan_ins, n_rows),
         _validation.epochs(

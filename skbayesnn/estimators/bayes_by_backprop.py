@@ -210,8 +210,11 @@ class BBBRegressor(_BayesByBackprop, BayesianRegressor):
         a deep network outweighs the data, and the posterior is close to the prior.
     tau : "auto", float > 0 or sequence of float, default="auto"
         Model precision: 1 / variance of the observation noise, in y's own units, one
-        value or one per target. Leave ``"auto"``, which learns it with the weights,
-        unless the noise is known or a search selects it.
+        value or one per target. Leave ``"auto"`` unless the noise is known or a search
+        selects it. ``"auto"`` learns it with the weights. With fewer than 200 rows,
+        predictions use the noise with the highest density of held-out rows instead:
+        the learned noise also contains the variance of the weights, which predictions
+        would count twice. The fit then takes up to four times as long.
     likelihood, likelihood_options, n_estimators, n_draws
         As in :class:`MCDropoutRegressor`.
     n_training_draws : int, default=1

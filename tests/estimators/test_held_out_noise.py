@@ -45,6 +45,7 @@ KINDS = [
     MCDropoutRegressor(likelihood="student_t", **FAN_IN, **EXACT),
     MCDropoutRegressor(likelihood="student_t", tau=4.0, **EXACT),
     VariationalDropoutRegressor(**T_4, **EXACT),
+    BBBRegressor(**EXACT),
     # Trained until it over-fits, so that some variance has to be added.
     MCDropoutRegressor(likelihood="mixture", **FAN_IN, **EXACT | {"max_iter": 150}),
 ]
@@ -523,12 +524,21 @@ def test_noise_is_not_estimated_on_held_out_rows(table):
         VariationalDropoutRegressor(**EXACT, tau=4.0),
         MCDropoutRegressor(**EXACT, **T_4, tau=4.0),
         MCDropoutRegressor(**EXACT, **T_4, **FAN_IN, early_stopping=True),
-        BBBRegressor(**EXACT, **T_4),
+        BBBRegressor(**EXACT, **T_4, tau=4.0),
         VariationalDropoutRegressor(**EXACT, early_stopping=True),
         MCDropoutRegressor(**EXACT, dropout="auto", tau=4.0),
     ):
         assert not training_job(model, training_data(model, X, y)).needs_selection
         assert not {FACTOR, ADDED, TAU, DF} & model.fit(X, y).parameters_.keys()
+
+
+def test_bayes_by_backprop_holds_out_rows_if_they_are_few(seed):
+    random = np.random.default_rng(seed)
+    X, y = random.normal(size=(200, INPUTS)), random.normal(size=200)
+    model = BBBRegressor(**EXACT)
+    for n_rows in (199, 200):
+        job = training_job(model, training_data(model, X[:n_rows], y[:n_rows]))
+        assert job.needs_selection == (n_rows < 200)
 
 
 def test_deterministic_network_takes_the_noise_of_its_residuals(table, monkeypatch):

@@ -42,7 +42,7 @@ def _parameters(trained):
             ),
             "values",
         ),
-        (BBBRegressor(kl="sampled", n_estimators=FOLDS, **SMALL), "values"),
+        (BBBRegressor(kl="sampled", tau=4, n_estimators=FOLDS, **SMALL), "values"),
         (MCDropoutClassifier(length_scale=1, n_estimators=FOLDS, **SMALL), "labels"),
     ],
     ids=["dropout", "sampled KL", "classes"],
