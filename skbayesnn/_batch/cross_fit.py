@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skbayesnn._batch.executor import Executor, Resources
 from skbayesnn._batch.jobs import FoldFitBuilder, network_of
-from skbayesnn._batch.outcomes import Key, Outcome, TrainedFit, without_unscored
+from skbayesnn._batch.outcomes import Key, Outcome, TrainedFit
 from skbayesnn._sklearn_compat import check_method_params, num_samples, safe_indexing
 
 
@@ -141,8 +141,8 @@ def cross_fitted(
     fold_fits, failed = builder.fold_fits({"": {}}, {"": range(len(splits))})
     outcomes = dict(failed)
     resources = Resources.from_budget(None, n_jobs)
-    for program_outcomes in Executor(ReturnEstimator(), resources).run(fold_fits):
-        outcomes |= without_unscored(program_outcomes)
+    for result in Executor(ReturnEstimator(), resources).run(fold_fits):
+        outcomes |= result.outcomes
     for outcome in outcomes.values():
         if outcome.error is not None:
             raise outcome.error

@@ -1,11 +1,10 @@
 """Base of the two stacks: cross-fitted candidates, their weights, fits to all rows."""
 
-import pickle
 import time
 import warnings
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from numbers import Integral
 from typing import Any, NamedTuple, Self
@@ -21,6 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skbayesnn import _validation
 from skbayesnn._batch.executor import Resources
+from skbayesnn._batch.outcomes import Fingerprint, ProgramResult, ResultStore
 from skbayesnn._data.class_order import if_ordered
 from skbayesnn._data.scaling import FAR_ROWS, warn_of_far_rows
 from skbayesnn._data.validation import check_inputs, check_weights, named_after
@@ -35,7 +35,6 @@ from skbayesnn._runtime import (
 from skbayesnn._sklearn_compat import ShowsSummary
 from skbayesnn._stacking.candidates import (
     Candidate,
-    Results,
     StackData,
     check_can_be_mixed,
     drop_failed,
@@ -81,7 +80,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
     n_iter_: int
     fitted_to_sparse_: bool | None
     _is_classification: bool
-    _unfinished: "_Unfinished | None" = None
+    _unfinished: "_Progress | None" = None
 
     @default_settings
     def fit(
@@ -116,11 +115,28 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         ordered_y = if_ordered(original_y)
         _validation.check_number("n_refits", self.n_refits, kind=Integral, low=1)
         _validation.verbosity(self.verbose)
-        progress = self._resumed(X, (y, ordered_y), sample_weight, groups)
+        seed = self._seed()
+        conditions = self._conditions(seed, X, y, ordered_y, sample_weight, groups)
+        data, pool = self._data_and_pool(X, y, sample_weight, seed)
+        data = replace(data, ordered_y=ordered_y)
+        candidates = expand_pool(pool)
+        check_can_be_mixed(candidates, is_classification=self._is_classification)
+        splits = make_folds(
+            self.cv,
+            data,
+            groups,
+            is_classification=self._is_classification,
+            seed=seed,
+        )
+        progress = _Progress(
+            self.random_state,
+            seed,
+            ResultStore(len(splits), conditions, Fingerprint.of(splits)),
+            ResultStore(1, conditions),
+        ).resumed(self._unfinished)
+        self._unfinished = None
         try:
-            data, pool = self._data_and_pool(X, y, sample_weight, progress.seed)
-            data = replace(data, ordered_y=ordered_y)
-            attributes = self._fit_stack(data, pool, groups, progress, log)
+            attributes = self._fit_stack(data, candidates, splits, progress, log)
         except BaseException as error:
             if not isinstance(error, KeyboardInterrupt):
                 progress.forget_failures()
@@ -132,18 +148,8 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         log(str(self.summary_))
         return self
 
-    def _fit_stack(self, data, pool, groups, progress: "_Unfinished", log) -> dict:
+    def _fit_stack(self, data, candidates, splits, progress: "_Progress", log) -> dict:
         """Compute the fitted attributes; store trained models in ``progress``."""
-        candidates = expand_pool(pool)
-        check_can_be_mixed(candidates, is_classification=self._is_classification)
-        splits = make_folds(
-            self.cv,
-            data,
-            groups,
-            is_classification=self._is_classification,
-            seed=progress.seed,
-        )
-        progress.forget_other_folds(splits)
         resources = self._resources()
         seconds = _collect(
             held_out(candidates, data, splits, resources, progress.out_of_fold),
@@ -153,7 +159,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             "networks out of fold",
         )
         candidates, oof, stacked, kept, models = self._refit_until_all_succeed(
-            drop_failed(candidates, splits, progress.out_of_fold),
+            drop_failed(candidates, progress.out_of_fold),
             data,
             splits,
             resources,
@@ -162,9 +168,12 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             seconds,
         )
         factor = self._factor_of_refits(stacked, kept, models, data)
+        models_by_candidate = [
+            [outcome.results[0].estimator for outcome in outcomes]
+            for outcomes in (progress.out_of_fold.of([c.name]) for c in kept)
+        ]
         fold_models = [
-            [progress.out_of_fold[candidate.name, fold].estimator for candidate in kept]
-            for fold in range(len(splits))
+            list(models) for models in zip(*models_by_candidate, strict=True)
         ]
         n_epochs = [getattr(model_of(model), "n_iter_", 1) for model in models]
         return {
@@ -204,13 +213,14 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
                 "fitted to all rows",
                 seconds * _work_of_refits(kept, settings, data, splits),
             )
-            remaining = drop_failed(candidates, [None], progress.refits)
+            remaining = drop_failed(candidates, progress.refits)
             if len(remaining) == len(candidates):
                 break
             candidates = remaining
         models = []
         for candidate in kept:
-            model = progress.refits[candidate.name, 0]
+            [outcome] = progress.refits.of([candidate.name])
+            [model] = outcome.results
             # Its number of draws is larger if another candidate was dropped after
             # this fit.
             model.set_params(**settings[candidate.name])
@@ -265,23 +275,24 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             return resources
         return replace(resources, backend="loky")
 
-    def _resumed(self, X, y, sample_weight, groups) -> "_Unfinished":
-        """Progress of an unfinished fit to the same data, or a fresh start."""
-        params = self.get_params(deep=False)
-        # `cv` may not be picklable; `forget_other_folds` compares its splits instead.
-        for name in ("n_jobs", "memory_budget", "verbose", "cv"):
-            del params[name]
-        if not isinstance(self.random_state, Integral):
-            del params["random_state"]  # the seed is kept
-        try:
-            fingerprint = joblib.hash((params, X, y, sample_weight, groups))
-        except (pickle.PicklingError, AttributeError, TypeError):
-            fingerprint = None  # objects that cannot be pickled cannot be compared
-        progress, self._unfinished = self._unfinished, None
-        if progress is not None and fingerprint == progress.fingerprint is not None:
-            return progress
+    def _seed(self) -> int:
+        """Seed of folds and candidates; after an interruption, the same as before it.
+
+        The interruption must have been under the same ``random_state``.
+        """
+        unfinished = self._unfinished
+        if unfinished is not None and unfinished.random_state is self.random_state:
+            return unfinished.seed
         random = _validation.random_source(self.random_state)
-        return _Unfinished(fingerprint, int(random.randint(2**31 - 1)))
+        return int(random.randint(2**31 - 1))
+
+    def _conditions(self, *arguments) -> Fingerprint:
+        """Hash of the values on which the candidates' fits to given rows depend."""
+        params = self.get_params(deep=False)
+        # The folds of `cv` are compared, and the seed is among the arguments.
+        for name in ("n_jobs", "memory_budget", "verbose", "cv", "random_state"):
+            del params[name]
+        return Fingerprint.of(*params.values(), *arguments)
 
     # ---- fitted attributes
 
@@ -423,40 +434,36 @@ class _Refits(NamedTuple):
     models: list
 
 
-@dataclass
-class _Unfinished:
+class _Progress(NamedTuple):
     """Progress of a fit, from which the next one resumes after an interruption.
 
     Parameters
     ----------
-    fingerprint : str or None
-        Hash of parameters and data; None if they cannot be pickled.
+    random_state : object
     seed : int
-        Seed of folds and candidates.
-    folds : str or None
-        Hash of the folds of ``out_of_fold``.
-    out_of_fold, refits : dict
-        Results, or the exception of a failure, by (candidate's name, fold).
+        The number that was drawn from ``random_state``.
+    out_of_fold, refits : ResultStore
+        Outcomes of the folds and of the fits to all rows, by candidate's name.
     """
 
-    fingerprint: str | None
+    random_state: Any
     seed: int
-    folds: str | None = None
-    out_of_fold: Results = field(default_factory=dict)
-    refits: Results = field(default_factory=dict)
+    out_of_fold: ResultStore
+    refits: ResultStore
 
-    def forget_other_folds(self, splits) -> None:
-        """Drop out-of-fold results if the folds are not the same."""
-        folds = joblib.hash(splits)
-        if folds != self.folds:
-            self.out_of_fold.clear()
-        self.folds = folds
+    def resumed(self, earlier: "_Progress | None") -> "_Progress":
+        """Progress with the outcomes of an earlier fit that are still valid."""
+        if earlier is None:
+            return self
+        return self._replace(
+            out_of_fold=self.out_of_fold.resumed(earlier.out_of_fold),
+            refits=self.refits.resumed(earlier.refits),
+        )
 
     def forget_failures(self) -> None:
         """Drop failures, so that the next fit tries these candidates again."""
-        for results in (self.out_of_fold, self.refits):
-            for key in [k for k, v in results.items() if isinstance(v, Exception)]:
-                del results[key]
+        self.out_of_fold.forget_failures()
+        self.refits.forget_failures()
 
 
 def _scale_of_columns(candidate) -> tuple[np.ndarray, np.ndarray, float]:
@@ -487,17 +494,16 @@ def _work_of_refits(kept: list[Candidate], settings, data: StackData, splits) ->
 
 
 def _collect(
-    training: Iterator[Results],
-    results: Results,
+    training: Iterator[ProgramResult],
+    store: ResultStore,
     log: Callable[[str], None],
     n_total: int,
     label: str,
     seconds: float = 0.0,
 ) -> float:
-    """Add the results of a training to ``results`` and log the progress.
+    """Add the results of a training to ``store`` and log the progress.
 
-    Warnings of single candidates are ignored. After an interruption ``results``
-    contains the finished programs only.
+    Warnings of single candidates are ignored.
 
     seconds : expected time per model, until the first one is trained
 
@@ -520,8 +526,8 @@ def _collect(
         silence_warning(FAR_ROWS)
         n_start, start = None, 0.0
         for new in training:
-            results.update(new)
-            n_done, now = len(results), time.perf_counter()
+            store.update(new)
+            n_done, now = len(store), time.perf_counter()
             if n_start is None:
                 n_start, start = n_done, now
             if n_done > n_start:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from skbayesnn._batch.outcomes import ResultStore
 from skbayesnn._distributions.map_factor import MIN_LOG_DENSITY, map_factor
 from skbayesnn._runtime import warn
 
@@ -198,15 +199,15 @@ class OutOfFold:
     fold: np.ndarray
 
     @classmethod
-    def of(cls, candidates, splits, results, data) -> "OutOfFold":
+    def of(cls, candidates, splits, store: ResultStore, data) -> "OutOfFold":
         """Join the predictions of the folds.
 
-        results : :class:`HeldOutPrediction` by (candidate's name, fold)
+        store : outcomes whose result is a :class:`HeldOutPrediction`
         """
         predictives = []
         for candidate in candidates:
-            name, n_folds = candidate.name, len(splits)
-            parts = [results[name, fold].predictive for fold in range(n_folds)]
+            outcomes = store.of([candidate.name])
+            parts = [outcome.results[0].predictive for outcome in outcomes]
             predictives.append(type(parts[0]).concatenate_rows(parts))
         test_rows = np.concatenate([test for _, test in splits])
         weights = data.weights

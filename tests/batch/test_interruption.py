@@ -324,6 +324,22 @@ def test_parameters_that_cannot_be_hashed(data, interrupt):
         assert_same_results(plain.fit(data.X, data.y), search)
 
 
+def test_changed_estimator_that_cannot_be_hashed(data, interrupt):
+    """Its parts are compared, since ``set_params`` changes the estimator in place."""
+    pipeline = make_pipeline(FunctionTransformer(lambda X: X**2), regressor())
+    grid = {"mcdropoutregressor__hidden_layer_sizes": [3, 4]}
+    search = BatchedGridSearchCV(pipeline, grid, cv=FOLDS)
+    last_step = "estimator__mcdropoutregressor__max_iter"
+    for changes, n_trained in ({}, 3), ({last_step: 3}, 6):
+        interrupt(1)
+        fit_interrupted(search, data.X, data.y)
+        trained = interrupt(None)
+        search.set_params(**changes).fit(data.X, data.y)
+        assert sum(trained) == n_trained
+        plain = GridSearchCV(search.estimator, grid, cv=FOLDS)
+        assert_same_results(plain.fit(data.X, data.y), search)
+
+
 def test_interrupted_search_is_pickled(data, plain, interrupt):
     interrupt(2)
     search = fit_interrupted(new_search(), data.X, data.y)

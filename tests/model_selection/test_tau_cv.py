@@ -393,7 +393,7 @@ def test_failed_candidates_are_not_selected(data, monkeypatch):
 
     def fail(job, fitted, seconds):
         if fitted.job.tau[0] == 2.0:
-            return executor.Outcome(FloatingPointError("diverged"), seconds=seconds)
+            raise FloatingPointError("diverged")
         return trained(job, fitted, seconds)
 
     monkeypatch.setattr(executor, "_trained_fit", fail)

@@ -10,9 +10,11 @@ from sklearn.base import clone
 from skbayesnn import (
     BayesianStackingRegressor,
 )
+from skbayesnn._batch import executor
+from skbayesnn._batch.outcomes import Outcome, ProgramResult, ResultStore
 from skbayesnn._stacking import base
 from skbayesnn._stacking import pool as pools
-from skbayesnn._stacking.candidates import StackData, expand_pool
+from skbayesnn._stacking.candidates import HeldOutPredictor, StackData, expand_pool
 from tests.helpers.stacks import NETWORK, ROWS, regressor
 
 pytestmark = pytest.mark.filterwarnings(
@@ -44,7 +46,7 @@ def test_interrupted_fit_continues(table, monkeypatch, random_state, error):
         n_done = 0
         for results in held_out(*arguments):
             yield results
-            n_done += len(results)
+            n_done += len(results.outcomes)
             if n_done > 4:
                 raise error
 
@@ -63,6 +65,54 @@ def test_interrupted_fit_continues(table, monkeypatch, random_state, error):
     assert len(pickle.dumps(model)) < 2 * len(pickle.dumps(regressor().fit(X, y)))
     if random_state is not None:
         np.testing.assert_allclose(model.predict(X), expected, rtol=1e-9)
+
+
+def test_interruption_between_training_and_prediction(table, monkeypatch):
+    """The trained networks are kept, and then predict their held-out rows."""
+    expected = regressor().fit(*table).predict(table[0])
+    model, trained = regressor(), []
+    train_group = executor.train_group
+
+    def recorded(group, *arguments):
+        trained.append(len(group))
+        return train_group(group, *arguments)
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(executor, "train_group", recorded)
+    with monkeypatch.context() as patch:
+        patch.setattr(HeldOutPredictor, "build", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            model.fit(*table)
+    monkeypatch.setattr(base, "refitted", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(*table)
+    assert sum(trained) == 3 * len(expand_pool(pools.given_pool(model.estimators, 0)))
+    monkeypatch.undo()
+    np.testing.assert_allclose(model.fit(*table).predict(table[0]), expected, rtol=1e-9)
+
+
+def test_random_state_after_an_interruption(table, monkeypatch):
+    """The seed is drawn once, unless ``random_state`` is replaced."""
+    seeds, make_folds = [], base.make_folds
+
+    def recorded(*arguments, seed, **options):
+        seeds.append(seed)
+        return make_folds(*arguments, seed=seed, **options)
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(base, "make_folds", recorded)
+    monkeypatch.setattr(base, "held_out", stop)
+    model = regressor()
+    for state in (None, np.random.RandomState(0), 5):
+        model.set_params(random_state=state)
+        for _ in range(2):
+            with pytest.raises(KeyboardInterrupt):
+                model.fit(*table)
+    assert seeds[0::2] == seeds[1::2] and len(set(seeds)) == 3
 
 
 def test_changed_pool_does_not_reuse_trained_models(table, monkeypatch):
@@ -126,7 +176,7 @@ def test_trained_networks_are_kept_after_a_later_error(table, monkeypatch):
 
     def recorded(*arguments):
         for results in held_out(*arguments):
-            trained.append(len(results))
+            trained.append(len(results.outcomes))
             yield results
 
     monkeypatch.setattr(base, "held_out", recorded)
@@ -154,12 +204,15 @@ def test_time_left_is_estimated(monkeypatch):
         first = 0
         for n_done, seconds in [(2, 12.0), (3, 10.0), (6, 14.0), (8, 6.0)]:
             now += seconds
-            yield {("network", fold): None for fold in range(first, n_done)}
+            folds = range(first, n_done)
+            yield ProgramResult({("network", fold): Outcome() for fold in folds})
             first = n_done
 
     def messages(**expected):
         texts = []
-        seconds = base._collect(trained(), {}, texts.append, 8, "fits", **expected)
+        seconds = base._collect(
+            trained(), ResultStore(8), texts.append, 8, "fits", **expected
+        )
         assert seconds == 30 / 6
         return texts
 
