@@ -29,7 +29,7 @@ def refuse_fitted(estimator) -> None:
     ------
     ValueError
     """
-    for part in (*_parts_of(estimator), estimator):
+    for part in (*_nested_estimators(estimator), estimator):
         if not (is_classifier(part) or is_regressor(part)):
             continue
         try:
@@ -47,7 +47,7 @@ def refuse_fitted(estimator) -> None:
         )
 
 
-def _parts_of(estimator) -> list:
+def _nested_estimators(estimator) -> list:
     """Estimators among the parameters of an estimator, at any depth."""
     values = estimator.get_params(deep=True).values()
     return [v for v in values if hasattr(v, "get_params") and hasattr(v, "fit")]

@@ -54,16 +54,16 @@ def group_into_programs(
     tables: dict[int, int] = {}
     for fold_fit in fold_fits:
         tables.setdefault(id(fold_fit.job.table), len(tables))
-    alike: dict[tuple, list[FoldFit]] = {}
+    by_program_key: dict[tuple, list[FoldFit]] = {}
     for fold_fit in sorted(fold_fits, key=lambda fit: tables[id(fit.job.table)]):
-        alike.setdefault(_shared(fold_fit), []).append(fold_fit)
-    for group in alike.values():
+        by_program_key.setdefault(_program_key(fold_fit), []).append(fold_fit)
+    for group in by_program_key.values():
         n_pieces = -(-len(group) // fits_per_program(group, budget))
         for piece in np.array_split(np.arange(len(group)), n_pieces):
             yield [group[i] for i in piece]
 
 
-def _shared(fold_fit: FoldFit) -> tuple:
+def _program_key(fold_fit: FoldFit) -> tuple:
     """Properties that all fold fits of one program must have in common."""
     job = fold_fit.job
     X = job.table.X
@@ -85,7 +85,7 @@ def fits_per_program(group: Sequence[FoldFit], budget: int) -> int:
     size = max(1, budget // (n_members * bytes_per_member(group)))
     if _validation.device_for_fit(largest.network.device).type != "cpu":
         return size
-    widest = config.batch_rows(_most_rows(group)) * config.network.widest * n_members
+    widest = config.batch_rows(_max_rows(group)) * config.network.widest * n_members
     members = WIDEST_BYTES // (_itemsize(largest) * widest)
     return min(size, max(MIN_MEMBERS, members))
 
@@ -104,13 +104,13 @@ def bytes_per_member(group: Sequence[FoldFit]) -> int:
     It adds the activations of a batch with their random numbers, mask and gradient, and
     the index and weight of every row of the largest subset.
     """
-    config, n_rows = group[0].job.config, _most_rows(group)
+    config, n_rows = group[0].job.config, _max_rows(group)
     units = config.batch_rows(n_rows) * config.network.n_units
     n_values = 30 * config.network.n_weights + 6 * units
     return _itemsize(group[0]) * n_values + 16 * n_rows
 
 
-def _most_rows(group: Sequence[FoldFit]) -> int:
+def _max_rows(group: Sequence[FoldFit]) -> int:
     subsets = (s for fold_fit in group for s in fold_fit.job.row_subsets)
     return max(len(subset.rows) for subset in subsets)
 
@@ -311,7 +311,8 @@ class Resources:
     memory : int
         Bytes for the members in training.
     n_jobs : int or None
-        Number of parallel programs; if ``in_turn``, number of threads of each program.
+        Number of parallel programs; if ``sequential``, number of threads of each
+        program.
     pre_dispatch : int or str
         Number of programs that joblib dispatches at once.
     devices : sequence of str, or None
@@ -343,7 +344,7 @@ class Resources:
         return cls(int(megabytes * 2**20), n_jobs, **options)
 
     @property
-    def in_turn(self) -> bool:
+    def sequential(self) -> bool:
         """Whether programs are trained sequentially, each with all threads.
 
         True unless joblib uses other processes, or several devices are given. Small
@@ -358,7 +359,7 @@ class Resources:
     @property
     def n_workers(self) -> int:
         """Number of programs that train at the same time."""
-        if self.in_turn:
+        if self.sequential:
             return 1
         return len(self.devices or ()) or joblib.effective_n_jobs(self.n_jobs)
 
@@ -366,11 +367,11 @@ class Resources:
     def n_threads(self) -> int | None:
         """Threads of torch for a program in this process; None: torch's own setting."""
         n_jobs = joblib.effective_n_jobs(self.n_jobs)
-        return n_jobs if self.in_turn and (self.n_jobs or n_jobs > 1) else None
+        return n_jobs if self.sequential and (self.n_jobs or n_jobs > 1) else None
 
     def parallel(self) -> Parallel:
         """A joblib executor that returns each result as soon as it is computed."""
-        options = {"n_jobs": 1 if self.in_turn else self.n_jobs, "prefer": "threads"}
+        options = {"n_jobs": 1 if self.sequential else self.n_jobs, "prefer": "threads"}
         if self.devices:  # Devices belong to this process.
             options = {"n_jobs": len(self.devices), "require": "sharedmem"}
         elif self.backend is not None:
@@ -396,7 +397,7 @@ class Executor:
         self._n_workers = resources.n_workers
         self._memory = resources.memory // self._n_workers
         self._parallel, self._n_threads = resources.parallel(), resources.n_threads
-        self._devices = _idle(resources.devices)
+        self._devices = _device_queue(resources.devices)
         self._limit = MemoryLimit()
 
     def candidates_at_once(self, n_folds: int, n_rows: int) -> int:
@@ -440,11 +441,11 @@ class Executor:
                     group = sent.popleft()
                     yield result
                     _raise_if_interrupted(result)
-                    left = [fit for fit in group if fit.key not in result.outcomes]
-                    if left and self._limit.allows(group):
+                    remaining = [fit for fit in group if fit.key not in result.outcomes]
+                    if remaining and self._limit.allows(group):
                         self._limit.lower(group)
                         _warn_of_halving(len(group))
-                    waiting.extend(_halves(left))
+                    waiting.extend(_halves(remaining))
 
     def _calls(self, waiting: deque, sent: deque):
         """Calls for joblib; groups that are known not to fit are halved first."""
@@ -466,7 +467,7 @@ def _raise_if_interrupted(result: ProgramResult) -> None:
         raise KeyboardInterrupt
 
 
-def _idle(devices: Sequence[str] | None) -> queue.SimpleQueue | None:
+def _device_queue(devices: Sequence[str] | None) -> queue.SimpleQueue | None:
     """Queue of the devices that do not train a program."""
     if not devices:
         return None

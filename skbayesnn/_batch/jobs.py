@@ -83,7 +83,7 @@ class FoldFitBuilder:
         ] = {}
 
     @property
-    def most_rows(self) -> int:
+    def max_train_rows(self) -> int:
         """Training rows of the largest fold."""
         return max((len(train) for train, _ in self._splits), default=1) or 1
 
@@ -170,7 +170,7 @@ class FoldFitBuilder:
         if not self._path:
             return ""
         before = {n: v for n, v in candidate.items() if not n.startswith(self._path)}
-        return Fingerprint.of(*before.keys(), *before.values()).text
+        return Fingerprint.from_values(*before.keys(), *before.values()).text
 
 
 @dataclass(frozen=True)

@@ -108,7 +108,7 @@ class ResultStore:
 
     def add(self, candidates: Iterable[dict]) -> list[str]:
         """Hashes of candidates, for keys of the store that remain unique."""
-        new = [Fingerprint.of(*c.keys(), *c.values()) for c in candidates]
+        new = [Fingerprint.from_values(*c.keys(), *c.values()) for c in candidates]
         self._candidates += new
         return [candidate.text for candidate in new]
 
@@ -120,7 +120,7 @@ class ResultStore:
             key: fit for key, fit in unscored.items() if key not in self._outcomes
         }
 
-    def of(self, candidates: Iterable[str]) -> list[Outcome]:
+    def outcomes(self, candidates: Iterable[str]) -> list[Outcome]:
         """All outcomes of some candidates, fold by fold."""
         return [self._outcomes[key] for key in self._keys(candidates)]
 
@@ -143,15 +143,15 @@ class ResultStore:
                 folds.setdefault(candidate, []).append(fold)
         return folds
 
-    def whole(self, candidates: Sequence[str]) -> list[int]:
+    def complete(self, candidates: Sequence[str]) -> list[int]:
         """Indices of the candidates that are scored in every fold.
 
         Empty if training failed for all of them.
         """
         n_scored = Counter(name for name, _ in self.known(candidates))
-        whole = [i for i, c in enumerate(candidates) if n_scored[c] == self._n_folds]
-        outcomes = self.of(candidates[i] for i in whole)
-        return [] if all(outcome.error for outcome in outcomes) else whole
+        complete = [i for i, c in enumerate(candidates) if n_scored[c] == self._n_folds]
+        outcomes = self.outcomes(candidates[i] for i in complete)
+        return [] if all(outcome.error for outcome in outcomes) else complete
 
     def forget_failures(self) -> None:
         """Remove failed outcomes, so that the next ``fit`` tries them again."""
@@ -179,7 +179,7 @@ class Fingerprint:
     by_identity: list = field(compare=False)
 
     @classmethod
-    def of(cls, *values: Any) -> "Fingerprint":
+    def from_values(cls, *values: Any) -> "Fingerprint":
         """Hash some values."""
         by_identity: list = []
         return cls("".join(_hash(value, by_identity) for value in values), by_identity)

@@ -39,12 +39,12 @@ from skbayesnn._stacking.candidates import (
     check_can_be_mixed,
     drop_failed,
     expand_pool,
-    held_out,
     model_of,
-    refitted,
+    predict_held_out,
+    refit_to_all_rows,
 )
 from skbayesnn._stacking.folds import make_folds
-from skbayesnn._stacking.pool import default_pool, dense_if_small, given_pool
+from skbayesnn._stacking.pool import default_pool, dense_if_small, validate_pool
 from skbayesnn._stacking.summary import Summary
 from skbayesnn._stacking.weights import BOUND, OutOfFold, Stacked, corrected, pooled
 from skbayesnn._typing import Array, MatrixLike
@@ -131,7 +131,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         progress = _Progress(
             self.random_state,
             seed,
-            ResultStore(len(splits), conditions, Fingerprint.of(splits)),
+            ResultStore(len(splits), conditions, Fingerprint.from_values(splits)),
             ResultStore(1, conditions),
         ).resumed(self._unfinished)
         self._unfinished = None
@@ -152,7 +152,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         """Compute the fitted attributes; store trained models in ``progress``."""
         resources = self._resources()
         seconds = _collect(
-            held_out(candidates, data, splits, resources, progress.out_of_fold),
+            predict_held_out(candidates, data, splits, resources, progress.out_of_fold),
             progress.out_of_fold,
             log,
             len(candidates) * len(splits),
@@ -168,12 +168,10 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             seconds,
         )
         factor = self._factor_of_refits(stacked, kept, models, data)
-        models_by_candidate = [
-            [outcome.results[0].estimator for outcome in outcomes]
-            for outcomes in (progress.out_of_fold.of([c.name]) for c in kept)
-        ]
+        outcomes = [progress.out_of_fold.outcomes([c.name]) for c in kept]
         fold_models = [
-            list(models) for models in zip(*models_by_candidate, strict=True)
+            [outcome.results[0].estimator for outcome in fold_outcomes]
+            for fold_outcomes in zip(*outcomes, strict=True)
         ]
         n_epochs = [getattr(model_of(model), "n_iter_", 1) for model in models]
         return {
@@ -197,7 +195,9 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         seconds : mean time of a fit out of fold
         """
         while True:
-            oof = OutOfFold.of(candidates, splits, progress.out_of_fold, data)
+            oof = OutOfFold.from_outcomes(
+                candidates, splits, progress.out_of_fold, data
+            )
             stacked = oof.stacked()
             kept, settings = [], {}
             for candidate, n_draws in zip(candidates, stacked.n_draws, strict=True):
@@ -206,12 +206,12 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
                     params = candidate.refit_params(self.n_refits, n_draws)
                     settings[candidate.name] = params
             _collect(
-                refitted(kept, settings, data, resources, progress.refits),
+                refit_to_all_rows(kept, settings, data, resources, progress.refits),
                 progress.refits,
                 log,
                 len(kept),
                 "fitted to all rows",
-                seconds * _work_of_refits(kept, settings, data, splits),
+                seconds * _relative_refit_time(kept, settings, data, splits),
             )
             remaining = drop_failed(candidates, progress.refits)
             if len(remaining) == len(candidates):
@@ -219,7 +219,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             candidates = remaining
         models = []
         for candidate in kept:
-            [outcome] = progress.refits.of([candidate.name])
+            [outcome] = progress.refits.outcomes([candidate.name])
             [model] = outcome.results
             # Its number of draws is larger if another candidate was dropped after
             # this fit.
@@ -249,7 +249,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             sample_weight = sample_weight * (1.0 if by_class is None else by_class)
             self._check_weighted(y[sample_weight > 0])
         if not isinstance(self.estimators, str):
-            return StackData(X, y, sample_weight), given_pool(self.estimators, seed)
+            return StackData(X, y, sample_weight), validate_pool(self.estimators, seed)
         _validation.check_option("estimators", self.estimators, ["auto"])
         # Validate X and y here, so that an error or warning occurs once and not for
         # each candidate.
@@ -271,7 +271,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
 
     def _resources(self) -> Resources:
         resources = Resources.from_budget(self.memory_budget, self.n_jobs)
-        if not resources.in_turn or joblib.effective_n_jobs(self.n_jobs) == 1:
+        if not resources.sequential or joblib.effective_n_jobs(self.n_jobs) == 1:
             return resources
         return replace(resources, backend="loky")
 
@@ -292,7 +292,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         # The folds of `cv` are compared, and the seed is among the arguments.
         for name in ("n_jobs", "memory_budget", "verbose", "cv", "random_state"):
             del params[name]
-        return Fingerprint.of(*params.values(), *arguments)
+        return Fingerprint.from_values(*params.values(), *arguments)
 
     # ---- fitted attributes
 
@@ -301,7 +301,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         names = [candidate.name for candidate in candidates]
         mixture = stacked.corrected
         return {
-            "weights_": _framed(names, stacked.weights, stacked.log_density),
+            "weights_": _weights_table(names, stacked.weights, stacked.log_density),
             "summary_": self._summary(mixture, oof),
             **self._out_of_fold_attributes(oof, mixture),
         }
@@ -357,7 +357,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             if sparse.issparse(X) and not self.fitted_to_sparse_:
                 X = X.toarray()
             names = getattr(self, "feature_names_in_", None)
-            warn_of_far_rows(X, *_scale_of_columns(self.estimators_[0]), names)
+            warn_of_far_rows(X, *_column_scales(self.estimators_[0]), names)
             # Do not warn again about encoded columns, which have other values and no
             # names.
             silence_warning(FAR_ROWS)
@@ -388,18 +388,18 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         """State without pandas objects and without the progress of a failed fit."""
         state = super().__getstate__() | {"_unfinished": None}
         if "weights_" in state:
-            state["weights_"] = _plain(state["weights_"])
+            state["weights_"] = _as_dicts(state["weights_"])
         return state
 
     def __setstate__(self, state):
         if "weights_" in state:
-            columns = _plain(state["weights_"])
+            columns = _as_dicts(state["weights_"])
             names = list(columns["weight"])
             arrays = (
                 np.array([column[name] for name in names])
                 for column in columns.values()
             )
-            state = state | {"weights_": _framed(names, *arrays)}
+            state = state | {"weights_": _weights_table(names, *arrays)}
         super().__setstate__(state)
 
     def _log(self, start: float, text: str) -> None:
@@ -466,7 +466,7 @@ class _Progress(NamedTuple):
         self.refits.forget_failures()
 
 
-def _scale_of_columns(candidate) -> tuple[np.ndarray, np.ndarray, float]:
+def _column_scales(candidate) -> tuple[np.ndarray, np.ndarray, float]:
     """Mean and standard deviation of each column, and the sum of the row weights.
 
     candidate : fitted, of the default pool
@@ -482,7 +482,9 @@ def _scale_of_columns(candidate) -> tuple[np.ndarray, np.ndarray, float]:
     return mean, scale, network.total_weight_
 
 
-def _work_of_refits(kept: list[Candidate], settings, data: StackData, splits) -> float:
+def _relative_refit_time(
+    kept: list[Candidate], settings, data: StackData, splits
+) -> float:
     """Mean duration of a fit to all rows, in units of a fit out of fold."""
     row_ratio = len(data.y) / np.mean([len(train) for train, _ in splits])
     network_ratios = [
@@ -537,7 +539,7 @@ def _collect(
     return seconds
 
 
-def _framed(names, weights, log_density):
+def _weights_table(names, weights, log_density):
     """DataFrame in order of decreasing weight, or a dict of dicts without pandas.
 
     ``table["weight"][name]`` and ``table["weight"].items()`` work with both.
@@ -554,8 +556,8 @@ def _framed(names, weights, log_density):
     return pandas.DataFrame(columns, index=names).iloc[order]
 
 
-def _plain(frame) -> dict[str, dict[str, float]]:
-    """Return the result of ``_framed`` as a dict of dicts."""
+def _as_dicts(frame) -> dict[str, dict[str, float]]:
+    """Return the result of ``_weights_table`` as a dict of dicts."""
     return {
         column: {str(name): float(value) for name, value in frame[column].items()}
         for column in ("weight", "log_density")

@@ -121,7 +121,7 @@ def check_can_be_mixed(
     TypeError
         If regressors and classifiers, or several kinds of observation noise, are mixed.
     """
-    kinds: dict[type, str] = {}
+    likelihoods: dict[type, str] = {}
     for candidate in candidates:
         model = candidate.model
         if is_classifier(model) != is_classification:
@@ -133,12 +133,12 @@ def check_can_be_mixed(
         # An unknown likelihood raises its own error in training.
         likelihood = likelihood_named(model.likelihood)
         if likelihood is not None:
-            kinds.setdefault(likelihood.components_class, model.likelihood)
-    if len(kinds) > 1:
+            likelihoods.setdefault(likelihood.components_class, model.likelihood)
+    if len(likelihoods) > 1:
         raise TypeError(
             "the candidates of a stack must have the same kind of observation noise, "
             "so that their draws can be mixed; got "
-            f"{' and '.join(map(repr, kinds.values()))}. 'gaussian' and "
+            f"{' and '.join(map(repr, likelihoods.values()))}. 'gaussian' and "
             "'heteroscedastic' are the same kind. Give all the same `likelihood`."
         )
 
@@ -216,7 +216,7 @@ class HeldOutPredictor:
         return Outcome(results=[HeldOutPrediction(model, predictive)])
 
 
-def held_out(
+def predict_held_out(
     candidates: Sequence[Candidate],
     data: StackData,
     splits: Sequence[tuple],
@@ -233,19 +233,22 @@ def held_out(
         n_draws = min(HELD_OUT_DRAWS, candidate.model.n_draws)
         few_draws[candidate.name] = {f"{candidate.path}n_draws": n_draws}
     predictor = HeldOutPredictor(data, splits)
-    return _trained(candidates, few_draws, data, splits, predictor, resources, store)
+    return _train(candidates, few_draws, data, splits, predictor, resources, store)
 
 
-def refitted(
+def refit_to_all_rows(
     candidates: Sequence[Candidate],
     settings: Mapping[str, dict],
     data: StackData,
     resources: Resources,
     store: ResultStore,
 ) -> Iterator[ProgramResult]:
-    """Fit candidates to all rows with further settings; otherwise as ``held_out``."""
+    """Fit candidates to all rows with further settings.
+
+    store, yields : as in ``predict_held_out``
+    """
     every_row = [(np.arange(len(data.y)), np.arange(0))]
-    return _trained(
+    return _train(
         candidates, settings, data, every_row, ReturnEstimator(), resources, store
     )
 
@@ -280,7 +283,7 @@ def drop_failed(candidates: Sequence[Candidate], store: ResultStore) -> list[Can
     return remaining
 
 
-def _trained(
+def _train(
     candidates, settings, data, splits, result_builder, resources, store: ResultStore
 ) -> Iterator[ProgramResult]:
     """Train candidates on all splits without an outcome, and build their results.

@@ -34,7 +34,11 @@ from skbayesnn._sklearn_compat import (
 )
 from skbayesnn._typing import Array, MatrixLike
 from skbayesnn.model_selection._progress import SearchProgress
-from skbayesnn.model_selection._sklearn_results import SearchInputs, learned, replay
+from skbayesnn.model_selection._sklearn_results import (
+    SearchInputs,
+    fitted_attributes,
+    replay,
+)
 
 _DOC = """{first_line}
 
@@ -226,19 +230,22 @@ class _BatchedSearch(BestEstimatorMixin, BaseSearchCV):
             if not interrupted:
                 store.forget_failures()
             self._unfinished = store
-            whole = store.whole(names) if interrupted else []
-            if len(whole) in (0, len(candidates)):
+            complete = store.complete(names) if interrupted else []
+            n_complete = len(complete)
+            if n_complete in (0, len(candidates)):
                 raise
             warn(
-                f"the search was interrupted; `cv_results_` contains {len(whole)} of "
+                f"the search was interrupted; `cv_results_` contains {n_complete} of "
                 f"{len(candidates)} candidates, and nothing was refitted. Call `fit` "
                 "with the same data to continue.",
                 ConvergenceWarning,
             )
-            done = [store.of(names[i] for i in whole)]
-            candidates = [candidates[i] for i in whole]
+            done = [store.outcomes(names[i] for i in complete)]
+            candidates = [candidates[i] for i in complete]
             fitted = replay(self, inputs, candidates, done, refit=False)
-        replace_fitted(self, learned(fitted) | {"scorer_": metrics_of(inputs.scorer)})
+        replace_fitted(
+            self, fitted_attributes(fitted) | {"scorer_": metrics_of(inputs.scorer)}
+        )
         return self
 
     def _inputs(self, X, y, params: dict) -> SearchInputs:
@@ -294,7 +301,7 @@ class _BatchedSearch(BestEstimatorMixin, BaseSearchCV):
             inputs.splits,
         )
         by_name = dict(zip(names, candidates, strict=True))
-        n_at_once = executor.candidates_at_once(n_folds, builder.most_rows)
+        n_at_once = executor.candidates_at_once(n_folds, builder.max_train_rows)
         with self._progress(len(by_name) * n_folds, n_folds) as progress:
 
             def keep(result):
@@ -314,7 +321,7 @@ class _BatchedSearch(BestEstimatorMixin, BaseSearchCV):
                 del fold_fits  # Release each of them when its program is done.
                 for result in programs:
                     keep(result)
-                yield store.of(names[piece])
+                yield store.outcomes(names[piece])
 
     def _progress(self, n_members: int, n_folds: int):
         """Context manager that returns a ``SearchProgress``, or None if not verbose."""
@@ -325,7 +332,7 @@ class _BatchedSearch(BestEstimatorMixin, BaseSearchCV):
         """An empty store for the outcomes under the conditions of this fit."""
         X, y, splits, routed = inputs.X, inputs.y, inputs.splits, inputs.routed
         params = routed.estimator.fit, routed.scorer.score
-        fingerprint = Fingerprint.of(self.estimator, X, y, splits, *params)
+        fingerprint = Fingerprint.from_values(self.estimator, X, y, splits, *params)
         conditions = fingerprint, self.scoring, self.return_train_score
         return ResultStore(len(splits), *conditions)
 

@@ -40,26 +40,26 @@ def test_interrupted_fit_continues(table, monkeypatch, random_state, error):
     X, y = table
     expected = regressor().fit(X, y).predict(X)
     model, trained_before = regressor(random_state=random_state), []
-    held_out = base.held_out
+    predict_held_out = base.predict_held_out
 
     def interrupted(*arguments):
         n_done = 0
-        for results in held_out(*arguments):
+        for results in predict_held_out(*arguments):
             yield results
             n_done += len(results.outcomes)
             if n_done > 4:
                 raise error
 
-    monkeypatch.setattr(base, "held_out", interrupted)
+    monkeypatch.setattr(base, "predict_held_out", interrupted)
     with pytest.raises(error):
         model.fit(X, y)
     assert not hasattr(model, "estimators_")
 
     def recorded(*arguments):
         trained_before.append(len(arguments[-1]))
-        yield from held_out(*arguments)
+        yield from predict_held_out(*arguments)
 
-    monkeypatch.setattr(base, "held_out", recorded)
+    monkeypatch.setattr(base, "predict_held_out", recorded)
     model.fit(X, y)
     assert trained_before[0] > 4
     assert len(pickle.dumps(model)) < 2 * len(pickle.dumps(regressor().fit(X, y)))
@@ -85,10 +85,12 @@ def test_interruption_between_training_and_prediction(table, monkeypatch):
         patch.setattr(HeldOutPredictor, "build", interrupted)
         with pytest.raises(KeyboardInterrupt):
             model.fit(*table)
-    monkeypatch.setattr(base, "refitted", interrupted)
+    monkeypatch.setattr(base, "refit_to_all_rows", interrupted)
     with pytest.raises(KeyboardInterrupt):
         model.fit(*table)
-    assert sum(trained) == 3 * len(expand_pool(pools.given_pool(model.estimators, 0)))
+    assert sum(trained) == 3 * len(
+        expand_pool(pools.validate_pool(model.estimators, 0))
+    )
     monkeypatch.undo()
     np.testing.assert_allclose(model.fit(*table).predict(table[0]), expected, rtol=1e-9)
 
@@ -105,7 +107,7 @@ def test_random_state_after_an_interruption(table, monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(base, "make_folds", recorded)
-    monkeypatch.setattr(base, "held_out", stop)
+    monkeypatch.setattr(base, "predict_held_out", stop)
     model = regressor()
     for state in (None, np.random.RandomState(0), 5):
         model.set_params(random_state=state)
@@ -123,17 +125,17 @@ def test_changed_pool_does_not_reuse_trained_models(table, monkeypatch):
         for last in (2, 3)
     )
     assert repr(network) == repr(changed)
-    held_out = base.held_out
+    predict_held_out = base.predict_held_out
 
     def interrupted(*arguments):
-        yield from held_out(*arguments)
+        yield from predict_held_out(*arguments)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(base, "held_out", interrupted)
+    monkeypatch.setattr(base, "predict_held_out", interrupted)
     model = BayesianStackingRegressor([("deep", network)], cv=2, random_state=0)
     with pytest.raises(KeyboardInterrupt):
         model.fit(X, y)
-    monkeypatch.setattr(base, "held_out", held_out)
+    monkeypatch.setattr(base, "predict_held_out", predict_held_out)
     model.set_params(estimators=[("deep", changed)]).fit(X, y)
     fresh = clone(model).fit(X, y)
     np.testing.assert_array_equal(model.oof_prediction_, fresh.oof_prediction_)
@@ -148,18 +150,18 @@ def test_changed_folds_do_not_reuse_trained_models(monkeypatch, seed):
     middle = np.concatenate([rows[:3], random.permutation(rows[3:-3]), rows[-3:]])
     folds, changed = ([(part[1000:], part[:1000])] for part in (rows, middle))
     changed = [(np.r_[a[:-3], rows[-3:]], np.r_[rows[:3], b[3:]]) for a, b in changed]
-    held_out = base.held_out
+    predict_held_out = base.predict_held_out
 
     def interrupted(*arguments):
-        yield from held_out(*arguments)
+        yield from predict_held_out(*arguments)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(base, "held_out", interrupted)
+    monkeypatch.setattr(base, "predict_held_out", interrupted)
     pool = [("network", clone(NETWORK).set_params(max_iter=1))]
     model = BayesianStackingRegressor(pool, cv=folds, random_state=0)
     with pytest.raises(KeyboardInterrupt):
         model.fit(X, y)
-    monkeypatch.setattr(base, "held_out", held_out)
+    monkeypatch.setattr(base, "predict_held_out", predict_held_out)
     model.set_params(cv=changed).fit(X, y)
     fresh = clone(model).fit(X, y)
     np.testing.assert_array_equal(model.oof_prediction_, fresh.oof_prediction_)
@@ -172,14 +174,14 @@ def test_trained_networks_are_kept_after_a_later_error(table, monkeypatch):
         patch.setattr(BayesianStackingRegressor, "_summary", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             model.fit(*table)
-    held_out = base.held_out
+    predict_held_out = base.predict_held_out
 
     def recorded(*arguments):
-        for results in held_out(*arguments):
+        for results in predict_held_out(*arguments):
             trained.append(len(results.outcomes))
             yield results
 
-    monkeypatch.setattr(base, "held_out", recorded)
+    monkeypatch.setattr(base, "predict_held_out", recorded)
     model.fit(*table)
     assert sum(trained) == 0
 
@@ -230,7 +232,7 @@ def test_time_left_is_estimated(monkeypatch):
 def test_expected_time_of_refits_grows_with_rows_and_networks(table):
     """Relative to the out-of-fold fits, before the first refit is trained."""
     pool = [("one", NETWORK), ("several", clone(NETWORK).set_params(n_estimators=3))]
-    pool_candidates = expand_pool(pools.given_pool(pool, 0))
+    pool_candidates = expand_pool(pools.validate_pool(pool, 0))
     settings = {
         candidate.name: {f"{candidate.path}n_estimators": 6}
         for candidate in pool_candidates
@@ -239,6 +241,6 @@ def test_expected_time_of_refits_grows_with_rows_and_networks(table):
     half = np.arange(len(table[1]) // 2)
     expected = len(table[1]) / len(half) * (6 + 2) / 2
     assert (
-        base._work_of_refits(pool_candidates, settings, rows, [(half, half)])
+        base._relative_refit_time(pool_candidates, settings, rows, [(half, half)])
         == expected
     )
