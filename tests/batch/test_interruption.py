@@ -53,8 +53,8 @@ def interrupt(monkeypatch):
     return after
 
 
-def new_search(kind=BatchedGridSearchCV, **options):
-    return kind(regressor(), GRID, cv=FOLDS, **options)
+def new_search(search_class=BatchedGridSearchCV, **options):
+    return search_class(regressor(), GRID, cv=FOLDS, **options)
 
 
 @pytest.fixture(scope="module")
@@ -350,15 +350,15 @@ def test_interrupted_search_is_pickled(data, plain, interrupt):
 
 
 def test_randomized_search(data, interrupt):
-    kind = BatchedRandomizedSearchCV
+    search_class = BatchedRandomizedSearchCV
     options = {"n_iter": 4, "random_state": 0}
-    search = new_search(kind, **options)
+    search = new_search(search_class, **options)
     first = interrupt(1)
     fit_interrupted(search, data.X, data.y)
     second = interrupt(None)
     search.fit(data.X, data.y)
     assert sum(first) + sum(second) == 4 * 3
-    plain = PLAIN[kind](regressor(), GRID, cv=FOLDS, **options)
+    plain = PLAIN[search_class](regressor(), GRID, cv=FOLDS, **options)
     assert_same_results(plain.fit(data.X, data.y), search)
 
 
