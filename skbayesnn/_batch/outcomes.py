@@ -94,6 +94,7 @@ class ResultStore:
         self._conditions = conditions
         self._outcomes: dict[Key, Outcome] = {}
         self._unscored: dict[Key, TrainedFit] = {}
+        # Keeps candidates alive that are hashed by identity.
         self._candidates: list[Fingerprint] = []
 
     def __len__(self) -> int:
@@ -107,7 +108,7 @@ class ResultStore:
         return earlier
 
     def add(self, candidates: Iterable[dict]) -> list[str]:
-        """Hashes of candidates, for keys of the store that remain unique."""
+        """Register candidates; return their hashes, for the keys of their outcomes."""
         new = [Fingerprint.from_values(*c.keys(), *c.values()) for c in candidates]
         self._candidates += new
         return [candidate.text for candidate in new]

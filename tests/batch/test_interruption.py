@@ -16,6 +16,7 @@ from sklearn.preprocessing import FunctionTransformer
 
 from skbayesnn import MCDropoutRegressor, predict_interval
 from skbayesnn._batch import executor
+from skbayesnn._batch.outcomes import Fingerprint
 from skbayesnn._data.validation import Table
 from skbayesnn.estimators import _fit
 from skbayesnn.estimators._job import TrainingJob
@@ -322,6 +323,25 @@ def test_parameters_that_cannot_be_hashed(data, interrupt):
         assert sum(trained) == n_trained
         plain = GridSearchCV(pipeline, search.param_grid, cv=FOLDS)
         assert_same_results(plain.fit(data.X, data.y), search)
+
+
+def test_fingerprint_of_values_that_cannot_be_pickled():
+    """Copies are equal; another function, or a changed nested parameter, is not."""
+
+    def values(function, max_iter=3):
+        pipeline = make_pipeline(
+            FunctionTransformer(function), regressor(max_iter=max_iter)
+        )
+        return [("name", pipeline, {"tau": [1.0, 2.0]})], np.arange(5)
+
+    def square(X):
+        return X**2
+
+    fingerprint = Fingerprint.from_values(*values(square))
+    assert fingerprint == Fingerprint.from_values(*values(square))
+    assert fingerprint != Fingerprint.from_values(*values(lambda X: X**2))
+    assert fingerprint != Fingerprint.from_values(*values(square, max_iter=4))
+    assert square in fingerprint.by_identity
 
 
 def test_changed_estimator_that_cannot_be_hashed(data, interrupt):
