@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skbayesnn._batch.executor import Executor, Resources
 from skbayesnn._batch.jobs import FoldFitBuilder, network_of
-from skbayesnn._batch.outcomes import Key, Outcome, TrainedFit, without_unscored
+from skbayesnn._batch.outcomes import Key, Outcome, TrainedFit
 from skbayesnn._sklearn_compat import check_method_params, num_samples, safe_indexing
 
 
@@ -29,7 +29,7 @@ def refuse_fitted(estimator) -> None:
     ------
     ValueError
     """
-    for part in (*_parts_of(estimator), estimator):
+    for part in (*_nested_estimators(estimator), estimator):
         if not (is_classifier(part) or is_regressor(part)):
             continue
         try:
@@ -47,7 +47,7 @@ def refuse_fitted(estimator) -> None:
         )
 
 
-def _parts_of(estimator) -> list:
+def _nested_estimators(estimator) -> list:
     """Estimators among the parameters of an estimator, at any depth."""
     values = estimator.get_params(deep=True).values()
     return [v for v in values if hasattr(v, "get_params") and hasattr(v, "fit")]
@@ -141,8 +141,8 @@ def cross_fitted(
     fold_fits, failed = builder.fold_fits({"": {}}, {"": range(len(splits))})
     outcomes = dict(failed)
     resources = Resources.from_budget(None, n_jobs)
-    for program_outcomes in Executor(ReturnEstimator(), resources).run(fold_fits):
-        outcomes |= without_unscored(program_outcomes)
+    for result in Executor(ReturnEstimator(), resources).run(fold_fits):
+        outcomes |= result.outcomes
     for outcome in outcomes.values():
         if outcome.error is not None:
             raise outcome.error

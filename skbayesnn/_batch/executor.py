@@ -20,7 +20,13 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from skbayesnn import _validation
 from skbayesnn._batch.jobs import FoldFit
-from skbayesnn._batch.outcomes import Key, Outcome, Outcomes, TrainedFit, without_frames
+from skbayesnn._batch.outcomes import (
+    Key,
+    Outcome,
+    ProgramResult,
+    TrainedFit,
+    without_frames,
+)
 from skbayesnn._engine.resources import is_out_of_memory, torch_threads
 from skbayesnn._runtime import warn
 from skbayesnn._sklearn_compat import check_method_params, safe_split
@@ -48,16 +54,16 @@ def group_into_programs(
     tables: dict[int, int] = {}
     for fold_fit in fold_fits:
         tables.setdefault(id(fold_fit.job.table), len(tables))
-    alike: dict[tuple, list[FoldFit]] = {}
+    by_program_key: dict[tuple, list[FoldFit]] = {}
     for fold_fit in sorted(fold_fits, key=lambda fit: tables[id(fit.job.table)]):
-        alike.setdefault(_shared(fold_fit), []).append(fold_fit)
-    for group in alike.values():
+        by_program_key.setdefault(_program_key(fold_fit), []).append(fold_fit)
+    for group in by_program_key.values():
         n_pieces = -(-len(group) // fits_per_program(group, budget))
         for piece in np.array_split(np.arange(len(group)), n_pieces):
             yield [group[i] for i in piece]
 
 
-def _shared(fold_fit: FoldFit) -> tuple:
+def _program_key(fold_fit: FoldFit) -> tuple:
     """Properties that all fold fits of one program must have in common."""
     job = fold_fit.job
     X = job.table.X
@@ -79,7 +85,7 @@ def fits_per_program(group: Sequence[FoldFit], budget: int) -> int:
     size = max(1, budget // (n_members * bytes_per_member(group)))
     if _validation.device_for_fit(largest.network.device).type != "cpu":
         return size
-    widest = config.batch_rows(_most_rows(group)) * config.network.widest * n_members
+    widest = config.batch_rows(_max_rows(group)) * config.network.widest * n_members
     members = WIDEST_BYTES // (_itemsize(largest) * widest)
     return min(size, max(MIN_MEMBERS, members))
 
@@ -98,13 +104,13 @@ def bytes_per_member(group: Sequence[FoldFit]) -> int:
     It adds the activations of a batch with their random numbers, mask and gradient, and
     the index and weight of every row of the largest subset.
     """
-    config, n_rows = group[0].job.config, _most_rows(group)
+    config, n_rows = group[0].job.config, _max_rows(group)
     units = config.batch_rows(n_rows) * config.network.n_units
     n_values = 30 * config.network.n_weights + 6 * units
     return _itemsize(group[0]) * n_values + 16 * n_rows
 
 
-def _most_rows(group: Sequence[FoldFit]) -> int:
+def _max_rows(group: Sequence[FoldFit]) -> int:
     subsets = (s for fold_fit in group for s in fold_fit.job.row_subsets)
     return max(len(subset.rows) for subset in subsets)
 
@@ -200,18 +206,19 @@ class FoldScorer:
             yield (X,) if y is None else (X, y), params
 
 
-def build_results(outcomes: Outcomes, builder: ResultBuilder) -> None:
-    """Replace each trained fit in the dict by its outcome, which releases the network.
-
-    After an interruption, the other fits remain.
-    """
+def build_results(
+    trained: Mapping[Key, TrainedFit], builder: ResultBuilder
+) -> ProgramResult:
+    """Compute the outcomes of trained fits, until an interruption."""
+    outcomes: dict[Key, Outcome] = {}
     cache: dict = {}
     try:
-        for key, fit in outcomes.items():
-            if isinstance(fit, TrainedFit):
-                outcomes[key] = builder.build(key, fit, cache)
+        for key, fit in trained.items():
+            outcomes[key] = builder.build(key, fit, cache)
     except KeyboardInterrupt:
-        return
+        unscored = {key: fit for key, fit in trained.items() if key not in outcomes}
+        return ProgramResult(outcomes, unscored)
+    return ProgramResult(outcomes)
 
 
 def train_group(
@@ -219,55 +226,57 @@ def train_group(
     builder: ResultBuilder,
     limit: MemoryLimit,
     device: str | None = None,
-) -> Outcomes:
+) -> ProgramResult:
     """Train the fold fits of one program and build their results.
 
-    Fold fits that ran out of memory are missing from the result. After an interruption
-    of the scoring, some values are trained fits.
+    Fold fits that ran out of memory are missing from the result.
     """
     if not limit.allows(group):
-        return {}
+        return ProgramResult()
     try:
-        outcomes = _trained_together(group, device)
+        trained, outcomes = _trained_together(group, device)
     except Exception as error:
         if len(group) > 1 and _is_out_of_memory(error):
-            return {}
-        return {fold_fit.key: Outcome(without_frames(error)) for fold_fit in group}
-    build_results(outcomes, builder)
-    if len(group) == 1:
-        return outcomes
-    return {
-        key: outcome
-        for key, outcome in outcomes.items()
-        if isinstance(outcome, TrainedFit)
-        or not any(map(_is_out_of_memory, [outcome.error, *outcome.results]))
-    }
+            return ProgramResult()
+        failed = Outcome(without_frames(error))
+        return ProgramResult({fold_fit.key: failed for fold_fit in group})
+    result = build_results(trained, builder)
+    outcomes |= result.outcomes
+    if len(group) > 1:
+        outcomes = {
+            key: outcome
+            for key, outcome in outcomes.items()
+            if not any(map(_is_out_of_memory, [outcome.error, *outcome.results]))
+        }
+    return ProgramResult(outcomes, result.unscored)
 
 
-def _trained_together(group: Sequence[FoldFit], device: str | None) -> Outcomes:
-    """Train fold fits in one program; an outcome has the exception of a failed fit."""
+def _trained_together(
+    group: Sequence[FoldFit], device: str | None
+) -> tuple[dict[Key, TrainedFit], dict[Key, Outcome]]:
+    """Train fold fits in one program; return those that succeeded and that failed."""
     start = time.perf_counter()
     networks = [fold_fit.network for fold_fit in group]
     jobs = _fit.train_together(networks, [fold_fit.job for fold_fit in group], device)
     seconds = (time.perf_counter() - start) / len(group)
-    outcomes: Outcomes = {}
+    trained, failed = {}, {}
     for fold_fit, job in zip(group, jobs, strict=True):
         if device is not None:
             fold_fit.network.device = device
-        outcomes[fold_fit.key] = _trained_fit(fold_fit, job, seconds)
-    return outcomes
+        try:
+            trained[fold_fit.key] = _trained_fit(fold_fit, job, seconds)
+        except Exception as error:
+            failed[fold_fit.key] = Outcome(without_frames(error), seconds=seconds)
+    return trained, failed
 
 
 def _trained_fit(
     fold_fit: FoldFit, trained_job: TrainedJob, seconds: float
-) -> TrainedFit | Outcome:
-    """Set the network's fitted attributes; return an outcome if this fails."""
-    try:
-        if trained_job.trained.failed.all():
-            raise _fit.all_failed(trained_job.job.config, trained_job.trained)
-        set_fitted(fold_fit.network, trained_job)
-    except Exception as error:
-        return Outcome(without_frames(error), seconds=seconds)
+) -> TrainedFit:
+    """Set the network's fitted attributes, or raise if the training failed."""
+    if trained_job.trained.failed.all():
+        raise _fit.all_failed(trained_job.job.config, trained_job.trained)
+    set_fitted(fold_fit.network, trained_job)
     return TrainedFit(fold_fit.estimator, seconds, fold_fit.network.n_iter_)
 
 
@@ -302,7 +311,8 @@ class Resources:
     memory : int
         Bytes for the members in training.
     n_jobs : int or None
-        Number of parallel programs; if ``in_turn``, number of threads of each program.
+        Number of parallel programs; if ``sequential``, number of threads of each
+        program.
     pre_dispatch : int or str
         Number of programs that joblib dispatches at once.
     devices : sequence of str, or None
@@ -334,7 +344,7 @@ class Resources:
         return cls(int(megabytes * 2**20), n_jobs, **options)
 
     @property
-    def in_turn(self) -> bool:
+    def sequential(self) -> bool:
         """Whether programs are trained sequentially, each with all threads.
 
         True unless joblib uses other processes, or several devices are given. Small
@@ -349,7 +359,7 @@ class Resources:
     @property
     def n_workers(self) -> int:
         """Number of programs that train at the same time."""
-        if self.in_turn:
+        if self.sequential:
             return 1
         return len(self.devices or ()) or joblib.effective_n_jobs(self.n_jobs)
 
@@ -357,11 +367,11 @@ class Resources:
     def n_threads(self) -> int | None:
         """Threads of torch for a program in this process; None: torch's own setting."""
         n_jobs = joblib.effective_n_jobs(self.n_jobs)
-        return n_jobs if self.in_turn and (self.n_jobs or n_jobs > 1) else None
+        return n_jobs if self.sequential and (self.n_jobs or n_jobs > 1) else None
 
     def parallel(self) -> Parallel:
         """A joblib executor that returns each result as soon as it is computed."""
-        options = {"n_jobs": 1 if self.in_turn else self.n_jobs, "prefer": "threads"}
+        options = {"n_jobs": 1 if self.sequential else self.n_jobs, "prefer": "threads"}
         if self.devices:  # Devices belong to this process.
             options = {"n_jobs": len(self.devices), "require": "sharedmem"}
         elif self.backend is not None:
@@ -387,7 +397,7 @@ class Executor:
         self._n_workers = resources.n_workers
         self._memory = resources.memory // self._n_workers
         self._parallel, self._n_threads = resources.parallel(), resources.n_threads
-        self._devices = _idle(resources.devices)
+        self._devices = _device_queue(resources.devices)
         self._limit = MemoryLimit()
 
     def candidates_at_once(self, n_folds: int, n_rows: int) -> int:
@@ -399,43 +409,43 @@ class Executor:
         members = min(MEMBERS_AT_ONCE, self._memory // (BYTES_PER_ROW * n_rows))
         return max(1, members * self._n_workers // n_folds)
 
-    def resume(self, outcomes: Outcomes) -> Iterator[Outcomes]:
-        """Score the fits that an interruption left unscored; yield all outcomes.
+    def resume(self, unscored: Mapping[Key, TrainedFit]) -> Iterator[ProgramResult]:
+        """Score the fits that an interruption left unscored, if there are any.
 
         Raises
         ------
         KeyboardInterrupt
-            If the scoring is interrupted again, after the outcomes are yielded.
+            If the scoring is interrupted again, after its result is yielded.
         """
-        built = dict(outcomes)
-        build_results(built, self._builder)
-        yield built
-        _raise_if_interrupted(built)
+        if unscored:
+            result = build_results(unscored, self._builder)
+            yield result
+            _raise_if_interrupted(result)
 
-    def run(self, fold_fits: Sequence[FoldFit]) -> Iterator[Outcomes]:
-        """Train and score fold fits; yield the outcomes of each program when done.
+    def run(self, fold_fits: Sequence[FoldFit]) -> Iterator[ProgramResult]:
+        """Train and score fold fits; yield the result of each program when done.
 
         A program that does not fit into memory is halved.
 
         Raises
         ------
         KeyboardInterrupt
-            After the outcomes computed so far are yielded.
+            After the results computed so far are yielded.
         """
         waiting = deque(group_into_programs(fold_fits, self._memory))
         del fold_fits  # Release each of them when its program is done.
         while waiting:
             sent: deque[list[FoldFit]] = deque()
             with torch_threads(self._n_threads):
-                for outcomes in self._parallel(self._calls(waiting, sent)):
+                for result in self._parallel(self._calls(waiting, sent)):
                     group = sent.popleft()
-                    yield outcomes
-                    _raise_if_interrupted(outcomes)
-                    left = [fit for fit in group if fit.key not in outcomes]
-                    if left and self._limit.allows(group):
+                    yield result
+                    _raise_if_interrupted(result)
+                    remaining = [fit for fit in group if fit.key not in result.outcomes]
+                    if remaining and self._limit.allows(group):
                         self._limit.lower(group)
                         _warn_of_halving(len(group))
-                    waiting.extend(_halves(left))
+                    waiting.extend(_halves(remaining))
 
     def _calls(self, waiting: deque, sent: deque):
         """Calls for joblib; groups that are known not to fit are halved first."""
@@ -452,13 +462,12 @@ class Executor:
                 waiting.extendleft(reversed(_halves(group)))
 
 
-def _raise_if_interrupted(outcomes: Outcomes) -> None:
-    """Raise if a fit is trained but not scored: its program was interrupted."""
-    if any(isinstance(outcome, TrainedFit) for outcome in outcomes.values()):
+def _raise_if_interrupted(result: ProgramResult) -> None:
+    if result.unscored:
         raise KeyboardInterrupt
 
 
-def _idle(devices: Sequence[str] | None) -> queue.SimpleQueue | None:
+def _device_queue(devices: Sequence[str] | None) -> queue.SimpleQueue | None:
     """Queue of the devices that do not train a program."""
     if not devices:
         return None

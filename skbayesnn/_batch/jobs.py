@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.pipeline import Pipeline
 
 from skbayesnn import _validation
-from skbayesnn._batch.outcomes import Key, Outcome, hash_values, without_frames
+from skbayesnn._batch.outcomes import Fingerprint, Key, Outcome, without_frames
 from skbayesnn._sklearn_compat import (
     check_method_params,
     drop_callbacks,
@@ -83,7 +83,7 @@ class FoldFitBuilder:
         ] = {}
 
     @property
-    def most_rows(self) -> int:
+    def max_train_rows(self) -> int:
         """Training rows of the largest fold."""
         return max((len(train) for train, _ in self._splits), default=1) or 1
 
@@ -170,7 +170,7 @@ class FoldFitBuilder:
         if not self._path:
             return ""
         before = {n: v for n, v in candidate.items() if not n.startswith(self._path)}
-        return hash_values(*before.keys(), *before.values())
+        return Fingerprint.from_values(*before.keys(), *before.values()).text
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,10 @@
 """Base of the two stacks: cross-fitted candidates, their weights, fits to all rows."""
 
-import pickle
 import time
 import warnings
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from numbers import Integral
 from typing import Any, NamedTuple, Self
@@ -21,6 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skbayesnn import _validation
 from skbayesnn._batch.executor import Resources
+from skbayesnn._batch.outcomes import Fingerprint, ProgramResult, ResultStore
 from skbayesnn._data.class_order import if_ordered
 from skbayesnn._data.scaling import FAR_ROWS, warn_of_far_rows
 from skbayesnn._data.validation import check_inputs, check_weights, named_after
@@ -35,17 +35,16 @@ from skbayesnn._runtime import (
 from skbayesnn._sklearn_compat import ShowsSummary
 from skbayesnn._stacking.candidates import (
     Candidate,
-    Results,
     StackData,
     check_can_be_mixed,
     drop_failed,
     expand_pool,
-    held_out,
     model_of,
-    refitted,
+    predict_held_out,
+    refit_to_all_rows,
 )
 from skbayesnn._stacking.folds import make_folds
-from skbayesnn._stacking.pool import default_pool, dense_if_small, given_pool
+from skbayesnn._stacking.pool import default_pool, dense_if_small, validate_pool
 from skbayesnn._stacking.summary import Summary
 from skbayesnn._stacking.weights import BOUND, OutOfFold, Stacked, corrected, pooled
 from skbayesnn._typing import Array, MatrixLike
@@ -81,7 +80,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
     n_iter_: int
     fitted_to_sparse_: bool | None
     _is_classification: bool
-    _unfinished: "_Unfinished | None" = None
+    _unfinished: "_Progress | None" = None
 
     @default_settings
     def fit(
@@ -116,11 +115,28 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         ordered_y = if_ordered(original_y)
         _validation.check_number("n_refits", self.n_refits, kind=Integral, low=1)
         _validation.verbosity(self.verbose)
-        progress = self._resumed(X, (y, ordered_y), sample_weight, groups)
+        seed = self._seed()
+        conditions = self._conditions(seed, X, y, ordered_y, sample_weight, groups)
+        data, pool = self._data_and_pool(X, y, sample_weight, seed)
+        data = replace(data, ordered_y=ordered_y)
+        candidates = expand_pool(pool)
+        check_can_be_mixed(candidates, is_classification=self._is_classification)
+        splits = make_folds(
+            self.cv,
+            data,
+            groups,
+            is_classification=self._is_classification,
+            seed=seed,
+        )
+        progress = _Progress(
+            self.random_state,
+            seed,
+            ResultStore(len(splits), conditions, Fingerprint.from_values(splits)),
+            ResultStore(1, conditions),
+        ).resumed(self._unfinished)
+        self._unfinished = None
         try:
-            data, pool = self._data_and_pool(X, y, sample_weight, progress.seed)
-            data = replace(data, ordered_y=ordered_y)
-            attributes = self._fit_stack(data, pool, groups, progress, log)
+            attributes = self._fit_stack(data, candidates, splits, progress, log)
         except BaseException as error:
             if not isinstance(error, KeyboardInterrupt):
                 progress.forget_failures()
@@ -132,28 +148,18 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         log(str(self.summary_))
         return self
 
-    def _fit_stack(self, data, pool, groups, progress: "_Unfinished", log) -> dict:
+    def _fit_stack(self, data, candidates, splits, progress: "_Progress", log) -> dict:
         """Compute the fitted attributes; store trained models in ``progress``."""
-        candidates = expand_pool(pool)
-        check_can_be_mixed(candidates, is_classification=self._is_classification)
-        splits = make_folds(
-            self.cv,
-            data,
-            groups,
-            is_classification=self._is_classification,
-            seed=progress.seed,
-        )
-        progress.forget_other_folds(splits)
         resources = self._resources()
         seconds = _collect(
-            held_out(candidates, data, splits, resources, progress.out_of_fold),
+            predict_held_out(candidates, data, splits, resources, progress.out_of_fold),
             progress.out_of_fold,
             log,
             len(candidates) * len(splits),
             "networks out of fold",
         )
         candidates, oof, stacked, kept, models = self._refit_until_all_succeed(
-            drop_failed(candidates, splits, progress.out_of_fold),
+            drop_failed(candidates, progress.out_of_fold),
             data,
             splits,
             resources,
@@ -162,9 +168,10 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             seconds,
         )
         factor = self._factor_of_refits(stacked, kept, models, data)
+        outcomes = [progress.out_of_fold.outcomes([c.name]) for c in kept]
         fold_models = [
-            [progress.out_of_fold[candidate.name, fold].estimator for candidate in kept]
-            for fold in range(len(splits))
+            [outcome.results[0].estimator for outcome in fold_outcomes]
+            for fold_outcomes in zip(*outcomes, strict=True)
         ]
         n_epochs = [getattr(model_of(model), "n_iter_", 1) for model in models]
         return {
@@ -188,7 +195,9 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         seconds : mean time of a fit out of fold
         """
         while True:
-            oof = OutOfFold.of(candidates, splits, progress.out_of_fold, data)
+            oof = OutOfFold.from_outcomes(
+                candidates, splits, progress.out_of_fold, data
+            )
             stacked = oof.stacked()
             kept, settings = [], {}
             for candidate, n_draws in zip(candidates, stacked.n_draws, strict=True):
@@ -197,20 +206,21 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
                     params = candidate.refit_params(self.n_refits, n_draws)
                     settings[candidate.name] = params
             _collect(
-                refitted(kept, settings, data, resources, progress.refits),
+                refit_to_all_rows(kept, settings, data, resources, progress.refits),
                 progress.refits,
                 log,
                 len(kept),
                 "fitted to all rows",
-                seconds * _work_of_refits(kept, settings, data, splits),
+                seconds * _relative_refit_time(kept, settings, data, splits),
             )
-            remaining = drop_failed(candidates, [None], progress.refits)
+            remaining = drop_failed(candidates, progress.refits)
             if len(remaining) == len(candidates):
                 break
             candidates = remaining
         models = []
         for candidate in kept:
-            model = progress.refits[candidate.name, 0]
+            [outcome] = progress.refits.outcomes([candidate.name])
+            [model] = outcome.results
             # Its number of draws is larger if another candidate was dropped after
             # this fit.
             model.set_params(**settings[candidate.name])
@@ -239,7 +249,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             sample_weight = sample_weight * (1.0 if by_class is None else by_class)
             self._check_weighted(y[sample_weight > 0])
         if not isinstance(self.estimators, str):
-            return StackData(X, y, sample_weight), given_pool(self.estimators, seed)
+            return StackData(X, y, sample_weight), validate_pool(self.estimators, seed)
         _validation.check_option("estimators", self.estimators, ["auto"])
         # Validate X and y here, so that an error or warning occurs once and not for
         # each candidate.
@@ -261,27 +271,28 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
 
     def _resources(self) -> Resources:
         resources = Resources.from_budget(self.memory_budget, self.n_jobs)
-        if not resources.in_turn or joblib.effective_n_jobs(self.n_jobs) == 1:
+        if not resources.sequential or joblib.effective_n_jobs(self.n_jobs) == 1:
             return resources
         return replace(resources, backend="loky")
 
-    def _resumed(self, X, y, sample_weight, groups) -> "_Unfinished":
-        """Progress of an unfinished fit to the same data, or a fresh start."""
-        params = self.get_params(deep=False)
-        # `cv` may not be picklable; `forget_other_folds` compares its splits instead.
-        for name in ("n_jobs", "memory_budget", "verbose", "cv"):
-            del params[name]
-        if not isinstance(self.random_state, Integral):
-            del params["random_state"]  # the seed is kept
-        try:
-            fingerprint = joblib.hash((params, X, y, sample_weight, groups))
-        except (pickle.PicklingError, AttributeError, TypeError):
-            fingerprint = None  # objects that cannot be pickled cannot be compared
-        progress, self._unfinished = self._unfinished, None
-        if progress is not None and fingerprint == progress.fingerprint is not None:
-            return progress
+    def _seed(self) -> int:
+        """Seed of folds and candidates; after an interruption, the same as before it.
+
+        The interruption must have been under the same ``random_state``.
+        """
+        unfinished = self._unfinished
+        if unfinished is not None and unfinished.random_state is self.random_state:
+            return unfinished.seed
         random = _validation.random_source(self.random_state)
-        return _Unfinished(fingerprint, int(random.randint(2**31 - 1)))
+        return int(random.randint(2**31 - 1))
+
+    def _conditions(self, *arguments) -> Fingerprint:
+        """Hash of the values on which the candidates' fits to given rows depend."""
+        params = self.get_params(deep=False)
+        # The folds of `cv` are compared, and the seed is among the arguments.
+        for name in ("n_jobs", "memory_budget", "verbose", "cv", "random_state"):
+            del params[name]
+        return Fingerprint.from_values(*params.values(), *arguments)
 
     # ---- fitted attributes
 
@@ -290,7 +301,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         names = [candidate.name for candidate in candidates]
         mixture = stacked.corrected
         return {
-            "weights_": _framed(names, stacked.weights, stacked.log_density),
+            "weights_": _weights_table(names, stacked.weights, stacked.log_density),
             "summary_": self._summary(mixture, oof),
             **self._out_of_fold_attributes(oof, mixture),
         }
@@ -346,7 +357,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             if sparse.issparse(X) and not self.fitted_to_sparse_:
                 X = X.toarray()
             names = getattr(self, "feature_names_in_", None)
-            warn_of_far_rows(X, *_scale_of_columns(self.estimators_[0]), names)
+            warn_of_far_rows(X, *_column_scales(self.estimators_[0]), names)
             # Do not warn again about encoded columns, which have other values and no
             # names.
             silence_warning(FAR_ROWS)
@@ -377,18 +388,18 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         """State without pandas objects and without the progress of a failed fit."""
         state = super().__getstate__() | {"_unfinished": None}
         if "weights_" in state:
-            state["weights_"] = _plain(state["weights_"])
+            state["weights_"] = _as_dicts(state["weights_"])
         return state
 
     def __setstate__(self, state):
         if "weights_" in state:
-            columns = _plain(state["weights_"])
+            columns = _as_dicts(state["weights_"])
             names = list(columns["weight"])
             arrays = (
                 np.array([column[name] for name in names])
                 for column in columns.values()
             )
-            state = state | {"weights_": _framed(names, *arrays)}
+            state = state | {"weights_": _weights_table(names, *arrays)}
         super().__setstate__(state)
 
     def _log(self, start: float, text: str) -> None:
@@ -423,43 +434,39 @@ class _Refits(NamedTuple):
     models: list
 
 
-@dataclass
-class _Unfinished:
+class _Progress(NamedTuple):
     """Progress of a fit, from which the next one resumes after an interruption.
 
     Parameters
     ----------
-    fingerprint : str or None
-        Hash of parameters and data; None if they cannot be pickled.
+    random_state : object
     seed : int
-        Seed of folds and candidates.
-    folds : str or None
-        Hash of the folds of ``out_of_fold``.
-    out_of_fold, refits : dict
-        Results, or the exception of a failure, by (candidate's name, fold).
+        The number that was drawn from ``random_state``.
+    out_of_fold, refits : ResultStore
+        Outcomes of the folds and of the fits to all rows, by candidate's name.
     """
 
-    fingerprint: str | None
+    random_state: Any
     seed: int
-    folds: str | None = None
-    out_of_fold: Results = field(default_factory=dict)
-    refits: Results = field(default_factory=dict)
+    out_of_fold: ResultStore
+    refits: ResultStore
 
-    def forget_other_folds(self, splits) -> None:
-        """Drop out-of-fold results if the folds are not the same."""
-        folds = joblib.hash(splits)
-        if folds != self.folds:
-            self.out_of_fold.clear()
-        self.folds = folds
+    def resumed(self, earlier: "_Progress | None") -> "_Progress":
+        """Progress with the outcomes of an earlier fit that are still valid."""
+        if earlier is None:
+            return self
+        return self._replace(
+            out_of_fold=self.out_of_fold.resumed(earlier.out_of_fold),
+            refits=self.refits.resumed(earlier.refits),
+        )
 
     def forget_failures(self) -> None:
         """Drop failures, so that the next fit tries these candidates again."""
-        for results in (self.out_of_fold, self.refits):
-            for key in [k for k, v in results.items() if isinstance(v, Exception)]:
-                del results[key]
+        self.out_of_fold.forget_failures()
+        self.refits.forget_failures()
 
 
-def _scale_of_columns(candidate) -> tuple[np.ndarray, np.ndarray, float]:
+def _column_scales(candidate) -> tuple[np.ndarray, np.ndarray, float]:
     """Mean and standard deviation of each column, and the sum of the row weights.
 
     candidate : fitted, of the default pool
@@ -475,7 +482,9 @@ def _scale_of_columns(candidate) -> tuple[np.ndarray, np.ndarray, float]:
     return mean, scale, network.total_weight_
 
 
-def _work_of_refits(kept: list[Candidate], settings, data: StackData, splits) -> float:
+def _relative_refit_time(
+    kept: list[Candidate], settings, data: StackData, splits
+) -> float:
     """Mean duration of a fit to all rows, in units of a fit out of fold."""
     row_ratio = len(data.y) / np.mean([len(train) for train, _ in splits])
     network_ratios = [
@@ -487,17 +496,16 @@ def _work_of_refits(kept: list[Candidate], settings, data: StackData, splits) ->
 
 
 def _collect(
-    training: Iterator[Results],
-    results: Results,
+    training: Iterator[ProgramResult],
+    store: ResultStore,
     log: Callable[[str], None],
     n_total: int,
     label: str,
     seconds: float = 0.0,
 ) -> float:
-    """Add the results of a training to ``results`` and log the progress.
+    """Add the results of a training to ``store`` and log the progress.
 
-    Warnings of single candidates are ignored. After an interruption ``results``
-    contains the finished programs only.
+    Warnings of single candidates are ignored.
 
     seconds : expected time per model, until the first one is trained
 
@@ -520,8 +528,8 @@ def _collect(
         silence_warning(FAR_ROWS)
         n_start, start = None, 0.0
         for new in training:
-            results.update(new)
-            n_done, now = len(results), time.perf_counter()
+            store.update(new)
+            n_done, now = len(store), time.perf_counter()
             if n_start is None:
                 n_start, start = n_done, now
             if n_done > n_start:
@@ -531,7 +539,7 @@ def _collect(
     return seconds
 
 
-def _framed(names, weights, log_density):
+def _weights_table(names, weights, log_density):
     """DataFrame in order of decreasing weight, or a dict of dicts without pandas.
 
     ``table["weight"][name]`` and ``table["weight"].items()`` work with both.
@@ -548,8 +556,8 @@ def _framed(names, weights, log_density):
     return pandas.DataFrame(columns, index=names).iloc[order]
 
 
-def _plain(frame) -> dict[str, dict[str, float]]:
-    """Return the result of ``_framed`` as a dict of dicts."""
+def _as_dicts(frame) -> dict[str, dict[str, float]]:
+    """Return the result of ``_weights_table`` as a dict of dicts."""
     return {
         column: {str(name): float(value) for name, value in frame[column].items()}
         for column in ("weight", "log_density")

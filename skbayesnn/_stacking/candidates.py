@@ -1,6 +1,6 @@
 """Candidates of a stack, and their training in as few programs as possible."""
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,9 +16,10 @@ from skbayesnn._batch.jobs import FoldFit, FoldFitBuilder, network_of, path_of_n
 from skbayesnn._batch.outcomes import (
     Key,
     Outcome,
+    ProgramResult,
+    ResultStore,
     TrainedFit,
     without_frames,
-    without_unscored,
 )
 from skbayesnn._likelihoods import likelihood_named
 from skbayesnn._meta.unwrap import open_predictive
@@ -120,7 +121,7 @@ def check_can_be_mixed(
     TypeError
         If regressors and classifiers, or several kinds of observation noise, are mixed.
     """
-    kinds: dict[type, str] = {}
+    likelihoods: dict[type, str] = {}
     for candidate in candidates:
         model = candidate.model
         if is_classifier(model) != is_classification:
@@ -132,12 +133,12 @@ def check_can_be_mixed(
         # An unknown likelihood raises its own error in training.
         likelihood = likelihood_named(model.likelihood)
         if likelihood is not None:
-            kinds.setdefault(likelihood.components_class, model.likelihood)
-    if len(kinds) > 1:
+            likelihoods.setdefault(likelihood.components_class, model.likelihood)
+    if len(likelihoods) > 1:
         raise TypeError(
             "the candidates of a stack must have the same kind of observation noise, "
             "so that their draws can be mixed; got "
-            f"{' and '.join(map(repr, kinds.values()))}. 'gaussian' and "
+            f"{' and '.join(map(repr, likelihoods.values()))}. 'gaussian' and "
             "'heteroscedastic' are the same kind. Give all the same `likelihood`."
         )
 
@@ -215,50 +216,47 @@ class HeldOutPredictor:
         return Outcome(results=[HeldOutPrediction(model, predictive)])
 
 
-# Results by (candidate's name, fold); an exception if the training failed.
-Results = dict[Key, Any]
-
-
-def held_out(
+def predict_held_out(
     candidates: Sequence[Candidate],
     data: StackData,
     splits: Sequence[tuple],
     resources: Resources,
-    done: Container[Key] = (),
-) -> Iterator[Results]:
+    store: ResultStore,
+) -> Iterator[ProgramResult]:
     """Train candidates without each fold and predict it.
 
-    done : keys to skip
-    yields : new results, as soon as a program is done
+    store : outcomes by (candidate's name, fold) that exist already
+    yields : new results, as soon as a program is done; the caller stores them
     """
     few_draws = {}
     for candidate in candidates:
         n_draws = min(HELD_OUT_DRAWS, candidate.model.n_draws)
         few_draws[candidate.name] = {f"{candidate.path}n_draws": n_draws}
     predictor = HeldOutPredictor(data, splits)
-    return _trained(candidates, few_draws, data, splits, predictor, resources, done)
+    return _train(candidates, few_draws, data, splits, predictor, resources, store)
 
 
-def refitted(
+def refit_to_all_rows(
     candidates: Sequence[Candidate],
     settings: Mapping[str, dict],
     data: StackData,
     resources: Resources,
-    done: Container[Key] = (),
-) -> Iterator[Results]:
-    """Fit candidates to all rows with further settings; otherwise as ``held_out``."""
+    store: ResultStore,
+) -> Iterator[ProgramResult]:
+    """Fit candidates to all rows with further settings.
+
+    store, yields : as in ``predict_held_out``
+    """
     every_row = [(np.arange(len(data.y)), np.arange(0))]
-    return _trained(
-        candidates, settings, data, every_row, ReturnEstimator(), resources, done
+    return _train(
+        candidates, settings, data, every_row, ReturnEstimator(), resources, store
     )
 
 
-def drop_failed(
-    candidates: Sequence[Candidate], splits: Sequence, results: Mapping[Key, Any]
-) -> list[Candidate]:
+def drop_failed(candidates: Sequence[Candidate], store: ResultStore) -> list[Candidate]:
     """Drop the candidates that failed in a fold, with a warning.
 
-    A candidate without a result has not failed.
+    A candidate without an outcome has not failed.
 
     Raises
     ------
@@ -267,8 +265,8 @@ def drop_failed(
     """
     remaining, errors = [], {}
     for candidate in candidates:
-        per_fold = [results.get((candidate.name, fold)) for fold in range(len(splits))]
-        failures = [result for result in per_fold if isinstance(result, Exception)]
+        outcomes = store.known([candidate.name]).values()
+        failures = [outcome.error for outcome in outcomes if outcome.error]
         if failures:
             errors[candidate.name] = failures[0]
         else:
@@ -285,16 +283,17 @@ def drop_failed(
     return remaining
 
 
-def _trained(
-    candidates, settings, data, splits, result_builder, resources, done
-) -> Iterator[Results]:
-    """Train all candidates on all splits and build their results.
+def _train(
+    candidates, settings, data, splits, result_builder, resources, store: ResultStore
+) -> Iterator[ProgramResult]:
+    """Train candidates on all splits without an outcome, and build their results.
 
     settings : further parameters by candidate's name
     """
+    executor = Executor(result_builder, resources)
+    yield from executor.resume(store.unscored(c.name for c in candidates))
     fold_fits: list[FoldFit] = []
-    failed: Results = {}
-    folds = range(len(splits))
+    failed: dict[Key, Outcome] = {}
     specs = {id(candidate.spec): candidate.spec for candidate in candidates}
     for spec in specs.values():
         group = [candidate for candidate in candidates if candidate.spec is spec]
@@ -302,10 +301,7 @@ def _trained(
             candidate.name: candidate.params | settings[candidate.name]
             for candidate in group
         }
-        missing = {
-            name: [fold for fold in folds if (name, fold) not in done]
-            for name in params
-        }
+        missing = store.missing(params)
         if isinstance(spec.estimator, ShrunkLinearModel):
             models = {
                 (name, fold): clone(spec.estimator).set_params(**params[name])
@@ -326,37 +322,32 @@ def _trained(
         )
         new_fits, failures = builder.fold_fits(params, missing)
         fold_fits += new_fits
-        failed |= {key: outcome.error for key, outcome in failures.items()}
-    yield failed
-    programs = Executor(result_builder, resources).run(fold_fits)
-    del fold_fits
-    for outcomes in programs:
-        yield {
-            key: outcome.error or outcome.results[0]
-            for key, outcome in without_unscored(outcomes).items()
-        }
+        failed |= failures
+    yield ProgramResult(failed)
+    programs = executor.run(fold_fits)
+    del fold_fits  # Release each of them when its program is done.
+    yield from programs
 
 
 def _fitted_linear(
     models, data, splits, result_builder, resources
-) -> Iterator[Results]:
+) -> Iterator[ProgramResult]:
     """Fit linear models separately: each takes a fraction of a second.
 
     models : dict of (name, fold) to estimator, not fitted
     """
     calls = (
-        delayed(_linear_result)(key, model, data, splits[key[1]][0], result_builder)
+        delayed(_linear_outcome)(key, model, data, splits[key[1]][0], result_builder)
         for key, model in models.items()
     )
-    for key, result in zip(models, resources.parallel()(calls), strict=True):
-        yield {key: result}
+    for key, outcome in zip(models, resources.parallel()(calls), strict=True):
+        yield ProgramResult({key: outcome})
 
 
-def _linear_result(key: Key, model, data: StackData, train, result_builder):
-    """Result of a fit to the training rows, or the exception."""
+def _linear_outcome(key: Key, model, data: StackData, train, result_builder) -> Outcome:
+    """Outcome of a fit to the training rows."""
     try:
         fitted = fitted_to(model, data.X, data.y, train, data.fit_params(""))
     except Exception as error:
-        return without_frames(error)
-    outcome = result_builder.build(key, TrainedFit(fitted), {})
-    return outcome.error or outcome.results[0]
+        return Outcome(without_frames(error))
+    return result_builder.build(key, TrainedFit(fitted), {})

@@ -164,7 +164,7 @@ def lasso(X, y, weights, seed: int, *, adaptive: bool) -> LinearPosterior:
 
     X : (rows, columns); y, weights : (rows,)
     """
-    folds = _Folds.of(X, y, weights, seed)
+    folds = _Folds.from_data(X, y, weights, seed)
     scales = [np.ones(X.shape[1])] * (len(folds.train) + 1)
     for _ in range(1 + adaptive):
         penalties = _penalties(scales[-1] * X, y, weights)
@@ -205,7 +205,7 @@ class _Folds(NamedTuple):
     test: list
 
     @classmethod
-    def of(cls, X, y, weights, seed: int) -> "_Folds":
+    def from_data(cls, X, y, weights, seed: int) -> "_Folds":
         train: list = []
         test: list = []
         splitter = KFold(min(N_FOLDS, len(y)), shuffle=True, random_state=seed)

@@ -102,7 +102,7 @@ class CandidateSpec(NamedTuple):
     grid: Any
 
 
-def given_pool(estimators, seed: int) -> list[CandidateSpec]:
+def validate_pool(estimators, seed: int) -> list[CandidateSpec]:
     """Validate the pool of a user.
 
     seed : random state of networks without one
@@ -159,9 +159,9 @@ def default_pool(
     }
     if max_iter == "auto":
         steps = CLASSIFICATION_STEPS if is_classification else REGRESSION_STEPS
-        params["max_iter"] = _epochs(n_rows, steps)
-    is_shrunk, is_wide = _has_shrunk(X, n_rows), X.shape[1] >= n_rows
-    linear = _linear(network_class(**params), is_classification, is_shrunk)
+        params["max_iter"] = _n_epochs(n_rows, steps)
+    is_shrunk, is_wide = _uses_shrunk_models(X, n_rows), X.shape[1] >= n_rows
+    linear = _linear_spec(network_class(**params), is_classification, is_shrunk)
     if not is_classification:
         params["likelihood"] = "heteroscedastic"
     grids = _grids(is_classification)
@@ -175,7 +175,7 @@ def default_pool(
     if is_shrunk and is_wide and not is_classification:
         grids = [grid | {"length_scale": ["fan_in"]} for grid in grids]
     pool = [CandidateSpec("network", on_columns, grids), linear]
-    n_bins = 0 if sparse.issparse(X) or is_wide else _bins(X, sample_weight)
+    n_bins = 0 if sparse.issparse(X) or is_wide else _n_bins(X, sample_weight)
     if n_bins < MIN_BINS:
         return pool
     # The encoder does not use y. Fitted once to all rows, it gives all folds the same
@@ -189,13 +189,13 @@ def default_pool(
     return [CandidateSpec("encoded", encoded, grids), *pool]
 
 
-def _has_shrunk(X, n_rows: int) -> bool:
+def _uses_shrunk_models(X, n_rows: int) -> bool:
     """Whether the linear models are ridge and lasso."""
     few = n_rows < SHRUNK_BELOW or X.shape[1] > SHARE_OF_COLUMNS * n_rows
     return few and n_rows in SHRUNK_ROWS and n_rows * X.shape[1] <= SHRUNK_ENTRIES
 
 
-def _linear(network, is_classification: bool, is_shrunk: bool) -> CandidateSpec:
+def _linear_spec(network, is_classification: bool, is_shrunk: bool) -> CandidateSpec:
     """Linear models: ridge and lasso, or networks without hidden layers.
 
     network : with the parameters of the pool; modified
@@ -222,7 +222,7 @@ def dense_if_small(X):
     return X.toarray() if small else X
 
 
-def _epochs(n_rows: int, steps_per_root: float) -> int:
+def _n_epochs(n_rows: int, steps_per_root: float) -> int:
     """Number of epochs of the networks, for a number of steps within the bounds."""
     steps = np.clip(steps_per_root * math.sqrt(n_rows), MIN_STEPS, MAX_STEPS)
     return math.ceil(steps / math.ceil(n_rows / batch_rows("auto", n_rows)))
@@ -251,7 +251,7 @@ def _encoder(X, sample_weight, n_bins: int) -> PiecewiseLinearEncoder:
     return encoder
 
 
-def _bins(X, sample_weight) -> int:
+def _n_bins(X, sample_weight) -> int:
     """Bins per column; columns with at most two distinct values are not binned."""
     X = X[sample_weight > 0]
     most = MAX_BINS_OF_MANY_ROWS if len(X) >= MANY_ROWS else MAX_BINS

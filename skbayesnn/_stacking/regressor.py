@@ -311,15 +311,15 @@ class BayesianStackingRegressor(
         n_rows, n_targets = predicted[0][0].shape
         n_scores = sum(map(len, self.fold_scores_))
         result = np.empty((n_rows, n_targets, len(coverages), 2))
-        for i, level in enumerate(coverages):
-            if too_few(n_scores, level):
+        for i, nominal_coverage in enumerate(coverages):
+            if too_few(n_scores, nominal_coverage):
                 result[:, :, i] = -np.inf, np.inf
                 continue
             for j in range(n_targets):
                 result[:, j, i] = cross_interval(
                     [(mean[:, j], std[:, j]) for mean, std in predicted],
                     [scores[:, j] for scores in self.fold_scores_],
-                    level,
+                    nominal_coverage,
                 )
         one_row = safe_indexing(X, np.arange(1))
         blocks = self._mixture_blocks(self.estimators_, one_row)
@@ -378,9 +378,8 @@ class BayesianStackingRegressor(
 
 def _mean_and_std(blocks: PredictiveBlocks) -> tuple[np.ndarray, np.ndarray]:
     """Mean and total standard deviation of all rows, (rows[, targets])."""
-
-    def of_block(_, block):
-        return block.mean(), block.uncertainty(["total"])["total"]
-
-    means, stds = zip(*blocks.map(of_block), strict=True)
+    pairs = blocks.map(
+        lambda _, block: (block.mean(), block.uncertainty(["total"])["total"])
+    )
+    means, stds = zip(*pairs, strict=True)
     return np.concatenate(means), np.concatenate(stds)

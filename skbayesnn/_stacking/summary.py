@@ -44,13 +44,13 @@ class Summary:
 
 def summarise_regression(mixture, y, weights) -> Summary:
     """R^2 and coverage of the central 90 % intervals, means over targets."""
-    level = mixture.cdf(y)
-    inside = np.average(np.abs(level - 0.5) <= 0.45, axis=0, weights=weights)
+    cdf = mixture.cdf(y)
+    inside = np.average(np.abs(cdf - 0.5) <= 0.45, axis=0, weights=weights)
     others = {
-        "R^2": _explained(mixture.mean(), y, weights),
+        "R^2": _r2(mixture.mean(), y, weights),
         "90 % intervals cover": float(np.mean(inside)),
     }
-    return Summary(*_mean(mixture.log_density(y), weights), others)
+    return Summary(*_mean_and_error(mixture.log_density(y), weights), others)
 
 
 def warn_if_nothing_is_explained(mean, y, weights, X) -> None:
@@ -63,7 +63,7 @@ def warn_if_nothing_is_explained(mean, y, weights, X) -> None:
     """
 
     def explained(rows):
-        return _explained(mean[rows], y[rows], weights[rows])
+        return _r2(mean[rows], y[rows], weights[rows])
 
     usual_y = ordinary_rows(y.reshape(len(y), -1))
     usual = usual_y & ordinary_rows(X)
@@ -101,7 +101,7 @@ def warn_if_no_better_than_shares(log_density, y, weights, X) -> None:
     kept = ordinary_rows(X) & (weights > 0)
     if kept.sum() < _MIN_ROWS_TO_WARN:
         return
-    mean, _ = _mean(log_density[kept], weights[kept])
+    mean, _ = _mean_and_error(log_density[kept], weights[kept])
     codes = np.unique(y[kept], return_inverse=True)[1]
     shares = np.bincount(codes, weights=weights[kept]) / weights[kept].sum()
     baseline = shares @ np.log(shares)
@@ -118,7 +118,7 @@ def warn_if_no_better_than_shares(log_density, y, weights, X) -> None:
     )
 
 
-def _explained(mean, y, weights) -> float:
+def _r2(mean, y, weights) -> float:
     """R^2, mean over the targets that are not constant."""
     residual = np.average(np.square(y - mean), axis=0, weights=weights)
     centre = np.average(y, axis=0, weights=weights)
@@ -133,10 +133,10 @@ def summarise_classification(mixture, y, weights) -> Summary:
     """Log probability and accuracy."""
     correct = mixture.classes[mixture.mean().argmax(1)] == y
     others = {"accuracy": float(np.average(correct, weights=weights))}
-    return Summary(*_mean(mixture.log_density(y), weights), others)
+    return Summary(*_mean_and_error(mixture.log_density(y), weights), others)
 
 
-def _mean(values, weights) -> tuple[float, float]:
+def _mean_and_error(values, weights) -> tuple[float, float]:
     """Weighted mean, and its standard error."""
     # Clip -inf, the log density of values with probability zero.
     values = np.maximum(values, MIN_LOG_DENSITY)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from skbayesnn._batch.outcomes import ResultStore
 from skbayesnn._distributions.map_factor import MIN_LOG_DENSITY, map_factor
 from skbayesnn._runtime import warn
 
@@ -28,14 +29,14 @@ MAX_STEPS = 10_000
 CONSTANT = 0.05
 # With fewer rows, candidates with a large error are dropped. With more rows, the rows
 # determine the weights well enough.
-HOPELESS_BELOW = 150
+CHECK_ERROR_BELOW = 150
 # A squared error is large if it exceeds this multiple of the smallest squared error.
-HOPELESS = 3.0
+MAX_ERROR_RATIO = 3.0
 # Log densities that differ by less are equal up to rounding, nats.
 EQUAL = 1e-6
 
 
-def is_useful(
+def useful_candidates(
     log_density: np.ndarray,
     row_weights: np.ndarray,
     spread: np.ndarray,
@@ -50,7 +51,7 @@ def is_useful(
     - Candidates with constant predictions are dropped, unless they have the largest
       log density.
     - Of equal candidates the first one is kept.
-    - With ``error``, candidates are dropped if it exceeds ``HOPELESS`` times the
+    - With ``error``, candidates are dropped if it exceeds ``MAX_ERROR_RATIO`` times the
       smallest one, unless they have the largest log density.
 
     log_density : (rows, candidates); row_weights : (rows,)
@@ -62,7 +63,7 @@ def is_useful(
     kept = spread >= CONSTANT
     kept[best] = True
     if error is not None:
-        kept &= error <= HOPELESS * error[kept].min()
+        kept &= error <= MAX_ERROR_RATIO * error[kept].min()
         kept[best] = True
     for i in np.flatnonzero(kept):
         earlier = log_density[:, :i][:, kept[:i]]
@@ -198,15 +199,15 @@ class OutOfFold:
     fold: np.ndarray
 
     @classmethod
-    def of(cls, candidates, splits, results, data) -> "OutOfFold":
+    def from_outcomes(cls, candidates, splits, store: ResultStore, data) -> "OutOfFold":
         """Join the predictions of the folds.
 
-        results : :class:`HeldOutPrediction` by (candidate's name, fold)
+        store : outcomes whose result is a :class:`HeldOutPrediction`
         """
         predictives = []
         for candidate in candidates:
-            name, n_folds = candidate.name, len(splits)
-            parts = [results[name, fold].predictive for fold in range(n_folds)]
+            outcomes = store.outcomes([candidate.name])
+            parts = [outcome.results[0].predictive for outcome in outcomes]
             predictives.append(type(parts[0]).concatenate_rows(parts))
         test_rows = np.concatenate([test for _, test in splits])
         weights = data.weights
@@ -256,7 +257,7 @@ class OutOfFold:
     def stacked(self) -> Stacked:
         """Estimate the weights of the candidates and the correction of the mixture."""
         log_density = self.log_density()
-        kept = is_useful(log_density, self.weights, *self.spread_and_error())
+        kept = useful_candidates(log_density, self.weights, *self.spread_and_error())
         weights = np.zeros(len(kept))
         weights[kept] = sparse_stacking_weights(log_density[:, kept], self.weights)
         n_draws = round_to_total(weights, N_DRAWS)
@@ -271,9 +272,10 @@ class OutOfFold:
         return np.maximum(np.stack(values, axis=1), MIN_LOG_DENSITY)
 
     def spread_and_error(self):
-        """Spread of the predictions within folds, and their error, for ``is_useful``.
+        """Spread of the predictions within folds, and their error.
 
-        The error is None for classification and with many rows.
+        They are arguments of ``useful_candidates``. The error is None for
+        classification and with many rows.
         """
         y, used = self.y, self.weights > 0
         is_classification = self.predictives[0].is_classification
@@ -299,7 +301,7 @@ class OutOfFold:
             variances = _average(np.square(in_fold - centre), row_weights)
             spread += variances * row_weights.sum()
         spread = np.sqrt(spread[:, varies] / weights.sum() / variance[varies]).max(1)
-        if is_classification or len(y) >= HOPELESS_BELOW:
+        if is_classification or len(y) >= CHECK_ERROR_BELOW:
             return spread, None
         error = _average(np.square(means - y), weights)
         return spread, (error[:, varies] / variance[varies]).mean(1)
@@ -364,7 +366,7 @@ def best_factor(mixture, y, weights) -> np.ndarray:
 # ---- effect of several starts on error and spread
 
 # Refits reduce the factor at most to this share of it.
-MIN_LEFT = 0.5
+MIN_SHARE_OF_FACTOR = 0.5
 
 
 def factor_with_starts(
@@ -382,7 +384,7 @@ def factor_with_starts(
     """
     ratio = np.maximum(np.average(reduction, axis=0, weights=row_weights), 0)
     square = np.square(factor)
-    least = np.square(MIN_LEFT) * square
+    least = np.square(MIN_SHARE_OF_FACTOR) * square
     return np.sqrt(np.maximum(square * (1 - ratio) - ratio, least))
 
 

@@ -125,42 +125,22 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
         ``"dropconnect"`` is trained with normal activations of the same mean and
         variance.
     length_scale : {"auto", "fan_in"}, float >= 0 or sequence of float, default="auto"
-        Prior length scale l of the weights, one value or one per layer. Leave the
-        default, or ``"fan_in"`` for half the training time. Inputs are standardised: a
-        larger l keeps weights smaller and functions smoother. ``"fan_in"`` is l^2 = the
-        number of inputs of each layer, so that units are of order one before training.
-        ``"auto"`` is the root of the number of inputs, with an upper bound, because a
-        strong prior outweighs few rows. The bound is sqrt(N) / 2 with up to 64 rows, 4
-        with up to 144 rows, and sqrt(N) / 3 with more. If ``tau`` is also ``"auto"``,
-        held-out rows select this rule, l = 4 in all layers, or l = 1 in all layers, by
-        their log density. With a given tau the rule is used without a selection:
-        ``weight_decay_`` is proportional to l^2 / tau, so another tau has the same
-        effect as another l.
+        Leave the default, or give ``"fan_in"``, which halves the training time. The
+        prior of the weights is N(0, 1 / l^2), with one l or one per layer. A larger l
+        keeps weights smaller and functions smoother. ``"fan_in"`` is l^2 = the number
+        of inputs of each layer, and ``"auto"`` adds an upper bound that depends on the
+        number of rows. If ``tau`` is also ``"auto"``, held-out rows may select l = 4 or
+        l = 1 in all layers instead. Details: ``docs/defaults.md``, "Prior length
+        scale".
     tau : "auto", float > 0 or sequence of float, default="auto"
-        Model precision: 1 / variance of the observation noise, in y's own units, one
-        value or one per target. Leave ``"auto"`` unless the noise is known or a search
-        selects it. It is learned with the weights, and the noise variance of
-        predictions is estimated after training:
-
-        - On held-out rows, if they select the length scale, and always with
-          ``dropout="auto"``, Student's t and mixtures. For each fold, networks are
-          trained without its rows. There are five folds; two of them are held out from
-          700 rows on (sum of the weights), one from 5,000 rows on, and none if X has
-          more than 4 million entries. The estimate maximises the density of the
-          held-out rows under the mixture of their draws.
-        - Otherwise on the training rows: the variance of the residuals of the
-          predictive mean, corrected for the degrees of freedom of the weights as in
-          linear smoothing (Hastie & Tibshirani 1990). The variance of y counts as one
-          more residual, so that the noise is not zero if a network interpolates its
-          rows. With few rows and a strong signal the noise is overestimated: if the
-          variance of a linear signal of 8 columns is 13 times the variance of the
-          noise, the estimated std is 1.16 times the true std with 40 rows, 1.05 times
-          with 100 rows and 1.01 times with 400 rows.
-        - With early stopping, in ``partial_fit`` and for candidates of a stack, the
-          learned tau is not estimated again.
-
-        If there are several networks, the noise variance is estimated for one network,
-        and is slightly too large for their mixture. A warm start keeps the estimate.
+        Leave ``"auto"`` unless the noise is known or a search selects tau. Tau is the
+        precision of the observation noise, 1 / variance in y's own units, one value or
+        one per target. ``"auto"`` learns it with the weights, and after the training
+        estimates the noise of predictions. It uses held-out rows if they select the
+        length scale, and always with ``dropout="auto"``, Student's t and mixtures.
+        Otherwise it uses the residuals of the training rows, corrected for the degrees
+        of freedom of the weights (Hastie & Tibshirani 1990). Details:
+        ``docs/defaults.md``, "Observation noise".
     likelihood : str, default="gaussian"
         Distribution of y given the network's output. ``"gaussian"``: equal noise.
         ``"heteroscedastic"``: noise that depends on the input, by a second output that
@@ -390,16 +370,17 @@ class MCDropoutClassifier(_MCDropout, BayesianClassifier):
     noise
         As in :class:`MCDropoutRegressor`.
     length_scale : {"auto", "fan_in"}, float >= 0 or sequence of float, default="auto"
-        Prior length scale l of the weights, p(W) = N(0, 1 / l^2). Leave the default. A
-        small l suits separated classes, a large l suits classes that overlap.
+        Leave the default unless a search selects l. The prior of the weights is N(0, 1
+        / l^2): a small l suits separated classes, a large l suits classes that overlap.
         ``"auto"`` is 1 from 200 rows on (sum of the weights) and in ``partial_fit``.
         With fewer rows, five-fold cross-validation selects 0.3, 1 or 3 by the log
         density of the labels. ``"fan_in"`` is l^2 = the number of inputs of each layer;
         before training, logits are then of order one.
     tau : float > 0, default=1
-        Inverse temperature of the likelihood, p(y | f)^tau. Leave 1, which is Bayes'
-        rule, or select it with :class:`~skbayesnn.model_selection.TauCV`. It takes the
-        place of the precision in weight_decay_ = p l^2 / (2 N tau).
+        Leave 1, which is Bayes' rule, or select tau with
+        :class:`~skbayesnn.model_selection.TauCV`. Tau is the inverse temperature of the
+        likelihood, p(y | f)^tau. It takes the place of the precision in weight_decay_ =
+        p l^2 / (2 N tau).
     likelihood : str, default="categorical"
         ``"categorical"``: a softmax over the classes. ``"ordinal"``: ordered classes,
         by cumulative logits (McCullagh 1980). The cut points are learned without a

@@ -5,7 +5,7 @@ from numbers import Real
 
 import numpy as np
 
-from skbayesnn._batch.outcomes import Key, Outcome, TrainedFit
+from skbayesnn._batch.outcomes import Key, Outcome
 from skbayesnn.estimators._fit import tqdm_bar
 
 
@@ -36,23 +36,22 @@ class SearchProgress:
     def __exit__(self, *_) -> None:
         self._bar.close()
 
-    def add(self, outcomes: Mapping[Key, Outcome | TrainedFit]) -> None:
-        """Add the outcomes of further members; fits without a score do not count."""
+    def add(self, outcomes: Mapping[Key, Outcome]) -> None:
+        """Add the outcomes of further members."""
         for (candidate, _), outcome in outcomes.items():
-            if isinstance(outcome, Outcome):
-                done = self._outcomes.setdefault(candidate, [])
-                done.append(outcome)
-                if len(done) == self._n_folds:
-                    self._compare(_mean_scores(done))
-                self._bar.set_postfix_str(self._shown(), refresh=False)
-                self._bar.update(1)
+            done = self._outcomes.setdefault(candidate, [])
+            done.append(outcome)
+            if len(done) == self._n_folds:
+                self._update_best(_mean_scores(done))
+            self._bar.set_postfix_str(self._best_text(), refresh=False)
+            self._bar.update(1)
 
-    def _compare(self, scores: dict[str, float]) -> None:
+    def _update_best(self, scores: dict[str, float]) -> None:
         for name, score in scores.items():
             if score > self._best.get(name, -np.inf):
                 self._best[name] = score
 
-    def _shown(self) -> str:
+    def _best_text(self) -> str:
         best = ", ".join(f"{name} {score:.4g}" for name, score in self._best.items())
         return f"best {best}" if best else ""
 

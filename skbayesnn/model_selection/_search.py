@@ -19,10 +19,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from skbayesnn._batch.executor import Executor, FoldScorer, Resources
 from skbayesnn._batch.jobs import FoldFitBuilder, network_of
-from skbayesnn._batch.outcomes import Outcome, ResultStore, hash_values
+from skbayesnn._batch.outcomes import Fingerprint, Outcome, ProgramResult, ResultStore
 from skbayesnn._runtime import replace_fitted, warn, warn_once_per_call
 from skbayesnn._sklearn_compat import (
-    BaseEstimator,
     BaseSearchCV,
     GridSearchCV,
     RandomizedSearchCV,
@@ -35,7 +34,11 @@ from skbayesnn._sklearn_compat import (
 )
 from skbayesnn._typing import Array, MatrixLike
 from skbayesnn.model_selection._progress import SearchProgress
-from skbayesnn.model_selection._sklearn_results import SearchInputs, learned, replay
+from skbayesnn.model_selection._sklearn_results import (
+    SearchInputs,
+    fitted_attributes,
+    replay,
+)
 
 _DOC = """{first_line}
 
@@ -186,9 +189,8 @@ class _BatchedSearch(BestEstimatorMixin, BaseSearchCV):
 
     memory_budget: float | None
     devices: Sequence[str] | None
-    # The state of an unfinished fit: the conditions under which its outcomes are valid,
-    # the outcomes, and the estimator (kept alive so that its hash remains unique).
-    _unfinished: tuple[tuple, ResultStore, BaseEstimator] | None = None
+    # Outcomes of an interrupted or failed fit, for the next one.
+    _unfinished: ResultStore | None = None
 
     @abstractmethod
     def _candidates(self):
@@ -216,8 +218,8 @@ class _BatchedSearch(BestEstimatorMixin, BaseSearchCV):
         """
         inputs = self._inputs(X, y, params)
         executor = Executor(self._scorer(inputs), self._resources())
-        conditions = self._conditions(inputs)
-        store = self._take_store(conditions, len(inputs.splits))
+        store = self._new_store(inputs).resumed(self._unfinished)
+        self._unfinished = None
         candidates = list(self._candidates())
         names = store.add(candidates)
         outcomes = self._outcomes(inputs, executor, store, names, candidates)
@@ -227,20 +229,23 @@ class _BatchedSearch(BestEstimatorMixin, BaseSearchCV):
             interrupted = isinstance(error, KeyboardInterrupt)
             if not interrupted:
                 store.forget_failures()
-            self._unfinished = conditions, store, self.estimator
-            whole = store.whole(names) if interrupted else []
-            if len(whole) in (0, len(candidates)):
+            self._unfinished = store
+            complete = store.complete(names) if interrupted else []
+            n_complete = len(complete)
+            if n_complete in (0, len(candidates)):
                 raise
             warn(
-                f"the search was interrupted; `cv_results_` contains {len(whole)} of "
+                f"the search was interrupted; `cv_results_` contains {n_complete} of "
                 f"{len(candidates)} candidates, and nothing was refitted. Call `fit` "
                 "with the same data to continue.",
                 ConvergenceWarning,
             )
-            done = [store.of(names[i] for i in whole)]
-            candidates = [candidates[i] for i in whole]
+            done = [store.outcomes(names[i] for i in complete)]
+            candidates = [candidates[i] for i in complete]
             fitted = replay(self, inputs, candidates, done, refit=False)
-        replace_fitted(self, learned(fitted) | {"scorer_": metrics_of(inputs.scorer)})
+        replace_fitted(
+            self, fitted_attributes(fitted) | {"scorer_": metrics_of(inputs.scorer)}
+        )
         return self
 
     def _inputs(self, X, y, params: dict) -> SearchInputs:
@@ -296,44 +301,40 @@ class _BatchedSearch(BestEstimatorMixin, BaseSearchCV):
             inputs.splits,
         )
         by_name = dict(zip(names, candidates, strict=True))
-        n_at_once = executor.candidates_at_once(n_folds, builder.most_rows)
+        n_at_once = executor.candidates_at_once(n_folds, builder.max_train_rows)
         with self._progress(len(by_name) * n_folds, n_folds) as progress:
 
-            def keep(outcomes):
-                store.update(outcomes)
+            def keep(result):
+                store.update(result)
                 if progress is not None:
-                    progress.add(outcomes)
+                    progress.add(result.outcomes)
 
             for piece in builder.pieces(candidates, n_at_once):
-                for outcomes in executor.resume(store.known(names[piece])):
-                    keep(outcomes)
+                # The progress bar counts the outcomes of an interrupted fit.
+                keep(ProgramResult(store.known(names[piece])))
+                for result in executor.resume(store.unscored(names[piece])):
+                    keep(result)
                 missing = store.missing(names[piece])
                 fold_fits, failed = builder.fold_fits(by_name, missing)
-                keep(failed)
+                keep(ProgramResult(failed))
                 programs = executor.run(fold_fits)
                 del fold_fits  # Release each of them when its program is done.
-                for outcomes in programs:
-                    keep(outcomes)
-                yield store.of(names[piece])
+                for result in programs:
+                    keep(result)
+                yield store.outcomes(names[piece])
 
     def _progress(self, n_members: int, n_folds: int):
         """Context manager that returns a ``SearchProgress``, or None if not verbose."""
         shown = self.verbose > 0
         return SearchProgress(n_members, n_folds) if shown else nullcontext()
 
-    def _conditions(self, inputs: SearchInputs) -> tuple:
-        """Values that must not change between two fits that share outcomes."""
+    def _new_store(self, inputs: SearchInputs) -> ResultStore:
+        """An empty store for the outcomes under the conditions of this fit."""
         X, y, splits, routed = inputs.X, inputs.y, inputs.splits, inputs.routed
         params = routed.estimator.fit, routed.scorer.score
-        fingerprint = hash_values(self.estimator, X, y, splits, *params)
-        return fingerprint, self.scoring, self.return_train_score
-
-    def _take_store(self, conditions: tuple, n_folds: int) -> ResultStore:
-        """The store of an unfinished fit under the same conditions, or an empty one."""
-        unfinished, self._unfinished = self._unfinished, None
-        if unfinished is not None and unfinished[0] == conditions:
-            return unfinished[1]
-        return ResultStore(n_folds)
+        fingerprint = Fingerprint.from_values(self.estimator, X, y, splits, *params)
+        conditions = fingerprint, self.scoring, self.return_train_score
+        return ResultStore(len(splits), *conditions)
 
     def _resources(self) -> Resources:
         """Check the parameters for memory, workers and devices."""

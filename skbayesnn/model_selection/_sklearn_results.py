@@ -87,7 +87,7 @@ def replay(
         return BaseSearchCV.fit(result, inputs.X, inputs.y, **inputs.params)
 
 
-def learned(search) -> dict:
+def fitted_attributes(search) -> dict:
     """The public fitted attributes of a search."""
     return {
         name: value

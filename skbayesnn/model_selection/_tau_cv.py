@@ -196,7 +196,7 @@ multimetric_, classes_, n_features_in_, feature_names_in_
         """
         network = self._network()
         data = training_data(network, X, y, sample_weight, X_val, y_val)
-        taus = self._path(network, data)
+        taus = self._taus_to_try(network, data)
         network.set_params(**_fixed_settings(network, data, taus[0]))
         _validation.device_for_fit(network.device)
         fit_params: dict[str, Any] = {
@@ -208,7 +208,7 @@ multimetric_, classes_, n_features_in_, feature_names_in_
         splits = self._splits(X, y, groups, data.rows)
         if self.scoring is None and data.classes is not None:
             _check_labels(splits, data.table, data.classes)
-        search = self._searched(network, taus, splits, X, y, fit_params)
+        search = self._fit_search(network, taus, splits, X, y, fit_params)
         start = time.perf_counter()
         network.set_params(tau=taus[search.best_index_]).fit(X, y, **fit_params)
         fitted = {
@@ -227,7 +227,7 @@ multimetric_, classes_, n_features_in_, feature_names_in_
             "refit_time_": time.perf_counter() - start,
             "tau_": network.tau_,
             "taus_": np.array(taus),
-            "scores_": _scores_of(search),
+            "scores_": _test_scores(search),
             "scorer_": metrics_of(scorers_of_search(self)[0]),
         }
         if hasattr(network, "feature_names_in_"):
@@ -249,7 +249,7 @@ multimetric_, classes_, n_features_in_, feature_names_in_
             network.set_params(random_state=source.randint(2**31 - 1))
         return network
 
-    def _path(self, network: BayesianNetwork, data: TrainingData) -> list:
+    def _taus_to_try(self, network: BayesianNetwork, data: TrainingData) -> list:
         """The values of tau to try: floats, or lists with one float per target."""
         if isinstance(self.taus, Integral):
             n = _validation.check_number("taus", self.taus, kind=Integral, low=1)
@@ -259,7 +259,7 @@ multimetric_, classes_, n_features_in_, feature_names_in_
             )
             if likelihood_type.tempered:
                 return np.geomspace(*TEMPERED_BOUNDS, n).tolist()
-            return _spaced(n, data, likelihood_type.robust).tolist()
+            return _precision_grid(n, data, likelihood_type.robust).tolist()
         values = np.asarray(self.taus, dtype=object)
         if values.ndim not in (1, 2) or values.size == 0:
             raise TypeError(
@@ -285,7 +285,9 @@ multimetric_, classes_, n_features_in_, feature_names_in_
         used = [None if part is None else safe_indexing(part, rows) for part in parts]
         return [(rows[train], rows[test]) for train, test in cv.split(*used)]
 
-    def _searched(self, network, taus, splits, X, y, fit_params) -> BatchedGridSearchCV:
+    def _fit_search(
+        self, network, taus, splits, X, y, fit_params
+    ) -> BatchedGridSearchCV:
         """Fit the search over tau."""
         scoring = self.scoring
         if not (scoring is None or isinstance(scoring, str) or callable(scoring)):
@@ -379,13 +381,13 @@ def _check_labels(splits, table, classes) -> None:
             )
 
 
-def _scores_of(search) -> np.ndarray:
+def _test_scores(search) -> np.ndarray:
     """Scores of the test rows, (candidates, folds)."""
     results, n = search.cv_results_, search.n_splits_
     return np.stack([results[f"split{i}_test_score"] for i in range(n)], axis=1)
 
 
-def _spaced(n: int, data: TrainingData, robust: bool) -> np.ndarray:
+def _precision_grid(n: int, data: TrainingData, robust: bool) -> np.ndarray:
     """n geometrically spaced precisions: (n,), or (n, targets) for several targets."""
     table, rows = data.table, data.rows
     weights = table.sample_weight[rows]

@@ -16,6 +16,7 @@ from sklearn.preprocessing import FunctionTransformer
 
 from skbayesnn import MCDropoutRegressor, predict_interval
 from skbayesnn._batch import executor
+from skbayesnn._batch.outcomes import Fingerprint
 from skbayesnn._data.validation import Table
 from skbayesnn.estimators import _fit
 from skbayesnn.estimators._job import TrainingJob
@@ -53,8 +54,8 @@ def interrupt(monkeypatch):
     return after
 
 
-def new_search(kind=BatchedGridSearchCV, **options):
-    return kind(regressor(), GRID, cv=FOLDS, **options)
+def new_search(search_class=BatchedGridSearchCV, **options):
+    return search_class(regressor(), GRID, cv=FOLDS, **options)
 
 
 @pytest.fixture(scope="module")
@@ -324,6 +325,41 @@ def test_parameters_that_cannot_be_hashed(data, interrupt):
         assert_same_results(plain.fit(data.X, data.y), search)
 
 
+def test_fingerprint_of_values_that_cannot_be_pickled():
+    """Copies are equal; another function, or a changed nested parameter, is not."""
+
+    def values(function, max_iter=3):
+        pipeline = make_pipeline(
+            FunctionTransformer(function), regressor(max_iter=max_iter)
+        )
+        return [("name", pipeline, {"tau": [1.0, 2.0]})], np.arange(5)
+
+    def square(X):
+        return X**2
+
+    fingerprint = Fingerprint.from_values(*values(square))
+    assert fingerprint == Fingerprint.from_values(*values(square))
+    assert fingerprint != Fingerprint.from_values(*values(lambda X: X**2))
+    assert fingerprint != Fingerprint.from_values(*values(square, max_iter=4))
+    assert square in fingerprint.by_identity
+
+
+def test_changed_estimator_that_cannot_be_hashed(data, interrupt):
+    """Its parts are compared, since ``set_params`` changes the estimator in place."""
+    pipeline = make_pipeline(FunctionTransformer(lambda X: X**2), regressor())
+    grid = {"mcdropoutregressor__hidden_layer_sizes": [3, 4]}
+    search = BatchedGridSearchCV(pipeline, grid, cv=FOLDS)
+    last_step = "estimator__mcdropoutregressor__max_iter"
+    for changes, n_trained in ({}, 3), ({last_step: 3}, 6):
+        interrupt(1)
+        fit_interrupted(search, data.X, data.y)
+        trained = interrupt(None)
+        search.set_params(**changes).fit(data.X, data.y)
+        assert sum(trained) == n_trained
+        plain = GridSearchCV(search.estimator, grid, cv=FOLDS)
+        assert_same_results(plain.fit(data.X, data.y), search)
+
+
 def test_interrupted_search_is_pickled(data, plain, interrupt):
     interrupt(2)
     search = fit_interrupted(new_search(), data.X, data.y)
@@ -334,15 +370,15 @@ def test_interrupted_search_is_pickled(data, plain, interrupt):
 
 
 def test_randomized_search(data, interrupt):
-    kind = BatchedRandomizedSearchCV
+    search_class = BatchedRandomizedSearchCV
     options = {"n_iter": 4, "random_state": 0}
-    search = new_search(kind, **options)
+    search = new_search(search_class, **options)
     first = interrupt(1)
     fit_interrupted(search, data.X, data.y)
     second = interrupt(None)
     search.fit(data.X, data.y)
     assert sum(first) + sum(second) == 4 * 3
-    plain = PLAIN[kind](regressor(), GRID, cv=FOLDS, **options)
+    plain = PLAIN[search_class](regressor(), GRID, cv=FOLDS, **options)
     assert_same_results(plain.fit(data.X, data.y), search)
 
 

@@ -64,13 +64,13 @@ def fitted_state(estimator):
 
 
 def fit_both(
-    estimator, candidates, X, y, fit=None, kind=BatchedGridSearchCV, **options
+    estimator, candidates, X, y, fit=None, search_class=BatchedGridSearchCV, **options
 ):
     """scikit-learn's search and ours, fitted to the same data."""
     options = {"cv": 3} | options
     searches = [
-        kind_of_search(estimator, candidates, **options)
-        for kind_of_search in (PLAIN[kind], kind)
+        each_class(estimator, candidates, **options)
+        for each_class in (PLAIN[search_class], search_class)
     ]
     with quiet():
         for search in searches:
@@ -98,10 +98,12 @@ def assert_same_members(
     tolerance : by default the rounding of the member's `dtype`
     """
     seen = []
-    for kind in (GridSearchCV, BatchedGridSearchCV):
+    for search_class in (GridSearchCV, BatchedGridSearchCV):
         watch = Watch()
         options = {"cv": 3} | options
-        search = kind(estimator, candidates, scoring=watch, refit=False, **options)
+        search = search_class(
+            estimator, candidates, scoring=watch, refit=False, **options
+        )
         with quiet():
             search.fit(X, y, **fit or {})
         seen.append(watch.seen)

@@ -257,7 +257,7 @@ def test_randomized_search(data):
                 candidates,
                 data.X,
                 data.y,
-                kind=BatchedRandomizedSearchCV,
+                search_class=BatchedRandomizedSearchCV,
                 n_iter=n_iter,
                 random_state=SMALL["random_state"],
             )
@@ -307,13 +307,13 @@ def test_predictive_functions_take_a_search(data):
     assert sklearn.base.is_regressor(batched) and not hasattr(batched, "predict_proba")
 
 
-@pytest.mark.parametrize("kind", PLAIN)
-def test_predict_passes_parameters(data, kind):
+@pytest.mark.parametrize("search_class", PLAIN)
+def test_predict_passes_parameters(data, search_class):
     """Also through a pipeline; scikit-learn's searches accept none."""
     pipeline = make_pipeline(StandardScaler(), regressor())
     for estimator, path in ((regressor(), ""), (pipeline, "mcdropoutregressor__")):
-        options = {"n_iter": 2} if kind is BatchedRandomizedSearchCV else {}
-        search = kind(estimator, {path + "tau": [0.5, 2.0]}, cv=2, **options)
+        options = {"n_iter": 2} if search_class is BatchedRandomizedSearchCV else {}
+        search = search_class(estimator, {path + "tau": [0.5, 2.0]}, cv=2, **options)
         search.fit(data.X, data.Y)
         best = search.best_estimator_
         for params in ({"return_std": True}, {"return_cov": True}):
@@ -369,19 +369,23 @@ def test_estimator_and_candidates_are_not_changed(data):
         assert vars(estimator).keys() == clone(estimator).__dict__.keys()
 
 
-@pytest.mark.parametrize("kind", [BatchedGridSearchCV, BatchedRandomizedSearchCV])
-def test_parameters_equal_scikit_learn(kind):
-    search = kind(regressor(), GRID, memory_budget=3.0, devices=["cpu"], verbose=2)
+@pytest.mark.parametrize(
+    "search_class", [BatchedGridSearchCV, BatchedRandomizedSearchCV]
+)
+def test_parameters_equal_scikit_learn(search_class):
+    search = search_class(
+        regressor(), GRID, memory_budget=3.0, devices=["cpu"], verbose=2
+    )
     copied = clone(search)
     assert repr(copied.get_params()) == repr(search.get_params())
     copied.set_params(estimator__tau=7.0, memory_budget=None, cv=4)
     assert copied.estimator.tau == 7.0 and search.estimator.tau == "auto"
-    expected = PLAIN[kind](regressor(), GRID).get_params()
-    actual = kind(regressor(), GRID).get_params()
+    expected = PLAIN[search_class](regressor(), GRID).get_params()
+    actual = search_class(regressor(), GRID).get_params()
     assert actual.keys() - expected.keys() == {"memory_budget", "devices"}
     for name in expected.keys() - {"estimator"}:
         assert repr(actual[name]) == repr(expected[name]), name
-    names = [list(signature(k).parameters) for k in (PLAIN[kind], kind)]
+    names = [list(signature(k).parameters) for k in (PLAIN[search_class], search_class)]
     assert names[1] == [*names[0], "memory_budget", "devices"]
 
 
@@ -415,13 +419,13 @@ def test_search_inside_other_estimators(data):
     """In cross-validation, in a pipeline, and inside another search."""
     results = []
     transformed = []
-    for kind in (GridSearchCV, BatchedGridSearchCV):
-        search = make_pipeline(StandardScaler(), kind(regressor(), GRID, cv=2))
+    for search_class in (GridSearchCV, BatchedGridSearchCV):
+        search = make_pipeline(StandardScaler(), search_class(regressor(), GRID, cv=2))
         results.append(
             cross_validate(search, data.X, data.y, cv=3, return_estimator=True)
         )
         outer = TransformedTargetRegressor(
-            kind(regressor(), GRID, cv=2), transformer=StandardScaler()
+            search_class(regressor(), GRID, cv=2), transformer=StandardScaler()
         )
         grid = {"regressor__estimator__max_iter": [2, 3]}
         outer = GridSearchCV(outer, grid, cv=2).fit(data.X, data.y)
@@ -513,8 +517,8 @@ def test_verbose_output_equals_scikit_learn(data, capsys, verbose):
     """Except for times."""
     pytest.importorskip("tqdm")
     outputs = []
-    for kind in (GridSearchCV, BatchedGridSearchCV):
-        search = kind(regressor(), {"tau": [0.5, 2.0]}, cv=2, verbose=verbose)
+    for search_class in (GridSearchCV, BatchedGridSearchCV):
+        search = search_class(regressor(), {"tau": [0.5, 2.0]}, cv=2, verbose=verbose)
         search.fit(data.X, data.y)
         out, err = capsys.readouterr()
         outputs.append(re.sub(r"\.+|total time=.*", "", out))

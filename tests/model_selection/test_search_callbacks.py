@@ -57,10 +57,10 @@ class PropagatedRecorder(Recorder):
     max_propagation_depth = None
 
 
-def events_of(place, recorder, estimator, grid, X, y, kind, **options):
+def events_of(place, recorder, estimator, grid, X, y, search_class, **options):
     """Events of a search whose callbacks are set on it, its estimator or network."""
     pytest.importorskip("sklearn.callback")
-    search = kind(clone(estimator), grid, cv=3, **options)
+    search = search_class(clone(estimator), grid, cv=3, **options)
     {
         "search": search,
         "estimator": search.estimator,
@@ -73,13 +73,17 @@ def events_of(place, recorder, estimator, grid, X, y, kind, **options):
 
 
 @pytest.mark.parametrize("place", ["search", "network"])
-@pytest.mark.parametrize("kind", [BatchedGridSearchCV, BatchedRandomizedSearchCV])
-def test_callbacks(data, place, kind):
+@pytest.mark.parametrize(
+    "search_class", [BatchedGridSearchCV, BatchedRandomizedSearchCV]
+)
+def test_callbacks(data, place, search_class):
     """Setup, tasks and teardown in the order of scikit-learn's search."""
-    options = {} if kind is BatchedGridSearchCV else {"n_iter": 2, "random_state": 0}
+    options = (
+        {} if search_class is BatchedGridSearchCV else {"n_iter": 2, "random_state": 0}
+    )
     plain, batched = (
         events_of(place, Recorder(), regressor(), GRID, data.X, data.y, k, **options)
-        for k in (PLAIN[kind], kind)
+        for k in (PLAIN[search_class], search_class)
     )
     assert plain == batched
     assert "setup" in {hook for hook, *_ in plain}
@@ -89,9 +93,15 @@ def test_propagated_callbacks(data):
     """They get the epochs of the networks, too."""
     plain, batched = (
         events_of(
-            "search", PropagatedRecorder(), regressor(), GRID, data.X, data.y, kind
+            "search",
+            PropagatedRecorder(),
+            regressor(),
+            GRID,
+            data.X,
+            data.y,
+            search_class,
         )
-        for kind in (GridSearchCV, BatchedGridSearchCV)
+        for search_class in (GridSearchCV, BatchedGridSearchCV)
     )
     assert plain == batched
     assert any(tasks[-1][1] == "epoch" for _, _, tasks in plain)
@@ -110,10 +120,10 @@ def test_callbacks_with_a_pipeline(data, place):
             grid,
             data.X,
             data.y,
-            kind,
+            search_class,
             refit=False,
         )
-        for kind in (GridSearchCV, BatchedGridSearchCV)
+        for search_class in (GridSearchCV, BatchedGridSearchCV)
     )
 
     def without_steps(events):
@@ -139,9 +149,9 @@ def test_callbacks_after_early_stopping(data):
             {"random_state": range(4)},
             data.X,
             data.y,
-            kind,
+            search_class,
         )
-        for kind in (GridSearchCV, BatchedGridSearchCV)
+        for search_class in (GridSearchCV, BatchedGridSearchCV)
     )
     assert plain == batched
 

@@ -125,8 +125,8 @@ def test_failing_scores(data):
 )
 def test_failures_are_raised_if_error_score_is_raise(data, bad, error):
     messages = []
-    for kind in (GridSearchCV, BatchedGridSearchCV):
-        search = kind(regressor(), bad, cv=3, error_score="raise")
+    for search_class in (GridSearchCV, BatchedGridSearchCV):
+        search = search_class(regressor(), bad, cv=3, error_score="raise")
         with pytest.raises(error) as caught:
             search.fit(data.X, data.y)
         assert not hasattr(search, "cv_results_")
@@ -148,8 +148,8 @@ def test_warning_of_failures_does_not_grow_with_the_members(data, reason):
     labels = np.where(np.arange(47) < 30, "low", data.labels)
     folds = [np.arange(30), np.arange(30, 47)], [np.arange(17, 47), np.arange(17)]
     lengths = []
-    for kind in (GridSearchCV, BatchedGridSearchCV):
-        search = kind(regressor(), grid, cv=2)
+    for search_class in (GridSearchCV, BatchedGridSearchCV):
+        search = search_class(regressor(), grid, cv=2)
         if reason == "rows":
             search.set_params(estimator=classifier(), cv=folds)
         with pytest.warns(FitFailedWarning) as caught, warnings.catch_warnings():
@@ -165,14 +165,14 @@ def test_warning_of_failures_does_not_grow_with_the_members(data, reason):
 def test_unknown_parameter_is_refused(data, error_score):
     """It does not count as a candidate that fails."""
     grids = [{"tau": [0.5]}, {"tua": [0.5]}]
-    for kind in (GridSearchCV, BatchedGridSearchCV):
-        search = kind(regressor(), grids, cv=3, error_score=error_score)
+    for search_class in (GridSearchCV, BatchedGridSearchCV):
+        search = search_class(regressor(), grids, cv=3, error_score=error_score)
         with pytest.raises(ValueError, match="Invalid parameter 'tua'"):
             search.fit(data.X, data.y)
 
 
 @pytest.mark.parametrize(
-    ("kind", "options"),
+    ("search_class", "options"),
     [
         (BatchedGridSearchCV, {"cv": 1}),
         (BatchedGridSearchCV, {"error_score": "no"}),
@@ -185,10 +185,10 @@ def test_unknown_parameter_is_refused(data, error_score):
     ],
     ids=lambda value: repr(value) if isinstance(value, dict) else "",
 )
-def test_invalid_options_raise_the_same_errors(data, kind, options):
+def test_invalid_options_raise_the_same_errors(data, search_class, options):
     errors = []
-    for kind_ in (PLAIN[kind], kind):
-        search = kind_(regressor(), GRID)
+    for each_class in (PLAIN[search_class], search_class):
+        search = each_class(regressor(), GRID)
         with pytest.raises((TypeError, ValueError)) as caught:
             search.set_params(**options).fit(data.X, data.y)
         # InvalidParameterError names the class.
@@ -196,15 +196,17 @@ def test_invalid_options_raise_the_same_errors(data, kind, options):
     assert errors[0] == errors[1]
 
 
-@pytest.mark.parametrize("kind", [BatchedGridSearchCV, BatchedRandomizedSearchCV])
-def test_other_estimators_are_refused(data, kind):
+@pytest.mark.parametrize(
+    "search_class", [BatchedGridSearchCV, BatchedRandomizedSearchCV]
+)
+def test_other_estimators_are_refused(data, search_class):
     inside = TransformedTargetRegressor(regressor(), transformer=StandardScaler())
     for estimator in (Ridge(), inside, make_pipeline(StandardScaler(), Ridge())):
         name = "Transformed" if estimator is inside else "Ridge"
         with pytest.raises(
             TypeError, match=rf"got {name}.*model_selection.GridSearchCV"
         ):
-            kind(estimator, {}).fit(data.X, data.y)
+            search_class(estimator, {}).fit(data.X, data.y)
 
 
 @pytest.mark.parametrize("budget", [0, -1.0, np.nan])
@@ -219,8 +221,10 @@ def test_memory_budget_must_be_positive(data, budget):
 def test_candidate_with_an_unknown_device_fails_alone(data):
     grid = {"device": ["cpu", "bogus"]}
     scores = [
-        kind(regressor(), grid, cv=3).fit(data.X, data.y).cv_results_["mean_test_score"]
-        for kind in (GridSearchCV, BatchedGridSearchCV)
+        search_class(regressor(), grid, cv=3)
+        .fit(data.X, data.y)
+        .cv_results_["mean_test_score"]
+        for search_class in (GridSearchCV, BatchedGridSearchCV)
     ]
     np.testing.assert_array_equal(np.isnan(scores), [[False, True]] * 2)
 

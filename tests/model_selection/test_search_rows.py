@@ -73,8 +73,8 @@ FOLDS = {
 @pytest.mark.parametrize("name", FOLDS)
 def test_folds(data, name):
     both = []
-    for kind in (GridSearchCV, BatchedGridSearchCV):
-        search = kind(
+    for search_class in (GridSearchCV, BatchedGridSearchCV):
+        search = search_class(
             regressor(),
             GRID,
             cv=FOLDS[name](data),
@@ -189,8 +189,8 @@ def test_same_results_or_same_error(data, name):
     X, y, fit = (case.pop(argument) for argument in ("X", "y", "fit"))
     estimator, grid = case.pop("estimator", regressor()), case.pop("grid", GRID)
     outcomes = []
-    for kind in (GridSearchCV, BatchedGridSearchCV):
-        search = kind(estimator, grid, **case)
+    for search_class in (GridSearchCV, BatchedGridSearchCV):
+        search = search_class(estimator, grid, **case)
         try:
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
@@ -237,8 +237,8 @@ def test_warnings_equal_scikit_learn(data):
         return estimator.tau
 
     warned = []
-    for kind in (GridSearchCV, BatchedGridSearchCV):
-        search = kind(regressor(), {"tau": [0.5, 2.0]}, cv=3, scoring=score)
+    for search_class in (GridSearchCV, BatchedGridSearchCV):
+        search = search_class(regressor(), {"tau": [0.5, 2.0]}, cv=3, scoring=score)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             search.fit(data.X, data.y, sample_weight=data.weights)

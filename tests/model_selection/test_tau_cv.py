@@ -52,7 +52,7 @@ from tests.helpers.comparison import (
 )
 
 TAUS = [0.5, 2.0, 8.0, 3.0]
-KINDS = [
+NETWORK_CLASSES = [
     MCDropoutRegressor,
     MCDropoutClassifier,
     BBBRegressor,
@@ -66,13 +66,13 @@ KINDS = [
 OF_TAU_CV = {"taus", "cv", "scoring", "n_jobs", "verbose"}
 
 
-def new(kind=MCDropoutRegressor, **parameters):
+def new(network_class=MCDropoutRegressor, **parameters):
     """TauCV around a small network; ``parameters`` for either."""
     options = {"taus": TAUS, "cv": 3}
     options |= {name: value for name, value in parameters.items() if name in OF_TAU_CV}
     network = {n: value for n, value in parameters.items() if n not in OF_TAU_CV}
-    shared = {n: v for n, v in SMALL.items() if n in kind().get_params()}
-    return TauCV(kind(**shared | network), **options)
+    shared = {n: v for n, v in SMALL.items() if n in network_class().get_params()}
+    return TauCV(network_class(**shared | network), **options)
 
 
 def plain_of(model, **parameters):
@@ -99,9 +99,9 @@ def scores_of(search):
     return np.stack([search.cv_results_[name] for name in names], axis=1)
 
 
-def searched(model, X, y, kind=GridSearchCV, taus=None, **fit):
+def searched(model, X, y, search_class=GridSearchCV, taus=None, **fit):
     """A fitted search over the same candidates."""
-    search = kind(
+    search = search_class(
         plain_of(model),
         {"tau": TAUS if taus is None else taus},
         scoring=model.scoring or log_density_scorer,
@@ -125,10 +125,10 @@ def assert_same(model, search, tolerance=None):
 # ---- comparison with a search
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("network_class", NETWORK_CLASSES)
 @pytest.mark.parametrize("search", [GridSearchCV, BatchedGridSearchCV])
-def test_equals_a_search(data, kind, search):
-    model = new(kind)
+def test_equals_a_search(data, network_class, search):
+    model = new(network_class)
     with quiet():
         model.fit(data.X, target(model, data))
     assert_same(model, searched(model, data.X, target(model, data), search))
@@ -167,11 +167,11 @@ def test_types_of_tables(data, kind):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("kind", KINDS)
-def test_precision_of_the_training(data, kind, dtype):
+@pytest.mark.parametrize("network_class", NETWORK_CLASSES)
+def test_precision_of_the_training(data, network_class, dtype):
     """Of the path and of the final fit, whatever the dtype of X."""
     for X in (data.X, data.X.astype(np.float32)):
-        model = new(kind, dtype=dtype)
+        model = new(network_class, dtype=dtype)
         with quiet():
             model.fit(X, target(model, data))
         arrays = {
@@ -212,9 +212,9 @@ def test_groups(data):
         new(cv=GroupKFold(3)).fit(data.X, data.y)
 
 
-@pytest.mark.parametrize("kind", [MCDropoutRegressor, MCDropoutClassifier])
-def test_validation_rows(data, kind):
-    model = new(kind, early_stopping=True, n_iter_no_change=2, max_iter=30)
+@pytest.mark.parametrize("network_class", [MCDropoutRegressor, MCDropoutClassifier])
+def test_validation_rows(data, network_class):
+    model = new(network_class, early_stopping=True, n_iter_no_change=2, max_iter=30)
     labels = is_classifier(model)
     y, y_new = (data.labels, data.labels_new) if labels else (data.y, data.y_new)
     held_out = {"X_val": data.X_new, "y_val": y_new}
@@ -230,10 +230,10 @@ def test_validation_rows(data, kind):
 
 
 @pytest.mark.parametrize("routing", [False, True])
-@pytest.mark.parametrize("kind", [MCDropoutRegressor, MCDropoutClassifier])
-def test_weights(data, kind, routing):
+@pytest.mark.parametrize("network_class", [MCDropoutRegressor, MCDropoutClassifier])
+def test_weights(data, network_class, routing):
     """In the likelihood and in the default score, in all versions of scikit-learn."""
-    model, weights = new(kind), data.weights
+    model, weights = new(network_class), data.weights
     y = target(model, data)
     with sklearn.config_context(enable_metadata_routing=routing):
         model.fit(data.X, y, sample_weight=weights)
@@ -333,11 +333,11 @@ def test_constant_target(data):
 
 
 @pytest.mark.parametrize(
-    "kind",
+    "container",
     [tuple, np.array, pd.Series, np.float32, lambda t: np.array(t, dtype=object)],
 )
-def test_types_of_paths(data, kind):
-    model = new(taus=kind(TAUS), max_iter=1).fit(data.X, data.y)
+def test_types_of_paths(data, container):
+    model = new(taus=container(TAUS), max_iter=1).fit(data.X, data.y)
     np.testing.assert_array_equal(model.taus_, TAUS)
     assert model.taus_.dtype == np.float64
 
@@ -393,7 +393,7 @@ def test_failed_candidates_are_not_selected(data, monkeypatch):
 
     def fail(job, fitted, seconds):
         if fitted.job.tau[0] == 2.0:
-            return executor.Outcome(FloatingPointError("diverged"), seconds=seconds)
+            raise FloatingPointError("diverged")
         return trained(job, fitted, seconds)
 
     monkeypatch.setattr(executor, "_trained_fit", fail)

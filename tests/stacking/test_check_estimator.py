@@ -55,8 +55,8 @@ def few_candidates(monkeypatch):
     """Replace the default pool by a small one."""
 
     def pool(X, sample_weight, *, is_classification, **params):
-        kind = MCDropoutClassifier if is_classification else MCDropoutRegressor
-        return [CandidateSpec("network", kind(**QUICK), GRID)]
+        network_class = MCDropoutClassifier if is_classification else MCDropoutRegressor
+        return [CandidateSpec("network", network_class(**QUICK), GRID)]
 
     monkeypatch.setattr(base, "default_pool", pool)
 

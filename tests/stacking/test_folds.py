@@ -67,17 +67,17 @@ def test_single_split_with_more_classes_than_held_out_rows(monkeypatch, seed):
     assert (len(train), len(test)) == (36, 9)
 
 
-@pytest.mark.parametrize("kind", [regressor, classifier])
-def test_rows_of_weight_zero_are_in_no_fold(kind, labelled, table):
+@pytest.mark.parametrize("new_stack", [regressor, classifier])
+def test_rows_of_weight_zero_are_in_no_fold(new_stack, labelled, table):
     """The default folds depend only on the rows with weight."""
-    X, y = table if kind is regressor else labelled
+    X, y = table if new_stack is regressor else labelled
     random = np.random.default_rng(0)
     absent = np.repeat([False, True], [ROWS, 700])[random.permutation(ROWS + 700)]
     many = random.normal(size=(len(absent), COLUMNS))
     labels = np.repeat(y, 20)[: len(absent)]
     many[~absent], labels[~absent] = X, y
-    model = kind(cv=None).fit(many, labels, sample_weight=1.0 * ~absent)
-    without_rows = kind(cv=None).fit(X, y)
+    model = new_stack(cv=None).fit(many, labels, sample_weight=1.0 * ~absent)
+    without_rows = new_stack(cv=None).fit(X, y)
     densities = model.oof_log_density_
     assert np.isnan(densities[absent]).all()
     np.testing.assert_allclose(

@@ -10,9 +10,11 @@ from sklearn.base import clone
 from skbayesnn import (
     BayesianStackingRegressor,
 )
+from skbayesnn._batch import executor
+from skbayesnn._batch.outcomes import Outcome, ProgramResult, ResultStore
 from skbayesnn._stacking import base
 from skbayesnn._stacking import pool as pools
-from skbayesnn._stacking.candidates import StackData, expand_pool
+from skbayesnn._stacking.candidates import HeldOutPredictor, StackData, expand_pool
 from tests.helpers.stacks import NETWORK, ROWS, regressor
 
 pytestmark = pytest.mark.filterwarnings(
@@ -38,31 +40,81 @@ def test_interrupted_fit_continues(table, monkeypatch, random_state, error):
     X, y = table
     expected = regressor().fit(X, y).predict(X)
     model, trained_before = regressor(random_state=random_state), []
-    held_out = base.held_out
+    predict_held_out = base.predict_held_out
 
     def interrupted(*arguments):
         n_done = 0
-        for results in held_out(*arguments):
+        for results in predict_held_out(*arguments):
             yield results
-            n_done += len(results)
+            n_done += len(results.outcomes)
             if n_done > 4:
                 raise error
 
-    monkeypatch.setattr(base, "held_out", interrupted)
+    monkeypatch.setattr(base, "predict_held_out", interrupted)
     with pytest.raises(error):
         model.fit(X, y)
     assert not hasattr(model, "estimators_")
 
     def recorded(*arguments):
         trained_before.append(len(arguments[-1]))
-        yield from held_out(*arguments)
+        yield from predict_held_out(*arguments)
 
-    monkeypatch.setattr(base, "held_out", recorded)
+    monkeypatch.setattr(base, "predict_held_out", recorded)
     model.fit(X, y)
     assert trained_before[0] > 4
     assert len(pickle.dumps(model)) < 2 * len(pickle.dumps(regressor().fit(X, y)))
     if random_state is not None:
         np.testing.assert_allclose(model.predict(X), expected, rtol=1e-9)
+
+
+def test_interruption_between_training_and_prediction(table, monkeypatch):
+    """The trained networks are kept, and then predict their held-out rows."""
+    expected = regressor().fit(*table).predict(table[0])
+    model, trained = regressor(), []
+    train_group = executor.train_group
+
+    def recorded(group, *arguments):
+        trained.append(len(group))
+        return train_group(group, *arguments)
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(executor, "train_group", recorded)
+    with monkeypatch.context() as patch:
+        patch.setattr(HeldOutPredictor, "build", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            model.fit(*table)
+    monkeypatch.setattr(base, "refit_to_all_rows", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(*table)
+    assert sum(trained) == 3 * len(
+        expand_pool(pools.validate_pool(model.estimators, 0))
+    )
+    monkeypatch.undo()
+    np.testing.assert_allclose(model.fit(*table).predict(table[0]), expected, rtol=1e-9)
+
+
+def test_random_state_after_an_interruption(table, monkeypatch):
+    """The seed is drawn once, unless ``random_state`` is replaced."""
+    seeds, make_folds = [], base.make_folds
+
+    def recorded(*arguments, seed, **options):
+        seeds.append(seed)
+        return make_folds(*arguments, seed=seed, **options)
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(base, "make_folds", recorded)
+    monkeypatch.setattr(base, "predict_held_out", stop)
+    model = regressor()
+    for state in (None, np.random.RandomState(0), 5):
+        model.set_params(random_state=state)
+        for _ in range(2):
+            with pytest.raises(KeyboardInterrupt):
+                model.fit(*table)
+    assert seeds[0::2] == seeds[1::2] and len(set(seeds)) == 3
 
 
 def test_changed_pool_does_not_reuse_trained_models(table, monkeypatch):
@@ -73,17 +125,17 @@ def test_changed_pool_does_not_reuse_trained_models(table, monkeypatch):
         for last in (2, 3)
     )
     assert repr(network) == repr(changed)
-    held_out = base.held_out
+    predict_held_out = base.predict_held_out
 
     def interrupted(*arguments):
-        yield from held_out(*arguments)
+        yield from predict_held_out(*arguments)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(base, "held_out", interrupted)
+    monkeypatch.setattr(base, "predict_held_out", interrupted)
     model = BayesianStackingRegressor([("deep", network)], cv=2, random_state=0)
     with pytest.raises(KeyboardInterrupt):
         model.fit(X, y)
-    monkeypatch.setattr(base, "held_out", held_out)
+    monkeypatch.setattr(base, "predict_held_out", predict_held_out)
     model.set_params(estimators=[("deep", changed)]).fit(X, y)
     fresh = clone(model).fit(X, y)
     np.testing.assert_array_equal(model.oof_prediction_, fresh.oof_prediction_)
@@ -98,18 +150,18 @@ def test_changed_folds_do_not_reuse_trained_models(monkeypatch, seed):
     middle = np.concatenate([rows[:3], random.permutation(rows[3:-3]), rows[-3:]])
     folds, changed = ([(part[1000:], part[:1000])] for part in (rows, middle))
     changed = [(np.r_[a[:-3], rows[-3:]], np.r_[rows[:3], b[3:]]) for a, b in changed]
-    held_out = base.held_out
+    predict_held_out = base.predict_held_out
 
     def interrupted(*arguments):
-        yield from held_out(*arguments)
+        yield from predict_held_out(*arguments)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(base, "held_out", interrupted)
+    monkeypatch.setattr(base, "predict_held_out", interrupted)
     pool = [("network", clone(NETWORK).set_params(max_iter=1))]
     model = BayesianStackingRegressor(pool, cv=folds, random_state=0)
     with pytest.raises(KeyboardInterrupt):
         model.fit(X, y)
-    monkeypatch.setattr(base, "held_out", held_out)
+    monkeypatch.setattr(base, "predict_held_out", predict_held_out)
     model.set_params(cv=changed).fit(X, y)
     fresh = clone(model).fit(X, y)
     np.testing.assert_array_equal(model.oof_prediction_, fresh.oof_prediction_)
@@ -122,14 +174,14 @@ def test_trained_networks_are_kept_after_a_later_error(table, monkeypatch):
         patch.setattr(BayesianStackingRegressor, "_summary", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             model.fit(*table)
-    held_out = base.held_out
+    predict_held_out = base.predict_held_out
 
     def recorded(*arguments):
-        for results in held_out(*arguments):
-            trained.append(len(results))
+        for results in predict_held_out(*arguments):
+            trained.append(len(results.outcomes))
             yield results
 
-    monkeypatch.setattr(base, "held_out", recorded)
+    monkeypatch.setattr(base, "predict_held_out", recorded)
     model.fit(*table)
     assert sum(trained) == 0
 
@@ -154,12 +206,15 @@ def test_time_left_is_estimated(monkeypatch):
         first = 0
         for n_done, seconds in [(2, 12.0), (3, 10.0), (6, 14.0), (8, 6.0)]:
             now += seconds
-            yield {("network", fold): None for fold in range(first, n_done)}
+            folds = range(first, n_done)
+            yield ProgramResult({("network", fold): Outcome() for fold in folds})
             first = n_done
 
     def messages(**expected):
         texts = []
-        seconds = base._collect(trained(), {}, texts.append, 8, "fits", **expected)
+        seconds = base._collect(
+            trained(), ResultStore(8), texts.append, 8, "fits", **expected
+        )
         assert seconds == 30 / 6
         return texts
 
@@ -177,7 +232,7 @@ def test_time_left_is_estimated(monkeypatch):
 def test_expected_time_of_refits_grows_with_rows_and_networks(table):
     """Relative to the out-of-fold fits, before the first refit is trained."""
     pool = [("one", NETWORK), ("several", clone(NETWORK).set_params(n_estimators=3))]
-    pool_candidates = expand_pool(pools.given_pool(pool, 0))
+    pool_candidates = expand_pool(pools.validate_pool(pool, 0))
     settings = {
         candidate.name: {f"{candidate.path}n_estimators": 6}
         for candidate in pool_candidates
@@ -186,6 +241,6 @@ def test_expected_time_of_refits_grows_with_rows_and_networks(table):
     half = np.arange(len(table[1]) // 2)
     expected = len(table[1]) / len(half) * (6 + 2) / 2
     assert (
-        base._work_of_refits(pool_candidates, settings, rows, [(half, half)])
+        base._relative_refit_time(pool_candidates, settings, rows, [(half, half)])
         == expected
     )

@@ -307,9 +307,9 @@ def test_errors_in_threads_are_raised(table, monkeypatch):
 def test_weights_have_the_same_items_without_pandas(monkeypatch):
     pytest.importorskip("pandas")
     columns = np.array([0.2, 0.0, 0.8]), np.array([-3.0, -9.0, -1.0])
-    frame = base._framed(["a", "b", "c"], *columns)
+    frame = base._weights_table(["a", "b", "c"], *columns)
     monkeypatch.setitem(sys.modules, "pandas", None)
-    plain = base._framed(["a", "b", "c"], *columns)
+    plain = base._weights_table(["a", "b", "c"], *columns)
     assert isinstance(plain, dict)
     for column in ("weight", "log_density"):
         assert list(plain[column]) == ["c", "a", "b"]

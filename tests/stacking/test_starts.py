@@ -6,7 +6,7 @@ import pytest
 from skbayesnn._distributions.components import Gaussians
 from skbayesnn._predictive.mixture import MixturePredictive
 from skbayesnn._stacking.weights import (
-    MIN_LEFT,
+    MIN_SHARE_OF_FACTOR,
     factor_with_starts,
     share_of_starts,
     variance_of_starts,
@@ -90,7 +90,7 @@ def test_reduction_of_the_factor_is_limited(seed):
     """If networks differ by more than the held-out rows allow for."""
     reduction = np.random.default_rng(seed).uniform(0.1, 0.3, size=(5, TARGETS))
     actual = factor_with_starts(np.array([0.1, 2.0]), reduction, np.ones(5))
-    assert actual[0] == pytest.approx(MIN_LEFT * 0.1)
+    assert actual[0] == pytest.approx(MIN_SHARE_OF_FACTOR * 0.1)
     mean = reduction[:, 1].mean()
     assert actual[1] == pytest.approx(np.sqrt(4 * (1 - mean) - mean))
 

@@ -5,10 +5,10 @@ import pytest
 from scipy.optimize import minimize
 
 from skbayesnn._stacking.weights import (
-    is_useful,
     round_to_total,
     sparse_stacking_weights,
     stacking_weights,
+    useful_candidates,
 )
 
 ROWS, CANDIDATES = 60, 5
@@ -138,7 +138,7 @@ def test_whole_numbers_are_close_and_sum_to_the_total(seed, total):
     assert (np.abs(numbers - total * weights) < 1).all()
 
 
-# ---- is_useful candidates
+# ---- useful candidates
 
 
 def _promising(mean, spread, error=None, rows=50):
@@ -147,7 +147,9 @@ def _promising(mean, spread, error=None, rows=50):
     deviations = random.normal(size=(rows, len(mean)))
     log_density = np.array(mean) + deviations - deviations.mean(0)
     error = None if error is None else np.array(error)
-    return is_useful(log_density, np.ones(rows), np.array(spread), error).tolist()
+    return useful_candidates(
+        log_density, np.ones(rows), np.array(spread), error
+    ).tolist()
 
 
 def test_constants_are_left_out_unless_they_are_the_likeliest():
@@ -171,16 +173,16 @@ def test_candidates_of_large_error_are_left_out_unless_likeliest():
 def test_first_of_equal_candidates_stays(seed):
     log_density = _log_density(seed)
     with_copies = np.column_stack([log_density, log_density[:, [2, 0]] + 1e-9])
-    actual = is_useful(with_copies, np.ones(ROWS), np.ones(CANDIDATES + 2))
+    actual = useful_candidates(with_copies, np.ones(ROWS), np.ones(CANDIDATES + 2))
     assert actual.tolist() == [True] * CANDIDATES + [False] * 2
     # They differ in a single row.
     with_copies[3, -1] += 0.1
-    assert is_useful(with_copies, np.ones(ROWS), np.ones(CANDIDATES + 2))[-1]
+    assert useful_candidates(with_copies, np.ones(ROWS), np.ones(CANDIDATES + 2))[-1]
 
 
 def test_likeliest_candidate_depends_on_the_weights():
     log_density = np.array([[0.0, -9.0], [-9.0, 0.0]])
     constant = np.zeros(2)
     for weights, first in (([3.0, 1.0], True), ([1.0, 3.0], False)):
-        actual = is_useful(log_density, np.array(weights), constant)
+        actual = useful_candidates(log_density, np.array(weights), constant)
         assert actual.tolist() == [first, not first]

@@ -131,7 +131,7 @@ def test_interrupted_fit_continues(table, monkeypatch):
     """Fitted models are kept; the result equals an uninterrupted fit."""
     X, y = table[0][:ROWS], table[1][:ROWS]
     expected = regressor().fit(X, y)
-    fitted, fit = [], candidates._linear_result
+    fitted, fit = [], candidates._linear_outcome
 
     def interrupted(key, *arguments):
         if len(fitted) == 7:
@@ -139,7 +139,7 @@ def test_interrupted_fit_continues(table, monkeypatch):
         fitted.append(key)
         return fit(key, *arguments)
 
-    monkeypatch.setattr(candidates, "_linear_result", interrupted)
+    monkeypatch.setattr(candidates, "_linear_outcome", interrupted)
     model = regressor()
     with pytest.raises(KeyboardInterrupt):
         model.fit(X, y)
@@ -149,7 +149,7 @@ def test_interrupted_fit_continues(table, monkeypatch):
         fitted.append(key)
         return fit(key, *arguments)
 
-    monkeypatch.setattr(candidates, "_linear_result", counted)
+    monkeypatch.setattr(candidates, "_linear_outcome", counted)
     model.fit(X, y)
     assert len(before) == 7
     assert not set(before) & {key for key in fitted if key[1] or key not in before}
