@@ -192,7 +192,7 @@ class TransformedFold:
 
     def copy_feature_names(self, network: BayesianNetwork) -> BayesianNetwork:
         """Set number and names of the columns on the network of another candidate."""
-        for name in ("n_features_in_", "feature_names_in_"):
+        for name in ("n_features_in_", "feature_names_in_", "table_"):
             if hasattr(self.network, name):
                 setattr(network, name, getattr(self.network, name))
         return network

@@ -5,10 +5,12 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from scipy import sparse
+from sklearn.base import is_classifier
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import (
     check_array,
@@ -17,6 +19,11 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
+from skbayesnn._data.table_encoder import (
+    TableEncoder,
+    needs_encoding,
+    warn_of_new_missing,
+)
 from skbayesnn._distributions.components import columns_of
 from skbayesnn._runtime import warn
 from skbayesnn._sklearn_compat import check_sample_weight
@@ -113,8 +120,14 @@ def stacked(tables: Sequence[Table]) -> tuple[Table, list[int]]:
     )
 
 
-def check_inputs(estimator, X, *, reset):
+def check_inputs(estimator, X, *, reset, fill=None):
     """Convert X to float32 or float64 (dense, or CSR); check feature names and count.
+
+    If the estimator was fitted to a table with categories, dates or missing values, its
+    fitted ``table_`` encodes the columns.
+
+    fill : ndarray of shape (columns,), optional
+        Replaces missing values, with a warning. By default they raise.
 
     Raises
     ------
@@ -122,19 +135,81 @@ def check_inputs(estimator, X, *, reset):
         If X has NaN or infinity, no rows, other features than in ``fit``, or columns
         that are not numeric (the message names them).
     """
-    if not reset and _needs_no_conversion(estimator, X):
-        return X
+    if not reset:
+        encoder = getattr(estimator, "table_", None)
+        if encoder is not None:
+            return _encoded(encoder, X)
+        if _needs_no_conversion(estimator, X):
+            return X
     refuse_non_numeric_columns(X)
     X = _flat_rows(getattr(estimator, "network", None), X)
     _refuse_text(X)
     X = validate_data(
-        estimator, X, reset=reset, dtype=list(FLOATS), accept_sparse="csr", order="C"
+        estimator,
+        X,
+        reset=reset,
+        dtype=list(FLOATS),
+        accept_sparse="csr",
+        order="C",
+        ensure_all_finite=True if fill is None or sparse.issparse(X) else "allow-nan",
     )
     if sparse.issparse(X) and not X.has_canonical_format:
         # Duplicate entries must be summed before they are squared.
         X = X.copy()
         X.sum_duplicates()
+    elif fill is not None:
+        X = _filled(X, fill, getattr(estimator, "feature_names_in_", None))
     return X
+
+
+def _encoded(encoder: TableEncoder, X) -> np.ndarray:
+    """Features of the rows of a table."""
+    X = encoder.transform(X)
+    if not len(X):
+        raise ValueError("`X` must have at least one row; got none.")
+    return X
+
+
+def _filled(X: np.ndarray, fill: np.ndarray, names) -> np.ndarray:
+    """X with missing values replaced, with a warning that names the columns."""
+    missing = np.isnan(X)
+    if not missing.any():
+        return X
+    columns = np.flatnonzero(missing.any(axis=0))
+    warn_of_new_missing(columns.tolist() if names is None else names[columns].tolist())
+    return np.where(missing, fill, X).astype(X.dtype)
+
+
+def _fit_table(estimator, X, y, sample_weight) -> np.ndarray:
+    """Fit ``table_``, store number and names of the columns, and return the features.
+
+    y : checked, (rows,) or (rows, targets)
+    """
+    weights = None
+    if sample_weight is not None:
+        weights = check_row_weights(sample_weight, np.empty((len(y), 0)))
+    encoder = TableEncoder(
+        getattr(estimator, "categorical_features", None),
+        target_type="classes" if is_classifier(estimator) else "continuous",
+    )
+    features = encoder.fit_transform(X, y, weights)
+    if not features.shape[1]:
+        raise ValueError(
+            "X must have a column to learn from; got only columns that are constant, "
+            "missing or identifiers."
+        )
+    validate_data(estimator, X, reset=True, skip_check_array=True)
+    estimator.table_ = encoder
+    return features
+
+
+def network_columns(estimator) -> list | None:
+    """Names of the columns that the network gets; None if they have none."""
+    encoder = getattr(estimator, "table_", None)
+    if encoder is not None:
+        return [c.column for c in encoder.columns_ for _ in c.features]
+    names = getattr(estimator, "feature_names_in_", None)
+    return None if names is None else names.tolist()
 
 
 def _needs_no_conversion(estimator, X) -> bool:
@@ -159,8 +234,9 @@ def check_regression(estimator, X, y, sample_weight, *, reset):
     ValueError
         See ``check_inputs`` and ``check_numbers``; also if y has another length.
     """
-    X = check_inputs_with_target(estimator, X, y, reset=reset)
-    y = check_numbers(estimator, y)
+    X, y = _checked_pair(
+        estimator, X, y, sample_weight, partial(check_numbers, estimator), reset=reset
+    )
     if y.ndim > 2:
         raise ValueError(
             "`y` must be of shape (n_samples,) or (n_samples, n_targets); got "
@@ -201,8 +277,7 @@ def check_classification(estimator, X, y, sample_weight, *, reset, classes=None)
         See ``check_inputs`` and ``check_labels``; also if y has a label that is not
         among ``classes``.
     """
-    X = check_inputs_with_target(estimator, X, y, reset=reset)
-    y = check_labels(y)
+    X, y = _checked_pair(estimator, X, y, sample_weight, check_labels, reset=reset)
     check_consistent_length(X, y)
     weights = check_weights(sample_weight, X)
     if classes is None:
@@ -303,10 +378,27 @@ def _is_missing(label) -> bool:
     return label is None or type(label).__name__ in ("NAType", "NaTType")
 
 
-def check_inputs_with_target(estimator, X, y, *, reset):
-    """Call ``check_inputs`` after checking that y is given."""
+def _checked_pair(estimator, X, y, sample_weight, check_y, *, reset):
+    """X as numbers, and y checked by ``check_y``."""
     check_target_given(estimator, y)
-    return check_inputs(estimator, X, reset=reset)
+    if not reset:
+        return check_inputs(estimator, X, reset=False), check_y(y)
+    estimator.table_ = None
+    if not _needs_encoding(estimator, X):
+        return check_inputs(estimator, X, reset=True), check_y(y)
+    # Before statistics of y encode categories.
+    check_consistent_length(X, y)
+    y = check_y(y)
+    return _fit_table(estimator, X, y, sample_weight), y
+
+
+def _needs_encoding(estimator, X) -> bool:
+    """Whether X has columns that are not numbers, or missing values."""
+    network = getattr(estimator, "network", None)
+    if sparse.issparse(X) or (network is not None and network.row_shapes):
+        return False  # images and sequences have no columns
+    named = getattr(estimator, "categorical_features", None)
+    return needs_encoding(X, named)
 
 
 def check_target_given(estimator, y):

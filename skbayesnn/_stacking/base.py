@@ -23,7 +23,13 @@ from skbayesnn._batch.executor import Resources
 from skbayesnn._batch.outcomes import Fingerprint, ProgramResult, ResultStore
 from skbayesnn._data.class_order import if_ordered
 from skbayesnn._data.scaling import FAR_ROWS, warn_of_far_rows
-from skbayesnn._data.validation import check_inputs, check_weights, named_after
+from skbayesnn._data.table_encoder import TableEncoder
+from skbayesnn._data.validation import (
+    check_inputs,
+    check_weights,
+    named_after,
+    network_columns,
+)
 from skbayesnn._meta.unwrap import open_predictive
 from skbayesnn._predictive.mixin import PredictiveBlocks, PredictiveMixin
 from skbayesnn._runtime import (
@@ -38,6 +44,7 @@ from skbayesnn._stacking.candidates import (
     StackData,
     check_can_be_mixed,
     drop_failed,
+    encode_by_fold,
     expand_pool,
     model_of,
     predict_held_out,
@@ -61,6 +68,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
     """Base of both stacks, which document the parameters."""
 
     estimators: Any
+    categorical_features: Any
     cv: Any
     n_refits: int
     max_iter: Any
@@ -79,6 +87,8 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
     summary_: Summary
     n_iter_: int
     fitted_to_sparse_: bool | None
+    table_: TableEncoder | None
+    fold_tables_: list[TableEncoder] | None
     _is_classification: bool
     _unfinished: "_Progress | None" = None
 
@@ -151,8 +161,11 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
     def _fit_stack(self, data, candidates, splits, progress: "_Progress", log) -> dict:
         """Compute the fitted attributes; store trained models in ``progress``."""
         resources = self._resources()
+        fold_data, folds, fold_tables = encode_by_fold(data, splits)
         seconds = _collect(
-            predict_held_out(candidates, data, splits, resources, progress.out_of_fold),
+            predict_held_out(
+                candidates, fold_data, folds, resources, progress.out_of_fold
+            ),
             progress.out_of_fold,
             log,
             len(candidates) * len(splits),
@@ -183,6 +196,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             **self._summary_attributes(candidates, oof, stacked),
             **self._fold_attributes(fold_models, splits, oof, stacked, factor),
             **self._column_attributes(data),
+            "fold_tables_": fold_tables,
         }
 
     def _refit_until_all_succeed(
@@ -253,14 +267,16 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         _validation.check_option("estimators", self.estimators, ["auto"])
         # Validate X and y here, so that an error or warning occurs once and not for
         # each candidate.
-        probe = (
-            MCDropoutClassifier() if self._is_classification else MCDropoutRegressor()
+        network_class = (
+            MCDropoutClassifier if self._is_classification else MCDropoutRegressor
         )
+        probe = network_class(categorical_features=self.categorical_features)
         with named_after(self, probe):
             table = training_data(probe, X, y, sample_weight).table
-        names = getattr(probe, "feature_names_in_", None)
-        X = dense_if_small(table.X)
-        return StackData(X, y, sample_weight, names), default_pool(
+        names, encoder = getattr(probe, "feature_names_in_", None), probe.table_
+        frame, X = X if encoder else None, dense_if_small(table.X)
+        data = StackData(X, y, sample_weight, names, frame=frame, encoder=encoder)
+        return data, default_pool(
             X,
             table.sample_weight,
             is_classification=self._is_classification,
@@ -314,8 +330,10 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         """Fitted attributes that describe the columns of X."""
         # Texts and images have no columns.
         shape: tuple[int, ...] = getattr(data.X, "shape", ())
-        attributes: dict[str, Any] = {}
-        if len(shape) == 2:
+        attributes: dict[str, Any] = {"table_": data.encoder}
+        if data.encoder is not None:
+            attributes["n_features_in_"] = data.encoder.n_features_in_
+        elif len(shape) == 2:
             attributes["n_features_in_"] = shape[1]
         is_default = isinstance(self.estimators, str)
         attributes["fitted_to_sparse_"] = (
@@ -353,11 +371,11 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         check_is_fitted(self)
         # Estimators of a user's pool validate X themselves.
         if self.fitted_to_sparse_ is not None:
-            X = check_inputs(self, X, reset=False)
+            mean, scale, total_weight = _column_scales(self.estimators_[0])
+            X = check_inputs(self, X, reset=False, fill=mean)
             if sparse.issparse(X) and not self.fitted_to_sparse_:
                 X = X.toarray()
-            names = getattr(self, "feature_names_in_", None)
-            warn_of_far_rows(X, *_column_scales(self.estimators_[0]), names)
+            warn_of_far_rows(X, mean, scale, total_weight, network_columns(self))
             # Do not warn again about encoded columns, which have other values and no
             # names.
             silence_warning(FAR_ROWS)
@@ -410,6 +428,9 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = True
+        tags.input_tags.categorical = True
+        tags.input_tags.string = True
         return tags
 
 

@@ -1,7 +1,7 @@
 """Candidates of a stack, and their training in as few programs as possible."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from skbayesnn._batch.outcomes import (
     TrainedFit,
     without_frames,
 )
+from skbayesnn._data.table_encoder import TableEncoder
 from skbayesnn._likelihoods import likelihood_named
 from skbayesnn._meta.unwrap import open_predictive
 from skbayesnn._predictive.mixin import Predictive
@@ -161,6 +162,10 @@ class StackData:
         Names of the columns of the original X.
     ordered_y : Series or None
         The original y, if it is an ordered categorical: candidates use the order.
+    frame : frame or array, or None
+        The original X, if ``encoder`` made X from it.
+    encoder : TableEncoder, or None
+        Fitted to all rows.
     """
 
     X: Any
@@ -168,6 +173,8 @@ class StackData:
     sample_weight: Any
     columns: Any = None
     ordered_y: Any = None
+    frame: Any = None
+    encoder: TableEncoder | None = None
 
     @property
     def weights(self) -> np.ndarray:
@@ -181,6 +188,39 @@ class StackData:
         if self.sample_weight is None:
             return {}
         return {f"{path}sample_weight": self.sample_weight}
+
+
+def encode_by_fold(
+    data: StackData, splits: Sequence[tuple]
+) -> tuple[StackData, list[tuple], list[TableEncoder] | None]:
+    """Data and folds with statistics of y from the training rows of each fold only.
+
+    If columns contain such statistics, each fold gets its own copy of all rows.
+    Otherwise nothing changes.
+
+    returns : data, folds, and the encoder of each fold or None
+    """
+    encoder = data.encoder
+    if encoder is None or not encoder.uses_y:
+        return data, list(splits), None
+    encoders, features, folds = [], [], []
+    n_rows = len(data.y)
+    for i, (train, test) in enumerate(splits):
+        weights = np.zeros(n_rows)
+        weights[train] = data.weights[train]
+        fold_encoder, X = encoder.with_statistics_of(data.frame, data.y, weights)
+        encoders.append(fold_encoder)
+        features.append(X)
+        folds.append((train + i * n_rows, test + i * n_rows))
+    rows = np.tile(np.arange(n_rows), len(features))
+    copies = replace(
+        data,
+        X=np.concatenate(features),
+        y=data.y[rows],
+        sample_weight=None if data.sample_weight is None else data.sample_weight[rows],
+        ordered_y=None if data.ordered_y is None else data.ordered_y.iloc[rows],
+    )
+    return copies, folds, encoders
 
 
 @dataclass(frozen=True)

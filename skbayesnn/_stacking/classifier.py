@@ -45,6 +45,12 @@ class BayesianStackingClassifier(ClassifierMixin, BayesianStacking):
         A list contains (name, estimator) or (name, estimator, grid of its parameters).
         Each estimator is one of this package, or a ``Pipeline`` with one as its last
         step.
+    categorical_features : "from_dtype", array-like of str, int or bool, or None, \
+default="from_dtype"
+        Columns that contain categories. Leave the default unless integers are codes of
+        categories: columns of text and of categories are found by their type. Or names
+        or indices of further columns, or a mask of all columns. See
+        :class:`~skbayesnn.preprocessing.TableEncoder`.
     cv : int, cross-validation generator or iterable, default=None
         Folds, stratified. Give ``TimeSeriesSplit`` if the rows are ordered in time:
         with shuffled folds ``summary_`` does not measure the error on future rows.
@@ -146,6 +152,7 @@ class BayesianStackingClassifier(ClassifierMixin, BayesianStacking):
         self,
         estimators="auto",
         *,
+        categorical_features="from_dtype",
         cv=None,
         n_refits=2,
         max_iter="auto",
@@ -157,6 +164,7 @@ class BayesianStackingClassifier(ClassifierMixin, BayesianStacking):
         random_state=None,
     ) -> None:
         self.estimators = estimators
+        self.categorical_features = categorical_features
         self.cv = cv
         self.n_refits = n_refits
         self.max_iter = max_iter

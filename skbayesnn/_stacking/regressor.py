@@ -62,6 +62,12 @@ class BayesianStackingRegressor(
         A list contains (name, estimator) or (name, estimator, grid of its parameters).
         Each estimator is one of this package, or a ``Pipeline`` with one as its last
         step. All must have the same kind of observation noise.
+    categorical_features : "from_dtype", array-like of str, int or bool, or None, \
+default="from_dtype"
+        Columns that contain categories. Leave the default unless integers are codes of
+        categories: columns of text and of categories are found by their type. Or names
+        or indices of further columns, or a mask of all columns. See
+        :class:`~skbayesnn.preprocessing.TableEncoder`.
     cv : int, cross-validation generator or iterable, default=None
         Folds. Give ``TimeSeriesSplit`` if the rows are ordered in time: with shuffled
         folds ``summary_`` does not measure the error on future rows. None is five
@@ -177,6 +183,7 @@ class BayesianStackingRegressor(
         self,
         estimators="auto",
         *,
+        categorical_features="from_dtype",
         cv=None,
         n_refits=4,
         max_iter="auto",
@@ -187,6 +194,7 @@ class BayesianStackingRegressor(
         random_state=None,
     ) -> None:
         self.estimators = estimators
+        self.categorical_features = categorical_features
         self.cv = cv
         self.n_refits = n_refits
         self.max_iter = max_iter
@@ -300,9 +308,11 @@ class BayesianStackingRegressor(
                 f"KFold does; got {self.cv!r}. Fit again with such a `cv`."
             )
         coverages = check_levels("coverage", coverage)
-        X = self._checked_inputs(X)
+        frame, X = X, self._checked_inputs(X)
+        tables = getattr(self, "fold_tables_", None)
         fold_blocks = (
-            self._mixture_blocks(models, X) for models in self.fold_estimators_
+            self._mixture_blocks(models, tables[fold].transform(frame) if tables else X)
+            for fold, models in enumerate(self.fold_estimators_)
         )
         predicted = [
             [values.reshape(len(values), -1) for values in _mean_and_std(blocks)]

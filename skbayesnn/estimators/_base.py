@@ -14,7 +14,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from skbayesnn import _validation
 from skbayesnn._data.scaling import Scaling, warn_of_far_rows
-from skbayesnn._data.validation import Table, check_inputs
+from skbayesnn._data.table_encoder import TableEncoder
+from skbayesnn._data.validation import Table, check_inputs, network_columns
 from skbayesnn._runtime import atomic_update, default_settings, warn
 from skbayesnn._sklearn_compat import (
     BaseEstimator,
@@ -52,6 +53,7 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
     n_draws: int
     n_training_draws: int
     standardize: bool
+    categorical_features: Any = "from_dtype"
     batch_size: Any
     learning_rate: str
     learning_rate_init: float
@@ -75,6 +77,7 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
     optimizer_: dict[str, Array]
     seeds_: Array
     replay_: dict[str, Any]
+    table_: TableEncoder | None
     x_mean_: Array
     x_scale_: Array
     y_mean_: Array
@@ -305,9 +308,12 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         """Validate X of a prediction."""
         check_is_fitted(self)
         _validation.check_n_draws(self.n_draws)
-        X = check_inputs(self, X, reset=False)
-        if self.standardize is not False:
-            names = getattr(self, "feature_names_in_", None)
+        standardized = self.standardize is not False
+        X = check_inputs(
+            self, X, reset=False, fill=self.x_mean_ if standardized else None
+        )
+        if standardized:
+            names = network_columns(self)
             warn_of_far_rows(X, self.x_mean_, self.x_scale_, self.total_weight_, names)
         return X
 
@@ -336,6 +342,9 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = True
+        tags.input_tags.categorical = True
+        tags.input_tags.string = True
         return tags
 
 

@@ -7,7 +7,7 @@ from scipy import sparse
 
 from skbayesnn._data.other_units import THROUGH_STEPS, warn_of_other_units
 from skbayesnn._data.scaling import Scaling
-from skbayesnn._data.validation import Table, check_inputs
+from skbayesnn._data.validation import Table, check_inputs, network_columns
 from skbayesnn._likelihoods import likelihood_named
 from skbayesnn._runtime import warn, warn_once
 
@@ -78,7 +78,7 @@ def training_data(
     likelihood = likelihood_named(estimator.likelihood)
     has_noise = likelihood is not None and not likelihood.tempered
     if estimator.network is None or not estimator.network.row_shapes:
-        _warn_of_constant_columns(table, getattr(estimator, "feature_names_in_", None))
+        _warn_of_constant_columns(table, network_columns(estimator))
     if has_noise:
         _warn_of_constant_targets(table)
     rows = np.flatnonzero(table.sample_weight > 0)

@@ -117,7 +117,7 @@ class AnchoredEnsembleRegressor(_AnchoredEnsemble, BayesianRegressor):
         Members. Their spread has a relative error of 1 / sqrt(2 n_estimators).
     n_draws : int, default=200
         Posterior draws of each member in predictions; only used with dropout.
-    standardize, batch_size, learning_rate
+    standardize, categorical_features, batch_size, learning_rate
         As in :class:`MCDropoutRegressor`.
     learning_rate_init : float > 0, default=0.03
         Step size at the start, larger than for other networks, since anchors are far
@@ -140,7 +140,7 @@ dtype, verbose, random_state
     tau_, noise_std_, dropout_, length_scale_, elbo_std_error_, tau_training_, \
 weight_decay_training_, history_, loss_curve_, n_iter_, engine_, n_features_in_, \
 feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, x_scale_, \
-y_mean_, y_scale_
+table_, y_mean_, y_scale_
         As in :class:`MCDropoutRegressor`.
 
     See Also
@@ -186,6 +186,7 @@ y_mean_, y_scale_
         n_estimators=10,
         n_draws=200,
         standardize=True,
+        categorical_features="from_dtype",
         batch_size="auto",
         learning_rate="cosine",
         learning_rate_init=0.03,
@@ -233,7 +234,7 @@ class AnchoredEnsembleClassifier(_AnchoredEnsemble, BayesianClassifier):
         As in :class:`MCDropoutClassifier`.
     n_estimators, n_draws
         As in :class:`AnchoredEnsembleRegressor`.
-    standardize
+    standardize, categorical_features
         As in :class:`MCDropoutClassifier`.
     batch_size, learning_rate
         As in :class:`MCDropoutRegressor`.
@@ -296,6 +297,7 @@ parameters_, network_, seeds_, optimizer_, x_mean_, x_scale_
         n_estimators=10,
         n_draws=200,
         standardize=True,
+        categorical_features="from_dtype",
         batch_size="auto",
         learning_rate="cosine",
         learning_rate_init=0.03,

@@ -176,6 +176,12 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
         Centre and scale X and y by the weighted mean and standard deviation of the
         training rows (constant columns by 1). Results are in the original units. Leave
         True unless the data are scaled already.
+    categorical_features : "from_dtype", array-like of str, int or bool, or None, \
+default="from_dtype"
+        Columns that contain categories. Leave the default unless integers are codes of
+        categories: columns of text and of categories are found by their type. Or names
+        or indices of further columns, or a mask of all columns. See
+        :class:`~skbayesnn.preprocessing.TableEncoder`.
     batch_size : "auto" or int, default="auto"
         Largest number of rows per step; an epoch consists of equal batches. ``"auto"``
         is 128 with up to 5,000 rows, and grows to 1,024 with more rows.
@@ -265,6 +271,9 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
         The networks as plain arrays.
     replay_ : dict
         Rows of a stream that ``partial_fit`` has kept; only with ``n_replay``.
+    table_ : TableEncoder or None
+        Encoder of a table with categories, dates or missing values; None if X was an
+        array or frame of numbers. ``table_.columns_`` shows what each column became.
     x_mean_, x_scale_, y_mean_, y_scale_ : ndarray
         The standardisation.
 
@@ -330,6 +339,7 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
         n_draws=200,
         n_training_draws=1,
         standardize=True,
+        categorical_features="from_dtype",
         batch_size="auto",
         learning_rate="cosine",
         learning_rate_init=0.01,
@@ -398,7 +408,7 @@ class MCDropoutClassifier(_MCDropout, BayesianClassifier):
     standardize : bool, default=True
         Centre and scale X by the weighted mean and standard deviation of the training
         rows (constant columns by 1). Leave True unless X is scaled already.
-    batch_size, learning_rate, learning_rate_init
+    categorical_features, batch_size, learning_rate, learning_rate_init
         As in :class:`MCDropoutRegressor`.
     max_iter : "auto" or int, default="auto"
         Epochs. Leave ``"auto"``: 40 sqrt(N) steps (20 sqrt(N) if rates are learned),
@@ -470,6 +480,7 @@ feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, x_scale_
         n_draws=200,
         n_training_draws=1,
         standardize=True,
+        categorical_features="from_dtype",
         batch_size="auto",
         learning_rate="cosine",
         learning_rate_init=0.01,

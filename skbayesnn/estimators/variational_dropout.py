@@ -182,7 +182,8 @@ class VariationalDropoutRegressor(_VariationalDropout, BayesianRegressor):
         Draws of the noise in every training step. Their gradients are averaged. Leave
         1: more draws reduce the variance of the gradients, but the training time is
         proportional to their number.
-    standardize, batch_size, learning_rate, learning_rate_init
+    standardize, categorical_features, batch_size, learning_rate, \
+learning_rate_init
         As in :class:`MCDropoutRegressor`.
     max_iter : "auto" or int, default="auto"
         Epochs. Leave ``"auto"``: 100 sqrt(N) steps, and at least ten epochs. Held-out
@@ -207,7 +208,7 @@ dtype, verbose, random_state
     tau_, noise_std_, dropout_, length_scale_, tau_training_, weight_decay_training_, \
 elbo_, elbo_std_error_, history_, loss_curve_, n_iter_, engine_, n_features_in_, \
 feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, x_scale_, \
-y_mean_, y_scale_
+table_, y_mean_, y_scale_
         As in :class:`MCDropoutRegressor`.
 
     See Also
@@ -253,6 +254,7 @@ y_mean_, y_scale_
         n_draws=200,
         n_training_draws=1,
         standardize=True,
+        categorical_features="from_dtype",
         batch_size="auto",
         learning_rate="cosine",
         learning_rate_init=0.01,
@@ -296,7 +298,7 @@ class VariationalDropoutClassifier(_VariationalDropout, BayesianClassifier):
         As in :class:`MCDropoutRegressor`.
     n_training_draws
         As in :class:`VariationalDropoutRegressor`.
-    standardize
+    standardize, categorical_features
         As in :class:`MCDropoutClassifier`.
     batch_size, learning_rate, learning_rate_init
         As in :class:`MCDropoutRegressor`.
@@ -363,6 +365,7 @@ feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, x_scale_
         n_draws=200,
         n_training_draws=1,
         standardize=True,
+        categorical_features="from_dtype",
         batch_size="auto",
         learning_rate="cosine",
         learning_rate_init=0.01,

@@ -78,7 +78,8 @@ class VariationalGPRegressor(BayesianRegressor):
         As in :class:`MCDropoutRegressor`.
     n_training_draws
         As in :class:`BBBRegressor`.
-    standardize, batch_size, learning_rate, learning_rate_init
+    standardize, categorical_features, batch_size, learning_rate, \
+learning_rate_init
         As in :class:`MCDropoutRegressor`.
     max_iter
         As in :class:`BBBRegressor`.
@@ -93,7 +94,7 @@ dtype, verbose, random_state
     tau_, noise_std_, dropout_, weight_decay_, tau_training_, weight_decay_training_, \
 elbo_, elbo_std_error_, history_, loss_curve_, n_iter_, engine_, n_features_in_, \
 feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, x_scale_, \
-y_mean_, y_scale_
+table_, y_mean_, y_scale_
         As in :class:`MCDropoutRegressor`.
 
     See Also
@@ -139,6 +140,7 @@ y_mean_, y_scale_
         n_draws=200,
         n_training_draws=1,
         standardize=True,
+        categorical_features="from_dtype",
         batch_size="auto",
         learning_rate="cosine",
         learning_rate_init=0.01,

@@ -4,6 +4,7 @@ A network's first layer is linear in each column. An encoding by bins lets it tr
 parts of a column's range differently from the first layer on, as trees do.
 """
 
+from skbayesnn._data.table_encoder import TableEncoder
 from skbayesnn.preprocessing._piecewise_linear import PiecewiseLinearEncoder
 
-__all__ = ["PiecewiseLinearEncoder"]
+__all__ = ["PiecewiseLinearEncoder", "TableEncoder"]

@@ -1,0 +1,726 @@
+"""Encode a table with categories, dates and missing values as numeric columns."""
+
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from skbayesnn._data.columns import Categories, TableReader, is_frame
+from skbayesnn._runtime import warn, warn_once
+from skbayesnn._sklearn_compat import BaseEstimator, TransformerMixin, target_encoder
+
+# Categories with at most this many levels are one-hot encoded; with more levels,
+# statistics of y encode them.
+MAX_ONE_HOT = 12
+# One-hot levels with a smaller weight share one level with unseen ones.
+MIN_LEVEL = 5.0
+# Missing numbers have an indicator if at least this weight of rows is missing, and as
+# much is present.
+MIN_MISSING = 5.0
+# Folds of the statistics of y: a row is encoded without its own y.
+N_FOLDS = 5
+# Parts of a date are used if they have at least two values and, for cycles, if the
+# training rows span at least this many of their periods.
+MIN_CYCLES = 1.5
+# A category is dropped if levels of at least MIN_LEVEL rows have a smaller share of the
+# rows: an identifier.
+MIN_REPEATED = 0.2
+SECONDS = {"day": 86_400.0, "week": 7 * 86_400.0, "year": 365.2425 * 86_400.0}
+OTHER, MISSING = "other", "missing"
+BY_LEVEL = "mean of y by level"
+
+
+class ColumnSummary(NamedTuple):
+    """What one column of a table became.
+
+    Parameters
+    ----------
+    column : name of the column, or its position in an array
+    kind : str
+        "number", "boolean", "ordered", "category", "date" or "duration".
+    encoding : str
+    features : tuple of str
+        Names of the numeric columns; none if the column was dropped.
+    n_missing : int
+        Missing values in ``fit``.
+    """
+
+    column: Any
+    kind: str
+    encoding: str
+    features: tuple[str, ...]
+    n_missing: int
+
+
+@dataclass(frozen=True)
+class Column:
+    """A fitted column.
+
+    Parameters
+    ----------
+    name, kind, encoding, n_missing
+        As in ``ColumnSummary``.
+    suffixes : tuple of str
+        A name for each feature, after the name of the column.
+    fill : float
+        Replaces missing numbers; missing elapsed seconds for dates.
+    indicator : bool
+        Whether a feature marks missing values.
+    levels : tuple of str
+        Levels of a category that have their own encoding.
+    codes : ndarray of shape (levels + 1, features)
+        Encoding of each level, then of all other values.
+    counts : ndarray of shape (levels + 1,)
+        Weight of the rows of each level, then of all others.
+    time_zone : str, optional
+    bounds : tuple of float
+        Smallest and largest number, or date in seconds since 1970.
+    """
+
+    name: Any
+    kind: str
+    encoding: str
+    n_missing: int
+    suffixes: tuple[str, ...] = ()
+    fill: float = 0.0
+    indicator: bool = False
+    levels: tuple[str, ...] = ()
+    codes: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
+    counts: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    time_zone: str | None = None
+    bounds: tuple[float, float] = (-np.inf, np.inf)
+
+    @property
+    def uses_y(self) -> bool:
+        """Whether the encoding is a statistic of y."""
+        return self.encoding == BY_LEVEL
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """Names of the numeric columns."""
+        return tuple(f"{self.name}{suffix}" for suffix in self.suffixes)
+
+
+class TableEncoder(TransformerMixin, BaseEstimator):
+    """Encode a table with categories, dates and missing values as numeric columns.
+
+    Every estimator of this package applies it to a table that needs it; the fitted
+    encoder is ``model.table_``. Use it yourself in a pipeline before other estimators.
+    The cost is a small share of a fit.
+
+    Parameters
+    ----------
+    categorical_features : "from_dtype", array-like of str, int or bool, or None, \
+default="from_dtype"
+        Columns that contain categories. Leave the default unless integers are codes of
+        categories. ``"from_dtype"``: columns of categories and of text. Or names or
+        indices of further columns, or a mask of all columns. None is the same as
+        ``"from_dtype"``.
+    target_type : {"auto", "continuous", "classes"}, default="auto"
+        Type of y. ``"auto"`` infers it from y.
+
+    Attributes
+    ----------
+    columns_ : list of ColumnSummary
+        What each column became. ``pandas.DataFrame(encoder.columns_)`` shows it as a
+        table.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+        Exists if the columns have names.
+
+    Notes
+    -----
+    =================  =================================================================
+    column             features
+    =================  =================================================================
+    number, boolean    the value; the weighted median if it is missing, and an indicator
+                       of missing values if enough are missing
+    ordered category   the position among the levels, as a number
+    category, text     one indicator for each level, up to 12 levels; with more levels,
+                       the mean of y of the level, shrunk to the mean of all rows and
+                       computed without the row itself [1]_ (for classes, the share of
+                       each class). Missing is a level. Levels with fewer than five
+                       rows share the level "other", which unseen levels get, too.
+    date               elapsed days; sine and cosine of the times of day, week and year,
+                       if the rows span them
+    duration           seconds, as a number
+    constant, or all   none, with a warning
+    missing
+    =================  =================================================================
+
+    References
+    ----------
+    .. [1] Micci-Barreca (2001), "A preprocessing scheme for high-cardinality
+       categorical attributes in classification and prediction problems", SIGKDD
+       Explorations 3(1); :class:`sklearn.preprocessing.TargetEncoder`.
+
+    Examples
+    --------
+    >>> from skbayesnn.preprocessing import TableEncoder
+    >>> X = [["red", 1.0], ["blue", None], ["red", 3.0]] * 5
+    >>> encoder = TableEncoder().fit(X, range(15))
+    >>> encoder.get_feature_names_out().tolist()
+    ['x0=blue', 'x1', 'x1=missing']
+    """
+
+    def __init__(self, categorical_features="from_dtype", target_type="auto"):
+        self.categorical_features = categorical_features
+        self.target_type = target_type
+
+    def fit(self, X, y=None, sample_weight=None) -> Self:
+        """Fit the encoding.
+
+        Parameters
+        ----------
+        X : frame or array-like of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,) or (n_samples, n_targets), default=None
+            Required for categories with many levels.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Rows of weight zero are ignored. Statistics of y do not depend on the other
+            weights.
+
+        Returns
+        -------
+        self : object
+        """
+        self.fit_transform(X, y, sample_weight)
+        return self
+
+    def fit_transform(self, X, y=None, sample_weight=None):  # type: ignore[override]
+        """Fit the encoding, and encode the same rows.
+
+        Statistics of y are computed without the fold that contains the row, so the
+        result differs from ``transform`` of the same rows.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in ``fit``.
+
+        Returns
+        -------
+        X : ndarray of shape (n_samples, n_features_out), float64
+        """
+        X = _as_table(X)
+        reader = TableReader(X)
+        validate_data(self, X, reset=True, skip_check_array=True)
+        n_rows = reader.n_rows
+        weights = np.ones(n_rows) if sample_weight is None else sample_weight
+        weights = np.asarray(weights, dtype=np.float64)
+        named = _named_categories(self.categorical_features, reader.names)
+        columns, blocks, many = [], [], []
+        for j in range(len(reader.names)):
+            kind = "category" if named[j] else reader.kind(j)
+            column, block, categories = _fitted(reader, j, kind, weights, y is not None)
+            if categories is not None:
+                many.append((j, categories))
+            columns.append(column)
+            blocks.append(block)
+        if many:
+            y = np.asarray(y)
+            for (j, data), encoded in zip(
+                many,
+                _target_statistics(many, y, weights, self.target_type),
+                strict=True,
+            ):
+                by_level, blocks[j] = encoded
+                columns[j] = _with_statistics(columns[j], data, by_level)
+        self._columns = columns
+        _warn_of_dropped(columns)
+        return _joined(blocks, n_rows)
+
+    def transform(self, X):
+        """Encode the columns of a table.
+
+        Missing values of a column that had none in ``fit`` become its median, with a
+        warning. Levels that ``fit`` has not seen become "other".
+
+        Parameters
+        ----------
+        X : frame or array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        X : ndarray of shape (n_samples, n_features_out), float64
+        """
+        check_is_fitted(self)
+        X = _as_table(X)
+        validate_data(self, X, reset=False, skip_check_array=True)
+        reader = TableReader(X)
+        blocks = [_encoded(reader, j, column) for j, column in enumerate(self._columns)]
+        warn_of_new_missing(
+            [
+                column.name
+                for column, block in zip(self._columns, blocks, strict=True)
+                if block.new_missing
+            ]
+        )
+        _warn_of_later_dates(
+            [c.name for c, b in zip(self._columns, blocks, strict=True) if b.beyond]
+        )
+        return _joined([block.values for block in blocks], reader.n_rows)
+
+    @property
+    def uses_y(self) -> bool:
+        """Whether statistics of y encode a column."""
+        return any(column.uses_y for column in self._columns)
+
+    def with_statistics_of(self, X, y, sample_weight) -> tuple[Self, np.ndarray]:
+        """Copy with the statistics of y of other rows, and the features of all rows.
+
+        sample_weight : ndarray of shape (rows,), zero for rows that are not used
+        """
+        reader = TableReader(_as_table(X))
+        blocks = [_encoded(reader, j, c).values for j, c in enumerate(self._columns)]
+        many = [
+            (j, reader.categories(j)) for j, c in enumerate(self._columns) if c.uses_y
+        ]
+        columns = list(self._columns)
+        statistics = _target_statistics(many, y, sample_weight, self.target_type)
+        for (j, data), (by_level, features) in zip(many, statistics, strict=True):
+            columns[j] = _with_statistics(columns[j], data, by_level)
+            blocks[j] = features
+        encoder = copy(self)
+        encoder._columns = columns
+        return encoder, _joined(blocks, reader.n_rows)
+
+    @property
+    def columns_(self) -> list[ColumnSummary]:
+        """What each column became."""
+        return [
+            ColumnSummary(c.name, c.kind, c.encoding, c.features, c.n_missing)
+            for c in self._columns
+        ]
+
+    def get_feature_names_out(self, input_features=None) -> np.ndarray:
+        """Names of the numeric columns.
+
+        Parameters
+        ----------
+        input_features : ignored
+
+        Returns
+        -------
+        names : ndarray of str
+        """
+        check_is_fitted(self)
+        names = []
+        for column in self._columns:
+            name = column.name if isinstance(column.name, str) else f"x{column.name}"
+            names += [f"{name}{suffix}" for suffix in column.suffixes]
+        return np.array(names, dtype=object)
+
+    def __sklearn_is_fitted__(self):
+        return hasattr(self, "_columns")
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.categorical = True
+        tags.input_tags.string = True
+        tags.target_tags.required = False
+        return tags
+
+
+def needs_encoding(X, categorical_features) -> bool:
+    """Whether X has columns that are not numbers, missing values, or named categories.
+
+    Sparse matrices and arrays that scikit-learn refuses are left to its checks.
+    """
+    if categorical_features not in (None, "from_dtype"):
+        return True
+    if is_frame(X):
+        reader = TableReader(X)
+        return any(not reader.is_complete_number(j) for j in range(len(reader.names)))
+    if not hasattr(X, "dtype"):
+        try:
+            X = np.asarray(X)
+        except ValueError:  # rows of different lengths
+            return False
+        if X.dtype.kind == "U":
+            return True
+    if X.ndim != 2:
+        return False
+    if X.dtype.kind == "f":
+        return bool(np.isnan(X.min(initial=0.0)))
+    return X.dtype.kind in "OUMm" and not _are_numbers(X)
+
+
+def _are_numbers(X: np.ndarray) -> bool:
+    """Whether all objects are numbers that are not missing."""
+    try:
+        values = X.astype(np.float64)
+    except (TypeError, ValueError):
+        return False
+    return X.dtype.kind == "O" and not np.isnan(values).any()
+
+
+def _as_table(X):
+    """A frame, or an array of two dimensions."""
+    if is_frame(X):
+        return X
+    X = np.asarray(X) if hasattr(X, "dtype") else np.array(X, dtype=object)
+    if X.ndim != 2:
+        raise ValueError(
+            f"Expected 2D array, got {X.ndim}D array instead. Reshape your data: X "
+            "must be of shape (n_samples, n_features)."
+        )
+    return X
+
+
+def _named_categories(categorical_features, names: Sequence) -> np.ndarray:
+    """Mask of the columns that the user named as categories."""
+    mask = np.zeros(len(names), dtype=bool)
+    if categorical_features is None or isinstance(categorical_features, str):
+        if categorical_features in (None, "from_dtype"):
+            return mask
+        categorical_features = [categorical_features]
+    wanted = np.asarray(categorical_features)
+    if wanted.dtype == bool:
+        if wanted.shape != mask.shape:
+            raise ValueError(
+                "`categorical_features` as a mask must have one value per column, "
+                f"{len(names)}; got shape {wanted.shape}."
+            )
+        return wanted
+    for value in wanted.tolist():
+        if value in names:
+            mask[list(names).index(value)] = True
+        elif isinstance(value, int) and -len(names) <= value < len(names):
+            mask[value] = True
+        else:
+            raise ValueError(
+                "`categorical_features` must be names or indices of columns of X; got "
+                f"{value!r}. The columns are {', '.join(map(repr, names))}."
+            )
+    return mask
+
+
+class _Block(NamedTuple):
+    """Features of one column, and whether to warn."""
+
+    values: np.ndarray
+    new_missing: bool = False
+    beyond: bool = False
+
+
+def _joined(blocks, n_rows: int) -> np.ndarray:
+    return np.concatenate([np.empty((n_rows, 0)), *blocks], axis=1)
+
+
+# ---- numbers
+
+
+def _weighted_median(values: np.ndarray, weights: np.ndarray) -> float:
+    """Median of the values with positive weight; weight 2 is a repeated value."""
+    order = np.argsort(values)
+    cumulative = np.cumsum(weights[order])
+    half = cumulative[-1] / 2
+    # If half of the weight is reached exactly, the middle of two values.
+    first, last = (np.searchsorted(cumulative, half, side=s) for s in ("left", "right"))
+    last = min(last, len(values) - 1)
+    pair = values[order[[first, last]]]
+    return float(pair[0] / 2 + pair[1] / 2)
+
+
+def _refuse_infinite(values: np.ndarray, name) -> None:
+    if np.isinf(values).any():
+        raise ValueError(
+            "X must be finite or missing; Input X contains infinity or a value too "
+            f"large in column {name!r}. Replace it by NaN if the value is unknown."
+        )
+
+
+def _number_features(values: np.ndarray, fill: float, indicator: bool) -> np.ndarray:
+    missing = np.isnan(values)
+    filled = np.where(missing, fill, values)
+    return np.stack([filled, missing] if indicator else [filled], 1).astype(np.float64)
+
+
+def _fit_number(name, kind: str, values: np.ndarray, weights: np.ndarray):
+    _refuse_infinite(values, name)
+    used, missing = weights > 0, np.isnan(values)
+    column = Column(name, kind, "dropped: all missing", int(missing[used].sum()))
+    present = used & ~missing
+    if not present.any():
+        return column, np.empty((len(values), 0))
+    missing_weight = weights[used & missing].sum()
+    enough = min(missing_weight, weights[present].sum()) >= MIN_MISSING
+    indicator = bool(enough)
+    low, high = float(values[present].min()), float(values[present].max())
+    if low == high and not indicator:
+        column = replace(column, encoding="dropped: constant")
+        return column, np.empty((len(values), 0))
+    text = {"ordered": "position of the level", "duration": "seconds"}.get(
+        kind, "number"
+    )
+    column = replace(
+        column,
+        encoding=text + ", indicator of missing values" * indicator,
+        suffixes=("", "=missing") if indicator else ("",),
+        fill=_weighted_median(values[present], weights[present]),
+        indicator=indicator,
+        bounds=(low, high),
+    )
+    return column, _number_features(values, column.fill, indicator)
+
+
+# ---- categories
+
+
+def _fit_category(name, data: Categories, weights: np.ndarray, has_y: bool):
+    """Fitted column, features, and the categories if they need statistics of y."""
+    used = weights > 0
+    weight_of = np.bincount(
+        data.codes[used] + 1, weights[used], minlength=len(data.levels) + 1
+    )
+    missing, by_level = weight_of[0], weight_of[1:]
+    seen = sorted(np.flatnonzero(by_level > 0), key=lambda i: data.levels[i])
+    column = Column(
+        name, "category", "dropped: constant", int((data.codes[used] < 0).sum())
+    )
+    nothing = np.empty((len(weights), 0))
+    if len(seen) + (missing > 0) < 2:
+        return column, nothing, None
+    kept = [i for i in seen if by_level[i] >= MIN_LEVEL]
+    if len(seen) > MAX_ONE_HOT and has_y:
+        repeated = by_level[kept].sum() + missing * (missing >= MIN_LEVEL)
+        if repeated < MIN_REPEATED * weight_of.sum():
+            column = replace(column, encoding="dropped: few levels repeat")
+            return column, nothing, None
+        return _with_levels(column, data, seen, weight_of), nothing, data
+    if not kept:  # Few rows: keep what there is.
+        kept = seen[:MAX_ONE_HOT]
+    column = _one_hot(_with_levels(column, data, kept, weight_of))
+    return column, column.codes[_level_index(column, data)], None
+
+
+def _with_levels(column: Column, data: Categories, kept, weight_of) -> Column:
+    """The column with the kept levels, and "missing" if values are missing.
+
+    weight_of : (levels + 1,), of missing values, then of each level
+    """
+    missing, by_level = weight_of[0], weight_of[1:]
+    levels, counts = [data.levels[i] for i in kept], by_level[kept].tolist()
+    if missing:
+        levels, counts = [*levels, MISSING], [*counts, missing]
+    other = by_level.sum() - by_level[kept].sum()
+    return replace(column, levels=tuple(levels), counts=np.array([*counts, other]))
+
+
+def _one_hot(column: Column) -> Column:
+    """One feature per level; one for two levels. Values of no level have the mean."""
+    n_levels = len(column.levels)
+    has_other = column.counts[-1] > 0
+    codes = np.eye(n_levels + 1)
+    if not has_other:
+        codes = codes[:, :-1]
+        codes[-1] = column.counts[:-1] / column.counts.sum()
+    names = [*column.levels, OTHER][: codes.shape[1]]
+    if len(names) == 2:
+        codes, names = codes[:, :1], names[:1]
+    return replace(
+        column,
+        encoding="one-hot",
+        suffixes=tuple(f"={name}" for name in names),
+        codes=codes,
+    )
+
+
+def _level_index(column: Column, data: Categories) -> np.ndarray:
+    """Index of each row's encoding in ``column.codes``."""
+    index = data.recoded([v for v in column.levels if v != MISSING])
+    n_levels = len(column.levels)
+    has_missing = MISSING in column.levels
+    missing = n_levels - 1 if has_missing else n_levels
+    return np.where(index == -1, missing, np.where(index == -2, n_levels, index))
+
+
+def _target_statistics(many, y: np.ndarray, weights: np.ndarray, target_type: str):
+    """Encodings of the levels, and of the rows without their own fold, per column.
+
+    many : pairs of a column's position and its categories
+    """
+    used = weights > 0
+    codes = np.stack([data.codes for _, data in many], axis=1)
+    targets = y.T if y.ndim > 1 else [y]
+    of_levels: list[list] = [[] for _ in many]
+    of_rows: list[list] = [[] for _ in many]
+    for target in targets:
+        encoder = target_encoder(
+            N_FOLDS, "continuous" if target_type == "continuous" else "auto"
+        )
+        fitted = encoder.fit_transform(codes[used], target[used])
+        encoded = np.empty((len(codes), fitted.shape[1]))
+        encoded[used] = fitted
+        if not used.all():
+            encoded[~used] = encoder.transform(codes[~used])
+        n_each = fitted.shape[1] // len(many)
+        means = np.atleast_1d(encoder.target_mean_)
+        for k, (_, data) in enumerate(many):
+            part = slice(k * n_each, (k + 1) * n_each)
+            by_level = np.stack(encoder.encodings_[part], axis=1)
+            table = np.tile(means, (len(data.levels) + 2, 1))
+            table[np.asarray(encoder.categories_[k], dtype=int) + 1] = by_level
+            of_levels[k].append(table)
+            of_rows[k].append(encoded[:, part])
+    return [
+        (np.concatenate(levels, axis=1), np.concatenate(rows, axis=1))
+        for levels, rows in zip(of_levels, of_rows, strict=True)
+    ]
+
+
+def _with_statistics(column: Column, data: Categories, by_level: np.ndarray) -> Column:
+    """The column with the statistics of y of its levels.
+
+    by_level : (1 + levels of the data + 1, features), for missing values, each level,
+        and unseen levels
+    """
+    position = {level: i + 1 for i, level in enumerate(data.levels)}
+    rows = [0 if v == MISSING else position[v] for v in column.levels]
+    n_features = by_level.shape[1]
+    suffixes = ("",) if n_features == 1 else tuple(f"={i}" for i in range(n_features))
+    return replace(
+        column,
+        encoding=BY_LEVEL,
+        suffixes=suffixes,
+        codes=by_level[[*rows, -1]],
+    )
+
+
+# ---- dates
+
+_DAY = 86_400.0
+
+
+def _date_features(seconds: np.ndarray, column: Column) -> np.ndarray:
+    """Features of local times in seconds since 1970, NaN for missing ones."""
+    filled = np.where(np.isnan(seconds), column.fill, seconds)
+    features = [(filled - column.bounds[0]) / _DAY]
+    for suffix in column.suffixes:
+        if suffix.startswith((".sin_", ".cos_")):
+            wave = np.sin if suffix.startswith(".sin_") else np.cos
+            period = SECONDS[suffix[5:]]
+            features.append(wave(2 * np.pi * filled / period))
+    if column.indicator:
+        features.append(np.isnan(seconds))
+    return np.stack(features, 1).astype(np.float64)
+
+
+def _seconds(dates: np.ndarray) -> np.ndarray:
+    """Seconds since 1970 of datetime64[us]; NaN for NaT."""
+    seconds = dates.astype(np.int64) / 1e6
+    return np.where(np.isnat(dates), np.nan, seconds)
+
+
+def _fit_date(name, seconds: np.ndarray, weights: np.ndarray, time_zone: str | None):
+    column, _ = _fit_number(name, "date", seconds, weights)
+    if not column.suffixes:
+        return column, np.empty((len(seconds), 0))
+    used = seconds[(weights > 0) & ~np.isnan(seconds)]
+    suffixes = [".days"]
+    for period, length in SECONDS.items():
+        phases = np.unique(np.mod(used, length) // (length / 400))
+        if np.ptp(used) >= MIN_CYCLES * length and len(phases) > 1:
+            suffixes += [f".sin_{period}", f".cos_{period}"]
+    column = replace(
+        column,
+        encoding="elapsed days"
+        + ", ".join(["", *(s[5:] for s in suffixes[1::2])]).replace(
+            ", ", " and cycles of ", 1
+        )
+        * (len(suffixes) > 1)
+        + ", indicator of missing values" * column.indicator,
+        suffixes=(*suffixes, *(("=missing",) if column.indicator else ())),
+        time_zone=time_zone,
+    )
+    return column, _date_features(seconds, column)
+
+
+# ---- columns of all kinds
+
+
+def _fitted(reader: TableReader, j: int, kind: str, weights, has_y: bool):
+    """Fitted column, features, and the categories if they need statistics of y."""
+    name = reader.names[j]
+    if kind == "category":
+        return _fit_category(name, reader.categories(j), weights, has_y)
+    if kind == "date":
+        zone = reader.time_zone(j)
+        return *_fit_date(name, _seconds(reader.dates(j, zone)), weights, zone), None
+    if kind == "ordered":
+        levels = reader.ordered_levels(j)
+        values = _positions(reader.categories(j), levels)
+        column, features = _fit_number(name, kind, values, weights)
+        return replace(column, levels=tuple(levels)), features, None
+    return *_fit_number(name, kind, reader.numbers(j), weights), None
+
+
+def _positions(data: Categories, levels: Sequence[str]) -> np.ndarray:
+    """Position of each value among ordered levels; NaN if it is not among them."""
+    index = data.recoded(levels).astype(np.float64)
+    return np.where(index < 0, np.nan, index)
+
+
+def _encoded(reader: TableReader, j: int, column: Column) -> "_Block":
+    """Features of a column of new rows."""
+    n_rows = reader.n_rows
+    if not column.suffixes:
+        return _Block(np.empty((n_rows, 0)))
+    if column.kind == "category":
+        data = reader.categories(j)
+        return _Block(column.codes[_level_index(column, data)])
+    if column.kind == "date":
+        values = _seconds(reader.dates(j, column.time_zone))
+        features = _date_features(values, column)
+    else:
+        if column.kind == "ordered":
+            values = _positions(reader.categories(j), column.levels)
+        else:
+            values = reader.numbers(j)
+        _refuse_infinite(values, column.name)
+        features = _number_features(values, column.fill, column.indicator)
+    new_missing = not column.n_missing and bool(np.isnan(values).any())
+    beyond = column.kind == "date" and bool((values > column.bounds[1]).any())
+    return _Block(features, new_missing, beyond)
+
+
+# ---- warnings
+
+
+def _listed(names: Sequence) -> str:
+    return ", ".join(map(repr, names[:10])) + ", ..." * (len(names) > 10)
+
+
+def _warn_of_dropped(columns: Sequence[Column]) -> None:
+    dropped = {c.name: c.encoding for c in columns if not c.suffixes}
+    if dropped:
+        reasons = "; ".join(
+            f"{name!r} ({encoding.removeprefix('dropped: ')})"
+            for name, encoding in list(dropped.items())[:10]
+        )
+        warn_once(
+            "dropped columns",
+            f"{len(dropped)} columns of X were dropped, because nothing can be learned "
+            f"from them: {reasons}{', ...' * (len(dropped) > 10)}.",
+        )
+
+
+def warn_of_new_missing(names: Sequence) -> None:
+    if names:
+        warn(
+            f"values are missing in columns that had none in `fit`: {_listed(names)}. "
+            "They are replaced by the median, and the predicted uncertainty does not "
+            "include the unknown value.",
+        )
+
+
+def _warn_of_later_dates(names: Sequence) -> None:
+    if names:
+        warn(
+            f"dates are later than all training dates: {_listed(names)}. Predictions "
+            "extrapolate in time, and the predicted uncertainty may be too small.",
+        )
