@@ -368,14 +368,17 @@ def _routed(estimator) -> dict[str, str]:
     return {name[1]: name[0] for name in names if name}
 
 
-def target_encoder(n_folds: int, target_type: str) -> TargetEncoder:
+def target_encoder(n_folds: int, target_type: str, smooth: float) -> TargetEncoder:
     """A ``TargetEncoder`` with shuffled folds.
 
     target_type : "continuous", or "auto" for classes
+    smooth : number of rows of the overall mean that shrink the mean of a level
     """
     # Until scikit-learn 1.8 the number of folds, from 1.9 a cross-validator.
     if signature(TargetEncoder).parameters["shuffle"].default is True:
-        return TargetEncoder(target_type=target_type, cv=n_folds, random_state=0)
+        return TargetEncoder(
+            target_type=target_type, smooth=smooth, cv=n_folds, random_state=0
+        )
     folds = KFold if target_type == "continuous" else StratifiedKFold
     cv = folds(n_folds, shuffle=True, random_state=0)
-    return TargetEncoder(target_type=target_type, cv=cv)
+    return TargetEncoder(target_type=target_type, smooth=smooth, cv=cv)

@@ -28,6 +28,8 @@ MIN_CYCLES = 1.5
 # A category is dropped if levels of at least MIN_LEVEL rows have a smaller share of the
 # rows: an identifier.
 MIN_REPEATED = 0.2
+# Largest number of rows of the overall mean that shrink the mean of a level.
+MAX_PSEUDO_ROWS = 1000.0
 SECONDS = {"day": 86_400.0, "week": 7 * 86_400.0, "year": 365.2425 * 86_400.0}
 OTHER, MISSING = "other", "missing"
 BY_LEVEL = "mean of y by level"
@@ -543,34 +545,65 @@ def _target_statistics(many, y: np.ndarray, weights: np.ndarray, target_type: st
     """Encodings of the levels, and of the rows without their own fold, per column.
 
     many : pairs of a column's position and its categories
+    returns : pairs of (1 + levels + 1, features), for missing values, each level and
+        unseen levels; and (rows, features)
     """
     used = weights > 0
-    codes = np.stack([data.codes for _, data in many], axis=1)
-    targets = y.T if y.ndim > 1 else [y]
-    of_levels: list[list] = [[] for _ in many]
-    of_rows: list[list] = [[] for _ in many]
-    for target in targets:
-        encoder = target_encoder(
-            N_FOLDS, "continuous" if target_type == "continuous" else "auto"
-        )
-        fitted = encoder.fit_transform(codes[used], target[used])
-        encoded = np.empty((len(codes), fitted.shape[1]))
-        encoded[used] = fitted
-        if not used.all():
-            encoded[~used] = encoder.transform(codes[~used])
-        n_each = fitted.shape[1] // len(many)
-        means = np.atleast_1d(encoder.target_mean_)
-        for k, (_, data) in enumerate(many):
-            part = slice(k * n_each, (k + 1) * n_each)
-            by_level = np.stack(encoder.encodings_[part], axis=1)
-            table = np.tile(means, (len(data.levels) + 2, 1))
-            table[np.asarray(encoder.categories_[k], dtype=int) + 1] = by_level
-            of_levels[k].append(table)
-            of_rows[k].append(encoded[:, part])
-    return [
-        (np.concatenate(levels, axis=1), np.concatenate(rows, axis=1))
-        for levels, rows in zip(of_levels, of_rows, strict=True)
-    ]
+    targets = list(y.T) if y.ndim > 1 else [y]
+    results = []
+    for _, data in many:
+        levels, rows = [], []
+        for target in targets:
+            by_level, by_row = _statistics_of(data, target, used, target_type)
+            levels.append(by_level)
+            rows.append(by_row)
+        results.append((np.concatenate(levels, axis=1), np.concatenate(rows, axis=1)))
+    return results
+
+
+def _statistics_of(data: Categories, y: np.ndarray, used: np.ndarray, target_type: str):
+    """Encodings of the levels and of the rows for one target."""
+    codes, n_levels = data.codes[:, None], len(data.levels)
+    encoder = target_encoder(
+        N_FOLDS,
+        "continuous" if target_type == "continuous" else "auto",
+        _pseudo_rows(data.codes[used], y[used], target_type),
+    )
+    by_row = encoder.fit_transform(codes[used], y[used])
+    if not used.all():
+        whole = np.empty((len(codes), by_row.shape[1]))
+        whole[used], whole[~used] = by_row, encoder.transform(codes[~used])
+        by_row = whole
+    by_level = np.tile(np.atleast_1d(encoder.target_mean_), (n_levels + 2, 1))
+    seen = np.asarray(encoder.categories_[0], dtype=int) + 1
+    by_level[seen] = np.stack(encoder.encodings_, axis=1)
+    return by_level, by_row
+
+
+def _pseudo_rows(codes: np.ndarray, y: np.ndarray, target_type: str) -> float:
+    """Number of rows of the overall mean that shrink the mean of a level.
+
+    It is the variance of y within levels, divided by the variance of the true means of
+    the levels: the analysis of variance with random effects [Searle, Casella &
+    McCulloch 1992, section 3.6].
+    """
+    if target_type != "continuous":
+        y = (np.asarray(y)[:, None] == np.unique(y)).astype(np.float64)
+    y = y.reshape(len(y), -1).astype(np.float64)
+    _, index, counts = np.unique(codes, return_inverse=True, return_counts=True)
+    n_rows, n_levels = len(codes), len(counts)
+    sums = np.stack([np.bincount(index, column) for column in y.T], axis=1)
+    means = sums / counts[:, None]
+    total = np.square(y - y.mean(0)).sum()
+    between = (counts[:, None] * np.square(means - y.mean(0))).sum()
+    if n_rows <= n_levels:
+        return MAX_PSEUDO_ROWS
+    within = (total - between) / (n_rows - n_levels)
+    effective = (n_rows - np.square(counts).sum() / n_rows) / (n_levels - 1)
+    of_means = (between / (n_levels - 1) - within) / effective
+    if of_means * MAX_PSEUDO_ROWS <= within:
+        return MAX_PSEUDO_ROWS
+    return float(within / of_means)
 
 
 def _with_statistics(column: Column, data: Categories, by_level: np.ndarray) -> Column:
