@@ -20,6 +20,9 @@ MIN_LEVEL = 5.0
 # Missing numbers have an indicator if at least this weight of rows is missing, and as
 # much is present.
 MIN_MISSING = 5.0
+# Versions of a row with an unknown value: an unseen level, or a missing number in a
+# column without missing values in ``fit``. Draws of the posterior use them in turn.
+N_VERSIONS = 16
 # Folds of the statistics of y: a row is encoded without its own y.
 N_FOLDS = 5
 # Parts of a date are used if they have at least two values and, for cycles, if the
@@ -28,6 +31,8 @@ MIN_CYCLES = 1.5
 # A category is dropped if levels of at least MIN_LEVEL rows have a smaller share of the
 # rows: an identifier.
 MIN_REPEATED = 0.2
+# More different integers are not taken for class labels.
+MAX_CLASSES = 30
 # Largest number of rows of the overall mean that shrink the mean of a level.
 MAX_PSEUDO_ROWS = 1000.0
 SECONDS = {"day": 86_400.0, "week": 7 * 86_400.0, "year": 365.2425 * 86_400.0}
@@ -70,11 +75,13 @@ class Column:
     fill : float
         Replaces missing numbers; missing elapsed seconds for dates.
     indicator : bool
-        Whether a feature marks missing values.
+        Whether a feature marks missing values. For categories: whether the last level
+        is a missing value.
     levels : tuple of str
         Levels of a category that have their own encoding.
     codes : ndarray of shape (levels + 1, features)
-        Encoding of each level, then of all other values.
+        Encoding of each level, then of all other values. For numbers without missing
+        values: quantiles, (N_VERSIONS, 1).
     counts : ndarray of shape (levels + 1,)
         Weight of the rows of each level, then of all others.
     time_zone : str, optional
@@ -101,6 +108,23 @@ class Column:
         return self.encoding == BY_LEVEL
 
     @property
+    def versions(self) -> np.ndarray:
+        """Features of an unknown value, (N_VERSIONS, features).
+
+        An unseen level is like one of the levels of ``fit``, each with the same
+        probability. A missing number has the distribution of the numbers of ``fit``.
+        """
+        if self.kind != "category":
+            return self.codes
+        n_levels = len(self.levels) - self.indicator
+        rows = list(range(n_levels))
+        if self.counts[-1] > 0:  # rare levels, encoded as "other"
+            rows.append(len(self.levels))
+        ordered = np.array(rows)[np.lexsort(self.codes[rows].T[::-1])]
+        share = (np.arange(N_VERSIONS) + 0.5) / N_VERSIONS
+        return self.codes[ordered[(share * len(ordered)).astype(int)]]
+
+    @property
     def features(self) -> tuple[str, ...]:
         """Names of the numeric columns."""
         return tuple(f"{self.name}{suffix}" for suffix in self.suffixes)
@@ -122,7 +146,8 @@ default="from_dtype"
         indices of further columns, or a mask of all columns. None is the same as
         ``"from_dtype"``.
     target_type : {"auto", "continuous", "classes"}, default="auto"
-        Type of y. ``"auto"`` infers it from y.
+        Type of y, for the statistics of categories with many levels. ``"auto"``: y is
+        continuous if it contains fractions or more than 30 different numbers.
 
     Attributes
     ----------
@@ -223,12 +248,10 @@ default="from_dtype"
             blocks.append(block)
         if many:
             y = np.asarray(y)
-            for (j, data), encoded in zip(
-                many,
-                _target_statistics(many, y, weights, self.target_type),
-                strict=True,
-            ):
-                by_level, blocks[j] = encoded
+            self._is_continuous = _is_continuous(y, self.target_type)
+            statistics = _target_statistics(many, y, weights, self._is_continuous)
+            for (j, data), (by_level, features) in zip(many, statistics, strict=True):
+                blocks[j] = features
                 columns[j] = _with_statistics(columns[j], data, by_level)
         self._columns = columns
         _warn_of_dropped(columns)
@@ -248,22 +271,46 @@ default="from_dtype"
         -------
         X : ndarray of shape (n_samples, n_features_out), float64
         """
+        blocks = self._blocks(X)
+        return _joined([block.values for block in blocks], len(blocks[0].values))
+
+    def _blocks(self, X) -> list["_Block"]:
+        """Features of each column of new rows, with warnings."""
         check_is_fitted(self)
         X = _as_table(X)
         validate_data(self, X, reset=False, skip_check_array=True)
         reader = TableReader(X)
         blocks = [_encoded(reader, j, column) for j, column in enumerate(self._columns)]
+        pairs = list(zip(self._columns, blocks, strict=True))
         warn_of_new_missing(
-            [
-                column.name
-                for column, block in zip(self._columns, blocks, strict=True)
-                if block.new_missing
-            ]
+            [c.name for c, b in pairs if c.kind != "category" and b.unknown.any()]
         )
-        _warn_of_later_dates(
-            [c.name for c, b in zip(self._columns, blocks, strict=True) if b.beyond]
-        )
-        return _joined([block.values for block in blocks], reader.n_rows)
+        _warn_of_later_dates([c.name for c, b in pairs if b.beyond])
+        return blocks
+
+    def transform_versions(self, X) -> tuple[np.ndarray, np.ndarray]:
+        """Encode rows, and rows with unknown values in ``N_VERSIONS`` versions.
+
+        returns : features, (sum of the numbers of versions, features), the versions of
+            a row next to each other; and the number of versions of each row, 1 or
+            ``N_VERSIONS``
+        """
+        blocks = self._blocks(X)
+        features = _joined([block.values for block in blocks], len(blocks[0].values))
+        unknown = [block.unknown for block in blocks]
+        n_versions = np.where(np.any(unknown, axis=0), N_VERSIONS, 1)
+        features = np.repeat(features, n_versions, axis=0)
+        first = np.cumsum(n_versions) - n_versions
+        start = 0
+        for j, (column, rows) in enumerate(zip(self._columns, unknown, strict=True)):
+            part = slice(start, start + len(column.suffixes))
+            start = part.stop
+            if rows.any():
+                # Another order in each column: unknown values are independent.
+                order = np.random.RandomState(j).permutation(N_VERSIONS)
+                places = first[rows][:, None] + np.arange(N_VERSIONS)
+                features[places, part] = column.versions[order]
+        return features, n_versions
 
     @property
     def uses_y(self) -> bool:
@@ -281,7 +328,7 @@ default="from_dtype"
             (j, reader.categories(j)) for j, c in enumerate(self._columns) if c.uses_y
         ]
         columns = list(self._columns)
-        statistics = _target_statistics(many, y, sample_weight, self.target_type)
+        statistics = _target_statistics(many, y, sample_weight, self._is_continuous)
         for (j, data), (by_level, features) in zip(many, statistics, strict=True):
             columns[j] = _with_statistics(columns[j], data, by_level)
             blocks[j] = features
@@ -402,10 +449,19 @@ def _named_categories(categorical_features, names: Sequence) -> np.ndarray:
 
 
 class _Block(NamedTuple):
-    """Features of one column, and whether to warn."""
+    """Features of one column.
+
+    Parameters
+    ----------
+    values : ndarray of shape (rows, features)
+    unknown : ndarray of shape (rows,), bool
+        Whether the row has an unseen level, or a missing value that is new.
+    beyond : bool
+        Whether a date is later than those of ``fit``.
+    """
 
     values: np.ndarray
-    new_missing: bool = False
+    unknown: np.ndarray
     beyond: bool = False
 
 
@@ -426,6 +482,14 @@ def _weighted_median(values: np.ndarray, weights: np.ndarray) -> float:
     last = min(last, len(values) - 1)
     pair = values[order[[first, last]]]
     return float(pair[0] / 2 + pair[1] / 2)
+
+
+def _quantiles(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Values at evenly spaced shares of the weight, (N_VERSIONS, 1)."""
+    order = np.argsort(values)
+    cumulative = np.cumsum(weights[order])
+    levels = (np.arange(N_VERSIONS) + 0.5) / N_VERSIONS * cumulative[-1]
+    return values[order[np.searchsorted(cumulative, levels)]][:, None]
 
 
 def _refuse_infinite(values: np.ndarray, name) -> None:
@@ -467,6 +531,8 @@ def _fit_number(name, kind: str, values: np.ndarray, weights: np.ndarray):
         indicator=indicator,
         bounds=(low, high),
     )
+    if not column.n_missing:
+        column = replace(column, codes=_quantiles(values[present], weights[present]))
     return column, _number_features(values, column.fill, indicator)
 
 
@@ -510,7 +576,12 @@ def _with_levels(column: Column, data: Categories, kept, weight_of) -> Column:
     if missing:
         levels, counts = [*levels, MISSING], [*counts, missing]
     other = by_level.sum() - by_level[kept].sum()
-    return replace(column, levels=tuple(levels), counts=np.array([*counts, other]))
+    return replace(
+        column,
+        levels=tuple(levels),
+        counts=np.array([*counts, other]),
+        indicator=bool(missing),
+    )
 
 
 def _one_hot(column: Column) -> Column:
@@ -534,14 +605,22 @@ def _one_hot(column: Column) -> Column:
 
 def _level_index(column: Column, data: Categories) -> np.ndarray:
     """Index of each row's encoding in ``column.codes``."""
-    index = data.recoded([v for v in column.levels if v != MISSING])
     n_levels = len(column.levels)
-    has_missing = MISSING in column.levels
-    missing = n_levels - 1 if has_missing else n_levels
+    index = data.recoded(column.levels[: n_levels - column.indicator])
+    missing = n_levels - 1 if column.indicator else n_levels
     return np.where(index == -1, missing, np.where(index == -2, n_levels, index))
 
 
-def _target_statistics(many, y: np.ndarray, weights: np.ndarray, target_type: str):
+def _is_continuous(y: np.ndarray, target_type: str) -> bool:
+    """Whether y contains numbers instead of class labels."""
+    if target_type != "auto":
+        return target_type == "continuous"
+    if y.dtype.kind not in "iuf":
+        return False
+    return y.ndim > 1 or len(np.unique(y)) > MAX_CLASSES or (y % 1 != 0).any()
+
+
+def _target_statistics(many, y: np.ndarray, weights: np.ndarray, is_continuous: bool):
     """Encodings of the levels, and of the rows without their own fold, per column.
 
     many : pairs of a column's position and its categories
@@ -554,20 +633,22 @@ def _target_statistics(many, y: np.ndarray, weights: np.ndarray, target_type: st
     for _, data in many:
         levels, rows = [], []
         for target in targets:
-            by_level, by_row = _statistics_of(data, target, used, target_type)
+            by_level, by_row = _statistics_of(data, target, used, is_continuous)
             levels.append(by_level)
             rows.append(by_row)
         results.append((np.concatenate(levels, axis=1), np.concatenate(rows, axis=1)))
     return results
 
 
-def _statistics_of(data: Categories, y: np.ndarray, used: np.ndarray, target_type: str):
+def _statistics_of(
+    data: Categories, y: np.ndarray, used: np.ndarray, is_continuous: bool
+):
     """Encodings of the levels and of the rows for one target."""
     codes, n_levels = data.codes[:, None], len(data.levels)
     encoder = target_encoder(
         N_FOLDS,
-        "continuous" if target_type == "continuous" else "auto",
-        _pseudo_rows(data.codes[used], y[used], target_type),
+        "continuous" if is_continuous else "auto",
+        _pseudo_rows(data.codes[used], y[used], is_continuous),
     )
     by_row = encoder.fit_transform(codes[used], y[used])
     if not used.all():
@@ -580,14 +661,14 @@ def _statistics_of(data: Categories, y: np.ndarray, used: np.ndarray, target_typ
     return by_level, by_row
 
 
-def _pseudo_rows(codes: np.ndarray, y: np.ndarray, target_type: str) -> float:
+def _pseudo_rows(codes: np.ndarray, y: np.ndarray, is_continuous: bool) -> float:
     """Number of rows of the overall mean that shrink the mean of a level.
 
     It is the variance of y within levels, divided by the variance of the true means of
     the levels: the analysis of variance with random effects [Searle, Casella &
     McCulloch 1992, section 3.6].
     """
-    if target_type != "continuous":
+    if not is_continuous:
         y = (np.asarray(y)[:, None] == np.unique(y)).astype(np.float64)
     y = y.reshape(len(y), -1).astype(np.float64)
     _, index, counts = np.unique(codes, return_inverse=True, return_counts=True)
@@ -613,7 +694,8 @@ def _with_statistics(column: Column, data: Categories, by_level: np.ndarray) -> 
         and unseen levels
     """
     position = {level: i + 1 for i, level in enumerate(data.levels)}
-    rows = [0 if v == MISSING else position[v] for v in column.levels]
+    named = column.levels[: len(column.levels) - column.indicator]
+    rows = [*(position[level] for level in named), *([0] if column.indicator else [])]
     n_features = by_level.shape[1]
     suffixes = ("",) if n_features == 1 else tuple(f"={i}" for i in range(n_features))
     return replace(
@@ -670,6 +752,8 @@ def _fit_date(name, seconds: np.ndarray, weights: np.ndarray, time_zone: str | N
         suffixes=(*suffixes, *(("=missing",) if column.indicator else ())),
         time_zone=time_zone,
     )
+    if len(column.codes):
+        column = replace(column, codes=_date_features(column.codes[:, 0], column))
     return column, _date_features(seconds, column)
 
 
@@ -700,12 +784,12 @@ def _positions(data: Categories, levels: Sequence[str]) -> np.ndarray:
 
 def _encoded(reader: TableReader, j: int, column: Column) -> "_Block":
     """Features of a column of new rows."""
-    n_rows = reader.n_rows
+    none = np.zeros(reader.n_rows, dtype=bool)
     if not column.suffixes:
-        return _Block(np.empty((n_rows, 0)))
+        return _Block(np.empty((reader.n_rows, 0)), none)
     if column.kind == "category":
-        data = reader.categories(j)
-        return _Block(column.codes[_level_index(column, data)])
+        index = _level_index(column, reader.categories(j))
+        return _Block(column.codes[index], index == len(column.levels))
     if column.kind == "date":
         values = _seconds(reader.dates(j, column.time_zone))
         features = _date_features(values, column)
@@ -716,9 +800,9 @@ def _encoded(reader: TableReader, j: int, column: Column) -> "_Block":
             values = reader.numbers(j)
         _refuse_infinite(values, column.name)
         features = _number_features(values, column.fill, column.indicator)
-    new_missing = not column.n_missing and bool(np.isnan(values).any())
+    unknown = none if column.n_missing else np.isnan(values)
     beyond = column.kind == "date" and bool((values > column.bounds[1]).any())
-    return _Block(features, new_missing, beyond)
+    return _Block(features, unknown, beyond)
 
 
 # ---- warnings
@@ -746,8 +830,7 @@ def warn_of_new_missing(names: Sequence) -> None:
     if names:
         warn(
             f"values are missing in columns that had none in `fit`: {_listed(names)}. "
-            "They are replaced by the median, and the predicted uncertainty does not "
-            "include the unknown value.",
+            "Predictions average over values of the training rows.",
         )
 
 
