@@ -1,8 +1,9 @@
 """Methods of all estimators with a predictive distribution.
 
-A subclass opens its predictive distribution on some rows: networks sample their weights
-and keep them. All methods then compute block by block, with all draws of a block at
-once.
+A subclass opens its predictive distribution on some rows. Most methods compute block by
+block, with all draws of a block at once. Uncertainties, log densities and samples need
+not have all draws at once: networks accumulate them over the draws, for all rows, so
+that the memory does not grow with the number of draws.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -10,12 +11,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass
 from itertools import chain
+from numbers import Integral
 from typing import Any, Literal, overload
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
-from sklearn.utils.validation import check_consistent_length
+from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from skbayesnn._engine.resources import torch_threads
 from skbayesnn._predictive.classes import check_known
@@ -23,7 +25,7 @@ from skbayesnn._predictive.summaries import select_kinds, to_frame
 from skbayesnn._runtime import default_settings
 from skbayesnn._sklearn_compat import num_samples
 from skbayesnn._typing import Array, MatrixLike, RandomState
-from skbayesnn._validation import check_levels, numpy_random_state
+from skbayesnn._validation import check_levels, check_number, numpy_random_state
 
 # Number of rows whose draws are in memory at once.
 BLOCK = 512
@@ -157,7 +159,16 @@ class PredictiveMixin:
     """Methods of regressors and classifiers with a predictive distribution."""
 
     def _open_predictive(self, X) -> PredictiveBlocks:
+        """Open the predictive distribution, with all draws of a block in memory."""
         raise NotImplementedError
+
+    def _open_streamed(self, X) -> PredictiveBlocks:
+        """Open it for methods that need not have all draws in memory.
+
+        The blocks need only ``uncertainty``, ``log_density``, ``sample`` and
+        ``sample_f``, and the attributes of a ``Predictive``.
+        """
+        return self._open_predictive(X)
 
     @overload
     def predict_uncertainty(  # type: ignore[overload-overlap]
@@ -182,25 +193,54 @@ class PredictiveMixin:
     ) -> Any: ...
     @default_settings
     def predict_uncertainty(self, X, kind=None, as_frame=False):
-        """Estimate how uncertain the prediction of each row is.
+        """Predict the uncertainty of y, in total or split by its source.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Inputs.
         kind : str or list of str, default=None
-            Kind of uncertainty, several kinds, or ``"all"``. Regressors:
-            ``"total"`` (default), ``"epistemic"`` and ``"aleatoric"`` standard
-            deviations. Classifiers: ``"entropy"`` (default), ``"mutual_information"``,
-            ``"variation_ratio"``, ``"expected_entropy"`` and ``"overlap"``.
+            Measure of uncertainty, a list of measures, or ``"all"``.
+
+            Regressors have standard deviations, in the units of y:
+
+            - ``"total"`` (default): total^2 = epistemic^2 + aleatoric^2;
+            - ``"epistemic"``: standard deviation of the draws' means. It shrinks with
+              more data in ensembles, and if the width of the posterior is learned. With
+              a fixed dropout rate it does not shrink. With many rows, the total then
+              overestimates the uncertainty, unless the epistemic part is small compared
+              with the noise;
+            - ``"aleatoric"``: the observation noise.
+
+            Classifiers have the measures of [1]_, section 3.3.1:
+
+            - ``"entropy"`` (default): total uncertainty, the entropy of the mean
+              probability, in nats;
+            - ``"expected_entropy"``: aleatoric part, the mean entropy of the draws;
+            - ``"mutual_information"``: epistemic part, the entropy minus the expected
+              entropy. It shrinks with more data, but not to zero with a fixed dropout
+              rate;
+            - ``"variation_ratio"``: 1 - the share of the most frequent label, if one
+              label is sampled per draw;
+            - ``"overlap"``: Bhattacharyya coefficient of the draws' probabilities of
+              the two most likely classes. It is large if the draws disagree on which of
+              these classes is more likely, and small if all draws give nearly 1/2 to
+              both.
         as_frame : bool, default=False
-            Whether to return a pandas DataFrame with one column per kind.
+            Whether to return a pandas DataFrame, with one column per kind (and target),
+            and with the index of X if X is a DataFrame.
 
         Returns
         -------
         uncertainty : ndarray of shape (n_samples[, n_targets]), or dict of them
             A dict for a list of kinds or ``"all"``.
+
+        References
+        ----------
+        .. [1] Gal (2016), "Uncertainty in deep learning", PhD thesis, University of
+           Cambridge.
         """
-        blocks = (block for _, block in self._opened_rows(X).blocks())
+        blocks = (block for _, block in self._opened_rows(X, streamed=True).blocks())
         first = next(blocks)
         kinds = first.kinds
         kind = kinds[0] if kind is None else kind
@@ -216,36 +256,62 @@ class PredictiveMixin:
 
     @default_settings
     def log_predictive_density(self, X: MatrixLike, y: ArrayLike) -> Array:
-        """Log predictive density of y; for classes and counts log probability.
+        """Log density of y under the predictive distribution.
+
+        For labels and counts it is the log probability. Its mean over test rows is a
+        score of the whole distribution: higher is better.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Inputs.
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
+            Observed target values or labels.
 
         Returns
         -------
         density : ndarray of shape (n_samples,)
-            In nats, of the density in y's units; joint over targets.
+            Log density in nats, in the units of y, joint over targets.
 
         Raises
         ------
         ValueError
-            If y has a label that is not among a classifier's classes.
+            If a label is not in ``classes_``.
         """
 
         def density(block, values):
             if block.is_classification:
+                values = column_or_1d(values)
                 check_known(values, block.classes)
             return block.log_density(values)
 
-        return self._at(X, y, density)
+        return self._at(X, y, density, streamed=True)
 
     @default_settings
     def sample_f(
         self, X: MatrixLike, n_samples: int = 1, random_state: RandomState = 0
     ) -> Array:
-        """Sample functions: posterior draws without noise; see ``sample_y``."""
+        """Draw functions from the posterior, without observation noise.
+
+        A sample evaluates one posterior draw at all rows, so that its values form one
+        function. The functions of a classifier are class probabilities.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples_X, n_features)
+            Inputs.
+        n_samples : int, default=1
+            Number of functions. Each is picked at random among the fixed posterior
+            draws that predictions average, ``n_draws`` for each network. Raise
+            ``n_draws`` for more distinct functions.
+        random_state : int, RandomState instance or None, default=0
+            Source of the random numbers.
+
+        Returns
+        -------
+        f : ndarray of shape (n_samples_X[, n_targets or n_classes], n_samples)
+            Function values, in the units of y, or class probabilities.
+        """
         return self._sampled(
             X, n_samples, random_state, lambda block, draws, _: block.sample_f(draws)
         )
@@ -254,45 +320,51 @@ class PredictiveMixin:
     def sample_y(
         self, X: MatrixLike, n_samples: int = 1, random_state: RandomState = 0
     ) -> Array:
-        """Sample y from the predictive distribution.
+        """Draw y from the predictive distribution.
 
-        Each sample uses one of the fixed posterior draws, selected at random, for all
-        rows, with independent observation noise in every row.
+        Adds observation noise, independent in every row, to functions that are drawn
+        as in ``sample_f``. Classifiers draw labels from such class probabilities.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples_X, n_features)
-        n_samples : int, default=1
-        random_state : int, RandomState instance or None, default=0
+            Inputs.
+        n_samples, random_state
+            As in ``sample_f``.
 
         Returns
         -------
         y : ndarray of shape (n_samples_X[, n_targets], n_samples)
+            Sampled target values or labels.
         """
         return self._sampled(
             X, n_samples, random_state, lambda block, *how: block.sample(*how)
         )
 
-    def _at(self, X, y, function, method=None):
+    def _at(self, X, y, function, method=None, streamed=False):
         y = np.asarray(y)
         check_consistent_length(X, y)
-        return self._of_blocks(X, lambda rows, block: function(block, y[rows]), method)
+        return self._of_blocks(
+            X, lambda rows, block: function(block, y[rows]), method, streamed
+        )
 
     def _sampled(self, X, n_samples, random_state, sample):
+        check_number("n_samples", n_samples, kind=Integral, low=1)
         seed = seed_from(random_state)
         draw_random, noise_random = np.random.default_rng(seed).spawn(2)
         parts: list[np.ndarray] = []
-        for _, block in self._opened_rows(X).blocks():
+        for _, block in self._opened_rows(X, streamed=True).blocks():
             if not parts:
                 draws = draw_random.integers(block.n_draws, size=n_samples)
             parts.append(sample(block, draws, noise_random))
         return np.concatenate(parts)
 
-    def _of_blocks(self, X, function, method=None) -> np.ndarray:
+    def _of_blocks(self, X, function, method=None, streamed=False) -> np.ndarray:
         """Results of ``function`` for all blocks of rows, concatenated.
 
         function : takes a slice of rows and their predictive distribution
         method : str, name of a method that only regressors have
+        streamed : bool, whether ``function`` can do without all draws in memory
         """
 
         def checked(rows, block):
@@ -304,13 +376,13 @@ class PredictiveMixin:
                 )
             return function(rows, block)
 
-        return np.concatenate(self._opened_rows(X).map(checked))
+        return np.concatenate(self._opened_rows(X, streamed).map(checked))
 
-    def _opened_rows(self, X) -> PredictiveBlocks:
+    def _opened_rows(self, X, streamed=False) -> PredictiveBlocks:
         """Predictive distribution of at least one row."""
         if num_samples(X) == 0:
             raise ValueError("`X` must have at least one row; got none.")
-        return self._open_predictive(X)
+        return self._open_streamed(X) if streamed else self._open_predictive(X)
 
 
 class RegressionPredictiveMixin(PredictiveMixin):
