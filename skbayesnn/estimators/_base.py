@@ -16,7 +16,7 @@ from skbayesnn import _validation
 from skbayesnn._data.scaling import Scaling, warn_of_far_rows
 from skbayesnn._data.validation import Table, check_inputs
 from skbayesnn._predictive.mixin import PredictiveMixin
-from skbayesnn._runtime import atomic_update, default_settings, on_snapshot, warn
+from skbayesnn._runtime import atomic_update, default_settings, snapshot, warn
 from skbayesnn._sklearn_compat import (
     BaseEstimator,
     CallbackSupportMixin,
@@ -315,13 +315,16 @@ class BayesianNetwork(
             warn_of_far_rows(X, self.x_mean_, self.x_scale_, self.total_weight_, names)
         return X
 
-    @on_snapshot
     def _open_predictive(self, X):
-        return self._predictive_class(self, self._checked_inputs(X)).in_blocks()
+        return self._streamed(X).in_blocks()
 
-    @on_snapshot
     def _open_streamed(self, X):
-        return self._predictive_class(self, self._checked_inputs(X)).in_one_block()
+        return self._streamed(X).in_one_block()
+
+    def _streamed(self, X) -> _fitted.StreamedPredictive:
+        """Predictive distribution of the present fit, even after another fit."""
+        fitted = snapshot(self)
+        return self._predictive_class(fitted, fitted._checked_inputs(X))
 
     @property
     def _scaling(self) -> Scaling:

@@ -1,5 +1,6 @@
 """Base class of the regressors: target validation and predictions."""
 
+from functools import cached_property
 from typing import Literal, Self, overload
 
 import numpy as np
@@ -7,6 +8,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_array
 
 from skbayesnn import _validation
+from skbayesnn._data.scaling import Scaling
 from skbayesnn._data.validation import check_regression
 from skbayesnn._engine.resources import prediction_slots
 from skbayesnn._predictive.mixin import RegressionPredictiveMixin, mean_and_covariance
@@ -32,22 +34,26 @@ class StreamedMixture(StreamedPredictive):
     kinds = REGRESSION_KINDS
     is_classification = False
 
+    @cached_property
+    def scaling(self) -> Scaling:
+        """Standardisation of y."""
+        return self.estimator._scaling
+
     @property
     def dtype(self) -> np.dtype:
         """Precision of predictions in the units of y."""
-        return self.estimator._scaling.dtype_of_y(self.X.dtype)
+        return self.scaling.dtype_of_y(self.X.dtype)
 
     def with_all_draws(self, components) -> MixturePredictive:
         """Predictive distribution with ``components``, all draws of some rows."""
-        estimator = self.estimator
         return MixturePredictive(
-            components, estimator.y_ndim_ == 1, estimator._scaling, dtype=self.dtype
+            components, self.estimator.y_ndim_ == 1, self.scaling, dtype=self.dtype
         )
 
     @prediction_slots.acquire()
     def mean_and_stds(self) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         """Mean of y, and standard deviations of all kinds, (rows[, targets])."""
-        scaling, dtype = self.estimator._scaling, self.dtype
+        scaling, dtype = self.scaling, self.dtype
         shape = (self.X.shape[0], scaling.n_targets)
         mean, stds = np.empty(shape), np.empty((3, *shape))
         total, epistemic, aleatoric = stds
@@ -77,7 +83,7 @@ class StreamedMixture(StreamedPredictive):
 
     def log_density(self, y) -> np.ndarray:
         """Log density of y in its own units, (rows,); y (rows[, targets])."""
-        scaling = self.estimator._scaling
+        scaling = self.scaling
         y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
         y = y.reshape(len(y), -1)
         if y.shape[1] != scaling.n_targets:
