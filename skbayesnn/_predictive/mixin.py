@@ -22,10 +22,15 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d
 from skbayesnn._engine.resources import torch_threads
 from skbayesnn._predictive.classes import check_known
 from skbayesnn._predictive.summaries import select_kinds, to_frame
-from skbayesnn._runtime import default_settings
+from skbayesnn._runtime import default_settings, on_snapshot
 from skbayesnn._sklearn_compat import num_samples
 from skbayesnn._typing import Array, MatrixLike, RandomState
-from skbayesnn._validation import check_levels, check_number, numpy_random_state
+from skbayesnn._validation import (
+    check_levels,
+    check_number,
+    check_one_of_std_and_cov,
+    numpy_random_state,
+)
 
 # Number of rows whose draws are in memory at once.
 BLOCK = 512
@@ -150,9 +155,18 @@ class PredictiveBlocks:
 
 def mean_and_covariance(opened: PredictiveBlocks) -> tuple[np.ndarray, np.ndarray]:
     """Mean (rows[, targets]) and covariance (rows, targets, targets) of all rows."""
-    parts = [(block.mean(), block.covariance()) for _, block in opened.blocks()]
-    means, covariances = zip(*parts, strict=True)
-    return np.concatenate(means), np.concatenate(covariances)
+    return _mean_and(opened, lambda block: block.covariance())
+
+
+def mean_and_std(opened: PredictiveBlocks) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and total standard deviation of all rows, (rows[, targets])."""
+    return _mean_and(opened, lambda block: block.uncertainty(["total"])["total"])
+
+
+def _mean_and(opened, spread) -> tuple[np.ndarray, np.ndarray]:
+    parts = opened.map(lambda _, block: (block.mean(), spread(block)))
+    means, spreads = zip(*parts, strict=True)
+    return np.concatenate(means), np.concatenate(spreads)
 
 
 class PredictiveMixin:
@@ -388,6 +402,69 @@ class PredictiveMixin:
 class RegressionPredictiveMixin(PredictiveMixin):
     """Methods of regressors with a predictive distribution."""
 
+    @overload
+    def predict(
+        self,
+        X: MatrixLike,
+        return_std: Literal[False] = False,
+        return_cov: Literal[False] = False,
+    ) -> Array: ...
+    @overload
+    def predict(
+        self,
+        X: MatrixLike,
+        return_std: Literal[True],
+        return_cov: Literal[False] = False,
+    ) -> tuple[Array, Array]: ...
+    @overload
+    def predict(
+        self,
+        X: MatrixLike,
+        return_std: Literal[False] = False,
+        *,
+        return_cov: Literal[True],
+    ) -> tuple[Array, Array]: ...
+    @overload
+    def predict(
+        self, X: MatrixLike, return_std: bool = False, return_cov: bool = False
+    ) -> Array | tuple[Array, Array]: ...
+    @default_settings
+    def predict(self, X, return_std=False, return_cov=False):
+        """Predict the mean of y, and optionally its standard deviation or covariance.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Inputs.
+        return_std : bool, default=False
+            Whether to return the standard deviation of the predictive distribution.
+        return_cov : bool, default=False
+            Whether to return the covariance of the targets, one matrix per row. Cannot
+            be combined with ``return_std``.
+
+        Returns
+        -------
+        mean : ndarray of shape (n_samples,) or (n_samples, n_targets)
+            Predictive mean, in the units of y.
+        std : ndarray of the same shape
+            Standard deviation, including observation noise, in the units of y. Only
+            with ``return_std=True``.
+        cov : ndarray of shape (n_samples, n_targets, n_targets)
+            Covariance; its diagonal is std^2. The observation noise of the targets is
+            independent; their draws are correlated. Only with ``return_cov=True``.
+        """
+        if return_cov:
+            check_one_of_std_and_cov(return_std)
+        return self._predict(X, return_std, return_cov)
+
+    def _predict(self, X, return_std, return_cov):
+        opened = self._opened_rows(X)
+        if return_cov:
+            return mean_and_covariance(opened)
+        if return_std:
+            return mean_and_std(opened)
+        return np.concatenate(opened.map(lambda _, block: block.mean()))
+
     @default_settings
     def predict_quantile(self, X: MatrixLike, q: float | Sequence[float]) -> Array:
         """Quantiles of the predictive distribution, the mixture of all draws.
@@ -484,6 +561,52 @@ class RegressionPredictiveMixin(PredictiveMixin):
             In y's units, averaged over targets.
         """
         return self._at(X, y, lambda block, values: block.crps(values), "crps")
+
+
+class ClassificationPredictiveMixin(PredictiveMixin):
+    """Methods of classifiers with a predictive distribution."""
+
+    classes_: Any
+
+    @on_snapshot
+    def predict(self, X: MatrixLike) -> Array:
+        """Predict the class of the largest mean probability.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Inputs.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,)
+            Predicted labels.
+        """
+        # First compute: before `fit`, `classes_` does not exist.
+        codes = self.predict_proba(X).argmax(1)
+        return self.classes_[codes]
+
+    @default_settings
+    def predict_proba(self, X: MatrixLike) -> Array:
+        """Predict class probabilities, averaged over the posterior.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Inputs.
+
+        Returns
+        -------
+        probability : ndarray of shape (n_samples, n_classes)
+            Columns in the order of ``classes_``.
+        """
+        return self._of_blocks(X, lambda _, block: block.mean())
+
+    @default_settings
+    def predict_log_proba(self, X: MatrixLike) -> Array:
+        """Predict logarithms of class probabilities; see ``predict_proba``."""
+        with np.errstate(divide="ignore"):
+            return np.log(self.predict_proba(X))
 
 
 def seed_from(random_state):

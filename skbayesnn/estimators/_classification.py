@@ -14,12 +14,13 @@ from skbayesnn._data.validation import check_classification, refuse_one_class
 from skbayesnn._distributions.components import labels_at
 from skbayesnn._engine.resources import prediction_slots
 from skbayesnn._predictive.classes import ClassPredictive, label_log_density
+from skbayesnn._predictive.mixin import ClassificationPredictiveMixin
 from skbayesnn._predictive.summaries import (
     CLASSIFICATION_KINDS,
     MeanProbability,
     classification_uncertainty,
 )
-from skbayesnn._runtime import default_settings, on_snapshot
+from skbayesnn._runtime import on_snapshot
 from skbayesnn._sklearn_compat import ClassifierMixin
 from skbayesnn._typing import Array, MatrixLike
 from skbayesnn.estimators._base import BayesianNetwork
@@ -109,7 +110,9 @@ class StreamedClasses(StreamedPredictive):
         return labels.probability[index]
 
 
-class BayesianClassifier(ClassifierMixin, BayesianNetwork):
+class BayesianClassifier(
+    ClassificationPredictiveMixin, ClassifierMixin, BayesianNetwork
+):
     """Base class of the classifiers."""
 
     _predictive_class = StreamedClasses
@@ -290,12 +293,6 @@ class BayesianClassifier(ClassifierMixin, BayesianNetwork):
         """
         X = self._checked_inputs(X)
         return StreamedClasses(self, X, posterior_by(self, X, method)).mean()
-
-    @default_settings
-    def predict_log_proba(self, X: MatrixLike) -> Array:
-        """Predict logarithms of class probabilities; see ``predict_proba``."""
-        with np.errstate(divide="ignore"):
-            return np.log(self.predict_proba(X))
 
     def _prediction_spread(self, X, y):
         posterior = posterior_by(self, X, "mean_weights")
