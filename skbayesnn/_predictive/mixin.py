@@ -1,9 +1,9 @@
 """Methods of all estimators with a predictive distribution.
 
 A subclass opens its predictive distribution on some rows. Most methods compute block by
-block, with all draws of a block at once. Uncertainties, log densities and samples need
-not have all draws at once: networks accumulate them over the draws, for all rows, so
-that the memory does not grow with the number of draws.
+block of the rows, with all draws of a block at once. Uncertainties, log densities and
+samples need not have all draws at once: networks compute them for all rows, from a part
+of the draws at a time, so that the memory does not grow with the number of draws.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -176,11 +176,10 @@ class PredictiveMixin:
         """Open the predictive distribution, with all draws of a block in memory."""
         raise NotImplementedError
 
-    def _open_streamed(self, X) -> PredictiveBlocks:
-        """Open it for methods that need not have all draws in memory.
+    def _open_by_draws(self, X) -> PredictiveBlocks:
+        """Open it for methods that need not have all draws in memory at once.
 
-        The blocks need only ``uncertainty``, ``log_density``, ``sample`` and
-        ``sample_f``, and the attributes of a ``Predictive``.
+        Blocks need only ``uncertainty``, ``log_density``, ``sample`` and ``sample_f``.
         """
         return self._open_predictive(X)
 
@@ -254,7 +253,7 @@ class PredictiveMixin:
         .. [1] Gal (2016), "Uncertainty in deep learning", PhD thesis, University of
            Cambridge.
         """
-        blocks = (block for _, block in self._opened_rows(X, streamed=True).blocks())
+        blocks = (block for _, block in self._opened_rows(X, by_draws=True).blocks())
         first = next(blocks)
         kinds = first.kinds
         kind = kinds[0] if kind is None else kind
@@ -299,7 +298,7 @@ class PredictiveMixin:
                 check_known(values, block.classes)
             return block.log_density(values)
 
-        return self._at(X, y, density, streamed=True)
+        return self._at(X, y, density, by_draws=True)
 
     @default_settings
     def sample_f(
@@ -355,11 +354,11 @@ class PredictiveMixin:
             X, n_samples, random_state, lambda block, *how: block.sample(*how)
         )
 
-    def _at(self, X, y, function, method=None, streamed=False):
+    def _at(self, X, y, function, method=None, by_draws=False):
         y = np.asarray(y)
         check_consistent_length(X, y)
         return self._of_blocks(
-            X, lambda rows, block: function(block, y[rows]), method, streamed
+            X, lambda rows, block: function(block, y[rows]), method, by_draws
         )
 
     def _sampled(self, X, n_samples, random_state, sample):
@@ -367,18 +366,18 @@ class PredictiveMixin:
         seed = seed_from(random_state)
         draw_random, noise_random = np.random.default_rng(seed).spawn(2)
         parts: list[np.ndarray] = []
-        for _, block in self._opened_rows(X, streamed=True).blocks():
+        for _, block in self._opened_rows(X, by_draws=True).blocks():
             if not parts:
                 draws = draw_random.integers(block.n_draws, size=n_samples)
             parts.append(sample(block, draws, noise_random))
         return np.concatenate(parts)
 
-    def _of_blocks(self, X, function, method=None, streamed=False) -> np.ndarray:
+    def _of_blocks(self, X, function, method=None, by_draws=False) -> np.ndarray:
         """Results of ``function`` for all blocks of rows, concatenated.
 
         function : takes a slice of rows and their predictive distribution
         method : str, name of a method that only regressors have
-        streamed : bool, whether ``function`` can do without all draws in memory
+        by_draws : bool, whether to use ``_open_by_draws``
         """
 
         def checked(rows, block):
@@ -390,13 +389,13 @@ class PredictiveMixin:
                 )
             return function(rows, block)
 
-        return np.concatenate(self._opened_rows(X, streamed).map(checked))
+        return np.concatenate(self._opened_rows(X, by_draws).map(checked))
 
-    def _opened_rows(self, X, streamed=False) -> PredictiveBlocks:
+    def _opened_rows(self, X, by_draws=False) -> PredictiveBlocks:
         """Predictive distribution of at least one row."""
         if num_samples(X) == 0:
             raise ValueError("`X` must have at least one row; got none.")
-        return self._open_streamed(X) if streamed else self._open_predictive(X)
+        return self._open_by_draws(X) if by_draws else self._open_predictive(X)
 
 
 class RegressionPredictiveMixin(PredictiveMixin):

@@ -96,7 +96,7 @@ class BayesianNetwork(
     # Defaults for classes whose constructors lack these parameters.
     likelihood_options: dict | None = None
     network: NetworkDescription | None = None
-    _predictive_class: type[_fitted.StreamedPredictive]
+    _predictive_class: type[_fitted.PredictiveByDraws]
 
     @property
     def _learns_rates(self) -> bool:
@@ -316,12 +316,12 @@ class BayesianNetwork(
         return X
 
     def _open_predictive(self, X):
-        return self._streamed(X).in_blocks()
+        return self._predictive(X).in_blocks()
 
-    def _open_streamed(self, X):
-        return self._streamed(X).in_one_block()
+    def _open_by_draws(self, X):
+        return self._predictive(X).in_one_block()
 
-    def _streamed(self, X) -> _fitted.StreamedPredictive:
+    def _predictive(self, X) -> _fitted.PredictiveByDraws:
         """Predictive distribution of the present fit, even after another fit."""
         fitted = snapshot(self)
         return self._predictive_class(fitted, fitted._checked_inputs(X))

@@ -26,14 +26,14 @@ from skbayesnn._typing import Array, MatrixLike
 from skbayesnn.estimators._base import BayesianNetwork
 from skbayesnn.estimators._diagnostics import explained_entropy
 from skbayesnn.estimators._fitted import (
-    StreamedPredictive,
+    PredictiveByDraws,
     posterior_by,
     warn_of_nan,
 )
 
 
-class StreamedClasses(StreamedPredictive):
-    """Predictive distribution of labels, whose draws are not held in memory."""
+class ClassesByDraws(PredictiveByDraws):
+    """Predictive distribution of labels, from a part of the draws at a time."""
 
     kinds = CLASSIFICATION_KINDS
     is_classification = True
@@ -43,8 +43,8 @@ class StreamedClasses(StreamedPredictive):
         """Labels of all classes."""
         return self.estimator.classes_
 
-    def with_all_draws(self, components) -> ClassPredictive:
-        """Predictive distribution with ``components``, all draws of some rows."""
+    def predictive_of(self, components) -> ClassPredictive:
+        """Predictive distribution of some rows with these components, one per draw."""
         return ClassPredictive(components.probability.astype(np.float64), self.classes)
 
     @prediction_slots.acquire()
@@ -115,7 +115,7 @@ class BayesianClassifier(
 ):
     """Base class of the classifiers."""
 
-    _predictive_class = StreamedClasses
+    _predictive_class = ClassesByDraws
 
     class_weight: Any
     classes_: Array
@@ -292,11 +292,11 @@ class BayesianClassifier(
             Columns in the order of ``classes_``.
         """
         X = self._checked_inputs(X)
-        return StreamedClasses(self, X, posterior_by(self, X, method)).mean()
+        return ClassesByDraws(self, X, posterior_by(self, X, method)).mean()
 
     def _prediction_spread(self, X, y):
         posterior = posterior_by(self, X, "mean_weights")
-        probability = StreamedClasses(self, X, posterior).mean()
+        probability = ClassesByDraws(self, X, posterior).mean()
         spread = float(probability.std(0).max())
         return spread, (
             "on the training rows no class's probability has a standard deviation "
@@ -304,6 +304,6 @@ class BayesianClassifier(
         )
 
     def _explained_share(self, X, y, weights):
-        probability = StreamedClasses(self, X).mean()[np.arange(len(y)), y]
+        probability = ClassesByDraws(self, X).mean()[np.arange(len(y)), y]
         tiny = np.finfo(probability.dtype).tiny
         return explained_entropy(X, y, weights, np.log(probability.clip(tiny)))

@@ -428,11 +428,11 @@ def warn_of_nan(predicted: np.ndarray) -> None:
         )
 
 
-class StreamedPredictive:
-    """Predictive distribution of all rows, whose draws are not held in memory.
+class PredictiveByDraws:
+    """Predictive distribution of all rows, computed from a part of the draws at a time.
 
-    The draws are computed in parts, and accumulated. It has the methods of
-    ``MixturePredictive`` or ``ClassPredictive`` that do not need all draws at once.
+    Subclasses have the methods of ``MixturePredictive`` or ``ClassPredictive`` that
+    need not have all draws at once.
 
     Parameters
     ----------
@@ -459,8 +459,8 @@ class StreamedPredictive:
         n_draws = self.posterior.distinct_draws(self.estimator.n_draws)
         return n_draws * self.posterior.n_members
 
-    def with_all_draws(self, components) -> Any:
-        """Predictive distribution with ``components``, all draws of some rows."""
+    def predictive_of(self, components) -> Any:
+        """Predictive distribution of some rows with these components, one per draw."""
         raise NotImplementedError
 
     def in_blocks(self) -> PredictiveBlocks:
@@ -468,12 +468,12 @@ class StreamedPredictive:
         predictor = self.predictor
         return PredictiveBlocks(
             self.X.shape[0],
-            lambda rows: self.with_all_draws(predictor.whole(rows)),
+            lambda rows: self.predictive_of(predictor.whole(rows)),
             predictor.block,
         )
 
     def in_one_block(self) -> PredictiveBlocks:
-        """This distribution as the only block."""
+        """This distribution, as one block of all rows."""
         n_rows = self.X.shape[0]
         return PredictiveBlocks(n_rows, lambda rows: self, n_rows)
 

@@ -20,7 +20,7 @@ from skbayesnn._typing import Array, MatrixLike
 from skbayesnn.estimators._base import BayesianNetwork
 from skbayesnn.estimators._diagnostics import explained_variance, is_far_off
 from skbayesnn.estimators._fitted import (
-    StreamedPredictive,
+    PredictiveByDraws,
     open_posterior,
     posterior_by,
     warn_of_nan,
@@ -28,8 +28,8 @@ from skbayesnn.estimators._fitted import (
 from skbayesnn.estimators._job import likelihood_class
 
 
-class StreamedMixture(StreamedPredictive):
-    """Predictive distribution of a regression, whose draws are not held in memory."""
+class MixtureByDraws(PredictiveByDraws):
+    """Predictive distribution of a regression, from a part of the draws at a time."""
 
     kinds = REGRESSION_KINDS
     is_classification = False
@@ -44,8 +44,8 @@ class StreamedMixture(StreamedPredictive):
         """Precision of predictions in the units of y."""
         return self.scaling.dtype_of_y(self.X.dtype)
 
-    def with_all_draws(self, components) -> MixturePredictive:
-        """Predictive distribution with ``components``, all draws of some rows."""
+    def predictive_of(self, components) -> MixturePredictive:
+        """Predictive distribution of some rows with these components, one per draw."""
         return MixturePredictive(
             components, self.estimator.y_ndim_ == 1, self.scaling, dtype=self.dtype
         )
@@ -103,18 +103,18 @@ class StreamedMixture(StreamedPredictive):
     def sample(self, draws: np.ndarray, random: np.random.Generator) -> np.ndarray:
         """Sample y from the given draws, with noise, (rows[, targets], samples)."""
         components, index = self.components_of(draws)
-        return self.with_all_draws(components).sample(index, random)
+        return self.predictive_of(components).sample(index, random)
 
     def sample_f(self, draws: np.ndarray) -> np.ndarray:
         """Means of the given draws, without noise, (rows[, targets], samples)."""
         components, index = self.components_of(draws)
-        return self.with_all_draws(components).sample_f(index)
+        return self.predictive_of(components).sample_f(index)
 
 
 class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwork):
     """Base class of the regressors. Predictions are in the units of y."""
 
-    _predictive_class = StreamedMixture
+    _predictive_class = MixtureByDraws
 
     @property
     def noise_std_(self) -> Array:
@@ -259,7 +259,7 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
            networks from overfitting", JMLR 15, section 4.
         """
         X = self._checked_inputs(X)
-        predictive = StreamedMixture(self, X, posterior_by(self, X, method))
+        predictive = MixtureByDraws(self, X, posterior_by(self, X, method))
         if return_cov:
             _validation.check_one_of_std_and_cov(return_std)
             mean, cov = mean_and_covariance(predictive.in_blocks())
@@ -284,7 +284,7 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
         )
 
     def _explained_share(self, X, y, weights):
-        mean = StreamedMixture(self, X).mean_and_stds()[0].reshape(y.shape)
+        mean = MixtureByDraws(self, X).mean_and_stds()[0].reshape(y.shape)
         return explained_variance(X, y, weights, mean, self._given_noise())
 
     def _given_noise(self):
