@@ -87,9 +87,7 @@ def test_prediction_uses_one_fit(monkeypatch, case, tables):
             model.fit(X[1], second)
         return plain(*args, **kwargs)
 
-    for module in ("_regression", "_classification"):
-        place = f"skbayesnn.estimators.{module}.open_posterior"
-        monkeypatch.setattr(place, with_a_fit_before)
+    monkeypatch.setattr(_fitted, "open_posterior", with_a_fit_before)
     actual = predicted(model, how, new)
     assert under_way
     np.testing.assert_array_equal(actual, expected)

@@ -1,7 +1,7 @@
 """Recalibration of a regressor's predictive distribution on held-out rows."""
 
 from dataclasses import replace
-from typing import Any, Literal, Self, overload
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -19,8 +19,7 @@ from skbayesnn._predictive.mixin import (
 from skbayesnn._predictive.recalibration import QuantileMap, likeliest_scale
 from skbayesnn._runtime import default_settings, on_snapshot
 from skbayesnn._sklearn_compat import RegressorMixin, safe_indexing
-from skbayesnn._typing import Array, MatrixLike
-from skbayesnn._validation import check_one_of_std_and_cov
+from skbayesnn._typing import MatrixLike
 
 # Most held-out rows for the correction: they determine the scale within 0.5 %.
 MAX_ROWS = 20_000
@@ -154,55 +153,9 @@ class CalibratedUncertaintyRegressor(
         model = clone(self.estimator).fit(X, y, **routed.estimator.fit)
         return self._set_fitted(model, estimator_=model, **correction)
 
-    @overload
-    def predict(
-        self,
-        X: MatrixLike,
-        return_std: Literal[False] = False,
-        return_cov: Literal[False] = False,
-    ) -> Array: ...
-    @overload
-    def predict(
-        self,
-        X: MatrixLike,
-        return_std: Literal[True],
-        return_cov: Literal[False] = False,
-    ) -> tuple[Array, Array]: ...
-    @overload
-    def predict(
-        self,
-        X: MatrixLike,
-        return_std: Literal[False] = False,
-        *,
-        return_cov: Literal[True],
-    ) -> tuple[Array, Array]: ...
-    @overload
-    def predict(
-        self, X: MatrixLike, return_std: bool = False, return_cov: bool = False
-    ) -> Array | tuple[Array, Array]: ...
     @on_snapshot
-    def predict(self, X, return_std=False, return_cov=False):
-        """Predict with the fitted estimator; return the recalibrated total std.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        return_std : bool, default=False
-        return_cov : bool, default=False
-            Whether to return the covariance of the targets, separately for each row;
-            not with ``return_std``.
-
-        Returns
-        -------
-        mean : ndarray of shape (n_samples,) or (n_samples, n_targets)
-        std : ndarray of the same shape
-            Only with ``return_std=True``; in y's units.
-        cov : ndarray of shape (n_samples, n_targets, n_targets)
-            Only with ``return_cov=True``; its diagonal is std^2.
-        """
+    def _predict(self, X, return_std, return_cov):
         check_is_fitted(self)
-        if return_cov:
-            check_one_of_std_and_cov(return_std)
         if not (return_std or return_cov):
             return self.estimator_.predict(X)
         if self._scales_moments:  # computes the draws only once

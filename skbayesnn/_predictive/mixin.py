@@ -1,8 +1,9 @@
 """Methods of all estimators with a predictive distribution.
 
-A subclass opens its predictive distribution on some rows: networks sample their weights
-and keep them. All methods then compute block by block, with all draws of a block at
-once.
+A subclass opens its predictive distribution on some rows. Most methods compute block by
+block of the rows, with all draws of a block at once. Uncertainties, log densities and
+samples need not have all draws at once: networks compute them for all rows, from a part
+of the draws at a time, so that the memory does not grow with the number of draws.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -10,20 +11,26 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass
 from itertools import chain
+from numbers import Integral
 from typing import Any, Literal, overload
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
-from sklearn.utils.validation import check_consistent_length
+from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from skbayesnn._engine.resources import torch_threads
 from skbayesnn._predictive.classes import check_known
 from skbayesnn._predictive.summaries import select_kinds, to_frame
-from skbayesnn._runtime import default_settings
+from skbayesnn._runtime import default_settings, on_snapshot
 from skbayesnn._sklearn_compat import num_samples
 from skbayesnn._typing import Array, MatrixLike, RandomState
-from skbayesnn._validation import check_levels, numpy_random_state
+from skbayesnn._validation import (
+    check_levels,
+    check_number,
+    check_one_of_std_and_cov,
+    numpy_random_state,
+)
 
 # Number of rows whose draws are in memory at once.
 BLOCK = 512
@@ -148,16 +155,33 @@ class PredictiveBlocks:
 
 def mean_and_covariance(opened: PredictiveBlocks) -> tuple[np.ndarray, np.ndarray]:
     """Mean (rows[, targets]) and covariance (rows, targets, targets) of all rows."""
-    parts = [(block.mean(), block.covariance()) for _, block in opened.blocks()]
-    means, covariances = zip(*parts, strict=True)
-    return np.concatenate(means), np.concatenate(covariances)
+    return _mean_and(opened, lambda block: block.covariance())
+
+
+def mean_and_std(opened: PredictiveBlocks) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and total standard deviation of all rows, (rows[, targets])."""
+    return _mean_and(opened, lambda block: block.uncertainty(["total"])["total"])
+
+
+def _mean_and(opened, spread) -> tuple[np.ndarray, np.ndarray]:
+    parts = opened.map(lambda _, block: (block.mean(), spread(block)))
+    means, spreads = zip(*parts, strict=True)
+    return np.concatenate(means), np.concatenate(spreads)
 
 
 class PredictiveMixin:
     """Methods of regressors and classifiers with a predictive distribution."""
 
     def _open_predictive(self, X) -> PredictiveBlocks:
+        """Open the predictive distribution, with all draws of a block in memory."""
         raise NotImplementedError
+
+    def _open_by_draws(self, X) -> PredictiveBlocks:
+        """Open it for methods that need not have all draws in memory at once.
+
+        Blocks need only ``uncertainty``, ``log_density``, ``sample`` and ``sample_f``.
+        """
+        return self._open_predictive(X)
 
     @overload
     def predict_uncertainty(  # type: ignore[overload-overlap]
@@ -182,25 +206,54 @@ class PredictiveMixin:
     ) -> Any: ...
     @default_settings
     def predict_uncertainty(self, X, kind=None, as_frame=False):
-        """Estimate how uncertain the prediction of each row is.
+        """Predict the uncertainty of y, in total or split by its source.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Inputs.
         kind : str or list of str, default=None
-            Kind of uncertainty, several kinds, or ``"all"``. Regressors:
-            ``"total"`` (default), ``"epistemic"`` and ``"aleatoric"`` standard
-            deviations. Classifiers: ``"entropy"`` (default), ``"mutual_information"``,
-            ``"variation_ratio"``, ``"expected_entropy"`` and ``"overlap"``.
+            Measure of uncertainty, a list of measures, or ``"all"``.
+
+            Regressors have standard deviations, in the units of y:
+
+            - ``"total"`` (default): total^2 = epistemic^2 + aleatoric^2;
+            - ``"epistemic"``: standard deviation of the draws' means. It shrinks with
+              more data in ensembles, and if the width of the posterior is learned. With
+              a fixed dropout rate it does not shrink. With many rows, the total then
+              overestimates the uncertainty, unless the epistemic part is small compared
+              with the noise;
+            - ``"aleatoric"``: the observation noise.
+
+            Classifiers have the measures of [1]_, section 3.3.1:
+
+            - ``"entropy"`` (default): total uncertainty, the entropy of the mean
+              probability, in nats;
+            - ``"expected_entropy"``: aleatoric part, the mean entropy of the draws;
+            - ``"mutual_information"``: epistemic part, the entropy minus the expected
+              entropy. It shrinks with more data, but not to zero with a fixed dropout
+              rate;
+            - ``"variation_ratio"``: 1 - the share of the most frequent label, if one
+              label is sampled per draw;
+            - ``"overlap"``: Bhattacharyya coefficient of the draws' probabilities of
+              the two most likely classes. It is large if the draws disagree on which of
+              these classes is more likely, and small if all draws give nearly 1/2 to
+              both.
         as_frame : bool, default=False
-            Whether to return a pandas DataFrame with one column per kind.
+            Whether to return a pandas DataFrame, with one column per kind (and target),
+            and with the index of X if X is a DataFrame.
 
         Returns
         -------
         uncertainty : ndarray of shape (n_samples[, n_targets]), or dict of them
             A dict for a list of kinds or ``"all"``.
+
+        References
+        ----------
+        .. [1] Gal (2016), "Uncertainty in deep learning", PhD thesis, University of
+           Cambridge.
         """
-        blocks = (block for _, block in self._opened_rows(X).blocks())
+        blocks = (block for _, block in self._opened_rows(X, by_draws=True).blocks())
         first = next(blocks)
         kinds = first.kinds
         kind = kinds[0] if kind is None else kind
@@ -216,36 +269,62 @@ class PredictiveMixin:
 
     @default_settings
     def log_predictive_density(self, X: MatrixLike, y: ArrayLike) -> Array:
-        """Log predictive density of y; for classes and counts log probability.
+        """Log density of y under the predictive distribution.
+
+        For labels and counts it is the log probability. Its mean over test rows is a
+        score of the whole distribution: higher is better.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Inputs.
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
+            Observed target values or labels.
 
         Returns
         -------
         density : ndarray of shape (n_samples,)
-            In nats, of the density in y's units; joint over targets.
+            Log density in nats, in the units of y, joint over targets.
 
         Raises
         ------
         ValueError
-            If y has a label that is not among a classifier's classes.
+            If a label is not in ``classes_``.
         """
 
         def density(block, values):
             if block.is_classification:
+                values = column_or_1d(values)
                 check_known(values, block.classes)
             return block.log_density(values)
 
-        return self._at(X, y, density)
+        return self._at(X, y, density, by_draws=True)
 
     @default_settings
     def sample_f(
         self, X: MatrixLike, n_samples: int = 1, random_state: RandomState = 0
     ) -> Array:
-        """Sample functions: posterior draws without noise; see ``sample_y``."""
+        """Draw functions from the posterior, without observation noise.
+
+        A sample evaluates one posterior draw at all rows, so that its values form one
+        function. The functions of a classifier are class probabilities.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples_X, n_features)
+            Inputs.
+        n_samples : int, default=1
+            Number of functions. Each is picked at random among the fixed posterior
+            draws that predictions average, ``n_draws`` for each network. Raise
+            ``n_draws`` for more distinct functions.
+        random_state : int, RandomState instance or None, default=0
+            Source of the random numbers.
+
+        Returns
+        -------
+        f : ndarray of shape (n_samples_X[, n_targets or n_classes], n_samples)
+            Function values, in the units of y, or class probabilities.
+        """
         return self._sampled(
             X, n_samples, random_state, lambda block, draws, _: block.sample_f(draws)
         )
@@ -254,45 +333,51 @@ class PredictiveMixin:
     def sample_y(
         self, X: MatrixLike, n_samples: int = 1, random_state: RandomState = 0
     ) -> Array:
-        """Sample y from the predictive distribution.
+        """Draw y from the predictive distribution.
 
-        Each sample uses one of the fixed posterior draws, selected at random, for all
-        rows, with independent observation noise in every row.
+        Adds observation noise, independent in every row, to functions that are drawn
+        as in ``sample_f``. Classifiers draw labels from such class probabilities.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples_X, n_features)
-        n_samples : int, default=1
-        random_state : int, RandomState instance or None, default=0
+            Inputs.
+        n_samples, random_state
+            As in ``sample_f``.
 
         Returns
         -------
         y : ndarray of shape (n_samples_X[, n_targets], n_samples)
+            Sampled target values or labels.
         """
         return self._sampled(
             X, n_samples, random_state, lambda block, *how: block.sample(*how)
         )
 
-    def _at(self, X, y, function, method=None):
+    def _at(self, X, y, function, method=None, by_draws=False):
         y = np.asarray(y)
         check_consistent_length(X, y)
-        return self._of_blocks(X, lambda rows, block: function(block, y[rows]), method)
+        return self._of_blocks(
+            X, lambda rows, block: function(block, y[rows]), method, by_draws
+        )
 
     def _sampled(self, X, n_samples, random_state, sample):
+        check_number("n_samples", n_samples, kind=Integral, low=1)
         seed = seed_from(random_state)
         draw_random, noise_random = np.random.default_rng(seed).spawn(2)
         parts: list[np.ndarray] = []
-        for _, block in self._opened_rows(X).blocks():
+        for _, block in self._opened_rows(X, by_draws=True).blocks():
             if not parts:
                 draws = draw_random.integers(block.n_draws, size=n_samples)
             parts.append(sample(block, draws, noise_random))
         return np.concatenate(parts)
 
-    def _of_blocks(self, X, function, method=None) -> np.ndarray:
+    def _of_blocks(self, X, function, method=None, by_draws=False) -> np.ndarray:
         """Results of ``function`` for all blocks of rows, concatenated.
 
         function : takes a slice of rows and their predictive distribution
         method : str, name of a method that only regressors have
+        by_draws : bool, whether to use ``_open_by_draws``
         """
 
         def checked(rows, block):
@@ -304,17 +389,80 @@ class PredictiveMixin:
                 )
             return function(rows, block)
 
-        return np.concatenate(self._opened_rows(X).map(checked))
+        return np.concatenate(self._opened_rows(X, by_draws).map(checked))
 
-    def _opened_rows(self, X) -> PredictiveBlocks:
+    def _opened_rows(self, X, by_draws=False) -> PredictiveBlocks:
         """Predictive distribution of at least one row."""
         if num_samples(X) == 0:
             raise ValueError("`X` must have at least one row; got none.")
-        return self._open_predictive(X)
+        return self._open_by_draws(X) if by_draws else self._open_predictive(X)
 
 
 class RegressionPredictiveMixin(PredictiveMixin):
     """Methods of regressors with a predictive distribution."""
+
+    @overload
+    def predict(
+        self,
+        X: MatrixLike,
+        return_std: Literal[False] = False,
+        return_cov: Literal[False] = False,
+    ) -> Array: ...
+    @overload
+    def predict(
+        self,
+        X: MatrixLike,
+        return_std: Literal[True],
+        return_cov: Literal[False] = False,
+    ) -> tuple[Array, Array]: ...
+    @overload
+    def predict(
+        self,
+        X: MatrixLike,
+        return_std: Literal[False] = False,
+        *,
+        return_cov: Literal[True],
+    ) -> tuple[Array, Array]: ...
+    @overload
+    def predict(
+        self, X: MatrixLike, return_std: bool = False, return_cov: bool = False
+    ) -> Array | tuple[Array, Array]: ...
+    @default_settings
+    def predict(self, X, return_std=False, return_cov=False):
+        """Predict the mean of y, and optionally its standard deviation or covariance.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Inputs.
+        return_std : bool, default=False
+            Whether to return the standard deviation of the predictive distribution.
+        return_cov : bool, default=False
+            Whether to return the covariance of the targets, one matrix per row. Cannot
+            be combined with ``return_std``.
+
+        Returns
+        -------
+        mean : ndarray of shape (n_samples,) or (n_samples, n_targets)
+            Predictive mean, in the units of y.
+        std : ndarray of the same shape
+            Standard deviation, including observation noise, in the units of y. Only
+            with ``return_std=True``.
+        cov : ndarray of shape (n_samples, n_targets, n_targets)
+            Covariance; its diagonal is std^2. The observation noise of the targets is
+            independent; their draws are correlated. Only with ``return_cov=True``.
+        """
+        if return_cov:
+            check_one_of_std_and_cov(return_std)
+        return self._predict(X, return_std, return_cov)
+
+    def _predict(self, X, return_std, return_cov):
+        opened = self._opened_rows(X)
+        if return_cov:
+            return mean_and_covariance(opened)
+        if return_std:
+            return mean_and_std(opened)
+        return np.concatenate(opened.map(lambda _, block: block.mean()))
 
     @default_settings
     def predict_quantile(self, X: MatrixLike, q: float | Sequence[float]) -> Array:
@@ -412,6 +560,52 @@ class RegressionPredictiveMixin(PredictiveMixin):
             In y's units, averaged over targets.
         """
         return self._at(X, y, lambda block, values: block.crps(values), "crps")
+
+
+class ClassificationPredictiveMixin(PredictiveMixin):
+    """Methods of classifiers with a predictive distribution."""
+
+    classes_: Any
+
+    @on_snapshot
+    def predict(self, X: MatrixLike) -> Array:
+        """Predict the class of the largest mean probability.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Inputs.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,)
+            Predicted labels.
+        """
+        # First compute: before `fit`, `classes_` does not exist.
+        codes = self.predict_proba(X).argmax(1)
+        return self.classes_[codes]
+
+    @default_settings
+    def predict_proba(self, X: MatrixLike) -> Array:
+        """Predict class probabilities, averaged over the posterior.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Inputs.
+
+        Returns
+        -------
+        probability : ndarray of shape (n_samples, n_classes)
+            Columns in the order of ``classes_``.
+        """
+        return self._of_blocks(X, lambda _, block: block.mean())
+
+    @default_settings
+    def predict_log_proba(self, X: MatrixLike) -> Array:
+        """Predict logarithms of class probabilities; see ``predict_proba``."""
+        with np.errstate(divide="ignore"):
+            return np.log(self.predict_proba(X))
 
 
 def seed_from(random_state):

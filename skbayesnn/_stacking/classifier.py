@@ -1,25 +1,26 @@
 """Stack of Bayesian classifiers."""
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from skbayesnn._data.validation import (
     check_labels,
     check_target_given,
     refuse_one_class,
 )
-from skbayesnn._runtime import on_snapshot
+from skbayesnn._predictive.mixin import ClassificationPredictiveMixin
 from skbayesnn._sklearn_compat import ClassifierMixin
 from skbayesnn._stacking.base import BayesianStacking
 from skbayesnn._stacking.summary import (
     summarise_classification,
     warn_if_no_better_than_shares,
 )
-from skbayesnn._typing import Array, MatrixLike
+from skbayesnn._typing import Array
 from skbayesnn._validation import compute_class_weights
 
 
-class BayesianStackingClassifier(ClassifierMixin, BayesianStacking):
+class BayesianStackingClassifier(
+    ClassificationPredictiveMixin, ClassifierMixin, BayesianStacking
+):
     """Weighted mixture of Bayesian neural networks and logistic regressions.
 
     Use it when accuracy and calibrated probabilities matter more than training time:
@@ -174,42 +175,6 @@ default="from_dtype"
         self.device = device
         self.verbose = verbose
         self.random_state = random_state
-
-    @on_snapshot
-    def predict(self, X: MatrixLike) -> Array:
-        """Predict the class with the largest mean probability.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-
-        Returns
-        -------
-        labels : ndarray of shape (n_samples,)
-        """
-        check_is_fitted(self)
-        return self.classes_[self.predict_proba(X).argmax(1)]
-
-    @on_snapshot
-    def predict_proba(self, X: MatrixLike) -> Array:
-        """Predict class probabilities, the mean over the posterior draws.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-
-        Returns
-        -------
-        probability : ndarray of shape (n_samples, n_classes)
-            Columns in the order of ``classes_``.
-        """
-        return self._of_blocks(X, lambda _, block: block.mean())
-
-    @on_snapshot
-    def predict_log_proba(self, X: MatrixLike) -> Array:
-        """Predict the logarithms of the class probabilities."""
-        with np.errstate(divide="ignore"):
-            return np.log(self.predict_proba(X))
 
     def _checked_targets(self, y):
         check_target_given(self, y)

@@ -38,6 +38,7 @@ from skbayesnn._distributions.components import Gaussians
 from skbayesnn._distributions.map_factor import minimise_on_grid
 from skbayesnn._predictive.classes import ClassPredictive
 from skbayesnn._predictive.mixin import (
+    ClassificationPredictiveMixin,
     PredictiveBlocks,
     PredictiveMixin,
     RegressionPredictiveMixin,
@@ -426,18 +427,15 @@ class ShrunkLinearRegressor(
         adaptive = self.penalty == "adaptive_lasso"
         return lasso(X, y, weights, self.random_state, adaptive=adaptive)
 
-    @on_snapshot
-    def predict(self, X):
-        """Predict the mean, (rows[, targets])."""
-        return self._of_blocks(X, lambda _, block: block.mean())
-
     def _predictive(self, X) -> MixturePredictive:
         mean = self._outputs(X)
         variance = np.broadcast_to(self.noise_variance_, mean.shape)
         return MixturePredictive(Gaussians(mean, variance), self.y_ndim_ == 1)
 
 
-class ShrunkLinearClassifier(ClassifierMixin, ShrunkLinearModel):
+class ShrunkLinearClassifier(
+    ClassificationPredictiveMixin, ClassifierMixin, ShrunkLinearModel
+):
     """Bayesian logistic regression with a given penalty.
 
     With more than two classes, each class is fitted against the others, and the
@@ -513,16 +511,6 @@ class ShrunkLinearClassifier(ClassifierMixin, ShrunkLinearModel):
         deviation = deviations(design, prior, self.n_draws, random)
         mean_error = _normal((), self.n_draws, random) / np.sqrt(precision.sum())
         return mean + deviation, intercept + mean_error - deviation @ centre
-
-    @on_snapshot
-    def predict_proba(self, X):
-        """Predict class probabilities, mean over draws, (rows, classes)."""
-        return self._of_blocks(X, lambda _, block: block.mean())
-
-    @on_snapshot
-    def predict(self, X):
-        """Predict labels, (rows,)."""
-        return self.classes_[self.predict_proba(X).argmax(1)]
 
     def _predictive(self, X) -> ClassPredictive:
         sigmoid = expit(self._outputs(X))

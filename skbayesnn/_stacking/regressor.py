@@ -1,7 +1,7 @@
 """Stack of Bayesian regressors."""
 
 from collections.abc import Sequence
-from typing import Any, Literal, overload
+from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted, column_or_1d
@@ -9,11 +9,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from skbayesnn._data.validation import check_numbers, check_target_given
 from skbayesnn._meta.cross_conformal import cross_interval, not_below_zero, too_few
 from skbayesnn._meta.unwrap import open_predictive
-from skbayesnn._predictive.mixin import (
-    PredictiveBlocks,
-    RegressionPredictiveMixin,
-    mean_and_covariance,
-)
+from skbayesnn._predictive.mixin import RegressionPredictiveMixin, mean_and_std
 from skbayesnn._runtime import on_snapshot
 from skbayesnn._sklearn_compat import RegressorMixin, safe_indexing
 from skbayesnn._stacking.base import BayesianStacking
@@ -24,7 +20,7 @@ from skbayesnn._stacking.summary import (
 )
 from skbayesnn._stacking.weights import corrected, factor_with_starts, share_of_starts
 from skbayesnn._typing import Array, MatrixLike
-from skbayesnn._validation import check_levels, check_one_of_std_and_cov, check_option
+from skbayesnn._validation import check_levels, check_option
 from skbayesnn.estimators._diagnostics import some_rows
 
 # At most this many rows times targets estimate how much refits from different starts
@@ -204,62 +200,6 @@ default="from_dtype"
         self.verbose = verbose
         self.random_state = random_state
 
-    @overload
-    def predict(
-        self,
-        X: MatrixLike,
-        return_std: Literal[False] = False,
-        return_cov: Literal[False] = False,
-    ) -> Array: ...
-    @overload
-    def predict(
-        self,
-        X: MatrixLike,
-        return_std: Literal[True],
-        return_cov: Literal[False] = False,
-    ) -> tuple[Array, Array]: ...
-    @overload
-    def predict(
-        self,
-        X: MatrixLike,
-        return_std: Literal[False] = False,
-        *,
-        return_cov: Literal[True],
-    ) -> tuple[Array, Array]: ...
-    @overload
-    def predict(
-        self, X: MatrixLike, return_std: bool = False, return_cov: bool = False
-    ) -> Array | tuple[Array, Array]: ...
-    @on_snapshot
-    def predict(self, X, return_std=False, return_cov=False):
-        """Predict the mean of the mixture, and its total standard deviation.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        return_std : bool, default=False
-        return_cov : bool, default=False
-            Whether to return the covariance of the targets, separately for each row;
-            not with ``return_std``.
-
-        Returns
-        -------
-        mean : ndarray of shape (n_samples,) or (n_samples, n_targets)
-            In y's units.
-        std : ndarray of the same shape
-            Only with ``return_std=True``; includes the observation noise (eq. 6).
-        cov : ndarray of shape (n_samples, n_targets, n_targets)
-            Only with ``return_cov=True``; its diagonal is std^2. The observation noise
-            is independent over targets; the means of the draws are not.
-        """
-        check_is_fitted(self)
-        if return_cov:
-            check_one_of_std_and_cov(return_std)
-            return mean_and_covariance(self._open_predictive(X))
-        if return_std:
-            return _mean_and_std(self._open_predictive(X))
-        return self._of_blocks(X, lambda _, block: block.mean())
-
     @on_snapshot
     def predict_interval(
         self,
@@ -315,7 +255,7 @@ default="from_dtype"
             for fold, models in enumerate(self.fold_estimators_)
         )
         predicted = [
-            [values.reshape(len(values), -1) for values in _mean_and_std(blocks)]
+            [values.reshape(len(values), -1) for values in mean_and_std(blocks)]
             for blocks in fold_blocks
         ]
         n_rows, n_targets = predicted[0][0].shape
@@ -384,12 +324,3 @@ default="from_dtype"
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
-
-
-def _mean_and_std(blocks: PredictiveBlocks) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and total standard deviation of all rows, (rows[, targets])."""
-    pairs = blocks.map(
-        lambda _, block: (block.mean(), block.uncertainty(["total"])["total"])
-    )
-    means, stds = zip(*pairs, strict=True)
-    return np.concatenate(means), np.concatenate(stds)

@@ -16,7 +16,8 @@ from skbayesnn import _validation
 from skbayesnn._data.scaling import Scaling, warn_of_far_rows
 from skbayesnn._data.table_encoder import TableEncoder
 from skbayesnn._data.validation import Table, check_inputs, network_columns
-from skbayesnn._runtime import atomic_update, default_settings, warn
+from skbayesnn._predictive.mixin import PredictiveMixin
+from skbayesnn._runtime import atomic_update, default_settings, snapshot, warn
 from skbayesnn._sklearn_compat import (
     BaseEstimator,
     CallbackSupportMixin,
@@ -35,7 +36,9 @@ from skbayesnn.estimators._training_data import TrainingData, training_data
 from skbayesnn.networks import NetworkDescription
 
 
-class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
+class BayesianNetwork(
+    PredictiveMixin, CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta
+):
     """Base class of all estimators.
 
     Each method defines ``_posterior_spec``. The regression and classification classes
@@ -96,6 +99,7 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
     # Defaults for classes whose constructors lack these parameters.
     likelihood_options: dict | None = None
     network: NetworkDescription | None = None
+    _predictive_class: type[_fitted.PredictiveByDraws]
 
     @property
     def _learns_rates(self) -> bool:
@@ -316,6 +320,17 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
             names = network_columns(self)
             warn_of_far_rows(X, self.x_mean_, self.x_scale_, self.total_weight_, names)
         return X
+
+    def _open_predictive(self, X):
+        return self._predictive(X).in_blocks()
+
+    def _open_by_draws(self, X):
+        return self._predictive(X).in_one_block()
+
+    def _predictive(self, X) -> _fitted.PredictiveByDraws:
+        """Predictive distribution of the present fit, even after another fit."""
+        fitted = snapshot(self)
+        return self._predictive_class(fitted, fitted._checked_inputs(X))
 
     @property
     def _scaling(self) -> Scaling:

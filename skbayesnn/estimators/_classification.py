@@ -3,46 +3,119 @@
 from dataclasses import replace
 from functools import partial
 from itertools import repeat
-from typing import Any, Literal, Self, overload
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from skbayesnn import _validation
 from skbayesnn._data import class_order
 from skbayesnn._data.validation import check_classification, refuse_one_class
 from skbayesnn._distributions.components import labels_at
 from skbayesnn._engine.resources import prediction_slots
-from skbayesnn._predictive.classes import (
-    ClassPredictive,
-    check_known,
-    label_log_density,
-)
-from skbayesnn._predictive.mixin import PredictiveBlocks, PredictiveMixin
+from skbayesnn._predictive.classes import ClassPredictive, label_log_density
+from skbayesnn._predictive.mixin import ClassificationPredictiveMixin
 from skbayesnn._predictive.summaries import (
     CLASSIFICATION_KINDS,
     MeanProbability,
     classification_uncertainty,
-    select_kinds,
-    to_frame,
 )
-from skbayesnn._runtime import default_settings, on_snapshot
+from skbayesnn._runtime import on_snapshot
 from skbayesnn._sklearn_compat import ClassifierMixin
-from skbayesnn._typing import Array, MatrixLike, RandomState
+from skbayesnn._typing import Array, MatrixLike
 from skbayesnn.estimators._base import BayesianNetwork
 from skbayesnn.estimators._diagnostics import explained_entropy
 from skbayesnn.estimators._fitted import (
-    fitted_posterior,
-    open_posterior,
+    PredictiveByDraws,
     posterior_by,
-    sampled_draws,
     warn_of_nan,
 )
 
 
-class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
+class ClassesByDraws(PredictiveByDraws):
+    """Predictive distribution of labels, from a part of the draws at a time."""
+
+    kinds = CLASSIFICATION_KINDS
+    is_classification = True
+
+    @property
+    def classes(self) -> np.ndarray:
+        """Labels of all classes."""
+        return self.estimator.classes_
+
+    def predictive_of(self, components) -> ClassPredictive:
+        """Predictive distribution of some rows with these components, one per draw."""
+        return ClassPredictive(components.probability.astype(np.float64), self.classes)
+
+    @prediction_slots.acquire()
+    def mean(self) -> np.ndarray:
+        """Mean probabilities, (rows, classes), in the precision of X."""
+        X = self.X
+        probability = self.predictor.mean_probability()
+        if probability is not None:
+            probability = probability / probability.sum(1, keepdims=True)
+            result = np.ascontiguousarray(probability, dtype=X.dtype)
+        else:
+            result = np.empty((X.shape[0], len(self.classes)), dtype=X.dtype)
+            for chunk, parts in self.predictor.by_rows():
+                mean = MeanProbability()
+                for labels in parts:
+                    mean.add(labels.probability)
+                result[chunk] = mean.mean
+        warn_of_nan(result)
+        return result
+
+    def uncertainty(self, kinds) -> dict[str, np.ndarray]:
+        """Uncertainties of the labels: {kind: (rows,)}."""
+        n_draws, posterior = self.estimator.n_draws, self.posterior
+        uniform = np.random.default_rng(self.estimator.seeds_).random(
+            (n_draws, posterior.n_members)
+        )
+        # All draws of a deterministic network are equal, and only one is computed.
+        n_copies = 1 if posterior.network.stochastic else n_draws
+
+        def probabilities(rows):
+            for _, parts in self.predictor.by_rows(rows):
+                for labels in parts:
+                    yield from repeat(labels.probability, n_copies)
+
+        result = {kind: np.empty(self.X.shape[0]) for kind in kinds}
+        for chunk in self.predictor.chunks():
+            measures = classification_uncertainty(
+                partial(probabilities, chunk), kinds, uniform.ravel()
+            )
+            for kind, values in measures.items():
+                result[kind][chunk] = values
+        return result
+
+    def log_density(self, y) -> np.ndarray:
+        """Log of the mean probability of the labels y, (rows,)."""
+        with np.errstate(divide="ignore"):
+            log_probability = np.log(self.mean())
+        return label_log_density(log_probability, self.classes, y)
+
+    def sample(self, draws: np.ndarray, random: np.random.Generator) -> np.ndarray:
+        """Sample one label from each of the given draws, (rows, samples)."""
+        probability = self.probability_of(draws)
+        uniform = random.random(probability.shape[:2])
+        return self.classes[labels_at(probability, uniform)].T
+
+    def sample_f(self, draws: np.ndarray) -> np.ndarray:
+        """Class probabilities of the given draws, (rows, classes, samples)."""
+        return np.moveaxis(self.probability_of(draws), 0, -1)
+
+    def probability_of(self, draws: np.ndarray) -> np.ndarray:
+        """Class probabilities of the given draws, (draws, rows, classes)."""
+        labels, index = self.components_of(draws)
+        return labels.probability[index]
+
+
+class BayesianClassifier(
+    ClassificationPredictiveMixin, ClassifierMixin, BayesianNetwork
+):
     """Base class of the classifiers."""
+
+    _predictive_class = ClassesByDraws
 
     class_weight: Any
     classes_: Array
@@ -219,186 +292,11 @@ class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
             Columns in the order of ``classes_``.
         """
         X = self._checked_inputs(X)
-        return self._mean_probability(X, posterior_by(self, X, method))
-
-    @prediction_slots.acquire()
-    def _mean_probability(self, X, posterior=None):
-        """Mean class probabilities; X is checked."""
-        predictor = open_posterior(self, X, posterior)
-        probability = predictor.mean_probability()
-        if probability is not None:
-            probability = probability / probability.sum(1, keepdims=True)
-            result = np.ascontiguousarray(probability, dtype=X.dtype)
-        else:
-            result = np.empty((X.shape[0], len(self.classes_)), dtype=X.dtype)
-            for chunk, parts in predictor.by_rows():
-                mean = MeanProbability()
-                for labels in parts:
-                    mean.add(labels.probability)
-                result[chunk] = mean.mean
-        warn_of_nan(result)
-        return result
-
-    @default_settings
-    def predict_log_proba(self, X: MatrixLike) -> Array:
-        """Predict logarithms of class probabilities; see ``predict_proba``."""
-        with np.errstate(divide="ignore"):
-            return np.log(self.predict_proba(X))
-
-    @overload
-    def predict_uncertainty(  # type: ignore[overload-overlap]
-        self,
-        X: MatrixLike,
-        kind: Literal["all"] | list[str] | tuple[str, ...],
-        as_frame: Literal[False] = False,
-    ) -> dict[str, Array]: ...
-    @overload
-    def predict_uncertainty(
-        self,
-        X: MatrixLike,
-        kind: str | None = "entropy",
-        as_frame: Literal[False] = False,
-    ) -> Array: ...
-    @overload
-    def predict_uncertainty(
-        self,
-        X: MatrixLike,
-        kind: str | list[str] | tuple[str, ...] | None = "entropy",
-        as_frame: bool = False,
-    ) -> Any: ...
-    @on_snapshot
-    def predict_uncertainty(self, X, kind="entropy", as_frame=False):
-        """Predict the uncertainty of the class, in total or split by its source.
-
-        The definitions follow Gal (2016), "Uncertainty in deep learning", section
-        3.3.1.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Inputs.
-        kind : str or list of str, default="entropy"
-            Measure of uncertainty, or ``"all"``:
-
-            - ``"entropy"``: total uncertainty, the entropy of the mean probability, in
-              nats;
-            - ``"expected_entropy"``: aleatoric part, the mean entropy of the draws;
-            - ``"mutual_information"``: epistemic part, the entropy minus the expected
-              entropy. It shrinks with more data, but not to zero with a fixed dropout
-              rate;
-            - ``"variation_ratio"``: 1 - the share of the most frequent label, if one
-              label is sampled per draw;
-            - ``"overlap"``: Bhattacharyya coefficient of the draws' probabilities of
-              the two most likely classes. It is large if the draws disagree on which of
-              these classes is more likely, and small if all draws give nearly 1/2 to
-              both.
-        as_frame : bool, default=False
-            Whether to return a pandas DataFrame, with one column per kind, and with
-            the index of X if X is a DataFrame.
-
-        Returns
-        -------
-        uncertainty : ndarray of shape (n_samples,), or dict of them
-            A dict for a list of kinds or ``"all"``.
-        """
-        kind = "entropy" if kind is None else kind
-        values = select_kinds(
-            kind, CLASSIFICATION_KINDS, lambda kinds: self._measures(X, kinds)
-        )
-        return to_frame(values, kind, X) if as_frame else values
-
-    @on_snapshot
-    def sample_f(
-        self, X: MatrixLike, n_samples: int = 1, random_state: RandomState = 0
-    ) -> Array:
-        """Draw class probabilities from the posterior.
-
-        A sample evaluates one posterior draw at all rows, so that its values form one
-        function.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples_X, n_features)
-            Inputs.
-        n_samples : int, default=1
-            Number of draws. Each is picked at random among the ``n_draws`` posterior
-            draws of each network that predictions average. Raise ``n_draws`` for more
-            distinct draws.
-        random_state : int, RandomState instance or None, default=0
-            Source of the random numbers.
-
-        Returns
-        -------
-        f : ndarray of shape (n_samples_X, n_classes, n_samples)
-            Class probabilities.
-        """
-        labels, _ = sampled_draws(
-            self, self._checked_inputs(X), n_samples, random_state
-        )
-        return np.moveaxis(labels.probability, 0, -1)
-
-    @on_snapshot
-    def sample_y(
-        self, X: MatrixLike, n_samples: int = 1, random_state: RandomState = 0
-    ) -> Array:
-        """Draw labels from the predictive distribution.
-
-        Draws each label from class probabilities that are drawn as in ``sample_f``. The
-        parameters are the same.
-
-        Returns
-        -------
-        labels : ndarray of shape (n_samples_X, n_samples)
-            Sampled labels.
-        """
-        labels, random = sampled_draws(
-            self, self._checked_inputs(X), n_samples, random_state
-        )
-        uniform = random.random(labels.probability.shape[:2])
-        return self.classes_[labels_at(labels.probability, uniform)].T
-
-    @on_snapshot
-    def log_predictive_density(self, X: MatrixLike, y: ArrayLike) -> Array:
-        """Log predictive probability of the labels y.
-
-        Its mean over test rows is minus their log loss: higher is better.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Inputs.
-        y : array-like of shape (n_samples,)
-            Observed labels.
-
-        Returns
-        -------
-        density : ndarray of shape (n_samples,)
-            Log probability, in nats.
-
-        Raises
-        ------
-        ValueError
-            If a label is not in ``classes_``.
-        """
-        log_probability = self.predict_log_proba(X)
-        y = column_or_1d(y)
-        check_consistent_length(log_probability, y)
-        check_known(y, self.classes_)
-        return label_log_density(log_probability, self.classes_, y)
-
-    @on_snapshot
-    def _open_predictive(self, X):
-        X = self._checked_inputs(X)
-        predictor = open_posterior(self, X)
-
-        def predictive(rows):
-            probability = predictor.whole(rows).probability.astype(np.float64)
-            return ClassPredictive(probability, self.classes_)
-
-        return PredictiveBlocks(X.shape[0], predictive, predictor.block)
+        return ClassesByDraws(self, X, posterior_by(self, X, method)).mean()
 
     def _prediction_spread(self, X, y):
-        probability = self._mean_probability(X, posterior_by(self, X, "mean_weights"))
+        posterior = posterior_by(self, X, "mean_weights")
+        probability = ClassesByDraws(self, X, posterior).mean()
         spread = float(probability.std(0).max())
         return spread, (
             "on the training rows no class's probability has a standard deviation "
@@ -406,30 +304,6 @@ class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
         )
 
     def _explained_share(self, X, y, weights):
-        probability = self._mean_probability(X)[np.arange(len(y)), y]
+        probability = ClassesByDraws(self, X).mean()[np.arange(len(y)), y]
         tiny = np.finfo(probability.dtype).tiny
         return explained_entropy(X, y, weights, np.log(probability.clip(tiny)))
-
-    def _measures(self, X, kinds) -> dict[str, np.ndarray]:
-        X = self._checked_inputs(X)
-        posterior = fitted_posterior(self, X)
-        uniform = np.random.default_rng(self.seeds_).random(
-            (self.n_draws, posterior.n_members)
-        )
-        predictor = open_posterior(self, X, posterior)
-        # All draws of a deterministic network are equal, and only one is computed.
-        n_copies = 1 if posterior.network.stochastic else self.n_draws
-
-        def probabilities(rows):
-            for _, parts in predictor.by_rows(rows):
-                for labels in parts:
-                    yield from repeat(labels.probability, n_copies)
-
-        result = {kind: np.empty(X.shape[0]) for kind in kinds}
-        for chunk in predictor.chunks():
-            measures = classification_uncertainty(
-                partial(probabilities, chunk), kinds, uniform.ravel()
-            )
-            for kind, values in measures.items():
-                result[kind][chunk] = values
-        return result

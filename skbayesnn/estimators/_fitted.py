@@ -6,6 +6,8 @@ and skops can store them, and a model that was fitted on a GPU loads on any mach
 
 from collections.abc import Iterable
 from copy import deepcopy
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import sklearn
@@ -25,7 +27,7 @@ from skbayesnn._engine.resources import as_tensor
 from skbayesnn._likelihoods import Likelihood, likelihood_from
 from skbayesnn._likelihoods.gaussian import UNBOUNDED
 from skbayesnn._networks import Network, network_from
-from skbayesnn._predictive.mixin import seed_from
+from skbayesnn._predictive.mixin import PredictiveBlocks
 from skbayesnn._runtime import warn
 from skbayesnn.estimators._job import TrainedJob, TrainingJob
 
@@ -361,7 +363,7 @@ def _history(trained, shift: float) -> dict[str, np.ndarray]:
 
 # Options of the parameter `method` of predictions.
 METHODS = ("draws", "mean_weights")
-# Sampled draws are computed one by one if at most one in this many draws is sampled.
+# Selected draws are computed one by one if at most one in this many is selected.
 _FEW_OF_ALL = 8
 
 
@@ -426,26 +428,66 @@ def warn_of_nan(predicted: np.ndarray) -> None:
         )
 
 
-def sampled_draws(estimator, X, n_samples: int, random_state):
-    """Sample among the posterior draws that predictions average; X is checked.
+class PredictiveByDraws:
+    """Predictive distribution of all rows, computed from a part of the draws at a time.
 
-    returns : components (n_samples, rows, ...), and a generator for observation noise
+    Subclasses have the methods of ``MixturePredictive`` or ``ClassPredictive`` that
+    need not have all draws at once.
+
+    Parameters
+    ----------
+    estimator : BayesianNetwork
+        Fitted; it must not change.
+    X : {array, sparse array} of shape (rows, inputs)
+        Checked inputs.
+    posterior : Posterior, optional
+        By default the fitted posterior.
     """
-    _validation.check_number("n_samples", n_samples, kind=_validation.Integral, low=1)
-    draw_random, noise_random = np.random.default_rng(seed_from(random_state)).spawn(2)
-    posterior = fitted_posterior(estimator, X)
-    n_members = posterior.n_members
-    n_all = posterior.distinct_draws(estimator.n_draws) * n_members
-    sample = draw_random.integers(n_all, size=n_samples)
-    distinct, inverse = np.unique(sample, return_inverse=True)
-    # Compute only the sampled draws, unless they are many.
-    if len(distinct) * _FEW_OF_ALL > n_all:
-        components = open_posterior(estimator, X, posterior).whole()
-        return components.draws(sample), noise_random
-    parts = []
-    for number in distinct:
-        draw, member = divmod(int(number), n_members)
-        network = posterior.select(np.array([member]))
-        predictor = open_posterior(estimator, X, network, 1, first_draw=draw)
-        parts.append(predictor.whole())
-    return type(parts[0]).concatenated(parts).draws(inverse), noise_random
+
+    def __init__(self, estimator, X, posterior: Posterior | None = None):
+        self.estimator, self.X = estimator, X
+        self.posterior = posterior or fitted_posterior(estimator, X)
+
+    @cached_property
+    def predictor(self) -> PosteriorPredictor:
+        """Predictor of all draws."""
+        return open_posterior(self.estimator, self.X, self.posterior)
+
+    @property
+    def n_draws(self) -> int:
+        """Number of draws of all networks that can differ."""
+        n_draws = self.posterior.distinct_draws(self.estimator.n_draws)
+        return n_draws * self.posterior.n_members
+
+    def predictive_of(self, components) -> Any:
+        """Predictive distribution of some rows with these components, one per draw."""
+        raise NotImplementedError
+
+    def in_blocks(self) -> PredictiveBlocks:
+        """Blocks of rows, with all draws of a block in memory."""
+        predictor = self.predictor
+        return PredictiveBlocks(
+            self.X.shape[0],
+            lambda rows: self.predictive_of(predictor.whole(rows)),
+            predictor.block,
+        )
+
+    def in_one_block(self) -> PredictiveBlocks:
+        """This distribution, as one block of all rows."""
+        n_rows = self.X.shape[0]
+        return PredictiveBlocks(n_rows, lambda rows: self, n_rows)
+
+    def components_of(self, draws: np.ndarray) -> tuple[Any, np.ndarray]:
+        """Components with at least the given draws, and the indices of these draws."""
+        estimator, X, posterior = self.estimator, self.X, self.posterior
+        distinct, inverse = np.unique(draws, return_inverse=True)
+        # Compute only the selected draws, unless they are many.
+        if len(distinct) * _FEW_OF_ALL > self.n_draws:
+            return self.predictor.whole(), draws
+        parts = []
+        for number in distinct:
+            draw, member = divmod(int(number), posterior.n_members)
+            network = posterior.select(np.array([member]))
+            predictor = open_posterior(estimator, X, network, 1, first_draw=draw)
+            parts.append(predictor.whole())
+        return type(parts[0]).concatenated(parts), inverse

@@ -1,43 +1,120 @@
 """Base class of the regressors: target validation and predictions."""
 
-from typing import Any, Literal, Self, overload
+from functools import cached_property
+from typing import Literal, Self, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.utils.validation import check_array, check_consistent_length
+from sklearn.utils.validation import check_array
 
 from skbayesnn import _validation
+from skbayesnn._data.scaling import Scaling
 from skbayesnn._data.validation import check_regression
 from skbayesnn._engine.resources import prediction_slots
-from skbayesnn._predictive.mixin import (
-    PredictiveBlocks,
-    RegressionPredictiveMixin,
-    mean_and_covariance,
-)
+from skbayesnn._predictive.mixin import RegressionPredictiveMixin, mean_and_covariance
 from skbayesnn._predictive.mixture import MixturePredictive
-from skbayesnn._predictive.summaries import (
-    REGRESSION_KINDS,
-    LogDensity,
-    Moments,
-    select_kinds,
-    to_frame,
-)
+from skbayesnn._predictive.summaries import REGRESSION_KINDS, LogDensity, Moments
 from skbayesnn._runtime import on_snapshot
 from skbayesnn._sklearn_compat import RegressorMixin
-from skbayesnn._typing import Array, MatrixLike, RandomState
+from skbayesnn._typing import Array, MatrixLike
 from skbayesnn.estimators._base import BayesianNetwork
 from skbayesnn.estimators._diagnostics import explained_variance, is_far_off
 from skbayesnn.estimators._fitted import (
+    PredictiveByDraws,
     open_posterior,
     posterior_by,
-    sampled_draws,
     warn_of_nan,
 )
 from skbayesnn.estimators._job import likelihood_class
 
 
+class MixtureByDraws(PredictiveByDraws):
+    """Predictive distribution of a regression, from a part of the draws at a time."""
+
+    kinds = REGRESSION_KINDS
+    is_classification = False
+
+    @cached_property
+    def scaling(self) -> Scaling:
+        """Standardisation of y."""
+        return self.estimator._scaling
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Precision of predictions in the units of y."""
+        return self.scaling.dtype_of_y(self.X.dtype)
+
+    def predictive_of(self, components) -> MixturePredictive:
+        """Predictive distribution of some rows with these components, one per draw."""
+        return MixturePredictive(
+            components, self.estimator.y_ndim_ == 1, self.scaling, dtype=self.dtype
+        )
+
+    @prediction_slots.acquire()
+    def mean_and_stds(self) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """Mean of y, and standard deviations of all kinds, (rows[, targets])."""
+        scaling, dtype = self.scaling, self.dtype
+        shape = (self.X.shape[0], scaling.n_targets)
+        mean, stds = np.empty(shape), np.empty((3, *shape))
+        total, epistemic, aleatoric = stds
+        accumulated = self.predictor.moments()
+        if accumulated:
+            mean, stds[1:] = accumulated[0], np.sqrt(accumulated[1:])
+        else:
+            for chunk, parts in self.predictor.by_rows():
+                moments = Moments()
+                for components in parts:
+                    moments.add(components.mean, components.variance)
+                mean[chunk] = moments.mean
+                epistemic[chunk] = np.sqrt(moments.epistemic)
+                aleatoric[chunk] = np.sqrt(moments.aleatoric)
+        np.hypot(epistemic, aleatoric, out=total)
+        mean = scaling.y_from_network(mean).astype(dtype)
+        stds = scaling.std_from_network(stds).astype(dtype)
+        if self.estimator.y_ndim_ == 1:
+            mean, stds = mean[:, 0], stds[..., 0]
+        warn_of_nan(mean)
+        return mean, dict(zip(REGRESSION_KINDS, stds, strict=True))
+
+    def uncertainty(self, kinds) -> dict[str, np.ndarray]:
+        """Standard deviations of y: {kind: (rows[, targets])}."""
+        stds = self.mean_and_stds()[1]
+        return {kind: stds[kind] for kind in kinds}
+
+    def log_density(self, y) -> np.ndarray:
+        """Log density of y in its own units, (rows,); y (rows[, targets])."""
+        scaling = self.scaling
+        y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
+        y = y.reshape(len(y), -1)
+        if y.shape[1] != scaling.n_targets:
+            raise ValueError(
+                f"`y` must have the {scaling.n_targets} targets of the fit; got "
+                f"{y.shape[1]}."
+            )
+        y = scaling.y_to_network(y)
+        result = np.empty(len(y))
+        for chunk, parts in self.predictor.by_rows():
+            density = LogDensity()
+            for components in parts:
+                density.add(components.log_density(y[chunk]))
+            result[chunk] = density.value
+        return result + scaling.log_density_shift()
+
+    def sample(self, draws: np.ndarray, random: np.random.Generator) -> np.ndarray:
+        """Sample y from the given draws, with noise, (rows[, targets], samples)."""
+        components, index = self.components_of(draws)
+        return self.predictive_of(components).sample(index, random)
+
+    def sample_f(self, draws: np.ndarray) -> np.ndarray:
+        """Means of the given draws, without noise, (rows[, targets], samples)."""
+        components, index = self.components_of(draws)
+        return self.predictive_of(components).sample_f(index)
+
+
 class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwork):
     """Base class of the regressors. Predictions are in the units of y."""
+
+    _predictive_class = MixtureByDraws
 
     @property
     def noise_std_(self) -> Array:
@@ -182,190 +259,17 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
            networks from overfitting", JMLR 15, section 4.
         """
         X = self._checked_inputs(X)
-        posterior = posterior_by(self, X, method)
+        predictive = MixtureByDraws(self, X, posterior_by(self, X, method))
         if return_cov:
             _validation.check_one_of_std_and_cov(return_std)
-            mean, cov = mean_and_covariance(self._opened(X, posterior))
-            dtype = self._scaling.dtype_of_y(X.dtype)
-            return mean.astype(dtype), cov.astype(dtype)
-        mean, stds = self._mean_and_stds(X, posterior)
+            mean, cov = mean_and_covariance(predictive.in_blocks())
+            return mean.astype(predictive.dtype), cov.astype(predictive.dtype)
+        mean, stds = predictive.mean_and_stds()
         return (mean, stds["total"]) if return_std else mean
 
-    @overload
-    def predict_uncertainty(  # type: ignore[overload-overlap]
-        self,
-        X: MatrixLike,
-        kind: Literal["all"] | list[str] | tuple[str, ...],
-        as_frame: Literal[False] = False,
-    ) -> dict[str, Array]: ...
-    @overload
-    def predict_uncertainty(
-        self,
-        X: MatrixLike,
-        kind: str | None = "total",
-        as_frame: Literal[False] = False,
-    ) -> Array: ...
-    @overload
-    def predict_uncertainty(
-        self,
-        X: MatrixLike,
-        kind: str | list[str] | tuple[str, ...] | None = "total",
-        as_frame: bool = False,
-    ) -> Any: ...
-    @on_snapshot
-    def predict_uncertainty(self, X, kind="total", as_frame=False):
-        """Predict the standard deviation of y, in total or split by its source.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Inputs.
-        kind : {"total", "epistemic", "aleatoric", "all"} or list, default="total"
-            Source of the uncertainty. ``"epistemic"`` is the standard deviation of the
-            draws' means, ``"aleatoric"`` is the observation noise; total^2 =
-            epistemic^2 + aleatoric^2. Epistemic uncertainty shrinks with more data in
-            ensembles, and if the width of the posterior is learned. With a fixed
-            dropout rate it does not shrink. With many rows, the total then
-            overestimates the uncertainty, unless the epistemic part is small compared
-            with the noise.
-        as_frame : bool, default=False
-            Whether to return a pandas DataFrame, with one column per kind (and target),
-            and with the index of X if X is a DataFrame.
-
-        Returns
-        -------
-        std : ndarray of shape (n_samples,) or (n_samples, n_targets), or dict of them
-            Standard deviation in the units of y. A dict for a list of kinds or
-            ``"all"``.
-        """
-        kind = "total" if kind is None else kind
-        values = select_kinds(
-            kind,
-            REGRESSION_KINDS,
-            lambda kinds: self._mean_and_stds(self._checked_inputs(X))[1],
-        )
-        return to_frame(values, kind, X) if as_frame else values
-
-    @on_snapshot
-    def sample_f(
-        self, X: MatrixLike, n_samples: int = 1, random_state: RandomState = 0
-    ) -> Array:
-        """Draw functions from the posterior, without observation noise.
-
-        A sample evaluates one posterior draw at all rows, so that its values form one
-        function.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples_X, n_features)
-            Inputs.
-        n_samples : int, default=1
-            Number of functions. Each is picked at random among the ``n_draws``
-            posterior draws of each network that predictions average. Raise ``n_draws``
-            for more distinct functions.
-        random_state : int, RandomState instance or None, default=0
-            Source of the random numbers.
-
-        Returns
-        -------
-        f : ndarray of shape (n_samples_X[, n_targets], n_samples)
-            Function values, in the units of y.
-        """
-        components, _ = sampled_draws(
-            self, self._checked_inputs(X), n_samples, random_state
-        )
-        return self._values_of_y(components.mean)
-
-    @on_snapshot
-    def sample_y(
-        self, X: MatrixLike, n_samples: int = 1, random_state: RandomState = 0
-    ) -> Array:
-        """Draw y from the predictive distribution.
-
-        Adds observation noise, independent in every row, to functions that are drawn
-        as in ``sample_f``. Parameters and shapes are the same.
-        """
-        components, random = sampled_draws(
-            self, self._checked_inputs(X), n_samples, random_state
-        )
-        return self._values_of_y(components.sample(random))
-
-    @on_snapshot
-    def log_predictive_density(self, X: MatrixLike, y: ArrayLike) -> Array:
-        """Log density of y under the predictive distribution.
-
-        Its mean over test rows is a score of the whole distribution: higher is better.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Inputs.
-        y : array-like of shape (n_samples,) or (n_samples, n_targets)
-            Observed target values.
-
-        Returns
-        -------
-        density : ndarray of shape (n_samples,)
-            Log density in nats, in the units of y, joint over targets.
-        """
-        X = self._checked_inputs(X)
-        y = self._standardised_targets(X, y)
-        result = np.empty(len(y))
-        for chunk, parts in open_posterior(self, X).by_rows():
-            density = LogDensity()
-            for components in parts:
-                density.add(components.log_density(y[chunk]))
-            result[chunk] = density.value
-        return result + self._scaling.log_density_shift()
-
-    @on_snapshot
-    def _open_predictive(self, X):
-        return self._opened(self._checked_inputs(X))
-
-    def _opened(self, X, posterior=None) -> PredictiveBlocks:
-        """Predictive distribution of checked rows, computed in blocks."""
-        predictor = open_posterior(self, X, posterior)
-        scaling = self._scaling
-        dtype = scaling.dtype_of_y(X.dtype)
-
-        def predictive(rows):
-            return MixturePredictive(
-                predictor.whole(rows), self.y_ndim_ == 1, scaling, dtype=dtype
-            )
-
-        return PredictiveBlocks(X.shape[0], predictive, predictor.block)
-
-    @prediction_slots.acquire()
-    def _mean_and_stds(
-        self, X, posterior=None
-    ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """Predictive mean and stds of all kinds, in the units of y; X is checked."""
-        scaling = self._scaling
-        dtype = scaling.dtype_of_y(X.dtype)
-        shape = (X.shape[0], scaling.n_targets)
-        mean, stds = np.empty(shape), np.empty((3, *shape))
-        total, epistemic, aleatoric = stds
-        predictor = open_posterior(self, X, posterior)
-        accumulated = predictor.moments()
-        if accumulated:
-            mean, stds[1:] = accumulated[0], np.sqrt(accumulated[1:])
-        else:
-            for chunk, parts in predictor.by_rows():
-                moments = Moments()
-                for components in parts:
-                    moments.add(components.mean, components.variance)
-                mean[chunk] = moments.mean
-                epistemic[chunk] = np.sqrt(moments.epistemic)
-                aleatoric[chunk] = np.sqrt(moments.aleatoric)
-        np.hypot(epistemic, aleatoric, out=total)
-        mean = self._drop_target_axis(scaling.y_from_network(mean)).astype(dtype)
-        warn_of_nan(mean)
-        stds = scaling.std_from_network(stds).astype(dtype)
-        kinds = zip(REGRESSION_KINDS, stds, strict=True)
-        return mean, {kind: self._drop_target_axis(std) for kind, std in kinds}
-
     def _prediction_spread(self, X, y):
-        outputs = open_posterior(self, X, posterior_by(self, X, "mean_weights")).whole()
+        posterior = posterior_by(self, X, "mean_weights")
+        outputs = open_posterior(self, X, posterior).whole()
         mean = self._scaling.y_from_network(outputs.mean.mean(0))
         varies = y.std(0) > 0
         if not varies.any():
@@ -380,7 +284,7 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
         )
 
     def _explained_share(self, X, y, weights):
-        mean = self._mean_and_stds(X)[0].reshape(y.shape)
+        mean = MixtureByDraws(self, X).mean_and_stds()[0].reshape(y.shape)
         return explained_variance(X, y, weights, mean, self._given_noise())
 
     def _given_noise(self):
@@ -390,32 +294,6 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
         if tempered or isinstance(getattr(self, "tau", "auto"), str):
             return 0.0
         return 1 / np.asarray(self.tau_)
-
-    def _standardised_targets(self, X, y) -> np.ndarray:
-        """Validate y against X and standardise it, (rows, targets)."""
-        y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
-        y = y.reshape(len(y), -1)
-        check_consistent_length(X, y)
-        if y.shape[1] != self._scaling.n_targets:
-            raise ValueError(
-                f"`y` must have the {self._scaling.n_targets} targets of the fit; got "
-                f"{y.shape[1]}."
-            )
-        return self._scaling.y_to_network(y)
-
-    def _values_of_y(self, values):
-        """Convert samples to the units of y.
-
-        values : (samples, rows, targets), standardised
-        returns : (rows[, targets], samples)
-        """
-        y = self._scaling.y_from_network(np.moveaxis(values, 0, -1))
-        dtype = self._scaling.dtype_of_y(values.dtype)
-        return self._drop_target_axis(y).astype(dtype)
-
-    def _drop_target_axis(self, values):
-        """Drop the target axis if y was one-dimensional in ``fit``."""
-        return values[:, 0] if self.y_ndim_ == 1 else values
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

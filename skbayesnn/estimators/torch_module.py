@@ -19,13 +19,13 @@ from skbayesnn._engine.resources import as_tensor
 from skbayesnn._predictive.classes import ClassPredictive
 from skbayesnn._predictive.mixin import (
     BLOCK,
+    ClassificationPredictiveMixin,
     PredictiveBlocks,
     PredictiveMixin,
     RegressionPredictiveMixin,
-    mean_and_covariance,
 )
 from skbayesnn._predictive.mixture import MixturePredictive
-from skbayesnn._runtime import default_settings, warn
+from skbayesnn._runtime import warn
 from skbayesnn._sklearn_compat import (
     BaseEstimator,
     ClassifierMixin,
@@ -33,7 +33,7 @@ from skbayesnn._sklearn_compat import (
     num_samples,
     safe_indexing,
 )
-from skbayesnn._validation import check_number, check_one_of_std_and_cov, check_option
+from skbayesnn._validation import check_number, check_option
 from skbayesnn.estimators._torch_dropout import (
     NO_DROPOUT,
     Examined,
@@ -124,47 +124,9 @@ class _TorchRegressor(RegressionPredictiveMixin, RegressorMixin, _TorchModule):
             Gaussians(mean[:, rows], variance[:, rows]), flat
         )
 
-    @default_settings
-    def predict(self, X, return_std=False, return_cov=False):
-        """Predict the mean of y, and optionally its standard deviation or covariance.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, ...), or any input of ``X_transform``
-            Inputs.
-        return_std : bool, default=False
-            Whether to return the standard deviation of the predictive distribution.
-        return_cov : bool, default=False
-            Whether to return the covariance of the targets, one matrix per row. Cannot
-            be combined with ``return_std``.
-
-        Returns
-        -------
-        mean : ndarray of shape (n_samples[, n_targets])
-            Predictive mean, in the units of y.
-        std : ndarray of the same shape
-            Standard deviation, including observation noise, in the units of y. Only
-            with ``return_std=True``.
-        cov : ndarray of shape (n_samples, n_targets, n_targets)
-            Covariance of the targets. Only with ``return_cov=True``.
-        """
-        if return_cov:
-            check_one_of_std_and_cov(return_std)
-            return mean_and_covariance(self._open_predictive(X))
-        parts = [
-            (
-                block.mean(),
-                block.uncertainty(["total"])["total"] if return_std else None,
-            )
-            for _, block in self._open_predictive(X).blocks()
-        ]
-        means, stds = zip(*parts, strict=True)
-        mean = np.concatenate(means)
-        return (mean, np.concatenate(stds)) if return_std else mean
-
 
 @dataclass(eq=False)
-class _TorchClassifier(ClassifierMixin, _TorchModule):
+class _TorchClassifier(ClassificationPredictiveMixin, ClassifierMixin, _TorchModule):
     classes: np.ndarray
     outputs: str | None
 
@@ -222,33 +184,6 @@ class _TorchClassifier(ClassifierMixin, _TorchModule):
         classes = self.classes_
         p = p[..., columns_of(classes, self.classes)]
         return lambda rows: ClassPredictive(p[:, rows], classes)
-
-    @default_settings
-    def predict_proba(self, X):
-        """Predict class probabilities, averaged over the draws.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, ...), or any input of ``X_transform``
-            Inputs.
-
-        Returns
-        -------
-        probability : ndarray of shape (n_samples, n_classes)
-            Columns in the order of ``classes_``.
-        """
-        blocks = self._open_predictive(X).blocks()
-        return np.concatenate([block.mean() for _, block in blocks])
-
-    @default_settings
-    def predict_log_proba(self, X):
-        """Predict logarithms of class probabilities; see ``predict_proba``."""
-        with np.errstate(divide="ignore"):
-            return np.log(self.predict_proba(X))
-
-    def predict(self, X):
-        """Predict the class of the largest mean probability."""
-        return self.classes_[self.predict_proba(X).argmax(1)]
 
 
 class _SkorchModule(nn.Module):

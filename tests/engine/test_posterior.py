@@ -11,6 +11,7 @@ from scipy.stats import norm
 
 from skbayesnn import MCDropoutClassifier, MCDropoutRegressor
 from skbayesnn._engine import posterior
+from skbayesnn._engine.compiled import ENGINE_VARIABLE
 from skbayesnn._engine.posterior import PosteriorPredictor
 from skbayesnn.estimators._fitted import restore_posterior
 from tests.helpers.families import LAWS, label
@@ -289,6 +290,28 @@ def test_draws_of_many_classes_are_not_all_stored(monkeypatch, seed):
         tensor_bytes, array_bytes = memory_of(call)
         assert 0 < tensor_bytes < all_draws_bytes / 3
         assert array_bytes < all_draws_bytes / 1.5
+
+
+@pytest.mark.filterwarnings("ignore")  # a fit of one epoch
+@pytest.mark.parametrize("engine", ["torch", "compiled"])
+def test_draws_of_many_rows_are_not_all_stored(monkeypatch, seed, engine):
+    if engine == "torch":
+        monkeypatch.setenv(ENGINE_VARIABLE, "torch")
+    n_rows, n_draws = 20_000, 150
+    X = np.random.default_rng(seed).normal(size=(n_rows, 3))
+    model = MCDropoutRegressor((9,), length_scale=1, max_iter=1, n_draws=n_draws)
+    model.fit(X[:20], X[:20, 0])
+    monkeypatch.setattr(posterior, "keep_freed_memory", lambda: None)
+    all_draws_bytes = 8 * n_rows * n_draws
+    with sklearn.config_context(working_memory=4):
+        for call in (
+            lambda: model.predict(X),
+            lambda: model.predict_uncertainty(X, "all"),
+            lambda: model.log_predictive_density(X, X[:, 1]),
+            lambda: model.sample_y(X),
+        ):
+            tensor_bytes, array_bytes = memory_of(call)
+            assert max(tensor_bytes, array_bytes) < all_draws_bytes / 3
 
 
 def predict(model, X):
