@@ -138,7 +138,7 @@ def check_inputs(estimator, X, *, reset, fill=None):
     if not reset:
         encoder = getattr(estimator, "table_", None)
         if encoder is not None:
-            return _encoded(encoder, X)
+            return encoder.transform(X)
         if _needs_no_conversion(estimator, X):
             return X
     refuse_non_numeric_columns(X)
@@ -162,12 +162,19 @@ def check_inputs(estimator, X, *, reset, fill=None):
     return X
 
 
-def _encoded(encoder: TableEncoder, X) -> np.ndarray:
-    """Features of the rows of a table."""
-    X = encoder.transform(X)
-    if not len(X):
-        raise ValueError("`X` must have at least one row; got none.")
-    return X
+def check_inputs_and_versions(estimator, X, *, fill=None):
+    """Call ``check_inputs`` for a prediction; rows with unknown values have versions.
+
+    An unknown value is an unseen level of a category, or a missing value in a column
+    without missing values in ``fit``. See ``TableEncoder.transform_versions``.
+
+    returns : X, and the number of versions of each row, or None if all have one
+    """
+    encoder = getattr(estimator, "table_", None)
+    if encoder is None:
+        return check_inputs(estimator, X, reset=False, fill=fill), None
+    features, n_versions = encoder.transform_versions(X)
+    return features, None if (n_versions == 1).all() else n_versions
 
 
 def _filled(X: np.ndarray, fill: np.ndarray, names) -> np.ndarray:

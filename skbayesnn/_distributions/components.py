@@ -98,6 +98,18 @@ class DrawArrays:
         """Select draws by index."""
         return self._mapped(lambda values: values[index])
 
+    def versions(self, first: np.ndarray, n_versions: np.ndarray):
+        """Use the versions of each row in turn, one per draw.
+
+        first, n_versions : (rows,), position of the first version, and their number
+        """
+        most = int(n_versions.max())
+        enough = self.repeated(-(-most // self.n_draws))
+        draw = np.arange(enough.n_draws)[:, np.newaxis]
+        # Draws of several networks alternate: shift, so that each has all versions.
+        index = first + (draw + draw // most) % n_versions
+        return enough._mapped(lambda values: values[draw, index])
+
     def resized(self, n: int):
         """Select ``n`` evenly spaced draws; repeat draws if there are fewer."""
         return self.draws(np.arange(n) * self.n_draws // n)

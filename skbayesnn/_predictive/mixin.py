@@ -115,6 +115,27 @@ class PredictiveBlocks:
             n_rows, distribution, first.block, open_part if in_threads else None, step
         )
 
+    @classmethod
+    def with_versions(
+        cls, inner: "PredictiveBlocks", n_versions: np.ndarray | None
+    ) -> "PredictiveBlocks":
+        """Mix the versions of rows with unknown values.
+
+        inner : of all versions of all rows, those of a row next to each other
+        n_versions : (rows,), the number of versions of each row; None if all have one
+        """
+        if n_versions is None:
+            return inner
+        first = np.cumsum(n_versions) - n_versions
+
+        def distribution(rows):
+            start, number = first[rows.start], n_versions[rows]
+            versions = inner.distribution(slice(start, start + number.sum()))
+            return versions.versions(first[rows] - start, number)
+
+        n_rows = max(1, min(BLOCK, inner.block) // int(n_versions.max()))
+        return cls(len(n_versions), distribution, n_rows)
+
     def whole(self) -> Predictive:
         """Predictive distribution of all rows at once."""
         return self.distribution(slice(0, self.n_rows))

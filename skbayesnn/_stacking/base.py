@@ -26,6 +26,7 @@ from skbayesnn._data.scaling import FAR_ROWS, warn_of_far_rows
 from skbayesnn._data.table_encoder import TableEncoder
 from skbayesnn._data.validation import (
     check_inputs,
+    check_inputs_and_versions,
     check_weights,
     named_after,
     network_columns,
@@ -363,23 +364,36 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
 
     @on_snapshot
     def _open_predictive(self, X):
-        X = self._checked_inputs(X)
-        return self._mixture_blocks(self.estimators_, X)
+        X, n_versions = self._inputs_and_versions(X)
+        blocks = self._mixture_blocks(self.estimators_, X)
+        return PredictiveBlocks.with_versions(blocks, n_versions)
 
     def _checked_inputs(self, X):
         """X as the candidates take it."""
+        return self._inputs(X, check_inputs, reset=False)
+
+    def _inputs_and_versions(self, X):
+        """Inputs, and the number of versions of each row, or None if all have one."""
+        if self.__dict__.get("table_") is None:
+            return self._checked_inputs(X), None
+        return self._inputs(X, check_inputs_and_versions)
+
+    def _inputs(self, X, check, **options):
+        """Result of a check of X, with a warning of rows far outside."""
         check_is_fitted(self)
         # Estimators of a user's pool validate X themselves.
-        if self.fitted_to_sparse_ is not None:
-            mean, scale, total_weight = _column_scales(self.estimators_[0])
-            X = check_inputs(self, X, reset=False, fill=mean)
-            if sparse.issparse(X) and not self.fitted_to_sparse_:
-                X = X.toarray()
-            warn_of_far_rows(X, mean, scale, total_weight, network_columns(self))
-            # Do not warn again about encoded columns, which have other values and no
-            # names.
-            silence_warning(FAR_ROWS)
-        return X
+        if self.fitted_to_sparse_ is None:
+            return X
+        mean, scale, total_weight = _column_scales(self.estimators_[0])
+        checked = check(self, X, fill=mean, **options)
+        if sparse.issparse(checked) and not self.fitted_to_sparse_:
+            checked = checked.toarray()
+        inputs = checked[0] if isinstance(checked, tuple) else checked
+        warn_of_far_rows(inputs, mean, scale, total_weight, network_columns(self))
+        # Do not warn again about encoded columns, which have other values and no
+        # names.
+        silence_warning(FAR_ROWS)
+        return checked
 
     def _mixture_blocks(self, estimators, X) -> PredictiveBlocks:
         """Mixture of the given fits of the candidates."""

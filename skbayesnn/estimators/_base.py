@@ -15,8 +15,13 @@ from sklearn.utils.validation import check_is_fitted
 from skbayesnn import _validation
 from skbayesnn._data.scaling import Scaling, warn_of_far_rows
 from skbayesnn._data.table_encoder import TableEncoder
-from skbayesnn._data.validation import Table, check_inputs, network_columns
-from skbayesnn._predictive.mixin import PredictiveMixin
+from skbayesnn._data.validation import (
+    Table,
+    check_inputs,
+    check_inputs_and_versions,
+    network_columns,
+)
+from skbayesnn._predictive.mixin import PredictiveBlocks, PredictiveMixin
 from skbayesnn._runtime import atomic_update, default_settings, snapshot, warn
 from skbayesnn._sklearn_compat import (
     BaseEstimator,
@@ -310,27 +315,42 @@ class BayesianNetwork(
 
     def _checked_inputs(self, X):
         """Validate X of a prediction."""
+        return self._inputs(X, check_inputs, reset=False)
+
+    def _inputs_and_versions(self, X):
+        """Inputs, and the number of versions of each row, or None if all have one."""
+        return self._inputs(X, check_inputs_and_versions)
+
+    def _inputs(self, X, check, **options):
+        """Result of a check of X, with a warning of rows far outside."""
         check_is_fitted(self)
         _validation.check_n_draws(self.n_draws)
         standardized = self.standardize is not False
-        X = check_inputs(
-            self, X, reset=False, fill=self.x_mean_ if standardized else None
-        )
+        checked = check(self, X, fill=self.x_mean_ if standardized else None, **options)
         if standardized:
-            names = network_columns(self)
-            warn_of_far_rows(X, self.x_mean_, self.x_scale_, self.total_weight_, names)
-        return X
+            inputs = checked[0] if isinstance(checked, tuple) else checked
+            scale = self.x_mean_, self.x_scale_, self.total_weight_
+            warn_of_far_rows(inputs, *scale, network_columns(self))
+        return checked
 
     def _open_predictive(self, X):
-        return self._predictive(X).in_blocks()
+        predictive, n_versions = self._predictive(X)
+        return PredictiveBlocks.with_versions(predictive.in_blocks(), n_versions)
 
     def _open_by_draws(self, X):
-        return self._predictive(X).in_one_block()
+        predictive, n_versions = self._predictive(X)
+        if n_versions is None:
+            return predictive.in_one_block()
+        return PredictiveBlocks.with_versions(predictive.in_blocks(), n_versions)
 
-    def _predictive(self, X) -> _fitted.PredictiveByDraws:
-        """Predictive distribution of the present fit, even after another fit."""
+    def _predictive(self, X) -> tuple[Any, Array | None]:
+        """Predictive distribution of the present fit, even after another fit.
+
+        returns : distribution of all versions of rows, and the versions per row or None
+        """
         fitted = snapshot(self)
-        return self._predictive_class(fitted, fitted._checked_inputs(X))
+        X, n_versions = fitted._inputs_and_versions(X)
+        return self._predictive_class(fitted, X), n_versions
 
     @property
     def _scaling(self) -> Scaling:

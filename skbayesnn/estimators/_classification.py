@@ -291,8 +291,11 @@ class BayesianClassifier(
         probability : ndarray of shape (n_samples, n_classes)
             Columns in the order of ``classes_``.
         """
-        X = self._checked_inputs(X)
-        return ClassesByDraws(self, X, posterior_by(self, X, method)).mean()
+        if method != "draws":
+            X = self._checked_inputs(X)
+            return ClassesByDraws(self, X, posterior_by(self, X, method)).mean()
+        predictive, n_versions = self._predictive(X)
+        return predictive.mean() if n_versions is None else super().predict_proba(X)
 
     def _prediction_spread(self, X, y):
         posterior = posterior_by(self, X, "mean_weights")

@@ -258,8 +258,13 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
         .. [1] Srivastava et al. (2014), "Dropout: a simple way to prevent neural
            networks from overfitting", JMLR 15, section 4.
         """
-        X = self._checked_inputs(X)
-        predictive = MixtureByDraws(self, X, posterior_by(self, X, method))
+        if method == "draws":
+            predictive, n_versions = self._predictive(X)
+            if n_versions is not None:
+                return super().predict(X, return_std, return_cov)
+        else:
+            X = self._checked_inputs(X)
+            predictive = MixtureByDraws(self, X, posterior_by(self, X, method))
         if return_cov:
             _validation.check_one_of_std_and_cov(return_std)
             mean, cov = mean_and_covariance(predictive.in_blocks())
