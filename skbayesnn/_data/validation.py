@@ -157,7 +157,7 @@ def check_inputs(estimator, X, *, reset, fill=None):
         # Duplicate entries must be summed before they are squared.
         X = X.copy()
         X.sum_duplicates()
-    elif fill is not None:
+    elif fill is not None and not sparse.issparse(X):
         X = _filled(X, fill, getattr(estimator, "feature_names_in_", None))
     return X
 
