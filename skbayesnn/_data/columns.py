@@ -263,7 +263,7 @@ def _kind_of_values(values: list, name) -> str:
     kinds = {t: _kind_of_type(t) for t in {type(value) for value in values}}
     odd = sorted(t.__name__ for t, kind in kinds.items() if kind == "other")
     found = set(kinds.values())
-    if odd or len(found) > 1 and found & {"date", "duration"}:
+    if odd or (len(found) > 1 and found & {"date", "duration"}):
         names = odd or sorted(t.__name__ for t in kinds)
         raise _odd_kind(" and ".join(names), name)
     for kind in ("category", "number", "date", "duration", "boolean"):
