@@ -151,9 +151,8 @@ class TableReader:
         series = self._series(j)
         numeric = series.dtype.is_numeric() or type(series.dtype).__name__ == "Boolean"
         if type(series.dtype).__name__ in ("Object", "Unknown"):
-            if not self.n_rows or self.kind(j) not in ("number", "boolean"):
-                return not self.n_rows
-            return not np.isnan(self.numbers(j)).any()
+            numeric = self.kind(j) in ("number", "boolean")
+            return numeric and not np.isnan(self.numbers(j)).any()
         if not numeric or series.null_count():
             return False
         return type(series.dtype).__name__ not in ("Float32", "Float64") or not bool(
