@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
+from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skbayesnn._data.columns import MISSING, Categories, TableReader, is_frame
@@ -554,9 +555,8 @@ def _target_statistics(many, y: np.ndarray, weights: np.ndarray, target_type: st
     of_levels: list[list] = [[] for _ in many]
     of_rows: list[list] = [[] for _ in many]
     for target in targets:
-        encoder = target_encoder(
-            N_FOLDS, "continuous" if target_type == "continuous" else "auto"
-        )
+        continuous = "continuous" in (target_type, type_of_target(target[used]))
+        encoder = target_encoder(N_FOLDS, "continuous" if continuous else "auto")
         fitted = encoder.fit_transform(codes[used], target[used])
         encoded = np.empty((len(codes), fitted.shape[1]))
         encoded[used] = fitted
