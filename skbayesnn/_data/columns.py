@@ -4,12 +4,17 @@ Tables are pandas, polars or pyarrow tables, which narwhals reads in the same wa
 arrays, which may contain objects.
 """
 
-from collections.abc import Sequence
+import datetime
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from numbers import Number
+from decimal import Decimal
+from numbers import Real
 from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
+
+from skbayesnn._runtime import warn_once
 
 # A text column is free text if more than this share of its values differ and they have
 # at least this many words on average.
@@ -17,6 +22,10 @@ _DISTINCT_SHARE = 0.5
 _MIN_WORDS = 4.0
 # With fewer distinct values, text is taken for categories.
 _MIN_TEXTS = 20
+# With this share of values that represent numbers or dates, text should be converted.
+_CONVERTIBLE_SHARE = 0.9
+# Text of missing values in a column of categories.
+MISSING = "missing"
 
 
 @dataclass(frozen=True)
@@ -26,7 +35,7 @@ class Categories:
     Parameters
     ----------
     codes : ndarray of shape (rows,), int
-        Index of each row's level; -1 for a missing value.
+        Index of each row's level; -1 for a missing value, and for the text "missing".
     levels : tuple of str
     """
 
@@ -55,17 +64,14 @@ class TableReader:
     """
 
     def __init__(self, X):
-        self._frame = None
-        if is_frame(X):
-            import narwhals.stable.v2 as narwhals
-
-            self._frame = narwhals.from_native(X, eager_only=True)
-            self.names: list[Any] = list(self._frame.columns)
-            self.n_rows = len(self._frame)
-        else:
+        self._frame: Any = X if is_frame(X) else None
+        self.names: list[Any]
+        if self._frame is None:
             self._array = np.asarray(X)
             self.names = list(range(self._array.shape[1]))
-            self.n_rows = len(self._array)
+        else:  # The columns of a pyarrow table are arrays.
+            self.names = list(getattr(X, "column_names", X.columns))
+        self.n_rows = len(X)
 
     def kind(self, j: int) -> str:
         """Kind of data: "number", "boolean", "category", "ordered", "date", "duration".
@@ -75,17 +81,15 @@ class TableReader:
         ValueError
             If a column contains free text, or values of no such kind.
         """
+        name = self.names[j]
         if self._frame is None:
-            column = self._array[:, j]
-            if column.dtype.kind in "iuf":
-                return "number"
-            return _kind_of_objects(column, self.names[j])
+            return _kind_of_objects(self._array[:, j], name)
         series = self._series(j)
         dtype = series.dtype
-        name = type(dtype).__name__
         if dtype.is_numeric():
             return "number"
-        if name == "Categorical" and _is_ordered(series):
+        dtype_name = type(dtype).__name__
+        if dtype_name == "Categorical" and _is_ordered(series):
             return "ordered"
         kinds = {
             "Boolean": "boolean",
@@ -95,9 +99,11 @@ class TableReader:
             "Date": "date",
             "Duration": "duration",
         }
-        if name in kinds:
-            return kinds[name]
-        return _kind_of_objects(_objects(series), self.names[j])
+        if dtype_name in kinds:
+            return kinds[dtype_name]
+        if dtype.is_nested():
+            raise _odd_kind(dtype_name, name)
+        return _kind_of_objects(_objects(series), name)
 
     def numbers(self, j: int) -> np.ndarray:
         """Values as float64, with NaN for missing ones; durations in seconds.
@@ -117,22 +123,36 @@ class TableReader:
         return _as_numbers(_objects(series), self.names[j])
 
     def categories(self, j: int) -> Categories:
-        """Values as categories, with the levels in order of appearance."""
+        """Values as categories.
+
+        Raises
+        ------
+        ValueError
+            If values are collections, such as lists.
+        """
         if self._frame is None:
-            return _as_categories(self._array[:, j])
-        return _as_categories(_objects(self._series(j)))
+            return _as_categories(self._array[:, j], self.names[j])
+        series = self._series(j)
+        categorical = _pandas_categorical(series)
+        if categorical is not None:
+            return _merged(categorical.codes, categorical.categories.tolist())
+        return _as_categories(_objects(series), self.names[j])
 
     def ordered_levels(self, j: int) -> list[str]:
         """All levels of an ordered column, in their order."""
         series = self._series(j)
+        categorical = _pandas_categorical(series)
+        if categorical is not None:
+            return [_level(v) for v in categorical.categories.tolist()]
         return [_level(v) for v in series.cat.get_categories().to_list()]
 
     def is_complete_number(self, j: int) -> bool:
         """Whether a frame's column contains numbers or booleans, and all of them."""
         series = self._series(j)
         numeric = series.dtype.is_numeric() or type(series.dtype).__name__ == "Boolean"
-        if type(series.dtype).__name__ == "Object":
+        if type(series.dtype).__name__ in ("Object", "Unknown"):
             numeric = self.kind(j) in ("number", "boolean")
+            return numeric and not np.isnan(self.numbers(j)).any()
         if not numeric or series.null_count():
             return False
         return type(series.dtype).__name__ not in ("Float32", "Float64") or not bool(
@@ -142,8 +162,11 @@ class TableReader:
     def time_zone(self, j: int) -> str | None:
         """Time zone of a column of dates."""
         if self._frame is None:
-            return None
-        return getattr(self._series(j).dtype, "time_zone", None)
+            return _zone_of_objects(self._array[:, j], self.names[j])
+        series = self._series(j)
+        if type(series.dtype).__name__ in ("Datetime", "Date"):
+            return getattr(series.dtype, "time_zone", None)
+        return _zone_of_objects(_objects(series), self.names[j])
 
     def dates(self, j: int, time_zone: str | None = None) -> np.ndarray:
         """Local dates and times, (rows,), datetime64[us].
@@ -158,30 +181,45 @@ class TableReader:
         """
         name = self.names[j]
         if self._frame is None:
-            values = _as_dates(self._array[:, j], name)
-            return _without_zone(values, None, time_zone, name)
+            return _as_dates(self._array[:, j], time_zone, name)
         series = self._series(j)
-        zone = self.time_zone(j)
-        if zone is not None and time_zone is not None:
-            local = series.dt.convert_time_zone(time_zone).dt.replace_time_zone(None)
-            return local.to_numpy().astype("datetime64[us]")
-        return _without_zone(_as_dates(_objects(series), name), zone, time_zone, name)
+        if getattr(series.dtype, "time_zone", None) is None:
+            return _as_dates(_objects(series), time_zone, name)
+        _check_zone(self.time_zone(j), time_zone, name)
+        local = series.dt.convert_time_zone(time_zone).dt.replace_time_zone(None)
+        return local.to_numpy().astype("datetime64[us]")
 
     def _series(self, j: int):
-        assert self._frame is not None
-        return self._frame[self.names[j]]
+        """Column by position: names may occur twice."""
+        import narwhals.stable.v2 as narwhals
+
+        X = self._frame
+        if hasattr(X, "iloc"):
+            column = X.iloc[:, j]
+        else:
+            column = X.to_series(j) if hasattr(X, "to_series") else X.column(j)
+        return narwhals.from_native(column, series_only=True)
 
 
 def is_frame(X) -> bool:
-    """Whether X is a pandas, polars or pyarrow table."""
-    return hasattr(X, "columns") and (
-        hasattr(X, "dtypes") or hasattr(X, "schema") or hasattr(X, "__dataframe__")
-    )
+    """Whether X is a table in memory that narwhals can read."""
+    if not hasattr(X, "columns"):
+        return False
+    from narwhals.stable.v2 import dependencies
+
+    return dependencies.is_into_dataframe(X)
 
 
 def _is_ordered(series) -> bool:
     """Whether a categorical column of pyarrow is ordered."""
     return bool(getattr(getattr(series.to_native(), "type", None), "ordered", False))
+
+
+def _pandas_categorical(series):
+    """The ``pandas.Categorical`` of a narwhals series; None for other columns."""
+    native = series.to_native()
+    is_categorical = getattr(getattr(native, "dtype", None), "name", "") == "category"
+    return native.array if is_categorical else None
 
 
 def _objects(series) -> np.ndarray:
@@ -211,52 +249,87 @@ def _kind_of_objects(values: np.ndarray, name) -> str:
     by_dtype = {"b": "boolean", "M": "date", "m": "duration", "U": "category"}
     kind = by_dtype.get(values.dtype.kind, "number")
     if values.dtype.kind == "O":
-        present = [value for value in values if not _is_missing(value)]
-        kind = _kind_of_values(present, name)
+        kind = _kind_of_values([v for v in values if not _is_missing(v)], name)
+    elif values.dtype.kind not in "iufbMmU":
+        raise _odd_kind(str(values.dtype), name)
     if kind == "category":
-        _refuse_free_text(values, name)
+        _check_text([v for v in values.tolist() if isinstance(v, str)], name)
     return kind
 
 
 def _kind_of_values(values: list, name) -> str:
-    import datetime
+    """Kind of a column by its values that are not missing."""
+    kinds = {t: _kind_of_type(t) for t in {type(value) for value in values}}
+    odd = sorted(t.__name__ for t, kind in kinds.items() if kind == "other")
+    found = set(kinds.values())
+    if odd or (len(found) > 1 and found & {"date", "duration"}):
+        names = odd or sorted(t.__name__ for t in kinds)
+        raise _odd_kind(" and ".join(names), name)
+    for kind in ("category", "number", "date", "duration", "boolean"):
+        if kind in found:
+            return kind
+    return "number"
 
-    types = {type(value) for value in values}
-    if all(issubclass(t, bool | np.bool_) for t in types):
-        return "boolean" if types else "number"
-    if all(issubclass(t, Number | np.number) for t in types):
-        return "number"
-    if all(issubclass(t, datetime.date | np.datetime64) for t in types):
-        return "date"
-    if all(issubclass(t, datetime.timedelta | np.timedelta64) for t in types):
-        return "duration"
-    if all(issubclass(t, str | Number | np.number | np.bool_) for t in types):
-        return "category"
-    odd = next(v for v in values if not isinstance(v, str | Number))
-    raise ValueError(
+
+def _kind_of_type(t: type) -> str:
+    # A timedelta64 is an integer of NumPy.
+    kinds: dict[str, Any] = {
+        "boolean": bool | np.bool_,
+        "duration": datetime.timedelta | np.timedelta64,
+        "date": datetime.date | np.datetime64,
+        "number": Real | Decimal | np.integer | np.floating,
+        "category": str,
+    }
+    return next((k for k, types in kinds.items() if issubclass(t, types)), "other")
+
+
+def _odd_kind(got: str, name) -> ValueError:
+    return ValueError(
         "every column of X must contain numbers, booleans, categories, text or dates; "
-        f"got {type(odd).__name__} in column {name!r}. Convert the column, or drop it."
+        f"got {got} in column {name!r}. Convert the column, or drop it."
     )
 
 
-def _refuse_free_text(values: np.ndarray, name) -> None:
-    """Raise if a column contains sentences instead of categories."""
-    distinct = {value for value in values.tolist() if isinstance(value, str)}
-    n_present = sum(isinstance(value, str) for value in values.tolist())
-    if len(distinct) < max(_MIN_TEXTS, _DISTINCT_SHARE * n_present):
+def _check_text(texts: list[str], name) -> None:
+    """Raise if a column contains sentences; warn if it contains numbers or dates."""
+    distinct = list(dict.fromkeys(texts))
+    if len(distinct) < _MIN_TEXTS:
         return
     n_words = np.mean([len(text.split()) for text in distinct])
-    if n_words < _MIN_WORDS:
-        return
-    example = next(value for value in values if isinstance(value, str))
-    raise ValueError(
-        f"column {name!r} contains free text, {len(distinct)} different values such as "
-        f"{example[:40]!r}. Encode it in a pipeline:\n"
-        "    from skrub import TableVectorizer\n"
-        "    make_pipeline(TableVectorizer(), estimator)\n"
-        f"If the values are categories, name the column: categorical_features=[{name!r}"
-        "]."
-    )
+    if len(distinct) >= _DISTINCT_SHARE * len(texts) and n_words >= _MIN_WORDS:
+        raise ValueError(
+            f"column {name!r} contains free text, {len(distinct)} different values "
+            f"such as {texts[0][:40]!r}. Encode it in a pipeline:\n"
+            "    from skrub import TableVectorizer\n"
+            "    make_pipeline(TableVectorizer(), estimator)\n"
+            "If the values are categories, name the column: "
+            f"categorical_features=[{name!r}]."
+        )
+    converters: dict[str, tuple[Callable, str]] = {
+        "numbers": (float, "pandas.to_numeric(..., errors='coerce')"),
+        "dates": (datetime.datetime.fromisoformat, "pandas.to_datetime"),
+    }
+    for kind, (convert, function) in converters.items():
+        if _share_convertible(distinct, convert) >= _CONVERTIBLE_SHARE:
+            warn_once(
+                f"text in column {name!r}",
+                f"column {name!r} contains text that represents {kind}, such as "
+                f"{texts[0][:40]!r}, and is encoded as categories. Convert it, for "
+                f"instance with {function}. If the values are categories, name the "
+                f"column: categorical_features=[{name!r}].",
+            )
+            return
+
+
+def _share_convertible(texts: list[str], convert: Callable) -> float:
+    n_converted = 0
+    for text in texts:
+        try:
+            convert(text)
+        except ValueError:
+            continue
+        n_converted += 1
+    return n_converted / len(texts)
 
 
 def _as_numbers(values: np.ndarray, name) -> np.ndarray:
@@ -273,8 +346,6 @@ def _as_numbers(values: np.ndarray, name) -> np.ndarray:
 
 
 def _as_number(value, name) -> float:
-    import datetime
-
     if isinstance(value, datetime.timedelta):
         return value.total_seconds()
     if isinstance(value, np.timedelta64):
@@ -289,26 +360,40 @@ def _as_number(value, name) -> float:
         ) from error
 
 
-def _as_categories(values: np.ndarray) -> Categories:
-    index: dict[Any, int] = {}
-    if values.dtype.kind in "biufUSmM":
+def _as_categories(values: np.ndarray, name) -> Categories:
+    if values.dtype.kind in "mM":  # The text does not depend on the unit.
+        values = values.astype(f"{values.dtype.kind}8[us]")
+    if values.dtype.kind in "biufUmM":
         distinct, codes = np.unique(values, return_inverse=True)
-        keys = distinct.tolist()
-    else:
+        return _merged(codes.ravel(), distinct.tolist())
+    index: dict[Any, int] = {}
+    keys = values.tolist()
+    if not {bool, np.bool_}.isdisjoint(map(type, keys)):
+        # True equals 1, but is another level.
+        keys = [v if _is_missing(v) else _level(v) for v in keys]
+    try:
         codes = np.fromiter(
-            (index.setdefault(value, len(index)) for value in values.tolist()),
-            dtype=np.intp,
-            count=len(values),
+            (index.setdefault(key, len(index)) for key in keys), np.intp, len(keys)
         )
-        keys = list(index)
-    # Different objects may be the same level, such as 1 and 1.0.
+    except TypeError as error:
+        kinds = {type(v).__name__ for v in keys if type(v).__hash__ is None}
+        raise _odd_kind(" and ".join(sorted(kinds)), name) from error
+    return _merged(codes, list(index))
+
+
+def _merged(codes: np.ndarray, keys: Iterable) -> Categories:
+    """Categories of distinct objects, some of which may be the same level: 1 and 1.0.
+
+    codes : index of each row's object; -1 for a missing value
+    """
     levels: dict[str, int] = {}
     lookup = [
-        -1 if _is_missing(key) else levels.setdefault(_level(key), len(levels))
+        -1
+        if _is_missing(key) or (level := _level(key)) == MISSING
+        else levels.setdefault(level, len(levels))
         for key in keys
     ]
-    codes = np.array(lookup, dtype=np.intp)[codes.ravel()]
-    return Categories(codes, tuple(levels))
+    return Categories(np.array([*lookup, -1], dtype=np.intp)[codes], tuple(levels))
 
 
 def _level(value) -> str:
@@ -321,25 +406,60 @@ def _level(value) -> str:
     return str(value)
 
 
-def _as_dates(values: np.ndarray, name) -> np.ndarray:
+def _as_dates(values: np.ndarray, zone: str | None, name) -> np.ndarray:
+    """Local dates and times in a zone, datetime64[us]."""
     if values.dtype.kind == "M":
+        if not np.isnat(values).all():
+            _check_zone(None, zone, name)
         return values.astype("datetime64[us]")
     dates = [None if _is_missing(value) else value for value in values.tolist()]
-    try:
-        return np.array(dates, dtype="datetime64[us]")
-    except (TypeError, ValueError) as error:
+    present = [value for value in dates if value is not None]
+    odd = [v for v in present if not isinstance(v, datetime.date | np.datetime64)]
+    if odd:
         raise ValueError(
-            f"column {name!r} must contain dates, as in `fit`; got "
-            f"{next(v for v in dates if v is not None)!r}."
-        ) from error
+            f"column {name!r} must contain dates, as in `fit`; got {odd[0]!r}."
+        )
+    if present:
+        _check_zone(_zone_of_objects(values, name), zone, name)
+    if zone is not None:
+        tz = _zone(zone)
+        dates = [v and v.astimezone(tz).replace(tzinfo=None) for v in dates]
+    return np.array(dates, dtype="datetime64[us]")
 
 
-def _without_zone(values, zone: str | None, wanted: str | None, name) -> np.ndarray:
-    """Values as they are, if they have no time zone or all values are missing."""
-    if zone == wanted or np.isnat(values).all():
-        return values
-    raise ValueError(
-        f"the dates of column {name!r} must have "
-        f"{f'a time zone ({wanted} in `fit`)' if wanted else 'no time zone'}, as in "
-        f"`fit`; got {zone or 'none'}."
-    )
+def _zone_of_objects(values: np.ndarray, name) -> str | None:
+    """Time zone of dates; UTC if they have several, or one without a name."""
+    if values.dtype.kind != "O":
+        return None
+    zones = {
+        getattr(value, "tzinfo", None)
+        for value in values.tolist()
+        if not _is_missing(value)
+    }
+    if zones <= {None}:
+        return None
+    if None in zones:
+        raise ValueError(
+            f"the dates of column {name!r} must have a time zone, or none of them; got "
+            "both. Convert them, for instance with pandas.to_datetime(..., utc=True)."
+        )
+    zone = str(zones.pop())
+    try:
+        ZoneInfo(zone)
+    except (ValueError, OSError, ZoneInfoNotFoundError):
+        return "UTC"
+    return "UTC" if zones else zone
+
+
+def _zone(name: str) -> datetime.tzinfo:
+    return datetime.UTC if name == "UTC" else ZoneInfo(name)
+
+
+def _check_zone(zone: str | None, wanted: str | None, name) -> None:
+    """Raise if only one of two time zones is None."""
+    if (zone is None) != (wanted is None):
+        raise ValueError(
+            f"the dates of column {name!r} must have "
+            f"{f'a time zone ({wanted} in `fit`)' if wanted else 'no time zone'}, as "
+            f"in `fit`; got {zone or 'none'}."
+        )

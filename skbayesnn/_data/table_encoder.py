@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skbayesnn._data.columns import Categories, TableReader, is_frame
+from skbayesnn._data.columns import MISSING, Categories, TableReader, is_frame
 from skbayesnn._runtime import warn, warn_once
 from skbayesnn._sklearn_compat import BaseEstimator, TransformerMixin, target_encoder
 
@@ -36,7 +36,7 @@ MAX_CLASSES = 30
 # Largest number of rows of the overall mean that shrink the mean of a level.
 MAX_PSEUDO_ROWS = 1000.0
 SECONDS = {"day": 86_400.0, "week": 7 * 86_400.0, "year": 365.2425 * 86_400.0}
-OTHER, MISSING = "other", "missing"
+OTHER = "other"
 BY_LEVEL = "mean of y by level"
 
 
@@ -193,7 +193,7 @@ default="from_dtype"
     ['x0=blue', 'x1', 'x1=missing']
     """
 
-    def __init__(self, categorical_features="from_dtype", target_type="auto"):
+    def __init__(self, categorical_features="from_dtype", target_type="auto") -> None:
         self.categorical_features = categorical_features
         self.target_type = target_type
 
@@ -216,7 +216,9 @@ default="from_dtype"
         self.fit_transform(X, y, sample_weight)
         return self
 
-    def fit_transform(self, X, y=None, sample_weight=None):  # type: ignore[override]
+    def fit_transform(  # type: ignore[override]
+        self, X, y=None, sample_weight=None
+    ) -> np.ndarray:
         """Fit the encoding, and encode the same rows.
 
         Statistics of y are computed without the fold that contains the row, so the
@@ -257,7 +259,7 @@ default="from_dtype"
         _warn_of_dropped(columns)
         return _joined(blocks, n_rows)
 
-    def transform(self, X):
+    def transform(self, X) -> np.ndarray:
         """Encode the columns of a table.
 
         Missing values of a column that had none in ``fit`` become its median, with a
@@ -391,20 +393,22 @@ def needs_encoding(X, categorical_features) -> bool:
             return False
         if X.dtype.kind == "U":
             return True
-    if X.ndim != 2:
+    kind = getattr(X.dtype, "kind", None)
+    if X.ndim != 2 or kind is None:  # such as a tensor
         return False
-    if X.dtype.kind == "f":
+    if kind == "f":
         return bool(np.isnan(X.min(initial=0.0)))
-    return X.dtype.kind in "OUMm" and not _are_numbers(X)
+    return kind in "OUMm" and not _are_numbers(X)
 
 
 def _are_numbers(X: np.ndarray) -> bool:
-    """Whether all objects are numbers that are not missing."""
+    """Whether all objects are numbers that are not missing; text never is."""
+    if X.dtype.kind != "O" or any(isinstance(value, str) for value in X.flat):
+        return False
     try:
-        values = X.astype(np.float64)
+        return not np.isnan(X.astype(np.float64)).any()
     except (TypeError, ValueError):
         return False
-    return X.dtype.kind == "O" and not np.isnan(values).any()
 
 
 def _as_table(X):
@@ -560,7 +564,7 @@ def _fit_category(name, data: Categories, weights: np.ndarray, has_y: bool):
             column = replace(column, encoding="dropped: few levels repeat")
             return column, nothing, None
         return _with_levels(column, data, seen, weight_of), nothing, data
-    if not kept:  # Few rows: keep what there is.
+    if not kept:  # Few rows: keep all levels.
         kept = seen[:MAX_ONE_HOT]
     column = _one_hot(_with_levels(column, data, kept, weight_of))
     return column, column.codes[_level_index(column, data)], None

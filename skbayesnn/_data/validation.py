@@ -153,11 +153,12 @@ def check_inputs(estimator, X, *, reset, fill=None):
         order="C",
         ensure_all_finite=True if fill is None or sparse.issparse(X) else "allow-nan",
     )
-    if sparse.issparse(X) and not X.has_canonical_format:
-        # Duplicate entries must be summed before they are squared.
-        X = X.copy()
-        X.sum_duplicates()
-    elif fill is not None and not sparse.issparse(X):
+    if sparse.issparse(X):
+        if not X.has_canonical_format:
+            # Duplicate entries must be summed before they are squared.
+            X = X.copy()
+            X.sum_duplicates()
+    elif fill is not None:
         X = _filled(X, fill, getattr(estimator, "feature_names_in_", None))
     return X
 
@@ -402,7 +403,7 @@ def _checked_pair(estimator, X, y, sample_weight, check_y, *, reset):
 def _needs_encoding(estimator, X) -> bool:
     """Whether X has columns that are not numbers, or missing values."""
     network = getattr(estimator, "network", None)
-    if sparse.issparse(X) or (network is not None and network.row_shapes):
+    if sparse.issparse(X) or getattr(network, "row_shapes", ()):
         return False  # images and sequences have no columns
     named = getattr(estimator, "categorical_features", None)
     return needs_encoding(X, named)

@@ -365,15 +365,6 @@ def test_kinds_of_uncertainty(data, fitted):
         fitted[MCDropoutRegressor].predict_quantile(data.X_new, [])
 
 
-def test_missing_value_in_an_object_array(data, small):
-    pandas = pytest.importorskip("pandas")
-    X = data.X.astype(object)
-    X[3, 1] = None
-    for table in (X, pandas.DataFrame(X)):
-        with pytest.raises(ValueError, match="Input X contains NaN"):
-            MCDropoutRegressor(**small).fit(table, data.y)
-
-
 @pytest.mark.filterwarnings("error:The given NumPy array is not writable")
 def test_memory_mapped_model(data, fitted, tmp_path):
     joblib = pytest.importorskip("joblib")

@@ -1,0 +1,411 @@
+"""Columns of tables: every library, kind of data and missing value; odd values."""
+
+import datetime
+import re
+import warnings
+from decimal import Decimal
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pytest
+
+from skbayesnn._data.columns import TableReader, is_frame
+
+pd = pytest.importorskip("pandas")
+pl = pytest.importorskip("polars")
+pa = pytest.importorskip("pyarrow")
+
+PARIS = ZoneInfo("Europe/Paris")
+SECOND = datetime.timedelta(seconds=1)
+DAYS = [datetime.datetime(2020, 2, 29, 13), datetime.datetime(1969, 12, 31, 1)]
+# The same column with a missing value in all libraries, per kind.
+VALUES = {
+    "number": [2.5, None, -1.0],
+    "boolean": [True, None, False],
+    "category": ["b", None, "a"],
+    "date": [DAYS[0], None, DAYS[1]],
+    "duration": [90 * SECOND, None, -0.5 * SECOND],
+}
+LEVELS = ["c", "b", "a"]
+
+
+def categorical(values, ordered=False):
+    """A column of categories with an unused level in every library."""
+    indices = pa.array([None if v is None else LEVELS.index(v) for v in values])
+    dictionary = pa.DictionaryArray.from_arrays(indices, LEVELS, ordered=ordered)
+    return {
+        "pandas": pd.Series(pd.Categorical(values, LEVELS, ordered=ordered)),
+        "polars": pl.Series(values, dtype=pl.Enum(LEVELS) if ordered else None).cast(
+            pl.Enum(LEVELS) if ordered else pl.Categorical
+        ),
+        "pyarrow": dictionary,
+        "pyarrow chunks": pa.chunked_array([dictionary[:1], dictionary[1:]]),
+    }
+
+
+def columns_of_kind(kind):
+    """The column in every library, and in arrays."""
+    if kind == "ordered":
+        return categorical(VALUES["category"], ordered=True)
+    values = VALUES[kind]
+    columns = {
+        "pandas": pd.Series(values),
+        "pandas objects": pd.Series(values, dtype=object),
+        "polars": pl.Series(values, strict=False),
+        "polars objects": pl.Series(values, dtype=pl.Object),
+        "pyarrow": pa.array(values),
+        "pyarrow chunks": pa.chunked_array(
+            [pa.array(values[:2]), pa.array(values[2:])]
+        ),
+        "array": np.array(values, dtype=object),
+    }
+    if kind == "category":
+        columns |= {f"{k} categories": v for k, v in categorical(values).items()}
+    nullable = {"number": "Float64", "boolean": "boolean", "category": "string"}
+    if kind in nullable:
+        columns["pandas nullable"] = pd.Series(values, dtype=nullable[kind])
+    arrow = pd.ArrowDtype(columns["pyarrow"].type)
+    columns["pandas of pyarrow"] = pd.Series(values, dtype=arrow)
+    return columns
+
+
+def as_table(column, name="x"):
+    if isinstance(column, np.ndarray):
+        return column[:, None]
+    if isinstance(column, pd.Series):
+        return pd.DataFrame({name: column})
+    if isinstance(column, pl.Series):
+        return pl.DataFrame({name: column})
+    return pa.table({name: column})
+
+
+def content(reader, kind, j=0):
+    """Values of a column without the order of the levels."""
+    if kind in ("category", "ordered"):
+        data = reader.categories(j)
+        values = [None if i < 0 else data.levels[i] for i in data.codes]
+        return (values, reader.ordered_levels(j)) if kind == "ordered" else values
+    if kind == "date":
+        return reader.dates(j, reader.time_zone(j)).tolist()
+    return [None if np.isnan(v) else v for v in reader.numbers(j).tolist()]
+
+
+CASES = [
+    (kind, library)
+    for kind in [*VALUES, "ordered"]
+    for library in columns_of_kind(kind)
+]
+
+
+@pytest.mark.parametrize(("kind", "library"), CASES)
+def test_every_library_reads_the_same(kind, library):
+    table = as_table(columns_of_kind(kind)[library])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        reader = TableReader(table)
+        assert reader.kind(0) == kind
+        actual = content(reader, kind)
+    seconds = {"duration": [90.0, None, -0.5]}
+    expected = seconds.get(kind, VALUES["category" if kind == "ordered" else kind])
+    assert actual == ((expected, LEVELS) if kind == "ordered" else expected)
+    assert reader.n_rows == 3
+    if is_frame(table):
+        assert reader.names == ["x"]
+        assert not reader.is_complete_number(0)
+
+
+def test_complete_numbers():
+    complete = [
+        *(pd.Series([1, 2], dtype=d) for d in ("int8", "Int64", "float32", "bool")),
+        pd.Series([1.0, True], dtype=object),
+        pd.Series(pd.arrays.SparseArray([0, 1.0])),
+        pl.Series([1, 2], dtype=pl.UInt8),
+        pl.Series([True, False]),
+        pa.array([1.5, 2.0]),
+        pa.array([Decimal("1.5")]),
+    ]
+    assert all(TableReader(as_table(c)).is_complete_number(0) for c in complete)
+    others = [
+        pd.Series([1, None], dtype="Int64"),
+        pd.Series([1.0, np.nan]),
+        pd.Series([1.0, None], dtype=object),
+        pd.Series(pd.arrays.SparseArray([0, np.nan])),
+        pl.Series([1.0, np.nan]),
+        pl.Series([None, None]),
+        pa.array([1, None]),
+        pa.nulls(2),
+        pd.Series(["1", "2"]),
+    ]
+    assert not any(TableReader(as_table(c)).is_complete_number(0) for c in others)
+
+
+def test_columns_are_read_by_position():
+    """Names may occur twice, be integers next to text, or tuples."""
+    twice = pd.DataFrame(
+        [[1.0, "x"], [None, "y"]], columns=["a", "a"], index=["z", "z"]
+    )
+    levels = twice.set_axis(
+        pd.MultiIndex.from_tuples([("a", "b"), ("a", "c")]), axis="columns"
+    )
+    integers = twice.set_axis([1, 0], axis="columns")
+    for table in (twice, levels, integers):
+        reader = TableReader(table)
+        assert reader.names == table.columns.tolist()
+        assert content(reader, "number", 0) == [1.0, None]
+        assert content(reader, "category", 1) == ["x", "y"]
+    table = pa.Table.from_arrays([pa.array([1, 2]), pa.array(["x", "y"])], ["a", "a"])
+    assert content(TableReader(table), "category", 1) == ["x", "y"]
+
+
+def test_levels_do_not_depend_on_missing_values_or_types():
+    """Integers become floats if values are missing; 1, 1.0 and "1" are one level."""
+    for values in ([7, 10], [7.0, 10.0], ["7", "10"], np.array([7, 10], np.uint8)):
+        for extra in ([], [None], [np.nan]):
+            column = pd.Series([*values, *extra], dtype=object)
+            for series in (column, column.astype("category"), column.infer_objects()):
+                actual = content(TableReader(as_table(series)), "category")
+                assert actual == ["7", "10", *[None] * len(extra)]
+    bins = pd.Series(pd.cut([1, 5, np.nan], [0, 3, 6]))
+    reader = TableReader(as_table(bins))
+    assert reader.kind(0) == "ordered"
+    expected = ["(0, 3]", "(3, 6]"]
+    assert content(reader, "ordered") == ([*expected, None], expected)
+
+
+def test_true_and_1_are_different_levels():
+    """In any order of the rows."""
+    values = [True, 1, 1.0, "True", np.bool_(False), 0]
+    for rows in (values, values[::-1]):
+        array = np.array([[v] for v in rows], dtype=object)
+        actual = content(TableReader(array), "category")
+        expected = ["True", "1", "1", "True", "False", "0"]
+        assert actual == (expected if rows is values else expected[::-1])
+
+
+def test_levels_of_dates_do_not_depend_on_their_unit():
+    dates = pd.Series(pd.to_datetime(["2020-02-29", "2021-01-01"]))
+    levels = {
+        TableReader(as_table(dates.astype(f"datetime64[{unit}]"))).categories(0).levels
+        for unit in ("s", "ms", "us", "ns")
+    }
+    assert len(levels) == 1
+
+
+@pytest.mark.parametrize(
+    "text", ["", "nan", "None", "NA", " ", "é" * 5000, "a\nb", "0"]
+)
+def test_odd_text_is_a_level(text):
+    for column in (pd.Series([text, "b", None]), pl.Series([text, "b", None])):
+        assert content(TableReader(as_table(column)), "category") == [text, "b", None]
+
+
+def test_the_text_missing_is_a_missing_value():
+    """Otherwise its encoding and that of missing values would have the same name."""
+    column = pd.Series(["missing", "a", None])
+    for series in (column, column.astype("category")):
+        assert content(TableReader(as_table(series)), "category") == [None, "a", None]
+
+
+def test_recoded_levels():
+    data = TableReader(
+        np.array([["b"], ["a"], [None], ["c"]], dtype=object)
+    ).categories(0)
+    assert data.recoded(["a", "b"]).tolist() == [1, 0, -1, -2]
+    empty = TableReader(np.empty((0, 1), dtype=object)).categories(0)
+    assert empty.codes.tolist() == [] == empty.recoded(["a"]).tolist()
+
+
+# ---- kinds of objects
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        ([1, 2.5, np.float32(3), Decimal("1.5"), np.int8(1)], "number"),
+        ([np.bool_(True), 1.5], "number"),
+        ([True, np.bool_(False)], "boolean"),
+        ([None, np.nan, pd.NA, pd.NaT], "number"),
+        (
+            [np.timedelta64(3, "s"), datetime.timedelta(1), np.timedelta64("NaT")],
+            "duration",
+        ),
+        ([datetime.date(2020, 1, 1), pd.Timestamp(2020, 1, 1)], "date"),
+        ([np.datetime64("2020-01-01"), None], "date"),
+        (["a", 1, True, 2.5], "category"),
+    ],
+)
+def test_kinds_of_objects(values, kind):
+    array = np.array([[v] for v in values], dtype=object)
+    assert TableReader(array).kind(0) == kind
+    assert TableReader(array[::-1]).kind(0) == kind
+    assert TableReader(pd.DataFrame(array)).kind(0) == kind
+
+
+@pytest.mark.parametrize(
+    ("column", "got"),
+    [
+        (pd.Series([[1], [2]]), "list"),
+        (pd.Series([{"a": 1}, None]), "dict"),
+        (pd.Series([datetime.time(3), None]), "time"),
+        (pd.Series([b"a", "b"]), "bytes"),
+        (pd.Series([1 + 2j, 3]), "complex"),
+        (pd.Series(pd.period_range("2020", periods=2, freq="M")), "Period"),
+        (pd.Series([datetime.date(2020, 1, 1), "2020-01-02"]), "date and str"),
+        (pd.Series([datetime.timedelta(1), 5]), "int and timedelta"),
+        (pl.Series([[1], None]), "List"),
+        (pl.Series([{"a": 1.0, "b": 2.0}, None]), "Struct"),
+        (pl.Series([datetime.time(3), None]), "time"),
+        (pa.array([[1], None]), "List"),
+        (pa.array([{"a": 1}, None]), "Struct"),
+        (pa.array([b"1", None]), "bytes"),
+    ],
+)
+def test_values_of_no_kind_are_refused(column, got):
+    message = f"got {got}.* in column 'size'. Convert the column, or drop it"
+    with pytest.raises(ValueError, match=message):
+        TableReader(as_table(column, "size")).kind(0)
+
+
+def test_collections_are_no_categories():
+    for value in ([1], {"a": 1}, {1}):
+        table = pd.DataFrame({"tags": ["a", value]})
+        with pytest.raises(
+            ValueError, match=rf"got {type(value).__name__} in .*'tags'"
+        ):
+            TableReader(table).categories(0)
+
+
+# ---- numbers and dates of new rows
+
+
+def test_text_in_a_column_of_numbers_is_refused():
+    table = pd.DataFrame({"size": [1.0, "2.5"]})
+    with pytest.raises(ValueError, match=r"'size' must contain numbers.* got '2.5'"):
+        TableReader(table).numbers(0)
+
+
+@pytest.mark.parametrize("value", ["2020-01-01", 18_262])
+def test_other_values_in_a_column_of_dates_are_refused(value):
+    table = pd.DataFrame({"day": [DAYS[0], value]}, dtype=object)
+    with pytest.raises(ValueError, match=rf"'day' must contain dates.*got {value!r}"):
+        TableReader(table).dates(0)
+
+
+AWARE = [DAYS[0].replace(tzinfo=PARIS), None, DAYS[1].replace(tzinfo=PARIS)]
+AWARE_COLUMNS = {
+    "pandas": pd.Series(AWARE),
+    "pandas objects": pd.Series(AWARE, dtype=object),
+    "polars": pl.Series(AWARE, dtype=pl.Datetime("ms", "Europe/Paris")),
+    "pyarrow": pa.array(AWARE, pa.timestamp("us", "Europe/Paris")),
+    "array": np.array(AWARE, dtype=object),
+}
+
+
+@pytest.mark.parametrize("library", AWARE_COLUMNS)
+@pytest.mark.parametrize("zone", ["Europe/Paris", "Asia/Kolkata", "UTC"])
+def test_local_times(library, zone):
+    """Against the standard library's conversion, without a warning."""
+    reader = TableReader(as_table(AWARE_COLUMNS[library]))
+    expected = [v and v.astimezone(ZoneInfo(zone)).replace(tzinfo=None) for v in AWARE]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert reader.kind(0) == "date"
+        assert reader.time_zone(0) == "Europe/Paris"
+        assert reader.dates(0, zone).tolist() == expected
+    message = r"column ('x'|0) must have no time zone, as in `fit`; got Europe/Paris"
+    with pytest.raises(ValueError, match=message):
+        reader.dates(0)
+
+
+@pytest.mark.parametrize("library", columns_of_kind("date"))
+def test_dates_without_the_time_zone_of_the_fit(library):
+    reader = TableReader(as_table(columns_of_kind("date")[library]))
+    message = (
+        r"column ('x'|0) must have a time zone \(Europe/Paris in `fit`\).*got none"
+    )
+    with pytest.raises(ValueError, match=message):
+        reader.dates(0, "Europe/Paris")
+
+
+def test_missing_dates_have_any_time_zone():
+    for column in (
+        pd.Series([None, None], dtype=object),
+        pd.Series([np.nan, np.nan]),
+        pd.Series(pd.to_datetime([None, None])),
+        pl.Series([None, None]),
+        pa.nulls(2),
+    ):
+        for zone in (None, "Europe/Paris"):
+            assert np.isnat(TableReader(as_table(column)).dates(0, zone)).all()
+
+
+def test_dates_with_several_time_zones():
+    """They are converted to UTC; a fixed offset has no name."""
+    offset = datetime.timezone(datetime.timedelta(hours=2))
+    values = [DAYS[0].replace(tzinfo=PARIS), DAYS[1].replace(tzinfo=offset)]
+    reader = TableReader(np.array([[v] for v in values], dtype=object))
+    assert reader.time_zone(0) == "UTC"
+    assert reader.dates(0, "UTC").tolist() == [
+        v.astimezone(datetime.UTC).replace(tzinfo=None) for v in values
+    ]
+    assert TableReader(np.array([[values[1]]], dtype=object)).time_zone(0) == "UTC"
+    mixed = TableReader(np.array([[values[0]], [DAYS[1]]], dtype=object))
+    with pytest.raises(ValueError, match="column 0 must have a time zone, or none"):
+        mixed.time_zone(0)
+
+
+# ---- text
+
+
+SENTENCES = [f"the customer called {i} times about it" for i in range(20)]
+
+
+def test_free_text_is_refused():
+    message = re.escape(
+        "column 'notes' contains free text, 20 different values such as 'the customer "
+        "called 0 times about it'. Encode it in a pipeline:\n"
+        "    from skrub import TableVectorizer\n"
+        "    make_pipeline(TableVectorizer(), estimator)\n"
+        "If the values are categories, name the column: categorical_features=['notes']."
+    )
+    for table in (pd.DataFrame, pl.DataFrame, pa.table):
+        with pytest.raises(ValueError, match=message):
+            TableReader(table({"notes": SENTENCES})).kind(0)
+    with pytest.raises(ValueError, match=r"(?s)column 0 .* as 'the .*_features=\[0\]"):
+        TableReader(np.array(SENTENCES)[:, None]).kind(0)
+    # Few different values, or many repeated ones, are categories.
+    for few in (SENTENCES[:19], SENTENCES * 3):
+        assert TableReader(pd.DataFrame({"notes": few})).kind(0) == "category"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ([f"{i / 4}" for i in range(19)] + ["?", "1e-3"], "numbers, such as '0.0'"),
+        ([f"2020-01-{i:02d}" for i in range(1, 25)], "dates, such as '2020-01-01'"),
+    ],
+)
+def test_text_of_numbers_or_dates(text, message):
+    """It is a category, with a warning that names the column and the conversion."""
+    table = pd.DataFrame({"size": text})
+    with pytest.warns(UserWarning, match=rf"'size' contains .*{message}.*pandas.to_"):
+        assert TableReader(table).kind(0) == "category"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert TableReader(table[:19]).kind(0) == "category"
+
+
+# ---- what is a frame
+
+
+def test_frames():
+    for frame in (
+        pd.DataFrame({"a": [1]}),
+        pl.DataFrame({"a": [1]}),
+        pa.table({"a": [1]}),
+    ):
+        assert is_frame(frame)
+    others = [np.ones((2, 3)), [[1]], pd.Series([1]), pl.LazyFrame({"a": [1]}), None]
+    with warnings.catch_warnings():  # of the columns of a lazy frame
+        warnings.simplefilter("ignore")
+        assert not any(is_frame(other) for other in others)

@@ -1,0 +1,414 @@
+"""Encoded tables: closed forms, libraries, weights, names, and warnings."""
+
+import datetime
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+
+from skbayesnn.preprocessing import TableEncoder
+
+pd = pytest.importorskip("pandas")
+pl = pytest.importorskip("polars")
+pa = pytest.importorskip("pyarrow")
+
+ROWS, NEW, CITIES = 60, 7, 13
+LEVELS = ["low", "mid", "high"]
+
+
+@pytest.fixture
+def random(seed):
+    return np.random.default_rng([seed, 37])
+
+
+def mixed_columns(random, rows):
+    """A column of every kind; all but "count" have missing values."""
+    start = datetime.datetime(2020, 2, 28)
+    hours = random.integers(0, 20_000, rows).tolist()
+    columns = {
+        "size": random.standard_normal(rows).tolist(),
+        "count": random.integers(0, 9, rows).tolist(),
+        "new": random.integers(0, 2, rows).astype(bool).tolist(),
+        "colour": random.choice(["red", "blue", "green"], rows).tolist(),
+        "city": [f"city {i}" for i in random.permutation(rows) % CITIES],
+        "grade": random.choice(LEVELS, rows).tolist(),
+        "day": [start + datetime.timedelta(hours=h) for h in hours],
+        "age": [datetime.timedelta(minutes=m) for m in hours],
+    }
+    for name, values in columns.items():
+        if name != "count":
+            for i in random.permutation(rows)[: rows // 6]:
+                values[i] = None
+    return columns
+
+
+def in_pandas(columns):
+    grade = pd.Categorical(columns["grade"], LEVELS, ordered=True)
+    index = np.arange(len(grade))[::-1] * 3
+    return pd.DataFrame(
+        {k: pd.Series(v) for k, v in columns.items()} | {"grade": grade}
+    )[list(columns)].set_index(index)
+
+
+def in_pandas_nullable(columns):
+    return in_pandas(columns).convert_dtypes()
+
+
+def in_polars(columns):
+    grade = pl.Series("grade", columns["grade"], dtype=pl.Enum(LEVELS))
+    return pl.DataFrame(columns).with_columns(grade)
+
+
+def in_pyarrow(columns):
+    codes = [None if v is None else LEVELS.index(v) for v in columns["grade"]]
+    grade = pa.DictionaryArray.from_arrays(pa.array(codes), LEVELS, ordered=True)
+    return pa.table(columns | {"grade": grade})
+
+
+LIBRARIES = [in_pandas, in_pandas_nullable, in_polars, in_pyarrow]
+
+
+@pytest.mark.parametrize("frame", LIBRARIES[1:])
+@pytest.mark.parametrize("target_type", ["continuous", "classes"])
+def test_every_library_has_the_same_features(random, frame, target_type):
+    columns, new = mixed_columns(random, ROWS), mixed_columns(random, NEW)
+    y = random.integers(0, 3, ROWS)
+    expected = TableEncoder(target_type=target_type)
+    actual = TableEncoder(target_type=target_type)
+    np.testing.assert_array_equal(
+        actual.fit_transform(frame(columns), y),
+        expected.fit_transform(in_pandas(columns), y),
+    )
+    assert actual.columns_ == expected.columns_
+    assert [c.kind for c in actual.columns_] == [
+        *("number", "number", "boolean", "category", "category"),
+        *("ordered", "date", "duration"),
+    ]
+    with warnings.catch_warnings():  # New dates may be later than all others.
+        warnings.simplefilter("ignore")
+        features = expected.transform(in_pandas(new))
+        np.testing.assert_array_equal(actual.transform(frame(new)), features)
+        np.testing.assert_array_equal(expected.transform(frame(new)), features)
+    assert np.isfinite(features).all()
+
+
+def test_arrays_of_objects_and_lists_have_the_same_features(random):
+    columns = mixed_columns(random, ROWS)
+    del columns["grade"]  # Arrays have no ordered categories.
+    frame, y = pl.DataFrame(columns), random.standard_normal(ROWS)
+    rows = list(zip(*columns.values(), strict=True))
+    expected = TableEncoder().fit_transform(frame, y)
+    for X in (rows, [list(row) for row in rows], np.array(rows, dtype=object)):
+        np.testing.assert_array_equal(TableEncoder().fit_transform(X, y), expected)
+
+
+# ---- closed forms
+
+
+def features_of(values, y=None, sample_weight=None, **parameters):
+    """Encoder and features of one column, "x"."""
+    encoder = TableEncoder(**parameters)
+    table = pd.DataFrame({"x": values})
+    return encoder, encoder.fit_transform(table, y, sample_weight)
+
+
+def test_missing_numbers():
+    """The median replaces them; from five missing values they have an indicator."""
+    encoder, features = features_of([4.0, 1.0, None, 2.0, 9.0])
+    np.testing.assert_array_equal(features[:, 0], [4, 1, 3, 2, 9])
+    assert encoder.columns_ == [("x", "number", "number", ("x",), 1)]
+    values = [4.0, 1.0, None, 2.0, 9.0] * 5
+    encoder, features = features_of(values)
+    np.testing.assert_array_equal(
+        features[:5], [[4, 0], [1, 0], [3, 1], [2, 0], [9, 0]]
+    )
+    assert encoder.get_feature_names_out().tolist() == ["x", "x=missing"]
+
+
+def test_median_is_the_median_of_repeated_rows(random):
+    for n in (1, 2, 5, 8):
+        values, weights = random.standard_normal(n), random.integers(0, 4, n)
+        weights[0] += 1
+        table = np.concatenate([values, [np.nan]])
+        # Two values, so that the column is not constant.
+        encoder = TableEncoder().fit(
+            np.concatenate([table, [5.0, -5.0]])[:, None],
+            sample_weight=[*weights, 1, 1, 1],
+        )
+        filled = encoder.transform([[None]])[0, 0]
+        expected = np.median(np.repeat([*values, 5.0, -5.0], [*weights, 1, 1]))
+        assert filled == pytest.approx(expected, rel=1e-15)
+
+
+def test_one_hot_levels():
+    """Levels of fewer than five rows share one feature, with unseen levels."""
+    values = ["b"] * 6 + ["a"] * 5 + ["c", "d"] + [None]
+    encoder, features = features_of(values)
+    assert encoder.get_feature_names_out().tolist() == [
+        *("x=a", "x=b", "x=missing", "x=other")
+    ]
+    one_hot = dict(
+        zip(["a", "b", None, "c", "d", "new"], [0, 1, 2, 3, 3, 3], strict=True)
+    )
+    np.testing.assert_array_equal(features, np.eye(4)[[one_hot[v] for v in values]])
+    new = pd.DataFrame({"x": list(one_hot)})
+    np.testing.assert_array_equal(
+        encoder.transform(new), np.eye(4)[list(one_hot.values())]
+    )
+
+
+def test_two_levels_have_one_feature():
+    encoder, features = features_of(["b", "a", "a"] * 5)
+    assert encoder.get_feature_names_out().tolist() == ["x=a"]
+    np.testing.assert_array_equal(features[:3, 0], [0, 1, 1])
+
+
+def test_rare_levels_of_a_few_rows_are_kept():
+    encoder, features = features_of(["a", "b", "c", None])
+    assert len(np.unique(features, axis=0)) == 4
+    assert encoder.columns_[0].n_missing == 1
+
+
+def test_ordered_levels():
+    """Positions among all levels, with those that have no rows."""
+    grades = pd.Categorical(["high", "low", None], ["low", "mid", "high"], ordered=True)
+    encoder, features = features_of(grades)
+    np.testing.assert_array_equal(features[:, 0], [2, 0, 1])
+    assert encoder.columns_[0].encoding == "position of the level"
+    # Levels are found by name, whatever their position in the new table.
+    new = pd.Categorical(["mid", "high"], ["high", "mid"], ordered=True)
+    np.testing.assert_array_equal(
+        encoder.transform(pd.DataFrame({"x": new}))[:, 0], [1, 2]
+    )
+
+
+def test_durations_are_seconds():
+    _, features = features_of(pd.to_timedelta([90, -1, None], unit="s"))
+    np.testing.assert_array_equal(features[:, 0], [90, -1, 44.5])
+
+
+def test_dates(random):
+    """Elapsed days and cycles; the same for every unit of the dates."""
+    hours = np.sort(random.integers(0, 900 * 24, 50))
+    dates = np.datetime64("2019-03-01T00", "h") + hours
+    encoder, features = features_of(dates.astype("datetime64[s]"))
+    names = encoder.get_feature_names_out().tolist()
+    assert names[0] == "x.days"
+    np.testing.assert_allclose(features[:, 0], (hours - hours[0]) / 24, rtol=1e-12)
+    since_1970 = (dates - np.datetime64("1970-01-01T00", "h")).astype(float)
+    for period, length in {"day": 24, "week": 7 * 24, "year": 365.2425 * 24}.items():
+        angle = 2 * np.pi * since_1970 / length
+        for name, wave in {"sin": np.sin, "cos": np.cos}.items():
+            column = features[:, names.index(f"x.{name}_{period}")]
+            # Sine and cosine of up to 2 pi 20,000 in float64.
+            np.testing.assert_allclose(column, wave(angle), atol=1e-9)
+    for unit in ("ms", "us", "ns"):
+        _, others = features_of(dates.astype(f"datetime64[{unit}]"))
+        np.testing.assert_array_equal(others, features)
+
+
+def test_dates_have_the_local_time_of_the_fit():
+    """New dates in another zone are converted."""
+    local = pd.Series(
+        pd.date_range("2020-03-01", periods=40, freq="7h", tz="Asia/Tokyo")
+    )
+    encoder, features = features_of(local)
+    _, naive = features_of(local.dt.tz_localize(None))
+    np.testing.assert_array_equal(features, naive)
+    utc = pd.DataFrame({"x": local.dt.tz_convert("UTC")})
+    np.testing.assert_array_equal(encoder.transform(utc), features)
+
+
+# ---- statistics of y
+
+
+def many_levels(random, rows=ROWS):
+    return np.array([f"city {i}" for i in random.permutation(rows) % CITIES])
+
+
+def test_own_y_does_not_change_the_own_encoding(random):
+    values, y = many_levels(random), random.standard_normal(ROWS)
+    _, features = features_of(values, y)
+    assert features.shape == (ROWS, 1)
+    for row in (0, 17, ROWS - 1):
+        changed = y.copy()
+        changed[row] = 100.0
+        _, others = features_of(values, changed)
+        np.testing.assert_array_equal(others[row], features[row])
+        assert (others != features).any()
+
+
+def test_y_of_weight_zero_is_not_used(random):
+    values, y = many_levels(random), random.standard_normal(ROWS)
+    weights = np.ones(ROWS)
+    weights[:5] = 0
+    encoder, features = features_of(values, y, weights)
+    y[:5] = 100.0
+    _, others = features_of(values, y, weights)
+    np.testing.assert_array_equal(others, features)
+    # They are encoded as new rows.
+    new = pd.DataFrame({"x": values[:5]})
+    np.testing.assert_array_equal(encoder.transform(new), features[:5])
+
+
+def test_two_targets_have_the_features_of_each(random):
+    values, y = many_levels(random), random.standard_normal((ROWS, 2))
+    _, features = features_of(values, y)
+    each = [features_of(values, target)[1] for target in y.T]
+    np.testing.assert_array_equal(features, np.concatenate(each, axis=1))
+
+
+@pytest.mark.parametrize(
+    "classes", [[False, True], [3, 7], ["no", "yes"], ["a", "b", "c"]]
+)
+def test_classes(random, classes):
+    """A share of the rows per class; only one if there are two classes."""
+    values, y = many_levels(random), np.array(classes)[np.arange(ROWS) % len(classes)]
+    encoder, features = features_of(values, y, target_type="classes")
+    assert features.shape == (ROWS, 1 if len(classes) == 2 else len(classes))
+    shares = encoder.transform(pd.DataFrame({"x": values}))
+    assert ((shares >= 0) & (shares <= 1)).all()
+
+
+# ---- weights
+
+
+def test_weight_2_is_a_repeated_row(random):
+    """For medians, indicators, levels and dates."""
+    columns = mixed_columns(random, ROWS)
+    del columns["city"]
+    table, new = in_pandas(columns), in_pandas(mixed_columns(random, NEW))
+    weights = random.integers(0, 3, ROWS)
+    rows = np.repeat(np.arange(ROWS), weights)
+    weighted = TableEncoder().fit(table, sample_weight=weights)
+    repeated = TableEncoder().fit(table.iloc[rows])
+    assert [c[:-1] for c in weighted.columns_] == [c[:-1] for c in repeated.columns_]
+    new = new.drop(columns="city")
+    with warnings.catch_warnings():  # New dates may be later than all others.
+        warnings.simplefilter("ignore")
+        np.testing.assert_array_equal(weighted.transform(new), repeated.transform(new))
+
+
+def test_weight_0_is_a_removed_row(random):
+    table = in_pandas(mixed_columns(random, ROWS))
+    y, weights = random.standard_normal(ROWS), np.ones(ROWS)
+    weights[::4] = 0
+    weighted, removed = TableEncoder(), TableEncoder()
+    actual = weighted.fit_transform(table, y, weights)[weights > 0]
+    np.testing.assert_array_equal(
+        actual, removed.fit_transform(table[weights > 0], y[weights > 0])
+    )
+    assert weighted.columns_ == removed.columns_
+
+
+# ---- dropped columns
+
+
+def test_columns_of_nothing_to_learn_are_dropped_with_one_warning():
+    rows = 40
+    table = pd.DataFrame(
+        {
+            "size": np.arange(rows),
+            "one": "x",
+            "same": 3.0,
+            "nothing": None,
+            "id": [f"id-{i}" for i in range(rows)],
+            "note": [None] * rows,
+        }
+    )
+    with pytest.warns(UserWarning) as caught:
+        features = TableEncoder().fit_transform(table, np.arange(rows))
+    assert features.shape == (rows, 1)
+    [message] = [str(w.message) for w in caught if "dropped" in str(w.message)]
+    assert "5 columns of X were dropped" in message
+    for name in ("one", "same", "nothing", "id", "note"):
+        assert f"'{name}' (" in message
+
+
+# ---- named categories
+
+
+@pytest.mark.parametrize(
+    "named",
+    [["code"], "code", [1], [-2], [False, True, False], np.array([0, 1, 0], bool)],
+)
+def test_named_categories(named):
+    table = pd.DataFrame({"a": [1.5, 2.5], "code": [7, 9], "c": [True, False]})
+    table = pd.concat([table] * 5)
+    plain = TableEncoder().fit(table)
+    assert [c.kind for c in plain.columns_] == ["number", "number", "boolean"]
+    encoder = TableEncoder(categorical_features=named).fit(table)
+    assert [c.kind for c in encoder.columns_] == ["number", "category", "boolean"]
+    # Also as floats and text.
+    expected = encoder.transform(table)
+    for dtype in (float, str, "Int64"):
+        new = table.astype({"code": dtype})
+        np.testing.assert_array_equal(encoder.transform(new), expected)
+
+
+def test_names_of_no_column_are_refused():
+    table = pd.DataFrame({"a": [1.5, 2.5]})
+    for named in (["b"], [1], "b"):
+        with pytest.raises(
+            ValueError, match=r"must be names or indices.*The columns are"
+        ):
+            TableEncoder(categorical_features=named).fit(table)
+    with pytest.raises(ValueError, match=r"one value per column, 1; got shape \(2,\)"):
+        TableEncoder(categorical_features=[True, False]).fit(table)
+
+
+# ---- names and shapes of new tables
+
+
+def test_new_columns_are_checked_as_in_scikit_learn():
+    table = pd.DataFrame({"a": [1.5, 2.5], "b": ["x", "y"]})
+    encoder = TableEncoder().fit(table)
+    with pytest.raises(ValueError, match="names should match"):
+        encoder.transform(table[["b", "a"]])
+    with pytest.raises(ValueError, match="names should match"):
+        encoder.transform(table[["a"]])
+    with pytest.raises(ValueError, match="names should match"):
+        encoder.transform(table.assign(c=1))
+    with pytest.raises(ValueError, match="X has 1 features"):
+        encoder.transform([[1.5]])
+    with pytest.raises(ValueError, match="Expected 2D array, got 1D array"):
+        encoder.transform([1.5, "x"])
+
+
+def test_derived_names_of_two_columns_may_be_equal():
+    table = pd.DataFrame(
+        {"a=x": [1.5, 2.5] * 6, "a": ["x", "y"] * 6, "": [3, None] * 6}
+    )
+    features = TableEncoder().fit_transform(table)
+    np.testing.assert_array_equal(features[:2], [[1.5, 1, 3, 0], [2.5, 0, 3, 1]])
+
+
+def test_warning_of_missing_values_that_the_fit_had_none_of():
+    encoder, _ = features_of([1.0, 2.0, 6.0])
+    with pytest.warns(UserWarning, match="had none in `fit`: 'x'"):
+        features = encoder.transform(pd.DataFrame({"x": [None, 4.0]}))
+    np.testing.assert_array_equal(features[:, 0], [2, 4])
+
+
+def test_infinity_is_refused_with_the_name_of_the_column():
+    message = r"infinity or a value too large in column 'x'. Replace it by NaN"
+    with pytest.raises(ValueError, match=message):
+        features_of([1.0, np.inf, None])
+    encoder, _ = features_of([1.0, 2.0, None])
+    with pytest.raises(ValueError, match=message):
+        encoder.transform(pd.DataFrame({"x": [-np.inf]}))
+
+
+def test_one_new_row_and_none(random):
+    """A row alone has the features that it has among others."""
+    table = in_pandas(mixed_columns(random, ROWS))
+    encoder = TableEncoder().fit(table, random.standard_normal(ROWS))
+    features = encoder.transform(table)
+    for row in (0, 13, ROWS - 1):
+        np.testing.assert_array_equal(
+            encoder.transform(table.iloc[[row]]), features[[row]]
+        )
+    assert encoder.transform(table[:0]).shape == (0, features.shape[1])
+    copy = pickle.loads(pickle.dumps(encoder))
+    np.testing.assert_array_equal(copy.transform(table), features)
