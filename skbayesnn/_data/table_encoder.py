@@ -30,6 +30,7 @@ MIN_CYCLES = 1.5
 MIN_REPEATED = 0.2
 SECONDS = {"day": 86_400.0, "week": 7 * 86_400.0, "year": 365.2425 * 86_400.0}
 OTHER, MISSING = "other", "missing"
+KINDS = "number", "boolean", "ordered", "category", "date", "duration"
 BY_LEVEL = "mean of y by level"
 
 
@@ -675,17 +676,23 @@ def _encoded(reader: TableReader, j: int, column: Column) -> "_Block":
         return _Block(column.codes[_level_index(column, data)])
     if column.kind == "date":
         values = _seconds(reader.dates(j, column.time_zone))
-        features = _date_features(values, column)
     else:
         if column.kind == "ordered":
             values = _positions(reader.categories(j), column.levels)
         else:
             values = reader.numbers(j)
         _refuse_infinite(values, column.name)
-        features = _number_features(values, column.fill, column.indicator)
+    features = features_of_values(values, column)
     new_missing = not column.n_missing and bool(np.isnan(values).any())
     beyond = column.kind == "date" and bool((values > column.bounds[1]).any())
     return _Block(features, new_missing, beyond)
+
+
+def features_of_values(values: np.ndarray, column: Column) -> np.ndarray:
+    """Features of numbers, positions of levels, or seconds since 1970; or NaN."""
+    if column.kind == "date":
+        return _date_features(values, column)
+    return _number_features(values, column.fill, column.indicator)
 
 
 # ---- warnings

@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 
 import numpy as np
+import pytest
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import KFold, ShuffleSplit
@@ -32,7 +33,7 @@ from skbayesnn.model_selection import (
     BatchedRandomizedSearchCV,
     TauCV,
 )
-from skbayesnn.preprocessing import PiecewiseLinearEncoder
+from skbayesnn.preprocessing import PiecewiseLinearEncoder, TableEncoder
 from skbayesnn.scoring import log_density_scorer, neg_crps_scorer
 from tests.helpers.posteriors import CASES
 
@@ -146,6 +147,34 @@ def _likelihoods(seed):
     }
 
 
+def of_frames(seed):
+    """Models that are fitted to a frame, with the name of their target."""
+    network = sized(MCDropoutRegressor, seed)
+    classifier = sized(MCDropoutClassifier, seed, categorical_features=["grade"])
+    stack = BayesianStackingRegressor(max_iter=2, cv=2, random_state=seed)
+    classes = BayesianStackingClassifier(max_iter=2, cv=2, random_state=seed)
+    models = {
+        "network": network,
+        "stack": stack,
+        "gp": sized(skbayesnn.VariationalGPRegressor, seed),
+        "tau": TauCV(network, taus=[1.0, 2.0], cv=KFold(2)),
+        "grid search": BatchedGridSearchCV(network, {"tau": [1.0, 2.0]}, cv=2),
+        "scaled": CalibratedUncertaintyRegressor(network, cv=2),
+        "split conformal": ConformalRegressor(network, random_state=seed),
+        "encoder": TableEncoder(
+            np.array(["grade", "flag"], dtype=object), target_type="continuous"
+        ),
+        "pipeline": make_pipeline(
+            TableEncoder(target_type="continuous"), StandardScaler(), network
+        ),
+    }
+    return {
+        **{f"{name} of a frame": (model, "y") for name, model in models.items()},
+        "classes of a frame": (classifier, "labels"),
+        "stack of classes of a frame": (classes, "labels"),
+    }
+
+
 def every_kind(seed):
     """Unfitted models and the names of their targets in `data`, by name."""
     size = {name: v for name, v in SIZE.items() if name != "hidden_layer_sizes"}
@@ -159,11 +188,56 @@ def every_kind(seed):
         **_likelihoods(seed),
         **{name: (model, "y") for name, model in regressors(seed).items()},
         **{name: (model, "labels") for name, model in classifiers(seed).items()},
+        **of_frames(seed),
     }
 
 
+def rows_of(name, data):
+    """Training rows and new rows of a model of `every_kind`."""
+    if name.endswith("of a frame"):
+        return data.frame, data.frame_new
+    return data.X, data.X_new
+
+
+def mixed_frame(n_rows, random):
+    """A frame with a column of every kind, and with missing values."""
+    pandas = pytest.importorskip("pandas")
+    minutes = random.integers(0, 10**6, n_rows).astype("timedelta64[m]")
+    grades = random.choice(["low", "mid", "high"], n_rows)
+    frame = pandas.DataFrame(
+        {
+            "size": random.standard_normal(n_rows),
+            "flag": random.random(n_rows) < 0.5,
+            "colour": random.choice(["red", "green", "blue"], n_rows),
+            "shop": random.permutation(
+                ([f"s{i}" for i in range(13)] + ["main"] * n_rows)[:n_rows]
+            ),
+            "grade": pandas.Categorical(grades, ["low", "mid", "high"], ordered=True),
+            "start": np.datetime64("2020-01-01T00:00:00", "us") + minutes,
+            "length": random.integers(1, 999, n_rows).astype("timedelta64[s]"),
+            "constant": 1.0,
+        }
+    )
+    frame["end"] = frame["start"].dt.tz_localize("UTC").dt.tz_convert("Asia/Kolkata")
+    for j, name in enumerate(["size", "colour", "grade", "start", "length"]):
+        frame.loc[j::6, name] = None
+    return frame
+
+
+def new_frame(n_rows, random):
+    """Another frame: with levels that the first one lacks, and more missing values."""
+    frame = mixed_frame(n_rows, random)
+    frame["flag"] = frame["flag"].astype(object)
+    frame.loc[1, "colour"], frame.loc[2, "shop"] = "mauve", "unknown"
+    frame.loc[3, ["flag", "shop", "end"]] = None
+    return frame
+
+
 def made_up(seed):
-    """X (41, 4), y (41,), Y (41, 2), codes and labels of 3 kinds, counts, X_new."""
+    """X (41, 4), y (41,), Y (41, 2), codes and labels of 3 kinds, counts, X_new.
+
+    Also frames with as many rows as X and X_new.
+    """
     random = np.random.default_rng([seed, 21])
     X = random.standard_normal((41, 4))
     y = X[:, 0] + 0.3 * random.standard_normal(41)
@@ -176,4 +250,6 @@ def made_up(seed):
         labels=np.array(["low", "mid", "top"])[codes],
         counts=random.poisson(np.exp(0.3 * y)).astype(float),
         X_new=random.standard_normal((11, 4)),
+        frame=mixed_frame(41, random),
+        frame_new=new_frame(11, random),
     )
