@@ -496,7 +496,7 @@ def _fit_category(name, data: Categories, weights: np.ndarray, has_y: bool):
     if not kept:  # Few rows: keep what there is.
         kept = seen[:MAX_ONE_HOT]
     column = _one_hot(_with_levels(column, data, kept, weight_of))
-    return column, column.codes[_level_index(column, data)], None
+    return column, column.codes[level_index(column, data)], None
 
 
 def _with_levels(column: Column, data: Categories, kept, weight_of) -> Column:
@@ -531,7 +531,7 @@ def _one_hot(column: Column) -> Column:
     )
 
 
-def _level_index(column: Column, data: Categories) -> np.ndarray:
+def level_index(column: Column, data: Categories) -> np.ndarray:
     """Index of each row's encoding in ``column.codes``."""
     index = data.recoded([v for v in column.levels if v != MISSING])
     n_levels = len(column.levels)
@@ -673,7 +673,7 @@ def _encoded(reader: TableReader, j: int, column: Column) -> "_Block":
         return _Block(np.empty((n_rows, 0)))
     if column.kind == "category":
         data = reader.categories(j)
-        return _Block(column.codes[_level_index(column, data)])
+        return _Block(column.codes[level_index(column, data)])
     if column.kind == "date":
         values = _seconds(reader.dates(j, column.time_zone))
     else:

@@ -310,7 +310,7 @@ def check_table(encoder: TableEncoder) -> None:
 
 
 def _check_columns(model) -> None:
-    """Compare a model's columns with those of its fitted table."""
+    """Compare the columns of a model and of its fitted table."""
     table = getattr(model, "table_", None)
     if table is None:
         return
