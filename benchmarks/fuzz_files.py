@@ -44,9 +44,10 @@ def candidates(name: str, most: int | None, quick: bool):
     model, target = models.every_kind(SEED)[name]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        model.fit(data.X, getattr(data, target))
+        X, X_new = models.rows_of(name, data)
+        model.fit(X, getattr(data, target))
     content = skbayesnn.dumps(model)
-    X = data.X_new[:_ROWS]
+    X = X_new[:_ROWS]
     methods = forgery.QUICK if quick else list(forgery.CALLS)
     expected = forgery.predictions(skbayesnn.loads(content), X, methods)
     random = np.random.default_rng(SEED)

@@ -37,6 +37,7 @@ MAX_CLASSES = 30
 MAX_PSEUDO_ROWS = 1000.0
 SECONDS = {"day": 86_400.0, "week": 7 * 86_400.0, "year": 365.2425 * 86_400.0}
 OTHER = "other"
+KINDS = "number", "boolean", "ordered", "category", "date", "duration"
 BY_LEVEL = "mean of y by level"
 
 
@@ -250,8 +251,8 @@ default="from_dtype"
             blocks.append(block)
         if many:
             y = np.asarray(y)
-            self._is_continuous = _is_continuous(y, self.target_type)
-            statistics = _target_statistics(many, y, weights, self._is_continuous)
+            is_continuous = _is_continuous(y, self.target_type)
+            statistics = _target_statistics(many, y, weights, is_continuous)
             for (j, data), (by_level, features) in zip(many, statistics, strict=True):
                 blocks[j] = features
                 columns[j] = _with_statistics(columns[j], data, by_level)
@@ -567,7 +568,7 @@ def _fit_category(name, data: Categories, weights: np.ndarray, has_y: bool):
     if not kept:  # Few rows: keep all levels.
         kept = seen[:MAX_ONE_HOT]
     column = _one_hot(_with_levels(column, data, kept, weight_of))
-    return column, column.codes[_level_index(column, data)], None
+    return column, column.codes[level_index(column, data)], None
 
 
 def _with_levels(column: Column, data: Categories, kept, weight_of) -> Column:
@@ -607,7 +608,7 @@ def _one_hot(column: Column) -> Column:
     )
 
 
-def _level_index(column: Column, data: Categories) -> np.ndarray:
+def level_index(column: Column, data: Categories) -> np.ndarray:
     """Index of each row's encoding in ``column.codes``."""
     n_levels = len(column.levels)
     index = data.recoded(column.levels[: n_levels - column.indicator])
@@ -792,21 +793,27 @@ def _encoded(reader: TableReader, j: int, column: Column) -> "_Block":
     if not column.suffixes:
         return _Block(np.empty((reader.n_rows, 0)), none)
     if column.kind == "category":
-        index = _level_index(column, reader.categories(j))
+        index = level_index(column, reader.categories(j))
         return _Block(column.codes[index], index == len(column.levels))
     if column.kind == "date":
         values = _seconds(reader.dates(j, column.time_zone))
-        features = _date_features(values, column)
     else:
         if column.kind == "ordered":
             values = _positions(reader.categories(j), column.levels)
         else:
             values = reader.numbers(j)
         _refuse_infinite(values, column.name)
-        features = _number_features(values, column.fill, column.indicator)
+    features = features_of_values(values, column)
     unknown = none if column.n_missing else np.isnan(values)
     beyond = column.kind == "date" and bool((values > column.bounds[1]).any())
     return _Block(features, unknown, beyond)
+
+
+def features_of_values(values: np.ndarray, column: Column) -> np.ndarray:
+    """Features of numbers, positions of levels, or seconds since 1970; or NaN."""
+    if column.kind == "date":
+        return _date_features(values, column)
+    return _number_features(values, column.fill, column.indicator)
 
 
 # ---- warnings

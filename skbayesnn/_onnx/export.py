@@ -11,6 +11,7 @@ from skbayesnn._onnx.graph import Graph, Tensor
 from skbayesnn._onnx.predictive import Classes, OnnxRows, Regression, predictive
 from skbayesnn._onnx.quantiles import mixture_quantiles
 from skbayesnn._onnx.resolution import warn_of_rounded_columns
+from skbayesnn._onnx.tables import add_inputs, description, input_columns, tables_of
 from skbayesnn._validation import check_levels
 
 
@@ -39,7 +40,9 @@ def to_onnx(
         Inputs as for :func:`skl2onnx.convert_sklearn`. Give them if columns have
         several types. Give ``[("X", DoubleTensorType([None, n_features]))]`` if columns
         are far from zero: float32 rounds such columns, with a warning. None is one
-        float32 input ``X`` of shape (n_samples, n_features).
+        float32 input ``X`` of shape (n_samples, n_features); or, if the model was
+        fitted to a frame with categories, dates or missing values, one input of shape
+        (n_samples, 1) for each column that was not dropped, see the notes.
 
     Returns
     -------
@@ -58,14 +61,29 @@ def to_onnx(
         If onnx is missing, or skl2onnx for a pipeline:
         ``pip install "skbayesnn[onnx]"``.
     TypeError
-        If the model, its network, or quantiles of its observation noise are not
-        supported.
+        If the model, its network, a column, or quantiles of its observation noise are
+        not supported.
 
     Notes
     -----
     All draws of all rows are in memory at the same time: predict batches of some
     hundred rows. For Bernoulli dropout, with a given or learned rate, and for Gaussian
     dropout the graph contains the weights once; otherwise once per draw (``n_draws``).
+
+    Inputs of a model that encodes the columns of a frame (``table_``, or a
+    ``TableEncoder`` in a pipeline) have the names of the columns. The metadata
+    ``columns`` contain their kinds and time zones as JSON.
+
+    ==================  =============  ================================================
+    column              type           missing value
+    ==================  =============  ================================================
+    number, boolean     double         NaN
+    duration            double         NaN; the others in seconds
+    category, ordered   string         empty string
+    date                int64          the smallest int64, NumPy's NaT; the others in
+                                       microseconds since 1970, in local time of the
+                                       time zone of ``fit``
+    ==================  =============  ================================================
 
     Examples
     --------
@@ -81,19 +99,24 @@ def to_onnx(
     """
     levels = check_levels("q", q) if np.size(q) else []
     check_is_fitted(model)
-    if initial_types is None:
+    columns = input_columns(list(tables_of(model)))
+    if initial_types is None and not columns:
         warn_of_rounded_columns(model)
     graph = Graph()
-    distribution = predictive(model, _inputs(graph, model, initial_types))
+    distribution = predictive(model, _inputs(graph, model, columns, initial_types))
+    about = {"columns": json.dumps(description(columns))} if columns else {}
     if isinstance(distribution, Classes):
         _add_class_outputs(graph, distribution)
-        return graph.model(classes=json.dumps(distribution.labels.tolist()))
+        labels = json.dumps(distribution.labels.tolist())
+        return graph.model(classes=labels, **about)
     _add_regression_outputs(graph, distribution, levels)
-    return graph.model(q=json.dumps(levels))
+    return graph.model(q=json.dumps(levels), **about)
 
 
-def _inputs(graph: Graph, model, initial_types) -> OnnxRows:
+def _inputs(graph: Graph, model, columns, initial_types) -> OnnxRows:
     """Add the inputs of the graph."""
+    if initial_types is None and columns:
+        return OnnxRows(add_inputs(graph, columns))
     if initial_types is None:
         shape = ["n_samples", getattr(model, "n_features_in_", None)]
         return OnnxRows({"X": graph.input("X", np.float32, shape)})

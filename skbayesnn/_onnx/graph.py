@@ -115,6 +115,7 @@ class Graph:
         self._nodes: list = []
         self._constants: list = []
         self._inputs: list = []
+        self._input_names: set[str] = set()
         self._outputs: list = []
         self._n_names = 0
 
@@ -135,11 +136,13 @@ class Graph:
 
     def input(self, name: str, dtype, shape) -> Tensor:
         """Add an input of the graph; None in the shape is a variable length."""
+        self._input_names.add(name)
         self._inputs.append(self._described(name, dtype, shape))
         return Tensor(self, name)
 
     def input_of(self, name: str, tensor_type) -> Tensor:
         """Add an input with an ONNX type."""
+        self._input_names.add(name)
         self._inputs.append(self._onnx.helper.make_value_info(name, tensor_type))
         return Tensor(self, name)
 
@@ -216,8 +219,10 @@ class Graph:
         return operand.name
 
     def _fresh(self, op_type: str) -> str:
+        """A name that no input has."""
         self._n_names += 1
-        return f"{op_type}_{self._n_names}"
+        name = f"{op_type}_{self._n_names}"
+        return self._fresh(op_type) if name in self._input_names else name
 
     def _described(self, name, dtype, shape):
         return self._onnx.helper.make_tensor_value_info(

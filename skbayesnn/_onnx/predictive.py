@@ -13,6 +13,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from skbayesnn._data.scaling import Scaling
+from skbayesnn._data.table_encoder import TableEncoder
 from skbayesnn._meta.calibration import CalibratedUncertaintyRegressor
 from skbayesnn._onnx.graph import Tensor
 from skbayesnn._onnx.likelihoods import (
@@ -23,7 +24,8 @@ from skbayesnn._onnx.likelihoods import (
     probabilities,
 )
 from skbayesnn._onnx.networks import outputs_of
-from skbayesnn._onnx.steps import transformed
+from skbayesnn._onnx.steps import thawed, transformed
+from skbayesnn._onnx.tables import encoded_table
 from skbayesnn._stacking.base import BayesianStacking
 from skbayesnn._stacking.linear import ShrunkLinearClassifier, ShrunkLinearRegressor
 from skbayesnn.estimators import _fitted
@@ -134,7 +136,7 @@ def predictive(model, rows: OnnxRows, part: Part | None = None) -> Regression | 
         return predictive(model.estimator, rows)
     if isinstance(model, Pipeline):
         if len(model) > 1:
-            rows = OnnxRows({"steps": transformed(model[:-1], *rows)})
+            rows = _after_steps(model[:-1], rows)
         return predictive(model[-1], rows, part)
     if isinstance(model, CalibratedUncertaintyRegressor):
         if hasattr(model, "quantile_maps_"):
@@ -144,6 +146,8 @@ def predictive(model, rows: OnnxRows, part: Part | None = None) -> Regression | 
             )
         distribution = predictive(model.estimator_, rows)
         return distribution.corrected(np.atleast_1d(model.scale_))
+    if getattr(model, "table_", None) is not None:
+        rows = OnnxRows({"table": encoded_table(model.table_, rows.inputs)})
     if isinstance(model, BayesianStacking):
         return _stacked(model, rows)
     if isinstance(model, BayesianNetwork):
@@ -156,6 +160,22 @@ def predictive(model, rows: OnnxRows, part: Part | None = None) -> Regression | 
         f"Regressor(method='scale'); got {type(model).__name__}. If this transforms y "
         "or mixes models, convert the networks inside separately."
     )
+
+
+def _after_steps(steps: Pipeline, rows: OnnxRows) -> OnnxRows:
+    """Output of the transformers of a pipeline."""
+    transformers = [(n, thawed(s)) for n, s in steps.steps if hasattr(s, "transform")]
+    encodes = [isinstance(step, TableEncoder) for _, step in transformers]
+    if not any(encodes):
+        return OnnxRows({"steps": transformed(steps, *rows)})
+    i = encodes.index(True)
+    if i:
+        rows = OnnxRows({"steps": transformed(Pipeline(transformers[:i]), *rows)})
+    x = encoded_table(transformers[i][1], rows.inputs)
+    if transformers[i + 1 :]:
+        inputs = {"steps": x.cast(np.float32)}
+        x = transformed(Pipeline(transformers[i + 1 :]), inputs, None)
+    return OnnxRows({"steps": x})
 
 
 def _stacked(model: BayesianStacking, rows: OnnxRows) -> Regression | Classes:

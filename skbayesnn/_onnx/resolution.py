@@ -39,6 +39,23 @@ def _centres_and_spreads(model) -> Iterator[tuple[np.ndarray, np.ndarray]]:
 
     Only the first step of a pipeline has values of the original X.
     """
+    table = getattr(model, "table_", None)
+    if table is None:
+        yield from _of_inputs(model)
+        return
+    # The first feature of each column; columns without features are not used.
+    widths = np.array([len(column.suffixes) for column in table._columns])
+    first, is_used = np.cumsum(widths) - widths, widths > 0
+    for centre, spread in _of_inputs(model):
+        centres, spreads = np.zeros(len(widths)), np.ones(len(widths))
+        centres[is_used], spreads[is_used] = (
+            values[first[is_used]] for values in (centre, spread)
+        )
+        yield centres, spreads
+
+
+def _of_inputs(model) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Centre and spread of the columns that a model gets from its table."""
     if hasattr(model, "best_estimator_"):
         yield from _centres_and_spreads(model.best_estimator_)
     elif isinstance(model, FrozenEstimator):

@@ -17,9 +17,7 @@ def transformed(steps: Pipeline, inputs: dict[str, Tensor], types) -> Tensor:
     """
     # imbalanced-learn's samplers have no `transform`: they change rows in `fit` only.
     transformers = [
-        (name, _thawed(step))
-        for name, step in steps.steps
-        if hasattr(step, "transform")
+        (name, thawed(step)) for name, step in steps.steps if hasattr(step, "transform")
     ]
     if not transformers and types is None:
         [x] = inputs.values()
@@ -37,8 +35,9 @@ def transformed(steps: Pipeline, inputs: dict[str, Tensor], types) -> Tensor:
     return graph.inline(model, inputs)
 
 
-def _thawed(step):
-    return _thawed(step.estimator) if isinstance(step, FrozenEstimator) else step
+def thawed(step):
+    """The estimator in a ``FrozenEstimator``; other steps as they are."""
+    return thawed(step.estimator) if isinstance(step, FrozenEstimator) else step
 
 
 def encoded(encoder: PiecewiseLinearEncoder, x: Tensor) -> Tensor:

@@ -332,7 +332,8 @@ class _Decoder:
         ]
         if unknown:
             raise ValueError(f"{name} has no {unknown[0]!r}.")
-        missing = [key for key in stored_class.params if key not in params]
+        known = {*params, *stored_class.added}
+        missing = [key for key in stored_class.params if key not in known]
         if missing and self._all_params:
             raise ValueError(f"the parameter {missing[0]!r} of {name} is missing.")
         model = stored_class.type(**params)

@@ -12,8 +12,15 @@ import torch
 from sklearn.pipeline import Pipeline
 
 from skbayesnn import _validation
+from skbayesnn._data.table_encoder import (
+    N_VERSIONS,
+    Column,
+    TableEncoder,
+    features_of_values,
+)
 from skbayesnn._engine.posterior import Posterior
 from skbayesnn._likelihoods.base import OfLabels
+from skbayesnn._persistence.rules import is_fitted
 from skbayesnn.estimators import _fitted
 from skbayesnn.estimators._base import BayesianNetwork
 
@@ -46,8 +53,9 @@ def check_network(model: BayesianNetwork) -> None:
     _validation.device_for_prediction(model.device)
     if not hasattr(model, "parameters_"):
         return
+    _check_columns(model)
     posterior = _fitted.restore_posterior(model, _CPU, torch.float64)
-    likelihood, n_columns = posterior.likelihood, model.n_features_in_
+    likelihood, n_columns = posterior.likelihood, _n_inputs(model)
     described = _fitted.describe_network(posterior.network, likelihood)
     agree("the network description", repr(described), repr(model.network_))
     network = posterior.network
@@ -92,7 +100,7 @@ def _check_predictions(model: BayesianNetwork, posterior: Posterior) -> None:
 def _components_near_mean(model: BayesianNetwork, posterior: Posterior):
     """Components at the mean of the columns, and one std above and below it."""
     points = torch.tensor([0.0, 1.0, -1.0], dtype=torch.float64, device=_CPU)
-    rows = points.view(1, -1, 1).expand(1, len(points), model.n_features_in_)
+    rows = points.view(1, -1, 1).expand(1, len(points), _n_inputs(model))
     with torch.no_grad():
         outputs = posterior.outputs(rows, range(1))
         components = posterior.predictive_components(outputs)
@@ -255,6 +263,83 @@ def check_encoder(model) -> None:
     agree("bins", n_bins, model.n_bins_.tolist())
 
 
+def check_column(column: Column) -> None:
+    """Check the features of a column of a frame, for missing and extreme values."""
+    n_features, n_levels = len(column.suffixes), len(column.levels)
+    is_dropped = column.encoding.startswith("dropped: ")
+    agree("whether it is dropped", is_dropped, n_features == 0)
+    if column.time_zone is not None:
+        agree("the kind of a column with a time zone", column.kind, "date")
+    has_levels = column.kind == "category" and not is_dropped
+    shape = (n_levels + 1, n_features) if has_levels else (0, 0)
+    if not has_levels and len(column.codes):
+        shape = (N_VERSIONS, n_features)  # values in place of an unknown one
+        agree("missing values", column.n_missing, 0)
+    agree("levels", shape, column.codes.shape)
+    agree("levels", column.counts.shape, shape[:1] if has_levels else (0,))
+    if not np.isfinite(column.codes).all():
+        raise ValueError("the codes of a column must be finite.")
+    if has_levels and n_levels == column.indicator:
+        raise ValueError("a category must have a level that is not missing.")
+    named = column.levels[: n_levels - (has_levels and column.indicator)]
+    agree("the number of distinct levels", len(set(named)), len(named))
+    if is_dropped or has_levels:
+        return
+    low, high = column.bounds
+    if not (math.isfinite(low) and low <= column.fill <= high < math.inf):
+        raise ValueError(
+            f"the median of a column must be between its finite bounds {low} and "
+            f"{high}; got {column.fill}."
+        )
+    if column.kind == "ordered" and not 0 <= low <= high < n_levels:
+        raise ValueError(
+            f"positions of {n_levels} levels must be from 0 to {n_levels - 1}; got "
+            f"{low} to {high}."
+        )
+    features = features_of_values(np.array([np.nan, low, high]), column)
+    agree("features", features.shape, (3, n_features))
+    if not np.isfinite(features).all():
+        raise ValueError(
+            f"a column must have finite features; got {features.tolist()} for missing "
+            f"values, {low} and {high}."
+        )
+
+
+def check_table(encoder: TableEncoder) -> None:
+    """Check the names of the columns."""
+    if not hasattr(encoder, "_columns"):
+        return
+    names = [column.name for column in encoder._columns]
+    agree("columns", encoder.n_features_in_, len(names), len(set(names)))
+    if hasattr(encoder, "feature_names_in_"):
+        agree("names of columns", names, list(encoder.feature_names_in_))
+
+
+def _check_columns(model) -> None:
+    """Compare the columns of a model and of its fitted table."""
+    table = getattr(model, "table_", None)
+    if table is None:
+        return
+    if not is_fitted(table):
+        raise ValueError("`table_` must be fitted; got an encoder without columns.")
+    agree("columns", model.n_features_in_, table.n_features_in_)
+    names = [getattr(owner, "feature_names_in_", None) for owner in (model, table)]
+    agree("names of columns", *(None if n is None else list(n) for n in names))
+
+
+def _features(table: TableEncoder) -> list:
+    """Names, kinds and numbers of features of the columns."""
+    return [(c.name, c.kind, c.suffixes) for c in table._columns]
+
+
+def _n_inputs(model) -> int:
+    """Number of columns that a network gets."""
+    table = getattr(model, "table_", None)
+    if table is None:
+        return model.n_features_in_
+    return sum(len(column.suffixes) for column in table._columns)
+
+
 def check_scaler(model) -> None:
     """Check that a scaler has one value per column."""
     arrays = [vars(model).get(name) for name in _PER_COLUMN]
@@ -332,7 +417,8 @@ def check_stack(model) -> None:
     n_parts = len(model.estimators_)
     agree("candidates", n_parts, len(model.n_draws_))
     n_columns = [getattr(e, "n_features_in_", None) for e in model.estimators_]
-    agree("columns", model.n_features_in_, *(n for n in n_columns if n is not None))
+    _check_columns(model)
+    agree("columns", _n_inputs(model), *(n for n in n_columns if n is not None))
     is_classification, shape = hasattr(model, "classes_"), model.oof_prediction_.shape
     if len(model.spread_factor_) != 1 or is_classification:
         n_factors = 1 if is_classification else math.prod(shape[1:])
@@ -340,6 +426,13 @@ def check_stack(model) -> None:
     if hasattr(model, "fold_estimators_"):
         agree("candidates", n_parts, *map(len, model.fold_estimators_))
         agree("folds", len(model.fold_estimators_), len(model.fold_scores_))
+    tables = getattr(model, "fold_tables_", None)
+    table = getattr(model, "table_", None)
+    agree("whether X is encoded", tables is not None, table is not None)
+    if tables is not None:
+        n_folds = len(getattr(model, "fold_estimators_", tables))
+        agree("folds", n_folds, len(tables))
+        agree("features", *(_features(table) for table in [table, *tables]))
 
 
 def check_pipeline(model) -> None:

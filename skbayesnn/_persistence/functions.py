@@ -38,7 +38,8 @@ def save(model: Any, file: File) -> None:
     ----------
     model : fitted estimator
         Any estimator of this package: networks, stacks, meta-estimators, searches,
-        :class:`~skbayesnn.preprocessing.PiecewiseLinearEncoder`. Also ``Pipeline``,
+        :class:`~skbayesnn.preprocessing.PiecewiseLinearEncoder` and
+        :class:`~skbayesnn.preprocessing.TableEncoder`. Also ``Pipeline``,
         ``TransformedTargetRegressor``, ``FrozenEstimator``, ``StandardScaler``,
         ``MinMaxScaler``, ``RobustScaler``, ``QuantileTransformer`` and
         ``FunctionTransformer`` of scikit-learn. Other estimators, as steps of a

@@ -5,10 +5,12 @@ value: scores, times and curves, on which no prediction depends.
 """
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import numpy as np
 from sklearn.exceptions import NotFittedError
@@ -179,6 +181,14 @@ def of_type(required_type: type) -> Rule:
     return Rule(f"a {required_type.__name__}", lambda v: isinstance(v, required_type))
 
 
+def one_of(*values: str) -> Rule:
+    """Rule for one of several strings."""
+    return Rule(
+        f"one of {', '.join(map(repr, values))}",
+        lambda v: isinstance(v, str) and v in values,
+    )
+
+
 def with_attribute(name: str, rule: Rule) -> Rule:
     """Rule for an object with an attribute that follows a rule."""
     what = f"an object whose `{name}` is {rule.what}"
@@ -199,8 +209,40 @@ def _are_distinct(value: np.ndarray) -> bool:
     return are_finite and len(set(labels)) == len(labels)
 
 
+def _is_choice_of_columns(value) -> bool:
+    if value is None or isinstance(value, str):
+        return True
+    if isinstance(value, np.ndarray):
+        value = value.tolist() if value.ndim == 1 else None
+    return isinstance(value, list | tuple) and all(
+        isinstance(v, str | bool | np.bool_ | Integral) for v in value
+    )
+
+
+def _is_time_zone(value) -> bool:
+    """Whether pandas or polars know a time zone: a name, or an offset from UTC."""
+    if not isinstance(value, str) or not re.fullmatch(r"[\w/+:-]{1,64}", value, re.A):
+        return False
+    if re.fullmatch(r"(UTC)?[+-]([01]\d|2[0-3]):[0-5]\d(:[0-5]\d)?", value):
+        return True
+    try:
+        ZoneInfo(value)
+    except (KeyError, OSError, ValueError):  # not found, a folder, not a name
+        return False
+    return True
+
+
+def _are_bounds(value) -> bool:
+    is_pair = isinstance(value, tuple) and len(value) == 2
+    return is_pair and all(map(number(NOT_NAN).holds, value)) and value[0] <= value[1]
+
+
 FLAG = Rule("True or False", lambda v: isinstance(v, bool | np.bool_))
 TEXT = Rule("a string", lambda v: isinstance(v, str))
+TEXTS = Rule(
+    "a tuple of strings",
+    lambda v: isinstance(v, tuple) and all(isinstance(text, str) for text in v),
+)
 DICT = Rule("a dict", lambda v: isinstance(v, dict))
 NONE = Rule("None", lambda v: v is None)
 FUNCTION = Rule("a function", callable)
@@ -249,3 +291,13 @@ SEED = either(
 )
 EDGES = both(FLOATS_1D, Rule("rising", _rises))
 SORTED = Rule("not falling", _does_not_fall)
+# Columns of a frame have names; columns of an array have positions.
+COLUMN_NAME = either(
+    TEXT,
+    Rule("an integer", lambda v: is_number(v) and isinstance(v, Integral)),
+)
+COLUMN_CHOICE = Rule(
+    "None, a string, or a sequence of strings, integers or bools", _is_choice_of_columns
+)
+TIME_ZONE = Rule("the name of a time zone", _is_time_zone)
+BOUNDS = Rule("a tuple of two numbers, the smaller one first", _are_bounds)

@@ -14,8 +14,12 @@ from typing import Any, TypeVar
 import numpy as np
 
 from skbayesnn import scoring
+from skbayesnn._data.table_encoder import KINDS, Column, TableEncoder
 from skbayesnn._persistence import consistency
 from skbayesnn._persistence.rules import (
+    BOUNDS,
+    COLUMN_CHOICE,
+    COLUMN_NAME,
     COUNT,
     DICT,
     EDGES,
@@ -50,6 +54,8 @@ from skbayesnn._persistence.rules import (
     SIZE,
     SORTED,
     TEXT,
+    TEXTS,
+    TIME_ZONE,
     Rules,
     Values,
     both,
@@ -63,6 +69,7 @@ from skbayesnn._persistence.rules import (
     number,
     numbers,
     of_type,
+    one_of,
     one_or_each,
     with_attribute,
 )
@@ -114,6 +121,9 @@ class StoredClass:
         Attributes of all fitted objects.
     others : rules by name
         Optional attributes, and parameters with a rule.
+    added : tuple of str
+        Parameters and attributes that earlier files may lack. Parameters get their
+        defaults, and attributes None.
     agrees : callable
         Raises an error if attributes are not consistent.
     derived : dict of str to callable
@@ -126,6 +136,7 @@ class StoredClass:
     class_name: str
     fitted: Rules = field(default_factory=dict)
     others: Rules = field(default_factory=dict)
+    added: tuple[str, ...] = ()
     agrees: Callable[[Any], None] | None = None
     derived: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
     has_state: bool = True
@@ -165,6 +176,11 @@ class StoredClass:
         missing = self.fitted.keys() - state.keys()
         if missing:
             raise ValueError(f"{self.name} has no attribute {min(missing)!r}.")
+        state = state | {
+            name: None
+            for name in self.added
+            if name not in self.params and name not in state
+        }
         if self.module.startswith("sklearn."):
             state = state | {STATE_VERSION: sklearn_version}
         if hasattr(model, "__setstate__"):
@@ -229,6 +245,7 @@ _NETWORK = {
 # Parameters of networks that predictions use, with the rules of `fit`; see
 # tests/persistence/test_parameter_rules.py.
 NETWORK_SETTINGS = {
+    "categorical_features": COLUMN_CHOICE,
     "dropout": one_or_each(PROPER_SHARE),
     "learning_rate_init": POSITIVE_NUMBER,
     "length_scale": one_or_each(NOT_NEGATIVE),
@@ -240,6 +257,7 @@ NETWORK_SETTINGS = {
     "tau": one_or_each(POSITIVE),
     "tol": number(NOT_NEGATIVE),
 }
+_TABLE = none_or(of_type(TableEncoder))
 _NETWORK_OPTIONAL = {
     **_COLUMNS,
     **NETWORK_SETTINGS,
@@ -248,6 +266,7 @@ _NETWORK_OPTIONAL = {
     # Files of the first versions lack the following.
     "elbo_std_error_": RECORD,
     "engine_": TEXT,
+    "table_": _TABLE,
     "tau_training_": SCALE,
     "weight_decay_training_": SIZE,
 }
@@ -271,8 +290,11 @@ _STACK = {
 _STACK_OPTIONAL = {
     **_COLUMNS,
     "random_state": SEED,
-    # Stacks saved by earlier versions lack it.
+    "categorical_features": COLUMN_CHOICE,
+    # Stacks saved by earlier versions lack the following.
     "spread_bound_": POSITIVE_NUMBER,
+    "table_": _TABLE,
+    "fold_tables_": none_or(list_of(of_type(TableEncoder))),
 }
 _LINEAR = {
     "columns_": integers(ndim=1),
@@ -369,7 +391,12 @@ def _networks() -> Iterator[StoredClass]:
 def _network(module: str, name: str, rules: Rules) -> StoredClass:
     fitted = {**_NETWORK, **rules}
     return StoredClass(
-        module, name, fitted, _NETWORK_OPTIONAL, consistency.check_network
+        module,
+        name,
+        fitted,
+        _NETWORK_OPTIONAL,
+        ("categorical_features", "table_"),
+        consistency.check_network,
     )
 
 
@@ -379,6 +406,7 @@ def _stacks() -> Iterator[StoredClass]:
         "BayesianStackingRegressor",
         _STACK,
         {**_STACK_OPTIONAL, **_FOLDS_OPTIONAL},
+        ("categorical_features", "table_", "fold_tables_"),
         consistency.check_stack,
     )
     yield regressor
@@ -400,8 +428,10 @@ def _stacks() -> Iterator[StoredClass]:
                 **_COLUMNS,
                 "n_draws": integer(1, MAX_N_DRAWS),
                 "random_state": SEED,
+                "table_": NONE,
             },
-            consistency.check_linear_model,
+            ("table_",),
+            agrees=consistency.check_linear_model,
         )
     scores = {"log_density": RECORD, "error": RECORD, "others": dict_of(RECORD)}
     module = "skbayesnn._stacking.summary"
@@ -414,7 +444,7 @@ def _recalibration() -> Iterator[StoredClass]:
         "CalibratedUncertaintyRegressor",
         {"estimator_": FITTED, "scale_": SCALE},
         {**_META_ESTIMATOR, "quantile_maps_": list_of(of_type(QuantileMap))},
-        consistency.check_calibration,
+        agrees=consistency.check_calibration,
     )
     yield StoredClass(
         "skbayesnn._predictive.recalibration",
@@ -432,14 +462,14 @@ def _conformal() -> Iterator[StoredClass]:
         "ConformalRegressor",
         {**_MODELS, **models},
         _META_ESTIMATOR,
-        consistency.check_conformal,
+        agrees=consistency.check_conformal,
     )
     yield StoredClass(
         "skbayesnn",
         "ConformalClassifier",
         {"estimator_": FITTED, **models, **_CLASSIFIER},
         _META_ESTIMATOR,
-        consistency.check_conformal,
+        agrees=consistency.check_conformal,
     )
     for name in ("ConformalRegressor", "ConformalClassifier"):
         yield StoredClass("crepes", name, _CREPES)
@@ -460,7 +490,7 @@ def _decisions() -> Iterator[StoredClass]:
             "error_": RECORD,
             "kind": kind,
         },
-        consistency.check_abstainer,
+        agrees=consistency.check_abstainer,
     )
     fitted = {
         **_MODELS,
@@ -477,7 +507,7 @@ def _decisions() -> Iterator[StoredClass]:
             "one_way_columns_": FLOATS,
             "random_state": SEED,
         },
-        consistency.check_monitor,
+        agrees=consistency.check_monitor,
     )
 
 
@@ -490,7 +520,7 @@ def _searches() -> Iterator[StoredClass]:
             name,
             _SEARCH,
             _SEARCH_OPTIONAL,
-            consistency.check_search,
+            agrees=consistency.check_search,
             derived=derived,
         )
     yield StoredClass(
@@ -498,7 +528,7 @@ def _searches() -> Iterator[StoredClass]:
         "TauCV",
         {**_SEARCH, **_TAU_PATH, "best_estimator_": FITTED, "tau_": SCALE},
         {**_SEARCH_OPTIONAL, **_COLUMNS},
-        consistency.check_search,
+        agrees=consistency.check_search,
         derived=derived,
     )
 
@@ -519,7 +549,43 @@ def _transformers() -> Iterator[StoredClass]:
             "n_features_in_": POSITIVE_COUNT,
         },
         {**_COLUMNS, **_OUTPUT, "keep_columns": FLAG, "sparse_output": FLAG},
-        consistency.check_encoder,
+        agrees=consistency.check_encoder,
+    )
+
+
+def _tables() -> Iterator[StoredClass]:
+    """The encoder of frames, and its fitted columns."""
+    yield StoredClass(
+        "skbayesnn.preprocessing",
+        "TableEncoder",
+        {"_columns": list_of(of_type(Column)), "n_features_in_": POSITIVE_COUNT},
+        {
+            **_COLUMNS,
+            **_OUTPUT,
+            "categorical_features": COLUMN_CHOICE,
+            "target_type": one_of("auto", "continuous", "classes"),
+        },
+        agrees=consistency.check_table,
+    )
+    yield StoredClass(
+        "skbayesnn._data.table_encoder",
+        "Column",
+        others={
+            "name": COLUMN_NAME,
+            "kind": one_of(*KINDS),
+            "encoding": TEXT,
+            "n_missing": COUNT,
+            "suffixes": TEXTS,
+            "fill": NUMBER,
+            "indicator": FLAG,
+            "levels": TEXTS,
+            "codes": floats(),
+            "counts": floats(NOT_NEGATIVE, ndim=1),
+            "time_zone": none_or(TIME_ZONE),
+            "bounds": BOUNDS,
+        },
+        agrees=consistency.check_column,
+        has_state=False,
     )
 
 
@@ -537,7 +603,7 @@ def _scikit_learn() -> Iterator[StoredClass]:
         "TransformedTargetRegressor",
         {"regressor_": FITTED, "transformer_": ESTIMATOR, TRAINING_DIM: _AXES},
         _COLUMNS,
-        consistency.check_target_transform,
+        agrees=consistency.check_target_transform,
     )
     functions = dict.fromkeys(("func", "inverse_func"), none_or(FUNCTION))
     yield StoredClass(
@@ -548,7 +614,11 @@ def _scikit_learn() -> Iterator[StoredClass]:
     for name, fitted in _SCALERS.items():
         others = {**_COLUMNS, **_OUTPUT, **_SCALER_OPTIONAL}
         yield StoredClass(
-            "sklearn.preprocessing", name, fitted, others, consistency.check_scaler
+            "sklearn.preprocessing",
+            name,
+            fitted,
+            others,
+            agrees=consistency.check_scaler,
         )
     for name in _SPLITTERS:
         yield StoredClass("sklearn.model_selection", name, has_state=False)
@@ -565,6 +635,7 @@ STORED_CLASSES: dict[str, StoredClass] = {
         _searches,
         _descriptions,
         _transformers,
+        _tables,
         _scikit_learn,
     )
     for entry in entries()

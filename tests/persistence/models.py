@@ -32,8 +32,9 @@ from skbayesnn.model_selection import (
     BatchedRandomizedSearchCV,
     TauCV,
 )
-from skbayesnn.preprocessing import PiecewiseLinearEncoder
+from skbayesnn.preprocessing import PiecewiseLinearEncoder, TableEncoder
 from skbayesnn.scoring import log_density_scorer, neg_crps_scorer
+from tests.helpers.frames import mixed_frame, new_frame
 from tests.helpers.posteriors import CASES
 
 SIZE = {
@@ -146,6 +147,34 @@ def _likelihoods(seed):
     }
 
 
+def of_frames(seed):
+    """Models that are fitted to a frame, with the name of their target."""
+    network = sized(MCDropoutRegressor, seed)
+    classifier = sized(MCDropoutClassifier, seed, categorical_features=["grade"])
+    stack = BayesianStackingRegressor(max_iter=2, cv=2, random_state=seed)
+    classes = BayesianStackingClassifier(max_iter=2, cv=2, random_state=seed)
+    models = {
+        "network": network,
+        "stack": stack,
+        "gp": sized(skbayesnn.VariationalGPRegressor, seed),
+        "tau": TauCV(network, taus=[1.0, 2.0], cv=KFold(2)),
+        "grid search": BatchedGridSearchCV(network, {"tau": [1.0, 2.0]}, cv=2),
+        "scaled": CalibratedUncertaintyRegressor(network, cv=2),
+        "split conformal": ConformalRegressor(network, random_state=seed),
+        "encoder": TableEncoder(
+            np.array(["grade", "flag"], dtype=object), target_type="continuous"
+        ),
+        "pipeline": make_pipeline(
+            TableEncoder(target_type="continuous"), StandardScaler(), network
+        ),
+    }
+    return {
+        **{f"{name} of a frame": (model, "y") for name, model in models.items()},
+        "classes of a frame": (classifier, "labels"),
+        "stack of classes of a frame": (classes, "labels"),
+    }
+
+
 def every_kind(seed):
     """Unfitted models and the names of their targets in `data`, by name."""
     size = {name: v for name, v in SIZE.items() if name != "hidden_layer_sizes"}
@@ -159,11 +188,22 @@ def every_kind(seed):
         **_likelihoods(seed),
         **{name: (model, "y") for name, model in regressors(seed).items()},
         **{name: (model, "labels") for name, model in classifiers(seed).items()},
+        **of_frames(seed),
     }
 
 
+def rows_of(name, data):
+    """Training rows and new rows of a model of `every_kind`."""
+    if name.endswith("of a frame"):
+        return data.frame, data.frame_new
+    return data.X, data.X_new
+
+
 def made_up(seed):
-    """X (41, 4), y (41,), Y (41, 2), codes and labels of 3 kinds, counts, X_new."""
+    """X (41, 4), y (41,), Y (41, 2), codes and labels of 3 kinds, counts, X_new.
+
+    Also frames with as many rows as X and X_new.
+    """
     random = np.random.default_rng([seed, 21])
     X = random.standard_normal((41, 4))
     y = X[:, 0] + 0.3 * random.standard_normal(41)
@@ -176,4 +216,6 @@ def made_up(seed):
         labels=np.array(["low", "mid", "top"])[codes],
         counts=random.poisson(np.exp(0.3 * y)).astype(float),
         X_new=random.standard_normal((11, 4)),
+        frame=mixed_frame(41, random),
+        frame_new=new_frame(11, random),
     )

@@ -38,6 +38,7 @@ KINDS = [
     "pipeline",
     "stack of a pool",
     "grid search",
+    "network of a frame",
 ]
 N_FORGED = 10
 # Bytes and seconds that the refusal of a file of a few kB may take.
@@ -80,12 +81,14 @@ def refused(content, match):
 def test_wrong_value_is_refused_or_predictions_are_finite(made_up, seed):
     """A sample of the forgeries of `benchmarks/fuzz_files.py`."""
     random = np.random.default_rng([seed, 31])
-    kinds, failures, n_refused, X = models.every_kind(seed), [], 0, made_up.X_new[:3]
+    kinds, failures, n_refused = models.every_kind(seed), [], 0
     for name in KINDS:
         if name == "cv+":
             pytest.importorskip("crepes")
         model, target = kinds[name]
-        content = skbayesnn.dumps(model.fit(made_up.X, getattr(made_up, target)))
+        X_train, X_new = models.rows_of(name, made_up)
+        content = skbayesnn.dumps(model.fit(X_train, getattr(made_up, target)))
+        X = X_new[:3]
         expected = forgery.predictions(skbayesnn.loads(content), X, forgery.QUICK)
         places = list(forgery.places(*file_format.unpacked(content), random))
         for _ in range(N_FORGED):

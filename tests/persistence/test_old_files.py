@@ -23,6 +23,7 @@ def test_old_files_exist():
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_predictions_are_unchanged(path):
     model = skbayesnn.load(path)
+    assert getattr(model, "estimator_", model).table_ is None
     with np.load(path.with_suffix(".npz")) as then:
         mean, std = model.predict(then["X"], return_std=True)
         np.testing.assert_allclose(mean, then["mean"], **ROUNDING)

@@ -1,0 +1,204 @@
+"""Columns of a frame as inputs of a graph, and their features: a ``TableEncoder``."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from sklearn.frozen import FrozenEstimator
+from sklearn.pipeline import Pipeline
+
+from skbayesnn._data.columns import Categories
+from skbayesnn._data.table_encoder import SECONDS, Column, TableEncoder, level_index
+from skbayesnn._meta.calibration import CalibratedUncertaintyRegressor
+from skbayesnn._onnx.graph import Graph, Tensor
+from skbayesnn._stacking.base import BayesianStacking
+
+# Type of the input of a column. Double precision does not round the values of a frame.
+_TYPES = {
+    "number": np.float64,
+    "boolean": np.float64,
+    "duration": np.float64,
+    "ordered": np.object_,
+    "category": np.object_,
+    "date": np.int64,
+}
+_OUTPUTS = {
+    "mean",
+    "std",
+    "quantiles",
+    "label",
+    "probabilities",
+    "entropy",
+    "mutual_information",
+}
+# A missing date, NumPy's NaT.
+_NOT_A_TIME = np.iinfo(np.int64).min
+_DAY = SECONDS["day"]
+
+
+def tables_of(model) -> Iterator[TableEncoder]:
+    """Encoders of the rows that a model takes; none if it takes numbers."""
+    if isinstance(model, TableEncoder):
+        yield model
+    elif getattr(model, "table_", None) is not None:
+        yield model.table_
+    elif hasattr(model, "best_estimator_"):
+        yield from tables_of(model.best_estimator_)
+    elif isinstance(model, FrozenEstimator):
+        yield from tables_of(model.estimator)
+    elif isinstance(model, CalibratedUncertaintyRegressor):
+        yield from tables_of(model.estimator_)
+    elif isinstance(model, BayesianStacking):
+        for candidate in model.estimators_:
+            yield from tables_of(candidate)
+    elif isinstance(model, Pipeline):
+        steps = [step for _, step in model.steps if step not in (None, "passthrough")]
+        yield from tables_of(steps[0])
+
+
+def input_columns(tables: Sequence[TableEncoder]) -> dict[str, Column]:
+    """Columns with a separate input, by its name; none for an array of numbers.
+
+    Columns that ``fit`` dropped have none.
+
+    Raises
+    ------
+    TypeError
+        If a column cannot be an input; the message names it.
+    """
+    used = [column for table in tables for column in table._columns if column.suffixes]
+    if all(_is_numeric(c) and not isinstance(c.name, str) for c in used):
+        return {}
+    columns: dict[str, Column] = {}
+    for column in used:
+        other = columns.setdefault(_input_name(column), column)
+        if _TYPES[column.kind] != _TYPES[other.kind]:
+            raise TypeError(
+                "`to_onnx` needs a column to be of one kind in all estimators of a "
+                f"stack; got {other.kind} and {column.kind} for column {column.name!r}."
+            )
+        if _input_name(column) in _OUTPUTS:
+            raise TypeError(
+                f"a graph has an output {column.name!r}, and no column of this name. "
+                "Rename the column before fit."
+            )
+        if "" in column.levels:
+            raise TypeError(
+                "a graph takes the empty string for a missing category, but it is a "
+                f"level of column {column.name!r}. Replace it before fit."
+            )
+    return columns
+
+
+def add_inputs(graph: Graph, columns: dict[str, Column]) -> dict[str, Tensor]:
+    """Add an input of shape (rows, 1) for each column."""
+    return {
+        name: graph.input(name, _TYPES[column.kind], ["n_samples", 1])
+        for name, column in columns.items()
+    }
+
+
+def description(columns: dict[str, Column]) -> dict[str, dict]:
+    """Kind of every input, and the time zone of dates."""
+    return {
+        name: {"kind": column.kind}
+        | ({"time_zone": column.time_zone} if column.kind == "date" else {})
+        for name, column in columns.items()
+    }
+
+
+def encoded_table(encoder: TableEncoder, inputs: dict[str, Tensor]) -> Tensor:
+    """Features of the rows, (rows, features), float64.
+
+    inputs : tensors (rows, 1) of the columns, or one tensor with all columns
+    """
+    features = [
+        _features(column, _input_of(column, j, inputs))
+        for j, column in enumerate(encoder._columns)
+        if column.suffixes
+    ]
+    first, *others = [values for block in features for values in block]
+    return first.op("Concat", *others, axis=1)
+
+
+def _is_numeric(column: Column) -> bool:
+    return _TYPES[column.kind] is np.float64
+
+
+def _input_name(column: Column) -> str:
+    """Name of a column; columns of an array are named as features."""
+    return column.name if isinstance(column.name, str) else f"x{column.name}"
+
+
+def _input_of(column: Column, j: int, inputs: dict[str, Tensor]) -> Tensor:
+    """Values of a column, (rows, 1)."""
+    name = _input_name(column)
+    if name in inputs:
+        return inputs[name]
+    if len(inputs) == 1 and _is_numeric(column):
+        [x] = inputs.values()
+        return x.take(np.array([j]), axis=1)
+    raise TypeError(
+        f"`initial_types` must have an input {name!r}, of column {column.name!r} "
+        f"({column.kind}); got {', '.join(inputs)}. Leave `initial_types` out."
+    )
+
+
+def _features(column: Column, x: Tensor) -> list[Tensor]:
+    """Features of a column, each (rows, features), float64."""
+    if column.kind == "category":
+        return [_codes(column, x)]
+    if column.kind == "ordered":
+        positions = {level: i for i, level in enumerate(column.levels)}
+        x = _looked_up(x, positions, -1)
+        missing = x.op("Less", np.array(0))
+    elif column.kind == "date":
+        missing = x.op("Equal", np.array(_NOT_A_TIME))
+        x = x.cast(np.float64) / np.array(1e6)
+    else:
+        x = x.cast(np.float64)
+        missing = x.op("IsNaN")
+    fill = np.array(float(column.fill))
+    filled = x.graph.op("Where", missing, fill, x.cast(np.float64))
+    return [_feature(column, suffix, filled, missing) for suffix in column.suffixes]
+
+
+def _feature(column: Column, suffix: str, filled: Tensor, missing: Tensor) -> Tensor:
+    """Feature of a number, the position of a level or seconds since 1970."""
+    if column.indicator and suffix == "=missing":
+        return missing.cast(np.float64)
+    if column.kind != "date":
+        return filled
+    if suffix == ".days":
+        return (filled - np.array(column.bounds[0])) / np.array(_DAY)
+    wave, _, period = suffix.partition("_")
+    waves = {".sin": "Sin", ".cos": "Cos"}
+    if wave not in waves or period not in SECONDS:
+        raise TypeError(
+            f"`to_onnx` does not support the feature {suffix!r} of column "
+            f"{column.name!r}."
+        )
+    angle = np.array(2 * np.pi) * filled / np.array(SECONDS[period])
+    return angle.op(waves[wave])
+
+
+def _codes(column: Column, x: Tensor) -> Tensor:
+    """Encoding of the level of each row."""
+    n_levels = len(column.levels)
+    # Of a missing value, and of each level; other values have the last row.
+    every = Categories(np.arange(-1, n_levels), column.levels)
+    rows = dict(
+        zip(("", *column.levels), level_index(column, every).tolist(), strict=True)
+    )
+    index = _looked_up(x, rows, n_levels)
+    return x.graph.op("Gather", column.codes, index.op("Squeeze", np.array([1])))
+
+
+def _looked_up(x: Tensor, values: dict[str, int], default: int) -> Tensor:
+    """Integer of each string."""
+    return x.op(
+        "LabelEncoder",
+        domain="ai.onnx.ml",
+        keys_strings=list(values),
+        values_int64s=list(values.values()),
+        default_int64=default,
+    )

@@ -1,0 +1,244 @@
+"""Models of frames: each column is an input, and the graph encodes it."""
+
+import json
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from skbayesnn import (
+    BayesianStackingClassifier,
+    BayesianStackingRegressor,
+    CalibratedUncertaintyRegressor,
+    MCDropoutClassifier,
+    MCDropoutRegressor,
+    to_onnx,
+)
+from skbayesnn._onnx.graph import Graph
+from skbayesnn._onnx.tables import (
+    add_inputs,
+    description,
+    encoded_table,
+    input_columns,
+)
+from skbayesnn.model_selection import BatchedGridSearchCV
+from skbayesnn.preprocessing import TableEncoder
+from tests.helpers.frames import mixed_frame, new_frame
+from tests.helpers.onnx_running import (
+    assert_close,
+    expected_classification,
+    expected_regression,
+    outputs,
+)
+
+pytest.importorskip("onnxruntime")
+pandas = pytest.importorskip("pandas")
+types = pytest.importorskip("skl2onnx.common.data_types")
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
+    # Of a constant column, of new missing values, and of later dates.
+    pytest.mark.filterwarnings("ignore::UserWarning"),
+]
+
+
+@pytest.fixture(scope="module")
+def frame():
+    return mixed_frame(53, np.random.default_rng(7))
+
+
+@pytest.fixture(scope="module")
+def y(frame):
+    """A target that depends on numbers, categories and dates."""
+    size = frame["size"].fillna(0.0).to_numpy()
+    colour = (frame["colour"] == "red").to_numpy()
+    month = frame["start"].dt.month.fillna(3.0).to_numpy()
+    return 20.0 + size + 2 * colour + 0.3 * month
+
+
+@pytest.fixture
+def later(seed):
+    """Rows with levels that `fit` has not seen, and more missing values."""
+    return new_frame(12, np.random.default_rng([seed, 8]))
+
+
+def as_inputs(frame, graph):
+    """Inputs of a graph, by the kinds in its metadata."""
+    [about] = [p.value for p in graph.metadata_props if p.key == "columns"]
+    return {
+        name: _as_input(frame[name], column["kind"], column.get("time_zone"))
+        for name, column in json.loads(about).items()
+    }
+
+
+def _as_input(column, kind, time_zone):
+    if kind in ("category", "ordered"):
+        values = column.astype(object).where(column.notna(), "").astype(str)
+        return values.to_numpy(dtype=object)[:, None]
+    if kind == "date":
+        if time_zone is not None:
+            column = column.dt.tz_convert(time_zone).dt.tz_localize(None)
+        return column.to_numpy("datetime64[us]").astype(np.int64)[:, None]
+    if kind == "duration":
+        column = column / pandas.Timedelta(seconds=1)
+    return column.astype(float).to_numpy()[:, None]
+
+
+REGRESSORS = {
+    "network": lambda network: network,
+    "search": lambda network: BatchedGridSearchCV(network, {"tau": [1.0, 2.0]}, cv=2),
+    "scaled": lambda network: CalibratedUncertaintyRegressor(network, cv=2),
+    "stack": lambda network: BayesianStackingRegressor(
+        max_iter=2, cv=2, random_state=0
+    ),
+    "stack of a pool": lambda network: BayesianStackingRegressor(
+        [("one", network), ("two", network)], cv=2, random_state=0
+    ),
+    "encoder": lambda network: make_pipeline(
+        "passthrough", TableEncoder(target_type="continuous"), network
+    ),
+    "encoder and scaler": lambda network: make_pipeline(
+        TableEncoder(target_type="continuous"), StandardScaler(), network
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REGRESSORS)
+def test_regressors(name, frame, y, later, small):
+    model = REGRESSORS[name](MCDropoutRegressor(**small)).fit(frame, y)
+    graph = to_onnx(model)
+    expected = expected_regression(model, later)
+    assert_close(outputs(graph, as_inputs(later, graph)), expected, y)
+
+
+@pytest.mark.parametrize("stacks", [False, True])
+def test_classifiers(stacks, frame, y, later, small):
+    labels = np.array(["a", "b", "c"])[np.argsort(np.argsort(y)) * 3 // len(y)]
+    model = MCDropoutClassifier(categorical_features=["grade"], **small)
+    if stacks:
+        model = BayesianStackingClassifier(max_iter=2, cv=2, random_state=0)
+    model.fit(frame, labels)
+    graph = to_onnx(model)
+    actual = outputs(graph, as_inputs(later, graph))
+    expected = expected_classification(model, later)
+    likeliest = np.sort(expected["probabilities"], axis=1)[:, -2:]
+    is_clear = np.diff(likeliest)[:, 0] > 1e-4
+    label, expected_label = actual.pop("label"), expected.pop("label")
+    np.testing.assert_array_equal(label[is_clear], expected_label[is_clear])
+    for key, values in expected.items():
+        np.testing.assert_allclose(actual[key], values, rtol=0, atol=1e-5)
+
+
+def test_every_feature_of_the_encoder(frame, y, later):
+    """The graph computes in double precision: equal up to the rounding of sums."""
+    encoder = TableEncoder(target_type="continuous").fit(frame, y)
+    graph, columns = Graph(), input_columns([encoder])
+    features = encoded_table(encoder, add_inputs(graph, columns))
+    graph.output("features", features, np.float64, ["n_samples", None])
+    model = graph.model(columns=json.dumps(description(columns)))
+    for rows in (frame, later, later[:1]):
+        [actual] = outputs(model, as_inputs(rows, model)).values()
+        np.testing.assert_allclose(
+            actual, encoder.transform(rows), rtol=1e-12, atol=1e-9
+        )
+
+
+def test_inputs_and_their_description(frame, y, small):
+    graph = to_onnx(MCDropoutRegressor(**small).fit(frame, y), q=())
+    kinds = {"double": 11, "string": 8, "int64": 7}
+    given = {i.name: i.type.tensor_type.elem_type for i in graph.graph.input}
+    expected = {
+        "size": "double",
+        "flag": "double",
+        "colour": "string",
+        "shop": "string",
+        "grade": "string",
+        "start": "int64",
+        "length": "double",
+        "end": "int64",
+    }
+    assert given == {name: kinds[kind] for name, kind in expected.items()}
+    about = {p.key: json.loads(p.value) for p in graph.metadata_props}["columns"]
+    assert about["start"] == {"kind": "date", "time_zone": None}
+    assert about["end"] == {"kind": "date", "time_zone": "Asia/Kolkata"}
+    assert about["grade"] == {"kind": "ordered"}
+
+
+def test_array_of_numbers_with_missing_values(data, small):
+    """One input X, as for arrays without missing values."""
+    X = data.X.astype(np.float64)
+    X[::4, 1], X[:, 2], X[::7, 3] = np.nan, 1.0, np.nan
+    model = MCDropoutRegressor(**small).fit(X, data.y)
+    X_new = np.where(np.arange(44).reshape(11, 4) % 5 == 0, np.nan, data.X_new)
+    graph = to_onnx(model)
+    assert [given.name for given in graph.graph.input] == ["X"]
+    expected = expected_regression(model, X_new.astype(np.float32))
+    assert_close(outputs(graph, X_new), expected, data.y)
+    X[:, 3] += 1e9
+    model.fit(X, data.y)
+    with pytest.warns(UserWarning, match=r"rounds columns \[3\]"):
+        to_onnx(model)
+    double = [("X", types.DoubleTensorType([None, 4]))]
+    X_new = X_new.astype(np.float64)
+    X_new[:, 3] += 1e9
+    graph = to_onnx(model, initial_types=double)
+    expected = expected_regression(model, X_new)
+    assert_close(outputs(graph, {"X": X_new}), expected, data.y)
+
+
+def test_array_of_objects(data, small):
+    """Inputs are named like features."""
+    X = np.empty((41, 2), dtype=object)
+    X[:, 0], X[:, 1] = data.X[:, 0], np.where(data.labels, "some", "none")
+    model = MCDropoutRegressor(**small).fit(X, data.y)
+    inputs = {"x0": data.X[:, :1].astype(np.float64), "x1": X[:, 1:]}
+    assert_close(outputs(to_onnx(model), inputs), expected_regression(model, X), data.y)
+
+
+def test_types_of_the_user(data, small):
+    """Such as numbers in single precision."""
+    X = pandas.DataFrame({"a": data.X[:, 0], "kind": data.labels.astype(str)})
+    model = MCDropoutRegressor(**small).fit(X, data.y)
+    single = [
+        ("a", types.FloatTensorType([None, 1])),
+        ("kind", types.StringTensorType([None, 1])),
+    ]
+    inputs = {"a": data.X[:, :1], "kind": X[["kind"]].to_numpy(dtype=object)}
+    graph = to_onnx(model, initial_types=single)
+    assert_close(outputs(graph, inputs), expected_regression(model, X), data.y)
+    with pytest.raises(TypeError, match="must have an input 'kind', of column 'kind'"):
+        to_onnx(model, initial_types=[("X", types.DoubleTensorType([None, 2]))])
+
+
+def test_columns_named_like_nodes(data, small):
+    X = pandas.DataFrame({f"Cast_{i}": data.X[:, 0] * i for i in range(1, 40)})
+    X.loc[::3, "Cast_1"] = np.nan
+    model = MCDropoutRegressor(**small).fit(X, data.y)
+    inputs = {name: X[[name]].to_numpy(np.float64) for name in X}
+    assert_close(outputs(to_onnx(model), inputs), expected_regression(model, X), data.y)
+
+
+def test_columns_that_cannot_be_inputs_are_named(data, small):
+    levels = np.where(data.labels > 0, "some", "")
+    model = MCDropoutRegressor(**small)
+    model.fit(pandas.DataFrame({"kind": levels, "a": data.y}), data.y)
+    with pytest.raises(TypeError, match=r"empty string .* level of column 'kind'"):
+        to_onnx(model)
+    model.fit(pandas.DataFrame({"std": levels, "a": data.y}), data.y)
+    with pytest.raises(TypeError, match="an output 'std', and no column"):
+        to_onnx(model)
+    X = pandas.DataFrame({"code": data.labels, "kind": levels + "!"})
+    encoders = [TableEncoder(chosen).fit(X) for chosen in (["code"], None)]
+    with pytest.raises(TypeError, match=r"one kind .* for column 'code'"):
+        input_columns(encoders)
+
+
+def test_no_warning_of_rounded_columns(frame, y, small):
+    """Numbers are double, and dates are integers."""
+    X = frame.assign(size=frame["size"] + 1e9)
+    model = MCDropoutRegressor(**small).fit(X, y)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message="the graph takes float32")
+        to_onnx(model, q=())
