@@ -110,7 +110,7 @@ class CalibratedUncertaintyRegressor(
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        X : {frame, array-like, sparse matrix} of shape (n_samples, n_features)
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
         sample_weight : array-like of shape (n_samples,), default=None
             Weights for the estimator and for the correction.
@@ -186,7 +186,7 @@ class CalibratedUncertaintyRegressor(
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        X : {frame, array-like, sparse matrix} of shape (n_samples, n_features)
         return_std : bool, default=False
         return_cov : bool, default=False
             Whether to return the covariance of the targets, separately for each row;

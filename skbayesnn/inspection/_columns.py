@@ -20,6 +20,8 @@ _MIN_EXPECTED = 5.0
 # The exact distribution of the test of Kolmogorov and Smirnov takes time proportional
 # to the product of the numbers of rows.
 _MAX_EXACT = 10_000
+# Smaller changes of a share are not described.
+_SMALLEST_CHANGE = 0.005
 # Largest unit first.
 UNITS_OF_TIME = (("days", 86_400.0), ("hours", 3_600.0), ("minutes", 60.0))
 # Missing values of a category, as a level.
@@ -220,7 +222,7 @@ def _compared(reader: TableReader, j: int, column: dict) -> ColumnDrift:
             tested = [p for p in (p_value, p_missing) if not np.isnan(p)]
             p_value = min(1.0, len(tested) * min(tested))
     before, now = np.divide(n_missing, n_rows)
-    if abs(now - before) >= 0.005:
+    if abs(now - before) >= _SMALLEST_CHANGE and not change.startswith(MISSING):
         change += f"; missing {now:.0%}, was {before:.0%}"
     return ColumnDrift(
         column["column"], kind, p_value, change, float(before), float(now), new_levels
@@ -234,13 +236,11 @@ def _compared_numbers(column: dict, new: np.ndarray) -> tuple[float, str]:
         return np.nan, "all values are missing in one of the samples"
     if kind == "date":
         later, earlier = (new > old[-1]).mean(), (new < old[0]).mean()
-        parts = [f"{_date(new.min())} to {_date(new.max())}"]
-        parts += [f"training rows {_date(old[0])} to {_date(old[-1])}"]
+        change = f"not tested, {_dates(new)}, was {_dates(old)}"
         shares = (later, "later"), (earlier, "earlier")
-        parts += [f"{share:.0%} {word}" for share, word in shares if share]
-        return np.nan, f"dates are not tested: {'; '.join(parts)}"
-    change = f"median {_in_words(np.median(new), kind)}, was "
-    change += _in_words(np.median(old), kind)
+        beyond = [f"; {share:.0%} are {word}" for share, word in shares if share]
+        return np.nan, change + "".join(beyond)
+    change = f"{_middle(new, kind)}, was {_middle(old, kind)}"
     if column["direction"]:
         word = "rises" if column["direction"] > 0 else "falls"
         return np.nan, f"not tested, only {word} from row to row: {change}"
@@ -260,9 +260,13 @@ def _compared_levels(column: dict, new: Categories, new_levels) -> tuple[float, 
     )
     shares = counts / counts.sum(0)
     names = [MISSING, *map(repr, levels)]
-    largest = int(np.abs(shares[:, 1] - shares[:, 0]).argmax())
+    rise = shares[:, 1] - shares[:, 0]
+    # Of two equal changes, the share that is larger now.
+    largest = int(np.lexsort([rise, np.abs(rise).round(9)])[-1])
     before, now = shares[largest]
     change = f"{names[largest]} {now:.0%} of the rows, was {before:.0%}"
+    if abs(now - before) < _SMALLEST_CHANGE:
+        change = "equal shares"
     if new_levels:
         share = shares[len(column["levels"]) + 1 :, 1].sum()
         listed = ", ".join(map(repr, new_levels[:3])) + ", ..." * (len(new_levels) > 3)
@@ -303,15 +307,19 @@ def unit_of_time(seconds: np.ndarray) -> tuple[str, float]:
     return next(chosen, ("seconds", 1.0))
 
 
-def _in_words(value: float, kind: str) -> str:
-    if kind != "duration":
-        return f"{value:.4g}"
-    name, unit = unit_of_time(np.array([value]))
-    return f"{value / unit:.3g} {name}"
+def _middle(values: np.ndarray, kind: str) -> str:
+    """Median, and the range of the middle half of the values."""
+    low, middle, high = np.quantile(values, [0.25, 0.5, 0.75])
+    name, unit = unit_of_time(values) if kind == "duration" else ("", 1.0)
+    low, middle, high = (f"{value / unit:.4g}" for value in (low, middle, high))
+    return f"median {middle}{' ' * bool(name)}{name} (middle half {low} to {high})"
 
 
-def _date(seconds: float) -> str:
-    """Date of seconds since 1970, with the time unless it is midnight."""
-    date = np.datetime64(round(seconds), "s")
-    text = str(date).replace("T", " ")
-    return text.removesuffix(" 00:00:00")
+def _dates(seconds: np.ndarray) -> str:
+    """First and last date of seconds since 1970; with times for less than two days."""
+    unit = "D" if np.ptp(seconds) >= 2 * UNITS_OF_TIME[0][1] else "s"
+    first, last = (
+        str(np.datetime64(round(bound), "s").astype(f"datetime64[{unit}]"))
+        for bound in (seconds.min(), seconds.max())
+    )
+    return f"{first} to {last}".replace("T", " ")

@@ -217,7 +217,7 @@ def test_feature_of_text(regressor, data):
     [
         ({"y": [1.0, 2.0]}, "must have the 3 rows"),
         ({"interval": np.zeros((3, 1, 2))}, "for each row and coverage"),
-        ({"x": [1.0, 2.0]}, "one number per row"),
+        ({"x": [1.0, 2.0]}, "one number or date per row"),
         ({"prediction": np.zeros((3, 5))}, "one of the 5 targets"),
         ({"prediction": np.zeros((3, 5, 2))}, "must have 1 axes"),
     ],
