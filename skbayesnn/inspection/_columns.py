@@ -96,8 +96,13 @@ def kind_of(reader: TableReader, j: int, table=None) -> str:
         return "other"
 
 
-def numbers_of(reader: TableReader, j: int, kind: str, time_zone=None) -> np.ndarray:
-    """Values as float64, NaN if missing; seconds, and since 1970 for dates."""
+def numbers_of(
+    reader: TableReader, j: int, kind: str, time_zone: str | None
+) -> np.ndarray:
+    """Values as float64, NaN if missing; seconds, and since 1970 for dates.
+
+    time_zone : of the result, for dates
+    """
     if kind != "date":
         return reader.numbers(j)
     dates = reader.dates(j, time_zone)

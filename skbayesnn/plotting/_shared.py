@@ -185,7 +185,7 @@ def select_feature(X, feature) -> Positions:
     if kind in ("category", "ordered", "boolean"):
         x, levels = _level_positions(reader, index, kind)
         return Positions(x, name, levels, False)
-    x = numbers_of(reader, index, kind)
+    x = numbers_of(reader, index, kind, reader.time_zone(index))
     if kind == "date":
         x = np.array([_datetime(seconds) for seconds in x], dtype="datetime64[ms]")
     elif kind == "duration":
