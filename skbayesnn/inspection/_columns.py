@@ -1,5 +1,6 @@
 """Columns of X: their names, kinds and values, and their change since the training."""
 
+import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -110,10 +111,21 @@ def numbers_of(
 
 
 def categories_of(reader: TableReader, j: int, kind: str) -> Categories:
-    """Values as categories: sorted levels, or in their order for an ordered column."""
+    """Values as categories: sorted levels, or in their order for an ordered column.
+
+    In sorted levels, "shop 2" is before "shop 10".
+    """
     data = reader.categories(j)
-    levels = reader.ordered_levels(j) if kind == "ordered" else sorted(data.levels)
+    if kind == "ordered":
+        levels = reader.ordered_levels(j)
+    else:
+        levels = sorted(data.levels, key=_words_and_integers)
     return Categories(data.recoded(levels), tuple(levels))
+
+
+def _words_and_integers(level: str) -> list:
+    parts = re.split(r"([0-9]+)", level)
+    return [int(part) if i % 2 else part for i, part in enumerate(parts)]
 
 
 # ---- training rows

@@ -17,6 +17,7 @@ from skbayesnn.plotting._shared import (
     label_positions,
     legend_on_top,
     marker_size,
+    plain,
     require_matplotlib,
     styled,
 )
@@ -226,7 +227,7 @@ class ClassProbabilityDisplay:
                 linestyle="" if self.x is None else "-",
                 marker="o",
                 markersize=min(size, 4),
-                label=name,
+                label=plain(name),
                 # Draw the means above the draws of all classes.
                 zorder=3,
             )

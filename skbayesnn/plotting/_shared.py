@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from skbayesnn._data.columns import is_frame
 from skbayesnn._data.scaling import common_range
 from skbayesnn.inspection._columns import (
     MISSING,
@@ -114,6 +115,11 @@ def legend_on_top(ax, **kwargs):
         ax.set_ylim(low, low + (high - low) / (1 - share), auto=None)
 
 
+def plain(name: str) -> str:
+    """A name as matplotlib shows it: no formula between dollars, and no blank."""
+    return name.replace("$", r"\$") if name.strip() else repr(name)
+
+
 def marker_size(n_rows):
     """Size of a marker in points: smaller with more rows."""
     return float(np.clip(60 / np.sqrt(n_rows), 1.5, 6))
@@ -176,7 +182,8 @@ def select_feature(X, feature) -> Positions:
         return Positions(values, f"feature {index}", None, _n_varying(X) <= 1)
     index %= len(names)
     kind = kind_of(reader, index)
-    [name] = short_names([_displayed_name(X, names, index)], 60)
+    name = f"feature {index}" if not is_frame(X) else column_names(X)[index]
+    name = plain(*short_names([name], 60))
     if kind == "other":
         raise ValueError(
             f"`feature` must contain numbers, dates or categories; got {feature!r}, "
@@ -192,10 +199,6 @@ def select_feature(X, feature) -> Positions:
         unit, seconds = unit_of_time(x)
         x, name = x / seconds, f"{name} ({unit})"
     return Positions(x, name, None, _n_varying(X) <= 1)
-
-
-def _displayed_name(X, names, index: int) -> str:
-    return column_names(X)[index] if hasattr(X, "columns") else f"feature {index}"
 
 
 def _datetime(seconds: float) -> np.datetime64:
@@ -216,12 +219,13 @@ def _level_positions(reader, j: int, kind: str) -> tuple[np.ndarray, list[str]]:
     if len(shown) > MAX_LEVELS:
         by_count = shown[np.argsort(-counts[shown], kind="stable")]
         shown, others = np.sort(by_count[: MAX_LEVELS - 1]), by_count[MAX_LEVELS - 1 :]
-    labels = short_names([data.levels[i] for i in shown], LONGEST_LEVEL)
+    labels = [data.levels[i] for i in shown]
+    labels = [plain(label) for label in short_names(labels, LONGEST_LEVEL)]
     lookup = np.zeros(len(data.levels) + 1)
     lookup[shown] = np.arange(len(shown))
     if len(others):
         lookup[others] = len(labels)
-        labels.append(f"{len(others)} others")
+        labels.append(f"{len(others)} other levels")
     if (data.codes < 0).any():
         lookup[-1] = len(labels)
         labels.append(MISSING)
@@ -258,7 +262,7 @@ def row_positions(order_by, x, x_name, sorted_name, x_levels=None):
         return order, _spread(x[order]), label
     n_missing = int((x != x).sum())
     if n_missing:
-        label += f" ({n_missing} of {len(x)} rows, where it is missing, not shown)"
+        label += f" ({n_missing} of {len(x)} rows have no value, not shown)"
     order = np.argsort(x, kind="stable")[: len(x) - n_missing]
     return order, x[order], label
 
