@@ -121,7 +121,7 @@ class ConformalRegressor(RegressorMixin, BaseHeldOutMetaEstimator):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        X : {frame, array-like, sparse matrix} of shape (n_samples, n_features)
         y : array-like of shape (n_samples,)
         sample_weight : array-like of shape (n_samples,), default=None
             Weights for the estimator. Exchangeability requires that all calibration
@@ -190,7 +190,7 @@ class ConformalRegressor(RegressorMixin, BaseHeldOutMetaEstimator):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        X : {frame, array-like, sparse matrix} of shape (n_samples, n_features)
         return_std : bool, default=False
 
         Returns
@@ -220,7 +220,7 @@ class ConformalRegressor(RegressorMixin, BaseHeldOutMetaEstimator):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        X : {frame, array-like, sparse matrix} of shape (n_samples, n_features)
         coverage : float or sequence of float in (0, 1), default=0.9
             With n calibration rows, intervals for coverages above n / (n + 1) are
             infinite, with a warning.
@@ -335,7 +335,7 @@ class ConformalClassifier(ClassifierMixin, BaseHeldOutMetaEstimator):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        X : {frame, array-like, sparse matrix} of shape (n_samples, n_features)
         y : array-like of shape (n_samples,)
         sample_weight : array-like of shape (n_samples,), default=None
             Weights for the estimator. Exchangeability requires that all calibration
@@ -401,7 +401,7 @@ class ConformalClassifier(ClassifierMixin, BaseHeldOutMetaEstimator):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        X : {frame, array-like, sparse matrix} of shape (n_samples, n_features)
         coverage : float or sequence of float in (0, 1), default=0.9
             Probability that the set contains the correct label. With n calibration
             rows, sets for coverages above n / (n + 1) contain every label, with a

@@ -69,7 +69,7 @@ def predict_uncertainty(model, X, kind=None, as_frame=False):
     model : fitted estimator
         An estimator of this package, or a meta-estimator around one: ``Pipeline``, a
         search, ``TransformedTargetRegressor``, an ensemble and others.
-    X : {array-like, sparse matrix} of shape (n_samples, n_features)
+    X : {frame, array-like, sparse matrix} of shape (n_samples, n_features)
         As for ``model.predict``.
     kind : str or list of str, default=None
         Measures of uncertainty. None is ``"total"`` for regressors and ``"entropy"``

@@ -5,7 +5,6 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import sparse
 from scipy.stats import norm, rankdata
 from sklearn.base import is_classifier
 from sklearn.utils import indexable
@@ -18,7 +17,6 @@ from skbayesnn._runtime import on_snapshot, replace_fitted, warn, warn_once_per_
 from skbayesnn._sklearn_compat import (
     BaseEstimator,
     OutlierMixin,
-    safe_indexing,
     safe_split,
 )
 from skbayesnn._typing import Array, MatrixLike
@@ -27,16 +25,18 @@ from skbayesnn.estimators.anchored_ensemble import (
     AnchoredEnsembleClassifier,
     AnchoredEnsembleRegressor,
 )
+from skbayesnn.inspection._columns import (
+    ColumnDrift,
+    all_beyond,
+    column_drift,
+    one_way,
+    training_columns,
+)
 from skbayesnn.inspection._importance import default_kind
 
 # Pseudo-rows with full agreement, which regularise the estimate for few rows. Too low
 # an estimate of the agreement is a false alarm.
 _PSEUDO_ROWS = 10
-# Fewer monotone steps can occur by chance. A few groups of rows, one after another,
-# have fewer.
-_MIN_STEPS = 10
-# NumPy's types for times, by kind of the column's type.
-_TIMES = {"M": "datetime64[ns]", "m": "timedelta64[ns]"}
 
 
 class DriftMonitor(OutlierMixin, BaseEstimator):
@@ -79,9 +79,10 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
         order of ``uncertainty_``.
     offset_ : float
         Minus the uncertainty above which a row is flagged.
-    one_way_columns_ : ndarray of shape (n_one_way, 3)
-        Columns that only rise or only fall from row to row: position, first value and
-        last value of each.
+    training_columns_ : list of dict
+        Statistics of each column of the training rows, which ``column_report`` compares
+        with new rows: counts of levels, sorted numbers, missing values. Empty if X is
+        sparse or has more than two dimensions.
 
     See Also
     --------
@@ -92,16 +93,16 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
     Changes that make no prediction more uncertain are not detected: a sensor that is
     stuck at a usual value, a column whose spread shrinks, many changes of a correlation
     between columns, and changes of y alone (more observation noise, another relation to
-    X). A two-sample test detects a stuck or shrinking column: apply
-    :func:`scipy.stats.ks_2samp` to each column, and multiply the smallest p-value by
-    the number of columns. A classifier detects a changed correlation, if it is
-    cross-validated to distinguish training rows from new rows [1]_.
+    X). :meth:`column_report` tests each column alone, and detects a stuck or shrinking
+    column, other shares of categories, new categories and more missing values. A
+    classifier detects a changed correlation, if it is cross-validated to distinguish
+    training rows from new rows [1]_.
 
     With a column that only moves forward, such as a date or a row number, all new rows
     seem to have drifted. ``fit`` warns about columns that only rise or only fall from
     row to row, and predictions warn if all new rows lie beyond the range of such a
     column. Remove the column, or replace it by features that recur (hour, weekday,
-    month).
+    month). ``column_report`` does not test such columns, and no dates.
 
     References
     ----------
@@ -120,22 +121,22 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
     >>> bool(monitor.p_value(X[300:] + 1) < 1e-6)
     True
 
-    A stuck sensor is detected by a two-sample test, not by the monitor:
+    A stuck sensor is detected by a test of each column, not by the uncertainty:
 
-    >>> from scipy.stats import ks_2samp
     >>> X_new = X[300:].copy()
     >>> X_new[:, 0] = 0.5
     >>> bool(monitor.p_value(X_new) > 0.001)
     True
-    >>> bool(ks_2samp(X[:300], X_new).pvalue.min() * X.shape[1] < 1e-6)
-    True
+    >>> first, *_ = monitor.column_report(X_new)
+    >>> first.column, bool(first.p_value * X.shape[1] < 1e-6)
+    (0, True)
     """
 
     estimators_: list[Any]
     uncertainty_: Array
     held_out_: list[Array]
     offset_: float
-    one_way_columns_: Array
+    training_columns_: list[dict]
 
     def __init__(
         self,
@@ -158,7 +159,7 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        X : {frame, array-like, sparse matrix} of shape (n_samples, n_features)
             Rows that have not drifted.
         y : array-like of shape (n_samples,)
 
@@ -176,8 +177,8 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
         )
         X, y = indexable(X, y)
         estimator = self._estimator(y)
-        one_way = _one_way_columns(X)
-        _warn_of_one_way(X, one_way)
+        # Before the models are fitted, which takes longer.
+        _warn_of_one_way(one_way(training_columns(X)))
         is_classification = is_classifier(estimator)
         splits = held_out_folds(self.cv, X, y, is_classification=is_classification)
         with self._named_after_default(estimator):
@@ -199,7 +200,9 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
             "uncertainty_": uncertainty,
             "held_out_": [test for _, test in splits],
             "offset_": -_threshold(uncertainty, rate),
-            "one_way_columns_": one_way,
+            "training_columns_": training_columns(
+                X, getattr(models[0], "table_", None)
+            ),
         }
         replace_fitted(self, fitted)
         return self
@@ -214,7 +217,7 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        X : {frame, array-like, sparse matrix} of shape (n_samples, n_features)
 
         Returns
         -------
@@ -236,7 +239,7 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        X : {frame, array-like, sparse matrix} of shape (n_samples, n_features)
 
         Returns
         -------
@@ -265,7 +268,7 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        X : {frame, array-like, sparse matrix} of shape (n_samples, n_features)
 
         Returns
         -------
@@ -285,13 +288,40 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
         excess = np.average(shares, weights=fold_sizes) - 0.5 - 0.5 / n_pairs
         return float(norm.sf(excess / np.sqrt(variance)))
 
+    @on_snapshot
+    def column_report(self, X: MatrixLike) -> list[ColumnDrift]:
+        """Compare each column of new rows with the training rows, by its name.
+
+        Use it to find what changed, and changes that leave predictions as certain as
+        before. Numbers and durations are compared by the test of Kolmogorov and
+        Smirnov; shares of categories, booleans and missing values by the chi-squared
+        test or, for two levels, Fisher's exact test. With many columns, one has a small
+        p-value by chance: multiply it by the number of columns. Dates, and columns that
+        only rise or only fall from row to row, are not tested, because their new values
+        always differ; the report has their range. The rows must be independent.
+
+        Parameters
+        ----------
+        X : frame or array-like of shape (n_samples, n_features)
+            Not sparse.
+
+        Returns
+        -------
+        report : list of ColumnDrift
+            Named tuples ``column``, ``kind``, ``p_value``, ``change``,
+            ``missing_share``, ``new_missing_share``, ``new_levels``, one per column;
+            ``pandas.DataFrame(report)`` shows a table.
+        """
+        check_is_fitted(self)
+        return column_drift(X, getattr(self, "training_columns_", ()))
+
     def _uncertainty_per_model(self, X) -> list[np.ndarray]:
         """Uncertainty of the rows, (rows,) for the model of each fold."""
         check_is_fitted(self)
         with self._named_after_default(self.estimators_[0]):
             per_model = [self._uncertainty(model, X) for model in self.estimators_]
         # Monitors of earlier versions lack the attribute.
-        _warn_of_rows_beyond(X, getattr(self, "one_way_columns_", ()))
+        _warn_of_rows_beyond(all_beyond(X, getattr(self, "training_columns_", ())))
         return per_model
 
     def _named_after_default(self, inner) -> AbstractContextManager[None]:
@@ -338,75 +368,27 @@ def _threshold(uncertainty: np.ndarray, rate: float) -> float:
     return float(np.quantile(uncertainty, 1 - rate, method="weibull"))
 
 
-def _one_way_columns(X) -> np.ndarray:
-    """Find columns that only rise or only fall from row to row, as times do.
-
-    Returns
-    -------
-    columns : ndarray of shape (n_one_way, 3)
-        Position, first value and last value of each.
-    """
-    shape = np.shape(X)
-    if sparse.issparse(X) or len(shape) != 2:
-        return np.empty((0, 3))
-    one_way = []
-    for j in range(shape[1]):
-        values = _non_missing_values(X, j)
-        steps = np.diff(values)
-        monotonic = (steps >= 0).all() or (steps <= 0).all()
-        if monotonic and np.count_nonzero(steps) >= _MIN_STEPS:
-            one_way.append((j, values[0], values[-1]))
-    return np.array(one_way).reshape(-1, 3)
-
-
-def _non_missing_values(X, j: int) -> np.ndarray:
-    """Values of a numeric or time column that are not missing; empty for others."""
-    column = safe_indexing(X if hasattr(X, "shape") else np.asarray(X), j, axis=1)
-    # pandas converts times with a zone to objects.
-    dtype = _TIMES.get(getattr(column.dtype, "kind", ""))
-    try:
-        values = np.asarray(column, dtype=dtype)
-    except (TypeError, ValueError):
-        return np.empty(0)
-    if values.dtype.kind not in "iufMm":
-        return np.empty(0)
-    # Neither NaN nor NaT is equal to itself.
-    return values[values == values].astype(np.float64)
-
-
-def _warn_of_one_way(X, columns: np.ndarray) -> None:
-    """Warn about columns that only move forward, before the models are fitted."""
-    if len(columns):
+def _warn_of_one_way(names) -> None:
+    """Warn about columns that only move forward."""
+    if names:
         warn(
             "these columns only rise or only fall from row to row, as a time or a row "
-            f"number does: {_column_names(X, columns)}. New rows lie beyond the range "
-            "of such columns, and are flagged only for this reason. Remove the columns "
-            "from X, or replace them by features that recur (hour, weekday, month). If "
-            "the rows are only sorted, shuffle them."
+            f"number does: {', '.join(map(repr, names))}. New rows lie beyond the "
+            "range of such columns, and are flagged only for this reason. Remove the "
+            "columns from X, or replace them by features that recur (hour, weekday, "
+            "month). If the rows are only sorted, shuffle them."
         )
 
 
-def _warn_of_rows_beyond(X, columns) -> None:
-    """Warn if all rows lie beyond the range of a column that only moves forward."""
-    beyond = []
-    for column in columns:
-        j, first, last = column
-        values = _non_missing_values(X, int(j))
-        if len(values) and ((values - last) * np.sign(last - first) > 0).all():
-            beyond.append(column)
-    if beyond:
+def _warn_of_rows_beyond(names) -> None:
+    """Warn about columns whose values lie all beyond their training range."""
+    if names:
         warn(
             "all rows lie beyond the training range of columns that only rise or only "
-            f"fall from row to row: {_column_names(X, beyond)}. The rows may be "
+            f"fall from row to row: {', '.join(map(repr, names))}. The rows may be "
             "flagged only for this reason. Fit the monitor without these columns, or "
             "replace them by features that recur (hour, weekday, month)."
         )
-
-
-def _column_names(X, columns) -> str:
-    names = getattr(X, "columns", None)
-    indices = [int(j) for j, _, _ in columns]
-    return ", ".join(repr(names[j]) if names is not None else str(j) for j in indices)
 
 
 def _mean_share_below(held_out, new) -> float:

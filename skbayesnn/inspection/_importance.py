@@ -8,10 +8,12 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils import Bunch
 
+from skbayesnn._data.columns import is_frame
 from skbayesnn._meta.functions import predict_uncertainty
 from skbayesnn._sklearn_compat import safe_indexing
 from skbayesnn._typing import RandomState
 from skbayesnn._validation import check_number, random_source
+from skbayesnn.inspection._columns import column_names
 
 # Longest name that is displayed in full, in characters.
 LONGEST_NAME = 32
@@ -85,8 +87,9 @@ def uncertainty_importance(
     ----------
     model : fitted estimator
         Any model that :func:`skbayesnn.predict_uncertainty` accepts.
-    X : {array-like, DataFrame} of shape (n_samples, n_features)
-        Rows to be explained. Not sparse.
+    X : {frame, array-like} of shape (n_samples, n_features)
+        Rows to be explained. Not sparse. Whole columns are replaced: a category or a
+        date is one column, however many features the model makes of it.
     background : like X, of shape (n_background, n_features), default=None
         Reference rows, usually the training rows. None uses X; the importances then
         only show how the rows of X differ from each other.
@@ -100,7 +103,7 @@ def uncertainty_importance(
     target : int, default=None
         Index of the target; required if the model has several targets.
     feature_names : sequence of str of length n_features, default=None
-        None uses the columns of a DataFrame, or "column 0", "column 1" and so on.
+        None uses the columns of a frame, or "column 0", "column 1" and so on.
 
     Returns
     -------
@@ -166,7 +169,11 @@ def _dense(name, X):
             f"`{name}` must be dense, since whole columns are replaced; got "
             f"{type(X).__name__}. Give some rows as `X.toarray()`."
         )
-    X = X if hasattr(X, "iloc") else np.asarray(X)
+    if is_frame(X):
+        return X
+    if not hasattr(X, "dtype"):
+        X = np.asarray(X) if np.asarray(X).dtype.kind != "U" else np.array(X, object)
+    X = np.asarray(X)
     if X.ndim != 2:
         raise ValueError(f"`{name}` must have rows and columns; got shape {X.shape}.")
     return X
@@ -176,8 +183,7 @@ def _names_of(X, feature_names) -> list[str]:
     """One name per column of X: as given, from the frame, or numbered."""
     n_columns = X.shape[1]
     if feature_names is None:
-        numbered = [f"column {j}" for j in range(n_columns)]
-        return [str(name) for name in getattr(X, "columns", numbered)]
+        return column_names(X)
     if isinstance(feature_names, str) or len(feature_names) != n_columns:
         raise ValueError(
             f"`feature_names` must have one name for each of the {n_columns} columns "
@@ -197,16 +203,18 @@ def _check_background(X, background):
             )
         return X
     background = _dense("background", background)
-    if hasattr(X, "iloc") != hasattr(background, "iloc"):
+    if is_frame(X) != is_frame(background) or (
+        is_frame(X) and type(X).__module__ != type(background).__module__
+    ):
         raise TypeError(
             "`X` and `background` must be of one kind, so that their columns match; "
             f"got {type(X).__name__} and {type(background).__name__}. Give both as "
-            "DataFrames, or both as arrays."
+            "frames of one library, or both as arrays."
         )
-    if hasattr(X, "iloc") and list(X.columns) != list(background.columns):
+    if is_frame(X) and column_names(X) != column_names(background):
         raise ValueError(
             "`X` and `background` must have the same columns in the same order; got "
-            f"{list(X.columns)} and {list(background.columns)}."
+            f"{column_names(X)} and {column_names(background)}."
         )
     if background.shape[1] != X.shape[1]:
         raise ValueError(
@@ -271,8 +279,16 @@ def _with_column(X, column, background, rows):
     replacement = safe_indexing(background, rows)
     if hasattr(X, "iloc"):
         X = X.copy()
-        X[X.columns[column]] = replacement.iloc[:, column].to_numpy()
+        # Keeps the type of the column, such as categories.
+        X.isetitem(column, replacement.iloc[:, column].set_axis(X.index))
         return X
+    if is_frame(X):
+        import narwhals.stable.v2 as narwhals
+
+        frame, other = (
+            narwhals.from_native(f, eager_only=True) for f in (X, replacement)
+        )
+        return frame.with_columns(other[:, column]).to_native()
     # An integer X may receive floats.
     X = X.astype(np.result_type(X, replacement))
     X[:, column] = replacement[:, column]

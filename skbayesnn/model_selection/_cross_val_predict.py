@@ -67,7 +67,7 @@ def cross_val_predict_uncertainty(
         An estimator of this package, or a meta-estimator around one (see
         :mod:`skbayesnn`). A clone is fitted for each fold, so a ``FrozenEstimator``
         raises an error.
-    X : {array-like, sparse matrix} of shape (n_samples, n_features)
+    X : {frame, array-like, sparse matrix} of shape (n_samples, n_features)
         Features.
     y : array-like of shape (n_samples,) or (n_samples, n_targets)
         Targets, or labels.

@@ -128,7 +128,7 @@ class BestEstimatorMixin:
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        X : {frame, array-like, sparse matrix} of shape (n_samples, n_features)
             Features.
         **params : dict
             Options of its ``predict``: ``return_std``, ``return_cov``, ``method``.
@@ -203,7 +203,7 @@ class _BatchedSearch(BestEstimatorMixin, BaseSearchCV):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        X : {frame, array-like, sparse matrix} of shape (n_samples, n_features)
             Features.
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
             Targets, or labels.

@@ -175,7 +175,7 @@ multimetric_, classes_, n_features_in_, feature_names_in_
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        X : {frame, array-like, sparse matrix} of shape (n_samples, n_features)
             Features, without missing values.
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
             Targets, or labels.

@@ -130,7 +130,7 @@ class CalibrationCurveDisplay:
         estimator : fitted estimator
             A regressor that :func:`skbayesnn.predictive_cdf` accepts, or any classifier
             with ``predict_proba``.
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        X : {frame, array-like, sparse matrix} of shape (n_samples, n_features)
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
             Held-out rows, which the model was not fitted to.
         n_bins : "auto" or int, default="auto"

@@ -11,11 +11,13 @@ from skbayesnn._typing import RandomState
 from skbayesnn.inspection._importance import short_names
 from skbayesnn.plotting._shared import (
     COLORS,
+    as_numbers,
     axes_for,
     check_positions,
-    integer_ticks,
+    label_positions,
     legend_on_top,
     marker_size,
+    plain,
     require_matplotlib,
     styled,
 )
@@ -95,10 +97,10 @@ class ClassProbabilityDisplay:
         ----------
         estimator : fitted classifier
             Any classifier that :func:`skbayesnn.sample_f` accepts.
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        X : {frame, array-like, sparse matrix} of shape (n_samples, n_features)
         x : array-like of shape (n_samples,), default=None
-            Position of each row, such as the angle of a rotated image; None as in the
-            class.
+            Position of each row, such as the angle of a rotated image or a date; None
+            as in the class.
         x_name : str, default=None
             Label of the x axis.
         classes : array-like, default=None
@@ -225,7 +227,7 @@ class ClassProbabilityDisplay:
                 linestyle="" if self.x is None else "-",
                 marker="o",
                 markersize=min(size, 4),
-                label=name,
+                label=plain(name),
                 # Draw the means above the draws of all classes.
                 zorder=3,
             )
@@ -236,8 +238,7 @@ class ClassProbabilityDisplay:
             ylabel += f"\n({len(self.classes)} of {n_classes} classes)"
         ax.set(xlabel=xlabel, ylabel=ylabel)
         ax.set_yticks(np.linspace(0, 1, 6))
-        if self.x is None:
-            integer_ticks(ax)
+        label_positions(ax, self.x, None)
         legend_on_top(ax)
         return self
 
@@ -245,7 +246,7 @@ class ClassProbabilityDisplay:
         """Positions of the rows from left to right, their order, and the axis label."""
         if self.x is not None:
             order = np.argsort(self.x, kind="stable")
-            return self.x[order], order, self.x_name or "x"
+            return as_numbers(self.x[order]), order, self.x_name or "x"
         n_rows = len(self.probability)
         if n_rows <= MAX_UNSORTED:
             return np.arange(n_rows), np.arange(n_rows), "row"

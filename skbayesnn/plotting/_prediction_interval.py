@@ -16,7 +16,7 @@ from skbayesnn.plotting._shared import (
     bar_width,
     check_positions,
     common_limits,
-    integer_ticks,
+    label_positions,
     legend_on_top,
     marker_size,
     require_matplotlib,
@@ -46,9 +46,13 @@ class PredictionIntervalDisplay:
     y : ndarray of shape (n_samples,), default=None
         Targets; None shows none.
     x : ndarray of shape (n_samples,), default=None
-        Positions of the rows; None sorts them by prediction.
+        Positions of the rows, numbers or datetime64. Rows without a position are not
+        shown. None sorts them by prediction.
     x_name : str, default=None
         Label of the x axis.
+    x_levels : sequence of str, default=None
+        Names of the positions 0, 1, ..., if ``x`` is the index of a category. Rows of a
+        category are spread around its position, sorted like all rows without ``x``.
     joined : bool, default=True
         Whether neighbouring rows are joined to bands. Use it if the prediction is a
         function of ``x`` alone. If other features vary too, draw one bar per row.
@@ -85,6 +89,7 @@ class PredictionIntervalDisplay:
         y=None,
         x=None,
         x_name=None,
+        x_levels=None,
         joined=True,
     ) -> None:
         self.prediction = prediction
@@ -93,7 +98,8 @@ class PredictionIntervalDisplay:
         self.y = y
         self.x = x
         self.x_name = x_name
-        self.joined = joined
+        self.x_levels = x_levels
+        self.joined = joined and x_levels is None
 
     @classmethod
     def from_estimator(
@@ -116,12 +122,13 @@ class PredictionIntervalDisplay:
         ----------
         estimator : fitted regressor
             Any regressor that :func:`skbayesnn.predict_interval` accepts.
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        X : {frame, array-like, sparse matrix} of shape (n_samples, n_features)
         y : array-like of shape (n_samples,) or (n_samples, n_targets), default=None
         coverage : float or sequence of float in (0, 1), default=(0.5, 0.9)
         feature : int or str, default=None
-            Column of X for the x axis; None sorts rows by prediction. Rows are joined
-            to bands if no other column varies.
+            Column of X for the x axis: numbers, dates, durations or categories. None
+            sorts rows by prediction. Rows are joined to bands if no other column
+            varies.
         kind : {"equal_tailed", "highest_density"}, default="equal_tailed"
             Kind of interval.
         method : {"mixture", "cv+"}, default="mixture"
@@ -138,9 +145,7 @@ class PredictionIntervalDisplay:
         display : PredictionIntervalDisplay
         """
         require_matplotlib(f"{cls.__name__}.from_estimator")
-        x, x_name, joined = (
-            (None, None, True) if feature is None else select_feature(X, feature)
-        )
+        positions = {} if feature is None else select_feature(X, feature)._asdict()
         coverage = check_levels("coverage", coverage)
         return cls.from_predictions(
             y,
@@ -148,9 +153,7 @@ class PredictionIntervalDisplay:
             predict_interval(estimator, X, coverage, kind=kind, method=method),
             coverage=coverage,
             target=target,
-            x=x,
-            x_name=x_name,
-            joined=joined,
+            **positions,
             ax=ax,
             **kwargs,
         )
@@ -166,6 +169,7 @@ class PredictionIntervalDisplay:
         target: int | None = None,
         x: Any = None,
         x_name: str | None = None,
+        x_levels: Any = None,
         joined: bool = True,
         ax: Any = None,
         **kwargs: Any,
@@ -182,7 +186,7 @@ class PredictionIntervalDisplay:
             Coverage of the intervals.
         target : int, default=None
             Index of the target; required if there are several.
-        x, x_name, joined
+        x, x_name, x_levels, joined
             See the class.
         ax : matplotlib Axes, default=None
             None creates a new figure.
@@ -219,6 +223,7 @@ class PredictionIntervalDisplay:
             y=y,
             x=check_positions(x, len(prediction)),
             x_name=x_name,
+            x_levels=x_levels,
             joined=joined,
         )
         return display.plot(ax=ax, **kwargs)
@@ -250,7 +255,11 @@ class PredictionIntervalDisplay:
         """
         ax = axes_for(self, ax)
         order, positions, label = row_positions(
-            self.prediction, self.x, self.x_name, "rows, sorted by prediction"
+            self.prediction,
+            self.x,
+            self.x_name,
+            "rows, sorted by prediction",
+            self.x_levels,
         )
         n_rows, many = len(order), len(order) > MANY
         self.bands_ = [None] * len(self.coverage)
@@ -287,8 +296,7 @@ class PredictionIntervalDisplay:
         if self.y is not None:
             self._plot_targets(ax, order, positions, widest_first[0], y_kwargs)
         ax.set(xlabel=label, ylabel="y")
-        if self.x is None:
-            integer_ticks(ax)
+        label_positions(ax, self.x, self.x_levels)
         self._limit_to_common_range(ax)
         legend_on_top(ax)
         return self

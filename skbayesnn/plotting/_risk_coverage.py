@@ -110,7 +110,7 @@ class RiskCoverageDisplay:
         ----------
         estimator : fitted estimator
             Any model that :func:`skbayesnn.predict_uncertainty` accepts.
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        X : {frame, array-like, sparse matrix} of shape (n_samples, n_features)
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
         kind : str or list of str, default=None
             Uncertainties to reject by, one curve each; None is ``"total"`` for

@@ -1,9 +1,20 @@
 """Shared parts of the displays: colours, axes, and positions of rows on them."""
 
+from typing import Any, NamedTuple
+
 import numpy as np
 
+from skbayesnn._data.columns import is_frame
 from skbayesnn._data.scaling import common_range
-from skbayesnn._sklearn_compat import safe_indexing
+from skbayesnn.inspection._columns import (
+    MISSING,
+    categories_of,
+    column_names,
+    kind_of,
+    numbers_of,
+    reader_of,
+    unit_of_time,
+)
 from skbayesnn.inspection._importance import select_target, short_names
 
 # Colours for colour-blind readers (Okabe & Ito), with grey instead of yellow, which is
@@ -26,6 +37,12 @@ MANY = 1000
 # An axis shows everything, unless its range is more than this many times the range
 # without outliers.
 LONGEST = 4
+# Most levels of a category on an axis; the others share a position.
+MAX_LEVELS = 20
+# Share of the space between two levels that the rows of a level take.
+LEVEL_WIDTH = 0.7
+# Longest label of a level, and most characters of all labels in one line.
+LONGEST_LEVEL, MAX_IN_LINE = 20, 60
 # Space about a legend, in inches.
 LEGEND_PAD = 0.06
 
@@ -98,6 +115,11 @@ def legend_on_top(ax, **kwargs):
         ax.set_ylim(low, low + (high - low) / (1 - share), auto=None)
 
 
+def plain(name: str) -> str:
+    """A name as matplotlib shows it: no formula between dollars, and no blank."""
+    return name.replace("$", r"\$") if name.strip() else repr(name)
+
+
 def marker_size(n_rows):
     """Size of a marker in points: smaller with more rows."""
     return float(np.clip(60 / np.sqrt(n_rows), 1.5, 6))
@@ -114,10 +136,29 @@ def y_of_target(y, target) -> np.ndarray:
     return select_target("y", y, target if y.ndim == 2 else None)
 
 
-def select_feature(X, feature):
-    """Select a feature for the x axis.
+class Positions(NamedTuple):
+    """Positions of the rows on the x axis, from a column of X.
 
-    Return its values, its name, and whether no other column of X varies.
+    Parameters
+    ----------
+    x : ndarray of shape (n_samples,)
+        Numbers, datetime64, or indices of ``levels``.
+    x_name : str
+        Name of the column.
+    x_levels : list of str or None
+        Names of the positions 0, 1, ... of a category.
+    joined : bool
+        Whether neighbouring rows may be joined: no other column of X varies.
+    """
+
+    x: np.ndarray
+    x_name: str
+    x_levels: list[str] | None
+    joined: bool
+
+
+def select_feature(X, feature) -> Positions:
+    """Positions of the rows by a column of X.
 
     feature : int or str
         Name or index of a column.
@@ -125,41 +166,86 @@ def select_feature(X, feature):
     Raises
     ------
     ValueError
-        If X does not have the feature, or the feature is not numeric.
+        If X does not have the feature, or the feature is free text.
     """
-    X = np.asarray(X) if isinstance(X, list | tuple) else X
-    names = list(getattr(X, "columns", ()))
+    reader = reader_of(X)
+    names = getattr(reader, "names", list(range(np.shape(X)[1])))
     index = names.index(feature) if feature in names else feature
-    if isinstance(index, str) or not -X.shape[1] <= index < X.shape[1]:
+    if isinstance(index, str) or not -len(names) <= index < len(names):
+        named = names and isinstance(names[0], str)
         raise ValueError(
             f"`feature` must be a column of X; got {feature!r} for X of shape "
-            f"{X.shape}" + (f" with columns {names}." if names else " without names.")
+            f"{X.shape}" + (f" with columns {names}." if named else " without names.")
         )
-    values = safe_indexing(X, index, axis=1)
-    values = values.toarray() if hasattr(values, "toarray") else values
-    try:
-        values = np.asarray(values, dtype=np.float64).ravel()
-    except (TypeError, ValueError) as error:
+    if reader is None:  # sparse
+        values = X[:, [index]].toarray().ravel().astype(np.float64)
+        return Positions(values, f"feature {index}", None, _n_varying(X) <= 1)
+    index %= len(names)
+    kind = kind_of(reader, index)
+    name = f"feature {index}" if not is_frame(X) else column_names(X)[index]
+    name = plain(*short_names([name], 60))
+    if kind == "other":
         raise ValueError(
-            f"`feature` must hold numbers; got {feature!r}, which cannot be converted. "
-            "Give positions as `x` to `from_predictions`."
-        ) from error
-    name = str(names[index]) if names else f"feature {index}"
-    [name] = short_names([name], 60)
-    return values, name, _n_varying(X) <= 1
+            f"`feature` must contain numbers, dates or categories; got {feature!r}, "
+            "which is free text. Give positions as `x` to `from_predictions`."
+        )
+    if kind in ("category", "ordered", "boolean"):
+        x, levels = _level_positions(reader, index, kind)
+        return Positions(x, name, levels, False)
+    x = numbers_of(reader, index, kind, reader.time_zone(index))
+    if kind == "date":
+        x = np.array([_datetime(seconds) for seconds in x], dtype="datetime64[ms]")
+    elif kind == "duration":
+        unit, seconds = unit_of_time(x)
+        x, name = x / seconds, f"{name} ({unit})"
+    return Positions(x, name, None, _n_varying(X) <= 1)
 
 
-def _n_varying(X):
+def _datetime(seconds: float) -> np.datetime64:
+    if np.isnan(seconds):
+        return np.datetime64("NaT")
+    return np.datetime64(round(1000 * seconds), "ms")
+
+
+def _level_positions(reader, j: int, kind: str) -> tuple[np.ndarray, list[str]]:
+    """Positions of the rows by their levels, and the names of the positions.
+
+    Rare levels share a position if there are many, and missing values come last.
+    """
+    data = categories_of(reader, j, kind)
+    counts = np.bincount(data.codes[data.codes >= 0], minlength=len(data.levels))
+    shown = np.flatnonzero(counts)
+    others = np.zeros(0, dtype=int)
+    if len(shown) > MAX_LEVELS:
+        by_count = shown[np.argsort(-counts[shown], kind="stable")]
+        shown, others = np.sort(by_count[: MAX_LEVELS - 1]), by_count[MAX_LEVELS - 1 :]
+    labels = [data.levels[i] for i in shown]
+    labels = [plain(label) for label in short_names(labels, LONGEST_LEVEL)]
+    lookup = np.zeros(len(data.levels) + 1)
+    lookup[shown] = np.arange(len(shown))
+    if len(others):
+        lookup[others] = len(labels)
+        labels.append(f"{len(others)} other levels")
+    if (data.codes < 0).any():
+        lookup[-1] = len(labels)
+        labels.append(MISSING)
+    return lookup[data.codes], labels
+
+
+def _n_varying(X) -> int:
     """Number of columns that are not constant."""
     if hasattr(X, "tocsc"):
         X = X.tocsc()
         return int((X.max(axis=0).toarray() != X.min(axis=0).toarray()).sum())
-    table = np.asarray(X)
-    return int((table != table[:1]).any(0).sum())
+    reader: Any = reader_of(X)
+    columns = (reader.categories(j) for j in range(len(reader.names)))
+    return sum(len(np.unique(data.codes)) > 1 for data in columns)
 
 
-def row_positions(order_by, x, x_name, sorted_name):
+def row_positions(order_by, x, x_name, sorted_name, x_levels=None):
     """Return the order of the rows, their sorted positions, and the axis label.
+
+    Rows of one level are spread around its position, in the order of ``order_by``.
 
     order_by : ndarray of shape (n_samples,)
         Values that the rows are sorted by if ``x`` is None.
@@ -170,8 +256,39 @@ def row_positions(order_by, x, x_name, sorted_name):
             np.arange(len(order_by)),
             sorted_name,
         )
-    order = np.argsort(x, kind="stable")
-    return order, x[order], x_name or "x"
+    label = x_name or "x"
+    if x_levels is not None:
+        order = np.lexsort([order_by, x])
+        return order, _spread(x[order]), label
+    n_missing = int((x != x).sum())
+    if n_missing:
+        label += f" ({n_missing} of {len(x)} rows have no value, not shown)"
+    order = np.argsort(x, kind="stable")[: len(x) - n_missing]
+    return order, x[order], label
+
+
+def _spread(levels: np.ndarray) -> np.ndarray:
+    """Spread sorted positions of rows evenly around their level."""
+    _, counts = np.unique(levels, return_counts=True)
+    offsets = [LEVEL_WIDTH * ((np.arange(n) + 0.5) / n - 0.5) for n in counts]
+    return levels + np.concatenate(offsets)
+
+
+def label_positions(ax, x, x_levels) -> None:
+    """Set the ticks of the x axis: integers for counts of rows, levels, or dates."""
+    if x is None:
+        integer_ticks(ax)
+    elif x_levels is not None:
+        in_line = sum(map(len, x_levels)) <= MAX_IN_LINE
+        style = {} if in_line else {"rotation": 45, "ha": "right"}
+        ax.set_xticks(range(len(x_levels)), x_levels, **style)
+        ax.set_xlim(-0.6, len(x_levels) - 0.4, auto=None)
+    elif x.dtype.kind == "M":
+        from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+
+        locator = AutoDateLocator(maxticks=7)
+        ax.xaxis.set_major_locator(locator)
+        ax.xaxis.set_major_formatter(ConciseDateFormatter(locator))
 
 
 def integer_ticks(ax) -> None:
@@ -182,15 +299,27 @@ def integer_ticks(ax) -> None:
 
 
 def check_positions(x, n_rows):
-    """Check ``x`` of a display; None stays None."""
+    """Check ``x`` of a display, numbers or dates; None stays None."""
     if x is None:
         return None
-    x = np.asarray(x, dtype=np.float64)
+    x = np.asarray(x)
+    if x.dtype.kind != "M":
+        x = x.astype(np.float64)
     if x.shape != (n_rows,):
         raise ValueError(
-            f"`x` must have one number per row, shape ({n_rows},); got {x.shape}."
+            f"`x` must have one number or date per row, shape ({n_rows},); got "
+            f"{x.shape}."
         )
     return x
+
+
+def as_numbers(x: np.ndarray) -> np.ndarray:
+    """Numbers of matplotlib for dates; other positions unchanged."""
+    if x.dtype.kind != "M":
+        return x
+    from matplotlib.dates import date2num
+
+    return date2num(x)
 
 
 def common_limits(drawn: np.ndarray) -> tuple[float, float] | None:

@@ -15,7 +15,7 @@ from skbayesnn.plotting._shared import (
     axes_for,
     check_positions,
     common_limits,
-    integer_ticks,
+    label_positions,
     legend_on_top,
     marker_size,
     require_matplotlib,
@@ -58,9 +58,13 @@ class UncertaintyDecompositionDisplay:
     measure : {"std", "entropy"}
         Whether the uncertainties are standard deviations or entropies.
     x : ndarray of shape (n_samples,), default=None
-        Positions of the rows; None sorts them by ``total``.
+        Positions of the rows, numbers or datetime64. Rows without a position are not
+        shown. None sorts them by ``total``.
     x_name : str, default=None
         Label of the x axis.
+    x_levels : sequence of str, default=None
+        Names of the positions 0, 1, ..., if ``x`` is the index of a category. Rows of a
+        category are spread around its position, sorted like all rows without ``x``.
     joined : bool, default=True
         Whether neighbouring rows are joined. Use it if the uncertainty is a function of
         ``x`` alone. If other features vary too, rows are drawn separately.
@@ -87,6 +91,7 @@ class UncertaintyDecompositionDisplay:
         measure,
         x=None,
         x_name=None,
+        x_levels=None,
         joined=True,
     ) -> None:
         self.aleatoric = aleatoric
@@ -95,7 +100,8 @@ class UncertaintyDecompositionDisplay:
         self.measure = measure
         self.x = x
         self.x_name = x_name
-        self.joined = joined
+        self.x_levels = x_levels
+        self.joined = joined and x_levels is None
 
     @classmethod
     def from_estimator(
@@ -114,10 +120,11 @@ class UncertaintyDecompositionDisplay:
         ----------
         estimator : fitted estimator
             Any model that :func:`skbayesnn.predict_uncertainty` accepts.
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        X : {frame, array-like, sparse matrix} of shape (n_samples, n_features)
         feature : int or str, default=None
-            Column of X for the x axis; None sorts rows by their total uncertainty. Rows
-            are joined if no other column varies.
+            Column of X for the x axis: numbers, dates, durations or categories. None
+            sorts rows by their total uncertainty. Rows are joined if no other column
+            varies.
         target : int, default=None
             Index of the target; required if the model has several targets.
         ax : matplotlib Axes, default=None
@@ -130,9 +137,7 @@ class UncertaintyDecompositionDisplay:
         display : UncertaintyDecompositionDisplay
         """
         require_matplotlib(f"{cls.__name__}.from_estimator")
-        x, x_name, joined = (
-            (None, None, True) if feature is None else select_feature(X, feature)
-        )
+        positions = {} if feature is None else select_feature(X, feature)._asdict()
         if is_classifier(estimator):
             measure = "entropy"
             kinds = ["expected_entropy", "mutual_information", "entropy"]
@@ -147,9 +152,7 @@ class UncertaintyDecompositionDisplay:
             total,
             measure=measure,
             target=target,
-            x=x,
-            x_name=x_name,
-            joined=joined,
+            **positions,
             ax=ax,
             **kwargs,
         )
@@ -165,6 +168,7 @@ class UncertaintyDecompositionDisplay:
         target: int | None = None,
         x: Any = None,
         x_name: str | None = None,
+        x_levels: Any = None,
         joined: bool = True,
         ax: Any = None,
         **kwargs: Any,
@@ -182,7 +186,7 @@ class UncertaintyDecompositionDisplay:
             Whether the uncertainties are standard deviations or entropies.
         target : int, default=None
             Index of the target; required if there are several.
-        x, x_name, joined
+        x, x_name, x_levels, joined
             See the class.
         ax : matplotlib Axes, default=None
             None creates a new figure.
@@ -215,6 +219,7 @@ class UncertaintyDecompositionDisplay:
             measure=measure,
             x=check_positions(x, len(total)),
             x_name=x_name,
+            x_levels=x_levels,
             joined=joined,
         )
         return display.plot(ax=ax, **kwargs)
@@ -243,7 +248,11 @@ class UncertaintyDecompositionDisplay:
         """
         ax = axes_for(self, ax)
         order, positions, label = row_positions(
-            self.total, self.x, self.x_name, "rows, sorted by total uncertainty"
+            self.total,
+            self.x,
+            self.x_name,
+            "rows, sorted by total uncertainty",
+            self.x_levels,
         )
         parts = [values[order] for values in (self.aleatoric, self.epistemic)]
         given, names = (aleatoric_kwargs, epistemic_kwargs), NAMES[self.measure]
@@ -267,8 +276,7 @@ class UncertaintyDecompositionDisplay:
                 for part in zip(parts, (BLUE, VERMILION), names, given, strict=False)
             )
         ax.set(xlabel=label, ylabel=UNITS[self.measure])
-        if self.x is None:
-            integer_ticks(ax)
+        label_positions(ax, self.x, self.x_levels)
         ax.set_ylim(bottom=0, auto=None)
         self._limit_to_common_range(ax)
         legend_on_top(ax)

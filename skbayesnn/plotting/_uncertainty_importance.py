@@ -8,7 +8,7 @@ import numpy as np
 from skbayesnn._typing import RandomState
 from skbayesnn.inspection import uncertainty_importance
 from skbayesnn.inspection._importance import default_kind, short_names
-from skbayesnn.plotting._shared import BLUE, GREY, axes_for, require_matplotlib
+from skbayesnn.plotting._shared import BLUE, GREY, axes_for, plain, require_matplotlib
 
 # Largest number of columns that are shown.
 MAX_COLUMNS = 20
@@ -152,7 +152,8 @@ class UncertaintyImportanceDisplay:
         self.bars_ = ax.barh(positions, mean[chosen], **style)
         ax.axvline(0, color=GREY, linewidth=0.8)
         ax.set_xlabel(f"decrease of mean {self.kind}\nif the column is replaced")
-        ax.set_yticks(positions, short_names([self.names[i] for i in chosen]))
+        names = short_names([self.names[i] for i in chosen])
+        ax.set_yticks(positions, [plain(name) for name in names])
         if len(chosen) < len(mean):
             ax.set_ylabel(f"{len(chosen)} of {len(mean)} columns")
         return self

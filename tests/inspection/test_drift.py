@@ -1,11 +1,20 @@
 """The drift monitor: false alarms, alarms, and scikit-learn's conventions."""
 
+import datetime
 import warnings
 
 import numpy as np
 import pytest
+from scipy import sparse
 from scipy.spatial.distance import cdist
-from scipy.stats import binom, mannwhitneyu, norm
+from scipy.stats import (
+    binom,
+    chi2_contingency,
+    fisher_exact,
+    ks_2samp,
+    mannwhitneyu,
+    norm,
+)
 from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import KFold, RepeatedKFold
@@ -18,6 +27,12 @@ from skbayesnn import (
     MCDropoutClassifier,
 )
 from skbayesnn.inspection import DriftMonitor
+from skbayesnn.inspection._columns import (
+    _p_of_counts,
+    column_drift,
+    one_way,
+    training_columns,
+)
 
 ROWS, COLUMNS = 300, 4
 
@@ -255,8 +270,7 @@ def test_columns_that_only_move_forward_warn(distances, seed):
     y = frame["value"].to_numpy()
     with pytest.warns(UserWarning, match="does: 'when', 'left'. New rows"):
         monitor.fit(frame[:60], y[:60])
-    np.testing.assert_array_equal(monitor.one_way_columns_[:, 0], [0, 2])
-    np.testing.assert_array_equal(monitor.one_way_columns_[1, 1:], [44.5, 15])
+    assert one_way(monitor.training_columns_) == ["when", "left"]
     for method in (monitor.p_value, monitor.predict, monitor.score_samples):
         with pytest.warns(
             UserWarning, match="row: 'when', 'left'. The rows may be flagged"
@@ -278,7 +292,7 @@ def test_columns_that_move_both_ways_do_not_warn(distances, table):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         monitor = clone(distances).fit(X[:60], y[:60])
-        assert monitor.one_way_columns_.shape == (0, 3)
+        assert one_way(monitor.training_columns_) == []
         monitor.p_value(X[60:] + 100)
     rising = np.sort(X[:60], axis=0)
     with pytest.warns(UserWarning, match="does: 0, 3. New rows"):
@@ -289,15 +303,129 @@ def test_errors_name_the_monitor(table):
     """With a default estimator, which the user did not choose."""
     X, y = table
     X, y = X[:60], y[:60]
-    with_gap = np.where(np.arange(60)[:, None] == 3, np.nan, X)
-    with pytest.raises(ValueError, match=r"^Input X contains NaN.\nDriftMonitor does"):
-        DriftMonitor().fit(with_gap, y)
-    with pytest.raises(
-        ValueError, match=r"^Input X .*\nAnchoredEnsembleRegressor does"
-    ):
-        DriftMonitor(_model(0)).fit(with_gap, y)
+    times = np.arange(60).astype("datetime64[D]")
+    with pytest.raises(ValueError, match="hold numbers for DriftMonitor; got times"):
+        DriftMonitor().fit(X, times)
+    with pytest.raises(ValueError, match="numbers for AnchoredEnsembleRegressor; got"):
+        DriftMonitor(_model(0)).fit(X, times)
     monitor = DriftMonitor(cv=2, false_alarm_rate=0.1, random_state=0).fit(X, y)
-    with pytest.raises(ValueError, match=r"^Input X contains NaN.\nDriftMonitor does"):
-        monitor.p_value(with_gap)
     with pytest.raises(ValueError, match="3 features, but DriftMonitor is expecting 4"):
         monitor.predict(X[:, :3])
+
+
+# ---- each column
+
+
+def _mixed_rows(random, n_rows):
+    """Columns of each kind, with missing values, as a dict of lists."""
+    day = datetime.datetime(2024, 1, 1)
+    hours = random.permutation(n_rows)
+    return {
+        "price": np.where(random.random(n_rows) < 0.1, np.nan, random.random(n_rows)),
+        "open": random.random(n_rows) < 0.4,
+        "colour": random.choice(["red", "green", "blue", None], n_rows).tolist(),
+        "when": [day + datetime.timedelta(hours=int(h)) for h in hours],
+        "waited": [
+            datetime.timedelta(minutes=float(m)) for m in 90 * random.random(n_rows)
+        ],
+        "row": np.arange(n_rows),
+    }
+
+
+@pytest.fixture(params=["pandas", "polars", "pyarrow"])
+def frame_of(request):
+    library = pytest.importorskip(request.param)
+    return library.table if request.param == "pyarrow" else library.DataFrame
+
+
+@pytest.fixture
+def described(frame_of, seed):
+    """Statistics of 120 rows, and the rows as a dict."""
+    rows = _mixed_rows(np.random.default_rng(seed), 120)
+    return training_columns(frame_of(rows)), rows
+
+
+def test_columns_are_compared_by_tests_of_their_kind(described, frame_of, seed):
+    """P-values are SciPy's; the smaller of two is doubled."""
+    columns, old = described
+    new = _mixed_rows(np.random.default_rng(seed + 1), 70)
+    report = {c.column: c for c in column_drift(frame_of(new), columns)}
+    assert list(report) == list(old)
+    price = [rows["price"][~np.isnan(rows["price"])] for rows in (old, new)]
+    counts = [[len(p), n - len(p)] for p, n in zip(price, (120, 70), strict=True)]
+    p_values = ks_2samp(*price, method="exact").pvalue, fisher_exact(counts).pvalue
+    assert report["price"].p_value == pytest.approx(min(1, 2 * min(p_values)))
+    waited = [[w.total_seconds() for w in rows["waited"]] for rows in (old, new)]
+    expected = ks_2samp(*waited, method="exact").pvalue
+    assert report["waited"].p_value == pytest.approx(expected)
+    shares = [[sum(r["open"]), n - sum(r["open"])] for r, n in ((old, 120), (new, 70))]
+    assert report["open"].p_value == pytest.approx(fisher_exact(shares).pvalue)
+    colours = [
+        [rows["colour"].count(c) for c in ("red", "green", "blue", None)]
+        for rows in (old, new)
+    ]
+    expected = chi2_contingency(colours, correction=False).pvalue
+    assert report["colour"].p_value == pytest.approx(expected)
+    assert np.isnan([report["when"].p_value, report["row"].p_value]).all()
+    assert "only rises" in report["row"].change
+
+
+def test_changes_are_described(described, frame_of):
+    columns, old = described
+    year = datetime.timedelta(days=366)
+    new = {
+        "price": [None] * 30 + [0.5] * 30,
+        "open": [True] * 60,
+        "colour": ["violet", "red"] * 30,
+        "when": [when + year for when in old["when"][:60]],
+        "waited": [datetime.timedelta(hours=5)] * 60,
+        "row": np.full(60, 500),
+    }
+    report = {c.column: c for c in column_drift(frame_of(new), columns)}
+    for name in ("price", "open", "colour", "waited"):
+        assert report[name].p_value < 1e-6
+    assert report["price"].new_missing_share == 0.5
+    assert report["price"].missing_share == np.isnan(old["price"]).mean()
+    assert "missing 50%" in report["price"].change
+    assert "'True' 100% of the rows" in report["open"].change
+    assert report["colour"].new_levels == ("violet",)
+    assert "50% have new levels: 'violet'" in report["colour"].change
+    assert report["when"].change.endswith("100% are later")
+    assert "median 5 hours" in report["waited"].change
+
+
+def test_p_values_of_shares_are_valid(seed):
+    """Of equal shares, at most about 5 % are below 0.05, also with rare levels."""
+    random = np.random.default_rng(seed)
+    shares = np.array([0.6, 0.3] + [0.01] * 10)
+    n_tests = 400
+    p_values = [
+        _p_of_counts(np.stack([random.multinomial(n, shares) for n in (90, 40)], 1))
+        for _ in range(n_tests)
+    ]
+    # Four standard deviations of a binomial share; the test is approximate.
+    assert np.mean(np.array(p_values) < 0.05) < 0.05 + 4 * np.sqrt(
+        0.05 * 0.95 / n_tests
+    )
+
+
+def test_a_monitor_reports_its_columns(distances, table):
+    X, y = table
+    monitor = clone(distances).fit(X[:60], y[:60])
+    stuck = X[60:120].copy()
+    stuck[:, 1] = np.median(X[:, 1])
+    report = monitor.column_report(stuck)
+    assert [c.column for c in report] == list(range(X.shape[1]))
+    assert np.argmin([c.p_value for c in report]) == 1
+    with pytest.raises(ValueError, match=f"the {X.shape[1]} columns of `fit`; got 1"):
+        monitor.column_report(X[:, :1])
+    with pytest.raises(TypeError, match="dense arrays"):
+        monitor.column_report(sparse.csr_array(X))
+
+
+def test_columns_of_text_are_not_compared(seed):
+    text = [f"the item number {i} arrived" for i in range(40)]
+    columns = training_columns(np.array([text, range(40)], dtype=object).T)
+    free, number = column_drift(np.array([text[:9], range(9)], dtype=object).T, columns)
+    assert (free.kind, number.kind) == ("other", "number")
+    assert np.isnan(free.p_value) and "not compared" in free.change

@@ -119,7 +119,7 @@ def test_one_row(classifier, data):
     ("arguments", "message"),
     [
         ({"classes": ["mid", "none"]}, "must be among"),
-        ({"x": [1.0, 2.0]}, "one number per row"),
+        ({"x": [1.0, 2.0]}, "one number or date per row"),
     ],
 )
 def test_errors(classifier, data, arguments, message):

@@ -1,6 +1,7 @@
 """Tests of PredictionIntervalDisplay."""
 
 import numpy as np
+import pandas as pd
 import polars as pl
 import pytest
 from scipy.sparse import csr_array
@@ -207,8 +208,9 @@ def test_unknown_feature(regressor, data, feature):
 
 
 def test_feature_of_text(regressor, data):
-    X = data.X_new.assign(a="word")
-    with pytest.raises(ValueError, match="must hold numbers"):
+    X = data.X_new.assign(a=[f"some words of row {i}" for i in range(len(data.X_new))])
+    X = pd.concat([X, X.assign(a=X["a"] + " again")], ignore_index=True)
+    with pytest.raises(ValueError, match="which is free text"):
         PredictionIntervalDisplay.from_estimator(regressor, X, feature="a")
 
 
@@ -217,7 +219,7 @@ def test_feature_of_text(regressor, data):
     [
         ({"y": [1.0, 2.0]}, "must have the 3 rows"),
         ({"interval": np.zeros((3, 1, 2))}, "for each row and coverage"),
-        ({"x": [1.0, 2.0]}, "one number per row"),
+        ({"x": [1.0, 2.0]}, "one number or date per row"),
         ({"prediction": np.zeros((3, 5))}, "one of the 5 targets"),
         ({"prediction": np.zeros((3, 5, 2))}, "must have 1 axes"),
     ],

@@ -1,0 +1,342 @@
+"""Columns of X: their names, kinds and values, and their change since the training."""
+
+import re
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import sparse
+from scipy.stats import chi2_contingency, fisher_exact, ks_2samp
+
+from skbayesnn._data.columns import Categories, TableReader, is_frame
+
+# Numeric values kept per column, and levels.
+MAX_VALUES = 2_000
+MAX_LEVELS = 1_000
+# Fewer monotone steps can occur by chance. A few groups of rows, one after another,
+# have fewer.
+_MIN_STEPS = 10
+# Levels are tested alone if both samples are expected to have as many rows of them.
+_MIN_EXPECTED = 5.0
+# The exact distribution of the test of Kolmogorov and Smirnov takes time proportional
+# to the product of the numbers of rows.
+_MAX_EXACT = 10_000
+# Smaller changes of a share are not described.
+_SMALLEST_CHANGE = 0.005
+# Largest unit first.
+UNITS_OF_TIME = (("days", 86_400.0), ("hours", 3_600.0), ("minutes", 60.0))
+# Missing values of a category, as a level.
+MISSING = "missing"
+
+
+class ColumnDrift(NamedTuple):
+    """How one column of new rows differs from the training rows.
+
+    Parameters
+    ----------
+    column : name of the column, or its position in an array
+    kind : str
+        "number", "boolean", "ordered", "category", "date", "duration", or "other" for a
+        column that is not compared.
+    p_value : float
+        Of a test whether the values, or the share of missing values, differ; NaN if
+        neither is tested.
+    change : str
+        The largest change, in words.
+    missing_share, new_missing_share : float
+        Share of missing values among the training rows, and among the new rows.
+    new_levels : tuple of str
+        Levels of a category that no training row has.
+    """
+
+    column: Any
+    kind: str
+    p_value: float
+    change: str
+    missing_share: float
+    new_missing_share: float
+    new_levels: tuple[str, ...]
+
+
+# ---- values
+
+
+def reader_of(X) -> TableReader | None:
+    """Reader of the columns; None if X has none, as a sparse matrix or images."""
+    if sparse.issparse(X):
+        return None
+    if not is_frame(X) and not hasattr(X, "dtype"):
+        try:
+            X = np.asarray(X)
+        except ValueError:  # rows of different lengths
+            return None
+        # A list with text becomes an array of text only.
+        X = np.array(X, dtype=object) if X.dtype.kind == "U" else X
+    shape = np.shape(X)
+    return TableReader(X) if len(shape) == 2 else None
+
+
+def column_names(X) -> list[str]:
+    """Names of the columns of a frame; "column 0" and so on for an array."""
+    reader = TableReader(X)
+    if is_frame(X):
+        return [str(name) for name in reader.names]
+    return [f"column {j}" for j in reader.names]
+
+
+def kind_of(reader: TableReader, j: int, table=None) -> str:
+    """Kind of a column as its model sees it; "other" for free text.
+
+    table : the model's fitted ``TableEncoder``, if it has one
+    """
+    if table is not None:
+        return table.columns_[j].kind
+    try:
+        return reader.kind(j)
+    except ValueError:
+        return "other"
+
+
+def numbers_of(
+    reader: TableReader, j: int, kind: str, time_zone: str | None
+) -> np.ndarray:
+    """Values as float64, NaN if missing; seconds, and since 1970 for dates.
+
+    time_zone : of the result, for dates
+    """
+    if kind != "date":
+        return reader.numbers(j)
+    dates = reader.dates(j, time_zone)
+    return np.where(np.isnat(dates), np.nan, dates.astype(np.int64) / 1e6)
+
+
+def categories_of(reader: TableReader, j: int, kind: str) -> Categories:
+    """Values as categories: sorted levels, or in their order for an ordered column.
+
+    In sorted levels, "shop 2" is before "shop 10".
+    """
+    data = reader.categories(j)
+    if kind == "ordered":
+        levels = reader.ordered_levels(j)
+    else:
+        levels = sorted(data.levels, key=_words_and_integers)
+    return Categories(data.recoded(levels), tuple(levels))
+
+
+def _words_and_integers(level: str) -> list:
+    parts = re.split(r"([0-9]+)", level)
+    return [int(part) if i % 2 else part for i, part in enumerate(parts)]
+
+
+# ---- training rows
+
+
+def training_columns(X, table=None) -> list[dict]:
+    """Statistics of each column, which ``column_drift`` compares with new rows.
+
+    table : the model's fitted ``TableEncoder``, if it has one
+    """
+    reader = reader_of(X)
+    if reader is None:
+        return []
+    return [_statistics(reader, j, table) for j in range(len(reader.names))]
+
+
+def _statistics(reader: TableReader, j: int, table) -> dict[str, Any]:
+    kind = kind_of(reader, j, table)
+    result = {"column": reader.names[j], "kind": kind, "n_rows": reader.n_rows}
+    if kind == "other":
+        return result
+    if kind in ("category", "ordered", "boolean"):
+        data = categories_of(reader, j, kind)
+        counts = np.bincount(data.codes + 1, minlength=len(data.levels) + 1)
+        result["n_missing"] = int(counts[0])
+        if len(data.levels) > MAX_LEVELS:
+            return result | {"kind": "other"}
+        return result | {"levels": list(data.levels), "counts": counts[1:]}
+    zone = reader.time_zone(j) if kind == "date" else None
+    values = numbers_of(reader, j, kind, zone)
+    present = values[~np.isnan(values)]
+    steps = np.diff(present)
+    monotonic = (steps >= 0).all() or (steps <= 0).all()
+    direction = 0
+    if monotonic and np.count_nonzero(steps) >= _MIN_STEPS:
+        direction = int(np.sign(present[-1] - present[0]))
+    ordered = np.sort(present)
+    if len(ordered) > MAX_VALUES:
+        # Quantiles, with the smallest and the largest value.
+        chosen = np.linspace(0, len(ordered) - 1, MAX_VALUES)
+        ordered = ordered[chosen.round().astype(int)]
+    return result | {
+        "n_missing": len(values) - len(present),
+        "values": ordered,
+        "direction": direction,
+        "time_zone": zone,
+    }
+
+
+def one_way(columns: Sequence[dict]) -> list:
+    """Names of the columns that only rise or only fall from row to row."""
+    return [column["column"] for column in columns if column.get("direction")]
+
+
+def all_beyond(X, columns: Sequence[dict]) -> list:
+    """Names of the one-way columns whose values all lie beyond the training range."""
+    reader = reader_of(X)
+    names = []
+    for j, column in enumerate(columns):
+        if reader is None or not column.get("direction"):
+            continue
+        values = numbers_of(reader, j, column["kind"], column["time_zone"])
+        values = values[~np.isnan(values)] * column["direction"]
+        bound = (column["values"] * column["direction"]).max()
+        if len(values) and (values > bound).all():
+            names.append(column["column"])
+    return names
+
+
+# ---- comparison
+
+
+def column_drift(X, columns: Sequence[dict]) -> list[ColumnDrift]:
+    """Compare each column of new rows with the training rows."""
+    reader = reader_of(X)
+    if reader is None or not columns:
+        raise TypeError(
+            "columns can be compared for frames and dense arrays of two dimensions; "
+            f"got {type(X).__name__}. Give some rows as `X.toarray()`, in `fit`, too."
+        )
+    if len(reader.names) != len(columns):
+        raise ValueError(
+            f"`X` must have the {len(columns)} columns of `fit`; got "
+            f"{len(reader.names)}."
+        )
+    return [_compared(reader, j, column) for j, column in enumerate(columns)]
+
+
+def _compared(reader: TableReader, j: int, column: dict) -> ColumnDrift:
+    kind, n_rows = column["kind"], (column["n_rows"], reader.n_rows)
+    if kind == "other":
+        text = "not compared: free text or too many levels"
+        return ColumnDrift(column["column"], kind, np.nan, text, np.nan, np.nan, ())
+    new_levels: tuple[str, ...] = ()
+    if kind in ("category", "ordered", "boolean"):
+        data = reader.categories(j)
+        is_new = [level not in column["levels"] for level in data.levels]
+        new_levels = tuple(np.array(data.levels, dtype=object)[is_new].tolist())
+        n_missing = column["n_missing"], int((data.codes < 0).sum())
+        p_value, change = _compared_levels(column, data, new_levels)
+    else:
+        values = numbers_of(reader, j, kind, column["time_zone"])
+        present = values[~np.isnan(values)]
+        n_missing = column["n_missing"], len(values) - len(present)
+        p_value, change = _compared_numbers(column, present)
+        if any(n_missing):
+            p_missing = _p_of_counts(
+                np.array([n_missing, np.subtract(n_rows, n_missing)])
+            )
+            # Two tests: the smaller p-value is doubled (Bonferroni).
+            tested = [p for p in (p_value, p_missing) if not np.isnan(p)]
+            p_value = min(1.0, len(tested) * min(tested))
+    before, now = np.divide(n_missing, n_rows)
+    if abs(now - before) >= _SMALLEST_CHANGE and not change.startswith(MISSING):
+        change += f"; missing {now:.0%}, was {before:.0%}"
+    return ColumnDrift(
+        column["column"], kind, p_value, change, float(before), float(now), new_levels
+    )
+
+
+def _compared_numbers(column: dict, new: np.ndarray) -> tuple[float, str]:
+    """P-value and change of values that are not missing."""
+    old, kind = column["values"], column["kind"]
+    if not len(old) or not len(new):
+        return np.nan, "all values are missing in one of the samples"
+    if kind == "date":
+        later, earlier = (new > old[-1]).mean(), (new < old[0]).mean()
+        change = f"not tested, {_dates(new)}, was {_dates(old)}"
+        shares = (later, "later"), (earlier, "earlier")
+        beyond = [f"; {share:.0%} are {word}" for share, word in shares if share]
+        return np.nan, change + "".join(beyond)
+    change = f"{_middle(new, kind)}, was {_middle(old, kind)}"
+    if column["direction"]:
+        word = "rises" if column["direction"] > 0 else "falls"
+        return np.nan, f"not tested, only {word} from row to row: {change}"
+    method = "exact" if len(old) * len(new) <= _MAX_EXACT else "asymp"
+    return float(ks_2samp(old, new, method=method).pvalue), change
+
+
+def _compared_levels(column: dict, new: Categories, new_levels) -> tuple[float, str]:
+    """P-value and change of the shares of all levels, of which missing is one."""
+    levels = [*column["levels"], *new_levels]
+    old_counts = np.zeros(len(levels) + 1, dtype=int)
+    old_counts[0] = column["n_missing"]
+    old_counts[1 : len(column["levels"]) + 1] = column["counts"]
+    codes = new.recoded(levels)
+    counts = np.stack(
+        [old_counts, np.bincount(codes + 1, minlength=len(old_counts))], 1
+    )
+    shares = counts / counts.sum(0)
+    names = [MISSING, *map(repr, levels)]
+    rise = shares[:, 1] - shares[:, 0]
+    # Of two equal changes, the share that is larger now.
+    largest = int(np.lexsort([rise, np.abs(rise).round(9)])[-1])
+    before, now = shares[largest]
+    change = f"{names[largest]} {now:.0%} of the rows, was {before:.0%}"
+    if abs(now - before) < _SMALLEST_CHANGE:
+        change = "equal shares"
+    if new_levels:
+        share = shares[len(column["levels"]) + 1 :, 1].sum()
+        listed = ", ".join(map(repr, new_levels[:3])) + ", ..." * (len(new_levels) > 3)
+        change += f"; {share:.0%} have new levels: {listed}"
+    return _p_of_counts(counts), change
+
+
+def _p_of_counts(counts: np.ndarray) -> float:
+    """P-value of equal shares in two samples; counts : (levels, 2).
+
+    Levels that are rare in a sample are tested together. Fisher's exact test for two
+    levels, else the chi-squared test.
+    """
+    counts = counts[counts.sum(1) > 0]
+    smaller = counts.sum(0).min() / max(counts.sum(), 1)
+    counts = counts[np.argsort(-counts.sum(1), kind="stable")]
+    n_alone = int((counts.sum(1) * smaller >= _MIN_EXPECTED).sum())
+    # With Fisher's test the last of two levels may be rare.
+    n_alone = max(n_alone, 1)
+    together = counts[n_alone:].sum(0)
+    if n_alone > 1 and 0 < together.sum() * smaller < _MIN_EXPECTED:
+        n_alone -= 1
+        together = together + counts[n_alone]
+    if together.any():
+        counts = np.concatenate([counts[:n_alone], together[None]])
+    if len(counts) < 2 or not counts.sum(0).all():
+        return 1.0
+    if len(counts) == 2:
+        return float(fisher_exact(counts).pvalue)
+    return float(chi2_contingency(counts, correction=False).pvalue)
+
+
+def unit_of_time(seconds: np.ndarray) -> tuple[str, float]:
+    """The largest unit of which the largest duration has at least two."""
+    finite = np.abs(seconds[np.isfinite(seconds)])
+    largest = finite.max(initial=0.0)
+    chosen = ((name, unit) for name, unit in UNITS_OF_TIME if largest >= 2 * unit)
+    return next(chosen, ("seconds", 1.0))
+
+
+def _middle(values: np.ndarray, kind: str) -> str:
+    """Median, and the range of the middle half of the values."""
+    low, middle, high = np.quantile(values, [0.25, 0.5, 0.75])
+    name, unit = unit_of_time(values) if kind == "duration" else ("", 1.0)
+    low, middle, high = (f"{value / unit:.4g}" for value in (low, middle, high))
+    return f"median {middle}{' ' * bool(name)}{name} (middle half {low} to {high})"
+
+
+def _dates(seconds: np.ndarray) -> str:
+    """First and last date of seconds since 1970; with times for less than two days."""
+    unit = "D" if np.ptp(seconds) >= 2 * UNITS_OF_TIME[0][1] else "s"
+    first, last = (
+        str(np.datetime64(round(bound), "s").astype(f"datetime64[{unit}]"))
+        for bound in (seconds.min(), seconds.max())
+    )
+    return f"{first} to {last}".replace("T", " ")
