@@ -331,7 +331,8 @@ default="from_dtype"
             (j, reader.categories(j)) for j, c in enumerate(self._columns) if c.uses_y
         ]
         columns = list(self._columns)
-        statistics = _target_statistics(many, y, sample_weight, self._is_continuous)
+        is_continuous = _is_continuous(y, self.target_type)
+        statistics = _target_statistics(many, y, sample_weight, is_continuous)
         for (j, data), (by_level, features) in zip(many, statistics, strict=True):
             columns[j] = _with_statistics(columns[j], data, by_level)
             blocks[j] = features

@@ -98,12 +98,12 @@ class DrawArrays:
         """Select draws by index."""
         return self._mapped(lambda values: values[index])
 
-    def versions(self, first: np.ndarray, n_versions: np.ndarray):
+    def versions(self, first: np.ndarray, n_versions: np.ndarray, most: int):
         """Use the versions of each row in turn, one per draw.
 
         first, n_versions : (rows,), position of the first version, and their number
+        most : largest number; the result has at least as many draws
         """
-        most = int(n_versions.max())
         enough = self.repeated(-(-most // self.n_draws))
         draw = np.arange(enough.n_draws)[:, np.newaxis]
         # Draws of several networks alternate: shift, so that each has all versions.

@@ -45,9 +45,9 @@ class ClassPredictive:
         resized = [part.resized(n) for part, n in zip(widened, n_draws, strict=True)]
         return cls(Labels.concatenated(resized).probability, classes)
 
-    def versions(self, first: np.ndarray, n_versions: np.ndarray):
-        """Use the versions of each row in turn, one per draw."""
-        labels = Labels(self.probability).versions(first, n_versions)
+    def versions(self, *versions):
+        """As ``DrawArrays.versions``."""
+        labels = Labels(self.probability).versions(*versions)
         return replace(self, probability=labels.probability)
 
     @classmethod

@@ -126,14 +126,14 @@ class PredictiveBlocks:
         """
         if n_versions is None:
             return inner
-        first = np.cumsum(n_versions) - n_versions
+        first, most = np.cumsum(n_versions) - n_versions, int(n_versions.max())
 
         def distribution(rows):
             start, number = first[rows.start], n_versions[rows]
             versions = inner.distribution(slice(start, start + number.sum()))
-            return versions.versions(first[rows] - start, number)
+            return versions.versions(first[rows] - start, number, most)
 
-        n_rows = max(1, min(BLOCK, inner.block) // int(n_versions.max()))
+        n_rows = max(1, min(BLOCK, inner.block) // most)
         return cls(len(n_versions), distribution, n_rows)
 
     def whole(self) -> Predictive:

@@ -207,9 +207,9 @@ class MixturePredictive:
         joined = type(components[0]).concatenated(components, axis=0)
         return cls(joined, parts[0].squeeze_targets, transform=parts[0].transform)
 
-    def versions(self, first: np.ndarray, n_versions: np.ndarray):
-        """Use the versions of each row in turn, one per draw."""
-        return replace(self, components=self.components.versions(first, n_versions))
+    def versions(self, *versions):
+        """As ``DrawArrays.versions``."""
+        return replace(self, components=self.components.versions(*versions))
 
     @classmethod
     def concatenate_rows(cls, parts):

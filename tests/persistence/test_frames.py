@@ -163,10 +163,10 @@ COLUMNS = {
         "number of distinct levels; got 2, 3",
     ),
     "names of levels": ("colour", {"levels": (1, 2)}, "must be a tuple of strings"),
-    "features": ("colour", {"suffixes": ("",)}, "agree in levels; got"),
+    "features": ("colour", {"suffixes": ("",)}, "must agree in"),
     "codes": ("colour", {"codes": np.full((5, 4), np.inf)}, "array of floats, finite"),
     "counts": ("colour", {"counts": -np.ones(5)}, "finite and >= 0; got"),
-    "codes of numbers": ("size", {"codes": np.ones((1, 2))}, "agree in levels; got"),
+    "codes of numbers": ("size", {"codes": np.ones((1, 2))}, "must agree in"),
     "positions": ("grade", {"bounds": (0.0, 7.0)}, "positions of 3 levels must be"),
     "an unknown cycle": (
         "start",
