@@ -46,7 +46,7 @@ class ClassPredictive:
         return cls(Labels.concatenated(resized).probability, classes)
 
     def versions(self, *versions):
-        """As ``DrawArrays.versions``."""
+        """Mix the versions of rows; see ``DrawArrays.versions``."""
         labels = Labels(self.probability).versions(*versions)
         return replace(self, probability=labels.probability)
 

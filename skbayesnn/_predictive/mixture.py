@@ -208,7 +208,7 @@ class MixturePredictive:
         return cls(joined, parts[0].squeeze_targets, transform=parts[0].transform)
 
     def versions(self, *versions):
-        """As ``DrawArrays.versions``."""
+        """Mix the versions of rows; see ``DrawArrays.versions``."""
         return replace(self, components=self.components.versions(*versions))
 
     @classmethod
