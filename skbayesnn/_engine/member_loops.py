@@ -11,7 +11,6 @@ import numpy as np
 import torch
 
 from skbayesnn._engine.config import MemberParams, TrainingConfig
-from skbayesnn._engine.optimizer import EPSILON
 from skbayesnn._engine.step import TrainingState
 from skbayesnn._engine.training_random import EPOCHS_PER_BLOCK, epoch_seeds
 from skbayesnn._families import FAMILIES, Family
@@ -102,6 +101,7 @@ class EpochPlan:
         self, config: TrainingConfig, members: MemberParams, state: TrainingState
     ):
         self._config, self._members, self._schedule = config, members, state.schedule
+        self._dtype = state.parameters.values.dtype
         self._seeds: dict[int, np.ndarray] = {}
 
     def epochs(self, first: int, epoch: int, n_epochs: int) -> Epochs:
@@ -112,8 +112,7 @@ class EpochPlan:
         config, schedule = self._config, self._schedule
         n_batches = config.n_batches
         n_done = range(epoch * n_batches, (epoch + n_epochs) * n_batches)
-        steps = schedule.arrays(n_done)
-        steps[..., 1] *= EPSILON
+        steps = schedule.arrays(n_done, self._dtype)
         gain = np.zeros((len(steps), n_epochs))
         if hasattr(config.likelihood, "gain_at"):
             for i, start in enumerate(n_done[::n_batches]):

@@ -296,15 +296,16 @@ class CompiledRunner:
 
     def _steps(self, epochs: Epochs) -> list[loop.Steps]:
         """Steps of some epochs for every distinct schedule; seeds of all members."""
+        by_column = np.ascontiguousarray(epochs.steps.transpose(0, 2, 1), np.float64)
         return [
             loop.Steps(
                 seeds=epochs.seeds,
                 gain=gain,
-                step_size=np.ascontiguousarray(steps[:, 0]),
-                epsilon=np.ascontiguousarray(steps[:, 1]),
-                kl_weight=np.ascontiguousarray(steps[:, 2]),
+                step_size=columns[0],
+                epsilon=columns[1],
+                kl_weight=columns[2],
             )
-            for steps, gain in zip(epochs.steps, epochs.gain, strict=True)
+            for columns, gain in zip(by_column, epochs.gain, strict=True)
         ]
 
 
