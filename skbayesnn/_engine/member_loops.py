@@ -14,7 +14,7 @@ from skbayesnn._engine.config import MemberParams, TrainingConfig
 from skbayesnn._engine.step import TrainingState
 from skbayesnn._engine.training_random import EPOCHS_PER_BLOCK, epoch_seeds
 from skbayesnn._families import FAMILIES, Family
-from skbayesnn._likelihoods import LIKELIHOODS, Likelihood
+from skbayesnn._likelihoods import LIKELIHOODS, Heteroscedastic, Likelihood
 
 _NAME_OF_FAMILY = {kind: name for name, kind in FAMILIES.items()}
 _NAME_OF_LIKELIHOOD = {kind: name for name, kind in LIKELIHOODS.items()}
@@ -63,7 +63,7 @@ def _curvature_factor(family: Family, keep: torch.Tensor) -> torch.Tensor | floa
     if name == "concrete":
         return 0.0  # The loop adds it, since the rate is learned.
     drops = name in ("bernoulli", "gaussian", "dropconnect")
-    return keep if drops or getattr(family, "spike", False) else 1.0
+    return keep if drops or family.spike else 1.0
 
 
 class Epochs(NamedTuple):
@@ -114,7 +114,7 @@ class EpochPlan:
         n_done = range(epoch * n_batches, (epoch + n_epochs) * n_batches)
         steps = schedule.arrays(n_done, self._dtype)
         gain = np.zeros((len(steps), n_epochs))
-        if hasattr(config.likelihood, "gain_at"):
+        if isinstance(config.likelihood, Heteroscedastic):
             for i, start in enumerate(n_done[::n_batches]):
                 progress = schedule.progress_of(start)
                 gain[:, i] = [config.likelihood.gain_at(share) for share in progress]

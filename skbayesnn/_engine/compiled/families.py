@@ -42,6 +42,7 @@ from skbayesnn._engine.compiled.numerics import (
     sigmoid,
     softplus,
 )
+from skbayesnn._engine.random import STEPS_OF_16_BITS
 from skbayesnn._families.dropout import TEMPERATURE
 from skbayesnn._families.variational_dropout import MIN_LOG_ALPHA, MIN_SQUARE
 from skbayesnn._families.weight_noise import MIN_VARIANCE
@@ -119,8 +120,10 @@ def samples_outputs(code):
 @compiled
 def _mask(values, keep, words):
     """Zeros and ones with P(1) = keep, from 16 bits each."""
-    dropped = np.int64(np.rint((1.0 - keep) * 65536.0))
-    threshold = np.int16(min(dropped - 32768, 32767))  # type: ignore[arg-type]
+    n_dropped = np.int64(np.rint((1.0 - keep) * STEPS_OF_16_BITS))
+    lowest = n_dropped - STEPS_OF_16_BITS // 2
+    highest = STEPS_OF_16_BITS // 2 - 1
+    threshold = np.int16(min(lowest, highest))  # type: ignore[arg-type]
     bits = words.view(np.int16)
     one, zero = values.dtype.type(1), values.dtype.type(0)
     for i in range(values.size):

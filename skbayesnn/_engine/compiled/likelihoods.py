@@ -19,6 +19,7 @@ import math
 import numpy as np
 from numba import types
 
+from skbayesnn._distributions.crps import HALF_LOG_2PI
 from skbayesnn._engine.compiled.numerics import (
     FunctionKind,
     compiled,
@@ -30,11 +31,15 @@ from skbayesnn._engine.compiled.numerics import (
     tanh,
 )
 from skbayesnn._likelihoods.base import MAX_LOG_TAU, MIN_LOG_TAU
-from skbayesnn._likelihoods.gaussian import LOG_VARIANCE_RANGE, MAX_LOG_PRECISION
+from skbayesnn._likelihoods.gaussian import (
+    LOG_VARIANCE_RANGE,
+    MAX_LOG_PRECISION,
+    SHARPNESS,
+    SOFTPLUS_LINEAR_FROM,
+)
 from skbayesnn._likelihoods.poisson import LOG_RATE_BOUNDS
 from skbayesnn._likelihoods.student_t import DF_BOUNDS
 
-_HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 _MIN_RATE, _MAX_RATE = LOG_RATE_BOUNDS
 _MIN_LOG_DF, _MAX_LOG_DF = math.log(DF_BOUNDS[0]), math.log(DF_BOUNDS[1])
 
@@ -52,7 +57,7 @@ def _log_tau(value, learned):
 def _gaussian(learned, given_df, params, f, y, labels, factor, shift, nll, grad):
     dtype = f.dtype.type
     half, one = dtype(0.5), dtype(1)
-    fill(nll, dtype(f.shape[1] * _HALF_LOG_2PI))
+    fill(nll, dtype(f.shape[1] * HALF_LOG_2PI))
     for t in range(f.shape[1]):
         log_tau, within = _log_tau(params[t], learned)
         tau, root = dtype(math.exp(log_tau)), dtype(math.exp(0.5 * log_tau))
@@ -75,10 +80,10 @@ def _gaussian(learned, given_df, params, f, y, labels, factor, shift, nll, grad)
 def _heteroscedastic(learned, given_df, params, f, y, labels, factor, shift, nll, grad):
     dtype = f.dtype.type
     n_targets = y.shape[1]
-    half, one, eight = dtype(0.5), dtype(1), dtype(8)
+    half, one, sharpness = dtype(0.5), dtype(1), dtype(SHARPNESS)
     span, gain = dtype(LOG_VARIANCE_RANGE), params[n_targets]
     largest = dtype(MAX_LOG_PRECISION)
-    fill(nll, dtype(n_targets * _HALF_LOG_2PI))
+    fill(nll, dtype(n_targets * HALF_LOG_2PI))
     for t in range(n_targets):
         value, within = _log_tau(params[t], learned)
         level, lowest = dtype(value), -params[n_targets + 1 + t]
@@ -88,10 +93,10 @@ def _heteroscedastic(learned, given_df, params, f, y, labels, factor, shift, nll
             ratio = tanh(s[i] / span)
             unclipped = level - gain * span * ratio
             clipped = min(unclipped, largest)
-            # smooth_max of `_likelihoods.gaussian`; softplus is linear from 20 on.
-            excess = eight * (clipped - lowest)
-            is_linear = excess > dtype(20)
-            smooth = clipped - lowest if is_linear else softplus(excess) / eight
+            # smooth_max of `_likelihoods.gaussian`.
+            excess = sharpness * (clipped - lowest)
+            is_linear = excess > dtype(SOFTPLUS_LINEAR_FROM)
+            smooth = clipped - lowest if is_linear else softplus(excess) / sharpness
             log_tau = lowest + smooth
             slope = one if is_linear else sigmoid(excess)
             slope = slope if unclipped <= largest else dtype(0)

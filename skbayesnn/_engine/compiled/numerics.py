@@ -12,6 +12,7 @@ from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
+import torch
 from llvmlite import ir
 from numba import njit, types
 from numba.core import cgutils
@@ -19,7 +20,15 @@ from numba.core.caching import FunctionCache
 from numba.extending import intrinsic, overload
 from numba.np.numpy_support import from_dtype
 
-from skbayesnn._engine.training_random import GOLDEN, MULTIPLIER_1, MULTIPLIER_2
+from skbayesnn._engine.training_random import (
+    GOLDEN,
+    MULTIPLIER_1,
+    MULTIPLIER_2,
+    SHIFT_1,
+    SHIFT_2,
+    SHIFT_3,
+    uniform_bits,
+)
 
 # ---- compilation
 
@@ -34,7 +43,9 @@ _PACKAGE = Path(__file__).parents[2]
 # Files with compiled functions, or with constants that these contain.
 _SOURCES = (
     "_engine/compiled",
+    "_distributions/crps.py",
     "_engine/optimizer.py",
+    "_engine/random.py",
     "_engine/training_random.py",
     "_families",
     "_likelihoods",
@@ -372,13 +383,23 @@ sin_turn = by_precision(_sin_turn_single, _sin_turn_double)
 _GOLDEN = np.uint64(GOLDEN)
 _MULTIPLIER_1 = np.uint64(MULTIPLIER_1)
 _MULTIPLIER_2 = np.uint64(MULTIPLIER_2)
+_SHIFT_1, _SHIFT_2, _SHIFT_3 = (
+    np.uint64(SHIFT_1),
+    np.uint64(SHIFT_2),
+    np.uint64(SHIFT_3),
+)
+# Bits of a word that a uniform number does not need, and distance of two numbers.
+_SPARE_BITS_SINGLE = np.uint64(64 - uniform_bits(torch.float32))
+_SPARE_BITS_DOUBLE = np.uint64(64 - uniform_bits(torch.float64))
+_SPACING_SINGLE = np.float32(2.0 ** -uniform_bits(torch.float32))
+_SPACING_DOUBLE = 2.0 ** -uniform_bits(torch.float64)
 
 
 @compiled
 def _finalise(word):
-    word = (word ^ (word >> np.uint64(30))) * _MULTIPLIER_1
-    word = (word ^ (word >> np.uint64(27))) * _MULTIPLIER_2
-    return word ^ (word >> np.uint64(31))
+    word = (word ^ (word >> _SHIFT_1)) * _MULTIPLIER_1
+    word = (word ^ (word >> _SHIFT_2)) * _MULTIPLIER_2
+    return word ^ (word >> _SHIFT_3)
 
 
 @compiled
@@ -403,9 +424,11 @@ def _(word, like):
     # Through int32, since few processors convert int64 to float32 in vectors.
     if like == types.float32:
         return lambda word, like: (
-            np.float32(np.int32(word >> np.uint64(40))) * np.float32(2.0**-24)
+            np.float32(np.int32(word >> _SPARE_BITS_SINGLE)) * _SPACING_SINGLE
         )
-    return lambda word, like: np.float64(np.int64(word >> np.uint64(11))) * 2.0**-53
+    return lambda word, like: (
+        np.float64(np.int64(word >> _SPARE_BITS_DOUBLE)) * _SPACING_DOUBLE
+    )
 
 
 @compiled

@@ -26,6 +26,7 @@ from skbayesnn._engine.posterior import Posterior
 from skbayesnn._engine.step import RowPerturbation, TrainingState
 from skbayesnn._families import Family
 from skbayesnn._families.variational_dropout import MAX_LOG_ALPHA, Variational
+from skbayesnn._likelihoods import Likelihood, StudentT
 from skbayesnn._networks import Perceptron
 from skbayesnn._priors import Prior
 
@@ -72,9 +73,7 @@ def _is_covered(family: Family) -> bool:
     if name not in families.CODES:
         return False
     # These need weights that all rows share.
-    return not (
-        getattr(family, "shared_draw", False) or getattr(family, "sampled_kl", False)
-    )
+    return not (family.shared_draw or family.sampled_kl)
 
 
 def n_threads() -> int:
@@ -320,7 +319,7 @@ def _program(config: TrainingConfig, state: TrainingState) -> loop.Program:
     for i, family in enumerate(network.families):
         params, at = state.posterior.layers[i], maps[i]
         at[families.CODE] = families.CODES[family_name(family)]
-        at[families.SPIKE] = getattr(family, "spike", False)
+        at[families.SPIKE] = family.spike
         at[families.INPUTS], at[families.OUTPUTS] = network.sizes[i : i + 2]
         if isinstance(family, Variational):
             at[families.PER_WEIGHT] = "log_variance" in params
@@ -339,13 +338,20 @@ def _program(config: TrainingConfig, state: TrainingState) -> loop.Program:
         activation=activations.CODES[network.activation],
         likelihood=likelihoods.CODES[likelihood.name],
         learned=bool(likelihood.learned),
-        given_df=float(getattr(likelihood, "df", None) or 0.0),
+        given_df=_given_df(likelihood),
         n_targets=int(n_targets),
         n_outputs=likelihood.n_outputs,
         highest=highest,
         n_batches=config.n_batches,
         n_draws=state.n_draws,
     )
+
+
+def _given_df(likelihood: Likelihood) -> float:
+    """Given degrees of freedom; 0 if they are learned, and for other likelihoods."""
+    if not isinstance(likelihood, StudentT) or likelihood.df is None:
+        return 0.0
+    return float(likelihood.df)
 
 
 def _names(family: Family, params: dict) -> tuple[str, ...]:

@@ -77,11 +77,7 @@ def _is_covered(family: Family) -> bool:
     if family_name(family) not in kernel.FAMILIES:
         return False
     # The first needs weights that all rows share; the last has a mask in addition.
-    return not (
-        getattr(family, "shared_draw", False)
-        or getattr(family, "sampled_kl", False)
-        or getattr(family, "spike", False)
-    )
+    return not (family.shared_draw or family.sampled_kl or family.spike)
 
 
 class _Schedule(NamedTuple):
