@@ -98,41 +98,6 @@ class Member(NamedTuple):
     data_scale: float
 
 
-class Table(NamedTuple):
-    """The member's training rows.
-
-    Parameters
-    ----------
-    x : ndarray of shape (rows of the table, inputs)
-        No rows if the inputs are sparse.
-    indptr, indices, data : arrays of int64, int32 and floats
-        The stored values of sparse inputs, as in SciPy's CSR format; or empty.
-    of_zero : ndarray of shape (inputs,)
-        Standardised zeros, which are the values that are not stored; or empty.
-    y : ndarray of shape (rows of the table, targets); (0, 1) for classes
-    labels : ndarray of shape (rows of the table,), int64; empty for regression
-    rows : ndarray of shape (R,), int64
-    weights : ndarray of shape (R,), divided by their mean; or empty
-    shift : ndarray of shape (R, targets)
-        Perturbation of y, or (0, 1).
-    x_affine, y_affine : ndarray of shape (2, columns)
-        Shift and factor of the columns, or (2, 0).
-    """
-
-    x: np.ndarray
-    indptr: np.ndarray
-    indices: np.ndarray
-    data: np.ndarray
-    of_zero: np.ndarray
-    y: np.ndarray
-    labels: np.ndarray
-    rows: np.ndarray
-    weights: np.ndarray
-    shift: np.ndarray
-    x_affine: np.ndarray
-    y_affine: np.ndarray
-
-
 class Steps(NamedTuple):
     """Schedule of the epochs to run; one entry per step, or per epoch.
 
@@ -175,7 +140,7 @@ def _gather(table, index, x, y, labels, factor, shift, data_scale):
         position = index[i]
         row = table.rows[position]
         target = x[i * n : (i + 1) * n]
-        source = table.of_zero if is_sparse else table.x[row]
+        source = table.x_of_zero if is_sparse else table.x[row]
         for j in range(source.size):
             target[j] = source[j]
         factor[i] = share
@@ -186,9 +151,9 @@ def _gather(table, index, x, y, labels, factor, shift, data_scale):
         else:
             for t in range(y.shape[1]):
                 y[i, t] = table.y[row, t]
-        if table.shift.size:
+        if table.y_shift.size:
             for t in range(y.shape[1]):
-                shift[i, t] = table.shift[position, t]
+                shift[i, t] = table.y_shift[position, t]
     if is_sparse:
         for i in range(index.size):
             row, target = table.rows[index[i]], x[i * n : (i + 1) * n]
@@ -280,7 +245,7 @@ def train_epochs(program, member, table, steps, n_rows, nll, kl):
     x = space[:n_inputs]
     x_kept = np.empty(n_inputs if n_draws > 1 else 0, dtype)
     y = np.empty((n_rows, program.n_targets), dtype)
-    n_shifted = n_rows if table.shift.size else 0
+    n_shifted = n_rows if table.y_shift.size else 0
     shift = np.empty((n_shifted, program.n_targets), dtype)
     labels = np.empty(n_rows if table.labels.size else 0, np.int64)
     factor, row_nll = np.empty(n_rows, dtype), np.empty(n_rows, dtype)

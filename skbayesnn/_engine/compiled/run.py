@@ -5,7 +5,6 @@ import sys
 import threading
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor, wait
-from time import perf_counter
 
 import numpy as np
 import scipy.linalg.cython_blas  # noqa: F401  (the BLAS of the loop, for threadpoolctl)
@@ -14,13 +13,18 @@ from numba.core import event
 from threadpoolctl import ThreadpoolController
 
 from skbayesnn._engine.compiled import activations, families, likelihoods, loop
-from skbayesnn._engine.config import MemberParams, TrainingConfig
+from skbayesnn._engine.config import (
+    MemberParams,
+    MemberTable,
+    TableRows,
+    TrainingConfig,
+)
 from skbayesnn._engine.member_loops import (
-    EpochPlan,
+    SECONDS_PER_RUN,
     Epochs,
+    MemberRunner,
     family_name,
     likelihood_name,
-    prior_vectors,
 )
 from skbayesnn._engine.posterior import Posterior
 from skbayesnn._engine.step import RowPerturbation, TrainingState
@@ -28,12 +32,10 @@ from skbayesnn._families import Family
 from skbayesnn._families.variational_dropout import MAX_LOG_ALPHA, Variational
 from skbayesnn._likelihoods import Likelihood, StudentT
 from skbayesnn._networks import Perceptron
-from skbayesnn._priors import Prior
 
-# Progress is reported this often, in seconds. A thread works on one member for at most
-# a part of this time; then it notices Ctrl-C.
-_SECONDS, _PARTS = 0.25, 8
-# It is reported less often, up to these seconds, if threads would wait otherwise.
+# A thread works on one member for at most this part of a run; then it notices Ctrl-C.
+_PARTS = 8
+# Runs take longer, up to these seconds, if threads would wait otherwise.
 _MAX_SECONDS = 2.0
 # A program with fewer members than cores and more values per layer of a batch than this
 # is left to torch, which uses all cores for one product.
@@ -49,12 +51,9 @@ _FURTHER = {
 
 
 def can_train(
-    config: TrainingConfig, members: MemberParams, rows, posterior: Posterior
+    config: TrainingConfig, members: MemberParams, rows: TableRows, posterior: Posterior
 ) -> bool:
-    """Whether the compiled loop can train a program.
-
-    rows : TrainingRows
-    """
+    """Whether the compiled loop can train a program."""
     network = config.network
     if type(network) is not Perceptron or posterior.device.type != "cpu":
         return False
@@ -135,7 +134,7 @@ def _epochs_at_once(
     n_epochs: int, seconds: float, n_threads: int, n_members: int
 ) -> int:
     """Number of epochs of the next run, after ``n_epochs`` took ``seconds``."""
-    n = int(n_epochs * min(_SECONDS / seconds, 8))
+    n = int(n_epochs * min(SECONDS_PER_RUN / seconds, 8))
     # With a multiple of this number, all threads get the same number of epochs.
     even = n_threads // math.gcd(n_threads, n_members)
     if even * seconds / n_epochs < _MAX_SECONDS:
@@ -148,76 +147,42 @@ def _is_watched() -> bool:
     return sys.stderr is not None and (hasattr(sys, "ps1") or sys.stderr.isatty())
 
 
-class CompiledRunner:
-    """Runs epochs of all members of a program, as ``training.TorchRunner``.
-
-    Parameters
-    ----------
-    config : TrainingConfig
-    members : MemberParams
-    rows : TrainingRows
-    priors : tuple of Prior
-    state : TrainingState
-        Its parameters and moments are trained in place.
-    perturbation : RowPerturbation or None
-    """
+class CompiledRunner(MemberRunner):
+    """Trains the members by the compiled loop, on several threads."""
 
     engine = "compiled"
 
-    def __init__(
-        self,
-        config: TrainingConfig,
-        members: MemberParams,
-        rows,
-        priors: tuple[Prior, ...],
-        state: TrainingState,
-        perturbation: RowPerturbation | None,
-    ):
-        self._config, self.state = config, state
-        self._batch_rows = config.batch_rows(rows.n_rows)
-        self._n_threads = min(n_threads(), len(members.seeds))
+    def _prepare(self, rows, perturbation, of_prior):
+        config, state = self._config, self.state
+        self._n_threads = min(n_threads(), self._n_members)
         self._pool = ThreadPoolExecutor(self._n_threads)
-        dtype = state.parameters.values.numpy().dtype
+        trained = state.parameters.values, *state.moments()
+        self._vectors = tuple(v.numpy() for v in (*trained, *of_prior))
         with event.install_listener("numba:compile", _note):
-            self._program = _program(config, state).compiled(dtype)
-        n_members = len(members.seeds)
-        self._places = [_places(config, state, m) for m in range(n_members)]
-        self._vectors = tuple(
-            vector.numpy()
-            for vector in (
-                state.parameters.values,
-                *state.moments(),
-                *prior_vectors(config, priors, state),
-            )
-        )
-        self._members = [
-            _member(config, members, rows, state, self._places[m], self._vectors, m)
-            for m in range(n_members)
+            self._program = _program(config, state).compiled(self._vectors[0].dtype)
+        members = range(self._n_members)
+        self._places = [_places(config, state, m) for m in members]
+        self._loop_members = [
+            _member(config, self._members, rows, state, places, self._vectors, m)
+            for m, places in zip(members, self._places, strict=True)
         ]
-        self._tables = [_table(rows, m, perturbation) for m in range(n_members)]
-        at_start = [
+        self._tables = [_table(rows, m, perturbation) for m in members]
+        self._failed = np.zeros(self._n_members, dtype=bool)
+
+    def _kl(self):
+        kl = [
             loop.kl_value(self._program, member) / member.total_weight
-            for member in self._members
+            for member in self._loop_members
         ]
-        self._kl_constant = state.penalty.kl().double().numpy() - at_start
-        self.max_epochs = 1
-        self._failed = np.zeros(n_members, dtype=bool)
-        self._plan = EpochPlan(config, members, state)
+        return torch.tensor(kl, dtype=torch.float64)
 
-    def run(self, first: int, epoch: int, n_epochs: int):
-        """Train all members for some epochs; return nll and KL, (epochs, members).
-
-        first : epochs of earlier runs
-        epoch : epochs of this run so far
-        """
-        start = perf_counter()
+    def _train(self, epochs):
         self._load()
-        n_members = len(self._members)
-        losses = np.full((2, n_epochs, n_members), np.nan)
-        epochs = self._plan.epochs(first, epoch, n_epochs)
+        n_epochs = len(epochs.seeds)
+        losses = np.full((2, n_epochs, self._n_members), np.nan)
         left, steps = epochs.n_left, self._steps(epochs)
         left[self._failed] = 0
-        part, done = max(1, n_epochs // _PARTS), np.zeros(n_members, dtype=int)
+        part, done = max(1, n_epochs // _PARTS), np.zeros(self._n_members, dtype=int)
         waiting = deque(np.flatnonzero(left).tolist())
         stop = threading.Event()
 
@@ -228,7 +193,7 @@ class CompiledRunner:
                 except IndexError:
                     return
                 end = min(done[m] + part, left[m])
-                n = self._train(m, steps, slice(done[m], end), losses[..., m])
+                n = self._train_member(m, steps, slice(done[m], end), losses[..., m])
                 done[m] += n
                 if not np.isfinite(losses[:, done[m] - 1, m]).all():
                     self._failed[m] = True
@@ -247,26 +212,25 @@ class CompiledRunner:
                     stop.set()  # After Ctrl-C the threads finish their present parts.
                     wait(futures)
         self._store()
-        self.state.count_steps(n_epochs * self._config.n_batches)
-        # The next run takes about ``_SECONDS``, and keeps all threads busy.
-        self.max_epochs = _epochs_at_once(
-            n_epochs, perf_counter() - start, self._n_threads, n_members
-        )
-        nll, kl = torch.as_tensor(losses).to(self.state.parameters.values.dtype)
-        return nll, kl + torch.as_tensor(self._kl_constant).to(kl)
+        return torch.as_tensor(losses).to(self.state.parameters.values.dtype)
+
+    def _epochs_at_once(self, n_epochs, seconds):
+        return _epochs_at_once(n_epochs, seconds, self._n_threads, self._n_members)
 
     def _load(self) -> None:
         """Copy the program's parameters to the members: hooks may have changed them."""
-        for index, member in zip(self._places, self._members, strict=True):
+        for index, member in zip(self._places, self._loop_members, strict=True):
             member.values[:] = self._vectors[0][index]
 
     def _store(self) -> None:
         """Copy the members' parameters and moments to the vectors of the program."""
-        for index, member in zip(self._places, self._members, strict=True):
+        for index, member in zip(self._places, self._loop_members, strict=True):
             for vector, values in zip(self._vectors[:3], member[:3], strict=True):
                 vector[index] = values
 
-    def _train(self, m: int, steps: list[loop.Steps], epochs: slice, losses) -> int:
+    def _train_member(
+        self, m: int, steps: list[loop.Steps], epochs: slice, losses
+    ) -> int:
         """Train a member for some of the epochs of ``steps``; return their number.
 
         losses : nll and KL, (2, all epochs of ``steps``), written
@@ -277,7 +241,7 @@ class CompiledRunner:
         out = np.empty((2, epochs.stop - epochs.start))
         n = loop.train_epochs(
             self._program,
-            self._members[m],
+            self._loop_members[m],
             self._tables[m],
             loop.Steps(
                 seeds=np.ascontiguousarray(of_schedule.seeds[epochs, :, m]),
@@ -413,47 +377,12 @@ def _member(config, members, rows, state, places, vectors, m: int) -> loop.Membe
     )
 
 
-def _table(rows, member: int, perturbation: RowPerturbation | None) -> loop.Table:
-    table = rows.member_table(member)
-    x, of_zero = table.x, table.x_of_zero
-    dtypes = np.int64, np.int32, x.dtype
-    if of_zero is None:
-        stored, of_zero = [np.empty(0, dtype) for dtype in dtypes], np.empty(0, x.dtype)
-    else:
-        # The loop is compiled for arrays that can be written.
-        stored = [
-            np.require(values, dtype, ["C", "W"])
-            for values, dtype in zip((x.indptr, x.indices, x.data), dtypes, strict=True)
-        ]
-        x = np.empty((0, x.shape[1]), x.dtype)
+def _table(
+    rows: TableRows, member: int, perturbation: RowPerturbation | None
+) -> MemberTable:
     if perturbation is None:
-        shift = np.empty((0, 1), x.dtype)
-        weights = table.weights
-    else:
-        values = perturbation.of_member(member)[: len(table.rows)]
-        if perturbation.on_y:
-            shift, weights = values, table.weights
-        else:
-            shift = np.empty((0, 1), x.dtype)
-            weights = (
-                values[:, 0] if table.weights is None else table.weights * values[:, 0]
-            )
-    if weights is None:
-        weights = np.empty(0, x.dtype)
-    else:
-        weights = weights / float(rows.mean_weight[member])
-    none = np.empty((2, 0), x.dtype)
-    return loop.Table(
-        x=x,
-        indptr=stored[0],
-        indices=stored[1],
-        data=stored[2],
-        of_zero=of_zero,
-        y=np.empty((0, 1), x.dtype) if table.y.ndim == 1 else table.y,
-        labels=table.y if table.y.ndim == 1 else np.empty(0, np.int64),
-        rows=table.rows,
-        weights=np.ascontiguousarray(weights, dtype=x.dtype),
-        shift=np.ascontiguousarray(shift, dtype=x.dtype),
-        x_affine=none if table.x_affine is None else table.x_affine,
-        y_affine=none if table.y_affine is None else table.y_affine,
-    )
+        return rows.member_table(member)
+    values = perturbation.of_member(member)[: rows.n_rows[member]]
+    if perturbation.on_y:
+        return rows.member_table(member, y_shift=values)
+    return rows.member_table(member, weight_factor=values[:, 0])
