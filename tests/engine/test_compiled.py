@@ -468,13 +468,13 @@ def test_functions_called_by_address(numerics):
 
 def test_only_functions_that_are_needed_have_an_address():
     maps = np.zeros((2, families.N_COLUMNS), dtype=np.int64)
-    maps[1, families.CODE] = families.BERNOULLI
+    maps[1, families.FAMILY] = families.BERNOULLI
     families.compile_functions(maps, activations.CODES["relu"], np.float64)
     assert set(np.flatnonzero(maps[0])) == set()
     assert set(np.flatnonzero(maps[1])) == {
-        families.CODE,
-        families.ACTIVATION,
-        families.FACTORS,
+        families.FAMILY,
+        families.ACTIVATION_ADDRESS,
+        families.FACTORS_ADDRESS,
     }
 
 

@@ -403,12 +403,12 @@ def _finalise(word):
 
 
 @compiled
-def fill_words(words, seed, done):
-    """Write the words of a sequence after the first ``done``; return the new count."""
-    state = _finalise(seed) + _GOLDEN * np.uint64(done)
+def fill_words(words, seed, n_used):
+    """Write words after the first ``n_used`` of a sequence; return the new count."""
+    state = _finalise(seed) + _GOLDEN * np.uint64(n_used)
     for i in range(words.size):
         words[i] = _finalise(state + _GOLDEN * np.uint64(i + 1))
-    return done + words.size
+    return n_used + words.size
 
 
 # Pairs of numbers that are computed at once, in a core's first cache.
@@ -492,21 +492,39 @@ def fill_order(order, words, keys, spare):
 
 
 # ---- matrix products, by the BLAS that SciPy ships
+#
+# Of flat arrays: inputs (rows, inputs), W (inputs, outputs), outputs (rows, outputs).
+# The last array is written; shape is (rows, inputs, outputs).
 
 
 @compiled
-def product(x, weight, out, n, k, m):
-    """out = x W, for flat arrays of x (n, k) and W (k, m)."""
-    np.dot(x.reshape(n, k), weight.reshape(k, m), out.reshape(n, m))
+def product(inputs, weights, outputs, shape):
+    """outputs = inputs W."""
+    n_rows, n_inputs, n_outputs = shape
+    np.dot(
+        inputs.reshape(n_rows, n_inputs),
+        weights.reshape(n_inputs, n_outputs),
+        outputs.reshape(n_rows, n_outputs),
+    )
 
 
 @compiled
-def product_over_rows(x, gradient, out, n, k, m):
-    """out = x^T gradient, for flat arrays of x (n, k) and the gradient (n, m)."""
-    np.dot(x.reshape(n, k).T, gradient.reshape(n, m), out.reshape(k, m))
+def product_over_rows(inputs, outputs, weights, shape):
+    """W = inputs^T outputs, a sum over the rows."""
+    n_rows, n_inputs, n_outputs = shape
+    np.dot(
+        inputs.reshape(n_rows, n_inputs).T,
+        outputs.reshape(n_rows, n_outputs),
+        weights.reshape(n_inputs, n_outputs),
+    )
 
 
 @compiled
-def product_back(gradient, weight, out, n, k, m):
-    """out = gradient W^T, for flat arrays of the gradient (n, m) and W (k, m)."""
-    np.dot(gradient.reshape(n, m), weight.reshape(k, m).T, out.reshape(n, k))
+def product_back(outputs, weights, inputs, shape):
+    """inputs = outputs W^T."""
+    n_rows, n_inputs, n_outputs = shape
+    np.dot(
+        outputs.reshape(n_rows, n_outputs),
+        weights.reshape(n_inputs, n_outputs).T,
+        inputs.reshape(n_rows, n_inputs),
+    )

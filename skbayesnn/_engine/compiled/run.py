@@ -276,26 +276,29 @@ class CompiledRunner(MemberRunner):
 
 
 def _program(config: TrainingConfig, state: TrainingState) -> loop.Program:
+    """Describe maps and likelihood by numbers, without addresses of functions."""
     network, likelihood = config.network, config.likelihood
     assert isinstance(network, Perceptron)
     maps = np.zeros((len(network.families), families.N_COLUMNS), dtype=np.int64)
-    highest, start = np.zeros(len(maps)), 0
+    max_log_alpha, start = np.zeros(len(maps)), 0
     for i, family in enumerate(network.families):
-        params, at = state.posterior.layers[i], maps[i]
-        at[families.CODE] = families.CODES[family_name(family)]
-        at[families.SPIKE] = family.spike
-        at[families.INPUTS], at[families.OUTPUTS] = network.sizes[i : i + 2]
+        params, map_row = state.posterior.layers[i], maps[i]
+        map_row[families.FAMILY] = families.CODES[family_name(family)]
+        map_row[families.HAS_SPIKE] = family.spike
+        map_row[families.N_INPUTS], map_row[families.N_OUTPUTS] = network.sizes[
+            i : i + 2
+        ]
         if isinstance(family, Variational):
-            at[families.PER_WEIGHT] = "log_variance" in params
-            at[families.LOG_UNIFORM] = config.prior == "log_uniform"
-            at[families.KINGMA] = family.approximation == "kingma"
-            highest[i] = MAX_LOG_ALPHA[family.approximation]
+            map_row[families.PER_WEIGHT] = "log_variance" in params
+            map_row[families.LOG_UNIFORM] = config.prior == "log_uniform"
+            map_row[families.KINGMA] = family.approximation == "kingma"
+            max_log_alpha[i] = MAX_LOG_ALPHA[family.approximation]
         names = _names(family, params)
         sizes = [params[name][0].numel() for name in names] + [0] * (4 - len(names))
-        at[families.N_THIRD], at[families.N_FOURTH] = sizes[2:]
+        map_row[families.N_NOISE] = sizes[2]
         ends = start + np.cumsum(sizes)
-        at[families.MEAN : families.FOURTH + 1] = [start, *ends[:3]]
-        start = ends[3]
+        map_row[families.MEAN : families.PARAMETERS_END + 1] = [start, *ends]
+        start = ends[-1]
     n_targets = 1 if likelihood.is_classification else likelihood.n_targets  # type: ignore
     return loop.Program(
         maps=maps,
@@ -305,7 +308,7 @@ def _program(config: TrainingConfig, state: TrainingState) -> loop.Program:
         given_df=_given_df(likelihood),
         n_targets=int(n_targets),
         n_outputs=likelihood.n_outputs,
-        highest=highest,
+        max_log_alpha=max_log_alpha,
         n_batches=config.n_batches,
         n_draws=state.n_draws,
     )
@@ -338,7 +341,7 @@ def _keys(config: TrainingConfig, state: TrainingState) -> list[tuple[int, str]]
 
 
 def _places(config: TrainingConfig, state: TrainingState, member: int) -> np.ndarray:
-    """Index of a member's parameters in the vector of all members."""
+    """Positions of a member's parameters in the vector of all members."""
     places, parts = state.parameters.offsets(), []
     for key in _keys(config, state):
         start, size = places[key]
@@ -380,6 +383,7 @@ def _member(config, members, rows, state, places, vectors, m: int) -> loop.Membe
 def _table(
     rows: TableRows, member: int, perturbation: RowPerturbation | None
 ) -> MemberTable:
+    """Training rows of a member, with their perturbation."""
     if perturbation is None:
         return rows.member_table(member)
     values = perturbation.of_member(member)[: rows.n_rows[member]]
