@@ -16,7 +16,7 @@ from scipy import sparse
 
 from skbayesnn._data.scaling import Scaling
 from skbayesnn._data.validation import Table
-from skbayesnn._engine.config import Batch
+from skbayesnn._engine.config import Batch, MemberTable, SubsetTables
 from skbayesnn._engine.resources import as_tensor
 
 # Number of input values that are gathered at once for several batches; fits into cache.
@@ -83,49 +83,6 @@ class _DeviceRows(NamedTuple):
         return _DeviceRows(*(selected(part) for part in self))
 
 
-class MemberTable(NamedTuple):
-    """Training rows of one member as arrays, for a compiled loop.
-
-    Parameters
-    ----------
-    x, y : rows of the whole table; y has class indices (rows,) for classification; of a
-        sparse x, only the stored values are standardised
-    x_of_zero : (columns,), standardised zeros; None if x is dense
-    rows : (R,), indices of the member's rows
-    weights : (R,), or None if all are one
-    x_affine, y_affine : (2, columns), shift and factor to the member's scale, or None
-    """
-
-    x: np.ndarray | sparse.csr_array
-    x_of_zero: np.ndarray | None
-    y: np.ndarray
-    rows: np.ndarray
-    weights: np.ndarray | None
-    x_affine: np.ndarray | None
-    y_affine: np.ndarray | None
-
-
-class SubsetTables(NamedTuple):
-    """Training rows of all distinct subsets, for a kernel on the device.
-
-    Parameters
-    ----------
-    x, y : rows of the whole table; y has class indices (rows,) for classification
-    subset : (members,), index of every member's subset
-    rows : (subsets, R), or None for all rows in order
-    weights : (subsets, R), or None if all are one
-    x_affine, y_affine : (subsets, 2, columns), shift and factor, or None
-    """
-
-    x: torch.Tensor
-    y: torch.Tensor
-    subset: torch.Tensor
-    rows: torch.Tensor | None
-    weights: torch.Tensor | None
-    x_affine: torch.Tensor | None
-    y_affine: torch.Tensor | None
-
-
 class TrainingRows:
     """Training rows of all members of one program (see `_engine.config.MemberRows`).
 
@@ -177,24 +134,48 @@ class TrainingRows:
         """Whether X is a dense array."""
         return self._sparse is None
 
-    def member_table(self, member: int) -> MemberTable:
-        """The rows of one member, on the CPU."""
+    def member_table(
+        self,
+        member: int,
+        weight_factor: np.ndarray | None = None,
+        y_shift: np.ndarray | None = None,
+    ) -> MemberTable:
+        """The rows of one member, on the CPU; see `_engine.config.TableRows`."""
         subsets, n = self._subset_per_member, int(self.n_rows[member])
+        x, indptr, indices, data, x_of_zero = self._table_x
 
         def own(part):
             return part[member if len(part) > 1 else 0]
 
         def affine(pair):
-            return None if pair is None else np.stack([own(v)[0].numpy() for v in pair])
+            if pair is None:
+                return np.empty((2, 0), x.dtype)
+            return np.stack([own(values)[0].numpy() for values in pair])
 
-        train, weights = subsets.train, subsets.weights
-        x, x_of_zero = self._table_x
+        weights = weight_factor
+        if subsets.weights is not None:
+            weights = own(subsets.weights)[:n].numpy()
+            if weight_factor is not None:
+                weights = weights * weight_factor
+        if weights is None:
+            weights = np.empty(0, x.dtype)
+        else:
+            weights = weights / float(self.mean_weight[member])
+        if y_shift is None:
+            y_shift = np.empty((0, 1))
+        y, train = self._y.contiguous().numpy(), subsets.train
+        is_class = y.ndim == 1
         return MemberTable(
             x=x,
+            indptr=indptr,
+            indices=indices,
+            data=data,
             x_of_zero=x_of_zero,
-            y=self._y.contiguous().numpy(),
+            y=np.empty((0, 1), x.dtype) if is_class else y,
+            labels=y if is_class else np.empty(0, np.int64),
             rows=np.arange(n) if train is None else own(train)[:n].contiguous().numpy(),
-            weights=None if weights is None else own(weights)[:n].numpy(),
+            weights=np.ascontiguousarray(weights, x.dtype),
+            y_shift=np.ascontiguousarray(y_shift, x.dtype),
             x_affine=affine(subsets.x_affine),
             y_affine=affine(subsets.y_affine),
         )
@@ -258,15 +239,24 @@ class TrainingRows:
         return tuple(map(self._to_members, (x, y, subsets.validation_weights)))
 
     @cached_property
-    def _table_x(self):
-        """``x`` and ``x_of_zero`` of ``MemberTable``."""
+    def _table_x(self) -> tuple[np.ndarray, ...]:
+        """The inputs of a ``MemberTable``: dense; CSR format and standardised zeros."""
         if self._sparse is None:
-            return self._x.contiguous().numpy(), None
+            x = self._x.contiguous().numpy()
+            nothing = np.empty(0, x.dtype)
+            return x, np.empty(0, np.int64), np.empty(0, np.int32), nothing, nothing
         base, X = self._base, sparse.csr_array(self._sparse)
         mean, scale = base.x_mean[X.indices], base.x_scale[X.indices]
-        X.data = self._tensor((X.data - mean) / scale).numpy()
-        of_zero = base.x_to_network(np.zeros((1, X.shape[1])))
-        return X, self._tensor(of_zero)[0].numpy()
+        data = self._tensor((X.data - mean) / scale).numpy()
+        of_zero = self._tensor(base.x_to_network(np.zeros((1, X.shape[1]))))
+        # Loops are compiled for arrays that can be written.
+        return (
+            np.empty((0, X.shape[1]), data.dtype),
+            np.require(X.indptr, np.int64, ["C", "W"]),
+            np.require(X.indices, np.int32, ["C", "W"]),
+            np.require(data, data.dtype, ["C", "W"]),
+            of_zero[0].numpy(),
+        )
 
     @cached_property
     def _subset_per_member(self) -> _DeviceRows:

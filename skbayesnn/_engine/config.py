@@ -7,7 +7,7 @@ its *members*, as one batch of tensors.
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -274,3 +274,90 @@ class MemberRows(Protocol):
 
         Members with fewer rows than others are padded with rows of weight zero.
         """
+
+
+class MemberTable(NamedTuple):
+    """Training rows of one member as arrays, for a loop on a CPU.
+
+    The columns of x and y may have a shift and factor to the member's scale. Inputs are
+    dense or sparse; the arrays of the other kind are empty.
+
+    Parameters
+    ----------
+    x : ndarray of shape (rows of the table, inputs)
+        Dense inputs; no rows if they are sparse.
+    indptr, indices, data : ndarrays of int64, int32 and floats
+        The stored values of sparse inputs, as in SciPy's CSR format.
+    x_of_zero : ndarray of shape (inputs,)
+        Of sparse inputs: standardised zeros, which are the values that are not stored.
+    y : ndarray of shape (rows of the table, targets)
+        Or (0, 1) for classes.
+    labels : ndarray of shape (rows of the table,), int64
+        Class indices; empty for regression.
+    rows : ndarray of shape (R,), int64
+        The member's rows of the table.
+    weights : ndarray of shape (R,)
+        Divided by their mean; empty if all are one.
+    y_shift : ndarray of shape (R, targets)
+        Perturbation of y, in units of the std of the observation noise; or (0, 1).
+    x_affine, y_affine : ndarray of shape (2, columns)
+        Shift and factor of the columns, or (2, 0).
+    """
+
+    x: np.ndarray
+    indptr: np.ndarray
+    indices: np.ndarray
+    data: np.ndarray
+    x_of_zero: np.ndarray
+    y: np.ndarray
+    labels: np.ndarray
+    rows: np.ndarray
+    weights: np.ndarray
+    y_shift: np.ndarray
+    x_affine: np.ndarray
+    y_affine: np.ndarray
+
+
+class SubsetTables(NamedTuple):
+    """Training rows of all distinct subsets, for a kernel on the device.
+
+    Parameters
+    ----------
+    x, y : rows of the whole table; y has class indices (rows,) for classification
+    subset : (members,), index of every member's subset
+    rows : (subsets, R), or None for all rows in order
+    weights : (subsets, R), or None if all are one
+    x_affine, y_affine : (subsets, 2, columns), shift and factor, or None
+    """
+
+    x: torch.Tensor
+    y: torch.Tensor
+    subset: torch.Tensor
+    rows: torch.Tensor | None
+    weights: torch.Tensor | None
+    x_affine: torch.Tensor | None
+    y_affine: torch.Tensor | None
+
+
+@runtime_checkable
+class TableRows(MemberRows, Protocol):
+    """Rows of one table, which members can be trained on one at a time."""
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether X is a dense array."""
+
+    def member_table(
+        self,
+        member: int,
+        weight_factor: np.ndarray | None = None,
+        y_shift: np.ndarray | None = None,
+    ) -> MemberTable:
+        """The rows of one member, on the CPU.
+
+        weight_factor : (R,), factors of the weights; None if all are one
+        y_shift : (R, targets), perturbation of y, or None
+        """
+
+    def subset_tables(self) -> SubsetTables:
+        """The rows of all distinct subsets; X must be dense."""

@@ -5,18 +5,22 @@ a program as vectors, run several epochs in one call, and compute the random num
 a step themselves, from the seeds of its epoch.
 """
 
-from typing import NamedTuple
+from abc import ABC, abstractmethod
+from time import perf_counter
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import torch
 
-from skbayesnn._engine.config import MemberParams, TrainingConfig
-from skbayesnn._engine.optimizer import EPSILON
-from skbayesnn._engine.step import TrainingState
+from skbayesnn._engine.config import MemberParams, TableRows, TrainingConfig
+from skbayesnn._engine.step import RowPerturbation, TrainingState
 from skbayesnn._engine.training_random import EPOCHS_PER_BLOCK, epoch_seeds
 from skbayesnn._families import FAMILIES, Family
-from skbayesnn._likelihoods import LIKELIHOODS, Likelihood
+from skbayesnn._likelihoods import LIKELIHOODS, Heteroscedastic, Likelihood
+from skbayesnn._priors import Prior
 
+# Progress is reported this often, in seconds, if runs take long.
+SECONDS_PER_RUN = 0.25
 _NAME_OF_FAMILY = {kind: name for name, kind in FAMILIES.items()}
 _NAME_OF_LIKELIHOOD = {kind: name for name, kind in LIKELIHOODS.items()}
 
@@ -64,7 +68,7 @@ def _curvature_factor(family: Family, keep: torch.Tensor) -> torch.Tensor | floa
     if name == "concrete":
         return 0.0  # The loop adds it, since the rate is learned.
     drops = name in ("bernoulli", "gaussian", "dropconnect")
-    return keep if drops or getattr(family, "spike", False) else 1.0
+    return keep if drops or family.spike else 1.0
 
 
 class Epochs(NamedTuple):
@@ -88,34 +92,86 @@ class Epochs(NamedTuple):
     n_left: np.ndarray
 
 
-class EpochPlan:
-    """Seeds and schedules of any epochs of a program.
+class MemberRunner(ABC):
+    """Runs epochs of all members of a program, as ``training.TorchRunner``.
+
+    A subclass trains the members one at a time.
 
     Parameters
     ----------
     config : TrainingConfig
     members : MemberParams
+    rows : TableRows
+    priors : tuple of Prior
     state : TrainingState
+        Its parameters and moments are trained in place.
+    perturbation : RowPerturbation or None
     """
 
+    engine: ClassVar[str]
+
     def __init__(
-        self, config: TrainingConfig, members: MemberParams, state: TrainingState
+        self,
+        config: TrainingConfig,
+        members: MemberParams,
+        rows: TableRows,
+        priors: tuple[Prior, ...],
+        state: TrainingState,
+        perturbation: RowPerturbation | None,
     ):
-        self._config, self._members, self._schedule = config, members, state.schedule
+        self._config, self._members, self.state = config, members, state
+        self._n_members = len(members.seeds)
+        self._batch_rows = config.batch_rows(rows.n_rows)
         self._seeds: dict[int, np.ndarray] = {}
+        self.max_epochs = 1
+        self._prepare(rows, perturbation, prior_vectors(config, priors, state))
+        # The loops leave out terms that the training does not change.
+        self._kl_constant = state.penalty.kl().double() - self._kl()
 
-    def epochs(self, first: int, epoch: int, n_epochs: int) -> Epochs:
-        """The next ``n_epochs`` epochs.
+    def run(self, first: int, epoch: int, n_epochs: int):
+        """Train all members for some epochs; return nll and KL, (epochs, members).
 
-        first, epoch : epochs of earlier runs, and of this run so far
+        first : epochs of earlier runs
+        epoch : epochs of this run so far
         """
-        config, schedule = self._config, self._schedule
+        start = perf_counter()
+        nll, kl = self._train(self._epochs(first, epoch, n_epochs))
+        self.state.count_steps(n_epochs * self._config.n_batches)
+        self.max_epochs = self._epochs_at_once(n_epochs, perf_counter() - start)
+        return nll, kl + self._kl_constant.to(kl)
+
+    @abstractmethod
+    def _prepare(
+        self,
+        rows: TableRows,
+        perturbation: RowPerturbation | None,
+        of_prior: tuple[torch.Tensor, ...],
+    ) -> None:
+        """Prepare the arguments of the loop.
+
+        of_prior : ``prior_vectors``
+        """
+
+    @abstractmethod
+    def _kl(self) -> torch.Tensor:
+        """KL per row at the present parameters, up to a constant, (members,)."""
+
+    @abstractmethod
+    def _train(self, epochs: Epochs) -> tuple[torch.Tensor, torch.Tensor]:
+        """Train all members; return nll and KL up to a constant, (epochs, members)."""
+
+    @abstractmethod
+    def _epochs_at_once(self, n_epochs: int, seconds: float) -> int:
+        """Number of epochs of the next run, after ``n_epochs`` took ``seconds``."""
+
+    def _epochs(self, first: int, epoch: int, n_epochs: int) -> Epochs:
+        """The next ``n_epochs`` epochs; see ``run``."""
+        config, schedule = self._config, self.state.schedule
         n_batches = config.n_batches
         n_done = range(epoch * n_batches, (epoch + n_epochs) * n_batches)
-        steps = schedule.arrays(n_done)
-        steps[..., 1] *= EPSILON
+        steps = schedule.arrays(n_done, self.state.parameters.values.dtype)
         gain = np.zeros((len(steps), n_epochs))
-        if hasattr(config.likelihood, "gain_at"):
+        if isinstance(config.likelihood, Heteroscedastic):
             for i, start in enumerate(n_done[::n_batches]):
                 progress = schedule.progress_of(start)
                 gain[:, i] = [config.likelihood.gain_at(share) for share in progress]

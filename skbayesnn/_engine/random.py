@@ -23,7 +23,7 @@ import torch
 INIT, EPOCH, DRAW = 0, 1, 2
 ANCHOR, ROWS = 1 << 63, (1 << 63) + 1
 
-_STEPS_OF_16_BITS = 1 << 16
+STEPS_OF_16_BITS = 1 << 16
 
 
 def philox(
@@ -59,13 +59,13 @@ def _normal(seeds, purpose, layer, shape) -> np.ndarray:
 
 def dropped_values(probability: torch.Tensor) -> torch.Tensor:
     """Number of 16-bit values that give zero, such that P(1) = probability, int64."""
-    dropped = ((1 - probability.double()) * _STEPS_OF_16_BITS).round()
-    return dropped.clamp(max=_STEPS_OF_16_BITS - 1).to(torch.int64)
+    dropped = ((1 - probability.double()) * STEPS_OF_16_BITS).round()
+    return dropped.clamp(max=STEPS_OF_16_BITS - 1).to(torch.int64)
 
 
 def threshold_of(probability: torch.Tensor) -> torch.Tensor:
     """int16 t with P(bits >= t) = probability, for bits uniform on int16."""
-    return (dropped_values(probability) - _STEPS_OF_16_BITS // 2).to(torch.int16)
+    return (dropped_values(probability) - STEPS_OF_16_BITS // 2).to(torch.int16)
 
 
 class DrawRandom:

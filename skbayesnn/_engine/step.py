@@ -19,7 +19,6 @@ get random weights, Exp(1) for a row of weight one: the weighted likelihood boot
 [Newton & Raftery 1994, JRSS B 56].
 """
 
-import math
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
@@ -122,20 +121,34 @@ class Schedule:
         """Completed share of the warm-ups' horizon, for every distinct schedule."""
         return [self._warmed_up(*schedule, n_done) for schedule in self._schedules]
 
-    def arrays(self, n_done: range) -> np.ndarray:
-        """Values of some steps, (distinct schedules, steps, 3): see ``_at``."""
-        config, values = self._config, np.ones((len(self._schedules), len(n_done), 3))
-        n = np.asarray(n_done)
+    def arrays(self, n_done: range, dtype: torch.dtype) -> np.ndarray:
+        """Step size, epsilon and KL weight of some steps, as in ``StepValues``.
+
+        The step size is 0 after the end of a schedule.
+
+        n_done : steps of this run before each of them
+        returns : (distinct schedules, steps, 3), rounded to ``dtype``
+        """
+        config, n = self._config, np.asarray(n_done)
+        values = np.ones((len(self._schedules), len(n), 3))
         for schedule, of_steps in zip(self._schedules, values, strict=True):
             n_steps, first = schedule
-            unbiased = np.sqrt(1 - BETA_2 ** (first + n + 1.0))
-            rate = np.full(len(n), config.learning_rate)
-            if config.cosine:
-                rate *= 0.5 * (1 + np.cos(np.pi * n / n_steps))
-            of_steps[:, 0] = -rate * unbiased / (1 - BETA_1 ** (first + n + 1.0))
+            unbiased = np.sqrt(1 - _powers(BETA_2, first + n + 1))
+            rate = [config.learning_rate_at(share) for share in (n / n_steps).tolist()]
+            of_steps[:, 0] = -(
+                np.array(rate) * unbiased / (1 - _powers(BETA_1, first + n + 1))
+            )
+            of_steps[n >= n_steps, 0] = 0.0
             of_steps[:, 1] = unbiased
             if self._weighs_kl:
-                of_steps[:, 2] = [self._at(*schedule, int(i))[2] for i in n]
+                of_steps[:, 2] = [
+                    config.kl_weight_at(
+                        i % config.n_batches, self._warmed_up(*schedule, i)
+                    )
+                    for i in n_done
+                ]
+        values = torch.as_tensor(values).to(dtype).numpy()
+        values[..., 1] *= EPSILON
         return values
 
     def step_values(self, like: torch.Tensor) -> Iterator[StepValues]:
@@ -143,12 +156,8 @@ class Schedule:
         n_steps = max(n for n, _ in self._schedules)
         for start in range(0, n_steps, _STEPS_PER_CHUNK):
             steps = range(start, min(start + _STEPS_PER_CHUNK, n_steps))
-            rows = [
-                [self._at(*schedule, s) for schedule in self._schedules] for s in steps
-            ]
-            values = torch.tensor(rows, dtype=torch.float64).to(like)
-            values[..., 1].mul_(EPSILON)
-            columns = values.unbind(-1)
+            values = torch.as_tensor(self.arrays(steps, like.dtype)).to(like)
+            columns = values.transpose(0, 1).unbind(-1)
             if not self._weighs_kl:
                 columns = columns[:2]
             if self._schedule_of is None:
@@ -157,21 +166,13 @@ class Schedule:
             for step_values in zip(*columns, strict=True):
                 yield StepValues(*(values[self._schedule_of] for values in step_values))
 
-    def _at(self, n_steps: int, first: int, n_done: int) -> tuple[float, float, float]:
-        """Values of the step after ``n_done``; the step size is 0 after the end."""
-        config, weight = self._config, 1.0
-        if self._weighs_kl:
-            warmed_up = self._warmed_up(n_steps, first, n_done)
-            weight = config.kl_weight_at(n_done % config.n_batches, warmed_up)
-        step = first + n_done + 1
-        unbiased = math.sqrt(1 - BETA_2**step)
-        if n_done >= n_steps:
-            return 0.0, unbiased, weight
-        rate = config.learning_rate_at(n_done / n_steps)
-        return -(rate * unbiased / (1 - BETA_1**step)), unbiased, weight
-
     def _warmed_up(self, n_steps: int, first: int, n_done: int) -> float:
         return (first + n_done) / (self._config.horizon or n_steps)
+
+
+def _powers(base: float, exponents: np.ndarray) -> np.ndarray:
+    """Powers by the C library; NumPy's have other last bits on some processors."""
+    return np.array([base**exponent for exponent in exponents.tolist()])
 
 
 # ---- row perturbation: randomised maximum a posteriori

@@ -17,7 +17,13 @@ import torch
 
 from skbayesnn._engine.bound import Bound, estimate_bound
 from skbayesnn._engine.compiled import ENGINE_VARIABLE
-from skbayesnn._engine.config import Hook, MemberParams, MemberRows, TrainingConfig
+from skbayesnn._engine.config import (
+    Hook,
+    MemberParams,
+    MemberRows,
+    TableRows,
+    TrainingConfig,
+)
 from skbayesnn._engine.cuda_graph import step_class
 from skbayesnn._engine.objective import at_anchors, make_priors
 from skbayesnn._engine.optimizer import FlatParameters
@@ -435,7 +441,7 @@ def choose_runner(
     """Choose the implementation: the fastest that covers the program."""
     arguments = config, members, rows, posterior, priors, optimizer_state
     compiled, engine = None, os.environ.get(ENGINE_VARIABLE)
-    if hasattr(rows, "member_table"):
+    if isinstance(rows, TableRows):
         if engine == "fused":
             compiled = _fused_kernel()
         elif engine != "torch" and posterior.device.type == "cpu":

@@ -16,9 +16,10 @@ from skbayesnn._engine.random import EPOCH, philox, threshold_of
 
 # ---- streams of random numbers, one per seed
 
-# Weyl's constant and the multipliers of the finaliser [Steele, Lea & Flood 2014].
+# Weyl's constant; multipliers and shifts of the finaliser [Steele, Lea & Flood 2014].
 GOLDEN = 0x9E3779B97F4A7C15
 MULTIPLIER_1, MULTIPLIER_2 = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+SHIFT_1, SHIFT_2, SHIFT_3 = 30, 27, 31
 
 
 class SplitMix:
@@ -58,9 +59,14 @@ class SplitMix:
         return _shift_right(self.words(n), 32).argsort(dim=1, stable=True)
 
 
+def uniform_bits(dtype: torch.dtype) -> int:
+    """Bits of a word that become a uniform number: as many as the type has digits."""
+    return 1 - int(math.log2(torch.finfo(dtype).eps))
+
+
 def to_uniform(words: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """Uniform numbers in [0, 1), one per word, at the full precision of the type."""
-    n_bits = 1 - int(math.log2(torch.finfo(dtype).eps))
+    n_bits = uniform_bits(dtype)
     return _shift_right(words, 64 - n_bits).to(dtype).mul_(2.0**-n_bits)
 
 
@@ -87,9 +93,9 @@ def _shift_right(words: torch.Tensor, n_bits: int) -> torch.Tensor:
 
 def _finalise(words: torch.Tensor) -> torch.Tensor:
     """Finaliser of SplitMix64, a bijection; in place."""
-    words.bitwise_xor_(_shift_right(words, 30)).mul_(_as_int64(MULTIPLIER_1))
-    words.bitwise_xor_(_shift_right(words, 27)).mul_(_as_int64(MULTIPLIER_2))
-    return words.bitwise_xor_(_shift_right(words, 31))
+    words.bitwise_xor_(_shift_right(words, SHIFT_1)).mul_(_as_int64(MULTIPLIER_1))
+    words.bitwise_xor_(_shift_right(words, SHIFT_2)).mul_(_as_int64(MULTIPLIER_2))
+    return words.bitwise_xor_(_shift_right(words, SHIFT_3))
 
 
 # ---- random numbers of training steps

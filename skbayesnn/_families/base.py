@@ -114,6 +114,12 @@ class Family(ABC):
     learns_keep: ClassVar[bool] = False
     # Names of the parameters that keep their initial values.
     constants: ClassVar[tuple[str, ...]] = ()
+    # Options that some families have as fields (without an annotation, these are none):
+    # whether rows drop inputs before the noise, whether all rows of a step share a draw
+    # of the weights, and whether the KL is estimated from a draw.
+    spike = False
+    shared_draw = False
+    sampled_kl = False
 
     @abstractmethod
     def init(

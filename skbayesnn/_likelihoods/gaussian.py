@@ -255,6 +255,9 @@ UNBOUNDED = 60.0
 # The bound of a log variance is at least this far above -log tau, so that it does not
 # change -log tau.
 MIN_LOG_VARIANCE_RANGE = 3.0
+# Sharpness of the smooth maximum of the log precision and its lowest value. It equals
+# the maximum where sharpness times difference is above the second, as in torch.
+SHARPNESS, SOFTPLUS_LINEAR_FROM = 8.0, 20.0
 
 
 def bounded(s: torch.Tensor) -> torch.Tensor:
@@ -264,7 +267,9 @@ def bounded(s: torch.Tensor) -> torch.Tensor:
 
 def smooth_max(values: torch.Tensor, lowest: torch.Tensor) -> torch.Tensor:
     """Smooth maximum of the two; equal to ``values`` if 3 or more above ``lowest``."""
-    return lowest + softplus(values - lowest, beta=8.0)
+    return lowest + softplus(
+        values - lowest, beta=SHARPNESS, threshold=SOFTPLUS_LINEAR_FROM
+    )
 
 
 @dataclass(frozen=True)

@@ -333,7 +333,7 @@ def test_interruption(n_threads, table, seed, monkeypatch):
     X, Y, _ = table
     model = exact(MCDropoutRegressor(**RELAXED), seed)
     expected = clone(model).fit(X, Y).predict(X)
-    plain, calls = run.CompiledRunner._train, []
+    plain, calls = run.CompiledRunner._train_member, []
 
     def interrupted(*args):
         calls.append(args)
@@ -343,7 +343,7 @@ def test_interruption(n_threads, table, seed, monkeypatch):
 
     monkeypatch.setattr(run, "n_threads", lambda: n_threads)
     with monkeypatch.context() as patch:
-        patch.setattr(run.CompiledRunner, "_train", interrupted)
+        patch.setattr(run.CompiledRunner, "_train_member", interrupted)
         with pytest.raises(KeyboardInterrupt):
             model.fit(X, Y)
     assert not hasattr(model, "parameters_")
@@ -356,7 +356,7 @@ def test_networks_that_diverge_are_left_out(table, seed, monkeypatch):
     X, Y, _ = table
     model = exact(MCDropoutRegressor(**RELAXED), seed, n_estimators=3)
     whole = clone(model).fit(X, Y)
-    plain = run.CompiledRunner._train
+    plain = run.CompiledRunner._train_member
 
     def diverging(self, m, steps, epochs, losses):
         n = plain(self, m, steps, epochs, losses)
@@ -364,7 +364,7 @@ def test_networks_that_diverge_are_left_out(table, seed, monkeypatch):
             losses[0, epochs.start + n - 1] = np.nan
         return n
 
-    monkeypatch.setattr(run.CompiledRunner, "_train", diverging)
+    monkeypatch.setattr(run.CompiledRunner, "_train_member", diverging)
     with pytest.warns(ConvergenceWarning, match="1 of 3 networks were left out"):
         model.fit(X, Y)
     np.testing.assert_array_equal(model.seeds_, whole.seeds_[[0, 2]])
@@ -468,13 +468,13 @@ def test_functions_called_by_address(numerics):
 
 def test_only_functions_that_are_needed_have_an_address():
     maps = np.zeros((2, families.N_COLUMNS), dtype=np.int64)
-    maps[1, families.CODE] = families.BERNOULLI
+    maps[1, families.FAMILY] = families.BERNOULLI
     families.compile_functions(maps, activations.CODES["relu"], np.float64)
     assert set(np.flatnonzero(maps[0])) == set()
     assert set(np.flatnonzero(maps[1])) == {
-        families.CODE,
-        families.ACTIVATION,
-        families.FACTORS,
+        families.FAMILY,
+        families.ACTIVATION_ADDRESS,
+        families.FACTORS_ADDRESS,
     }
 
 

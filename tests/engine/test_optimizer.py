@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from skbayesnn._engine.optimizer import EPSILON, Adam, FlatParameters
+from skbayesnn._engine.step import Schedule
 
 
 @pytest.fixture
@@ -81,3 +82,30 @@ def test_missing_gradients_are_zero(problem_posterior):
     assert not any(value.any() for value in without.likelihood_params.values())
     assert torch.equal(without.layers[1]["bias"], parts.layers[1]["bias"])
     assert torch.equal(without.layers[2]["mean"], parts.layers[2]["mean"])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_schedule(engine, dtype):
+    """The formulas; tensors of single steps and arrays of many have the same values."""
+    config = engine.config(kl_weighting="geometric", kl_warm_up=0.5, learning_rate=0.1)
+    n_epochs, first = np.array([2, 4, 2]), np.array([0, 7, 0])
+    member_of = torch.tensor([2, 2, 1, 0])
+    schedule = Schedule(config, n_epochs, first, member_of)
+    arrays = schedule.arrays(range(12), dtype)[schedule.index]
+    for m, n_steps in enumerate(3 * n_epochs):
+        for done in range(12):
+            rate = 0.05 * (1 + np.cos(np.pi * done / n_steps))
+            n = int(first[m]) + done + 1
+            expected = (
+                *(v.item() for v in _step_size_and_epsilon(rate, n)),
+                config.kl_weight_at(done % 3, (n - 1) / n_steps),
+            )
+            if done >= n_steps:
+                expected = 0.0, *expected[1:]
+            # A few roundings of the type, larger where the cosine is near -1.
+            accuracy = 100 * torch.finfo(dtype).eps
+            np.testing.assert_allclose(arrays[m, done], expected, rtol=accuracy)
+    steps = list(schedule.step_values(torch.empty(0, dtype=dtype)))
+    assert len(steps) == 12
+    values = torch.stack([torch.stack(step) for step in steps])
+    np.testing.assert_array_equal(values.permute(2, 0, 1), arrays[member_of.numpy()])

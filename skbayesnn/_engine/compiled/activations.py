@@ -1,7 +1,7 @@
 """Compiled activations and their derivatives; torch's are in `_networks.activations`.
 
-An activation is a function of (h, slope), one-dimensional arrays of the same size: it
-replaces pre-activations by activations, and writes the derivatives to ``slope``. The
+An activation is a function of (values, slopes), one-dimensional arrays of the same size: it
+replaces pre-activations by activations, and writes the derivatives to ``slopes``. The
 loop calls it by its address. To add one, write it and add it to ``FUNCTIONS``.
 """
 
@@ -21,54 +21,54 @@ from skbayesnn._engine.compiled.numerics import (
 
 
 @compiled
-def _relu(h, slope):
-    one, zero = h.dtype.type(1), h.dtype.type(0)
-    for i in range(h.size):
-        positive = h[i] > zero
-        h[i] = h[i] if positive else zero
-        slope[i] = one if positive else zero
+def _relu(values, slopes):
+    one, zero = values.dtype.type(1), values.dtype.type(0)
+    for i in range(values.size):
+        positive = values[i] > zero
+        values[i] = values[i] if positive else zero
+        slopes[i] = one if positive else zero
 
 
 @compiled
-def _tanh(h, slope):
-    one = h.dtype.type(1)
-    for i in range(h.size):
-        value = tanh(h[i])
-        h[i] = value
-        slope[i] = one - value * value
+def _tanh(values, slopes):
+    one = values.dtype.type(1)
+    for i in range(values.size):
+        activation = tanh(values[i])
+        values[i] = activation
+        slopes[i] = one - activation * activation
 
 
 @compiled
-def _logistic(h, slope):
-    one = h.dtype.type(1)
-    for i in range(h.size):
-        value = sigmoid(h[i])
-        h[i] = value
-        slope[i] = value * (one - value)
+def _logistic(values, slopes):
+    one = values.dtype.type(1)
+    for i in range(values.size):
+        activation = sigmoid(values[i])
+        values[i] = activation
+        slopes[i] = activation * (one - activation)
 
 
 @compiled
-def _erf(h, slope):
-    factor = h.dtype.type(2 / math.sqrt(math.pi))
-    for i in range(h.size):
-        value = h[i]
-        h[i] = erf(value)
-        slope[i] = factor * exp(-value * value)
+def _erf(values, slopes):
+    factor = values.dtype.type(2 / math.sqrt(math.pi))
+    for i in range(values.size):
+        activation = values[i]
+        values[i] = erf(activation)
+        slopes[i] = factor * exp(-activation * activation)
 
 
 @compiled
-def _silu(h, slope):
-    one = h.dtype.type(1)
-    for i in range(h.size):
-        value = h[i]
-        share = sigmoid(value)
-        h[i] = value * share
-        slope[i] = share * (one + value * (one - share))
+def _silu(values, slopes):
+    one = values.dtype.type(1)
+    for i in range(values.size):
+        activation = values[i]
+        share = sigmoid(activation)
+        values[i] = activation * share
+        slopes[i] = share * (one + activation * (one - share))
 
 
 @compiled
-def _identity(h, slope):
-    fill(slope, h.dtype.type(1))
+def _identity(values, slopes):
+    fill(slopes, values.dtype.type(1))
 
 
 FUNCTIONS = {

@@ -1,23 +1,53 @@
 """Compiled variational families; torch's are in `_families`.
 
-A family is one of two kinds of stochastic affine map:
+A family is one of two kinds of stochastic affine map, for a batch of rows:
 
-- *scaled inputs*: z = (h * s) M + b with a random factor s for every input and row;
-- *sampled outputs*: z = (h * s) M + b + std * e, std^2 = h^2 V + v, by local
-  reparameterisation [KSW15 section 2.3], with masks s or s = 1.
+- *scaled inputs*: outputs = (inputs * factors) M + b, with random factors for every
+  input and row;
+- *sampled outputs*: the same plus std * normal, with std^2 = inputs^2 V + v, by local
+  reparameterisation [KSW15 section 2.3]; the factors are the masks of a spike, or one.
 
-``forward``, ``backward`` and ``kl_extra`` are the functions that the loop calls for a
-map; the last adds the parts of the KL that are not quadratic in the means. They call
-functions of the map's kind or family by their addresses, which
-``compile_functions`` writes. To add a family, add its code, its branches in the small
-functions, and its KL.
+``forward`` and ``backward`` are the functions that the loop calls for a map:
 
-All arrays are parts of a few vectors, and functions get vectors and starts. Tuples or
-lists of arrays would take several times as long to compile.
+    outputs of the map before        gradients of these
+          |                                ^
+          | activation                     | * slopes
+          v                                |
+    layer inputs --> clean inputs    input gradients <--------------+
+          |        |                       ^                        |
+          |        +--> squared inputs     | factors, M^T           | V^T
+          | * factors      |               |                        |
+          v                v         output gradients --> variance gradients
+    layer inputs M    squares V            |                        |
+          |                |               v                        v
+          + bias           | sqrt    gradients of M, b       gradients of V, v
+          |                v               |                        |
+          +-------> + std * normal         +--> gradients of the parameters
+          v
+    outputs: layer inputs of the next map
 
-The parameters of a map are M (inputs, outputs), b (outputs,), and up to two further
-arrays, flat: rho and bias_rho of a mean field; log_alpha, log_variance, logit or
-variance of other families.
+Clean inputs, squares, V and normal numbers exist for sampled outputs. ``kl_extra`` adds
+the parts of the KL that are not quadratic in M and b.
+
+A map is described by a row of integers, ``map_row``: options and sizes; addresses of
+the functions of its family, which ``compile_functions`` writes; and starts of its
+arrays. All arrays are parts of three vectors: parameters, their gradients, and the
+workspace. Tuples or lists of arrays would take several times as long to compile.
+``array_of`` is the array of a column.
+
+    family                   noise, bias noise   factors  arrays of the workspace
+    point                                                 layer inputs, slopes
+    bernoulli                                    masks    + factors
+    gaussian                                     normal   + factors, random numbers
+    concrete                 logit               relaxed  + factors, random numbers
+    variational_correlated   log_alpha           normal   + the same, clean inputs
+    dropconnect                                           all but factors
+    additive                 variance                     all but factors
+    mean_field, fixed_width  rho, bias_rho       masks    all; factors with a spike
+    variational_independent  log_alpha or                 all but factors
+                             log_variance
+
+To add a family, add its code, its branches in the small functions, and its KL.
 """
 
 import math
@@ -42,6 +72,7 @@ from skbayesnn._engine.compiled.numerics import (
     sigmoid,
     softplus,
 )
+from skbayesnn._engine.random import STEPS_OF_16_BITS
 from skbayesnn._families.dropout import TEMPERATURE
 from skbayesnn._families.variational_dropout import MIN_LOG_ALPHA, MIN_SQUARE
 from skbayesnn._families.weight_noise import MIN_VARIANCE
@@ -63,73 +94,55 @@ DROPCONNECT, ADDITIVE, MEAN_FIELD, FIXED_WIDTH, INDEPENDENT = range(
 )
 _FIRST_SAMPLING = len(_SCALING)
 
+# ---- the row of integers of a map
 
-# A map is described by a row of integers, ``at``. First its options.
 (
-    CODE,
-    SPIKE,
-    PER_WEIGHT,
-    LOG_UNIFORM,
-    KINGMA,
-    # Sizes: rows of a batch, inputs, outputs, and further parameters.
-    ROWS,
-    INPUTS,
-    OUTPUTS,
-    N_THIRD,
-    N_FOURTH,
-    # Addresses of functions, or 0: the activation of the inputs, and see `KINDS`.
-    ACTIVATION,
-    FACTORS,
-    FORWARD,
-    BACKWARD,
-    KL,
+    # Options.
+    FAMILY,  # a value of CODES
+    HAS_SPIKE,  # whether masks multiply the inputs before the outputs are sampled
+    PER_WEIGHT,  # whether every weight has its own variance, of variational families
+    LOG_UNIFORM,  # whether their prior is log-uniform
+    KINGMA,  # whether their KL is the approximation of Kingma, or else of Molchanov
+    # Sizes.
+    N_ROWS,  # rows of a batch
+    N_INPUTS,
+    N_OUTPUTS,
+    N_NOISE,  # parameters of the noise: 0, 1, inputs, or inputs * outputs
+    # Addresses of functions, or 0.
+    ACTIVATION_ADDRESS,  # of the inputs
+    FACTORS_ADDRESS,  # draws the factors
+    SAMPLE_ADDRESS,  # samples the outputs
+    BACKWARD_ADDRESS,  # gradients that the plain affine map does not have
+    KL_ADDRESS,  # parts of the KL that are not quadratic
     # Starts in the vectors of parameters and gradients.
-    MEAN,
-    BIAS,
-    THIRD,
-    FOURTH,
-    # Starts in the working space: activations h (rows, inputs) and their derivatives;
-    # factors s of the inputs, and the numbers e that s is computed from; h before the
-    # factors, and its squares; means and variances of the weights (inputs, outputs) and
-    # the gradient of the variances; variances of the biases, and their gradient; normal
-    # numbers and standard deviations (rows, outputs).
-    H,
-    SLOPE,
-    S,
-    E,
-    BEFORE,
-    SQUARES,
-    M,
-    V,
-    GRAD_V,
-    BIAS_V,
-    GRAD_BIAS_V,
-    NORMAL,
-    STD,
+    MEAN,  # M (inputs, outputs)
+    BIAS,  # b (outputs,)
+    NOISE,  # rho, log_alpha, log_variance, logit or variance
+    BIAS_NOISE,  # bias_rho
+    PARAMETERS_END,
+    # Starts in the workspace.
+    LAYER_INPUTS,  # (rows, inputs): pre-activations, then activations, then * factors
+    SLOPES,  # (rows, inputs), derivatives of the activations
+    FACTORS,  # (rows, inputs)
+    RANDOM_NUMBERS,  # (rows, inputs), from which factors are computed
+    CLEAN_INPUTS,  # (rows, inputs), without the factors
+    SQUARED_INPUTS,  # (rows, inputs), of the clean inputs
+    WEIGHT_MEANS,  # (inputs, outputs)
+    WEIGHT_VARIANCES,  # V (inputs, outputs)
+    VARIANCE_GRADIENTS,  # (inputs, outputs)
+    BIAS_VARIANCES,  # v (outputs,)
+    BIAS_VARIANCE_GRADIENTS,  # (outputs,)
+    OUTPUT_NORMALS,  # (rows, outputs), normal numbers
+    OUTPUT_STDS,  # (rows, outputs)
+    WORKSPACE_END,
     N_COLUMNS,
-) = range(33)
+) = range(34)
 
 
 @compiled
-def samples_outputs(code):
+def samples_outputs(family):
     """Whether the map is of the second kind."""
-    return code >= _FIRST_SAMPLING
-
-
-@compiled
-def _mask(values, keep, words):
-    """Zeros and ones with P(1) = keep, from 16 bits each."""
-    dropped = np.int64(np.rint((1.0 - keep) * 65536.0))
-    threshold = np.int16(min(dropped - 32768, 32767))  # type: ignore[arg-type]
-    bits = words.view(np.int16)
-    one, zero = values.dtype.type(1), values.dtype.type(0)
-    for i in range(values.size):
-        values[i] = one if bits[i] >= threshold else zero
-
-
-@compiled
-def _bounded(log_alpha, highest):
-    return min(max(log_alpha, MIN_LOG_ALPHA), highest)
+    return family >= _FIRST_SAMPLING
 
 
 @compiled
@@ -139,139 +152,196 @@ def part(vector, start, size):
 
 
 @compiled
-def workspace(at, start):
-    """Set the starts of a map's working arrays; return the end of the last."""
-    code, n_in = at[CODE], at[ROWS] * at[INPUTS]
-    n_out, n_weights = at[ROWS] * at[OUTPUTS], at[INPUTS] * at[OUTPUTS]
-    sampled = samples_outputs(code)
-    scaled = at[SPIKE] != 0 or (code != POINT and not sampled)
-    n_before = n_in if sampled or code == CORRELATED else 0
+def array_of(vector, map_row, column):
+    """The array whose start a column is; it ends where the next one starts."""
+    return vector[map_row[column] : map_row[column + 1]]
+
+
+@compiled
+def shape_of(map_row):
+    """Rows, inputs and outputs of a map."""
+    return map_row[N_ROWS], map_row[N_INPUTS], map_row[N_OUTPUTS]
+
+
+@compiled
+def lay_out(map_row, start):
+    """Set the starts of a map's arrays in the workspace; return their end."""
+    family = map_row[FAMILY]
+    n_rows, n_inputs, n_outputs = shape_of(map_row)
+    of_inputs, of_outputs = n_rows * n_inputs, n_rows * n_outputs
+    of_weights = n_inputs * n_outputs
+    # Whether the map has factors, samples its outputs, and needs the clean inputs.
+    is_sampled = samples_outputs(family)
+    is_scaled = map_row[HAS_SPIKE] != 0 or (family != POINT and not is_sampled)
+    is_copied = is_sampled or family == CORRELATED
+    # Normal numbers are drawn in pairs.
     sizes = (
-        n_in,
-        n_in,
-        n_in if scaled else 0,
-        n_in + n_in % 2 if scaled else 0,
-        n_before,
-        n_in if sampled else 0,
-        n_weights if sampled else 0,
-        n_weights if sampled else 0,
-        n_weights if sampled else 0,
-        at[OUTPUTS] if sampled else 0,
-        at[OUTPUTS] if sampled else 0,
-        n_out + n_out % 2 if sampled else 0,
-        n_out if sampled else 0,
+        of_inputs,
+        of_inputs,
+        of_inputs if is_scaled else 0,
+        of_inputs + of_inputs % 2 if is_scaled else 0,
+        of_inputs if is_copied else 0,
+        of_inputs if is_sampled else 0,
+        of_weights if is_sampled else 0,
+        of_weights if is_sampled else 0,
+        of_weights if is_sampled else 0,
+        n_outputs if is_sampled else 0,
+        n_outputs if is_sampled else 0,
+        of_outputs + of_outputs % 2 if is_sampled else 0,
+        of_outputs if is_sampled else 0,
     )
     for k in range(len(sizes)):
-        at[H + k] = start
+        map_row[LAYER_INPUTS + k] = start
         start += sizes[k]
+    map_row[WORKSPACE_END] = start
     return start
 
 
-@compiled
-def _mask_factors(at, keep, highest, theta, space, words):
-    _mask(part(space, at[S], at[ROWS] * at[INPUTS]), keep, words)
+# ---- factors of the inputs
 
 
 @compiled
-def _normal_factors(at, keep, highest, theta, space, words):
-    n = at[ROWS] * at[INPUTS]
-    s, e = part(space, at[S], n), part(space, at[E], n + n % 2)
-    fill_normal(e, words)
-    dtype = space.dtype.type
-    p, std = dtype(keep), dtype(math.sqrt(keep * (1 - keep)))
-    for i in range(n):
-        s[i] = p + std * e[i]
+def _bounded(log_alpha, max_log_alpha):
+    return min(max(log_alpha, MIN_LOG_ALPHA), max_log_alpha)
 
 
 @compiled
-def _concrete_factors(at, keep, highest, theta, space, words):
-    n = at[ROWS] * at[INPUTS]
-    s, e = part(space, at[S], n), part(space, at[E], n + n % 2)
-    fill_uniform(e, words)
-    dtype = space.dtype.type
-    one, lowest = dtype(1), dtype(np.finfo(space.dtype).eps)
-    logit, scale = theta[at[THIRD]], dtype(1 / TEMPERATURE)
-    for i in range(n):
-        u = min(max(e[i], lowest), one - lowest)
-        s[i] = sigmoid((log(u / (one - u)) + logit) * scale)
+def _noise_step(map_row):
+    """Step from the noise parameter of an input to the next; 0 if all share it."""
+    return 0 if map_row[N_NOISE] == 1 else 1
 
 
 @compiled
-def _correlated_factors(at, keep, highest, theta, space, words):
-    inputs, n = at[INPUTS], at[ROWS] * at[INPUTS]
-    s, e = part(space, at[S], n), part(space, at[E], n + n % 2)
-    fill_normal(e, words)
-    dtype = space.dtype.type
-    one, step = dtype(1), 0 if at[N_THIRD] == 1 else 1
-    std = np.empty(inputs, space.dtype)
-    for j in range(inputs):
-        log_alpha = _bounded(theta[at[THIRD] + step * j], highest)
-        std[j] = dtype(math.exp(0.5 * log_alpha))
-    for i in range(at[ROWS]):
-        for j in range(inputs):
-            s[i * inputs + j] = one + std[j] * e[i * inputs + j]
+def _mask_factors(map_row, keep, max_log_alpha, parameters, workspace, words):
+    """Zeros and ones with P(1) = keep, from 16 bits each."""
+    factors = array_of(workspace, map_row, FACTORS)
+    n_dropped = np.int64(np.rint((1.0 - keep) * STEPS_OF_16_BITS))
+    half = STEPS_OF_16_BITS // 2
+    threshold = np.int16(min(n_dropped - half, half - 1))  # type: ignore[arg-type]
+    bits = words.view(np.int16)
+    one, zero = workspace.dtype.type(1), workspace.dtype.type(0)
+    for i in range(factors.size):
+        factors[i] = one if bits[i] >= threshold else zero
 
 
 @compiled
-def _fill_moments(at, keep, highest, theta, space):
+def _normal_factors(map_row, keep, max_log_alpha, parameters, workspace, words):
+    """Numbers from N(p, p (1 - p)), p = keep."""
+    factors = array_of(workspace, map_row, FACTORS)
+    normals = array_of(workspace, map_row, RANDOM_NUMBERS)
+    fill_normal(normals, words)
+    dtype = workspace.dtype.type
+    mean, std = dtype(keep), dtype(math.sqrt(keep * (1 - keep)))
+    for i in range(factors.size):
+        factors[i] = mean + std * normals[i]
+
+
+@compiled
+def _concrete_factors(map_row, keep, max_log_alpha, parameters, workspace, words):
+    """Relaxed masks in (0, 1); the logit of p is a parameter."""
+    factors = array_of(workspace, map_row, FACTORS)
+    uniforms = array_of(workspace, map_row, RANDOM_NUMBERS)
+    fill_uniform(uniforms, words)
+    dtype = workspace.dtype.type
+    one, lowest = dtype(1), dtype(np.finfo(workspace.dtype).eps)
+    logit, scale = parameters[map_row[NOISE]], dtype(1 / TEMPERATURE)
+    for i in range(factors.size):
+        u = min(max(uniforms[i], lowest), one - lowest)
+        factors[i] = sigmoid((log(u / (one - u)) + logit) * scale)
+
+
+@compiled
+def _correlated_factors(map_row, keep, max_log_alpha, parameters, workspace, words):
+    """Numbers from N(1, alpha), with an alpha for every input or one for all."""
+    n_inputs, noise_step = map_row[N_INPUTS], _noise_step(map_row)
+    factors = array_of(workspace, map_row, FACTORS)
+    normals = array_of(workspace, map_row, RANDOM_NUMBERS)
+    noise = array_of(parameters, map_row, NOISE)
+    fill_normal(normals, words)
+    dtype = workspace.dtype.type
+    one, stds = dtype(1), np.empty(n_inputs, workspace.dtype)
+    for j in range(n_inputs):
+        log_alpha = _bounded(noise[noise_step * j], max_log_alpha)
+        stds[j] = dtype(math.exp(0.5 * log_alpha))
+    for i in range(map_row[N_ROWS]):
+        for j in range(n_inputs):
+            factors[i * n_inputs + j] = one + stds[j] * normals[i * n_inputs + j]
+
+
+# ---- sampled outputs
+
+
+@compiled
+def _fill_moments(map_row, keep, max_log_alpha, parameters, workspace):
     """Means and variances of the weights, and variances of the biases."""
-    code, outputs, n = at[CODE], at[OUTPUTS], at[INPUTS] * at[OUTPUTS]
-    mean, third = part(theta, at[MEAN], n), part(theta, at[THIRD], at[N_THIRD])
-    m, v = part(space, at[M], n), part(space, at[V], n)
-    bias_v = part(space, at[BIAS_V], outputs)
-    dtype = space.dtype.type
-    copy(mean, m)
-    fill(bias_v, dtype(0))
-    if code == DROPCONNECT:
-        p, q = dtype(keep), dtype(keep * (1 - keep))
-        for i in range(n):
-            m[i] = p * mean[i]
-            v[i] = q * mean[i] * mean[i]
-    elif code == ADDITIVE:
-        fill(v, third[0])
-    elif code == MEAN_FIELD or code == FIXED_WIDTH:
-        for i in range(n):
-            sigma = softplus(third[i])
-            v[i] = sigma * sigma
-        fourth = part(theta, at[FOURTH], outputs)
-        for j in range(outputs):
-            sigma = softplus(fourth[j])
-            bias_v[j] = sigma * sigma
-    elif at[PER_WEIGHT]:
-        for i in range(n):
+    family, n_outputs = map_row[FAMILY], map_row[N_OUTPUTS]
+    mean = array_of(parameters, map_row, MEAN)
+    noise = array_of(parameters, map_row, NOISE)
+    weight_means = array_of(workspace, map_row, WEIGHT_MEANS)
+    weight_variances = array_of(workspace, map_row, WEIGHT_VARIANCES)
+    bias_variances = array_of(workspace, map_row, BIAS_VARIANCES)
+    n_weights, dtype = mean.size, workspace.dtype.type
+    copy(mean, weight_means)
+    fill(bias_variances, dtype(0))
+    if family == DROPCONNECT:
+        p, variance = dtype(keep), dtype(keep * (1 - keep))
+        for i in range(n_weights):
+            weight_means[i] = p * mean[i]
+            weight_variances[i] = variance * mean[i] * mean[i]
+    elif family == ADDITIVE:
+        fill(weight_variances, noise[0])
+    elif family == MEAN_FIELD or family == FIXED_WIDTH:
+        for i in range(n_weights):
+            sigma = softplus(noise[i])
+            weight_variances[i] = sigma * sigma
+        bias_noise = array_of(parameters, map_row, BIAS_NOISE)
+        for j in range(n_outputs):
+            sigma = softplus(bias_noise[j])
+            bias_variances[j] = sigma * sigma
+    elif map_row[PER_WEIGHT]:
+        for i in range(n_weights):
             square = mean[i] * mean[i]
-            log_alpha = third[i] - log(square + dtype(MIN_SQUARE))
-            v[i] = exp(dtype(_bounded(log_alpha, highest))) * square
+            log_alpha = noise[i] - log(square + dtype(MIN_SQUARE))
+            alpha = exp(dtype(_bounded(log_alpha, max_log_alpha)))
+            weight_variances[i] = alpha * square
     else:
-        step = 0 if at[N_THIRD] == 1 else 1
-        for i in range(at[INPUTS]):
-            alpha = dtype(math.exp(_bounded(third[step * i], highest)))
-            for k in range(i * outputs, (i + 1) * outputs):
-                v[k] = alpha * mean[k] * mean[k]
+        noise_step = _noise_step(map_row)
+        for i in range(map_row[N_INPUTS]):
+            alpha = dtype(math.exp(_bounded(noise[noise_step * i], max_log_alpha)))
+            for k in range(i * n_outputs, (i + 1) * n_outputs):
+                weight_variances[k] = alpha * mean[k] * mean[k]
 
 
 @compiled
-def _sample_outputs(at, keep, highest, theta, space, z, words, seed, done):
+def _sample_outputs(
+    map_row, keep, max_log_alpha, parameters, workspace, outputs, words, seed, n_used
+):
     """Products with the moments, and a normal sample; the biases are not added."""
-    rows, inputs, outputs = at[ROWS], at[INPUTS], at[OUTPUTS]
-    n_in, n_out, n = rows * inputs, rows * outputs, inputs * outputs
-    _fill_moments(at, keep, highest, theta, space)
-    std, bias_v = part(space, at[STD], n_out), part(space, at[BIAS_V], outputs)
-    h, squares = part(space, at[H], n_in), part(space, at[SQUARES], n_in)
-    product(h, part(space, at[M], n), z, rows, inputs, outputs)
-    product(squares, part(space, at[V], n), std, rows, inputs, outputs)
-    n_numbers = n_out + n_out % 2
-    done = fill_words(words[:n_numbers], seed, done)
-    normal = part(space, at[NORMAL], n_numbers)
-    fill_normal(normal, words)
-    smallest = space.dtype.type(MIN_VARIANCE)
-    for i in range(rows):
-        row = part(std, i * outputs, outputs)
-        for j in range(outputs):
-            row[j] = np.sqrt(row[j] + (bias_v[j] + smallest))
-    for i in range(n_out):
-        z[i] += std[i] * normal[i]
-    return done
+    shape = shape_of(map_row)
+    n_rows, n_outputs = shape[0], shape[2]
+    _fill_moments(map_row, keep, max_log_alpha, parameters, workspace)
+    layer_inputs = array_of(workspace, map_row, LAYER_INPUTS)
+    squared_inputs = array_of(workspace, map_row, SQUARED_INPUTS)
+    weight_means = array_of(workspace, map_row, WEIGHT_MEANS)
+    weight_variances = array_of(workspace, map_row, WEIGHT_VARIANCES)
+    bias_variances = array_of(workspace, map_row, BIAS_VARIANCES)
+    normals = array_of(workspace, map_row, OUTPUT_NORMALS)
+    stds = array_of(workspace, map_row, OUTPUT_STDS)
+    product(layer_inputs, weight_means, outputs, shape)
+    product(squared_inputs, weight_variances, stds, shape)
+    n_used = fill_words(words[: normals.size], seed, n_used)
+    fill_normal(normals, words)
+    smallest = workspace.dtype.type(MIN_VARIANCE)
+    for i in range(n_rows):
+        row = part(stds, i * n_outputs, n_outputs)
+        for j in range(n_outputs):
+            row[j] = np.sqrt(row[j] + (bias_variances[j] + smallest))
+    for i in range(stds.size):
+        outputs[i] += stds[i] * normals[i]
+    return n_used
+
+
+# ---- gradients
 
 
 @compiled
@@ -285,133 +355,167 @@ def _sum_rows(values, n_rows, total):
 
 
 @compiled
-def _moments_back(at, keep, highest, theta, space, grad):
+def _moments_back(map_row, keep, max_log_alpha, parameters, workspace, gradients):
     """Gradients of the parameters from the gradients of the moments."""
-    code, outputs, n = at[CODE], at[OUTPUTS], at[INPUTS] * at[OUTPUTS]
-    mean, third = part(theta, at[MEAN], n), part(theta, at[THIRD], at[N_THIRD])
-    grad_mean, grad_third = part(grad, at[MEAN], n), part(grad, at[THIRD], at[N_THIRD])
-    grad_v = part(space, at[GRAD_V], n)
-    dtype = space.dtype.type
+    family, n_outputs = map_row[FAMILY], map_row[N_OUTPUTS]
+    mean = array_of(parameters, map_row, MEAN)
+    noise = array_of(parameters, map_row, NOISE)
+    to_mean = array_of(gradients, map_row, MEAN)
+    to_noise = array_of(gradients, map_row, NOISE)
+    to_variance = array_of(workspace, map_row, VARIANCE_GRADIENTS)
+    n_weights, dtype = mean.size, workspace.dtype.type
     two = dtype(2)
-    if code == DROPCONNECT:
-        p, q = dtype(keep), dtype(2 * keep * (1 - keep))
-        for i in range(n):
-            grad_mean[i] = p * grad_mean[i] + q * mean[i] * grad_v[i]
-    elif code == MEAN_FIELD:
-        for i in range(n):
-            slope = softplus(third[i]) * sigmoid(third[i])
-            grad_third[i] = two * slope * grad_v[i]
-        grad_bias_v = part(space, at[GRAD_BIAS_V], outputs)
-        fourth, grad_fourth = (
-            part(theta, at[FOURTH], outputs),
-            part(grad, at[FOURTH], outputs),
-        )
-        for j in range(outputs):
-            slope = softplus(fourth[j]) * sigmoid(fourth[j])
-            grad_fourth[j] = two * slope * grad_bias_v[j]
-    elif code == INDEPENDENT and at[PER_WEIGHT]:
+    if family == DROPCONNECT:
+        p, factor = dtype(keep), dtype(2 * keep * (1 - keep))
+        for i in range(n_weights):
+            to_mean[i] = p * to_mean[i] + factor * mean[i] * to_variance[i]
+    elif family == MEAN_FIELD:
+        for i in range(n_weights):
+            slope = softplus(noise[i]) * sigmoid(noise[i])
+            to_noise[i] = two * slope * to_variance[i]
+        bias_noise = array_of(parameters, map_row, BIAS_NOISE)
+        to_bias_noise = array_of(gradients, map_row, BIAS_NOISE)
+        to_bias_variance = array_of(workspace, map_row, BIAS_VARIANCE_GRADIENTS)
+        for j in range(n_outputs):
+            slope = softplus(bias_noise[j]) * sigmoid(bias_noise[j])
+            to_bias_noise[j] = two * slope * to_bias_variance[j]
+    elif family == INDEPENDENT and map_row[PER_WEIGHT]:
         zero, smallest = dtype(0), dtype(MIN_SQUARE)
-        for i in range(n):
+        for i in range(n_weights):
             square = mean[i] * mean[i] + smallest
-            unbounded = third[i] - log(square)
-            bounded = dtype(_bounded(unbounded, highest))
-            over_mean = grad_v[i] * exp(bounded) * mean[i]
+            unbounded = noise[i] - log(square)
+            bounded = dtype(_bounded(unbounded, max_log_alpha))
+            over_mean = to_variance[i] * exp(bounded) * mean[i]
             over_log_alpha = over_mean * mean[i] if bounded == unbounded else zero
-            grad_third[i] = over_log_alpha
-            grad_mean[i] += two * (over_mean - over_log_alpha * mean[i] / square)
-    elif code == INDEPENDENT:
-        fill(grad_third, dtype(0))
-        step = 0 if at[N_THIRD] == 1 else 1
-        for i in range(at[INPUTS]):
-            bounded = _bounded(third[step * i], highest)
+            to_noise[i] = over_log_alpha
+            to_mean[i] += two * (over_mean - over_log_alpha * mean[i] / square)
+    elif family == INDEPENDENT:
+        fill(to_noise, dtype(0))
+        noise_step = _noise_step(map_row)
+        for i in range(map_row[N_INPUTS]):
+            bounded = _bounded(noise[noise_step * i], max_log_alpha)
             alpha, total = dtype(math.exp(bounded)), 0.0
-            for j in range(i * outputs, (i + 1) * outputs):
-                over_mean = grad_v[j] * alpha * mean[j]
+            for j in range(i * n_outputs, (i + 1) * n_outputs):
+                over_mean = to_variance[j] * alpha * mean[j]
                 total += over_mean * mean[j]
-                grad_mean[j] += two * over_mean
-            if bounded == third[step * i]:
-                grad_third[step * i] += dtype(total)
+                to_mean[j] += two * over_mean
+            if bounded == noise[noise_step * i]:
+                to_noise[noise_step * i] += dtype(total)
 
 
 @compiled
-def _backward_sampled(at, keep, highest, theta, space, grad, g, grad_h, needs_inputs):
+def _backward_sampled(
+    map_row,
+    keep,
+    max_log_alpha,
+    parameters,
+    workspace,
+    gradients,
+    output_gradients,
+    input_gradients,
+    needs_inputs,
+):
     """Gradients through sampled outputs."""
-    rows, inputs, outputs = at[ROWS], at[INPUTS], at[OUTPUTS]
-    n, n_out, n_weights = rows * inputs, rows * outputs, inputs * outputs
-    half = space.dtype.type(0.5)
+    shape = shape_of(map_row)
+    n_rows, n_outputs = shape[0], shape[2]
+    squared_inputs = array_of(workspace, map_row, SQUARED_INPUTS)
+    variance_gradients = array_of(workspace, map_row, VARIANCE_GRADIENTS)
+    bias_variance_gradients = array_of(workspace, map_row, BIAS_VARIANCE_GRADIENTS)
+    normals = array_of(workspace, map_row, OUTPUT_NORMALS)
     # The standard deviations are replaced by twice the gradient of the variances.
-    twice, normal = part(space, at[STD], n_out), part(space, at[NORMAL], n_out)
-    for i in range(n_out):
-        twice[i] = g[i] * normal[i] / twice[i]
-    squares, grad_v = part(space, at[SQUARES], n), part(space, at[GRAD_V], n_weights)
-    grad_bias_v = part(space, at[GRAD_BIAS_V], outputs)
-    product_over_rows(squares, twice, grad_v, rows, inputs, outputs)
-    _sum_rows(twice, rows, grad_bias_v)
-    for i in range(n_weights):
-        grad_v[i] *= half
-    for j in range(outputs):
-        grad_bias_v[j] *= half
+    twice = array_of(workspace, map_row, OUTPUT_STDS)
+    half = workspace.dtype.type(0.5)
+    for i in range(twice.size):
+        twice[i] = output_gradients[i] * normals[i] / twice[i]
+    product_over_rows(squared_inputs, twice, variance_gradients, shape)
+    _sum_rows(twice, n_rows, bias_variance_gradients)
+    for i in range(variance_gradients.size):
+        variance_gradients[i] *= half
+    for j in range(n_outputs):
+        bias_variance_gradients[j] *= half
     if needs_inputs:
-        m, v = part(space, at[M], n_weights), part(space, at[V], n_weights)
-        product_back(g, m, grad_h, rows, inputs, outputs)
+        weight_means = array_of(workspace, map_row, WEIGHT_MEANS)
+        weight_variances = array_of(workspace, map_row, WEIGHT_VARIANCES)
+        product_back(output_gradients, weight_means, input_gradients, shape)
         # The squares are no longer needed.
-        product_back(twice, v, squares, rows, inputs, outputs)
-        before, s = part(space, at[BEFORE], n), part(space, at[S], n)
-        if at[SPIKE]:
-            for i in range(n):
-                grad_h[i] *= s[i]
-        for i in range(n):
-            grad_h[i] += squares[i] * before[i]
-    _moments_back(at, keep, highest, theta, space, grad)
+        product_back(twice, weight_variances, squared_inputs, shape)
+        clean_inputs = array_of(workspace, map_row, CLEAN_INPUTS)
+        if map_row[HAS_SPIKE]:
+            factors = array_of(workspace, map_row, FACTORS)
+            for i in range(factors.size):
+                input_gradients[i] *= factors[i]
+        for i in range(clean_inputs.size):
+            input_gradients[i] += squared_inputs[i] * clean_inputs[i]
+    _moments_back(map_row, keep, max_log_alpha, parameters, workspace, gradients)
 
 
 @compiled
-def _backward_concrete(at, keep, highest, theta, space, grad, g, grad_h, needs_inputs):
+def _backward_concrete(
+    map_row,
+    keep,
+    max_log_alpha,
+    parameters,
+    workspace,
+    gradients,
+    output_gradients,
+    input_gradients,
+    needs_inputs,
+):
     """The gradient of the logit of the dropout rate."""
-    rows, inputs, outputs = at[ROWS], at[INPUTS], at[OUTPUTS]
-    n, mean = rows * inputs, part(theta, at[MEAN], inputs * outputs)
-    product_back(g, mean, grad_h, rows, inputs, outputs)
-    h, s = part(space, at[H], n), part(space, at[S], n)
-    one, total = space.dtype.type(1), 0.0
-    for i in range(n):
-        total += grad_h[i] * h[i] * (one - s[i])
-    grad[at[THIRD]] = space.dtype.type(total / TEMPERATURE)
+    mean = array_of(parameters, map_row, MEAN)
+    layer_inputs = array_of(workspace, map_row, LAYER_INPUTS)
+    factors = array_of(workspace, map_row, FACTORS)
+    product_back(output_gradients, mean, input_gradients, shape_of(map_row))
+    one, total = workspace.dtype.type(1), 0.0
+    for i in range(factors.size):
+        total += input_gradients[i] * layer_inputs[i] * (one - factors[i])
+    gradients[map_row[NOISE]] = workspace.dtype.type(total / TEMPERATURE)
 
 
 @compiled
 def _backward_correlated(
-    at, keep, highest, theta, space, grad, g, grad_h, needs_inputs
+    map_row,
+    keep,
+    max_log_alpha,
+    parameters,
+    workspace,
+    gradients,
+    output_gradients,
+    input_gradients,
+    needs_inputs,
 ):
-    """The gradient of log alpha, through s = 1 + sqrt(alpha) e."""
-    rows, inputs, outputs = at[ROWS], at[INPUTS], at[OUTPUTS]
-    mean = part(theta, at[MEAN], inputs * outputs)
-    product_back(g, mean, grad_h, rows, inputs, outputs)
-    dtype = space.dtype
-    over_std = np.empty(inputs, dtype)
-    fill(over_std, dtype.type(0))
-    for i in range(rows):
-        h = part(space, at[BEFORE] + i * inputs, inputs)
-        e, noisy = (
-            part(space, at[E] + i * inputs, inputs),
-            part(grad_h, i * inputs, inputs),
-        )
-        for j in range(inputs):
-            over_std[j] += noisy[j] * h[j] * e[j]
-    fill(part(grad, at[THIRD], at[N_THIRD]), dtype.type(0))
-    step = 0 if at[N_THIRD] == 1 else 1
-    for j in range(inputs):
-        log_alpha = theta[at[THIRD] + step * j]
-        bounded = _bounded(log_alpha, highest)
+    """The gradient of log alpha, through factors 1 + sqrt(alpha) * normal."""
+    shape = shape_of(map_row)
+    n_rows, n_inputs = shape[0], shape[1]
+    mean = array_of(parameters, map_row, MEAN)
+    noise = array_of(parameters, map_row, NOISE)
+    to_noise = array_of(gradients, map_row, NOISE)
+    clean_inputs = array_of(workspace, map_row, CLEAN_INPUTS)
+    normals = array_of(workspace, map_row, RANDOM_NUMBERS)
+    product_back(output_gradients, mean, input_gradients, shape)
+    dtype, noise_step = workspace.dtype, _noise_step(map_row)
+    over_stds = np.empty(n_inputs, dtype)
+    fill(over_stds, dtype.type(0))
+    for i in range(n_rows):
+        row_inputs = part(clean_inputs, i * n_inputs, n_inputs)
+        row_normals = part(normals, i * n_inputs, n_inputs)
+        row_gradients = part(input_gradients, i * n_inputs, n_inputs)
+        for j in range(n_inputs):
+            over_stds[j] += row_gradients[j] * row_inputs[j] * row_normals[j]
+    fill(to_noise, dtype.type(0))
+    for j in range(n_inputs):
+        log_alpha = noise[noise_step * j]
+        bounded = _bounded(log_alpha, max_log_alpha)
         if bounded == log_alpha:
             std = math.exp(0.5 * bounded)
-            grad[at[THIRD] + step * j] += dtype.type(0.5 * std * over_std[j])
+            to_noise[noise_step * j] += dtype.type(0.5 * std * over_stds[j])
 
 
 # ---- one map
 
 
 def _signature(real, result, *further):
-    """Signature of a function of (at, keep, highest, theta, space, ...)."""
+    """Signature of a function of (map_row, keep, max_log_alpha, parameters, ...)."""
     vector = real[::1]
     first = types.int64[::1], types.float64, types.float64, vector, vector
     return result(*first, *further)
@@ -420,7 +524,7 @@ def _signature(real, result, *further):
 FACTORS_KIND = FunctionKind(
     lambda real: _signature(real, types.void, types.uint64[::1])
 )
-FORWARD_KIND = FunctionKind(
+SAMPLE_KIND = FunctionKind(
     lambda real: _signature(
         real, types.int64, real[::1], types.uint64[::1], types.uint64, types.int64
     )
@@ -428,93 +532,134 @@ FORWARD_KIND = FunctionKind(
 BACKWARD_KIND = FunctionKind(
     lambda real: _signature(real, types.void, *(real[::1],) * 3, types.boolean)
 )
-_call_factors, _call_forward, _call_backward = (
-    kind.call for kind in (FACTORS_KIND, FORWARD_KIND, BACKWARD_KIND)
+_call_factors, _call_sample, _call_backward = (
+    kind.call for kind in (FACTORS_KIND, SAMPLE_KIND, BACKWARD_KIND)
 )
 
 
 @compiled
-def forward(at, keep, highest, theta, space, z, words, seed, done, is_first):
+def forward(
+    map_row,
+    keep,
+    max_log_alpha,
+    parameters,
+    workspace,
+    outputs,
+    words,
+    seed,
+    n_used,
+    is_first,
+):
     """One stochastic affine map of a batch; return the number of words used so far.
 
-    The activations h are multiplied by s, and so are their derivatives if s scales the
-    inputs.
+    The layer inputs are multiplied by the factors, and so are their derivatives if the
+    map scales its inputs.
 
-    at : row of integers of the map (see above)
-    theta, space : parameters, and working space
-    z : outputs (rows * outputs,), written
+    map_row : integers that describe the map, see above
+    keep, max_log_alpha : keep probability; upper bound of log alpha
+    parameters, workspace : vectors of all maps
+    outputs : (rows * outputs,), written
     words : space for random words
-    seed, done : sequence of words, and the number of words used before
-    is_first : whether h are the inputs of the network, which need no derivatives
+    seed, n_used : sequence of words, and the number of words used before
+    is_first : whether the map has the inputs of the network, without derivatives
     """
-    code, spike, outputs = at[CODE], at[SPIKE] != 0, at[OUTPUTS]
-    n = at[ROWS] * at[INPUTS]
-    sampled = samples_outputs(code)
-    h = part(space, at[H], n)
-    if (sampled and not is_first) or code == CORRELATED:
-        copy(h, part(space, at[BEFORE], n))
-    if sampled:
-        squares = part(space, at[SQUARES], n)
+    family, has_spike = map_row[FAMILY], map_row[HAS_SPIKE] != 0
+    is_sampled, n_outputs = samples_outputs(family), map_row[N_OUTPUTS]
+    layer_inputs = array_of(workspace, map_row, LAYER_INPUTS)
+    n = layer_inputs.size
+    if (is_sampled and not is_first) or family == CORRELATED:
+        copy(layer_inputs, array_of(workspace, map_row, CLEAN_INPUTS))
+    if is_sampled:
+        squared_inputs = array_of(workspace, map_row, SQUARED_INPUTS)
         for i in range(n):
-            squares[i] = h[i] * h[i]
-    if spike or (code != POINT and not sampled):
-        n_words = (n + 3) // 4 if spike or code == BERNOULLI else n + n % 2
-        done = fill_words(words[:n_words], seed, done)
-        _call_factors(at[FACTORS], at, keep, highest, theta, space, words)
-        s, slope = part(space, at[S], n), part(space, at[SLOPE], n)
+            squared_inputs[i] = layer_inputs[i] * layer_inputs[i]
+    if has_spike or (family != POINT and not is_sampled):
+        # A word has four masks; normal numbers are drawn in pairs.
+        n_words = (n + 3) // 4 if has_spike or family == BERNOULLI else n + n % 2
+        n_used = fill_words(words[:n_words], seed, n_used)
+        _call_factors(
+            map_row[FACTORS_ADDRESS],
+            map_row,
+            keep,
+            max_log_alpha,
+            parameters,
+            workspace,
+            words,
+        )
+        factors = array_of(workspace, map_row, FACTORS)
         for i in range(n):
-            h[i] *= s[i]
-        if not spike and not is_first:
+            layer_inputs[i] *= factors[i]
+        if not has_spike and not is_first:
+            slopes = array_of(workspace, map_row, SLOPES)
             for i in range(n):
-                slope[i] *= s[i]
-    if sampled:
-        done = _call_forward(
-            at[FORWARD], at, keep, highest, theta, space, z, words, seed, done
+                slopes[i] *= factors[i]
+    if is_sampled:
+        n_used = _call_sample(
+            map_row[SAMPLE_ADDRESS],
+            map_row,
+            keep,
+            max_log_alpha,
+            parameters,
+            workspace,
+            outputs,
+            words,
+            seed,
+            n_used,
         )
     else:
-        mean = part(theta, at[MEAN], at[INPUTS] * outputs)
-        product(h, mean, z, at[ROWS], at[INPUTS], outputs)
-    bias = part(theta, at[BIAS], outputs)
-    for i in range(at[ROWS]):
-        row = part(z, i * outputs, outputs)
-        for j in range(outputs):
+        mean = array_of(parameters, map_row, MEAN)
+        product(layer_inputs, mean, outputs, shape_of(map_row))
+    bias = array_of(parameters, map_row, BIAS)
+    for i in range(map_row[N_ROWS]):
+        row = part(outputs, i * n_outputs, n_outputs)
+        for j in range(n_outputs):
             row[j] += bias[j]
-    return done
+    return n_used
 
 
 @compiled
-def backward(at, keep, highest, theta, space, grad, g, grad_h, needs_inputs):
-    """Gradients of the parameters, written to ``grad``. Call it after ``forward``.
+def backward(
+    map_row,
+    keep,
+    max_log_alpha,
+    parameters,
+    workspace,
+    gradients,
+    output_gradients,
+    input_gradients,
+    needs_inputs,
+):
+    """Gradients of the parameters, written to ``gradients``; after ``forward``.
 
-    g : gradient of the outputs, (rows * outputs,)
-    grad_h : gradient of the inputs before their activation, (rows * inputs,), written
-    needs_inputs : whether ``grad_h`` is needed
+    output_gradients : (rows * outputs,)
+    input_gradients : (rows * inputs,), of the inputs before their activation; written
+    needs_inputs : whether ``input_gradients`` is needed
     """
-    rows, inputs, outputs = at[ROWS], at[INPUTS], at[OUTPUTS]
-    n, n_weights = rows * inputs, inputs * outputs
-    h = part(space, at[H], n)
-    product_over_rows(h, g, part(grad, at[MEAN], n_weights), rows, inputs, outputs)
-    _sum_rows(g, rows, part(grad, at[BIAS], outputs))
-    if at[BACKWARD]:
+    shape = shape_of(map_row)
+    layer_inputs = array_of(workspace, map_row, LAYER_INPUTS)
+    to_mean = array_of(gradients, map_row, MEAN)
+    product_over_rows(layer_inputs, output_gradients, to_mean, shape)
+    _sum_rows(output_gradients, shape[0], array_of(gradients, map_row, BIAS))
+    if map_row[BACKWARD_ADDRESS]:
         _call_backward(
-            at[BACKWARD],
-            at,
+            map_row[BACKWARD_ADDRESS],
+            map_row,
             keep,
-            highest,
-            theta,
-            space,
-            grad,
-            g,
-            grad_h,
+            max_log_alpha,
+            parameters,
+            workspace,
+            gradients,
+            output_gradients,
+            input_gradients,
             needs_inputs,
         )
     elif needs_inputs:
-        mean = part(theta, at[MEAN], n_weights)
-        product_back(g, mean, grad_h, rows, inputs, outputs)
+        mean = array_of(parameters, map_row, MEAN)
+        product_back(output_gradients, mean, input_gradients, shape)
     if needs_inputs:
-        slope = part(space, at[SLOPE], n)
-        for i in range(n):
-            grad_h[i] *= slope[i]
+        slopes = array_of(workspace, map_row, SLOPES)
+        for i in range(slopes.size):
+            input_gradients[i] *= slopes[i]
 
 
 # ---- the KL
@@ -536,7 +681,7 @@ def _approximate_kl(log_alpha, kingma):
 
 
 @compiled
-def _sigma_kl(rho, precision, grad, scale, wants_value):
+def _sigma_kl(rho, precision, gradients, scale, wants_value):
     """Parts of the KL that depend on the standard deviations softplus(rho)."""
     value, one = 0.0, rho.dtype.type(1)
     if wants_value:
@@ -546,89 +691,99 @@ def _sigma_kl(rho, precision, grad, scale, wants_value):
         return value
     for i in range(rho.size):
         sigma = softplus(rho[i])
-        grad[i] += scale * (precision[i] * sigma - one / sigma) * sigmoid(rho[i])
+        gradients[i] += scale * (precision[i] * sigma - one / sigma) * sigmoid(rho[i])
     return value
 
 
 @compiled
-def _mean_field_kl(at, highest, theta, precision, grad, scale, wants_value):
-    outputs, value = at[OUTPUTS], 0.0
-    for start, of_prior, size in (
-        (at[THIRD], at[MEAN], at[INPUTS] * outputs),
-        (at[FOURTH], at[BIAS], outputs),
-    ):
+def _mean_field_kl(
+    map_row, max_log_alpha, parameters, precision, gradients, scale, wants_value
+):
+    value = 0.0
+    for noise, of_prior in ((NOISE, MEAN), (BIAS_NOISE, BIAS)):
         value += _sigma_kl(
-            part(theta, start, size),
-            part(precision, of_prior, size),
-            part(grad, start, size),
-            theta.dtype.type(scale),
+            array_of(parameters, map_row, noise),
+            array_of(precision, map_row, of_prior),
+            array_of(gradients, map_row, noise),
+            parameters.dtype.type(scale),
             wants_value,
         )
     return value
 
 
 @compiled
-def _concrete_kl(at, highest, theta, precision, grad, scale, wants_value):
-    n, dtype = at[INPUTS] * at[OUTPUTS], theta.dtype.type
-    logit, total = np.float64(theta[at[THIRD]]), 0.0
+def _concrete_kl(
+    map_row, max_log_alpha, parameters, precision, gradients, scale, wants_value
+):
+    mean = array_of(parameters, map_row, MEAN)
+    of_prior = array_of(precision, map_row, MEAN)
+    n_inputs, dtype = map_row[N_INPUTS], parameters.dtype.type
+    logit, total = np.float64(parameters[map_row[NOISE]]), 0.0
     p = 1 / (1 + math.exp(-logit))
-    mean, prior = part(theta, at[MEAN], n), part(precision, at[MEAN], n)
-    for i in range(n):
-        total += prior[i] * mean[i] * mean[i]
+    for i in range(mean.size):
+        total += of_prior[i] * mean[i] * mean[i]
     if wants_value:
-        return 0.5 * p * total - at[INPUTS] * (softplus(logit) - logit * p)
-    grad_mean, factor = part(grad, at[MEAN], n), dtype(scale * p)
-    for i in range(n):
-        grad_mean[i] += factor * prior[i] * mean[i]
-    slope = p * (1 - p) * (0.5 * total + at[INPUTS] * logit)
-    grad[at[THIRD]] += dtype(scale * slope)
+        return 0.5 * p * total - n_inputs * (softplus(logit) - logit * p)
+    to_mean, factor = array_of(gradients, map_row, MEAN), dtype(scale * p)
+    for i in range(mean.size):
+        to_mean[i] += factor * of_prior[i] * mean[i]
+    slope = p * (1 - p) * (0.5 * total + n_inputs * logit)
+    gradients[map_row[NOISE]] += dtype(scale * slope)
     return 0.0
 
 
 @compiled
-def _correlated_kl(at, highest, theta, precision, grad, scale, wants_value):
-    value, n_inputs = 0.0, at[INPUTS] / at[N_THIRD]
-    for k in range(at[THIRD], at[THIRD] + at[N_THIRD]):
-        bounded = _bounded(np.float64(theta[k]), highest)
-        term, slope = _approximate_kl(bounded, at[KINGMA] != 0)
+def _correlated_kl(
+    map_row, max_log_alpha, parameters, precision, gradients, scale, wants_value
+):
+    noise = array_of(parameters, map_row, NOISE)
+    to_noise = array_of(gradients, map_row, NOISE)
+    value, n_inputs = 0.0, map_row[N_INPUTS] / map_row[N_NOISE]
+    for k in range(noise.size):
+        bounded = _bounded(np.float64(noise[k]), max_log_alpha)
+        term, slope = _approximate_kl(bounded, map_row[KINGMA] != 0)
         if wants_value:
             value += n_inputs * term
-        elif bounded == theta[k]:
-            grad[k] += theta.dtype.type(scale * n_inputs * slope)
+        elif bounded == noise[k]:
+            to_noise[k] += parameters.dtype.type(scale * n_inputs * slope)
     return value
 
 
 @compiled
-def _independent_kl(at, highest, theta, precision, grad, scale, wants_value):
+def _independent_kl(
+    map_row, max_log_alpha, parameters, precision, gradients, scale, wants_value
+):
     """KL of independent multiplicative noise, in float64."""
-    value, dtype, n = 0.0, grad.dtype.type, at[INPUTS] * at[OUTPUTS]
-    precision = part(precision, at[MEAN], n)
-    for i in range(n):
-        mean = np.float64(theta[at[MEAN] + i])
+    means = array_of(parameters, map_row, MEAN)
+    noise = array_of(parameters, map_row, NOISE)
+    to_mean = array_of(gradients, map_row, MEAN)
+    to_noise = array_of(gradients, map_row, NOISE)
+    of_prior = array_of(precision, map_row, MEAN)
+    value, dtype, noise_step = 0.0, gradients.dtype.type, _noise_step(map_row)
+    for i in range(means.size):
+        mean = np.float64(means[i])
         square = mean * mean + MIN_SQUARE
-        k = at[THIRD] + i
-        if not at[PER_WEIGHT]:
-            k = at[THIRD] + (0 if at[N_THIRD] == 1 else i // at[OUTPUTS])
-        unbounded = np.float64(theta[k])
-        if at[PER_WEIGHT]:
+        k = i if map_row[PER_WEIGHT] else noise_step * (i // map_row[N_OUTPUTS])
+        unbounded = np.float64(noise[k])
+        if map_row[PER_WEIGHT]:
             unbounded -= math.log(square)
-        bounded = _bounded(unbounded, highest)
+        bounded = _bounded(unbounded, max_log_alpha)
         direct = 0.0
-        if at[LOG_UNIFORM]:
-            term, slope = _approximate_kl(bounded, at[KINGMA] != 0)
+        if map_row[LOG_UNIFORM]:
+            term, slope = _approximate_kl(bounded, map_row[KINGMA] != 0)
         else:
             variance = math.exp(bounded) * square
-            term = 0.5 * (precision[i] * variance - math.log(variance))
-            slope = 0.5 * (precision[i] * variance - 1)
+            term = 0.5 * (of_prior[i] * variance - math.log(variance))
+            slope = 0.5 * (of_prior[i] * variance - 1)
             direct = 2 * slope * mean / square
         if wants_value:
             value += term
             continue
         if bounded == unbounded:
-            grad[k] += dtype(scale * slope)
-            if at[PER_WEIGHT]:
+            to_noise[k] += dtype(scale * slope)
+            if map_row[PER_WEIGHT]:
                 direct -= 2 * slope * mean / square
-        grad[at[MEAN] + i] += dtype(scale * direct)
+        to_mean[i] += dtype(scale * direct)
     return value
 
 
@@ -645,18 +800,29 @@ _call_kl = KL_KIND.call
 
 
 @compiled
-def kl_extra(at, highest, theta, precision, grad, scale, wants_value):
+def kl_extra(
+    map_row, max_log_alpha, parameters, precision, gradients, scale, wants_value
+):
     """Add ``scale`` times the gradient of the KL's parts that are not quadratic.
 
-    The quadratic parts are sums of curvature / 2 (theta - centre)^2 over the parameters
-    mean and bias; the loop adds them.
+    The quadratic parts are sums of curvature / 2 (parameter - centre)^2 over M and b;
+    the loop adds them.
 
-    precision : of the prior, like ``theta``
+    precision : of the prior, like ``parameters``
     wants_value : whether to return the value, up to a constant, and no gradient
     """
-    if at[KL] == 0:
+    if map_row[KL_ADDRESS] == 0:
         return 0.0
-    return _call_kl(at[KL], at, highest, theta, precision, grad, scale, wants_value)
+    return _call_kl(
+        map_row[KL_ADDRESS],
+        map_row,
+        max_log_alpha,
+        parameters,
+        precision,
+        gradients,
+        scale,
+        wants_value,
+    )
 
 
 # ---- functions of the maps
@@ -683,20 +849,21 @@ def compile_functions(maps, activation, dtype):
     activation : code of the activation between the maps
     """
     of_activation = list(activations.FUNCTIONS.values())[activation]
-    for i, at in enumerate(maps):
-        code, sampled = at[CODE], samples_outputs.py_func(at[CODE])
+    for i, map_row in enumerate(maps):
+        family = map_row[FAMILY]
+        is_sampled = samples_outputs.py_func(family)
         functions = {
-            ACTIVATION: (activations.KIND, of_activation if i else None),
-            FACTORS: (
+            ACTIVATION_ADDRESS: (activations.KIND, of_activation if i else None),
+            FACTORS_ADDRESS: (
                 FACTORS_KIND,
-                _mask_factors if at[SPIKE] else _FACTORS.get(code),
+                _mask_factors if map_row[HAS_SPIKE] else _FACTORS.get(family),
             ),
-            FORWARD: (FORWARD_KIND, _sample_outputs if sampled else None),
-            BACKWARD: (
+            SAMPLE_ADDRESS: (SAMPLE_KIND, _sample_outputs if is_sampled else None),
+            BACKWARD_ADDRESS: (
                 BACKWARD_KIND,
-                _backward_sampled if sampled else _BACKWARD.get(code),
+                _backward_sampled if is_sampled else _BACKWARD.get(family),
             ),
-            KL: (KL_KIND, _KL.get(code)),
+            KL_ADDRESS: (KL_KIND, _KL.get(family)),
         }
         for column, (kind, function) in functions.items():
-            at[column] = 0 if function is None else kind.address(function, dtype)
+            map_row[column] = 0 if function is None else kind.address(function, dtype)

@@ -5,13 +5,13 @@ the gradient. The loop calls it by its address. The arguments are
 
 - learned : whether tau is learned;
 - given_df : given degrees of freedom of Student's t, or 0;
-- params : its parameters, one after the other, in the order of the torch class;
-- f : outputs (rows, outputs), replaced by the gradient;
+- params : of the likelihood, one after the other, in the order of the torch class;
+- outputs : (rows, outputs) of the network, replaced by their gradient;
 - y : targets (rows, targets), or labels : class indices (rows,);
-- factor : (rows,), factors of the gradient;
-- shift : (rows, targets), perturbation of y in units of its noise std, or empty;
-- nll : (rows,), written;
-- grad : gradient of the parameters, as ``params``; the function adds to it.
+- factors : (rows,), factors of the gradient;
+- y_shift : (rows, targets), perturbation of y in units of its noise std, or empty;
+- row_nll : (rows,), written;
+- grads : gradients of ``params``; the function adds to them.
 """
 
 import math
@@ -19,6 +19,7 @@ import math
 import numpy as np
 from numba import types
 
+from skbayesnn._distributions.crps import HALF_LOG_2PI
 from skbayesnn._engine.compiled.numerics import (
     FunctionKind,
     compiled,
@@ -30,11 +31,15 @@ from skbayesnn._engine.compiled.numerics import (
     tanh,
 )
 from skbayesnn._likelihoods.base import MAX_LOG_TAU, MIN_LOG_TAU
-from skbayesnn._likelihoods.gaussian import LOG_VARIANCE_RANGE, MAX_LOG_PRECISION
+from skbayesnn._likelihoods.gaussian import (
+    LOG_VARIANCE_RANGE,
+    MAX_LOG_PRECISION,
+    SHARPNESS,
+    SOFTPLUS_LINEAR_FROM,
+)
 from skbayesnn._likelihoods.poisson import LOG_RATE_BOUNDS
 from skbayesnn._likelihoods.student_t import DF_BOUNDS
 
-_HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 _MIN_RATE, _MAX_RATE = LOG_RATE_BOUNDS
 _MIN_LOG_DF, _MAX_LOG_DF = math.log(DF_BOUNDS[0]), math.log(DF_BOUNDS[1])
 
@@ -49,64 +54,68 @@ def _log_tau(value, learned):
 
 
 @compiled
-def _gaussian(learned, given_df, params, f, y, labels, factor, shift, nll, grad):
-    dtype = f.dtype.type
+def _gaussian(
+    learned, given_df, params, outputs, y, labels, factors, y_shift, row_nll, grads
+):
+    dtype = outputs.dtype.type
     half, one = dtype(0.5), dtype(1)
-    fill(nll, dtype(f.shape[1] * _HALF_LOG_2PI))
-    for t in range(f.shape[1]):
+    fill(row_nll, dtype(outputs.shape[1] * HALF_LOG_2PI))
+    for t in range(outputs.shape[1]):
         log_tau, within = _log_tau(params[t], learned)
         tau, root = dtype(math.exp(log_tau)), dtype(math.exp(0.5 * log_tau))
         constant = dtype(-0.5 * log_tau)
         total = 0.0
-        for i in range(f.shape[0]):
-            residual = f[i, t] - y[i, t]
+        for i in range(outputs.shape[0]):
+            residual = outputs[i, t] - y[i, t]
             scaled = tau * residual
             square = scaled * residual
-            nll[i] += half * square + constant
-            total += (square - one) * factor[i]
-            f[i, t] = scaled * factor[i]
-            if shift.size:
-                f[i, t] -= root * shift[i, t] * factor[i]
+            row_nll[i] += half * square + constant
+            total += (square - one) * factors[i]
+            outputs[i, t] = scaled * factors[i]
+            if y_shift.size:
+                outputs[i, t] -= root * y_shift[i, t] * factors[i]
         if within:
-            grad[t] += dtype(0.5 * total)
+            grads[t] += dtype(0.5 * total)
 
 
 @compiled
-def _heteroscedastic(learned, given_df, params, f, y, labels, factor, shift, nll, grad):
-    dtype = f.dtype.type
+def _heteroscedastic(
+    learned, given_df, params, outputs, y, labels, factors, y_shift, row_nll, grads
+):
+    dtype = outputs.dtype.type
     n_targets = y.shape[1]
-    half, one, eight = dtype(0.5), dtype(1), dtype(8)
+    half, one, sharpness = dtype(0.5), dtype(1), dtype(SHARPNESS)
     span, gain = dtype(LOG_VARIANCE_RANGE), params[n_targets]
     largest = dtype(MAX_LOG_PRECISION)
-    fill(nll, dtype(n_targets * _HALF_LOG_2PI))
+    fill(row_nll, dtype(n_targets * HALF_LOG_2PI))
     for t in range(n_targets):
         value, within = _log_tau(params[t], learned)
         level, lowest = dtype(value), -params[n_targets + 1 + t]
-        s = f[:, n_targets + t]
+        raw_log_variances = outputs[:, n_targets + t]
         total = 0.0
-        for i in range(f.shape[0]):
-            ratio = tanh(s[i] / span)
+        for i in range(outputs.shape[0]):
+            ratio = tanh(raw_log_variances[i] / span)
             unclipped = level - gain * span * ratio
             clipped = min(unclipped, largest)
-            # smooth_max of `_likelihoods.gaussian`; softplus is linear from 20 on.
-            excess = eight * (clipped - lowest)
-            is_linear = excess > dtype(20)
-            smooth = clipped - lowest if is_linear else softplus(excess) / eight
+            # smooth_max of `_likelihoods.gaussian`.
+            excess = sharpness * (clipped - lowest)
+            is_linear = excess > dtype(SOFTPLUS_LINEAR_FROM)
+            smooth = clipped - lowest if is_linear else softplus(excess) / sharpness
             log_tau = lowest + smooth
             slope = one if is_linear else sigmoid(excess)
             slope = slope if unclipped <= largest else dtype(0)
-            residual = f[i, t] - y[i, t]
+            residual = outputs[i, t] - y[i, t]
             tau = exp(log_tau)
             square = tau * residual * residual
-            nll[i] += half * (square - log_tau)
-            to_level = half * (square - one) * slope * factor[i]
+            row_nll[i] += half * (square - log_tau)
+            to_level = half * (square - one) * slope * factors[i]
             total += to_level
-            f[i, t] = tau * residual * factor[i]
-            if shift.size:
-                f[i, t] -= exp(half * log_tau) * shift[i, t] * factor[i]
-            s[i] = -gain * (one - ratio * ratio) * to_level
+            outputs[i, t] = tau * residual * factors[i]
+            if y_shift.size:
+                outputs[i, t] -= exp(half * log_tau) * y_shift[i, t] * factors[i]
+            raw_log_variances[i] = -gain * (one - ratio * ratio) * to_level
         if within:
-            grad[t] += dtype(total)
+            grads[t] += dtype(total)
 
 
 @compiled
@@ -122,10 +131,12 @@ def digamma(x):
 
 
 @compiled
-def _student_t(learned, given_df, params, f, y, labels, factor, shift, nll, grad):
-    dtype = f.dtype.type
-    n_targets = f.shape[1]
-    fill(nll, dtype(0))
+def _student_t(
+    learned, given_df, params, outputs, y, labels, factors, y_shift, row_nll, grads
+):
+    dtype = outputs.dtype.type
+    n_targets = outputs.shape[1]
+    fill(row_nll, dtype(0))
     for t in range(n_targets):
         log_tau, tau_within = _log_tau(np.float64(params[t]), learned)
         df, df_within = given_df, False
@@ -137,46 +148,52 @@ def _student_t(learned, given_df, params, f, y, labels, factor, shift, nll, grad
         constant += 0.5 * math.log(math.pi * (df - 2)) - 0.5 * log_tau
         scale = math.exp(log_tau) / (df - 2)
         n, over_tau, over_df = 0.0, 0.0, 0.0
-        for i in range(f.shape[0]):
-            residual = np.float64(f[i, t] - y[i, t])
+        for i in range(outputs.shape[0]):
+            residual = np.float64(outputs[i, t] - y[i, t])
             square = scale * residual * residual
             log_square, weight = math.log1p(square), square / (1 + square)
-            nll[i] += dtype(constant + 0.5 * (df + 1) * log_square)
-            n += factor[i]
-            over_tau += factor[i] * (0.5 * (df + 1) * weight - 0.5)
-            over_df += factor[i] * 0.5 * (log_square - (df + 1) / (df - 2) * weight)
-            f[i, t] = dtype((df + 1) * scale * residual / (1 + square)) * factor[i]
+            row_nll[i] += dtype(constant + 0.5 * (df + 1) * log_square)
+            n += factors[i]
+            over_tau += factors[i] * (0.5 * (df + 1) * weight - 0.5)
+            over_df += factors[i] * 0.5 * (log_square - (df + 1) / (df - 2) * weight)
+            outputs[i, t] = (
+                dtype((df + 1) * scale * residual / (1 + square)) * factors[i]
+            )
         if tau_within:
-            grad[t] += dtype(over_tau)
+            grads[t] += dtype(over_tau)
         if df_within:
             slope = 0.5 * (digamma(0.5 * df) - digamma(0.5 * (df + 1)) + 1 / (df - 2))
-            grad[n_targets + t] += dtype(df * (over_df + n * slope))
+            grads[n_targets + t] += dtype(df * (over_df + n * slope))
 
 
 @compiled
-def _poisson(learned, given_df, params, f, y, labels, factor, shift, nll, grad):
-    dtype = f.dtype.type
+def _poisson(
+    learned, given_df, params, outputs, y, labels, factors, y_shift, row_nll, grads
+):
+    dtype = outputs.dtype.type
     lowest, highest = dtype(_MIN_RATE), dtype(_MAX_RATE)
     tau = dtype(math.exp(params[0]))
-    fill(nll, dtype(0))
-    for t in range(f.shape[1]):
+    fill(row_nll, dtype(0))
+    for t in range(outputs.shape[1]):
         offset = params[1 + t]
-        for i in range(f.shape[0]):
-            value = f[i, t] + offset
+        for i in range(outputs.shape[0]):
+            value = outputs[i, t] + offset
             log_rate = min(max(value, lowest), highest)
             rate = exp(log_rate)
             constant = dtype(math.lgamma(np.float64(y[i, t]) + 1.0))
-            nll[i] += tau * (rate - y[i, t] * log_rate + constant)
-            slope = tau * (rate - y[i, t]) * factor[i]
-            f[i, t] = slope if value == log_rate else dtype(0)
+            row_nll[i] += tau * (rate - y[i, t] * log_rate + constant)
+            slope = tau * (rate - y[i, t]) * factors[i]
+            outputs[i, t] = slope if value == log_rate else dtype(0)
 
 
 @compiled
-def _categorical(learned, given_df, params, f, y, labels, factor, shift, nll, grad):
-    dtype = f.dtype.type
+def _categorical(
+    learned, given_df, params, outputs, y, labels, factors, y_shift, row_nll, grads
+):
+    dtype = outputs.dtype.type
     tau = dtype(math.exp(params[0]))
-    for i in range(f.shape[0]):
-        row, label = f[i], labels[i]
+    for i in range(outputs.shape[0]):
+        row, label = outputs[i], labels[i]
         highest = row[0]
         for k in range(1, row.size):
             highest = max(highest, row[k])
@@ -185,16 +202,18 @@ def _categorical(learned, given_df, params, f, y, labels, factor, shift, nll, gr
         for k in range(row.size):
             row[k] = exp(row[k] - highest)
             total += row[k]
-        nll[i] = tau * (log(total) - at_label)
-        scale = tau * factor[i]
+        row_nll[i] = tau * (log(total) - at_label)
+        scale = tau * factors[i]
         for k in range(row.size):
             row[k] *= scale / total
         row[label] -= scale
 
 
 @compiled
-def _ordinal(learned, given_df, params, f, y, labels, factor, shift, nll, grad):
-    dtype = f.dtype.type
+def _ordinal(
+    learned, given_df, params, outputs, y, labels, factors, y_shift, row_nll, grads
+):
+    dtype = outputs.dtype.type
     n_cuts = params.size - 1
     tau = math.exp(params[0])
     cuts, over_cuts = np.empty(n_cuts), np.empty(n_cuts)
@@ -204,17 +223,17 @@ def _ordinal(learned, given_df, params, f, y, labels, factor, shift, nll, grad):
     cuts[0] = params[1]
     for j in range(1, n_cuts):
         cuts[j] = cuts[j - 1] + math.exp(params[1 + j])
-    for i in range(f.shape[0]):
-        k, weight = labels[i], tau * factor[i]
+    for i in range(outputs.shape[0]):
+        k, weight = labels[i], tau * factors[i]
         log_p, slope = 0.0, 0.0
         if k < n_cuts:
-            distance = cuts[k] - f[i, 0]
+            distance = cuts[k] - outputs[i, 0]
             log_p -= softplus(-distance)
             rest = sigmoid(-distance)
             slope -= rest
             over_cuts[k] -= weight * rest
         if k > 0:
-            distance = cuts[k - 1] - f[i, 0]
+            distance = cuts[k - 1] - outputs[i, 0]
             log_p -= softplus(distance)
             rest = sigmoid(distance)
             slope += rest
@@ -223,13 +242,13 @@ def _ordinal(learned, given_df, params, f, y, labels, factor, shift, nll, grad):
             difference = math.exp(params[1 + k])
             log_p += math.log(-math.expm1(-difference))
             over_differences[k] -= weight / math.expm1(difference)
-        nll[i] = dtype(-tau * log_p)
-        f[i, 0] = dtype(-weight * slope)
+        row_nll[i] = dtype(-tau * log_p)
+        outputs[i, 0] = dtype(-weight * slope)
     total = 0.0
     for j in range(n_cuts - 1, 0, -1):
         total += over_cuts[j]
-        grad[1 + j] += dtype((total + over_differences[j]) * math.exp(params[1 + j]))
-    grad[1] += dtype(total + over_cuts[0])
+        grads[1 + j] += dtype((total + over_differences[j]) * math.exp(params[1 + j]))
+    grads[1] += dtype(total + over_cuts[0])
 
 
 FUNCTIONS = {
@@ -245,6 +264,7 @@ HETEROSCEDASTIC = CODES["heteroscedastic"]
 
 
 def _signature(real):
+    """Types of the arguments, in the order above, for a type of floats."""
     vector, matrix = real[::1], real[:, ::1]
     return types.void(
         types.boolean,

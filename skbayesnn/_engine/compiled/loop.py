@@ -2,7 +2,14 @@
 
 It does what `_engine.training` and `_engine.step` do with torch, in the same order and
 with the same random numbers, for one member. The call holds no lock, so that members
-train on several threads.
+train on several threads. A step is
+
+    _gather               rows of the batch -> inputs of the first map
+    for every draw:
+      _forward_pass       maps in order, with activations between them -> outputs
+      nll_and_gradient    outputs and y -> nll of the rows, gradient of the outputs
+      _backward_pass      maps in reverse -> gradients of the parameters
+    kl_extra, _adam       gradient of the KL, and the update
 """
 
 from typing import NamedTuple
@@ -27,7 +34,7 @@ class Program(NamedTuple):
     Parameters
     ----------
     maps : ndarray of shape (maps, N_COLUMNS), int64
-        Row of integers of every map, see `families`; without the starts in the space.
+        Row of integers of every map, see `families`; without starts in the workspace.
     activation, likelihood : int
         Codes.
     learned : bool
@@ -35,7 +42,7 @@ class Program(NamedTuple):
     given_df : float
         Given degrees of freedom of Student's t, or 0.
     n_targets, n_outputs : int
-    highest : ndarray of shape (maps,)
+    max_log_alpha : ndarray of shape (maps,)
         Upper bounds of log alpha.
     n_batches, n_draws : int
     likelihood_address : int
@@ -49,7 +56,7 @@ class Program(NamedTuple):
     given_df: float
     n_targets: int
     n_outputs: int
-    highest: np.ndarray
+    max_log_alpha: np.ndarray
     n_batches: int
     n_draws: int
     likelihood_address: int = 0
@@ -98,41 +105,6 @@ class Member(NamedTuple):
     data_scale: float
 
 
-class Table(NamedTuple):
-    """The member's training rows.
-
-    Parameters
-    ----------
-    x : ndarray of shape (rows of the table, inputs)
-        No rows if the inputs are sparse.
-    indptr, indices, data : arrays of int64, int32 and floats
-        The stored values of sparse inputs, as in SciPy's CSR format; or empty.
-    of_zero : ndarray of shape (inputs,)
-        Standardised zeros, which are the values that are not stored; or empty.
-    y : ndarray of shape (rows of the table, targets); (0, 1) for classes
-    labels : ndarray of shape (rows of the table,), int64; empty for regression
-    rows : ndarray of shape (R,), int64
-    weights : ndarray of shape (R,), divided by their mean; or empty
-    shift : ndarray of shape (R, targets)
-        Perturbation of y, or (0, 1).
-    x_affine, y_affine : ndarray of shape (2, columns)
-        Shift and factor of the columns, or (2, 0).
-    """
-
-    x: np.ndarray
-    indptr: np.ndarray
-    indices: np.ndarray
-    data: np.ndarray
-    of_zero: np.ndarray
-    y: np.ndarray
-    labels: np.ndarray
-    rows: np.ndarray
-    weights: np.ndarray
-    shift: np.ndarray
-    x_affine: np.ndarray
-    y_affine: np.ndarray
-
-
 class Steps(NamedTuple):
     """Schedule of the epochs to run; one entry per step, or per epoch.
 
@@ -153,61 +125,65 @@ class Steps(NamedTuple):
 
 
 @compiled
-def _adam(value, grad, mean, square, curvature, centre, kl, step_size, epsilon):
-    dtype = value.dtype.type
+def _adam(
+    values, gradients, means, squares, curvature, centre, kl_scale, step_size, epsilon
+):
+    """One step of Adam, with the gradient of the quadratic part of the KL."""
+    dtype = values.dtype.type
     decay_1, decay_2 = dtype(1 - BETA_1), dtype(1 - BETA_2)
-    kl, step_size, epsilon = dtype(kl), dtype(step_size), dtype(epsilon)
-    for i in range(value.size):
-        g = grad[i] + kl * curvature[i] * (value[i] - centre[i])
-        m = mean[i] + decay_1 * (g - mean[i])
-        v = square[i] + decay_2 * (g * g - square[i])
-        mean[i], square[i] = m, v
-        value[i] += step_size * m / (np.sqrt(v) + epsilon)
+    kl_scale, step_size, epsilon = dtype(kl_scale), dtype(step_size), dtype(epsilon)
+    for i in range(values.size):
+        to_kl = kl_scale * curvature[i] * (values[i] - centre[i])
+        gradient = gradients[i] + to_kl
+        mean = means[i] + decay_1 * (gradient - means[i])
+        square = squares[i] + decay_2 * (gradient * gradient - squares[i])
+        means[i], squares[i] = mean, square
+        values[i] += step_size * mean / (np.sqrt(square) + epsilon)
 
 
 @compiled
-def _gather(table, index, x, y, labels, factor, shift, data_scale):
-    """Copy the rows of a batch; ``index`` are positions in the member's rows."""
+def _gather(table, positions, x, y, labels, row_factors, y_shift, data_scale):
+    """Copy the rows of a batch, at some positions in the member's rows."""
     dtype = x.dtype.type
-    share, n = dtype(data_scale / index.size), table.x.shape[1]
+    share, n_inputs = dtype(data_scale / positions.size), table.x.shape[1]
     is_sparse = table.indptr.size > 0
-    for i in range(index.size):
-        position = index[i]
+    for i in range(positions.size):
+        position = positions[i]
         row = table.rows[position]
-        target = x[i * n : (i + 1) * n]
-        source = table.of_zero if is_sparse else table.x[row]
+        target = x[i * n_inputs : (i + 1) * n_inputs]
+        source = table.x_of_zero if is_sparse else table.x[row]
         for j in range(source.size):
             target[j] = source[j]
-        factor[i] = share
+        row_factors[i] = share
         if table.weights.size:
-            factor[i] *= table.weights[position]
+            row_factors[i] *= table.weights[position]
         if table.labels.size:
             labels[i] = table.labels[row]
         else:
             for t in range(y.shape[1]):
                 y[i, t] = table.y[row, t]
-        if table.shift.size:
+        if table.y_shift.size:
             for t in range(y.shape[1]):
-                shift[i, t] = table.shift[position, t]
+                y_shift[i, t] = table.y_shift[position, t]
     if is_sparse:
-        for i in range(index.size):
-            row, target = table.rows[index[i]], x[i * n : (i + 1) * n]
+        for i in range(positions.size):
+            row, target = table.rows[positions[i]], x[i * n_inputs : (i + 1) * n_inputs]
             for k in range(table.indptr[row], table.indptr[row + 1]):
                 target[table.indices[k]] = table.data[k]
     if table.x_affine.size:
-        move, stretch = table.x_affine[0], table.x_affine[1]
-        for i in range(index.size):
-            target = x[i * n : (i + 1) * n]
-            for j in range(n):
-                target[j] = (target[j] - move[j]) * stretch[j]
+        shift, factor = table.x_affine[0], table.x_affine[1]
+        for i in range(positions.size):
+            target = x[i * n_inputs : (i + 1) * n_inputs]
+            for j in range(n_inputs):
+                target[j] = (target[j] - shift[j]) * factor[j]
     if table.y_affine.size and not table.labels.size:
-        for i in range(index.size):
+        for i in range(positions.size):
             for t in range(y.shape[1]):
                 y[i, t] = (y[i, t] - table.y_affine[0, t]) * table.y_affine[1, t]
 
 
 @compiled
-def _kl(maps, highest, member):
+def _kl(maps, max_log_alpha, member):
     """KL of all maps, up to a constant, nats."""
     values, centre, curvature = member.values, member.centre, member.curvature
     value = 0.0
@@ -216,7 +192,7 @@ def _kl(maps, highest, member):
         value += 0.5 * curvature[i] * deviation * deviation
     for i in range(len(maps)):
         value += families.kl_extra(
-            maps[i], highest[i], values, member.precision, values, 0.0, True
+            maps[i], max_log_alpha[i], values, member.precision, values, 0.0, True
         )
     return value
 
@@ -224,12 +200,12 @@ def _kl(maps, highest, member):
 @entry
 def kl_value(program, member):
     """KL of all maps at the present parameters, up to a constant, nats."""
-    return _kl(program.maps, program.highest, member)
+    return _kl(program.maps, program.max_log_alpha, member)
 
 
 @compiled
 def _fill_order(order, n_batches, seed, words, keys, spare):
-    """Rows of the batches of an epoch; the last is filled up from the start."""
+    """Positions of the rows in all batches; the last is filled up from the start."""
     n = words.size
     if n_batches == 1:
         for i in range(n):
@@ -241,6 +217,66 @@ def _fill_order(order, n_batches, seed, words, keys, spare):
         order[n + i] = order[i]
 
 
+@compiled
+def _forward_pass(
+    maps, keep, max_log_alpha, values, workspace, outputs, words, seed, n_used
+):
+    """Outputs of the network; return the number of words used so far."""
+    for i in range(len(maps)):
+        map_row = maps[i]
+        if i:
+            activations.apply(
+                map_row[families.ACTIVATION_ADDRESS],
+                families.array_of(workspace, map_row, families.LAYER_INPUTS),
+                families.array_of(workspace, map_row, families.SLOPES),
+            )
+        map_outputs = outputs
+        if i + 1 < len(maps):
+            map_outputs = families.array_of(
+                workspace, maps[i + 1], families.LAYER_INPUTS
+            )
+        n_used = families.forward(
+            map_row,
+            keep[i],
+            max_log_alpha[i],
+            values,
+            workspace,
+            map_outputs,
+            words,
+            seed,
+            n_used,
+            i == 0,
+        )
+    return n_used
+
+
+@compiled
+def _backward_pass(
+    maps, keep, max_log_alpha, values, workspace, gradients, outputs, even, odd
+):
+    """Gradients of the parameters of all maps.
+
+    outputs : gradient of the outputs of the network
+    even, odd : space for the gradients of the inputs of maps with these numbers
+    """
+    output_gradients = outputs
+    for i in range(len(maps) - 1, -1, -1):
+        n = maps[i, families.N_ROWS] * maps[i, families.N_INPUTS]
+        input_gradients = families.part(odd if i % 2 else even, 0, n)
+        families.backward(
+            maps[i],
+            keep[i],
+            max_log_alpha[i],
+            values,
+            workspace,
+            gradients,
+            output_gradients,
+            input_gradients,
+            i > 0,
+        )
+        output_gradients = input_gradients
+
+
 @entry
 def train_epochs(program, member, table, steps, n_rows, nll, kl):
     """Run epochs of one member; write the mean nll per row and the KL of each epoch.
@@ -250,7 +286,7 @@ def train_epochs(program, member, table, steps, n_rows, nll, kl):
     returns : number of epochs until the loss was not finite, or all
     """
     values, precision, keep = member.values, member.precision, member.keep
-    dtype, highest = values.dtype, program.highest
+    dtype, max_log_alpha = values.dtype, program.max_log_alpha
     n_batches, n_draws = program.n_batches, program.n_draws
     maps = np.empty_like(program.maps)
     copy(program.maps.ravel(), maps.ravel())
@@ -258,127 +294,107 @@ def train_epochs(program, member, table, steps, n_rows, nll, kl):
     # A literal zero has another type than its sums, and would be compiled separately.
     widest, end = 0, np.int64(0)
     for i in range(n_maps):
-        maps[i, families.ROWS] = n_rows
-        end = families.workspace(maps[i], end)
-        widest = max(widest, maps[i, families.INPUTS], maps[i, families.OUTPUTS])
-    space, words = np.empty(end, dtype), np.empty(n_rows * widest + 1, np.uint64)
-    g_of_even, g_of_odd = (
-        np.empty(n_rows * widest, dtype),
-        np.empty(n_rows * widest, dtype),
-    )
-    n_outputs = n_rows * program.n_outputs
-    outputs = np.empty(n_outputs, dtype)
-    last = maps[n_maps - 1]
-    first_like = last[families.FOURTH] + last[families.N_FOURTH]
-    grad = np.empty(values.size, dtype)
-    grad_sum = np.empty(first_like if n_draws > 1 else 0, dtype)
-    n_of_rows = table.rows.size
+        maps[i, families.N_ROWS] = n_rows
+        end = families.lay_out(maps[i], end)
+        widest = max(widest, maps[i, families.N_INPUTS], maps[i, families.N_OUTPUTS])
+    workspace, words = np.empty(end, dtype), np.empty(n_rows * widest + 1, np.uint64)
+    even, odd = np.empty(n_rows * widest, dtype), np.empty(n_rows * widest, dtype)
+    outputs = np.empty(n_rows * program.n_outputs, dtype)
+    # The parameters of the likelihood are the last ones.
+    first_of_likelihood = maps[n_maps - 1, families.PARAMETERS_END]
+    gradients = np.empty(values.size, dtype)
+    gradient_sums = np.empty(first_of_likelihood if n_draws > 1 else 0, dtype)
+    n_all_rows = table.rows.size
     order = np.empty(n_rows * n_batches, np.int64)
-    order_words, keys = np.empty(n_of_rows, np.uint64), np.empty(n_of_rows, np.uint32)
-    spare = np.empty(n_of_rows, np.uint64)
-    n_inputs = n_rows * maps[0, families.INPUTS]
-    x = space[:n_inputs]
-    x_kept = np.empty(n_inputs if n_draws > 1 else 0, dtype)
+    order_words, keys = np.empty(n_all_rows, np.uint64), np.empty(n_all_rows, np.uint32)
+    spare = np.empty(n_all_rows, np.uint64)
+    x = families.array_of(workspace, maps[0], families.LAYER_INPUTS)
+    x_of_batch = np.empty(x.size if n_draws > 1 else 0, dtype)
     y = np.empty((n_rows, program.n_targets), dtype)
-    n_shifted = n_rows if table.shift.size else 0
-    shift = np.empty((n_shifted, program.n_targets), dtype)
+    n_shifted = n_rows if table.y_shift.size else 0
+    y_shift = np.empty((n_shifted, program.n_targets), dtype)
     labels = np.empty(n_rows if table.labels.size else 0, np.int64)
-    factor, row_nll = np.empty(n_rows, dtype), np.empty(n_rows, dtype)
-    done, total = np.int64(0), 0.0
+    row_factors, row_nll = np.empty(n_rows, dtype), np.empty(n_rows, dtype)
+    n_used, nll_sum = np.int64(0), 0.0
     for step in range(steps.gain.size * n_batches):
         epoch, batch = step // n_batches, step % n_batches
         if batch == 0:
-            done, total = np.int64(0), 0.0
+            n_used, nll_sum = np.int64(0), 0.0
             _fill_order(
                 order, n_batches, steps.seeds[epoch, 1], order_words, keys, spare
             )
             if program.likelihood == likelihoods.HETEROSCEDASTIC:
-                values[first_like + program.n_targets] = steps.gain[epoch]
-        index = order[batch * n_rows : (batch + 1) * n_rows]
-        _gather(table, index, x, y, labels, factor, shift, member.data_scale / n_draws)
+                values[first_of_likelihood + program.n_targets] = steps.gain[epoch]
+        positions = order[batch * n_rows : (batch + 1) * n_rows]
+        data_scale = member.data_scale / n_draws
+        _gather(table, positions, x, y, labels, row_factors, y_shift, data_scale)
         if n_draws > 1:
-            copy(x, x_kept)
-            fill(grad_sum, dtype.type(0))
-        fill(grad, dtype.type(0))
+            copy(x, x_of_batch)
+            fill(gradient_sums, dtype.type(0))
+        fill(gradients, dtype.type(0))
         for draw in range(n_draws):
             if draw:
-                copy(x_kept, x)
-            for i in range(n_maps):
-                at = maps[i]
-                n = n_rows * at[families.INPUTS]
-                if i:
-                    activations.apply(
-                        at[families.ACTIVATION],
-                        families.part(space, at[families.H], n),
-                        families.part(space, at[families.SLOPE], n),
-                    )
-                z = outputs
-                if i + 1 < n_maps:
-                    z = families.part(
-                        space, maps[i + 1, families.H], n_rows * at[families.OUTPUTS]
-                    )
-                done = families.forward(
-                    at,
-                    keep[i],
-                    highest[i],
-                    values,
-                    space,
-                    z,
-                    words,
-                    steps.seeds[epoch, 0],
-                    done,
-                    i == 0,
-                )
+                copy(x_of_batch, x)
+            seed = steps.seeds[epoch, 0]
+            n_used = _forward_pass(
+                maps,
+                keep,
+                max_log_alpha,
+                values,
+                workspace,
+                outputs,
+                words,
+                seed,
+                n_used,
+            )
             likelihoods.nll_and_gradient(
                 program.likelihood_address,
                 program.learned,
                 program.given_df,
-                values[first_like:],
+                values[first_of_likelihood:],
                 outputs.reshape(n_rows, program.n_outputs),
                 y,
                 labels,
-                factor,
-                shift,
+                row_factors,
+                y_shift,
                 row_nll,
-                grad[first_like:],
+                gradients[first_of_likelihood:],
             )
             for i in range(n_rows):
-                weight = table.weights[index[i]] if table.weights.size else 1.0
-                total += row_nll[i] * weight
-            gradient = outputs
-            for i in range(n_maps - 1, -1, -1):
-                grad_h = families.part(
-                    g_of_odd if i % 2 else g_of_even,
-                    0,
-                    n_rows * maps[i, families.INPUTS],
-                )
-                families.backward(
-                    maps[i],
-                    keep[i],
-                    highest[i],
-                    values,
-                    space,
-                    grad,
-                    gradient,
-                    grad_h,
-                    i > 0,
-                )
-                gradient = grad_h
+                weight = table.weights[positions[i]] if table.weights.size else 1.0
+                nll_sum += row_nll[i] * weight
+            _backward_pass(
+                maps,
+                keep,
+                max_log_alpha,
+                values,
+                workspace,
+                gradients,
+                outputs,
+                even,
+                odd,
+            )
             if n_draws > 1:
-                for i in range(first_like):
-                    grad_sum[i] += grad[i]
+                for i in range(first_of_likelihood):
+                    gradient_sums[i] += gradients[i]
         if n_draws > 1:
-            copy(grad_sum, grad)
+            copy(gradient_sums, gradients)
         kl_scale = member.kl_scale * steps.kl_weight[step]
         for i in range(n_maps):
             families.kl_extra(
-                maps[i], highest[i], values, precision, grad, kl_scale, False
+                maps[i],
+                max_log_alpha[i],
+                values,
+                precision,
+                gradients,
+                kl_scale,
+                False,
             )
         for k in range(member.fixed.shape[0]):
-            fill(grad[member.fixed[k, 0] : member.fixed[k, 1]], dtype.type(0))
+            fill(gradients[member.fixed[k, 0] : member.fixed[k, 1]], dtype.type(0))
         _adam(
             values,
-            grad,
+            gradients,
             member.mean,
             member.square,
             member.curvature,
@@ -388,8 +404,8 @@ def train_epochs(program, member, table, steps, n_rows, nll, kl):
             steps.epsilon[step],
         )
         if batch == n_batches - 1:
-            nll[epoch] = total / (order.size * n_draws)
-            kl[epoch] = _kl(maps, highest, member) / member.total_weight
+            nll[epoch] = nll_sum / (order.size * n_draws)
+            kl[epoch] = _kl(maps, max_log_alpha, member) / member.total_weight
             if not np.isfinite(nll[epoch] + kl[epoch]):
                 return epoch + 1
     return steps.gain.size

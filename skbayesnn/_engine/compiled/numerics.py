@@ -12,6 +12,7 @@ from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
+import torch
 from llvmlite import ir
 from numba import njit, types
 from numba.core import cgutils
@@ -19,7 +20,15 @@ from numba.core.caching import FunctionCache
 from numba.extending import intrinsic, overload
 from numba.np.numpy_support import from_dtype
 
-from skbayesnn._engine.training_random import GOLDEN, MULTIPLIER_1, MULTIPLIER_2
+from skbayesnn._engine.training_random import (
+    GOLDEN,
+    MULTIPLIER_1,
+    MULTIPLIER_2,
+    SHIFT_1,
+    SHIFT_2,
+    SHIFT_3,
+    uniform_bits,
+)
 
 # ---- compilation
 
@@ -34,7 +43,9 @@ _PACKAGE = Path(__file__).parents[2]
 # Files with compiled functions, or with constants that these contain.
 _SOURCES = (
     "_engine/compiled",
+    "_distributions/crps.py",
     "_engine/optimizer.py",
+    "_engine/random.py",
     "_engine/training_random.py",
     "_families",
     "_likelihoods",
@@ -372,22 +383,32 @@ sin_turn = by_precision(_sin_turn_single, _sin_turn_double)
 _GOLDEN = np.uint64(GOLDEN)
 _MULTIPLIER_1 = np.uint64(MULTIPLIER_1)
 _MULTIPLIER_2 = np.uint64(MULTIPLIER_2)
+_SHIFT_1, _SHIFT_2, _SHIFT_3 = (
+    np.uint64(SHIFT_1),
+    np.uint64(SHIFT_2),
+    np.uint64(SHIFT_3),
+)
+# Bits of a word that a uniform number does not need, and distance of two numbers.
+_SPARE_BITS_SINGLE = np.uint64(64 - uniform_bits(torch.float32))
+_SPARE_BITS_DOUBLE = np.uint64(64 - uniform_bits(torch.float64))
+_SPACING_SINGLE = np.float32(2.0 ** -uniform_bits(torch.float32))
+_SPACING_DOUBLE = 2.0 ** -uniform_bits(torch.float64)
 
 
 @compiled
 def _finalise(word):
-    word = (word ^ (word >> np.uint64(30))) * _MULTIPLIER_1
-    word = (word ^ (word >> np.uint64(27))) * _MULTIPLIER_2
-    return word ^ (word >> np.uint64(31))
+    word = (word ^ (word >> _SHIFT_1)) * _MULTIPLIER_1
+    word = (word ^ (word >> _SHIFT_2)) * _MULTIPLIER_2
+    return word ^ (word >> _SHIFT_3)
 
 
 @compiled
-def fill_words(words, seed, done):
-    """Write the words of a sequence after the first ``done``; return the new count."""
-    state = _finalise(seed) + _GOLDEN * np.uint64(done)
+def fill_words(words, seed, n_used):
+    """Write words after the first ``n_used`` of a sequence; return the new count."""
+    state = _finalise(seed) + _GOLDEN * np.uint64(n_used)
     for i in range(words.size):
         words[i] = _finalise(state + _GOLDEN * np.uint64(i + 1))
-    return done + words.size
+    return n_used + words.size
 
 
 # Pairs of numbers that are computed at once, in a core's first cache.
@@ -403,9 +424,11 @@ def _(word, like):
     # Through int32, since few processors convert int64 to float32 in vectors.
     if like == types.float32:
         return lambda word, like: (
-            np.float32(np.int32(word >> np.uint64(40))) * np.float32(2.0**-24)
+            np.float32(np.int32(word >> _SPARE_BITS_SINGLE)) * _SPACING_SINGLE
         )
-    return lambda word, like: np.float64(np.int64(word >> np.uint64(11))) * 2.0**-53
+    return lambda word, like: (
+        np.float64(np.int64(word >> _SPARE_BITS_DOUBLE)) * _SPACING_DOUBLE
+    )
 
 
 @compiled
@@ -469,21 +492,39 @@ def fill_order(order, words, keys, spare):
 
 
 # ---- matrix products, by the BLAS that SciPy ships
+#
+# Of flat arrays: inputs (rows, inputs), W (inputs, outputs), outputs (rows, outputs).
+# The last array is written; shape is (rows, inputs, outputs).
 
 
 @compiled
-def product(x, weight, out, n, k, m):
-    """out = x W, for flat arrays of x (n, k) and W (k, m)."""
-    np.dot(x.reshape(n, k), weight.reshape(k, m), out.reshape(n, m))
+def product(inputs, weights, outputs, shape):
+    """outputs = inputs W."""
+    n_rows, n_inputs, n_outputs = shape
+    np.dot(
+        inputs.reshape(n_rows, n_inputs),
+        weights.reshape(n_inputs, n_outputs),
+        outputs.reshape(n_rows, n_outputs),
+    )
 
 
 @compiled
-def product_over_rows(x, gradient, out, n, k, m):
-    """out = x^T gradient, for flat arrays of x (n, k) and the gradient (n, m)."""
-    np.dot(x.reshape(n, k).T, gradient.reshape(n, m), out.reshape(k, m))
+def product_over_rows(inputs, outputs, weights, shape):
+    """W = inputs^T outputs, a sum over the rows."""
+    n_rows, n_inputs, n_outputs = shape
+    np.dot(
+        inputs.reshape(n_rows, n_inputs).T,
+        outputs.reshape(n_rows, n_outputs),
+        weights.reshape(n_inputs, n_outputs),
+    )
 
 
 @compiled
-def product_back(gradient, weight, out, n, k, m):
-    """out = gradient W^T, for flat arrays of the gradient (n, m) and W (k, m)."""
-    np.dot(gradient.reshape(n, m), weight.reshape(k, m).T, out.reshape(n, k))
+def product_back(outputs, weights, inputs, shape):
+    """inputs = outputs W^T."""
+    n_rows, n_inputs, n_outputs = shape
+    np.dot(
+        outputs.reshape(n_rows, n_outputs),
+        weights.reshape(n_inputs, n_outputs).T,
+        inputs.reshape(n_rows, n_inputs),
+    )

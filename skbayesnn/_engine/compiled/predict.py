@@ -33,7 +33,12 @@ from skbayesnn._engine.compiled.numerics import (
     tanh_single,
 )
 from skbayesnn._likelihoods import Categorical, Gaussian, Heteroscedastic, StudentT
-from skbayesnn._likelihoods.gaussian import LOG_VARIANCE_RANGE, MAX_LOG_PRECISION
+from skbayesnn._likelihoods.gaussian import (
+    LOG_VARIANCE_RANGE,
+    MAX_LOG_PRECISION,
+    SHARPNESS,
+    SOFTPLUS_LINEAR_FROM,
+)
 from skbayesnn._networks import Perceptron
 from skbayesnn._networks.mlp import MAX_SHARED_INPUT
 
@@ -278,7 +283,8 @@ def _variances(space, first, noise):
     """
     kind = space.dtype.type
     limit, most = kind(LOG_VARIANCE_RANGE), kind(MAX_LOG_PRECISION)
-    beta, linear = kind(8), kind(20 / 8)
+    sharpness = kind(SHARPNESS)
+    linear_from = kind(SOFTPLUS_LINEAR_FROM / SHARPNESS)
     for t in range(noise.shape[1]):
         k, log_tau, gain = first + t, noise[0, t], noise[1, t]
         least, log_factor = noise[2, t], noise[3, t]
@@ -287,9 +293,8 @@ def _variances(space, first, noise):
             space[k, i] = min(value, most) - least
         for i in range(space.shape[1]):
             above = space[k, i]
-            smooth = softplus(beta * above) / beta
-            # torch's softplus is linear from here on.
-            above = above if above > linear else smooth
+            smooth = softplus(sharpness * above) / sharpness
+            above = above if above > linear_from else smooth
             space[k, i] = exp(log_factor - (least + above))
 
 

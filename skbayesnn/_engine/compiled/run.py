@@ -5,7 +5,6 @@ import sys
 import threading
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor, wait
-from time import perf_counter
 
 import numpy as np
 import scipy.linalg.cython_blas  # noqa: F401  (the BLAS of the loop, for threadpoolctl)
@@ -14,25 +13,29 @@ from numba.core import event
 from threadpoolctl import ThreadpoolController
 
 from skbayesnn._engine.compiled import activations, families, likelihoods, loop
-from skbayesnn._engine.config import MemberParams, TrainingConfig
+from skbayesnn._engine.config import (
+    MemberParams,
+    MemberTable,
+    TableRows,
+    TrainingConfig,
+)
 from skbayesnn._engine.member_loops import (
-    EpochPlan,
+    SECONDS_PER_RUN,
     Epochs,
+    MemberRunner,
     family_name,
     likelihood_name,
-    prior_vectors,
 )
 from skbayesnn._engine.posterior import Posterior
 from skbayesnn._engine.step import RowPerturbation, TrainingState
 from skbayesnn._families import Family
 from skbayesnn._families.variational_dropout import MAX_LOG_ALPHA, Variational
+from skbayesnn._likelihoods import Likelihood, StudentT
 from skbayesnn._networks import Perceptron
-from skbayesnn._priors import Prior
 
-# Progress is reported this often, in seconds. A thread works on one member for at most
-# a part of this time; then it notices Ctrl-C.
-_SECONDS, _PARTS = 0.25, 8
-# It is reported less often, up to these seconds, if threads would wait otherwise.
+# A thread works on one member for at most this part of a run; then it notices Ctrl-C.
+_PARTS = 8
+# Runs take longer, up to these seconds, if threads would wait otherwise.
 _MAX_SECONDS = 2.0
 # A program with fewer members than cores and more values per layer of a batch than this
 # is left to torch, which uses all cores for one product.
@@ -48,12 +51,9 @@ _FURTHER = {
 
 
 def can_train(
-    config: TrainingConfig, members: MemberParams, rows, posterior: Posterior
+    config: TrainingConfig, members: MemberParams, rows: TableRows, posterior: Posterior
 ) -> bool:
-    """Whether the compiled loop can train a program.
-
-    rows : TrainingRows
-    """
+    """Whether the compiled loop can train a program."""
     network = config.network
     if type(network) is not Perceptron or posterior.device.type != "cpu":
         return False
@@ -72,9 +72,7 @@ def _is_covered(family: Family) -> bool:
     if name not in families.CODES:
         return False
     # These need weights that all rows share.
-    return not (
-        getattr(family, "shared_draw", False) or getattr(family, "sampled_kl", False)
-    )
+    return not (family.shared_draw or family.sampled_kl)
 
 
 def n_threads() -> int:
@@ -136,7 +134,7 @@ def _epochs_at_once(
     n_epochs: int, seconds: float, n_threads: int, n_members: int
 ) -> int:
     """Number of epochs of the next run, after ``n_epochs`` took ``seconds``."""
-    n = int(n_epochs * min(_SECONDS / seconds, 8))
+    n = int(n_epochs * min(SECONDS_PER_RUN / seconds, 8))
     # With a multiple of this number, all threads get the same number of epochs.
     even = n_threads // math.gcd(n_threads, n_members)
     if even * seconds / n_epochs < _MAX_SECONDS:
@@ -149,76 +147,42 @@ def _is_watched() -> bool:
     return sys.stderr is not None and (hasattr(sys, "ps1") or sys.stderr.isatty())
 
 
-class CompiledRunner:
-    """Runs epochs of all members of a program, as ``training.TorchRunner``.
-
-    Parameters
-    ----------
-    config : TrainingConfig
-    members : MemberParams
-    rows : TrainingRows
-    priors : tuple of Prior
-    state : TrainingState
-        Its parameters and moments are trained in place.
-    perturbation : RowPerturbation or None
-    """
+class CompiledRunner(MemberRunner):
+    """Trains the members by the compiled loop, on several threads."""
 
     engine = "compiled"
 
-    def __init__(
-        self,
-        config: TrainingConfig,
-        members: MemberParams,
-        rows,
-        priors: tuple[Prior, ...],
-        state: TrainingState,
-        perturbation: RowPerturbation | None,
-    ):
-        self._config, self.state = config, state
-        self._batch_rows = config.batch_rows(rows.n_rows)
-        self._n_threads = min(n_threads(), len(members.seeds))
+    def _prepare(self, rows, perturbation, of_prior):
+        config, state = self._config, self.state
+        self._n_threads = min(n_threads(), self._n_members)
         self._pool = ThreadPoolExecutor(self._n_threads)
-        dtype = state.parameters.values.numpy().dtype
+        trained = state.parameters.values, *state.moments()
+        self._vectors = tuple(v.numpy() for v in (*trained, *of_prior))
         with event.install_listener("numba:compile", _note):
-            self._program = _program(config, state).compiled(dtype)
-        n_members = len(members.seeds)
-        self._places = [_places(config, state, m) for m in range(n_members)]
-        self._vectors = tuple(
-            vector.numpy()
-            for vector in (
-                state.parameters.values,
-                *state.moments(),
-                *prior_vectors(config, priors, state),
-            )
-        )
-        self._members = [
-            _member(config, members, rows, state, self._places[m], self._vectors, m)
-            for m in range(n_members)
+            self._program = _program(config, state).compiled(self._vectors[0].dtype)
+        members = range(self._n_members)
+        self._places = [_places(config, state, m) for m in members]
+        self._loop_members = [
+            _member(config, self._members, rows, state, places, self._vectors, m)
+            for m, places in zip(members, self._places, strict=True)
         ]
-        self._tables = [_table(rows, m, perturbation) for m in range(n_members)]
-        at_start = [
+        self._tables = [_table(rows, m, perturbation) for m in members]
+        self._failed = np.zeros(self._n_members, dtype=bool)
+
+    def _kl(self):
+        kl = [
             loop.kl_value(self._program, member) / member.total_weight
-            for member in self._members
+            for member in self._loop_members
         ]
-        self._kl_constant = state.penalty.kl().double().numpy() - at_start
-        self.max_epochs = 1
-        self._failed = np.zeros(n_members, dtype=bool)
-        self._plan = EpochPlan(config, members, state)
+        return torch.tensor(kl, dtype=torch.float64)
 
-    def run(self, first: int, epoch: int, n_epochs: int):
-        """Train all members for some epochs; return nll and KL, (epochs, members).
-
-        first : epochs of earlier runs
-        epoch : epochs of this run so far
-        """
-        start = perf_counter()
+    def _train(self, epochs):
         self._load()
-        n_members = len(self._members)
-        losses = np.full((2, n_epochs, n_members), np.nan)
-        epochs = self._plan.epochs(first, epoch, n_epochs)
+        n_epochs = len(epochs.seeds)
+        losses = np.full((2, n_epochs, self._n_members), np.nan)
         left, steps = epochs.n_left, self._steps(epochs)
         left[self._failed] = 0
-        part, done = max(1, n_epochs // _PARTS), np.zeros(n_members, dtype=int)
+        part, done = max(1, n_epochs // _PARTS), np.zeros(self._n_members, dtype=int)
         waiting = deque(np.flatnonzero(left).tolist())
         stop = threading.Event()
 
@@ -229,7 +193,7 @@ class CompiledRunner:
                 except IndexError:
                     return
                 end = min(done[m] + part, left[m])
-                n = self._train(m, steps, slice(done[m], end), losses[..., m])
+                n = self._train_member(m, steps, slice(done[m], end), losses[..., m])
                 done[m] += n
                 if not np.isfinite(losses[:, done[m] - 1, m]).all():
                     self._failed[m] = True
@@ -248,26 +212,25 @@ class CompiledRunner:
                     stop.set()  # After Ctrl-C the threads finish their present parts.
                     wait(futures)
         self._store()
-        self.state.count_steps(n_epochs * self._config.n_batches)
-        # The next run takes about ``_SECONDS``, and keeps all threads busy.
-        self.max_epochs = _epochs_at_once(
-            n_epochs, perf_counter() - start, self._n_threads, n_members
-        )
-        nll, kl = torch.as_tensor(losses).to(self.state.parameters.values.dtype)
-        return nll, kl + torch.as_tensor(self._kl_constant).to(kl)
+        return torch.as_tensor(losses).to(self.state.parameters.values.dtype)
+
+    def _epochs_at_once(self, n_epochs, seconds):
+        return _epochs_at_once(n_epochs, seconds, self._n_threads, self._n_members)
 
     def _load(self) -> None:
         """Copy the program's parameters to the members: hooks may have changed them."""
-        for index, member in zip(self._places, self._members, strict=True):
+        for index, member in zip(self._places, self._loop_members, strict=True):
             member.values[:] = self._vectors[0][index]
 
     def _store(self) -> None:
         """Copy the members' parameters and moments to the vectors of the program."""
-        for index, member in zip(self._places, self._members, strict=True):
+        for index, member in zip(self._places, self._loop_members, strict=True):
             for vector, values in zip(self._vectors[:3], member[:3], strict=True):
                 vector[index] = values
 
-    def _train(self, m: int, steps: list[loop.Steps], epochs: slice, losses) -> int:
+    def _train_member(
+        self, m: int, steps: list[loop.Steps], epochs: slice, losses
+    ) -> int:
         """Train a member for some of the epochs of ``steps``; return their number.
 
         losses : nll and KL, (2, all epochs of ``steps``), written
@@ -278,7 +241,7 @@ class CompiledRunner:
         out = np.empty((2, epochs.stop - epochs.start))
         n = loop.train_epochs(
             self._program,
-            self._members[m],
+            self._loop_members[m],
             self._tables[m],
             loop.Steps(
                 seeds=np.ascontiguousarray(of_schedule.seeds[epochs, :, m]),
@@ -296,15 +259,16 @@ class CompiledRunner:
 
     def _steps(self, epochs: Epochs) -> list[loop.Steps]:
         """Steps of some epochs for every distinct schedule; seeds of all members."""
+        by_column = np.ascontiguousarray(epochs.steps.transpose(0, 2, 1), np.float64)
         return [
             loop.Steps(
                 seeds=epochs.seeds,
                 gain=gain,
-                step_size=np.ascontiguousarray(steps[:, 0]),
-                epsilon=np.ascontiguousarray(steps[:, 1]),
-                kl_weight=np.ascontiguousarray(steps[:, 2]),
+                step_size=columns[0],
+                epsilon=columns[1],
+                kl_weight=columns[2],
             )
-            for steps, gain in zip(epochs.steps, epochs.gain, strict=True)
+            for columns, gain in zip(by_column, epochs.gain, strict=True)
         ]
 
 
@@ -312,39 +276,49 @@ class CompiledRunner:
 
 
 def _program(config: TrainingConfig, state: TrainingState) -> loop.Program:
+    """Describe maps and likelihood by numbers, without addresses of functions."""
     network, likelihood = config.network, config.likelihood
     assert isinstance(network, Perceptron)
     maps = np.zeros((len(network.families), families.N_COLUMNS), dtype=np.int64)
-    highest, start = np.zeros(len(maps)), 0
+    max_log_alpha, start = np.zeros(len(maps)), 0
     for i, family in enumerate(network.families):
-        params, at = state.posterior.layers[i], maps[i]
-        at[families.CODE] = families.CODES[family_name(family)]
-        at[families.SPIKE] = getattr(family, "spike", False)
-        at[families.INPUTS], at[families.OUTPUTS] = network.sizes[i : i + 2]
+        params, map_row = state.posterior.layers[i], maps[i]
+        map_row[families.FAMILY] = families.CODES[family_name(family)]
+        map_row[families.HAS_SPIKE] = family.spike
+        map_row[families.N_INPUTS], map_row[families.N_OUTPUTS] = network.sizes[
+            i : i + 2
+        ]
         if isinstance(family, Variational):
-            at[families.PER_WEIGHT] = "log_variance" in params
-            at[families.LOG_UNIFORM] = config.prior == "log_uniform"
-            at[families.KINGMA] = family.approximation == "kingma"
-            highest[i] = MAX_LOG_ALPHA[family.approximation]
+            map_row[families.PER_WEIGHT] = "log_variance" in params
+            map_row[families.LOG_UNIFORM] = config.prior == "log_uniform"
+            map_row[families.KINGMA] = family.approximation == "kingma"
+            max_log_alpha[i] = MAX_LOG_ALPHA[family.approximation]
         names = _names(family, params)
         sizes = [params[name][0].numel() for name in names] + [0] * (4 - len(names))
-        at[families.N_THIRD], at[families.N_FOURTH] = sizes[2:]
+        map_row[families.N_NOISE] = sizes[2]
         ends = start + np.cumsum(sizes)
-        at[families.MEAN : families.FOURTH + 1] = [start, *ends[:3]]
-        start = ends[3]
+        map_row[families.MEAN : families.PARAMETERS_END + 1] = [start, *ends]
+        start = ends[-1]
     n_targets = 1 if likelihood.is_classification else likelihood.n_targets  # type: ignore
     return loop.Program(
         maps=maps,
         activation=activations.CODES[network.activation],
         likelihood=likelihoods.CODES[likelihood.name],
         learned=bool(likelihood.learned),
-        given_df=float(getattr(likelihood, "df", None) or 0.0),
+        given_df=_given_df(likelihood),
         n_targets=int(n_targets),
         n_outputs=likelihood.n_outputs,
-        highest=highest,
+        max_log_alpha=max_log_alpha,
         n_batches=config.n_batches,
         n_draws=state.n_draws,
     )
+
+
+def _given_df(likelihood: Likelihood) -> float:
+    """Given degrees of freedom; 0 if they are learned, and for other likelihoods."""
+    if not isinstance(likelihood, StudentT) or likelihood.df is None:
+        return 0.0
+    return float(likelihood.df)
 
 
 def _names(family: Family, params: dict) -> tuple[str, ...]:
@@ -367,7 +341,7 @@ def _keys(config: TrainingConfig, state: TrainingState) -> list[tuple[int, str]]
 
 
 def _places(config: TrainingConfig, state: TrainingState, member: int) -> np.ndarray:
-    """Index of a member's parameters in the vector of all members."""
+    """Positions of a member's parameters in the vector of all members."""
     places, parts = state.parameters.offsets(), []
     for key in _keys(config, state):
         start, size = places[key]
@@ -406,47 +380,13 @@ def _member(config, members, rows, state, places, vectors, m: int) -> loop.Membe
     )
 
 
-def _table(rows, member: int, perturbation: RowPerturbation | None) -> loop.Table:
-    table = rows.member_table(member)
-    x, of_zero = table.x, table.x_of_zero
-    dtypes = np.int64, np.int32, x.dtype
-    if of_zero is None:
-        stored, of_zero = [np.empty(0, dtype) for dtype in dtypes], np.empty(0, x.dtype)
-    else:
-        # The loop is compiled for arrays that can be written.
-        stored = [
-            np.require(values, dtype, ["C", "W"])
-            for values, dtype in zip((x.indptr, x.indices, x.data), dtypes, strict=True)
-        ]
-        x = np.empty((0, x.shape[1]), x.dtype)
+def _table(
+    rows: TableRows, member: int, perturbation: RowPerturbation | None
+) -> MemberTable:
+    """Training rows of a member, with their perturbation."""
     if perturbation is None:
-        shift = np.empty((0, 1), x.dtype)
-        weights = table.weights
-    else:
-        values = perturbation.of_member(member)[: len(table.rows)]
-        if perturbation.on_y:
-            shift, weights = values, table.weights
-        else:
-            shift = np.empty((0, 1), x.dtype)
-            weights = (
-                values[:, 0] if table.weights is None else table.weights * values[:, 0]
-            )
-    if weights is None:
-        weights = np.empty(0, x.dtype)
-    else:
-        weights = weights / float(rows.mean_weight[member])
-    none = np.empty((2, 0), x.dtype)
-    return loop.Table(
-        x=x,
-        indptr=stored[0],
-        indices=stored[1],
-        data=stored[2],
-        of_zero=of_zero,
-        y=np.empty((0, 1), x.dtype) if table.y.ndim == 1 else table.y,
-        labels=table.y if table.y.ndim == 1 else np.empty(0, np.int64),
-        rows=table.rows,
-        weights=np.ascontiguousarray(weights, dtype=x.dtype),
-        shift=np.ascontiguousarray(shift, dtype=x.dtype),
-        x_affine=none if table.x_affine is None else table.x_affine,
-        y_affine=none if table.y_affine is None else table.y_affine,
-    )
+        return rows.member_table(member)
+    values = perturbation.of_member(member)[: rows.n_rows[member]]
+    if perturbation.on_y:
+        return rows.member_table(member, y_shift=values)
+    return rows.member_table(member, weight_factor=values[:, 0])

@@ -13,13 +13,29 @@ columns. All tiles are padded to powers of two and masked.
 import math
 import os
 
+import torch
 import triton  # type: ignore[import-untyped]
 import triton.language as tl  # type: ignore[import-untyped]
 
-from skbayesnn._engine.training_random import GOLDEN, MULTIPLIER_1, MULTIPLIER_2
+from skbayesnn._distributions.crps import HALF_LOG_2PI
+from skbayesnn._engine.random import STEPS_OF_16_BITS
+from skbayesnn._engine.training_random import (
+    GOLDEN,
+    MULTIPLIER_1,
+    MULTIPLIER_2,
+    SHIFT_1,
+    SHIFT_2,
+    SHIFT_3,
+    uniform_bits,
+)
 from skbayesnn._families.weight_noise import MIN_VARIANCE
 from skbayesnn._likelihoods.base import MAX_LOG_TAU, MIN_LOG_TAU
-from skbayesnn._likelihoods.gaussian import LOG_VARIANCE_RANGE, MAX_LOG_PRECISION
+from skbayesnn._likelihoods.gaussian import (
+    LOG_VARIANCE_RANGE,
+    MAX_LOG_PRECISION,
+    SHARPNESS,
+    SOFTPLUS_LINEAR_FROM,
+)
 
 # Whether Triton runs kernels on the CPU, for tests.
 IS_INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
@@ -52,11 +68,23 @@ _MIN_VARIANCE = tl.constexpr(MIN_VARIANCE)
 _MIN_LOG_TAU, _MAX_LOG_TAU = tl.constexpr(MIN_LOG_TAU), tl.constexpr(MAX_LOG_TAU)
 _RANGE = tl.constexpr(LOG_VARIANCE_RANGE)
 _MAX_LOG_PRECISION = tl.constexpr(MAX_LOG_PRECISION)
-_HALF_LOG_2PI = tl.constexpr(0.5 * math.log(2 * math.pi))
+_HALF_LOG_2PI = tl.constexpr(HALF_LOG_2PI)
 _TWO_PI = tl.constexpr(2 * math.pi)
 _GOLDEN = tl.constexpr(GOLDEN)
 _MULTIPLIER_1 = tl.constexpr(MULTIPLIER_1)
 _MULTIPLIER_2 = tl.constexpr(MULTIPLIER_2)
+_SHIFT_1, _SHIFT_2 = tl.constexpr(SHIFT_1), tl.constexpr(SHIFT_2)
+_SHIFT_3 = tl.constexpr(SHIFT_3)
+# Bits of a word that a uniform number does not need, and distance of two numbers.
+_SPARE_BITS = tl.constexpr(64 - uniform_bits(torch.float32))
+_SPACING = tl.constexpr(2.0 ** -uniform_bits(torch.float32))
+# Largest 16-bit value, and its highest bit.
+_MASK_16, _HIGHEST_16 = (
+    tl.constexpr(STEPS_OF_16_BITS - 1),
+    tl.constexpr(STEPS_OF_16_BITS // 2),
+)
+_SHARPNESS = tl.constexpr(SHARPNESS)
+_SOFTPLUS_LINEAR_FROM = tl.constexpr(SOFTPLUS_LINEAR_FROM)
 _TWO_OVER_ROOT_PI = tl.constexpr(2 / math.sqrt(math.pi))
 
 # Columns of the table of starts: of the four parameters of a map, in the vectors.
@@ -68,9 +96,9 @@ MEAN, BIAS, RHO, BIAS_RHO = range(4)
 
 @triton.jit
 def _finalise(word):
-    word = (word ^ (word >> 30)) * _MULTIPLIER_1
-    word = (word ^ (word >> 27)) * _MULTIPLIER_2
-    return word ^ (word >> 31)
+    word = (word ^ (word >> _SHIFT_1)) * _MULTIPLIER_1
+    word = (word ^ (word >> _SHIFT_2)) * _MULTIPLIER_2
+    return word ^ (word >> _SHIFT_3)
 
 
 @triton.jit
@@ -81,8 +109,8 @@ def _words(state, positions):
 
 @triton.jit
 def _uniform(word):
-    """Uniform numbers in [0, 1) with 24 bits."""
-    return (word >> 40).to(tl.int32).to(tl.float32) * 5.9604644775390625e-08
+    """Uniform numbers in [0, 1) in single precision."""
+    return (word >> _SPARE_BITS).to(tl.int32).to(tl.float32) * _SPACING
 
 
 @triton.jit
@@ -103,8 +131,8 @@ def _factors(state, done, index, keep, n_dropped, FAMILY: tl.constexpr):
     """
     if FAMILY == _BERNOULLI:
         word = _words(state, done + index // 4)
-        bits = (word >> (16 * (index % 4)).to(tl.uint64)).to(tl.int32) & 0xFFFF
-        return ((bits ^ 0x8000) >= n_dropped).to(tl.float32)
+        bits = (word >> (16 * (index % 4)).to(tl.uint64)).to(tl.int32) & _MASK_16
+        return ((bits ^ _HIGHEST_16) >= n_dropped).to(tl.float32)
     return keep + tl.sqrt(keep * (1.0 - keep)) * _normal(state, done, index)
 
 
@@ -357,10 +385,12 @@ def _heteroscedastic(f, y, shift, factor, level, within, gain, lowest, j):
     ratio = _tanh(s / _RANGE)
     unclipped = level_0 - gain * _RANGE * ratio
     clipped = tl.minimum(unclipped, _MAX_LOG_PRECISION)
-    # smooth_max of `_likelihoods.gaussian`; softplus is linear from 20 on.
-    excess = 8.0 * (clipped - lowest)
-    linear = excess > 20.0
-    log_tau = lowest + tl.where(linear, clipped - lowest, _softplus(excess) / 8.0)
+    # smooth_max of `_likelihoods.gaussian`.
+    excess = _SHARPNESS * (clipped - lowest)
+    linear = excess > _SOFTPLUS_LINEAR_FROM
+    log_tau = lowest + tl.where(
+        linear, clipped - lowest, _softplus(excess) / _SHARPNESS
+    )
     slope = tl.where(linear, 1.0, _sigmoid(excess))
     slope = tl.where(unclipped <= _MAX_LOG_PRECISION, slope, 0.0)
     residual, tau = mean - target, tl.exp(log_tau)

@@ -1,33 +1,25 @@
 """Train the members of a program on a GPU, one Triton program per member."""
 
-from time import perf_counter
-from typing import NamedTuple
-
 import numpy as np
 import torch
 
-from skbayesnn._engine.config import MemberParams, TrainingConfig
+from skbayesnn._engine.config import MemberParams, TableRows, TrainingConfig
 from skbayesnn._engine.fused import kernel
 from skbayesnn._engine.member_loops import (
-    EpochPlan,
-    Epochs,
+    SECONDS_PER_RUN,
+    MemberRunner,
     family_name,
     likelihood_name,
-    prior_vectors,
 )
 from skbayesnn._engine.optimizer import BETA_1, BETA_2
 from skbayesnn._engine.posterior import Posterior
 from skbayesnn._engine.random import dropped_values
-from skbayesnn._engine.step import RowPerturbation, TrainingState
 from skbayesnn._engine.training_random import SplitMix
 from skbayesnn._families import Family
 from skbayesnn._networks import Perceptron
-from skbayesnn._priors import Prior
 
 # Largest networks: what fits into registers as tiles.
 _MAX_HIDDEN_LAYERS, _MAX_WIDTH, _MAX_INPUTS, _MAX_OUTPUTS = 3, 128, 512, 64
-# Progress is reported this often, in seconds.
-_SECONDS = 0.25
 # Memory of the positions of rows for one launch, and sorted values at once.
 _ORDER_BYTES, _SORTED_AT_ONCE = 1 << 28, 1 << 25
 # Rows and columns of a tile. Larger tiles do not fit into the registers.
@@ -41,12 +33,9 @@ _LIKELIHOOD_PARAMS = {
 
 
 def can_train(
-    config: TrainingConfig, members: MemberParams, rows, posterior: Posterior
+    config: TrainingConfig, members: MemberParams, rows: TableRows, posterior: Posterior
 ) -> bool:
-    """Whether the fused kernel can train a program.
-
-    rows : TrainingRows
-    """
+    """Whether the fused kernel can train a program."""
     network, likelihood = config.network, config.likelihood
     if type(network) is not Perceptron or posterior.dtype != torch.float32:
         return False
@@ -77,121 +66,58 @@ def _is_covered(family: Family) -> bool:
     if family_name(family) not in kernel.FAMILIES:
         return False
     # The first needs weights that all rows share; the last has a mask in addition.
-    return not (
-        getattr(family, "shared_draw", False)
-        or getattr(family, "sampled_kl", False)
-        or getattr(family, "spike", False)
-    )
+    return not (family.shared_draw or family.sampled_kl or family.spike)
 
 
-class _Schedule(NamedTuple):
-    """Arguments of the kernel that depend on the epochs."""
-
-    n_steps: torch.Tensor
-    order: torch.Tensor
-    seeds: torch.Tensor
-    steps: torch.Tensor
-    gain: torch.Tensor
-
-
-class FusedRunner:
-    """Runs epochs of all members of a program, as ``training.TorchRunner``.
-
-    Parameters
-    ----------
-    config : TrainingConfig
-    members : MemberParams
-    rows : TrainingRows
-    priors : tuple of Prior
-    state : TrainingState
-        Its parameters and moments are trained in place.
-    perturbation : RowPerturbation or None
-    """
+class FusedRunner(MemberRunner):
+    """Trains the members by the fused kernel, one program per member."""
 
     engine = "fused"
 
-    def __init__(
-        self,
-        config: TrainingConfig,
-        members: MemberParams,
-        rows,
-        priors: tuple[Prior, ...],
-        state: TrainingState,
-        perturbation: RowPerturbation | None,
-    ):
-        self._config, self._members, self.state = config, members, state
-        self._device = state.parameters.values.device
-        self._n_members = len(members.seeds)
-        assert isinstance(config.network, Perceptron)
-        self._network: Perceptron = config.network
-        self._batch_rows = config.batch_rows(rows.n_rows)
-        self._orders = _Orders(members.seeds, rows.n_rows, config.n_batches)
-        values = state.parameters.values
-        self._vectors = (
-            values,
-            *state.moments(),
-            torch.zeros_like(values),
-            *prior_vectors(config, priors, state),
+    def _prepare(self, rows, perturbation, of_prior):
+        assert isinstance(self._config.network, Perceptron)
+        self._network: Perceptron = self._config.network
+        self._device = self.state.parameters.values.device
+        self._total_weight = rows.total_weight
+        self._orders = _Orders(self._members.seeds, rows.n_rows, self._config.n_batches)
+        self._arguments = (
+            self._vectors(of_prior)
+            | self._places()
+            | self._rows(rows, perturbation)
+            | self._by_member(rows)
+            | self._compile_options(rows, perturbation)
         )
-        self._fixed = self._fixed_arguments(rows, perturbation)
-        self._options = self._compile_options(rows, perturbation)
-        self._plan = EpochPlan(config, members, state)
-        nothing = self._plan.epochs(0, 0, 1)._replace(n_left=0 * members.n_epochs)
-        _, at_start = self._launch(self._schedule(nothing))
-        self._kl_constant = state.penalty.kl() - at_start[0]
-        self.max_epochs = 1
 
-    def run(self, first: int, epoch: int, n_epochs: int):
-        """Train all members for some epochs; return nll and KL, (epochs, members).
+    def _kl(self):
+        nothing = self._epochs(0, 0, 1)._replace(n_left=0 * self._members.n_epochs)
+        return self._train(nothing)[1][0]
 
-        first : epochs of earlier runs
-        epoch : epochs of this run so far
-        """
-        start = perf_counter()
-        nll, kl = self._launch(
-            self._schedule(self._plan.epochs(first, epoch, n_epochs))
+    def _train(self, epochs):
+        n_epochs = len(epochs.seeds)
+        shape = 2, n_epochs, self._n_members
+        nll, kl = self.state.parameters.values.new_full(shape, float("nan"))
+        kernel.train_epochs[(self._n_members,)](
+            **self._arguments,
+            N_STEPS=self._int32(epochs.n_left * self._config.n_batches),
+            ORDER=self._orders.positions(epochs.seeds[:, 1], self._device),
+            SEEDS=torch.tensor(epochs.seeds[:, 0].view(np.int64), device=self._device),
+            STEPS=self._float32(epochs.steps),
+            GAIN=self._float32(epochs.gain),
+            NLL=nll,
+            KL=kl,
+            n_epochs=n_epochs,
         )
         if self._device.type == "cuda":
             torch.cuda.synchronize(self._device)
-        self.state.count_steps(n_epochs * self._config.n_batches)
-        # The next run takes about ``_SECONDS``, if its row positions fit in memory.
-        growth = min(_SECONDS / (perf_counter() - start), 8)
-        per_epoch = 4 * self._orders.n_orders * self._orders.n_positions
-        fits = _ORDER_BYTES // per_epoch
-        self.max_epochs = max(1, min(int(n_epochs * growth), fits))
-        return nll, kl + self._kl_constant
-
-    def _launch(self, schedule: _Schedule) -> tuple[torch.Tensor, torch.Tensor]:
-        """Run the kernel; return nll and KL per row, (epochs, members)."""
-        n_epochs, n_members = len(schedule.seeds), self._n_members
-        nll, kl = self._vectors[0].new_full((2, n_epochs, n_members), float("nan"))
-        starts, widths, *table, by_member, by_map = self._fixed
-        kernel.train_epochs[(n_members,)](
-            *self._vectors,
-            starts,
-            widths,
-            *table,
-            *by_member[:4],
-            schedule.n_steps,
-            *by_member[4:],
-            *by_map,
-            schedule.order,
-            schedule.seeds,
-            schedule.steps,
-            schedule.gain,
-            nll,
-            kl,
-            n_members,
-            n_epochs,
-            self._config.n_batches,
-            self._rows_per_subset,
-            self._orders.batch_rows,
-            self._n_targets,
-            **self._options,
-        )
         return nll, kl / self._total_weight
 
-    # ---- arguments
+    def _epochs_at_once(self, n_epochs, seconds):
+        # The positions of the rows must fit in memory.
+        per_epoch = 4 * self._orders.n_orders * self._orders.n_positions
+        n = int(n_epochs * min(SECONDS_PER_RUN / seconds, 8))
+        return max(1, min(n, _ORDER_BYTES // per_epoch))
+
+    # ---- arguments of the kernel, by name
 
     def _int32(self, values) -> torch.Tensor:
         return torch.as_tensor(np.asarray(values)).to(self._device, torch.int32)
@@ -199,55 +125,76 @@ class FusedRunner:
     def _float32(self, values) -> torch.Tensor:
         return torch.as_tensor(np.asarray(values)).to(self._device, torch.float32)
 
-    def _fixed_arguments(self, rows, perturbation):
-        config, state = self._config, self.state
-        likelihood, table = config.likelihood, rows.subset_tables()
-        self._n_targets = max(likelihood.gaussian_targets, 1)
-        self._total_weight = rows.total_weight
-        self._rows_per_subset = int(rows.n_rows.max())
-        none = self._float32([0.0])
-        weights, shift, weight_scale = table.weights, none, 1 / rows.mean_weight
+    def _vectors(self, of_prior) -> dict:
+        values = self.state.parameters.values
+        curvature, centre, precision = of_prior
+        mean, square = self.state.moments()
+        return {
+            "P": values,
+            "M": mean,
+            "V": square,
+            "G": torch.zeros_like(values),
+            "CURVATURE": curvature,
+            "CENTRE": centre,
+            "PRECISIONS": precision,
+        }
+
+    def _places(self) -> dict:
+        places = self.state.parameters.offsets()
+        n_maps = len(self._network.families)
+        starts = [
+            places.get((i, name), (0, 0))[0] for i in range(n_maps) for name in _NAMES
+        ]
+        names = _LIKELIHOOD_PARAMS[self._config.likelihood.name]
+        starts += [places[n_maps, name][0] for name in names]
+        return {
+            "STARTS": torch.tensor(starts, device=self._device),
+            "WIDTHS": self._int32(self._network.sizes),
+        }
+
+    def _rows(self, rows, perturbation) -> dict:
+        likelihood, table = self._config.likelihood, rows.subset_tables()
+        no_float, no_int = self._float32([0.0]), self._int32([0])
+        weights, shift = table.weights, no_float
         if perturbation is not None and perturbation.on_y:
             shift = perturbation.values.contiguous()
         elif perturbation is not None:
             weights = perturbation.values[..., 0].contiguous()
             if table.weights is not None:
                 weights = weights * table.weights[table.subset]
-        places = state.parameters.offsets()
-        starts = [
-            places.get((i, name), (0, 0))[0]
-            for i in range(len(config.network.families))
-            for name in _NAMES
-        ]
-        group = len(config.network.families)
-        starts += [places[group, n][0] for n in _LIKELIHOOD_PARAMS[likelihood.name]]
-        learns = np.broadcast_to(self._members.learns_likelihood, self._n_members)
-        keep = torch.stack(list(state.posterior.keep))
-        by_member = (
-            self._int32(table.subset.cpu()),
-            self._int32(self._orders.order_of_member),
-            self._int32(state.schedule.index),
-            self._int32(self._batch_rows),
-            state.objective.scale.expand(self._n_members).contiguous(),
-            weight_scale.contiguous(),
-            state.objective.kl_scale.contiguous(),
-            self._int32(learns),
-        )
         is_class = likelihood.is_classification
-        return (
-            torch.tensor(starts, device=self._device),
-            self._int32(self._network.sizes),
-            table.x,
-            none if is_class else table.y,
-            table.y.to(torch.int32) if is_class else self._int32([0]),
-            self._int32([0]) if table.rows is None else table.rows.to(torch.int32),
-            none if weights is None else weights,
-            none if table.x_affine is None else table.x_affine,
-            none if table.y_affine is None else table.y_affine,
-            shift,
-            by_member,
-            (keep, self._int32(dropped_values(keep).cpu())),
-        )
+        return {
+            "X": table.x,
+            "Y": no_float if is_class else table.y,
+            "LABELS": table.y.to(torch.int32) if is_class else no_int,
+            "ROWS": no_int if table.rows is None else table.rows.to(torch.int32),
+            "WEIGHTS": no_float if weights is None else weights,
+            "X_AFFINE": no_float if table.x_affine is None else table.x_affine,
+            "Y_AFFINE": no_float if table.y_affine is None else table.y_affine,
+            "SHIFT": shift,
+            "SUBSET": self._int32(table.subset.cpu()),
+            "n_rows_of_subset": int(rows.n_rows.max()),
+            "n_targets": max(likelihood.gaussian_targets, 1),
+        }
+
+    def _by_member(self, rows) -> dict:
+        objective, shape = self.state.objective, (self._n_members,)
+        learns = np.broadcast_to(self._members.learns_likelihood, shape)
+        keep = torch.stack(list(self.state.posterior.keep))
+        return {
+            "ORDER_OF": self._int32(self._orders.order_of_member),
+            "SCHEDULE": self._int32(self.state.schedule.index),
+            "BATCH_ROWS": self._int32(self._batch_rows),
+            "SCALE": objective.scale.expand(shape).contiguous(),
+            "WEIGHT_SCALE": (1 / rows.mean_weight).contiguous(),
+            "KL_SCALE": objective.kl_scale.contiguous(),
+            "LEARNS": self._int32(learns),
+            "KEEP": keep,
+            "N_DROPPED": self._int32(dropped_values(keep).cpu()),
+            "n_members": self._n_members,
+            "n_batches": self._config.n_batches,
+            "max_batch_rows": self._orders.batch_rows,
+        }
 
     def _compile_options(self, rows, perturbation) -> dict:
         network, likelihood = self._network, self._config.likelihood
@@ -286,15 +233,6 @@ class FusedRunner:
             "num_warps": 4 if width <= 32 else 8,
             "num_stages": 1,
         }
-
-    def _schedule(self, epochs: Epochs) -> _Schedule:
-        return _Schedule(
-            n_steps=self._int32(epochs.n_left * self._config.n_batches),
-            order=self._orders.positions(epochs.seeds[:, 1], self._device),
-            seeds=torch.tensor(epochs.seeds[:, 0].view(np.int64), device=self._device),
-            steps=self._float32(epochs.steps),
-            gain=self._float32(epochs.gain),
-        )
 
 
 class _Orders:
