@@ -250,8 +250,12 @@ default="from_dtype"
         X : ndarray of shape (n_samples, n_features_out), float64
         """
         check_is_fitted(self)
+        return self.transform_for(self, X)
+
+    def transform_for(self, estimator, X) -> np.ndarray:
+        """``transform``, with errors that name an estimator fitted to this encoder."""
         X = _as_table(X)
-        validate_data(self, X, reset=False, skip_check_array=True)
+        validate_data(estimator, X, reset=False, skip_check_array=True)
         reader = TableReader(X)
         blocks = [_encoded(reader, j, column) for j, column in enumerate(self._columns)]
         warn_of_new_missing(
@@ -349,7 +353,7 @@ def needs_encoding(X, categorical_features) -> bool:
     if X.ndim != 2 or kind is None:  # such as a tensor
         return False
     if kind == "f":
-        return bool(np.isnan(X.min(initial=0.0)))
+        return bool(np.isnan(np.asarray(X).min(initial=0.0)))
     return kind in "OUMm" and not _are_numbers(X)
 
 
@@ -383,18 +387,18 @@ def _named_categories(categorical_features, names: Sequence) -> np.ndarray:
         if categorical_features in (None, "from_dtype"):
             return mask
         categorical_features = [categorical_features]
-    wanted = np.asarray(categorical_features)
-    if wanted.dtype == bool:
-        if wanted.shape != mask.shape:
+    wanted = np.atleast_1d(np.array(categorical_features, dtype=object)).tolist()
+    if wanted and all(isinstance(value, bool | np.bool_) for value in wanted):
+        if len(wanted) != len(names):
             raise ValueError(
                 "`categorical_features` as a mask must have one value per column, "
-                f"{len(names)}; got shape {wanted.shape}."
+                f"{len(names)}; got {len(wanted)}."
             )
-        return wanted
-    for value in wanted.tolist():
+        return np.array(wanted, dtype=bool)
+    for value in wanted:
         if value in names:
             mask[list(names).index(value)] = True
-        elif isinstance(value, int) and -len(names) <= value < len(names):
+        elif isinstance(value, int | np.integer) and -len(names) <= value < len(names):
             mask[value] = True
         else:
             raise ValueError(

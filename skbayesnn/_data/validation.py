@@ -138,7 +138,7 @@ def check_inputs(estimator, X, *, reset, fill=None):
     if not reset:
         encoder = getattr(estimator, "table_", None)
         if encoder is not None:
-            return _encoded(encoder, X)
+            return _encoded(estimator, X)
         if _needs_no_conversion(estimator, X):
             return X
     refuse_non_numeric_columns(X)
@@ -163,9 +163,9 @@ def check_inputs(estimator, X, *, reset, fill=None):
     return X
 
 
-def _encoded(encoder: TableEncoder, X) -> np.ndarray:
+def _encoded(estimator, X) -> np.ndarray:
     """Features of the rows of a table."""
-    X = encoder.transform(X)
+    X = estimator.table_.transform_for(estimator, X)
     if not len(X):
         raise ValueError("`X` must have at least one row; got none.")
     return X
