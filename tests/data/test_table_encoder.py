@@ -142,7 +142,7 @@ def test_median_is_the_median_of_repeated_rows(random):
 
 
 def test_one_hot_levels():
-    """Levels of fewer than five rows share one feature, with unseen levels."""
+    """Levels with fewer than five rows share one feature, with unseen levels."""
     values = ["b"] * 6 + ["a"] * 5 + ["c", "d"] + [None]
     encoder, features = features_of(values)
     assert encoder.get_feature_names_out().tolist() == [
