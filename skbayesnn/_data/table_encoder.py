@@ -399,7 +399,7 @@ def needs_encoding(X, categorical_features) -> bool:
     if X.ndim != 2 or kind is None:  # such as a tensor
         return False
     if kind == "f":
-        return bool(np.isnan(X.min(initial=0.0)))
+        return bool(np.isnan(np.asarray(X).min(initial=0.0)))
     return kind in "OUMm" and not _are_numbers(X)
 
 
@@ -433,18 +433,18 @@ def _named_categories(categorical_features, names: Sequence) -> np.ndarray:
         if categorical_features in (None, "from_dtype"):
             return mask
         categorical_features = [categorical_features]
-    wanted = np.asarray(categorical_features)
-    if wanted.dtype == bool:
-        if wanted.shape != mask.shape:
+    wanted = np.atleast_1d(np.array(categorical_features, dtype=object)).tolist()
+    if wanted and all(isinstance(value, bool | np.bool_) for value in wanted):
+        if len(wanted) != len(names):
             raise ValueError(
                 "`categorical_features` as a mask must have one value per column, "
-                f"{len(names)}; got shape {wanted.shape}."
+                f"{len(names)}; got {len(wanted)}."
             )
-        return wanted
-    for value in wanted.tolist():
+        return np.array(wanted, dtype=bool)
+    for value in wanted:
         if value in names:
             mask[list(names).index(value)] = True
-        elif isinstance(value, int) and -len(names) <= value < len(names):
+        elif isinstance(value, int | np.integer) and -len(names) <= value < len(names):
             mask[value] = True
         else:
             raise ValueError(

@@ -26,7 +26,7 @@ from skbayesnn._data.table_encoder import (
 )
 from skbayesnn._distributions.components import columns_of
 from skbayesnn._runtime import warn
-from skbayesnn._sklearn_compat import check_sample_weight
+from skbayesnn._sklearn_compat import check_sample_weight, num_samples
 from skbayesnn.networks import NetworkDescription
 
 FLOATS = (np.float64, np.float32)
@@ -138,7 +138,7 @@ def check_inputs(estimator, X, *, reset, fill=None):
     if not reset:
         encoder = getattr(estimator, "table_", None)
         if encoder is not None:
-            return encoder.transform(X)
+            return _encoded(estimator, X, encoder.transform)
         if _needs_no_conversion(estimator, X):
             return X
     refuse_non_numeric_columns(X)
@@ -174,8 +174,16 @@ def check_inputs_and_versions(estimator, X, *, fill=None):
     encoder = getattr(estimator, "table_", None)
     if encoder is None:
         return check_inputs(estimator, X, reset=False, fill=fill), None
-    features, n_versions = encoder.transform_versions(X)
+    features, n_versions = _encoded(estimator, X, encoder.transform_versions)
     return features, None if (n_versions == 1).all() else n_versions
+
+
+def _encoded(estimator, X, encode):
+    """Result of ``encode`` for the rows of a table; errors name the estimator."""
+    if num_samples(X) == 0:
+        raise ValueError("`X` must have at least one row; got none.")
+    with named_after(estimator, estimator.table_):
+        return encode(X)
 
 
 def _filled(X: np.ndarray, fill: np.ndarray, names) -> np.ndarray:

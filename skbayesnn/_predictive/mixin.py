@@ -121,7 +121,7 @@ class PredictiveBlocks:
     ) -> "PredictiveBlocks":
         """Mix the versions of rows with unknown values.
 
-        inner : of all versions of all rows, with the versions of a row next to each other
+        inner : of all versions of all rows; the versions of a row are adjacent
         n_versions : (rows,), the number of versions of each row; None if all have one
         """
         if n_versions is None:

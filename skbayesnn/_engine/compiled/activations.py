@@ -1,8 +1,9 @@
 """Compiled activations and their derivatives; torch's are in `_networks.activations`.
 
-An activation is a function of (values, slopes), one-dimensional arrays of the same size: it
-replaces pre-activations by activations, and writes the derivatives to ``slopes``. The
-loop calls it by its address. To add one, write it and add it to ``FUNCTIONS``.
+An activation is a function of (values, slopes), one-dimensional arrays of the same
+size: it replaces pre-activations by activations, and writes the derivatives to
+``slopes``. The loop calls it by its address. To add one, write it and add it to
+``FUNCTIONS``.
 """
 
 import math
