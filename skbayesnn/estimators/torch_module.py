@@ -14,6 +14,7 @@ from scipy import sparse
 from sklearn.utils.validation import check_array
 from torch import nn
 
+from skbayesnn._data.columns import TableReader, is_frame
 from skbayesnn._distributions.components import Gaussians, columns_of
 from skbayesnn._engine.resources import as_tensor
 from skbayesnn._predictive.classes import ClassPredictive
@@ -82,6 +83,7 @@ class _TorchModule(PredictiveMixin, BaseEstimator):
 
     def _open_predictive(self, X):
         if self.X_transform is None:
+            _refuse_other_columns(X)
             X = check_array(X, allow_nd=True, input_name="X")
         n_rows = num_samples(X)
         if n_rows == 0:
@@ -224,8 +226,10 @@ def from_torch(
         For a skorch net, skorch's ``predict_nonlinearity`` is applied to the first
         output.
     X_transform : callable, default=None
-        Function that converts rows of X to the input of the module. None requires X to
-        be an array of finite floats. The result may be an array, a tensor, a tuple
+        Function that converts rows of X to the input of the module, such as the
+        ``transform`` of a fitted :class:`~skbayesnn.preprocessing.TableEncoder` for a
+        frame with categories. None requires X to be an array or a frame of finite
+        floats. The result may be an array, a tensor, a tuple
         (positional arguments) or a dict (keyword arguments), with the rows on any axis.
         Arrays and floating-point tensors are converted to the dtype of the parameters;
         integer and boolean tensors keep their dtype.
@@ -359,6 +363,22 @@ def _checked_classes(classes) -> np.ndarray:
             "label for each output of the module, in their order."
         )
     return labels
+
+
+def _refuse_other_columns(X) -> None:
+    """Raise an error with the names of a frame's columns that are not all numbers."""
+    if not is_frame(X):
+        return
+    reader = TableReader(X)
+    others = [
+        name for j, name in enumerate(reader.names) if not reader.is_complete_number(j)
+    ]
+    if others:
+        raise ValueError(
+            "every column of X must contain numbers, none of them missing; got other "
+            f"values in {', '.join(map(repr, others))}. Give `X_transform`, which "
+            "converts rows of X to the input of the module."
+        )
 
 
 def _inputs(module, X_transform, X, rows) -> Inputs:

@@ -176,7 +176,7 @@ multimetric_, classes_, n_features_in_, feature_names_in_
         Parameters
         ----------
         X : {frame, array-like, sparse matrix} of shape (n_samples, n_features)
-            Features, without missing values.
+            Features.
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
             Targets, or labels.
         sample_weight : array-like of shape (n_samples,), default=None

@@ -979,3 +979,27 @@ def test_skorch_regressor(X):
     np.testing.assert_allclose(actual, expected, rtol=1e-5)
     with pytest.raises(TypeError, match="NeuralNetRegressor, which is not fitted"):
         from_torch(skorch.NeuralNetRegressor(module), noise_std=1.0, n_draws=DRAWS)
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+def test_frames(library, seed):
+    """Numbers as arrays; other columns need ``X_transform``, and errors name them."""
+    frames = pytest.importorskip(library)
+    frame_of = frames.table if library == "pyarrow" else frames.DataFrame
+    X = np.random.default_rng(seed).normal(size=(7, 2)).astype(np.float32)
+    net = nn.Sequential(nn.Linear(2, 5), nn.Dropout(), nn.Linear(5, 1))
+    model = from_torch(net, noise_std=1.0)
+    numbers = frame_of({"a": X[:, 0], "b": X[:, 1]})
+    np.testing.assert_array_equal(model.predict(numbers), model.predict(X))
+    mixed = frame_of({"a": X[:, 0], "colour": ["red"] * 7, "gaps": [None] * 6 + [1.0]})
+    with pytest.raises(ValueError, match=r"in 'colour', 'gaps'\. Give `X_transform`"):
+        model.predict(mixed)
+
+    def first_twice(rows):
+        assert type(rows) is type(mixed)
+        return np.stack([np.asarray(rows["a"])] * 2, axis=1)
+
+    model = from_torch(net, first_twice, noise_std=1.0)
+    expected = from_torch(net, noise_std=1.0).predict_interval(X[:, [0, 0]])
+    # Layers of torch round differently for other blocks of rows.
+    np.testing.assert_allclose(model.predict_interval(mixed), expected, rtol=1e-5)
