@@ -17,9 +17,7 @@ from sklearn.compose import TransformedTargetRegressor
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics._scorer import _MultimetricScorer as MultimetricScorer
 from sklearn.metrics._scorer import _PassthroughScorer, _Scorer
-from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import TargetEncoder
 from sklearn.utils import _safe_indexing as safe_indexing
 from sklearn.utils import estimator_html_repr
 from sklearn.utils.metadata_routing import _routing_enabled as routing_enabled
@@ -366,19 +364,3 @@ def _routed(estimator) -> dict[str, str]:
     """Methods that can request metadata, and the names of their setters."""
     names = (re.fullmatch("set_(.+)_request", name) for name in dir(type(estimator)))
     return {name[1]: name[0] for name in names if name}
-
-
-def target_encoder(n_folds: int, target_type: str, smooth: float) -> TargetEncoder:
-    """A ``TargetEncoder`` with shuffled folds.
-
-    target_type : "continuous", or "auto" for classes
-    smooth : number of rows of the overall mean that shrink the mean of a level
-    """
-    # Until scikit-learn 1.8 the number of folds, from 1.9 a cross-validator.
-    if signature(TargetEncoder).parameters["shuffle"].default is True:
-        return TargetEncoder(
-            target_type=target_type, smooth=smooth, cv=n_folds, random_state=0
-        )
-    folds = KFold if target_type == "continuous" else StratifiedKFold
-    cv = folds(n_folds, shuffle=True, random_state=0)
-    return TargetEncoder(target_type=target_type, smooth=smooth, cv=cv)

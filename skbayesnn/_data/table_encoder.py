@@ -6,11 +6,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
+from sklearn.model_selection import KFold
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skbayesnn._data.columns import MISSING, Categories, TableReader, is_frame
 from skbayesnn._runtime import warn, warn_once
-from skbayesnn._sklearn_compat import BaseEstimator, TransformerMixin, target_encoder
+from skbayesnn._sklearn_compat import BaseEstimator, TransformerMixin
 
 # Categories with at most this many levels are one-hot encoded; with more levels,
 # statistics of y encode them.
@@ -207,8 +208,7 @@ default="from_dtype"
         y : array-like of shape (n_samples,) or (n_samples, n_targets), default=None
             Required for categories with many levels.
         sample_weight : array-like of shape (n_samples,), default=None
-            Rows of weight zero are ignored. Statistics of y do not depend on the other
-            weights.
+            A row of weight 2 counts as two rows; rows of weight zero are ignored.
 
         Returns
         -------
@@ -274,14 +274,18 @@ default="from_dtype"
         -------
         X : ndarray of shape (n_samples, n_features_out), float64
         """
-        blocks = self._blocks(X)
+        return self.transform_for(self, X)
+
+    def transform_for(self, estimator, X) -> np.ndarray:
+        """``transform``, with messages that name an estimator with this encoder."""
+        blocks = self._blocks(estimator, X)
         return _joined([block.values for block in blocks], len(blocks[0].values))
 
-    def _blocks(self, X) -> list["_Block"]:
+    def _blocks(self, estimator, X) -> list["_Block"]:
         """Features of each column of new rows, with warnings."""
         check_is_fitted(self)
         X = _as_table(X)
-        validate_data(self, X, reset=False, skip_check_array=True)
+        validate_data(estimator, X, reset=False, skip_check_array=True)
         reader = TableReader(X)
         blocks = [_encoded(reader, j, column) for j, column in enumerate(self._columns)]
         pairs = list(zip(self._columns, blocks, strict=True))
@@ -291,14 +295,15 @@ default="from_dtype"
         _warn_of_later_dates([c.name for c, b in pairs if b.beyond])
         return blocks
 
-    def transform_versions(self, X) -> tuple[np.ndarray, np.ndarray]:
+    def transform_versions(self, estimator, X) -> tuple[np.ndarray, np.ndarray]:
         """Encode rows, and rows with unknown values in ``N_VERSIONS`` versions.
 
+        estimator : its name is in messages
         returns : features, (sum of the numbers of versions, features), the versions of
             a row next to each other; and the number of versions of each row, 1 or
             ``N_VERSIONS``
         """
-        blocks = self._blocks(X)
+        blocks = self._blocks(estimator, X)
         features = _joined([block.values for block in blocks], len(blocks[0].values))
         unknown = [block.unknown for block in blocks]
         n_versions = np.where(np.any(unknown, axis=0), N_VERSIONS, 1)
@@ -506,10 +511,11 @@ def _refuse_infinite(values: np.ndarray, name) -> None:
         )
 
 
-def _number_features(values: np.ndarray, fill: float, indicator: bool) -> np.ndarray:
+def _number_features(values: np.ndarray, column: Column) -> np.ndarray:
+    """Value and indicator of missing values, as the column has them."""
     missing = np.isnan(values)
-    filled = np.where(missing, fill, values)
-    return np.stack([filled, missing] if indicator else [filled], 1).astype(np.float64)
+    features = {"": np.where(missing, column.fill, values), "=missing": missing}
+    return np.stack([features[s] for s in column.suffixes], 1).astype(np.float64)
 
 
 def _fit_number(name, kind: str, values: np.ndarray, weights: np.ndarray):
@@ -532,14 +538,14 @@ def _fit_number(name, kind: str, values: np.ndarray, weights: np.ndarray):
     column = replace(
         column,
         encoding=text + ", indicator of missing values" * indicator,
-        suffixes=("", "=missing") if indicator else ("",),
+        suffixes=("",) * (low < high) + ("=missing",) * indicator,
         fill=_weighted_median(values[present], weights[present]),
         indicator=indicator,
         bounds=(low, high),
     )
     if not column.n_missing:
         column = replace(column, codes=_quantiles(values[present], weights[present]))
-    return column, _number_features(values, column.fill, indicator)
+    return column, _number_features(values, column)
 
 
 # ---- categories
@@ -633,64 +639,82 @@ def _target_statistics(many, y: np.ndarray, weights: np.ndarray, is_continuous: 
     returns : pairs of (1 + levels + 1, features), for missing values, each level and
         unseen levels; and (rows, features)
     """
-    used = weights > 0
     targets = list(y.T) if y.ndim > 1 else [y]
     results = []
     for _, data in many:
         levels, rows = [], []
         for target in targets:
-            by_level, by_row = _statistics_of(data, target, used, is_continuous)
+            by_level, by_row = _statistics_of(data, target, weights, is_continuous)
             levels.append(by_level)
             rows.append(by_row)
         results.append((np.concatenate(levels, axis=1), np.concatenate(rows, axis=1)))
     return results
 
 
-def _statistics_of(
-    data: Categories, y: np.ndarray, used: np.ndarray, is_continuous: bool
-):
-    """Encodings of the levels and of the rows for one target."""
-    codes, n_levels = data.codes[:, None], len(data.levels)
-    encoder = target_encoder(
-        N_FOLDS,
-        "continuous" if is_continuous else "auto",
-        _pseudo_rows(data.codes[used], y[used], is_continuous),
-    )
-    by_row = encoder.fit_transform(codes[used], y[used])
-    if not used.all():
-        whole = np.empty((len(codes), by_row.shape[1]))
-        whole[used], whole[~used] = by_row, encoder.transform(codes[~used])
-        by_row = whole
-    by_level = np.tile(np.atleast_1d(encoder.target_mean_), (n_levels + 2, 1))
-    seen = np.asarray(encoder.categories_[0], dtype=int) + 1
-    by_level[seen] = np.stack(encoder.encodings_, axis=1)
+def _statistics_of(data: Categories, y, weights: np.ndarray, is_continuous: bool):
+    """Encodings of the levels and of the rows for one target.
+
+    The rows of a fold are encoded by statistics of the other folds. A class is encoded
+    as the share of its rows. Two classes need one share only.
+    """
+    values = np.asarray(y, dtype=np.float64)[:, None] if is_continuous else _shares(y)
+    index, n_levels = data.codes + 1, len(data.levels) + 1
+    by_level = _level_means(index, values, weights, n_levels)
+    by_row = by_level[index]
+    used = np.flatnonzero(weights > 0)
+    folds = KFold(min(N_FOLDS, len(used)), shuffle=True, random_state=0).split(used)
+    for rest, fold in folds:
+        others, rows = used[rest], used[fold]
+        of_others = (index[others], values[others], weights[others])
+        by_row[rows] = _level_means(*of_others, n_levels)[index[rows]]
     return by_level, by_row
 
 
-def _pseudo_rows(codes: np.ndarray, y: np.ndarray, is_continuous: bool) -> float:
+def _level_means(index, values, weights, n_levels: int) -> np.ndarray:
+    """Shrunk means of the levels, and the mean of all rows, (levels + 1, columns).
+
+    index : (rows,), the level of each row
+    """
+    counts = np.bincount(index, weights, n_levels)[:, None]
+    sums = [np.bincount(index, weights * v, n_levels) for v in values.T]
+    mean = np.average(values, axis=0, weights=weights)
+    shrinkage = _pseudo_rows(index, values, weights)
+    means = (np.stack(sums, 1) + shrinkage * mean) / (counts + shrinkage)
+    return np.concatenate([means, mean[None]])
+
+
+def _shares(y: np.ndarray) -> np.ndarray:
+    """Indicators of the classes, (rows, classes); of the second of two classes."""
+    classes = np.unique(y)
+    if len(classes) == 2:
+        classes = classes[1:]
+    return (y[:, None] == classes).astype(np.float64)
+
+
+def _pseudo_rows(index: np.ndarray, values: np.ndarray, weights: np.ndarray) -> float:
     """Number of rows of the overall mean that shrink the mean of a level.
 
     It is the variance of y within levels, divided by the variance of the true means of
     the levels: the analysis of variance with random effects [Searle, Casella &
     McCulloch 1992, section 3.6].
+
+    index : (rows,), the level of each row
+    values : (rows, columns); the variances are summed over columns
     """
-    if not is_continuous:
-        y = (np.asarray(y)[:, None] == np.unique(y)).astype(np.float64)
-    y = y.reshape(len(y), -1).astype(np.float64)
-    _, index, counts = np.unique(codes, return_inverse=True, return_counts=True)
-    n_rows, n_levels = len(codes), len(counts)
-    sums = np.stack([np.bincount(index, column) for column in y.T], axis=1)
-    means = sums / counts[:, None]
-    total = np.square(y - y.mean(0)).sum()
-    between = (counts[:, None] * np.square(means - y.mean(0))).sum()
-    if n_rows <= n_levels:
+    counts = np.bincount(index, weights)
+    n_levels, n_rows = np.count_nonzero(counts), counts.sum()
+    if n_levels < 2 or n_rows <= n_levels:
         return MAX_PSEUDO_ROWS
+    centred = values - np.average(values, axis=0, weights=weights)
+    sums = np.stack([np.bincount(index, weights * v) for v in centred.T], 1)
+    total = (weights[:, None] * np.square(centred)).sum()
+    between = (np.square(sums[counts > 0]) / counts[counts > 0, None]).sum()
     within = (total - between) / (n_rows - n_levels)
     effective = (n_rows - np.square(counts).sum() / n_rows) / (n_levels - 1)
     of_means = (between / (n_levels - 1) - within) / effective
     if of_means * MAX_PSEUDO_ROWS <= within:
         return MAX_PSEUDO_ROWS
-    return float(within / of_means)
+    return float(max(within, 0.0) / of_means)
 
 
 def _with_statistics(column: Column, data: Categories, by_level: np.ndarray) -> Column:
@@ -719,15 +743,17 @@ _DAY = 86_400.0
 
 def _date_features(seconds: np.ndarray, column: Column) -> np.ndarray:
     """Features of local times in seconds since 1970, NaN for missing ones."""
-    filled = np.where(np.isnan(seconds), column.fill, seconds)
-    features = [(filled - column.bounds[0]) / _DAY]
+    missing = np.isnan(seconds)
+    filled = np.where(missing, column.fill, seconds)
+    features = []
     for suffix in column.suffixes:
-        if suffix.startswith((".sin_", ".cos_")):
+        if suffix == "=missing":
+            features.append(missing)
+        elif suffix == ".days":
+            features.append((filled - column.bounds[0]) / _DAY)
+        else:
             wave = np.sin if suffix.startswith(".sin_") else np.cos
-            period = SECONDS[suffix[5:]]
-            features.append(wave(2 * np.pi * filled / period))
-    if column.indicator:
-        features.append(np.isnan(seconds))
+            features.append(wave(2 * np.pi * filled / SECONDS[suffix[5:]]))
     return np.stack(features, 1).astype(np.float64)
 
 
@@ -742,20 +768,22 @@ def _fit_date(name, seconds: np.ndarray, weights: np.ndarray, time_zone: str | N
     if not column.suffixes:
         return column, np.empty((len(seconds), 0))
     used = seconds[(weights > 0) & ~np.isnan(seconds)]
-    suffixes = [".days"]
-    for period, length in SECONDS.items():
-        phases = np.unique(np.mod(used, length) // (length / 400))
-        if np.ptp(used) >= MIN_CYCLES * length and len(phases) > 1:
-            suffixes += [f".sin_{period}", f".cos_{period}"]
+    periods = [
+        name
+        for name, length in SECONDS.items()
+        if np.ptp(used) >= MIN_CYCLES * length
+        and len(np.unique(np.mod(used, length) // (length / 400))) > 1
+    ]
+    varies = column.bounds[0] < column.bounds[1]
+    texts = ["elapsed days"] * varies
+    texts += [f"cycle of the {name}" for name in periods]
+    texts += ["indicator of missing values"] * column.indicator
+    waves = [f".{wave}_{name}" for name in periods for wave in ("sin", "cos")]
+    days = [".days"] * varies
     column = replace(
         column,
-        encoding="elapsed days"
-        + ", ".join(["", *(s[5:] for s in suffixes[1::2])]).replace(
-            ", ", " and cycles of ", 1
-        )
-        * (len(suffixes) > 1)
-        + ", indicator of missing values" * column.indicator,
-        suffixes=(*suffixes, *(("=missing",) if column.indicator else ())),
+        encoding=", ".join(texts),
+        suffixes=(*days, *waves, *["=missing"] * column.indicator),
         time_zone=time_zone,
     )
     if len(column.codes):
@@ -814,7 +842,7 @@ def features_of_values(values: np.ndarray, column: Column) -> np.ndarray:
     """Features of numbers, positions of levels, or seconds since 1970; or NaN."""
     if column.kind == "date":
         return _date_features(values, column)
-    return _number_features(values, column.fill, column.indicator)
+    return _number_features(values, column)
 
 
 # ---- warnings
@@ -838,11 +866,14 @@ def _warn_of_dropped(columns: Sequence[Column]) -> None:
         )
 
 
-def warn_of_new_missing(names: Sequence) -> None:
+def warn_of_new_missing(
+    names: Sequence,
+    consequence: str = "Predictions average over values of the training rows.",
+) -> None:
     if names:
         warn(
             f"values are missing in columns that had none in `fit`: {_listed(names)}. "
-            "Predictions average over values of the training rows.",
+            f"{consequence}",
         )
 
 

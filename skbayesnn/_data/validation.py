@@ -138,7 +138,7 @@ def check_inputs(estimator, X, *, reset, fill=None):
     if not reset:
         encoder = getattr(estimator, "table_", None)
         if encoder is not None:
-            return _encoded(estimator, X, encoder.transform)
+            return _encoded(estimator, X, encoder.transform_for)
         if _needs_no_conversion(estimator, X):
             return X
     refuse_non_numeric_columns(X)
@@ -183,7 +183,7 @@ def _encoded(estimator, X, encode):
     if num_samples(X) == 0:
         raise ValueError("`X` must have at least one row; got none.")
     with named_after(estimator, estimator.table_):
-        return encode(X)
+        return encode(estimator, X)
 
 
 def _filled(X: np.ndarray, fill: np.ndarray, names) -> np.ndarray:
@@ -192,7 +192,10 @@ def _filled(X: np.ndarray, fill: np.ndarray, names) -> np.ndarray:
     if not missing.any():
         return X
     columns = np.flatnonzero(missing.any(axis=0))
-    warn_of_new_missing(columns.tolist() if names is None else names[columns].tolist())
+    warn_of_new_missing(
+        columns.tolist() if names is None else names[columns].tolist(),
+        "They are replaced by the mean of the column.",
+    )
     return np.where(missing, fill, X).astype(X.dtype)
 
 

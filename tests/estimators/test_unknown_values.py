@@ -123,7 +123,7 @@ def test_rows_alone_and_together(table):
 def test_versions_of_a_row(table):
     X, y = table
     encoder = TableEncoder().fit(X, y)
-    features, n_versions = encoder.transform_versions(new_rows(X))
+    features, n_versions = encoder.transform_versions(encoder, new_rows(X))
     assert n_versions.tolist() == [1, N_VERSIONS, N_VERSIONS, N_VERSIONS]
     assert len(features) == n_versions.sum()
     names = encoder.get_feature_names_out().tolist()
@@ -151,7 +151,7 @@ def test_shrinkage_of_equally_frequent_levels(seed):
     between = n_each * np.var(means, ddof=1)
     codes = np.repeat(np.arange(n_levels), n_each)
     order = random.permutation(len(codes))
-    shrinkage = _pseudo_rows(codes[order], y.ravel()[order], is_continuous=True)
+    shrinkage = _pseudo_rows(codes[order], y.reshape(-1, 1)[order], np.ones(len(codes)))
     assert shrinkage == pytest.approx(within / ((between - within) / n_each))
 
 
