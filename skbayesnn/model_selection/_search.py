@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import is_classifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import ParameterGrid, ParameterSampler, check_cv
-from sklearn.utils import indexable
+from sklearn.utils import get_tags, indexable
 from sklearn.utils.validation import check_is_fitted
 
 from skbayesnn._batch.executor import Executor, FoldScorer, Resources
@@ -117,6 +117,14 @@ class BestEstimatorMixin:
     """Predictive methods of a search, which call its best estimator."""
 
     best_estimator_: Any
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()  # type: ignore[misc]
+        # scikit-learn's searches copy only the tags of sparse and pairwise X.
+        inner = get_tags(self.estimator).input_tags  # type: ignore[attr-defined]
+        tags.input_tags.allow_nan = inner.allow_nan
+        tags.input_tags.string = inner.string
+        return tags
 
     def _call_best(self, name: str, *args: Any, **params: Any) -> Any:
         check_is_fitted(self)
