@@ -11,6 +11,7 @@ from collections.abc import Callable
 from inspect import signature
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+import numpy as np
 from numpy.typing import ArrayLike
 from sklearn import config_context
 from sklearn.compose import TransformedTargetRegressor
@@ -18,10 +19,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics._scorer import _MultimetricScorer as MultimetricScorer
 from sklearn.metrics._scorer import _PassthroughScorer, _Scorer
 from sklearn.pipeline import Pipeline
-from sklearn.utils import _safe_indexing as safe_indexing
-from sklearn.utils import estimator_html_repr
+from sklearn.utils import _safe_indexing, estimator_html_repr
 from sklearn.utils.metadata_routing import _routing_enabled as routing_enabled
-from sklearn.utils.metaestimators import _safe_split as safe_split
+from sklearn.utils.metaestimators import _safe_split
 from sklearn.utils.validation import (
     _check_method_params as check_method_params,
 )
@@ -220,6 +220,28 @@ __all__ = [
     "with_callbacks",
     "with_metrics_of",
 ]
+
+
+# ---- rows
+
+
+def _is_pyarrow_table(X) -> bool:
+    return type(X).__module__.partition(".")[0] == "pyarrow" and hasattr(X, "take")
+
+
+def safe_indexing(X, indices, *, axis: int = 0):
+    """Rows or columns of X; older versions of scikit-learn cannot index pyarrow."""
+    if axis == 0 and _is_pyarrow_table(X):
+        return X.take(np.arange(len(X))[indices])
+    return _safe_indexing(X, indices, axis=axis)
+
+
+def safe_split(estimator, X, y, indices, train_indices=None):
+    """Rows of X and y; ``train_indices`` for an estimator that takes kernels."""
+    if _is_pyarrow_table(X):
+        y_part = None if y is None else safe_indexing(y, indices)
+        return safe_indexing(X, indices), y_part
+    return _safe_split(estimator, X, y, indices, train_indices)
 
 
 # ---- searches

@@ -330,18 +330,7 @@ def _numbers(result) -> list[np.ndarray]:
     return [np.asarray(part, dtype=np.float64) for part in parts]
 
 
-# These wait for changes of `TableEncoder`: categories with many levels under metadata
-# routing, and target_type="auto".
-WAITING = {"tau_by_cross_validation", "encoder_in_a_pipeline"}
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(n, marks=pytest.mark.xfail(strict=True)) if n in WAITING else n
-        for n in ENTRY_POINTS
-    ],
-)
+@pytest.mark.parametrize("name", ENTRY_POINTS)
 def test_every_frame_gives_the_same_result(name):
     """Up to rounding of sums in another order."""
     offenders, expected = {}, None

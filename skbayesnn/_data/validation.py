@@ -211,6 +211,7 @@ def _fit_table(estimator, X, y, sample_weight) -> np.ndarray:
         getattr(estimator, "categorical_features", None),
         target_type="classes" if is_classifier(estimator) else "continuous",
     )
+    encoder.set_output(transform="default")
     features = encoder.fit_transform(X, y, weights)
     if not features.shape[1]:
         raise ValueError(

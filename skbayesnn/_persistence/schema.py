@@ -504,7 +504,7 @@ def _decisions() -> Iterator[StoredClass]:
         fitted,
         {
             "kind": kind,
-            "one_way_columns_": FLOATS,
+            "training_columns_": list_of(DICT),
             "random_state": SEED,
         },
         agrees=consistency.check_monitor,
