@@ -12,7 +12,7 @@ from sklearn import config_context
 
 from skbayesnn import BBBRegressor, MCDropoutClassifier, MCDropoutRegressor
 from skbayesnn._engine import compiled, posterior
-from skbayesnn._engine.compiled import ENGINE_VARIABLE, predict
+from skbayesnn._engine.compiled import ENGINE_VARIABLE, blocks, predict
 from skbayesnn._engine.posterior import MIN_COMPILED_ROWS
 from skbayesnn._networks.activations import ACTIVATIONS
 from skbayesnn._networks.mlp import MAX_SHARED_INPUT
@@ -278,7 +278,7 @@ def test_torch_predicts_if_numba_cannot_be_imported(dropout_model, table, monkey
 def test_elementary_functions(name, reference):
     """In double precision: a few units in the last place; of 1 for tanh."""
     numba = pytest.importorskip("numba")
-    function = getattr(predict, name)
+    function = getattr(blocks, name)
 
     @numba.njit(error_model="numpy")
     def mapped(x, out):

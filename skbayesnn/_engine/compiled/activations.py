@@ -34,37 +34,37 @@ def _relu(values, slopes):
 def _tanh(values, slopes):
     one = values.dtype.type(1)
     for i in range(values.size):
-        activation = tanh(values[i])
-        values[i] = activation
-        slopes[i] = one - activation * activation
+        value = tanh(values[i])
+        values[i] = value
+        slopes[i] = one - value * value
 
 
 @compiled
 def _logistic(values, slopes):
     one = values.dtype.type(1)
     for i in range(values.size):
-        activation = sigmoid(values[i])
-        values[i] = activation
-        slopes[i] = activation * (one - activation)
+        value = sigmoid(values[i])
+        values[i] = value
+        slopes[i] = value * (one - value)
 
 
 @compiled
 def _erf(values, slopes):
     factor = values.dtype.type(2 / math.sqrt(math.pi))
     for i in range(values.size):
-        activation = values[i]
-        values[i] = erf(activation)
-        slopes[i] = factor * exp(-activation * activation)
+        value = values[i]
+        values[i] = erf(value)
+        slopes[i] = factor * exp(-value * value)
 
 
 @compiled
 def _silu(values, slopes):
     one = values.dtype.type(1)
     for i in range(values.size):
-        activation = values[i]
-        share = sigmoid(activation)
-        values[i] = activation * share
-        slopes[i] = share * (one + activation * (one - share))
+        value = values[i]
+        share = sigmoid(value)
+        values[i] = value * share
+        slopes[i] = share * (one + value * (one - share))
 
 
 @compiled
