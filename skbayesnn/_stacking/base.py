@@ -38,6 +38,7 @@ from skbayesnn._runtime import (
     on_snapshot,
     replace_fitted,
     silence_warning,
+    warn,
 )
 from skbayesnn._sklearn_compat import ShowsSummary
 from skbayesnn._stacking.candidates import (
@@ -275,6 +276,8 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         with named_after(self, probe):
             table = training_data(probe, X, y, sample_weight).table
         names, encoder = getattr(probe, "feature_names_in_", None), probe.table_
+        if encoder is not None and self.cv is None:
+            _warn_of_dates([c.column for c in encoder.columns_ if c.kind == "date"])
         frame, X = X if encoder else None, dense_if_small(table.X)
         data = StackData(X, y, sample_weight, names, frame=frame, encoder=encoder)
         return data, default_pool(
@@ -499,6 +502,17 @@ class _Progress(NamedTuple):
         """Drop failures, so that the next fit tries these candidates again."""
         self.out_of_fold.forget_failures()
         self.refits.forget_failures()
+
+
+def _warn_of_dates(columns: list) -> None:
+    """Warn that rows may be ordered in time."""
+    if columns:
+        warn(
+            f"X has columns of dates ({', '.join(map(repr, columns))}), and the folds "
+            "are shuffled. If the model will predict later rows, sort the rows by time "
+            "and give cv=TimeSeriesSplit(), so that weights and summary_ rest on the "
+            "errors of later rows."
+        )
 
 
 def _column_scales(candidate) -> tuple[np.ndarray, np.ndarray, float]:

@@ -3,12 +3,12 @@
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import sparse
-from sklearn.model_selection import (
-    GroupKFold,
-)
+from sklearn.model_selection import GroupKFold, KFold, TimeSeriesSplit
 
+from skbayesnn import BayesianStackingRegressor
 from skbayesnn._data.validation import Table
 from skbayesnn._stacking.folds import make_folds, warn_of_copies
 from tests.helpers.stacks import (
@@ -158,3 +158,18 @@ def test_warning_of_repeated_rows(table, classes, seed):
 def test_raises_with_a_single_row():
     with pytest.raises(ValueError, match=r"a stack needs at least 2 rows, .*; got n_s"):
         regressor(cv=None).fit(np.ones((1, 2)), np.ones(1))
+
+
+def test_dates_with_shuffled_default_folds_warn(seed):
+    random = np.random.default_rng(seed)
+    days = pd.Timestamp("2024-01-01") + pd.to_timedelta(np.arange(60), unit="D")
+    X = pd.DataFrame({"day": days, "a": random.normal(size=60)})
+    y = X["a"].to_numpy() + 0.1 * random.normal(size=60)
+    model = BayesianStackingRegressor(max_iter=2, random_state=0)
+    with pytest.warns(UserWarning, match=r"dates \('day'\).*cv=TimeSeriesSplit"):
+        model.fit(X, y)
+    for cv in (TimeSeriesSplit(2), KFold(2)):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            model.set_params(cv=cv).fit(X, y)
+        assert not [w for w in caught if "columns of dates" in str(w.message)]
