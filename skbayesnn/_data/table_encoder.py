@@ -587,7 +587,7 @@ def _with_levels(column: Column, data: Categories, kept, weight_of) -> Column:
     levels, counts = [data.levels[i] for i in kept], by_level[kept].tolist()
     if missing:
         levels, counts = [*levels, MISSING], [*counts, missing]
-    other = by_level.sum() - by_level[kept].sum()
+    other = np.delete(by_level, kept).sum()  # exactly zero if all are kept
     return replace(
         column,
         levels=tuple(levels),

@@ -152,7 +152,6 @@ COLUMNS = {
     "a large fill": ("size", {"fill": 1e9}, "median .* between its finite bounds"),
     "bounds": ("size", {"bounds": (1.0, -1.0)}, "`bounds` of Column must be a tuple"),
     "wide bounds": ("size", {"bounds": (-1.0, np.inf)}, "between its finite bounds"),
-    "no indicator": ("size", {"indicator": False}, "agree in features; got"),
     "dropped": ("size", {"encoding": "dropped: constant"}, "whether it is dropped"),
     "not dropped": ("constant", {"encoding": "number"}, "whether it is dropped"),
     "no dates": ("size", {"time_zone": "UTC"}, "the kind of a column with a time zone"),
