@@ -190,9 +190,11 @@ def validation_draws(
         subset = posterior.select(members)
         with torch.no_grad():
             outputs = subset.outputs_of(select_members(x, members), n_draws)
-            yield subset.likelihood.held_out_draws(
+            draws = subset.likelihood.held_out_draws(
                 subset.likelihood_params, outputs, select_members(y, members)
             )
+        # Outside of `with`: a suspended generator would leave autograd disabled.
+        yield draws
 
 
 def _log_density(posterior: Posterior, x, y, n_draws: int) -> torch.Tensor:

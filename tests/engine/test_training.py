@@ -12,7 +12,7 @@ from skbayesnn._data.validation import Table
 from skbayesnn._engine.config import kl_weight
 from skbayesnn._engine.objective import DATA_GRADIENTS, Objective, make_priors
 from skbayesnn._engine.optimizer import BETA_1, BETA_2
-from skbayesnn._engine.training import train
+from skbayesnn._engine.training import train, validation_draws
 from skbayesnn._engine.training_random import TrainingRandom
 from skbayesnn._families import MeanField
 from skbayesnn.estimators._fitted import to_arrays
@@ -675,3 +675,15 @@ def test_estimator_without_dropout_is_ridge_with_its_weight_decay(seed):
     ridge.fit(z, y, sample_weight=table.sample_weight)
     predicted = (estimator.predict(table.X) - estimator.y_mean_) / estimator.y_scale_
     np.testing.assert_allclose(predicted, z @ ridge.coef_.T, atol=1e-5)
+
+
+def test_autograd_stays_enabled_between_validation_draws(engine, seed):
+    """A generator that is kept, suspended, does not disable it for others."""
+    config = engine.config()
+    members = engine.members(config, SEEDS[:2] + seed, 0.9, 1.0, 1.0)
+    rows = engine.rows(config, 2, seed, held_out=engine.rows(config, 2, seed + 1))
+    posterior = engine.initial_posterior(config, members)
+    with torch.enable_grad():
+        draws = validation_draws(posterior, rows, 3, np.arange(2)[:, None])
+        assert not next(draws).requires_grad
+        assert torch.is_grad_enabled()
