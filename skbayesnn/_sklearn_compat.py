@@ -386,3 +386,11 @@ def _routed(estimator) -> dict[str, str]:
     """Methods that can request metadata, and the names of their setters."""
     names = (re.fullmatch("set_(.+)_request", name) for name in dir(type(estimator)))
     return {name[1]: name[0] for name in names if name}
+
+
+def accept_frames(tags):
+    """Tags of an estimator that takes frames with text and missing values."""
+    tags.input_tags.allow_nan = True
+    tags.input_tags.categorical = True
+    tags.input_tags.string = True
+    return tags

@@ -72,6 +72,15 @@ class TableReader:
         else:  # The columns of a pyarrow table are arrays.
             self.names = list(getattr(X, "column_names", X.columns))
         self.n_rows = len(X)
+        self._categories: dict[int, Categories] = {}
+
+    @property
+    def dtype(self) -> type:
+        """Precision of the features: float32 if all columns are float32."""
+        if self._frame is None:
+            return np.float32 if self._array.dtype == np.float32 else np.float64
+        dtypes = {type(self._series(j).dtype).__name__ for j in range(len(self.names))}
+        return np.float32 if dtypes == {"Float32"} else np.float64
 
     def kind(self, j: int) -> str:
         """Kind of data: "number", "boolean", "category", "ordered", "date", "duration".
@@ -130,6 +139,11 @@ class TableReader:
         ValueError
             If values are collections, such as lists.
         """
+        if j not in self._categories:
+            self._categories[j] = self._read_categories(j)
+        return self._categories[j]
+
+    def _read_categories(self, j: int) -> Categories:
         if self._frame is None:
             return _as_categories(self._array[:, j], self.names[j])
         series = self._series(j)

@@ -19,8 +19,16 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
+from skbayesnn._data.column_encoding import (
+    EncodedRows,
+    UnknownValues,
+    normal_substitutes,
+)
 from skbayesnn._data.table_encoder import (
+    AVERAGED,
+    TYPICAL,
     TableEncoder,
+    is_default,
     needs_encoding,
     warn_of_new_missing,
 )
@@ -120,14 +128,11 @@ def stacked(tables: Sequence[Table]) -> tuple[Table, list[int]]:
     )
 
 
-def check_inputs(estimator, X, *, reset, fill=None):
+def check_inputs(estimator, X, *, reset):
     """Convert X to float32 or float64 (dense, or CSR); check feature names and count.
 
     If the estimator was fitted to a table with categories, dates or missing values, its
     fitted ``table_`` encodes the columns.
-
-    fill : ndarray of shape (columns,), optional
-        Replaces missing values, with a warning. By default they raise.
 
     Raises
     ------
@@ -136,11 +141,43 @@ def check_inputs(estimator, X, *, reset, fill=None):
         that are not numeric (the message names them).
     """
     if not reset:
-        encoder = getattr(estimator, "table_", None)
-        if encoder is not None:
-            return _encoded(estimator, X, encoder.transform_for)
+        if table_of(estimator) is not None:
+            return _encoded(estimator, X, TYPICAL).X
         if _needs_no_conversion(estimator, X):
             return X
+    return _as_numbers(estimator, X, reset=reset)
+
+
+def check_new_rows(estimator, X, mean=None, std=None) -> EncodedRows:
+    """Call ``check_inputs`` for a prediction, which may have unknown values.
+
+    mean, std : ndarray of shape (columns,), optional
+        Of the columns that ``fit`` has seen without missing values. A missing number is
+        then normal with these moments. By default it raises.
+    """
+    if table_of(estimator) is not None:
+        return _encoded(estimator, X, AVERAGED)
+    if _needs_no_conversion(estimator, X):
+        return EncodedRows(X)
+    X = _as_numbers(estimator, X, reset=False, allow_nan=mean is not None)
+    if mean is None or sparse.issparse(X):
+        return EncodedRows(X)
+    missing = np.isnan(X)
+    columns = np.flatnonzero(missing.any(axis=0))
+    names = getattr(estimator, "feature_names_in_", np.arange(X.shape[1]))
+    warn_of_new_missing(names[columns].tolist(), AVERAGED)
+    unknown = [
+        UnknownValues(
+            slice(j, j + 1), missing[:, j], normal_substitutes(mean[j], std[j])
+        )
+        for j in columns
+    ]
+    filled = np.where(missing, mean, X).astype(X.dtype) if unknown else X
+    return EncodedRows(filled, tuple(unknown))
+
+
+def _as_numbers(estimator, X, *, reset, allow_nan=False):
+    """X as numbers; NaN is allowed in dense X only."""
     refuse_non_numeric_columns(X)
     X = _flat_rows(getattr(estimator, "network", None), X)
     _refuse_text(X)
@@ -151,68 +188,41 @@ def check_inputs(estimator, X, *, reset, fill=None):
         dtype=list(FLOATS),
         accept_sparse="csr",
         order="C",
-        ensure_all_finite=True if fill is None or sparse.issparse(X) else "allow-nan",
+        ensure_all_finite="allow-nan" if allow_nan and not sparse.issparse(X) else True,
     )
-    if sparse.issparse(X):
-        if not X.has_canonical_format:
-            # Duplicate entries must be summed before they are squared.
-            X = X.copy()
-            X.sum_duplicates()
-    elif fill is not None:
-        X = _filled(X, fill, getattr(estimator, "feature_names_in_", None))
+    if sparse.issparse(X) and not X.has_canonical_format:
+        # Duplicate entries must be summed before they are squared.
+        X = X.copy()
+        X.sum_duplicates()
     return X
 
 
-def check_inputs_and_versions(estimator, X, *, fill=None):
-    """Call ``check_inputs`` for a prediction; rows with unknown values have versions.
-
-    An unknown value is an unseen level of a category, or a missing value in a column
-    without missing values in ``fit``. See ``TableEncoder.transform_versions``.
-
-    returns : X, and the number of versions of each row, or None if all have one
-    """
-    encoder = getattr(estimator, "table_", None)
-    if encoder is None:
-        return check_inputs(estimator, X, reset=False, fill=fill), None
-    features, n_versions = _encoded(estimator, X, encoder.transform_versions)
-    return features, None if (n_versions == 1).all() else n_versions
+def table_of(estimator) -> TableEncoder | None:
+    """Fitted encoder of an estimator; None if it was fitted to numbers."""
+    return getattr(estimator, "table_", None)
 
 
-def _encoded(estimator, X, encode):
-    """Result of ``encode`` for the rows of a table; errors name the estimator."""
+def _encoded(estimator, X, consequence: str) -> EncodedRows:
+    """Features of the rows of a table; errors name the estimator."""
     if num_samples(X) == 0:
         raise ValueError("`X` must have at least one row; got none.")
     with named_after(estimator, estimator.table_):
-        return encode(estimator, X)
+        return estimator.table_.encode(estimator, X, consequence)
 
 
-def _filled(X: np.ndarray, fill: np.ndarray, names) -> np.ndarray:
-    """X with missing values replaced, with a warning that names the columns."""
-    missing = np.isnan(X)
-    if not missing.any():
-        return X
-    columns = np.flatnonzero(missing.any(axis=0))
-    warn_of_new_missing(
-        columns.tolist() if names is None else names[columns].tolist(),
-        "They are replaced by the mean of the column.",
-    )
-    return np.where(missing, fill, X).astype(X.dtype)
-
-
-def _fit_table(estimator, X, y, sample_weight) -> np.ndarray:
+def _fit_table(estimator, X, y, weights) -> np.ndarray:
     """Fit ``table_``, store number and names of the columns, and return the features.
 
     y : checked, (rows,) or (rows, targets)
+    weights : ndarray of shape (rows,)
     """
-    weights = None
-    if sample_weight is not None:
-        weights = check_row_weights(sample_weight, np.empty((len(y), 0)))
     encoder = TableEncoder(
         getattr(estimator, "categorical_features", None),
         target_type="classes" if is_classifier(estimator) else "continuous",
     )
     encoder.set_output(transform="default")
-    features = encoder.fit_transform(X, y, weights)
+    with named_after(estimator, encoder):
+        features = encoder.fit_transform(X, y, weights)
     if not features.shape[1]:
         raise ValueError(
             "X must have a column to learn from; got only columns that are constant, "
@@ -225,7 +235,7 @@ def _fit_table(estimator, X, y, sample_weight) -> np.ndarray:
 
 def network_columns(estimator) -> list | None:
     """Names of the columns that the network gets; None if they have none."""
-    encoder = getattr(estimator, "table_", None)
+    encoder = table_of(estimator)
     if encoder is not None:
         return [c.column for c in encoder.columns_ for _ in c.features]
     names = getattr(estimator, "feature_names_in_", None)
@@ -409,16 +419,46 @@ def _checked_pair(estimator, X, y, sample_weight, check_y, *, reset):
     # Before statistics of y encode categories.
     check_consistent_length(X, y)
     y = check_y(y)
-    return _fit_table(estimator, X, y, sample_weight), y
+    return _fit_table(estimator, X, y, _used_weights(estimator, y, sample_weight)), y
+
+
+def _used_weights(estimator, y, sample_weight) -> np.ndarray:
+    """Weights of the rows; zero also for classes whose ``class_weight`` is zero."""
+    weights = np.ones(len(y))
+    if sample_weight is not None:
+        weights = check_row_weights(sample_weight, np.empty((len(y), 0)))
+    by_class = getattr(estimator, "class_weight", None)
+    if isinstance(by_class, dict):
+        unused = [label for label, weight in by_class.items() if weight == 0]
+        weights = np.where(np.isin(y, unused), 0.0, weights)
+    return weights
 
 
 def _needs_encoding(estimator, X) -> bool:
-    """Whether X has columns that are not numbers, or missing values."""
+    """Whether X has columns that are not numbers, or missing values.
+
+    Raises
+    ------
+    ValueError
+        If categories are named in X that has no columns of a table.
+    """
     network = getattr(estimator, "network", None)
-    if sparse.issparse(X) or getattr(network, "row_shapes", ()):
-        return False  # images and sequences have no columns
     named = getattr(estimator, "categorical_features", None)
+    if sparse.issparse(X) or getattr(network, "row_shapes", ()):
+        # Images and sequences have no columns.
+        refuse_named_categories(named, "a sparse X, or a network of images")
+        return False
     return needs_encoding(X, named)
+
+
+def refuse_named_categories(categorical_features, where: str) -> None:
+    """Raise if columns are named as categories where they cannot be encoded."""
+    if not is_default(categorical_features):
+        raise ValueError(
+            "`categorical_features` must be 'from_dtype' or None for "
+            f"{where}; got {categorical_features!r}. Encode the categories before, or "
+            "give a dense table."
+        )
 
 
 def check_target_given(estimator, y):

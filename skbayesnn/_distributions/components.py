@@ -98,17 +98,28 @@ class DrawArrays:
         """Select draws by index."""
         return self._mapped(lambda values: values[index])
 
-    def versions(self, first: np.ndarray, n_versions: np.ndarray, most: int):
-        """Use the versions of each row in turn, one per draw.
+    def mix_versions(self, first: np.ndarray, n_versions: np.ndarray, most: int):
+        """Mix the versions of each row: draws use them in turn.
+
+        With fewer draws than versions, every draw is combined with every version.
+        Otherwise each block of ``most`` draws uses each version once, in random order,
+        so that the draws of each of several networks use nearly all versions.
 
         first, n_versions : (rows,), position of the first version, and their number
-        most : largest number; the result has at least as many draws
+        most : the largest number of versions
         """
-        enough = self.repeated(-(-most // self.n_draws))
-        draw = np.arange(enough.n_draws)[:, np.newaxis]
-        # Draws of several networks alternate: shift, so that each has all versions.
-        index = first + (draw + draw // most) % n_versions
-        return enough._mapped(lambda values: values[draw, index])
+        draws, turn = self, np.arange(self.n_draws) % most
+        if self.n_draws < most:
+            draws = self.repeated(most)
+            turn = np.arange(draws.n_draws) % most
+        else:
+            for block, start in enumerate(range(0, self.n_draws, most)):
+                order = np.random.RandomState(block).permutation(most)
+                turn[start : start + most] = order[turn[start : start + most]]
+        # A row with one version uses it in all draws.
+        index = first + turn[:, np.newaxis] % n_versions
+        draw = np.arange(draws.n_draws)[:, np.newaxis]
+        return draws._mapped(lambda values: values[draw, index])
 
     def resized(self, n: int):
         """Select ``n`` evenly spaced draws; repeat draws if there are fewer."""

@@ -6,8 +6,9 @@ import numpy as np
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 
+from skbayesnn._data.column_encoding import SECONDS, Column, level_index
 from skbayesnn._data.columns import Categories
-from skbayesnn._data.table_encoder import SECONDS, Column, TableEncoder, level_index
+from skbayesnn._data.table_encoder import TableEncoder
 from skbayesnn._meta.calibration import CalibratedUncertaintyRegressor
 from skbayesnn._onnx.graph import Graph, Tensor
 from skbayesnn._stacking.base import BayesianStacking
@@ -190,7 +191,9 @@ def _codes(column: Column, x: Tensor) -> Tensor:
         zip(("", *column.levels), level_index(column, every).tolist(), strict=True)
     )
     index = _looked_up(x, rows, n_levels)
-    return x.graph.op("Gather", column.codes, index.op("Squeeze", np.array([1])))
+    return x.graph.op(
+        "Gather", column.level_features, index.op("Squeeze", np.array([1]))
+    )
 
 
 def _looked_up(x: Tensor, values: dict[str, int], default: int) -> Tensor:

@@ -12,12 +12,12 @@ import torch
 from sklearn.pipeline import Pipeline
 
 from skbayesnn import _validation
-from skbayesnn._data.table_encoder import (
-    N_VERSIONS,
+from skbayesnn._data.column_encoding import (
+    N_SUBSTITUTES,
     Column,
-    TableEncoder,
     features_of_values,
 )
+from skbayesnn._data.table_encoder import TableEncoder
 from skbayesnn._engine.posterior import Posterior
 from skbayesnn._likelihoods.base import OfLabels
 from skbayesnn._persistence.rules import is_fitted
@@ -272,17 +272,19 @@ def check_column(column: Column) -> None:
         agree("the kind of a column with a time zone", column.kind, "date")
     has_levels = column.kind == "category" and not is_dropped
     shape = (n_levels + 1, n_features) if has_levels else (0, 0)
-    if not has_levels and len(column.codes):
-        shape = (N_VERSIONS, n_features)  # values in place of an unknown one
-        agree("missing values", column.n_missing, 0)
-    agree("levels", shape, column.codes.shape)
-    agree("levels", column.counts.shape, shape[:1] if has_levels else (0,))
-    if not np.isfinite(column.codes).all():
-        raise ValueError("the codes of a column must be finite.")
+    agree("levels", shape, column.level_features.shape)
+    is_never_unknown = is_dropped or (column.indicator and not has_levels)
+    shape = (0, 0) if is_never_unknown else (N_SUBSTITUTES, n_features)
+    agree("substitutes of unknown values", shape, column.substitutes.shape)
+    for values in (column.level_features, column.substitutes):
+        if not np.isfinite(values).all():
+            raise ValueError(
+                f"the features of a column must be finite; got {values.tolist()}."
+            )
     if has_levels and n_levels == column.indicator:
         raise ValueError("a category must have a level that is not missing.")
     named = column.levels[: n_levels - (has_levels and column.indicator)]
-    agree("the number of distinct levels", len(set(named)), len(named))
+    named += column.rare
     if is_dropped or has_levels:
         return
     low, high = column.bounds

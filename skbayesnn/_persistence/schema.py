@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from skbayesnn import scoring
-from skbayesnn._data.table_encoder import KINDS, Column, TableEncoder
+from skbayesnn._data.column_encoding import KINDS, Column
+from skbayesnn._data.table_encoder import TableEncoder
 from skbayesnn._persistence import consistency
 from skbayesnn._persistence.rules import (
     BOUNDS,
@@ -568,7 +569,7 @@ def _tables() -> Iterator[StoredClass]:
         agrees=consistency.check_table,
     )
     yield StoredClass(
-        "skbayesnn._data.table_encoder",
+        "skbayesnn._data.column_encoding",
         "Column",
         others={
             "name": COLUMN_NAME,
@@ -579,8 +580,9 @@ def _tables() -> Iterator[StoredClass]:
             "fill": NUMBER,
             "indicator": FLAG,
             "levels": TEXTS,
-            "codes": floats(),
-            "counts": floats(NOT_NEGATIVE, ndim=1),
+            "rare": TEXTS,
+            "level_features": floats(),
+            "substitutes": floats(),
             "time_zone": none_or(TIME_ZONE),
             "bounds": BOUNDS,
         },

@@ -20,10 +20,13 @@ class ClassPredictive:
     ----------
     probability : ndarray of shape (draws, rows, classes)
     classes : ndarray of shape (classes,)
+    uniform : ndarray of shape (draws,), in [0, 1), optional
+        Samples one label of each draw for the variation ratio.
     """
 
     probability: np.ndarray
     classes: np.ndarray
+    uniform: np.ndarray | None = None
 
     kinds = CLASSIFICATION_KINDS
     is_classification = True
@@ -45,10 +48,13 @@ class ClassPredictive:
         resized = [part.resized(n) for part, n in zip(widened, n_draws, strict=True)]
         return cls(Labels.concatenated(resized).probability, classes)
 
-    def versions(self, *versions):
-        """Mix the versions of rows; see ``DrawArrays.versions``."""
-        labels = Labels(self.probability).versions(*versions)
-        return replace(self, probability=labels.probability)
+    def mix_versions(self, first: np.ndarray, n_versions: np.ndarray, most: int):
+        """Mix the versions of each row; see ``DrawArrays.mix_versions``."""
+        labels = Labels(self.probability).mix_versions(first, n_versions, most)
+        uniform = self.uniform
+        if uniform is not None:
+            uniform = np.repeat(uniform, len(labels.probability) // self.n_draws)
+        return ClassPredictive(labels.probability, self.classes, uniform)
 
     @classmethod
     def concatenate_rows(cls, parts):
@@ -122,7 +128,9 @@ class ClassPredictive:
 
     def uncertainty(self, kinds) -> dict[str, np.ndarray]:
         """Uncertainties of the labels: {kind: (rows,)}."""
-        uniform = np.random.default_rng(0).random(self.n_draws)
+        uniform = self.uniform
+        if uniform is None:
+            uniform = np.random.default_rng(0).random(self.n_draws)
         return classification_uncertainty(lambda: [self.probability], kinds, uniform)
 
     def sample_f(self, draws: np.ndarray) -> np.ndarray:

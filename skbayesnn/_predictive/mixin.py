@@ -9,7 +9,7 @@ of the draws at a time, so that the memory does not grow with the number of draw
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from numbers import Integral
 from typing import Any, Literal, overload
@@ -34,6 +34,8 @@ from skbayesnn._validation import (
 
 # Number of rows whose draws are in memory at once.
 BLOCK = 512
+# Number of rows whose versions are in memory at once, if values are unknown.
+ROWS_WITH_VERSIONS = 1024
 
 # A MixturePredictive or a ClassPredictive.
 Predictive = Any
@@ -54,6 +56,8 @@ class PredictiveBlocks:
         Opens the part of ``part_rows`` rows that starts at a row. Several threads may
         call it.
     part_rows : int
+    dtype : dtype
+        Of the features.
     """
 
     n_rows: int
@@ -61,6 +65,7 @@ class PredictiveBlocks:
     block: int = BLOCK
     open_part: Callable[[int], "PredictiveBlocks"] | None = None
     part_rows: int = 0
+    dtype: Any = np.float64
 
     @classmethod
     def mapped(
@@ -116,25 +121,39 @@ class PredictiveBlocks:
         )
 
     @classmethod
-    def with_versions(
-        cls, inner: "PredictiveBlocks", n_versions: np.ndarray | None
-    ) -> "PredictiveBlocks":
-        """Mix the versions of rows with unknown values.
+    def of_encoded(cls, encoded, opened) -> "PredictiveBlocks":
+        """Open encoded rows, and mix the versions of rows with unknown values.
 
-        inner : of all versions of all rows; the versions of a row are adjacent
-        n_versions : (rows,), the number of versions of each row; None if all have one
+        encoded : ``EncodedRows``
+        opened : callable, maps features of rows to their ``PredictiveBlocks``
         """
-        if n_versions is None:
-            return inner
+        if not encoded.unknown:
+            return opened(encoded.X)
+
+        def part(rows):
+            X, n_versions = encoded.versions(rows)
+            inner = opened(X)
+            if len(X) == len(n_versions):
+                return inner
+            return inner._mixing_versions(n_versions)
+
+        blocks = cls.in_parts(encoded.X.shape[0], part, ROWS_WITH_VERSIONS)
+        return replace(blocks, dtype=encoded.X.dtype)
+
+    def _mixing_versions(self, n_versions: np.ndarray) -> "PredictiveBlocks":
+        """Blocks of rows, if these are blocks of the versions of the rows.
+
+        n_versions : (rows,); the versions of a row are adjacent
+        """
         first, most = np.cumsum(n_versions) - n_versions, int(n_versions.max())
 
         def distribution(rows):
             start, number = first[rows.start], n_versions[rows]
-            versions = inner.distribution(slice(start, start + number.sum()))
-            return versions.versions(first[rows] - start, number, most)
+            versions = self.distribution(slice(start, start + number.sum()))
+            return versions.mix_versions(first[rows] - start, number, most)
 
-        n_rows = max(1, min(BLOCK, inner.block) // most)
-        return cls(len(n_versions), distribution, n_rows)
+        block = max(1, min(BLOCK, self.block) // most)
+        return PredictiveBlocks(len(n_versions), distribution, block)
 
     def whole(self) -> Predictive:
         """Predictive distribution of all rows at once."""
@@ -182,6 +201,18 @@ def mean_and_covariance(opened: PredictiveBlocks) -> tuple[np.ndarray, np.ndarra
 def mean_and_std(opened: PredictiveBlocks) -> tuple[np.ndarray, np.ndarray]:
     """Mean and total standard deviation of all rows, (rows[, targets])."""
     return _mean_and(opened, lambda block: block.uncertainty(["total"])["total"])
+
+
+def predicted_means(opened: PredictiveBlocks) -> np.ndarray:
+    """Mean of all rows, (rows[, targets or classes])."""
+    return np.concatenate(opened.map(lambda _, block: block.mean()))
+
+
+def predicted_moments(opened: PredictiveBlocks, return_std: bool, return_cov: bool):
+    """Mean of all rows, and optionally their standard deviation or covariance."""
+    if return_cov:
+        return mean_and_covariance(opened)
+    return mean_and_std(opened) if return_std else predicted_means(opened)
 
 
 def _mean_and(opened, spread) -> tuple[np.ndarray, np.ndarray]:
@@ -478,12 +509,7 @@ class RegressionPredictiveMixin(PredictiveMixin):
         return self._predict(X, return_std, return_cov)
 
     def _predict(self, X, return_std, return_cov):
-        opened = self._opened_rows(X)
-        if return_cov:
-            return mean_and_covariance(opened)
-        if return_std:
-            return mean_and_std(opened)
-        return np.concatenate(opened.map(lambda _, block: block.mean()))
+        return predicted_moments(self._opened_rows(X), return_std, return_cov)
 
     @default_settings
     def predict_quantile(self, X: MatrixLike, q: float | Sequence[float]) -> Array:
@@ -620,7 +646,7 @@ class ClassificationPredictiveMixin(PredictiveMixin):
         probability : ndarray of shape (n_samples, n_classes)
             Columns in the order of ``classes_``.
         """
-        return self._of_blocks(X, lambda _, block: block.mean())
+        return predicted_means(self._opened_rows(X))
 
     @default_settings
     def predict_log_proba(self, X: MatrixLike) -> Array:

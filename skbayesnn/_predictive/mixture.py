@@ -207,9 +207,10 @@ class MixturePredictive:
         joined = type(components[0]).concatenated(components, axis=0)
         return cls(joined, parts[0].squeeze_targets, transform=parts[0].transform)
 
-    def versions(self, *versions):
-        """Mix the versions of rows; see ``DrawArrays.versions``."""
-        return replace(self, components=self.components.versions(*versions))
+    def mix_versions(self, first: np.ndarray, n_versions: np.ndarray, most: int):
+        """Mix the versions of each row; see ``DrawArrays.mix_versions``."""
+        components = self.components.mix_versions(first, n_versions, most)
+        return replace(self, components=components)
 
     @classmethod
     def concatenate_rows(cls, parts):

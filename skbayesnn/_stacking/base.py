@@ -22,14 +22,15 @@ from skbayesnn import _validation
 from skbayesnn._batch.executor import Resources
 from skbayesnn._batch.outcomes import Fingerprint, ProgramResult, ResultStore
 from skbayesnn._data.class_order import if_ordered
+from skbayesnn._data.column_encoding import EncodedRows
 from skbayesnn._data.scaling import FAR_ROWS, warn_of_far_rows
 from skbayesnn._data.table_encoder import TableEncoder
 from skbayesnn._data.validation import (
-    check_inputs,
-    check_inputs_and_versions,
+    check_new_rows,
     check_weights,
     named_after,
     network_columns,
+    refuse_named_categories,
 )
 from skbayesnn._meta.unwrap import open_predictive
 from skbayesnn._predictive.mixin import PredictiveBlocks, PredictiveMixin
@@ -40,7 +41,7 @@ from skbayesnn._runtime import (
     silence_warning,
     warn,
 )
-from skbayesnn._sklearn_compat import ShowsSummary
+from skbayesnn._sklearn_compat import ShowsSummary, accept_frames
 from skbayesnn._stacking.candidates import (
     Candidate,
     StackData,
@@ -265,6 +266,10 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             sample_weight = sample_weight * (1.0 if by_class is None else by_class)
             self._check_weighted(y[sample_weight > 0])
         if not isinstance(self.estimators, str):
+            refuse_named_categories(
+                self.categorical_features,
+                "a stack of given `estimators`, which have this parameter themselves",
+            )
             return StackData(X, y, sample_weight), validate_pool(self.estimators, seed)
         _validation.check_option("estimators", self.estimators, ["auto"])
         # Validate X and y here, so that an error or warning occurs once and not for
@@ -367,36 +372,29 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
 
     @on_snapshot
     def _open_predictive(self, X):
-        X, n_versions = self._inputs_and_versions(X)
-        blocks = self._mixture_blocks(self.estimators_, X)
-        return PredictiveBlocks.with_versions(blocks, n_versions)
+        return self._opened(self.estimators_, self._new_rows(X))
 
-    def _checked_inputs(self, X):
+    def _opened(self, estimators, rows: EncodedRows) -> PredictiveBlocks:
+        """Mixture of the given fits of the candidates at new rows."""
+        return PredictiveBlocks.of_encoded(
+            rows, lambda X: self._mixture_blocks(estimators, X)
+        )
+
+    def _new_rows(self, X) -> EncodedRows:
         """X as the candidates take it."""
-        return self._inputs(X, check_inputs, reset=False)
-
-    def _inputs_and_versions(self, X):
-        """Inputs, and the number of versions of each row, or None if all have one."""
-        if self.__dict__.get("table_") is None:
-            return self._checked_inputs(X), None
-        return self._inputs(X, check_inputs_and_versions)
-
-    def _inputs(self, X, check, **options):
-        """Result of a check of X, with a warning of rows far outside."""
         check_is_fitted(self)
         # Estimators of a user's pool validate X themselves.
         if self.fitted_to_sparse_ is None:
-            return X
+            return EncodedRows(X)
         mean, scale, total_weight = _column_scales(self.estimators_[0])
-        checked = check(self, X, fill=mean, **options)
-        if sparse.issparse(checked) and not self.fitted_to_sparse_:
-            checked = checked.toarray()
-        inputs = checked[0] if isinstance(checked, tuple) else checked
-        warn_of_far_rows(inputs, mean, scale, total_weight, network_columns(self))
+        rows = check_new_rows(self, X, mean, scale)
+        if sparse.issparse(rows.X) and not self.fitted_to_sparse_:
+            rows = EncodedRows(rows.X.toarray())
+        warn_of_far_rows(rows.X, mean, scale, total_weight, network_columns(self))
         # Do not warn again about encoded columns, which have other values and no
         # names.
         silence_warning(FAR_ROWS)
-        return checked
+        return rows
 
     def _mixture_blocks(self, estimators, X) -> PredictiveBlocks:
         """Mixture of the given fits of the candidates."""
@@ -445,10 +443,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
-        tags.input_tags.allow_nan = True
-        tags.input_tags.categorical = True
-        tags.input_tags.string = True
-        return tags
+        return accept_frames(tags)
 
 
 class _Refits(NamedTuple):

@@ -178,8 +178,9 @@ def default_pool(
     n_bins = 0 if sparse.issparse(X) or is_wide else _n_bins(X, sample_weight)
     if n_bins < MIN_BINS:
         return pool
-    # The encoder does not use y. Fitted once to all rows, it gives all folds the same
-    # number of columns, so that they can share a program.
+    # The encoder does not use y, except that the edges of a column of level means rest
+    # on means of y. Fitted once to all rows, it gives all folds the same number of
+    # columns, so that they can share a program.
     encoder = FrozenEstimator(_encoder(X, sample_weight, n_bins))
     encoded = Pipeline([("encoder", encoder), ("network", network_class(**params))])
     grids = [

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
+from skbayesnn._data.table_encoder import AVERAGED
 from skbayesnn._data.validation import check_numbers, check_target_given
 from skbayesnn._meta.cross_conformal import cross_interval, not_below_zero, too_few
 from skbayesnn._meta.unwrap import open_predictive
@@ -248,10 +249,12 @@ default="from_dtype"
                 f"KFold does; got {self.cv!r}. Fit again with such a `cv`."
             )
         coverages = check_levels("coverage", coverage)
-        frame, X = X, self._checked_inputs(X)
+        rows = self._new_rows(X)
         tables = getattr(self, "fold_tables_", None)
         fold_blocks = (
-            self._mixture_blocks(models, tables[fold].transform(frame) if tables else X)
+            self._opened(
+                models, tables[fold].encode(self, X, AVERAGED) if tables else rows
+            )
             for fold, models in enumerate(self.fold_estimators_)
         )
         predicted = [
@@ -271,7 +274,7 @@ default="from_dtype"
                     [scores[:, j] for scores in self.fold_scores_],
                     nominal_coverage,
                 )
-        one_row = safe_indexing(X, np.arange(1))
+        one_row = safe_indexing(rows.X, np.arange(1))
         blocks = self._mixture_blocks(self.estimators_, one_row)
         result = not_below_zero(result, blocks)
         result = result if self.oof_prediction_.ndim == 2 else result[:, 0]

@@ -13,12 +13,12 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from skbayesnn import _validation
+from skbayesnn._data.column_encoding import EncodedRows
 from skbayesnn._data.scaling import Scaling, warn_of_far_rows
 from skbayesnn._data.table_encoder import TableEncoder
 from skbayesnn._data.validation import (
     Table,
-    check_inputs,
-    check_inputs_and_versions,
+    check_new_rows,
     network_columns,
 )
 from skbayesnn._predictive.mixin import PredictiveBlocks, PredictiveMixin
@@ -26,6 +26,7 @@ from skbayesnn._runtime import atomic_update, default_settings, snapshot, warn
 from skbayesnn._sklearn_compat import (
     BaseEstimator,
     CallbackSupportMixin,
+    accept_frames,
     with_callbacks,
 )
 from skbayesnn._typing import Array, MatrixLike
@@ -313,44 +314,46 @@ class BayesianNetwork(
         self.__dict__ |= attributes | {"_cache": _fitted.PosteriorCache()}
         self._cache.prime(self, posterior)
 
-    def _checked_inputs(self, X):
+    def _new_rows(self, X) -> EncodedRows:
         """Validate X of a prediction."""
-        return self._inputs(X, check_inputs, reset=False)
-
-    def _inputs_and_versions(self, X):
-        """Inputs, and the number of versions of each row, or None if all have one."""
-        return self._inputs(X, check_inputs_and_versions)
-
-    def _inputs(self, X, check, **options):
-        """Result of a check of X, with a warning of rows far outside."""
         check_is_fitted(self)
         _validation.check_n_draws(self.n_draws)
         standardized = self.standardize is not False
-        checked = check(self, X, fill=self.x_mean_ if standardized else None, **options)
+        moments = (self.x_mean_, self.x_scale_) if standardized else ()
+        rows = check_new_rows(self, X, *moments)
         if standardized:
-            inputs = checked[0] if isinstance(checked, tuple) else checked
             scale = self.x_mean_, self.x_scale_, self.total_weight_
-            warn_of_far_rows(inputs, *scale, network_columns(self))
-        return checked
+            warn_of_far_rows(rows.X, *scale, network_columns(self))
+        return rows
 
     def _open_predictive(self, X):
-        predictive, n_versions = self._predictive(X)
-        return PredictiveBlocks.with_versions(predictive.in_blocks(), n_versions)
+        predictive = self._predictive(X)
+        if isinstance(predictive, PredictiveBlocks):
+            return predictive
+        return predictive.in_blocks()
 
     def _open_by_draws(self, X):
-        predictive, n_versions = self._predictive(X)
-        if n_versions is None:
-            return predictive.in_one_block()
-        return PredictiveBlocks.with_versions(predictive.in_blocks(), n_versions)
+        predictive = self._predictive(X)
+        if isinstance(predictive, PredictiveBlocks):
+            return predictive
+        return predictive.in_one_block()
 
-    def _predictive(self, X) -> tuple[Any, Array | None]:
+    def _predictive(self, X, method="draws") -> Any:
         """Predictive distribution of the present fit, even after another fit.
 
-        returns : distribution of all versions of rows, and the versions per row or None
+        returns : ``PredictiveByDraws``; blocks of rows if values of X are unknown
         """
         fitted = snapshot(self)
-        X, n_versions = fitted._inputs_and_versions(X)
-        return self._predictive_class(fitted, X), n_versions
+        rows = fitted._new_rows(X)
+
+        def predictive(X):
+            return self._predictive_class(
+                fitted, X, _fitted.posterior_by(fitted, X, method)
+            )
+
+        if not rows.unknown:
+            return predictive(rows.X)
+        return PredictiveBlocks.of_encoded(rows, lambda X: predictive(X).in_blocks())
 
     @property
     def _scaling(self) -> Scaling:
@@ -377,10 +380,7 @@ class BayesianNetwork(
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
-        tags.input_tags.allow_nan = True
-        tags.input_tags.categorical = True
-        tags.input_tags.string = True
-        return tags
+        return accept_frames(tags)
 
 
 def set_fitted(

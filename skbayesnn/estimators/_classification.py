@@ -1,7 +1,7 @@
 """Base class of the classifiers: label validation and predictions."""
 
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import repeat
 from typing import Any, Self
 
@@ -14,7 +14,11 @@ from skbayesnn._data.validation import check_classification, refuse_one_class
 from skbayesnn._distributions.components import labels_at
 from skbayesnn._engine.resources import prediction_slots
 from skbayesnn._predictive.classes import ClassPredictive, label_log_density
-from skbayesnn._predictive.mixin import ClassificationPredictiveMixin
+from skbayesnn._predictive.mixin import (
+    ClassificationPredictiveMixin,
+    PredictiveBlocks,
+    predicted_means,
+)
 from skbayesnn._predictive.summaries import (
     CLASSIFICATION_KINDS,
     MeanProbability,
@@ -45,7 +49,15 @@ class ClassesByDraws(PredictiveByDraws):
 
     def predictive_of(self, components) -> ClassPredictive:
         """Predictive distribution of some rows with these components, one per draw."""
-        return ClassPredictive(components.probability.astype(np.float64), self.classes)
+        probability = components.probability.astype(np.float64)
+        uniform = self.uniform if len(self.uniform) == len(probability) else None
+        return ClassPredictive(probability, self.classes, uniform)
+
+    @cached_property
+    def uniform(self) -> np.ndarray:
+        """Numbers that sample a label of each draw, (draws of all networks,)."""
+        random = np.random.default_rng(self.estimator.seeds_)
+        return random.random(self.estimator.n_draws * self.posterior.n_members)
 
     @prediction_slots.acquire()
     def mean(self) -> np.ndarray:
@@ -67,12 +79,9 @@ class ClassesByDraws(PredictiveByDraws):
 
     def uncertainty(self, kinds) -> dict[str, np.ndarray]:
         """Uncertainties of the labels: {kind: (rows,)}."""
-        n_draws, posterior = self.estimator.n_draws, self.posterior
-        uniform = np.random.default_rng(self.estimator.seeds_).random(
-            (n_draws, posterior.n_members)
-        )
         # All draws of a deterministic network are equal, and only one is computed.
-        n_copies = 1 if posterior.network.stochastic else n_draws
+        is_stochastic = self.posterior.network.stochastic
+        n_copies = 1 if is_stochastic else self.estimator.n_draws
 
         def probabilities(rows):
             for _, parts in self.predictor.by_rows(rows):
@@ -82,7 +91,7 @@ class ClassesByDraws(PredictiveByDraws):
         result = {kind: np.empty(self.X.shape[0]) for kind in kinds}
         for chunk in self.predictor.chunks():
             measures = classification_uncertainty(
-                partial(probabilities, chunk), kinds, uniform.ravel()
+                partial(probabilities, chunk), kinds, self.uniform
             )
             for kind, values in measures.items():
                 result[kind][chunk] = values
@@ -291,11 +300,10 @@ class BayesianClassifier(
         probability : ndarray of shape (n_samples, n_classes)
             Columns in the order of ``classes_``.
         """
-        if method != "draws":
-            X = self._checked_inputs(X)
-            return ClassesByDraws(self, X, posterior_by(self, X, method)).mean()
-        predictive, n_versions = self._predictive(X)
-        return predictive.mean() if n_versions is None else super().predict_proba(X)
+        predictive = self._predictive(X, method)
+        if isinstance(predictive, PredictiveBlocks):
+            return predicted_means(predictive).astype(predictive.dtype)
+        return predictive.mean()
 
     def _prediction_spread(self, X, y):
         posterior = posterior_by(self, X, "mean_weights")

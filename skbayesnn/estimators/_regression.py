@@ -11,7 +11,12 @@ from skbayesnn import _validation
 from skbayesnn._data.scaling import Scaling
 from skbayesnn._data.validation import check_regression
 from skbayesnn._engine.resources import prediction_slots
-from skbayesnn._predictive.mixin import RegressionPredictiveMixin, mean_and_covariance
+from skbayesnn._predictive.mixin import (
+    PredictiveBlocks,
+    RegressionPredictiveMixin,
+    mean_and_covariance,
+    predicted_moments,
+)
 from skbayesnn._predictive.mixture import MixturePredictive
 from skbayesnn._predictive.summaries import REGRESSION_KINDS, LogDensity, Moments
 from skbayesnn._runtime import on_snapshot
@@ -258,15 +263,16 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
         .. [1] Srivastava et al. (2014), "Dropout: a simple way to prevent neural
            networks from overfitting", JMLR 15, section 4.
         """
-        if method == "draws":
-            predictive, n_versions = self._predictive(X)
-            if n_versions is not None:
-                return super().predict(X, return_std, return_cov)
-        else:
-            X = self._checked_inputs(X)
-            predictive = MixtureByDraws(self, X, posterior_by(self, X, method))
         if return_cov:
             _validation.check_one_of_std_and_cov(return_std)
+        predictive = self._predictive(X, method)
+        if isinstance(predictive, PredictiveBlocks):
+            dtype = self._scaling.dtype_of_y(predictive.dtype)
+            moments = predicted_moments(predictive, return_std, return_cov)
+            if isinstance(moments, tuple):
+                return tuple(values.astype(dtype) for values in moments)
+            return moments.astype(dtype)
+        if return_cov:
             mean, cov = mean_and_covariance(predictive.in_blocks())
             return mean.astype(predictive.dtype), cov.astype(predictive.dtype)
         mean, stds = predictive.mean_and_stds()

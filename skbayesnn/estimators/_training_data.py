@@ -1,13 +1,13 @@
 """Validate the arguments of ``fit``."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from scipy import sparse
 
 from skbayesnn._data.other_units import THROUGH_STEPS, warn_of_other_units
 from skbayesnn._data.scaling import Scaling
-from skbayesnn._data.validation import Table, check_inputs, network_columns
+from skbayesnn._data.validation import Table, check_inputs, network_columns, table_of
 from skbayesnn._likelihoods import likelihood_named
 from skbayesnn._runtime import warn, warn_once
 
@@ -75,6 +75,14 @@ def training_data(
     table, target_attributes = estimator._validate_table(
         X, y, sample_weight, reset=reset
     )
+    encoder = table_of(estimator)
+    if not reset and encoder is not None and encoder.uses_y:
+        # Rows must not be encoded by statistics of their own y.
+        y_used = table.y[:, 0] if table.y.shape[1:] == (1,) else table.y
+        estimator.table_, features = encoder.with_statistics_of(
+            X, y_used, table.sample_weight
+        )
+        table = replace(table, X=features)
     likelihood = likelihood_named(estimator.likelihood)
     has_noise = likelihood is not None and not likelihood.tempered
     if estimator.network is None or not estimator.network.row_shapes:

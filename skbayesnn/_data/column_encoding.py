@@ -1,0 +1,425 @@
+"""The numeric features of one column of a table: fitted, and of new rows."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtri
+
+from skbayesnn._data.columns import MISSING, Categories, TableReader
+
+KINDS = "number", "boolean", "ordered", "category", "date", "duration"
+# Categories with at most this many levels are one-hot encoded; with more levels,
+# statistics of y encode them.
+MAX_ONE_HOT = 12
+# One-hot levels with a smaller weight share the level "other".
+MIN_LEVEL = 5.0
+# Missing numbers have an indicator if at least this weight of rows is missing, and as
+# much is present.
+MIN_MISSING = 5.0
+# A category is dropped if levels of at least MIN_LEVEL rows have a smaller share of the
+# rows: an identifier.
+MIN_REPEATED = 0.2
+# A cycle of a date is used if the training rows span at least this many of its periods.
+MIN_CYCLES = 1.5
+# A cycle is also used only if the rows are in several of this many parts of its period.
+CYCLE_PARTS = 400
+SECONDS = {"day": 86_400.0, "week": 7 * 86_400.0, "year": 365.2425 * 86_400.0}
+# Values that take the place of an unknown one, evenly spaced in probability.
+N_SUBSTITUTES = 16
+OTHER = "other"
+BY_LEVEL = "mean of y by level"
+
+
+def _nothing() -> np.ndarray:
+    return np.zeros((0, 0))
+
+
+@dataclass(frozen=True)
+class Column:
+    """A fitted column.
+
+    Parameters
+    ----------
+    name : name in the frame, or position in an array
+    kind : str
+        One of ``KINDS``.
+    encoding : str
+        In words.
+    n_missing : int
+        Missing values in ``fit``.
+    suffixes : tuple of str
+        A name for each feature, after the name of the column.
+    fill : float
+        Replaces missing numbers.
+    indicator : bool
+        Whether a feature marks missing values. For categories: whether the last level
+        is a missing value.
+    levels : tuple of str
+        Levels with their own encoding; all levels of an ordered category.
+    rare : tuple of str
+        Levels of ``fit`` that are encoded as "other".
+    level_features : ndarray of shape (levels + 1, features)
+        Features of each level of a category, then of all other values.
+    substitutes : ndarray of shape (N_SUBSTITUTES, features)
+        Features in place of an unknown value. Empty if no value can be unknown.
+    time_zone : str, optional
+    bounds : tuple of float
+        Smallest and largest number, or date in seconds since 1970.
+    """
+
+    name: Any
+    kind: str
+    encoding: str
+    n_missing: int
+    suffixes: tuple[str, ...] = ()
+    fill: float = 0.0
+    indicator: bool = False
+    levels: tuple[str, ...] = ()
+    rare: tuple[str, ...] = ()
+    level_features: np.ndarray = field(default_factory=_nothing)
+    substitutes: np.ndarray = field(default_factory=_nothing)
+    time_zone: str | None = None
+    bounds: tuple[float, float] = (-np.inf, np.inf)
+
+    @property
+    def uses_y(self) -> bool:
+        """Whether the encoding is a statistic of y."""
+        return self.encoding == BY_LEVEL
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """Names of the features."""
+        return tuple(f"{self.name}{suffix}" for suffix in self.suffixes)
+
+
+# ---- unknown values
+
+
+@dataclass(frozen=True)
+class UnknownValues:
+    """Unknown values of one column.
+
+    Parameters
+    ----------
+    features : slice
+        Positions of the column's features.
+    rows : ndarray of shape (rows,), bool
+        Rows whose value is unknown.
+    substitutes : ndarray of shape (N_SUBSTITUTES, features)
+    """
+
+    features: slice
+    rows: np.ndarray
+    substitutes: np.ndarray
+
+
+@dataclass(frozen=True)
+class EncodedRows:
+    """Features of new rows, some of which have unknown values.
+
+    An unseen level of a category is unknown, and so is a missing number in a column
+    without an indicator of missing values. The predictive distribution of such a row is
+    the mixture over values of the training rows in its place: the substitutes. Several
+    unknown values of a row are independent.
+
+    Parameters
+    ----------
+    X : {ndarray, sparse matrix} of shape (rows, features)
+        With a typical value in place of an unknown one.
+    unknown : tuple of UnknownValues
+        One for each column with unknown values.
+    """
+
+    X: Any
+    unknown: tuple[UnknownValues, ...] = ()
+
+    def versions(self, rows: slice) -> tuple[np.ndarray, np.ndarray]:
+        """All versions of some rows, and the number of versions of each row.
+
+        returns : (versions of all rows, features), those of a row adjacent; and
+            (rows,), each 1 or ``N_SUBSTITUTES``
+        """
+        masks = [values.rows[rows] for values in self.unknown]
+        n_versions = np.where(np.any(masks, axis=0), N_SUBSTITUTES, 1)
+        X = np.repeat(self.X[rows], n_versions, axis=0)
+        first = np.cumsum(n_versions) - n_versions
+        for values, mask in zip(self.unknown, masks, strict=True):
+            # Another order in each column: unknown values are independent.
+            random = np.random.RandomState(values.features.start)
+            order = random.permutation(N_SUBSTITUTES)
+            places = first[mask][:, np.newaxis] + np.arange(N_SUBSTITUTES)
+            X[places, values.features] = values.substitutes[order]
+        return X, n_versions
+
+
+_SHARES = (np.arange(N_SUBSTITUTES) + 0.5) / N_SUBSTITUTES
+
+
+def normal_substitutes(mean: float, std: float) -> np.ndarray:
+    """Quantiles of a normal distribution, (N_SUBSTITUTES, 1)."""
+    return mean + std * ndtri(_SHARES)[:, np.newaxis]
+
+
+def _quantiles(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Quantiles of weighted values, (N_SUBSTITUTES,)."""
+    order = np.argsort(values)
+    cumulative = np.cumsum(weights[order])
+    return values[order[np.searchsorted(cumulative, _SHARES * cumulative[-1])]]
+
+
+def _level_substitutes(level_features: np.ndarray, rows: Sequence[int]) -> np.ndarray:
+    """Features of levels, each with the same share, (N_SUBSTITUTES, features)."""
+    ordered = np.array(rows)[np.lexsort(level_features[rows].T[::-1])]
+    return level_features[ordered[(_SHARES * len(ordered)).astype(int)]]
+
+
+# ---- numbers
+
+
+def weighted_median(values: np.ndarray, weights: np.ndarray) -> float:
+    """Median of the values; weight 2 is a repeated value."""
+    order = np.argsort(values)
+    cumulative = np.cumsum(weights[order])
+    half = cumulative[-1] / 2
+    # If half of the weight is reached exactly, the middle of two values.
+    first, last = (np.searchsorted(cumulative, half, side=s) for s in ("left", "right"))
+    last = min(last, len(values) - 1)
+    pair = values[order[[first, last]]]
+    return float(pair[0] / 2 + pair[1] / 2)
+
+
+def _refuse_infinite(values: np.ndarray, name) -> None:
+    if np.isinf(values).any():
+        raise ValueError(
+            "X must be finite or missing; Input X contains infinity or a value too "
+            f"large in column {name!r}. Replace it by NaN if the value is unknown."
+        )
+
+
+def _fit_number(name, kind: str, values: np.ndarray, weights: np.ndarray) -> Column:
+    """Fit numbers, positions of levels, or seconds since 1970; NaN is missing."""
+    _refuse_infinite(values, name)
+    used, missing = weights > 0, np.isnan(values)
+    column = Column(name, kind, "dropped: all missing", int(missing[used].sum()))
+    present = used & ~missing
+    if not present.any():
+        return column
+    values, weights_present = values[present], weights[present]
+    missing_weight = weights[used & missing].sum()
+    indicator = bool(min(missing_weight, weights_present.sum()) >= MIN_MISSING)
+    low, high = float(values.min()), float(values.max())
+    if low == high and not indicator:
+        return replace(column, encoding="dropped: constant")
+    column = replace(
+        column,
+        fill=weighted_median(values, weights_present),
+        indicator=indicator,
+        bounds=(low, high),
+    )
+    texts, suffixes = _number_parts(column, values)
+    if indicator:
+        texts, suffixes = (
+            [*texts, "indicator of missing values"],
+            [
+                *suffixes,
+                "=missing",
+            ],
+        )
+    column = replace(column, encoding=", ".join(texts), suffixes=tuple(suffixes))
+    if indicator:
+        return column
+    quantiles = _quantiles(values, weights_present)
+    return replace(column, substitutes=features_of_values(quantiles, column))
+
+
+def _number_parts(column: Column, values: np.ndarray) -> tuple[list[str], list[str]]:
+    """Descriptions and suffixes of the features of present values."""
+    varies = column.bounds[0] < column.bounds[1]
+    if column.kind == "date":
+        periods = [
+            name
+            for name, length in SECONDS.items()
+            if np.ptp(values) >= MIN_CYCLES * length
+            and len(np.unique(np.mod(values, length) // (length / CYCLE_PARTS))) > 1
+        ]
+        waves = [f".{wave}_{name}" for name in periods for wave in ("sin", "cos")]
+        texts = [f"cycle of the {name}" for name in periods]
+        return ["elapsed days"] * varies + texts, [".days"] * varies + waves
+    text = {"ordered": "position of the level", "duration": "seconds"}
+    return [text.get(column.kind, "number")] * varies, [""] * varies
+
+
+def features_of_values(values: np.ndarray, column: Column) -> np.ndarray:
+    """Features of numbers, positions of levels, or seconds since 1970; or NaN."""
+    missing = np.isnan(values)
+    filled = np.where(missing, column.fill, values)
+    features = []
+    for suffix in column.suffixes:
+        if suffix == "=missing":
+            features.append(missing)
+        elif suffix == "":
+            features.append(filled)
+        elif suffix == ".days":
+            features.append((filled - column.bounds[0]) / SECONDS["day"])
+        else:
+            wave = np.sin if suffix.startswith(".sin_") else np.cos
+            features.append(wave(2 * np.pi * filled / SECONDS[suffix[5:]]))
+    return np.stack(features, axis=1).astype(np.float64)
+
+
+# ---- categories
+
+
+def _fit_category(name, data: Categories, weights: np.ndarray, has_y: bool) -> Column:
+    """Fit levels; the encoding is ``BY_LEVEL``, without features, if it needs y."""
+    used = weights > 0
+    weight_of = np.bincount(
+        data.codes[used] + 1, weights[used], minlength=len(data.levels) + 1
+    )
+    missing, by_level = weight_of[0], weight_of[1:]
+    seen = sorted(np.flatnonzero(by_level > 0), key=lambda i: data.levels[i])
+    column = Column(
+        name,
+        "category",
+        "dropped: constant",
+        int((data.codes[used] < 0).sum()),
+        indicator=bool(missing),
+    )
+    if len(seen) + (missing > 0) < 2:
+        return column
+    kept = [i for i in seen if by_level[i] >= MIN_LEVEL]
+    if len(seen) > MAX_ONE_HOT and has_y:
+        repeated = by_level[kept].sum() + missing * (missing >= MIN_LEVEL)
+        if repeated < MIN_REPEATED * weight_of.sum():
+            return replace(column, encoding="dropped: few levels repeat")
+        return replace(column, encoding=BY_LEVEL, levels=_names(column, data, seen))
+    if not kept:  # Few rows: keep all levels.
+        kept = seen[:MAX_ONE_HOT]
+    rare = [data.levels[i] for i in seen if i not in kept]
+    column = replace(column, levels=_names(column, data, kept), rare=tuple(rare))
+    counts = [*by_level[kept], missing] if missing else by_level[kept]
+    return _one_hot(column, np.array(counts))
+
+
+def _names(column: Column, data: Categories, kept) -> tuple[str, ...]:
+    names = [data.levels[i] for i in kept]
+    return (*names, MISSING) if column.indicator else tuple(names)
+
+
+def _one_hot(column: Column, counts: np.ndarray) -> Column:
+    """One feature per level; one for two levels.
+
+    An unseen level has the features of rare levels, or the mean of all rows.
+
+    counts : (levels,), weight of the rows of each level
+    """
+    n_levels = len(column.levels)
+    features = np.eye(n_levels + 1)
+    names = [*column.levels, OTHER]
+    if not column.rare:
+        features, names = features[:, :-1], names[:-1]
+        features[-1] = counts / counts.sum()
+    if len(names) == 2:
+        features, names = features[:, :1], names[:1]
+    named = list(range(n_levels - column.indicator))
+    rows = [*named, n_levels] if column.rare else named
+    return replace(
+        column,
+        encoding="one-hot",
+        suffixes=tuple(f"={name}" for name in names),
+        level_features=features,
+        substitutes=_level_substitutes(features, rows),
+    )
+
+
+def with_statistics(column: Column, data: Categories, by_level: np.ndarray) -> Column:
+    """The column with the statistics of y of its levels.
+
+    by_level : (1 + levels of the data + 1, features), for missing values, each level,
+        and unseen levels
+    """
+    position = {level: i + 1 for i, level in enumerate(data.levels)}
+    n_named = len(column.levels) - column.indicator
+    rows = [position[level] for level in column.levels[:n_named]]
+    features = by_level[[*rows, *[0] * column.indicator, -1]]
+    n_features = by_level.shape[1]
+    return replace(
+        column,
+        suffixes=("",)
+        if n_features == 1
+        else tuple(f"={i}" for i in range(n_features)),
+        level_features=features,
+        substitutes=_level_substitutes(features, list(range(n_named))),
+    )
+
+
+def level_index(column: Column, data: Categories) -> np.ndarray:
+    """Index of each row in ``column.level_features``."""
+    n_levels = len(column.levels)
+    index = data.recoded(column.levels[: n_levels - column.indicator])
+    missing = n_levels - 1 if column.indicator else n_levels
+    return np.where(index == -1, missing, np.where(index == -2, n_levels, index))
+
+
+def _unknown_levels(column: Column, data: Categories) -> np.ndarray:
+    """Rows with a level that ``fit`` has not seen, (rows,), bool."""
+    n_named = len(column.levels) - column.indicator
+    index = data.recoded((*column.levels[:n_named], *column.rare))
+    return (index == -2) | ((index == -1) & (not column.indicator))
+
+
+# ---- columns of all kinds
+
+
+def fit_column(
+    reader: TableReader, j: int, kind: str, weights: np.ndarray, has_y: bool
+) -> Column:
+    """Fit a column.
+
+    has_y : whether statistics of y may encode a category; ``with_statistics`` then
+        completes the column
+    """
+    name = reader.names[j]
+    if kind == "category":
+        return _fit_category(name, reader.categories(j), weights, has_y)
+    column = Column(name, kind, "", 0)
+    if kind == "date":
+        column = replace(column, time_zone=reader.time_zone(j))
+    elif kind == "ordered":
+        column = replace(column, levels=tuple(reader.ordered_levels(j)))
+    fitted = _fit_number(name, kind, _values(reader, j, column), weights)
+    return replace(fitted, time_zone=column.time_zone, levels=column.levels)
+
+
+def _values(reader: TableReader, j: int, column: Column) -> np.ndarray:
+    """Numbers, positions of levels, or seconds since 1970, (rows,); NaN if missing."""
+    if column.kind == "date":
+        dates = reader.dates(j, column.time_zone)
+        return np.where(np.isnat(dates), np.nan, dates.astype(np.int64) / 1e6)
+    if column.kind == "ordered":
+        index = reader.categories(j).recoded(column.levels).astype(np.float64)
+        return np.where(index < 0, np.nan, index)
+    return reader.numbers(j)
+
+
+def encode_column(
+    reader: TableReader, j: int, column: Column
+) -> tuple[np.ndarray, np.ndarray, bool]:
+    """Features of new rows, which are unknown, and whether dates are later than in fit.
+
+    returns : (rows, features), (rows,) bool, bool
+    """
+    n_rows = reader.n_rows
+    if not column.suffixes:
+        return np.empty((n_rows, 0)), np.zeros(n_rows, dtype=bool), False
+    if column.kind == "category":
+        data = reader.categories(j)
+        features = column.level_features[level_index(column, data)]
+        return features, _unknown_levels(column, data), False
+    values = _values(reader, j, column)
+    _refuse_infinite(values, column.name)
+    unknown = np.isnan(values) & (not column.indicator)
+    is_later = column.kind == "date" and bool((values > column.bounds[1]).any())
+    return features_of_values(values, column), unknown, is_later
