@@ -285,6 +285,7 @@ def check_column(column: Column) -> None:
         raise ValueError("a category must have a level that is not missing.")
     named = column.levels[: n_levels - (has_levels and column.indicator)]
     named += column.rare
+    agree("the number of distinct levels", len(set(named)), len(named))
     if is_dropped or has_levels:
         return
     low, high = column.bounds

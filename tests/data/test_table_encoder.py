@@ -263,12 +263,70 @@ def test_two_targets_have_the_features_of_each(random):
     "classes", [[False, True], [3, 7], ["no", "yes"], ["a", "b", "c"]]
 )
 def test_classes(random, classes):
-    """A share of the rows per class; only one if there are two classes."""
+    """Shares of the classes minus those of all rows; one if there are two classes."""
     values, y = many_levels(random), np.array(classes)[np.arange(ROWS) % len(classes)]
     encoder, features = features_of(values, y, target_type="classes")
     assert features.shape == (ROWS, 1 if len(classes) == 2 else len(classes))
     shares = encoder.transform(pd.DataFrame({"x": values}))
-    assert ((shares >= 0) & (shares <= 1)).all()
+    assert (abs(shares) < 1).all() and np.ptp(shares, axis=0).all()
+    if len(classes) > 2:
+        np.testing.assert_allclose(shares.sum(1), 0, atol=1e-12)  # rounding of a sum
+
+
+def test_levels_that_determine_y_have_finite_features(random):
+    """A level with one row has no row in the other folds: its statistics are 0 / 0."""
+    level = np.array([f"l{i}" for i in range(13)])[np.arange(ROWS) % 13].tolist()
+    level[-2:] = ["single", "alone"]
+    y = np.array([hash_of(text) for text in level])
+    for target_type in ("continuous", "classes"):
+        _, features = features_of(level, y, target_type=target_type)
+        assert np.isfinite(features).all()
+        assert len(features) == ROWS
+
+
+def hash_of(text):
+    """A number that the level determines."""
+    return float(sum(map(ord, text)) % 3)
+
+
+def test_classes_of_weight_zero_do_not_count(random):
+    """They have no share, as without their rows."""
+    values = many_levels(random)
+    y = np.array(["a", "b", "c"])[np.arange(ROWS) % 3]
+    weights = np.where(y == "c", 0.0, 1.0)
+    _, features = features_of(values, y, weights, target_type="classes")
+    used = weights > 0
+    kept = [value for value, u in zip(values, used, strict=True) if u]
+    _, without = features_of(kept, y[used], target_type="classes")
+    np.testing.assert_array_equal(features[used], without)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "match"),
+    [
+        ({"sample_weight": [-1.0] * ROWS}, "Negative values"),
+        ({"sample_weight": [np.nan] * ROWS}, "NaN"),
+        ({"sample_weight": [1.0]}, "shape"),
+        ({"y": np.ones(3)}, "inconsistent numbers of samples"),
+        ({"y": np.full(ROWS, np.nan)}, "y contains NaN"),
+        ({"X": pd.DataFrame(index=range(ROWS))}, "at least one column"),
+        ({"target_type": "numbers"}, "`target_type` must be"),
+    ],
+)
+def test_bad_arguments(random, arguments, match):
+    encoder = TableEncoder(target_type=arguments.pop("target_type", "continuous"))
+    X = arguments.pop("X", pd.DataFrame({"x": many_levels(random)}))
+    with pytest.raises(ValueError, match=match):
+        encoder.fit(X, **{"y": random.standard_normal(ROWS)} | arguments)
+
+
+def test_precision_is_the_table_s():
+    X = np.array([[1.0, 2.0], [3.0, np.nan], [2.0, 1.0]] * 6, dtype=np.float32)
+    for dtype in (np.float32, np.float64):
+        table = X.astype(dtype)
+        assert TableEncoder().fit_transform(table).dtype == dtype
+        frame = pd.DataFrame(table)
+        assert TableEncoder().fit(frame).transform(frame).dtype == dtype
 
 
 # ---- weights
@@ -389,7 +447,7 @@ def test_derived_names_of_two_columns_may_be_equal():
 
 def test_warning_of_missing_values_that_the_fit_had_none_of():
     encoder, _ = features_of([1.0, 2.0, 6.0])
-    with pytest.warns(UserWarning, match="had none in `fit`: 'x'"):
+    with pytest.warns(UserWarning, match="missing values in `fit`: 'x'"):
         features = encoder.transform(pd.DataFrame({"x": [None, 4.0]}))
     np.testing.assert_array_equal(features[:, 0], [2, 4])
 

@@ -163,9 +163,27 @@ COLUMNS = {
     ),
     "names of levels": ("colour", {"levels": (1, 2)}, "must be a tuple of strings"),
     "features": ("colour", {"suffixes": ("",)}, "must agree in"),
-    "codes": ("colour", {"codes": np.full((5, 4), np.inf)}, "array of floats, finite"),
-    "counts": ("colour", {"counts": -np.ones(5)}, "finite and >= 0; got"),
-    "codes of numbers": ("size", {"codes": np.ones((1, 2))}, "must agree in"),
+    "infinite features": (
+        "colour",
+        {"level_features": np.full((5, 4), np.inf)},
+        "array of floats, finite",
+    ),
+    "features of levels": (
+        "size",
+        {"level_features": np.ones((1, 2))},
+        r"must agree in levels; got \(0, 0\), \(1, 2\)",
+    ),
+    "substitutes": (
+        "colour",
+        {"substitutes": np.ones((3, 4))},
+        r"must agree in substitutes of unknown values; got \(16, 4\), \(3, 4\)",
+    ),
+    "a rare level with its own encoding": (
+        "colour",
+        {"rare": ("red",)},
+        "number of distinct levels",
+    ),
+    "no indicator": ("size", {"indicator": False}, "must agree in substitutes"),
     "positions": ("grade", {"bounds": (0.0, 7.0)}, "positions of 3 levels must be"),
     "an unknown cycle": (
         "start",
