@@ -95,19 +95,20 @@ default="from_dtype"
     =================  =================================================================
     column             features
     =================  =================================================================
-    number, boolean    the value; the weighted median if it is missing, and an indicator
-                       of missing values if enough are missing
+    number, boolean,   the value; with at least five missing values in ``fit``, the
+    duration           weighted median in their place, and an indicator. Durations are
+                       in seconds
     ordered category   the position among the levels, as a number
-    category, text     one indicator for each level, up to 12 levels; with more levels,
-                       the mean of y of the level, shrunk to the mean of all rows and
-                       computed without the row itself [1]_ (for classes, the share of
-                       each class). Missing is a level. Levels with fewer than five
-                       rows share the level "other", which unseen levels get, too.
-    date               elapsed days; sine and cosine of the times of day, week and year,
-                       if the rows span them
-    duration           seconds, as a number
-    constant, or all   none, with a warning
-    missing
+    category, text     an indicator for each level, up to 12 levels. Levels with fewer
+                       than five rows share the level "other". With more levels, the
+                       mean of y of the level minus the mean of all rows, shrunk to zero
+                       [1]_; for classes, the same with the shares of the classes. A row
+                       is encoded by statistics of the other four fifths of the rows.
+                       Without y, each level has an indicator. Missing is a level
+    date               elapsed days; sine and cosine of the time of the day, week and
+                       year, if the rows span at least 1.5 of these periods
+    constant, missing  none, with a warning
+    or identifier
     =================  =================================================================
 
     References

@@ -262,7 +262,7 @@ class PredictiveMixin:
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        X : {frame, array-like, sparse matrix} of shape (n_samples, n_features)
             Inputs.
         kind : str or list of str, default=None
             Measure of uncertainty, a list of measures, or ``"all"``.
@@ -328,7 +328,7 @@ class PredictiveMixin:
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        X : {frame, array-like, sparse matrix} of shape (n_samples, n_features)
             Inputs.
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
             Observed target values or labels.
@@ -363,7 +363,7 @@ class PredictiveMixin:
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples_X, n_features)
+        X : {frame, array-like, sparse matrix} of shape (n_samples_X, n_features)
             Inputs.
         n_samples : int, default=1
             Number of functions. Each is picked at random among the fixed posterior
@@ -392,7 +392,7 @@ class PredictiveMixin:
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples_X, n_features)
+        X : {frame, array-like, sparse matrix} of shape (n_samples_X, n_features)
             Inputs.
         n_samples, random_state
             As in ``sample_f``.
@@ -485,7 +485,7 @@ class RegressionPredictiveMixin(PredictiveMixin):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        X : {frame, array-like, sparse matrix} of shape (n_samples, n_features)
             Inputs.
         return_std : bool, default=False
             Whether to return the standard deviation of the predictive distribution.
@@ -521,7 +521,7 @@ class RegressionPredictiveMixin(PredictiveMixin):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        X : {frame, array-like, sparse matrix} of shape (n_samples, n_features)
         q : float or sequence of float in (0, 1)
 
         Returns
@@ -548,7 +548,7 @@ class RegressionPredictiveMixin(PredictiveMixin):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        X : {frame, array-like, sparse matrix} of shape (n_samples, n_features)
         coverage : float or sequence of float in (0, 1), default=0.9
             Probability that y is inside; for counts at least this probability.
         kind : {"equal_tailed", "highest_density"}, default="equal_tailed"
@@ -579,7 +579,7 @@ class RegressionPredictiveMixin(PredictiveMixin):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        X : {frame, array-like, sparse matrix} of shape (n_samples, n_features)
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
 
         Returns
@@ -598,7 +598,7 @@ class RegressionPredictiveMixin(PredictiveMixin):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        X : {frame, array-like, sparse matrix} of shape (n_samples, n_features)
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
 
         Returns
@@ -620,7 +620,7 @@ class ClassificationPredictiveMixin(PredictiveMixin):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        X : {frame, array-like, sparse matrix} of shape (n_samples, n_features)
             Inputs.
 
         Returns
@@ -638,7 +638,7 @@ class ClassificationPredictiveMixin(PredictiveMixin):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        X : {frame, array-like, sparse matrix} of shape (n_samples, n_features)
             Inputs.
 
         Returns

@@ -213,7 +213,7 @@ default="from_dtype"
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        X : {frame, array-like, sparse matrix} of shape (n_samples, n_features)
         coverage : float or sequence of float in (0, 1), default=0.9
             Probability that the interval contains y; for counts at least this.
         kind : {"equal_tailed", "highest_density"}, default="equal_tailed"

@@ -162,7 +162,7 @@ class BayesianNetwork(
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        X : {frame, array-like, sparse matrix} of shape (n_samples, n_features)
             Training inputs. For float32 inputs, predictions are float32, unless that
             precision cannot represent y (its mean is more than 800 standard deviations
             from zero). For all other inputs they are float64.

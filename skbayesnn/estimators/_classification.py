@@ -212,7 +212,7 @@ class BayesianClassifier(
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        X : {frame, array-like, sparse matrix} of shape (n_samples, n_features)
             New inputs.
         y : array-like of shape (n_samples,)
             New labels.
@@ -264,7 +264,7 @@ class BayesianClassifier(
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        X : {frame, array-like, sparse matrix} of shape (n_samples, n_features)
             Inputs.
         method : {"draws", "mean_weights"}, default="draws"
             How to compute the probabilities, as in ``predict_proba``.
@@ -286,7 +286,7 @@ class BayesianClassifier(
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        X : {frame, array-like, sparse matrix} of shape (n_samples, n_features)
             Inputs.
         method : {"draws", "mean_weights"}, default="draws"
             Leave the default unless predictions must be fast. ``"draws"`` averages

@@ -334,7 +334,7 @@ table_, y_mean_, y_scale_
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        X : {frame, array-like, sparse matrix} of shape (n_samples, n_features)
             New inputs.
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
             New target values.
@@ -482,7 +482,7 @@ feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, x_scale_
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        X : {frame, array-like, sparse matrix} of shape (n_samples, n_features)
             New inputs.
         y : array-like of shape (n_samples,)
             New labels.

@@ -36,7 +36,7 @@ def test_infinity_in_x(data, assert_refused, fitted, kind, value):
 
 @BOTH
 def test_nan_in_x_of_a_model_of_complete_rows(data, small, fitted, kind):
-    """A warning, and a larger uncertainty of this row only.
+    """A warning; only the uncertainty of this row changes.
 
     test_unknown_values.py has exact tests.
     """
