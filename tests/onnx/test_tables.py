@@ -5,8 +5,9 @@ import warnings
 
 import numpy as np
 import pytest
+from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 
 from skbayesnn import (
     BayesianStackingClassifier,
@@ -24,7 +25,7 @@ from skbayesnn._onnx.tables import (
     input_columns,
 )
 from skbayesnn.model_selection import BatchedGridSearchCV
-from skbayesnn.preprocessing import TableEncoder
+from skbayesnn.preprocessing import PiecewiseLinearEncoder, TableEncoder
 from tests.helpers.frames import mixed_frame, new_frame
 from tests.helpers.onnx_running import (
     assert_close,
@@ -244,10 +245,47 @@ def test_columns_that_cannot_be_inputs_are_named(data, small):
         input_columns(encoders)
 
 
-def test_no_warning_of_rounded_columns(frame, y, small):
-    """Numbers are double, and dates are integers."""
-    X = frame.assign(size=frame["size"] + 1e9)
-    model = MCDropoutRegressor(**small).fit(X, y)
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [],
+        [TableEncoder("from_dtype", "continuous"), StandardScaler()],
+        [TableEncoder("from_dtype", "continuous"), PiecewiseLinearEncoder(n_bins=4)],
+        [
+            TableEncoder("from_dtype", "continuous"),
+            StandardScaler(),
+            PolynomialFeatures(2, include_bias=False),
+        ],
+    ],
+    ids=["network", "scaler", "bins", "powers"],
+)
+def test_no_warning_of_rounded_columns(steps, frame, y, later, small):
+    """Numbers are double, and dates are integers; so are the inputs of scalers.
+
+    A column near 1.7e9 with a standard deviation of about 30: neighbouring values of
+    single precision differ by 128. Outputs are equal up to its rounding of y.
+    """
+    X, X_new = (rows.assign(size=1.7e9 + 30 * rows["size"]) for rows in (frame, later))
+    if not steps:  # `predict` of the network alone averages over unknown values
+        X_new = X[:12]
+    model = make_pipeline(*steps, MCDropoutRegressor(**small)).fit(X, y)
     with warnings.catch_warnings():
-        warnings.filterwarnings("error", message="the graph takes float32")
-        to_onnx(model, q=())
+        warnings.filterwarnings("error", message=".* rounds columns")
+        graph = to_onnx(model)
+    expected = expected_regression(model, X_new)
+    assert_close(outputs(graph, as_inputs(X_new, graph)), expected, y)
+
+
+def test_steps_in_single_precision_warn(frame, y, small):
+    """Graphs of some transformers do not run in double precision."""
+    X = frame.assign(size=1.7e9 + 30 * frame["size"])
+    steps = [TableEncoder(target_type="continuous"), SimpleImputer()]
+    model = make_pipeline(*steps, MCDropoutRegressor(**small))
+    message = "converts SimpleImputer in single precision, which rounds columns 'size'"
+    with pytest.warns(UserWarning, match=message):
+        to_onnx(model.fit(X, y), q=())
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message=".* rounds columns")
+        graph = to_onnx(model.fit(frame, y))
+    expected = expected_regression(model, frame)
+    assert_close(outputs(graph, as_inputs(frame, graph)), expected, y)
