@@ -21,15 +21,6 @@ _TYPES = {
     "category": np.object_,
     "date": np.int64,
 }
-_OUTPUTS = {
-    "mean",
-    "std",
-    "quantiles",
-    "label",
-    "probabilities",
-    "entropy",
-    "mutual_information",
-}
 # A missing date, NumPy's NaT.
 _NOT_A_TIME = np.iinfo(np.int64).min
 _DAY = SECONDS["day"]
@@ -75,11 +66,6 @@ def input_columns(tables: Sequence[TableEncoder]) -> dict[str, Column]:
             raise TypeError(
                 "`to_onnx` needs a column to be of one kind in all estimators of a "
                 f"stack; got {other.kind} and {column.kind} for column {column.name!r}."
-            )
-        if _input_name(column) in _OUTPUTS:
-            raise TypeError(
-                f"a graph has an output {column.name!r}, and no column of this name. "
-                "Rename the column before fit."
             )
         if "" in column.levels:
             raise TypeError(

@@ -236,9 +236,13 @@ def test_columns_that_cannot_be_inputs_are_named(data, small):
     model.fit(pandas.DataFrame({"kind": levels, "a": data.y}), data.y)
     with pytest.raises(TypeError, match=r"empty string .* level of column 'kind'"):
         to_onnx(model)
-    model.fit(pandas.DataFrame({"std": levels, "a": data.y}), data.y)
+    model.fit(pandas.DataFrame({"std": levels + "!", "a": data.y}), data.y)
     with pytest.raises(TypeError, match="an output 'std', and no column"):
         to_onnx(model)
+    # Outputs of the other task, and outputs that are left out, are free names.
+    X = pandas.DataFrame({"label": levels + "!", "quantiles": data.y})
+    graph = to_onnx(model.fit(X, data.y), q=())
+    assert [given.name for given in graph.graph.input] == ["label", "quantiles"]
     X = pandas.DataFrame({"code": data.labels, "kind": levels + "!"})
     encoders = [TableEncoder(chosen).fit(X) for chosen in (["code"], None)]
     with pytest.raises(TypeError, match=r"one kind .* for column 'code'"):
