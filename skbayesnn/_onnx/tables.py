@@ -135,16 +135,16 @@ def _features(column: Column, x: Tensor) -> list[Tensor]:
         return [_codes(column, x)]
     if column.kind == "ordered":
         positions = {level: i for i, level in enumerate(column.levels)}
-        x = _looked_up(x, positions, -1)
-        missing = x.op("Less", np.array(0))
+        index = _looked_up(x, positions, -1)
+        missing, x = index.op("Less", np.array(0)), index.cast(np.float64)
     elif column.kind == "date":
         missing = x.op("Equal", np.array(_NOT_A_TIME))
         x = x.cast(np.float64) / np.array(1e6)
     else:
-        x = x.cast(np.float64)
+        x = x.cast(np.float64)  # also single precision in `initial_types`
         missing = x.op("IsNaN")
     fill = np.array(float(column.fill))
-    filled = x.graph.op("Where", missing, fill, x.cast(np.float64))
+    filled = x.graph.op("Where", missing, fill, x)
     return [_feature(column, suffix, filled, missing) for suffix in column.suffixes]
 
 

@@ -154,6 +154,19 @@ def test_every_feature_of_the_encoder(frame, y, later):
         )
 
 
+def test_values_are_cast_once(data):
+    """A number, a position of an ordered level, and a date, without missing values."""
+    start = np.datetime64("2020-01-01", "us") + np.arange(41).astype("timedelta64[D]")
+    grades = pandas.Categorical(data.labels.astype(str), ordered=True)
+    X = pandas.DataFrame({"size": data.y, "grade": grades, "start": start})
+    for name in X:
+        encoder, graph = TableEncoder().fit(X[[name]]), Graph()
+        x = encoded_table(encoder, add_inputs(graph, input_columns([encoder])))
+        graph.output("features", x, np.float64, ["n_samples", None])
+        nodes = [node.op_type for node in graph.model().graph.node]
+        assert nodes.count("Cast") == 1
+
+
 def test_inputs_and_their_description(frame, y, small):
     graph = to_onnx(MCDropoutRegressor(**small).fit(frame, y), q=())
     kinds = {"double": 11, "string": 8, "int64": 7}
