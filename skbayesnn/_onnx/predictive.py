@@ -24,7 +24,8 @@ from skbayesnn._onnx.likelihoods import (
     probabilities,
 )
 from skbayesnn._onnx.networks import outputs_of
-from skbayesnn._onnx.steps import after_table, thawed, transformed
+from skbayesnn._onnx.parts import thawed
+from skbayesnn._onnx.steps import after_table, transformed
 from skbayesnn._onnx.tables import encoded_table
 from skbayesnn._stacking.base import BayesianStacking
 from skbayesnn._stacking.linear import ShrunkLinearClassifier, ShrunkLinearRegressor

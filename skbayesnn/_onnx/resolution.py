@@ -3,13 +3,10 @@
 from collections.abc import Iterator
 
 import numpy as np
-from sklearn.frozen import FrozenEstimator
-from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import MinMaxScaler, RobustScaler, StandardScaler
 
-from skbayesnn._meta.calibration import CalibratedUncertaintyRegressor
+from skbayesnn._onnx.parts import parts_with_same_X
 from skbayesnn._runtime import warn
-from skbayesnn._stacking.base import BayesianStacking
 from skbayesnn.estimators._base import BayesianNetwork
 from skbayesnn.preprocessing import PiecewiseLinearEncoder, TableEncoder
 
@@ -89,20 +86,12 @@ def _centres_and_spreads(model) -> Iterator[tuple[np.ndarray, np.ndarray]]:
 
 def _of_inputs(model) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Centre and spread of the columns that a model gets from its table."""
-    if hasattr(model, "best_estimator_"):
-        yield from _centres_and_spreads(model.best_estimator_)
-    elif isinstance(model, FrozenEstimator):
-        yield from _centres_and_spreads(model.estimator)
-    elif isinstance(model, CalibratedUncertaintyRegressor):
-        yield from _centres_and_spreads(model.estimator_)
-    elif isinstance(model, BayesianStacking):
-        for candidate in model.estimators_:
-            yield from _centres_and_spreads(candidate)
-    elif isinstance(model, Pipeline):
-        steps = [step for _, step in model.steps if step not in (None, "passthrough")]
-        yield from _centres_and_spreads(steps[0])
-    elif isinstance(model, BayesianNetwork):
+    for part in parts_with_same_X(model):
+        yield from _centres_and_spreads(part)
+    if isinstance(model, BayesianNetwork):
         yield model.x_mean_, model.x_scale_
+    elif isinstance(model, TableEncoder):
+        yield _range_of_columns(model)
     elif isinstance(model, StandardScaler) and model.with_mean and model.with_std:
         yield model.mean_, model.scale_
     elif (

@@ -3,7 +3,6 @@
 from itertools import pairwise, takewhile
 
 import numpy as np
-from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import (
     MaxAbsScaler,
@@ -14,6 +13,7 @@ from sklearn.preprocessing import (
 )
 
 from skbayesnn._onnx.graph import OPSETS, Graph, Tensor, needed
+from skbayesnn._onnx.parts import thawed
 from skbayesnn._onnx.resolution import warn_of_rounded_features
 from skbayesnn.preprocessing import PiecewiseLinearEncoder, TableEncoder
 
@@ -73,11 +73,6 @@ def _type_of(steps: Pipeline, precision: str):
     types = needed("skl2onnx.common.data_types")
     shape = [None, getattr(steps, "n_features_in_", None)]
     return getattr(types, f"{precision}TensorType")(shape)
-
-
-def thawed(step):
-    """The estimator in a ``FrozenEstimator``; other steps as they are."""
-    return thawed(step.estimator) if isinstance(step, FrozenEstimator) else step
 
 
 def encoded(encoder: PiecewiseLinearEncoder, x: Tensor) -> Tensor:

@@ -3,14 +3,11 @@
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from sklearn.frozen import FrozenEstimator
-from sklearn.pipeline import Pipeline
 
 from skbayesnn._data.columns import Categories
 from skbayesnn._data.table_encoder import SECONDS, Column, TableEncoder, level_index
-from skbayesnn._meta.calibration import CalibratedUncertaintyRegressor
 from skbayesnn._onnx.graph import Graph, Tensor
-from skbayesnn._stacking.base import BayesianStacking
+from skbayesnn._onnx.parts import parts_with_same_X
 
 # Type of the input of a column. Double precision does not round the values of a frame.
 _TYPES = {
@@ -28,22 +25,12 @@ _DAY = SECONDS["day"]
 
 def tables_of(model) -> Iterator[TableEncoder]:
     """Encoders of the rows that a model takes; none if it takes numbers."""
-    if isinstance(model, TableEncoder):
-        yield model
-    elif getattr(model, "table_", None) is not None:
-        yield model.table_
-    elif hasattr(model, "best_estimator_"):
-        yield from tables_of(model.best_estimator_)
-    elif isinstance(model, FrozenEstimator):
-        yield from tables_of(model.estimator)
-    elif isinstance(model, CalibratedUncertaintyRegressor):
-        yield from tables_of(model.estimator_)
-    elif isinstance(model, BayesianStacking):
-        for candidate in model.estimators_:
-            yield from tables_of(candidate)
-    elif isinstance(model, Pipeline):
-        steps = [step for _, step in model.steps if step not in (None, "passthrough")]
-        yield from tables_of(steps[0])
+    table = model if isinstance(model, TableEncoder) else getattr(model, "table_", None)
+    if table is not None:
+        yield table
+        return
+    for part in parts_with_same_X(model):
+        yield from tables_of(part)
 
 
 def input_columns(tables: Sequence[TableEncoder]) -> dict[str, Column]:

@@ -5,6 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, StandardScaler
@@ -201,8 +202,10 @@ def test_array_of_numbers_with_missing_values(data, small):
     assert_close(outputs(graph, X_new), expected, data.y)
     X[:, 3] += 1e9
     model.fit(X, data.y)
-    with pytest.warns(UserWarning, match=r"rounds columns \[3\]"):
-        to_onnx(model)
+    in_pipeline = make_pipeline(TableEncoder(), StandardScaler(), clone(model))
+    for exported in (model, in_pipeline.fit(X, data.y)):
+        with pytest.warns(UserWarning, match=r"rounds columns \[3\]"):
+            to_onnx(exported)
     double = [("X", types.DoubleTensorType([None, 4]))]
     X_new = X_new.astype(np.float64)
     X_new[:, 3] += 1e9
