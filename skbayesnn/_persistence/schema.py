@@ -56,6 +56,7 @@ from skbayesnn._persistence.rules import (
     TEXT,
     TEXTS,
     TIME_ZONE,
+    Rule,
     Rules,
     Values,
     both,
@@ -379,6 +380,11 @@ _SPLITTERS = (
 )
 
 
+def _of_entry(name: str) -> Rule:
+    """Rule for an instance of a class in the table, without an import of the class."""
+    return Rule(f"a {name}", lambda v: getattr(stored_class_of(v), "name", "") == name)
+
+
 def _networks() -> Iterator[StoredClass]:
     """The single estimators."""
     roles = ("Regressor", _REGRESSOR), ("Classifier", _CLASSIFIER)
@@ -504,10 +510,27 @@ def _decisions() -> Iterator[StoredClass]:
         fitted,
         {
             "kind": kind,
-            "training_columns_": list_of(DICT),
+            "training_columns_": list_of(_of_entry("TrainingColumn")),
             "random_state": SEED,
         },
         agrees=consistency.check_monitor,
+    )
+    yield StoredClass(
+        "skbayesnn.inspection._columns",
+        "TrainingColumn",
+        others={
+            "name": COLUMN_NAME,
+            "kind": one_of(*KINDS, "other"),
+            "n_rows": POSITIVE_COUNT,
+            "n_missing": COUNT,
+            "levels": TEXTS,
+            "counts": integers(),
+            "values": both(FLOATS_1D, SORTED),
+            "direction": integer(-1, 1),
+            "time_zone": none_or(TIME_ZONE),
+        },
+        agrees=consistency.check_training_column,
+        has_state=False,
     )
 
 

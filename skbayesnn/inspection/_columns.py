@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,6 +26,7 @@ _MAX_EXACT = 10_000
 _SMALLEST_CHANGE = 0.005
 # Largest unit first.
 UNITS_OF_TIME = (("days", 86_400.0), ("hours", 3_600.0), ("minutes", 60.0))
+WITH_LEVELS = "category", "ordered", "boolean"
 # Missing values of a category, as a level.
 MISSING = "missing"
 
@@ -56,6 +58,47 @@ class ColumnDrift(NamedTuple):
     missing_share: float
     new_missing_share: float
     new_levels: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class TrainingColumn:
+    """Statistics of a column of the training rows.
+
+    Parameters
+    ----------
+    name : str or int
+        Name of the column, or its position in an array.
+    kind : str
+        As in ``ColumnDrift``.
+    n_rows, n_missing : int
+        Numbers of rows, and of missing values; of "other" columns only the rows.
+    levels : tuple of str
+        All levels of a category or boolean.
+    counts : ndarray of shape (levels,)
+        Number of rows of each level.
+    values : ndarray of shape (values,)
+        Sorted numbers, seconds, or dates in seconds since 1970: all that are not
+        missing, or ``MAX_VALUES`` quantiles of them.
+    direction : int
+        1 or -1 if the values only rise or only fall from row to row, else 0.
+    time_zone : str, optional
+        Of ``values``, for dates.
+    """
+
+    name: Any
+    kind: str
+    n_rows: int
+    n_missing: int = 0
+    levels: tuple[str, ...] = ()
+    counts: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    values: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    direction: int = 0
+    time_zone: str | None = None
+
+    @property
+    def has_levels(self) -> bool:
+        """Whether shares of levels are compared, instead of numbers."""
+        return self.kind in WITH_LEVELS
 
 
 # ---- values
@@ -131,7 +174,7 @@ def _words_and_integers(level: str) -> list:
 # ---- training rows
 
 
-def training_columns(X, table=None) -> list[dict]:
+def training_columns(X, table=None) -> list[TrainingColumn]:
     """Statistics of each column, which ``column_drift`` compares with new rows.
 
     table : the model's fitted ``TableEncoder``, if it has one
@@ -142,18 +185,19 @@ def training_columns(X, table=None) -> list[dict]:
     return [_statistics(reader, j, table) for j in range(len(reader.names))]
 
 
-def _statistics(reader: TableReader, j: int, table) -> dict[str, Any]:
+def _statistics(reader: TableReader, j: int, table) -> TrainingColumn:
     kind = kind_of(reader, j, table)
-    result = {"column": reader.names[j], "kind": kind, "n_rows": reader.n_rows}
+    column = TrainingColumn(reader.names[j], kind, reader.n_rows)
     if kind == "other":
-        return result
-    if kind in ("category", "ordered", "boolean"):
+        return column
+    if kind in WITH_LEVELS:
         data = categories_of(reader, j, kind)
-        counts = np.bincount(data.codes + 1, minlength=len(data.levels) + 1)
-        result["n_missing"] = int(counts[0])
         if len(data.levels) > MAX_LEVELS:
-            return result | {"kind": "other"}
-        return result | {"levels": list(data.levels), "counts": counts[1:]}
+            return replace(column, kind="other")
+        counts = np.bincount(data.codes + 1, minlength=len(data.levels) + 1)
+        return replace(
+            column, n_missing=int(counts[0]), levels=data.levels, counts=counts[1:]
+        )
     zone = reader.time_zone(j) if kind == "date" else None
     values = numbers_of(reader, j, kind, zone)
     present = values[~np.isnan(values)]
@@ -167,38 +211,39 @@ def _statistics(reader: TableReader, j: int, table) -> dict[str, Any]:
         # Quantiles, with the smallest and the largest value.
         chosen = np.linspace(0, len(ordered) - 1, MAX_VALUES)
         ordered = ordered[chosen.round().astype(int)]
-    return result | {
-        "n_missing": len(values) - len(present),
-        "values": ordered,
-        "direction": direction,
-        "time_zone": zone,
-    }
+    return replace(
+        column,
+        n_missing=len(values) - len(present),
+        values=ordered,
+        direction=direction,
+        time_zone=zone,
+    )
 
 
-def one_way(columns: Sequence[dict]) -> list:
+def one_way(columns: Sequence[TrainingColumn]) -> list:
     """Names of the columns that only rise or only fall from row to row."""
-    return [column["column"] for column in columns if column.get("direction")]
+    return [column.name for column in columns if column.direction]
 
 
-def all_beyond(X, columns: Sequence[dict]) -> list:
+def all_beyond(X, columns: Sequence[TrainingColumn]) -> list:
     """Names of the one-way columns whose values all lie beyond the training range."""
     reader = reader_of(X)
     names = []
     for j, column in enumerate(columns):
-        if reader is None or not column.get("direction"):
+        if reader is None or not column.direction:
             continue
-        values = numbers_of(reader, j, column["kind"], column["time_zone"])
-        values = values[~np.isnan(values)] * column["direction"]
-        bound = (column["values"] * column["direction"]).max()
+        values = numbers_of(reader, j, column.kind, column.time_zone)
+        values = values[~np.isnan(values)] * column.direction
+        bound = (column.values * column.direction).max()
         if len(values) and (values > bound).all():
-            names.append(column["column"])
+            names.append(column.name)
     return names
 
 
 # ---- comparison
 
 
-def column_drift(X, columns: Sequence[dict]) -> list[ColumnDrift]:
+def column_drift(X, columns: Sequence[TrainingColumn]) -> list[ColumnDrift]:
     """Compare each column of new rows with the training rows."""
     reader = reader_of(X)
     if reader is None or not columns:
@@ -214,22 +259,22 @@ def column_drift(X, columns: Sequence[dict]) -> list[ColumnDrift]:
     return [_compared(reader, j, column) for j, column in enumerate(columns)]
 
 
-def _compared(reader: TableReader, j: int, column: dict) -> ColumnDrift:
-    kind, n_rows = column["kind"], (column["n_rows"], reader.n_rows)
+def _compared(reader: TableReader, j: int, column: TrainingColumn) -> ColumnDrift:
+    kind, n_rows = column.kind, (column.n_rows, reader.n_rows)
     if kind == "other":
         text = "not compared: free text or too many levels"
-        return ColumnDrift(column["column"], kind, np.nan, text, np.nan, np.nan, ())
+        return ColumnDrift(column.name, kind, np.nan, text, np.nan, np.nan, ())
     new_levels: tuple[str, ...] = ()
-    if kind in ("category", "ordered", "boolean"):
+    if column.has_levels:
         data = reader.categories(j)
-        is_new = [level not in column["levels"] for level in data.levels]
+        is_new = [level not in column.levels for level in data.levels]
         new_levels = tuple(np.array(data.levels, dtype=object)[is_new].tolist())
-        n_missing = column["n_missing"], int((data.codes < 0).sum())
+        n_missing = column.n_missing, int((data.codes < 0).sum())
         p_value, change = _compared_levels(column, data, new_levels)
     else:
-        values = numbers_of(reader, j, kind, column["time_zone"])
+        values = numbers_of(reader, j, kind, column.time_zone)
         present = values[~np.isnan(values)]
-        n_missing = column["n_missing"], len(values) - len(present)
+        n_missing = column.n_missing, len(values) - len(present)
         p_value, change = _compared_numbers(column, present)
         if any(n_missing):
             p_missing = _p_of_counts(
@@ -242,13 +287,13 @@ def _compared(reader: TableReader, j: int, column: dict) -> ColumnDrift:
     if abs(now - before) >= _SMALLEST_CHANGE and not change.startswith(MISSING):
         change += f"; missing {now:.0%}, was {before:.0%}"
     return ColumnDrift(
-        column["column"], kind, p_value, change, float(before), float(now), new_levels
+        column.name, kind, p_value, change, float(before), float(now), new_levels
     )
 
 
-def _compared_numbers(column: dict, new: np.ndarray) -> tuple[float, str]:
+def _compared_numbers(column: TrainingColumn, new: np.ndarray) -> tuple[float, str]:
     """P-value and change of values that are not missing."""
-    old, kind = column["values"], column["kind"]
+    old, kind = column.values, column.kind
     if not len(old) or not len(new):
         return np.nan, "all values are missing in one of the samples"
     if kind == "date":
@@ -258,19 +303,21 @@ def _compared_numbers(column: dict, new: np.ndarray) -> tuple[float, str]:
         beyond = [f"; {share:.0%} are {word}" for share, word in shares if share]
         return np.nan, change + "".join(beyond)
     change = f"{_middle(new, kind)}, was {_middle(old, kind)}"
-    if column["direction"]:
-        word = "rises" if column["direction"] > 0 else "falls"
+    if column.direction:
+        word = "rises" if column.direction > 0 else "falls"
         return np.nan, f"not tested, only {word} from row to row: {change}"
     method = "exact" if len(old) * len(new) <= _MAX_EXACT else "asymp"
     return float(ks_2samp(old, new, method=method).pvalue), change
 
 
-def _compared_levels(column: dict, new: Categories, new_levels) -> tuple[float, str]:
+def _compared_levels(
+    column: TrainingColumn, new: Categories, new_levels
+) -> tuple[float, str]:
     """P-value and change of the shares of all levels, of which missing is one."""
-    levels = [*column["levels"], *new_levels]
+    levels = [*column.levels, *new_levels]
     old_counts = np.zeros(len(levels) + 1, dtype=int)
-    old_counts[0] = column["n_missing"]
-    old_counts[1 : len(column["levels"]) + 1] = column["counts"]
+    old_counts[0] = column.n_missing
+    old_counts[1 : len(column.levels) + 1] = column.counts
     codes = new.recoded(levels)
     counts = np.stack(
         [old_counts, np.bincount(codes + 1, minlength=len(old_counts))], 1
@@ -285,7 +332,7 @@ def _compared_levels(column: dict, new: Categories, new_levels) -> tuple[float, 
     if abs(now - before) < _SMALLEST_CHANGE:
         change = "equal shares"
     if new_levels:
-        share = shares[len(column["levels"]) + 1 :, 1].sum()
+        share = shares[len(column.levels) + 1 :, 1].sum()
         listed = ", ".join(map(repr, new_levels[:3])) + ", ..." * (len(new_levels) > 3)
         change += f"; {share:.0%} have new levels: {listed}"
     return _p_of_counts(counts), change

@@ -27,6 +27,7 @@ from skbayesnn.estimators.anchored_ensemble import (
 )
 from skbayesnn.inspection._columns import (
     ColumnDrift,
+    TrainingColumn,
     all_beyond,
     column_drift,
     one_way,
@@ -79,7 +80,7 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
         order of ``uncertainty_``.
     offset_ : float
         Minus the uncertainty above which a row is flagged.
-    training_columns_ : list of dict
+    training_columns_ : list of TrainingColumn
         Statistics of each column of the training rows, which ``column_report`` compares
         with new rows: counts of levels, sorted numbers, missing values. Empty if X is
         sparse or has more than two dimensions.
@@ -136,7 +137,7 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
     uncertainty_: Array
     held_out_: list[Array]
     offset_: float
-    training_columns_: list[dict]
+    training_columns_: list[TrainingColumn]
 
     def __init__(
         self,
