@@ -408,7 +408,7 @@ def check_monitor(model) -> None:
         return
     agree("models", len(model.estimators_), len(model.held_out_))
     agree("held-out rows", sum(map(len, model.held_out_)), len(model.uncertainty_))
-    columns = getattr(model, "training_columns_", [])
+    columns = model.training_columns_
     if not columns:  # a sparse matrix, or images
         return
     agree("training rows", *(column.n_rows for column in columns))

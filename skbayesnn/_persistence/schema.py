@@ -502,17 +502,14 @@ def _decisions() -> Iterator[StoredClass]:
         **_MODELS,
         "held_out_": list_of(integers()),
         "offset_": NUMBER,
+        "training_columns_": list_of(_of_entry("TrainingColumn")),
         "uncertainty_": FLOATS_1D,
     }
     yield StoredClass(
         "skbayesnn.inspection",
         "DriftMonitor",
         fitted,
-        {
-            "kind": kind,
-            "training_columns_": list_of(_of_entry("TrainingColumn")),
-            "random_state": SEED,
-        },
+        {"kind": kind, "random_state": SEED},
         agrees=consistency.check_monitor,
     )
     yield StoredClass(

@@ -246,10 +246,15 @@ def all_beyond(X, columns: Sequence[TrainingColumn]) -> list:
 def column_drift(X, columns: Sequence[TrainingColumn]) -> list[ColumnDrift]:
     """Compare each column of new rows with the training rows."""
     reader = reader_of(X)
-    if reader is None or not columns:
+    if not columns:
+        raise TypeError(
+            "columns can be compared if `fit` got a frame or a dense array of two "
+            "dimensions; it got a sparse matrix, or rows of more dimensions."
+        )
+    if reader is None:
         raise TypeError(
             "columns can be compared for frames and dense arrays of two dimensions; "
-            f"got {type(X).__name__}. Give some rows as `X.toarray()`, in `fit`, too."
+            f"got {type(X).__name__}. Give some rows as `X.toarray()`."
         )
     if len(reader.names) != len(columns):
         raise ValueError(

@@ -314,15 +314,14 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
             ``pandas.DataFrame(report)`` shows a table.
         """
         check_is_fitted(self)
-        return column_drift(X, getattr(self, "training_columns_", ()))
+        return column_drift(X, self.training_columns_)
 
     def _uncertainty_per_model(self, X) -> list[np.ndarray]:
         """Uncertainty of the rows, (rows,) for the model of each fold."""
         check_is_fitted(self)
         with self._named_after_default(self.estimators_[0]):
             per_model = [self._uncertainty(model, X) for model in self.estimators_]
-        # Monitors of earlier versions lack the attribute.
-        _warn_of_rows_beyond(all_beyond(X, getattr(self, "training_columns_", ())))
+        _warn_of_rows_beyond(all_beyond(X, self.training_columns_))
         return per_model
 
     def _named_after_default(self, inner) -> AbstractContextManager[None]:

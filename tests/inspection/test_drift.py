@@ -419,8 +419,10 @@ def test_a_monitor_reports_its_columns(distances, table):
     assert np.argmin([c.p_value for c in report]) == 1
     with pytest.raises(ValueError, match=f"the {X.shape[1]} columns of `fit`; got 1"):
         monitor.column_report(X[:, :1])
-    with pytest.raises(TypeError, match="dense arrays"):
+    with pytest.raises(TypeError, match=r"dense arrays .*; got csr_array. Give some"):
         monitor.column_report(sparse.csr_array(X))
+    with pytest.raises(TypeError, match=r"compared if `fit` got .*; it got a sparse"):
+        column_drift(X, training_columns(sparse.csr_array(X)))
 
 
 def test_columns_of_text_are_not_compared(seed):
