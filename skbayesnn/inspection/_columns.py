@@ -108,15 +108,31 @@ def reader_of(X) -> TableReader | None:
     """Reader of the columns; None if X has none, as a sparse matrix or images."""
     if sparse.issparse(X):
         return None
-    if not is_frame(X) and not hasattr(X, "dtype"):
-        try:
-            X = np.asarray(X)
-        except ValueError:  # rows of different lengths
-            return None
-        # A list with text becomes an array of text only.
-        X = np.array(X, dtype=object) if X.dtype.kind == "U" else X
-    shape = np.shape(X)
-    return TableReader(X) if len(shape) == 2 else None
+    try:
+        X = with_dtype("X", X)
+    except ValueError:  # rows of different lengths
+        return None
+    return TableReader(X) if len(np.shape(X)) == 2 else None
+
+
+def with_dtype(name: str, X):
+    """A list as an array, of objects if it contains text; other X as they are.
+
+    Raises
+    ------
+    ValueError
+        If the rows of a list have different lengths; the message names X.
+    """
+    if is_frame(X) or hasattr(X, "dtype"):
+        return X
+    try:
+        array = np.asarray(X)
+    except ValueError as error:
+        raise ValueError(
+            f"the rows of `{name}` must have the same number of values."
+        ) from error
+    # NumPy would convert numbers next to text to text.
+    return np.array(X, dtype=object) if array.dtype.kind == "U" else array
 
 
 def column_names(X) -> list[str]:

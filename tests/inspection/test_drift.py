@@ -431,3 +431,14 @@ def test_columns_of_text_are_not_compared(seed):
     free, number = column_drift(np.array([text[:9], range(9)], dtype=object).T, columns)
     assert (free.kind, number.kind) == ("other", "number")
     assert np.isnan(free.p_value) and "not compared" in free.change
+
+
+def test_lists_with_text_have_numbers(seed):
+    """They are read as arrays of objects, in which numbers stay numbers."""
+    random = np.random.default_rng(seed)
+    rows = [
+        [level, float(x)] for level, x in zip("ab" * 20, random.random(40), strict=True)
+    ]
+    columns = training_columns(rows)
+    assert [column.kind for column in columns] == ["category", "number"]
+    assert columns[1].values.tolist() == sorted(x for _, x in rows)
