@@ -9,11 +9,11 @@ import numpy as np
 from scipy import sparse
 from scipy.stats import chi2_contingency, fisher_exact, ks_2samp
 
-from skbayesnn._data.columns import Categories, TableReader, is_frame
+from skbayesnn._data.columns import MISSING, Categories, TableReader, is_frame
 
-# Numeric values kept per column, and levels.
+# Numeric values kept per column, and most levels of a column that is compared.
 MAX_VALUES = 2_000
-MAX_LEVELS = 1_000
+MAX_COMPARED_LEVELS = 1_000
 # Fewer monotone steps can occur by chance. A few groups of rows, one after another,
 # have fewer.
 _MIN_STEPS = 10
@@ -27,8 +27,6 @@ _SMALLEST_CHANGE = 0.005
 # Largest unit first.
 UNITS_OF_TIME = (("days", 86_400.0), ("hours", 3_600.0), ("minutes", 60.0))
 WITH_LEVELS = "category", "ordered", "boolean"
-# Missing values of a category, as a level.
-MISSING = "missing"
 
 
 class ColumnDrift(NamedTuple):
@@ -208,7 +206,7 @@ def _statistics(reader: TableReader, j: int, table) -> TrainingColumn:
         return column
     if kind in WITH_LEVELS:
         data = categories_of(reader, j, kind)
-        if len(data.levels) > MAX_LEVELS:
+        if len(data.levels) > MAX_COMPARED_LEVELS:
             return replace(column, kind="other")
         counts = np.bincount(data.codes + 1, minlength=len(data.levels) + 1)
         return replace(
