@@ -215,11 +215,6 @@ def _statistics(reader: TableReader, j: int, table) -> TrainingColumn:
     zone = reader.time_zone(j) if kind == "date" else None
     values = numbers_of(reader, j, kind, zone)
     present = values[~np.isnan(values)]
-    steps = np.diff(present)
-    monotonic = (steps >= 0).all() or (steps <= 0).all()
-    direction = 0
-    if monotonic and np.count_nonzero(steps) >= _MIN_STEPS:
-        direction = int(np.sign(present[-1] - present[0]))
     ordered = np.sort(present)
     if len(ordered) > MAX_VALUES:
         # Quantiles, with the smallest and the largest value.
@@ -229,14 +224,35 @@ def _statistics(reader: TableReader, j: int, table) -> TrainingColumn:
         column,
         n_missing=len(values) - len(present),
         values=ordered,
-        direction=direction,
+        direction=_direction(present),
         time_zone=zone,
     )
 
 
-def one_way(columns: Sequence[TrainingColumn]) -> list:
+def _direction(values: np.ndarray) -> int:
+    """1 or -1 if values only rise or only fall from row to row, else 0."""
+    steps = np.diff(values)
+    monotonic = (steps >= 0).all() or (steps <= 0).all()
+    if not monotonic or np.count_nonzero(steps) < _MIN_STEPS:
+        return 0
+    return int(np.sign(values[-1] - values[0]))
+
+
+def one_way(X) -> list:
     """Names of the columns that only rise or only fall from row to row."""
-    return [column.name for column in columns if column.direction]
+    reader = reader_of(X)
+    if reader is None:
+        return []
+    names = []
+    for j, name in enumerate(reader.names):
+        kind = kind_of(reader, j)
+        if kind in WITH_LEVELS or kind == "other":
+            continue
+        zone = reader.time_zone(j) if kind == "date" else None
+        values = numbers_of(reader, j, kind, zone)
+        if _direction(values[~np.isnan(values)]):
+            names.append(name)
+    return names
 
 
 def all_beyond(X, columns: Sequence[TrainingColumn]) -> list:

@@ -179,7 +179,7 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
         X, y = indexable(X, y)
         estimator = self._estimator(y)
         # Before the models are fitted, which takes longer.
-        _warn_of_one_way(one_way(training_columns(X)))
+        _warn_of_one_way(one_way(X))
         is_classification = is_classifier(estimator)
         splits = held_out_folds(self.cv, X, y, is_classification=is_classification)
         with self._named_after_default(estimator):

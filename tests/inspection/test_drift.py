@@ -270,7 +270,9 @@ def test_columns_that_only_move_forward_warn(distances, seed):
     y = frame["value"].to_numpy()
     with pytest.warns(UserWarning, match="does: 'when', 'left'. New rows"):
         monitor.fit(frame[:60], y[:60])
-    assert one_way(monitor.training_columns_) == ["when", "left"]
+    assert one_way(frame[:60]) == ["when", "left"]
+    directions = [column.direction for column in monitor.training_columns_]
+    assert directions == [1, 0, -1, 0]
     for method in (monitor.p_value, monitor.predict, monitor.score_samples):
         with pytest.warns(
             UserWarning, match="row: 'when', 'left'. The rows may be flagged"
@@ -292,11 +294,24 @@ def test_columns_that_move_both_ways_do_not_warn(distances, table):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         monitor = clone(distances).fit(X[:60], y[:60])
-        assert one_way(monitor.training_columns_) == []
+        assert [c.direction for c in monitor.training_columns_] == [0] * 4
         monitor.p_value(X[60:] + 100)
     rising = np.sort(X[:60], axis=0)
     with pytest.warns(UserWarning, match="does: 0, 3. New rows"):
         clone(distances).fit(rising, y[:60])
+
+
+def test_statistics_of_columns_are_computed_once(distances, table, monkeypatch):
+    """The check for times before the models are fitted does not need them."""
+    calls = []
+
+    def counted(*arguments):
+        calls.append(arguments)
+        return training_columns(*arguments)
+
+    monkeypatch.setattr("skbayesnn.inspection._drift.training_columns", counted)
+    distances.fit(table[0][:60], table[1][:60])
+    assert len(calls) == 1
 
 
 def test_errors_name_the_monitor(table):
