@@ -291,7 +291,25 @@ def column_drift(X, columns: Sequence[TrainingColumn]) -> list[ColumnDrift]:
             f"`X` must have the {len(columns)} columns of `fit`; got "
             f"{len(reader.names)}."
         )
+    _check_names(reader.names, [column.name for column in columns])
     return [_compared(reader, j, column) for j, column in enumerate(columns)]
+
+
+def _check_names(names: list, names_in_fit: list) -> None:
+    """Raise if columns have other names than in ``fit``, or another order.
+
+    Columns of an array are compared by their positions, with a frame, too.
+    """
+    if list(range(len(names))) in (names, names_in_fit):
+        return
+    pairs = zip(names, names_in_fit, strict=True)
+    different = [(j, *pair) for j, pair in enumerate(pairs) if pair[0] != pair[1]]
+    if different:
+        j, name, name_in_fit = different[0]
+        raise ValueError(
+            "`X` must have the columns of `fit` in the same order; got "
+            f"{name!r} instead of {name_in_fit!r} at position {j}."
+        )
 
 
 def _compared(reader: TableReader, j: int, column: TrainingColumn) -> ColumnDrift:

@@ -457,3 +457,21 @@ def test_lists_with_text_have_numbers(seed):
     columns = training_columns(rows)
     assert [column.kind for column in columns] == ["category", "number"]
     assert columns[1].values.tolist() == sorted(x for _, x in rows)
+
+
+def test_names_of_columns_are_compared(frame_of, seed):
+    """Other names and another order are refused; an array has no names."""
+    random = np.random.default_rng(seed)
+    rows = {name: random.random(30) + i for i, name in enumerate("abc")}
+    columns = training_columns(frame_of(rows))
+    for other, difference in (
+        ("acb", "'c' instead of 'b' at position 1"),
+        ("abd", "'d' instead of 'c' at position 2"),
+    ):
+        X = frame_of({name: rows.get(name, rows["a"]) for name in other})
+        with pytest.raises(ValueError, match=f"in the same order; got {difference}"):
+            column_drift(X, columns)
+    array = np.stack(list(rows.values()), axis=1)
+    of_array = training_columns(array)
+    for X, expected in ((array, columns), (frame_of(rows), of_array)):
+        assert [c.p_value for c in column_drift(X, expected)] == [1.0] * 3
