@@ -160,11 +160,22 @@ def numbers_of(
     """Values as float64, NaN if missing; seconds, and since 1970 for dates.
 
     time_zone : of the result, for dates
+
+    Raises
+    ------
+    ValueError
+        If a value is infinite.
     """
-    if kind != "date":
-        return reader.numbers(j)
-    dates = reader.dates(j, time_zone)
-    return np.where(np.isnat(dates), np.nan, dates.astype(np.int64) / 1e6)
+    if kind == "date":
+        dates = reader.dates(j, time_zone)
+        return np.where(np.isnat(dates), np.nan, dates.astype(np.int64) / 1e6)
+    values = reader.numbers(j)
+    if np.isinf(values).any():
+        raise ValueError(
+            f"X must be finite or missing; got infinity in column {reader.names[j]!r}. "
+            "Replace it by NaN if the value is unknown."
+        )
+    return values
 
 
 def categories_of(reader: TableReader, j: int, kind: str) -> Categories:
@@ -292,6 +303,8 @@ def column_drift(X, columns: Sequence[TrainingColumn]) -> list[ColumnDrift]:
             f"{len(reader.names)}."
         )
     _check_names(reader.names, [column.name for column in columns])
+    if not reader.n_rows:
+        raise ValueError("`X` must have at least one row; got none.")
     return [_compared(reader, j, column) for j, column in enumerate(columns)]
 
 

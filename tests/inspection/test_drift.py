@@ -475,3 +475,16 @@ def test_names_of_columns_are_compared(frame_of, seed):
     of_array = training_columns(array)
     for X, expected in ((array, columns), (frame_of(rows), of_array)):
         assert [c.p_value for c in column_drift(X, expected)] == [1.0] * 3
+
+
+def test_reports_of_infinity_or_no_rows_are_refused(table):
+    X, _ = table
+    columns = training_columns(X)
+    infinite = X[:9].copy()
+    infinite[3, 1] = -np.inf
+    with pytest.raises(ValueError, match="got infinity in column 1"):
+        column_drift(infinite, columns)
+    with pytest.raises(ValueError, match="got infinity in column 1"):
+        training_columns(infinite)
+    with pytest.raises(ValueError, match="at least one row; got none"):
+        column_drift(X[:0], columns)
