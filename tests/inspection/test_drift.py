@@ -28,6 +28,8 @@ from skbayesnn import (
 )
 from skbayesnn.inspection import DriftMonitor
 from skbayesnn.inspection._columns import (
+    MAX_COMPARED_LEVELS,
+    MAX_VALUES,
     _p_of_counts,
     column_drift,
     one_way,
@@ -488,3 +490,35 @@ def test_reports_of_infinity_or_no_rows_are_refused(table):
         training_columns(infinite)
     with pytest.raises(ValueError, match="at least one row; got none"):
         column_drift(X[:0], columns)
+
+
+def test_many_values_are_thinned_to_quantiles(seed):
+    """With the smallest and the largest value; the test is the asymptotic one."""
+    random = np.random.default_rng(seed)
+    n_rows, n_new = 2 * MAX_VALUES + 37, 53
+    X, X_new = random.normal(size=(n_rows, 1)), random.normal(size=(n_new, 1)) + 0.2
+    [column] = training_columns(X)
+    assert column.n_rows == n_rows and len(column.values) == MAX_VALUES
+    assert column.values[[0, -1]].tolist() == [X.min(), X.max()]
+    # Ranks are rounded to integers: every value is within half a rank of its quantile.
+    ranks = np.searchsorted(np.sort(X[:, 0]), column.values)
+    exact = np.linspace(0, n_rows - 1, MAX_VALUES)
+    assert np.abs(ranks - exact).max() <= 0.5
+    [drift] = column_drift(X_new, [column])
+    expected = ks_2samp(column.values, X_new[:, 0], method="asymp").pvalue
+    assert drift.p_value == pytest.approx(expected, rel=1e-12)
+    # Shares below a value change by at most one rank, and so does the statistic.
+    thinned, full = (ks_2samp(v, X_new[:, 0]) for v in (column.values, X[:, 0]))
+    assert abs(thinned.statistic - full.statistic) <= 1 / MAX_VALUES + 1e-12
+
+
+@pytest.mark.parametrize("n_levels", [MAX_COMPARED_LEVELS, MAX_COMPARED_LEVELS + 1])
+def test_columns_of_too_many_levels_are_not_compared(n_levels):
+    X = np.array([f"c{i}" for i in range(n_levels)], dtype=object)[:, None]
+    [column] = training_columns(X)
+    is_compared = n_levels <= MAX_COMPARED_LEVELS
+    assert column.kind == ("category" if is_compared else "other")
+    assert len(column.levels) == len(column.counts) == n_levels * is_compared
+    [drift] = column_drift(X[:7], [column])
+    assert np.isnan(drift.p_value) == (not is_compared)
+    assert ("too many levels" in drift.change) == (not is_compared)
