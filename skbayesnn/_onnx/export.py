@@ -30,7 +30,8 @@ def to_onnx(
     model : fitted estimator
         A multi-layer perceptron of this package or a stack, alone, as the last step of
         a ``Pipeline``, in a search, or in ``CalibratedUncertaintyRegressor`` with
-        ``method="scale"``. skl2onnx converts the other steps, in float32 arithmetic.
+        ``method="scale"``. skl2onnx converts the other steps, in float32 arithmetic;
+        scalers after a ``TableEncoder`` get double precision.
     q : float or sequence of float in (0, 1), default=(0.05, 0.5, 0.95)
         Levels of the quantiles of a regressor, by default the bounds of the 90 %
         interval and the median. Give () to leave quantiles out: they take most of the

@@ -114,8 +114,7 @@ class Graph:
         self._onnx = needed("onnx")
         self._nodes: list = []
         self._constants: list = []
-        self._inputs: list = []
-        self._input_names: set[str] = set()
+        self._inputs: dict[str, Any] = {}
         self._outputs: list = []
         self._n_names = 0
 
@@ -136,18 +135,27 @@ class Graph:
 
     def input(self, name: str, dtype, shape) -> Tensor:
         """Add an input of the graph; None in the shape is a variable length."""
-        self._input_names.add(name)
-        self._inputs.append(self._described(name, dtype, shape))
+        self._inputs[name] = self._described(name, dtype, shape)
         return Tensor(self, name)
 
     def input_of(self, name: str, tensor_type) -> Tensor:
         """Add an input with an ONNX type."""
-        self._input_names.add(name)
-        self._inputs.append(self._onnx.helper.make_value_info(name, tensor_type))
+        self._inputs[name] = self._onnx.helper.make_value_info(name, tensor_type)
         return Tensor(self, name)
 
     def output(self, name: str, tensor: Tensor, dtype, shape) -> None:
-        """Add an output of the graph."""
+        """Add an output of the graph.
+
+        Raises
+        ------
+        TypeError
+            If an input has the same name.
+        """
+        if name in self._inputs:
+            raise TypeError(
+                f"a graph has an output {name!r}, and no column of this name. Rename "
+                "the column before fit, or the input in `initial_types`."
+            )
         self._node("Identity", [tensor.name], [name])
         self._outputs.append(self._described(name, dtype, shape))
 
@@ -196,7 +204,11 @@ class Graph:
         """Return the validated model, with properties as its metadata."""
         helper = self._onnx.helper
         graph = helper.make_graph(
-            self._nodes, "skbayesnn", self._inputs, self._outputs, self._constants
+            self._nodes,
+            "skbayesnn",
+            list(self._inputs.values()),
+            self._outputs,
+            self._constants,
         )
         model = helper.make_model(
             graph,
@@ -222,7 +234,7 @@ class Graph:
         """A name that no input has."""
         self._n_names += 1
         name = f"{op_type}_{self._n_names}"
-        return self._fresh(op_type) if name in self._input_names else name
+        return self._fresh(op_type) if name in self._inputs else name
 
     def _described(self, name, dtype, shape):
         return self._onnx.helper.make_tensor_value_info(

@@ -24,7 +24,8 @@ from skbayesnn._onnx.likelihoods import (
     probabilities,
 )
 from skbayesnn._onnx.networks import outputs_of
-from skbayesnn._onnx.steps import thawed, transformed
+from skbayesnn._onnx.parts import thawed
+from skbayesnn._onnx.steps import after_table, transformed
 from skbayesnn._onnx.tables import encoded_table
 from skbayesnn._stacking.base import BayesianStacking
 from skbayesnn._stacking.linear import ShrunkLinearClassifier, ShrunkLinearRegressor
@@ -172,9 +173,7 @@ def _after_steps(steps: Pipeline, rows: OnnxRows) -> OnnxRows:
     if i:
         rows = OnnxRows({"steps": transformed(Pipeline(transformers[:i]), *rows)})
     x = encoded_table(transformers[i][1], rows.inputs)
-    if transformers[i + 1 :]:
-        inputs = {"steps": x.cast(np.float32)}
-        x = transformed(Pipeline(transformers[i + 1 :]), inputs, None)
+    x = after_table(transformers[i][1], transformers[i + 1 :], x)
     return OnnxRows({"steps": x})
 
 

@@ -3,15 +3,12 @@
 from collections.abc import Iterator
 
 import numpy as np
-from sklearn.frozen import FrozenEstimator
-from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import MinMaxScaler, RobustScaler, StandardScaler
 
-from skbayesnn._meta.calibration import CalibratedUncertaintyRegressor
+from skbayesnn._onnx.parts import parts_with_same_X
 from skbayesnn._runtime import warn
-from skbayesnn._stacking.base import BayesianStacking
 from skbayesnn.estimators._base import BayesianNetwork
-from skbayesnn.preprocessing import PiecewiseLinearEncoder
+from skbayesnn.preprocessing import PiecewiseLinearEncoder, TableEncoder
 
 # Largest rounding error of a column, as a share of its standard deviation.
 _MAX_ROUNDING = 0.01
@@ -21,9 +18,7 @@ def warn_of_rounded_columns(model) -> None:
     """Warn of columns that a float32 input rounds by a large share of their spread."""
     rounded: set[int] = set()
     for centre, spread in _centres_and_spreads(model):
-        # Half of the distance between float32 values at the centre.
-        error = np.finfo(np.float32).eps / 2 * np.abs(centre)
-        rounded |= set(np.flatnonzero(error > _MAX_ROUNDING * spread).tolist())
+        rounded |= set(_rounded(centre, spread).tolist())
     if rounded:
         warn(
             f"the graph takes float32, which rounds columns {sorted(rounded)[:10]} of "
@@ -32,6 +27,41 @@ def warn_of_rounded_columns(model) -> None:
             "initial_types=[('X', skl2onnx.common.data_types.DoubleTensorType([None, "
             "n_features]))], or subtract a constant from these columns before fit."
         )
+
+
+def warn_of_rounded_features(table: TableEncoder, step) -> None:
+    """Warn of columns that are rounded before a step in single precision."""
+    rounded = _rounded(*_range_of_columns(table)).tolist()
+    if rounded:
+        names = [table.columns_[j].column for j in rounded[:10]]
+        warn(
+            f"skl2onnx converts {type(step).__name__} in single precision, which "
+            f"rounds columns {', '.join(map(repr, names))} by more than a hundredth of "
+            "their standard deviation, because their values are far from zero. Put a "
+            "StandardScaler before this step, or subtract a constant from these "
+            "columns before fit."
+        )
+
+
+def _rounded(centre: np.ndarray, spread: np.ndarray) -> np.ndarray:
+    """Positions of the columns that float32 rounds by a large share of their spread."""
+    # Half of the distance between float32 values at the centre.
+    error = np.finfo(np.float32).eps / 2 * np.abs(centre)
+    return np.flatnonzero(error > _MAX_ROUNDING * spread)
+
+
+def _range_of_columns(table: TableEncoder) -> tuple[np.ndarray, np.ndarray]:
+    """Smallest value and spread of the columns that a table keeps as numbers.
+
+    The spread of others is infinite: codes of levels and elapsed days are small.
+
+    returns : two arrays (columns,)
+    """
+    is_number = [c.kind != "date" and "" in c.suffixes for c in table._columns]
+    bounds = np.array([column.bounds for column in table._columns])
+    bounds = np.where(np.array(is_number)[:, None], bounds, [0.0, np.inf])
+    # The standard deviation of a uniform distribution.
+    return bounds[:, 0], np.ptp(bounds, axis=1) / np.sqrt(12)
 
 
 def _centres_and_spreads(model) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -56,20 +86,12 @@ def _centres_and_spreads(model) -> Iterator[tuple[np.ndarray, np.ndarray]]:
 
 def _of_inputs(model) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Centre and spread of the columns that a model gets from its table."""
-    if hasattr(model, "best_estimator_"):
-        yield from _centres_and_spreads(model.best_estimator_)
-    elif isinstance(model, FrozenEstimator):
-        yield from _centres_and_spreads(model.estimator)
-    elif isinstance(model, CalibratedUncertaintyRegressor):
-        yield from _centres_and_spreads(model.estimator_)
-    elif isinstance(model, BayesianStacking):
-        for candidate in model.estimators_:
-            yield from _centres_and_spreads(candidate)
-    elif isinstance(model, Pipeline):
-        steps = [step for _, step in model.steps if step not in (None, "passthrough")]
-        yield from _centres_and_spreads(steps[0])
-    elif isinstance(model, BayesianNetwork):
+    for part in parts_with_same_X(model):
+        yield from _centres_and_spreads(part)
+    if isinstance(model, BayesianNetwork):
         yield model.x_mean_, model.x_scale_
+    elif isinstance(model, TableEncoder):
+        yield _range_of_columns(model)
     elif isinstance(model, StandardScaler) and model.with_mean and model.with_std:
         yield model.mean_, model.scale_
     elif (

@@ -1,13 +1,32 @@
 """Steps of a pipeline before the network, converted by skl2onnx."""
 
-from itertools import pairwise
+from itertools import pairwise, takewhile
 
 import numpy as np
-from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import (
+    MaxAbsScaler,
+    MinMaxScaler,
+    QuantileTransformer,
+    RobustScaler,
+    StandardScaler,
+)
 
 from skbayesnn._onnx.graph import OPSETS, Graph, Tensor, needed
-from skbayesnn.preprocessing import PiecewiseLinearEncoder
+from skbayesnn._onnx.parts import thawed
+from skbayesnn._onnx.resolution import warn_of_rounded_features
+from skbayesnn.preprocessing import PiecewiseLinearEncoder, TableEncoder
+
+# Transformers that skl2onnx converts for inputs in double precision. Graphs of others
+# fail in ONNX Runtime, such as of PolynomialFeatures and SimpleImputer.
+_IN_DOUBLE = (
+    MaxAbsScaler,
+    MinMaxScaler,
+    PiecewiseLinearEncoder,
+    QuantileTransformer,
+    RobustScaler,
+    StandardScaler,
+)
 
 
 def transformed(steps: Pipeline, inputs: dict[str, Tensor], types) -> Tensor:
@@ -25,19 +44,35 @@ def transformed(steps: Pipeline, inputs: dict[str, Tensor], types) -> Tensor:
     convert = needed("skl2onnx").convert_sklearn
     _register_encoder()
     if types is None:
-        columns = getattr(steps, "n_features_in_", None)
-        tensor_type = needed("skl2onnx.common.data_types").FloatTensorType(
-            [None, columns]
-        )
-        types = [(name, tensor_type) for name in inputs]
+        types = [(name, _type_of(steps, "Float")) for name in inputs]
     model = convert(Pipeline(transformers), initial_types=types, target_opset=OPSETS)
     [graph] = {tensor.graph for tensor in inputs.values()}
     return graph.inline(model, inputs)
 
 
-def thawed(step):
-    """The estimator in a ``FrozenEstimator``; other steps as they are."""
-    return thawed(step.estimator) if isinstance(step, FrozenEstimator) else step
+def after_table(table: TableEncoder, transformers: list, x: Tensor) -> Tensor:
+    """Output of the transformers after a ``TableEncoder``, (rows, columns).
+
+    transformers : list of (name, transformer)
+    x : features of the table, float64
+    """
+    double = list(takewhile(lambda step: isinstance(step[1], _IN_DOUBLE), transformers))
+    single = transformers[len(double) :]
+    if double:
+        steps = Pipeline(double)
+        x = transformed(steps, {"x": x}, [("x", _type_of(steps, "Double"))])
+    if single:
+        if not double:
+            warn_of_rounded_features(table, single[0][1])
+        x = transformed(Pipeline(single), {"x": x.cast(np.float32)}, None)
+    return x
+
+
+def _type_of(steps: Pipeline, precision: str):
+    """Type of skl2onnx for the input of transformers; precision : Float or Double."""
+    types = needed("skl2onnx.common.data_types")
+    shape = [None, getattr(steps, "n_features_in_", None)]
+    return getattr(types, f"{precision}TensorType")(shape)
 
 
 def encoded(encoder: PiecewiseLinearEncoder, x: Tensor) -> Tensor:

@@ -3,15 +3,12 @@
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from sklearn.frozen import FrozenEstimator
-from sklearn.pipeline import Pipeline
 
 from skbayesnn._data.column_encoding import SECONDS, Column, level_index
 from skbayesnn._data.columns import Categories
 from skbayesnn._data.table_encoder import TableEncoder
-from skbayesnn._meta.calibration import CalibratedUncertaintyRegressor
 from skbayesnn._onnx.graph import Graph, Tensor
-from skbayesnn._stacking.base import BayesianStacking
+from skbayesnn._onnx.parts import parts_with_same_X
 
 # Type of the input of a column. Double precision does not round the values of a frame.
 _TYPES = {
@@ -22,15 +19,6 @@ _TYPES = {
     "category": np.object_,
     "date": np.int64,
 }
-_OUTPUTS = {
-    "mean",
-    "std",
-    "quantiles",
-    "label",
-    "probabilities",
-    "entropy",
-    "mutual_information",
-}
 # A missing date, NumPy's NaT.
 _NOT_A_TIME = np.iinfo(np.int64).min
 _DAY = SECONDS["day"]
@@ -38,22 +26,12 @@ _DAY = SECONDS["day"]
 
 def tables_of(model) -> Iterator[TableEncoder]:
     """Encoders of the rows that a model takes; none if it takes numbers."""
-    if isinstance(model, TableEncoder):
-        yield model
-    elif getattr(model, "table_", None) is not None:
-        yield model.table_
-    elif hasattr(model, "best_estimator_"):
-        yield from tables_of(model.best_estimator_)
-    elif isinstance(model, FrozenEstimator):
-        yield from tables_of(model.estimator)
-    elif isinstance(model, CalibratedUncertaintyRegressor):
-        yield from tables_of(model.estimator_)
-    elif isinstance(model, BayesianStacking):
-        for candidate in model.estimators_:
-            yield from tables_of(candidate)
-    elif isinstance(model, Pipeline):
-        steps = [step for _, step in model.steps if step not in (None, "passthrough")]
-        yield from tables_of(steps[0])
+    table = model if isinstance(model, TableEncoder) else getattr(model, "table_", None)
+    if table is not None:
+        yield table
+        return
+    for part in parts_with_same_X(model):
+        yield from tables_of(part)
 
 
 def input_columns(tables: Sequence[TableEncoder]) -> dict[str, Column]:
@@ -76,11 +54,6 @@ def input_columns(tables: Sequence[TableEncoder]) -> dict[str, Column]:
             raise TypeError(
                 "`to_onnx` needs a column to be of one kind in all estimators of a "
                 f"stack; got {other.kind} and {column.kind} for column {column.name!r}."
-            )
-        if _input_name(column) in _OUTPUTS:
-            raise TypeError(
-                f"a graph has an output {column.name!r}, and no column of this name. "
-                "Rename the column before fit."
             )
         if "" in column.levels:
             raise TypeError(
@@ -150,16 +123,16 @@ def _features(column: Column, x: Tensor) -> list[Tensor]:
         return [_codes(column, x)]
     if column.kind == "ordered":
         positions = {level: i for i, level in enumerate(column.levels)}
-        x = _looked_up(x, positions, -1)
-        missing = x.op("Less", np.array(0))
+        index = _looked_up(x, positions, -1)
+        missing, x = index.op("Less", np.array(0)), index.cast(np.float64)
     elif column.kind == "date":
         missing = x.op("Equal", np.array(_NOT_A_TIME))
         x = x.cast(np.float64) / np.array(1e6)
     else:
-        x = x.cast(np.float64)
+        x = x.cast(np.float64)  # also single precision in `initial_types`
         missing = x.op("IsNaN")
     fill = np.array(float(column.fill))
-    filled = x.graph.op("Where", missing, fill, x.cast(np.float64))
+    filled = x.graph.op("Where", missing, fill, x)
     return [_feature(column, suffix, filled, missing) for suffix in column.suffixes]
 
 

@@ -411,6 +411,40 @@ def check_monitor(model) -> None:
         return
     agree("models", len(model.estimators_), len(model.held_out_))
     agree("held-out rows", sum(map(len, model.held_out_)), len(model.uncertainty_))
+    columns = model.training_columns_
+    if not columns:  # a sparse matrix, or images
+        return
+    agree("training rows", *(column.n_rows for column in columns))
+    first = model.estimators_[0]
+    if hasattr(first, "n_features_in_"):
+        agree("columns", first.n_features_in_, len(columns))
+    if hasattr(first, "feature_names_in_"):
+        names = [column.name for column in columns]
+        agree("names of columns", list(first.feature_names_in_), names)
+
+
+def check_training_column(column) -> None:
+    """Check the numbers of values of a column of the training rows."""
+    n_levels, n_values = len(column.levels), len(column.values)
+    agree("levels", n_levels, len(column.counts), len(set(column.levels)))
+    n_present = column.n_rows - column.n_missing
+    if column.has_levels:
+        agree("rows of the levels", n_present, int(column.counts.sum()))
+    else:
+        agree("whether a column has levels", 0, n_levels)
+    has_numbers = n_present > 0 and not column.has_levels and column.kind != "other"
+    agree("whether a column has numbers", has_numbers, n_values > 0)
+    if n_values > n_present:
+        raise ValueError(
+            f"a column must have at most {n_present} values, of {column.n_rows} rows; "
+            f"got {n_values}."
+        )
+    if column.direction and not n_values:
+        raise ValueError(
+            "a column that rises or falls from row to row must have values."
+        )
+    if column.time_zone is not None:
+        agree("the kind of a column with a time zone", column.kind, "date")
 
 
 def check_stack(model) -> None:

@@ -57,6 +57,7 @@ from skbayesnn._persistence.rules import (
     TEXT,
     TEXTS,
     TIME_ZONE,
+    Rule,
     Rules,
     Values,
     both,
@@ -380,6 +381,11 @@ _SPLITTERS = (
 )
 
 
+def _of_entry(name: str) -> Rule:
+    """Rule for an instance of a class in the table, without an import of the class."""
+    return Rule(f"a {name}", lambda v: getattr(stored_class_of(v), "name", "") == name)
+
+
 def _networks() -> Iterator[StoredClass]:
     """The single estimators."""
     roles = ("Regressor", _REGRESSOR), ("Classifier", _CLASSIFIER)
@@ -497,18 +503,32 @@ def _decisions() -> Iterator[StoredClass]:
         **_MODELS,
         "held_out_": list_of(integers()),
         "offset_": NUMBER,
+        "training_columns_": list_of(_of_entry("TrainingColumn")),
         "uncertainty_": FLOATS_1D,
     }
     yield StoredClass(
         "skbayesnn.inspection",
         "DriftMonitor",
         fitted,
-        {
-            "kind": kind,
-            "training_columns_": list_of(DICT),
-            "random_state": SEED,
-        },
+        {"kind": kind, "random_state": SEED},
         agrees=consistency.check_monitor,
+    )
+    yield StoredClass(
+        "skbayesnn.inspection._columns",
+        "TrainingColumn",
+        others={
+            "name": COLUMN_NAME,
+            "kind": one_of(*KINDS, "other"),
+            "n_rows": POSITIVE_COUNT,
+            "n_missing": COUNT,
+            "levels": TEXTS,
+            "counts": integers(),
+            "values": both(FLOATS_1D, SORTED),
+            "direction": integer(-1, 1),
+            "time_zone": none_or(TIME_ZONE),
+        },
+        agrees=consistency.check_training_column,
+        has_state=False,
     )
 
 

@@ -2,17 +2,18 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
 from scipy.stats import chi2_contingency, fisher_exact, ks_2samp
 
-from skbayesnn._data.columns import Categories, TableReader, is_frame
+from skbayesnn._data.columns import MISSING, Categories, TableReader, is_frame
 
-# Numeric values kept per column, and levels.
+# Numeric values kept per column, and most levels of a column that is compared.
 MAX_VALUES = 2_000
-MAX_LEVELS = 1_000
+MAX_COMPARED_LEVELS = 1_000
 # Fewer monotone steps can occur by chance. A few groups of rows, one after another,
 # have fewer.
 _MIN_STEPS = 10
@@ -25,8 +26,7 @@ _MAX_EXACT = 10_000
 _SMALLEST_CHANGE = 0.005
 # Largest unit first.
 UNITS_OF_TIME = (("days", 86_400.0), ("hours", 3_600.0), ("minutes", 60.0))
-# Missing values of a category, as a level.
-MISSING = "missing"
+WITH_LEVELS = "category", "ordered", "boolean"
 
 
 class ColumnDrift(NamedTuple):
@@ -58,6 +58,47 @@ class ColumnDrift(NamedTuple):
     new_levels: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class TrainingColumn:
+    """Statistics of a column of the training rows.
+
+    Parameters
+    ----------
+    name : str or int
+        Name of the column, or its position in an array.
+    kind : str
+        As in ``ColumnDrift``.
+    n_rows, n_missing : int
+        Numbers of rows, and of missing values; of "other" columns only the rows.
+    levels : tuple of str
+        All levels of a category or boolean.
+    counts : ndarray of shape (levels,)
+        Number of rows of each level.
+    values : ndarray of shape (values,)
+        Sorted numbers, seconds, or dates in seconds since 1970: all that are not
+        missing, or ``MAX_VALUES`` quantiles of them.
+    direction : int
+        1 or -1 if the values only rise or only fall from row to row, else 0.
+    time_zone : str, optional
+        Of ``values``, for dates.
+    """
+
+    name: Any
+    kind: str
+    n_rows: int
+    n_missing: int = 0
+    levels: tuple[str, ...] = ()
+    counts: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    values: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    direction: int = 0
+    time_zone: str | None = None
+
+    @property
+    def has_levels(self) -> bool:
+        """Whether shares of levels are compared, instead of numbers."""
+        return self.kind in WITH_LEVELS
+
+
 # ---- values
 
 
@@ -65,15 +106,31 @@ def reader_of(X) -> TableReader | None:
     """Reader of the columns; None if X has none, as a sparse matrix or images."""
     if sparse.issparse(X):
         return None
-    if not is_frame(X) and not hasattr(X, "dtype"):
-        try:
-            X = np.asarray(X)
-        except ValueError:  # rows of different lengths
-            return None
-        # A list with text becomes an array of text only.
-        X = np.array(X, dtype=object) if X.dtype.kind == "U" else X
-    shape = np.shape(X)
-    return TableReader(X) if len(shape) == 2 else None
+    try:
+        X = with_dtype("X", X)
+    except ValueError:  # rows of different lengths
+        return None
+    return TableReader(X) if len(np.shape(X)) == 2 else None
+
+
+def with_dtype(name: str, X):
+    """A list as an array, of objects if it contains text; other X as they are.
+
+    Raises
+    ------
+    ValueError
+        If the rows of a list have different lengths; the message names X.
+    """
+    if is_frame(X) or hasattr(X, "dtype"):
+        return X
+    try:
+        array = np.asarray(X)
+    except ValueError as error:
+        raise ValueError(
+            f"the rows of `{name}` must have the same number of values."
+        ) from error
+    # NumPy would convert numbers next to text to text.
+    return np.array(X, dtype=object) if array.dtype.kind == "U" else array
 
 
 def column_names(X) -> list[str]:
@@ -103,11 +160,22 @@ def numbers_of(
     """Values as float64, NaN if missing; seconds, and since 1970 for dates.
 
     time_zone : of the result, for dates
+
+    Raises
+    ------
+    ValueError
+        If a value is infinite.
     """
-    if kind != "date":
-        return reader.numbers(j)
-    dates = reader.dates(j, time_zone)
-    return np.where(np.isnat(dates), np.nan, dates.astype(np.int64) / 1e6)
+    if kind == "date":
+        dates = reader.dates(j, time_zone)
+        return np.where(np.isnat(dates), np.nan, dates.astype(np.int64) / 1e6)
+    values = reader.numbers(j)
+    if np.isinf(values).any():
+        raise ValueError(
+            f"X must be finite or missing; got infinity in column {reader.names[j]!r}. "
+            "Replace it by NaN if the value is unknown."
+        )
+    return values
 
 
 def categories_of(reader: TableReader, j: int, kind: str) -> Categories:
@@ -131,7 +199,7 @@ def _words_and_integers(level: str) -> list:
 # ---- training rows
 
 
-def training_columns(X, table=None) -> list[dict]:
+def training_columns(X, table=None) -> list[TrainingColumn]:
     """Statistics of each column, which ``column_drift`` compares with new rows.
 
     table : the model's fitted ``TableEncoder``, if it has one
@@ -142,94 +210,137 @@ def training_columns(X, table=None) -> list[dict]:
     return [_statistics(reader, j, table) for j in range(len(reader.names))]
 
 
-def _statistics(reader: TableReader, j: int, table) -> dict[str, Any]:
+def _statistics(reader: TableReader, j: int, table) -> TrainingColumn:
     kind = kind_of(reader, j, table)
-    result = {"column": reader.names[j], "kind": kind, "n_rows": reader.n_rows}
+    column = TrainingColumn(reader.names[j], kind, reader.n_rows)
     if kind == "other":
-        return result
-    if kind in ("category", "ordered", "boolean"):
+        return column
+    if kind in WITH_LEVELS:
         data = categories_of(reader, j, kind)
+        if len(data.levels) > MAX_COMPARED_LEVELS:
+            return replace(column, kind="other")
         counts = np.bincount(data.codes + 1, minlength=len(data.levels) + 1)
-        result["n_missing"] = int(counts[0])
-        if len(data.levels) > MAX_LEVELS:
-            return result | {"kind": "other"}
-        return result | {"levels": list(data.levels), "counts": counts[1:]}
+        return replace(
+            column, n_missing=int(counts[0]), levels=data.levels, counts=counts[1:]
+        )
     zone = reader.time_zone(j) if kind == "date" else None
     values = numbers_of(reader, j, kind, zone)
     present = values[~np.isnan(values)]
-    steps = np.diff(present)
-    monotonic = (steps >= 0).all() or (steps <= 0).all()
-    direction = 0
-    if monotonic and np.count_nonzero(steps) >= _MIN_STEPS:
-        direction = int(np.sign(present[-1] - present[0]))
     ordered = np.sort(present)
     if len(ordered) > MAX_VALUES:
         # Quantiles, with the smallest and the largest value.
         chosen = np.linspace(0, len(ordered) - 1, MAX_VALUES)
         ordered = ordered[chosen.round().astype(int)]
-    return result | {
-        "n_missing": len(values) - len(present),
-        "values": ordered,
-        "direction": direction,
-        "time_zone": zone,
-    }
+    return replace(
+        column,
+        n_missing=len(values) - len(present),
+        values=ordered,
+        direction=_direction(present),
+        time_zone=zone,
+    )
 
 
-def one_way(columns: Sequence[dict]) -> list:
+def _direction(values: np.ndarray) -> int:
+    """1 or -1 if values only rise or only fall from row to row, else 0."""
+    steps = np.diff(values)
+    monotonic = (steps >= 0).all() or (steps <= 0).all()
+    if not monotonic or np.count_nonzero(steps) < _MIN_STEPS:
+        return 0
+    return int(np.sign(values[-1] - values[0]))
+
+
+def one_way(X) -> list:
     """Names of the columns that only rise or only fall from row to row."""
-    return [column["column"] for column in columns if column.get("direction")]
+    reader = reader_of(X)
+    if reader is None:
+        return []
+    names = []
+    for j, name in enumerate(reader.names):
+        kind = kind_of(reader, j)
+        if kind in WITH_LEVELS or kind == "other":
+            continue
+        zone = reader.time_zone(j) if kind == "date" else None
+        values = numbers_of(reader, j, kind, zone)
+        if _direction(values[~np.isnan(values)]):
+            names.append(name)
+    return names
 
 
-def all_beyond(X, columns: Sequence[dict]) -> list:
+def all_beyond(X, columns: Sequence[TrainingColumn]) -> list:
     """Names of the one-way columns whose values all lie beyond the training range."""
     reader = reader_of(X)
     names = []
     for j, column in enumerate(columns):
-        if reader is None or not column.get("direction"):
+        if reader is None or not column.direction:
             continue
-        values = numbers_of(reader, j, column["kind"], column["time_zone"])
-        values = values[~np.isnan(values)] * column["direction"]
-        bound = (column["values"] * column["direction"]).max()
+        values = numbers_of(reader, j, column.kind, column.time_zone)
+        values = values[~np.isnan(values)] * column.direction
+        bound = (column.values * column.direction).max()
         if len(values) and (values > bound).all():
-            names.append(column["column"])
+            names.append(column.name)
     return names
 
 
 # ---- comparison
 
 
-def column_drift(X, columns: Sequence[dict]) -> list[ColumnDrift]:
+def column_drift(X, columns: Sequence[TrainingColumn]) -> list[ColumnDrift]:
     """Compare each column of new rows with the training rows."""
     reader = reader_of(X)
-    if reader is None or not columns:
+    if not columns:
+        raise TypeError(
+            "columns can be compared if `fit` got a frame or a dense array of two "
+            "dimensions; it got a sparse matrix, or rows of more dimensions."
+        )
+    if reader is None:
         raise TypeError(
             "columns can be compared for frames and dense arrays of two dimensions; "
-            f"got {type(X).__name__}. Give some rows as `X.toarray()`, in `fit`, too."
+            f"got {type(X).__name__}. Give some rows as `X.toarray()`."
         )
     if len(reader.names) != len(columns):
         raise ValueError(
             f"`X` must have the {len(columns)} columns of `fit`; got "
             f"{len(reader.names)}."
         )
+    _check_names(reader.names, [column.name for column in columns])
+    if not reader.n_rows:
+        raise ValueError("`X` must have at least one row; got none.")
     return [_compared(reader, j, column) for j, column in enumerate(columns)]
 
 
-def _compared(reader: TableReader, j: int, column: dict) -> ColumnDrift:
-    kind, n_rows = column["kind"], (column["n_rows"], reader.n_rows)
+def _check_names(names: list, names_in_fit: list) -> None:
+    """Raise if columns have other names than in ``fit``, or another order.
+
+    Columns of an array are compared by their positions, with a frame, too.
+    """
+    if list(range(len(names))) in (names, names_in_fit):
+        return
+    pairs = zip(names, names_in_fit, strict=True)
+    different = [(j, *pair) for j, pair in enumerate(pairs) if pair[0] != pair[1]]
+    if different:
+        j, name, name_in_fit = different[0]
+        raise ValueError(
+            "`X` must have the columns of `fit` in the same order; got "
+            f"{name!r} instead of {name_in_fit!r} at position {j}."
+        )
+
+
+def _compared(reader: TableReader, j: int, column: TrainingColumn) -> ColumnDrift:
+    kind, n_rows = column.kind, (column.n_rows, reader.n_rows)
     if kind == "other":
         text = "not compared: free text or too many levels"
-        return ColumnDrift(column["column"], kind, np.nan, text, np.nan, np.nan, ())
+        return ColumnDrift(column.name, kind, np.nan, text, np.nan, np.nan, ())
     new_levels: tuple[str, ...] = ()
-    if kind in ("category", "ordered", "boolean"):
+    if column.has_levels:
         data = reader.categories(j)
-        is_new = [level not in column["levels"] for level in data.levels]
+        is_new = [level not in column.levels for level in data.levels]
         new_levels = tuple(np.array(data.levels, dtype=object)[is_new].tolist())
-        n_missing = column["n_missing"], int((data.codes < 0).sum())
+        n_missing = column.n_missing, int((data.codes < 0).sum())
         p_value, change = _compared_levels(column, data, new_levels)
     else:
-        values = numbers_of(reader, j, kind, column["time_zone"])
+        values = numbers_of(reader, j, kind, column.time_zone)
         present = values[~np.isnan(values)]
-        n_missing = column["n_missing"], len(values) - len(present)
+        n_missing = column.n_missing, len(values) - len(present)
         p_value, change = _compared_numbers(column, present)
         if any(n_missing):
             p_missing = _p_of_counts(
@@ -242,13 +353,13 @@ def _compared(reader: TableReader, j: int, column: dict) -> ColumnDrift:
     if abs(now - before) >= _SMALLEST_CHANGE and not change.startswith(MISSING):
         change += f"; missing {now:.0%}, was {before:.0%}"
     return ColumnDrift(
-        column["column"], kind, p_value, change, float(before), float(now), new_levels
+        column.name, kind, p_value, change, float(before), float(now), new_levels
     )
 
 
-def _compared_numbers(column: dict, new: np.ndarray) -> tuple[float, str]:
+def _compared_numbers(column: TrainingColumn, new: np.ndarray) -> tuple[float, str]:
     """P-value and change of values that are not missing."""
-    old, kind = column["values"], column["kind"]
+    old, kind = column.values, column.kind
     if not len(old) or not len(new):
         return np.nan, "all values are missing in one of the samples"
     if kind == "date":
@@ -258,19 +369,21 @@ def _compared_numbers(column: dict, new: np.ndarray) -> tuple[float, str]:
         beyond = [f"; {share:.0%} are {word}" for share, word in shares if share]
         return np.nan, change + "".join(beyond)
     change = f"{_middle(new, kind)}, was {_middle(old, kind)}"
-    if column["direction"]:
-        word = "rises" if column["direction"] > 0 else "falls"
+    if column.direction:
+        word = "rises" if column.direction > 0 else "falls"
         return np.nan, f"not tested, only {word} from row to row: {change}"
     method = "exact" if len(old) * len(new) <= _MAX_EXACT else "asymp"
     return float(ks_2samp(old, new, method=method).pvalue), change
 
 
-def _compared_levels(column: dict, new: Categories, new_levels) -> tuple[float, str]:
+def _compared_levels(
+    column: TrainingColumn, new: Categories, new_levels
+) -> tuple[float, str]:
     """P-value and change of the shares of all levels, of which missing is one."""
-    levels = [*column["levels"], *new_levels]
+    levels = [*column.levels, *new_levels]
     old_counts = np.zeros(len(levels) + 1, dtype=int)
-    old_counts[0] = column["n_missing"]
-    old_counts[1 : len(column["levels"]) + 1] = column["counts"]
+    old_counts[0] = column.n_missing
+    old_counts[1 : len(column.levels) + 1] = column.counts
     codes = new.recoded(levels)
     counts = np.stack(
         [old_counts, np.bincount(codes + 1, minlength=len(old_counts))], 1
@@ -285,7 +398,7 @@ def _compared_levels(column: dict, new: Categories, new_levels) -> tuple[float, 
     if abs(now - before) < _SMALLEST_CHANGE:
         change = "equal shares"
     if new_levels:
-        share = shares[len(column["levels"]) + 1 :, 1].sum()
+        share = shares[len(column.levels) + 1 :, 1].sum()
         listed = ", ".join(map(repr, new_levels[:3])) + ", ..." * (len(new_levels) > 3)
         change += f"; {share:.0%} have new levels: {listed}"
     return _p_of_counts(counts), change

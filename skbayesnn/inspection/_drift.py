@@ -27,6 +27,7 @@ from skbayesnn.estimators.anchored_ensemble import (
 )
 from skbayesnn.inspection._columns import (
     ColumnDrift,
+    TrainingColumn,
     all_beyond,
     column_drift,
     one_way,
@@ -79,7 +80,7 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
         order of ``uncertainty_``.
     offset_ : float
         Minus the uncertainty above which a row is flagged.
-    training_columns_ : list of dict
+    training_columns_ : list of TrainingColumn
         Statistics of each column of the training rows, which ``column_report`` compares
         with new rows: counts of levels, sorted numbers, missing values. Empty if X is
         sparse or has more than two dimensions.
@@ -136,7 +137,7 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
     uncertainty_: Array
     held_out_: list[Array]
     offset_: float
-    training_columns_: list[dict]
+    training_columns_: list[TrainingColumn]
 
     def __init__(
         self,
@@ -178,7 +179,7 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
         X, y = indexable(X, y)
         estimator = self._estimator(y)
         # Before the models are fitted, which takes longer.
-        _warn_of_one_way(one_way(training_columns(X)))
+        _warn_of_one_way(one_way(X))
         is_classification = is_classifier(estimator)
         splits = held_out_folds(self.cv, X, y, is_classification=is_classification)
         with self._named_after_default(estimator):
@@ -313,15 +314,14 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
             ``pandas.DataFrame(report)`` shows a table.
         """
         check_is_fitted(self)
-        return column_drift(X, getattr(self, "training_columns_", ()))
+        return column_drift(X, self.training_columns_)
 
     def _uncertainty_per_model(self, X) -> list[np.ndarray]:
         """Uncertainty of the rows, (rows,) for the model of each fold."""
         check_is_fitted(self)
         with self._named_after_default(self.estimators_[0]):
             per_model = [self._uncertainty(model, X) for model in self.estimators_]
-        # Monitors of earlier versions lack the attribute.
-        _warn_of_rows_beyond(all_beyond(X, getattr(self, "training_columns_", ())))
+        _warn_of_rows_beyond(all_beyond(X, self.training_columns_))
         return per_model
 
     def _named_after_default(self, inner) -> AbstractContextManager[None]:

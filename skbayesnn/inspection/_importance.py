@@ -13,7 +13,7 @@ from skbayesnn._meta.functions import predict_uncertainty
 from skbayesnn._sklearn_compat import safe_indexing
 from skbayesnn._typing import RandomState
 from skbayesnn._validation import check_number, random_source
-from skbayesnn.inspection._columns import column_names
+from skbayesnn.inspection._columns import column_names, with_dtype
 
 # Longest name that is displayed in full, in characters.
 LONGEST_NAME = 32
@@ -171,9 +171,7 @@ def _dense(name, X):
         )
     if is_frame(X):
         return X
-    if not hasattr(X, "dtype"):
-        X = np.asarray(X) if np.asarray(X).dtype.kind != "U" else np.array(X, object)
-    X = np.asarray(X)
+    X = np.asarray(with_dtype(name, X))
     if X.ndim != 2:
         raise ValueError(f"`{name}` must have rows and columns; got shape {X.shape}.")
     return X

@@ -19,6 +19,7 @@ from skbayesnn.plotting._shared import (
     marker_size,
     plain,
     require_matplotlib,
+    row_positions,
     styled,
 )
 
@@ -46,7 +47,8 @@ class ClassProbabilityDisplay:
         Labels that are shown.
     x : ndarray of shape (n_samples,), default=None
         Positions of the rows; None uses the order of the rows, or sorts them. If the
-        order has a meaning, give ``np.arange(n_samples)``.
+        order has a meaning, give ``np.arange(n_samples)``. Rows whose position is
+        missing are not shown; the label of the x axis has their number.
     x_name : str, default=None
         Label of the x axis.
 
@@ -243,10 +245,13 @@ class ClassProbabilityDisplay:
         return self
 
     def _places(self):
-        """Positions of the rows from left to right, their order, and the axis label."""
+        """Positions of the rows from left to right, their order, and the axis label.
+
+        Rows without a position are left out.
+        """
         if self.x is not None:
-            order = np.argsort(self.x, kind="stable")
-            return as_numbers(self.x[order]), order, self.x_name or "x"
+            order, x, label = row_positions(None, self.x, self.x_name, None)
+            return as_numbers(x), order, label
         n_rows = len(self.probability)
         if n_rows <= MAX_UNSORTED:
             return np.arange(n_rows), np.arange(n_rows), "row"
@@ -279,6 +284,6 @@ def _shown(classes, mean, labels):
 
 def _offsets(x, n_draws):
     """Horizontal offsets of the draws from their row, within the space between rows."""
-    steps = np.diff(np.unique(x))
+    steps = np.diff(np.unique(x[np.isfinite(x)]))
     width = 0.6 * steps.min() if len(steps) else 0.6
     return width * ((np.arange(n_draws) + 0.5) / n_draws - 0.5)

@@ -4,10 +4,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from skbayesnn._data.columns import is_frame
+from skbayesnn._data.columns import MISSING, is_frame
 from skbayesnn._data.scaling import common_range
 from skbayesnn.inspection._columns import (
-    MISSING,
     categories_of,
     column_names,
     kind_of,
@@ -38,7 +37,7 @@ MANY = 1000
 # without outliers.
 LONGEST = 4
 # Most levels of a category on an axis; the others share a position.
-MAX_LEVELS = 20
+MAX_SHOWN_LEVELS = 20
 # Share of the space between two levels that the rows of a level take.
 LEVEL_WIDTH = 0.7
 # Longest label of a level, and most characters of all labels in one line.
@@ -216,9 +215,12 @@ def _level_positions(reader, j: int, kind: str) -> tuple[np.ndarray, list[str]]:
     counts = np.bincount(data.codes[data.codes >= 0], minlength=len(data.levels))
     shown = np.flatnonzero(counts)
     others = np.zeros(0, dtype=int)
-    if len(shown) > MAX_LEVELS:
+    if len(shown) > MAX_SHOWN_LEVELS:
         by_count = shown[np.argsort(-counts[shown], kind="stable")]
-        shown, others = np.sort(by_count[: MAX_LEVELS - 1]), by_count[MAX_LEVELS - 1 :]
+        shown, others = (
+            np.sort(by_count[: MAX_SHOWN_LEVELS - 1]),
+            by_count[MAX_SHOWN_LEVELS - 1 :],
+        )
     labels = [data.levels[i] for i in shown]
     labels = [plain(label) for label in short_names(labels, LONGEST_LEVEL)]
     lookup = np.zeros(len(data.levels) + 1)

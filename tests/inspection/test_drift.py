@@ -28,6 +28,8 @@ from skbayesnn import (
 )
 from skbayesnn.inspection import DriftMonitor
 from skbayesnn.inspection._columns import (
+    MAX_COMPARED_LEVELS,
+    MAX_VALUES,
     _p_of_counts,
     column_drift,
     one_way,
@@ -270,7 +272,9 @@ def test_columns_that_only_move_forward_warn(distances, seed):
     y = frame["value"].to_numpy()
     with pytest.warns(UserWarning, match="does: 'when', 'left'. New rows"):
         monitor.fit(frame[:60], y[:60])
-    assert one_way(monitor.training_columns_) == ["when", "left"]
+    assert one_way(frame[:60]) == ["when", "left"]
+    directions = [column.direction for column in monitor.training_columns_]
+    assert directions == [1, 0, -1, 0]
     for method in (monitor.p_value, monitor.predict, monitor.score_samples):
         with pytest.warns(
             UserWarning, match="row: 'when', 'left'. The rows may be flagged"
@@ -292,11 +296,24 @@ def test_columns_that_move_both_ways_do_not_warn(distances, table):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         monitor = clone(distances).fit(X[:60], y[:60])
-        assert one_way(monitor.training_columns_) == []
+        assert [c.direction for c in monitor.training_columns_] == [0] * 4
         monitor.p_value(X[60:] + 100)
     rising = np.sort(X[:60], axis=0)
     with pytest.warns(UserWarning, match="does: 0, 3. New rows"):
         clone(distances).fit(rising, y[:60])
+
+
+def test_statistics_of_columns_are_computed_once(distances, table, monkeypatch):
+    """The check for times before the models are fitted does not need them."""
+    calls = []
+
+    def counted(*arguments):
+        calls.append(arguments)
+        return training_columns(*arguments)
+
+    monkeypatch.setattr("skbayesnn.inspection._drift.training_columns", counted)
+    distances.fit(table[0][:60], table[1][:60])
+    assert len(calls) == 1
 
 
 def test_errors_name_the_monitor(table):
@@ -419,8 +436,10 @@ def test_a_monitor_reports_its_columns(distances, table):
     assert np.argmin([c.p_value for c in report]) == 1
     with pytest.raises(ValueError, match=f"the {X.shape[1]} columns of `fit`; got 1"):
         monitor.column_report(X[:, :1])
-    with pytest.raises(TypeError, match="dense arrays"):
+    with pytest.raises(TypeError, match=r"dense arrays .*; got csr_array. Give some"):
         monitor.column_report(sparse.csr_array(X))
+    with pytest.raises(TypeError, match=r"compared if `fit` got .*; it got a sparse"):
+        column_drift(X, training_columns(sparse.csr_array(X)))
 
 
 def test_columns_of_text_are_not_compared(seed):
@@ -429,3 +448,77 @@ def test_columns_of_text_are_not_compared(seed):
     free, number = column_drift(np.array([text[:9], range(9)], dtype=object).T, columns)
     assert (free.kind, number.kind) == ("other", "number")
     assert np.isnan(free.p_value) and "not compared" in free.change
+
+
+def test_lists_with_text_have_numbers(seed):
+    """They are read as arrays of objects, in which numbers stay numbers."""
+    random = np.random.default_rng(seed)
+    rows = [
+        [level, float(x)] for level, x in zip("ab" * 20, random.random(40), strict=True)
+    ]
+    columns = training_columns(rows)
+    assert [column.kind for column in columns] == ["category", "number"]
+    assert columns[1].values.tolist() == sorted(x for _, x in rows)
+
+
+def test_names_of_columns_are_compared(frame_of, seed):
+    """Other names and another order are refused; an array has no names."""
+    random = np.random.default_rng(seed)
+    rows = {name: random.random(30) + i for i, name in enumerate("abc")}
+    columns = training_columns(frame_of(rows))
+    for other, difference in (
+        ("acb", "'c' instead of 'b' at position 1"),
+        ("abd", "'d' instead of 'c' at position 2"),
+    ):
+        X = frame_of({name: rows.get(name, rows["a"]) for name in other})
+        with pytest.raises(ValueError, match=f"in the same order; got {difference}"):
+            column_drift(X, columns)
+    array = np.stack(list(rows.values()), axis=1)
+    of_array = training_columns(array)
+    for X, expected in ((array, columns), (frame_of(rows), of_array)):
+        assert [c.p_value for c in column_drift(X, expected)] == [1.0] * 3
+
+
+def test_reports_of_infinity_or_no_rows_are_refused(table):
+    X, _ = table
+    columns = training_columns(X)
+    infinite = X[:9].copy()
+    infinite[3, 1] = -np.inf
+    with pytest.raises(ValueError, match="got infinity in column 1"):
+        column_drift(infinite, columns)
+    with pytest.raises(ValueError, match="got infinity in column 1"):
+        training_columns(infinite)
+    with pytest.raises(ValueError, match="at least one row; got none"):
+        column_drift(X[:0], columns)
+
+
+def test_many_values_are_thinned_to_quantiles(seed):
+    """With the smallest and the largest value; the test is the asymptotic one."""
+    random = np.random.default_rng(seed)
+    n_rows, n_new = 2 * MAX_VALUES + 37, 53
+    X, X_new = random.normal(size=(n_rows, 1)), random.normal(size=(n_new, 1)) + 0.2
+    [column] = training_columns(X)
+    assert column.n_rows == n_rows and len(column.values) == MAX_VALUES
+    assert column.values[[0, -1]].tolist() == [X.min(), X.max()]
+    # Ranks are rounded to integers: every value is within half a rank of its quantile.
+    ranks = np.searchsorted(np.sort(X[:, 0]), column.values)
+    exact = np.linspace(0, n_rows - 1, MAX_VALUES)
+    assert np.abs(ranks - exact).max() <= 0.5
+    [drift] = column_drift(X_new, [column])
+    expected = ks_2samp(column.values, X_new[:, 0], method="asymp").pvalue
+    assert drift.p_value == pytest.approx(expected, rel=1e-12)
+    # Shares below a value change by at most one rank, and so does the statistic.
+    thinned, full = (ks_2samp(v, X_new[:, 0]) for v in (column.values, X[:, 0]))
+    assert abs(thinned.statistic - full.statistic) <= 1 / MAX_VALUES + 1e-12
+
+
+@pytest.mark.parametrize("n_levels", [MAX_COMPARED_LEVELS, MAX_COMPARED_LEVELS + 1])
+def test_columns_of_too_many_levels_are_not_compared(n_levels):
+    X = np.array([f"c{i}" for i in range(n_levels)], dtype=object)[:, None]
+    [column] = training_columns(X)
+    is_compared = n_levels <= MAX_COMPARED_LEVELS
+    assert column.kind == ("category" if is_compared else "other")
+    assert len(column.levels) == len(column.counts) == n_levels * is_compared
+    [drift] = column_drift(X[:7], [column])
+    assert np.isnan(drift.p_value) == (not is_compared)
+    assert ("too many levels" in drift.change) == (not is_compared)

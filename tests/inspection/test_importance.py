@@ -188,6 +188,7 @@ def test_frames_pipelines_and_classes(rows, seed):
         ({"background": np.zeros(3)}, "rows and columns"),
         ({"background": np.zeros((0, 3))}, "at least one row; got none"),
         ({"background": sparse.eye_array(3)}, "must be dense"),
+        ({"background": [[0.0] * 3, [1.0]]}, "rows of `background` must have the same"),
     ],
 )
 def test_bad_input(model, rows, change, message):

@@ -260,3 +260,58 @@ def test_stack_has_a_table_for_every_fold(made_up, network):
         model.fold_tables_ = wrong
         with pytest.raises(ValueError, match=match):
             skbayesnn.dumps(model)
+
+
+# ---- the training rows of a monitor
+
+
+@pytest.fixture(scope="module")
+def monitor(made_up):
+    model, target = models.of_frames(SEED)["monitor of a frame"]
+    return model.fit(made_up.frame, getattr(made_up, target))
+
+
+TRAINING_COLUMNS = {
+    "no kind": ("size", {"kind": "image"}, "`kind` of TrainingColumn must be one of"),
+    "a direction": ("size", {"direction": 2}, "must be an integer from -1 to 1"),
+    "unsorted": ("size", {"values": np.array([2.0, 1.0])}, "not falling; got"),
+    "infinite": ("size", {"values": np.array([np.inf])}, "finite"),
+    "many values": ("size", {"values": np.ones(99)}, "must have at most"),
+    "no numbers": ("size", {"values": np.ones(0)}, "has numbers; got True, False"),
+    "a level": ("size", {"levels": ("a",)}, "agree in levels; got 1, 0, 1"),
+    "missing": ("size", {"n_missing": 41}, "has numbers; got False, True"),
+    "more missing": ("flag", {"n_missing": 1}, "agree in rows of the levels"),
+    "negative counts": ("flag", {"counts": np.array([-1, 1])}, "finite and >= 0; got"),
+    "equal levels": ("flag", {"levels": ("a", "a")}, "agree in levels; got 2, 2, 1"),
+    "numbers": ("flag", {"values": np.ones(3)}, "has numbers; got False, True"),
+    "rows": ("constant", {"n_rows": 3, "values": np.ones(3)}, "agree in training rows"),
+    "a name": ("flag", {"name": "flags"}, "agree in names of columns"),
+    "no values": (
+        "size",
+        {"values": np.zeros(0), "n_missing": 41, "direction": 1},
+        "from row to row must have values",
+    ),
+    "a zone": ("size", {"time_zone": "UTC"}, "the kind of a column with a time zone"),
+}
+
+
+@pytest.mark.parametrize("case", TRAINING_COLUMNS)
+def test_invalid_training_columns(case, monitor):
+    name, attributes, match = TRAINING_COLUMNS[case]
+    wrong = copy.copy(monitor)
+    wrong.training_columns_ = [
+        replace(column, **attributes) if column.name == name else column
+        for column in monitor.training_columns_
+    ]
+    with pytest.raises(ValueError, match=match):
+        skbayesnn.dumps(wrong)
+
+
+def test_a_monitor_has_the_columns_of_its_models(monitor):
+    wrong = copy.copy(monitor)
+    wrong.training_columns_ = [{"direction": 1}] * 9
+    with pytest.raises(ValueError, match="a list, each a TrainingColumn; got"):
+        skbayesnn.dumps(wrong)
+    wrong.training_columns_ = monitor.training_columns_[:2]
+    with pytest.raises(ValueError, match="agree in columns; got 9, 2"):
+        skbayesnn.dumps(wrong)

@@ -43,6 +43,39 @@ def test_over_a_position(classifier, along):
     assert display.ax_.get_xlabel() == "angle"
 
 
+@pytest.mark.parametrize("kind", ["number", "date"])
+def test_rows_without_a_position_are_counted(kind, seed):
+    """They are not shown, and the draws of the others are."""
+    probability = np.random.default_rng(seed).dirichlet(np.ones(3), size=(6, 5))
+    probability = probability.transpose(0, 2, 1)
+    x = np.array([3.0, np.nan, 1.0, 2.0, np.nan, 7.0])
+    if kind == "date":
+        x = np.where(np.isnan(x), 0, x).astype("datetime64[D]")
+        x[[1, 4]] = "NaT"
+    display = ClassProbabilityDisplay.from_predictions(probability, list("abc"), x=x)
+    shown, draws = [2, 3, 0, 5], display.points_[1]
+    places = draws.get_xdata().reshape(-1, 5)
+    np.testing.assert_allclose(places.mean(1), [1, 2, 3, 7], atol=1e-12)
+    assert (np.ptp(places, axis=1) > 0.4).all()
+    np.testing.assert_array_equal(draws.get_ydata(), probability[shown, 1].ravel())
+    label = display.ax_.get_xlabel()
+    assert label == "x (2 of 6 rows have no value, not shown)"
+
+
+def test_an_infinite_position_keeps_the_draws(seed):
+    """The space between rows is a space between finite positions."""
+    probability = np.random.default_rng(seed).dirichlet(np.ones(3), size=(4, 5))
+    probability = probability.transpose(0, 2, 1)
+    x = [2.0, -np.inf, 1.0, np.inf]
+    display = ClassProbabilityDisplay.from_predictions(probability, list("abc"), x=x)
+    places = display.points_[0].get_xdata().reshape(-1, 5)
+    np.testing.assert_allclose(places[1:3].mean(1), [1.0, 2.0], rtol=1e-12)
+    x = [2.0, np.inf, np.inf, np.inf]
+    display = ClassProbabilityDisplay.from_predictions(probability, list("abc"), x=x)
+    places = display.points_[0].get_xdata().reshape(-1, 5)
+    np.testing.assert_allclose(places[0].mean(), 2.0, rtol=1e-12)
+
+
 def test_from_predictions(classifier, data):
     expected = ClassProbabilityDisplay.from_estimator(classifier, data.X_new, n_draws=4)
     actual = ClassProbabilityDisplay.from_predictions(

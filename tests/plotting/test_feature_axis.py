@@ -11,7 +11,7 @@ from skbayesnn.plotting import (
     PredictionIntervalDisplay,
     UncertaintyDecompositionDisplay,
 )
-from skbayesnn.plotting._shared import MAX_LEVELS, plain, select_feature
+from skbayesnn.plotting._shared import MAX_SHOWN_LEVELS, plain, select_feature
 
 DAY = datetime.datetime(2024, 3, 1)
 ROWS = 7
@@ -55,7 +55,7 @@ def test_rare_levels_share_a_position():
     level = [f"level {i}" for i in range(30) for _ in range(1 + (i < 19))]
     x, _, levels, _ = select_feature(pd.DataFrame({"a": level}), "a")
     assert levels == [f"level {i}" for i in range(19)] + ["11 other levels"]
-    assert len(levels) == MAX_LEVELS and (x == 19).sum() == 11
+    assert len(levels) == MAX_SHOWN_LEVELS and (x == 19).sum() == 11
 
 
 def test_dates_and_durations(frame):
