@@ -95,6 +95,9 @@ DROPCONNECT, ADDITIVE, MEAN_FIELD, FIXED_WIDTH, INDEPENDENT = range(
 _FIRST_SAMPLING = len(_SCALING)
 
 # ---- the row of integers of a map
+#
+# The columns are integers of NumPy. A function with a Python constant as an argument
+# would be compiled once for every value.
 
 (
     # Options.
@@ -136,7 +139,7 @@ _FIRST_SAMPLING = len(_SCALING)
     OUTPUT_STDS,  # (rows, outputs)
     WORKSPACE_END,
     N_COLUMNS,
-) = range(34)
+) = map(np.int64, range(34))
 
 
 @compiled
