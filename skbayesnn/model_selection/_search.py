@@ -55,7 +55,8 @@ _DOC = """{first_line}
     estimator : estimator
         A network of this package, alone or as the last step of a ``Pipeline``. The
         steps before it are fitted once per fold, and again only if a candidate changes
-        their parameters.
+        their parameters, or how the network reads its rows: ``categorical_features``,
+        ``class_weight``, ``likelihood``, ``early_stopping`` or the shape of the rows.
     {parameters}
     scoring, refit, cv, error_score, return_train_score
         As in scikit-learn.
