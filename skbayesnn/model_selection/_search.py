@@ -122,9 +122,8 @@ class BestEstimatorMixin:
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()  # type: ignore[misc]
         # scikit-learn's searches copy only the tags of sparse and pairwise X.
-        inner = get_tags(self.estimator).input_tags  # type: ignore[attr-defined]
-        tags.input_tags.allow_nan = inner.allow_nan
-        tags.input_tags.string = inner.string
+        inner = get_tags(self.estimator)  # type: ignore[attr-defined]
+        tags.input_tags = inner.input_tags
         return tags
 
     def _call_best(self, name: str, *args: Any, **params: Any) -> Any:
