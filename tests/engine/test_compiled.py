@@ -358,10 +358,10 @@ def test_networks_that_diverge_are_left_out(table, seed, monkeypatch):
     whole = clone(model).fit(X, Y)
     plain = run.CompiledRunner._train_member
 
-    def diverging(self, m, steps, epochs, losses):
-        n = plain(self, m, steps, epochs, losses)
-        if m == 1 and epochs.start + n == losses.shape[1]:
-            losses[0, epochs.start + n - 1] = np.nan
+    def diverging(self, m, epochs, part, losses):
+        n = plain(self, m, epochs, part, losses)
+        if m == 1 and part.start + n == losses.shape[1]:
+            losses[0, part.start + n - 1] = np.nan
         return n
 
     monkeypatch.setattr(run.CompiledRunner, "_train_member", diverging)
