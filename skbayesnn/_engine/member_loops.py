@@ -67,8 +67,8 @@ def _curvature_factor(family: Family, keep: torch.Tensor) -> torch.Tensor | floa
     name = family_name(family)
     if name == "concrete":
         return 0.0  # The loop adds it, since the rate is learned.
-    drops = name in ("bernoulli", "gaussian", "dropconnect")
-    return keep if drops or family.spike else 1.0
+    scales_curvature = name in ("bernoulli", "gaussian", "dropconnect")
+    return keep if scales_curvature or family.spike else 1.0
 
 
 class Epochs(NamedTuple):
