@@ -1,5 +1,6 @@
 """The compiled loop trains the networks that torch trains, up to rounding."""
 
+import itertools
 import sys
 
 import numpy as np
@@ -18,7 +19,7 @@ from skbayesnn import (
     VariationalDropoutRegressor,
     VariationalGPRegressor,
 )
-from skbayesnn._engine import compiled, training
+from skbayesnn._engine import compiled, member_loops, training
 from skbayesnn._engine.compiled import activations, families, likelihoods, run
 from skbayesnn._engine.training import ENGINE_VARIABLE
 from skbayesnn._engine.training_random import SplitMix, to_normal, to_uniform
@@ -314,15 +315,37 @@ def test_members_are_bitwise_equal_alone(table, seed, monkeypatch):
     )
 
 
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [(0.001, [1, 8, 64, 27]), (0.125, [1, 2, 4, 8, 16, 32, 37]), (1.0, [1] * 100)],
+)
+def test_epochs_of_a_run(seconds, expected, table, monkeypatch):
+    """About 0.25 s, at most eight times as many as before."""
+    clock, n_epochs, train = (
+        itertools.count(step=seconds),
+        [],
+        run.CompiledRunner._train,
+    )
+
+    def record(runner, epochs):
+        n_epochs.append(len(epochs.seeds))
+        return train(runner, epochs)
+
+    monkeypatch.setattr(member_loops, "perf_counter", lambda: next(clock))
+    monkeypatch.setattr(run, "n_threads", lambda: 1)
+    monkeypatch.setattr(run.CompiledRunner, "_train", record)
+    model = exact(MCDropoutRegressor(**RELAXED), 0, max_iter=100)
+    model.fit(*table[:2])
+    assert n_epochs == expected
+
+
 def test_threads_get_the_same_number_of_epochs():
     """Unless that number of epochs takes long."""
     for n_threads, n_members in [(2, 3), (4, 6), (3, 3), (5, 7), (1, 4)]:
-        for last, seconds in [(1, 0.2), (4, 0.1), (20, 0.3), (20, 0.01)]:
-            n = run._epochs_at_once(last, seconds, n_threads, n_members)
+        for n_epochs, seconds in [(1, 0.2), (10, 0.025), (16, 0.015), (160, 0.0005)]:
+            n = run._epochs_at_once(n_epochs, seconds, n_threads, n_members)
             assert n * n_members % n_threads == 0
-            # About 0.25 s, at most eight times as many as before.
-            fitting = last * min(0.25 / seconds, 8)
-            assert abs(n - fitting) <= n_threads
+            assert abs(n - n_epochs) < n_threads
         assert run._epochs_at_once(1, 3.0, n_threads, n_members) == 1
 
 

@@ -20,7 +20,6 @@ from skbayesnn._engine.config import (
     TrainingConfig,
 )
 from skbayesnn._engine.member_loops import (
-    SECONDS_PER_RUN,
     Epochs,
     MemberRunner,
     family_name,
@@ -133,13 +132,12 @@ _note = _CompilationNote()
 def _epochs_at_once(
     n_epochs: int, seconds: float, n_threads: int, n_members: int
 ) -> int:
-    """Number of epochs of the next run, after ``n_epochs`` took ``seconds``."""
-    n = int(n_epochs * min(SECONDS_PER_RUN / seconds, 8))
+    """About ``n_epochs``, so that no thread waits if an epoch takes ``seconds``."""
     # With a multiple of this number, all threads get the same number of epochs.
     even = n_threads // math.gcd(n_threads, n_members)
-    if even * seconds / n_epochs < _MAX_SECONDS:
-        n = max(n // even, 1) * even
-    return max(n, 1)
+    if even * seconds < _MAX_SECONDS:
+        return max(n_epochs // even, 1) * even
+    return n_epochs
 
 
 def _is_watched() -> bool:
