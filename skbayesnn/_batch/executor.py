@@ -34,6 +34,9 @@ from skbayesnn.estimators import _fit
 from skbayesnn.estimators._base import set_fitted
 from skbayesnn.estimators._job import TrainedJob
 
+# Memory of a member per row, for the index and the weight of the row.
+BYTES_PER_ROW = 16
+
 # ---- group fold fits into programs
 
 # Size of a program's widest activations on a CPU, measured. With fewer members the
@@ -107,7 +110,7 @@ def bytes_per_member(group: Sequence[FoldFit]) -> int:
     config, n_rows = group[0].job.config, _max_rows(group)
     units = config.batch_rows(n_rows) * config.network.n_units
     n_values = 30 * config.network.n_weights + 6 * units
-    return _itemsize(group[0]) * n_values + 16 * n_rows
+    return _itemsize(group[0]) * n_values + BYTES_PER_ROW * n_rows
 
 
 def _max_rows(group: Sequence[FoldFit]) -> int:
@@ -298,8 +301,6 @@ def _is_out_of_memory(result) -> bool:
 
 # Members per worker that are prepared at a time.
 MEMBERS_AT_ONCE = 4096
-# Memory of a member per row, for the index and the weight of the row.
-BYTES_PER_ROW = 16
 
 
 @dataclass(frozen=True)
