@@ -142,7 +142,7 @@ class FoldFitBuilder:
         fold = transformed[fold_key]
         if isinstance(fold, Exception):
             raise fold.with_traceback(None)
-        network = fold.copy_feature_names(copy(network))
+        network = fold.copy_columns(copy(network))
         # Candidates must not share a generator: drawing changes its state.
         network.random_state = clone(network.random_state, safe=False)
         job = training_job(network, fold.data)
@@ -195,7 +195,7 @@ class TransformedFold:
     estimator : estimator
         Pipeline with fitted steps; its last step is a ``_Recorder``.
     network : BayesianNetwork
-        It has ``n_features_in_`` and ``feature_names_in_``.
+        It has ``n_features_in_``, ``feature_names_in_`` and ``table_``.
     data : TrainingData
     """
 
@@ -203,8 +203,8 @@ class TransformedFold:
     network: BayesianNetwork
     data: TrainingData
 
-    def copy_feature_names(self, network: BayesianNetwork) -> BayesianNetwork:
-        """Set number and names of the columns on the network of another candidate."""
+    def copy_columns(self, network: BayesianNetwork) -> BayesianNetwork:
+        """Set the columns and their encoding on the network of another candidate."""
         for name in ("n_features_in_", "feature_names_in_", "table_"):
             if hasattr(self.network, name):
                 setattr(network, name, getattr(self.network, name))
