@@ -1,7 +1,11 @@
 """The compiled loop trains the networks that torch trains, up to rounding."""
 
+import ast
+import importlib
 import itertools
 import sys
+from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -447,6 +451,74 @@ def test_cache_follows_all_sources(compile_entry, numerics, monkeypatch):
         patch.setattr(numerics, "_hash_of_sources", lambda: "other sources")
         assert not was_cached()
     assert was_cached()
+
+
+PACKAGE = Path(compiled.__file__).parents[2]
+
+
+@cache
+def file_and_tree(module):
+    file = Path(importlib.import_module(module).__file__)
+    return file, ast.parse(file.read_text())
+
+
+def loaded_names(nodes):
+    names = (n for node in nodes for n in ast.walk(node) if isinstance(n, ast.Name))
+    return {name.id for name in names if isinstance(name.ctx, ast.Load)}
+
+
+def names_defined_by(node):
+    """Names of a function or class, or of the values that are assigned."""
+    if isinstance(node, ast.Assign | ast.AnnAssign):
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        return {n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name)}
+    return {getattr(node, "name", None)}
+
+
+def imports_of(tree):
+    """Module and name of what a module imports from the package, by its own name."""
+    return {
+        alias.asname or alias.name: (node.module, alias.name)
+        for node in tree.body
+        if isinstance(node, ast.ImportFrom) and node.module.startswith("skbayesnn")
+        for alias in node.names
+    }
+
+
+def files_behind(module, name, seen):
+    """Files on which a name of a module depends."""
+    if (module, name) in seen:
+        return set()
+    seen.add((module, name))
+    file, tree = file_and_tree(module)
+    if name in imports_of(tree):
+        return {file} | files_behind(*imports_of(tree)[name], seen)
+    files = {file}
+    for node in tree.body:
+        if name in names_defined_by(node):
+            for used in loaded_names([node]):
+                files |= files_behind(module, used, seen)
+    return files
+
+
+def test_cache_knows_the_files_of_all_constants(numerics):
+    """Compiled code contains the values of constants, also of other modules."""
+    constants = (int, float, np.number, tuple, np.ndarray)
+    needed = set()
+    for file in Path(compiled.__file__).parent.glob("*.py"):
+        name = f"{compiled.__name__}.{file.stem}"
+        module, (_, tree) = importlib.import_module(name), file_and_tree(name)
+        statements = (ast.Assign, ast.AnnAssign)
+        at_top = loaded_names(n for n in tree.body if isinstance(n, statements))
+        for imported, source in imports_of(tree).items():
+            value = getattr(module, imported)
+            computes = imported in at_top and not isinstance(value, type)
+            if computes or isinstance(value, constants):
+                needed |= files_behind(*source, set())
+    paths = {file.relative_to(PACKAGE) for file in needed}
+    assert Path("_families/dropout.py") in paths
+    listed = set(map(Path, numerics._SOURCES))
+    assert not {path for path in paths if not listed & {path, path.parent}}
 
 
 def test_without_a_folder_for_the_cache(compile_entry, numerics, monkeypatch):
