@@ -47,7 +47,7 @@ workspace. Tuples or lists of arrays would take several times as long to compile
     variational_independent  log_alpha or                 all but factors
                              log_variance
 
-To add a family, add its code, its branches in the small functions, and its KL.
+CONTRIBUTING.md has the list of what a new family needs here.
 """
 
 import math
