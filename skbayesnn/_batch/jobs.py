@@ -2,7 +2,7 @@
 
 The steps of a pipeline before the network are fitted once per fold and setting of
 their parameters. The networks of all candidates are trained on the output. Candidates
-that differ in how the network checks and encodes its rows have tables of their own.
+that differ in how the network checks and encodes its rows have separate tables.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

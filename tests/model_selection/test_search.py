@@ -358,7 +358,7 @@ def test_best_estimator_is_an_ordinary_estimator(data):
     )
 
 
-def test_input_tags_are_those_of_the_estimator():
+def test_input_tags_equal_the_tags_of_the_estimator():
     """Missing values, text and categories are accepted."""
     accepted = get_tags(regressor()).input_tags
     assert accepted.allow_nan and accepted.string and accepted.categorical
