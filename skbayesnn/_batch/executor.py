@@ -39,12 +39,6 @@ BYTES_PER_ROW = 16
 
 # ---- group fold fits into programs
 
-# Size of a program's widest activations on a CPU, measured. With fewer members the
-# overhead of the calls dominates; with more the activations do not fit into the cache.
-WIDEST_BYTES = 8 << 20
-# Smallest number of members of a program, whatever their size.
-MIN_MEMBERS = 16
-
 
 def group_into_programs(
     fold_fits: Sequence[FoldFit], budget: int
@@ -82,15 +76,9 @@ def _program_key(fold_fit: FoldFit) -> tuple:
 
 
 def fits_per_program(group: Sequence[FoldFit], budget: int) -> int:
-    """Number of fold fits within the budget; on a CPU also limited for speed."""
-    largest = max(group, key=lambda fold_fit: fold_fit.job.n_members)
-    n_members, config = largest.job.n_members, largest.job.config
-    size = max(1, budget // (n_members * bytes_per_member(group)))
-    if _validation.device_for_fit(largest.network.device).type != "cpu":
-        return size
-    widest = config.batch_rows(_max_rows(group)) * config.network.widest * n_members
-    members = WIDEST_BYTES // (_itemsize(largest) * widest)
-    return min(size, max(MIN_MEMBERS, members))
+    """Number of fold fits within the budget."""
+    n_members = max(fold_fit.job.n_members for fold_fit in group)
+    return max(1, budget // (n_members * bytes_per_member(group)))
 
 
 def estimate_bytes(group: Sequence[FoldFit]) -> int:
@@ -107,20 +95,11 @@ def bytes_per_member(group: Sequence[FoldFit]) -> int:
     It adds the activations of a batch with their random numbers, mask and gradient, and
     the index and weight of every row of the largest subset.
     """
-    config, n_rows = group[0].job.config, _max_rows(group)
+    config = group[0].job.config
+    n_rows = max(len(s.rows) for fold_fit in group for s in fold_fit.job.row_subsets)
     units = config.batch_rows(n_rows) * config.network.n_units
     n_values = 30 * config.network.n_weights + 6 * units
-    return _itemsize(group[0]) * n_values + BYTES_PER_ROW * n_rows
-
-
-def _max_rows(group: Sequence[FoldFit]) -> int:
-    subsets = (s for fold_fit in group for s in fold_fit.job.row_subsets)
-    return max(len(subset.rows) for subset in subsets)
-
-
-def _itemsize(fold_fit: FoldFit) -> int:
-    """Bytes of a float in training."""
-    return fold_fit.job.config.dtype.itemsize
+    return config.dtype.itemsize * n_values + BYTES_PER_ROW * n_rows
 
 
 class MemoryLimit:
