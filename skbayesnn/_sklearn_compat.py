@@ -199,6 +199,7 @@ __all__ = [
     "SearchOverStored",
     "ShowsSummary",
     "TransformerMixin",
+    "accept_frames",
     "available_if",
     "callback_context",
     "check_method_params",
@@ -220,6 +221,19 @@ __all__ = [
     "with_callbacks",
     "with_metrics_of",
 ]
+
+
+# ---- tags
+
+
+def accept_frames(tags) -> None:
+    """Set the tags of an estimator whose X may have missing values, text or categories.
+
+    tags : result of ``__sklearn_tags__``, changed in place
+    """
+    tags.input_tags.allow_nan = True
+    tags.input_tags.categorical = True
+    tags.input_tags.string = True
 
 
 # ---- rows

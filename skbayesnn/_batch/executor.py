@@ -34,13 +34,10 @@ from skbayesnn.estimators import _fit
 from skbayesnn.estimators._base import set_fitted
 from skbayesnn.estimators._job import TrainedJob
 
-# ---- group fold fits into programs
+# Memory of a member per row, for the index and the weight of the row.
+BYTES_PER_ROW = 16
 
-# Size of a program's widest activations on a CPU, measured. With fewer members the
-# overhead of the calls dominates; with more the activations do not fit into the cache.
-WIDEST_BYTES = 8 << 20
-# Smallest number of members of a program, whatever their size.
-MIN_MEMBERS = 16
+# ---- group fold fits into programs
 
 
 def group_into_programs(
@@ -79,15 +76,9 @@ def _program_key(fold_fit: FoldFit) -> tuple:
 
 
 def fits_per_program(group: Sequence[FoldFit], budget: int) -> int:
-    """Number of fold fits within the budget; on a CPU also limited for speed."""
-    largest = max(group, key=lambda fold_fit: fold_fit.job.n_members)
-    n_members, config = largest.job.n_members, largest.job.config
-    size = max(1, budget // (n_members * bytes_per_member(group)))
-    if _validation.device_for_fit(largest.network.device).type != "cpu":
-        return size
-    widest = config.batch_rows(_max_rows(group)) * config.network.widest * n_members
-    members = WIDEST_BYTES // (_itemsize(largest) * widest)
-    return min(size, max(MIN_MEMBERS, members))
+    """Number of fold fits within the budget."""
+    n_members = max(fold_fit.job.n_members for fold_fit in group)
+    return max(1, budget // (n_members * bytes_per_member(group)))
 
 
 def estimate_bytes(group: Sequence[FoldFit]) -> int:
@@ -104,20 +95,11 @@ def bytes_per_member(group: Sequence[FoldFit]) -> int:
     It adds the activations of a batch with their random numbers, mask and gradient, and
     the index and weight of every row of the largest subset.
     """
-    config, n_rows = group[0].job.config, _max_rows(group)
+    config = group[0].job.config
+    n_rows = max(len(s.rows) for fold_fit in group for s in fold_fit.job.row_subsets)
     units = config.batch_rows(n_rows) * config.network.n_units
     n_values = 30 * config.network.n_weights + 6 * units
-    return _itemsize(group[0]) * n_values + 16 * n_rows
-
-
-def _max_rows(group: Sequence[FoldFit]) -> int:
-    subsets = (s for fold_fit in group for s in fold_fit.job.row_subsets)
-    return max(len(subset.rows) for subset in subsets)
-
-
-def _itemsize(fold_fit: FoldFit) -> int:
-    """Bytes of a float in training."""
-    return fold_fit.job.config.dtype.itemsize
+    return config.dtype.itemsize * n_values + BYTES_PER_ROW * n_rows
 
 
 class MemoryLimit:
@@ -298,8 +280,6 @@ def _is_out_of_memory(result) -> bool:
 
 # Members per worker that are prepared at a time.
 MEMBERS_AT_ONCE = 4096
-# Memory of a member per row, for the index and the weight of the row.
-BYTES_PER_ROW = 16
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """Turn candidates and folds into fold fits: networks to train, with their rows.
 
 The steps of a pipeline before the network are fitted once per fold and setting of
-their parameters. The networks of all candidates are trained on the output.
+their parameters. The networks of all candidates are trained on the output. Candidates
+that differ in how the network checks and encodes its rows have separate tables.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -77,9 +78,9 @@ class FoldFitBuilder:
         self._X, self._y, self._splits = X, y, splits
         self._path = path_of_network(estimator)
         # Input of the network, by the hash of the earlier steps' parameters, fold,
-        # and whether the network stops early (which needs validation rows).
+        # and the parameters of the network on which its table depends.
         self._transformed: dict[
-            str, dict[tuple[int, bool], TransformedFold | Exception]
+            str, dict[tuple[int, Fingerprint], TransformedFold | Exception]
         ] = {}
 
     @property
@@ -130,7 +131,7 @@ class FoldFitBuilder:
     def _fold_fit(self, key: Key, prototype, transformed: dict) -> FoldFit:
         network = network_of(prototype)
         _validation.device_for_fit(network.device)
-        fold_key = key[1], bool(network.early_stopping)
+        fold_key = key[1], _parameters_of_table(network)
         if fold_key not in transformed:
             try:
                 transformed[fold_key] = self._fit_preprocessing(
@@ -141,7 +142,7 @@ class FoldFitBuilder:
         fold = transformed[fold_key]
         if isinstance(fold, Exception):
             raise fold.with_traceback(None)
-        network = fold.copy_feature_names(copy(network))
+        network = fold.copy_columns(copy(network))
         # Candidates must not share a generator: drawing changes its state.
         network.random_state = clone(network.random_state, safe=False)
         job = training_job(network, fold.data)
@@ -173,6 +174,18 @@ class FoldFitBuilder:
         return Fingerprint.from_values(*before.keys(), *before.values()).text
 
 
+def _parameters_of_table(network: BayesianNetwork) -> Fingerprint:
+    """Hash of the parameters on which ``training_data`` depends."""
+    description = network.network
+    return Fingerprint.from_values(
+        bool(network.early_stopping),  # whether validation rows are accepted
+        getattr(network, "categorical_features", None),
+        getattr(network, "class_weight", None),  # rows of weight zero are left out
+        network.likelihood,  # ranks of the classes
+        getattr(description, "row_shapes", description),
+    )
+
+
 @dataclass(frozen=True)
 class TransformedFold:
     """A fold after the steps before the network, which are fitted to it.
@@ -182,7 +195,7 @@ class TransformedFold:
     estimator : estimator
         Pipeline with fitted steps; its last step is a ``_Recorder``.
     network : BayesianNetwork
-        It has ``n_features_in_`` and ``feature_names_in_``.
+        It has ``n_features_in_``, ``feature_names_in_`` and ``table_``.
     data : TrainingData
     """
 
@@ -190,8 +203,8 @@ class TransformedFold:
     network: BayesianNetwork
     data: TrainingData
 
-    def copy_feature_names(self, network: BayesianNetwork) -> BayesianNetwork:
-        """Set number and names of the columns on the network of another candidate."""
+    def copy_columns(self, network: BayesianNetwork) -> BayesianNetwork:
+        """Set the columns and their encoding on the network of another candidate."""
         for name in ("n_features_in_", "feature_names_in_", "table_"):
             if hasattr(self.network, name):
                 setattr(network, name, getattr(self.network, name))

@@ -20,7 +20,9 @@ from skbayesnn._likelihoods import LIKELIHOODS, Heteroscedastic, Likelihood
 from skbayesnn._priors import Prior
 
 # Progress is reported this often, in seconds, if runs take long.
-SECONDS_PER_RUN = 0.25
+_SECONDS_PER_RUN = 0.25
+# A run has at most this many times as many epochs as the one before.
+_MAX_GROWTH = 8
 _NAME_OF_FAMILY = {kind: name for name, kind in FAMILIES.items()}
 _NAME_OF_LIKELIHOOD = {kind: name for name, kind in LIKELIHOODS.items()}
 
@@ -67,8 +69,8 @@ def _curvature_factor(family: Family, keep: torch.Tensor) -> torch.Tensor | floa
     name = family_name(family)
     if name == "concrete":
         return 0.0  # The loop adds it, since the rate is learned.
-    drops = name in ("bernoulli", "gaussian", "dropconnect")
-    return keep if drops or family.spike else 1.0
+    scales_curvature = name in ("bernoulli", "gaussian", "dropconnect")
+    return keep if scales_curvature or family.spike else 1.0
 
 
 class Epochs(NamedTuple):
@@ -137,7 +139,9 @@ class MemberRunner(ABC):
         start = perf_counter()
         nll, kl = self._train(self._epochs(first, epoch, n_epochs))
         self.state.count_steps(n_epochs * self._config.n_batches)
-        self.max_epochs = self._epochs_at_once(n_epochs, perf_counter() - start)
+        seconds = perf_counter() - start
+        fitting = int(n_epochs * min(_SECONDS_PER_RUN / seconds, _MAX_GROWTH))
+        self.max_epochs = self._epochs_at_once(max(fitting, 1), seconds / n_epochs)
         return nll, kl + self._kl_constant.to(kl)
 
     @abstractmethod
@@ -162,7 +166,10 @@ class MemberRunner(ABC):
 
     @abstractmethod
     def _epochs_at_once(self, n_epochs: int, seconds: float) -> int:
-        """Number of epochs of the next run, after ``n_epochs`` took ``seconds``."""
+        """Number of epochs of the next run: ``n_epochs``, or what suits the device.
+
+        seconds : duration of an epoch in the last run
+        """
 
     def _epochs(self, first: int, epoch: int, n_epochs: int) -> Epochs:
         """The next ``n_epochs`` epochs; see ``run``."""

@@ -55,7 +55,8 @@ _DOC = """{first_line}
     estimator : estimator
         A network of this package, alone or as the last step of a ``Pipeline``. The
         steps before it are fitted once per fold, and again only if a candidate changes
-        their parameters.
+        their parameters, or how the network reads its rows: ``categorical_features``,
+        ``class_weight``, ``likelihood``, ``early_stopping`` or the shape of the rows.
     {parameters}
     scoring, refit, cv, error_score, return_train_score
         As in scikit-learn.
@@ -121,9 +122,8 @@ class BestEstimatorMixin:
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()  # type: ignore[misc]
         # scikit-learn's searches copy only the tags of sparse and pairwise X.
-        inner = get_tags(self.estimator).input_tags  # type: ignore[attr-defined]
-        tags.input_tags.allow_nan = inner.allow_nan
-        tags.input_tags.string = inner.string
+        inner = get_tags(self.estimator)  # type: ignore[attr-defined]
+        tags.input_tags = inner.input_tags
         return tags
 
     def _call_best(self, name: str, *args: Any, **params: Any) -> Any:

@@ -52,8 +52,7 @@ def sizes(programs):
 # ---- members of a program
 
 
-def test_candidates_that_may_differ_share_a_program(data, programs, monkeypatch):
-    monkeypatch.setattr(executor, "WIDEST_BYTES", 2**40)
+def test_candidates_that_may_differ_share_a_program(data, programs):
     search = batched_search(data, SHARED, cv=EQUAL)
     assert sizes(programs) == [3 * 16]
     assert_same_results(plain_search(data, SHARED, cv=EQUAL), search)

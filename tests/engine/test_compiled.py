@@ -1,6 +1,11 @@
 """The compiled loop trains the networks that torch trains, up to rounding."""
 
+import ast
+import importlib
+import itertools
 import sys
+from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,7 +23,7 @@ from skbayesnn import (
     VariationalDropoutRegressor,
     VariationalGPRegressor,
 )
-from skbayesnn._engine import compiled, training
+from skbayesnn._engine import compiled, member_loops, training
 from skbayesnn._engine.compiled import activations, families, likelihoods, run
 from skbayesnn._engine.training import ENGINE_VARIABLE
 from skbayesnn._engine.training_random import SplitMix, to_normal, to_uniform
@@ -314,15 +319,37 @@ def test_members_are_bitwise_equal_alone(table, seed, monkeypatch):
     )
 
 
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [(0.001, [1, 8, 64, 27]), (0.125, [1, 2, 4, 8, 16, 32, 37]), (1.0, [1] * 100)],
+)
+def test_epochs_of_a_run(seconds, expected, table, monkeypatch):
+    """About 0.25 s, at most eight times as many as before."""
+    clock, n_epochs, train = (
+        itertools.count(step=seconds),
+        [],
+        run.CompiledRunner._train,
+    )
+
+    def record(runner, epochs):
+        n_epochs.append(len(epochs.seeds))
+        return train(runner, epochs)
+
+    monkeypatch.setattr(member_loops, "perf_counter", lambda: next(clock))
+    monkeypatch.setattr(run, "n_threads", lambda: 1)
+    monkeypatch.setattr(run.CompiledRunner, "_train", record)
+    model = exact(MCDropoutRegressor(**RELAXED), 0, max_iter=100)
+    model.fit(*table[:2])
+    assert n_epochs == expected
+
+
 def test_threads_get_the_same_number_of_epochs():
     """Unless that number of epochs takes long."""
     for n_threads, n_members in [(2, 3), (4, 6), (3, 3), (5, 7), (1, 4)]:
-        for last, seconds in [(1, 0.2), (4, 0.1), (20, 0.3), (20, 0.01)]:
-            n = run._epochs_at_once(last, seconds, n_threads, n_members)
+        for n_epochs, seconds in [(1, 0.2), (10, 0.025), (16, 0.015), (160, 0.0005)]:
+            n = run._epochs_at_once(n_epochs, seconds, n_threads, n_members)
             assert n * n_members % n_threads == 0
-            # About 0.25 s, at most eight times as many as before.
-            fitting = last * min(0.25 / seconds, 8)
-            assert abs(n - fitting) <= n_threads
+            assert abs(n - n_epochs) < n_threads
         assert run._epochs_at_once(1, 3.0, n_threads, n_members) == 1
 
 
@@ -358,10 +385,10 @@ def test_networks_that_diverge_are_left_out(table, seed, monkeypatch):
     whole = clone(model).fit(X, Y)
     plain = run.CompiledRunner._train_member
 
-    def diverging(self, m, steps, epochs, losses):
-        n = plain(self, m, steps, epochs, losses)
-        if m == 1 and epochs.start + n == losses.shape[1]:
-            losses[0, epochs.start + n - 1] = np.nan
+    def diverging(self, m, epochs, part, losses):
+        n = plain(self, m, epochs, part, losses)
+        if m == 1 and part.start + n == losses.shape[1]:
+            losses[0, part.start + n - 1] = np.nan
         return n
 
     monkeypatch.setattr(run.CompiledRunner, "_train_member", diverging)
@@ -424,6 +451,74 @@ def test_cache_follows_all_sources(compile_entry, numerics, monkeypatch):
         patch.setattr(numerics, "_hash_of_sources", lambda: "other sources")
         assert not was_cached()
     assert was_cached()
+
+
+PACKAGE = Path(compiled.__file__).parents[2]
+
+
+@cache
+def file_and_tree(module):
+    file = Path(importlib.import_module(module).__file__)
+    return file, ast.parse(file.read_text())
+
+
+def loaded_names(nodes):
+    names = (n for node in nodes for n in ast.walk(node) if isinstance(n, ast.Name))
+    return {name.id for name in names if isinstance(name.ctx, ast.Load)}
+
+
+def names_defined_by(node):
+    """Names of a function or class, or of the values that are assigned."""
+    if isinstance(node, ast.Assign | ast.AnnAssign):
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        return {n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name)}
+    return {getattr(node, "name", None)}
+
+
+def imports_of(tree):
+    """Module and name of what a module imports from the package, by its own name."""
+    return {
+        alias.asname or alias.name: (node.module, alias.name)
+        for node in tree.body
+        if isinstance(node, ast.ImportFrom) and node.module.startswith("skbayesnn")
+        for alias in node.names
+    }
+
+
+def files_behind(module, name, seen):
+    """Files on which a name of a module depends."""
+    if (module, name) in seen:
+        return set()
+    seen.add((module, name))
+    file, tree = file_and_tree(module)
+    if name in imports_of(tree):
+        return {file} | files_behind(*imports_of(tree)[name], seen)
+    files = {file}
+    for node in tree.body:
+        if name in names_defined_by(node):
+            for used in loaded_names([node]):
+                files |= files_behind(module, used, seen)
+    return files
+
+
+def test_cache_knows_the_files_of_all_constants(numerics):
+    """Compiled code contains the values of constants, also of other modules."""
+    constants = (int, float, np.number, tuple, np.ndarray)
+    needed = set()
+    for file in Path(compiled.__file__).parent.glob("*.py"):
+        name = f"{compiled.__name__}.{file.stem}"
+        module, (_, tree) = importlib.import_module(name), file_and_tree(name)
+        statements = (ast.Assign, ast.AnnAssign)
+        at_top = loaded_names(n for n in tree.body if isinstance(n, statements))
+        for imported, source in imports_of(tree).items():
+            value = getattr(module, imported)
+            computes = imported in at_top and not isinstance(value, type)
+            if computes or isinstance(value, constants):
+                needed |= files_behind(*source, set())
+    paths = {file.relative_to(PACKAGE) for file in needed}
+    assert Path("_families/dropout.py") in paths
+    listed = set(map(Path, numerics._SOURCES))
+    assert not {path for path in paths if not listed & {path, path.parent}}
 
 
 def test_without_a_folder_for_the_cache(compile_entry, numerics, monkeypatch):

@@ -19,6 +19,7 @@ from sklearn.model_selection import (
 )
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.utils import get_tags
 
 import skbayesnn
 from skbayesnn import (
@@ -33,6 +34,7 @@ from skbayesnn._batch.outcomes import Outcome
 from skbayesnn.model_selection import (
     BatchedGridSearchCV,
     BatchedRandomizedSearchCV,
+    TauCV,
     _progress,
 )
 from tests.helpers.comparison import (
@@ -354,6 +356,14 @@ def test_best_estimator_is_an_ordinary_estimator(data):
     np.testing.assert_array_equal(
         restored.predict(data.X_new), best.predict(data.X_new)
     )
+
+
+def test_input_tags_equal_the_tags_of_the_estimator():
+    """Missing values, text and categories are accepted."""
+    accepted = get_tags(regressor()).input_tags
+    assert accepted.allow_nan and accepted.string and accepted.categorical
+    for search in (BatchedGridSearchCV(regressor(), GRID), TauCV(regressor())):
+        assert get_tags(search).input_tags == accepted
 
 
 def test_estimator_and_candidates_are_not_changed(data):

@@ -23,6 +23,7 @@ from skbayesnn import (
 from skbayesnn.model_selection import (
     BatchedGridSearchCV,
 )
+from skbayesnn.networks import ConvNet
 from tests.helpers.comparison import (
     ROUNDING_32,
     assert_close,
@@ -59,6 +60,55 @@ def test_types_of_X(data, kind):
         getattr(plain, "feature_names_in_", None),
     )
     assert_same_members(estimator, {"tau": [0.5, 2.0]}, X, data.y, **tolerance)
+
+
+def coded_table(data):
+    """Numbers and codes of five levels, whose means do not follow the codes."""
+    code = np.arange(47) * 7 % 5
+    y = data.y + np.array([3.0, -2.0, 4.0, -5.0, 0.0])[code]
+    return np.column_stack([data.X[:, 0], code]), y
+
+
+def three_classes(data):
+    return data.X, data.labels
+
+
+def ordered_classes(data):
+    """Labels whose declared order is not alphabetic."""
+    pandas = pytest.importorskip("pandas")
+    order = ["mid", "top", "low"]
+    labels = pandas.Categorical(data.labels, categories=order, ordered=True)
+    return data.X, pandas.Series(labels)
+
+
+def images(data):
+    """Rows of 2 x 2 pixels."""
+    return data.X.reshape(-1, 2, 2), data.y
+
+
+# Parameters of the network that change the table on which it is trained.
+OF_TABLE = {
+    "categorical_features": (regressor(), [None, [1]], coded_table),
+    "class_weight": (classifier(), [None, {"low": 0, "mid": 3}], three_classes),
+    "likelihood": (classifier(), ["categorical", "ordinal"], ordered_classes),
+    "network": (regressor(), [ConvNet((1, 2, 2), (3,), pool=1), None, "conv"], images),
+}
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # scores of candidates that fail
+@pytest.mark.parametrize("name", OF_TABLE)
+def test_parameters_that_change_the_table(data, name):
+    """No candidate is trained on the table of another one, in either order."""
+    estimator, values, rows = OF_TABLE[name]
+    X, y = rows(data)
+    for candidates in (values, values[::-1]):
+        plain, batched = fit_both(
+            estimator, {name: candidates}, X, y, scoring=scoring.log_density_scorer
+        )
+        assert_same_results(plain, batched)
+        # The scores differ, unless candidates fail.
+        scores = batched.cv_results_["mean_test_score"]
+        assert len(set(scores)) == len(scores)
 
 
 FOLDS = {

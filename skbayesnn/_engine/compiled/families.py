@@ -47,7 +47,7 @@ workspace. Tuples or lists of arrays would take several times as long to compile
     variational_independent  log_alpha or                 all but factors
                              log_variance
 
-To add a family, add its code, its branches in the small functions, and its KL.
+CONTRIBUTING.md has the list of what a new family needs here.
 """
 
 import math
@@ -95,6 +95,9 @@ DROPCONNECT, ADDITIVE, MEAN_FIELD, FIXED_WIDTH, INDEPENDENT = range(
 _FIRST_SAMPLING = len(_SCALING)
 
 # ---- the row of integers of a map
+#
+# The columns are integers of NumPy. A function with a Python constant as an argument
+# would be compiled once for every value.
 
 (
     # Options.
@@ -131,12 +134,11 @@ _FIRST_SAMPLING = len(_SCALING)
     WEIGHT_VARIANCES,  # V (inputs, outputs)
     VARIANCE_GRADIENTS,  # (inputs, outputs)
     BIAS_VARIANCES,  # v (outputs,)
-    BIAS_VARIANCE_GRADIENTS,  # (outputs,)
     OUTPUT_NORMALS,  # (rows, outputs), normal numbers
     OUTPUT_STDS,  # (rows, outputs)
     WORKSPACE_END,
     N_COLUMNS,
-) = range(34)
+) = map(np.int64, range(33))
 
 
 @compiled
@@ -185,7 +187,6 @@ def lay_out(map_row, start):
         of_weights if is_sampled else 0,
         of_weights if is_sampled else 0,
         of_weights if is_sampled else 0,
-        n_outputs if is_sampled else 0,
         n_outputs if is_sampled else 0,
         of_outputs + of_outputs % 2 if is_sampled else 0,
         of_outputs if is_sampled else 0,
@@ -356,13 +357,22 @@ def _sum_rows(values, n_rows, total):
 
 @compiled
 def _moments_back(map_row, keep, max_log_alpha, parameters, workspace, gradients):
-    """Gradients of the parameters from the gradients of the moments."""
+    """Gradients of the parameters on which the variances depend.
+
+    The standard deviations are already replaced by twice the gradient of their squares.
+    """
     family, n_outputs = map_row[FAMILY], map_row[N_OUTPUTS]
     mean = array_of(parameters, map_row, MEAN)
     noise = array_of(parameters, map_row, NOISE)
     to_mean = array_of(gradients, map_row, MEAN)
     to_noise = array_of(gradients, map_row, NOISE)
+    twice = array_of(workspace, map_row, OUTPUT_STDS)
+    squared_inputs = array_of(workspace, map_row, SQUARED_INPUTS)
     to_variance = array_of(workspace, map_row, VARIANCE_GRADIENTS)
+    half = workspace.dtype.type(0.5)
+    product_over_rows(squared_inputs, twice, to_variance, shape_of(map_row))
+    for i in range(to_variance.size):
+        to_variance[i] *= half
     n_weights, dtype = mean.size, workspace.dtype.type
     two = dtype(2)
     if family == DROPCONNECT:
@@ -375,10 +385,9 @@ def _moments_back(map_row, keep, max_log_alpha, parameters, workspace, gradients
             to_noise[i] = two * slope * to_variance[i]
         bias_noise = array_of(parameters, map_row, BIAS_NOISE)
         to_bias_noise = array_of(gradients, map_row, BIAS_NOISE)
-        to_bias_variance = array_of(workspace, map_row, BIAS_VARIANCE_GRADIENTS)
+        _sum_rows(twice, map_row[N_ROWS], to_bias_noise)
         for j in range(n_outputs):
-            slope = softplus(bias_noise[j]) * sigmoid(bias_noise[j])
-            to_bias_noise[j] = two * slope * to_bias_variance[j]
+            to_bias_noise[j] *= softplus(bias_noise[j]) * sigmoid(bias_noise[j])
     elif family == INDEPENDENT and map_row[PER_WEIGHT]:
         zero, smallest = dtype(0), dtype(MIN_SQUARE)
         for i in range(n_weights):
@@ -416,24 +425,16 @@ def _backward_sampled(
     needs_inputs,
 ):
     """Gradients through sampled outputs."""
-    shape = shape_of(map_row)
-    n_rows, n_outputs = shape[0], shape[2]
-    squared_inputs = array_of(workspace, map_row, SQUARED_INPUTS)
-    variance_gradients = array_of(workspace, map_row, VARIANCE_GRADIENTS)
-    bias_variance_gradients = array_of(workspace, map_row, BIAS_VARIANCE_GRADIENTS)
+    family, shape = map_row[FAMILY], shape_of(map_row)
     normals = array_of(workspace, map_row, OUTPUT_NORMALS)
     # The standard deviations are replaced by twice the gradient of the variances.
     twice = array_of(workspace, map_row, OUTPUT_STDS)
-    half = workspace.dtype.type(0.5)
     for i in range(twice.size):
         twice[i] = output_gradients[i] * normals[i] / twice[i]
-    product_over_rows(squared_inputs, twice, variance_gradients, shape)
-    _sum_rows(twice, n_rows, bias_variance_gradients)
-    for i in range(variance_gradients.size):
-        variance_gradients[i] *= half
-    for j in range(n_outputs):
-        bias_variance_gradients[j] *= half
+    if family != ADDITIVE and family != FIXED_WIDTH:  # They have constant variances.
+        _moments_back(map_row, keep, max_log_alpha, parameters, workspace, gradients)
     if needs_inputs:
+        squared_inputs = array_of(workspace, map_row, SQUARED_INPUTS)
         weight_means = array_of(workspace, map_row, WEIGHT_MEANS)
         weight_variances = array_of(workspace, map_row, WEIGHT_VARIANCES)
         product_back(output_gradients, weight_means, input_gradients, shape)
@@ -446,7 +447,6 @@ def _backward_sampled(
                 input_gradients[i] *= factors[i]
         for i in range(clean_inputs.size):
             input_gradients[i] += squared_inputs[i] * clean_inputs[i]
-    _moments_back(map_row, keep, max_log_alpha, parameters, workspace, gradients)
 
 
 @compiled

@@ -262,7 +262,7 @@ def _backward_pass(
     output_gradients = outputs
     for i in range(len(maps) - 1, -1, -1):
         n = maps[i, families.N_ROWS] * maps[i, families.N_INPUTS]
-        input_gradients = families.part(odd if i % 2 else even, 0, n)
+        input_gradients = (odd if i % 2 else even)[:n]
         families.backward(
             maps[i],
             keep[i],

@@ -212,9 +212,10 @@ class CompiledDraws:
             self._posterior.likelihood_params,
         )
         if self._plan.outcome == MOMENTS:
-            means, variances = self._accumulated(rows, n_rows)
-            mean, noise = np.split(means, 2, axis=1)
-            return mean, np.split(variances, 2, axis=1)[0], noise
+            # The second half of the outputs are variances of the noise.
+            mean, variance = self._accumulated(rows, n_rows)
+            n_targets = mean.shape[1] // 2
+            return mean[:, :n_targets], variance[:, :n_targets], mean[:, n_targets:]
         if not isinstance(likelihood, Gaussian | StudentT):
             return None
         mean, variance = self._accumulated(rows, n_rows)

@@ -20,7 +20,6 @@ from skbayesnn._engine.config import (
     TrainingConfig,
 )
 from skbayesnn._engine.member_loops import (
-    SECONDS_PER_RUN,
     Epochs,
     MemberRunner,
     family_name,
@@ -133,13 +132,12 @@ _note = _CompilationNote()
 def _epochs_at_once(
     n_epochs: int, seconds: float, n_threads: int, n_members: int
 ) -> int:
-    """Number of epochs of the next run, after ``n_epochs`` took ``seconds``."""
-    n = int(n_epochs * min(SECONDS_PER_RUN / seconds, 8))
+    """About ``n_epochs``, so that no thread waits if an epoch takes ``seconds``."""
     # With a multiple of this number, all threads get the same number of epochs.
     even = n_threads // math.gcd(n_threads, n_members)
-    if even * seconds / n_epochs < _MAX_SECONDS:
-        n = max(n // even, 1) * even
-    return max(n, 1)
+    if even * seconds < _MAX_SECONDS:
+        return max(n_epochs // even, 1) * even
+    return n_epochs
 
 
 def _is_watched() -> bool:
@@ -180,7 +178,7 @@ class CompiledRunner(MemberRunner):
         self._load()
         n_epochs = len(epochs.seeds)
         losses = np.full((2, n_epochs, self._n_members), np.nan)
-        left, steps = epochs.n_left, self._steps(epochs)
+        left = epochs.n_left
         left[self._failed] = 0
         part, done = max(1, n_epochs // _PARTS), np.zeros(self._n_members, dtype=int)
         waiting = deque(np.flatnonzero(left).tolist())
@@ -193,7 +191,7 @@ class CompiledRunner(MemberRunner):
                 except IndexError:
                     return
                 end = min(done[m] + part, left[m])
-                n = self._train_member(m, steps, slice(done[m], end), losses[..., m])
+                n = self._train_member(m, epochs, slice(done[m], end), losses[..., m])
                 done[m] += n
                 if not np.isfinite(losses[:, done[m] - 1, m]).all():
                     self._failed[m] = True
@@ -228,48 +226,32 @@ class CompiledRunner(MemberRunner):
             for vector, values in zip(self._vectors[:3], member[:3], strict=True):
                 vector[index] = values
 
-    def _train_member(
-        self, m: int, steps: list[loop.Steps], epochs: slice, losses
-    ) -> int:
-        """Train a member for some of the epochs of ``steps``; return their number.
+    def _train_member(self, m: int, epochs: Epochs, part: slice, losses) -> int:
+        """Train a member for a part of the epochs; return the number of trained ones.
 
-        losses : nll and KL, (2, all epochs of ``steps``), written
+        losses : nll and KL, (2, epochs), written
         """
-        n_batches = self._config.n_batches
-        of_schedule = steps[self.state.schedule.index[m]]
-        per_step = slice(epochs.start * n_batches, epochs.stop * n_batches)
-        out = np.empty((2, epochs.stop - epochs.start))
+        n_batches, schedule = self._config.n_batches, self.state.schedule.index[m]
+        per_step = slice(part.start * n_batches, part.stop * n_batches)
+        steps = epochs.steps[schedule, per_step].T.astype(np.float64, order="C")
+        out = np.empty((2, part.stop - part.start))
         n = loop.train_epochs(
             self._program,
             self._loop_members[m],
             self._tables[m],
             loop.Steps(
-                seeds=np.ascontiguousarray(of_schedule.seeds[epochs, :, m]),
-                gain=of_schedule.gain[epochs],
-                step_size=of_schedule.step_size[per_step],
-                epsilon=of_schedule.epsilon[per_step],
-                kl_weight=of_schedule.kl_weight[per_step],
+                seeds=np.ascontiguousarray(epochs.seeds[part, :, m]),
+                gain=epochs.gain[schedule, part],
+                step_size=steps[0],
+                epsilon=steps[1],
+                kl_weight=steps[2],
             ),
             int(self._batch_rows[m]),
             out[0],
             out[1],
         )
-        losses[:, epochs.start : epochs.start + n] = out[:, :n]
+        losses[:, part.start : part.start + n] = out[:, :n]
         return n
-
-    def _steps(self, epochs: Epochs) -> list[loop.Steps]:
-        """Steps of some epochs for every distinct schedule; seeds of all members."""
-        by_column = np.ascontiguousarray(epochs.steps.transpose(0, 2, 1), np.float64)
-        return [
-            loop.Steps(
-                seeds=epochs.seeds,
-                gain=gain,
-                step_size=columns[0],
-                epsilon=columns[1],
-                kl_weight=columns[2],
-            )
-            for columns, gain in zip(by_column, epochs.gain, strict=True)
-        ]
 
 
 # ---- a program as numbers

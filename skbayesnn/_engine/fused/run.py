@@ -6,7 +6,6 @@ import torch
 from skbayesnn._engine.config import MemberParams, TableRows, TrainingConfig
 from skbayesnn._engine.fused import kernel
 from skbayesnn._engine.member_loops import (
-    SECONDS_PER_RUN,
     MemberRunner,
     family_name,
     likelihood_name,
@@ -114,8 +113,7 @@ class FusedRunner(MemberRunner):
     def _epochs_at_once(self, n_epochs, seconds):
         # The positions of the rows must fit in memory.
         per_epoch = 4 * self._orders.n_orders * self._orders.n_positions
-        n = int(n_epochs * min(SECONDS_PER_RUN / seconds, 8))
-        return max(1, min(n, _ORDER_BYTES // per_epoch))
+        return max(1, min(n_epochs, _ORDER_BYTES // per_epoch))
 
     # ---- arguments of the kernel, by name
 
