@@ -226,14 +226,15 @@ __all__ = [
 # ---- tags
 
 
-def accept_frames(tags) -> None:
-    """Set the tags of an estimator whose X may have missing values, text or categories.
+def accept_frames(tags):
+    """Tags of an estimator whose X may have missing values, text or categories.
 
     tags : result of ``__sklearn_tags__``, changed in place
     """
     tags.input_tags.allow_nan = True
     tags.input_tags.categorical = True
     tags.input_tags.string = True
+    return tags
 
 
 # ---- rows
@@ -400,11 +401,3 @@ def _routed(estimator) -> dict[str, str]:
     """Methods that can request metadata, and the names of their setters."""
     names = (re.fullmatch("set_(.+)_request", name) for name in dir(type(estimator)))
     return {name[1]: name[0] for name in names if name}
-
-
-def accept_frames(tags):
-    """Tags of an estimator that takes frames with text and missing values."""
-    tags.input_tags.allow_nan = True
-    tags.input_tags.categorical = True
-    tags.input_tags.string = True
-    return tags

@@ -71,7 +71,8 @@ def later(seed):
 def known(frame, y, later):
     """The rows of ``later`` without unknown values, over which `predict` averages."""
     encoder = TableEncoder(target_type="continuous").fit(frame, y)
-    return later[encoder.transform_versions(encoder, later)[1] == 1]
+    rows = encoder.encode(encoder, later, "")
+    return later[rows.versions(slice(None))[1] == 1]
 
 
 def as_inputs(frame, graph):
