@@ -5,6 +5,7 @@ arrays, which may contain objects.
 """
 
 import datetime
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -24,6 +25,8 @@ _MIN_WORDS = 4.0
 _MIN_TEXTS = 20
 # With this share of values that represent numbers or dates, text should be converted.
 _CONVERTIBLE_SHARE = 0.9
+# Start of a date in ISO 8601, the format of CSV files that pandas writes.
+_ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}|$)")
 # Text of missing values in a column of categories.
 MISSING = "missing"
 
@@ -267,8 +270,23 @@ def _kind_of_objects(values: np.ndarray, name) -> str:
     elif values.dtype.kind not in "iufbMmU":
         raise _odd_kind(str(values.dtype), name)
     if kind == "category":
-        _check_text([v for v in values.tolist() if isinstance(v, str)], name)
+        present = [v for v in values.tolist() if not _is_missing(v)]
+        texts = [v for v in present if isinstance(v, str)]
+        if texts and len(texts) == len(present) and all(map(_is_iso_date, set(texts))):
+            return "date"
+        _check_text(texts, name)
     return kind
+
+
+def _is_iso_date(text: str) -> bool:
+    """Whether text is a date, such as 2024-02-29, or a date and a time."""
+    if not _ISO_DATE.match(text):
+        return False
+    try:
+        datetime.datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _kind_of_values(values: list, name) -> str:
@@ -426,6 +444,7 @@ def _as_dates(values: np.ndarray, zone: str | None, name) -> np.ndarray:
         if not np.isnat(values).all():
             _check_zone(None, zone, name)
         return values.astype("datetime64[us]")
+    values = _parsed(values)
     dates = [None if _is_missing(value) else value for value in values.tolist()]
     present = [value for value in dates if value is not None]
     odd = [v for v in present if not isinstance(v, datetime.date | np.datetime64)]
@@ -441,13 +460,30 @@ def _as_dates(values: np.ndarray, zone: str | None, name) -> np.ndarray:
     return np.array(dates, dtype="datetime64[us]")
 
 
+def _parsed(values: np.ndarray) -> np.ndarray:
+    """Objects with dates in place of text in ISO format."""
+    if values.dtype.kind == "M":
+        return values
+    texts = {value for value in values.tolist() if isinstance(value, str)}
+    dates = {
+        text: datetime.datetime.fromisoformat(text)
+        for text in texts
+        if _is_iso_date(text)
+    }
+    if not dates:
+        return values
+    parsed = np.empty(len(values), dtype=object)
+    parsed[:] = [dates.get(v, v) if isinstance(v, str) else v for v in values.tolist()]
+    return parsed
+
+
 def _zone_of_objects(values: np.ndarray, name) -> str | None:
     """Time zone of dates; UTC if they have several, or one without a name."""
-    if values.dtype.kind != "O":
+    if values.dtype.kind not in "OU":
         return None
     zones = {
         getattr(value, "tzinfo", None)
-        for value in values.tolist()
+        for value in _parsed(values).tolist()
         if not _is_missing(value)
     }
     if zones <= {None}:

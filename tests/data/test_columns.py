@@ -284,7 +284,7 @@ def test_text_in_a_column_of_numbers_is_refused():
         TableReader(table).numbers(0)
 
 
-@pytest.mark.parametrize("value", ["2020-01-01", 18_262])
+@pytest.mark.parametrize("value", ["2020-01", "spring", 18_262])
 def test_other_values_in_a_column_of_dates_are_refused(value):
     table = pd.DataFrame({"day": [DAYS[0], value]}, dtype=object)
     with pytest.raises(ValueError, match=rf"'day' must contain dates.*got {value!r}"):
@@ -382,7 +382,10 @@ def test_free_text_is_refused():
     ("text", "message"),
     [
         ([f"{i / 4}" for i in range(19)] + ["?", "1e-3"], "numbers, such as '0.0'"),
-        ([f"2020-01-{i:02d}" for i in range(1, 25)], "dates, such as '2020-01-01'"),
+        (
+            ["2020-01-01", "?"] + [f"2020-01-{i:02d}" for i in range(2, 25)],
+            "dates, such as '2020-01-01'",
+        ),
     ],
 )
 def test_text_of_numbers_or_dates(text, message):
@@ -393,6 +396,37 @@ def test_text_of_numbers_or_dates(text, message):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert TableReader(table[:19]).kind(0) == "category"
+
+
+ISO_TEXT = {
+    "days": ["2020-02-29", None, "2021-01-01"],
+    "times": ["2020-02-29 07:08:09", None, "2021-01-01 10:11:12.5"],
+    "T": ["2020-02-29T07:08", None, "2021-01-01T10:11"],
+    "zone": ["2020-02-29T07:08+01:00", None, "2021-01-01T10:11+02:00"],
+}
+
+
+@pytest.mark.parametrize("texts", ISO_TEXT.values(), ids=ISO_TEXT)
+@pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame, pa.table, "array"])
+def test_text_in_iso_format_is_a_date(texts, make):
+    """As a CSV file has it. Its dates equal those that pandas reads."""
+    table = (
+        np.array(texts, dtype=object)[:, None]
+        if make == "array"
+        else make({"day": texts})
+    )
+    reader = TableReader(table)
+    assert reader.kind(0) == "date"
+    zone = reader.time_zone(0)
+    assert zone == ("UTC" if "+" in texts[0] else None)
+    expected = pd.to_datetime(pd.Series(texts), format="ISO8601", utc=zone == "UTC")
+    local = expected.dt.tz_localize(None)
+    np.testing.assert_array_equal(reader.dates(0, zone), local.to_numpy("M8[us]"))
+
+
+def test_other_text_is_no_date():
+    for texts in (["2020-01-01", "2020-02-30"], ["20200101"], ["2020-01"], ["2020"]):
+        assert TableReader(pd.DataFrame({"day": texts})).kind(0) == "category"
 
 
 # ---- what is a frame
