@@ -21,11 +21,16 @@ from skbayesnn import (
     predict_interval,
 )
 from skbayesnn._runtime import silence_warning, warn_once, warn_once_per_call
-from skbayesnn.inspection import DriftMonitor
+from skbayesnn.inspection import DriftMonitor, uncertainty_importance
 from skbayesnn.model_selection import (
     BatchedGridSearchCV,
     TauCV,
     cross_val_predict_uncertainty,
+)
+from skbayesnn.plotting import (
+    PredictionIntervalDisplay,
+    RiskCoverageDisplay,
+    UncertaintyDecompositionDisplay,
 )
 from tests.helpers.seed import SEED
 
@@ -164,6 +169,23 @@ def test_far_rows_are_reported_once_per_call(name):
         [message] = messages(call, far)
         assert "in column 1 of row 3 is " in message
         assert messages(call, X) == []
+
+
+def test_pictures_and_importances_warn_once():
+    """They predict several times."""
+    pytest.importorskip("matplotlib")
+    model = fitted(NETWORK)
+    far = X[:6].copy()
+    far[3, 1] = 1e9
+    for call in (
+        lambda rows: uncertainty_importance(model, rows, background=X),
+        lambda rows: RiskCoverageDisplay.from_estimator(model, rows, Y[:6]),
+        lambda rows: PredictionIntervalDisplay.from_estimator(model, rows, Y[:6]),
+        lambda rows: UncertaintyDecompositionDisplay.from_estimator(model, rows),
+    ):
+        [message] = messages(call, far)
+        assert "in column 1 of row 3 is " in message
+        assert messages(call, X[:6]) == []
 
 
 def test_far_rows_are_reported_by_classifiers():

@@ -22,7 +22,7 @@ MIN_MISSING = 5.0
 # rows: an identifier.
 MIN_REPEATED = 0.2
 # A cycle of a date is used if the training rows span at least this many of its periods.
-MIN_CYCLES = 1.5
+MIN_CYCLES = 0.5
 # A cycle is also used only if the rows are in several of this many parts of its period.
 CYCLE_PARTS = 400
 SECONDS = {"day": 86_400.0, "week": 7 * 86_400.0, "year": 365.2425 * 86_400.0}

@@ -105,8 +105,8 @@ default="from_dtype"
                        [1]_; for classes, the same with the shares of the classes. A row
                        is encoded by statistics of the other four fifths of the rows.
                        Without y, each level has an indicator. Missing is a level
-    date               elapsed days; sine and cosine of the time of the day, week and
-                       year, if the rows span at least 1.5 of these periods
+    date, text in      elapsed days; sine and cosine of the time of the day, week and
+    ISO format         year, if the rows span at least half of these periods
     constant, missing  none, with a warning
     or identifier
     =================  =================================================================

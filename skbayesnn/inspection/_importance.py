@@ -10,6 +10,7 @@ from sklearn.utils import Bunch
 
 from skbayesnn._data.columns import is_frame
 from skbayesnn._meta.functions import predict_uncertainty
+from skbayesnn._runtime import warn_once_per_call
 from skbayesnn._sklearn_compat import safe_indexing
 from skbayesnn._typing import RandomState
 from skbayesnn._validation import check_number, random_source
@@ -55,6 +56,7 @@ def short_names(names: Sequence[str], longest: int = LONGEST_NAME) -> list[str]:
     return [short(name) for name in names]
 
 
+@warn_once_per_call
 def uncertainty_importance(
     model: Any,
     X: Any,

@@ -8,6 +8,7 @@ from sklearn.base import is_classifier
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from skbayesnn._meta.functions import predictive_cdf
+from skbayesnn._runtime import warn_once_per_call
 from skbayesnn._validation import Integral, check_number
 from skbayesnn.inspection._importance import select_target
 from skbayesnn.metrics._calibration import equal_mass_bins
@@ -109,6 +110,7 @@ class CalibrationCurveDisplay:
         self.name = name
 
     @classmethod
+    @warn_once_per_call
     def from_estimator(
         cls,
         estimator: Any,

@@ -7,6 +7,7 @@ import numpy as np
 from sklearn.base import is_classifier
 
 from skbayesnn._meta.functions import sample_f
+from skbayesnn._runtime import warn_once_per_call
 from skbayesnn._typing import RandomState
 from skbayesnn.inspection._importance import short_names
 from skbayesnn.plotting._shared import (
@@ -80,6 +81,7 @@ class ClassProbabilityDisplay:
         self.x_name = x_name
 
     @classmethod
+    @warn_once_per_call
     def from_estimator(
         cls,
         estimator: Any,

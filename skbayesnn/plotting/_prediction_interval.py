@@ -5,6 +5,7 @@ from typing import Any, Self
 import numpy as np
 
 from skbayesnn._meta.functions import predict_interval
+from skbayesnn._runtime import warn_once_per_call
 from skbayesnn._validation import check_levels
 from skbayesnn.inspection._importance import select_target
 from skbayesnn.plotting._shared import (
@@ -102,6 +103,7 @@ class PredictionIntervalDisplay:
         self.joined = joined and x_levels is None
 
     @classmethod
+    @warn_once_per_call
     def from_estimator(
         cls,
         estimator: Any,

@@ -7,6 +7,7 @@ from sklearn.base import is_classifier
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from skbayesnn._meta.functions import predict_uncertainty
+from skbayesnn._runtime import warn_once_per_call
 from skbayesnn.inspection._importance import select_target
 from skbayesnn.metrics import risk_coverage_curve
 from skbayesnn.plotting._shared import (
@@ -91,6 +92,7 @@ class RiskCoverageDisplay:
         self.name = name
 
     @classmethod
+    @warn_once_per_call
     def from_estimator(
         cls,
         estimator: Any,

@@ -6,6 +6,7 @@ import numpy as np
 from sklearn.base import is_classifier
 
 from skbayesnn._meta.functions import predict_uncertainty
+from skbayesnn._runtime import warn_once_per_call
 from skbayesnn.inspection._importance import select_target
 from skbayesnn.plotting._shared import (
     BLUE,
@@ -104,6 +105,7 @@ class UncertaintyDecompositionDisplay:
         self.joined = joined and x_levels is None
 
     @classmethod
+    @warn_once_per_call
     def from_estimator(
         cls,
         estimator: Any,

@@ -5,6 +5,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from skbayesnn._runtime import warn_once_per_call
 from skbayesnn._typing import RandomState
 from skbayesnn.inspection import uncertainty_importance
 from skbayesnn.inspection._importance import default_kind, short_names
@@ -49,6 +50,7 @@ class UncertaintyImportanceDisplay:
         self.kind = kind
 
     @classmethod
+    @warn_once_per_call
     def from_estimator(
         cls,
         estimator: Any,
