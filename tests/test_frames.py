@@ -21,6 +21,8 @@ from sklearn.pipeline import make_pipeline
 
 from skbayesnn import (
     Abstainer,
+    BayesianStackingClassifier,
+    BayesianStackingRegressor,
     CalibratedUncertaintyRegressor,
     ConformalClassifier,
     ConformalRegressor,
@@ -317,6 +319,55 @@ def tau_by_cross_validation(X):
     weights = np.where(np.arange(ROWS) < 4, 0, WEIGHTS)
     model = TauCV(REGRESSOR, taus=2, cv=3).fit(X, Y, sample_weight=weights)
     return model.scores_, model.predict(X)
+
+
+@entry_point
+def stack(X):
+    other = clone(REGRESSOR).set_params(dropout=0.3)
+    model = BayesianStackingRegressor([("a", REGRESSOR), ("b", other)], cv=3)
+    model.set_params(random_state=0).fit(X, Y, sample_weight=WEIGHTS)
+    return model.predict_interval(X), model.predict_uncertainty(X, "epistemic")
+
+
+@entry_point
+def stack_of_classifiers(X):
+    model = BayesianStackingClassifier(
+        [
+            ("alone", CLASSIFIER),
+            ("calibrated", make_pipeline("passthrough", CLASSIFIER)),
+        ],
+        cv=3,
+        random_state=0,
+    )
+    return model.fit(X, LABELS).predict_proba(X)
+
+
+@entry_point
+def warm_start(X):
+    model = clone(REGRESSOR).set_params(warm_start=True).fit(X, Y)
+    return model.fit(X, Y[::-1]).predict(X)
+
+
+@entry_point
+def partial_fit(X):
+    model = clone(CLASSIFIER)
+    for _ in range(2):
+        model.partial_fit(X, LABELS, classes=np.unique(LABELS))
+    return model.predict_proba(X)
+
+
+@entry_point
+def mean_weights(X):
+    return clone(REGRESSOR).fit(X, Y).predict(X, method="mean_weights")
+
+
+@entry_point
+def unknown_values(X):
+    """Levels that `fit` has not seen, and new missing values."""
+    half = ROWS // 2
+    first = X.slice(0, half) if hasattr(X, "slice") else X[:half]
+    model = clone(REGRESSOR).fit(first, Y[:half])
+    return model.predict_interval(X), model.crps(X, Y)
 
 
 @entry_point
