@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skbayesnn._data.scaling import Scaling
 from skbayesnn._data.table_encoder import TableEncoder
+from skbayesnn._data.validation import table_of
 from skbayesnn._meta.calibration import CalibratedUncertaintyRegressor
 from skbayesnn._onnx.graph import Tensor
 from skbayesnn._onnx.likelihoods import (
@@ -147,7 +148,7 @@ def predictive(model, rows: OnnxRows, part: Part | None = None) -> Regression | 
             )
         distribution = predictive(model.estimator_, rows)
         return distribution.corrected(np.atleast_1d(model.scale_))
-    if getattr(model, "table_", None) is not None:
+    if table_of(model) is not None:
         rows = OnnxRows({"table": encoded_table(model.table_, rows.inputs)})
     if isinstance(model, BayesianStacking):
         return _stacked(model, rows)

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 from sklearn.preprocessing import MinMaxScaler, RobustScaler, StandardScaler
 
+from skbayesnn._data.validation import table_of
 from skbayesnn._onnx.parts import parts_with_same_X
 from skbayesnn._runtime import warn
 from skbayesnn.estimators._base import BayesianNetwork
@@ -69,7 +70,7 @@ def _centres_and_spreads(model) -> Iterator[tuple[np.ndarray, np.ndarray]]:
 
     Only the first step of a pipeline has values of the original X.
     """
-    table = getattr(model, "table_", None)
+    table = table_of(model)
     if table is None:
         yield from _of_inputs(model)
         return

@@ -7,6 +7,7 @@ import numpy as np
 from skbayesnn._data.column_encoding import SECONDS, Column, level_index
 from skbayesnn._data.columns import Categories
 from skbayesnn._data.table_encoder import TableEncoder
+from skbayesnn._data.validation import table_of
 from skbayesnn._onnx.graph import Graph, Tensor
 from skbayesnn._onnx.parts import parts_with_same_X
 
@@ -26,7 +27,7 @@ _DAY = SECONDS["day"]
 
 def tables_of(model) -> Iterator[TableEncoder]:
     """Encoders of the rows that a model takes; none if it takes numbers."""
-    table = model if isinstance(model, TableEncoder) else getattr(model, "table_", None)
+    table = model if isinstance(model, TableEncoder) else table_of(model)
     if table is not None:
         yield table
         return

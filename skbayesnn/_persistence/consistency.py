@@ -18,6 +18,7 @@ from skbayesnn._data.column_encoding import (
     features_of_values,
 )
 from skbayesnn._data.table_encoder import TableEncoder
+from skbayesnn._data.validation import table_of
 from skbayesnn._engine.posterior import Posterior
 from skbayesnn._likelihoods.base import OfLabels
 from skbayesnn._persistence.rules import is_fitted
@@ -320,7 +321,7 @@ def check_table(encoder: TableEncoder) -> None:
 
 def _check_columns(model) -> None:
     """Compare the columns of a model and of its fitted table."""
-    table = getattr(model, "table_", None)
+    table = table_of(model)
     if table is None:
         return
     if not is_fitted(table):
@@ -337,7 +338,7 @@ def _features(table: TableEncoder) -> list:
 
 def _n_inputs(model) -> int:
     """Number of columns that a network gets."""
-    table = getattr(model, "table_", None)
+    table = table_of(model)
     if table is None:
         return model.n_features_in_
     return sum(len(column.suffixes) for column in table._columns)
@@ -464,7 +465,7 @@ def check_stack(model) -> None:
         agree("candidates", n_parts, *map(len, model.fold_estimators_))
         agree("folds", len(model.fold_estimators_), len(model.fold_scores_))
     tables = getattr(model, "fold_tables_", None)
-    table = getattr(model, "table_", None)
+    table = table_of(model)
     agree("whether X is encoded", tables is not None, table is not None)
     if tables is not None:
         n_folds = len(getattr(model, "fold_estimators_", tables))

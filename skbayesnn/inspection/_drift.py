@@ -11,7 +11,7 @@ from sklearn.utils import indexable
 from sklearn.utils.validation import check_is_fitted
 
 from skbayesnn._batch.cross_fit import cross_fitted, held_out_folds, refuse_fitted
-from skbayesnn._data.validation import named_after
+from skbayesnn._data.validation import named_after, table_of
 from skbayesnn._meta.functions import predict_uncertainty
 from skbayesnn._runtime import on_snapshot, replace_fitted, warn, warn_once_per_call
 from skbayesnn._sklearn_compat import (
@@ -201,9 +201,7 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
             "uncertainty_": uncertainty,
             "held_out_": [test for _, test in splits],
             "offset_": -_threshold(uncertainty, rate),
-            "training_columns_": training_columns(
-                X, getattr(models[0], "table_", None)
-            ),
+            "training_columns_": training_columns(X, table_of(models[0])),
         }
         replace_fitted(self, fitted)
         return self
