@@ -265,16 +265,20 @@ def _kind_of_objects(values: np.ndarray, name) -> str:
     """Kind of a column by its values."""
     by_dtype = {"b": "boolean", "M": "date", "m": "duration", "U": "category"}
     kind = by_dtype.get(values.dtype.kind, "number")
+    present: list = []
     if values.dtype.kind == "O":
-        kind = _kind_of_values([v for v in values if not _is_missing(v)], name)
-    elif values.dtype.kind not in "iufbMmU":
-        raise _odd_kind(str(values.dtype), name)
-    if kind == "category":
         present = [v for v in values.tolist() if not _is_missing(v)]
-        texts = [v for v in present if isinstance(v, str)]
-        if texts and len(texts) == len(present) and all(map(_is_iso_date, set(texts))):
-            return "date"
-        _check_text(texts, name)
+        kind = _kind_of_values(present, name)
+    elif values.dtype.kind == "U":
+        present = values.tolist()
+    elif values.dtype.kind not in "iufbMm":
+        raise _odd_kind(str(values.dtype), name)
+    if kind != "category":
+        return kind
+    texts = [v for v in present if isinstance(v, str)]
+    if texts and len(texts) == len(present) and all(map(_is_iso_date, set(texts))):
+        return "date"
+    _check_text(texts, name)
     return kind
 
 
