@@ -138,7 +138,7 @@ class EncodedRows:
     def versions(self, rows: slice) -> tuple[np.ndarray, np.ndarray]:
         """All versions of some rows, and the number of versions of each row.
 
-        returns : (versions of all rows, features), those of a row adjacent; and
+        returns : (versions of all rows, features), adjacent for each row; and
             (rows,), each 1 or ``N_SUBSTITUTES``
         """
         masks = [values.rows[rows] for values in self.unknown]
