@@ -73,12 +73,22 @@ class BaseHeldOutMetaEstimator(MetaEstimatorMixin, BaseEstimator):
         return X, y, weights, routed
 
     def _without_routing(self, fit_params) -> Bunch:
-        """Pass groups to the splitter, and other parameters to the estimator's fit."""
+        """Pass groups to the splitter, and all parameters to the estimator's fit.
+
+        An estimator whose ``fit`` has no parameter ``groups`` gets them only if the
+        splitter does not.
+        """
         to_fit = {name: v for name, v in fit_params.items() if v is not None}
         to_split = {}
         default_folds = self.cv is None or isinstance(self.cv, Integral)
-        if "groups" in to_fit and not default_folds:
-            to_split["groups"] = to_fit.pop("groups")
+        if "groups" in to_fit:
+            is_named = "groups" in signature(self.estimator.fit).parameters
+            if default_folds and is_named:
+                raise ValueError(f"`groups` {self._way_out_of_groups()}")
+            if not default_folds:
+                to_split["groups"] = to_fit["groups"]
+                if not is_named:
+                    del to_fit["groups"]
         for name in to_fit:
             self._check_takes(name)
         return Bunch(estimator=Bunch(fit=to_fit), splitter=Bunch(split=to_split))

@@ -187,7 +187,8 @@ multimetric_, classes_, n_features_in_, feature_names_in_
             Validation set for early stopping; it is in no fold. By default each fit
             uses ``validation_fraction`` of its training rows.
         groups : array-like of shape (n_samples,), default=None
-            Groups of the rows, for the splitter.
+            Groups of the rows, for the splitter and for the rows that early stopping
+            holds out.
 
         Returns
         -------
@@ -195,7 +196,7 @@ multimetric_, classes_, n_features_in_, feature_names_in_
             The fitted estimator. An error or an interruption leaves it unchanged.
         """
         network = self._network()
-        data = training_data(network, X, y, sample_weight, X_val, y_val)
+        data = training_data(network, X, y, sample_weight, X_val, y_val, groups)
         taus = self._taus_to_try(network, data)
         network.set_params(**_fixed_settings(network, data, taus[0]))
         _validation.device_for_fit(network.device)
@@ -208,9 +209,10 @@ multimetric_, classes_, n_features_in_, feature_names_in_
         splits = self._splits(X, y, groups, data.rows)
         if self.scoring is None and data.classes is not None:
             _check_labels(splits, data.table, data.classes)
-        search = self._fit_search(network, taus, splits, X, y, fit_params)
+        search = self._fit_search(network, taus, splits, X, y, fit_params, groups)
         start = time.perf_counter()
-        network.set_params(tau=taus[search.best_index_]).fit(X, y, **fit_params)
+        network.set_params(tau=taus[search.best_index_])
+        network.fit(X, y, **fit_params, groups=groups)
         fitted = {
             name: getattr(search, name)
             for name in (
@@ -286,7 +288,7 @@ multimetric_, classes_, n_features_in_, feature_names_in_
         return [(rows[train], rows[test]) for train, test in cv.split(*used)]
 
     def _fit_search(
-        self, network, taus, splits, X, y, fit_params
+        self, network, taus, splits, X, y, fit_params, groups
     ) -> BatchedGridSearchCV:
         """Fit the search over tau."""
         scoring = self.scoring
@@ -307,7 +309,7 @@ multimetric_, classes_, n_features_in_, feature_names_in_
                 )
             if scoring is None:
                 scoring = log_density_scorer.set_score_request(sample_weight=True)
-            search = BatchedGridSearchCV(
+            search = SearchOverTau(
                 network,
                 {"tau": taus},
                 scoring=scoring,
@@ -316,6 +318,7 @@ multimetric_, classes_, n_features_in_, feature_names_in_
                 cv=splits,
                 verbose=int(_validation.verbosity(self.verbose) > 0),
             )
+            search.groups = groups
             copy_callbacks(self, search)
             search.fit(X, y, **fit_params)
         # An interrupted search returns partial results; TauCV needs all of them.
@@ -335,6 +338,18 @@ multimetric_, classes_, n_features_in_, feature_names_in_
                 "`scoring`."
             )
         return search
+
+
+class SearchOverTau(BatchedGridSearchCV):
+    """Grid search whose networks get the groups, with or without metadata routing."""
+
+    groups: ArrayLike | None = None
+
+    def _inputs(self, X, y, params):
+        inputs = super()._inputs(X, y, params)
+        if self.groups is not None:
+            inputs.routed.estimator.fit["groups"] = self.groups
+        return inputs
 
 
 def _fixed_settings(network: BayesianNetwork, data: TrainingData, tau) -> dict:
