@@ -27,6 +27,9 @@ def check_groups(groups, X) -> np.ndarray | None:
     """
     if groups is None:
         return None
+    if not hasattr(groups, "dtype"):
+        # NumPy would convert NaN among strings to text.
+        groups = np.array(groups, dtype=object)
     values = column_or_1d(groups)
     check_consistent_length(X, values)
     if values.dtype.kind in "fOmM":

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from numbers import Integral
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import joblib
 import numpy as np
@@ -95,6 +95,8 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
     fold_tables_: list[TableEncoder] | None
     _is_classification: bool
     _unfinished: "_Progress | None" = None
+    # With metadata routing, `groups` are requested by default, as by GroupKFold.
+    __metadata_request__fit: ClassVar = {"groups": True}
 
     @default_settings
     def fit(
@@ -120,10 +122,11 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         groups : array-like of shape (n_samples,), default=None
             Give it if rows depend on each other, such as all rows of a patient, and
             predictions will be for new groups. The folds keep the rows of a group
-            together: with an integer or None as ``cv``, groups are shuffled and
-            assigned to as many folds as rows would be (at most one fold per group);
-            other ``cv`` get the groups for their ``split``. The candidates get the
-            groups too, for the rows that they hold out.
+            together. With an integer or None as ``cv`` there are as many folds as
+            without groups, at most one per group, with about equal numbers of rows;
+            groups of the same size are shuffled. Any other ``cv`` gets the groups for
+            its ``split``. The candidates get them for the rows that they hold out. With
+            metadata routing, groups are requested by default.
 
         Returns
         -------

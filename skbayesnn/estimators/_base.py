@@ -5,7 +5,7 @@ from abc import ABCMeta, abstractmethod
 from collections.abc import Sequence
 from inspect import signature
 from numbers import Integral
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -106,6 +106,8 @@ class BayesianNetwork(
     likelihood_options: dict | None = None
     network: NetworkDescription | None = None
     _predictive_class: type[_fitted.PredictiveByDraws]
+    # With metadata routing, `groups` are requested by default, as by GroupKFold.
+    __metadata_request__fit: ClassVar = {"groups": True}
 
     @property
     def _learns_rates(self) -> bool:
@@ -187,7 +189,8 @@ class BayesianNetwork(
             scale, epochs, observation noise, early stopping, statistics of y for
             categories), the rows of a group stay together. Otherwise rows of the same
             group are among the training rows, and the noise is underestimated.
-            Rules for few rows count the groups, if these are fewer.
+            Rules for few rows count the groups, if these are fewer. With metadata
+            routing, groups are requested by default.
 
         Returns
         -------

@@ -25,6 +25,7 @@ from skbayesnn._sklearn_compat import (
     copy_callbacks,
     metrics_of,
     num_samples,
+    routing_enabled,
     safe_indexing,
     scorers_of_search,
 )
@@ -204,15 +205,15 @@ multimetric_, classes_, n_features_in_, feature_names_in_
             "sample_weight": sample_weight,
             "X_val": X_val,
             "y_val": y_val,
+            "groups": groups,
         }
         fit_params = {n: value for n, value in fit_params.items() if value is not None}
         splits = self._splits(X, y, groups, data.rows)
         if self.scoring is None and data.classes is not None:
             _check_labels(splits, data.table, data.classes)
-        search = self._fit_search(network, taus, splits, X, y, fit_params, groups)
+        search = self._fit_search(network, taus, splits, X, y, fit_params)
         start = time.perf_counter()
-        network.set_params(tau=taus[search.best_index_])
-        network.fit(X, y, **fit_params, groups=groups)
+        network.set_params(tau=taus[search.best_index_]).fit(X, y, **fit_params)
         fitted = {
             name: getattr(search, name)
             for name in (
@@ -288,7 +289,7 @@ multimetric_, classes_, n_features_in_, feature_names_in_
         return [(rows[train], rows[test]) for train, test in cv.split(*used)]
 
     def _fit_search(
-        self, network, taus, splits, X, y, fit_params, groups
+        self, network, taus, splits, X, y, fit_params
     ) -> BatchedGridSearchCV:
         """Fit the search over tau."""
         scoring = self.scoring
@@ -305,7 +306,7 @@ multimetric_, classes_, n_features_in_, feature_names_in_
             if routed:
                 # Set the request on a clone, so that the best estimator has none.
                 network = clone(network).set_fit_request(
-                    sample_weight=True, X_val=True, y_val=True
+                    sample_weight=True, X_val=True, y_val=True, groups=True
                 )
             if scoring is None:
                 scoring = log_density_scorer.set_score_request(sample_weight=True)
@@ -318,7 +319,6 @@ multimetric_, classes_, n_features_in_, feature_names_in_
                 cv=splits,
                 verbose=int(_validation.verbosity(self.verbose) > 0),
             )
-            search.groups = groups
             copy_callbacks(self, search)
             search.fit(X, y, **fit_params)
         # An interrupted search returns partial results; TauCV needs all of them.
@@ -343,12 +343,10 @@ multimetric_, classes_, n_features_in_, feature_names_in_
 class SearchOverTau(BatchedGridSearchCV):
     """Grid search whose networks get the groups, with or without metadata routing."""
 
-    groups: ArrayLike | None = None
-
     def _inputs(self, X, y, params):
         inputs = super()._inputs(X, y, params)
-        if self.groups is not None:
-            inputs.routed.estimator.fit["groups"] = self.groups
+        if "groups" in params and not routing_enabled():
+            inputs.routed.estimator.fit["groups"] = params["groups"]
         return inputs
 
 
