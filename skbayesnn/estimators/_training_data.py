@@ -94,7 +94,7 @@ def training_data(
     )
     encoder = table_of(estimator)
     if not reset and encoder is not None and encoder.uses_y:
-        # Rows must not be encoded by statistics of their own y.
+        # Rows must not be encoded by statistics that contain their y.
         y_used = table.y[:, 0] if table.y.shape[1:] == (1,) else table.y
         estimator.table_, features = encoder.with_statistics_of(
             X, y_used, table.sample_weight, groups
