@@ -11,10 +11,10 @@ from sklearn.pipeline import make_pipeline
 
 from skbayesnn import BayesianStackingRegressor, MCDropoutRegressor
 from skbayesnn._data.validation import Table
-from skbayesnn._stacking.candidates import StackData
+from skbayesnn._stacking.candidates import StackData, encode_by_fold
 from skbayesnn._stacking.folds import FOLDS_BELOW, make_folds, warn_of_copies
 from skbayesnn.estimators import _fit, _selection
-from skbayesnn.preprocessing import PiecewiseLinearEncoder
+from skbayesnn.preprocessing import PiecewiseLinearEncoder, TableEncoder
 from tests.helpers.stacks import (
     COLUMNS,
     QUICK,
@@ -144,6 +144,32 @@ def test_candidates_do_not_split_groups(table, monkeypatch):
     model.fit(X, y, groups=groups)
     assert not any(train & out for _, train, out in held_out)
     assert {n for n, *_ in held_out} > {ROWS}
+
+
+def test_statistics_of_y_in_folds_are_from_other_groups(seed):
+    """Patients are a category of many levels, whose rows are groups."""
+    random = np.random.default_rng([seed, 46])
+    patient = random.permutation(np.repeat(np.arange(15), 6))
+    frame = pd.DataFrame({"patient": [f"p{i:02}" for i in patient]})
+    frame["size"], y = random.normal(size=(2, 90))
+    encoder = TableEncoder()
+    data = StackData(
+        encoder.fit_transform(frame, y, groups=patient),
+        y,
+        None,
+        frame=frame,
+        encoder=encoder,
+        groups=patient,
+    )
+    copies, folds, _ = encode_by_fold(data, list(KFold(3).split(y)))
+    params = copies.fit_params("network__")
+    for train, test in folds:
+        np.testing.assert_array_equal(copies.X[train, 0], 0)
+        # Rows of the patients that are also among the training rows.
+        assert copies.X[test, 0].any()
+        np.testing.assert_array_equal(
+            params["network__groups"][train], patient[train % 90]
+        )
 
 
 def test_stack_of_classifiers_with_groups(labelled, seed):
