@@ -251,7 +251,7 @@ def _objects(series) -> np.ndarray:
     return np.asarray(series.to_numpy())
 
 
-def _is_missing(value) -> bool:
+def is_missing(value) -> bool:
     """Whether a value is None, NaN, NaT or a missing value of pandas."""
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return True
@@ -267,7 +267,7 @@ def _kind_of_objects(values: np.ndarray, name) -> str:
     kind = by_dtype.get(values.dtype.kind, "number")
     present: list = []
     if values.dtype.kind == "O":
-        present = [v for v in values.tolist() if not _is_missing(v)]
+        present = [v for v in values.tolist() if not is_missing(v)]
         kind = _kind_of_values(present, name)
     elif values.dtype.kind == "U":
         present = values.tolist()
@@ -376,7 +376,7 @@ def _as_numbers(values: np.ndarray, name) -> np.ndarray:
         return values.astype(np.float64)
     out = np.full(len(values), np.nan)
     for i, value in enumerate(values):
-        if not _is_missing(value):
+        if not is_missing(value):
             out[i] = _as_number(value, name)
     return out
 
@@ -406,7 +406,7 @@ def _as_categories(values: np.ndarray, name) -> Categories:
     keys = values.tolist()
     if not {bool, np.bool_}.isdisjoint(map(type, keys)):
         # True equals 1, but is another level.
-        keys = [v if _is_missing(v) else _level(v) for v in keys]
+        keys = [v if is_missing(v) else _level(v) for v in keys]
     try:
         codes = np.fromiter(
             (index.setdefault(key, len(index)) for key in keys), np.intp, len(keys)
@@ -425,7 +425,7 @@ def _merged(codes: np.ndarray, keys: Iterable) -> Categories:
     levels: dict[str, int] = {}
     lookup = [
         -1
-        if _is_missing(key) or (level := _level(key)) == MISSING
+        if is_missing(key) or (level := _level(key)) == MISSING
         else levels.setdefault(level, len(levels))
         for key in keys
     ]
@@ -449,7 +449,7 @@ def _as_dates(values: np.ndarray, zone: str | None, name) -> np.ndarray:
             _check_zone(None, zone, name)
         return values.astype("datetime64[us]")
     values = _parsed(values)
-    dates = [None if _is_missing(value) else value for value in values.tolist()]
+    dates = [None if is_missing(value) else value for value in values.tolist()]
     present = [value for value in dates if value is not None]
     odd = [v for v in present if not isinstance(v, datetime.date | np.datetime64)]
     if odd:
@@ -488,7 +488,7 @@ def _zone_of_objects(values: np.ndarray, name) -> str | None:
     zones = {
         getattr(value, "tzinfo", None)
         for value in _parsed(values).tolist()
-        if not _is_missing(value)
+        if not is_missing(value)
     }
     if zones <= {None}:
         return None

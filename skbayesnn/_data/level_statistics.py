@@ -5,7 +5,8 @@ zero. A row is encoded by statistics of the folds that do not contain it.
 """
 
 import numpy as np
-from sklearn.model_selection import KFold
+
+from skbayesnn._data.groups import shuffled_folds
 
 N_FOLDS = 5
 # Largest number of rows of the overall mean that shrink the mean of a level.
@@ -38,20 +39,25 @@ def targets_of(y: np.ndarray, weights: np.ndarray, continuous: bool) -> list:
 
 
 def level_statistics(
-    index: np.ndarray, n_levels: int, targets: list, weights: np.ndarray
+    index: np.ndarray,
+    n_levels: int,
+    targets: list,
+    weights: np.ndarray,
+    groups: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Encodings of the levels, and of the training rows.
 
     index : (rows,), level of each row
     targets : result of ``targets_of``
     weights : (rows,); rows of weight zero are encoded by the encodings of the levels
+    groups : (rows,); the folds do not split them
     returns : (levels + 1, columns), the last row for unseen levels; and (rows, columns)
     """
     used = np.flatnonzero(weights > 0)
     by_level = _means(index[used], n_levels, [t[used] for t in targets], weights[used])
     by_row = by_level[index]
-    folds = KFold(min(N_FOLDS, len(used)), shuffle=True, random_state=0)
-    for rest, fold in folds.split(used):
+    groups = None if groups is None else groups[used]
+    for rest, fold in shuffled_folds(len(used), N_FOLDS, 0, groups):
         others, rows = used[rest], used[fold]
         values = [target[others] for target in targets]
         of_others = _means(index[others], n_levels, values, weights[others])

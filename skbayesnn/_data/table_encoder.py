@@ -22,6 +22,7 @@ from skbayesnn._data.column_encoding import (
     with_statistics,
 )
 from skbayesnn._data.columns import TableReader, is_frame
+from skbayesnn._data.groups import check_groups
 from skbayesnn._data.level_statistics import (
     is_continuous,
     level_statistics,
@@ -130,7 +131,7 @@ default="from_dtype"
         self.categorical_features = categorical_features
         self.target_type = target_type
 
-    def fit(self, X, y=None, sample_weight=None) -> Self:
+    def fit(self, X, y=None, sample_weight=None, groups=None) -> Self:
         """Fit the encoding.
 
         Parameters
@@ -140,16 +141,19 @@ default="from_dtype"
             Required for categories with many levels.
         sample_weight : array-like of shape (n_samples,), default=None
             A row of weight 2 counts as two rows; rows of weight zero are ignored.
+        groups : array-like of shape (n_samples,), default=None
+            Give it if rows depend on each other, such as all rows of a patient. The
+            statistics of y that encode a row are then from other groups.
 
         Returns
         -------
         self : object
         """
-        self.fit_transform(X, y, sample_weight)
+        self.fit_transform(X, y, sample_weight, groups)
         return self
 
     def fit_transform(  # type: ignore[override]
-        self, X, y=None, sample_weight=None
+        self, X, y=None, sample_weight=None, groups=None
     ) -> np.ndarray:
         """Fit the encoding, and encode the same rows.
 
@@ -158,7 +162,7 @@ default="from_dtype"
 
         Parameters
         ----------
-        X, y, sample_weight
+        X, y, sample_weight, groups
             As in ``fit``.
 
         Returns
@@ -170,7 +174,8 @@ default="from_dtype"
         ------
         ValueError
             If a column contains free text, infinity, or values of no known kind; if y
-            or ``sample_weight`` has another length or is not finite.
+            or ``sample_weight`` has another length or is not finite; if ``groups`` has
+            another length, missing values or a single group.
         """
         check_option("target_type", self.target_type, ["auto", "continuous", "classes"])
         X = as_table(X)
@@ -184,6 +189,7 @@ default="from_dtype"
             weights = check_sample_weight(
                 sample_weight, X, dtype=np.float64, ensure_non_negative=True
             )
+        groups = check_groups(groups, X)
         named = _named_categories(self.categorical_features, reader.names)
         columns = [
             fit_column(
@@ -198,7 +204,9 @@ default="from_dtype"
         blocks = [encode_column(reader, j, c)[0] for j, c in enumerate(columns)]
         if any(column.uses_y for column in columns):
             y = self._checked_target(X, y)
-            columns, blocks = self._with_statistics(reader, columns, blocks, y, weights)
+            columns, blocks = self._with_statistics(
+                reader, columns, blocks, y, weights, groups
+            )
         self._columns = columns
         _warn_of_dropped(columns)
         return _joined(blocks, reader)
@@ -252,11 +260,14 @@ default="from_dtype"
         """Whether statistics of y encode a column."""
         return any(column.uses_y for column in self._columns)
 
-    def with_statistics_of(self, X, y, sample_weight) -> tuple[Self, np.ndarray]:
+    def with_statistics_of(
+        self, X, y, sample_weight, groups=None
+    ) -> tuple[Self, np.ndarray]:
         """Copy with the statistics of y of other rows, and the features of all rows.
 
         y : checked
         sample_weight : ndarray of shape (rows,), zero for rows that are not used
+        groups : result of ``check_groups``
         """
         reader = TableReader(as_table(X))
         blocks = [
@@ -265,14 +276,17 @@ default="from_dtype"
         ]
         encoder = copy(self)
         encoder._columns, blocks = self._with_statistics(
-            reader, self._columns, blocks, y, sample_weight
+            reader, self._columns, blocks, y, sample_weight, groups
         )
         return encoder, _joined(blocks, reader)
 
-    def _with_statistics(self, reader: TableReader, columns, blocks, y, weights):
+    def _with_statistics(
+        self, reader: TableReader, columns, blocks, y, weights, groups
+    ):
         """Columns and features with the statistics of y of some rows.
 
         weights : (rows,), zero for rows that are not used
+        groups : (rows,), or None
         """
         columns, blocks = list(columns), list(blocks)
         continuous = self.target_type == "continuous" or (
@@ -283,7 +297,7 @@ default="from_dtype"
             if column.uses_y:
                 data = reader.categories(j)
                 by_level, blocks[j] = level_statistics(
-                    data.codes + 1, len(data.levels) + 1, targets, weights
+                    data.codes + 1, len(data.levels) + 1, targets, weights, groups
                 )
                 columns[j] = with_statistics(column, data, by_level)
         return columns, blocks

@@ -24,6 +24,7 @@ from skbayesnn._data.column_encoding import (
     UnknownValues,
     normal_substitutes,
 )
+from skbayesnn._data.columns import is_missing
 from skbayesnn._data.table_encoder import (
     AVERAGED,
     TYPICAL,
@@ -210,11 +211,12 @@ def _encoded(estimator, X, consequence: str) -> EncodedRows:
         return estimator.table_.encode(estimator, X, consequence)
 
 
-def _fit_table(estimator, X, y, weights) -> np.ndarray:
+def _fit_table(estimator, X, y, weights, groups) -> np.ndarray:
     """Fit ``table_``, store number and names of the columns, and return the features.
 
     y : checked, (rows,) or (rows, targets)
     weights : ndarray of shape (rows,)
+    groups : ndarray of shape (rows,), or None
     """
     encoder = TableEncoder(
         getattr(estimator, "categorical_features", None),
@@ -222,7 +224,7 @@ def _fit_table(estimator, X, y, weights) -> np.ndarray:
     )
     encoder.set_output(transform="default")
     with named_after(estimator, encoder):
-        features = encoder.fit_transform(X, y, weights)
+        features = encoder.fit_transform(X, y, weights, groups)
     if not features.shape[1]:
         raise ValueError(
             "X must have a column to learn from; got only columns that are constant, "
@@ -256,16 +258,19 @@ def _needs_no_conversion(estimator, X) -> bool:
     )
 
 
-def check_regression(estimator, X, y, sample_weight, *, reset):
+def check_regression(estimator, X, y, sample_weight, *, groups=None, reset):
     """Return X, y and weights of a regression as a :class:`Table`, and y's ndim.
+
+    groups : result of ``check_groups``, for statistics of y that encode categories
 
     Raises
     ------
     ValueError
         See ``check_inputs`` and ``check_numbers``; also if y has another length.
     """
+    check_y = partial(check_numbers, estimator)
     X, y = _checked_pair(
-        estimator, X, y, sample_weight, partial(check_numbers, estimator), reset=reset
+        estimator, X, y, sample_weight, check_y, groups=groups, reset=reset
     )
     if y.ndim > 2:
         raise ValueError(
@@ -296,10 +301,13 @@ def _refuse_extreme_targets(y) -> None:
     )
 
 
-def check_classification(estimator, X, y, sample_weight, *, reset, classes=None):
+def check_classification(
+    estimator, X, y, sample_weight, *, groups=None, reset, classes=None
+):
     """Return X, class indices and weights as a :class:`Table`, and the classes.
 
-    ``classes`` are all labels that can occur; by default the labels in y.
+    groups : as in ``check_regression``
+    classes : all labels that can occur; by default the labels in y
 
     Raises
     ------
@@ -307,7 +315,9 @@ def check_classification(estimator, X, y, sample_weight, *, reset, classes=None)
         See ``check_inputs`` and ``check_labels``; also if y has a label that is not
         among ``classes``.
     """
-    X, y = _checked_pair(estimator, X, y, sample_weight, check_labels, reset=reset)
+    X, y = _checked_pair(
+        estimator, X, y, sample_weight, check_labels, groups=groups, reset=reset
+    )
     check_consistent_length(X, y)
     weights = check_weights(sample_weight, X)
     if classes is None:
@@ -340,7 +350,7 @@ def check_numbers(estimator, y) -> np.ndarray:
             "(y - y.min()) / np.timedelta64(1, 'D')."
         )
     if values.dtype.kind in "OUS":
-        missing = [value for value in values.flat if _is_missing(value)]
+        missing = [value for value in values.flat if is_missing(value)]
         if missing:
             raise ValueError(
                 f"`y` must have a value for every row; got {missing[0]!r} in "
@@ -367,7 +377,7 @@ def check_labels(y) -> np.ndarray:
     y = column_or_1d(y, warn=True)
     # Missing integers become NaN when pandas converts to an array.
     labels = y.tolist() if y.dtype.kind in "fO" else []
-    missing = [row for row, label in enumerate(labels) if _is_missing(label)]
+    missing = [row for row, label in enumerate(labels) if is_missing(label)]
     if missing:
         raise ValueError(
             f"`y` must have a label for every row; got {labels[missing[0]]!r} in "
@@ -401,14 +411,7 @@ def refuse_one_class(estimator, classes) -> None:
         )
 
 
-def _is_missing(label) -> bool:
-    """Whether a label is None, NaN, or a missing value of pandas."""
-    if isinstance(label, float):
-        return label != label
-    return label is None or type(label).__name__ in ("NAType", "NaTType")
-
-
-def _checked_pair(estimator, X, y, sample_weight, check_y, *, reset):
+def _checked_pair(estimator, X, y, sample_weight, check_y, *, groups, reset):
     """X as numbers, and y checked by ``check_y``."""
     check_target_given(estimator, y)
     if not reset:
@@ -419,7 +422,8 @@ def _checked_pair(estimator, X, y, sample_weight, check_y, *, reset):
     # Before statistics of y encode categories.
     check_consistent_length(X, y)
     y = check_y(y)
-    return _fit_table(estimator, X, y, _used_weights(estimator, y, sample_weight)), y
+    weights = _used_weights(estimator, y, sample_weight)
+    return _fit_table(estimator, X, y, weights, groups), y
 
 
 def _used_weights(estimator, y, sample_weight) -> np.ndarray:

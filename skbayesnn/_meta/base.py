@@ -64,6 +64,7 @@ class BaseHeldOutMetaEstimator(MetaEstimatorMixin, BaseEstimator):
             if sample_weight is not None:
                 fit_params = {**fit_params, "sample_weight": sample_weight}
             routed = self._without_routing(fit_params)
+        self._check_groups_are_kept(routed)
         weights = check_sample_weight(
             sample_weight, X, dtype=np.float64, ensure_non_negative=True
         )
@@ -73,15 +74,34 @@ class BaseHeldOutMetaEstimator(MetaEstimatorMixin, BaseEstimator):
         return X, y, weights, routed
 
     def _without_routing(self, fit_params) -> Bunch:
-        """Pass groups to the splitter, and other parameters to the estimator's fit."""
+        """Pass groups to the splitter, and all parameters to the estimator's fit.
+
+        An estimator whose ``fit`` has no parameter ``groups`` gets them only if the
+        splitter does not.
+        """
         to_fit = {name: v for name, v in fit_params.items() if v is not None}
         to_split = {}
-        default_folds = self.cv is None or isinstance(self.cv, Integral)
-        if "groups" in to_fit and not default_folds:
-            to_split["groups"] = to_fit.pop("groups")
+        if "groups" in to_fit and not self._has_default_folds():
+            to_split["groups"] = to_fit["groups"]
+            if not self._takes_groups():
+                del to_fit["groups"]
         for name in to_fit:
             self._check_takes(name)
         return Bunch(estimator=Bunch(fit=to_fit), splitter=Bunch(split=to_split))
+
+    def _has_default_folds(self) -> bool:
+        return self.cv is None or isinstance(self.cv, Integral)
+
+    def _takes_groups(self) -> bool:
+        """Whether the estimator's ``fit`` has a parameter ``groups``."""
+        return "groups" in signature(self.estimator.fit).parameters
+
+    def _check_groups_are_kept(self, routed) -> None:
+        """Raise if the estimator gets groups, but the folds here would split them."""
+        is_given = routed.estimator.fit.get("groups") is not None
+        takes = self._takes_groups() or isinstance(self.estimator, Pipeline)
+        if is_given and takes and self._has_default_folds():
+            raise ValueError(f"`groups` {self._way_out_of_groups()}")
 
     def _checked_target(self, y) -> np.ndarray:
         """Return y as finite values, or as labels without missing values."""

@@ -114,9 +114,9 @@ class CalibratedUncertaintyRegressor(
         sample_weight : array-like of shape (n_samples,), default=None
             Weights for the estimator and for the correction.
         **fit_params : dict
-            Parameters of the estimator's ``fit``, and ``groups`` for a ``cv`` of
-            groups. With metadata routing the parameters that the estimator and the
-            splitter request.
+            Parameters of the estimator's ``fit``. ``groups`` are for a ``cv`` of groups
+            and for an estimator whose ``fit`` takes them, such as a network. With
+            metadata routing the parameters that the estimator and the splitter request.
 
         Returns
         -------

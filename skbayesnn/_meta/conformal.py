@@ -127,9 +127,10 @@ class ConformalRegressor(RegressorMixin, BaseHeldOutMetaEstimator):
             Weights for the estimator. Exchangeability requires that all calibration
             rows have the same weight; rows of weight zero do not calibrate.
         **fit_params : dict
-            Parameters of the estimator's ``fit``, and ``groups`` for a ``cv`` of groups
-            with ``method="cv+"``. With metadata routing the parameters that the
-            estimator and the splitter request.
+            Parameters of the estimator's ``fit``. With ``method="cv+"``, ``groups`` are
+            for a ``cv`` of groups and for an estimator whose ``fit`` takes them, such
+            as a network. With metadata routing the parameters that the estimator and
+            the splitter request.
 
         Returns
         -------

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from numbers import Integral
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import joblib
 import numpy as np
@@ -23,6 +23,7 @@ from skbayesnn._batch.executor import Resources
 from skbayesnn._batch.outcomes import Fingerprint, ProgramResult, ResultStore
 from skbayesnn._data.class_order import if_ordered
 from skbayesnn._data.column_encoding import EncodedRows
+from skbayesnn._data.groups import check_groups
 from skbayesnn._data.scaling import FAR_ROWS, warn_of_far_rows
 from skbayesnn._data.table_encoder import TableEncoder
 from skbayesnn._data.validation import (
@@ -94,6 +95,8 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
     fold_tables_: list[TableEncoder] | None
     _is_classification: bool
     _unfinished: "_Progress | None" = None
+    # With metadata routing, `groups` are requested by default, as by GroupKFold.
+    __metadata_request__fit: ClassVar = {"groups": True}
 
     @default_settings
     def fit(
@@ -117,7 +120,13 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             Weights of the rows. They enter the likelihood of the candidates and the
             log density that the stacking weights maximise.
         groups : array-like of shape (n_samples,), default=None
-            Groups of the rows, for a ``cv`` that keeps groups together.
+            Give it if rows depend on each other, such as all rows of a patient, and
+            predictions will be for new groups. The folds keep the rows of a group
+            together. With an integer or None as ``cv`` there are as many folds as
+            without groups, at most one per group, with about equal numbers of rows;
+            groups of the same size are shuffled. Any other ``cv`` gets the groups for
+            its ``split``. The candidates get them for the rows that they hold out. With
+            metadata routing, groups are requested by default.
 
         Returns
         -------
@@ -130,7 +139,9 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         _validation.verbosity(self.verbose)
         seed = self._seed()
         conditions = self._conditions(seed, X, y, ordered_y, sample_weight, groups)
-        data, pool = self._data_and_pool(X, y, sample_weight, seed)
+        data, pool = self._data_and_pool(
+            X, y, sample_weight, check_groups(groups, X), seed
+        )
         data = replace(data, ordered_y=ordered_y)
         candidates = expand_pool(pool)
         check_can_be_mixed(candidates, is_classification=self._is_classification)
@@ -257,7 +268,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         """Raise if y of the rows with positive weight is not sufficient."""
         return None
 
-    def _data_and_pool(self, X, y, sample_weight, seed):
+    def _data_and_pool(self, X, y, sample_weight, groups, seed):
         """Arguments of the fits of the candidates, and the pool."""
         X, y = indexable(X, y)
         by_class = self._class_weights(y)
@@ -270,7 +281,8 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
                 self.categorical_features,
                 "a stack of given `estimators`, which have this parameter themselves",
             )
-            return StackData(X, y, sample_weight), validate_pool(self.estimators, seed)
+            data = StackData(X, y, sample_weight, groups=groups)
+            return data, validate_pool(self.estimators, seed)
         _validation.check_option("estimators", self.estimators, ["auto"])
         # Validate X and y here, so that an error or warning occurs once and not for
         # each candidate.
@@ -279,12 +291,14 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         )
         probe = network_class(categorical_features=self.categorical_features)
         with named_after(self, probe):
-            table = training_data(probe, X, y, sample_weight).table
+            table = training_data(probe, X, y, sample_weight, groups=groups).table
         names, encoder = getattr(probe, "feature_names_in_", None), probe.table_
         if encoder is not None and self.cv is None:
             _warn_of_dates([c.column for c in encoder.columns_ if c.kind == "date"])
         frame, X = X if encoder else None, dense_if_small(table.X)
-        data = StackData(X, y, sample_weight, names, frame=frame, encoder=encoder)
+        data = StackData(
+            X, y, sample_weight, names, frame=frame, encoder=encoder, groups=groups
+        )
         return data, default_pool(
             X,
             table.sample_weight,

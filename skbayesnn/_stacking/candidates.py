@@ -166,6 +166,8 @@ class StackData:
         The original X, if ``encoder`` made X from it.
     encoder : TableEncoder, or None
         Fitted to all rows.
+    groups : ndarray of shape (rows,), int, or None
+        Candidates do not split groups where they hold out rows.
     """
 
     X: Any
@@ -175,6 +177,7 @@ class StackData:
     ordered_y: Any = None
     frame: Any = None
     encoder: TableEncoder | None = None
+    groups: np.ndarray | None = None
 
     @property
     def weights(self) -> np.ndarray:
@@ -185,9 +188,8 @@ class StackData:
 
     def fit_params(self, path: str) -> dict:
         """Keyword arguments for the ``fit`` of an estimator."""
-        if self.sample_weight is None:
-            return {}
-        return {f"{path}sample_weight": self.sample_weight}
+        params = {"sample_weight": self.sample_weight, "groups": self.groups}
+        return {f"{path}{n}": value for n, value in params.items() if value is not None}
 
 
 def encode_by_fold(
@@ -208,7 +210,9 @@ def encode_by_fold(
     for i, (train, test) in enumerate(splits):
         weights = np.zeros(n_rows)
         weights[train] = data.weights[train]
-        fold_encoder, X = encoder.with_statistics_of(data.frame, data.y, weights)
+        fold_encoder, X = encoder.with_statistics_of(
+            data.frame, data.y, weights, data.groups
+        )
         encoders.append(fold_encoder)
         features.append(X)
         folds.append((train + i * n_rows, test + i * n_rows))
@@ -219,6 +223,7 @@ def encode_by_fold(
         y=data.y[rows],
         sample_weight=None if data.sample_weight is None else data.sample_weight[rows],
         ordered_y=None if data.ordered_y is None else data.ordered_y.iloc[rows],
+        groups=None if data.groups is None else data.groups[rows],
     )
     return copies, folds, encoders
 

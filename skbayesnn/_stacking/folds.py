@@ -13,6 +13,7 @@ from sklearn.model_selection import (
 )
 
 from skbayesnn._batch.cross_fit import held_out_folds
+from skbayesnn._data.groups import group_folds, splits_of
 from skbayesnn._runtime import warn
 
 # ---- repeated rows
@@ -49,8 +50,7 @@ def warn_of_copies(X, y) -> None:
         f"{share:.0%} of the rows are repeated, y included. Folds separate equal rows, "
         "so that a network that memorises rows seems accurate: weights, intervals and "
         "summary would be overconfident. Give each row once, with its count as "
-        "`sample_weight`; or give `groups` and a `cv` that keeps them together "
-        "(GroupKFold)."
+        "`sample_weight`; or give `groups`, whose rows stay together."
     )
 
 
@@ -78,15 +78,13 @@ def make_folds(cv, data, groups, *, is_classification: bool, seed: int) -> list[
     """Row indices (train, test) of every fold.
 
     cv : None, by the number of rows; int, shuffled folds; or as scikit-learn takes it
+    groups : the argument of ``fit``, for splitters of scikit-learn
     """
     y = data.y
     is_default = cv is None or isinstance(cv, Integral)
     if is_default and groups is not None:
-        raise ValueError(
-            f"`groups` need a `cv` that keeps them together; got cv={cv!r}. Give "
-            "sklearn.model_selection.GroupKFold() or another splitter of groups."
-        )
-    if is_default:
+        splits = _default_group_folds(cv, data, is_classification, seed)
+    elif is_default:
         warn_of_copies(data.X, y)
         splits = _default_folds(cv, y, data.sample_weight, is_classification, seed)
     else:
@@ -95,9 +93,47 @@ def make_folds(cv, data, groups, *, is_classification: bool, seed: int) -> list[
         )
     if not splits:
         raise ValueError(f"`cv` must have at least one split; got {cv!r}.")
+    if groups is not None:
+        _check_groups(cv, data, splits)
     if is_classification:
         _check_classes(y, data.sample_weight, splits)
     return splits
+
+
+def _default_group_folds(
+    n_folds, data, is_classification: bool, seed: int
+) -> list[tuple]:
+    """Shuffled folds of the rows with positive weight, which do not split groups."""
+    used = np.flatnonzero(data.weights)
+    groups, y = data.groups[used], data.y[used]
+    n_groups = len(np.unique(groups))
+    if n_folds is not None and not 2 <= n_folds <= n_groups:
+        raise ValueError(
+            "`cv` as a number of folds must be between 2 and the number of groups, "
+            f"{n_groups}; got {n_folds}. Give a smaller `cv`, or None."
+        )
+    fold = group_folds(
+        groups, n_folds or N_FOLDS, seed, y if is_classification else None
+    )
+    splits = [(used[train], used[test]) for train, test in splits_of(fold)]
+    is_single = n_folds is None and len(used) >= FOLDS_BELOW
+    return splits[:1] if is_single else splits
+
+
+def _check_groups(cv, data, splits) -> None:
+    """Raise if the training rows of a fold are in a single group."""
+    weights = data.weights
+    for train, _ in splits:
+        groups = data.groups[train[weights[train] > 0]]
+        if len(np.unique(groups)) < 2:
+            n_groups = len(np.unique(data.groups[weights > 0]))
+            raise ValueError(
+                "a stack with `groups` needs rows of at least 2 groups to train on in "
+                "every fold, since its candidates hold out groups too; got "
+                f"{n_groups} groups and cv={cv!r}. Give at least 3 groups and a larger "
+                "number of folds; or fit without `groups`, and give the folds as "
+                "cv=list(splitter.split(X, y, groups))."
+            )
 
 
 def _default_folds(

@@ -27,8 +27,8 @@ from scipy import sparse
 from scipy.linalg import cho_factor, cho_solve
 from scipy.special import expit
 from sklearn.linear_model import LogisticRegression, lasso_path
-from sklearn.model_selection import KFold
 
+from skbayesnn._data.groups import check_groups, shuffled_folds
 from skbayesnn._data.validation import (
     check_classification,
     check_inputs,
@@ -116,12 +116,13 @@ def _normal(shape: tuple[int, ...], n: int, random) -> np.ndarray:
 # ---- regression of one target; X and y have weighted means of zero
 
 
-def ridge(X, y, weights) -> LinearPosterior:
+def ridge(X, y, weights, groups=None) -> LinearPosterior:
     """Ridge regression: maximise the leave-one-out predictive density [3]_.
 
-    This estimates the prior variance and the noise variance.
+    This estimates the prior variance and the noise variance. With groups, the density
+    of each row is predicted from the other groups.
 
-    X : (rows, columns); y, weights : (rows,)
+    X : (rows, columns); y, weights : (rows,); groups : (rows,), or None
     """
     root = np.sqrt(weights)
     design, target = root[:, None] * X, root * y
@@ -133,13 +134,29 @@ def ridge(X, y, weights) -> LinearPosterior:
     rotated = vectors.T @ target
     middle = -np.log(max(values.mean(), np.finfo(float).tiny))
     least = MIN_NOISE * np.mean(np.square(target)) + np.finfo(float).tiny
+    left_out = [] if groups is None else [groups == g for g in np.unique(groups)]
+
+    def residuals_and_variances(shrunk):
+        """Whitened residuals of left-out rows, and their variances / noise variance."""
+        precision_residuals = vectors @ (shrunk * rotated)
+        if groups is None:
+            share = np.square(vectors) @ shrunk
+            return precision_residuals / share, 1 / share
+        residuals, variances = np.empty((2, len(y)))
+        for rows in left_out:
+            # Without these rows, their covariance is the inverse of their block of the
+            # precision matrix of all rows.
+            covariance = np.linalg.inv((vectors[rows] * shrunk) @ vectors[rows].T)
+            residuals[rows] = covariance @ precision_residuals[rows]
+            variances[rows] = np.diag(covariance)
+        return residuals, variances
 
     def noise_and_variances(log_ratio):
         """Noise variance, and the variance of each left-out y divided by it."""
         shrunk = 1 / (1 + np.exp(log_ratio + middle) * values)
-        share = np.square(vectors) @ shrunk
-        errors = vectors @ (shrunk * rotated) / share / root
-        variances = 1 + (1 / share - 1) / weights
+        residuals, whitened = residuals_and_variances(shrunk)
+        errors = residuals / root
+        variances = 1 + (whitened - 1) / weights
         noise = np.average(np.square(errors) / variances, weights=weights)
         return max(noise, least), variances
 
@@ -157,15 +174,15 @@ def ridge(X, y, weights) -> LinearPosterior:
     )
 
 
-def lasso(X, y, weights, seed: int, *, adaptive: bool) -> LinearPosterior:
+def lasso(X, y, weights, seed: int, groups=None, *, adaptive: bool) -> LinearPosterior:
     """Lasso: select the penalty with the smallest cross-validation error.
 
     ``adaptive``: fit a second lasso to the columns times the absolute weights of the
     first, which shrinks large weights less [2]_. Cross-validation includes both.
 
-    X : (rows, columns); y, weights : (rows,)
+    X : (rows, columns); y, weights : (rows,); groups : (rows,), or None
     """
-    folds = _Folds.from_data(X, y, weights, seed)
+    folds = _Folds.from_data(X, y, weights, seed, groups)
     scales = [np.ones(X.shape[1])] * (len(folds.train) + 1)
     for _ in range(1 + adaptive):
         penalties = _penalties(scales[-1] * X, y, weights)
@@ -206,11 +223,10 @@ class _Folds(NamedTuple):
     test: list
 
     @classmethod
-    def from_data(cls, X, y, weights, seed: int) -> "_Folds":
+    def from_data(cls, X, y, weights, seed: int, groups=None) -> "_Folds":
         train: list = []
         test: list = []
-        splitter = KFold(min(N_FOLDS, len(y)), shuffle=True, random_state=seed)
-        for train_rows, test_rows in splitter.split(X):
+        for train_rows, test_rows in shuffled_folds(len(y), N_FOLDS, seed, groups):
             share = weights[train_rows] / weights[train_rows].sum()
             mean_x, mean_y = share @ X[train_rows], share @ y[train_rows]
             for part, rows in ((train, train_rows), (test, test_rows)):
@@ -313,12 +329,12 @@ class ShrunkLinearModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
     def _predictive(self, X):
         """Predictive distribution; X contains the columns with nonzero weights only."""
 
-    def _standardised(self, table):
+    def _standardised(self, table, groups=None):
         """Select the rows with positive weight, and standardise X.
 
         Returns
         -------
-        X, y, weights : arrays of these rows; X is dense
+        X, y, weights, groups : arrays of these rows; X is dense
         """
         used = table.sample_weight > 0
         weights = table.sample_weight[used]
@@ -330,7 +346,8 @@ class ShrunkLinearModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
         varies = std > 1e-12 * np.abs(mean)
         self.x_mean_, self.x_scale_ = mean, np.where(varies, std, 1.0)
         self.total_weight_ = float(weights.sum())
-        return (X - mean) * varies / self.x_scale_, table.y[used], weights
+        groups = None if groups is None else groups[used]
+        return (X - mean) * varies / self.x_scale_, table.y[used], weights, groups
 
     def _store_draws(self, draws, intercepts) -> None:
         """Store the weights of the columns with nonzero weights, for original columns.
@@ -400,16 +417,17 @@ class ShrunkLinearRegressor(
         self.n_draws = n_draws
         self.random_state = random_state
 
-    def fit(self, X, y, sample_weight=None):
+    def fit(self, X, y, sample_weight=None, groups=None):
         """Fit the weights, and draw from their posterior."""
         with atomic_update(self) as new:
             table, new.y_ndim_ = check_regression(new, X, y, sample_weight, reset=True)
-            X, Y, weights = new._standardised(table)
+            groups = check_groups(groups, table.X)
+            X, Y, weights, groups = new._standardised(table, groups)
             means = np.average(Y, axis=0, weights=weights)
             random = np.random.default_rng(self.random_state)
             draws, intercepts, noise = [], [], []
             for target, mean in zip(Y.T, means, strict=True):
-                posterior = self._posterior(X, target - mean, weights)
+                posterior = self._posterior(X, target - mean, weights, groups)
                 design = np.sqrt(weights)[:, None] * X
                 deviation = deviations(design, posterior.prior, self.n_draws, random)
                 mean_error = _normal((), self.n_draws, random) / np.sqrt(weights.sum())
@@ -421,11 +439,11 @@ class ShrunkLinearRegressor(
             new._store_draws(np.stack(draws, 1), np.stack(intercepts, 1))
         return self
 
-    def _posterior(self, X, y, weights) -> LinearPosterior:
+    def _posterior(self, X, y, weights, groups) -> LinearPosterior:
         if self.penalty == "ridge":
-            return ridge(X, y, weights)
+            return ridge(X, y, weights, groups)
         adaptive = self.penalty == "adaptive_lasso"
-        return lasso(X, y, weights, self.random_state, adaptive=adaptive)
+        return lasso(X, y, weights, self.random_state, groups, adaptive=adaptive)
 
     def _predictive(self, X) -> MixturePredictive:
         mean = self._outputs(X)
@@ -478,11 +496,11 @@ class ShrunkLinearClassifier(
         self.n_draws = n_draws
         self.random_state = random_state
 
-    def fit(self, X, y, sample_weight=None):
-        """Fit the weights, and draw from their posterior."""
+    def fit(self, X, y, sample_weight=None, groups=None):
+        """Fit the weights, and draw from their posterior; no rows are held out."""
         with atomic_update(self) as new:
             table, classes = check_classification(new, X, y, sample_weight, reset=True)
-            X, codes, weights = new._standardised(table)
+            X, codes, weights, _ = new._standardised(table)
             present, codes = np.unique(codes, return_inverse=True)
             new.classes_ = classes[present]
             basis = None

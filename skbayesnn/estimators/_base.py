@@ -5,7 +5,7 @@ from abc import ABCMeta, abstractmethod
 from collections.abc import Sequence
 from inspect import signature
 from numbers import Integral
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -106,6 +106,8 @@ class BayesianNetwork(
     likelihood_options: dict | None = None
     network: NetworkDescription | None = None
     _predictive_class: type[_fitted.PredictiveByDraws]
+    # With metadata routing, `groups` are requested by default, as by GroupKFold.
+    __metadata_request__fit: ClassVar = {"groups": True}
 
     @property
     def _learns_rates(self) -> bool:
@@ -140,9 +142,12 @@ class BayesianNetwork(
 
     @abstractmethod
     def _validate_table(
-        self, X, y, sample_weight, *, reset: bool
+        self, X, y, sample_weight, *, groups=None, reset: bool
     ) -> tuple[Table, dict]:
-        """Return the validated table and fitted attributes that depend only on y."""
+        """Return the validated table and fitted attributes that depend only on y.
+
+        groups : result of ``check_groups``
+        """
 
     @abstractmethod
     def _row_weights(self, table: Table, rows, classes) -> np.ndarray:
@@ -157,6 +162,7 @@ class BayesianNetwork(
         sample_weight: ArrayLike | None = None,
         X_val: MatrixLike | None = None,
         y_val: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
     ) -> Self:
         """Fit the posterior to training data.
 
@@ -177,6 +183,14 @@ class BayesianNetwork(
             default is a random ``validation_fraction`` of the training rows. A
             ``Pipeline`` transforms ``X_val`` only with metadata routing and
             ``transform_input=["X_val"]``.
+        groups : array-like of shape (n_samples,), default=None
+            Give it if rows depend on each other, such as all rows of a patient, and
+            predictions will be for new groups. Wherever rows are held out (length
+            scale, epochs, observation noise, early stopping, statistics of y for
+            categories), the rows of a group stay together. Otherwise rows of the same
+            group are among the training rows, and the noise is underestimated.
+            Rules for few rows count the groups, if these are fewer. With metadata
+            routing, groups are requested by default.
 
         Returns
         -------
@@ -188,7 +202,9 @@ class BayesianNetwork(
         with atomic_update(self) as new:
             warm = _validation.check_bool("warm_start", self.warm_start)
             warm = warm and hasattr(self, "parameters_")
-            data = training_data(new, X, y, sample_weight, X_val, y_val, reset=not warm)
+            data = training_data(
+                new, X, y, sample_weight, X_val, y_val, groups, reset=not warm
+            )
             # Callbacks receive `self`, not the copy `new`.
             if warm:
                 trained_job = _streaming.warm_start(self, data)

@@ -129,10 +129,10 @@ class BayesianClassifier(
     class_weight: Any
     classes_: Array
 
-    def _validate_table(self, X, y, sample_weight, *, reset, classes=None):
+    def _validate_table(self, X, y, sample_weight, *, groups=None, reset, classes=None):
         order = self._declared_order(y)
         table, labels = check_classification(
-            self, X, y, sample_weight, reset=reset, classes=classes
+            self, X, y, sample_weight, groups=groups, reset=reset, classes=classes
         )
         table = self._with_zero_weights(table, labels)
         present = np.ones(len(labels), dtype=bool)

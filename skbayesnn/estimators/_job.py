@@ -11,9 +11,10 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
-from sklearn.model_selection import train_test_split
+from sklearn.model_selection import GroupShuffleSplit, train_test_split
 
 from skbayesnn import _validation
+from skbayesnn._data.groups import keep_classes
 from skbayesnn._data.scaling import Scaling
 from skbayesnn._data.training_rows import RowSubset, TrainingRows
 from skbayesnn._data.validation import Table, stacked
@@ -119,7 +120,8 @@ def training_job(
         **_schedule(estimator, stops_early=len(validation) > 0),
         **vars(posterior.training),
     )
-    if n_rows < defaults_of(estimator).estimates_noise_below_n:
+    n_independent = data.n_independent(rows, weights)
+    if n_independent < defaults_of(estimator).estimates_noise_below_n:
         config = replace(config, variance_source="held_out")
     default = Setting(
         estimator._length_scales(network.prior_fan_ins, n_rows),
@@ -161,7 +163,9 @@ def training_job(
         dropout=posterior.dropout,
         length_scale=default.length_scale,
         tau=tau,
-        settings=_settings_to_try(estimator, data, config, default, n_rows, len(rows)),
+        settings=_settings_to_try(
+            estimator, data, config, default, n_independent, len(rows)
+        ),
     )
 
 
@@ -262,14 +266,15 @@ def _settings_to_try(
     data,
     config: TrainingConfig,
     default: Setting,
-    n_weight: float,
+    n_independent: float,
     n_rows: int,
 ) -> tuple[Setting, ...]:
     """Candidate settings for the selection on held-out rows, the default first.
 
     Empty if X is too large to hold out rows.
 
-    n_weight, n_rows : sum of the weights, and number, of the training rows
+    n_independent : result of ``TrainingData.n_independent``
+    n_rows : number of training rows
     """
     if n_rows * data.table.X.shape[1] >= MAX_ENTRIES:
         return ()
@@ -278,7 +283,7 @@ def _settings_to_try(
         fan_ins = config.network.prior_fan_ins
         settings += [
             replace(default, length_scale=scale)
-            for scale in length_scale_candidates(estimator, fan_ins, n_weight)
+            for scale in length_scale_candidates(estimator, fan_ins, n_independent)
             if not np.array_equal(scale, default.length_scale)
         ]
     max_iter = estimator.max_iter
@@ -287,7 +292,7 @@ def _settings_to_try(
         and isinstance(max_iter, str)
         and max_iter == "auto"
         and estimator.network is None
-        and n_weight < defaults_of(estimator).selects_epochs_below_n
+        and n_independent < defaults_of(estimator).selects_epochs_below_n
     )
     if selects_epochs:
         n_epochs = [math.ceil(share * default.n_epochs) for share in _SHORTER]
@@ -342,19 +347,42 @@ def _validation_rows(estimator, data, random_state):
         return rows, np.empty(0, dtype=int)
     if validation is not None:
         return rows, validation[table.sample_weight[validation] > 0]
-    stratify = None if data.classes is None else table.codes[rows]
+    labels = None if data.classes is None else table.codes[rows]
+    groups = data.groups_of(rows)
     try:
+        if groups is not None:
+            held_out = _held_out_groups(groups, labels, fraction, random_state)
+            return rows[~held_out], rows[held_out]
         return train_test_split(
-            rows, test_size=fraction, random_state=random_state, stratify=stratify
+            rows, test_size=fraction, random_state=random_state, stratify=labels
         )
     except ValueError as error:
         if isinstance(estimator.early_stopping, str):
             return rows, np.empty(0, dtype=int)  # a class has one row only
+        unit, n = "rows", len(rows)
+        if groups is not None:
+            unit, n = "groups", len(np.unique(groups))
         raise ValueError(
-            f"early_stopping holds out validation_fraction={fraction:g} of the rows; "
-            f"got {len(rows)} rows, too few to split. Raise validation_fraction, set "
+            f"early_stopping holds out validation_fraction={fraction:g} of the {unit}; "
+            f"got {n} {unit}, too few to split. Raise validation_fraction, set "
             f"early_stopping=False, or give `X_val` and `y_val`. ({error})"
         ) from error
+
+
+def _held_out_groups(groups, labels, fraction: float, random_state) -> np.ndarray:
+    """Rows of a random share of the groups, (rows,) bool; other rows have all classes.
+
+    labels : (rows,), or None for regression
+    """
+    splitter = GroupShuffleSplit(1, test_size=fraction, random_state=random_state)
+    [(_, validation)] = splitter.split(groups, groups=groups)
+    held_out = np.zeros(len(groups), dtype=bool)
+    held_out[validation] = True
+    if labels is not None:
+        held_out = keep_classes(held_out, groups, labels)
+    if not held_out.any():
+        raise ValueError("each held-out group contains all rows of a class")
+    return held_out
 
 
 # ---- the job, in the units of the network
@@ -421,6 +449,12 @@ class TrainingJob:
         sums = [float(row_subset.weights.sum()) for row_subset in self.row_subsets]
         counts = np.array([row_subset.n_members for row_subset in self.row_subsets])
         return float(np.dot(sums, counts / self.n_members))
+
+    @property
+    def n_independent(self) -> float:
+        """N, or the number of groups of the training rows if it is smaller."""
+        [row_subset] = self.row_subsets
+        return self.data.n_independent(row_subset.rows, row_subset.weights)
 
     @property
     def estimates_variance(self) -> bool:

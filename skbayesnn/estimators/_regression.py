@@ -138,8 +138,10 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
             )
         return std
 
-    def _validate_table(self, X, y, sample_weight, *, reset):
-        table, y_ndim = check_regression(self, X, y, sample_weight, reset=reset)
+    def _validate_table(self, X, y, sample_weight, *, groups=None, reset):
+        table, y_ndim = check_regression(
+            self, X, y, sample_weight, groups=groups, reset=reset
+        )
         return table, {"y_ndim_": y_ndim}
 
     def _check_held_out(self, X, y, table, target_attributes):

@@ -21,6 +21,7 @@ import torch
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
+from skbayesnn._data.groups import group_folds, keep_classes
 from skbayesnn._data.training_rows import RowSubset
 from skbayesnn._engine.config import MemberParams
 from skbayesnn._engine.held_out_tau import (
@@ -274,14 +275,18 @@ def _error(job: TrainingJob, draws: np.ndarray, weights: np.ndarray) -> float:
     return float(error.max())
 
 
-def selection_folds(X, labels: np.ndarray | None = None) -> np.ndarray:
+def selection_folds(
+    X, labels: np.ndarray | None = None, groups: np.ndarray | None = None
+) -> np.ndarray:
     """Assign rows to folds, (rows,); -1 for rows that are never held out.
 
-    Equal rows are in the same fold. Classes are spread evenly over the folds; a class
-    with one distinct row is not held out. The folds depend on neither the order of the
-    rows nor their number of copies.
+    Without groups, equal rows are in the same fold. Classes are spread evenly over the
+    folds; a class with one distinct row, or one group, is not held out. The folds
+    depend on neither the order of the rows nor their number of copies.
     """
     X = X.toarray() if sparse.issparse(X) else X
+    if groups is not None:
+        return _group_folds(X, labels, groups)
     labels = np.zeros(len(X)) if labels is None else labels
     rows, index = np.unique(np.column_stack([labels, X]), axis=0, return_inverse=True)
     labels = rows[:, 0]
@@ -291,6 +296,20 @@ def selection_folds(X, labels: np.ndarray | None = None) -> np.ndarray:
     fold[order] = np.arange(len(rows)) % _N_FOLDS
     _, class_index, n_rows = np.unique(labels, return_inverse=True, return_counts=True)
     fold[n_rows[class_index] == 1] = -1
+    return fold[index.ravel()]
+
+
+def _group_folds(X: np.ndarray, labels, groups: np.ndarray) -> np.ndarray:
+    """Compute ``selection_folds`` of groups; labels may be None."""
+    columns = [groups, np.zeros(len(X)) if labels is None else labels, X]
+    rows, index = np.unique(np.column_stack(columns), axis=0, return_inverse=True)
+    groups, row_labels = rows[:, 0], rows[:, 1]
+    if labels is None:
+        return group_folds(groups, _N_FOLDS, 0)[index.ravel()]
+    fold = group_folds(groups, _N_FOLDS, 0, row_labels)
+    for i in np.unique(fold):
+        held_out = fold == i
+        fold[held_out & ~keep_classes(held_out, groups, row_labels)] = -1
     return fold[index.ravel()]
 
 
@@ -306,9 +325,8 @@ def _fold_jobs(job: TrainingJob) -> list[TrainingJob]:
     weights = np.zeros(table.n_rows)
     weights[rows] = row_subset.weights
     is_classification = job.config.likelihood.is_classification
-    fold = selection_folds(
-        table.X[rows], table.codes[rows] if is_classification else None
-    )
+    labels = table.codes[rows] if is_classification else None
+    fold = selection_folds(table.X[rows], labels, job.data.groups_of(rows))
     held_out = [fold == i for i in np.unique(fold[fold >= 0])[: _n_folds(job)]]
     config = replace(
         job.config,
@@ -388,10 +406,10 @@ def _is_perturbed_ensemble(job: TrainingJob) -> bool:
 def _n_folds(job: TrainingJob) -> int:
     """Number of folds that are held out."""
     if _is_perturbed_ensemble(job):
-        return min(_N_FOLDS, math.ceil(_ENSEMBLE_ROWS * _N_FOLDS / job.total_weight))
+        return min(_N_FOLDS, math.ceil(_ENSEMBLE_ROWS * _N_FOLDS / job.n_independent))
     n_folds = _N_FOLDS
     for n_rows, fewer in _FOLDS_FROM.items():
-        if job.total_weight >= n_rows:
+        if job.n_independent >= n_rows:
             n_folds = fewer
     return n_folds
 

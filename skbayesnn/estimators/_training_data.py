@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from scipy import sparse
 
+from skbayesnn._data.groups import check_can_hold_out, check_groups
 from skbayesnn._data.other_units import THROUGH_STEPS, warn_of_other_units
 from skbayesnn._data.scaling import Scaling
 from skbayesnn._data.validation import Table, check_inputs, network_columns, table_of
@@ -26,12 +27,15 @@ class TrainingData:
         Indices of the rows of ``X_val``.
     target_attributes : dict
         Fitted attributes that depend only on y.
+    groups : ndarray of int, or None
+        Group of each row of ``fit``, which are the first rows of ``table``.
     """
 
     table: Table
     rows: np.ndarray
     validation: np.ndarray | None
     target_attributes: dict
+    groups: np.ndarray | None = None
     _scalings: dict = field(default_factory=dict, repr=False, compare=False)
 
     @property
@@ -44,6 +48,17 @@ class TrainingData:
         """y, and ``y_val`` if given."""
         y, validation = self.table.y, self.validation
         return [y] if validation is None else np.split(y, validation[:1])
+
+    def groups_of(self, rows: np.ndarray) -> np.ndarray | None:
+        """Groups of some training rows; None without groups."""
+        return None if self.groups is None else self.groups[rows]
+
+    def n_independent(self, rows: np.ndarray, weights: np.ndarray) -> float:
+        """N of some training rows, or their number of groups if it is smaller."""
+        n_rows = float(weights.sum())
+        if self.groups is None:
+            return n_rows
+        return min(n_rows, len(np.unique(self.groups[rows])))
 
     def scaling(self, rows: np.ndarray, weights: np.ndarray, **options) -> Scaling:
         """Standardisation of some rows, from a cache."""
@@ -65,6 +80,7 @@ def training_data(
     sample_weight=None,
     X_val=None,
     y_val=None,
+    groups=None,
     *,
     reset: bool = True,
 ) -> TrainingData:
@@ -72,15 +88,16 @@ def training_data(
 
     reset : bool, whether to store the number and the names of the columns of X
     """
+    groups = check_groups(groups, X)
     table, target_attributes = estimator._validate_table(
-        X, y, sample_weight, reset=reset
+        X, y, sample_weight, groups=groups, reset=reset
     )
     encoder = table_of(estimator)
     if not reset and encoder is not None and encoder.uses_y:
         # Statistics of y that encode a row must not include its y.
         y_used = table.y[:, 0] if table.y.shape[1:] == (1,) else table.y
         estimator.table_, features = encoder.with_statistics_of(
-            X, y_used, table.sample_weight
+            X, y_used, table.sample_weight, groups
         )
         table = replace(table, X=features)
     likelihood = likelihood_named(estimator.likelihood)
@@ -90,10 +107,11 @@ def training_data(
     if has_noise:
         _warn_of_constant_targets(table)
     rows = np.flatnonzero(table.sample_weight > 0)
+    check_can_hold_out(None if groups is None else groups[rows])
     table, validation = _with_validation(
         estimator, table, X_val, y_val, target_attributes
     )
-    return TrainingData(table, rows, validation, target_attributes)
+    return TrainingData(table, rows, validation, target_attributes, groups)
 
 
 def _with_validation(estimator, table, X_val, y_val, target_attributes):

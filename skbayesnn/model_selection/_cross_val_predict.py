@@ -73,6 +73,8 @@ def cross_val_predict_uncertainty(
         Targets, or labels.
     groups : array-like of shape (n_samples,), default=None
         Groups for the splitter. With metadata routing, give them in ``params``.
+        Without, give them in ``params`` too if they are also for the estimator's
+        ``fit``.
     cv : int, cross-validation generator or iterable, default=None
         Leave the default unless rows are dependent, as in groups or time series. Each
         row must be in one test fold; None is five folds.

@@ -217,7 +217,8 @@ class _BatchedSearch(BestEstimatorMixin, BaseSearchCV):
             Targets, or labels.
         **params : dict
             As in scikit-learn's search: ``groups`` for the splitter, and metadata for
-            the estimator's ``fit`` and the scorers.
+            the estimator's ``fit`` and the scorers. With metadata routing the network
+            gets the groups too, and does not split them where it holds out rows.
 
         Returns
         -------

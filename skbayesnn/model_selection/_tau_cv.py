@@ -25,6 +25,7 @@ from skbayesnn._sklearn_compat import (
     copy_callbacks,
     metrics_of,
     num_samples,
+    routing_enabled,
     safe_indexing,
     scorers_of_search,
 )
@@ -187,7 +188,8 @@ multimetric_, classes_, n_features_in_, feature_names_in_
             Validation set for early stopping; it is in no fold. By default each fit
             uses ``validation_fraction`` of its training rows.
         groups : array-like of shape (n_samples,), default=None
-            Groups of the rows, for the splitter.
+            Groups of the rows, for the splitter and for the rows that early stopping
+            holds out.
 
         Returns
         -------
@@ -195,7 +197,7 @@ multimetric_, classes_, n_features_in_, feature_names_in_
             The fitted estimator. An error or an interruption leaves it unchanged.
         """
         network = self._network()
-        data = training_data(network, X, y, sample_weight, X_val, y_val)
+        data = training_data(network, X, y, sample_weight, X_val, y_val, groups)
         taus = self._taus_to_try(network, data)
         network.set_params(**_fixed_settings(network, data, taus[0]))
         _validation.device_for_fit(network.device)
@@ -203,6 +205,7 @@ multimetric_, classes_, n_features_in_, feature_names_in_
             "sample_weight": sample_weight,
             "X_val": X_val,
             "y_val": y_val,
+            "groups": groups,
         }
         fit_params = {n: value for n, value in fit_params.items() if value is not None}
         splits = self._splits(X, y, groups, data.rows)
@@ -303,11 +306,11 @@ multimetric_, classes_, n_features_in_, feature_names_in_
             if routed:
                 # Set the request on a clone, so that the best estimator has none.
                 network = clone(network).set_fit_request(
-                    sample_weight=True, X_val=True, y_val=True
+                    sample_weight=True, X_val=True, y_val=True, groups=True
                 )
             if scoring is None:
                 scoring = log_density_scorer.set_score_request(sample_weight=True)
-            search = BatchedGridSearchCV(
+            search = SearchOverTau(
                 network,
                 {"tau": taus},
                 scoring=scoring,
@@ -335,6 +338,16 @@ multimetric_, classes_, n_features_in_, feature_names_in_
                 "`scoring`."
             )
         return search
+
+
+class SearchOverTau(BatchedGridSearchCV):
+    """Grid search whose networks get the groups, with or without metadata routing."""
+
+    def _inputs(self, X, y, params):
+        inputs = super()._inputs(X, y, params)
+        if "groups" in params and not routing_enabled():
+            inputs.routed.estimator.fit["groups"] = params["groups"]
+        return inputs
 
 
 def _fixed_settings(network: BayesianNetwork, data: TrainingData, tau) -> dict:

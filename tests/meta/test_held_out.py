@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import sklearn
 import torch
 from sklearn.base import clone
 from sklearn.compose import TransformedTargetRegressor
@@ -163,6 +164,38 @@ def test_groups_are_refused_if_the_folds_split_them(table):
     ):
         with pytest.raises(ValueError, match=message):
             model.fit(X, target, groups=groups)
+
+
+@pytest.mark.parametrize("routing", [False, True])
+def test_networks_get_the_groups_of_their_rows(table, routing):
+    """Early stopping holds out groups in every fold, and in the fit to all rows."""
+    X, y = table
+    groups, cv = np.arange(ROWS) % 9, GroupKFold(3)
+    network = MCDropoutRegressor(**SMALL, early_stopping=True, validation_fraction=0.4)
+    network.set_params(max_iter=30, n_iter_no_change=1)
+    model = CalibratedUncertaintyRegressor(network, cv=cv)
+    with sklearn.config_context(enable_metadata_routing=routing):
+        model.fit(X, y, groups=groups)
+        for default in (None, 3):
+            with pytest.raises(ValueError, match="`groups` need a `cv`"):
+                clone(model).set_params(cv=default).fit(X, y, groups=groups)
+        with pytest.raises(ValueError, match="cannot be kept together by a random"):
+            ConformalRegressor(network).fit(X, y, groups=groups)
+    expected = clone(network).fit(X, y, groups=groups)
+    np.testing.assert_array_equal(model.estimator_.predict(X), expected.predict(X))
+    residuals, stds = [], []
+    for train, test in cv.split(X, groups=groups):
+        fitted = clone(network).fit(X[train], y[train], groups=groups[train])
+        mean, std = fitted.predict(X[test], return_std=True)
+        residuals.append(y[test] - mean)
+        stds.append(std)
+    fold_models = ConformalRegressor(network, method="cv+", cv=cv)
+    with sklearn.config_context(enable_metadata_routing=routing):
+        fold_models.fit(X, y, groups=groups)
+    for residual, std, scores in zip(
+        residuals, stds, fold_models.conformal_, strict=True
+    ):
+        np.testing.assert_allclose(scores, np.abs(residual) / std, rtol=1e-5)
 
 
 def test_groups_are_passed_to_an_inner_search(table):

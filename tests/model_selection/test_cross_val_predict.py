@@ -9,13 +9,14 @@ from sklearn.ensemble import BaggingRegressor
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import GroupKFold, KFold, ShuffleSplit, StratifiedKFold
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 import skbayesnn
 from skbayesnn import CalibratedUncertaintyRegressor
 from skbayesnn.model_selection import TauCV
 from skbayesnn.model_selection import cross_val_predict_uncertainty as out_of_fold
 from tests.helpers.comparison import SEED, classifier, regressor
+from tests.helpers.searches import STOPPING
 
 # 47 rows give folds of two sizes. They are shuffled, so that positions matter.
 FOLDS = KFold(3, shuffle=True, random_state=SEED)
@@ -116,6 +117,7 @@ def test_several_targets_and_classes(data):
 
 @pytest.mark.parametrize("estimator", [regressor(), BaggingRegressor(regressor(), 2)])
 def test_groups_and_weights(data, estimator):
+    """Without metadata routing, groups are for the splitter alone."""
     if isinstance(estimator, BaggingRegressor):
         estimator.set_params(random_state=SEED)
     cv = GroupKFold(3)
@@ -139,7 +141,7 @@ def test_routed_weights(data):
     splits = list(cv.split(data.X, groups=data.groups))
     params = {"sample_weight": data.weights, "groups": data.groups}
     with sklearn.config_context(enable_metadata_routing=True):
-        network = regressor().set_fit_request(sample_weight=True)
+        network = regressor().set_fit_request(sample_weight=True, groups=False)
         model = make_pipeline(
             StandardScaler().set_fit_request(sample_weight=False), network
         )
@@ -150,6 +152,27 @@ def test_routed_weights(data):
         with pytest.raises(ValueError, match=r"params=\{'groups': ...\}"):
             out_of_fold(model, data.X, data.y, cv=cv, groups=data.groups)
     assert_same(actual, expected)
+
+
+@pytest.mark.parametrize("routing", [False, True])
+@pytest.mark.parametrize("step", ["", "mcdropoutregressor__"])
+def test_groups_of_the_networks(data, routing, step):
+    """Early stopping does not split groups; alone and in a pipeline."""
+    cv, network, groups = GroupKFold(3), regressor(**STOPPING), data.groups
+    model = make_pipeline(FunctionTransformer(), network) if step else network
+    if routing:
+        arguments = {"params": {"groups": groups}}
+    else:
+        arguments = {"groups": groups, "params": {f"{step}groups": groups}}
+    with sklearn.config_context(enable_metadata_routing=routing):
+        actual = out_of_fold(model, data.X, data.y, cv=cv, **arguments)
+    expected = np.empty(47)
+    for train, test in cv.split(data.X, groups=groups):
+        network.fit(data.X[train], data.y[train], groups=groups[train])
+        expected[test] = network.predict_uncertainty(data.X[test])
+    assert_same(actual, {"": expected})
+    without = out_of_fold(model, data.X, data.y, cv=cv, groups=groups)
+    assert (actual != without).any()
 
 
 def test_frames(data):

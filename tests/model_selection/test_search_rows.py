@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import sklearn
 from scipy import sparse
+from sklearn.base import is_classifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import (
     GridSearchCV,
@@ -17,15 +18,14 @@ from sklearn.model_selection import (
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
-from skbayesnn import (
-    scoring,
-)
+from skbayesnn import BBBClassifier, BBBRegressor, scoring
 from skbayesnn.model_selection import (
     BatchedGridSearchCV,
 )
 from skbayesnn.networks import ConvNet
 from tests.helpers.comparison import (
     ROUNDING_32,
+    SMALL,
     assert_close,
     assert_same_members,
     assert_same_results,
@@ -137,9 +137,10 @@ def test_folds(data, name):
 
 @pytest.mark.parametrize("routing", [False, True])
 def test_groups(data, routing):
+    """With metadata routing, for the networks too."""
     with sklearn.config_context(enable_metadata_routing=routing):
         plain, batched = fit_both(
-            regressor(),
+            regressor(**STOPPING),
             GRID,
             data.X,
             data.y,
@@ -147,6 +148,36 @@ def test_groups(data, routing):
             cv=GroupKFold(3),
         )
     assert_same_results(plain, batched)
+
+
+@pytest.mark.parametrize(
+    "network",
+    [
+        BBBRegressor(**SMALL),
+        BBBClassifier(**SMALL),
+        regressor(length_scale="auto"),
+        regressor(**STOPPING),
+        classifier(**STOPPING),
+    ],
+)
+def test_groups_of_the_networks(data, network):
+    """Every member holds out the rows that it holds out alone."""
+    y = data.labels if is_classifier(network) else data.y
+    groups = np.array([f"patient {i}" for i in data.groups])
+    pipeline = Pipeline([("scaler", StandardScaler()), ("network", network)])
+    options = {"fit": {"network__groups": groups}, "tolerance": 1e-6}
+    grid = {"network__tau": ["auto", 2.0], "network__dropout": [0.05, 0.2]}
+    if "dropout" not in network.get_params():
+        del grid["network__dropout"]
+    if is_classifier(network):
+        grid["network__tau"] = [0.5, 2.0]
+    grouped = assert_same_members(pipeline, grid, data.X, y, **options)
+    options["fit"] = {}
+    split = assert_same_members(pipeline, grid, data.X, y, **options)
+    name = "n_iter_" if network.early_stopping is True else "parameters_"
+    assert any(
+        repr(a[name]) != repr(b[name]) for a, b in zip(grouped, split, strict=True)
+    )
 
 
 def test_fold_that_lacks_a_class(data):

@@ -50,6 +50,7 @@ from tests.helpers.comparison import (
     fitted_state,
     quiet,
 )
+from tests.helpers.searches import STOPPING
 
 TAUS = [0.5, 2.0, 8.0, 3.0]
 NETWORK_CLASSES = [
@@ -210,6 +211,23 @@ def test_groups(data):
     assert_same(model, searched(model, data.X, data.y, groups=data.groups))
     with pytest.raises(ValueError, match="groups"):
         new(cv=GroupKFold(3)).fit(data.X, data.y)
+
+
+@pytest.mark.parametrize("scoring", [None, "r2"])
+@pytest.mark.parametrize("routing", [False, True])
+def test_early_stopping_does_not_split_groups(data, routing, scoring):
+    """In the folds and in the last fit, with the default score and with others."""
+    model = new(cv=GroupKFold(3), scoring=scoring, **STOPPING)
+    with sklearn.config_context(enable_metadata_routing=routing):
+        model.fit(data.X, data.y, groups=data.groups)
+    alone = plain_of(model, tau=model.tau_).fit(data.X, data.y, groups=data.groups)
+    assert_close(alone.predict(data.X_new), model.predict(data.X_new))
+    scorer = log_density_scorer if scoring is None else model.scorer_
+    for i, (train, test) in enumerate(GroupKFold(3).split(data.X, groups=data.groups)):
+        for tau, score in zip(TAUS, model.scores_[:, i], strict=True):
+            single = plain_of(model, tau=tau)
+            single.fit(data.X[train], data.y[train], groups=data.groups[train])
+            assert_close(scorer(single, data.X[test], data.y[test]), score)
 
 
 @pytest.mark.parametrize("network_class", [MCDropoutRegressor, MCDropoutClassifier])

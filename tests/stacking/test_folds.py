@@ -7,12 +7,17 @@ import pandas as pd
 import pytest
 from scipy import sparse
 from sklearn.model_selection import GroupKFold, KFold, TimeSeriesSplit
+from sklearn.pipeline import make_pipeline
 
-from skbayesnn import BayesianStackingRegressor
+from skbayesnn import BayesianStackingRegressor, MCDropoutRegressor
 from skbayesnn._data.validation import Table
-from skbayesnn._stacking.folds import make_folds, warn_of_copies
+from skbayesnn._stacking.candidates import StackData, encode_by_fold
+from skbayesnn._stacking.folds import FOLDS_BELOW, make_folds, warn_of_copies
+from skbayesnn.estimators import _fit, _selection
+from skbayesnn.preprocessing import PiecewiseLinearEncoder, TableEncoder
 from tests.helpers.stacks import (
     COLUMNS,
+    QUICK,
     ROWS,
     classifier,
     regressor,
@@ -38,10 +43,148 @@ def test_the_held_out_rows_of_a_group_stay_together(table):
     X, y = table
     groups = np.arange(ROWS) % 5
     model = regressor(cv=GroupKFold(3)).fit(X, y, groups=groups)
-    same = regressor(cv=list(GroupKFold(3).split(X, y, groups))).fit(X, y)
+    same = regressor(cv=list(GroupKFold(3).split(X, y, groups)))
+    same.fit(X, y, groups=groups)
     np.testing.assert_array_equal(model.oof_prediction_, same.oof_prediction_)
-    with pytest.raises(ValueError, match=r"`groups` need a `cv`.*GroupKFold"):
-        regressor(cv=3).fit(X, y, groups=groups)
+
+
+def folds_of(cv, X, y, groups, weights=None, *, is_classification=False, seed=0):
+    data = StackData(X, y, weights, groups=groups)
+    return make_folds(cv, data, groups, is_classification=is_classification, seed=seed)
+
+
+@pytest.mark.parametrize("is_classification", [False, True])
+@pytest.mark.parametrize("cv", [None, 3, 7])
+def test_default_folds_do_not_split_groups(table, seed, cv, is_classification):
+    """By default and with a given number; rows of weight zero are left out."""
+    X, y = table
+    y = y > 0 if is_classification else y
+    random = np.random.default_rng([seed, 45])
+    groups = np.append(np.arange(9), random.integers(9, size=ROWS - 9))
+    weights = (random.uniform(size=ROWS) > 0.2).astype(float)
+    weights[:9] = 1
+    arguments = X, y, groups, weights
+    splits = folds_of(cv, *arguments, is_classification=is_classification, seed=seed)
+    assert len(splits) == (cv or 5)
+    for train, test in splits:
+        assert not set(groups[train]) & set(groups[test])
+        rows = np.sort(np.concatenate([train, test]))
+        np.testing.assert_array_equal(rows, np.flatnonzero(weights))
+    tests = np.concatenate([test for _, test in splits])
+    np.testing.assert_array_equal(np.sort(tests), np.flatnonzero(weights))
+
+
+def test_default_with_many_rows_holds_out_one_of_five_folds_of_groups(seed):
+    X = np.random.default_rng(seed).normal(size=(FOLDS_BELOW, 2))
+    groups = np.arange(FOLDS_BELOW) % 50
+    [(train, test)] = folds_of(None, X, X[:, 0], groups, seed=seed)
+    assert len(set(groups[test])) == 10 and not set(groups[train]) & set(groups[test])
+    [_, _] = folds_of(2, X, X[:, 0], groups, seed=seed)
+    [(_, other)] = folds_of(None, X, X[:, 0], groups, seed=seed + 1)
+    assert set(groups[other]) != set(groups[test])
+    # As many folds as groups, if these are fewer.
+    assert len(folds_of(None, X[:60], X[:60, 0], np.arange(60) % 4)) == 4
+
+
+@pytest.mark.parametrize("fit", ["folds", "stack"])
+def test_too_few_groups(table, fit):
+    X, y = table
+    call = (
+        folds_of
+        if fit == "folds"
+        else lambda cv, *rows: regressor(cv=cv).fit(*rows[:2], groups=rows[2])
+    )
+    with pytest.raises(ValueError, match=r"between 2 and the number of groups, 5; got"):
+        call(6, X, y, np.arange(ROWS) % 5)
+    for cv in (None, 2, GroupKFold(2)):
+        with pytest.raises(ValueError, match=r"at least 2 groups to train on.*got 2 g"):
+            call(cv, X, y, np.arange(ROWS) % 2)
+    with pytest.raises(ValueError, match="at least 2 groups in the training rows"):
+        call(None, X, y, np.zeros(ROWS, dtype=int))
+
+
+def test_candidates_do_not_split_groups(table, monkeypatch):
+    """Nor do their fits out of fold, and to all rows; in pipelines, too."""
+    X, y = table
+    groups = np.arange(ROWS) % 8
+    X[:, -1] = groups
+    held_out = []
+
+    def record(module):
+        joined = module.joined
+
+        def recorded(jobs, *arguments):
+            for job in jobs:
+                columns = job.table.X
+                group = columns[:, np.flatnonzero((columns % 1 == 0).all(0))[0]]
+                held_out.extend(
+                    (len(s.rows) + len(s.held_out_rows), *(set(group[r]) for r in rows))
+                    for s in job.row_subsets
+                    if len((rows := (s.rows, s.held_out_rows))[1])
+                )
+            return joined(jobs, *arguments)
+
+        monkeypatch.setattr(module, "joined", recorded)
+
+    record(_fit)
+    record(_selection)
+    stop = {"early_stopping": True, "validation_fraction": 0.3}
+    pool = [
+        ("network", MCDropoutRegressor(**QUICK | {"max_iter": "auto"}, dropout=0.1)),
+        ("stopped", MCDropoutRegressor(**QUICK, **stop, length_scale=1.0)),
+        (
+            "encoded",
+            make_pipeline(
+                PiecewiseLinearEncoder(n_bins=4, keep_columns=True),
+                MCDropoutRegressor(**QUICK, **stop, length_scale=1.0),
+            ),
+        ),
+    ]
+    model = BayesianStackingRegressor(pool, cv=3, n_refits=2, random_state=1)
+    model.fit(X, y, groups=groups)
+    assert not any(train & out for _, train, out in held_out)
+    assert {n for n, *_ in held_out} > {ROWS}
+
+
+def test_statistics_of_y_in_folds_are_from_other_groups(seed):
+    """Patients are a category of many levels, whose rows are groups."""
+    random = np.random.default_rng([seed, 46])
+    patient = random.permutation(np.repeat(np.arange(15), 6))
+    frame = pd.DataFrame({"patient": [f"p{i:02}" for i in patient]})
+    frame["size"], y = random.normal(size=(2, 90))
+    encoder = TableEncoder()
+    data = StackData(
+        encoder.fit_transform(frame, y, groups=patient),
+        y,
+        None,
+        frame=frame,
+        encoder=encoder,
+        groups=patient,
+    )
+    copies, folds, _ = encode_by_fold(data, list(KFold(3).split(y)))
+    params = copies.fit_params("network__")
+    for train, test in folds:
+        np.testing.assert_array_equal(copies.X[train, 0], 0)
+        # Rows of the patients that are also among the training rows.
+        assert copies.X[test, 0].any()
+        np.testing.assert_array_equal(
+            params["network__groups"][train], patient[train % 90]
+        )
+
+
+def test_stack_of_classifiers_with_groups(labelled, seed):
+    X, y = labelled
+    groups = np.random.default_rng(seed).permutation(ROWS) % 10
+    model = classifier(cv=None).fit(X, y, groups=groups)
+    same = classifier(
+        cv=folds_of(None, X, y, groups, is_classification=True, seed=model_seed(model))
+    ).fit(X, y, groups=groups)
+    np.testing.assert_array_equal(model.oof_prediction_, same.oof_prediction_)
+
+
+def model_seed(model):
+    """Seed of the folds that a stack draws from its ``random_state``."""
+    return np.random.RandomState(model.random_state).randint(2**31 - 1)
 
 
 def test_default_cv_depends_on_the_number_of_rows(monkeypatch, table):

@@ -7,9 +7,10 @@ import pytest
 from scipy import sparse
 from scipy.special import expit
 from sklearn.linear_model import LassoCV, LogisticRegression, Ridge
-from sklearn.model_selection import KFold
+from sklearn.model_selection import KFold, PredefinedSplit
 
 import skbayesnn
+from skbayesnn._data.groups import group_folds
 from skbayesnn._meta.unwrap import open_predictive
 from skbayesnn._stacking import linear
 from skbayesnn._stacking.linear import (
@@ -86,12 +87,15 @@ def test_draws_have_the_covariance_of_the_posterior(seed):
 # ---- one target
 
 
-def _left_out(X, y, weights, ratio):
-    """Mean and variance (relative to the noise variance) of every row left out."""
+def _left_out(X, y, weights, ratio, groups):
+    """Mean and variance (relative to the noise variance) of every row left out.
+
+    The other rows of its group are left out too.
+    """
     means, variances = np.empty(ROWS), np.empty(ROWS)
     for i in range(ROWS):
-        kept = np.arange(ROWS) != i
-        design = np.column_stack([np.ones(ROWS - 1), X[kept]])
+        kept = groups != groups[i]
+        design = np.column_stack([np.ones(kept.sum()), X[kept]])
         precision = np.diag([0.0] + [1 / ratio] * COLUMNS)
         information = design.T * weights[kept]
         covariance = np.linalg.inv(information @ design + precision)
@@ -101,9 +105,12 @@ def _left_out(X, y, weights, ratio):
     return means, variances
 
 
-def test_ridge_has_the_largest_leave_one_out_density(centred):
+@pytest.mark.parametrize("n_groups", [None, 7, ROWS])
+def test_ridge_has_the_largest_leave_one_out_density(centred, n_groups):
+    """Of rows, or of groups."""
     X, y, weights = centred
-    actual = ridge(X, y, weights)
+    groups = np.arange(ROWS) % (n_groups or ROWS)
+    actual = ridge(X, y, weights, groups if n_groups else None)
     [ratio] = np.unique(actual.prior)
     expected = Ridge(alpha=1 / ratio, fit_intercept=False).fit(
         X, y, sample_weight=weights
@@ -111,7 +118,7 @@ def test_ridge_has_the_largest_leave_one_out_density(centred):
     np.testing.assert_allclose(actual.mean, expected.coef_, rtol=1e-7)
 
     def loss(ratio):
-        means, variances = _left_out(X, y, weights, ratio)
+        means, variances = _left_out(X, y, weights, ratio, groups)
         noise = np.average(np.square(y - means) / variances, weights=weights)
         least = np.average(variances, weights=weights) > 1 / MIN_SHARE
         spread = np.average(np.log(variances), weights=weights)
@@ -140,12 +147,16 @@ def test_lasso_is_the_mean_of_a_normal_posterior(centred, exact, adaptive):
     np.testing.assert_allclose(actual.mean[used], mean, atol=LASSO_ERROR)
 
 
-def test_lasso_equals_scikit_learn(centred, exact):
+@pytest.mark.parametrize("n_groups", [None, 9])
+def test_lasso_equals_scikit_learn(centred, exact, n_groups):
     """With the penalty of the same folds, and the noise from their errors."""
     X, y, _ = centred
     X, y = X - X.mean(0), y - y.mean()
-    actual = lasso(X, y, np.ones(ROWS), 4, adaptive=False)
+    groups = np.arange(ROWS) % n_groups if n_groups else None
+    actual = lasso(X, y, np.ones(ROWS), 4, groups, adaptive=False)
     folds = KFold(N_FOLDS, shuffle=True, random_state=4)
+    if n_groups:
+        folds = PredefinedSplit(group_folds(groups, N_FOLDS, 4))
     expected = LassoCV(alphas=30, eps=1e-2, cv=folds, tol=1e-10, random_state=0).fit(
         X, y
     )
@@ -287,18 +298,19 @@ def test_sparse_equals_dense_and_weight_zero_an_absent_row(table, exact, seed):
     X, y, weights = table
     X = np.where(np.random.default_rng(seed).random(X.shape) < 0.5, X, 0)
     weights[[1, 7]] = 0
+    groups = np.arange(ROWS) % 6
     models = [ShrunkLinearRegressor(p, n_draws=DRAWS) for p in PENALTIES]
     models += [ShrunkLinearClassifier(p, 0.3, n_draws=DRAWS) for p in PENALTIES[:2]]
     for model in models:
         is_regressor = isinstance(model, ShrunkLinearRegressor)
         target = y if is_regressor else y > 0
         predict = "predict" if is_regressor else "predict_proba"
-        dense = getattr(model.fit(X, target, weights), predict)(X)
+        dense = getattr(model.fit(X, target, weights, groups), predict)(X)
         X_outliers = np.where((weights > 0)[:, None], X, 1e9)
-        absent = getattr(model.fit(X_outliers, target, weights), predict)(X)
+        absent = getattr(model.fit(X_outliers, target, weights, groups), predict)(X)
         np.testing.assert_allclose(absent, dense, rtol=1e-7)
         csr = sparse.csr_array(X)
-        from_sparse = getattr(model.fit(csr, target, weights), predict)(csr)
+        from_sparse = getattr(model.fit(csr, target, weights, groups), predict)(csr)
         np.testing.assert_allclose(from_sparse, dense, rtol=1e-7)
 
 

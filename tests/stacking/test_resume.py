@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.model_selection import KFold
 
 from skbayesnn import (
     BayesianStackingRegressor,
@@ -165,6 +166,31 @@ def test_changed_folds_do_not_reuse_trained_models(monkeypatch, seed):
     model.set_params(cv=changed).fit(X, y)
     fresh = clone(model).fit(X, y)
     np.testing.assert_array_equal(model.oof_prediction_, fresh.oof_prediction_)
+
+
+def test_changed_groups_do_not_reuse_trained_models(table, monkeypatch):
+    """The folds are the same; the candidates hold out other rows."""
+    X, y = table
+    cv = list(KFold(3).split(X))
+    groups, changed = np.arange(ROWS) % 8, np.arange(ROWS) % 9
+    pool = [("network", clone(NETWORK).set_params(length_scale="auto"))]
+    model = BayesianStackingRegressor(pool, cv=cv, random_state=0)
+    trained, predict_held_out = [], base.predict_held_out
+
+    def recorded(*arguments):
+        for results in predict_held_out(*arguments):
+            trained.append(len(results.outcomes))
+            yield results
+
+    monkeypatch.setattr(base, "predict_held_out", recorded)
+    for first, second, n_trained in ((groups, groups, 0), (groups, changed, 3)):
+        with monkeypatch.context() as patch:
+            patch.setattr(BayesianStackingRegressor, "_summary", lambda *_: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                model.fit(X, y, groups=first)
+        trained.clear()
+        model.fit(X, y, groups=second)
+        assert sum(trained) == n_trained
 
 
 def test_trained_networks_are_kept_after_a_later_error(table, monkeypatch):
