@@ -6,7 +6,7 @@ arrays, which may contain objects.
 
 import datetime
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from numbers import Real
@@ -25,8 +25,8 @@ _MIN_WORDS = 4.0
 _MIN_TEXTS = 20
 # With this share of values that represent numbers or dates, text should be converted.
 _CONVERTIBLE_SHARE = 0.9
-# Start of a date in ISO 8601, the format of CSV files that pandas writes.
-_ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}|$)")
+# A date in ISO 8601, as in CSV files that pandas writes. A time zone may follow.
+_ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?)?")
 # Text of missing values in a column of categories.
 MISSING = "missing"
 
@@ -153,6 +153,10 @@ class TableReader:
         categorical = _pandas_categorical(series)
         if categorical is not None:
             return _merged(categorical.codes, categorical.categories.tolist())
+        if series.dtype.is_integer() and series.null_count():
+            # In float64, integers above 2**53 would become equal.
+            values = np.array([*series.to_list(), None], dtype=object)[:-1]
+            return _as_categories(values, self.names[j])
         return _as_categories(_objects(series), self.names[j])
 
     def ordered_levels(self, j: int) -> list[str]:
@@ -276,14 +280,19 @@ def _kind_of_objects(values: np.ndarray, name) -> str:
     if kind != "category":
         return kind
     texts = [v for v in present if isinstance(v, str)]
-    if texts and len(texts) == len(present) and all(map(_is_iso_date, set(texts))):
+    if texts and len(texts) == len(present) and _are_dates(list(set(texts))):
         return "date"
     _check_text(texts, name)
     return kind
 
 
-def _is_iso_date(text: str) -> bool:
-    """Whether text is a date, such as 2024-02-29, or a date and a time."""
+def _are_dates(texts: list[str]) -> bool:
+    """Whether all texts are dates in ISO format, such as 2024-02-29 10:30."""
+    return _without_zone(texts) is not None or all(map(_is_date, texts))
+
+
+def _is_date(text: str) -> bool:
+    """Whether text is a date in ISO format, with or without a time zone."""
     if not _ISO_DATE.match(text):
         return False
     try:
@@ -291,6 +300,19 @@ def _is_iso_date(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _without_zone(texts: list) -> np.ndarray | None:
+    """Dates of texts in ISO format without time zones, or None: fast.
+
+    texts : None for a missing value
+    """
+    if not all(text is None or _ISO_DATE.fullmatch(text) for text in texts):
+        return None
+    try:
+        return np.array(texts, dtype="datetime64[us]")
+    except ValueError:  # e.g. month 13
+        return None
 
 
 def _kind_of_values(values: list, name) -> str:
@@ -321,18 +343,19 @@ def _kind_of_type(t: type) -> str:
 
 def _odd_kind(got: str, name) -> ValueError:
     return ValueError(
-        "every column of X must contain numbers, booleans, categories, text or dates; "
-        f"got {got} in column {name!r}. Convert the column, or drop it."
+        "every column of X must contain values of one kind: numbers, booleans, "
+        f"categories, text, dates or durations; got {got} in column {name!r}. Convert "
+        "the column, or drop it."
     )
 
 
 def _check_text(texts: list[str], name) -> None:
     """Raise if a column contains sentences; warn if it contains numbers or dates."""
     distinct = list(dict.fromkeys(texts))
-    if len(distinct) < _MIN_TEXTS:
-        return
-    n_words = np.mean([len(text.split()) for text in distinct])
-    if len(distinct) >= _DISTINCT_SHARE * len(texts) and n_words >= _MIN_WORDS:
+    n_words = np.mean([len(text.split()) for text in distinct]) if distinct else 0
+    is_long = len(distinct) >= _MIN_TEXTS
+    different = len(distinct) >= _DISTINCT_SHARE * len(texts)
+    if is_long and different and n_words >= _MIN_WORDS:
         raise ValueError(
             f"column {name!r} contains free text, {len(distinct)} different values "
             f"such as {texts[0][:40]!r}. Encode it in a pipeline:\n"
@@ -341,31 +364,41 @@ def _check_text(texts: list[str], name) -> None:
             "If the values are categories, name the column: "
             f"categorical_features=[{name!r}]."
         )
-    converters: dict[str, tuple[Callable, str]] = {
-        "numbers": (float, "pandas.to_numeric(..., errors='coerce')"),
-        "dates": (datetime.datetime.fromisoformat, "pandas.to_datetime"),
-    }
-    for kind, (convert, function) in converters.items():
-        if _share_convertible(distinct, convert) >= _CONVERTIBLE_SHARE:
-            warn_once(
-                f"text in column {name!r}",
-                f"column {name!r} contains text that represents {kind}, such as "
-                f"{texts[0][:40]!r}, and is encoded as categories. Convert it, for "
-                f"instance with {function}. If the values are categories, name the "
-                f"column: categorical_features=[{name!r}].",
-            )
-            return
+    # A few numbers as text can be names of categories; a few dates cannot.
+    others = [text for text in distinct if not _is_date(text)]
+    if 1 - len(others) / max(len(distinct), 1) >= _CONVERTIBLE_SHARE:
+        _warn_of_text(
+            name,
+            f"dates, except {len(others)} of {len(distinct)} values such as "
+            f"{others[0][:40]!r},",
+            "pandas.to_datetime(..., format='ISO8601', errors='coerce')",
+        )
+    elif is_long and _share_of_numbers(distinct) >= _CONVERTIBLE_SHARE:
+        _warn_of_text(
+            name,
+            f"numbers, such as {texts[0][:40]!r},",
+            "pandas.to_numeric(..., errors='coerce')",
+        )
 
 
-def _share_convertible(texts: list[str], convert: Callable) -> float:
-    n_converted = 0
+def _warn_of_text(name, content: str, function: str) -> None:
+    warn_once(
+        f"text in column {name!r}",
+        f"column {name!r} contains text that represents {content} and is read as "
+        f"categories. Convert it with {function}. If the values are categories, name "
+        f"the column: categorical_features=[{name!r}].",
+    )
+
+
+def _share_of_numbers(texts: list[str]) -> float:
+    n_numbers = 0
     for text in texts:
         try:
-            convert(text)
+            float(text)
         except ValueError:
             continue
-        n_converted += 1
-    return n_converted / len(texts)
+        n_numbers += 1
+    return n_numbers / len(texts)
 
 
 def _as_numbers(values: np.ndarray, name) -> np.ndarray:
@@ -444,40 +477,60 @@ def _level(value) -> str:
 
 def _as_dates(values: np.ndarray, zone: str | None, name) -> np.ndarray:
     """Local dates and times in a zone, datetime64[us]."""
+    values = _parsed(values)
     if values.dtype.kind == "M":
         if not np.isnat(values).all():
             _check_zone(None, zone, name)
         return values.astype("datetime64[us]")
-    values = _parsed(values)
-    dates = [None if is_missing(value) else value for value in values.tolist()]
+    dates = values.tolist()
     present = [value for value in dates if value is not None]
-    odd = [v for v in present if not isinstance(v, datetime.date | np.datetime64)]
+    odd = [
+        (row, value)
+        for row, value in enumerate(dates)
+        if not (value is None or isinstance(value, datetime.date | np.datetime64))
+    ]
     if odd:
+        row, value = odd[0]
         raise ValueError(
-            f"column {name!r} must contain dates, as in `fit`; got {odd[0]!r}."
+            f"column {name!r} must contain dates, as in `fit`; got {value!r} in row "
+            f"{row}, and {len(odd) - 1} others. Convert the column with "
+            "pandas.to_datetime(..., format='ISO8601', errors='coerce'), which makes "
+            "them missing values."
         )
     if present:
         _check_zone(_zone_of_objects(values, name), zone, name)
     if zone is not None:
-        tz = _zone(zone)
-        dates = [v and v.astimezone(tz).replace(tzinfo=None) for v in dates]
+        dates = [None if v is None else _local(v, _zone(zone), name) for v in dates]
     return np.array(dates, dtype="datetime64[us]")
 
 
+def _local(date: datetime.datetime, zone: datetime.tzinfo, name) -> datetime.datetime:
+    """Local time in a zone, without the zone."""
+    try:
+        return date.astimezone(zone).replace(tzinfo=None)
+    except OverflowError as error:
+        raise ValueError(
+            f"the dates of column {name!r} must be between the years 1 and 9999 in the "
+            f"time zone {zone}; got {str(date)!r}. Replace it by a missing value."
+        ) from error
+
+
 def _parsed(values: np.ndarray) -> np.ndarray:
-    """Objects with dates in place of text in ISO format."""
+    """Dates in place of text in ISO format, among dates and missing values."""
     if values.dtype.kind == "M":
         return values
-    texts = {value for value in values.tolist() if isinstance(value, str)}
-    dates = {
-        text: datetime.datetime.fromisoformat(text)
-        for text in texts
-        if _is_iso_date(text)
-    }
-    if not dates:
-        return values
-    parsed = np.empty(len(values), dtype=object)
-    parsed[:] = [dates.get(v, v) if isinstance(v, str) else v for v in values.tolist()]
+    objects = [None if is_missing(value) else value for value in values.tolist()]
+    if {type(value) for value in objects} <= {str, type(None)}:
+        dates = _without_zone(objects)
+        if dates is not None:
+            return dates
+    parsed = np.empty(len(objects), dtype=object)
+    parsed[:] = [
+        datetime.datetime.fromisoformat(value)
+        if isinstance(value, str) and _is_date(value)
+        else value
+        for value in objects
+    ]
     return parsed
 
 
@@ -485,10 +538,11 @@ def _zone_of_objects(values: np.ndarray, name) -> str | None:
     """Time zone of dates; UTC if they have several, or one without a name."""
     if values.dtype.kind not in "OU":
         return None
+    values = _parsed(values)
+    if values.dtype.kind == "M":
+        return None
     zones = {
-        getattr(value, "tzinfo", None)
-        for value in _parsed(values).tolist()
-        if not is_missing(value)
+        getattr(value, "tzinfo", None) for value in values.tolist() if value is not None
     }
     if zones <= {None}:
         return None

@@ -7,9 +7,9 @@ import warnings
 
 import numpy as np
 from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold
-from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from skbayesnn._data.columns import is_missing
+from skbayesnn._sklearn_compat import num_samples
 
 # With more groups, shuffled groups have nearly the same shares of the classes in every
 # fold, and the search for the most even folds takes seconds.
@@ -27,11 +27,19 @@ def check_groups(groups, X) -> np.ndarray | None:
     """
     if groups is None:
         return None
+    values = groups
     if not hasattr(groups, "dtype"):
         # NumPy would convert NaN among strings to text.
-        groups = np.array(groups, dtype=object)
-    values = column_or_1d(groups)
-    check_consistent_length(X, values)
+        values = np.array(groups, dtype=object)
+    values = np.asarray(values)
+    if values.shape[1:] == (1,):
+        values = values[:, 0]
+    if values.shape != (num_samples(X),):
+        got = f"shape {values.shape}" if values.ndim else repr(groups)[:40]
+        raise ValueError(
+            f"`groups` must have one value for each of the {num_samples(X)} rows of X; "
+            f"got {got}."
+        )
     if values.dtype.kind in "fOmM":
         missing = [row for row, v in enumerate(values.tolist()) if is_missing(v)]
         if missing:
@@ -60,8 +68,8 @@ def check_can_hold_out(groups: np.ndarray | None) -> None:
         raise ValueError(
             "`groups` must contain at least 2 groups in the training rows of positive "
             "weight, since a group is held out as a whole and others must be left; got "
-            f"1 group in {len(groups)} rows. Add rows of other groups, or fit without "
-            "`groups`."
+            f"1 group in {len(groups)} rows. Early stopping holds out groups, too. Add "
+            "rows of other groups, or fit without `groups`."
         )
 
 

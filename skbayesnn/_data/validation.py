@@ -179,9 +179,9 @@ def check_new_rows(estimator, X, mean=None, std=None) -> EncodedRows:
 
 def _as_numbers(estimator, X, *, reset, allow_nan=False):
     """X as numbers; NaN is allowed in dense X only."""
-    refuse_non_numeric_columns(X)
+    refuse_non_numeric_columns(X, in_fit=reset)
     X = _flat_rows(getattr(estimator, "network", None), X)
-    _refuse_text(X)
+    _refuse_text(X, in_fit=reset)
     X = validate_data(
         estimator,
         X,
@@ -518,7 +518,7 @@ def _warn_of_weights(mean: float, comparison: str, meaning: str) -> None:
     )
 
 
-def refuse_non_numeric_columns(X):
+def refuse_non_numeric_columns(X, in_fit: bool = True):
     """Raise an error with the names of a frame's columns that are not numeric."""
     schema = getattr(X, "schema", None)  # polars: maps name to dtype
     if schema is not None and hasattr(schema, "items"):
@@ -536,10 +536,10 @@ def refuse_non_numeric_columns(X):
     else:
         return
     if columns:
-        _refuse_columns(columns)
+        _refuse_columns(columns, in_fit)
 
 
-def _refuse_text(X):
+def _refuse_text(X, in_fit: bool):
     """Raise the same error for arrays of objects, text or times."""
     if sparse.issparse(X) or hasattr(X, "columns"):
         return
@@ -551,7 +551,7 @@ def _refuse_text(X):
         return
     columns = [j for j in range(values.shape[1]) if _is_text_or_time(values[:, j])]
     if columns:
-        _refuse_columns(columns)
+        _refuse_columns(columns, in_fit)
 
 
 def _is_text_or_time(column) -> bool:
@@ -566,11 +566,16 @@ def _is_text_or_time(column) -> bool:
     return False
 
 
-def _refuse_columns(columns):
+def _refuse_columns(columns, in_fit: bool):
+    way_out = (
+        "Encode them first, for instance with sklearn.compose.ColumnTransformer or "
+        "skrub.TableVectorizer in a pipeline."
+        if in_fit
+        else "Convert them, for instance with pandas.to_numeric."
+    )
     raise ValueError(
-        "every column of X must hold numbers; got columns of other kinds: "
-        f"{', '.join(map(repr, columns))}. Encode them first, for instance with "
-        "sklearn.compose.ColumnTransformer or skrub.TableVectorizer in a pipeline."
+        f"every column of X must contain numbers{'' if in_fit else ', as in `fit`'}; "
+        f"got columns of other kinds: {', '.join(map(repr, columns))}. {way_out}"
     )
 
 

@@ -73,9 +73,11 @@ def add_inputs(graph: Graph, columns: dict[str, Column]) -> dict[str, Tensor]:
 
 
 def description(columns: dict[str, Column]) -> dict[str, dict]:
-    """Kind of every input, and the time zone of dates."""
+    """Kind of every input; unit of dates and durations, and time zone of dates."""
+    units = {"date": "microseconds since 1970, local time", "duration": "seconds"}
     return {
         name: {"kind": column.kind}
+        | ({"unit": units[column.kind]} if column.kind in units else {})
         | ({"time_zone": column.time_zone} if column.kind == "date" else {})
         for name, column in columns.items()
     }

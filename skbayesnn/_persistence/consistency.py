@@ -466,7 +466,9 @@ def check_stack(model) -> None:
         agree("folds", len(model.fold_estimators_), len(model.fold_scores_))
     tables = getattr(model, "fold_tables_", None)
     table = table_of(model)
-    agree("whether X is encoded", tables is not None, table is not None)
+    # Folds have encoders only if encodings are statistics of y.
+    uses_y = table is not None and table.uses_y
+    agree("whether folds have encoders", tables is not None, uses_y)
     if tables is not None:
         n_folds = len(getattr(model, "fold_estimators_", tables))
         agree("folds", n_folds, len(tables))

@@ -188,6 +188,7 @@ def _check_classes(y, weights, splits) -> None:
         raise ValueError(
             "a stack of classifiers needs rows of at least 2 classes to train on in "
             f"every fold; got class {classes.tolist()[rarest]!r} in {counts[rarest]} "
-            f"of {used.sum()} rows. Give each class at least 2 rows, and a `cv` that "
-            "stratifies or shuffles them, or fit a single estimator."
+            f"of {used.sum()} rows. Give each class at least 2 rows, of different "
+            "groups if there are groups, and a `cv` that stratifies or shuffles them, "
+            "or fit a single estimator."
         )

@@ -384,7 +384,7 @@ def test_free_text_is_refused():
         ([f"{i / 4}" for i in range(19)] + ["?", "1e-3"], "numbers, such as '0.0'"),
         (
             ["2020-01-01", "?"] + [f"2020-01-{i:02d}" for i in range(2, 25)],
-            "dates, such as '2020-01-01'",
+            "dates, except 1 of 24 values such as '.'",
         ),
     ],
 )
@@ -393,9 +393,14 @@ def test_text_of_numbers_or_dates(text, message):
     table = pd.DataFrame({"size": text})
     with pytest.warns(UserWarning, match=rf"'size' contains .*{message}.*pandas.to_"):
         assert TableReader(table).kind(0) == "category"
+
+
+def test_few_numbers_as_text_do_not_warn():
+    """They can be names of categories."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert TableReader(table[:19]).kind(0) == "category"
+        table = pd.DataFrame({"size": [f"{i / 4}" for i in range(19)]})
+        assert TableReader(table).kind(0) == "category"
 
 
 ISO_TEXT = {
@@ -422,6 +427,33 @@ def test_text_in_iso_format_is_a_date(texts, make):
     expected = pd.to_datetime(pd.Series(texts), format="ISO8601", utc=zone == "UTC")
     local = expected.dt.tz_localize(None)
     np.testing.assert_array_equal(reader.dates(0, zone), local.to_numpy("M8[us]"))
+
+
+def test_few_dates_as_text_among_others_warn():
+    table = pd.DataFrame({"day": [f"2020-01-{i:02d}" for i in range(1, 10)] + ["NA"]})
+    with pytest.warns(UserWarning, match="'day' .*1 of 10 values such as 'NA'"):
+        assert TableReader(table).kind(0) == "category"
+
+
+@pytest.mark.parametrize("text", ["9999-12-31 23:59-05:00", "0001-01-01 00:00+05:00"])
+def test_dates_that_no_time_zone_can_have(text):
+    reader = TableReader(pd.DataFrame({"day": [text]}))
+    with pytest.raises(ValueError, match=r"'day' must be between .* zone UTC; got"):
+        reader.dates(0, "UTC")
+
+
+@pytest.mark.parametrize("kind", ["Int64", "int64[pyarrow]", "polars"])
+def test_large_integers_with_missing_values_stay_different(kind):
+    """In float64, 2**53 + 1 equals 2**53."""
+    values = [None, *(2**53 + i for i in range(4))]
+    table = (
+        pl.DataFrame({"id": values})
+        if kind == "polars"
+        else pd.DataFrame({"id": pd.array(values, dtype=kind)})
+    )
+    categories = TableReader(table).categories(0)
+    assert categories.levels == tuple(str(v) for v in values[1:])
+    np.testing.assert_array_equal(categories.codes, [-1, 0, 1, 2, 3])
 
 
 def test_other_text_is_no_date():

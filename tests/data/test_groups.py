@@ -53,14 +53,15 @@ def test_no_groups():
 @pytest.mark.parametrize(
     "groups, message",
     [
-        ([1, 2], "inconsistent numbers of samples"),
+        ([1, 2], "4 rows of X; got shape \\(2,\\)"),
         ([1, None, 2, None], "got None in 2 rows, first in row 1"),
         ([1.0, 2.0, np.nan, 3.0], "got nan in 1 rows, first in row 2"),
         (["a", "b", "b", np.nan], "got nan in 1 rows, first in row 3"),
         (pd.array([1, 2, pd.NA, 3]), "in 1 rows, first in row 2"),
         (pd.to_datetime(["2026-01-01"] * 3 + [None]), "`groups` must have a value"),
         (np.array(["a", 1, "b", 2], dtype=object), "got int and str"),
-        (np.ones((4, 2)), "1d array"),
+        (np.ones((4, 2)), r"4 rows of X; got shape \(4, 2\)"),
+        ("age", "4 rows of X; got 'age'"),
     ],
 )
 def test_bad_groups_are_refused(groups, message):

@@ -100,8 +100,8 @@ MIXED = {
 
 
 NOT_NUMERIC = (
-    r"every column of X must hold numbers; got columns of other kinds: {}\. Encode "
-    r"them .*sklearn\.compose\.ColumnTransformer or skrub\.TableVectorizer"
+    r"every column of X must contain numbers(, as in `fit`)?; got columns of other "
+    r"kinds: {}\. (Encode them .*sklearn.compose.ColumnTransformer or skrub|Convert)"
 )
 
 

@@ -189,8 +189,9 @@ def test_inputs_and_their_description(frame, y, small):
     }
     assert given == {name: kinds[kind] for name, kind in expected.items()}
     about = {p.key: json.loads(p.value) for p in graph.metadata_props}["columns"]
-    assert about["start"] == {"kind": "date", "time_zone": None}
-    assert about["end"] == {"kind": "date", "time_zone": "Asia/Kolkata"}
+    date = {"kind": "date", "unit": "microseconds since 1970, local time"}
+    assert about["start"] == date | {"time_zone": None}
+    assert about["end"] == date | {"time_zone": "Asia/Kolkata"}
     assert about["grade"] == {"kind": "ordered"}
 
 

@@ -253,13 +253,23 @@ def test_stack_has_a_table_for_every_fold(made_up, network):
     other = changed(tables[0], "length", kind="number")
     for wrong, match in (
         (tables[:1], "agree in folds; got 2, 1"),
-        (None, "agree in whether X is encoded"),
+        (None, "agree in whether folds have encoders"),
         ([other, tables[1]], "agree in features"),
         ([None, tables[1]], "`fold_tables_` of BayesianStackingRegressor must be"),
     ):
         model.fold_tables_ = wrong
         with pytest.raises(ValueError, match=match):
             skbayesnn.dumps(model)
+
+
+def test_stack_without_statistics_of_y_has_no_tables_of_folds(made_up):
+    """The features of all folds are the same."""
+    model, target = models.of_frames(SEED)["stack of a frame"]
+    rows = made_up.frame[["length", "end"]]
+    model.fit(rows, getattr(made_up, target))
+    assert model.table_ is not None and model.fold_tables_ is None
+    again = skbayesnn.loads(skbayesnn.dumps(model))
+    np.testing.assert_array_equal(again.predict(rows), model.predict(rows))
 
 
 # ---- the training rows of a monitor
