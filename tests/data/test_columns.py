@@ -384,7 +384,7 @@ def test_free_text_is_refused():
         ([f"{i / 4}" for i in range(19)] + ["?", "1e-3"], "numbers, such as '0.0'"),
         (
             ["2020-01-01", "?"] + [f"2020-01-{i:02d}" for i in range(2, 25)],
-            "dates, except 1 of 24 values such as '.'",
+            "dates, except 1 of 25 values such as '.'",
         ),
     ],
 )
