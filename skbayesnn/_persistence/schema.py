@@ -413,12 +413,13 @@ def _stacks() -> Iterator[StoredClass]:
         "BayesianStackingRegressor",
         _STACK,
         {**_STACK_OPTIONAL, **_FOLDS_OPTIONAL},
-        ("categorical_features", "table_", "fold_tables_"),
+        ("categorical_features", "table_", "fold_tables_", "weights"),
         consistency.check_stack,
     )
     yield regressor
     yield replace(
         regressor,
+        added=("categorical_features", "table_", "fold_tables_"),
         class_name="BayesianStackingClassifier",
         fitted={**_STACK, **_CLASSIFIER},
         others=_STACK_OPTIONAL,

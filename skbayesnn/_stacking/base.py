@@ -71,6 +71,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
     """Base of both stacks, which document the parameters."""
 
     estimators: Any
+    weights = "log_density"
     categorical_features: Any
     cv: Any
     n_refits: int
@@ -127,6 +128,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         original_y, y = y, self._checked_targets(y)
         ordered_y = if_ordered(original_y)
         _validation.check_number("n_refits", self.n_refits, kind=Integral, low=1)
+        _validation.check_option("weights", self.weights, ["log_density", "crps"])
         _validation.verbosity(self.verbose)
         seed = self._seed()
         conditions = self._conditions(seed, X, y, ordered_y, sample_weight, groups)
@@ -215,7 +217,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             oof = OutOfFold.from_outcomes(
                 candidates, splits, progress.out_of_fold, data
             )
-            stacked = oof.stacked()
+            stacked = oof.stacked(self.weights)
             kept, settings = [], {}
             for candidate, n_draws in zip(candidates, stacked.n_draws, strict=True):
                 if n_draws:
@@ -315,8 +317,9 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         """Hash of the values on which the candidates' fits to given rows depend."""
         params = self.get_params(deep=False)
         # The folds of `cv` are compared, and the seed is among the arguments.
-        for name in ("n_jobs", "memory_budget", "verbose", "cv", "random_state"):
-            del params[name]
+        unused = "n_jobs", "memory_budget", "verbose", "cv", "random_state", "weights"
+        for name in unused:
+            params.pop(name, None)
         return Fingerprint.from_values(*params.values(), *arguments)
 
     # ---- fitted attributes

@@ -59,6 +59,11 @@ class BayesianStackingRegressor(
         A list contains (name, estimator) or (name, estimator, grid of its parameters).
         Each estimator is one of this package, or a ``Pipeline`` with one as its last
         step. All must have the same kind of observation noise.
+    weights : {"log_density", "crps"}, default="log_density"
+        Score of the held-out rows that the weights of the candidates optimise. The log
+        density is sensitive to outliers and rewards a correct width of the predictive
+        distribution in every row. The continuous ranked probability score is an error
+        in units of y, which is less sensitive to both. See Notes for y with ties.
     categorical_features : "from_dtype", array-like of str, int or bool, or None, \
 default="from_dtype"
         Columns that contain categories. Leave the default unless integers are codes of
@@ -151,7 +156,16 @@ default="from_dtype"
     A candidate is dropped before the weights are estimated if its predictions are
     constant (unless it has the largest log density), if it equals another candidate,
     or if, with fewer than 150 rows, its squared error is more than three times the
-    smallest one.
+    smallest one. A candidate without positive density in any held-out row is dropped,
+    too.
+
+    Narrow spikes at repeated values of y could have any log density. Weights,
+    ``"log_density"`` of ``weights_`` and ``spread_factor_`` therefore use the log of
+    the mean density within d / 2 of y in two cases. If fewer than a quarter of the
+    values of y are distinct, d is the median gap between them, at most twice the
+    smallest mean absolute error of a candidate. If a value is repeated in 5 % of the
+    rows and other values are distinct (a point mass, such as zeros), d is twice this
+    error.
 
     References
     ----------
@@ -180,6 +194,7 @@ default="from_dtype"
         self,
         estimators="auto",
         *,
+        weights="log_density",
         categorical_features="from_dtype",
         cv=None,
         n_refits=4,
@@ -191,6 +206,7 @@ default="from_dtype"
         random_state=None,
     ) -> None:
         self.estimators = estimators
+        self.weights = weights
         self.categorical_features = categorical_features
         self.cv = cv
         self.n_refits = n_refits
