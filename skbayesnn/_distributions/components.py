@@ -98,6 +98,10 @@ class DrawArrays:
         """Select draws by index."""
         return self._mapped(lambda values: values[index])
 
+    def rows(self, index):
+        """Select rows by index or slice."""
+        return self._mapped(lambda values: values[:, index])
+
     def mix_versions(self, first: np.ndarray, n_versions: np.ndarray, most: int):
         """Mix the versions of each row: draws use them in turn.
 

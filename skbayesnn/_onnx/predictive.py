@@ -28,6 +28,7 @@ from skbayesnn._onnx.parts import thawed
 from skbayesnn._onnx.steps import after_table, transformed
 from skbayesnn._onnx.tables import encoded_table
 from skbayesnn._stacking.base import BayesianStacking
+from skbayesnn._stacking.foreign import ForeignModel
 from skbayesnn._stacking.linear import ShrunkLinearClassifier, ShrunkLinearRegressor
 from skbayesnn.estimators import _fitted
 from skbayesnn.estimators._base import BayesianNetwork
@@ -155,6 +156,12 @@ def predictive(model, rows: OnnxRows, part: Part | None = None) -> Regression | 
         return _network(model, rows, part)
     if isinstance(model, ShrunkLinearRegressor | ShrunkLinearClassifier):
         return _linear_model(model, rows, part)
+    if isinstance(model, ForeignModel):
+        raise TypeError(
+            "`to_onnx` converts the candidates of skbayesnn; got "
+            f"{type(model.estimator).__name__} in a stack. Leave it out of "
+            "`estimators`, or predict with the stack itself."
+        )
     raise TypeError(
         "`to_onnx` takes the estimators of skbayesnn, alone, as the last step of a "
         "Pipeline, in a search, in FrozenEstimator, or in CalibratedUncertainty"

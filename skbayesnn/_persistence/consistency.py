@@ -253,6 +253,18 @@ def check_linear_model(model) -> None:
         )
 
 
+def check_foreign_model(model) -> None:
+    """Check the noise of a regressor of another library, and its columns."""
+    if hasattr(model, "noise_factor_"):
+        n_targets, n_edges = model.noise_edges_.shape
+        agree("targets", (n_targets,), model.noise_factor_.shape)
+        agree("bins", (n_targets, n_edges + 1), model.noise_variances_.shape)
+        agree("axes of y", True, model.y_ndim_ == 2 or n_targets == 1)
+    if hasattr(model, "x_mean_"):
+        columns = (model.n_features_in_,)
+        agree("columns", columns, model.x_mean_.shape, model.x_scale_.shape)
+
+
 def check_encoder(model) -> None:
     """Check the bin edges and the values of each column."""
     if not hasattr(model, "bin_edges_"):
@@ -453,7 +465,13 @@ def check_stack(model) -> None:
         return
     n_parts = len(model.estimators_)
     agree("candidates", n_parts, len(model.n_draws_))
-    n_columns = [getattr(e, "n_features_in_", None) for e in model.estimators_]
+    on_frame = getattr(model, "on_frame_", None) or [False] * n_parts
+    agree("candidates", n_parts, len(on_frame))
+    n_columns = [
+        getattr(candidate, "n_features_in_", None)
+        for candidate, is_on_frame in zip(model.estimators_, on_frame, strict=True)
+        if not is_on_frame
+    ]
     _check_columns(model)
     agree("columns", _n_inputs(model), *(n for n in n_columns if n is not None))
     is_classification, shape = hasattr(model, "classes_"), model.oof_prediction_.shape
@@ -465,7 +483,8 @@ def check_stack(model) -> None:
         agree("folds", len(model.fold_estimators_), len(model.fold_scores_))
     tables = getattr(model, "fold_tables_", None)
     table = getattr(model, "table_", None)
-    agree("whether X is encoded", tables is not None, table is not None)
+    uses_y = table is not None and table.uses_y
+    agree("whether X is encoded by statistics of y", tables is not None, uses_y)
     if tables is not None:
         n_folds = len(getattr(model, "fold_estimators_", tables))
         agree("folds", n_folds, len(tables))

@@ -54,13 +54,22 @@ from skbayesnn._stacking.candidates import (
     refit_to_all_rows,
 )
 from skbayesnn._stacking.folds import make_folds
-from skbayesnn._stacking.pool import default_pool, dense_if_small, validate_pool
+from skbayesnn._stacking.foreign import ForeignRegressor
+from skbayesnn._stacking.pool import (
+    CandidateSpec,
+    default_specs,
+    dense_if_small,
+    given_spec,
+    is_own,
+    pool_items,
+)
 from skbayesnn._stacking.summary import Summary
 from skbayesnn._stacking.weights import BOUND, OutOfFold, Stacked, corrected, pooled
 from skbayesnn._typing import Array, MatrixLike
 from skbayesnn.estimators._fit import time_left
 from skbayesnn.estimators._training_data import training_data
 from skbayesnn.estimators.mc_dropout import MCDropoutClassifier, MCDropoutRegressor
+from skbayesnn.preprocessing import PiecewiseLinearEncoder
 
 # Rows that a thread encodes at a time: an encoding takes about twenty times the memory
 # of X, and each candidate has its own.
@@ -93,6 +102,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
     fitted_to_sparse_: bool | None
     table_: TableEncoder | None
     fold_tables_: list[TableEncoder] | None
+    on_frame_: list[bool]
     _is_classification: bool
     _unfinished: "_Progress | None" = None
 
@@ -187,6 +197,11 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         )
         factor = self._factor_of_refits(stacked, kept, models, data)
         outcomes = [progress.out_of_fold.outcomes([c.name]) for c in kept]
+        for candidate, fold_outcomes in zip(kept, outcomes, strict=True):
+            for outcome in fold_outcomes:
+                model = outcome.results[0].estimator
+                if isinstance(model, ForeignRegressor):
+                    model.set_noise(oof.noise[candidate.name])
         fold_models = [
             [outcome.results[0].estimator for outcome in fold_outcomes]
             for fold_outcomes in zip(*outcomes, strict=True)
@@ -194,6 +209,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         n_epochs = [getattr(model_of(model), "n_iter_", 1) for model in models]
         return {
             "estimators_": models,
+            "on_frame_": [c.spec.on_frame and data.frame is not None for c in kept],
             "n_iter_": max(n_epochs),
             "n_draws_": stacked.n_draws[stacked.n_draws > 0],
             "spread_factor_": factor,
@@ -243,6 +259,8 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             # Its number of draws is larger if another candidate was dropped after
             # this fit.
             model.set_params(**settings[candidate.name])
+            if isinstance(model, ForeignRegressor):
+                model.set_noise(oof.noise[candidate.name])
             models.append(model)
         return _Refits(candidates, oof, stacked, kept, models)
 
@@ -267,13 +285,20 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             sample_weight = check_weights(sample_weight, X)
             sample_weight = sample_weight * (1.0 if by_class is None else by_class)
             self._check_weighted(y[sample_weight > 0])
-        if not isinstance(self.estimators, str):
+        items = pool_items(self.estimators)
+        # None in place of default candidates.
+        specs = [
+            None
+            if isinstance(item[1], str)
+            else given_spec(item, seed, is_classification=self._is_classification)
+            for item in items
+        ]
+        if all(is_own(estimator) for _, estimator, _ in items):
             refuse_named_categories(
                 self.categorical_features,
                 "a stack of given `estimators`, which have this parameter themselves",
             )
-            return StackData(X, y, sample_weight), validate_pool(self.estimators, seed)
-        _validation.check_option("estimators", self.estimators, ["auto"])
+            return StackData(X, y, sample_weight), specs
         # Validate X and y here, so that an error or warning occurs once and not for
         # each candidate.
         network_class = (
@@ -286,15 +311,32 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         if encoder is not None and self.cv is None:
             _warn_of_dates([c.column for c in encoder.columns_ if c.kind == "date"])
         frame, X = X if encoder else None, dense_if_small(table.X)
-        data = StackData(X, y, sample_weight, names, frame=frame, encoder=encoder)
-        return data, default_pool(
-            X,
-            table.sample_weight,
-            is_classification=self._is_classification,
-            max_iter=self.max_iter,
-            device=self.device,
-            random_state=seed,
+        data = StackData(
+            X, y, sample_weight, names, frame=frame, encoder=encoder, is_checked=True
         )
+        default: dict[str, CandidateSpec] = {}
+        if None in specs:
+            default_pool = default_specs(
+                X,
+                table.sample_weight,
+                is_classification=self._is_classification,
+                max_iter=self.max_iter,
+                device=self.device,
+                random_state=seed,
+            )
+            default = {spec.name: spec for spec in default_pool}
+        # Some tables have no encoded columns.
+        pool = [
+            spec or default[item[0]]
+            for item, spec in zip(items, specs, strict=True)
+            if spec or item[0] in default
+        ]
+        if not pool:
+            raise ValueError(
+                "columns with few distinct values are not encoded: the pool must have "
+                f"other candidates than 'encoded'; got {self.estimators!r}."
+            )
+        return data, pool
 
     def _resources(self) -> Resources:
         resources = Resources.from_budget(self.memory_budget, self.n_jobs)
@@ -347,9 +389,8 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             attributes["n_features_in_"] = data.encoder.n_features_in_
         elif len(shape) == 2:
             attributes["n_features_in_"] = shape[1]
-        is_default = isinstance(self.estimators, str)
         attributes["fitted_to_sparse_"] = (
-            sparse.issparse(data.X) if is_default else None
+            sparse.issparse(data.X) if data.is_checked else None
         )
         if data.columns is not None:
             attributes["feature_names_in_"] = data.columns
@@ -375,14 +416,26 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
 
     @on_snapshot
     def _open_predictive(self, X):
-        rows = self._new_rows(X)
-        return self._opened(self.estimators_, rows)
+        return self._opened(self.estimators_, self._new_rows(X), X)
 
-    def _opened(self, estimators, rows: EncodedRows) -> PredictiveBlocks:
-        """Mixture of the given fits of the candidates at new rows."""
-        return PredictiveBlocks.of_encoded(
-            rows, lambda X: self._mixture_blocks(estimators, X)
-        )
+    def _opened(self, estimators, rows: EncodedRows, X) -> PredictiveBlocks:
+        """Mixture of the given fits of the candidates at new rows.
+
+        rows : X as most candidates take it
+        """
+        # Stacks saved by earlier versions have no such candidates.
+        on_frame = getattr(self, "on_frame_", None) or [False] * len(estimators)
+        if not any(on_frame):
+            return PredictiveBlocks.of_encoded(
+                rows, lambda X: self._mixture_blocks(estimators, X)
+            )
+        parts = [
+            open_predictive(estimator, X)
+            if is_on_frame
+            else PredictiveBlocks.of_encoded(rows, partial(_in_parts, estimator))
+            for estimator, is_on_frame in zip(estimators, on_frame, strict=True)
+        ]
+        return PredictiveBlocks.mapped(parts, self._mix)
 
     def _new_rows(self, X) -> EncodedRows:
         """X as the candidates take it."""
@@ -390,28 +443,32 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         # Estimators of a user's pool validate X themselves.
         if self.fitted_to_sparse_ is None:
             return EncodedRows(X)
-        mean, scale, total_weight = _column_scales(self.estimators_[0])
-        rows = check_new_rows(self, X, mean, scale)
+        scales = next(filter(None, map(_column_scales, self.estimators_)), None)
+        rows = check_new_rows(self, X, *(scales or ())[:2])
         if sparse.issparse(rows.X) and not self.fitted_to_sparse_:
             rows = EncodedRows(rows.X.toarray())
+        if scales is None:
+            return rows
+        mean, scale, total_weight = scales
         warn_of_far_rows(rows.X, mean, scale, total_weight, network_columns(self))
         # Do not warn again about encoded columns, which have other values and no
         # names.
         silence_warning(FAR_ROWS)
         return rows
 
+    def _mix(self, *predictives):
+        """Mixture of the predictions of the candidates, with its correction."""
+        mixture = pooled(predictives, self.n_draws_)
+        # Stacks saved by earlier versions have no bound.
+        bound = getattr(self, "spread_bound_", np.inf)
+        return corrected(mixture, self.spread_factor_, bound)
+
     def _mixture_blocks(self, estimators, X) -> PredictiveBlocks:
         """Mixture of the given fits of the candidates."""
 
-        def mix(*predictives):
-            mixture = pooled(predictives, self.n_draws_)
-            # Stacks saved by earlier versions have no bound.
-            bound = getattr(self, "spread_bound_", np.inf)
-            return corrected(mixture, self.spread_factor_, bound)
-
         def blocks(X):
             return PredictiveBlocks.mapped(
-                [open_predictive(estimator, X) for estimator in estimators], mix
+                [open_predictive(estimator, X) for estimator in estimators], self._mix
             )
 
         # An estimator of a user's pool may need all rows at once.
@@ -514,20 +571,32 @@ def _warn_of_dates(columns: list) -> None:
         )
 
 
-def _column_scales(candidate) -> tuple[np.ndarray, np.ndarray, float]:
+def _in_parts(estimator, X) -> PredictiveBlocks:
+    """Prediction of one candidate for encoded rows, a part of the rows at a time."""
+    return PredictiveBlocks.in_parts(
+        X.shape[0], lambda rows: open_predictive(estimator, X[rows]), OPENED_AT_ONCE
+    )
+
+
+def _column_scales(candidate) -> tuple[np.ndarray, np.ndarray, float] | None:
     """Mean and standard deviation of each column, and the sum of the row weights.
 
-    candidate : fitted, of the default pool
+    candidate : fitted
+    returns : None if the candidate has only scales of transformed columns
     """
-    network = model_of(candidate)
-    mean, scale = network.x_mean_, network.x_scale_
-    if network is not candidate:
+    model = model_of(candidate)
+    if not hasattr(model, "x_mean_"):
+        return None
+    mean, scale = model.x_mean_, model.x_scale_
+    if model is not candidate:
+        encoder = getattr(candidate[0], "estimator", None)
+        if not isinstance(encoder, PiecewiseLinearEncoder) or len(candidate) != 2:
+            return None
         # The encoder puts each column before the columns of its encoding.
-        encoder = candidate[0].estimator
         widths = 1 + encoder.n_bins_ + [len(values) for values in encoder.values_]
         columns = np.cumsum(widths) - widths
         mean, scale = mean[columns], scale[columns]
-    return mean, scale, network.total_weight_
+    return mean, scale, model.total_weight_
 
 
 def _relative_refit_time(

@@ -5,7 +5,7 @@ candidates".
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,8 +16,10 @@ from sklearn.pipeline import Pipeline
 
 from skbayesnn._batch.jobs import network_of
 from skbayesnn._stacking.folds import FOLDS_BELOW
+from skbayesnn._stacking.foreign import adapted, takes_frame
 from skbayesnn._stacking.linear import ShrunkLinearClassifier, ShrunkLinearRegressor
-from skbayesnn._validation import batch_rows
+from skbayesnn._validation import batch_rows, check_option
+from skbayesnn.estimators._base import BayesianNetwork
 from skbayesnn.estimators.mc_dropout import MCDropoutClassifier, MCDropoutRegressor
 from skbayesnn.preprocessing import PiecewiseLinearEncoder
 
@@ -95,17 +97,55 @@ class CandidateSpec(NamedTuple):
         One of this package, or a pipeline with one as its last step.
     grid : dict, or list of dict
         Argument of ``ParameterGrid``.
+    on_frame : bool
+        Whether the estimator gets the original X, if the stack encodes its columns.
     """
 
     name: str
     estimator: Any
     grid: Any
+    on_frame: bool = False
 
 
-def validate_pool(estimators, seed: int) -> list[CandidateSpec]:
-    """Validate the pool of a user.
+# Groups of the default candidates, in the order of their training times.
+DEFAULT_GROUPS = "encoded", "network", "linear"
 
-    seed : random state of networks without one
+
+def default_pool() -> list[tuple[str, str]]:
+    """Names of the default candidates of a stack, as a list to extend.
+
+    ``BayesianStackingRegressor(default_pool())`` is the same as the default
+    ``estimators="auto"``, and so for the classifier. The settings of the candidates
+    depend on the rows: the stack chooses them in ``fit``. Leave an item out, or append
+    estimators of other libraries.
+
+    Parameters
+    ----------
+    No parameters.
+
+    Returns
+    -------
+    estimators : list of (name, "auto")
+        ``"encoded"`` are networks on encoded columns, ``"network"`` are networks on the
+        original columns, and ``"linear"`` are linear models.
+
+    Examples
+    --------
+    >>> import skbayesnn
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.ensemble import HistGradientBoostingRegressor
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> boosting = HistGradientBoostingRegressor(max_iter=20)
+    >>> pool = [*skbayesnn.default_pool(), ("boosting", boosting)]
+    >>> model = skbayesnn.BayesianStackingRegressor(pool, max_iter=5, random_state=0)
+    >>> "boosting" in model.fit(X, y).weights_["weight"]
+    True
+    """
+    return [(name, "auto") for name in DEFAULT_GROUPS]
+
+
+def pool_items(estimators) -> list[tuple]:
+    """Items of a pool as (name, estimator, grid), with "auto" for default groups.
 
     Raises
     ------
@@ -116,24 +156,61 @@ def validate_pool(estimators, seed: int) -> list[CandidateSpec]:
         "`estimators` must be 'auto' or a list of (name, estimator) or (name, "
         "estimator, grid of its parameters)"
     )
+    if isinstance(estimators, str):
+        check_option("estimators", estimators, ["auto"])
+        estimators = default_pool()
     if not isinstance(estimators, list | tuple) or not estimators:
         raise TypeError(f"{rule}; got {estimators!r}.")
-    pool = []
+    items = []
     for item in estimators:
         if not isinstance(item, list | tuple) or len(item) not in (2, 3):
             raise TypeError(f"{rule}; got the item {item!r}.")
         name, estimator, *grid = item
         if not isinstance(name, str):
             raise TypeError(f"{rule}; got the name {name!r}.")
-        estimator = clone(estimator)
+        if isinstance(estimator, str):
+            check_option("estimators", estimator, ["auto"])
+            check_option("a default candidate", name, list(DEFAULT_GROUPS))
+            if grid:
+                raise TypeError(f"{rule}; the grid of {name!r} must be left out.")
+        items.append((name, estimator, grid[0] if grid else {}))
+    return items
+
+
+def is_own(estimator) -> bool:
+    """Whether this is a network of this package, or a pipeline with one at its end."""
+    while isinstance(estimator, Pipeline):
+        estimator = estimator.steps[-1][1]
+    return isinstance(estimator, BayesianNetwork)
+
+
+def given_spec(item, seed: int, *, is_classification: bool) -> CandidateSpec:
+    """Candidate that a user gives.
+
+    seed : random state of an estimator without one
+
+    Raises
+    ------
+    TypeError
+        If the estimator does not predict what the stack requires.
+    """
+    name, estimator, grid = item
+    if is_own(estimator):
+        on_frame, estimator = isinstance(estimator, Pipeline), clone(estimator)
         network = network_of(estimator)
         if network.random_state is None:
             network.set_params(random_state=seed)
-        pool.append(CandidateSpec(name, estimator, grid[0] if grid else {}))
-    return pool
+        return CandidateSpec(name, estimator, grid, on_frame)
+    adapter = adapted(name, estimator, is_classification=is_classification, seed=seed)
+    grids = [grid] if isinstance(grid, Mapping) else grid
+    grids = [
+        {f"estimator__{param}": values for param, values in grid.items()}
+        for grid in grids
+    ]
+    return CandidateSpec(name, adapter, grids, takes_frame(estimator))
 
 
-def default_pool(
+def default_specs(
     X, sample_weight, *, is_classification: bool, max_iter, **params
 ) -> list[CandidateSpec]:
     """Networks on the columns and on encoded columns, and linear models.

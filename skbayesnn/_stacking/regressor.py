@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
+from skbayesnn._data.column_encoding import EncodedRows
 from skbayesnn._data.table_encoder import AVERAGED
 from skbayesnn._data.validation import check_numbers, check_target_given
 from skbayesnn._meta.cross_conformal import cross_interval, not_below_zero, too_few
@@ -57,8 +58,10 @@ class BayesianStackingRegressor(
         many columns.
 
         A list contains (name, estimator) or (name, estimator, grid of its parameters).
-        Each estimator is one of this package, or a ``Pipeline`` with one as its last
-        step. All must have the same kind of observation noise.
+        :func:`~skbayesnn.default_pool` is the list of the default candidates, to which
+        you can append others: networks of this package, and regressors of scikit-learn
+        and other libraries. All must have the same kind of observation noise. See Notes
+        for regressors of other libraries.
     weights : {"log_density", "crps"}, default="log_density"
         Score of the held-out rows that the weights of the candidates optimise. The log
         density is sensitive to outliers and rewards a correct width of the predictive
@@ -139,8 +142,12 @@ default="from_dtype"
         -1.42 - log(s).
     n_iter_ : int
         Number of epochs of the longest refit.
+    on_frame_ : list of bool
+        Whether each of ``estimators_`` gets a frame as it is given, and not its encoded
+        columns.
     fitted_to_sparse_ : bool or None
-        Whether X was a sparse matrix; None if ``estimators`` is a list.
+        Whether X was a sparse matrix; None if all ``estimators`` are given and of this
+        package, which validate X themselves.
     n_features_in_, feature_names_in_
         The names exist if X has names and the pool is the default.
 
@@ -152,6 +159,18 @@ default="from_dtype"
     penalty implies. They require 10 to 1,000 rows and at most 2^22 entries of X;
     otherwise linear models are trained like the networks. If X has at least as many
     columns as rows, the pool has two networks, both on the original columns.
+
+    A regressor of another library has normal observation noise. Its variance is
+    estimated from the out-of-fold residuals: one variance, or one for each bin of the
+    predicted mean. If the regressor predicts variances, by ``predict(X,
+    return_std=True)``, ``pred_dist(X)`` (NGBoost) or the loss
+    ``"RMSEWithUncertainty"`` (CatBoost), these or a multiple of them are used. Of these
+    forms the one with the largest log density of held-out rows is selected. The
+    epistemic part of such a candidate is zero. ``sample_weight`` is passed to its
+    ``fit`` if it takes weights; otherwise only rows without weight are left out. If X
+    is a frame, pipelines and estimators with a parameter for categorical columns
+    (``cat_features``, ``categorical_features``) get it as it is given, and others get
+    its encoded columns. :func:`~skbayesnn.save` stores these candidates by skops.
 
     A candidate is dropped before the weights are estimated if its predictions are
     constant (unless it has the largest log density), if it equals another candidate,
@@ -269,7 +288,7 @@ default="from_dtype"
         tables = getattr(self, "fold_tables_", None)
         fold_blocks = (
             self._opened(
-                models, tables[fold].encode(self, X, AVERAGED) if tables else rows
+                models, tables[fold].encode(self, X, AVERAGED) if tables else rows, X
             )
             for fold, models in enumerate(self.fold_estimators_)
         )
@@ -290,8 +309,8 @@ default="from_dtype"
                     [scores[:, j] for scores in self.fold_scores_],
                     nominal_coverage,
                 )
-        one_row = safe_indexing(rows.X, np.arange(1))
-        blocks = self._mixture_blocks(self.estimators_, one_row)
+        one_row = [safe_indexing(values, np.arange(1)) for values in (rows.X, X)]
+        blocks = self._opened(self.estimators_, EncodedRows(one_row[0]), one_row[1])
         result = not_below_zero(result, blocks)
         result = result if self.oof_prediction_.ndim == 2 else result[:, 0]
         return result if np.ndim(coverage) else result[..., 0, :]

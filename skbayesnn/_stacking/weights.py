@@ -7,8 +7,8 @@ smaller error, and their mixture is wider; the correction accounts for this. Num
 float64.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from skbayesnn._distributions.crps import (
 )
 from skbayesnn._distributions.map_factor import MIN_LOG_DENSITY, map_factor
 from skbayesnn._runtime import warn
+from skbayesnn._stacking.foreign import ForeignRegressor, Noise, estimate_noise
 from skbayesnn.estimators._diagnostics import some_rows
 
 # ---- resolution of y
@@ -321,6 +322,8 @@ class OutOfFold:
         Weights of the held-out rows; zero for labels missing from the training rows.
     fold : ndarray of shape (rows,), int
         Fold in which each row was held out.
+    noise : dict of str to Noise
+        Of regressors of other libraries, by the name of the candidate.
     """
 
     predictives: Sequence[Any]
@@ -328,6 +331,7 @@ class OutOfFold:
     data: Any
     weights: np.ndarray
     fold: np.ndarray
+    noise: Mapping[str, Noise] = field(default_factory=dict)
 
     @classmethod
     def from_outcomes(cls, candidates, splits, store: ResultStore, data) -> "OutOfFold":
@@ -335,11 +339,14 @@ class OutOfFold:
 
         store : outcomes whose result is a :class:`HeldOutPrediction`
         """
-        predictives = []
-        for candidate in candidates:
+        predictives, regressors = [], {}
+        for i, candidate in enumerate(candidates):
             outcomes = store.outcomes([candidate.name])
             parts = [outcome.results[0].predictive for outcome in outcomes]
             predictives.append(type(parts[0]).concatenate_rows(parts))
+            model = outcomes[0].results[0].estimator
+            if isinstance(model, ForeignRegressor):
+                regressors[i] = model
         test_rows = np.concatenate([test for _, test in splits])
         weights = data.weights
         trained_on = [train[weights[train] > 0] for train, _ in splits]
@@ -357,7 +364,13 @@ class OutOfFold:
             weights = weights * _has_known_label(labels, weights)
         sizes = [len(test) for _, test in splits]
         fold = np.repeat(np.arange(len(splits)), sizes)
-        return cls(predictives, test_rows, data, weights, fold)
+        y, noise = np.asarray(data.y)[test_rows], {}
+        for i, model in regressors.items():
+            name = candidates[i].name
+            predictives[i], noise[name] = _with_noise(
+                predictives[i], model, y, weights, fold
+            )
+        return cls(predictives, test_rows, data, weights, fold, noise)
 
     @property
     def y(self) -> np.ndarray:
@@ -448,7 +461,7 @@ class OutOfFold:
         for i in candidates:
             components = self.predictives[i].in_units_of_target().components
             n_draws = min(components.n_draws, MAX_CRPS_DRAWS)
-            parts.append(components.resized(n_draws)._mapped(lambda v: v[:, rows]))
+            parts.append(components.resized(n_draws).rows(rows))
         return crps_products(parts, y[rows], self.weights[rows])
 
     def spread_and_error(self):
@@ -490,6 +503,21 @@ class OutOfFold:
         """Mixture with the given number of draws of each candidate."""
         kept = [i for i, n in enumerate(n_draws) if n]
         return pooled([self.predictives[i] for i in kept], [n_draws[i] for i in kept])
+
+
+def _with_noise(predictive, model: ForeignRegressor, y, weights, fold):
+    """Prediction of held-out rows with noise from residuals, and the noise."""
+    components = predictive.components
+    [mean], [predicted] = components.mean, components.variance
+    noise, variance = estimate_noise(
+        y.reshape(mean.shape),
+        mean,
+        predicted if model.predicts_variance else None,
+        weights,
+        fold,
+    )
+    components = replace(components, variance=variance[None])
+    return replace(predictive, components=components), noise
 
 
 def _average(values, weights) -> np.ndarray:

@@ -253,7 +253,7 @@ def test_stack_has_a_table_for_every_fold(made_up, network):
     other = changed(tables[0], "length", kind="number")
     for wrong, match in (
         (tables[:1], "agree in folds; got 2, 1"),
-        (None, "agree in whether X is encoded"),
+        (None, "agree in whether X is encoded by statistics of y"),
         ([other, tables[1]], "agree in features"),
         ([None, tables[1]], "`fold_tables_` of BayesianStackingRegressor must be"),
     ):
