@@ -29,6 +29,7 @@ from skbayesnn._onnx.steps import after_table, transformed
 from skbayesnn._onnx.tables import encoded_table
 from skbayesnn._stacking.base import BayesianStacking
 from skbayesnn._stacking.foreign import ForeignModel
+from skbayesnn._stacking.forest import ForestRegressor
 from skbayesnn._stacking.linear import ShrunkLinearClassifier, ShrunkLinearRegressor
 from skbayesnn.estimators import _fitted
 from skbayesnn.estimators._base import BayesianNetwork
@@ -156,10 +157,11 @@ def predictive(model, rows: OnnxRows, part: Part | None = None) -> Regression | 
         return _network(model, rows, part)
     if isinstance(model, ShrunkLinearRegressor | ShrunkLinearClassifier):
         return _linear_model(model, rows, part)
-    if isinstance(model, ForeignModel):
+    if isinstance(model, ForeignModel | ForestRegressor):
+        refused = getattr(model, "estimator", model)
         raise TypeError(
-            "`to_onnx` converts the candidates of skbayesnn; got "
-            f"{type(model.estimator).__name__} in a stack. Leave it out of "
+            "`to_onnx` converts networks and linear models of skbayesnn; got "
+            f"{type(refused).__name__} in a stack. Leave it out of "
             "`estimators`, or predict with the stack itself."
         )
     raise TypeError(

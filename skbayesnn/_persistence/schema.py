@@ -25,6 +25,7 @@ from skbayesnn._persistence.rules import (
     DICT,
     EDGES,
     ESTIMATOR,
+    FINITE,
     FITTED,
     FLAG,
     FLOATS,
@@ -464,6 +465,34 @@ def _stacks() -> Iterator[StoredClass]:
             },
             agrees=consistency.check_foreign_model,
         )
+    yield StoredClass(
+        "skbayesnn._stacking.forest",
+        "ForestRegressor",
+        {
+            "roots_": integers(ndim=1),
+            "feature_": integers(FINITE, ndim=1),
+            "threshold_": FLOATS_1D,
+            "child_": integers(ndim=1),
+            "leaf_mean_": FLOATS,
+            "leaf_variance_": POSITIVE_FLOATS,
+            "y_mean_": FLOATS_1D,
+            "y_scale_": POSITIVE_FLOATS_1D,
+            "x_mean_": FLOATS_1D,
+            "x_scale_": POSITIVE_FLOATS_1D,
+            "total_weight_": POSITIVE_NUMBER,
+            "n_features_in_": POSITIVE_COUNT,
+            **_REGRESSOR,
+        },
+        {
+            **_COLUMNS,
+            "width": none_or(POSITIVE_NUMBER),
+            "n_trees": POSITIVE_COUNT,
+            "random_state": SEED,
+            "table_": NONE,
+        },
+        ("table_",),
+        agrees=consistency.check_forest,
+    )
     scores = {"log_density": RECORD, "error": RECORD, "others": dict_of(RECORD)}
     module = "skbayesnn._stacking.summary"
     yield StoredClass(module, "Summary", others=scores, has_state=False)

@@ -1,6 +1,7 @@
 """Candidates of a stack, and their training in as few programs as possible."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,6 +15,7 @@ from skbayesnn._batch.cross_fit import ReturnEstimator, fitted_to
 from skbayesnn._batch.executor import Executor, Resources
 from skbayesnn._batch.jobs import FoldFit, FoldFitBuilder, network_of, path_of_network
 from skbayesnn._batch.outcomes import (
+    Fingerprint,
     Key,
     Outcome,
     ProgramResult,
@@ -28,6 +30,7 @@ from skbayesnn._predictive.mixin import Predictive
 from skbayesnn._runtime import warn
 from skbayesnn._sklearn_compat import num_samples, safe_split
 from skbayesnn._stacking.foreign import ForeignModel
+from skbayesnn._stacking.forest import ForestRegressor
 from skbayesnn._stacking.linear import ShrunkLinearModel
 from skbayesnn._stacking.pool import CandidateSpec
 from skbayesnn.estimators._base import BayesianNetwork
@@ -35,7 +38,7 @@ from skbayesnn.estimators._base import BayesianNetwork
 # Posterior draws of a network that predict held-out rows.
 HELD_OUT_DRAWS = 20
 # Candidates that are not trained in a program of networks.
-SeparateModel = ShrunkLinearModel | ForeignModel
+SeparateModel = ShrunkLinearModel | ForeignModel | ForestRegressor
 
 
 @dataclass(frozen=True)
@@ -428,20 +431,42 @@ def _fitted_alone(
 ) -> Iterator[ProgramResult]:
     """Fit models that are not networks, each by its own ``fit``.
 
+    Models that differ only in parameters of their predictions share a fit.
+
     models : dict of (name, fold) to estimator, not fitted
     """
+    groups: dict[tuple, dict[Key, Any]] = {}
+    for key, model in models.items():
+        groups.setdefault((key[1], _params_of_fit(model)), {})[key] = model
     calls = (
-        delayed(_outcome_alone)(key, model, data, splits[key[1]][0], result_builder)
-        for key, model in models.items()
+        delayed(_outcomes_alone)(group, data, splits[fold][0], result_builder)
+        for (fold, _), group in groups.items()
     )
-    for key, outcome in zip(models, resources.parallel()(calls), strict=True):
-        yield ProgramResult({key: outcome})
+    for outcomes in resources.parallel()(calls):
+        yield ProgramResult(outcomes)
 
 
-def _outcome_alone(key: Key, model, data: StackData, train, result_builder) -> Outcome:
-    """Outcome of a fit to the training rows."""
+def _params_of_fit(model) -> str:
+    """Hash of the parameters on which the fit depends."""
+    params = model.get_params()
+    for name in getattr(model, "params_of_predictions", ()):
+        if params[name] is not None:
+            del params[name]
+    return Fingerprint.from_values(*params.keys(), *params.values()).text
+
+
+def _outcomes_alone(
+    models: Mapping[Key, Any], data: StackData, train, result_builder
+) -> dict[Key, Outcome]:
+    """Outcomes of one fit to the training rows."""
     try:
-        fitted = fitted_to(model, data.X, data.y, train, data.fit_params(""))
+        first = next(iter(models.values()))
+        fitted = fitted_to(first, data.X, data.y, train, data.fit_params(""))
     except Exception as error:
-        return Outcome(without_frames(error))
-    return result_builder.build(key, TrainedFit(fitted), {})
+        return dict.fromkeys(models, Outcome(without_frames(error)))
+    outcomes = {}
+    for key, model in models.items():
+        # Copies share the fitted arrays.
+        shared = copy(fitted).set_params(**model.get_params(deep=False))
+        outcomes[key] = result_builder.build(key, TrainedFit(shared), {})
+    return outcomes

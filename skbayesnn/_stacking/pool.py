@@ -17,6 +17,7 @@ from sklearn.pipeline import Pipeline
 from skbayesnn._batch.jobs import network_of
 from skbayesnn._stacking.folds import FOLDS_BELOW
 from skbayesnn._stacking.foreign import adapted, takes_frame
+from skbayesnn._stacking.forest import ForestRegressor
 from skbayesnn._stacking.linear import ShrunkLinearClassifier, ShrunkLinearRegressor
 from skbayesnn._validation import batch_rows, check_option
 from skbayesnn.estimators._base import BayesianNetwork
@@ -178,7 +179,9 @@ def pool_items(estimators) -> list[tuple]:
 
 
 def is_own(estimator) -> bool:
-    """Whether this is a network of this package, or a pipeline with one at its end."""
+    """Whether this is a model of this package, or a pipeline with a network."""
+    if isinstance(estimator, ForestRegressor):
+        return True
     while isinstance(estimator, Pipeline):
         estimator = estimator.steps[-1][1]
     return isinstance(estimator, BayesianNetwork)
@@ -195,6 +198,8 @@ def given_spec(item, seed: int, *, is_classification: bool) -> CandidateSpec:
         If the estimator does not predict what the stack requires.
     """
     name, estimator, grid = item
+    if isinstance(estimator, ForestRegressor):
+        return CandidateSpec(name, clone(estimator), grid)
     if is_own(estimator):
         on_frame, estimator = isinstance(estimator, Pipeline), clone(estimator)
         network = network_of(estimator)

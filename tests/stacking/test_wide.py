@@ -131,25 +131,25 @@ def test_interrupted_fit_continues(table, monkeypatch):
     """Fitted models are kept; the result equals an uninterrupted fit."""
     X, y = table[0][:ROWS], table[1][:ROWS]
     expected = regressor().fit(X, y)
-    fitted, fit = [], candidates._outcome_alone
+    fitted, fit = [], candidates._outcomes_alone
 
-    def interrupted(key, *arguments):
+    def interrupted(models, *arguments):
         if len(fitted) == 7:
             raise KeyboardInterrupt
-        fitted.append(key)
-        return fit(key, *arguments)
+        fitted.extend(models)
+        return fit(models, *arguments)
 
-    monkeypatch.setattr(candidates, "_outcome_alone", interrupted)
+    monkeypatch.setattr(candidates, "_outcomes_alone", interrupted)
     model = regressor()
     with pytest.raises(KeyboardInterrupt):
         model.fit(X, y)
     before, fitted[:] = list(fitted), []
 
-    def counted(key, *arguments):
-        fitted.append(key)
-        return fit(key, *arguments)
+    def counted(models, *arguments):
+        fitted.extend(models)
+        return fit(models, *arguments)
 
-    monkeypatch.setattr(candidates, "_outcome_alone", counted)
+    monkeypatch.setattr(candidates, "_outcomes_alone", counted)
     model.fit(X, y)
     assert len(before) == 7
     assert not set(before) & {key for key in fitted if key[1] or key not in before}
