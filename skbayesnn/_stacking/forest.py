@@ -1,9 +1,10 @@
 """Extremely randomised trees as draws of a predictive distribution.
 
 Each tree is one draw: a normal distribution about the mean of y in the leaf of the row
-[1]_. Its standard deviation is a share of that of y (the kernel of a learned
-neighbourhood), or that of the rows in the leaf. The trees are stored in arrays, without
-objects of scikit-learn. NumPy, float32 as in scikit-learn's trees.
+[1]_. Its standard deviation is a share of the standard deviation of y (the kernel of a
+learned neighbourhood), or the standard deviation of the rows in the leaf. The trees are
+stored in arrays, without objects of scikit-learn. NumPy, float32 as in scikit-learn's
+trees.
 
 References
 ----------

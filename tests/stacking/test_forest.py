@@ -231,11 +231,3 @@ def test_changed_files_of_a_forest_are_refused(rows, name, change):
     setattr(model, name, change(getattr(model, name)))
     with pytest.raises(ValueError, match="cannot be saved"):
         skbayesnn.dumps(model)
-
-
-def test_onnx_names_the_forest(rows):
-    pytest.importorskip("onnx")
-    X, Y, _, _ = rows
-    model = BayesianStackingRegressor([("forest", ForestRegressor(n_trees=TREES))])
-    with pytest.raises(TypeError, match="got ForestRegressor in a stack"):
-        skbayesnn.to_onnx(model.fit(X, Y[:, 0]))
