@@ -54,7 +54,8 @@ from skbayesnn._stacking.candidates import (
     refit_to_all_rows,
 )
 from skbayesnn._stacking.folds import make_folds
-from skbayesnn._stacking.foreign import ForeignRegressor
+from skbayesnn._stacking.foreign import Noise
+from skbayesnn._stacking.forest import ForestRegressor
 from skbayesnn._stacking.pool import (
     CandidateSpec,
     default_specs,
@@ -196,15 +197,12 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             seconds,
         )
         factor = self._factor_of_refits(stacked, kept, models, data)
-        outcomes = [progress.out_of_fold.outcomes([c.name]) for c in kept]
-        for candidate, fold_outcomes in zip(kept, outcomes, strict=True):
-            for outcome in fold_outcomes:
-                model = outcome.results[0].estimator
-                if isinstance(model, ForeignRegressor):
-                    model.set_noise(oof.noise[candidate.name])
         fold_models = [
-            [outcome.results[0].estimator for outcome in fold_outcomes]
-            for fold_outcomes in zip(*outcomes, strict=True)
+            [
+                _completed(outcome.results[0].estimator, oof.noise.get(c.name), n)
+                for outcome in progress.out_of_fold.outcomes([c.name])
+            ]
+            for c, n in zip(kept, stacked.n_draws[stacked.n_draws > 0], strict=True)
         ]
         n_epochs = [getattr(model_of(model), "n_iter_", 1) for model in models]
         return {
@@ -215,7 +213,13 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             "spread_factor_": factor,
             "spread_bound_": BOUND,
             **self._summary_attributes(candidates, oof, stacked),
-            **self._fold_attributes(fold_models, splits, oof, stacked, factor),
+            **self._fold_attributes(
+                [list(models) for models in zip(*fold_models, strict=True)],
+                splits,
+                oof,
+                stacked,
+                factor,
+            ),
             **self._column_attributes(data),
             "fold_tables_": fold_tables,
         }
@@ -253,15 +257,15 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
                 break
             candidates = remaining
         models = []
-        for candidate in kept:
+        for candidate, n_draws in zip(
+            kept, stacked.n_draws[stacked.n_draws > 0], strict=True
+        ):
             [outcome] = progress.refits.outcomes([candidate.name])
             [model] = outcome.results
             # Its number of draws is larger if another candidate was dropped after
             # this fit.
             model.set_params(**settings[candidate.name])
-            if isinstance(model, ForeignRegressor):
-                model.set_noise(oof.noise[candidate.name])
-            models.append(model)
+            models.append(_completed(model, oof.noise.get(candidate.name), n_draws))
         return _Refits(candidates, oof, stacked, kept, models)
 
     # ---- inputs
@@ -597,6 +601,15 @@ def _column_scales(candidate) -> tuple[np.ndarray, np.ndarray, float] | None:
         columns = np.cumsum(widths) - widths
         mean, scale = mean[columns], scale[columns]
     return mean, scale, model.total_weight_
+
+
+def _completed(model, noise: Noise | None, n_draws: int):
+    """Fitted candidate with the noise and the trees that the mixture uses."""
+    if isinstance(model, ForestRegressor):
+        return model.with_trees(n_draws)
+    if noise is not None:
+        model.set_noise(noise)
+    return model
 
 
 def _relative_refit_time(

@@ -12,7 +12,9 @@ References
    63(1). Meinshausen (2006), "Quantile regression forests", JMLR 7, for distributions.
 """
 
+from copy import copy
 from functools import cache
+from typing import Self
 
 import numpy as np
 from sklearn.ensemble import ExtraTreesRegressor
@@ -162,6 +164,36 @@ class ForestRegressor(
         self.child_ = child.astype(np.int32)
         mean = np.concatenate([tree.value[..., 0] for tree in trees])
         self.leaf_mean_ = mean[is_leaf].astype(np.float32)
+
+    def with_trees(self, n: int) -> Self:
+        """Copy without the trees that ``n`` draws of the mixture do not use.
+
+        These are selected as by ``DrawArrays.resized``.
+        """
+        n_trees = len(self.roots_)
+        if n >= n_trees:
+            return self
+        trees = np.arange(n) * n_trees // n
+        first = self.roots_[trees]
+        sizes = np.append(self.roots_[1:], len(self.feature_))[trees] - first
+        roots = np.cumsum(sizes) - sizes
+        shift = np.repeat(first - roots, sizes)
+        node = np.arange(len(shift)) + shift
+        is_leaf = self.feature_[node] < 0
+        leaf = self.child_[node][is_leaf]
+        child = self.child_[node] - shift
+        child[is_leaf] = np.arange(len(leaf))
+        smaller = copy(self)
+        smaller.roots_ = roots.astype(np.int32)
+        smaller.feature_, smaller.threshold_ = (
+            self.feature_[node],
+            self.threshold_[node],
+        )
+        smaller.child_ = child.astype(np.int32)
+        smaller.leaf_mean_ = self.leaf_mean_[leaf]
+        if self.width is None:
+            smaller.leaf_variance_ = self.leaf_variance_[leaf]
+        return smaller
 
     @on_snapshot
     def _open_predictive(self, X):

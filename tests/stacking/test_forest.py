@@ -7,6 +7,7 @@ from sklearn.ensemble import ExtraTreesRegressor
 
 import skbayesnn
 from skbayesnn import BayesianStackingRegressor, MCDropoutRegressor
+from skbayesnn._meta.unwrap import open_predictive
 from skbayesnn._stacking import forest as forests
 from skbayesnn._stacking.forest import (
     ForestRegressor,
@@ -164,6 +165,22 @@ def test_stored_arrays_are_within_the_limit(rows, monkeypatch):
         assert len(model.roots_) >= 4
 
 
+@pytest.mark.parametrize("width", [0.1, None])
+@pytest.mark.parametrize("n", [1, 2, 3, 5, 9])
+def test_trees_that_the_mixture_does_not_use_are_left_out(rows, width, n):
+    X, Y, new, _ = rows
+    model = ForestRegressor(width, n_trees=TREES).fit(X, Y)
+    smaller = model.with_trees(n)
+    assert len(smaller.roots_) == min(n, TREES)
+    expected, actual = (
+        open_predictive(forest, new).whole().components.resized(n)
+        for forest in (model, smaller)
+    )
+    np.testing.assert_array_equal(actual.mean, expected.mean)
+    np.testing.assert_array_equal(actual.variance, expected.variance)
+    skbayesnn.dumps(smaller)  # The arrays are checked.
+
+
 # ---- as candidates
 
 
@@ -188,9 +205,11 @@ def test_widths_share_a_fit(rows, monkeypatch):
     # Three folds: one fit for both widths, and one for leaves of three rows.
     assert len([width for width in n_fits[:6] if width is None]) == 3
     monkeypatch.undo()
-    kept = [e for e in model.estimators_ if isinstance(e, ForestRegressor)]
-    for estimator in kept:
+    for estimator, n_draws in zip(model.estimators_, model.n_draws_, strict=True):
+        if not isinstance(estimator, ForestRegressor):
+            continue
         alone = ForestRegressor(estimator.width, n_trees=TREES).fit(X, Y[:, 0])
+        alone = alone.with_trees(n_draws)
         np.testing.assert_array_equal(estimator.predict(new), alone.predict(new))
 
 
