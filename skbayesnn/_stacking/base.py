@@ -329,7 +329,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
                 random_state=seed,
             )
             default = {spec.name: spec for spec in default_pool}
-        # Some tables have no encoded columns.
+        # Some tables have no encoded columns, or no forests.
         pool = [
             spec or default[item[0]]
             for item, spec in zip(items, specs, strict=True)
@@ -337,8 +337,9 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         ]
         if not pool:
             raise ValueError(
-                "columns with few distinct values are not encoded: the pool must have "
-                f"other candidates than 'encoded'; got {self.estimators!r}."
+                "the default candidates 'encoded' need columns with many distinct "
+                "values, and 'forest' needs a regression with many rows: the pool must "
+                f"have other candidates for this table; got {self.estimators!r}."
             )
         return data, pool
 

@@ -82,6 +82,11 @@ SHRUNK_ROWS = range(10, 1001)
 # Largest number of entries of X with which ridge and lasso are used.
 SHRUNK_ENTRIES = 2**22
 REGRESSION_PENALTIES = "ridge", "lasso", "adaptive_lasso"
+# Widths of the trees' kernels as shares of the standard deviation of y; None is the
+# variance within leaves of a few rows.
+FOREST_WIDTHS = (0.03, 0.1, 0.25, None)
+# Forests are used from this number of rows on, with fewer columns than rows.
+FOREST_FROM = 200
 CLASSIFICATION_PENALTIES = {
     "ridge": (0.3, 1.0, 3.0, 10.0),
     "lasso": (0.4, 0.2, 0.1, 0.05),
@@ -109,7 +114,7 @@ class CandidateSpec(NamedTuple):
 
 
 # Groups of the default candidates, in the order of their training times.
-DEFAULT_GROUPS = "encoded", "network", "linear"
+DEFAULT_GROUPS = "encoded", "network", "linear", "forest"
 
 
 def default_pool() -> list[tuple[str, str]]:
@@ -128,7 +133,8 @@ def default_pool() -> list[tuple[str, str]]:
     -------
     estimators : list of (name, "auto")
         ``"encoded"`` are networks on encoded columns, ``"network"`` are networks on the
-        original columns, and ``"linear"`` are linear models.
+        original columns, ``"linear"`` are linear models, and ``"forest"`` are
+        extremely randomised trees (regression only).
 
     Examples
     --------
@@ -218,7 +224,7 @@ def given_spec(item, seed: int, *, is_classification: bool) -> CandidateSpec:
 def default_specs(
     X, sample_weight, *, is_classification: bool, max_iter, **params
 ) -> list[CandidateSpec]:
-    """Networks on the columns and on encoded columns, and linear models.
+    """Networks on the columns and on encoded columns, linear models, and forests.
 
     With at least as many columns as rows the pool has fewer networks. Linear models
     with a penalty predict such tables as well or better, unless the function is far
@@ -257,6 +263,10 @@ def default_specs(
     if is_shrunk and is_wide and not is_classification:
         grids = [grid | {"length_scale": ["fan_in"]} for grid in grids]
     pool = [CandidateSpec("network", on_columns, grids), linear]
+    is_small = n_rows < FOREST_FROM or is_wide or sparse.issparse(X)
+    if not is_classification and not is_small:
+        forest = ForestRegressor(random_state=params.get("random_state"))
+        pool.append(CandidateSpec("forest", forest, {"width": FOREST_WIDTHS}))
     n_bins = 0 if sparse.issparse(X) or is_wide else _n_bins(X, sample_weight)
     if n_bins < MIN_BINS:
         return pool

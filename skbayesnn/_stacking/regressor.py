@@ -33,7 +33,7 @@ MAX_COMPARED = 1_000
 class BayesianStackingRegressor(
     RegressionPredictiveMixin, RegressorMixin, BayesianStacking
 ):
-    """Weighted mixture of Bayesian neural networks and linear models.
+    """Weighted mixture of Bayesian neural networks, linear models and forests.
 
     Use it when accuracy and calibrated intervals matter more than training time: it
     needs no tuning. It trains a pool of candidates by cross-validation, all candidates
@@ -49,13 +49,14 @@ class BayesianStackingRegressor(
         The pool of candidates. Leave the default unless you have models of your own
         to combine.
 
-        ``"auto"`` contains networks and linear models. The networks have two hidden
-        layers, observation noise that depends on the input, and several length scales.
-        Some have relu units and no dropout, the others silu units and dropout. Some get
-        the original columns, the others columns that are encoded by
-        :class:`~skbayesnn.preprocessing.PiecewiseLinearEncoder`. A sparse X with at
-        most 256 columns and 2^25 entries is made dense. See Notes for few rows and
-        many columns.
+        ``"auto"`` contains networks, linear models and forests. The networks have two
+        hidden layers, observation noise that depends on the input, and several length
+        scales. Some have relu units and no dropout, the others silu units and dropout.
+        Some get the original columns, the others columns that are encoded by
+        :class:`~skbayesnn.preprocessing.PiecewiseLinearEncoder`. Forests are used with
+        at least 200 rows. Each of their trees is one draw, a normal distribution about
+        the mean of y in a leaf. A sparse X with at most 256 columns and 2^25 entries is
+        made dense. See Notes for few rows and many columns.
 
         A list contains (name, estimator) or (name, estimator, grid of its parameters).
         :func:`~skbayesnn.default_pool` is the list of the default candidates, to which
@@ -158,7 +159,14 @@ default="from_dtype"
     cross-validation. Their posterior is normal, given the prior variances that the
     penalty implies. They require 10 to 1,000 rows and at most 2^22 entries of X;
     otherwise linear models are trained like the networks. If X has at least as many
-    columns as rows, the pool has two networks, both on the original columns.
+    columns as rows, the pool has two networks, both on the original columns, and no
+    forests.
+
+    The forests are extremely randomised trees [4]_. In three candidates a leaf has one
+    row, and the standard deviation about it is a share of the standard deviation of y:
+    0.03, 0.1 or 0.25. In one candidate a leaf has at least three rows and their
+    variance. A forest takes at most 50 MB: with many rows it has fewer trees, and then
+    more rows in a leaf.
 
     A regressor of another library has normal observation noise. Its variance is
     estimated from the out-of-fold residuals: one variance, or one for each bin of the
@@ -193,6 +201,8 @@ default="from_dtype"
     .. [2] Barber, Candes, Ramdas & Tibshirani (2021), "Predictive inference with the
        jackknife+", Annals of Statistics 49(1).
     .. [3] Zou (2006), "The adaptive lasso and its oracle properties", JASA 101(476).
+    .. [4] Geurts, Ernst & Wehenkel (2006), "Extremely randomized trees", Machine
+       Learning 63(1).
 
     Examples
     --------

@@ -227,8 +227,8 @@ def test_default_pool_as_a_list_is_the_default(linear):
 def test_table_without_encoded_columns_needs_other_candidates(seed):
     random = np.random.default_rng(seed)
     X, y = random.integers(2, size=(40, 3)).astype(float), random.normal(size=40)
-    with pytest.raises(ValueError, match="other candidates than 'encoded'"):
-        _stack([("encoded", "auto")]).fit(X, y)
+    with pytest.raises(ValueError, match="must have other candidates"):
+        _stack([("encoded", "auto"), ("forest", "auto")]).fit(X, y)
 
 
 def test_good_candidate_of_another_library_has_the_weight(linear):

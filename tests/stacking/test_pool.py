@@ -14,6 +14,7 @@ from sklearn.model_selection import (
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
+import skbayesnn
 from skbayesnn import (
     BayesianStackingRegressor,
     MCDropoutClassifier,
@@ -95,6 +96,34 @@ def test_many_rows_train_fewer_epochs_at_the_higher_dropout(
         assert next(rates) < next(rates)
 
 
+def test_forests_are_candidates_with_many_rows(seed):
+    random = np.random.default_rng(seed)
+    options = {"max_iter": 1}
+    for n_rows, n_columns, is_classification, expected in [
+        (pools.FOREST_FROM, 3, False, True),
+        (pools.FOREST_FROM - 1, 3, False, False),
+        (pools.FOREST_FROM, pools.FOREST_FROM, False, False),
+        (pools.FOREST_FROM, 3, True, False),
+    ]:
+        X = random.normal(size=(n_rows, n_columns))
+        pool = pools.default_specs(
+            X, np.ones(n_rows), is_classification=is_classification, **options
+        )
+        assert ("forest" in [entry.name for entry in pool]) == expected
+
+
+def test_stack_with_default_forests(seed):
+    """A step in each row, which networks of one epoch do not find."""
+    random = np.random.default_rng(seed)
+    X = random.normal(size=(300, 3))
+    y = np.where(X[:, 0] > 0, 5.0, 0) + 0.3 * random.normal(size=300)
+    model = BayesianStackingRegressor(max_iter=1, cv=2, random_state=0).fit(X, y)
+    weights = model.weights_["weight"]
+    assert sum(w for name, w in weights.items() if name.startswith("forest(")) > 0.5
+    again = skbayesnn.loads(skbayesnn.dumps(model))
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+
+
 def test_columns_of_few_values_take_no_bins():
     """With ninety binary columns all bins go to the two numeric columns."""
     random = np.random.default_rng(0)
@@ -164,7 +193,7 @@ def test_candidates_that_cannot_be_pickled_are_fitted(table):
         ([("a", NETWORK), ("a", NETWORK)], ValueError, "must differ; got a more"),
         ([("a", NETWORK, {"tau": [2.0, 2.0]})], ValueError, r"got a\(tau=2.0\) more"),
         ([("a", KMeans())], TypeError, "regressors only; got KMeans"),
-        ([("forest", "auto")], ValueError, "default candidate.*got 'forest'"),
+        ([("tree", "auto")], ValueError, "default candidate.*got 'tree'"),
         ([("linear", "best")], ValueError, "must be one of 'auto'; got 'best'"),
         ([("linear", "auto", {"length_scale": [1.0]})], TypeError, "left out"),
         ([("a", MCDropoutClassifier())], TypeError, "regressors only; got MCDropoutC"),
