@@ -414,7 +414,11 @@ def _stacks() -> Iterator[StoredClass]:
         "skbayesnn",
         "BayesianStackingRegressor",
         _STACK,
-        {**_STACK_OPTIONAL, **_FOLDS_OPTIONAL},
+        {
+            **_STACK_OPTIONAL,
+            **_FOLDS_OPTIONAL,
+            "weights": one_of("log_density", "crps"),
+        },
         ("categorical_features", "table_", "fold_tables_", "on_frame_", "weights"),
         consistency.check_stack,
     )
