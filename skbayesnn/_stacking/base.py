@@ -54,8 +54,8 @@ from skbayesnn._stacking.candidates import (
     refit_to_all_rows,
 )
 from skbayesnn._stacking.folds import make_folds
-from skbayesnn._stacking.foreign import Noise
-from skbayesnn._stacking.forest import ForestRegressor
+from skbayesnn._stacking.foreign import ForeignModel
+from skbayesnn._stacking.forest import without_unused_trees
 from skbayesnn._stacking.pool import (
     CandidateSpec,
     default_specs,
@@ -197,12 +197,15 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             seconds,
         )
         factor = self._factor_of_refits(stacked, kept, models, data)
+        outcomes = [progress.out_of_fold.outcomes([c.name]) for c in kept]
         fold_models = [
-            [
-                _completed(outcome.results[0].estimator, oof.noise.get(c.name), n)
-                for outcome in progress.out_of_fold.outcomes([c.name])
-            ]
-            for c, n in zip(kept, stacked.n_draws[stacked.n_draws > 0], strict=True)
+            _completed(
+                kept,
+                [outcome.results[0].estimator for outcome in fold_outcomes],
+                oof,
+                stacked,
+            )
+            for fold_outcomes in zip(*outcomes, strict=True)
         ]
         n_epochs = [getattr(model_of(model), "n_iter_", 1) for model in models]
         return {
@@ -213,13 +216,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             "spread_factor_": factor,
             "spread_bound_": BOUND,
             **self._summary_attributes(candidates, oof, stacked),
-            **self._fold_attributes(
-                [list(models) for models in zip(*fold_models, strict=True)],
-                splits,
-                oof,
-                stacked,
-                factor,
-            ),
+            **self._fold_attributes(fold_models, splits, oof, stacked, factor),
             **self._column_attributes(data),
             "fold_tables_": fold_tables,
         }
@@ -257,15 +254,14 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
                 break
             candidates = remaining
         models = []
-        for candidate, n_draws in zip(
-            kept, stacked.n_draws[stacked.n_draws > 0], strict=True
-        ):
+        for candidate in kept:
             [outcome] = progress.refits.outcomes([candidate.name])
             [model] = outcome.results
             # Its number of draws is larger if another candidate was dropped after
             # this fit.
             model.set_params(**settings[candidate.name])
-            models.append(_completed(model, oof.noise.get(candidate.name), n_draws))
+            models.append(model)
+        models = _completed(kept, models, oof, stacked)
         return _Refits(candidates, oof, stacked, kept, models)
 
     # ---- inputs
@@ -479,8 +475,10 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         # An estimator of a user's pool may need all rows at once.
         if self.fitted_to_sparse_ is None:
             return blocks(X)
+        # Predictions of other libraries may not be safe in threads.
+        in_threads = not any(isinstance(e, ForeignModel) for e in estimators)
         return PredictiveBlocks.in_parts(
-            X.shape[0], lambda rows: blocks(X[rows]), OPENED_AT_ONCE, in_threads=True
+            X.shape[0], lambda rows: blocks(X[rows]), OPENED_AT_ONCE, in_threads
         )
 
     def __getstate__(self):
@@ -604,13 +602,12 @@ def _column_scales(candidate) -> tuple[np.ndarray, np.ndarray, float] | None:
     return mean, scale, model.total_weight_
 
 
-def _completed(model, noise: Noise | None, n_draws: int):
-    """Fitted candidate with the noise and the trees that the mixture uses."""
-    if isinstance(model, ForestRegressor):
-        return model.with_trees(n_draws)
-    if noise is not None:
-        model.set_noise(noise)
-    return model
+def _completed(kept: list[Candidate], models, oof: OutOfFold, stacked: Stacked) -> list:
+    """Fitted candidates with the noise and the trees that the mixture uses."""
+    for candidate, model in zip(kept, models, strict=True):
+        if candidate.name in oof.noise:
+            model.set_noise(oof.noise[candidate.name])
+    return without_unused_trees(models, stacked.n_draws[stacked.n_draws > 0])
 
 
 def _relative_refit_time(

@@ -12,6 +12,7 @@ References
    63(1). Meinshausen (2006), "Quantile regression forests", JMLR 7, for distributions.
 """
 
+from collections import Counter
 from copy import copy
 from functools import cache
 from typing import Self
@@ -31,10 +32,11 @@ from skbayesnn._runtime import atomic_update, on_snapshot
 from skbayesnn._sklearn_compat import BaseEstimator, RegressorMixin
 from skbayesnn._typing import Array
 
-# Largest size of the arrays of a forest, in bytes.
-MAX_BYTES = 50e6
+# Largest size of the arrays of a forest, in bytes: with leaves of one row, and with
+# larger leaves. A stack has both, and those of its folds: 100 MB with one fold.
+MAX_BYTES = 35e6, 15e6
 # With less space than for this number of trees, their leaves have more rows.
-MIN_TREES = 50
+MIN_TREES = 30
 BYTES_PER_NODE = 12
 # Rows that the variance of all leaves is worth in a leaf.
 PRIOR_ROWS = 3.0
@@ -221,13 +223,33 @@ def size_of_forest(
     """
     # A tree has at most this number of leaves, and fewer other nodes.
     bytes_per_leaf = 2 * BYTES_PER_NODE + 4 * n_targets * (1 + (min_rows > 1))
-    n_leaves = max(n_rows // min_rows, 1)
-    possible = int(MAX_BYTES // (n_leaves * bytes_per_leaf))
+    most, n_leaves = MAX_BYTES[min_rows > 1], max(n_rows // min_rows, 1)
+    possible = int(most // (n_leaves * bytes_per_leaf))
     if possible >= min(MIN_TREES, n_trees):
         return min(possible, n_trees), min_rows
     n_trees = min(MIN_TREES, n_trees)
-    n_leaves = int(MAX_BYTES // (n_trees * bytes_per_leaf))
+    n_leaves = int(most // (n_trees * bytes_per_leaf))
     return n_trees, -(-n_rows // n_leaves)
+
+
+def without_unused_trees(models: list, n_draws) -> list:
+    """Copies of the forests among some models without unused trees.
+
+    Forests that share their trees keep all of them if their copies would have more.
+
+    n_draws : number of draws of each model in the mixture
+    """
+    n_used: Counter = Counter()
+    for model, n in zip(models, n_draws, strict=True):
+        if isinstance(model, ForestRegressor):
+            n_used[id(model.roots_)] += min(n, len(model.roots_))
+    return [
+        model.with_trees(n)
+        if isinstance(model, ForestRegressor)
+        and n_used[id(model.roots_)] < len(model.roots_)
+        else model
+        for model, n in zip(models, n_draws, strict=True)
+    ]
 
 
 def leaf_variance(leaf, y, weights, n_leaves: int) -> np.ndarray:

@@ -165,8 +165,8 @@ default="from_dtype"
     The forests are extremely randomised trees [4]_. In three candidates a leaf has one
     row, and the standard deviation about it is a share of the standard deviation of y:
     0.03, 0.1 or 0.25. In one candidate a leaf has at least three rows and their
-    variance. A forest takes at most 50 MB: with many rows it has fewer trees, and then
-    more rows in a leaf.
+    variance. Their size is limited to 50 MB for each fit, that is 100 MB with one
+    held-out part: with many rows they have fewer trees, and then more rows in a leaf.
 
     A regressor of another library has normal observation noise. Its variance is
     estimated from the out-of-fold residuals: one variance, or one for each bin of the

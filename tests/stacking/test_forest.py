@@ -1,5 +1,7 @@
 """Forests as draws, against scikit-learn's trees."""
 
+from copy import copy
+
 import numpy as np
 import pytest
 from scipy.stats import norm
@@ -14,6 +16,7 @@ from skbayesnn._stacking.forest import (
     leaf_variance,
     leaves,
     size_of_forest,
+    without_unused_trees,
 )
 from tests.helpers.stacks import QUICK
 
@@ -148,20 +151,20 @@ def test_size_is_limited():
     """First there are fewer trees, then leaves have more rows."""
     assert size_of_forest(1000, 1, 200, 1) == (200, 1)
     n_trees, min_rows = size_of_forest(25_000, 1, 200, 1)
-    assert (50 <= n_trees < 200, min_rows) == (True, 1)
+    assert (30 <= n_trees < 200, min_rows) == (True, 1)
     n_trees, min_rows = size_of_forest(1_000_000, 2, 200, 1)
-    assert (n_trees, min_rows > 10) == (50, True)
+    assert (n_trees, min_rows > 10) == (30, True)
 
 
 def test_stored_arrays_are_within_the_limit(rows, monkeypatch):
     X, Y, _, _ = rows
-    monkeypatch.setattr(forests, "MAX_BYTES", 20_000)
+    monkeypatch.setattr(forests, "MAX_BYTES", (20_000, 12_000))
     monkeypatch.setattr(forests, "MIN_TREES", 4)
     for width in (0.1, None):
         model = ForestRegressor(width, n_trees=9).fit(X, Y)
         names = "feature_", "threshold_", "child_", "leaf_mean_", "leaf_variance_"
         n_bytes = sum(getattr(model, name).nbytes for name in names)
-        assert 4_000 < n_bytes <= 20_000
+        assert 4_000 < n_bytes <= (20_000 if width else 12_000)
         assert len(model.roots_) >= 4
 
 
@@ -179,6 +182,17 @@ def test_trees_that_the_mixture_does_not_use_are_left_out(rows, width, n):
     np.testing.assert_array_equal(actual.mean, expected.mean)
     np.testing.assert_array_equal(actual.variance, expected.variance)
     skbayesnn.dumps(smaller)  # The arrays are checked.
+
+
+def test_shared_trees_are_kept_if_the_copies_have_more(rows):
+    X, Y, _, _ = rows
+    narrow = ForestRegressor(0.1, n_trees=TREES).fit(X, Y)
+    wide, other = copy(narrow).set_params(width=0.3), object()
+    models = [narrow, other, wide]
+    assert without_unused_trees(models, [3, 9, 2]) == models
+    smaller = without_unused_trees(models, [2, 9, 2])
+    assert [len(smaller[i].roots_) for i in (0, 2)] == [2, 2]
+    assert smaller[1] is other
 
 
 # ---- as candidates
@@ -205,12 +219,11 @@ def test_widths_share_a_fit(rows, monkeypatch):
     # Three folds: one fit for both widths, and one for leaves of three rows.
     assert len([width for width in n_fits[:6] if width is None]) == 3
     monkeypatch.undo()
-    for estimator, n_draws in zip(model.estimators_, model.n_draws_, strict=True):
-        if not isinstance(estimator, ForestRegressor):
-            continue
-        alone = ForestRegressor(estimator.width, n_trees=TREES).fit(X, Y[:, 0])
-        alone = alone.with_trees(n_draws)
-        np.testing.assert_array_equal(estimator.predict(new), alone.predict(new))
+    for estimator in model.estimators_:
+        if isinstance(estimator, ForestRegressor):
+            alone = ForestRegressor(estimator.width, n_trees=TREES).fit(X, Y[:, 0])
+            alone = alone.with_trees(len(estimator.roots_))
+            np.testing.assert_array_equal(estimator.predict(new), alone.predict(new))
 
 
 @pytest.mark.parametrize("width", [0.1, None])
