@@ -24,6 +24,7 @@ from skbayesnn._persistence.functions import (
     trusted_types,
 )
 from skbayesnn._stacking.classifier import BayesianStackingClassifier
+from skbayesnn._stacking.pool import default_pool
 from skbayesnn._stacking.regressor import BayesianStackingRegressor
 from skbayesnn._version import __version__ as __version__
 from skbayesnn.estimators._weight_decay import tau_from_weight_decay
@@ -57,6 +58,7 @@ __all__ = [
     "VariationalDropoutRegressor",
     "VariationalGPRegressor",
     "crps",
+    "default_pool",
     "dumps",
     "find_estimator",
     "from_torch",

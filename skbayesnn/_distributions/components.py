@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-from scipy.special import logsumexp, ndtr, ndtri
+from scipy.special import log_ndtr, logsumexp, ndtr, ndtri
 
 from skbayesnn._distributions.crps import (
     HALF_LOG_2PI,
@@ -97,6 +97,10 @@ class DrawArrays:
     def draws(self, index):
         """Select draws by index."""
         return self._mapped(lambda values: values[index])
+
+    def rows(self, index):
+        """Select rows by index or slice."""
+        return self._mapped(lambda values: values[:, index])
 
     def mix_versions(self, first: np.ndarray, n_versions: np.ndarray, most: int):
         """Mix the versions of each row: draws use them in turn.
@@ -221,14 +225,39 @@ class Components(DrawArrays, ABC):
             (1 - factor) * (centre - self.mean), -max_shift, max_shift
         )
 
+    def log_mean_density(self, y: np.ndarray, width: np.ndarray) -> np.ndarray:
+        """log P(y - width / 2 < Y <= y + width / 2) / width, (draws, rows, targets).
+
+        It is the mean density near y. It cannot exceed 1 / width, however narrow the
+        distribution.
+
+        y : (rows, targets); width : (targets,), > 0
+        """
+        inside = self.cdf(y + width / 2) - self.cdf(y - width / 2)
+        with np.errstate(divide="ignore"):
+            return np.log(inside) - np.log(width)
+
     # ---- the equal-weight mixture of all draws
 
-    def mixture_log_density(self, y: np.ndarray) -> np.ndarray:
+    def mixture_log_density(
+        self, y: np.ndarray, width: np.ndarray | None = None
+    ) -> np.ndarray:
         """Log density (eq. 8), joint over targets, (rows,), nats.
 
         y : (rows, targets)
+        width : (targets,), optional; the mean density over y +- width / 2 of the
+            targets with a positive width
         """
-        return logsumexp(self.log_density(y), axis=0) - np.log(self.n_draws)
+        if width is None or not width.any():
+            log_density = self.log_density(y)
+        else:
+            per_target = self.log_density_per_target(y)
+            wide = width > 0
+            per_target[..., wide] = self.targets(wide).log_mean_density(
+                y[:, wide], width[wide]
+            )
+            log_density = per_target.sum(-1)
+        return logsumexp(log_density, axis=0) - np.log(self.n_draws)
 
     def mixture_cdf(self, y: np.ndarray) -> np.ndarray:
         """P(Y <= y), (rows, targets); y : (rows, targets)."""
@@ -314,6 +343,17 @@ class Gaussians(Components):
     def cdf(self, y):
         """P(Y <= y)."""
         return ndtr((y - self.mean) / np.sqrt(self.variance))
+
+    def log_mean_density(self, y, width):
+        """log P(y - width / 2 < Y <= y + width / 2) / width, exact in the tails."""
+        std = np.sqrt(self.variance, dtype=np.float64)
+        # By symmetry both ends may be mirrored to the lower tail.
+        centre = -np.abs(y - self.mean.astype(np.float64)) / std
+        low, high = (
+            log_ndtr(centre - width / std / 2),
+            log_ndtr(centre + width / std / 2),
+        )
+        return high + np.log1p(-np.exp(low - high)) - np.log(width)
 
     def quantile(self, level):
         """Quantile of every draw."""

@@ -55,6 +55,34 @@ def _weighted_gaussian_mixture_crps(y, mean, variance, weight):
     return distance_to_y - distance_between
 
 
+def gaussian_mixture_distance(mean, variance, other_mean, other_variance):
+    """E |X - Y| of independent X and Y, both Gaussian mixtures, (rows, targets).
+
+    mean, variance, other_mean, other_variance : (draws, rows, targets); X and Y may
+        have different numbers of draws
+    """
+    distance = np.zeros(mean.shape[1:])
+    for centre, spread in zip(mean.astype(np.float64), variance, strict=True):
+        distance += _mean_distance(other_mean - centre, other_variance + spread).mean(0)
+    return distance / len(mean)
+
+
+def sample_distance(points, other_points, weights) -> np.ndarray:
+    """E |X - Y| of independent X and Y, both discrete, (rows, targets).
+
+    points, other_points : (points, rows, targets)
+    weights : (points,), of the points of each, summing to 1
+    """
+    both = np.concatenate([points, other_points])
+    order = np.argsort(both, axis=0)
+    # The distance is the integral of F (1 - G) + (1 - F) G.
+    steps = np.diff(np.take_along_axis(both, order, axis=0), axis=0)
+    nothing = np.zeros_like(weights)
+    first = np.concatenate([weights, nothing])[order].cumsum(0)[:-1]
+    second = np.concatenate([nothing, weights])[order].cumsum(0)[:-1]
+    return (steps * (first * (1 - second) + (1 - first) * second)).sum(0)
+
+
 def _mean_distance(mean, variance):
     """E |Z|, Z ~ N(mean, variance)."""
     std = np.sqrt(variance)

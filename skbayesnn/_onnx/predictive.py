@@ -29,6 +29,8 @@ from skbayesnn._onnx.parts import thawed
 from skbayesnn._onnx.steps import after_table, transformed
 from skbayesnn._onnx.tables import encoded_table
 from skbayesnn._stacking.base import BayesianStacking
+from skbayesnn._stacking.foreign import ForeignModel
+from skbayesnn._stacking.forest import ForestRegressor
 from skbayesnn._stacking.linear import ShrunkLinearClassifier, ShrunkLinearRegressor
 from skbayesnn.estimators import _fitted
 from skbayesnn.estimators._base import BayesianNetwork
@@ -156,6 +158,14 @@ def predictive(model, rows: OnnxRows, part: Part | None = None) -> Regression | 
         return _network(model, rows, part)
     if isinstance(model, ShrunkLinearRegressor | ShrunkLinearClassifier):
         return _linear_model(model, rows, part)
+    if isinstance(model, ForestRegressor):
+        return _forest(model, rows, part)
+    if isinstance(model, ForeignModel):
+        raise TypeError(
+            "`to_onnx` converts the candidates of skbayesnn; got "
+            f"{type(model.estimator).__name__} in a stack. Leave it out of "
+            "`estimators`, or predict with the stack itself."
+        )
     raise TypeError(
         "`to_onnx` takes the estimators of skbayesnn, alone, as the last step of a "
         "Pipeline, in a search, in FrozenEstimator, or in CalibratedUncertainty"
@@ -207,7 +217,7 @@ def _network(model: BayesianNetwork, rows: OnnxRows, part: Part | None):
             probability = probabilities(members, outputs)
             parts.append(Classes(shares, probability, vars(model)["classes_"]))
             continue
-        _check_units(scaling)
+        _check_units(scaling.y_mean, scaling.y_scale)
         parts.append(
             Regression(
                 _in_units_of_y(moments(members, share, outputs), scaling),
@@ -257,6 +267,71 @@ def _linear_model(
     )
 
 
+def _forest(model: ForestRegressor, rows: OnnxRows, part: Part | None) -> Regression:
+    """Mixture of the trees."""
+    n_trees = len(model.roots_)
+    part = part or Part(n_trees, n_trees)
+    counts = _counts(part, n_trees)
+    used = np.flatnonzero(counts)
+    x = _single_input(rows).cast(np.float32)
+    share = x.graph.constant((counts[used] / part.n_total)[:, None, None])
+    _check_units(model.y_mean_, model.y_scale_)
+    mean = model.y_mean_ + model.y_scale_ * _leaf_values(x, model, used, "mean")
+    unit = np.square(model.y_scale_)
+    if model.width is None:
+        variance = unit * _leaf_values(x, model, used, "variance")
+    else:
+        variance = x.graph.constant(np.square(model.width) * unit).expand_as(mean)
+    return Regression(
+        Moments(share, mean, variance),
+        is_flat=model.y_ndim_ == 1,
+        likelihoods=frozenset([model.likelihood]),
+        is_normal=True,
+        dtype=np.dtype(np.float64),
+    )
+
+
+def _leaf_values(x: Tensor, model: ForestRegressor, trees, name: str) -> Tensor:
+    """Values of the leaves of the rows, (trees, rows, targets), float64.
+
+    One operator evaluates all trees; each tree and target has its own output.
+
+    x : (rows, columns), float32; trees : indices
+    name : "mean" or "variance"
+    """
+    values = model.leaf_mean_ if name == "mean" else model.leaf_variance_
+    n_targets = values.shape[1]
+    ends = np.append(model.roots_[1:], len(model.feature_))
+    sizes = ends[trees] - model.roots_[trees]
+    tree = np.repeat(np.arange(len(trees)), sizes)
+    node = np.concatenate([np.arange(size) for size in sizes])
+    at = np.repeat(model.roots_[trees], sizes) + node
+    is_leaf = model.feature_[at] < 0
+    other = np.where(
+        is_leaf, 0, model.child_[at] - np.repeat(model.roots_[trees], sizes)
+    )
+    targets = np.arange(n_targets)
+    leaf_tree = np.repeat(tree[is_leaf], n_targets)
+    outputs = x.op(
+        "TreeEnsembleRegressor",
+        domain="ai.onnx.ml",
+        n_targets=len(trees) * n_targets,
+        nodes_treeids=tree.tolist(),
+        nodes_nodeids=node.tolist(),
+        nodes_featureids=np.where(is_leaf, 0, model.feature_[at]).tolist(),
+        nodes_modes=np.where(is_leaf, "LEAF", "BRANCH_LEQ").tolist(),
+        nodes_values=model.threshold_[at].tolist(),
+        nodes_truenodeids=np.where(is_leaf, 0, node + 1).tolist(),
+        nodes_falsenodeids=other.tolist(),
+        target_treeids=leaf_tree.tolist(),
+        target_nodeids=np.repeat(node[is_leaf], n_targets).tolist(),
+        target_ids=(tree[is_leaf][:, None] * n_targets + targets).ravel().tolist(),
+        target_weights=values[model.child_[at[is_leaf]]].ravel().tolist(),
+    )
+    shape = np.array([-1, len(trees), n_targets])
+    return outputs.op("Reshape", shape).op("Transpose", perm=[1, 0, 2]).cast(np.float64)
+
+
 def _single_input(rows: OnnxRows) -> Tensor:
     """Return the single tensor with all columns, which a network needs."""
     if len(rows.inputs) > 1:
@@ -268,12 +343,12 @@ def _single_input(rows: OnnxRows) -> Tensor:
     return next(iter(rows.inputs.values()))
 
 
-def _check_units(scaling: Scaling) -> None:
+def _check_units(y_mean: np.ndarray, y_scale: np.ndarray) -> None:
     """Raise if the mean or scale of y is zero in float32.
 
     ONNX Runtime removes the addition of a double that is zero in float32.
     """
-    small = np.concatenate([scaling.y_mean, scaling.y_scale])
+    small = np.concatenate([y_mean, y_scale])
     is_lost = (small != 0) & (small.astype(np.float32) == 0)
     if is_lost.any():
         raise ValueError(

@@ -254,6 +254,50 @@ def check_linear_model(model) -> None:
         )
 
 
+def check_foreign_model(model) -> None:
+    """Check the noise of a regressor of another library, and its columns."""
+    if hasattr(model, "noise_factor_"):
+        n_targets, n_edges = model.noise_edges_.shape
+        agree("targets", (n_targets,), model.noise_factor_.shape)
+        agree("bins", (n_targets, n_edges + 1), model.noise_variances_.shape)
+        agree("axes of y", True, model.y_ndim_ == 2 or n_targets == 1)
+    if hasattr(model, "x_mean_"):
+        columns = (model.n_features_in_,)
+        agree("columns", columns, model.x_mean_.shape, model.x_scale_.shape)
+
+
+def check_forest(model) -> None:
+    """Check that each row reaches a leaf in each tree, and the values of the leaves."""
+    if not hasattr(model, "roots_"):
+        return
+    feature, child = model.feature_, model.child_
+    n_nodes, (n_leaves, n_targets) = len(feature), model.leaf_mean_.shape
+    agree("nodes", (n_nodes,), model.threshold_.shape, child.shape)
+    integers = model.roots_, feature, child
+    agree("integers", np.dtype(np.int32), *(values.dtype for values in integers))
+    values = model.threshold_, model.leaf_mean_, model.leaf_variance_
+    agree("floats", np.dtype(np.float32), *(array.dtype for array in values))
+    node, is_leaf = np.arange(n_nodes), feature == -1
+    last = np.where(is_leaf, n_leaves, n_nodes)
+    # Children come later, so that a row cannot return to a node.
+    first = np.where(is_leaf, 0, node + 1)
+    is_valid = (feature >= -1) & (feature < model.n_features_in_)
+    is_valid &= (child >= first) & (child < last) & (is_leaf | (node < n_nodes - 1))
+    is_root = (model.roots_ >= 0) & (model.roots_ < n_nodes)
+    if not (is_valid.all() and is_root.all() and len(is_root)):
+        raise ValueError(
+            "a forest must have roots, columns, children and leaves that exist; got "
+            f"{np.count_nonzero(~is_valid)} invalid nodes of {n_nodes}."
+        )
+    agree("leaf variances", model.leaf_variance_.shape[1:], (n_targets,))
+    n_variances = n_leaves if model.width is None else 0
+    agree("leaf variances", n_variances, len(model.leaf_variance_))
+    agree("targets", (n_targets,), model.y_mean_.shape, model.y_scale_.shape)
+    agree("axes of y", True, model.y_ndim_ == 2 or n_targets == 1)
+    columns = (model.n_features_in_,)
+    agree("columns", columns, model.x_mean_.shape, model.x_scale_.shape)
+
+
 def check_encoder(model) -> None:
     """Check the bin edges and the values of each column."""
     if not hasattr(model, "bin_edges_"):
@@ -454,7 +498,13 @@ def check_stack(model) -> None:
         return
     n_parts = len(model.estimators_)
     agree("candidates", n_parts, len(model.n_draws_))
-    n_columns = [getattr(e, "n_features_in_", None) for e in model.estimators_]
+    on_frame = getattr(model, "on_frame_", None) or [False] * n_parts
+    agree("candidates", n_parts, len(on_frame))
+    n_columns = [
+        getattr(candidate, "n_features_in_", None)
+        for candidate, is_on_frame in zip(model.estimators_, on_frame, strict=True)
+        if not is_on_frame
+    ]
     _check_columns(model)
     agree("columns", _n_inputs(model), *(n for n in n_columns if n is not None))
     is_classification, shape = hasattr(model, "classes_"), model.oof_prediction_.shape

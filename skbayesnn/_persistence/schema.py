@@ -25,6 +25,7 @@ from skbayesnn._persistence.rules import (
     DICT,
     EDGES,
     ESTIMATOR,
+    FINITE,
     FITTED,
     FLAG,
     FLOATS,
@@ -297,6 +298,7 @@ _STACK_OPTIONAL = {
     "spread_bound_": POSITIVE_NUMBER,
     "table_": _TABLE,
     "fold_tables_": none_or(list_of(of_type(TableEncoder))),
+    "on_frame_": none_or(list_of(FLAG)),
 }
 _LINEAR = {
     "columns_": integers(ndim=1),
@@ -412,13 +414,18 @@ def _stacks() -> Iterator[StoredClass]:
         "skbayesnn",
         "BayesianStackingRegressor",
         _STACK,
-        {**_STACK_OPTIONAL, **_FOLDS_OPTIONAL},
-        ("categorical_features", "table_", "fold_tables_"),
+        {
+            **_STACK_OPTIONAL,
+            **_FOLDS_OPTIONAL,
+            "weights": one_of("log_density", "crps"),
+        },
+        ("categorical_features", "table_", "fold_tables_", "on_frame_", "weights"),
         consistency.check_stack,
     )
     yield regressor
     yield replace(
         regressor,
+        added=("categorical_features", "table_", "fold_tables_", "on_frame_"),
         class_name="BayesianStackingClassifier",
         fitted={**_STACK, **_CLASSIFIER},
         others=_STACK_OPTIONAL,
@@ -440,6 +447,56 @@ def _stacks() -> Iterator[StoredClass]:
             ("table_",),
             agrees=consistency.check_linear_model,
         )
+    noise = {
+        "noise_factor_": floats(NOT_NEGATIVE, ndim=1),
+        "noise_edges_": floats(NOT_NAN),
+        "noise_variances_": POSITIVE_FLOATS,
+    }
+    for role, rules in (
+        ("Regressor", {**_REGRESSOR, **noise}),
+        ("Classifier", _CLASSIFIER),
+    ):
+        yield StoredClass(
+            "skbayesnn._stacking.foreign",
+            f"Foreign{role}",
+            {"estimator_": FITTED, **rules},
+            {
+                "estimator": ESTIMATOR,
+                "n_features_in_": POSITIVE_COUNT,
+                "x_mean_": FLOATS_1D,
+                "x_scale_": POSITIVE_FLOATS_1D,
+                "total_weight_": POSITIVE_NUMBER,
+            },
+            agrees=consistency.check_foreign_model,
+        )
+    yield StoredClass(
+        "skbayesnn._stacking.forest",
+        "ForestRegressor",
+        {
+            "roots_": integers(ndim=1),
+            "feature_": integers(FINITE, ndim=1),
+            "threshold_": FLOATS_1D,
+            "child_": integers(ndim=1),
+            "leaf_mean_": FLOATS,
+            "leaf_variance_": POSITIVE_FLOATS,
+            "y_mean_": FLOATS_1D,
+            "y_scale_": POSITIVE_FLOATS_1D,
+            "x_mean_": FLOATS_1D,
+            "x_scale_": POSITIVE_FLOATS_1D,
+            "total_weight_": POSITIVE_NUMBER,
+            "n_features_in_": POSITIVE_COUNT,
+            **_REGRESSOR,
+        },
+        {
+            **_COLUMNS,
+            "width": none_or(POSITIVE_NUMBER),
+            "n_trees": POSITIVE_COUNT,
+            "random_state": SEED,
+            "table_": NONE,
+        },
+        ("table_",),
+        agrees=consistency.check_forest,
+    )
     scores = {"log_density": RECORD, "error": RECORD, "others": dict_of(RECORD)}
     module = "skbayesnn._stacking.summary"
     yield StoredClass(module, "Summary", others=scores, has_state=False)

@@ -290,16 +290,19 @@ class MixturePredictive:
         """Whether the spread can be scaled: real numbers without a transform."""
         return not self.components.discrete and self.transform is None
 
-    def densities_of_factor(self, y, bound):
+    def densities_of_factor(self, y, bound, width=None):
         """Return functions, one per target: log factor to log density of y, (rows,).
 
         Empty if the spread cannot be scaled.
+
+        width : (targets,), optional, as in ``Components.mixture_log_density``
         """
         if not self.has_spread:
             return []
+        widths = np.zeros(self.components.n_targets) if width is None else width
         return [
             log_density_of_scale(
-                self.components.targets(slice(j, j + 1)), column, bound
+                self.components.targets(slice(j, j + 1)), column, bound, widths[j]
             )
             for j, column in enumerate(self.standard(y).T)
         ]
@@ -411,6 +414,16 @@ class MixturePredictive:
         # Outside of the domain (the log of a negative number) the transform is NaN.
         outside = np.isnan(forward).any(-1) & np.isfinite(y).all(-1)
         return np.where(outside, -np.inf, density + log_slope)
+
+    def log_mean_density(self, y: np.ndarray, width: np.ndarray) -> np.ndarray:
+        """Log of the mean density over y +- width / 2, (rows,).
+
+        Of a distribution without a transform or a recalibration.
+
+        y : (rows[, targets]); width : (targets,), zero for the density at y
+        """
+        components = self.in_units_of_target().components
+        return components.mixture_log_density(self._columns(y), width)
 
     def crps(self, y: np.ndarray) -> np.ndarray:
         """Continuous ranked probability score, averaged over targets; (rows,)."""

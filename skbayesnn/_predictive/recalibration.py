@@ -40,20 +40,23 @@ def likeliest_scale(components: Components, y, weight) -> float:
     return float(np.exp(minimise_on_grid(loss, *bounds)))
 
 
-def log_density_of_scale(components: Components, y, bound: float = np.inf):
+def log_density_of_scale(
+    components: Components, y, bound: float = np.inf, width: float = 0.0
+):
     """Return a function: log s to log density of y, (rows,), of the scaled mixture.
 
     components : of one target, (draws, rows, 1); y : (rows,)
     bound : as in ``Components.scaled_about``
+    width : as in ``Components.mixture_log_density``
     """
     centre = components.mean.mean(0)
 
     def density(log_scale):
-        if np.isinf(bound):
+        if np.isinf(bound) and not width:
             y_before = centre[:, 0] + (y - centre[:, 0]) * np.exp(-log_scale)
             return components.mixture_log_density(y_before[:, None]) - log_scale
         spread = components.scaled_about(centre, np.exp(log_scale), bound)
-        return spread.mixture_log_density(y[:, None])
+        return spread.mixture_log_density(y[:, None], np.array([width]))
 
     return density
 

@@ -55,13 +55,23 @@ from skbayesnn._stacking.candidates import (
     refit_to_all_rows,
 )
 from skbayesnn._stacking.folds import make_folds
-from skbayesnn._stacking.pool import default_pool, dense_if_small, validate_pool
+from skbayesnn._stacking.foreign import ForeignModel
+from skbayesnn._stacking.forest import without_unused_trees
+from skbayesnn._stacking.pool import (
+    CandidateSpec,
+    default_specs,
+    dense_if_small,
+    given_spec,
+    is_own,
+    pool_items,
+)
 from skbayesnn._stacking.summary import Summary
 from skbayesnn._stacking.weights import BOUND, OutOfFold, Stacked, corrected, pooled
 from skbayesnn._typing import Array, MatrixLike
 from skbayesnn.estimators._fit import time_left
 from skbayesnn.estimators._training_data import training_data
 from skbayesnn.estimators.mc_dropout import MCDropoutClassifier, MCDropoutRegressor
+from skbayesnn.preprocessing import PiecewiseLinearEncoder
 
 # Rows that a thread encodes at a time: an encoding takes about twenty times the memory
 # of X, and each candidate has its own.
@@ -72,6 +82,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
     """Base of both stacks, which document the parameters."""
 
     estimators: Any
+    weights = "log_density"
     categorical_features: Any
     cv: Any
     n_refits: int
@@ -93,6 +104,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
     fitted_to_sparse_: bool | None
     table_: TableEncoder | None
     fold_tables_: list[TableEncoder] | None
+    on_frame_: list[bool]
     _is_classification: bool
     _unfinished: "_Progress | None" = None
     # With metadata routing, `groups` are requested by default, as by GroupKFold.
@@ -136,6 +148,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         original_y, y = y, self._checked_targets(y)
         ordered_y = if_ordered(original_y)
         _validation.check_number("n_refits", self.n_refits, kind=Integral, low=1)
+        _validation.check_option("weights", self.weights, ["log_density", "crps"])
         _validation.verbosity(self.verbose)
         seed = self._seed()
         conditions = self._conditions(seed, X, y, ordered_y, sample_weight, groups)
@@ -197,12 +210,18 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         factor = self._factor_of_refits(stacked, kept, models, data)
         outcomes = [progress.out_of_fold.outcomes([c.name]) for c in kept]
         fold_models = [
-            [outcome.results[0].estimator for outcome in fold_outcomes]
+            _completed(
+                kept,
+                [outcome.results[0].estimator for outcome in fold_outcomes],
+                oof,
+                stacked,
+            )
             for fold_outcomes in zip(*outcomes, strict=True)
         ]
         n_epochs = [getattr(model_of(model), "n_iter_", 1) for model in models]
         return {
             "estimators_": models,
+            "on_frame_": [c.spec.on_frame and data.frame is not None for c in kept],
             "n_iter_": max(n_epochs),
             "n_draws_": stacked.n_draws[stacked.n_draws > 0],
             "spread_factor_": factor,
@@ -226,7 +245,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             oof = OutOfFold.from_outcomes(
                 candidates, splits, progress.out_of_fold, data
             )
-            stacked = oof.stacked()
+            stacked = oof.stacked(self.weights)
             kept, settings = [], {}
             for candidate, n_draws in zip(candidates, stacked.n_draws, strict=True):
                 if n_draws:
@@ -253,6 +272,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             # this fit.
             model.set_params(**settings[candidate.name])
             models.append(model)
+        models = _completed(kept, models, oof, stacked)
         return _Refits(candidates, oof, stacked, kept, models)
 
     # ---- inputs
@@ -276,14 +296,20 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             sample_weight = check_weights(sample_weight, X)
             sample_weight = sample_weight * (1.0 if by_class is None else by_class)
             self._check_weighted(y[sample_weight > 0])
-        if not isinstance(self.estimators, str):
+        items = pool_items(self.estimators)
+        # None in place of default candidates.
+        specs = [
+            None
+            if isinstance(item[1], str)
+            else given_spec(item, seed, is_classification=self._is_classification)
+            for item in items
+        ]
+        if all(is_own(estimator) for _, estimator, _ in items):
             refuse_named_categories(
                 self.categorical_features,
                 "a stack of given `estimators`, which have this parameter themselves",
             )
-            data = StackData(X, y, sample_weight, groups=groups)
-            return data, validate_pool(self.estimators, seed)
-        _validation.check_option("estimators", self.estimators, ["auto"])
+            return StackData(X, y, sample_weight, groups=groups), specs
         # Validate X and y here, so that an error or warning occurs once and not for
         # each candidate.
         network_class = (
@@ -297,16 +323,39 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             _warn_of_dates([c.column for c in encoder.columns_ if c.kind == "date"])
         frame, X = X if encoder else None, dense_if_small(table.X)
         data = StackData(
-            X, y, sample_weight, names, frame=frame, encoder=encoder, groups=groups
-        )
-        return data, default_pool(
             X,
-            table.sample_weight,
-            is_classification=self._is_classification,
-            max_iter=self.max_iter,
-            device=self.device,
-            random_state=seed,
+            y,
+            sample_weight,
+            names,
+            frame=frame,
+            encoder=encoder,
+            groups=groups,
+            is_checked=True,
         )
+        default: dict[str, CandidateSpec] = {}
+        if None in specs:
+            default_pool = default_specs(
+                X,
+                table.sample_weight,
+                is_classification=self._is_classification,
+                max_iter=self.max_iter,
+                device=self.device,
+                random_state=seed,
+            )
+            default = {spec.name: spec for spec in default_pool}
+        # Some tables have no encoded columns, or no forests.
+        pool = [
+            spec or default[item[0]]
+            for item, spec in zip(items, specs, strict=True)
+            if spec or item[0] in default
+        ]
+        if not pool:
+            raise ValueError(
+                "the default candidates 'encoded' need columns with many distinct "
+                "values, and 'forest' needs a regression with many rows: the pool must "
+                f"have other candidates for this table; got {self.estimators!r}."
+            )
+        return data, pool
 
     def _resources(self) -> Resources:
         resources = Resources.from_budget(self.memory_budget, self.n_jobs)
@@ -329,8 +378,9 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         """Hash of the values on which the candidates' fits to given rows depend."""
         params = self.get_params(deep=False)
         # The folds of `cv` are compared, and the seed is among the arguments.
-        for name in ("n_jobs", "memory_budget", "verbose", "cv", "random_state"):
-            del params[name]
+        unused = "n_jobs", "memory_budget", "verbose", "cv", "random_state", "weights"
+        for name in unused:
+            params.pop(name, None)
         return Fingerprint.from_values(*params.values(), *arguments)
 
     # ---- fitted attributes
@@ -358,9 +408,8 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             attributes["n_features_in_"] = data.encoder.n_features_in_
         elif len(shape) == 2:
             attributes["n_features_in_"] = shape[1]
-        is_default = isinstance(self.estimators, str)
         attributes["fitted_to_sparse_"] = (
-            sparse.issparse(data.X) if is_default else None
+            sparse.issparse(data.X) if data.is_checked else None
         )
         if data.columns is not None:
             attributes["feature_names_in_"] = data.columns
@@ -386,14 +435,26 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
 
     @on_snapshot
     def _open_predictive(self, X):
-        rows = self._new_rows(X)
-        return self._opened(self.estimators_, rows)
+        return self._opened(self.estimators_, self._new_rows(X), X)
 
-    def _opened(self, estimators, rows: EncodedRows) -> PredictiveBlocks:
-        """Mixture of the given fits of the candidates at new rows."""
-        return PredictiveBlocks.of_encoded(
-            rows, lambda X: self._mixture_blocks(estimators, X)
-        )
+    def _opened(self, estimators, rows: EncodedRows, X) -> PredictiveBlocks:
+        """Mixture of the given fits of the candidates at new rows.
+
+        rows : X as most candidates take it
+        """
+        # Stacks saved by earlier versions have no such candidates.
+        on_frame = getattr(self, "on_frame_", None) or [False] * len(estimators)
+        if not any(on_frame):
+            return PredictiveBlocks.of_encoded(
+                rows, lambda X: self._mixture_blocks(estimators, X)
+            )
+        parts = [
+            open_predictive(estimator, X)
+            if is_on_frame
+            else PredictiveBlocks.of_encoded(rows, partial(_in_parts, estimator))
+            for estimator, is_on_frame in zip(estimators, on_frame, strict=True)
+        ]
+        return PredictiveBlocks.mapped(parts, self._mix)
 
     def _new_rows(self, X) -> EncodedRows:
         """X as the candidates take it."""
@@ -401,35 +462,41 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         # Estimators of a user's pool validate X themselves.
         if self.fitted_to_sparse_ is None:
             return EncodedRows(X)
-        mean, scale, total_weight = _column_scales(self.estimators_[0])
-        rows = check_new_rows(self, X, mean, scale)
+        scales = next(filter(None, map(_column_scales, self.estimators_)), None)
+        rows = check_new_rows(self, X, *(scales or ())[:2])
         if sparse.issparse(rows.X) and not self.fitted_to_sparse_:
             rows = EncodedRows(rows.X.toarray())
+        if scales is None:
+            return rows
+        mean, scale, total_weight = scales
         warn_of_far_rows(rows.X, mean, scale, total_weight, network_columns(self))
         # Do not warn again about encoded columns, which have other values and no
         # names.
         silence_warning(FAR_ROWS)
         return rows
 
+    def _mix(self, *predictives):
+        """Mixture of the predictions of the candidates, with its correction."""
+        mixture = pooled(predictives, self.n_draws_)
+        # Stacks saved by earlier versions have no bound.
+        bound = getattr(self, "spread_bound_", np.inf)
+        return corrected(mixture, self.spread_factor_, bound)
+
     def _mixture_blocks(self, estimators, X) -> PredictiveBlocks:
         """Mixture of the given fits of the candidates."""
 
-        def mix(*predictives):
-            mixture = pooled(predictives, self.n_draws_)
-            # Stacks saved by earlier versions have no bound.
-            bound = getattr(self, "spread_bound_", np.inf)
-            return corrected(mixture, self.spread_factor_, bound)
-
         def blocks(X):
             return PredictiveBlocks.mapped(
-                [open_predictive(estimator, X) for estimator in estimators], mix
+                [open_predictive(estimator, X) for estimator in estimators], self._mix
             )
 
         # An estimator of a user's pool may need all rows at once.
         if self.fitted_to_sparse_ is None:
             return blocks(X)
+        # Predictions of other libraries may not be safe in threads.
+        in_threads = not any(isinstance(e, ForeignModel) for e in estimators)
         return PredictiveBlocks.in_parts(
-            X.shape[0], lambda rows: blocks(X[rows]), OPENED_AT_ONCE, in_threads=True
+            X.shape[0], lambda rows: blocks(X[rows]), OPENED_AT_ONCE, in_threads
         )
 
     def __getstate__(self):
@@ -525,20 +592,40 @@ def _warn_of_dates(columns: list) -> None:
         )
 
 
-def _column_scales(candidate) -> tuple[np.ndarray, np.ndarray, float]:
+def _in_parts(estimator, X) -> PredictiveBlocks:
+    """Prediction of one candidate for encoded rows, a part of the rows at a time."""
+    return PredictiveBlocks.in_parts(
+        X.shape[0], lambda rows: open_predictive(estimator, X[rows]), OPENED_AT_ONCE
+    )
+
+
+def _column_scales(candidate) -> tuple[np.ndarray, np.ndarray, float] | None:
     """Mean and standard deviation of each column, and the sum of the row weights.
 
-    candidate : fitted, of the default pool
+    candidate : fitted
+    returns : None if the candidate has only scales of transformed columns
     """
-    network = model_of(candidate)
-    mean, scale = network.x_mean_, network.x_scale_
-    if network is not candidate:
+    model = model_of(candidate)
+    if not hasattr(model, "x_mean_"):
+        return None
+    mean, scale = model.x_mean_, model.x_scale_
+    if model is not candidate:
+        encoder = getattr(candidate[0], "estimator", None)
+        if not isinstance(encoder, PiecewiseLinearEncoder) or len(candidate) != 2:
+            return None
         # The encoder puts each column before the columns of its encoding.
-        encoder = candidate[0].estimator
         widths = 1 + encoder.n_bins_ + [len(values) for values in encoder.values_]
         columns = np.cumsum(widths) - widths
         mean, scale = mean[columns], scale[columns]
-    return mean, scale, network.total_weight_
+    return mean, scale, model.total_weight_
+
+
+def _completed(kept: list[Candidate], models, oof: OutOfFold, stacked: Stacked) -> list:
+    """Fitted candidates with the noise and the trees that the mixture uses."""
+    for candidate, model in zip(kept, models, strict=True):
+        if candidate.name in oof.noise:
+            model.set_noise(oof.noise[candidate.name])
+    return without_unused_trees(models, stacked.n_draws[stacked.n_draws > 0])
 
 
 def _relative_refit_time(

@@ -1,6 +1,7 @@
 """Candidates of a stack, and their training in as few programs as possible."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,6 +15,7 @@ from skbayesnn._batch.cross_fit import ReturnEstimator, fitted_to
 from skbayesnn._batch.executor import Executor, Resources
 from skbayesnn._batch.jobs import FoldFit, FoldFitBuilder, network_of, path_of_network
 from skbayesnn._batch.outcomes import (
+    Fingerprint,
     Key,
     Outcome,
     ProgramResult,
@@ -26,13 +28,17 @@ from skbayesnn._likelihoods import likelihood_named
 from skbayesnn._meta.unwrap import open_predictive
 from skbayesnn._predictive.mixin import Predictive
 from skbayesnn._runtime import warn
-from skbayesnn._sklearn_compat import safe_split
+from skbayesnn._sklearn_compat import num_samples, safe_split
+from skbayesnn._stacking.foreign import ForeignModel
+from skbayesnn._stacking.forest import ForestRegressor
 from skbayesnn._stacking.linear import ShrunkLinearModel
 from skbayesnn._stacking.pool import CandidateSpec
 from skbayesnn.estimators._base import BayesianNetwork
 
 # Posterior draws of a network that predict held-out rows.
 HELD_OUT_DRAWS = 20
+# Candidates that are not trained in a program of networks.
+SeparateModel = ShrunkLinearModel | ForeignModel | ForestRegressor
 
 
 @dataclass(frozen=True)
@@ -56,8 +62,8 @@ class Candidate:
         return path_of_network(self.spec.estimator)
 
     @property
-    def model(self) -> BayesianNetwork | ShrunkLinearModel:
-        """Network or linear model with these parameters, not fitted."""
+    def model(self) -> BayesianNetwork | SeparateModel:
+        """Network or other model with these parameters, not fitted."""
         return model_of(clone(self.spec.estimator).set_params(**self.params))
 
     def refit_params(self, n_refits: int, n_draws: int) -> dict[str, int]:
@@ -66,8 +72,8 @@ class Candidate:
         n_draws : draws of all networks together
         """
         model = self.model
-        if isinstance(model, ShrunkLinearModel):
-            return {"n_draws": int(n_draws)}
+        if isinstance(model, SeparateModel):
+            return _draws_param(model, int(n_draws))
         n_networks = max(n_refits, model.n_estimators)
         return {
             f"{self.path}n_estimators": n_networks,
@@ -75,9 +81,14 @@ class Candidate:
         }
 
 
-def model_of(estimator) -> BayesianNetwork | ShrunkLinearModel:
-    """Network or linear model of a candidate's estimator."""
-    if isinstance(estimator, ShrunkLinearModel):
+def _draws_param(model: SeparateModel, n_draws: int) -> dict[str, int]:
+    """Parameter with the number of draws, if the model has one."""
+    return {"n_draws": n_draws} if "n_draws" in model.get_params(deep=False) else {}
+
+
+def model_of(estimator) -> BayesianNetwork | SeparateModel:
+    """Network or other model of a candidate's estimator."""
+    if isinstance(estimator, SeparateModel):
         return estimator
     return network_of(estimator)
 
@@ -85,7 +96,7 @@ def model_of(estimator) -> BayesianNetwork | ShrunkLinearModel:
 def n_networks(estimator) -> int:
     """Number of networks from different starts in a fitted candidate."""
     model = model_of(estimator)
-    return 1 if isinstance(model, ShrunkLinearModel) else len(model.seeds_)
+    return 1 if isinstance(model, SeparateModel) else len(model.seeds_)
 
 
 def expand_pool(pool: Sequence[CandidateSpec]) -> list[Candidate]:
@@ -145,7 +156,8 @@ def check_can_be_mixed(
 
 
 def _name(spec: CandidateSpec, params: dict) -> str:
-    path = path_of_network(spec.estimator)
+    is_foreign = isinstance(spec.estimator, ForeignModel)
+    path = "estimator__" if is_foreign else path_of_network(spec.estimator)
     settings = [f"{name.removeprefix(path)}={value}" for name, value in params.items()]
     return f"{spec.name}({', '.join(settings)})" if settings else spec.name
 
@@ -168,6 +180,8 @@ class StackData:
         Fitted to all rows.
     groups : ndarray of shape (rows,), int, or None
         Candidates do not split groups where they hold out rows.
+    is_checked : bool
+        Whether the stack has validated X, and encoded its columns if necessary.
     """
 
     X: Any
@@ -178,6 +192,7 @@ class StackData:
     frame: Any = None
     encoder: TableEncoder | None = None
     groups: np.ndarray | None = None
+    is_checked: bool = False
 
     @property
     def weights(self) -> np.ndarray:
@@ -185,6 +200,26 @@ class StackData:
         if self.sample_weight is None:
             return np.ones(len(self.y))
         return self.sample_weight
+
+    def as_given(self, splits: Sequence[tuple]) -> tuple["StackData", list[tuple]]:
+        """Data and folds with the original X.
+
+        splits : of these data, or of the copies that ``encode_by_fold`` makes
+        """
+        if self.frame is None:
+            return self, list(splits)
+        n = num_samples(self.frame)
+        data = replace(
+            self,
+            X=self.frame,
+            y=self.y[:n],
+            sample_weight=None
+            if self.sample_weight is None
+            else self.sample_weight[:n],
+            ordered_y=None if self.ordered_y is None else self.ordered_y.iloc[:n],
+            groups=None if self.groups is None else self.groups[:n],
+        )
+        return data, [(train % n, test % n) for train, test in splits]
 
     def fit_params(self, path: str) -> dict:
         """Keyword arguments for the ``fit`` of an estimator."""
@@ -244,17 +279,29 @@ class HeldOutPrediction:
 
 @dataclass(frozen=True)
 class HeldOutPredictor:
-    """A ``ResultBuilder`` that predicts the held-out rows of each fold."""
+    """A ``ResultBuilder`` that predicts the held-out rows of each fold.
+
+    Parameters
+    ----------
+    data : StackData
+    splits : sequence of (train, test)
+    on_frame : frozenset of str
+        Names of the candidates that get the original X.
+    """
 
     data: StackData
     splits: Sequence[tuple]
+    on_frame: frozenset[str] = frozenset()
 
     def build(self, key: Key, fit: TrainedFit, cache: dict) -> Outcome:
         """Outcome with a :class:`HeldOutPrediction`, or the exception."""
-        train, test = self.splits[key[1]]
+        data, splits = self.data, self.splits
+        if key[0] in self.on_frame:
+            data, splits = data.as_given(splits)
+        train, test = splits[key[1]]
         model = fit.estimator
         try:
-            X, _ = safe_split(model, self.data.X, self.data.y, test, train)
+            X, _ = safe_split(model, data.X, data.y, test, train)
             predictive = open_predictive(model, X).whole()
         except Exception as error:
             return Outcome(without_frames(error))
@@ -275,9 +322,15 @@ def predict_held_out(
     """
     few_draws = {}
     for candidate in candidates:
-        n_draws = min(HELD_OUT_DRAWS, candidate.model.n_draws)
-        few_draws[candidate.name] = {f"{candidate.path}n_draws": n_draws}
-    predictor = HeldOutPredictor(data, splits)
+        model = candidate.model
+        n_draws = min(HELD_OUT_DRAWS, model.n_draws)
+        few_draws[candidate.name] = (
+            _draws_param(model, n_draws)
+            if isinstance(model, SeparateModel)
+            else {f"{candidate.path}n_draws": n_draws}
+        )
+    on_frame = frozenset(c.name for c in candidates if c.spec.on_frame)
+    predictor = HeldOutPredictor(data, splits, on_frame)
     return _train(candidates, few_draws, data, splits, predictor, resources, store)
 
 
@@ -347,22 +400,27 @@ def _train(
             for candidate in group
         }
         missing = store.missing(params)
-        if isinstance(spec.estimator, ShrunkLinearModel):
+        spec_data, spec_splits = (
+            data.as_given(splits) if spec.on_frame else (data, splits)
+        )
+        if isinstance(spec.estimator, SeparateModel):
             models = {
                 (name, fold): clone(spec.estimator).set_params(**params[name])
                 for name in missing
                 for fold in missing[name]
             }
-            yield from _fitted_linear(models, data, splits, result_builder, resources)
+            yield from _fitted_alone(
+                models, spec_data, spec_splits, result_builder, resources
+            )
             continue
         # Candidates keep the observation noise of their training, since the mixture is
         # corrected out of fold.
         builder = FoldFitBuilder(
             spec.estimator,
-            data.fit_params(group[0].path),
-            data.X,
-            data.y if data.ordered_y is None else data.ordered_y,
-            splits,
+            spec_data.fit_params(group[0].path),
+            spec_data.X,
+            spec_data.y if spec_data.ordered_y is None else spec_data.ordered_y,
+            spec_splits,
             variance_source="training",
         )
         new_fits, failures = builder.fold_fits(params, missing)
@@ -374,25 +432,47 @@ def _train(
     yield from programs
 
 
-def _fitted_linear(
+def _fitted_alone(
     models, data, splits, result_builder, resources
 ) -> Iterator[ProgramResult]:
-    """Fit linear models separately: each takes a fraction of a second.
+    """Fit models that are not networks, each by its own ``fit``.
+
+    Models that differ only in parameters of their predictions share a fit.
 
     models : dict of (name, fold) to estimator, not fitted
     """
+    groups: dict[tuple, dict[Key, Any]] = {}
+    for key, model in models.items():
+        groups.setdefault((key[1], _params_of_fit(model)), {})[key] = model
     calls = (
-        delayed(_linear_outcome)(key, model, data, splits[key[1]][0], result_builder)
-        for key, model in models.items()
+        delayed(_outcomes_alone)(group, data, splits[fold][0], result_builder)
+        for (fold, _), group in groups.items()
     )
-    for key, outcome in zip(models, resources.parallel()(calls), strict=True):
-        yield ProgramResult({key: outcome})
+    for outcomes in resources.parallel()(calls):
+        yield ProgramResult(outcomes)
 
 
-def _linear_outcome(key: Key, model, data: StackData, train, result_builder) -> Outcome:
-    """Outcome of a fit to the training rows."""
+def _params_of_fit(model) -> str:
+    """Hash of the parameters on which the fit depends."""
+    params = model.get_params()
+    for name in getattr(model, "params_of_predictions", ()):
+        if params[name] is not None:
+            del params[name]
+    return Fingerprint.from_values(*params.keys(), *params.values()).text
+
+
+def _outcomes_alone(
+    models: Mapping[Key, Any], data: StackData, train, result_builder
+) -> dict[Key, Outcome]:
+    """Outcomes of one fit to the training rows."""
     try:
-        fitted = fitted_to(model, data.X, data.y, train, data.fit_params(""))
+        first = next(iter(models.values()))
+        fitted = fitted_to(first, data.X, data.y, train, data.fit_params(""))
     except Exception as error:
-        return Outcome(without_frames(error))
-    return result_builder.build(key, TrainedFit(fitted), {})
+        return dict.fromkeys(models, Outcome(without_frames(error)))
+    outcomes = {}
+    for key, model in models.items():
+        # Copies share the fitted arrays.
+        shared = copy(fitted).set_params(**model.get_params(deep=False))
+        outcomes[key] = result_builder.build(key, TrainedFit(shared), {})
+    return outcomes

@@ -44,8 +44,10 @@ class BayesianStackingClassifier(
         many columns.
 
         A list contains (name, estimator) or (name, estimator, grid of its parameters).
-        Each estimator is one of this package, or a ``Pipeline`` with one as its last
-        step.
+        :func:`~skbayesnn.default_pool` is the list of the default candidates, to which
+        you can append others: networks of this package, and classifiers of scikit-learn
+        and other libraries that have ``predict_proba``. See Notes for classifiers of
+        other libraries.
     categorical_features : "from_dtype", array-like of str, int or bool, or None, \
 default="from_dtype"
         Columns that contain categories. Leave the default unless integers are codes of
@@ -111,8 +113,12 @@ default="from_dtype"
         that predicts the shares p of the classes has the sum of p log(p).
     n_iter_ : int
         Number of epochs of the longest refit.
+    on_frame_ : list of bool
+        Whether each of ``estimators_`` gets a frame as it is given, and not its encoded
+        columns.
     fitted_to_sparse_ : bool or None
-        Whether X was a sparse matrix; None if ``estimators`` is a list.
+        Whether X was a sparse matrix; None if all ``estimators`` are given and of this
+        package, which validate X themselves.
     n_features_in_, feature_names_in_
         The names exist if X has names and the pool is the default.
 
@@ -124,6 +130,13 @@ default="from_dtype"
     Polya-Gamma variables at their expectations [2]_. They require 10 to 1,000 rows and
     at most 2^22 entries of X; otherwise logistic regressions are trained like the
     networks. If X has at least as many columns as rows, no network has encoded columns.
+
+    A classifier of another library is a single draw, so that its mutual information is
+    zero. ``sample_weight`` is passed to its ``fit`` if it takes weights; otherwise only
+    rows without weight are left out. If X is a frame, pipelines and estimators with a
+    parameter for categorical columns (``cat_features``, ``categorical_features``) get
+    it as it is given, and others get its encoded columns. :func:`~skbayesnn.save`
+    stores these candidates by skops.
 
     A candidate is dropped before the weights are estimated if its predictions are
     constant (unless it has the largest log probability), or if it equals another

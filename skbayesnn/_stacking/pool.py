@@ -5,7 +5,7 @@ candidates".
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,8 +16,11 @@ from sklearn.pipeline import Pipeline
 
 from skbayesnn._batch.jobs import network_of
 from skbayesnn._stacking.folds import FOLDS_BELOW
+from skbayesnn._stacking.foreign import adapted, takes_frame
+from skbayesnn._stacking.forest import ForestRegressor
 from skbayesnn._stacking.linear import ShrunkLinearClassifier, ShrunkLinearRegressor
-from skbayesnn._validation import batch_rows
+from skbayesnn._validation import batch_rows, check_option
+from skbayesnn.estimators._base import BayesianNetwork
 from skbayesnn.estimators.mc_dropout import MCDropoutClassifier, MCDropoutRegressor
 from skbayesnn.preprocessing import PiecewiseLinearEncoder
 
@@ -79,6 +82,11 @@ SHRUNK_ROWS = range(10, 1001)
 # Largest number of entries of X with which ridge and lasso are used.
 SHRUNK_ENTRIES = 2**22
 REGRESSION_PENALTIES = "ridge", "lasso", "adaptive_lasso"
+# Widths of the trees' kernels as shares of the standard deviation of y; None is the
+# variance within leaves of a few rows.
+FOREST_WIDTHS = (0.03, 0.1, 0.25, None)
+# Forests are used from this number of rows on, with fewer columns than rows.
+FOREST_FROM = 200
 CLASSIFICATION_PENALTIES = {
     "ridge": (0.3, 1.0, 3.0, 10.0),
     "lasso": (0.4, 0.2, 0.1, 0.05),
@@ -95,17 +103,56 @@ class CandidateSpec(NamedTuple):
         One of this package, or a pipeline with one as its last step.
     grid : dict, or list of dict
         Argument of ``ParameterGrid``.
+    on_frame : bool
+        Whether the estimator gets the original X, if the stack encodes its columns.
     """
 
     name: str
     estimator: Any
     grid: Any
+    on_frame: bool = False
 
 
-def validate_pool(estimators, seed: int) -> list[CandidateSpec]:
-    """Validate the pool of a user.
+# Groups of the default candidates, in the order of their training times.
+DEFAULT_GROUPS = "encoded", "network", "linear", "forest"
 
-    seed : random state of networks without one
+
+def default_pool() -> list[tuple[str, str]]:
+    """Names of the default candidates of a stack, as a list to extend.
+
+    ``BayesianStackingRegressor(default_pool())`` is the same as the default
+    ``estimators="auto"``, and so for the classifier. The settings of the candidates
+    depend on the rows: the stack chooses them in ``fit``. Leave an item out, or append
+    estimators of other libraries.
+
+    Parameters
+    ----------
+    No parameters.
+
+    Returns
+    -------
+    estimators : list of (name, "auto")
+        ``"encoded"`` are networks on encoded columns, ``"network"`` are networks on the
+        original columns, ``"linear"`` are linear models, and ``"forest"`` are
+        extremely randomised trees (regression only).
+
+    Examples
+    --------
+    >>> import skbayesnn
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.ensemble import HistGradientBoostingRegressor
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> boosting = HistGradientBoostingRegressor(max_iter=20)
+    >>> pool = [*skbayesnn.default_pool(), ("boosting", boosting)]
+    >>> model = skbayesnn.BayesianStackingRegressor(pool, max_iter=5, random_state=0)
+    >>> "boosting" in model.fit(X, y).weights_["weight"]
+    True
+    """
+    return [(name, "auto") for name in DEFAULT_GROUPS]
+
+
+def pool_items(estimators) -> list[tuple]:
+    """Items of a pool as (name, estimator, grid), with "auto" for default groups.
 
     Raises
     ------
@@ -116,27 +163,68 @@ def validate_pool(estimators, seed: int) -> list[CandidateSpec]:
         "`estimators` must be 'auto' or a list of (name, estimator) or (name, "
         "estimator, grid of its parameters)"
     )
+    if isinstance(estimators, str):
+        check_option("estimators", estimators, ["auto"])
+        estimators = default_pool()
     if not isinstance(estimators, list | tuple) or not estimators:
         raise TypeError(f"{rule}; got {estimators!r}.")
-    pool = []
+    items = []
     for item in estimators:
         if not isinstance(item, list | tuple) or len(item) not in (2, 3):
             raise TypeError(f"{rule}; got the item {item!r}.")
         name, estimator, *grid = item
         if not isinstance(name, str):
             raise TypeError(f"{rule}; got the name {name!r}.")
-        estimator = clone(estimator)
+        if isinstance(estimator, str):
+            check_option("estimators", estimator, ["auto"])
+            check_option("a default candidate", name, list(DEFAULT_GROUPS))
+            if grid:
+                raise TypeError(f"{rule}; the grid of {name!r} must be left out.")
+        items.append((name, estimator, grid[0] if grid else {}))
+    return items
+
+
+def is_own(estimator) -> bool:
+    """Whether this is a model of this package, or a pipeline with a network."""
+    if isinstance(estimator, ForestRegressor):
+        return True
+    while isinstance(estimator, Pipeline):
+        estimator = estimator.steps[-1][1]
+    return isinstance(estimator, BayesianNetwork)
+
+
+def given_spec(item, seed: int, *, is_classification: bool) -> CandidateSpec:
+    """Candidate that a user gives.
+
+    seed : random state of an estimator without one
+
+    Raises
+    ------
+    TypeError
+        If the estimator does not predict what the stack requires.
+    """
+    name, estimator, grid = item
+    if isinstance(estimator, ForestRegressor):
+        return CandidateSpec(name, clone(estimator), grid)
+    if is_own(estimator):
+        on_frame, estimator = isinstance(estimator, Pipeline), clone(estimator)
         network = network_of(estimator)
         if network.random_state is None:
             network.set_params(random_state=seed)
-        pool.append(CandidateSpec(name, estimator, grid[0] if grid else {}))
-    return pool
+        return CandidateSpec(name, estimator, grid, on_frame)
+    adapter = adapted(name, estimator, is_classification=is_classification, seed=seed)
+    grids = [grid] if isinstance(grid, Mapping) else grid
+    grids = [
+        {f"estimator__{param}": values for param, values in grid.items()}
+        for grid in grids
+    ]
+    return CandidateSpec(name, adapter, grids, takes_frame(estimator))
 
 
-def default_pool(
+def default_specs(
     X, sample_weight, *, is_classification: bool, max_iter, **params
 ) -> list[CandidateSpec]:
-    """Networks on the columns and on encoded columns, and linear models.
+    """Networks on the columns and on encoded columns, linear models, and forests.
 
     With at least as many columns as rows the pool has fewer networks. Linear models
     with a penalty predict such tables as well or better, unless the function is far
@@ -175,6 +263,10 @@ def default_pool(
     if is_shrunk and is_wide and not is_classification:
         grids = [grid | {"length_scale": ["fan_in"]} for grid in grids]
     pool = [CandidateSpec("network", on_columns, grids), linear]
+    is_small = n_rows < FOREST_FROM or is_wide or sparse.issparse(X)
+    if not is_classification and not is_small:
+        forest = ForestRegressor(random_state=params.get("random_state"))
+        pool.append(CandidateSpec("forest", forest, {"width": FOREST_WIDTHS}))
     n_bins = 0 if sparse.issparse(X) or is_wide else _n_bins(X, sample_weight)
     if n_bins < MIN_BINS:
         return pool

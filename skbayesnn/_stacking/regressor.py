@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
+from skbayesnn._data.column_encoding import EncodedRows
 from skbayesnn._data.table_encoder import AVERAGED
 from skbayesnn._data.validation import check_numbers, check_target_given
 from skbayesnn._meta.cross_conformal import cross_interval, not_below_zero, too_few
@@ -32,7 +33,7 @@ MAX_COMPARED = 1_000
 class BayesianStackingRegressor(
     RegressionPredictiveMixin, RegressorMixin, BayesianStacking
 ):
-    """Weighted mixture of Bayesian neural networks and linear models.
+    """Weighted mixture of Bayesian neural networks, linear models and forests.
 
     Use it when accuracy and calibrated intervals matter more than training time: it
     needs no tuning. It trains a pool of candidates by cross-validation, all candidates
@@ -48,17 +49,25 @@ class BayesianStackingRegressor(
         The pool of candidates. Leave the default unless you have models of your own
         to combine.
 
-        ``"auto"`` contains networks and linear models. The networks have two hidden
-        layers, observation noise that depends on the input, and several length scales.
-        Some have relu units and no dropout, the others silu units and dropout. Some get
-        the original columns, the others columns that are encoded by
-        :class:`~skbayesnn.preprocessing.PiecewiseLinearEncoder`. A sparse X with at
-        most 256 columns and 2^25 entries is made dense. See Notes for few rows and
-        many columns.
+        ``"auto"`` contains networks, linear models and forests. The networks have two
+        hidden layers, observation noise that depends on the input, and several length
+        scales. Some have relu units and no dropout, the others silu units and dropout.
+        Some get the original columns, the others columns that are encoded by
+        :class:`~skbayesnn.preprocessing.PiecewiseLinearEncoder`. Forests are used with
+        at least 200 rows. Each of their trees is one draw, a normal distribution about
+        the mean of y in a leaf. A sparse X with at most 256 columns and 2^25 entries is
+        made dense. See Notes for few rows and many columns.
 
         A list contains (name, estimator) or (name, estimator, grid of its parameters).
-        Each estimator is one of this package, or a ``Pipeline`` with one as its last
-        step. All must have the same kind of observation noise.
+        :func:`~skbayesnn.default_pool` is the list of the default candidates, to which
+        you can append others: networks of this package, and regressors of scikit-learn
+        and other libraries. All must have the same kind of observation noise. See Notes
+        for regressors of other libraries.
+    weights : {"log_density", "crps"}, default="log_density"
+        Score of the held-out rows that the weights of the candidates optimise. The log
+        density is sensitive to outliers and rewards a correct width of the predictive
+        distribution in every row. The continuous ranked probability score is an error
+        in units of y, which is less sensitive to both. See Notes for y with ties.
     categorical_features : "from_dtype", array-like of str, int or bool, or None, \
 default="from_dtype"
         Columns that contain categories. Leave the default unless integers are codes of
@@ -134,8 +143,12 @@ default="from_dtype"
         -1.42 - log(s).
     n_iter_ : int
         Number of epochs of the longest refit.
+    on_frame_ : list of bool
+        Whether each of ``estimators_`` gets a frame as it is given, and not its encoded
+        columns.
     fitted_to_sparse_ : bool or None
-        Whether X was a sparse matrix; None if ``estimators`` is a list.
+        Whether X was a sparse matrix; None if all ``estimators`` are given and of this
+        package, which validate X themselves.
     n_features_in_, feature_names_in_
         The names exist if X has names and the pool is the default.
 
@@ -146,12 +159,40 @@ default="from_dtype"
     cross-validation. Their posterior is normal, given the prior variances that the
     penalty implies. They require 10 to 1,000 rows and at most 2^22 entries of X;
     otherwise linear models are trained like the networks. If X has at least as many
-    columns as rows, the pool has two networks, both on the original columns.
+    columns as rows, the pool has two networks, both on the original columns, and no
+    forests.
+
+    The forests are extremely randomised trees [4]_. In three candidates a leaf has one
+    row, and the standard deviation about it is a share of the standard deviation of y:
+    0.03, 0.1 or 0.25. In one candidate a leaf has at least three rows and their
+    variance. Their size is limited to 50 MB for each fit, that is 100 MB with one
+    held-out part: with many rows they have fewer trees, and then more rows in a leaf.
+
+    A regressor of another library has normal observation noise. Its variance is
+    estimated from the out-of-fold residuals: one variance, or one for each bin of the
+    predicted mean. If the regressor predicts variances, by ``predict(X,
+    return_std=True)``, ``pred_dist(X)`` (NGBoost) or the loss
+    ``"RMSEWithUncertainty"`` (CatBoost), these or a multiple of them are used. Of these
+    forms the one with the largest log density of held-out rows is selected. The
+    epistemic part of such a candidate is zero. ``sample_weight`` is passed to its
+    ``fit`` if it takes weights; otherwise only rows without weight are left out. If X
+    is a frame, pipelines and estimators with a parameter for categorical columns
+    (``cat_features``, ``categorical_features``) get it as it is given, and others get
+    its encoded columns. :func:`~skbayesnn.save` stores these candidates by skops.
 
     A candidate is dropped before the weights are estimated if its predictions are
     constant (unless it has the largest log density), if it equals another candidate,
     or if, with fewer than 150 rows, its squared error is more than three times the
-    smallest one.
+    smallest one. A candidate without positive density in any held-out row is dropped,
+    too.
+
+    Narrow spikes at repeated values of y could have any log density. Weights,
+    ``"log_density"`` of ``weights_`` and ``spread_factor_`` therefore use the log of
+    the mean density within d / 2 of y in two cases. If fewer than a quarter of the
+    values of y are distinct, d is the median gap between them, at most twice the
+    smallest mean absolute error of a candidate. If a value is repeated in 5 % of the
+    rows and other values are distinct (a point mass, such as zeros), d is twice this
+    error.
 
     References
     ----------
@@ -160,6 +201,8 @@ default="from_dtype"
     .. [2] Barber, Candes, Ramdas & Tibshirani (2021), "Predictive inference with the
        jackknife+", Annals of Statistics 49(1).
     .. [3] Zou (2006), "The adaptive lasso and its oracle properties", JASA 101(476).
+    .. [4] Geurts, Ernst & Wehenkel (2006), "Extremely randomized trees", Machine
+       Learning 63(1).
 
     Examples
     --------
@@ -180,6 +223,7 @@ default="from_dtype"
         self,
         estimators="auto",
         *,
+        weights="log_density",
         categorical_features="from_dtype",
         cv=None,
         n_refits=4,
@@ -191,6 +235,7 @@ default="from_dtype"
         random_state=None,
     ) -> None:
         self.estimators = estimators
+        self.weights = weights
         self.categorical_features = categorical_features
         self.cv = cv
         self.n_refits = n_refits
@@ -253,7 +298,7 @@ default="from_dtype"
         tables = getattr(self, "fold_tables_", None)
         fold_blocks = (
             self._opened(
-                models, tables[fold].encode(self, X, AVERAGED) if tables else rows
+                models, tables[fold].encode(self, X, AVERAGED) if tables else rows, X
             )
             for fold, models in enumerate(self.fold_estimators_)
         )
@@ -274,8 +319,8 @@ default="from_dtype"
                     [scores[:, j] for scores in self.fold_scores_],
                     nominal_coverage,
                 )
-        one_row = safe_indexing(rows.X, np.arange(1))
-        blocks = self._mixture_blocks(self.estimators_, one_row)
+        one_row = [safe_indexing(values, np.arange(1)) for values in (rows.X, X)]
+        blocks = self._opened(self.estimators_, EncodedRows(one_row[0]), one_row[1])
         result = not_below_zero(result, blocks)
         result = result if self.oof_prediction_.ndim == 2 else result[:, 0]
         return result if np.ndim(coverage) else result[..., 0, :]

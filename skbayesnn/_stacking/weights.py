@@ -1,20 +1,71 @@
 """Estimate the weights of the candidates, and a correction of their mixture.
 
-The weights maximise the density of out-of-fold rows. The correction is a factor on the
-spread, or a temperature. Out of fold a candidate is one network; refitted to all rows
-it is several, from different starts. Their mean has a smaller error, and their mixture
-is wider; the correction accounts for this. NumPy, float64.
+The weights maximise the density of out-of-fold rows, or minimise their CRPS. The
+correction is a factor on the spread, or a temperature. Out of fold a candidate is one
+network; refitted to all rows it is several, from different starts. Their mean has a
+smaller error, and their mixture is wider; the correction accounts for this. NumPy,
+float64.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from scipy.optimize import nnls
 
 from skbayesnn._batch.outcomes import ResultStore
+from skbayesnn._distributions.components import Gaussians
+from skbayesnn._distributions.crps import (
+    gaussian_mixture_distance,
+    sample_distance,
+    spread_levels,
+)
 from skbayesnn._distributions.map_factor import MIN_LOG_DENSITY, map_factor
 from skbayesnn._runtime import warn
+from skbayesnn._stacking.foreign import ForeignRegressor, Noise, estimate_noise
+from skbayesnn.estimators._diagnostics import some_rows
+
+# ---- resolution of y
+
+# y is discrete if a smaller share of its values is distinct.
+FEW_VALUES = 0.25
+# A value is a point mass if it is repeated in this share of the rows, and this often,
+# and if the other rows have more than 1 / POINT_MASS values and are not discrete.
+POINT_MASS = 0.05
+MIN_REPEATED = 5
+# Largest width, in units of the smallest mean absolute error of a candidate.
+MAX_WIDTH = 2.0
+# Values that differ by a smaller share of the range of y are equal up to rounding.
+ROUNDING = 1e-9
+
+
+def resolution(y: np.ndarray, error: np.ndarray) -> np.ndarray:
+    """Width at which densities of y are measured, (targets,); zero without ties.
+
+    A density is unbounded: narrow spikes at repeated values of y would have any log
+    density. With a width d it is at most 1 / d. For a discrete y, d is the median gap
+    between distinct values, but at most ``MAX_WIDTH`` times the error: a y that is
+    predicted more accurately than its gaps is like a continuous one. Next to a point
+    mass there are no gaps, and d is this multiple of the error.
+
+    y : (rows, targets)
+    error : (targets,), the smallest mean absolute error of a candidate
+    """
+    widths = np.zeros(y.shape[1])
+    for j, values in enumerate(y.T):
+        distinct, counts = np.unique(values, return_counts=True)
+        gaps = np.diff(distinct)
+        gaps = gaps[gaps > ROUNDING * (distinct[-1] - distinct[0])]
+        n_rows, most = len(values), MAX_WIDTH * error[j]
+        repeated = counts >= max(POINT_MASS * n_rows, MIN_REPEATED)
+        n_others = max(FEW_VALUES * counts[~repeated].sum(), 1 / POINT_MASS)
+        if repeated.any() and np.count_nonzero(~repeated) > n_others:
+            widths[j] = most
+        elif gaps.size and 1 + gaps.size < FEW_VALUES * n_rows:
+            widths[j] = min(np.median(gaps), most) if most > 0 else np.median(gaps)
+    return widths
+
 
 # ---- weights
 
@@ -34,6 +85,11 @@ CHECK_ERROR_BELOW = 150
 MAX_ERROR_RATIO = 3.0
 # Log densities that differ by less are equal up to rounding, nats.
 EQUAL = 1e-6
+# At most this many rows times targets, and draws, determine weights by CRPS.
+MAX_CRPS_VALUES = 2_000
+MAX_CRPS_DRAWS = 50
+# Number of quantiles that represent a distribution that is not normal.
+N_LEVELS = 100
 
 
 def useful_candidates(
@@ -117,10 +173,86 @@ def sparse_stacking_weights(
     as much for it as for the others.
     """
     weights = stacking_weights(log_density, row_weights)
-    kept = weights >= min(MIN_WEIGHT, weights.max())
+    kept = _with_weight(weights)
     sparse_weights = np.zeros_like(weights)
     sparse_weights[kept] = stacking_weights(log_density[:, kept], row_weights)
     return sparse_weights
+
+
+def _with_weight(weights: np.ndarray) -> np.ndarray:
+    """Whether a candidate has enough weight for a refit, (candidates,), bool."""
+    return weights >= min(MIN_WEIGHT, weights.max())
+
+
+def crps_weights(scores: np.ndarray) -> np.ndarray:
+    """Weights that minimise the mean CRPS of the mixture, (candidates,).
+
+    The CRPS of a mixture is w' G w, where G_kl is the integral of (F_k(z) - 1[y <= z])
+    (F_l(z) - 1[y <= z]) over z, averaged over rows. Let R' R = G. Nonnegative least
+    squares minimises |R v|^2 + (sum(v) - 1)^2. Along v = t w, with sum(w) = 1, the
+    minimum is w' G w / (1 + w' G w), so that v / sum(v) minimises w' G w.
+
+    Candidates with less than ``MIN_WEIGHT`` get zero.
+
+    scores : G, (candidates, candidates)
+    """
+    weights = _on_simplex(scores)
+    kept = _with_weight(weights)
+    sparse_weights = np.zeros_like(weights)
+    sparse_weights[kept] = _on_simplex(scores[np.ix_(kept, kept)])
+    return sparse_weights
+
+
+def _on_simplex(scores: np.ndarray) -> np.ndarray:
+    """Minimise a quadratic form over the simplex; see ``crps_weights``."""
+    # Both terms of the loss get the same order of magnitude.
+    scale = np.trace(scores) / len(scores)
+    values, vectors = np.linalg.eigh(scores / scale if scale > 0 else scores)
+    root = np.sqrt(values.clip(0))[:, None] * vectors.T
+    system = np.vstack([root, np.ones(len(scores))])
+    solution, _ = nnls(system, np.append(np.zeros(len(scores)), 1.0))
+    return solution / solution.sum()
+
+
+def crps_products(parts: Sequence[Any], y, row_weights) -> np.ndarray:
+    """G of ``crps_weights``, (candidates, candidates): E|X_k - y| and E|X_k - X_l|.
+
+    G_kl = (E|X_k - y| + E|X_l - y| - E|X_k - X_l|) / 2. Targets are divided by their
+    standard deviations.
+
+    parts : Components of each candidate, (draws, rows, targets)
+    y : (rows, targets); row_weights : (rows,)
+    """
+    scale = np.sqrt(_average(np.square(y - _average(y, row_weights)), row_weights))
+    scale = np.where(scale > 0, scale, 1.0)
+
+    def mean(distance):
+        return float(np.mean(_average(distance, row_weights) / scale))
+
+    if all(isinstance(part, Gaussians) for part in parts):
+        moments = [(part.mean, part.variance) for part in parts]
+        point = y[None], np.zeros_like(y[None])
+        to_y = [mean(gaussian_mixture_distance(*m, *point)) for m in moments]
+
+        def between(i, j):
+            return mean(gaussian_mixture_distance(*moments[i], *moments[j]))
+    else:
+        levels, shares = spread_levels(N_LEVELS)
+        points = [
+            np.stack([part.mixture_quantile(level) for level in levels])
+            for part in parts
+        ]
+        to_y = [mean(np.tensordot(shares, np.abs(p - y), 1)) for p in points]
+
+        def between(i, j):
+            return mean(sample_distance(points[i], points[j], shares))
+
+    products = np.add.outer(to_y, to_y)
+    for i in range(len(parts)):
+        for j in range(i + 1):
+            products[i, j] -= between(i, j)
+            products[j, i] = products[i, j]
+    return products / 2
 
 
 def round_to_total(weights: np.ndarray, total: int) -> np.ndarray:
@@ -190,6 +322,8 @@ class OutOfFold:
         Weights of the held-out rows; zero for labels missing from the training rows.
     fold : ndarray of shape (rows,), int
         Fold in which each row was held out.
+    noise : dict of str to Noise
+        Of regressors of other libraries, by the name of the candidate.
     """
 
     predictives: Sequence[Any]
@@ -197,6 +331,7 @@ class OutOfFold:
     data: Any
     weights: np.ndarray
     fold: np.ndarray
+    noise: Mapping[str, Noise] = field(default_factory=dict)
 
     @classmethod
     def from_outcomes(cls, candidates, splits, store: ResultStore, data) -> "OutOfFold":
@@ -204,11 +339,14 @@ class OutOfFold:
 
         store : outcomes whose result is a :class:`HeldOutPrediction`
         """
-        predictives = []
-        for candidate in candidates:
+        predictives, regressors = [], {}
+        for i, candidate in enumerate(candidates):
             outcomes = store.outcomes([candidate.name])
             parts = [outcome.results[0].predictive for outcome in outcomes]
             predictives.append(type(parts[0]).concatenate_rows(parts))
+            model = outcomes[0].results[0].estimator
+            if isinstance(model, ForeignRegressor):
+                regressors[i] = model
         test_rows = np.concatenate([test for _, test in splits])
         weights = data.weights
         trained_on = [train[weights[train] > 0] for train, _ in splits]
@@ -226,7 +364,13 @@ class OutOfFold:
             weights = weights * _has_known_label(labels, weights)
         sizes = [len(test) for _, test in splits]
         fold = np.repeat(np.arange(len(splits)), sizes)
-        return cls(predictives, test_rows, data, weights, fold)
+        y, noise = np.asarray(data.y)[test_rows], {}
+        for i, model in regressors.items():
+            name = candidates[i].name
+            predictives[i], noise[name] = _with_noise(
+                predictives[i], model, y, weights, fold
+            )
+        return cls(predictives, test_rows, data, weights, fold, noise)
 
     @property
     def y(self) -> np.ndarray:
@@ -254,22 +398,71 @@ class OutOfFold:
         with np.errstate(invalid="ignore"):
             return sums / counts
 
-    def stacked(self) -> Stacked:
-        """Estimate the weights of the candidates and the correction of the mixture."""
-        log_density = self.log_density()
+    def stacked(self, score: str = "log_density") -> Stacked:
+        """Estimate the weights of the candidates and the correction of the mixture.
+
+        score : "log_density" or "crps", of which the weights are the optimum
+        """
+        width = self.resolution()
+        log_density = self.log_density(width)
         kept = useful_candidates(log_density, self.weights, *self.spread_and_error())
+        if (possible := (log_density > MIN_LOG_DENSITY).any(0)).any():
+            kept &= possible
         weights = np.zeros(len(kept))
-        weights[kept] = sparse_stacking_weights(log_density[:, kept], self.weights)
+        weights[kept] = (
+            sparse_stacking_weights(log_density[:, kept], self.weights)
+            if score == "log_density"
+            else crps_weights(self.crps_products(np.flatnonzero(kept)))
+        )
         n_draws = round_to_total(weights, N_DRAWS)
         mixture = self.mixture(n_draws)
-        factor = best_factor(mixture, self.y, self.weights)
+        factor = best_factor(mixture, self.y, self.weights, width)
         means = np.average(log_density, axis=0, weights=self.weights)
         return Stacked(weights, n_draws, means, factor, mixture)
 
-    def log_density(self) -> np.ndarray:
-        """Log density of the held-out rows, (rows, candidates), nats."""
-        values = [predictive.log_density(self.y) for predictive in self.predictives]
-        return np.maximum(np.stack(values, axis=1), MIN_LOG_DENSITY)
+    def resolution(self) -> np.ndarray | None:
+        """``resolution`` of y, (targets,); None for classes, counts or no ties."""
+        if self.predictives[0].is_classification or self.predictives[0].counts:
+            return None
+        used = self.data.weights > 0
+        y = np.asarray(self.data.y, dtype=np.float64)[used].reshape(used.sum(), -1)
+        if not resolution(y, np.full(y.shape[1], np.inf)).any():
+            return None
+        held_out = self.y.reshape(len(self.y), -1)
+        errors = [
+            _average(
+                np.abs(predictive.mean().reshape(held_out.shape) - held_out),
+                self.weights,
+            )
+            for predictive in self.predictives
+        ]
+        return resolution(y, np.nanmin(errors, axis=0))
+
+    def log_density(self, width: np.ndarray | None = None) -> np.ndarray:
+        """Log density of the held-out rows, (rows, candidates), nats.
+
+        width : (targets,), optional, resolution of y
+        """
+        values = [
+            predictive.log_density(self.y)
+            if width is None
+            else predictive.log_mean_density(self.y, width)
+            for predictive in self.predictives
+        ]
+        # A density that is NaN counts as zero, too.
+        return np.fmax(np.stack(values, axis=1), MIN_LOG_DENSITY)
+
+    def crps_products(self, candidates: np.ndarray) -> np.ndarray:
+        """``crps_products`` of some candidates, from a subset of rows and draws."""
+        y = self.y.reshape(len(self.y), -1)
+        used = np.flatnonzero(self.weights)
+        rows = some_rows(used, max(MAX_CRPS_VALUES // y.shape[1], 1))
+        parts = []
+        for i in candidates:
+            components = self.predictives[i].in_units_of_target().components
+            n_draws = min(components.n_draws, MAX_CRPS_DRAWS)
+            parts.append(components.resized(n_draws).rows(rows))
+        return crps_products(parts, y[rows], self.weights[rows])
 
     def spread_and_error(self):
         """Spread of the predictions within folds, and their error.
@@ -310,6 +503,21 @@ class OutOfFold:
         """Mixture with the given number of draws of each candidate."""
         kept = [i for i, n in enumerate(n_draws) if n]
         return pooled([self.predictives[i] for i in kept], [n_draws[i] for i in kept])
+
+
+def _with_noise(predictive, model: ForeignRegressor, y, weights, fold):
+    """Prediction of held-out rows with noise from residuals, and the noise."""
+    components = predictive.components
+    [mean], [predicted] = components.mean, components.variance
+    noise, variance = estimate_noise(
+        y.reshape(mean.shape),
+        mean,
+        predicted if model.predicts_variance else None,
+        weights,
+        fold,
+    )
+    components = replace(components, variance=variance[None])
+    return replace(predictive, components=components), noise
 
 
 def _average(values, weights) -> np.ndarray:
@@ -353,9 +561,12 @@ def corrected(mixture, factor, bound: float = BOUND):
     return mixture if np.all(factor == 1) else mixture.corrected(factor, bound)
 
 
-def best_factor(mixture, y, weights) -> np.ndarray:
-    """Correction that maximises the log density of y, with a prior: (targets or 1,)."""
-    densities = mixture.densities_of_factor(y, BOUND)
+def best_factor(mixture, y, weights, width=None) -> np.ndarray:
+    """Correction that maximises the log density of y, with a prior: (targets or 1,).
+
+    width : (targets,), optional, resolution of y
+    """
+    densities = mixture.densities_of_factor(y, BOUND, width)
     if not densities:
         return np.ones(1)
     return np.array(

@@ -26,6 +26,7 @@ from skbayesnn import (
     MCDropoutClassifier,
     MCDropoutRegressor,
 )
+from skbayesnn._stacking.forest import ForestRegressor
 from skbayesnn.inspection import DriftMonitor
 from skbayesnn.model_selection import (
     BatchedGridSearchCV,
@@ -93,6 +94,8 @@ def regressors(seed):
         "stack of a pool": BayesianStackingRegressor(
             [("one", network, {"tau": [1.0, 2.0]})], cv=2, random_state=seed
         ),
+        "forest": ForestRegressor(n_trees=3, random_state=seed),
+        "leaves of a forest": ForestRegressor(None, n_trees=2, random_state=seed),
         "encoder": PiecewiseLinearEncoder(n_bins=3, keep_columns=True, n_values=2),
         "pipeline": make_pipeline(
             *steps[:1],

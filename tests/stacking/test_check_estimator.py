@@ -58,7 +58,7 @@ def few_candidates(monkeypatch):
         network_class = MCDropoutClassifier if is_classification else MCDropoutRegressor
         return [CandidateSpec("network", network_class(**QUICK), GRID)]
 
-    monkeypatch.setattr(base, "default_pool", pool)
+    monkeypatch.setattr(base, "default_specs", pool)
 
 
 @parametrize_with_checks(ESTIMATORS)

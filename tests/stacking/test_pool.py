@@ -7,13 +7,14 @@ import pytest
 from scipy import sparse
 from sklearn import config_context
 from sklearn.base import clone
-from sklearn.linear_model import Ridge
+from sklearn.cluster import KMeans
 from sklearn.model_selection import (
     ParameterGrid,
 )
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
+import skbayesnn
 from skbayesnn import (
     BayesianStackingRegressor,
     MCDropoutClassifier,
@@ -37,7 +38,7 @@ def test_default_pool_depends_on_the_rows_with_weight(monkeypatch):
     X = np.random.default_rng(0).random((90, 2))
     for n_used, width in ((49, pools.WIDTH), (50, pools.LARGE_WIDTH)):
         weights = np.repeat([2.0, 0.0], [n_used, 90 - n_used])
-        network = pools.default_pool(X, weights, **options)[1].estimator
+        network = pools.default_specs(X, weights, **options)[1].estimator
         assert network.hidden_layer_sizes == (width, width)
 
 
@@ -68,10 +69,10 @@ def test_many_rows_train_fewer_epochs_at_the_higher_dropout(
 ):
     X, weights = np.random.default_rng(0).random((50, 3)), np.ones(50)
     options = {"is_classification": is_classification, "max_iter": "auto"}
-    few = pools.default_pool(X, weights, **options)
+    few = pools.default_specs(X, weights, **options)
     monkeypatch.setattr(pools, "MANY_ROWS", 50)
-    many = pools.default_pool(X, weights, **options)
-    fixed = pools.default_pool(X, weights, **options | {"max_iter": 10})
+    many = pools.default_specs(X, weights, **options)
+    fixed = pools.default_specs(X, weights, **options | {"max_iter": 10})
     for candidate, expected in zip(fixed, few, strict=True):
         assert candidate.grid == expected.grid
     for before, after in zip(few, many, strict=True):
@@ -95,18 +96,46 @@ def test_many_rows_train_fewer_epochs_at_the_higher_dropout(
         assert next(rates) < next(rates)
 
 
+def test_forests_are_candidates_with_many_rows(seed):
+    random = np.random.default_rng(seed)
+    options = {"max_iter": 1}
+    for n_rows, n_columns, is_classification, expected in [
+        (pools.FOREST_FROM, 3, False, True),
+        (pools.FOREST_FROM - 1, 3, False, False),
+        (pools.FOREST_FROM, pools.FOREST_FROM, False, False),
+        (pools.FOREST_FROM, 3, True, False),
+    ]:
+        X = random.normal(size=(n_rows, n_columns))
+        pool = pools.default_specs(
+            X, np.ones(n_rows), is_classification=is_classification, **options
+        )
+        assert ("forest" in [entry.name for entry in pool]) == expected
+
+
+def test_stack_with_default_forests(seed):
+    """A step in each row, which networks of one epoch do not find."""
+    random = np.random.default_rng(seed)
+    X = random.normal(size=(300, 3))
+    y = np.where(X[:, 0] > 0, 5.0, 0) + 0.3 * random.normal(size=300)
+    model = BayesianStackingRegressor(max_iter=1, cv=2, random_state=0).fit(X, y)
+    weights = model.weights_["weight"]
+    assert sum(w for name, w in weights.items() if name.startswith("forest(")) > 0.5
+    again = skbayesnn.loads(skbayesnn.dumps(model))
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+
+
 def test_columns_of_few_values_take_no_bins():
     """With ninety binary columns all bins go to the two numeric columns."""
     random = np.random.default_rng(0)
     X = random.integers(2, size=(100, 92)).astype(float)
     X[:, 90:] = random.random((100, 2))
     options = {"is_classification": False, "max_iter": 1}
-    pool = pools.default_pool(X, np.ones(100), **options)
+    pool = pools.default_specs(X, np.ones(100), **options)
     [encoded] = (entry.estimator for entry in pool if entry.name == "encoded")
     n_bins = encoded[0].estimator.n_bins_
     assert n_bins.tolist() == [0] * 90 + [pools.MAX_BINS] * 2
     names = [
-        entry.name for entry in pools.default_pool(X[:, :90], np.ones(50), **options)
+        entry.name for entry in pools.default_specs(X[:, :90], np.ones(50), **options)
     ]
     assert names == ["network", "linear"]
 
@@ -123,7 +152,7 @@ def test_repeated_values_get_features():
     for n_columns, expected in [(3, [0, 100, 0]), (5, [0, half, 0, half, 0])]:
         for unit in (1.0, 1e-6, 30.0, 1 / 3):
             weights = np.full(3000, unit)
-            entry, *_ = pools.default_pool(X[:, :n_columns], weights, **options)
+            entry, *_ = pools.default_specs(X[:, :n_columns], weights, **options)
             values = entry.estimator[0].estimator.values_
             assert [len(values_of_column) for values_of_column in values] == expected
 
@@ -163,7 +192,10 @@ def test_candidates_that_cannot_be_pickled_are_fitted(table):
         ([(3, NETWORK)], TypeError, "got the name 3"),
         ([("a", NETWORK), ("a", NETWORK)], ValueError, "must differ; got a more"),
         ([("a", NETWORK, {"tau": [2.0, 2.0]})], ValueError, r"got a\(tau=2.0\) more"),
-        ([("a", Ridge())], TypeError, "needs a network of skbayesnn.*got Ridge"),
+        ([("a", KMeans())], TypeError, "regressors only; got KMeans"),
+        ([("tree", "auto")], ValueError, "default candidate.*got 'tree'"),
+        ([("linear", "best")], ValueError, "must be one of 'auto'; got 'best'"),
+        ([("linear", "auto", {"length_scale": [1.0]})], TypeError, "left out"),
         ([("a", MCDropoutClassifier())], TypeError, "regressors only; got MCDropoutC"),
         ([("a", NETWORK, {"likelihood": [["gaussian"]]})], ValueError, "`likelihood`"),
         (

@@ -23,6 +23,13 @@ pytestmark = pytest.mark.filterwarnings(
 )
 
 
+def _candidates(estimators):
+    items = pools.pool_items(estimators)
+    return expand_pool(
+        [pools.given_spec(item, 0, is_classification=False) for item in items]
+    )
+
+
 def test_failed_fit_keeps_the_previous_fit(table):
     X, y = table
     model = regressor().fit(X, y)
@@ -89,9 +96,7 @@ def test_interruption_between_training_and_prediction(table, monkeypatch):
     monkeypatch.setattr(base, "refit_to_all_rows", interrupted)
     with pytest.raises(KeyboardInterrupt):
         model.fit(*table)
-    assert sum(trained) == 3 * len(
-        expand_pool(pools.validate_pool(model.estimators, 0))
-    )
+    assert sum(trained) == 3 * len(_candidates(model.estimators))
     monkeypatch.undo()
     np.testing.assert_allclose(model.fit(*table).predict(table[0]), expected, rtol=1e-9)
 
@@ -258,7 +263,7 @@ def test_time_left_is_estimated(monkeypatch):
 def test_expected_time_of_refits_grows_with_rows_and_networks(table):
     """Relative to the out-of-fold fits, before the first refit is trained."""
     pool = [("one", NETWORK), ("several", clone(NETWORK).set_params(n_estimators=3))]
-    pool_candidates = expand_pool(pools.validate_pool(pool, 0))
+    pool_candidates = _candidates(pool)
     settings = {
         candidate.name: {f"{candidate.path}n_estimators": 6}
         for candidate in pool_candidates

@@ -131,25 +131,25 @@ def test_interrupted_fit_continues(table, monkeypatch):
     """Fitted models are kept; the result equals an uninterrupted fit."""
     X, y = table[0][:ROWS], table[1][:ROWS]
     expected = regressor().fit(X, y)
-    fitted, fit = [], candidates._linear_outcome
+    fitted, fit = [], candidates._outcomes_alone
 
-    def interrupted(key, *arguments):
+    def interrupted(models, *arguments):
         if len(fitted) == 7:
             raise KeyboardInterrupt
-        fitted.append(key)
-        return fit(key, *arguments)
+        fitted.extend(models)
+        return fit(models, *arguments)
 
-    monkeypatch.setattr(candidates, "_linear_outcome", interrupted)
+    monkeypatch.setattr(candidates, "_outcomes_alone", interrupted)
     model = regressor()
     with pytest.raises(KeyboardInterrupt):
         model.fit(X, y)
     before, fitted[:] = list(fitted), []
 
-    def counted(key, *arguments):
-        fitted.append(key)
-        return fit(key, *arguments)
+    def counted(models, *arguments):
+        fitted.extend(models)
+        return fit(models, *arguments)
 
-    monkeypatch.setattr(candidates, "_linear_outcome", counted)
+    monkeypatch.setattr(candidates, "_outcomes_alone", counted)
     model.fit(X, y)
     assert len(before) == 7
     assert not set(before) & {key for key in fitted if key[1] or key not in before}
@@ -180,7 +180,7 @@ def _candidates_by_name(
     X = np.random.default_rng(0).normal(size=(n_rows, n_columns))
     X = sparse.csr_array(X) if sparse_x else X
     weights = np.ones(n_rows) if weights is None else weights
-    pool = pools.default_pool(
+    pool = pools.default_specs(
         X, weights, is_classification=is_classification, max_iter=1, random_state=0
     )
     return {

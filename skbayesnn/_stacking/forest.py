@@ -1,0 +1,321 @@
+"""Extremely randomised trees as draws of a predictive distribution.
+
+Each tree is one draw: a normal distribution about the mean of y in the leaf of the row
+[1]_. Its standard deviation is a share of the standard deviation of y (the kernel of a
+learned neighbourhood), or the standard deviation of the rows in the leaf. The trees are
+stored in arrays, without objects of scikit-learn. NumPy, float32 as in scikit-learn's
+trees.
+
+References
+----------
+.. [1] Geurts, Ernst & Wehenkel (2006), "Extremely randomized trees", Machine Learning
+   63(1). Meinshausen (2006), "Quantile regression forests", JMLR 7, for distributions.
+"""
+
+from collections import Counter
+from copy import copy
+from functools import cache
+from typing import Self
+
+import numpy as np
+from sklearn.ensemble import ExtraTreesRegressor
+
+from skbayesnn._data.validation import check_inputs, check_regression
+from skbayesnn._distributions.components import Gaussians
+from skbayesnn._predictive.mixin import (
+    PredictiveBlocks,
+    PredictiveMixin,
+    RegressionPredictiveMixin,
+)
+from skbayesnn._predictive.mixture import MixturePredictive
+from skbayesnn._runtime import atomic_update, on_snapshot
+from skbayesnn._sklearn_compat import BaseEstimator, RegressorMixin
+from skbayesnn._typing import Array
+
+# Largest size of the arrays of a forest, in bytes: with leaves of one row, and with
+# larger leaves. A stack has both, and those of its folds: 100 MB with one fold.
+MAX_BYTES = 35e6, 15e6
+# With less space than for this number of trees, their leaves have more rows.
+MIN_TREES = 30
+BYTES_PER_NODE = 12
+# Rows that the variance of all leaves is worth in a leaf.
+PRIOR_ROWS = 3.0
+# Smallest variance of a leaf, as a share of the variance of y.
+MIN_VARIANCE = 1e-6
+
+
+class ForestRegressor(
+    RegressionPredictiveMixin, RegressorMixin, PredictiveMixin, BaseEstimator
+):
+    """Extremely randomised trees as draws.
+
+    The size is at most ``MAX_BYTES``: with many rows there are fewer trees, and then
+    more rows in a leaf.
+
+    Parameters
+    ----------
+    width : float or None, default=0.1
+        Standard deviation of y about the mean of its leaf, as a share of the standard
+        deviation of y. None is the standard deviation of the rows in the leaf, shrunk
+        to all leaves; leaves then have at least three rows.
+    n_trees : int, default=200
+    random_state : int, default=0
+
+    Attributes
+    ----------
+    roots_ : ndarray of shape (n_trees,), int32
+        Position of the root of each tree.
+    feature_ : ndarray of shape (nodes,), int32
+        Column that a node splits; -1 in a leaf.
+    threshold_ : ndarray of shape (nodes,), float32
+        Rows with at most this value continue at the next node.
+    child_ : ndarray of shape (nodes,), int32
+        Node at which the other rows continue; in a leaf its index.
+    leaf_mean_ : ndarray of shape (leaves, n_targets), float32
+        In standard deviations of y from its mean.
+    leaf_variance_ : ndarray of shape (leaves, n_targets), float32
+        In variances of y. Without leaves if ``width`` is given.
+    y_mean_, y_scale_ : ndarray of shape (n_targets,)
+    x_mean_, x_scale_ : ndarray of shape (n_features_in_,)
+    total_weight_ : float
+    y_ndim_ : int
+    """
+
+    likelihood = "gaussian"
+    # The stack reads these of networks: the number of fits from different starts, and
+    # of draws of each.
+    n_estimators = 1
+    n_draws = 200
+    # Parameters on which only predictions depend, if they are not None.
+    params_of_predictions = ("width",)
+
+    roots_: Array
+    feature_: Array
+    threshold_: Array
+    child_: Array
+    leaf_mean_: Array
+    leaf_variance_: Array
+    y_mean_: Array
+    y_scale_: Array
+    x_mean_: Array
+    x_scale_: Array
+    total_weight_: float
+    n_features_in_: int
+    y_ndim_: int
+
+    def __init__(self, width=0.1, n_trees=200, random_state=0):
+        self.width = width
+        self.n_trees = n_trees
+        self.random_state = random_state
+
+    def fit(self, X, y, sample_weight=None, groups=None):
+        """Fit the trees to the rows with positive weight.
+
+        groups : ignored; the trees hold out no rows
+        """
+        with atomic_update(self) as new:
+            table, new.y_ndim_ = check_regression(new, X, y, sample_weight, reset=True)
+            used = table.sample_weight > 0
+            weights = table.sample_weight[used]
+            X, Y = table.X[used].astype(np.float64), table.y[used]
+            share = weights / weights.sum()
+            new.total_weight_ = float(weights.sum())
+            new.x_mean_, new.x_scale_ = _moments(X, share)
+            new.y_mean_, new.y_scale_ = _moments(Y, share)
+            standard = (Y - new.y_mean_) / new.y_scale_
+            n_trees, min_rows = size_of_forest(
+                len(X), Y.shape[1], self.n_trees, 3 if self.width is None else 1
+            )
+            forest = ExtraTreesRegressor(
+                n_trees, min_samples_leaf=min_rows, random_state=self.random_state
+            )
+            X = _as_float32(X)
+            forest.fit(X, standard, sample_weight=weights / weights.mean())
+            new._store_trees([member.tree_ for member in forest.estimators_])
+            leaf = leaves(X, new)
+            new.leaf_variance_ = np.empty((0, Y.shape[1]), np.float32)
+            if self.width is None:
+                variance = leaf_variance(
+                    leaf, standard, weights / weights.mean(), len(new.leaf_mean_)
+                )
+                new.leaf_variance_ = variance.astype(np.float32)
+        return self
+
+    def _store_trees(self, trees) -> None:
+        """Store the arrays of scikit-learn's trees, one after another."""
+        n_nodes = np.array([tree.node_count for tree in trees])
+        first = np.cumsum(n_nodes) - n_nodes
+        feature = np.concatenate([tree.feature for tree in trees])
+        is_leaf = feature < 0
+        left = np.concatenate([tree.children_left for tree in trees])
+        right = np.concatenate([tree.children_right for tree in trees])
+        following = np.arange(len(feature)) + 1 - np.repeat(first, n_nodes)
+        if not np.array_equal(left[~is_leaf], following[~is_leaf]):
+            raise RuntimeError(
+                "the left child of a node must be the next node; this version of "
+                "scikit-learn stores trees in another order."
+            )
+        child = right + np.repeat(first, n_nodes)
+        child[is_leaf] = np.arange(np.count_nonzero(is_leaf))
+        threshold = np.concatenate([tree.threshold for tree in trees])
+        # The largest float32 that is not larger: a column in float32 is at most this
+        # value if, and only if, it is at most the threshold.
+        rounded = threshold.astype(np.float32)
+        too_large = rounded > threshold
+        rounded[too_large] = np.nextafter(rounded[too_large], np.float32(-np.inf))
+        self.roots_ = first.astype(np.int32)
+        self.feature_ = np.where(is_leaf, -1, feature).astype(np.int32)
+        self.threshold_ = np.where(is_leaf, np.float32(0), rounded)
+        self.child_ = child.astype(np.int32)
+        mean = np.concatenate([tree.value[..., 0] for tree in trees])
+        self.leaf_mean_ = mean[is_leaf].astype(np.float32)
+
+    def with_trees(self, n: int) -> Self:
+        """Copy without the trees that ``n`` draws of the mixture do not use.
+
+        These are selected as by ``DrawArrays.resized``.
+        """
+        n_trees = len(self.roots_)
+        if n >= n_trees:
+            return self
+        trees = np.arange(n) * n_trees // n
+        first = self.roots_[trees]
+        sizes = np.append(self.roots_[1:], len(self.feature_))[trees] - first
+        roots = np.cumsum(sizes) - sizes
+        shift = np.repeat(first - roots, sizes)
+        node = np.arange(len(shift)) + shift
+        is_leaf = self.feature_[node] < 0
+        leaf = self.child_[node][is_leaf]
+        child = self.child_[node] - shift
+        child[is_leaf] = np.arange(len(leaf))
+        smaller = copy(self)
+        smaller.roots_ = roots.astype(np.int32)
+        smaller.feature_, smaller.threshold_ = (
+            self.feature_[node],
+            self.threshold_[node],
+        )
+        smaller.child_ = child.astype(np.int32)
+        smaller.leaf_mean_ = self.leaf_mean_[leaf]
+        if self.width is None:
+            smaller.leaf_variance_ = self.leaf_variance_[leaf]
+        return smaller
+
+    @on_snapshot
+    def _open_predictive(self, X):
+        X = _as_float32(check_inputs(self, X, reset=False))
+        return PredictiveBlocks(len(X), lambda rows: self._predictive(X[rows]))
+
+    def _predictive(self, X) -> MixturePredictive:
+        leaf = leaves(X, self)
+        mean = self.y_mean_ + self.y_scale_ * self.leaf_mean_[leaf]
+        if self.width is None:
+            variance = np.square(self.y_scale_) * self.leaf_variance_[leaf]
+        else:
+            variance = np.broadcast_to(
+                np.square(self.width * self.y_scale_), mean.shape
+            )
+        return MixturePredictive(Gaussians(mean, variance), self.y_ndim_ == 1)
+
+
+def size_of_forest(
+    n_rows: int, n_targets: int, n_trees: int, min_rows: int
+) -> tuple[int, int]:
+    """Number of trees and least number of rows in a leaf, within ``MAX_BYTES``.
+
+    min_rows : rows in a leaf, if the trees are small enough
+    """
+    # A tree has at most this number of leaves, and fewer other nodes.
+    bytes_per_leaf = 2 * BYTES_PER_NODE + 4 * n_targets * (1 + (min_rows > 1))
+    most, n_leaves = MAX_BYTES[min_rows > 1], max(n_rows // min_rows, 1)
+    possible = int(most // (n_leaves * bytes_per_leaf))
+    if possible >= min(MIN_TREES, n_trees):
+        return min(possible, n_trees), min_rows
+    n_trees = min(MIN_TREES, n_trees)
+    n_leaves = int(most // (n_trees * bytes_per_leaf))
+    return n_trees, -(-n_rows // n_leaves)
+
+
+def without_unused_trees(models: list, n_draws) -> list:
+    """Copies of the forests among some models without unused trees.
+
+    Forests that share their trees keep all of them if their copies would have more.
+
+    n_draws : number of draws of each model in the mixture
+    """
+    n_used: Counter = Counter()
+    for model, n in zip(models, n_draws, strict=True):
+        if isinstance(model, ForestRegressor):
+            n_used[id(model.roots_)] += min(n, len(model.roots_))
+    return [
+        model.with_trees(n)
+        if isinstance(model, ForestRegressor)
+        and n_used[id(model.roots_)] < len(model.roots_)
+        else model
+        for model, n in zip(models, n_draws, strict=True)
+    ]
+
+
+def leaf_variance(leaf, y, weights, n_leaves: int) -> np.ndarray:
+    """Variance of y in each leaf, (leaves, targets).
+
+    It is shrunk to the variance within all leaves, which is worth ``PRIOR_ROWS`` rows.
+
+    leaf : (trees, rows); y : (rows, targets); weights : (rows,), with a mean of 1
+    """
+    flat, n_trees = leaf.ravel(), len(leaf)
+    repeated = np.tile(weights, n_trees)
+    n_rows = np.bincount(flat, repeated, n_leaves)
+    variances = np.empty((n_leaves, y.shape[1]))
+    for j, values in enumerate(y.T):
+        values = np.tile(values, n_trees)
+        mean = np.bincount(flat, repeated * values, n_leaves) / n_rows
+        squares = repeated * np.square(values - mean[flat])
+        squares = np.bincount(flat, squares, n_leaves)
+        freedom = np.maximum(n_rows - 1, 0)
+        pooled = squares.sum() / max(freedom.sum(), 1)
+        variances[:, j] = (squares + PRIOR_ROWS * pooled) / (freedom + PRIOR_ROWS)
+    return np.maximum(variances, MIN_VARIANCE)
+
+
+def leaves(X: np.ndarray, trees: ForestRegressor) -> np.ndarray:
+    """Leaf of each row in each tree, (trees, rows), int32; X : (rows, columns)."""
+    leaf = np.empty((len(trees.roots_), len(X)), np.int32)
+    fill = _fill_leaves()
+    fill(X, trees.roots_, trees.feature_, trees.threshold_, trees.child_, leaf)
+    return leaf
+
+
+@cache
+def _fill_leaves():
+    """Compiled loop over the trees, or NumPy without numba."""
+    try:
+        from skbayesnn._engine.compiled.trees import fill_leaves
+    except Exception:  # e.g. a NumPy that numba refuses
+        return _fill_by_level
+    return fill_leaves
+
+
+def _fill_by_level(X, roots, feature, threshold, child, leaf) -> None:
+    """All rows and trees go down one level at a time; as ``fill_leaves``."""
+    node = np.repeat(roots[:, None], len(X), axis=1)
+    tree, row = np.indices(node.shape).reshape(2, -1)
+    while len(tree):
+        at = node[tree, row]
+        inner = feature[at] >= 0
+        tree, row, at = tree[inner], row[inner], at[inner]
+        is_left = X[row, feature[at]] <= threshold[at]
+        node[tree, row] = np.where(is_left, at + 1, child[at])
+    leaf[:] = child[node]
+
+
+def _moments(values, share) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and standard deviation of each column, 1 for constant columns."""
+    mean = share @ values
+    std = np.sqrt(share @ np.square(values - mean))
+    return mean, np.where(std > 1e-12 * np.abs(mean), std, 1.0)
+
+
+def _as_float32(X) -> np.ndarray:
+    """X as the trees take it, without overflow."""
+    largest = np.finfo(np.float32).max
+    return np.ascontiguousarray(np.clip(X, -largest, largest), np.float32)

@@ -1,0 +1,265 @@
+"""Forests as draws, against scikit-learn's trees."""
+
+from copy import copy
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+from sklearn.ensemble import ExtraTreesRegressor
+
+import skbayesnn
+from skbayesnn import BayesianStackingRegressor, MCDropoutRegressor
+from skbayesnn._meta.unwrap import open_predictive
+from skbayesnn._stacking import forest as forests
+from skbayesnn._stacking.forest import (
+    ForestRegressor,
+    leaf_variance,
+    leaves,
+    size_of_forest,
+    without_unused_trees,
+)
+from tests.helpers.stacks import QUICK
+
+ROWS, NEW, TREES = 71, 23, 5
+
+
+@pytest.fixture
+def rows(seed):
+    random = np.random.default_rng(seed)
+    X = random.normal(size=(ROWS + NEW, 3))
+    Y = np.column_stack([X[:, 0], 1e6 + 50 * X[:, 1] ** 2])
+    return X[:ROWS], Y[:ROWS] + random.normal(size=(ROWS, 2)), X[ROWS:], Y[ROWS:]
+
+
+def _extra_trees(model, X, Y, min_rows=1):
+    """The trees of scikit-learn, and mean and standard deviation of the targets.
+
+    The targets are scaled by the model, since rounding decides between equal splits.
+    """
+    mean, scale = model.y_mean_, model.y_scale_
+    np.testing.assert_allclose(mean, Y.mean(0))
+    np.testing.assert_allclose(scale, Y.std(0))
+    trees = ExtraTreesRegressor(TREES, min_samples_leaf=min_rows, random_state=0)
+    trees.fit(X, (Y - mean) / scale, sample_weight=np.ones(len(X)))
+    return trees.estimators_, mean, scale
+
+
+def test_draws_are_the_trees(rows):
+    X, Y, new, _ = rows
+    model = ForestRegressor(0.2, n_trees=TREES).fit(X, Y)
+    trees, mean, scale = _extra_trees(model, X, Y)
+    expected = np.stack([mean + scale * tree.predict(new) for tree in trees], axis=-1)
+    draws = model.sample_f(new, 200)
+    assert len(np.unique(draws[0, 0])) <= TREES
+    # The means of leaves are stored in float32, relative to the spread of y.
+    np.testing.assert_allclose(
+        model.predict(new), expected.mean(-1), atol=1e-6 * scale.max()
+    )
+    uncertainty = model.predict_uncertainty(new, "all")
+    np.testing.assert_allclose(
+        uncertainty["epistemic"], expected.std(-1), atol=1e-6 * scale.max()
+    )
+    np.testing.assert_allclose(
+        uncertainty["aleatoric"], np.tile(0.2 * scale, (NEW, 1)), rtol=1e-6
+    )
+
+
+def test_log_density_is_the_mixture_of_normal_distributions(rows):
+    X, Y, new, new_y = rows
+    y, new_y = Y[:, 0], new_y[:, 0]
+    model = ForestRegressor(0.5, n_trees=TREES).fit(X, y)
+    trees, mean, scale = _extra_trees(model, X, Y[:, :1])
+    centre = np.stack([mean + scale * tree.predict(new) for tree in trees])
+    density = norm.pdf(new_y, centre, 0.5 * scale).mean(0)
+    np.testing.assert_allclose(
+        model.log_predictive_density(new, new_y), np.log(density), rtol=1e-4
+    )
+
+
+def test_leaves_are_those_of_scikit_learn(rows, monkeypatch):
+    """Also for values at a threshold, with and without numba."""
+    X, Y, _, _ = rows
+    model = ForestRegressor(n_trees=TREES).fit(X, Y)
+    trees, _, _ = _extra_trees(model, X, Y)
+    points = np.repeat(X, 2, axis=0).astype(np.float32)
+    inner = model.feature_ >= 0
+    for column in range(3):
+        values = model.threshold_[inner & (model.feature_ == column)]
+        points[:, column] = np.resize(values, len(points))
+    above = np.nextafter(points, np.float32(np.inf))
+    for x in (points, above):
+        means = np.stack([tree.predict(x) for tree in trees])
+        for fill in (forests._fill_leaves(), forests._fill_by_level):
+            monkeypatch.setattr(forests, "_fill_leaves", lambda fill=fill: fill)
+            np.testing.assert_allclose(
+                model.leaf_mean_[leaves(x, model)], means, atol=1e-6
+            )
+
+
+def test_variance_of_leaves_is_shrunk_to_all_leaves(seed):
+    random = np.random.default_rng(seed)
+    leaf = np.array([[0, 0, 0, 1, 1, 1, 1], [2, 3, 2, 3, 2, 3, 2]])
+    y, weights = random.normal(size=(7, 2)), random.integers(1, 4, size=7)
+    # Integer weights are repeated rows.
+    rows = np.repeat(np.arange(7), weights)
+    squares, freedom = np.zeros((4, 2)), np.zeros(4)
+    for tree in leaf:
+        for k in np.unique(tree):
+            inside = y[rows[tree[rows] == k]]
+            squares[k] = np.square(inside - inside.mean(0)).sum(0)
+            freedom[k] = len(inside) - 1
+    pooled = squares.sum(0) / freedom.sum()
+    expected = (squares + 3 * pooled) / (freedom[:, None] + 3)
+    actual = leaf_variance(leaf, y, weights.astype(float), 4)
+    np.testing.assert_allclose(actual, expected)
+
+
+def test_leaves_of_several_rows_have_their_variance(rows):
+    X, Y, new, _ = rows
+    model = ForestRegressor(None, n_trees=TREES).fit(X, Y)
+    trees, _, scale = _extra_trees(model, X, Y, min_rows=3)
+    counts = np.concatenate(
+        [tree.tree_.n_node_samples[tree.tree_.feature < 0] for tree in trees]
+    )
+    assert counts.min() >= 3
+    assert len(model.leaf_variance_) == len(counts)
+    leaf = leaves(new.astype(np.float32), model)
+    variance = scale**2 * model.leaf_variance_[leaf].mean(0)
+    aleatoric = model.predict_uncertainty(new, "aleatoric")
+    np.testing.assert_allclose(aleatoric, np.sqrt(variance), rtol=1e-5)
+
+
+def test_rows_without_weight_have_no_effect(rows):
+    X, Y, new, _ = rows
+    weights = np.random.default_rng(0).integers(0, 3, size=ROWS).astype(float)
+    used = weights > 0
+    for width in (0.1, None):
+        model = ForestRegressor(width, n_trees=TREES).fit(X, Y, weights)
+        alone = ForestRegressor(width, n_trees=TREES)
+        alone.fit(X[used], Y[used], 7 * weights[used])
+        np.testing.assert_allclose(model.predict(new), alone.predict(new))
+
+
+def test_rows_are_predicted_alone_as_together(rows):
+    X, Y, new, _ = rows
+    model = ForestRegressor(n_trees=TREES).fit(X, Y[:, 0])
+    together = model.predict(new)
+    np.testing.assert_array_equal(model.predict(new[7:8]), together[7:8])
+
+
+def test_size_is_limited():
+    """First there are fewer trees, then leaves have more rows."""
+    assert size_of_forest(1000, 1, 200, 1) == (200, 1)
+    n_trees, min_rows = size_of_forest(25_000, 1, 200, 1)
+    assert (30 <= n_trees < 200, min_rows) == (True, 1)
+    n_trees, min_rows = size_of_forest(1_000_000, 2, 200, 1)
+    assert (n_trees, min_rows > 10) == (30, True)
+
+
+def test_stored_arrays_are_within_the_limit(rows, monkeypatch):
+    X, Y, _, _ = rows
+    monkeypatch.setattr(forests, "MAX_BYTES", (20_000, 12_000))
+    monkeypatch.setattr(forests, "MIN_TREES", 4)
+    for width in (0.1, None):
+        model = ForestRegressor(width, n_trees=9).fit(X, Y)
+        names = "feature_", "threshold_", "child_", "leaf_mean_", "leaf_variance_"
+        n_bytes = sum(getattr(model, name).nbytes for name in names)
+        assert 4_000 < n_bytes <= (20_000 if width else 12_000)
+        assert len(model.roots_) >= 4
+
+
+@pytest.mark.parametrize("width", [0.1, None])
+@pytest.mark.parametrize("n", [1, 2, 3, 5, 9])
+def test_trees_that_the_mixture_does_not_use_are_left_out(rows, width, n):
+    X, Y, new, _ = rows
+    model = ForestRegressor(width, n_trees=TREES).fit(X, Y)
+    smaller = model.with_trees(n)
+    assert len(smaller.roots_) == min(n, TREES)
+    expected, actual = (
+        open_predictive(forest, new).whole().components.resized(n)
+        for forest in (model, smaller)
+    )
+    np.testing.assert_array_equal(actual.mean, expected.mean)
+    np.testing.assert_array_equal(actual.variance, expected.variance)
+    skbayesnn.dumps(smaller)  # The arrays are checked.
+
+
+def test_shared_trees_are_kept_if_the_copies_have_more(rows):
+    X, Y, _, _ = rows
+    narrow = ForestRegressor(0.1, n_trees=TREES).fit(X, Y)
+    wide, other = copy(narrow).set_params(width=0.3), object()
+    models = [narrow, other, wide]
+    assert without_unused_trees(models, [3, 9, 2]) == models
+    smaller = without_unused_trees(models, [2, 9, 2])
+    assert [len(smaller[i].roots_) for i in (0, 2)] == [2, 2]
+    assert smaller[1] is other
+
+
+# ---- as candidates
+
+
+def _stack(**params):
+    pool = [
+        ("forest", ForestRegressor(n_trees=TREES), {"width": [0.05, 0.3, None]}),
+        ("network", MCDropoutRegressor(**QUICK)),
+    ]
+    return BayesianStackingRegressor(pool, cv=3, random_state=0, **params)
+
+
+def test_widths_share_a_fit(rows, monkeypatch):
+    X, Y, new, _ = rows
+    n_fits, fit = [], ForestRegressor.fit
+
+    def counted(model, *arguments, **params):
+        n_fits.append(model.width)
+        return fit(model, *arguments, **params)
+
+    monkeypatch.setattr(ForestRegressor, "fit", counted)
+    model = _stack().fit(X, Y[:, 0])
+    # Three folds: one fit for both widths, and one for leaves of three rows.
+    assert len([width for width in n_fits[:6] if width is None]) == 3
+    monkeypatch.undo()
+    for estimator in model.estimators_:
+        if isinstance(estimator, ForestRegressor):
+            alone = ForestRegressor(estimator.width, n_trees=TREES).fit(X, Y[:, 0])
+            alone = alone.with_trees(len(estimator.roots_))
+            np.testing.assert_array_equal(estimator.predict(new), alone.predict(new))
+
+
+@pytest.mark.parametrize("width", [0.1, None])
+def test_file_of_a_forest(rows, width):
+    X, Y, new, _ = rows
+    model = ForestRegressor(width, n_trees=TREES).fit(X, Y)
+    again = skbayesnn.loads(skbayesnn.dumps(model))
+    for actual, expected in zip(
+        again.predict(new, return_std=True),
+        model.predict(new, return_std=True),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(actual, expected)
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("child_", lambda v: v * 0),
+        ("child_", lambda v: v + 10_000),
+        ("feature_", lambda v: v + 1),
+        ("feature_", lambda v: v * 0 - 2),
+        ("feature_", lambda v: np.abs(v)),
+        ("roots_", lambda v: v + 10_000),
+        ("roots_", lambda v: v[:0]),
+        ("threshold_", lambda v: v[1:]),
+        ("leaf_variance_", lambda v: v[1:]),
+        ("leaf_mean_", lambda v: v[1:]),
+        ("leaf_mean_", lambda v: v.astype(np.float64)),
+        ("child_", lambda v: v.astype(np.int64)),
+    ],
+)
+def test_changed_files_of_a_forest_are_refused(rows, name, change):
+    """A loop over the nodes would not end, or read beyond the arrays."""
+    X, Y, _, _ = rows
+    model = ForestRegressor(None, n_trees=TREES).fit(X, Y)
+    setattr(model, name, change(getattr(model, name)))
+    with pytest.raises(ValueError, match="cannot be saved"):
+        skbayesnn.dumps(model)
