@@ -316,6 +316,22 @@ def with_metrics_of(scorer_class: type[MultimetricScorer], scorer: MultimetricSc
     return scorer_class(scorers=scorer._scorers, raise_exc=scorer._raise_exc)
 
 
+# ---- trees
+
+
+def boosted_trees(model) -> tuple[Array, list[Array]]:
+    """Outputs without trees, (outputs,), and the nodes of all trees.
+
+    Trees of the same iteration are adjacent, one for each output. Nodes are structured
+    arrays with the fields "left", "right", "is_leaf", "feature_idx", "num_threshold"
+    and "value".
+
+    model : fitted HistGradientBoostingClassifier, without categories
+    """
+    trees = [tree.nodes for iteration in model._predictors for tree in iteration]
+    return np.ravel(model._baseline_prediction).astype(np.float64), trees
+
+
 # ---- meta-estimators
 
 

@@ -29,6 +29,7 @@ from skbayesnn._onnx.parts import thawed
 from skbayesnn._onnx.steps import after_table, transformed
 from skbayesnn._onnx.tables import encoded_table
 from skbayesnn._stacking.base import BayesianStacking
+from skbayesnn._stacking.boosting import BoostingClassifier
 from skbayesnn._stacking.foreign import ForeignModel
 from skbayesnn._stacking.forest import ForestRegressor
 from skbayesnn._stacking.linear import ShrunkLinearClassifier, ShrunkLinearRegressor
@@ -160,6 +161,8 @@ def predictive(model, rows: OnnxRows, part: Part | None = None) -> Regression | 
         return _linear_model(model, rows, part)
     if isinstance(model, ForestRegressor):
         return _forest(model, rows, part)
+    if isinstance(model, BoostingClassifier):
+        return _boosting(model, rows, part)
     if isinstance(model, ForeignModel):
         raise TypeError(
             "`to_onnx` converts the candidates of skbayesnn; got "
@@ -291,6 +294,28 @@ def _forest(model: ForestRegressor, rows: OnnxRows, part: Part | None) -> Regres
     )
 
 
+def _boosting(model: BoostingClassifier, rows: OnnxRows, part: Part | None) -> Classes:
+    """Class probabilities of gradient boosting, as one draw."""
+    n_outputs, n_trees = len(model.baseline_), len(model.roots_)
+    x = _single_input(rows).cast(np.float32)
+    sums = _summed_leaves(
+        x,
+        model,
+        np.arange(n_trees),
+        model.leaf_value_[:, None],
+        (np.arange(n_trees) % n_outputs)[:, None],
+    )
+    outputs = sums.cast(np.float64) + model.baseline_
+    if n_outputs == 1:
+        sigmoid = outputs.op("Sigmoid")
+        probability = (1.0 - sigmoid).op("Concat", sigmoid, axis=1)
+    else:
+        probability = outputs.op("Softmax", axis=1)
+    weight = 1.0 if part is None else part.n_draws / part.n_total
+    share = x.graph.constant(np.full((1, 1, 1), weight))
+    return Classes(share, probability.unsqueeze(0), model.classes_)
+
+
 def _leaf_values(x: Tensor, model: ForestRegressor, trees, name: str) -> Tensor:
     """Values of the leaves of the rows, (trees, rows, targets), float64.
 
@@ -300,36 +325,51 @@ def _leaf_values(x: Tensor, model: ForestRegressor, trees, name: str) -> Tensor:
     name : "mean" or "variance"
     """
     values = model.leaf_mean_ if name == "mean" else model.leaf_variance_
+    shape = len(trees), values.shape[1]
+    output = np.arange(shape[0] * shape[1]).reshape(shape)
+    flat = _summed_leaves(x, model, trees, values, output)
+    split = flat.op("Reshape", np.array([-1, *shape]))
+    return split.op("Transpose", perm=[1, 0, 2]).cast(np.float64)
+
+
+def _summed_leaves(x: Tensor, model, trees, values, output) -> Tensor:
+    """Sums of leaf values over the trees with the same output, (rows, outputs).
+
+    x : (rows, columns), float32
+    model : with ``roots_``, ``feature_``, ``threshold_`` and ``child_``
+    trees : (trees,), indices
+    values : (leaves, targets)
+    output : (trees, targets), index of the output
+    """
     n_targets = values.shape[1]
     ends = np.append(model.roots_[1:], len(model.feature_))
-    sizes = ends[trees] - model.roots_[trees]
+    first = model.roots_[trees]
+    sizes = ends[trees] - first
     tree = np.repeat(np.arange(len(trees)), sizes)
     node = np.concatenate([np.arange(size) for size in sizes])
-    at = np.repeat(model.roots_[trees], sizes) + node
+    at = np.repeat(first, sizes) + node
     is_leaf = model.feature_[at] < 0
-    other = np.where(
-        is_leaf, 0, model.child_[at] - np.repeat(model.roots_[trees], sizes)
-    )
-    targets = np.arange(n_targets)
-    leaf_tree = np.repeat(tree[is_leaf], n_targets)
-    outputs = x.op(
+    other = model.child_[at] - np.repeat(first, sizes)
+    # The largest float32 that is not larger divides float32 columns equally.
+    threshold = model.threshold_[at].astype(np.float32)
+    above = threshold > model.threshold_[at]
+    threshold[above] = np.nextafter(threshold[above], np.float32(-np.inf))
+    return x.op(
         "TreeEnsembleRegressor",
         domain="ai.onnx.ml",
-        n_targets=len(trees) * n_targets,
+        n_targets=int(output.max()) + 1,
         nodes_treeids=tree.tolist(),
         nodes_nodeids=node.tolist(),
         nodes_featureids=np.where(is_leaf, 0, model.feature_[at]).tolist(),
         nodes_modes=np.where(is_leaf, "LEAF", "BRANCH_LEQ").tolist(),
-        nodes_values=model.threshold_[at].tolist(),
+        nodes_values=threshold.tolist(),
         nodes_truenodeids=np.where(is_leaf, 0, node + 1).tolist(),
-        nodes_falsenodeids=other.tolist(),
-        target_treeids=leaf_tree.tolist(),
+        nodes_falsenodeids=np.where(is_leaf, 0, other).tolist(),
+        target_treeids=np.repeat(tree[is_leaf], n_targets).tolist(),
         target_nodeids=np.repeat(node[is_leaf], n_targets).tolist(),
-        target_ids=(tree[is_leaf][:, None] * n_targets + targets).ravel().tolist(),
+        target_ids=output[tree[is_leaf]].ravel().tolist(),
         target_weights=values[model.child_[at[is_leaf]]].ravel().tolist(),
     )
-    shape = np.array([-1, len(trees), n_targets])
-    return outputs.op("Reshape", shape).op("Transpose", perm=[1, 0, 2]).cast(np.float64)
 
 
 def _single_input(rows: OnnxRows) -> Tensor:

@@ -267,16 +267,38 @@ def check_foreign_model(model) -> None:
 
 
 def check_forest(model) -> None:
-    """Check that each row reaches a leaf in each tree, and the values of the leaves."""
+    """Check the trees of a forest, and the values of their leaves."""
     if not hasattr(model, "roots_"):
         return
-    feature, child = model.feature_, model.child_
-    n_nodes, (n_leaves, n_targets) = len(feature), model.leaf_mean_.shape
+    n_leaves, n_targets = model.leaf_mean_.shape
+    _check_trees(model, n_leaves)
+    values = model.threshold_, model.leaf_mean_, model.leaf_variance_
+    agree("floats", np.dtype(np.float32), *(array.dtype for array in values))
+    agree("leaf variances", model.leaf_variance_.shape[1:], (n_targets,))
+    n_variances = n_leaves if model.width is None else 0
+    agree("leaf variances", n_variances, len(model.leaf_variance_))
+    agree("targets", (n_targets,), model.y_mean_.shape, model.y_scale_.shape)
+    agree("axes of y", True, model.y_ndim_ == 2 or n_targets == 1)
+
+
+def check_boosting(model) -> None:
+    """Check the trees of gradient boosting, and its outputs."""
+    if not hasattr(model, "roots_"):
+        return
+    _check_trees(model, len(model.leaf_value_))
+    values = model.threshold_, model.leaf_value_, model.baseline_
+    agree("floats", np.dtype(np.float64), *(array.dtype for array in values))
+    n_classes, n_outputs = len(model.classes_), len(model.baseline_)
+    agree("classes", n_outputs, n_classes if n_classes > 2 else 1)
+    agree("trees of an iteration", 0, len(model.roots_) % n_outputs)
+
+
+def _check_trees(model, n_leaves: int) -> None:
+    """Check that each row reaches a leaf in each tree."""
+    feature, child, n_nodes = model.feature_, model.child_, len(model.feature_)
     agree("nodes", (n_nodes,), model.threshold_.shape, child.shape)
     integers = model.roots_, feature, child
     agree("integers", np.dtype(np.int32), *(values.dtype for values in integers))
-    values = model.threshold_, model.leaf_mean_, model.leaf_variance_
-    agree("floats", np.dtype(np.float32), *(array.dtype for array in values))
     node, is_leaf = np.arange(n_nodes), feature == -1
     last = np.where(is_leaf, n_leaves, n_nodes)
     # Children come later, so that a row cannot return to a node.
@@ -286,14 +308,9 @@ def check_forest(model) -> None:
     is_root = (model.roots_ >= 0) & (model.roots_ < n_nodes)
     if not (is_valid.all() and is_root.all() and len(is_root)):
         raise ValueError(
-            "a forest must have roots, columns, children and leaves that exist; got "
+            "trees must have roots, columns, children and leaves that exist; got "
             f"{np.count_nonzero(~is_valid)} invalid nodes of {n_nodes}."
         )
-    agree("leaf variances", model.leaf_variance_.shape[1:], (n_targets,))
-    n_variances = n_leaves if model.width is None else 0
-    agree("leaf variances", n_variances, len(model.leaf_variance_))
-    agree("targets", (n_targets,), model.y_mean_.shape, model.y_scale_.shape)
-    agree("axes of y", True, model.y_ndim_ == 2 or n_targets == 1)
     columns = (model.n_features_in_,)
     agree("columns", columns, model.x_mean_.shape, model.x_scale_.shape)
 

@@ -469,22 +469,44 @@ def _stacks() -> Iterator[StoredClass]:
             },
             agrees=consistency.check_foreign_model,
         )
+    trees = {
+        "roots_": integers(ndim=1),
+        "feature_": integers(FINITE, ndim=1),
+        "threshold_": FLOATS_1D,
+        "child_": integers(ndim=1),
+        "x_mean_": FLOATS_1D,
+        "x_scale_": POSITIVE_FLOATS_1D,
+        "total_weight_": POSITIVE_NUMBER,
+        "n_features_in_": POSITIVE_COUNT,
+    }
+    yield StoredClass(
+        "skbayesnn._stacking.boosting",
+        "BoostingClassifier",
+        {
+            **trees,
+            "leaf_value_": FLOATS_1D,
+            "baseline_": FLOATS_1D,
+            **_CLASSIFIER,
+        },
+        {
+            **_COLUMNS,
+            "learning_rate": POSITIVE_NUMBER,
+            "max_iter": POSITIVE_COUNT,
+            "random_state": SEED,
+            "table_": NONE,
+        },
+        ("table_",),
+        agrees=consistency.check_boosting,
+    )
     yield StoredClass(
         "skbayesnn._stacking.forest",
         "ForestRegressor",
         {
-            "roots_": integers(ndim=1),
-            "feature_": integers(FINITE, ndim=1),
-            "threshold_": FLOATS_1D,
-            "child_": integers(ndim=1),
+            **trees,
             "leaf_mean_": FLOATS,
             "leaf_variance_": POSITIVE_FLOATS,
             "y_mean_": FLOATS_1D,
             "y_scale_": POSITIVE_FLOATS_1D,
-            "x_mean_": FLOATS_1D,
-            "x_scale_": POSITIVE_FLOATS_1D,
-            "total_weight_": POSITIVE_NUMBER,
-            "n_features_in_": POSITIVE_COUNT,
             **_REGRESSOR,
         },
         {

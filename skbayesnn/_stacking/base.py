@@ -435,7 +435,8 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
 
     @on_snapshot
     def _open_predictive(self, X):
-        return self._opened(self.estimators_, self._new_rows(X), X)
+        rows = self._new_rows(X)
+        return self._opened(self.estimators_, rows, X)
 
     def _opened(self, estimators, rows: EncodedRows, X) -> PredictiveBlocks:
         """Mixture of the given fits of the candidates at new rows.

@@ -29,6 +29,7 @@ from skbayesnn._meta.unwrap import open_predictive
 from skbayesnn._predictive.mixin import Predictive
 from skbayesnn._runtime import warn
 from skbayesnn._sklearn_compat import num_samples, safe_split
+from skbayesnn._stacking.boosting import BoostingClassifier
 from skbayesnn._stacking.foreign import ForeignModel
 from skbayesnn._stacking.forest import ForestRegressor
 from skbayesnn._stacking.linear import ShrunkLinearModel
@@ -38,7 +39,7 @@ from skbayesnn.estimators._base import BayesianNetwork
 # Posterior draws of a network that predict held-out rows.
 HELD_OUT_DRAWS = 20
 # Candidates that are not trained in a program of networks.
-SeparateModel = ShrunkLinearModel | ForeignModel | ForestRegressor
+SeparateModel = ShrunkLinearModel | ForeignModel | ForestRegressor | BoostingClassifier
 
 
 @dataclass(frozen=True)

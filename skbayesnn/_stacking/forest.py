@@ -120,8 +120,8 @@ class ForestRegressor(
             X, Y = table.X[used].astype(np.float64), table.y[used]
             share = weights / weights.sum()
             new.total_weight_ = float(weights.sum())
-            new.x_mean_, new.x_scale_ = _moments(X, share)
-            new.y_mean_, new.y_scale_ = _moments(Y, share)
+            new.x_mean_, new.x_scale_ = weighted_moments(X, share)
+            new.y_mean_, new.y_scale_ = weighted_moments(Y, share)
             standard = (Y - new.y_mean_) / new.y_scale_
             n_trees, min_rows = size_of_forest(
                 len(X), Y.shape[1], self.n_trees, 3 if self.width is None else 1
@@ -277,8 +277,12 @@ def leaf_variance(leaf, y, weights, n_leaves: int) -> np.ndarray:
     return np.maximum(variances, MIN_VARIANCE)
 
 
-def leaves(X: np.ndarray, trees: ForestRegressor) -> np.ndarray:
-    """Leaf of each row in each tree, (trees, rows), int32; X : (rows, columns)."""
+def leaves(X: np.ndarray, trees) -> np.ndarray:
+    """Leaf of each row in each tree, (trees, rows), int32.
+
+    X : (rows, columns), with the dtype of the thresholds
+    trees : object with ``roots_``, ``feature_``, ``threshold_`` and ``child_``
+    """
     leaf = np.empty((len(trees.roots_), len(X)), np.int32)
     fill = _fill_leaves()
     fill(X, trees.roots_, trees.feature_, trees.threshold_, trees.child_, leaf)
@@ -308,7 +312,7 @@ def _fill_by_level(X, roots, feature, threshold, child, leaf) -> None:
     leaf[:] = child[node]
 
 
-def _moments(values, share) -> tuple[np.ndarray, np.ndarray]:
+def weighted_moments(values, share) -> tuple[np.ndarray, np.ndarray]:
     """Mean and standard deviation of each column, 1 for constant columns."""
     mean = share @ values
     std = np.sqrt(share @ np.square(values - mean))

@@ -15,6 +15,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 
 from skbayesnn._batch.jobs import network_of
+from skbayesnn._stacking.boosting import BoostingClassifier
 from skbayesnn._stacking.folds import FOLDS_BELOW
 from skbayesnn._stacking.foreign import adapted, takes_frame
 from skbayesnn._stacking.forest import ForestRegressor
@@ -186,7 +187,7 @@ def pool_items(estimators) -> list[tuple]:
 
 def is_own(estimator) -> bool:
     """Whether this is a model of this package, or a pipeline with a network."""
-    if isinstance(estimator, ForestRegressor):
+    if isinstance(estimator, ForestRegressor | BoostingClassifier):
         return True
     while isinstance(estimator, Pipeline):
         estimator = estimator.steps[-1][1]
@@ -204,7 +205,7 @@ def given_spec(item, seed: int, *, is_classification: bool) -> CandidateSpec:
         If the estimator does not predict what the stack requires.
     """
     name, estimator, grid = item
-    if isinstance(estimator, ForestRegressor):
+    if isinstance(estimator, ForestRegressor | BoostingClassifier):
         return CandidateSpec(name, clone(estimator), grid)
     if is_own(estimator):
         on_frame, estimator = isinstance(estimator, Pipeline), clone(estimator)

@@ -1,12 +1,23 @@
-"""Forests in a graph."""
+"""Forests and gradient boosting in a graph."""
 
 import numpy as np
 import pytest
 
 import skbayesnn
-from skbayesnn import BayesianStackingRegressor, MCDropoutRegressor
+from skbayesnn import (
+    BayesianStackingClassifier,
+    BayesianStackingRegressor,
+    MCDropoutClassifier,
+    MCDropoutRegressor,
+)
+from skbayesnn._stacking.boosting import BoostingClassifier
 from skbayesnn._stacking.forest import ForestRegressor
-from tests.helpers.onnx_running import assert_close, expected_regression, outputs
+from tests.helpers.onnx_running import (
+    assert_close,
+    assert_same_classification,
+    expected_regression,
+    outputs,
+)
 
 
 @pytest.mark.parametrize("target", ["y", "Y"])
@@ -33,3 +44,21 @@ def test_forest_alone(data, width):
     model = ForestRegressor(width, n_trees=5).fit(data.X, data.y)
     actual = outputs(skbayesnn.to_onnx(model), data.X_new)
     assert_close(actual, expected_regression(model, data.X_new), data.y)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_boosting_is_a_candidate(data, small, n_classes):
+    labels = np.minimum(data.labels, n_classes - 1)
+    pool = [
+        ("boosting", BoostingClassifier(max_iter=20)),
+        ("network", MCDropoutClassifier(**small)),
+    ]
+    model = BayesianStackingClassifier(pool, cv=2, random_state=0)
+    model.fit(data.X, labels)
+    assert_same_classification(model, data.X_new)
+    alone = BoostingClassifier(max_iter=20).fit(data.X, labels)
+    thresholds = np.resize(alone.threshold_[alone.feature_ == 1], 41)
+    points = data.X.copy()
+    # Thresholds in float64 are between values in float32.
+    points[:, 1] = thresholds
+    assert_same_classification(alone, points)

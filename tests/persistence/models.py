@@ -26,6 +26,7 @@ from skbayesnn import (
     MCDropoutClassifier,
     MCDropoutRegressor,
 )
+from skbayesnn._stacking.boosting import BoostingClassifier
 from skbayesnn._stacking.forest import ForestRegressor
 from skbayesnn.inspection import DriftMonitor
 from skbayesnn.model_selection import (
@@ -121,6 +122,7 @@ def classifiers(seed):
         "tau of classes": TauCV(network, taus=2, cv=2),
         "abstaining": Abstainer(network, target_error=0.9, cv=2),
         "monitor of classes": DriftMonitor(network, false_alarm_rate=0.2, cv=2),
+        "boosting": BoostingClassifier(max_iter=3, random_state=seed),
         "stack of classes": BayesianStackingClassifier(
             max_iter=2, cv=2, random_state=seed
         ),

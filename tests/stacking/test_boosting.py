@@ -1,0 +1,110 @@
+"""Gradient boosting in arrays, against scikit-learn's."""
+
+import numpy as np
+import pytest
+from sklearn.ensemble import HistGradientBoostingClassifier
+
+import skbayesnn
+from skbayesnn import BayesianStackingClassifier, MCDropoutClassifier
+from skbayesnn._stacking.boosting import BoostingClassifier
+from tests.helpers.stacks import QUICK
+
+ROWS, NEW = 331, 47
+CLASSES = {2: np.array(["no", "yes"]), 3: np.array([7, 8, 11])}
+
+
+@pytest.fixture(params=[2, 3])
+def rows(seed, request):
+    random = np.random.default_rng(seed)
+    X = random.normal(size=(ROWS + NEW, 4))
+    score = X[:, 0] + np.abs(X[:, 1]) + 0.5 * random.normal(size=len(X))
+    cuts = np.quantile(score, np.arange(1, request.param) / request.param)
+    labels = CLASSES[request.param][np.digitize(score, cuts)]
+    return X[:ROWS], labels[:ROWS], X[ROWS:], labels[ROWS:]
+
+
+def _scikit_learn(X, labels, weights=None, max_iter=30):
+    model = HistGradientBoostingClassifier(
+        learning_rate=0.05, max_iter=max_iter, early_stopping=True, random_state=0
+    )
+    codes = np.unique(labels, return_inverse=True)[1]
+    weights = np.ones(len(X)) if weights is None else weights
+    return model.fit(X, codes, sample_weight=weights / weights.mean())
+
+
+def test_probabilities_are_those_of_scikit_learn(rows):
+    X, labels, new, _ = rows
+    weights = np.random.default_rng(0).uniform(0.5, 2, size=ROWS)
+    for given in (None, weights):
+        model = BoostingClassifier(max_iter=30).fit(X, labels, given)
+        expected = _scikit_learn(X, labels, given)
+        # Two sums of the same trees.
+        np.testing.assert_allclose(
+            model.predict_proba(new), expected.predict_proba(new), rtol=1e-10
+        )
+    assert model.predict_uncertainty(new, "mutual_information").max() < 1e-12
+
+
+def test_values_at_thresholds_go_to_the_same_leaf(rows):
+    X, labels, _, _ = rows
+    model = BoostingClassifier(max_iter=20).fit(X, labels)
+    points = X.copy()
+    for column in range(4):
+        values = model.threshold_[model.feature_ == column]
+        points[:, column] = np.resize(values, ROWS) if len(values) else 0
+    expected = _scikit_learn(X, labels, max_iter=20).predict_proba(points)
+    np.testing.assert_allclose(model.predict_proba(points), expected, rtol=1e-10)
+
+
+def test_training_stops_early(rows):
+    X, labels, _, _ = rows
+    model = BoostingClassifier(max_iter=500).fit(X, labels)
+    assert len(model.roots_) // len(model.baseline_) < 400
+
+
+def test_few_rows_of_a_class(seed):
+    X = np.random.default_rng(seed).normal(size=(12, 2))
+    model = BoostingClassifier(max_iter=5).fit(X, np.repeat(["a", "b"], [11, 1]))
+    assert model.predict_proba(X).shape == (12, 2)
+
+
+def test_rows_without_weight_have_no_effect(rows):
+    X, labels, new, _ = rows
+    weights = np.random.default_rng(0).integers(0, 3, size=ROWS).astype(float)
+    used = weights > 0
+    model = BoostingClassifier(max_iter=10).fit(X, labels, weights)
+    alone = BoostingClassifier(max_iter=10).fit(X[used], labels[used], weights[used])
+    np.testing.assert_array_equal(model.predict_proba(new), alone.predict_proba(new))
+
+
+def test_candidate_of_a_stack(rows):
+    X, labels, new, new_labels = rows
+    pool = [
+        ("boosting", BoostingClassifier(), {"learning_rate": [0.05, 0.2]}),
+        ("network", MCDropoutClassifier(**QUICK)),
+    ]
+    model = BayesianStackingClassifier(pool, cv=2, random_state=0).fit(X, labels)
+    assert model.score(new, new_labels) > 0.6
+    again = skbayesnn.loads(skbayesnn.dumps(model))
+    np.testing.assert_array_equal(again.predict_proba(new), model.predict_proba(new))
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("child_", lambda v: v * 0),
+        ("child_", lambda v: v + 10_000),
+        ("feature_", lambda v: np.abs(v)),
+        ("roots_", lambda v: v + 100_000),
+        ("roots_", lambda v: v[:0]),
+        ("threshold_", lambda v: v.astype(np.float32)),
+        ("leaf_value_", lambda v: v[1:]),
+        ("baseline_", lambda v: np.append(v, [0.0, 1.0, 2.0])),
+    ],
+)
+def test_changed_files_are_refused(rows, name, change):
+    X, labels, _, _ = rows
+    model = BoostingClassifier(max_iter=4).fit(X, labels)
+    setattr(model, name, change(getattr(model, name)))
+    with pytest.raises(ValueError, match="cannot be saved"):
+        skbayesnn.dumps(model)
