@@ -33,7 +33,8 @@ from skbayesnn._sklearn_compat import BaseEstimator, RegressorMixin
 from skbayesnn._typing import Array
 
 # Largest size of the arrays of a forest, in bytes: with leaves of one row, and with
-# larger leaves. A stack has both, and those of its folds: 100 MB with one fold.
+# larger leaves. A stack may have both, and both again for each fold: 100 MB with one
+# fold.
 MAX_BYTES = 35e6, 15e6
 # With less space than for this number of trees, their leaves have more rows.
 MIN_TREES = 30
