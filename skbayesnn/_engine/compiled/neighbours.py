@@ -9,12 +9,12 @@ with masks m of dropout. A training step embeds C rows. For the first B of them,
 queries, it maximises the mean log density given the other rows,
 
     log p(y_i) = log sum_c w_ic k(y_i - y_c) - log sum_c w_ic,  c != i,
-    w_ic = s_c exp(-|z_i - z_c|^2),  k = a N(0, h_1^2) + (1 - a) N(0, h_2^2),
+    w_ic = s_c exp(-|z_i - z_c|^2),  k = a N(0, h_1^2) + (1 - a) N(0, h_2^2).
 
-or with k = 1 for equal labels and 0 for others. All rows of a step have the same masks,
-because distances between embeddings of different draws have no meaning. The gradients
-of the weights follow from those of the exponents, which are r - q, with the shares
-r = w k / sum w k and q = w / sum w.
+For K classes, k is 1 - a + a / K for equal labels and a / K for others. All rows of a
+step have the same masks, because distances between embeddings of different draws have
+no meaning. The gradient of log p in the exponents -|z_i - z_c|^2 is r - q, with the
+shares r = w k / sum w k and q = w / sum w; all other gradients follow from it.
 """
 
 from typing import NamedTuple
@@ -42,9 +42,8 @@ from skbayesnn._engine.optimizer import BETA_1, BETA_2
 # Smallest density of a query that has a gradient, in units of the standardised y. It
 # is positive in float32; rows below are outliers.
 MIN_DENSITY = 1e-25
-# Parameters of the kernel: logs of both widths, and the logit of a.
+# Parameters of the kernel: logs of both widths (0 for classes), and the logit of a.
 N_KERNEL = 3
-_HALF_LOG_2PI = 0.9189385332046727
 
 
 class Rows(NamedTuple):
@@ -58,13 +57,16 @@ class Rows(NamedTuple):
     labels : ndarray of shape (rows,), int64
         Codes of the classes; empty for a regression.
     weights : ndarray of shape (rows,)
-        Positive.
+        Positive, with a mean of 1.
+    n_classes : int
+        0 for a regression.
     """
 
     x: np.ndarray
     y: np.ndarray
     labels: np.ndarray
     weights: np.ndarray
+    n_classes: int
 
 
 class Sizes(NamedTuple):
@@ -73,7 +75,7 @@ class Sizes(NamedTuple):
     Parameters
     ----------
     n_inputs, n_hidden, n_embedding : int
-    n_queries, n_candidates : int
+    n_queries, n_subset : int
         B and C.
     """
 
@@ -81,7 +83,7 @@ class Sizes(NamedTuple):
     n_hidden: int
     n_embedding: int
     n_queries: int
-    n_candidates: int
+    n_subset: int
 
 
 def part_sizes(n_inputs: int, n_hidden: int, n_embedding: int) -> dict[str, tuple]:
@@ -197,35 +199,54 @@ def _match_values(exponents, largest, y, value, kernel, products, sums):
 
 
 @compiled_sums
-def _match_labels(exponents, largest, labels, label, products, sums):
-    """Exponents to w, and products w [equal labels]; both sums."""
+def _match_labels(exponents, largest, labels, label, kernel, products, sums):
+    """Exponents to w, and products w k; sums for the gradients.
+
+    kernel : k for equal labels and for others
+    sums : written, w; w k; w of equal labels
+    """
     zero = exponents.dtype.type(0)
-    total, matched = zero, zero
+    equal, other = kernel[0], kernel[1]
+    total, matched, same = zero, zero, zero
     for c in range(exponents.size):
         w = exp(exponents[c] - largest)
-        product = w if labels[c] == label else zero
+        is_equal = labels[c] == label
+        product = w * (equal if is_equal else other)
         exponents[c] = w
         products[c] = product
         total += w
         matched += product
-    sums[0], sums[1] = total, matched
+        same += w if is_equal else zero
+    sums[0], sums[1], sums[2] = total, matched, same
 
 
 @compiled
 def _query_gradients(
-    exponents, y, labels, weights, log_weights, squares, kernel, kernel_gradients
+    exponents,
+    y,
+    labels,
+    n_classes,
+    weights,
+    log_weights,
+    squares,
+    kernel,
+    kernel_gradients,
 ):
     """Mean negative log density of the queries; exponents become its gradients.
 
-    exponents : (queries, candidates), 2 z_i z_c; the queries are the first candidates
+    exponents : (queries, subset), 2 z_i z_c; the queries are its first rows
     """
     dtype = exponents.dtype.type
     n_queries, n = exponents.shape
     products, sums = np.empty(n, exponents.dtype), np.zeros(6, exponents.dtype)
     tiny, one = dtype(MIN_DENSITY), dtype(1)
-    widths = np.empty(3, exponents.dtype)
-    widths[0], widths[1], widths[2] = exp(kernel[0]), exp(kernel[1]), sigmoid(kernel[2])
-    h1, h2, a = widths[0], widths[1], widths[2]
+    a = sigmoid(kernel[2])
+    at = np.empty(3, exponents.dtype)
+    if n_classes:
+        at[1] = a / dtype(n_classes)
+        at[0] = one - a + at[1]
+    else:
+        at[0], at[1], at[2] = exp(kernel[0]), exp(kernel[1]), a
     loss = 0.0
     for i in range(n_queries):
         row = exponents[i]
@@ -235,10 +256,10 @@ def _query_gradients(
         row[i] = row[0] if i else row[1]
         largest = _largest(row)
         row[i] = largest - dtype(100)
-        if labels.size:
-            _match_labels(row, largest, labels, labels[i], products, sums)
+        if n_classes:
+            _match_labels(row, largest, labels, labels[i], at, products, sums)
         else:
-            _match_values(row, largest, y, y[i], widths, products, sums)
+            _match_values(row, largest, y, y[i], at, products, sums)
         share = weights[i] / dtype(n_queries)
         loss -= share * np.log(np.float64(sums[1] / sums[0]) + MIN_DENSITY)
         factor = share / (sums[1] + tiny * sums[0])
@@ -246,7 +267,11 @@ def _query_gradients(
         for c in range(n):
             row[c] = to_all * row[c] - factor * products[c]
         row[i] = dtype(0)
-        if labels.size == 0:
+        if n_classes:
+            to_share = sums[0] / dtype(n_classes) - sums[2]
+            kernel_gradients[2] -= factor * to_share * a * (one - a)
+        else:
+            h1, h2 = at[0], at[1]
             kernel_gradients[0] -= factor * (sums[4] / (h1 * h1) - sums[2])
             kernel_gradients[1] -= factor * (sums[5] / (h2 * h2) - sums[3])
             kernel_gradients[2] -= factor * (sums[2] * (one - a) - sums[3] * a)
@@ -276,7 +301,7 @@ class Workspace(NamedTuple):
 
 @compiled
 def _workspace(rows, sizes):
-    dtype, n = rows.x.dtype, sizes.n_candidates
+    dtype, n = rows.x.dtype, sizes.n_subset
     ones = np.empty(sizes.n_queries, dtype)
     fill(ones, rows.x.dtype.type(1))
     return Workspace(
@@ -318,7 +343,7 @@ def _gather(rows, positions, work):
 @compiled
 def _embed(sizes, values, masks, work):
     """Embeddings of the rows of a step."""
-    n, n_in = sizes.n_candidates, sizes.n_inputs
+    n, n_in = sizes.n_subset, sizes.n_inputs
     h, d = sizes.n_hidden, sizes.n_embedding
     w1, b1, w2, b2, w3, linear, _ = _split(values, sizes)
     product(work.x, w1, work.a1, (n, n_in, h))
@@ -332,9 +357,9 @@ def _embed(sizes, values, masks, work):
 
 
 @compiled
-def _step(sizes, values, masks, work, gradients):
+def _step(sizes, n_classes, values, masks, work, gradients):
     """Mean negative log density of the queries, and its gradient."""
-    n, n_in = sizes.n_candidates, sizes.n_inputs
+    n, n_in = sizes.n_subset, sizes.n_inputs
     h, d, b = sizes.n_hidden, sizes.n_embedding, sizes.n_queries
     dtype = values.dtype.type
     _embed(sizes, values, masks, work)
@@ -346,11 +371,12 @@ def _step(sizes, values, masks, work, gradients):
     _squared_lengths(work.z, work.squares)
     fill(gradients, dtype(0))
     g_w1, g_b1, g_w2, g_b2, g_w3, g_linear, g_kernel = _split(gradients, sizes)
-    w1, b1, w2, b2, w3, linear, kernel = _split(values, sizes)
+    _, _, w2, _, w3, _, kernel = _split(values, sizes)
     loss = _query_gradients(
         work.exponents,
         work.y,
         work.labels,
+        n_classes,
         work.weights,
         work.log_weights,
         work.squares,
@@ -412,17 +438,28 @@ def _fill_masks(masks, keep, words, seed, n_used):
 def loss_and_gradient(rows, sizes, values, masks, positions, gradients):
     """Loss of one step, and its gradient; see the module docstring.
 
-    positions : (candidates,), positions of the rows of the step; the queries are first
+    positions : (subset,), positions of the rows of the step; the queries are first
     gradients : written
     """
     work = _workspace(rows, sizes)
     _gather(rows, positions, work)
-    return _step(sizes, values, masks, work, gradients)
+    return _step(sizes, rows.n_classes, values, masks, work, gradients)
 
 
 @entry
 def train_steps(
-    rows, sizes, values, means, moments, curvature, keep, seeds, step_sizes, epsilons
+    rows,
+    sizes,
+    values,
+    means,
+    moments,
+    curvature,
+    learns_kernel,
+    least_kernel,
+    keep,
+    seeds,
+    step_sizes,
+    epsilons,
 ):
     """Train for some passes over the rows; write the mean loss of each pass.
 
@@ -432,6 +469,9 @@ def train_steps(
         Parameters and Adam's moments, which change.
     curvature : ndarray of shape (parameters,)
         Of the quadratic penalty.
+    learns_kernel : bool
+    least_kernel : ndarray of shape (3,)
+        Lower bounds of the parameters of the kernel.
     keep : ndarray of shape (2,)
         Probabilities that the units of a hidden layer are kept.
     seeds : ndarray of shape (passes, 2), uint64
@@ -439,8 +479,8 @@ def train_steps(
     step_sizes, epsilons : ndarray of shape (steps,)
     returns : ndarray of shape (passes,)
     """
-    n_rows, n = rows.weights.size, sizes.n_candidates
-    n_subsets = n_rows // n
+    n_rows, n = rows.weights.size, sizes.n_subset
+    n_subsets, first_of_kernel = n_rows // n, values.size - N_KERNEL
     work = _workspace(rows, sizes)
     gradients, losses = np.empty_like(values), np.zeros(seeds.shape[0])
     masks = np.empty((2, sizes.n_hidden), values.dtype)
@@ -455,7 +495,10 @@ def train_steps(
         for subset in range(n_subsets):
             _gather(rows, order[subset * n : (subset + 1) * n], work)
             n_used = _fill_masks(masks, keep, mask_words, seeds[k, 0], n_used)
-            losses[k] += _step(sizes, values, masks, work, gradients) / n_subsets
+            loss = _step(sizes, rows.n_classes, values, masks, work, gradients)
+            losses[k] += loss / n_subsets
+            if not learns_kernel:
+                fill(gradients[first_of_kernel:], values.dtype.type(0))
             _adam(
                 values,
                 gradients,
@@ -465,7 +508,138 @@ def train_steps(
                 step_sizes[step],
                 epsilons[step],
             )
+            for j in range(N_KERNEL):
+                i = first_of_kernel + j
+                values[i] = max(values[i], least_kernel[j])
             step += 1
         if not np.isfinite(losses[k]):
             break
     return losses
+
+
+# ---- predictions
+
+# Neighbours with a smaller weight, relative to the largest one, are left out.
+_MIN_WEIGHT = 1e-10
+# Neighbours whose y differ by less than this share of the smaller width are merged.
+_MERGED = 0.25
+# Factor on that distance while there are too many groups.
+_GROWTH = 1.4
+
+
+@compiled
+def _add_product(inputs, weights, outputs):
+    """outputs += inputs W, for one row; the sum over inputs has a fixed order."""
+    n = outputs.size
+    for i in range(inputs.size):
+        row, factor = weights[i * n : (i + 1) * n], inputs[i]
+        for j in range(n):
+            outputs[j] += factor * row[j]
+
+
+@entry
+def embed(sizes, values, masks, x, z):
+    """Write the embeddings of rows; each is computed alone.
+
+    x : (rows, inputs); z : (rows, embedding)
+    """
+    zero = values.dtype.type(0)
+    w1, b1, w2, b2, w3, linear, _ = _split(values, sizes)
+    a1, a2 = np.empty(sizes.n_hidden, x.dtype), np.empty(sizes.n_hidden, x.dtype)
+    for i in range(x.shape[0]):
+        fill(a1, zero)
+        fill(a2, zero)
+        fill(z[i], zero)
+        _add_product(x[i], w1, a1)
+        _relu_masked(a1, b1, masks[0])
+        _add_product(a1, w2, a2)
+        _relu_masked(a2, b2, masks[1])
+        _add_product(a2, w3, z[i])
+        _add_product(x[i], linear, z[i])
+
+
+@compiled
+def _neighbour_weights(query, columns, offsets, exponents):
+    """Weights relative to the largest one, and their sum, for one query.
+
+    query : (embedding,); columns : (embedding, rows), training rows
+    offsets : (rows,), log s - |z|^2
+    exponents : (rows,), overwritten by the weights
+    """
+    two = query.dtype.type(2)
+    copy(offsets, exponents)
+    for j in range(query.size):
+        column, factor = columns[j], two * query[j]
+        for c in range(exponents.size):
+            exponents[c] += factor * column[c]
+    largest = _largest(exponents)
+    for c in range(exponents.size):
+        exponents[c] = exp(exponents[c] - largest)
+
+
+@entry
+def neighbour_labels(queries, columns, offsets, labels, probabilities):
+    """Write the share of every class among the neighbours, (queries, classes)."""
+    weights = np.empty(offsets.size, offsets.dtype)
+    for i in range(queries.shape[0]):
+        _neighbour_weights(queries[i], columns, offsets, weights)
+        fill(probabilities[i], 0.0)
+        total = 0.0
+        for c in range(weights.size):
+            probabilities[i, labels[c]] += weights[c]
+            total += weights[c]
+        for k in range(probabilities.shape[1]):
+            probabilities[i, k] /= total
+
+
+@entry
+def neighbour_values(queries, columns, offsets, y, width, weight, location, variance):
+    """Write the distribution of y among the neighbours, as at most K groups.
+
+    A group contains neighbours with similar y, and has their total weight, mean and
+    variance. If there are at most K different y with relevant weights, all are groups.
+
+    queries : (queries, embedding)
+    columns, offsets : as in ``_neighbour_weights``; y : (rows,), increasing
+    width : the smaller width of the kernel
+    weight, location, variance : (queries, K), float64
+    """
+    n_groups = weight.shape[1]
+    weights = np.empty(offsets.size, offsets.dtype)
+    relevant = np.empty(offsets.size, np.int64)
+    for i in range(queries.shape[0]):
+        _neighbour_weights(queries[i], columns, offsets, weights)
+        n, total = 0, 0.0
+        for c in range(weights.size):
+            if weights[c] >= _MIN_WEIGHT:
+                relevant[n] = c
+                total += weights[c]
+                n += 1
+        distance = _MERGED * width
+        while True:
+            group, start = -1, -np.inf
+            for k in range(n):
+                value = y[relevant[k]]
+                if value - start > distance:
+                    group += 1
+                    if group == n_groups:
+                        break
+                    start = value
+                    weight[i, group] = location[i, group] = variance[i, group] = 0.0
+                share = weights[relevant[k]] / total
+                # Relative to the start of the group, for precise variances.
+                deviation = value - start
+                weight[i, group] += share
+                location[i, group] += share * deviation
+                variance[i, group] += share * deviation * deviation
+                if k == n - 1 or y[relevant[k + 1]] - start > distance:
+                    mean = location[i, group] / weight[i, group]
+                    variance[i, group] /= weight[i, group]
+                    variance[i, group] = max(variance[i, group] - mean * mean, 0.0)
+                    location[i, group] = start + mean
+            if group < n_groups:
+                break
+            distance *= _GROWTH
+        for k in range(group + 1, n_groups):
+            weight[i, k], variance[i, k] = 0.0, 0.0
+            location[i, k] = location[i, 0]
