@@ -86,7 +86,7 @@ class Sizes(NamedTuple):
     n_subset: int
 
 
-def part_sizes(n_inputs: int, n_hidden: int, n_embedding: int) -> dict[str, tuple]:
+def part_shapes(n_inputs: int, n_hidden: int, n_embedding: int) -> dict[str, tuple]:
     """Shapes of the parameters, in their order in the vector of parameters."""
     return {
         "w1": (n_inputs, n_hidden),
