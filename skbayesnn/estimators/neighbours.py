@@ -2,16 +2,13 @@
 
 import math
 from abc import ABCMeta, abstractmethod
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from skbayesnn import _validation
@@ -25,7 +22,7 @@ from skbayesnn._data.validation import (
     network_columns,
     refuse_one_class,
 )
-from skbayesnn._engine.optimizer import BETA_1, BETA_2, EPSILON
+from skbayesnn._distributions.map_factor import map_factor, without_outliers
 from skbayesnn._likelihoods.base import MIN_NOISE
 from skbayesnn._likelihoods.mixture import GaussianMixtures
 from skbayesnn._predictive.classes import ClassPredictive
@@ -41,7 +38,6 @@ from skbayesnn._runtime import (
     atomic_update,
     default_settings,
     snapshot,
-    warn,
 )
 from skbayesnn._sklearn_compat import (
     BaseEstimator,
@@ -50,10 +46,14 @@ from skbayesnn._sklearn_compat import (
     accept_frames,
 )
 from skbayesnn._typing import Array, MatrixLike
+from skbayesnn.estimators._neighbour_training import (
+    EmbeddingTrainer,
+    Kernel,
+    report_failures,
+    vector,
+)
 from skbayesnn.preprocessing import PiecewiseLinearEncoder
 
-# Rows whose log density a training step maximises.
-N_QUERIES = 256
 # Largest number of bins of a column, and of all columns.
 MAX_BINS, MAX_ENCODED = 16, 256
 # Bounds of the number of rows that a training step embeds, if given as a share.
@@ -63,20 +63,24 @@ SUBSET_SHARE = 0.5
 STEPS_PER_ROOT, STEP_BOUNDS = 12, (500, 2000)
 # Standardised columns are clipped here, so that squared distances are finite.
 MAX_FEATURE = 1e6
-# Initial scale of the embedding.
-START_SCALE = 0.3
 # Initial widths of the kernel, in standard deviations of y, and initial smoothing of
 # classes.
 START_WIDTHS = (math.exp(-1), math.exp(-3))
 START_SMOOTHING = 0.1
+# Length scale of the prior; held-out rows may select the square root of the inputs.
+LENGTH_SCALE = 3.0
+# Bounds of the number of held-out rows.
+MIN_HELD_OUT, MAX_HELD_OUT = 60, 1000
+# Most draws of each network that they use.
+CALIBRATION_DRAWS = 4
+# Range of the factors on embedding and kernel, and of log densities below most rows.
+FACTORS, OUTLIER = (0.3, 3.0), 10.0
 # Components of the mixture that describe the neighbours of a row, for each width.
 N_GROUPS = 64
 # Most components of a block of rows.
 MAX_COMPONENTS = 1 << 21
 # Y has ties if fewer than this share of its values are distinct.
 TIED = 0.5
-# Training runs for this part at once. Then it notices Ctrl-C.
-N_PARTS = 20
 
 
 class _Draw(NamedTuple):
@@ -96,6 +100,13 @@ class _Draw(NamedTuple):
     columns: np.ndarray
     offsets: np.ndarray
 
+    def scaled(self, factor: float) -> "_Draw":
+        """Multiply the embedding by a factor."""
+        kind = self.columns.dtype.type
+        squares = np.square(self.columns).sum(0)
+        offsets = self.offsets + kind(1 - factor**2) * squares
+        return self._replace(columns=self.columns * kind(factor), offsets=offsets)
+
 
 class NeighbourModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
     """Base class of both estimators: training and embeddings."""
@@ -111,6 +122,7 @@ class NeighbourModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
     categorical_features: Any
     learning_rate_init: Any
     max_iter: Any
+    validation_fraction: Any
     dtype: Any
     random_state: Any
 
@@ -141,12 +153,8 @@ class NeighbourModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
         """Check the arguments of ``fit``; set attributes that depend only on y."""
 
     @abstractmethod
-    def _prepare_targets(self, y, weights):
-        """Set the standardisation of y; return y for the training, and the kernel.
-
-        returns : y, (rows,); initial parameters of the kernel; whether they are
-            learned; their lower bounds
-        """
+    def _prepare_targets(self, y, weights) -> tuple[np.ndarray, Kernel]:
+        """Set the standardisation of y; return y for the training, and the kernel."""
 
     @abstractmethod
     def _distribution(self, queries, dtype):
@@ -177,6 +185,7 @@ class NeighbourModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
         self : object
             The fitted estimator. After an error it is unchanged.
         """
+        random = _validation.random_source(self.random_state)
         with atomic_update(self) as new:
             table = new._validate(X, y, sample_weight)
             used = table.sample_weight > 0
@@ -188,7 +197,7 @@ class NeighbourModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
                     f"weight; got n_samples={len(weights)}. Each row is predicted "
                     "from the others."
                 )
-            targets, *kernel = new._prepare_targets(targets, weights)
+            targets, kernel = new._prepare_targets(targets, weights)
             # In the order of y, which predictions need.
             order = np.argsort(targets, kind="stable")
             targets, weights = targets[order], weights[order]
@@ -199,7 +208,7 @@ class NeighbourModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
             new.X_train_ = new._standardised(features)
             new.y_train_, new.weights_train_ = targets, weights
             new.encoder_ = new._fitted_encoder(weights)
-            new._train(*kernel)
+            new._train(kernel, random)
             new._protect()
         return self
 
@@ -236,99 +245,78 @@ class NeighbourModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
             X = self.encoder_.transform(X)
         return np.ascontiguousarray(X, dtype=self._dtype)
 
-    def _train(self, kernel, learns_kernel: bool, least_kernel) -> None:
+    def _train(self, kernel: Kernel, random) -> None:
         """Train all networks, and set the attributes that follow from it."""
-        from skbayesnn._engine.compiled import neighbours, run
-
-        check = partial(_validation.check_number, kind=Integral, low=1)
-        hidden = _validation.layer_size("hidden_size", self.hidden_size)
-        embedding = _validation.layer_size("embedding_size", self.embedding_size)
-        n_members = check("n_estimators", self.n_estimators)
+        n_members = _validation.check_number(
+            "n_estimators", self.n_estimators, kind=Integral, low=1
+        )
         _validation.check_n_draws(self.n_draws)
-        rates = _validation.dropout_rates(self.dropout, 2)
+        self.dropout_ = _validation.dropout_rates(self.dropout, 2)
         rate = _validation.check_number(
             "learning_rate_init", self.learning_rate_init, low=0, open_low=True
         )
-        features = self._encoded(self.X_train_)
-        n_rows, n_inputs = features.shape
-        subset = self._rows_of_subset(n_rows)
-        sizes = neighbours.Sizes(
-            n_inputs, hidden, embedding, min(N_QUERIES, subset), subset
-        )
-        shapes = neighbours.part_shapes(n_inputs, hidden, embedding)
-        fan_ins = [n_inputs, hidden, hidden]
-        scales = _validation.length_scales(
-            self.length_scale, fan_ins, np.full(3, self._auto_length_scale())
-        )
-        keep = 1 - rates
-        # The curvature of the KL of dropout, for a loss per row.
-        precision = dict(zip(("w1", "w2", "w3"), np.square(scales), strict=True))
-        precision["w2"] *= keep[0]
-        precision["w3"] *= keep[1]
-        precision["linear"] = precision["w1"]
-        curvature = {
-            name: np.full(shape, precision.get(name, 0.0) / self.total_weight_)
-            for name, shape in shapes.items()
-        }
-        n_subsets = n_rows // subset
-        n_passes = -(-self._n_steps(n_rows) // n_subsets)
-        step_sizes, epsilons = _schedule(rate, n_passes * n_subsets)
-        random = _validation.random_source(self.random_state)
         self.seeds_ = random.randint(0, 2**31 - 1, size=n_members)
-        weights = self.weights_train_ * (n_rows / self.total_weight_)
-        none, is_labels = np.empty(0), self._n_classes > 0
-        rows = neighbours.Rows(
-            features,
-            (none if is_labels else self.y_train_).astype(self._dtype),
-            (self.y_train_ if is_labels else none).astype(np.int64),
-            weights.astype(self._dtype),
+        held_out = self._held_out_rows(random)
+        features = self._encoded(self.X_train_)
+        n_rows = int(np.count_nonzero(~held_out))
+        hidden = _validation.layer_size("hidden_size", self.hidden_size)
+        embedding = _validation.layer_size("embedding_size", self.embedding_size)
+        trainer = EmbeddingTrainer(
+            features[~held_out],
+            self.y_train_[~held_out],
+            self.weights_train_[~held_out],
             self._n_classes,
+            kernel,
+            hidden,
+            embedding,
+            self._rows_of_subset(n_rows),
+            self._n_steps(n_rows),
+            rate,
+            1 - self.dropout_,
         )
+        calibration = _Calibration.of(self, held_out)
+        candidates = self._length_scales(trainer.fan_ins, calibration is not None)
+        first = self.seeds_[:1]
+        fits = trainer.train([(first[0], scales) for scales in candidates])
+        scores = [0.0] * len(fits)
+        if len(fits) > 1 and calibration is not None:
+            scores = [calibration.score([fit], trainer, first) for fit in fits]
+        best = int(np.argmax(scores))
+        self.length_scale_ = candidates[best]
+        fits = [fits[best]]
+        fits += trainer.train([(seed, candidates[best]) for seed in self.seeds_[1:]])
+        kept = [np.isfinite(fit.values).all() for fit in fits]
+        report_failures(len(fits) - sum(kept), len(fits), rate)
+        self.seeds_ = self.seeds_[kept]
+        fits = [fit for fit in fits if np.isfinite(fit.values).all()]
+        self.parameters_ = trainer.parameters(fits)
+        if calibration is not None:
+            self.parameters_ = calibration.calibrated(self.parameters_, self.seeds_)
+        self.loss_curve_ = np.mean([fit.losses for fit in fits], axis=0).tolist()
+        self.n_iter_ = trainer.n_steps
+        decay = np.square(self.length_scale_) / (2 * trainer.weights.sum())
+        self.weight_decay_ = decay * [1.0, *(1 - self.dropout_)]
 
-        def trained(seed: int) -> tuple[np.ndarray, np.ndarray]:
-            """Parameters of one network, and its loss in each pass."""
-            random = np.random.default_rng(seed)
-            start = _initial(random, shapes, kernel)
-            values = _vector(start, self._dtype)
-            mean, square = np.zeros_like(values), np.zeros_like(values)
-            seeds = random.integers(0, 2**63, size=(n_passes, 2), dtype=np.uint64)
-            losses = np.empty(n_passes)
-            for part in np.array_split(np.arange(n_passes), min(N_PARTS, n_passes)):
-                steps = slice(part[0] * n_subsets, (part[-1] + 1) * n_subsets)
-                losses[part] = neighbours.train_steps(
-                    rows,
-                    sizes,
-                    values,
-                    mean,
-                    square,
-                    _vector(curvature, self._dtype),
-                    learns_kernel,
-                    np.asarray(least_kernel, dtype=self._dtype),
-                    keep.astype(self._dtype),
-                    seeds[part],
-                    step_sizes[steps],
-                    epsilons[steps],
-                )
-            return values, losses
+    def _length_scales(self, fan_ins, selects: bool) -> list[np.ndarray]:
+        """Prior length scales to try, (3,) each."""
+        auto = np.full(3, LENGTH_SCALE)
+        scales = [_validation.length_scales(self.length_scale, fan_ins, auto)]
+        if selects and isinstance(self.length_scale, str):
+            if self.length_scale == "auto":
+                scales.append(np.sqrt(fan_ins))
+        return scales
 
-        with run.single_threaded_blas, run.noted_compilation():
-            with ThreadPoolExecutor(min(run.n_threads(), n_members)) as pool:
-                results = list(pool.map(trained, self.seeds_.tolist()))
-        failed = [not np.isfinite(values).all() for values, _ in results]
-        if any(failed):
-            _report_failures(sum(failed), n_members, rate)
-            self.seeds_ = self.seeds_[~np.array(failed)]
-            results = [pair for pair in results if np.isfinite(pair[0]).all()]
-        vectors = np.stack([values for values, _ in results])
-        self.parameters_ = _parts(vectors, shapes)
-        losses = np.mean([losses for _, losses in results], axis=0)
-        self.loss_curve_, self.n_iter_ = losses.tolist(), len(step_sizes)
-        self.dropout_, self.length_scale_ = rates, scales
-        decay = np.square(scales) / (2 * self.total_weight_)
-        self.weight_decay_ = decay * [1.0, *keep]
-
-    def _auto_length_scale(self) -> float:
-        return 3.0
+    def _held_out_rows(self, random) -> np.ndarray:
+        """Rows that estimate the calibration, (rows,), bool; none if there are few."""
+        n_rows = len(self.X_train_)
+        share = _validation.check_number(
+            "validation_fraction", self.validation_fraction, low=0, high=1
+        )
+        n = min(max(share * n_rows, MIN_HELD_OUT), MAX_HELD_OUT) if share else 0
+        held_out = np.zeros(n_rows, dtype=bool)
+        if 2 * n <= n_rows:
+            held_out[random.permutation(n_rows)[: int(n)]] = True
+        return held_out
 
     def _rows_of_subset(self, n_rows: int) -> int:
         """Number of rows that a step embeds, at least 2."""
@@ -374,10 +362,13 @@ class NeighbourModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
 
     def _of_rows(self, X, draws):
         features = self._encoded(self._standardised(_dense(X)))
-        queries = [
+        return self._distribution(self._queries(features, draws), X.dtype)
+
+    def _queries(self, features, draws) -> list[tuple[_Draw, np.ndarray]]:
+        """Embeddings of some rows by each draw, with the draw."""
+        return [
             (draw, self._embedded(features, draw.member, draw.masks)) for draw in draws
         ]
-        return self._distribution(queries, X.dtype)
 
     def _draws(self) -> list[_Draw]:
         """Embeddings of the training rows by all draws, from a cache."""
@@ -416,7 +407,7 @@ class NeighbourModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
         hidden, embedding = parts["w3"].shape
         sizes = neighbours.Sizes(features.shape[1], hidden, embedding, 0, 0)
         z = np.empty((len(features), embedding), features.dtype)
-        neighbours.embed(sizes, _vector(parts, features.dtype), masks, features, z)
+        neighbours.embed(sizes, vector(parts, features.dtype), masks, features, z)
         return z
 
     def _protect(self) -> None:
@@ -448,6 +439,98 @@ class NeighbourModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
         return accept_frames(tags)
 
 
+@dataclass(frozen=True)
+class _Calibration:
+    """Held-out rows, which scale the embedding and the kernel of trained networks.
+
+    In training, the neighbours are a subset of the rows, and the embedding adapts to
+    their y. So the best scale of the distances is another one in predictions.
+
+    Parameters
+    ----------
+    model : NeighbourModel
+        With the other rows as its training rows.
+    features, y, weights : ndarray
+        Held-out rows; y in its own units, or labels.
+    """
+
+    model: Any
+    features: np.ndarray
+    y: np.ndarray
+    weights: np.ndarray
+
+    @classmethod
+    def of(cls, model, held_out) -> "_Calibration | None":
+        """Calibration by the held-out rows of a model; None if there are none."""
+        if not held_out.any():
+            return None
+        part = snapshot(model)
+        part.n_draws = min(model.n_draws, CALIBRATION_DRAWS)
+        part.X_train_, part.y_train_ = (
+            model.X_train_[~held_out],
+            model.y_train_[~held_out],
+        )
+        part.weights_train_ = model.weights_train_[~held_out]
+        features = model._encoded(model.X_train_[held_out])
+        y = model._in_own_units(model.y_train_[held_out])
+        return cls(part, features, y, model.weights_train_[held_out])
+
+    def calibrated(self, parameters, seeds) -> dict[str, np.ndarray]:
+        """Scale the embedding, and then the kernel of a regression."""
+        model = self._with(parameters, seeds)
+        queries = model._queries(self.features, model._draws())
+
+        def by_distance(log_factor):
+            factor = np.exp(log_factor)
+            scaled = [
+                (draw.scaled(factor), z * z.dtype.type(factor)) for draw, z in queries
+            ]
+            return self._density(model, scaled)
+
+        factor = self._best(by_distance)
+        scaled = [
+            (draw.scaled(factor), z * z.dtype.type(factor)) for draw, z in queries
+        ]
+        parameters = dict(parameters)
+        for name in ("w3", "linear"):
+            values = parameters[name]
+            parameters[name] = values * values.dtype.type(factor)
+        if not model._scales_kernel:
+            return parameters
+        kernel = parameters["kernel"]
+
+        def widened(log_factor):
+            shift = np.array([log_factor, log_factor, 0.0])
+            return np.maximum(kernel + shift, model._least_kernel).astype(kernel.dtype)
+
+        def by_width(log_factor):
+            wider = self._with(parameters | {"kernel": widened(log_factor)}, seeds)
+            return self._density(wider, scaled)
+
+        return parameters | {"kernel": widened(np.log(self._best(by_width)))}
+
+    def score(self, fits, trainer, seeds) -> float:
+        """Mean log density of the held-out rows after the calibration."""
+        if not all(np.isfinite(fit.values).all() for fit in fits):
+            return -np.inf
+        model = self._with(self.calibrated(trainer.parameters(fits), seeds), seeds)
+        queries = model._queries(self.features, model._draws())
+        density = self._density(model, queries)
+        density = without_outliers(density, self.weights, OUTLIER)
+        return float(np.average(density, weights=self.weights))
+
+    def _with(self, parameters, seeds):
+        model = snapshot(self.model)
+        model.parameters_, model.seeds_, model._cache = parameters, seeds, _Cache()
+        return model
+
+    def _density(self, model, queries) -> np.ndarray:
+        return model._distribution(queries, np.dtype(np.float64)).log_density(self.y)
+
+    def _best(self, density) -> float:
+        return map_factor(density, self.weights, *FACTORS, OUTLIER)
+
+
 class _Cache:
     """The last embeddings of the training rows; all caches compare equal."""
 
@@ -463,53 +546,6 @@ class _Cache:
 def _dense(X) -> np.ndarray:
     """Array of an array or sparse matrix, float64."""
     return np.asarray(X.toarray() if sparse.issparse(X) else X, dtype=np.float64)
-
-
-def _schedule(rate: float, n_steps: int) -> tuple[np.ndarray, np.ndarray]:
-    """Step sizes of Adam, which decay to zero, and its epsilons, (steps,) each."""
-    step = np.arange(n_steps)
-    first = 1 - BETA_1 ** (step + 1.0)
-    root = np.sqrt(1 - BETA_2 ** (step + 1.0))
-    decay = 0.5 * (1 + np.cos(np.pi * step / n_steps))
-    return -rate * decay * root / first, EPSILON * root
-
-
-def _initial(random, shapes, kernel) -> dict[str, np.ndarray]:
-    """Initial parameters of one network."""
-    start = {name: np.zeros(shape) for name, shape in shapes.items()}
-    for name in ("w1", "w2", "w3", "linear"):
-        shape = shapes[name]
-        start[name] = random.standard_normal(shape) * math.sqrt(2 / shape[0])
-    start["linear"] /= math.sqrt(2)
-    for name in ("w3", "linear"):
-        start[name] *= START_SCALE
-    start["kernel"] = np.array(kernel)
-    return start
-
-
-def _vector(parts: dict[str, np.ndarray], dtype) -> np.ndarray:
-    return np.concatenate([values.ravel() for values in parts.values()]).astype(dtype)
-
-
-def _parts(vectors: np.ndarray, shapes) -> dict[str, np.ndarray]:
-    """Split vectors of parameters, (members, parameters), by name."""
-    ends = np.cumsum([math.prod(shape) for shape in shapes.values()])[:-1]
-    pieces = np.split(vectors, ends, axis=1)
-    return {
-        name: np.ascontiguousarray(values.reshape(-1, *shape))
-        for (name, shape), values in zip(shapes.items(), pieces, strict=True)
-    }
-
-
-def _report_failures(n_failed: int, n_members: int, rate: float) -> None:
-    """Warn of networks that diverged; raise if all did."""
-    reason = (
-        f"the loss of {n_failed} of {n_members} networks became infinite or NaN. Lower "
-        f"learning_rate_init ({rate:g} here)."
-    )
-    if n_failed == n_members:
-        raise ValueError(reason)
-    warn(f"{reason} They were left out.", ConvergenceWarning)
 
 
 class NeighbourRegressor(RegressionPredictiveMixin, RegressorMixin, NeighbourModel):
@@ -664,6 +700,7 @@ default="auto"
         categorical_features="from_dtype",
         learning_rate_init=0.003,
         max_iter="auto",
+        validation_fraction=0.1,
         dtype="float32",
         random_state=None,
     ) -> None:
@@ -679,6 +716,7 @@ default="auto"
         self.categorical_features = categorical_features
         self.learning_rate_init = learning_rate_init
         self.max_iter = max_iter
+        self.validation_fraction = validation_fraction
         self.dtype = dtype
         self.random_state = random_state
 
@@ -710,10 +748,23 @@ default="auto"
         tau = _validation.precisions(self.tau, 1)
         if tau is not None:
             widths = np.repeat(scaling.tau_to_network(tau) ** -0.5, 2)
-            return y, [*np.log(widths), 0.0], False, np.full(3, -np.inf)
+            return y, Kernel([*np.log(widths), 0.0], is_learned=False)
         least = math.log(_least_width(y))
         start = np.maximum(np.log(START_WIDTHS), least)
-        return y, [*start, 0.0], True, [least, least, -np.inf]
+        return y, Kernel([*start, 0.0], [least, least, -np.inf])
+
+    @property
+    def _scales_kernel(self) -> bool:
+        return isinstance(self.tau, str)
+
+    @property
+    def _least_kernel(self) -> np.ndarray:
+        """Lower bounds of the parameters of the kernel."""
+        least = math.log(_least_width(self.y_train_))
+        return np.array([least, least, -np.inf])
+
+    def _in_own_units(self, y):
+        return self._scaling.y_from_network(y[:, None])[:, 0]
 
     @property
     def _scaling(self) -> Scaling:
@@ -845,6 +896,7 @@ n_iter_, encoder_, n_features_in_, parameters_, seeds_, total_weight_
         categorical_features="from_dtype",
         learning_rate_init=0.003,
         max_iter="auto",
+        validation_fraction=0.1,
         dtype="float32",
         random_state=None,
     ) -> None:
@@ -860,6 +912,7 @@ n_iter_, encoder_, n_features_in_, parameters_, seeds_, total_weight_
         self.categorical_features = categorical_features
         self.learning_rate_init = learning_rate_init
         self.max_iter = max_iter
+        self.validation_fraction = validation_fraction
         self.dtype = dtype
         self.random_state = random_state
 
@@ -881,8 +934,14 @@ n_iter_, encoder_, n_features_in_, parameters_, seeds_, total_weight_
         n_rows = len(y)
         least = math.log(1 / (n_rows + 1))
         start = math.log(START_SMOOTHING / (1 - START_SMOOTHING))
-        kernel = [0.0, 0.0, max(start, least)]
-        return y.astype(np.int64), kernel, True, [0.0, 0.0, least]
+        kernel = Kernel([0.0, 0.0, max(start, least)], [0.0, 0.0, least])
+        return y.astype(np.int64), kernel
+
+    # Smoothing is not calibrated.
+    _scales_kernel = False
+
+    def _in_own_units(self, y):
+        return self.classes_[y]
 
     def _distribution(self, queries, dtype):
         from skbayesnn._engine.compiled import neighbours
