@@ -581,7 +581,8 @@ default="auto"
         l of the prior N(0, 1 / l^2) of the embedding's weights, as in
         :class:`MCDropoutRegressor`; of three values, the first is for the first layer
         and the linear map. A larger l gives smoother embeddings, in which more rows
-        are near. ``"auto"`` is 3.
+        are near. ``"auto"`` is 3, or the square root of the number of inputs of each
+        layer if the first network then predicts held-out rows better.
     tau : "auto" or float > 0, default="auto"
         Precision of the kernel in y's own units: with a number, h_1 = h_2 = 1 /
         sqrt(tau). ``"auto"`` learns both widths and a. If y has ties, the widths are
@@ -608,6 +609,13 @@ default="auto"
         Step size of Adam at the start; it decays to zero.
     max_iter : "auto" or int, default="auto"
         Number of training steps. ``"auto"`` is 12 sqrt(N), between 500 and 2,000.
+    validation_fraction : float in [0, 1), default=0.1
+        Share of the rows that are held out from the training, at least 60 rows and at
+        most 1,000; none if fewer than 120 rows are left or with 0. They select the
+        length scale, and estimate a factor on the embedding and a factor on the widths
+        of the kernel: in predictions, all rows are possible neighbours, and the
+        embedding has adapted to the y of its training rows. Afterwards they are
+        neighbours like the other rows.
     dtype : {"float32", "float64"}, default="float32"
         Precision of training and embeddings.
     random_state : int, RandomState instance or None, default=None
@@ -632,8 +640,8 @@ default="auto"
         Prior length scales of the three layers.
     weight_decay_ : ndarray of shape (3,)
         p l^2 / (2 N) of each layer, the coefficient of its squared weights next to the
-        mean negative log density of a row. N is the sum of the weights, p the
-        probability that an input of the layer is kept.
+        mean negative log density of a row. N is the sum of the weights of the rows that
+        are not held out, p the probability that an input of the layer is kept.
     loss_curve_ : list of float
         Mean negative log density of the standardised y in each pass over the rows.
     n_iter_ : int
@@ -839,7 +847,7 @@ subset_size
         neighbours.
     categorical_features
         As in :class:`MCDropoutRegressor`.
-    learning_rate_init, max_iter, dtype, random_state
+    learning_rate_init, max_iter, validation_fraction, dtype, random_state
         As in :class:`NeighbourRegressor`.
 
     Attributes
@@ -851,7 +859,9 @@ subset_size
     X_train_, weights_train_, dropout_, length_scale_, weight_decay_, loss_curve_, \
 n_iter_, encoder_, n_features_in_, parameters_, seeds_, total_weight_
         As in :class:`NeighbourRegressor`.
-    feature_names_in_, table_, x_mean_, x_scale_
+    x_mean_, x_scale_ : ndarray of shape (n_columns,)
+        The standardisation of the columns.
+    feature_names_in_, table_
         As in :class:`MCDropoutRegressor`.
 
     See Also
