@@ -99,6 +99,20 @@ class EmbeddingTrainer:
 
         return part_shapes(self.features.shape[1], self.n_hidden, self.n_embedding)
 
+    def targets(self, y) -> tuple[np.ndarray, np.ndarray]:
+        """y and labels for the compiled loop; one of them is empty."""
+        none = np.empty(0)
+        pair = (none, y) if self.n_classes else (y, none)
+        return pair[0].astype(self.features.dtype), pair[1].astype(np.int64)
+
+    @cached_property
+    def rows(self):
+        """The training rows, for the compiled loop."""
+        from skbayesnn._engine.compiled.neighbours import Rows
+
+        weights = (self.weights / self.weights.mean()).astype(self.features.dtype)
+        return Rows(self.features, *self.targets(self.y), weights, self.n_classes)
+
     def train(self, members: Sequence[tuple[int, np.ndarray]]) -> list[Fit]:
         """Train networks with these seeds and length scales, on threads."""
         from skbayesnn._engine.compiled import run
@@ -114,14 +128,6 @@ class EmbeddingTrainer:
 
         random, dtype = np.random.default_rng(seed), self.features.dtype
         n_subsets = len(self.y) // self.n_subset
-        none, is_labels = np.empty(0), self.n_classes > 0
-        rows = neighbours.Rows(
-            self.features,
-            (none if is_labels else self.y).astype(dtype),
-            (self.y if is_labels else none).astype(np.int64),
-            (self.weights / self.weights.mean()).astype(dtype),
-            self.n_classes,
-        )
         sizes = neighbours.Sizes(
             self.features.shape[1],
             self.n_hidden,
@@ -139,7 +145,7 @@ class EmbeddingTrainer:
         for part in np.array_split(passes, min(N_PARTS, self.n_passes)):
             steps = slice(part[0] * n_subsets, (part[-1] + 1) * n_subsets)
             losses[part] = neighbours.train_steps(
-                rows,
+                self.rows,
                 sizes,
                 values,
                 *moments,

@@ -22,7 +22,11 @@ from skbayesnn._data.validation import (
     network_columns,
     refuse_one_class,
 )
-from skbayesnn._distributions.map_factor import map_factor, without_outliers
+from skbayesnn._distributions.map_factor import (
+    log_mean_exp,
+    map_factor,
+    without_outliers,
+)
 from skbayesnn._likelihoods.base import MIN_NOISE
 from skbayesnn._likelihoods.mixture import GaussianMixtures
 from skbayesnn._predictive.classes import ClassPredictive
@@ -70,9 +74,9 @@ START_SMOOTHING = 0.1
 # Length scale of the prior; held-out rows may select the square root of the inputs.
 LENGTH_SCALE = 3.0
 # Bounds of the number of held-out rows.
-MIN_HELD_OUT, MAX_HELD_OUT = 60, 1000
+MIN_HELD_OUT, MAX_HELD_OUT = 60, 500
 # Most draws of each network that they use.
-CALIBRATION_DRAWS = 4
+CALIBRATION_DRAWS = 2
 # Range of the factors on embedding and kernel, and of log densities below most rows.
 FACTORS, OUTLIER = (0.3, 3.0), 10.0
 # Components of the mixture that describe the neighbours of a row, for each width.
@@ -155,6 +159,11 @@ class NeighbourModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
     @abstractmethod
     def _prepare_targets(self, y, weights) -> tuple[np.ndarray, Kernel]:
         """Set the standardisation of y; return y for the training, and the kernel."""
+
+    @property
+    def _least_kernel(self) -> np.ndarray | None:
+        """Lower bounds of the parameters of a kernel that held-out rows scale."""
+        return None
 
     @abstractmethod
     def _distribution(self, queries, dtype):
@@ -274,13 +283,15 @@ class NeighbourModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
             rate,
             1 - self.dropout_,
         )
-        calibration = _Calibration.of(self, held_out)
+        calibration = _Calibration.of(self, trainer, held_out)
         candidates = self._length_scales(trainer.fan_ins, calibration is not None)
         first = self.seeds_[:1]
         fits = trainer.train([(first[0], scales) for scales in candidates])
         scores = [0.0] * len(fits)
         if len(fits) > 1 and calibration is not None:
-            scores = [calibration.score([fit], trainer, first) for fit in fits]
+            scores = [
+                calibration.score(trainer.parameters([fit]), first) for fit in fits
+            ]
         best = int(np.argmax(scores))
         self.length_scale_ = candidates[best]
         fits = [fits[best]]
@@ -450,85 +461,99 @@ class _Calibration:
     ----------
     model : NeighbourModel
         With the other rows as its training rows.
-    features, y, weights : ndarray
-        Held-out rows; y in its own units, or labels.
+    rows : Rows
+        Its training rows, for the compiled loop.
+    features, y, labels, weights : ndarray
+        Held-out rows; y or labels are empty.
     """
 
     model: Any
+    rows: Any
     features: np.ndarray
     y: np.ndarray
+    labels: np.ndarray
     weights: np.ndarray
 
     @classmethod
-    def of(cls, model, held_out) -> "_Calibration | None":
+    def of(cls, model, trainer, held_out) -> "_Calibration | None":
         """Calibration by the held-out rows of a model; None if there are none."""
         if not held_out.any():
             return None
         part = snapshot(model)
         part.n_draws = min(model.n_draws, CALIBRATION_DRAWS)
-        part.X_train_, part.y_train_ = (
-            model.X_train_[~held_out],
-            model.y_train_[~held_out],
-        )
-        part.weights_train_ = model.weights_train_[~held_out]
+        for name in ("X_train_", "y_train_", "weights_train_"):
+            setattr(part, name, getattr(model, name)[~held_out])
         features = model._encoded(model.X_train_[held_out])
-        y = model._in_own_units(model.y_train_[held_out])
-        return cls(part, features, y, model.weights_train_[held_out])
+        y, labels = trainer.targets(model.y_train_[held_out])
+        weights = model.weights_train_[held_out]
+        return cls(part, trainer.rows, features, y, labels, weights)
 
     def calibrated(self, parameters, seeds) -> dict[str, np.ndarray]:
         """Scale the embedding, and then the kernel of a regression."""
-        model = self._with(parameters, seeds)
-        queries = model._queries(self.features, model._draws())
+        queries = self._queries(parameters, seeds)
+        kernel, least = parameters["kernel"], self.model._least_kernel
 
         def by_distance(log_factor):
-            factor = np.exp(log_factor)
-            scaled = [
-                (draw.scaled(factor), z * z.dtype.type(factor)) for draw, z in queries
-            ]
-            return self._density(model, scaled)
+            return self._density(_scaled(queries, np.exp(log_factor)), kernel)
 
         factor = self._best(by_distance)
-        scaled = [
-            (draw.scaled(factor), z * z.dtype.type(factor)) for draw, z in queries
-        ]
         parameters = dict(parameters)
         for name in ("w3", "linear"):
             values = parameters[name]
             parameters[name] = values * values.dtype.type(factor)
-        if not model._scales_kernel:
+        if least is None:
             return parameters
-        kernel = parameters["kernel"]
+        queries = _scaled(queries, factor)
 
         def widened(log_factor):
             shift = np.array([log_factor, log_factor, 0.0])
-            return np.maximum(kernel + shift, model._least_kernel).astype(kernel.dtype)
+            return np.maximum(kernel + shift, least).astype(kernel.dtype)
 
         def by_width(log_factor):
-            wider = self._with(parameters | {"kernel": widened(log_factor)}, seeds)
-            return self._density(wider, scaled)
+            return self._density(queries, widened(log_factor))
 
         return parameters | {"kernel": widened(np.log(self._best(by_width)))}
 
-    def score(self, fits, trainer, seeds) -> float:
+    def score(self, parameters, seeds) -> float:
         """Mean log density of the held-out rows after the calibration."""
-        if not all(np.isfinite(fit.values).all() for fit in fits):
+        if not all(np.isfinite(values).all() for values in parameters.values()):
             return -np.inf
-        model = self._with(self.calibrated(trainer.parameters(fits), seeds), seeds)
-        queries = model._queries(self.features, model._draws())
-        density = self._density(model, queries)
+        parameters = self.calibrated(parameters, seeds)
+        density = self._density(self._queries(parameters, seeds), parameters["kernel"])
         density = without_outliers(density, self.weights, OUTLIER)
         return float(np.average(density, weights=self.weights))
 
-    def _with(self, parameters, seeds):
+    def _queries(self, parameters, seeds):
+        """Embeddings of the held-out rows by the draws of some networks."""
         model = snapshot(self.model)
         model.parameters_, model.seeds_, model._cache = parameters, seeds, _Cache()
-        return model
+        return model._queries(self.features, model._draws())
 
-    def _density(self, model, queries) -> np.ndarray:
-        return model._distribution(queries, np.dtype(np.float64)).log_density(self.y)
+    def _density(self, queries, kernel) -> np.ndarray:
+        """Log density of the held-out rows, in the units of the training."""
+        from skbayesnn._engine.compiled.neighbours import log_densities
+
+        densities = np.empty((len(queries), len(self.weights)))
+        for (draw, z), row in zip(queries, densities, strict=True):
+            log_densities(
+                z,
+                draw.columns,
+                draw.offsets,
+                self.rows,
+                self.y,
+                self.labels,
+                kernel[draw.member],
+                row,
+            )
+        return log_mean_exp(densities)
 
     def _best(self, density) -> float:
         return map_factor(density, self.weights, *FACTORS, OUTLIER)
+
+
+def _scaled(queries, factor: float) -> list[tuple[_Draw, np.ndarray]]:
+    """Multiply the embeddings of queries and training rows by a factor."""
+    return [(draw.scaled(factor), z * z.dtype.type(factor)) for draw, z in queries]
 
 
 class _Cache:
@@ -611,7 +636,7 @@ default="auto"
         Number of training steps. ``"auto"`` is 12 sqrt(N), between 500 and 2,000.
     validation_fraction : float in [0, 1), default=0.1
         Share of the rows that are held out from the training, at least 60 rows and at
-        most 1,000; none if fewer than 120 rows are left or with 0. They select the
+        most 500; none if fewer than 120 rows are left or with 0. They select the
         length scale, and estimate a factor on the embedding and a factor on the widths
         of the kernel: in predictions, all rows are possible neighbours, and the
         embedding has adapted to the y of its training rows. Afterwards they are
@@ -762,17 +787,11 @@ default="auto"
         return y, Kernel([*start, 0.0], [least, least, -np.inf])
 
     @property
-    def _scales_kernel(self) -> bool:
-        return isinstance(self.tau, str)
-
-    @property
-    def _least_kernel(self) -> np.ndarray:
-        """Lower bounds of the parameters of the kernel."""
+    def _least_kernel(self) -> np.ndarray | None:
+        if not isinstance(self.tau, str):
+            return None
         least = math.log(_least_width(self.y_train_))
         return np.array([least, least, -np.inf])
-
-    def _in_own_units(self, y):
-        return self._scaling.y_from_network(y[:, None])[:, 0]
 
     @property
     def _scaling(self) -> Scaling:
@@ -946,12 +965,6 @@ n_iter_, encoder_, n_features_in_, parameters_, seeds_, total_weight_
         start = math.log(START_SMOOTHING / (1 - START_SMOOTHING))
         kernel = Kernel([0.0, 0.0, max(start, least)], [0.0, 0.0, least])
         return y.astype(np.int64), kernel
-
-    # Smoothing is not calibrated.
-    _scales_kernel = False
-
-    def _in_own_units(self, y):
-        return self.classes_[y]
 
     def _distribution(self, queries, dtype):
         from skbayesnn._engine.compiled import neighbours

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from scipy.special import logsumexp, softmax
+from scipy.stats import norm
 
 from skbayesnn._engine.optimizer import BETA_1, BETA_2, EPSILON
 
@@ -201,6 +202,28 @@ def _arguments(random, n_rows=40):
     distances = np.square(queries[:, None] - z).sum(-1)
     columns, offsets = np.ascontiguousarray(z.T), log_weights - np.square(z).sum(1)
     return queries, columns, offsets, log_weights - distances
+
+
+@TASKS
+def test_log_densities(classifies, seed):
+    random = np.random.default_rng(seed)
+    *arguments, exponents = _arguments(random)
+    rows, queries = (_rows(random, classifies, n_rows) for n_rows in (40, 6))
+    kernel, actual = np.array([-0.2, -0.9, 0.4]), np.empty(6)
+    neighbours.log_densities(
+        *arguments, rows, queries.y, queries.labels, kernel, actual
+    )
+    share = 1 / (1 + math.exp(-kernel[2]))
+    if classifies:
+        equal = queries.labels[:, None] == rows.labels
+        k = (1 - share) * equal + share / N_CLASSES
+    else:
+        wide, small = (
+            norm.pdf(queries.y[:, None], rows.y, math.exp(h)) for h in kernel[:2]
+        )
+        k = share * wide + (1 - share) * small
+    expected = np.log((softmax(exponents, axis=1) * k).sum(1))
+    np.testing.assert_allclose(actual, expected, rtol=1e-10)
 
 
 def test_shares_of_the_classes(seed):

@@ -221,6 +221,20 @@ def _match_labels(exponents, largest, labels, label, kernel, products, sums):
 
 
 @compiled
+def _kernel_values(kernel, n_classes):
+    """h_1, h_2 and a; for classes k for equal labels and for others."""
+    dtype = kernel.dtype.type
+    a, at = sigmoid(kernel[2]), np.empty(3, kernel.dtype)
+    if n_classes:
+        at[1] = a / dtype(n_classes)
+        at[0] = dtype(1) - a + at[1]
+        at[2] = a
+    else:
+        at[0], at[1], at[2] = exp(kernel[0]), exp(kernel[1]), a
+    return at
+
+
+@compiled
 def _query_gradients(
     exponents,
     y,
@@ -240,13 +254,7 @@ def _query_gradients(
     n_queries, n = exponents.shape
     products, sums = np.empty(n, exponents.dtype), np.zeros(6, exponents.dtype)
     tiny, one = dtype(MIN_DENSITY), dtype(1)
-    a = sigmoid(kernel[2])
-    at = np.empty(3, exponents.dtype)
-    if n_classes:
-        at[1] = a / dtype(n_classes)
-        at[0] = one - a + at[1]
-    else:
-        at[0], at[1], at[2] = exp(kernel[0]), exp(kernel[1]), a
+    a, at = sigmoid(kernel[2]), _kernel_values(kernel, n_classes)
     loss = 0.0
     for i in range(n_queries):
         row = exponents[i]
@@ -559,6 +567,17 @@ def embed(sizes, values, masks, x, z):
 
 
 @compiled
+def _exponents(query, columns, offsets, exponents):
+    """Write offsets + 2 z_i z for all training rows z_i; see ``_neighbour_weights``."""
+    two = query.dtype.type(2)
+    copy(offsets, exponents)
+    for j in range(query.size):
+        column, factor = columns[j], two * query[j]
+        for c in range(exponents.size):
+            exponents[c] += factor * column[c]
+
+
+@compiled
 def _neighbour_weights(query, columns, offsets, exponents):
     """Weights relative to the largest one, and their sum, for one query.
 
@@ -566,15 +585,33 @@ def _neighbour_weights(query, columns, offsets, exponents):
     offsets : (rows,), log s - |z|^2
     exponents : (rows,), overwritten by the weights
     """
-    two = query.dtype.type(2)
-    copy(offsets, exponents)
-    for j in range(query.size):
-        column, factor = columns[j], two * query[j]
-        for c in range(exponents.size):
-            exponents[c] += factor * column[c]
+    _exponents(query, columns, offsets, exponents)
     largest = _largest(exponents)
     for c in range(exponents.size):
         exponents[c] = exp(exponents[c] - largest)
+
+
+@entry
+def log_densities(queries, columns, offsets, rows, y, labels, kernel, densities):
+    """Write the log density of y, or the log probability of a label, of each query.
+
+    queries, columns, offsets : as in ``_neighbour_weights``
+    rows : Rows; y or labels are used
+    y, labels : of the queries; one of them is empty
+    """
+    dtype = offsets.dtype.type
+    at, sums = _kernel_values(kernel, rows.n_classes), np.zeros(6, offsets.dtype)
+    exponents, products = np.empty_like(offsets), np.empty_like(offsets)
+    for i in range(queries.shape[0]):
+        _exponents(queries[i], columns, offsets, exponents)
+        largest = _largest(exponents)
+        if rows.n_classes:
+            _match_labels(
+                exponents, largest, rows.labels, labels[i], at, products, sums
+            )
+        else:
+            _match_values(exponents, largest, rows.y, y[i], at, products, sums)
+        densities[i] = np.log(max(sums[1] / sums[0], dtype(MIN_DENSITY)))
 
 
 @entry
