@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
+from scipy.optimize import minimize_scalar
 from sklearn.utils.validation import check_is_fitted
 
 from skbayesnn import _validation
@@ -22,11 +23,7 @@ from skbayesnn._data.validation import (
     network_columns,
     refuse_one_class,
 )
-from skbayesnn._distributions.map_factor import (
-    log_mean_exp,
-    map_factor,
-    without_outliers,
-)
+from skbayesnn._distributions.map_factor import PRIOR_STD, least_density, log_mean_exp
 from skbayesnn._likelihoods.base import MIN_NOISE
 from skbayesnn._likelihoods.mixture import GaussianMixtures
 from skbayesnn._predictive.classes import ClassPredictive
@@ -79,6 +76,8 @@ MIN_HELD_OUT, MAX_HELD_OUT = 60, 500
 CALIBRATION_DRAWS = 2
 # Range of the factors on embedding and kernel, and of log densities below most rows.
 FACTORS, OUTLIER = (0.3, 3.0), 10.0
+# Precision of the log of a factor.
+LOG_PRECISION = 0.02
 # Components of the mixture that describe the neighbours of a row, for each width.
 N_GROUPS = 64
 # Most components of a block of rows.
@@ -492,11 +491,7 @@ class _Calibration:
         """Scale the embedding, and then the kernel of a regression."""
         queries = self._queries(parameters, seeds)
         kernel, least = parameters["kernel"], self.model._least_kernel
-
-        def by_distance(log_factor):
-            return self._density(_scaled(queries, np.exp(log_factor)), kernel)
-
-        factor = self._best(by_distance)
+        factor, _ = self._best_distance(queries, kernel)
         parameters = dict(parameters)
         for name in ("w3", "linear"):
             values = parameters[name]
@@ -509,19 +504,40 @@ class _Calibration:
             shift = np.array([log_factor, log_factor, 0.0])
             return np.maximum(kernel + shift, least).astype(kernel.dtype)
 
-        def by_width(log_factor):
-            return self._density(queries, widened(log_factor))
-
-        return parameters | {"kernel": widened(np.log(self._best(by_width)))}
+        factor, _ = self._best(lambda log: self._density(queries, widened(log)))
+        return parameters | {"kernel": widened(np.log(factor))}
 
     def score(self, parameters, seeds) -> float:
-        """Mean log density of the held-out rows after the calibration."""
+        """Log density of the held-out rows with the best scale of the embedding."""
         if not all(np.isfinite(values).all() for values in parameters.values()):
             return -np.inf
-        parameters = self.calibrated(parameters, seeds)
-        density = self._density(self._queries(parameters, seeds), parameters["kernel"])
-        density = without_outliers(density, self.weights, OUTLIER)
-        return float(np.average(density, weights=self.weights))
+        queries = self._queries(parameters, seeds)
+        return self._best_distance(queries, parameters["kernel"])[1]
+
+    def _best_distance(self, queries, kernel) -> tuple[float, float]:
+        return self._best(
+            lambda log: self._density(_scaled(queries, np.exp(log)), kernel)
+        )
+
+    def _best(self, density) -> tuple[float, float]:
+        """Best factor, and the log posterior density there, nats.
+
+        The log factor has a normal prior. Densities are bounded below, so that outliers
+        do not decide.
+
+        density : log density of the rows as a function of the log factor
+        """
+        bound = least_density(density(0.0), self.weights, OUTLIER)
+
+        def loss(log_factor):
+            values = np.maximum(density(log_factor), bound)
+            return 0.5 * (log_factor / PRIOR_STD) ** 2 - self.weights @ values
+
+        options = {"xatol": LOG_PRECISION}
+        best = minimize_scalar(
+            loss, bounds=np.log(FACTORS), method="bounded", options=options
+        )
+        return float(np.exp(np.round(best.x, 3))), -best.fun
 
     def _queries(self, parameters, seeds):
         """Embeddings of the held-out rows by the draws of some networks."""
@@ -546,9 +562,6 @@ class _Calibration:
                 row,
             )
         return log_mean_exp(densities)
-
-    def _best(self, density) -> float:
-        return map_factor(density, self.weights, *FACTORS, OUTLIER)
 
 
 def _scaled(queries, factor: float) -> list[tuple[_Draw, np.ndarray]]:
