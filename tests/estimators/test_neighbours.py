@@ -187,34 +187,36 @@ def test_held_out_density(kind, seed, calibrations):
     np.testing.assert_allclose(actual[near], expected[near], atol=0.02)
 
 
-def test_factors_are_the_best(seed, calibrations):
-    """Other scales of the embedding, then other widths, are not better."""
-    _fitted(NeighbourRegressor, seed, n_rows=200, max_iter=100)
+def test_calibration_scales_embedding_and_kernel(seed, calibrations):
+    _fitted(NeighbourRegressor, seed, n_rows=200, dtype="float64")
     [(calibration, before, seeds, after)] = calibrations
-    factor = after["w3"] / before["w3"]
-    np.testing.assert_allclose(factor, factor.flat[0], rtol=1e-5)
-    np.testing.assert_allclose(after["w1"], before["w1"])
-    queries = calibration._queries(before, seeds)
-    widths = np.exp(after["kernel"] - before["kernel"])[:, :2]
-    np.testing.assert_allclose(widths, widths.flat[0], rtol=1e-5)
-    outlier = neighbours.least_density(
-        calibration._density(queries, before["kernel"]), calibration.weights, 10.0
-    )
+    factors = [after[name] / before[name] for name in ("w3", "linear")]
+    np.testing.assert_allclose(np.concatenate(factors, 1), factors[0].flat[0])
+    widths = np.exp(after["kernel"] - before["kernel"])
+    np.testing.assert_allclose(widths[:, :2], widths.flat[0])
+    np.testing.assert_allclose(widths[:, 2], 1)
+    for name in ("w1", "b1", "w2", "b2"):
+        np.testing.assert_array_equal(after[name], before[name])
+    # All embeddings, of the held-out rows too, have this factor.
+    scaled = neighbours._scaled(calibration._queries(before, seeds), factors[0].flat[0])
+    expected = calibration._queries(after, seeds)
+    for (draw, z), (expected_draw, expected_z) in zip(scaled, expected, strict=True):
+        np.testing.assert_allclose(z, expected_z, rtol=1e-9)
+        np.testing.assert_allclose(draw.columns, expected_draw.columns, rtol=1e-9)
+        np.testing.assert_allclose(draw.offsets, expected_draw.offsets, rtol=1e-9)
 
-    def objective(density, factor):
-        prior = -0.5 * (np.log(factor) / neighbours.PRIOR_STD) ** 2
-        return calibration.weights @ np.maximum(density, outlier) + prior
 
-    def by_distance(factor):
-        scaled = neighbours._scaled(queries, factor)
-        return objective(calibration._density(scaled, before["kernel"]), factor)
-
-    best = float(factor.flat[0])
-    nearby = [
-        by_distance(np.clip(best * step, *neighbours.FACTORS)) for step in (0.9, 1.1)
-    ]
-    # The log of a factor is found up to .02: this changes the sum by far less than .2.
-    assert by_distance(best) > max(nearby) - 0.2
+def test_best_factor_maximises_the_posterior():
+    """Of densities -(x - c)^2 with weights v: x = 2 v c / (2 v + 1 / std^2)."""
+    weights = np.array([2.0, 5.0])
+    calibration = neighbours._Calibration(None, None, None, None, None, weights)
+    factor, value = calibration._best(lambda x: np.full(2, -((x - 0.7) ** 2)))
+    precision = neighbours.PRIOR_STD**-2
+    best = 2 * 7 * 0.7 / (2 * 7 + precision)
+    assert np.log(factor) == pytest.approx(best, abs=neighbours.LOG_PRECISION)
+    expected = -7 * (best - 0.7) ** 2 - 0.5 * precision * best**2
+    # Quadratic in the error of x.
+    assert value == pytest.approx(expected, abs=10 * neighbours.LOG_PRECISION**2)
 
 
 def test_held_out_rows_select_the_length_scale(seed, monkeypatch):
