@@ -61,7 +61,7 @@ MAX_BINS, MAX_ENCODED = 16, 256
 SUBSET_BOUNDS = (512, 8192)
 SUBSET_SHARE = 0.5
 # Training steps per square root of the number of rows, and their bounds.
-STEPS_PER_ROOT, STEP_BOUNDS = 12, (500, 2000)
+STEPS_PER_ROOT, STEP_BOUNDS = 6, (500, 1500)
 # Standardised columns are clipped here, so that squared distances are finite.
 MAX_FEATURE = 1e6
 # Initial widths of the kernel, in standard deviations of y, and initial smoothing of
@@ -643,10 +643,10 @@ default="auto"
         learns distances that are too large.
     categorical_features
         As in :class:`MCDropoutRegressor`.
-    learning_rate_init : float > 0, default=0.003
+    learning_rate_init : float > 0, default=0.006
         Step size of Adam at the start; it decays to zero.
     max_iter : "auto" or int, default="auto"
-        Number of training steps. ``"auto"`` is 12 sqrt(N), between 500 and 2,000.
+        Number of training steps. ``"auto"`` is 6 sqrt(N), between 500 and 1,500.
     validation_fraction : float in [0, 1), default=0.1
         Share of the rows that are held out from the training, at least 60 rows and at
         most 500; none if fewer than 120 rows are left or with 0. They select the
@@ -744,7 +744,7 @@ default="auto"
         n_bins="auto",
         subset_size="auto",
         categorical_features="from_dtype",
-        learning_rate_init=0.003,
+        learning_rate_init=0.006,
         max_iter="auto",
         validation_fraction=0.1,
         dtype="float32",
@@ -936,7 +936,7 @@ n_iter_, encoder_, n_features_in_, parameters_, seeds_, total_weight_
         subset_size="auto",
         class_weight=None,
         categorical_features="from_dtype",
-        learning_rate_init=0.003,
+        learning_rate_init=0.006,
         max_iter="auto",
         validation_fraction=0.1,
         dtype="float32",
