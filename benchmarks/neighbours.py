@@ -54,11 +54,13 @@ def main():
     parser.add_argument("--rows", type=int, default=11_111, help="most rows of a set")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--parameters", type=json.loads, default={})
+    parser.add_argument("--alone", action="store_true", help="no other estimator")
     arguments = parser.parse_args()
+    kinds = [NeighbourRegressor, MCDropoutRegressor][: 2 - arguments.alone]
     print(environment())
     lines = []
     for name in arguments.sets.split(","):
-        for kind in (NeighbourRegressor, MCDropoutRegressor):
+        for kind in kinds:
             parameters = arguments.parameters if kind is NeighbourRegressor else {}
             scores = []
             for seed in range(FIRST_SEED, FIRST_SEED + arguments.seeds):

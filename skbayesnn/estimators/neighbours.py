@@ -625,10 +625,10 @@ default="auto"
         Precision of the kernel in y's own units: with a number, h_1 = h_2 = 1 /
         sqrt(tau). ``"auto"`` learns both widths and a. If y has ties, the widths are
         at least the distance of neighbouring values of y, divided by sqrt(12).
-    n_estimators : int, default=2
+    n_estimators : int, default=4
         Networks with different initial weights; the predictive distribution is their
         mixture with equal weights.
-    n_draws : int, default=4
+    n_draws : int, default=2
         Posterior draws of each network in predictions; without dropout there is only
         one. The time of predictions and the memory are proportional to it.
     n_bins : "auto" or int, default="auto"
@@ -739,8 +739,8 @@ default="auto"
         dropout=0.1,
         length_scale="auto",
         tau="auto",
-        n_estimators=2,
-        n_draws=4,
+        n_estimators=4,
+        n_draws=2,
         n_bins="auto",
         subset_size="auto",
         categorical_features="from_dtype",
@@ -930,8 +930,8 @@ n_iter_, encoder_, n_features_in_, parameters_, seeds_, total_weight_
         *,
         dropout=0.1,
         length_scale="auto",
-        n_estimators=2,
-        n_draws=4,
+        n_estimators=4,
+        n_draws=2,
         n_bins="auto",
         subset_size="auto",
         class_weight=None,
