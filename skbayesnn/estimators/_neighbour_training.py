@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -113,15 +113,17 @@ class EmbeddingTrainer:
         weights = (self.weights / self.weights.mean()).astype(self.features.dtype)
         return Rows(self.features, *self.targets(self.y), weights, self.n_classes)
 
-    def train(self, members: Sequence[tuple[int, np.ndarray]]) -> list[Fit]:
-        """Train networks with these seeds and length scales, on threads."""
+    def train(self, seeds: np.ndarray, length_scales: np.ndarray) -> list[Fit]:
+        """Train a network for every seed, on threads.
+
+        length_scales : (3,)
+        """
         from skbayesnn._engine.compiled import run
 
-        if not members:
-            return []
         with run.single_threaded_blas, run.noted_compilation():
-            with ThreadPoolExecutor(min(run.n_threads(), len(members))) as pool:
-                return list(pool.map(lambda member: self._train(*member), members))
+            with ThreadPoolExecutor(min(run.n_threads(), len(seeds))) as pool:
+                train = partial(self._train, length_scales=length_scales)
+                return list(pool.map(train, seeds.tolist()))
 
     def _train(self, seed: int, length_scales) -> Fit:
         from skbayesnn._engine.compiled import neighbours

@@ -68,7 +68,7 @@ MAX_FEATURE = 1e6
 # classes.
 START_WIDTHS = (math.exp(-1), math.exp(-3))
 START_SMOOTHING = 0.1
-# Length scale of the prior; held-out rows may select the square root of the inputs.
+# Length scale of the prior.
 LENGTH_SCALE = 3.0
 # Bounds of the number of held-out rows.
 MIN_HELD_OUT, MAX_HELD_OUT = 60, 500
@@ -283,18 +283,11 @@ class NeighbourModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
             1 - self.dropout_,
         )
         calibration = _Calibration.of(self, trainer, held_out)
-        candidates = self._length_scales(trainer.fan_ins, calibration is not None)
-        first = self.seeds_[:1]
-        fits = trainer.train([(first[0], scales) for scales in candidates])
-        scores = [0.0] * len(fits)
-        if len(fits) > 1 and calibration is not None:
-            scores = [
-                calibration.score(trainer.parameters([fit]), first) for fit in fits
-            ]
-        best = int(np.argmax(scores))
-        self.length_scale_ = candidates[best]
-        fits = [fits[best]]
-        fits += trainer.train([(seed, candidates[best]) for seed in self.seeds_[1:]])
+        auto = np.full(3, LENGTH_SCALE)
+        self.length_scale_ = _validation.length_scales(
+            self.length_scale, trainer.fan_ins, auto
+        )
+        fits = trainer.train(self.seeds_, self.length_scale_)
         kept = [np.isfinite(fit.values).all() for fit in fits]
         report_failures(len(fits) - sum(kept), len(fits), rate)
         self.seeds_ = self.seeds_[kept]
@@ -306,15 +299,6 @@ class NeighbourModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
         self.n_iter_ = trainer.n_steps
         decay = np.square(self.length_scale_) / (2 * trainer.weights.sum())
         self.weight_decay_ = decay * [1.0, *(1 - self.dropout_)]
-
-    def _length_scales(self, fan_ins, selects: bool) -> list[np.ndarray]:
-        """Prior length scales to try, (3,) each."""
-        auto = np.full(3, LENGTH_SCALE)
-        scales = [_validation.length_scales(self.length_scale, fan_ins, auto)]
-        if selects and isinstance(self.length_scale, str):
-            if self.length_scale == "auto":
-                scales.append(np.sqrt(fan_ins))
-        return scales
 
     def _held_out_rows(self, random) -> np.ndarray:
         """Rows that estimate the calibration, (rows,), bool; none if there are few."""
@@ -491,7 +475,9 @@ class _Calibration:
         """Scale the embedding, and then the kernel of a regression."""
         queries = self._queries(parameters, seeds)
         kernel, least = parameters["kernel"], self.model._least_kernel
-        factor, _ = self._best_distance(queries, kernel)
+        factor = self._best(
+            lambda log: self._density(_scaled(queries, np.exp(log)), kernel)
+        )
         parameters = dict(parameters)
         for name in ("w3", "linear"):
             values = parameters[name]
@@ -504,23 +490,11 @@ class _Calibration:
             shift = np.array([log_factor, log_factor, 0.0])
             return np.maximum(kernel + shift, least).astype(kernel.dtype)
 
-        factor, _ = self._best(lambda log: self._density(queries, widened(log)))
+        factor = self._best(lambda log: self._density(queries, widened(log)))
         return parameters | {"kernel": widened(np.log(factor))}
 
-    def score(self, parameters, seeds) -> float:
-        """Log density of the held-out rows with the best scale of the embedding."""
-        if not all(np.isfinite(values).all() for values in parameters.values()):
-            return -np.inf
-        queries = self._queries(parameters, seeds)
-        return self._best_distance(queries, parameters["kernel"])[1]
-
-    def _best_distance(self, queries, kernel) -> tuple[float, float]:
-        return self._best(
-            lambda log: self._density(_scaled(queries, np.exp(log)), kernel)
-        )
-
-    def _best(self, density) -> tuple[float, float]:
-        """Best factor, and the log posterior density there, nats.
+    def _best(self, density) -> float:
+        """Factor with the highest posterior density, given the held-out rows.
 
         The log factor has a normal prior. Densities are bounded below, so that outliers
         do not decide.
@@ -537,7 +511,7 @@ class _Calibration:
         best = minimize_scalar(
             loss, bounds=np.log(FACTORS), method="bounded", options=options
         )
-        return float(np.exp(np.round(best.x, 3))), -best.fun
+        return float(np.exp(np.round(best.x, 3)))
 
     def _queries(self, parameters, seeds):
         """Embeddings of the held-out rows by the draws of some networks."""
@@ -619,8 +593,7 @@ default="auto"
         l of the prior N(0, 1 / l^2) of the embedding's weights, as in
         :class:`MCDropoutRegressor`; of three values, the first is for the first layer
         and the linear map. A larger l gives smoother embeddings, in which more rows
-        are near. ``"auto"`` is 3, or the square root of the number of inputs of each
-        layer if the first network then predicts held-out rows better.
+        are near. ``"auto"`` is 3.
     tau : "auto" or float > 0, default="auto"
         Precision of the kernel in y's own units: with a number, h_1 = h_2 = 1 /
         sqrt(tau). ``"auto"`` learns both widths and a. If y has ties, the widths are
@@ -649,11 +622,10 @@ default="auto"
         Number of training steps. ``"auto"`` is 6 sqrt(N), between 500 and 1,500.
     validation_fraction : float in [0, 1), default=0.1
         Share of the rows that are held out from the training, at least 60 rows and at
-        most 500; none if fewer than 120 rows are left or with 0. They select the
-        length scale, and estimate a factor on the embedding and a factor on the widths
-        of the kernel: in predictions, all rows are possible neighbours, and the
-        embedding has adapted to the y of its training rows. Afterwards they are
-        neighbours like the other rows.
+        most 500; none with fewer than 120 rows, or with 0. They estimate a factor on
+        the embedding, and a factor on the widths of the kernel: in predictions, all
+        rows are possible neighbours, and the embedding has adapted to the y of its
+        training rows. Afterwards they are neighbours like the other rows.
     dtype : {"float32", "float64"}, default="float32"
         Precision of training and embeddings.
     random_state : int, RandomState instance or None, default=None
