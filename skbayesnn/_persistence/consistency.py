@@ -260,9 +260,13 @@ def check_neighbours(model) -> None:
         return
     from skbayesnn._engine.compiled.neighbours import part_shapes
 
+    _check_columns(model)
     n_rows, n_columns = model.X_train_.shape
+    if n_rows < 2:
+        raise ValueError(f"it must have at least 2 training rows; got {n_rows}.")
     agree("rows", (n_rows,), model.y_train_.shape, model.weights_train_.shape)
-    agree("columns", (n_columns,), model.x_mean_.shape, model.x_scale_.shape)
+    agree("columns", (_n_inputs(model),), (n_columns,), model.x_mean_.shape)
+    agree("columns", model.x_mean_.shape, model.x_scale_.shape)
     n_inputs = n_columns
     if model.encoder_ is not None:
         agree("encoded columns", n_columns, model.encoder_.n_features_in_)
@@ -277,7 +281,7 @@ def check_neighbours(model) -> None:
     for values in (model.X_train_, *parts.values()):
         agree("the precision", np.dtype(model.dtype), values.dtype)
     if hasattr(model, "classes_"):
-        if n_rows and model.y_train_.max() >= len(model.classes_):
+        if model.y_train_.max() >= len(model.classes_):
             raise ValueError(
                 "its classes must be indices of `classes_`; got "
                 f"{model.y_train_.max()} with {len(model.classes_)} classes."
@@ -286,10 +290,12 @@ def check_neighbours(model) -> None:
         agree("targets", (1,), model.y_mean_.shape, model.y_scale_.shape)
     one_draw = copy(model)
     one_draw.n_draws = 1
-    predictive = one_draw._of_rows(model.x_mean_[None], one_draw._draws())
-    predicted = [predictive.mean()]
-    if not hasattr(model, "classes_"):
-        predicted.append(np.log(predictive.uncertainty(["aleatoric"])["aleatoric"]))
+    with np.errstate(all="ignore"):
+        predictive = one_draw._of_rows(model.x_mean_[None], one_draw._draws())
+        predicted = [predictive.mean()]
+        if not hasattr(model, "classes_"):
+            std = predictive.uncertainty(["aleatoric"])["aleatoric"]
+            predicted.append(np.log(std))
     _check_finite(predicted)
 
 
