@@ -34,6 +34,7 @@ from skbayesnn.estimators.anchored_ensemble import (
 )
 from skbayesnn.estimators.bayes_by_backprop import BBBClassifier, BBBRegressor
 from skbayesnn.estimators.mc_dropout import MCDropoutClassifier, MCDropoutRegressor
+from skbayesnn.estimators.neighbours import NeighbourClassifier, NeighbourRegressor
 from skbayesnn.estimators.torch_module import from_torch
 from skbayesnn.estimators.variational_dropout import (
     VariationalDropoutClassifier,
@@ -54,6 +55,8 @@ __all__ = [
     "ConformalRegressor",
     "MCDropoutClassifier",
     "MCDropoutRegressor",
+    "NeighbourClassifier",
+    "NeighbourRegressor",
     "VariationalDropoutClassifier",
     "VariationalDropoutRegressor",
     "VariationalGPRegressor",

@@ -24,6 +24,7 @@ PACKAGES = {
         "anchored_ensemble",
         "bayes_by_backprop",
         "mc_dropout",
+        "neighbours",
         "torch_module",
         "variational_dropout",
         "variational_gp",

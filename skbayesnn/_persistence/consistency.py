@@ -6,6 +6,7 @@ with stored arrays before arrays of that size are allocated.
 """
 
 import math
+from copy import copy
 
 import numpy as np
 import torch
@@ -313,6 +314,51 @@ def _check_trees(model, n_leaves: int) -> None:
         )
     columns = (model.n_features_in_,)
     agree("columns", columns, model.x_mean_.shape, model.x_scale_.shape)
+
+
+def check_neighbours(model) -> None:
+    """Check the shapes of the training rows and of the networks, and predict a row."""
+    if not hasattr(model, "parameters_"):
+        return
+    from skbayesnn._engine.compiled.neighbours import part_shapes
+
+    _check_columns(model)
+    n_rows, n_columns = model.X_train_.shape
+    if n_rows < 2:
+        raise ValueError(f"it must have at least 2 training rows; got {n_rows}.")
+    agree("rows", (n_rows,), model.y_train_.shape, model.weights_train_.shape)
+    agree("columns", (_n_inputs(model),), (n_columns,), model.x_mean_.shape)
+    agree("columns", model.x_mean_.shape, model.x_scale_.shape)
+    n_inputs = n_columns
+    if model.encoder_ is not None:
+        agree("encoded columns", n_columns, model.encoder_.n_features_in_)
+        n_inputs = model.encoder_.transform(np.zeros((1, n_columns))).shape[1]
+    parts, n_networks = model.parameters_, len(model.seeds_)
+    hidden, embedding = parts["w3"].shape[1:]
+    shapes = part_shapes(n_inputs, hidden, embedding)
+    agree("the names of parameters", list(shapes), list(parts))
+    for name, shape in shapes.items():
+        agree(f"the shape of {name}", (n_networks, *shape), parts[name].shape)
+    agree("layers", (2,), model.dropout_.shape)
+    for values in (model.X_train_, *parts.values()):
+        agree("the precision", np.dtype(model.dtype), values.dtype)
+    if hasattr(model, "classes_"):
+        if model.y_train_.max() >= len(model.classes_):
+            raise ValueError(
+                "its classes must be indices of `classes_`; got "
+                f"{model.y_train_.max()} with {len(model.classes_)} classes."
+            )
+    else:
+        agree("targets", (1,), model.y_mean_.shape, model.y_scale_.shape)
+    one_draw = copy(model)
+    one_draw.n_draws = 1
+    with np.errstate(all="ignore"):
+        predictive = one_draw._of_rows(model.x_mean_[None], one_draw._draws())
+        predicted = [predictive.mean()]
+        if not hasattr(model, "classes_"):
+            std = predictive.uncertainty(["aleatoric"])["aleatoric"]
+            predicted.append(np.log(std))
+    _check_finite(predicted)
 
 
 def check_encoder(model) -> None:

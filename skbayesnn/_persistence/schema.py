@@ -90,6 +90,7 @@ from skbayesnn._sklearn_compat import (
 from skbayesnn._stacking.summary import Summary
 from skbayesnn._validation import MAX_N_DRAWS
 from skbayesnn.networks import NetworkDescription
+from skbayesnn.preprocessing import PiecewiseLinearEncoder
 
 # ---- entries of the table
 
@@ -309,6 +310,31 @@ _LINEAR = {
     "total_weight_": POSITIVE_NUMBER,
     "n_features_in_": POSITIVE_COUNT,
 }
+_NEIGHBOURS = {
+    "X_train_": FLOATS,
+    "weights_train_": POSITIVE_FLOATS_1D,
+    "parameters_": dict_of(FLOATS),
+    "seeds_": SEEDS,
+    "dropout_": floats(PROPER_SHARE, ndim=1),
+    "length_scale_": SIZE,
+    "weight_decay_": SIZE,
+    "loss_curve_": list_of(RECORD),
+    "n_iter_": COUNT,
+    "total_weight_": POSITIVE_NUMBER,
+    "x_mean_": FLOATS_1D,
+    "x_scale_": POSITIVE_FLOATS_1D,
+    "encoder_": none_or(of_type(PiecewiseLinearEncoder)),
+    "table_": _TABLE,
+    "n_features_in_": POSITIVE_COUNT,
+}
+# Predictions use these parameters.
+_NEIGHBOURS_OPTIONAL = {
+    **_COLUMNS,
+    "categorical_features": COLUMN_CHOICE,
+    "dtype": one_of("float32", "float64"),
+    "n_draws": integer(1, MAX_N_DRAWS),
+    "random_state": SEED,
+}
 _FOLDS_OPTIONAL = {
     "fold_estimators_": list_of(list_of(FITTED)),
     "fold_scores_": list_of(floats(NOT_NEGATIVE)),
@@ -395,6 +421,24 @@ def _networks() -> Iterator[StoredClass]:
         for role, rules in roles:
             yield _network("skbayesnn", method + role, rules)
     yield _network("skbayesnn", "VariationalGPRegressor", _REGRESSOR)
+
+
+def _neighbours() -> Iterator[StoredClass]:
+    targets = {
+        "y_train_": both(FLOATS_1D, SORTED),
+        "y_mean_": FLOATS_1D,
+        "y_scale_": POSITIVE_FLOATS_1D,
+        "y_ndim_": integer(1, 1),
+    }
+    classes = {"y_train_": both(integers(), SORTED), **_CLASSIFIER}
+    for role, rules in (("Regressor", targets), ("Classifier", classes)):
+        yield StoredClass(
+            "skbayesnn",
+            f"Neighbour{role}",
+            {**_NEIGHBOURS, **rules},
+            _NEIGHBOURS_OPTIONAL,
+            agrees=consistency.check_neighbours,
+        )
 
 
 def _network(module: str, name: str, rules: Rules) -> StoredClass:
@@ -729,6 +773,7 @@ STORED_CLASSES: dict[str, StoredClass] = {
     entry.name: entry
     for entries in (
         _networks,
+        _neighbours,
         _stacks,
         _recalibration,
         _conformal,

@@ -36,6 +36,11 @@ POINT_MASS = 0.05
 MIN_REPEATED = 5
 # Largest width, in units of the smallest mean absolute error of a candidate.
 MAX_WIDTH = 2.0
+# Share of repeated values, and ratio of the factors at a width of the error and at the
+# resolution of y, from which on the former is used.
+MANY_REPEATED, SPIKY = 0.1, 1.25
+# Number of values that represent uniform noise.
+N_OFFSETS = 4
 # Values that differ by a smaller share of the range of y are equal up to rounding.
 ROUNDING = 1e-9
 
@@ -44,7 +49,8 @@ def resolution(y: np.ndarray, error: np.ndarray) -> np.ndarray:
     """Width at which densities of y are measured, (targets,); zero without ties.
 
     A density is unbounded: narrow spikes at repeated values of y would have any log
-    density. With a width d it is at most 1 / d. For a discrete y, d is the median gap
+    density. With a width d it is at most 1 / d: both y and its distribution get uniform
+    noise of this width (``with_noise``). For a discrete y, d is the median gap
     between distinct values, but at most ``MAX_WIDTH`` times the error: a y that is
     predicted more accurately than its gaps is like a continuous one. Next to a point
     mass there are no gaps, and d is this multiple of the error.
@@ -65,6 +71,27 @@ def resolution(y: np.ndarray, error: np.ndarray) -> np.ndarray:
         elif gaps.size and 1 + gaps.size < FEW_VALUES * n_rows:
             widths[j] = min(np.median(gaps), most) if most > 0 else np.median(gaps)
     return widths
+
+
+def _repeated_share(values: np.ndarray) -> float:
+    """Share of the rows whose value other rows have, too."""
+    counts = np.unique(values, return_counts=True)[1]
+    return counts[counts > 1].sum() / len(values)
+
+
+def with_noise(y: np.ndarray, width: np.ndarray | None) -> list[np.ndarray]:
+    """Copies of y that represent its sum with uniform noise of a width.
+
+    If only the distribution of y had the noise, and not y, the best distribution would
+    be too narrow, by the variance of the noise, width^2 / 12.
+
+    y : (rows[, targets]); width : (targets,), or None for y alone
+    """
+    if width is None:
+        return [y]
+    shares = (np.arange(N_OFFSETS) + 0.5) / N_OFFSETS - 0.5
+    columns = y.reshape(len(y), -1)
+    return [(columns + share * width).reshape(y.shape) for share in shares]
 
 
 # ---- weights
@@ -416,18 +443,43 @@ class OutOfFold:
         )
         n_draws = round_to_total(weights, N_DRAWS)
         mixture = self.mixture(n_draws)
-        factor = best_factor(mixture, self.y, self.weights, width)
+        factor = self._factor(mixture, width)
         means = np.average(log_density, axis=0, weights=self.weights)
         return Stacked(weights, n_draws, means, factor, mixture)
 
-    def resolution(self) -> np.ndarray | None:
-        """``resolution`` of y, (targets,); None for classes, counts or no ties."""
+    def _factor(self, mixture, width: np.ndarray | None) -> np.ndarray:
+        """Correction of the mixture.
+
+        If many values of y are repeated, spikes of the mixture at these values can make
+        a narrow spread seem best. The spread then has the larger factor that is best at
+        a width of the candidates' error.
+        """
+        factor = best_factor(mixture, self.y, self.weights, width)
+        y = self._training_targets()
+        if y is None:
+            return factor
+        repeated = [_repeated_share(values) > MANY_REPEATED for values in y.T]
+        if not any(repeated):
+            return factor
+        at_error = best_factor(mixture, self.y, self.weights, self._errors())
+        return np.where(repeated & (at_error > SPIKY * factor), at_error, factor)
+
+    def _training_targets(self) -> np.ndarray | None:
+        """Continuous y of the rows with positive weight, (rows, targets), or None."""
         if self.predictives[0].is_classification or self.predictives[0].counts:
             return None
         used = self.data.weights > 0
-        y = np.asarray(self.data.y, dtype=np.float64)[used].reshape(used.sum(), -1)
-        if not resolution(y, np.full(y.shape[1], np.inf)).any():
+        return np.asarray(self.data.y, dtype=np.float64)[used].reshape(used.sum(), -1)
+
+    def resolution(self) -> np.ndarray | None:
+        """``resolution`` of y, (targets,); None for classes, counts or no ties."""
+        y = self._training_targets()
+        if y is None or not resolution(y, np.full(y.shape[1], np.inf)).any():
             return None
+        return resolution(y, self._errors())
+
+    def _errors(self) -> np.ndarray:
+        """Smallest mean absolute error of a candidate on held-out rows, (targets,)."""
         held_out = self.y.reshape(len(self.y), -1)
         errors = [
             _average(
@@ -436,7 +488,7 @@ class OutOfFold:
             )
             for predictive in self.predictives
         ]
-        return resolution(y, np.nanmin(errors, axis=0))
+        return np.nanmin(errors, axis=0)
 
     def log_density(self, width: np.ndarray | None = None) -> np.ndarray:
         """Log density of the held-out rows, (rows, candidates), nats.
@@ -446,7 +498,13 @@ class OutOfFold:
         values = [
             predictive.log_density(self.y)
             if width is None
-            else predictive.log_mean_density(self.y, width)
+            else np.mean(
+                [
+                    predictive.log_mean_density(y, width)
+                    for y in with_noise(self.y, width)
+                ],
+                axis=0,
+            )
             for predictive in self.predictives
         ]
         # A density that is NaN counts as zero, too.
@@ -566,11 +624,20 @@ def best_factor(mixture, y, weights, width=None) -> np.ndarray:
 
     width : (targets,), optional, resolution of y
     """
-    densities = mixture.densities_of_factor(y, BOUND, width)
-    if not densities:
+    of_copies = [
+        mixture.densities_of_factor(copy, BOUND, width) for copy in with_noise(y, width)
+    ]
+    if not of_copies[0]:
         return np.ones(1)
+
+    def mean_of(functions):
+        return lambda log_factor: np.mean([f(log_factor) for f in functions], axis=0)
+
     return np.array(
-        [map_factor(density, weights, *FACTORS, OUTLIER) for density in densities]
+        [
+            map_factor(mean_of(functions), weights, *FACTORS, OUTLIER)
+            for functions in zip(*of_copies, strict=True)
+        ]
     )
 
 

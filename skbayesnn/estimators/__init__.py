@@ -7,6 +7,7 @@ from skbayesnn.estimators.anchored_ensemble import (
 )
 from skbayesnn.estimators.bayes_by_backprop import BBBClassifier, BBBRegressor
 from skbayesnn.estimators.mc_dropout import MCDropoutClassifier, MCDropoutRegressor
+from skbayesnn.estimators.neighbours import NeighbourClassifier, NeighbourRegressor
 from skbayesnn.estimators.variational_dropout import (
     VariationalDropoutClassifier,
     VariationalDropoutRegressor,
@@ -20,6 +21,8 @@ __all__ = [
     "BBBRegressor",
     "MCDropoutClassifier",
     "MCDropoutRegressor",
+    "NeighbourClassifier",
+    "NeighbourRegressor",
     "VariationalDropoutClassifier",
     "VariationalDropoutRegressor",
     "VariationalGPRegressor",

@@ -11,6 +11,8 @@ from skbayesnn import (
     BBBRegressor,
     MCDropoutClassifier,
     MCDropoutRegressor,
+    NeighbourClassifier,
+    NeighbourRegressor,
     VariationalDropoutClassifier,
     VariationalDropoutRegressor,
     VariationalGPRegressor,
@@ -48,6 +50,8 @@ ESTIMATORS = [
     VariationalDropoutClassifier(**SHORT),
     AnchoredEnsembleRegressor(max_iter=25, n_estimators=2),
     VariationalGPRegressor(**SHORT),
+    NeighbourRegressor(n_estimators=1, max_iter=50),
+    NeighbourClassifier(n_estimators=1, max_iter=50),
     AnchoredEnsembleClassifier(max_iter=25, n_estimators=2),
 ]
 

@@ -54,6 +54,14 @@ def sized(kind, seed, **parameters):
     return kind(**{name: value for name, value in wanted.items() if name in defaults})
 
 
+def _neighbours(kind, seed, **parameters):
+    return kind(
+        **{"hidden_size": 5, "embedding_size": 2, "n_draws": 2, "max_iter": 3},
+        random_state=seed,
+        **parameters,
+    )
+
+
 def _searches(seed):
     network = sized(MCDropoutRegressor, seed)
     grid = {"tau": [1.0, 2.0], "hidden_layer_sizes": [(3,), (4, 2)]}
@@ -83,6 +91,7 @@ def regressors(seed):
     steps = PiecewiseLinearEncoder(), FrozenEstimator(network)
     return {
         "gp": sized(skbayesnn.VariationalGPRegressor, seed),
+        "neighbours": _neighbours(skbayesnn.NeighbourRegressor, seed, n_bins=3),
         "scaled": CalibratedUncertaintyRegressor(network, cv=2),
         "isotonic": CalibratedUncertaintyRegressor(
             make_pipeline(RobustScaler(), network), method="isotonic", cv=KFold(2)
@@ -119,6 +128,9 @@ def classifiers(seed):
     network = sized(MCDropoutClassifier, seed, class_weight={"low": 2.0})
     return {
         "conformal": ConformalClassifier(network, random_state=seed),
+        "neighbours of classes": _neighbours(
+            skbayesnn.NeighbourClassifier, seed, n_bins=0
+        ),
         "tau of classes": TauCV(network, taus=2, cv=2),
         "abstaining": Abstainer(network, target_error=0.9, cv=2),
         "monitor of classes": DriftMonitor(network, false_alarm_rate=0.2, cv=2),
@@ -162,6 +174,7 @@ def of_frames(seed):
         "network": network,
         "stack": stack,
         "gp": sized(skbayesnn.VariationalGPRegressor, seed),
+        "neighbours": _neighbours(skbayesnn.NeighbourRegressor, seed),
         "tau": TauCV(network, taus=[1.0, 2.0], cv=KFold(2)),
         "grid search": BatchedGridSearchCV(network, {"tau": [1.0, 2.0]}, cv=2),
         "scaled": CalibratedUncertaintyRegressor(network, cv=2),

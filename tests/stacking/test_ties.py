@@ -17,6 +17,7 @@ from skbayesnn._predictive.mixture import MixturePredictive
 from skbayesnn._stacking.candidates import StackData
 from skbayesnn._stacking.weights import (
     OutOfFold,
+    best_factor,
     crps_products,
     crps_weights,
     resolution,
@@ -166,6 +167,20 @@ def test_spikes_do_not_win(seed, observe, score):
     weights = oof.stacked(score).weights
     assert plain[1] > 0.3
     assert weights[1] < 0.3
+
+
+def test_factor_of_rounded_values_is_that_of_the_values():
+    """The variance of y is 1, and so is the variance of its distribution."""
+    values = np.arange(-12, 13) / 2
+    counts = np.round(4000 * norm.pdf(values) / norm.pdf(values).sum()).astype(int)
+    y = np.repeat(values, counts)
+    mixture = MixturePredictive(
+        Gaussians(np.zeros((1, len(y), 1)), np.full((1, len(y), 1), y.var())), True
+    )
+    for width in (0.5, 2.0):
+        [factor] = best_factor(mixture, y, np.ones(len(y)), np.array([width]))
+        # Four values have 94 % of the variance of the noise: up to 1 % of the factor.
+        assert factor == pytest.approx(1, abs=0.015)
 
 
 def test_continuous_y_is_measured_by_its_density(seed):

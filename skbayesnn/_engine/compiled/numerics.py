@@ -93,6 +93,16 @@ def compiled(function):
     return _cached(njit(**options)(function))
 
 
+def compiled_sums(function):
+    """Compile a function whose sums may be in any order, so that they use vectors.
+
+    Its arguments are never NaN.
+    """
+    options = _OPTIONS | {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    options["fastmath"] = {"contract", "nsz", "reassoc", "nnan"}
+    return _cached(njit(**options)(function))
+
+
 class FunctionKind:
     """Functions with the same signature, which compiled code calls by their address.
 

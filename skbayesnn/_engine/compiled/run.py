@@ -101,7 +101,7 @@ class _SingleThreadedBlas:
                 self._limits.restore_original_limits()
 
 
-_single_threaded_blas = _SingleThreadedBlas()
+single_threaded_blas = _SingleThreadedBlas()
 
 
 class _CompilationNote(event.Listener):
@@ -127,6 +127,11 @@ class _CompilationNote(event.Listener):
 
 
 _note = _CompilationNote()
+
+
+def noted_compilation():
+    """Context in which a compilation by numba writes a line."""
+    return event.install_listener("numba:compile", _note)
 
 
 def _epochs_at_once(
@@ -156,7 +161,7 @@ class CompiledRunner(MemberRunner):
         self._pool = ThreadPoolExecutor(self._n_threads)
         trained = state.parameters.values, *state.moments()
         self._vectors = tuple(v.numpy() for v in (*trained, *of_prior))
-        with event.install_listener("numba:compile", _note):
+        with noted_compilation():
             self._program = _program(config, state).compiled(self._vectors[0].dtype)
         members = range(self._n_members)
         self._places = [_places(config, state, m) for m in members]
@@ -198,7 +203,7 @@ class CompiledRunner(MemberRunner):
                 elif done[m] < left[m]:
                     waiting.append(m)
 
-        with _single_threaded_blas, event.install_listener("numba:compile", _note):
+        with single_threaded_blas, noted_compilation():
             if self._n_threads == 1:
                 work()
             else:

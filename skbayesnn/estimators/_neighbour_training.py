@@ -1,0 +1,225 @@
+"""Train the networks of neighbour models: start, schedule and threads."""
+
+import math
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import NamedTuple
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from skbayesnn._engine.optimizer import BETA_1, BETA_2, EPSILON
+from skbayesnn._runtime import warn
+
+# Rows whose log density a training step maximises.
+N_QUERIES = 256
+# Initial scale of the embedding.
+START_SCALE = 0.3
+# Training runs for this part at once. Then it notices Ctrl-C.
+N_PARTS = 20
+
+
+class Kernel(NamedTuple):
+    """Initial parameters of the kernel, see ``_engine.compiled.neighbours``.
+
+    Parameters
+    ----------
+    start : sequence of 3 floats
+    least : sequence of 3 floats
+        Lower bounds.
+    is_learned : bool
+    """
+
+    start: Sequence[float]
+    least: Sequence[float] = (-math.inf,) * 3
+    is_learned: bool = True
+
+
+class Fit(NamedTuple):
+    """A trained network: its parameters, as a vector, and the loss of each pass."""
+
+    values: np.ndarray
+    losses: np.ndarray
+
+
+@dataclass(frozen=True)
+class EmbeddingTrainer:
+    """Trains networks on the same rows.
+
+    Parameters
+    ----------
+    features : ndarray of shape (rows, inputs)
+    y : ndarray of shape (rows,)
+        Standardised, or indices of classes.
+    weights : ndarray of shape (rows,)
+    n_classes : int
+        0 for a regression.
+    kernel : Kernel
+    n_hidden, n_embedding : int
+    n_subset : int
+        Rows of a step.
+    min_steps : int
+    learning_rate : float
+    keep : ndarray of shape (2,)
+        Probabilities that a hidden unit is kept.
+    """
+
+    features: np.ndarray
+    y: np.ndarray
+    weights: np.ndarray
+    n_classes: int
+    kernel: Kernel
+    n_hidden: int
+    n_embedding: int
+    n_subset: int
+    min_steps: int
+    learning_rate: float
+    keep: np.ndarray
+
+    @property
+    def fan_ins(self) -> list[int]:
+        """Inputs of the three layers."""
+        return [self.features.shape[1], self.n_hidden, self.n_hidden]
+
+    @property
+    def n_passes(self) -> int:
+        """Passes over the rows, which are split into subsets."""
+        return -(-self.min_steps // (len(self.y) // self.n_subset))
+
+    @property
+    def n_steps(self) -> int:
+        """Number of training steps, a multiple of the number of subsets."""
+        return self.n_passes * (len(self.y) // self.n_subset)
+
+    @cached_property
+    def _shapes(self) -> dict[str, tuple]:
+        from skbayesnn._engine.compiled.neighbours import part_shapes
+
+        return part_shapes(self.features.shape[1], self.n_hidden, self.n_embedding)
+
+    def targets(self, y) -> tuple[np.ndarray, np.ndarray]:
+        """y and labels for the compiled loop; one of them is empty."""
+        none = np.empty(0)
+        pair = (none, y) if self.n_classes else (y, none)
+        return pair[0].astype(self.features.dtype), pair[1].astype(np.int64)
+
+    @cached_property
+    def rows(self):
+        """The training rows, for the compiled loop."""
+        from skbayesnn._engine.compiled.neighbours import Rows
+
+        weights = (self.weights / self.weights.mean()).astype(self.features.dtype)
+        return Rows(self.features, *self.targets(self.y), weights, self.n_classes)
+
+    def train(self, seeds: np.ndarray, length_scales: np.ndarray) -> list[Fit]:
+        """Train a network for every seed, on threads.
+
+        length_scales : (3,)
+        """
+        from skbayesnn._engine.compiled import run
+
+        with run.single_threaded_blas, run.noted_compilation():
+            with ThreadPoolExecutor(min(run.n_threads(), len(seeds))) as pool:
+                train = partial(self._train, length_scales=length_scales)
+                return list(pool.map(train, seeds.tolist()))
+
+    def _train(self, seed: int, length_scales) -> Fit:
+        from skbayesnn._engine.compiled import neighbours
+
+        random, dtype = np.random.default_rng(seed), self.features.dtype
+        n_subsets = len(self.y) // self.n_subset
+        sizes = neighbours.Sizes(
+            self.features.shape[1],
+            self.n_hidden,
+            self.n_embedding,
+            min(N_QUERIES, self.n_subset),
+            self.n_subset,
+        )
+        values = vector(self._start(random), dtype)
+        moments = np.zeros_like(values), np.zeros_like(values)
+        curvature = vector(self._curvature(length_scales), dtype)
+        seeds = random.integers(0, 2**63, size=(self.n_passes, 2), dtype=np.uint64)
+        step_sizes, epsilons = _schedule(self.learning_rate, self.n_steps)
+        losses = np.empty(self.n_passes)
+        passes = np.arange(self.n_passes)
+        for part in np.array_split(passes, min(N_PARTS, self.n_passes)):
+            steps = slice(part[0] * n_subsets, (part[-1] + 1) * n_subsets)
+            losses[part] = neighbours.train_steps(
+                self.rows,
+                sizes,
+                values,
+                *moments,
+                curvature,
+                self.kernel.is_learned,
+                np.asarray(self.kernel.least, dtype=dtype),
+                self.keep.astype(dtype),
+                seeds[part],
+                step_sizes[steps],
+                epsilons[steps],
+            )
+        return Fit(values, losses)
+
+    def _start(self, random) -> dict[str, np.ndarray]:
+        """Initial parameters of one network."""
+        start = {name: np.zeros(shape) for name, shape in self._shapes.items()}
+        for name in ("w1", "w2", "w3", "linear"):
+            shape = self._shapes[name]
+            start[name] = random.standard_normal(shape) * math.sqrt(2 / shape[0])
+        start["linear"] /= math.sqrt(2)
+        for name in ("w3", "linear"):
+            start[name] *= START_SCALE
+        start["kernel"] = np.array(self.kernel.start)
+        return start
+
+    def _curvature(self, length_scales) -> dict[str, np.ndarray]:
+        """Second derivative of the KL of dropout, for a loss per row."""
+        first, second, third = np.square(length_scales) / self.weights.sum()
+        values = {
+            "w1": first,
+            "w2": self.keep[0] * second,
+            "w3": self.keep[1] * third,
+            "linear": first,
+        }
+        return {
+            name: np.full(shape, values.get(name, 0.0))
+            for name, shape in self._shapes.items()
+        }
+
+    def parameters(self, fits: Sequence[Fit]) -> dict[str, np.ndarray]:
+        """Parameters of some networks by name, (networks, ...) each."""
+        vectors = np.stack([fit.values for fit in fits])
+        ends = np.cumsum([math.prod(shape) for shape in self._shapes.values()])[:-1]
+        pieces = np.split(vectors, ends, axis=1)
+        return {
+            name: np.ascontiguousarray(values.reshape(-1, *shape))
+            for (name, shape), values in zip(self._shapes.items(), pieces, strict=True)
+        }
+
+
+def _schedule(rate: float, n_steps: int) -> tuple[np.ndarray, np.ndarray]:
+    """Step sizes of Adam, which decay to zero, and its epsilons, (steps,) each."""
+    step = np.arange(n_steps)
+    first = 1 - BETA_1 ** (step + 1.0)
+    root = np.sqrt(1 - BETA_2 ** (step + 1.0))
+    decay = 0.5 * (1 + np.cos(np.pi * step / n_steps))
+    return -rate * decay * root / first, EPSILON * root
+
+
+def vector(parts: dict[str, np.ndarray], dtype) -> np.ndarray:
+    """Parameters of one network as a vector."""
+    return np.concatenate([values.ravel() for values in parts.values()]).astype(dtype)
+
+
+def report_failures(n_failed: int, n_members: int, rate: float) -> None:
+    """Warn of networks that diverged, if any; raise if all did."""
+    if not n_failed:
+        return
+    reason = (
+        f"the loss of {n_failed} of {n_members} networks became infinite or NaN. Lower "
+        f"learning_rate_init ({rate:g} here)."
+    )
+    if n_failed == n_members:
+        raise ValueError(reason)
+    warn(f"{reason} They were left out.", ConvergenceWarning)

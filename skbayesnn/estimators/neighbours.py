@@ -1,0 +1,966 @@
+"""Soft nearest neighbours in a learned embedding (Goldberger et al. 2005)."""
+
+import math
+from abc import ABCMeta, abstractmethod
+from dataclasses import dataclass, replace
+from numbers import Integral
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import sparse
+from scipy.optimize import minimize_scalar
+from sklearn.utils.validation import check_is_fitted
+
+from skbayesnn import _validation
+from skbayesnn._data.scaling import Scaling, warn_of_far_rows
+from skbayesnn._data.table_encoder import TableEncoder
+from skbayesnn._data.validation import (
+    Table,
+    check_classification,
+    check_new_rows,
+    check_regression,
+    network_columns,
+    refuse_one_class,
+)
+from skbayesnn._distributions.map_factor import PRIOR_STD, least_density, log_mean_exp
+from skbayesnn._likelihoods.base import MIN_NOISE
+from skbayesnn._likelihoods.mixture import GaussianMixtures
+from skbayesnn._predictive.classes import ClassPredictive
+from skbayesnn._predictive.mixin import (
+    BLOCK,
+    ClassificationPredictiveMixin,
+    PredictiveBlocks,
+    PredictiveMixin,
+    RegressionPredictiveMixin,
+)
+from skbayesnn._predictive.mixture import MixturePredictive
+from skbayesnn._runtime import (
+    atomic_update,
+    default_settings,
+    snapshot,
+)
+from skbayesnn._sklearn_compat import (
+    BaseEstimator,
+    ClassifierMixin,
+    RegressorMixin,
+    accept_frames,
+)
+from skbayesnn._typing import Array, MatrixLike
+from skbayesnn.estimators._neighbour_training import (
+    EmbeddingTrainer,
+    Kernel,
+    report_failures,
+    vector,
+)
+from skbayesnn.preprocessing import PiecewiseLinearEncoder
+
+# Largest number of bins of a column, and of all columns.
+MAX_BINS, MAX_ENCODED = 16, 256
+# Bounds of the number of rows that a training step embeds, if given as a share.
+SUBSET_BOUNDS = (512, 8192)
+SUBSET_SHARE = 0.5
+# Training steps per square root of the number of rows, and their bounds.
+STEPS_PER_ROOT, STEP_BOUNDS = 6, (500, 1500)
+# Standardised columns are clipped here, so that squared distances are finite.
+MAX_FEATURE = 1e6
+# Initial widths of the kernel, in standard deviations of y, and initial smoothing of
+# classes.
+START_WIDTHS = (math.exp(-1), math.exp(-3))
+START_SMOOTHING = 0.1
+# Length scale of the prior.
+LENGTH_SCALE = 3.0
+# Bounds of the number of held-out rows.
+MIN_HELD_OUT, MAX_HELD_OUT = 60, 500
+# Most draws of each network that they use.
+CALIBRATION_DRAWS = 2
+# Range of the factors on embedding and kernel, and of log densities below most rows.
+FACTORS, OUTLIER = (0.3, 3.0), 10.0
+# Precision of the log of a factor.
+LOG_PRECISION = 0.02
+# Components of the mixture that describe the neighbours of a row, for each width.
+N_GROUPS = 64
+# Most components of a block of rows.
+MAX_COMPONENTS = 1 << 21
+# Y has ties if fewer than this share of its values are distinct.
+TIED = 0.5
+
+
+class _Draw(NamedTuple):
+    """Embedding of the training rows by one posterior draw of one network.
+
+    Parameters
+    ----------
+    member : int
+    masks : ndarray of shape (2, hidden_size)
+    columns : ndarray of shape (embedding_size, rows)
+    offsets : ndarray of shape (rows,)
+        log s - |z|^2, with the weights s of the rows.
+    """
+
+    member: int
+    masks: np.ndarray
+    columns: np.ndarray
+    offsets: np.ndarray
+
+    def scaled(self, factor: float) -> "_Draw":
+        """Multiply the embedding by a factor."""
+        kind = self.columns.dtype.type
+        squares = np.square(self.columns).sum(0)
+        offsets = self.offsets + kind(1 - factor**2) * squares
+        return self._replace(columns=self.columns * kind(factor), offsets=offsets)
+
+
+class NeighbourModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
+    """Base class of both estimators: training and embeddings."""
+
+    hidden_size: Any
+    embedding_size: Any
+    dropout: Any
+    length_scale: Any
+    n_estimators: Any
+    n_draws: Any
+    n_bins: Any
+    subset_size: Any
+    categorical_features: Any
+    learning_rate_init: Any
+    max_iter: Any
+    validation_fraction: Any
+    dtype: Any
+    random_state: Any
+
+    X_train_: Array
+    y_train_: Array
+    weights_train_: Array
+    parameters_: dict[str, Array]
+    seeds_: Array
+    dropout_: Array
+    length_scale_: Array
+    weight_decay_: Array
+    loss_curve_: list[float]
+    n_iter_: int
+    total_weight_: float
+    x_mean_: Array
+    x_scale_: Array
+    encoder_: PiecewiseLinearEncoder | None
+    table_: TableEncoder | None
+    n_features_in_: int
+
+    @property
+    def _n_classes(self) -> int:
+        """Number of classes; 0 for a regression."""
+        return len(getattr(self, "classes_", ()))
+
+    @abstractmethod
+    def _validate(self, X, y, sample_weight) -> Table:
+        """Check the arguments of ``fit``; set attributes that depend only on y."""
+
+    @abstractmethod
+    def _prepare_targets(self, y, weights) -> tuple[np.ndarray, Kernel]:
+        """Set the standardisation of y; return y for the training, and the kernel."""
+
+    @property
+    def _least_kernel(self) -> np.ndarray | None:
+        """Lower bounds of the parameters of a kernel that held-out rows scale."""
+        return None
+
+    @abstractmethod
+    def _distribution(self, queries, dtype):
+        """Predictive distribution of some rows.
+
+        queries : embeddings of the rows by each draw, with the draw
+        dtype : of the rows
+        """
+
+    @default_settings
+    def fit(
+        self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> Self:
+        """Train the embedding, and store the training rows.
+
+        Parameters
+        ----------
+        X : {frame, array-like, sparse matrix} of shape (n_samples, n_features)
+            Training inputs.
+        y : array-like of shape (n_samples,)
+            Target values or class labels.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows, in the loss and as neighbours. A stored row of weight 2
+            predicts like two equal rows; a row of weight 0 is removed.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator. After an error it is unchanged.
+        """
+        random = _validation.random_source(self.random_state)
+        with atomic_update(self) as new:
+            table = new._validate(X, y, sample_weight)
+            used = table.sample_weight > 0
+            features, targets = table.X[used], table.y[used]
+            weights = table.sample_weight[used]
+            if len(weights) < 2:
+                raise ValueError(
+                    f"{type(self).__name__} must have at least 2 rows of positive "
+                    f"weight; got n_samples={len(weights)}. Each row is predicted "
+                    "from the others."
+                )
+            targets, kernel = new._prepare_targets(targets, weights)
+            # In the order of y, which predictions need.
+            order = np.argsort(targets, kind="stable")
+            targets, weights = targets[order], weights[order]
+            features = _dense(features[order])
+            scaling = Scaling.of(features, targets, weights, inputs=True, targets=False)
+            new.x_mean_, new.x_scale_ = scaling.x_mean, scaling.x_scale
+            new.total_weight_ = float(weights.sum())
+            new.X_train_ = new._standardised(features)
+            new.y_train_, new.weights_train_ = targets, weights
+            new.encoder_ = new._fitted_encoder(weights)
+            new._train(kernel, random)
+            new._protect()
+        return self
+
+    # ---- training
+
+    def _fitted_encoder(self, weights) -> PiecewiseLinearEncoder | None:
+        """Encoder of the columns; None if they have too few bins."""
+        X, most = self.X_train_, self.n_bins
+        if isinstance(most, str):
+            _validation.check_named("n_bins", most, ["auto"])
+            n_encoded = sum(len(np.unique(column)) > 2 for column in X.T)
+            most = min(MAX_BINS, MAX_ENCODED // max(n_encoded, 1))
+        elif most != 0:
+            _validation.check_number("n_bins", most, kind=Integral, low=2)
+        if most < 2:
+            return None
+        encoder = PiecewiseLinearEncoder(n_bins=int(most), keep_columns=True)
+        return encoder.fit(X, sample_weight=weights * (len(X) / weights.sum()))
+
+    def _standardised(self, X) -> np.ndarray:
+        """Standardised columns, in the precision of the training."""
+        scaled = (X - self.x_mean_) / self.x_scale_
+        return np.clip(scaled, -MAX_FEATURE, MAX_FEATURE).astype(self._dtype)
+
+    @property
+    def _dtype(self):
+        return np.dtype(
+            _validation.check_option("dtype", self.dtype, ["float32", "float64"])
+        )
+
+    def _encoded(self, X) -> np.ndarray:
+        """Inputs of the networks for standardised columns."""
+        if self.encoder_ is not None:
+            X = self.encoder_.transform(X)
+        return np.ascontiguousarray(X, dtype=self._dtype)
+
+    def _train(self, kernel: Kernel, random) -> None:
+        """Train all networks, and set the attributes that follow from it."""
+        n_members = _validation.check_number(
+            "n_estimators", self.n_estimators, kind=Integral, low=1
+        )
+        _validation.check_n_draws(self.n_draws)
+        self.dropout_ = _validation.dropout_rates(self.dropout, 2)
+        rate = _validation.check_number(
+            "learning_rate_init", self.learning_rate_init, low=0, open_low=True
+        )
+        self.seeds_ = random.randint(0, 2**31 - 1, size=n_members)
+        held_out = self._held_out_rows(random)
+        features = self._encoded(self.X_train_)
+        n_rows = int(np.count_nonzero(~held_out))
+        hidden = _validation.layer_size("hidden_size", self.hidden_size)
+        embedding = _validation.layer_size("embedding_size", self.embedding_size)
+        trainer = EmbeddingTrainer(
+            features[~held_out],
+            self.y_train_[~held_out],
+            self.weights_train_[~held_out],
+            self._n_classes,
+            kernel,
+            hidden,
+            embedding,
+            self._rows_of_subset(n_rows),
+            self._n_steps(n_rows),
+            rate,
+            1 - self.dropout_,
+        )
+        calibration = _Calibration.of(self, trainer, held_out)
+        auto = np.full(3, LENGTH_SCALE)
+        self.length_scale_ = _validation.length_scales(
+            self.length_scale, trainer.fan_ins, auto
+        )
+        fits = trainer.train(self.seeds_, self.length_scale_)
+        kept = [np.isfinite(fit.values).all() for fit in fits]
+        report_failures(len(fits) - sum(kept), len(fits), rate)
+        self.seeds_ = self.seeds_[kept]
+        fits = [fit for fit in fits if np.isfinite(fit.values).all()]
+        self.parameters_ = trainer.parameters(fits)
+        if calibration is not None:
+            self.parameters_ = calibration.calibrated(self.parameters_, self.seeds_)
+        self.loss_curve_ = np.mean([fit.losses for fit in fits], axis=0).tolist()
+        self.n_iter_ = trainer.n_steps
+        decay = np.square(self.length_scale_) / (2 * trainer.weights.sum())
+        self.weight_decay_ = decay * [1.0, *(1 - self.dropout_)]
+
+    def _held_out_rows(self, random) -> np.ndarray:
+        """Rows that estimate the calibration, (rows,), bool; none if there are few."""
+        n_rows = len(self.X_train_)
+        share = _validation.check_number(
+            "validation_fraction", self.validation_fraction, low=0, high=1
+        )
+        n = min(max(share * n_rows, MIN_HELD_OUT), MAX_HELD_OUT) if share else 0
+        held_out = np.zeros(n_rows, dtype=bool)
+        if 2 * n <= n_rows:
+            held_out[random.permutation(n_rows)[: int(n)]] = True
+        return held_out
+
+    def _rows_of_subset(self, n_rows: int) -> int:
+        """Number of rows that a step embeds, at least 2."""
+        size = self.subset_size
+        if isinstance(size, str):
+            _validation.check_named("subset_size", size, ["auto"])
+            size = int(np.clip(SUBSET_SHARE * n_rows, *SUBSET_BOUNDS))
+        else:
+            _validation.check_number("subset_size", size, kind=Integral, low=2)
+        return min(size, n_rows)
+
+    def _n_steps(self, n_rows: int) -> int:
+        if not isinstance(self.max_iter, str):
+            return _validation.check_number(
+                "max_iter", self.max_iter, kind=Integral, low=1
+            )
+        _validation.check_named("max_iter", self.max_iter, ["auto"])
+        return int(np.clip(STEPS_PER_ROOT * math.sqrt(n_rows), *STEP_BOUNDS))
+
+    # ---- predictions
+
+    def _open_predictive(self, X):
+        fitted = snapshot(self)
+        return fitted._blocks(X)
+
+    @default_settings
+    def _blocks(self, X) -> PredictiveBlocks:
+        """Predictive distribution of the present fit, in blocks of rows."""
+        check_is_fitted(self)
+        _validation.check_n_draws(self.n_draws)
+        rows = check_new_rows(self, X, self.x_mean_, self.x_scale_)
+        scale = self.x_mean_, self.x_scale_, self.total_weight_
+        warn_of_far_rows(rows.X, *scale, network_columns(self))
+        draws = self._draws()
+
+        def opened(X):
+            block = max(1, min(BLOCK, MAX_COMPONENTS // (len(draws) * 2 * N_GROUPS)))
+            return PredictiveBlocks(
+                X.shape[0], lambda rows: self._of_rows(X[rows], draws), block
+            )
+
+        return PredictiveBlocks.of_encoded(rows, opened)
+
+    def _of_rows(self, X, draws):
+        features = self._encoded(self._standardised(_dense(X)))
+        return self._distribution(self._queries(features, draws), X.dtype)
+
+    def _queries(self, features, draws) -> list[tuple[_Draw, np.ndarray]]:
+        """Embeddings of some rows by each draw, with the draw."""
+        return [
+            (draw, self._embedded(features, draw.member, draw.masks)) for draw in draws
+        ]
+
+    def _draws(self) -> list[_Draw]:
+        """Embeddings of the training rows by all draws, from a cache."""
+        arrays = self.X_train_, self.weights_train_, *self.parameters_.values()
+        key = self.n_draws, self.seeds_.tobytes(), self.dropout_.tobytes()
+        cached = self._cache.last
+        if cached and cached[0] == key:
+            if all(a is b for a, b in zip(arrays, cached[1], strict=True)):
+                return cached[2]
+        features = self._encoded(self.X_train_)
+        # Without dropout, all draws of a network are equal.
+        n_draws = self.n_draws if self.dropout_.any() else 1
+        log_weights = np.log(self.weights_train_ / self.weights_train_.mean())
+        draws = []
+        for member, seed in enumerate(self.seeds_.tolist()):
+            for k in range(n_draws):
+                masks = self._masks(seed, k)
+                z = self._embedded(features, member, masks)
+                offsets = log_weights - np.square(z.astype(np.float64)).sum(1)
+                columns = np.ascontiguousarray(z.T)
+                draws.append(_Draw(member, masks, columns, offsets.astype(z.dtype)))
+        self._cache.last = key, arrays, draws
+        return draws
+
+    def _masks(self, seed: int, k: int) -> np.ndarray:
+        """Masks of draw k of the network with a seed, (2, hidden_size)."""
+        n_hidden = self.parameters_["w2"].shape[1]
+        uniform = np.random.default_rng([seed, k]).random((2, n_hidden))
+        return (uniform < 1 - self.dropout_[:, None]).astype(self._dtype)
+
+    def _embedded(self, features, member: int, masks) -> np.ndarray:
+        """Embeddings of some rows, (rows, embedding_size)."""
+        from skbayesnn._engine.compiled import neighbours
+
+        parts = {name: values[member] for name, values in self.parameters_.items()}
+        hidden, embedding = parts["w3"].shape
+        sizes = neighbours.Sizes(features.shape[1], hidden, embedding, 0, 0)
+        z = np.empty((len(features), embedding), features.dtype)
+        neighbours.embed(sizes, vector(parts, features.dtype), masks, features, z)
+        return z
+
+    def _protect(self) -> None:
+        """Make the arrays of the cache read-only, and empty the cache."""
+        for values in (
+            self.X_train_,
+            self.y_train_,
+            self.weights_train_,
+            *self.parameters_.values(),
+        ):
+            values.flags.writeable = False
+        self._cache = _Cache()
+
+    def __getstate__(self):
+        """Return the state without the cached embeddings."""
+        state = dict(super().__getstate__())
+        state.pop("_cache", None)
+        return state
+
+    def __setstate__(self, state):
+        """Restore a state; the first prediction embeds the training rows."""
+        super().__setstate__(state)
+        if "parameters_" in state:
+            self._protect()
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return accept_frames(tags)
+
+
+@dataclass(frozen=True)
+class _Calibration:
+    """Held-out rows, which scale the embedding and the kernel of trained networks.
+
+    In training, the neighbours are a subset of the rows, and the embedding adapts to
+    their y. So the best scale of the distances is another one in predictions.
+
+    Parameters
+    ----------
+    model : NeighbourModel
+        With the other rows as its training rows.
+    rows : Rows
+        Its training rows, for the compiled loop.
+    features, y, labels, weights : ndarray
+        Held-out rows; y or labels are empty.
+    """
+
+    model: Any
+    rows: Any
+    features: np.ndarray
+    y: np.ndarray
+    labels: np.ndarray
+    weights: np.ndarray
+
+    @classmethod
+    def of(cls, model, trainer, held_out) -> "_Calibration | None":
+        """Calibration by the held-out rows of a model; None if there are none."""
+        if not held_out.any():
+            return None
+        part = snapshot(model)
+        part.n_draws = min(model.n_draws, CALIBRATION_DRAWS)
+        for name in ("X_train_", "y_train_", "weights_train_"):
+            setattr(part, name, getattr(model, name)[~held_out])
+        features = model._encoded(model.X_train_[held_out])
+        y, labels = trainer.targets(model.y_train_[held_out])
+        weights = model.weights_train_[held_out]
+        return cls(part, trainer.rows, features, y, labels, weights)
+
+    def calibrated(self, parameters, seeds) -> dict[str, np.ndarray]:
+        """Scale the embedding, and then the kernel of a regression."""
+        queries = self._queries(parameters, seeds)
+        kernel, least = parameters["kernel"], self.model._least_kernel
+        factor = self._best(
+            lambda log: self._density(_scaled(queries, np.exp(log)), kernel)
+        )
+        parameters = dict(parameters)
+        for name in ("w3", "linear"):
+            values = parameters[name]
+            parameters[name] = values * values.dtype.type(factor)
+        if least is None:
+            return parameters
+        queries = _scaled(queries, factor)
+
+        def widened(log_factor):
+            shift = np.array([log_factor, log_factor, 0.0])
+            return np.maximum(kernel + shift, least).astype(kernel.dtype)
+
+        factor = self._best(lambda log: self._density(queries, widened(log)))
+        return parameters | {"kernel": widened(np.log(factor))}
+
+    def _best(self, density) -> float:
+        """Factor with the highest posterior density, given the held-out rows.
+
+        The log factor has a normal prior. Densities are bounded below, so that outliers
+        do not decide.
+
+        density : log density of the rows as a function of the log factor
+        """
+        bound = least_density(density(0.0), self.weights, OUTLIER)
+
+        def loss(log_factor):
+            values = np.maximum(density(log_factor), bound)
+            return 0.5 * (log_factor / PRIOR_STD) ** 2 - self.weights @ values
+
+        options = {"xatol": LOG_PRECISION}
+        best = minimize_scalar(
+            loss, bounds=np.log(FACTORS), method="bounded", options=options
+        )
+        return float(np.exp(np.round(best.x, 3)))
+
+    def _queries(self, parameters, seeds):
+        """Embeddings of the held-out rows by the draws of some networks."""
+        model = snapshot(self.model)
+        model.parameters_, model.seeds_, model._cache = parameters, seeds, _Cache()
+        return model._queries(self.features, model._draws())
+
+    def _density(self, queries, kernel) -> np.ndarray:
+        """Log density of the held-out rows, in the units of the training."""
+        from skbayesnn._engine.compiled.neighbours import log_densities
+
+        densities = np.empty((len(queries), len(self.weights)))
+        for (draw, z), row in zip(queries, densities, strict=True):
+            log_densities(
+                z,
+                draw.columns,
+                draw.offsets,
+                self.rows,
+                self.y,
+                self.labels,
+                kernel[draw.member],
+                row,
+            )
+        return log_mean_exp(densities)
+
+
+def _scaled(queries, factor: float) -> list[tuple[_Draw, np.ndarray]]:
+    """Multiply the embeddings of queries and training rows by a factor."""
+    return [(draw.scaled(factor), z * z.dtype.type(factor)) for draw, z in queries]
+
+
+class _Cache:
+    """The last embeddings of the training rows; all caches compare equal."""
+
+    def __init__(self):
+        self.last: tuple[Any, ...] = ()
+
+    def __eq__(self, other):
+        return isinstance(other, _Cache)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def _dense(X) -> np.ndarray:
+    """Array of an array or sparse matrix, float64."""
+    return np.asarray(X.toarray() if sparse.issparse(X) else X, dtype=np.float64)
+
+
+class NeighbourRegressor(RegressionPredictiveMixin, RegressorMixin, NeighbourModel):
+    """Regression by soft nearest neighbours in a learned embedding.
+
+    Use it for tables of some thousand rows or more in which similar rows have similar
+    y, and where trees do better than networks. Small or noisy tables need a large
+    ``length_scale``. A row x has the predictive density of a kernel regression,
+
+        p(y | x) = sum_i w_i(x) [a N(y; y_i, h_1^2) + (1 - a) N(y; y_i, h_2^2)],
+        w_i(x) = s_i exp(-|z(x) - z(x_i)|^2) / sum_j s_j exp(-|z(x) - z(x_j)|^2),
+
+    where the sums are over the training rows and s are their weights. The embedding
+    z is a network with two hidden layers plus a linear map. Embedding, h_1, h_2 and
+    a maximise the density of each training row given the other training rows [1]_
+    [2]_. ModernNCA [2]_ trains the mean instead of the density.
+
+    Dropout of hidden units and several networks give the epistemic uncertainty: the
+    spread of the means of the draws. A draw uses one mask for all rows, so that
+    distances are between embeddings of the same draw.
+
+    Parameters
+    ----------
+    hidden_size : int, default=64
+        Units of each of the two hidden layers.
+    embedding_size : int, default=16
+        Length of z.
+    dropout : float in [0, 1) or sequence of 2 floats, default=0.1
+        Probability that a unit of each hidden layer is dropped. In a training step,
+        all rows have the same masks.
+    length_scale : {"auto", "fan_in"}, float >= 0 or sequence of 3 floats, \
+default="auto"
+        l of the prior N(0, 1 / l^2) of the embedding's weights, as in
+        :class:`MCDropoutRegressor`; of three values, the first is for the first layer
+        and the linear map. A larger l gives smoother embeddings, in which more rows
+        are near. ``"auto"`` is 3.
+    tau : "auto" or float > 0, default="auto"
+        Precision of the kernel in y's own units: with a number, h_1 = h_2 = 1 /
+        sqrt(tau). ``"auto"`` learns both widths and a. If y has ties, the widths are
+        at least the distance of neighbouring values of y, divided by sqrt(12).
+    n_estimators : int, default=4
+        Networks with different initial weights; the predictive distribution is their
+        mixture with equal weights.
+    n_draws : int, default=2
+        Posterior draws of each network in predictions; without dropout there is only
+        one. The time of predictions and the memory are proportional to it.
+    n_bins : "auto" or int, default="auto"
+        Most bins of each column; see
+        :class:`~skbayesnn.preprocessing.PiecewiseLinearEncoder`. The network gets the
+        columns and their bins. ``"auto"`` is 16, and fewer with more than 16 columns.
+        0 disables the bins.
+    subset_size : "auto" or int, default="auto"
+        Number of random rows that a training step embeds; 256 of them are predicted
+        from the others. ``"auto"`` is half of the rows, between 512 and 8,192. If all
+        rows are neighbours in every step, the embedding over-fits; with few rows it
+        learns distances that are too large.
+    categorical_features
+        As in :class:`MCDropoutRegressor`.
+    learning_rate_init : float > 0, default=0.006
+        Step size of Adam at the start; it decays to zero.
+    max_iter : "auto" or int, default="auto"
+        Number of training steps. ``"auto"`` is 6 sqrt(N), between 500 and 1,500.
+    validation_fraction : float in [0, 1), default=0.1
+        Share of the rows that are held out from the training, at least 60 rows and at
+        most 500; none with fewer than 120 rows, or with 0. They estimate a factor on
+        the embedding, and a factor on the widths of the kernel: in predictions, all
+        rows are possible neighbours, and the embedding has adapted to the y of its
+        training rows. Afterwards they are neighbours like the other rows.
+    dtype : {"float32", "float64"}, default="float32"
+        Precision of training and embeddings.
+    random_state : int, RandomState instance or None, default=None
+        Seed of initial weights, subsets, masks and posterior draws. None is a fresh
+        seed.
+
+    Attributes
+    ----------
+    X_train_ : ndarray of shape (n_rows, n_columns)
+        Standardised columns of the training rows of positive weight.
+    y_train_ : ndarray of shape (n_rows,)
+        Their standardised y, increasing.
+    weights_train_ : ndarray of shape (n_rows,)
+        Their weights.
+    kernel_std_ : ndarray of shape (n_networks, 2)
+        h_1 and h_2 of each network, in the units of y.
+    tau_ : float
+        1 / variance of the kernel, in the units of y, the mean over networks.
+    dropout_ : ndarray of shape (2,)
+        Dropout rates of both hidden layers.
+    length_scale_ : ndarray of shape (3,)
+        Prior length scales of the three layers.
+    weight_decay_ : ndarray of shape (3,)
+        p l^2 / (2 N) of each layer, the coefficient of its squared weights next to the
+        mean negative log density of a row. N is the sum of the weights of the rows that
+        are not held out, p the probability that an input of the layer is kept.
+    loss_curve_ : list of float
+        Mean negative log density of the standardised y in each pass over the rows.
+    n_iter_ : int
+        Number of training steps.
+    encoder_ : PiecewiseLinearEncoder or None
+        Encoder of the standardised columns.
+    n_features_in_ : int
+        Number of columns of X.
+    parameters_, seeds_ : dict, ndarray
+        The networks as plain arrays.
+    total_weight_ : float
+        N, the sum of the weights.
+    feature_names_in_, table_, x_mean_, x_scale_, y_mean_, y_scale_
+        As in :class:`MCDropoutRegressor`.
+
+    See Also
+    --------
+    NeighbourClassifier : Classification.
+    sklearn.neighbors.KNeighborsRegressor : Nearest neighbours of the columns.
+
+    Notes
+    -----
+    A fitted model contains the training rows. A prediction computes the distances to
+    all of them, for every draw, in a block of rows at a time.
+
+    References
+    ----------
+    .. [1] Goldberger, Roweis, Hinton & Salakhutdinov (2005), "Neighbourhood components
+       analysis", NeurIPS 17.
+    .. [2] Ye, Yin, Zhan & Chao (2024), "Revisiting nearest neighbor for tabular data: a
+       deep tabular baseline two decades later", arXiv:2407.03257.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from skbayesnn import NeighbourRegressor
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = NeighbourRegressor(max_iter=50, random_state=0).fit(X, y)
+    >>> mean, std = model.predict(X[:3], return_std=True)
+    >>> mean.shape, std.shape
+    ((3,), (3,))
+    """
+
+    # Predictions are mixtures of normal distributions.
+    likelihood = "mixture"
+
+    tau: Any
+    y_mean_: Array
+    y_scale_: Array
+    y_ndim_: int
+
+    def __init__(
+        self,
+        hidden_size=64,
+        embedding_size=16,
+        *,
+        dropout=0.1,
+        length_scale="auto",
+        tau="auto",
+        n_estimators=4,
+        n_draws=2,
+        n_bins="auto",
+        subset_size="auto",
+        categorical_features="from_dtype",
+        learning_rate_init=0.006,
+        max_iter="auto",
+        validation_fraction=0.1,
+        dtype="float32",
+        random_state=None,
+    ) -> None:
+        self.hidden_size = hidden_size
+        self.embedding_size = embedding_size
+        self.dropout = dropout
+        self.length_scale = length_scale
+        self.tau = tau
+        self.n_estimators = n_estimators
+        self.n_draws = n_draws
+        self.n_bins = n_bins
+        self.subset_size = subset_size
+        self.categorical_features = categorical_features
+        self.learning_rate_init = learning_rate_init
+        self.max_iter = max_iter
+        self.validation_fraction = validation_fraction
+        self.dtype = dtype
+        self.random_state = random_state
+
+    @property
+    def kernel_std_(self) -> Array:
+        """Wider and smaller width of the kernel, (networks, 2), in the units of y."""
+        return np.exp(self.parameters_["kernel"][:, :2]) * self.y_scale_
+
+    @property
+    def tau_(self) -> float:
+        """1 / variance of the kernel, the mean over networks, in the units of y."""
+        share = _sigmoid(self.parameters_["kernel"][:, 2])
+        wide, small = np.square(self.kernel_std_, dtype=np.float64).T
+        return float(1 / np.mean(share * wide + (1 - share) * small))
+
+    def _validate(self, X, y, sample_weight):
+        table, self.y_ndim_ = check_regression(self, X, y, sample_weight, reset=True)
+        if table.y.shape[1] > 1:
+            raise ValueError(
+                f"`y` must have one target for {type(self).__name__}; got "
+                f"{table.y.shape[1]}. Use sklearn.multioutput.MultiOutputRegressor."
+            )
+        return table
+
+    def _prepare_targets(self, y, weights):
+        scaling = Scaling.of(y, y, weights, inputs=False, targets=True)
+        self.y_mean_, self.y_scale_ = scaling.y_mean, scaling.y_scale
+        y = scaling.y_to_network(y)[:, 0]
+        tau = _validation.precisions(self.tau, 1)
+        if tau is not None:
+            widths = np.repeat(scaling.tau_to_network(tau) ** -0.5, 2)
+            return y, Kernel([*np.log(widths), 0.0], is_learned=False)
+        least = math.log(_least_width(y))
+        start = np.maximum(np.log(START_WIDTHS), least)
+        return y, Kernel([*start, 0.0], [least, least, -np.inf])
+
+    @property
+    def _least_kernel(self) -> np.ndarray | None:
+        if not isinstance(self.tau, str):
+            return None
+        least = math.log(_least_width(self.y_train_))
+        return np.array([least, least, -np.inf])
+
+    @property
+    def _scaling(self) -> Scaling:
+        return Scaling(self.x_mean_, self.x_scale_, self.y_mean_, self.y_scale_)
+
+    def _distribution(self, queries, dtype):
+        from skbayesnn._engine.compiled import neighbours
+
+        components = []
+        for draw, z in queries:
+            kernel = self.parameters_["kernel"][draw.member].astype(np.float64)
+            widths, share = np.exp(kernel[:2]), _sigmoid(kernel[2])
+            groups = np.empty((3, len(z), N_GROUPS))
+            neighbours.neighbour_values(
+                z, draw.columns, draw.offsets, self.y_train_, widths.min(), *groups
+            )
+            weight, location, variance = groups
+            parts = [
+                np.concatenate([share * weight, (1 - share) * weight], axis=1),
+                np.concatenate([location, location], axis=1),
+                np.sqrt(
+                    np.concatenate([variance + width**2 for width in widths], axis=1)
+                ),
+            ]
+            components.append(GaussianMixtures(*(p[None, :, None] for p in parts)))
+        scaling = self._scaling
+        return MixturePredictive(
+            GaussianMixtures.concatenated(components),
+            self.y_ndim_ == 1,
+            scaling,
+            dtype=scaling.dtype_of_y(dtype),
+        )
+
+
+def _least_width(y) -> float:
+    """Smallest width of the kernel that is learned, for standardised y.
+
+    A normal distribution of this width is about as wide as the rounding of y, if y has
+    ties. A smaller width would give tied values an infinite density.
+    """
+    distinct = np.unique(y)
+    if len(distinct) < 2 or len(distinct) > TIED * len(y):
+        return MIN_NOISE
+    return max(MIN_NOISE, float(np.median(np.diff(distinct))) / math.sqrt(12))
+
+
+def _sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+class NeighbourClassifier(
+    ClassificationPredictiveMixin, ClassifierMixin, NeighbourModel
+):
+    """Classification by soft nearest neighbours in a learned embedding.
+
+    The probability of a class is its share among the training rows, weighted by their
+    distances in a learned embedding z [1]_ [2]_, with a learned smoothing a:
+
+        p(k | x) = (1 - a) sum_i w_i(x) [y_i = k] + a / K,
+        w_i(x) = s_i exp(-|z(x) - z(x_i)|^2) / sum_j s_j exp(-|z(x) - z(x_j)|^2).
+
+    Embedding and smoothing maximise the mean log probability of each training row given
+    the other training rows; see :class:`NeighbourRegressor`.
+
+    Parameters
+    ----------
+    hidden_size, embedding_size, dropout, length_scale, n_estimators, n_draws, n_bins, \
+subset_size
+        As in :class:`NeighbourRegressor`.
+    class_weight : dict, "balanced" or None, default=None
+        Weights of the classes, which multiply the weights of the rows, also as
+        neighbours.
+    categorical_features
+        As in :class:`MCDropoutRegressor`.
+    learning_rate_init, max_iter, validation_fraction, dtype, random_state
+        As in :class:`NeighbourRegressor`.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        Labels in the order of the probabilities.
+    y_train_ : ndarray of shape (n_rows,)
+        Index of the class of each training row, increasing.
+    X_train_, weights_train_, dropout_, length_scale_, weight_decay_, loss_curve_, \
+n_iter_, encoder_, n_features_in_, parameters_, seeds_, total_weight_
+        As in :class:`NeighbourRegressor`.
+    x_mean_, x_scale_ : ndarray of shape (n_columns,)
+        The standardisation of the columns.
+    feature_names_in_, table_
+        As in :class:`MCDropoutRegressor`.
+
+    See Also
+    --------
+    NeighbourRegressor : Regression.
+    sklearn.neighbors.NeighborhoodComponentsAnalysis : A linear embedding.
+
+    References
+    ----------
+    .. [1] Goldberger, Roweis, Hinton & Salakhutdinov (2005), "Neighbourhood components
+       analysis", NeurIPS 17.
+    .. [2] Ye, Yin, Zhan & Chao (2024), "Revisiting nearest neighbor for tabular data: a
+       deep tabular baseline two decades later", arXiv:2407.03257.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from skbayesnn import NeighbourClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = NeighbourClassifier(max_iter=50, random_state=0).fit(X, y)
+    >>> model.predict_proba(X[:3]).shape
+    (3, 3)
+    """
+
+    likelihood = "categorical"
+
+    class_weight: Any
+    classes_: Array
+
+    def __init__(
+        self,
+        hidden_size=64,
+        embedding_size=16,
+        *,
+        dropout=0.1,
+        length_scale="auto",
+        n_estimators=4,
+        n_draws=2,
+        n_bins="auto",
+        subset_size="auto",
+        class_weight=None,
+        categorical_features="from_dtype",
+        learning_rate_init=0.006,
+        max_iter="auto",
+        validation_fraction=0.1,
+        dtype="float32",
+        random_state=None,
+    ) -> None:
+        self.hidden_size = hidden_size
+        self.embedding_size = embedding_size
+        self.dropout = dropout
+        self.length_scale = length_scale
+        self.n_estimators = n_estimators
+        self.n_draws = n_draws
+        self.n_bins = n_bins
+        self.subset_size = subset_size
+        self.class_weight = class_weight
+        self.categorical_features = categorical_features
+        self.learning_rate_init = learning_rate_init
+        self.max_iter = max_iter
+        self.validation_fraction = validation_fraction
+        self.dtype = dtype
+        self.random_state = random_state
+
+    def _validate(self, X, y, sample_weight):
+        table, self.classes_ = check_classification(
+            self, X, y, sample_weight, reset=True
+        )
+        weights = table.sample_weight
+        if self.class_weight is not None:
+            labels = self.classes_[table.y]
+            weights = weights * _validation.compute_class_weights(
+                self.class_weight, labels
+            )
+        present = np.bincount(table.y, weights, len(self.classes_)) > 0
+        refuse_one_class(self, self.classes_[present])
+        return replace(table, sample_weight=weights)
+
+    def _prepare_targets(self, y, weights):
+        n_rows = len(y)
+        least = math.log(1 / (n_rows + 1))
+        start = math.log(START_SMOOTHING / (1 - START_SMOOTHING))
+        kernel = Kernel([0.0, 0.0, max(start, least)], [0.0, 0.0, least])
+        return y.astype(np.int64), kernel
+
+    def _distribution(self, queries, dtype):
+        from skbayesnn._engine.compiled import neighbours
+
+        n_classes = len(self.classes_)
+        probability = np.empty((len(queries), len(queries[0][1]), n_classes))
+        for (draw, z), shares in zip(queries, probability, strict=True):
+            neighbours.neighbour_labels(
+                z, draw.columns, draw.offsets, self.y_train_, shares
+            )
+            smoothing = _sigmoid(np.float64(self.parameters_["kernel"][draw.member, 2]))
+            shares *= 1 - smoothing
+            shares += smoothing / n_classes
+        return ClassPredictive(probability.astype(dtype), self.classes_)

@@ -1,0 +1,432 @@
+"""Soft nearest neighbours: closed forms, rows and their weights, draws, parameters."""
+
+import math
+import pickle
+
+import numpy as np
+import pytest
+from scipy.special import logsumexp
+from scipy.stats import norm
+
+from skbayesnn import NeighbourClassifier, NeighbourRegressor
+from skbayesnn.estimators import neighbours
+from skbayesnn.preprocessing import PiecewiseLinearEncoder
+from tests.helpers.frames import mixed_frame, new_frame
+
+SHORT = {"hidden_size": 6, "embedding_size": 3, "max_iter": 4}
+KINDS = pytest.mark.parametrize("kind", [NeighbourRegressor, NeighbourClassifier])
+
+
+def _data(seed, n_rows=50):
+    random = np.random.default_rng(seed)
+    X = random.standard_normal((n_rows, 4)) * [1, 20, 0.3, 5] + [0, 100, 0, -3]
+    y = 300 + 40 * X[:, 0] + random.standard_normal(n_rows)
+    return X, y, random
+
+
+def _targets(kind, y):
+    return y if kind is NeighbourRegressor else (y > 300).astype(int) + (y > 330)
+
+
+def _fitted(kind, seed, sample_weight=None, n_rows=50, **parameters):
+    X, y, _ = _data(seed, n_rows)
+    model = kind(**SHORT | {"random_state": seed} | parameters)
+    return model.fit(X, _targets(kind, y), sample_weight)
+
+
+def _embedding(model, member, draw, X):
+    """Embedding of standardised columns, with plain loops of NumPy."""
+    features = X if model.encoder_ is None else model.encoder_.transform(X)
+    w = {name: values[member] for name, values in model.parameters_.items()}
+    keep = model._masks(int(model.seeds_[member]), draw)
+    a1 = np.maximum(features @ w["w1"] + w["b1"], 0) * keep[0]
+    a2 = np.maximum(a1 @ w["w2"] + w["b2"], 0) * keep[1]
+    return a2 @ w["w3"] + features @ w["linear"]
+
+
+def _exponents(model, member, draw, X):
+    """Log weights of the training rows for each row of X, up to a constant."""
+    z = _embedding(model, member, draw, (X - model.x_mean_) / model.x_scale_)
+    stored = _embedding(model, member, draw, model.X_train_)
+    distances = np.square(z[:, None] - stored).sum(-1)
+    exponents = np.log(model.weights_train_) - distances
+    return exponents - logsumexp(exponents, axis=1, keepdims=True)
+
+
+def _pairs(model):
+    n_draws = model.n_draws if model.dropout_.any() else 1
+    return [(m, k) for m in range(len(model.seeds_)) for k in range(n_draws)]
+
+
+# ---- closed forms
+
+
+@pytest.mark.parametrize("parameters", [{}, {"dropout": 0.0, "tau": 0.04}])
+def test_density_by_a_double_loop(parameters, seed):
+    """Neighbours within a quarter of the smaller width are merged.
+
+    The density then has a relative error of about (1/8)^3 / 6 in the bulk.
+    """
+    X_new, y_new, random = _data([seed, 1], 7)
+    weight = random.uniform(0.5, 2, 50)
+    model = _fitted(
+        NeighbourRegressor, seed, weight, dtype="float64", n_draws=3, **parameters
+    )
+    densities = []
+    y_train = model.y_train_ * model.y_scale_ + model.y_mean_
+    for member, draw in _pairs(model):
+        exponents = _exponents(model, member, draw, X_new)
+        a = 1 / (1 + math.exp(-model.parameters_["kernel"][member, 2]))
+        shares = zip((a, 1 - a), model.kernel_std_[member], strict=True)
+        for share, width in shares:
+            normal = norm.logpdf(y_new[:, None], y_train, width)
+            densities.append(logsumexp(exponents + normal, axis=1) + math.log(share))
+    expected = logsumexp(densities, axis=0) - math.log(len(_pairs(model)))
+    actual = model.log_predictive_density(X_new, y_new)
+    # Rows with a relative weight below 1e-10 are left out: outliers have no density.
+    near = expected > -15
+    assert near.any()
+    np.testing.assert_allclose(actual[near], expected[near], atol=5e-3)
+    if parameters:
+        np.testing.assert_allclose(model.kernel_std_, 5.0)
+        assert model.tau_ == pytest.approx(0.04)
+
+
+def test_moments_of_the_neighbours(seed):
+    X_new, _, _ = _data([seed, 1], 7)
+    model = _fitted(NeighbourRegressor, seed, dtype="float64", n_draws=2)
+    y_train = model.y_train_ * model.y_scale_ + model.y_mean_
+    means, variances = [], []
+    for member, draw in _pairs(model):
+        w = np.exp(_exponents(model, member, draw, X_new))
+        a = 1 / (1 + math.exp(-model.parameters_["kernel"][member, 2]))
+        kernel = np.array([a, 1 - a]) @ np.square(model.kernel_std_[member])
+        means.append(w @ y_train)
+        variances.append(w @ np.square(y_train) - means[-1] ** 2 + kernel)
+    actual = model.predict_uncertainty(X_new, kind="all")
+    np.testing.assert_allclose(model.predict(X_new), np.mean(means, 0), rtol=1e-7)
+    np.testing.assert_allclose(actual["epistemic"], np.std(means, 0), rtol=1e-4)
+    aleatoric = np.sqrt(np.mean(variances, 0))
+    np.testing.assert_allclose(actual["aleatoric"], aleatoric, rtol=1e-5)
+
+
+def test_probabilities_are_shares_of_the_classes(seed):
+    X_new, _, random = _data([seed, 1], 7)
+    weight = random.uniform(0.5, 2, 50)
+    model = _fitted(NeighbourClassifier, seed, weight, dtype="float64", n_draws=2)
+    shares = []
+    for member, draw in _pairs(model):
+        w = np.exp(_exponents(model, member, draw, X_new))
+        a = 1 / (1 + math.exp(-model.parameters_["kernel"][member, 2]))
+        shares.append((1 - a) * w @ np.eye(3)[model.y_train_] + a / 3)
+    actual = model.predict_proba(X_new)
+    np.testing.assert_allclose(actual, np.mean(shares, 0), rtol=1e-8)
+
+
+def test_it_learns(seed):
+    """One column of four determines y; nearest neighbours of all columns are worse."""
+    X, y, _ = _data(seed, 400)
+    parameters = {"max_iter": 300, "n_bins": 0, "random_state": seed}
+    model = NeighbourRegressor(**parameters).fit(X[:300], y[:300])
+    assert model.score(X[300:], y[300:]) > 0.95
+    assert model.loss_curve_[-1] < model.loss_curve_[0] - 0.5
+    labels = np.where(y > 300, "high", "low")
+    model = NeighbourClassifier(**parameters).fit(X[:300], labels[:300])
+    assert model.score(X[300:], labels[300:]) > 0.9
+
+
+# ---- held-out rows
+
+
+@pytest.mark.parametrize(
+    ("n_rows", "share", "n_held_out"),
+    [(119, 0.1, 0), (120, 0.1, 60), (701, 0.1, 70), (9000, 0.1, 500), (701, 0, 0)],
+)
+def test_number_of_held_out_rows(n_rows, share, n_held_out, seed):
+    model = NeighbourRegressor(validation_fraction=share)
+    model.X_train_ = np.zeros((n_rows, 1))
+    held_out = model._held_out_rows(np.random.RandomState(seed))
+    assert np.count_nonzero(held_out) == n_held_out
+
+
+@pytest.fixture
+def calibrations(monkeypatch):
+    """Arguments and result of every call of ``_Calibration.calibrated``."""
+    calls, original = [], neighbours._Calibration.calibrated
+
+    def calibrated(self, parameters, seeds):
+        result = original(self, parameters, seeds)
+        calls.append((self, parameters, seeds, result))
+        return result
+
+    monkeypatch.setattr(neighbours._Calibration, "calibrated", calibrated)
+    return calls
+
+
+@KINDS
+def test_held_out_density(kind, seed, calibrations):
+    """It is the predictive density of a model of the other rows."""
+    model = _fitted(kind, seed, n_rows=200, dtype="float64", dropout=0)
+    [(calibration, _, seeds, parameters)] = calibrations
+    other = calibration.model
+    other.parameters_, other.seeds_ = parameters, seeds
+    assert len(other.X_train_) == 140
+    assert len(calibration.features) == 60
+    queries = calibration._queries(parameters, seeds)
+    actual = calibration._density(queries, parameters["kernel"])
+    if kind is NeighbourRegressor:
+        y = calibration.y * model.y_scale_ + model.y_mean_
+        unit = np.log(model.y_scale_)
+    else:
+        y, unit = model.classes_[calibration.labels], 0.0
+    distribution = other._distribution(queries, np.dtype(float))
+    expected = distribution.log_density(y) + unit
+    near = expected > -15
+    assert near.any()
+    # Neighbours with similar y are merged.
+    np.testing.assert_allclose(actual[near], expected[near], atol=0.02)
+
+
+def test_calibration_scales_embedding_and_kernel(seed, calibrations):
+    _fitted(NeighbourRegressor, seed, n_rows=200, dtype="float64")
+    [(calibration, before, seeds, after)] = calibrations
+    factors = [after[name] / before[name] for name in ("w3", "linear")]
+    np.testing.assert_allclose(np.concatenate(factors, 1), factors[0].flat[0])
+    widths = np.exp(after["kernel"] - before["kernel"])
+    np.testing.assert_allclose(widths[:, :2], widths.flat[0])
+    np.testing.assert_allclose(widths[:, 2], 1)
+    for name in ("w1", "b1", "w2", "b2"):
+        np.testing.assert_array_equal(after[name], before[name])
+    # All embeddings, of the held-out rows too, have this factor.
+    scaled = neighbours._scaled(calibration._queries(before, seeds), factors[0].flat[0])
+    expected = calibration._queries(after, seeds)
+    for (draw, z), (expected_draw, expected_z) in zip(scaled, expected, strict=True):
+        np.testing.assert_allclose(z, expected_z, rtol=1e-9)
+        np.testing.assert_allclose(draw.columns, expected_draw.columns, rtol=1e-9)
+        np.testing.assert_allclose(draw.offsets, expected_draw.offsets, rtol=1e-9)
+
+
+def test_best_factor_maximises_the_posterior():
+    """Of densities -(x - c)^2 with weights v: x = 2 v c / (2 v + 1 / std^2)."""
+    weights = np.array([2.0, 5.0])
+    calibration = neighbours._Calibration(None, None, None, None, None, weights)
+    factor = calibration._best(lambda x: np.full(2, -((x - 0.7) ** 2)))
+    precision = neighbours.PRIOR_STD**-2
+    best = 2 * 7 * 0.7 / (2 * 7 + precision)
+    assert np.log(factor) == pytest.approx(best, abs=neighbours.LOG_PRECISION)
+
+
+# ---- rows and their weights
+
+
+@KINDS
+def test_stored_row_of_weight_two_is_two_rows(kind, seed):
+    """For predictions; the training uses random rows."""
+    X, y, _ = _data(seed)
+    weights = np.random.default_rng(seed).integers(1, 4, 50).astype(float)
+    model = _fitted(kind, seed, weights)
+    repeated = pickle.loads(pickle.dumps(model))
+    times = model.weights_train_.astype(int)
+    repeated.X_train_ = np.repeat(model.X_train_, times, axis=0)
+    repeated.y_train_ = np.repeat(model.y_train_, times)
+    repeated.weights_train_ = np.ones(times.sum())
+    # Weights are sums of single-precision exponentials.
+    np.testing.assert_allclose(repeated.predict(X), model.predict(X), rtol=1e-4)
+    labels = _targets(kind, y)
+    np.testing.assert_allclose(
+        repeated.log_predictive_density(X, labels),
+        model.log_predictive_density(X, labels),
+        rtol=1e-3,
+        atol=1e-3,
+    )
+
+
+@KINDS
+def test_rows_of_weight_zero_are_removed(kind, seed):
+    X, y, random = _data(seed)
+    labels, weights = _targets(kind, y), np.ones(50)
+    removed = random.permutation(50)[:9]
+    weights[removed] = 0
+    parameters = SHORT | {"random_state": seed}
+    model = kind(**parameters).fit(X, labels, weights)
+    kept = weights > 0
+    other = kind(**parameters).fit(X[kept], labels[kept])
+    assert len(model.X_train_) == 41
+    np.testing.assert_array_equal(model.predict(X), other.predict(X))
+
+
+def test_weights_count_in_the_loss(seed):
+    """Their sum is N: with twice the weights, the prior counts half."""
+    model = _fitted(NeighbourRegressor, seed, np.full(50, 2.0))
+    assert model.total_weight_ == 100
+    decay = _fitted(NeighbourRegressor, seed).weight_decay_
+    np.testing.assert_allclose(model.weight_decay_, decay / 2)
+    np.testing.assert_allclose(decay, np.array([1, 0.9, 0.9]) * 9 / 100)
+
+
+def test_classes_are_weighted(seed):
+    X, y, _ = _data(seed)
+    labels = _targets(NeighbourClassifier, y)
+    weights = {0: 1.0, 1: 2.0, 2: 0.5}
+    parameters = SHORT | {"random_state": seed}
+    model = NeighbourClassifier(**parameters, class_weight=weights).fit(X, labels)
+    by_row = np.array([weights[label] for label in labels])
+    other = NeighbourClassifier(**parameters).fit(X, labels, by_row)
+    np.testing.assert_array_equal(model.predict_proba(X), other.predict_proba(X))
+
+
+# ---- predictions are a function of the fitted model
+
+
+@KINDS
+def test_same_seed_same_model(kind, seed):
+    X, _, _ = _data(seed)
+    one, two = (_fitted(kind, seed) for _ in range(2))
+    np.testing.assert_array_equal(one.predict(X), two.predict(X))
+    for name, values in one.parameters_.items():
+        np.testing.assert_array_equal(values, two.parameters_[name])
+    other = _fitted(kind, seed, random_state=seed + 1)
+    assert not np.array_equal(one.parameters_["w1"], other.parameters_["w1"])
+
+
+@KINDS
+def test_row_does_not_depend_on_its_block(kind, seed, monkeypatch):
+    """The distributions are equal; NumPy may add their draws in another order."""
+    X, y, _ = _data(seed)
+    model, labels = _fitted(kind, seed), _targets(kind, y)
+    together = model._open_predictive(X).whole().sample_f(np.arange(8))
+    monkeypatch.setattr(neighbours, "MAX_COMPONENTS", 1)
+    blocks = model._open_predictive(X)
+    assert blocks.block == 1
+    alone = [block.sample_f(np.arange(8)) for _, block in blocks.blocks()]
+    np.testing.assert_array_equal(np.concatenate(alone), together)
+    density = model.log_predictive_density(X, labels)
+    monkeypatch.undo()
+    expected = model.log_predictive_density(X, labels)
+    np.testing.assert_allclose(density, expected, rtol=1e-12)
+
+
+def test_draws_do_not_depend_on_their_number(seed):
+    X, _, _ = _data(seed)
+    model = _fitted(NeighbourRegressor, seed, n_estimators=1, n_draws=3, dropout=0.4)
+    distribution = model._open_predictive(X).whole()
+    few = distribution.sample_f(np.arange(3))
+    more = model.set_params(n_draws=5)._open_predictive(X).whole()
+    np.testing.assert_array_equal(more.sample_f(np.arange(3)), few)
+    assert not np.array_equal(few[:, 0], few[:, 1])
+    point = _fitted(NeighbourRegressor, seed, n_estimators=2, dropout=0)
+    assert point._open_predictive(X).whole().n_draws == 2
+
+
+@KINDS
+def test_cache_is_not_part_of_the_state(kind, seed):
+    X, y, _ = _data(seed)
+    model = _fitted(kind, seed)
+    labels = _targets(kind, y)
+    before = model.log_predictive_density(X, labels)
+    copy = pickle.loads(pickle.dumps(model))
+    assert copy._cache.last == ()
+    after = copy.log_predictive_density(X, labels)
+    np.testing.assert_array_equal(after, before)
+    with pytest.raises(ValueError, match="read-only"):
+        copy.X_train_[0] = 0
+    # A new fit replaces the embeddings.
+    copy.fit(X[::-1], labels)
+    assert not np.array_equal(copy.log_predictive_density(X, labels), before)
+
+
+# ---- tables
+
+
+@KINDS
+def test_frames_with_missing_values(kind, seed):
+    random = np.random.default_rng(seed)
+    frame, other = mixed_frame(50, random), new_frame(7, random)
+    y = _targets(kind, _data(seed)[1])
+    model = kind(**SHORT, random_state=seed).fit(frame, y)
+    assert model.table_ is not None
+    assert np.isfinite(model.predict(other)).all()
+
+
+@KINDS
+def test_dense_equals_sparse(kind, seed):
+    sparse = pytest.importorskip("scipy.sparse")
+    X, y, _ = _data(seed)
+    X[X < 0] = 0
+    parameters, labels = SHORT | {"random_state": seed}, _targets(kind, y)
+    dense = kind(**parameters).fit(X, labels).predict(X)
+    model = kind(**parameters).fit(sparse.csr_array(X), labels)
+    np.testing.assert_array_equal(model.predict(sparse.csr_array(X)), dense)
+
+
+def test_columns_are_encoded_by_bins(seed):
+    model = _fitted(NeighbourRegressor, seed)
+    encoder = PiecewiseLinearEncoder(16, keep_columns=True).fit(model.X_train_)
+    for edges, expected in zip(
+        model.encoder_.bin_edges_, encoder.bin_edges_, strict=True
+    ):
+        np.testing.assert_allclose(edges, expected)
+    assert _fitted(NeighbourRegressor, seed, n_bins=0).encoder_ is None
+    # With too many columns for two bins each, none is encoded.
+    wide = np.random.default_rng(seed).standard_normal((9, 129))
+    assert NeighbourRegressor(**SHORT).fit(wide, np.arange(9.0)).encoder_ is None
+
+
+def test_ties_bound_the_width(seed):
+    """y in steps of 2: a width of 2 / sqrt(12) or more."""
+    X, y, _ = _data(seed, 200)
+    parameters = {"max_iter": 200, "random_state": seed}
+    tied = NeighbourRegressor(**parameters).fit(X, 2 * np.round(y / 10))
+    assert tied.kernel_std_.min() >= 2 / math.sqrt(12) - 1e-5
+    free = NeighbourRegressor(**parameters).fit(X, y / 5)
+    assert free.kernel_std_.min() < 2 / math.sqrt(12)
+
+
+def test_far_rows_have_finite_predictions(seed):
+    model = _fitted(NeighbourRegressor, seed)
+    with pytest.warns(UserWarning, match="far outside"):
+        mean, std = model.predict([[1e30, 0, 0, 0]], return_std=True)
+    assert np.isfinite(mean).all() and np.isfinite(std).all()
+
+
+# ---- parameters
+
+
+@pytest.mark.parametrize(
+    ("parameters", "error", "message"),
+    [
+        ({"dropout": 1.0}, ValueError, "dropout"),
+        ({"embedding_size": 0}, ValueError, "embedding_size"),
+        ({"hidden_size": 2.5}, TypeError, "hidden_size"),
+        ({"learning_rate_init": 0}, ValueError, "learning_rate_init"),
+        ({"length_scale": "large"}, ValueError, "length_scale"),
+        ({"max_iter": "all"}, ValueError, "max_iter"),
+        ({"n_bins": 1}, ValueError, "n_bins"),
+        ({"n_draws": 0}, ValueError, "n_draws"),
+        ({"n_estimators": 0}, ValueError, "n_estimators"),
+        ({"subset_size": 1}, ValueError, "subset_size"),
+        ({"tau": 0.0}, ValueError, "tau"),
+        ({"dtype": "float16"}, ValueError, "dtype"),
+    ],
+)
+def test_bad_parameters(parameters, error, message, seed):
+    X, y, _ = _data(seed)
+    model = NeighbourRegressor(**SHORT | parameters)
+    with pytest.raises(error, match=message):
+        model.fit(X, y)
+    assert not hasattr(model, "parameters_")
+
+
+def test_bad_rows(seed):
+    X, y, _ = _data(seed)
+    with pytest.raises(ValueError, match="one target"):
+        NeighbourRegressor(**SHORT).fit(X, np.stack([y, y], 1))
+    with pytest.raises(ValueError, match="at least 2 rows"):
+        NeighbourRegressor(**SHORT).fit(X[:1], y[:1])
+    with pytest.raises(ValueError, match="at least 2 classes"):
+        NeighbourClassifier(**SHORT).fit(X, np.zeros(50))
+
+
+def test_divergence_is_reported(seed):
+    with pytest.raises(ValueError, match="learning_rate_init"):
+        _fitted(NeighbourRegressor, seed, learning_rate_init=1e30, max_iter=40)
