@@ -14,6 +14,7 @@ from skbayesnn._distributions.crps import (
 )
 from skbayesnn._likelihoods.poisson import Counts
 from skbayesnn._predictive.mixture import MixturePredictive
+from skbayesnn._stacking import weights as weights_module
 from skbayesnn._stacking.candidates import StackData
 from skbayesnn._stacking.weights import (
     OutOfFold,
@@ -181,6 +182,31 @@ def test_factor_of_rounded_values_is_that_of_the_values():
         [factor] = best_factor(mixture, y, np.ones(len(y)), np.array([width]))
         # Four values have 94 % of the variance of the noise: up to 1 % of the factor.
         assert factor == pytest.approx(1, abs=0.015)
+
+
+@pytest.mark.parametrize(
+    "repeated, at_error, expected", [(0.3, 1.0, 1.0), (0.3, 0.22, 0.2), (0, 1.0, 0.2)]
+)
+def test_repeated_values_do_not_narrow_the_spread(
+    monkeypatch, repeated, at_error, expected
+):
+    """The factor at a width of the error is used if it is much larger.
+
+    The width is the mean absolute error of the better candidate.
+    """
+    y = np.random.default_rng(0).normal(size=400)
+    y[: int(repeated * 400)] = np.repeat(np.arange(int(repeated * 40)), 10)
+    oof = _out_of_fold([(y[None] + 0.5, 1.0), (y[None] - 2.0, 1.0)], y)
+    widths = []
+
+    def factor_at(mixture, y, weights, width):
+        widths.append(width)
+        return np.array([0.2 if width is None else at_error])
+
+    monkeypatch.setattr(weights_module, "best_factor", factor_at)
+    assert oof.stacked().factor.item() == expected
+    assert widths[0] is None
+    assert [w.item() for w in widths[1:]] == pytest.approx([0.5] * (repeated > 0))
 
 
 def test_continuous_y_is_measured_by_its_density(seed):
