@@ -187,12 +187,13 @@ default="from_dtype"
     too.
 
     Narrow spikes at repeated values of y could have any log density. Weights,
-    ``"log_density"`` of ``weights_`` and ``spread_factor_`` therefore use the log of
-    the mean density within d / 2 of y in two cases. If fewer than a quarter of the
-    values of y are distinct, d is the median gap between them, at most twice the
-    smallest mean absolute error of a candidate. If a value is repeated in 5 % of the
-    rows and other values are distinct (a point mass, such as zeros), d is twice this
-    error.
+    ``"log_density"`` of ``weights_`` and ``spread_factor_`` therefore use densities of
+    y plus uniform noise of width d in two cases. If fewer than a quarter of the values
+    of y are distinct, d is the median gap between them, at most twice the smallest mean
+    absolute error of a candidate. If a value is repeated in 5 % of the rows and other
+    values are distinct (a point mass, such as zeros), d is twice this error. If more
+    than a tenth of the rows have repeated values, and the factor at a width of this
+    error is more than 1.25 times as large, it is used.
 
     References
     ----------
