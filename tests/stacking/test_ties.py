@@ -170,7 +170,7 @@ def test_spikes_do_not_win(seed, observe, score):
     assert weights[1] < 0.3
 
 
-def test_factor_of_rounded_values_is_that_of_the_values():
+def test_factor_of_rounded_values_is_unbiased():
     """The variance of y is 1, and so is the variance of its distribution."""
     values = np.arange(-12, 13) / 2
     counts = np.round(4000 * norm.pdf(values) / norm.pdf(values).sum()).astype(int)
