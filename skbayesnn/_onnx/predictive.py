@@ -279,14 +279,14 @@ def _forest(model: ForestRegressor, rows: OnnxRows, part: Part | None) -> Regres
     x = _single_input(rows).cast(np.float32)
     share = x.graph.constant((counts[used] / part.n_total)[:, None, None])
     _check_units(model.y_mean_, model.y_scale_)
-    mean = model.y_mean_ + model.y_scale_ * _leaf_values(x, model, used, "mean")
-    unit = np.square(model.y_scale_)
+    mean = _leaf_values(x, model, used, "mean")
     if model.width is None:
-        variance = unit * _leaf_values(x, model, used, "variance")
+        variance = _leaf_values(x, model, used, "variance")
     else:
-        variance = x.graph.constant(np.square(model.width) * unit).expand_as(mean)
+        width = np.full(len(model.y_scale_), model.width)
+        variance = x.graph.constant(np.square(width)).expand_as(mean)
     return Regression(
-        Moments(share, mean, variance),
+        _in_units_of_y(Moments(share, mean, variance), model._scaling),
         is_flat=model.y_ndim_ == 1,
         likelihoods=frozenset([model.likelihood]),
         is_normal=True,

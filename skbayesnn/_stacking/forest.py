@@ -20,6 +20,7 @@ from typing import Self
 import numpy as np
 from sklearn.ensemble import ExtraTreesRegressor
 
+from skbayesnn._data.scaling import Scaling
 from skbayesnn._data.validation import check_inputs, check_regression
 from skbayesnn._distributions.components import Gaussians
 from skbayesnn._predictive.mixin import (
@@ -123,7 +124,7 @@ class ForestRegressor(
             new.total_weight_ = float(weights.sum())
             new.x_mean_, new.x_scale_ = weighted_moments(X, share)
             new.y_mean_, new.y_scale_ = weighted_moments(Y, share)
-            standard = (Y - new.y_mean_) / new.y_scale_
+            standard = new._scaling.y_to_network(Y)
             n_trees, min_rows = size_of_forest(
                 len(X), Y.shape[1], self.n_trees, 3 if self.width is None else 1
             )
@@ -208,14 +209,17 @@ class ForestRegressor(
 
     def _predictive(self, X) -> MixturePredictive:
         leaf = leaves(X, self)
-        mean = self.y_mean_ + self.y_scale_ * self.leaf_mean_[leaf]
+        mean = self.leaf_mean_[leaf]
         if self.width is None:
-            variance = np.square(self.y_scale_) * self.leaf_variance_[leaf]
+            variance = self.leaf_variance_[leaf]
         else:
-            variance = np.broadcast_to(
-                np.square(self.width * self.y_scale_), mean.shape
-            )
-        return MixturePredictive(Gaussians(mean, variance), self.y_ndim_ == 1)
+            variance = np.full(mean.shape, np.square(self.width))
+        moments = self._scaling.moments_from_network(mean, variance)
+        return MixturePredictive(Gaussians(*moments), self.y_ndim_ == 1)
+
+    @property
+    def _scaling(self) -> Scaling:
+        return Scaling(self.x_mean_, self.x_scale_, self.y_mean_, self.y_scale_)
 
 
 def size_of_forest(

@@ -741,7 +741,7 @@ default="auto"
     @property
     def kernel_std_(self) -> Array:
         """Wider and smaller width of the kernel, (networks, 2), in the units of y."""
-        return np.exp(self.parameters_["kernel"][:, :2]) * self.y_scale_
+        return self._scaling.std_from_network(np.exp(self.parameters_["kernel"][:, :2]))
 
     @property
     def tau_(self) -> float:
