@@ -16,6 +16,7 @@ import numpy as np
 from scipy.special import expit, softmax
 from sklearn.ensemble import HistGradientBoostingClassifier
 
+from skbayesnn._data.scaling import Scaling
 from skbayesnn._data.validation import check_classification, check_inputs
 from skbayesnn._predictive.classes import ClassPredictive
 from skbayesnn._predictive.mixin import (
@@ -25,7 +26,7 @@ from skbayesnn._predictive.mixin import (
 )
 from skbayesnn._runtime import atomic_update, on_snapshot
 from skbayesnn._sklearn_compat import BaseEstimator, ClassifierMixin, boosted_trees
-from skbayesnn._stacking.forest import leaves, weighted_moments
+from skbayesnn._stacking.forest import leaves
 from skbayesnn._typing import Array
 
 
@@ -88,8 +89,8 @@ class BoostingClassifier(
             present, codes = np.unique(table.y[used], return_inverse=True)
             new.classes_ = classes[present]
             new.total_weight_ = float(weights.sum())
-            share = weights / weights.sum()
-            new.x_mean_, new.x_scale_ = weighted_moments(X, share)
+            scaling = Scaling.of(X, weights, weights, inputs=True, targets=False)
+            new.x_mean_, new.x_scale_ = scaling.x_mean, scaling.x_scale
             # A tenth of the rows, stratified, stops the training.
             can_hold_out = np.bincount(codes).min() > 1 and len(X) >= 10 * len(present)
             model = HistGradientBoostingClassifier(

@@ -19,6 +19,7 @@ from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
+from skbayesnn._data.scaling import Scaling
 from skbayesnn._distributions.components import Gaussians
 from skbayesnn._predictive.classes import ClassPredictive
 from skbayesnn._predictive.mixin import (
@@ -268,13 +269,8 @@ class ForeignModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
             return
         self.n_features_in_ = X.shape[1]
         self.total_weight_ = float(weights.sum())
-        share = weights / weights.sum()
-        mean = np.asarray(share @ X).ravel()
-        square = X.multiply(X) if sparse.issparse(X) else np.square(X)
-        variance = np.asarray(share @ square).ravel() - np.square(mean)
-        std = np.sqrt(variance.clip(0))
-        self.x_mean_ = mean
-        self.x_scale_ = np.where(std > 1e-12 * np.abs(mean), std, 1.0)
+        scaling = Scaling.of(X, weights, weights, inputs=True, targets=False)
+        self.x_mean_, self.x_scale_ = scaling.x_mean, scaling.x_scale
 
     @abstractmethod
     def _distribution(self, X) -> Callable[[slice], Any]:

@@ -120,11 +120,13 @@ class ForestRegressor(
             used = table.sample_weight > 0
             weights = table.sample_weight[used]
             X, Y = table.X[used].astype(np.float64), table.y[used]
-            share = weights / weights.sum()
             new.total_weight_ = float(weights.sum())
-            new.x_mean_, new.x_scale_ = weighted_moments(X, share)
-            new.y_mean_, new.y_scale_ = weighted_moments(Y, share)
-            standard = new._scaling.y_to_network(Y)
+            # The unit of the weights has no effect, also on rounding.
+            share = weights / weights.sum()
+            scaling = Scaling.of(X, Y, share, inputs=True, targets=True)
+            new.x_mean_, new.x_scale_ = scaling.x_mean, scaling.x_scale
+            new.y_mean_, new.y_scale_ = scaling.y_mean, scaling.y_scale
+            standard = scaling.y_to_network(Y)
             n_trees, min_rows = size_of_forest(
                 len(X), Y.shape[1], self.n_trees, 3 if self.width is None else 1
             )
@@ -132,7 +134,9 @@ class ForestRegressor(
                 n_trees, min_samples_leaf=min_rows, random_state=self.random_state
             )
             X = _as_float32(X)
-            forest.fit(X, standard, sample_weight=weights / weights.mean())
+            # scikit-learn warns of a single target with a second axis.
+            flat = standard.ravel() if standard.shape[1] == 1 else standard
+            forest.fit(X, flat, sample_weight=weights / weights.mean())
             new._store_trees([member.tree_ for member in forest.estimators_])
             leaf = leaves(X, new)
             new.leaf_variance_ = np.empty((0, Y.shape[1]), np.float32)
@@ -315,13 +319,6 @@ def _fill_by_level(X, roots, feature, threshold, child, leaf) -> None:
         is_left = X[row, feature[at]] <= threshold[at]
         node[tree, row] = np.where(is_left, at + 1, child[at])
     leaf[:] = child[node]
-
-
-def weighted_moments(values, share) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and standard deviation of each column, 1 for constant columns."""
-    mean = share @ values
-    std = np.sqrt(share @ np.square(values - mean))
-    return mean, np.where(std > 1e-12 * np.abs(mean), std, 1.0)
 
 
 def _as_float32(X) -> np.ndarray:

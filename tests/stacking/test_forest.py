@@ -64,6 +64,14 @@ def test_draws_are_the_trees(rows):
     )
 
 
+@pytest.mark.filterwarnings("error")
+def test_single_target_gives_no_warning(rows):
+    """scikit-learn warns of a column vector."""
+    X, Y, new, _ = rows
+    model = ForestRegressor(n_trees=TREES).fit(X, Y[:, 0])
+    assert model.predict(new).shape == (NEW,)
+
+
 def test_log_density_is_the_mixture_of_normal_distributions(rows):
     X, Y, new, new_y = rows
     y, new_y = Y[:, 0], new_y[:, 0]
