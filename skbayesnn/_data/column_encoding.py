@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import ndtri
 
 from skbayesnn._data.columns import MISSING, Categories, TableReader
+from skbayesnn._data.level_statistics import LevelStatistics
+from skbayesnn._data.text_parts import TextComponents, TextParts
 
 KINDS = "number", "boolean", "ordered", "category", "date", "duration"
 # Categories with at most this many levels are one-hot encoded; with more levels,
@@ -19,7 +21,7 @@ MIN_LEVEL = 5.0
 # much is present.
 MIN_MISSING = 5.0
 # A category is dropped if levels of at least MIN_LEVEL rows have a smaller share of the
-# rows: an identifier.
+# rows, and their text does not predict y: an identifier.
 MIN_REPEATED = 0.2
 # A cycle of a date is used if the training rows span at least this many of its periods.
 MIN_CYCLES = 0.5
@@ -30,6 +32,7 @@ SECONDS = {"day": 86_400.0, "week": 7 * 86_400.0, "year": 365.2425 * 86_400.0}
 N_SUBSTITUTES = 16
 OTHER = "other"
 BY_LEVEL = "mean of y by level"
+BY_TEXT = "mean of y by level and parts of its text"
 
 
 def _nothing() -> np.ndarray:
@@ -63,7 +66,17 @@ class Column:
     level_features : ndarray of shape (levels + 1, features)
         Features of each level of a category, then of all other values.
     substitutes : ndarray of shape (N_SUBSTITUTES, features)
-        Features in place of an unknown value. Empty if no value can be unknown.
+        Features in place of an unknown value; for statistics of y, differences to the
+        features of the level. Empty if no value can be unknown.
+    spreads : ndarray of shape (levels + 1, features)
+        For statistics of y: factor of the substitutes of each level; 0 if its rows are
+        numerous enough.
+    parts : TextParts, optional
+        Parts of the text of levels, if they predict y.
+    coefficients : ndarray of shape (parts, features)
+        Their product with the parts of an unseen level is its features.
+    text_ratio : float
+        Variance between levels that the text explains, relative to the rest.
     time_zone : str, optional
     bounds : tuple of float
         Smallest and largest number, or date in seconds since 1970.
@@ -80,13 +93,22 @@ class Column:
     rare: tuple[str, ...] = ()
     level_features: np.ndarray = field(default_factory=_nothing)
     substitutes: np.ndarray = field(default_factory=_nothing)
+    spreads: np.ndarray = field(default_factory=_nothing)
+    parts: TextParts | None = None
+    coefficients: np.ndarray = field(default_factory=_nothing)
+    text_ratio: float = 0.0
     time_zone: str | None = None
     bounds: tuple[float, float] = (-np.inf, np.inf)
 
     @property
     def uses_y(self) -> bool:
         """Whether the encoding is a statistic of y."""
-        return self.encoding == BY_LEVEL
+        return self.encoding in (BY_LEVEL, BY_TEXT)
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """Levels of a category with their own encoding, without a missing value."""
+        return self.levels[: len(self.levels) - self.indicator]
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -107,7 +129,8 @@ class UnknownValues:
         Positions of the column's features.
     rows : ndarray of shape (rows,), bool
         Rows whose value is unknown.
-    substitutes : ndarray of shape (N_SUBSTITUTES, features)
+    substitutes : ndarray of shape (N_SUBSTITUTES, features), or with these axes after \
+an axis of the unknown rows
     """
 
     features: slice
@@ -121,8 +144,9 @@ class EncodedRows:
 
     An unseen level of a category is unknown, and so is a missing number in a column
     without an indicator of missing values. The predictive distribution of such a row is
-    the mixture over values of the training rows in its place: the substitutes. Several
-    unknown values of a row are independent.
+    the mixture over values of the training rows in its place: the substitutes. If a
+    level has few training rows, the substitutes are from the posterior of its mean of
+    y. Several unknown values of a row are independent.
 
     Parameters
     ----------
@@ -150,7 +174,11 @@ class EncodedRows:
             random = np.random.RandomState(values.features.start)
             order = random.permutation(N_SUBSTITUTES)
             places = first[mask][:, np.newaxis] + np.arange(N_SUBSTITUTES)
-            X[places, values.features] = values.substitutes[order]
+            substitutes = values.substitutes[..., order, :]
+            if substitutes.ndim == 3:
+                first_unknown = np.count_nonzero(values.rows[: rows.start or 0])
+                substitutes = substitutes[first_unknown:][: mask.sum()]
+            X[places, values.features] = substitutes
         return X, n_versions
 
 
@@ -289,12 +317,9 @@ def _fit_category(name, data: Categories, weights: np.ndarray, has_y: bool) -> C
     )
     if len(seen) + (missing > 0) < 2:
         return column
-    kept = [i for i in seen if by_level[i] >= MIN_LEVEL]
     if len(seen) > MAX_ONE_HOT and has_y:
-        repeated = by_level[kept].sum() + missing * (missing >= MIN_LEVEL)
-        if repeated < MIN_REPEATED * weight_of.sum():
-            return replace(column, encoding="dropped: few levels repeat")
         return replace(column, encoding=BY_LEVEL, levels=_names(column, data, seen))
+    kept = [i for i in seen if by_level[i] >= MIN_LEVEL]
     if not kept:  # Few rows: keep all levels.
         kept = seen[:MAX_ONE_HOT]
     rare = [data.levels[i] for i in seen if i not in kept]
@@ -334,39 +359,96 @@ def _one_hot(column: Column, counts: np.ndarray) -> Column:
     )
 
 
-def with_statistics(column: Column, data: Categories, by_level: np.ndarray) -> Column:
+def is_identifier(column: Column, data: Categories, weights: np.ndarray) -> bool:
+    """Whether few rows of a category have a level that repeats."""
+    index = level_index(column, data)
+    by_level = np.bincount(index, weights, len(column.levels) + 1)
+    repeated = by_level[by_level >= MIN_LEVEL].sum()
+    return bool(repeated < MIN_REPEATED * weights.sum())
+
+
+def without_levels(column: Column, reason: str) -> Column:
+    """A category without features."""
+    return Column(
+        column.name,
+        column.kind,
+        f"dropped: {reason}",
+        column.n_missing,
+        indicator=column.indicator,
+    )
+
+
+def with_statistics(
+    column: Column,
+    data: Categories,
+    statistics: LevelStatistics,
+    text: TextComponents | None,
+) -> Column:
     """The column with the statistics of y of its levels.
 
-    by_level : (1 + levels of the data + 1, features), for missing values, each level,
-        and unseen levels
+    statistics : of missing values, and of each level of the data
+    text : components of the text of levels, if the statistics have their coefficients
     """
     position = {level: i + 1 for i, level in enumerate(data.levels)}
-    n_named = len(column.levels) - column.indicator
-    rows = [position[level] for level in column.levels[:n_named]]
-    features = by_level[[*rows, *[0] * column.indicator, -1]]
-    n_features = by_level.shape[1]
-    return replace(
+    named = [position[level] for level in column.named]
+    rows = [*named, *[0] * column.indicator, -1]
+    n_features = statistics.means.shape[1]
+    column = replace(
         column,
         suffixes=("",)
         if n_features == 1
         else tuple(f"={i}" for i in range(n_features)),
-        level_features=features,
-        substitutes=_level_substitutes(features, list(range(n_named))),
+        level_features=statistics.means[rows],
+        spreads=statistics.spreads[rows],
+        substitutes=_level_substitutes(statistics.deviations[named], range(len(named))),
     )
+    if text is None or statistics.coefficients is None:
+        return column
+    return replace(
+        column,
+        encoding=BY_TEXT,
+        parts=text.parts,
+        coefficients=text.coefficients(statistics.coefficients),
+        text_ratio=statistics.text_ratio,
+    )
+
+
+def _encode_levels(
+    column: Column, data: Categories
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Statistics of y of the level of each row.
+
+    returns : features, (rows, features); unknown rows, (rows,) bool; and their
+        substitutes, (unknown rows, N_SUBSTITUTES, features)
+    """
+    index = level_index(column, data)
+    features, spreads = column.level_features[index], column.spreads[index]
+    if column.parts is not None:
+        is_unseen = index == len(column.levels)
+        levels, of_row = np.unique(data.codes[is_unseen], return_inverse=True)
+        # A missing value has no text.
+        texts = [data.levels[i] if i >= 0 else "" for i in levels]
+        if texts:
+            features[is_unseen] = (column.parts(texts) @ column.coefficients)[of_row]
+            cosines = column.parts.similarities(texts, column.named)
+            factors = np.sqrt(1 + column.text_ratio * (1 - np.square(cosines)))
+            spreads[is_unseen] = factors[of_row, np.newaxis]
+    is_unknown = spreads.any(axis=1)
+    around = spreads[is_unknown, np.newaxis] * column.substitutes
+    return features, is_unknown, features[is_unknown, np.newaxis] + around
 
 
 def level_index(column: Column, data: Categories) -> np.ndarray:
     """Index of each row in ``column.level_features``."""
     n_levels = len(column.levels)
-    index = data.recoded(column.levels[: n_levels - column.indicator])
+    index = data.recoded(column.named)
     missing = n_levels - 1 if column.indicator else n_levels
     return np.where(index == -1, missing, np.where(index == -2, n_levels, index))
 
 
 def _unknown_levels(column: Column, data: Categories) -> np.ndarray:
     """Rows with a level that ``fit`` has not seen, (rows,), bool."""
-    n_named = len(column.levels) - column.indicator
-    index = data.recoded((*column.levels[:n_named], *column.rare))
+    index = data.recoded((*column.named, *column.rare))
     return (index == -2) | ((index == -1) & (not column.indicator))
 
 
@@ -404,22 +486,40 @@ def _values(reader: TableReader, j: int, column: Column) -> np.ndarray:
     return reader.numbers(j)
 
 
-def encode_column(
-    reader: TableReader, j: int, column: Column
-) -> tuple[np.ndarray, np.ndarray, bool]:
-    """Features of new rows, which are unknown, and whether dates are later than in fit.
+class EncodedColumn(NamedTuple):
+    """Features of one column of new rows.
 
-    returns : (rows, features), (rows,) bool, bool
+    Parameters
+    ----------
+    features : ndarray of shape (rows, features)
+    is_unknown : ndarray of shape (rows,), bool
+    substitutes : ndarray
+        As in ``UnknownValues``.
+    is_later : bool
+        Whether dates are later than in ``fit``.
     """
-    n_rows = reader.n_rows
+
+    features: np.ndarray
+    is_unknown: np.ndarray
+    substitutes: np.ndarray
+    is_later: bool = False
+
+
+def encode_column(reader: TableReader, j: int, column: Column) -> EncodedColumn:
+    """Features of new rows."""
+    n_rows, substitutes = reader.n_rows, column.substitutes
     if not column.suffixes:
-        return np.empty((n_rows, 0)), np.zeros(n_rows, dtype=bool), False
+        nothing = np.empty((n_rows, 0)), np.zeros(n_rows, dtype=bool)
+        return EncodedColumn(*nothing, substitutes)
     if column.kind == "category":
         data = reader.categories(j)
+        if column.uses_y:
+            return EncodedColumn(*_encode_levels(column, data))
         features = column.level_features[level_index(column, data)]
-        return features, _unknown_levels(column, data), False
+        return EncodedColumn(features, _unknown_levels(column, data), substitutes)
     values = _values(reader, j, column)
     _refuse_infinite(values, column.name)
-    unknown = np.isnan(values) & (not column.indicator)
+    features = features_of_values(values, column)
+    is_unknown = np.isnan(values) & (not column.indicator)
     is_later = column.kind == "date" and bool((values > column.bounds[1]).any())
-    return features_of_values(values, column), unknown, is_later
+    return EncodedColumn(features, is_unknown, substitutes, is_later)

@@ -1,10 +1,16 @@
 """Statistics of y for the levels of a category with many levels [Micci-Barreca 2001].
 
 A level is encoded by the mean of y of its rows minus the mean of all rows, shrunk to
-zero. A row is encoded by statistics of the folds that do not contain it.
+zero, or to the value that its text predicts. A row is encoded by statistics of the
+folds that do not contain it.
 """
 
+from dataclasses import dataclass
+from typing import NamedTuple
+
 import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+from scipy.optimize import minimize
 
 from skbayesnn._data.groups import shuffled_folds
 
@@ -13,6 +19,17 @@ N_FOLDS = 5
 MAX_PSEUDO_ROWS = 1000.0
 # More different integers are not taken for class labels.
 MAX_CLASSES = 30
+# Variance shares of a level's mean that exceed the average row's by less than this are
+# not added to the uncertainty.
+MIN_EXCESS = 0.1
+# The text of levels is used if the log marginal likelihood is larger by this.
+MIN_GAIN = 3.0
+# Bounds of the variances of text and levels, relative to the variance of y.
+MIN_VARIANCE, MAX_VARIANCE = 1e-4, 1e2
+# The variance within levels is estimated if this share of the rows repeats a level.
+MIN_REPEATED = 0.05
+# Largest number of levels that estimate the variances.
+MAX_LEVELS_OF_LIKELIHOOD = 2000
 
 
 def is_continuous(y: np.ndarray) -> bool:
@@ -38,48 +55,255 @@ def targets_of(y: np.ndarray, weights: np.ndarray, continuous: bool) -> list:
     return [(y[:, np.newaxis] == classes).astype(np.float64)]
 
 
+@dataclass(frozen=True)
+class LevelStatistics:
+    """Statistics of y of the levels of a category.
+
+    Parameters
+    ----------
+    means : ndarray of shape (levels + 1, columns)
+        Posterior mean of the deviation of each level from the mean of all rows. The
+        last row is an unseen level.
+    spreads : ndarray of shape (levels + 1, columns)
+        Uncertainty of each mean that training rows do not have on average, as a share
+        of the standard deviation between levels; 1 for an unseen level, 0 if it is
+        small.
+    deviations : ndarray of shape (levels, columns)
+        Posterior mean of the difference between each level and the value that its text
+        predicts.
+    coefficients : ndarray of shape (components, columns), optional
+        The text of a level predicts the product of its components and these.
+    text_ratio : float
+        Variance between levels that the text explains, relative to the rest.
+    """
+
+    means: np.ndarray
+    spreads: np.ndarray
+    deviations: np.ndarray
+    coefficients: np.ndarray | None = None
+    text_ratio: float = 0.0
+
+
 def level_statistics(
     index: np.ndarray,
     n_levels: int,
     targets: list,
     weights: np.ndarray,
     groups: np.ndarray | None = None,
-) -> tuple[np.ndarray, np.ndarray]:
+    components: np.ndarray | None = None,
+    *,
+    needs_text: bool = False,
+) -> tuple[LevelStatistics, np.ndarray]:
     """Encodings of the levels, and of the training rows.
 
     index : (rows,), level of each row
     targets : result of ``targets_of``
     weights : (rows,); rows of weight zero are encoded by the encodings of the levels
     groups : (rows,); the folds do not split them
-    returns : (levels + 1, columns), the last row for unseen levels; and (rows, columns)
+    components : (levels, components) of the text of the levels. It is used if the text
+        predicts the means of the levels.
+    needs_text : bool, whether it is used in any case
+    returns : statistics, and encodings of the rows, (rows, columns)
     """
     used = np.flatnonzero(weights > 0)
-    by_level = _means(index[used], n_levels, [t[used] for t in targets], weights[used])
-    by_row = by_level[index]
+    variances = None
+    if components is not None:
+        # Three variances of each target, so they may depend on the y of all rows.
+        variances = [
+            text_variances(index[used], target[used], weights[used], components)
+            for target in targets
+        ]
+        if not needs_text and sum(v.gain for v in variances) < MIN_GAIN:
+            variances = None
+
+    def statistics_of(rows):
+        values = [target[rows] for target in targets]
+        return _statistics(
+            index[rows], n_levels, values, weights[rows], components, variances
+        )
+
+    statistics = statistics_of(used)
+    by_row = statistics.means[index]
     groups = None if groups is None else groups[used]
     for rest, fold in shuffled_folds(len(used), N_FOLDS, 0, groups):
-        others, rows = used[rest], used[fold]
-        values = [target[others] for target in targets]
-        of_others = _means(index[others], n_levels, values, weights[others])
-        by_row[rows] = of_others[index[rows]]
-    return by_level, by_row
+        rows = used[fold]
+        by_row[rows] = statistics_of(used[rest]).means[index[rows]]
+    return statistics, by_row
 
 
-def _means(index, n_levels: int, targets: list, weights) -> np.ndarray:
-    """Shrunk deviations of the levels from the mean, (levels + 1, columns).
-
-    A level without rows, and the last row, are zero.
-    """
-    counts = np.bincount(index, weights, n_levels)[:, np.newaxis]
-    blocks = []
-    for values in targets:
+def _statistics(index, n_levels: int, targets: list, weights, components, variances):
+    """Statistics of all targets, without folds; without text if variances is None."""
+    counts = np.bincount(index, weights, n_levels)
+    parts = []
+    for i, values in enumerate(targets):
         centred = values - np.average(values, axis=0, weights=weights)
-        sums = [np.bincount(index, weights * v, n_levels) for v in centred.T]
-        total = counts + pseudo_rows(index, values, weights)
-        total = np.where(total > 0, total, 1.0)
-        blocks.append(np.stack(sums, axis=1) / total)
-    means = np.concatenate(blocks, axis=1)
-    return np.concatenate([means, np.zeros((1, means.shape[1]))])
+        sums = np.stack(
+            [np.bincount(index, weights * v, n_levels) for v in centred.T], axis=1
+        )
+        if variances is None:
+            pseudo = pseudo_rows(index, values, weights)
+            parts.append(_without_text(counts, sums, pseudo))
+        else:
+            parts.append(_with_text(counts, sums, components, variances[i]))
+    means = np.concatenate([part.means for part in parts], axis=1)
+    spreads = np.concatenate([part.spreads for part in parts], axis=1)
+    deviations = np.concatenate([part.deviations for part in parts], axis=1)
+    if variances is None:
+        return LevelStatistics(means, spreads, deviations)
+    coefficients = np.concatenate([part.coefficients for part in parts], axis=1)
+    ratio = max(part.text_ratio for part in parts)
+    return LevelStatistics(means, spreads, deviations, coefficients, ratio)
+
+
+def _without_text(counts, sums, pseudo: float) -> LevelStatistics:
+    """Statistics of levels whose text does not matter."""
+    total = (counts + pseudo)[:, np.newaxis]
+    means = sums / np.where(total > 0, total, 1.0)
+    unseen = np.zeros((1, means.shape[1]))
+    spreads = _spreads(counts, pseudo)[:, np.newaxis] + unseen
+    return LevelStatistics(np.concatenate([means, unseen]), spreads, means)
+
+
+def _spreads(counts: np.ndarray, pseudo: float) -> np.ndarray:
+    """Excess uncertainty of the levels, and of an unseen one, (levels + 1,).
+
+    The posterior variance of a level with n rows is a share k / (n + k) of the variance
+    between levels, k pseudo rows. Networks learn from training rows with the average of
+    this share; only a larger one must be added.
+    """
+    share = np.append(pseudo / (counts + pseudo) if pseudo else 0 * counts, 1.0)
+    of_rows = np.average(share[:-1], weights=counts)
+    excess = np.where(share - of_rows > MIN_EXCESS, share - of_rows, 0.0)
+    excess[-1] = 1.0
+    return np.sqrt(excess)
+
+
+class TextVariances(NamedTuple):
+    """Variances of y in the levels of a category.
+
+    Parameters
+    ----------
+    text : float
+        Of the part that the text of a level predicts, for a text of length one.
+    level : float
+        Of the rest, between levels.
+    within : float
+        Within levels.
+    gain : float
+        Logarithm of the marginal likelihood minus its value without text.
+    """
+
+    text: float
+    level: float
+    within: float
+    gain: float
+
+
+def _with_text(counts, sums, components, variances: TextVariances) -> LevelStatistics:
+    """Posterior of the levels if similar texts have similar means.
+
+    The mean of a level is Z w + u with w ~ N(0, text) and u ~ N(0, level): a Gaussian
+    process with a linear kernel of the components Z, and random effects u [Rasmussen &
+    Williams 2006, section 2.7].
+    """
+    precision = counts / (counts * variances.level + variances.within)
+    inner = np.eye(components.shape[1]) + variances.text * (
+        components.T @ (precision[:, np.newaxis] * components)
+    )
+    scaled = sums / (counts * variances.level + variances.within)[:, np.newaxis]
+    weights = variances.text * cho_solve(cho_factor(inner), components.T @ scaled)
+    predicted = components @ weights
+    rest = variances.level * (scaled - precision[:, np.newaxis] * predicted)
+    unseen = np.zeros((1, sums.shape[1]))
+    spreads = _spreads(counts, variances.within / variances.level)
+    return LevelStatistics(
+        np.concatenate([predicted + rest, unseen]),
+        spreads[:, np.newaxis] + unseen,
+        rest,
+        weights,
+        variances.text / variances.level,
+    )
+
+
+def text_variances(index, values, weights, components) -> TextVariances:
+    """Variances that maximise the marginal likelihood of the means of the levels.
+
+    index : (rows,), level of each row
+    values : (rows, columns), with common variances
+    weights : (rows,), positive
+    components : (levels, components)
+    """
+    counts = np.bincount(index, weights, len(components))
+    seen = np.flatnonzero(counts)
+    centred = values - np.average(values, axis=0, weights=weights)
+    sums = np.stack(
+        [np.bincount(index, weights * v, len(counts))[seen] for v in centred.T], axis=1
+    )
+    counts, n_rows = counts[seen], counts.sum()
+    means = sums / counts[:, np.newaxis]
+    squares = (weights[:, np.newaxis] * np.square(centred)).sum()
+    total = squares / n_rows / values.shape[1]
+    if total == 0:
+        return TextVariances(1.0, 1.0, 1.0, 0.0)
+    within = squares - (counts[:, np.newaxis] * np.square(means)).sum()
+    repeated = n_rows - len(seen)
+    # Without repeated levels, only the sum of the variances can be estimated.
+    if repeated > MIN_REPEATED * n_rows:
+        within = max(within / repeated / values.shape[1], MIN_VARIANCE * total)
+    else:
+        within = total / 2
+    if len(seen) > MAX_LEVELS_OF_LIKELIHOOD:
+        chosen = np.random.RandomState(0).choice(
+            len(seen), MAX_LEVELS_OF_LIKELIHOOD, replace=False
+        )
+        seen, means, counts = seen[chosen], means[chosen], counts[chosen]
+    loss = _NegativeLogMarginal(means, within / counts, components[seen])
+    bounds = [np.log([MIN_VARIANCE * total, MAX_VARIANCE * total])] * 2
+    start = np.log([0.3 * total, 0.1 * total])
+    best = minimize(loss, start, method="L-BFGS-B", bounds=bounds)
+    without = minimize(
+        lambda level: loss(np.append(-np.inf, level)),
+        best.x[1:],
+        method="L-BFGS-B",
+        bounds=bounds[1:],
+    )
+    text, level = np.exp(best.x)
+    return TextVariances(
+        float(text), float(level), float(within), float(without.fun - best.fun)
+    )
+
+
+class _NegativeLogMarginal:
+    """Minus the log density of the means of levels, up to a constant.
+
+    Their covariance is text Z Z' + diag(level + noise).
+
+    Parameters
+    ----------
+    means : ndarray of shape (levels, columns)
+    noise : ndarray of shape (levels,)
+        Variance of each mean within its level.
+    components : ndarray of shape (levels, components)
+        Z.
+    """
+
+    def __init__(self, means, noise, components) -> None:
+        self._means, self._noise, self._components = means, noise, components
+
+    def __call__(self, logarithms: np.ndarray) -> float:
+        """logarithms : of the variances (text, level)"""
+        text, level = np.exp(logarithms)
+        diagonal = (level + self._noise)[:, np.newaxis]
+        scaled = self._means / diagonal
+        square = (self._means * scaled).sum()
+        determinant = np.log(diagonal).sum()
+        if text:
+            Z = self._components
+            inner = cho_factor(np.eye(Z.shape[1]) + text * (Z.T @ (Z / diagonal)))
+            projected = Z.T @ scaled
+            square -= text * (projected * cho_solve(inner, projected)).sum()
+            determinant += 2 * np.log(np.diag(inner[0])).sum()
+        return float(square + self._means.shape[1] * determinant) / 2
 
 
 def pseudo_rows(index: np.ndarray, values: np.ndarray, weights: np.ndarray) -> float:

@@ -1,6 +1,6 @@
 """Encode a table with categories, dates and missing values as numeric columns."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from copy import copy
 from typing import Any, NamedTuple, Self
 
@@ -14,12 +14,15 @@ from sklearn.utils.validation import (
 )
 
 from skbayesnn._data.column_encoding import (
+    BY_LEVEL,
     Column,
     EncodedRows,
     UnknownValues,
     encode_column,
     fit_column,
+    is_identifier,
     with_statistics,
+    without_levels,
 )
 from skbayesnn._data.columns import TableReader, is_frame
 from skbayesnn._data.groups import check_groups
@@ -28,6 +31,7 @@ from skbayesnn._data.level_statistics import (
     level_statistics,
     targets_of,
 )
+from skbayesnn._data.text_parts import TextComponents, fit_parts
 from skbayesnn._runtime import warn_once
 from skbayesnn._sklearn_compat import (
     BaseEstimator,
@@ -103,9 +107,13 @@ default="from_dtype"
     category, text     an indicator for each level, up to 12 levels. Levels with fewer
                        than five rows share the level "other". With more levels, the
                        mean of y of the level minus the mean of all rows, shrunk to zero
-                       [1]_; for classes, the same with the shares of the classes. A row
-                       is encoded by statistics of the other four fifths of the rows.
-                       Without y, each level has an indicator. Missing is a level
+                       [1]_; for classes, the same with the shares of the classes. If
+                       levels with similar text have similar means, such as job titles
+                       or ZIP codes, the mean is shrunk to a prediction from the parts
+                       of the text: n-grams of one to four characters, in a Gaussian
+                       process with a linear kernel [2]_. A row is encoded by statistics
+                       of the other four fifths of the rows. Without y, each level has
+                       an indicator. Missing is a level
     date, text in      elapsed days; sine and cosine of the time of the day, week and
     ISO format         year, if the rows span at least half of these periods
     constant, missing  none, with a warning
@@ -117,6 +125,9 @@ default="from_dtype"
     .. [1] Micci-Barreca (2001), "A preprocessing scheme for high-cardinality
        categorical attributes in classification and prediction problems", SIGKDD
        Explorations 3(1); :class:`sklearn.preprocessing.TargetEncoder`.
+    .. [2] Rasmussen & Williams (2006), "Gaussian processes for machine learning",
+       section 2.7; for n-grams of categories, Cerda & Varoquaux (2022), "Encoding
+       high-cardinality string categorical variables", IEEE TKDE 34(3).
 
     Examples
     --------
@@ -201,12 +212,26 @@ default="from_dtype"
             )
             for j in range(len(reader.names))
         ]
-        blocks = [encode_column(reader, j, c)[0] for j, c in enumerate(columns)]
+        blocks = [
+            np.empty(0) if c.uses_y else encode_column(reader, j, c).features
+            for j, c in enumerate(columns)
+        ]
         if any(column.uses_y for column in columns):
             y = self._checked_target(X, y)
+            texts = {
+                j: text
+                for j, c in enumerate(columns)
+                if c.uses_y and (text := _text_components(c)) is not None
+            }
             columns, blocks = self._with_statistics(
-                reader, columns, blocks, y, weights, groups
+                reader, texts, columns, blocks, y, weights, groups
             )
+            for j, column in enumerate(columns):
+                if column.encoding == BY_LEVEL and is_identifier(
+                    column, reader.categories(j), weights
+                ):
+                    columns[j] = without_levels(column, "few levels repeat")
+                    blocks[j] = np.empty((reader.n_rows, 0))
         self._columns = columns
         _warn_of_dropped(columns)
         return _joined(blocks, reader)
@@ -215,7 +240,8 @@ default="from_dtype"
         """Encode the columns of a table.
 
         A missing number without an indicator becomes the median, with a warning. A
-        level that ``fit`` has not seen becomes "other", or the mean of the levels.
+        level that ``fit`` has not seen becomes "other", the mean of the levels, or the
+        prediction from its text.
 
         Parameters
         ----------
@@ -238,22 +264,21 @@ default="from_dtype"
         X = as_table(X)
         validate_data(estimator, X, reset=False, skip_check_array=True)
         reader = TableReader(X)
-        blocks, unknown, later, position = [], [], [], 0
+        blocks, unknown, later, new, position = [], [], [], [], 0
         for j, column in enumerate(self._columns):
-            features, is_unknown, is_later = encode_column(reader, j, column)
+            encoded = encode_column(reader, j, column)
             place = slice(position, position + len(column.suffixes))
             position = place.stop
-            blocks.append(features)
-            later += [column.name] * is_later
-            if is_unknown.any():
-                unknown.append((column, place, is_unknown))
-        new = [column.name for column, *_ in unknown if column.kind != "category"]
+            blocks.append(encoded.features)
+            later += [column.name] * encoded.is_later
+            if encoded.is_unknown.any():
+                unknown.append(
+                    UnknownValues(place, encoded.is_unknown, encoded.substitutes)
+                )
+                new += [column.name] * (column.kind != "category")
         warn_of_new_missing(new, consequence)
         _warn_of_later_dates(later)
-        return EncodedRows(
-            _joined(blocks, reader),
-            tuple(UnknownValues(p, rows, c.substitutes) for c, p, rows in unknown),
-        )
+        return EncodedRows(_joined(blocks, reader), tuple(unknown))
 
     @property
     def uses_y(self) -> bool:
@@ -261,30 +286,38 @@ default="from_dtype"
         return any(column.uses_y for column in self._columns)
 
     def with_statistics_of(
-        self, X, y, sample_weight, groups=None
-    ) -> tuple[Self, np.ndarray]:
-        """Copy with the statistics of y of other rows, and the features of all rows.
+        self, X, y, weights: Sequence[np.ndarray], groups=None
+    ) -> Iterator[tuple[Self, np.ndarray]]:
+        """Copies with the statistics of y of other rows, and the features of all rows.
 
         y : checked
-        sample_weight : ndarray of shape (rows,), zero for rows that are not used
+        weights : arrays of shape (rows,), one for each copy; zero for rows that are not
+            used
         groups : result of ``check_groups``
         """
         reader = TableReader(as_table(X))
-        blocks = [
-            np.empty(0) if c.uses_y else encode_column(reader, j, c)[0]
+        texts = {
+            j: TextComponents(c.parts, c.named)
+            for j, c in enumerate(self._columns)
+            if c.parts is not None
+        }
+        others = [
+            np.empty(0) if c.uses_y else encode_column(reader, j, c).features
             for j, c in enumerate(self._columns)
         ]
-        encoder = copy(self)
-        encoder._columns, blocks = self._with_statistics(
-            reader, self._columns, blocks, y, sample_weight, groups
-        )
-        return encoder, _joined(blocks, reader)
+        for of_copy in weights:
+            encoder = copy(self)
+            encoder._columns, blocks = self._with_statistics(
+                reader, texts, self._columns, others, y, of_copy, groups
+            )
+            yield encoder, _joined(blocks, reader)
 
     def _with_statistics(
-        self, reader: TableReader, columns, blocks, y, weights, groups
+        self, reader: TableReader, texts, columns, blocks, y, weights, groups
     ):
         """Columns and features with the statistics of y of some rows.
 
+        texts : dict, components of the text of the levels of columns, by position
         weights : (rows,), zero for rows that are not used
         groups : (rows,), or None
         """
@@ -294,12 +327,21 @@ default="from_dtype"
         )
         targets = targets_of(y, weights, continuous)
         for j, column in enumerate(columns):
-            if column.uses_y:
-                data = reader.categories(j)
-                by_level, blocks[j] = level_statistics(
-                    data.codes + 1, len(data.levels) + 1, targets, weights, groups
-                )
-                columns[j] = with_statistics(column, data, by_level)
+            if not column.uses_y:
+                continue
+            data, text = reader.categories(j), texts.get(j)
+            # A missing value has no text.
+            components = None if text is None else text(["", *data.levels])
+            statistics, blocks[j] = level_statistics(
+                data.codes + 1,
+                len(data.levels) + 1,
+                targets,
+                weights,
+                groups,
+                components,
+                needs_text=column.parts is not None,
+            )
+            columns[j] = with_statistics(column, data, statistics, text)
         return columns, blocks
 
     def _checked_target(self, X, y) -> np.ndarray:
@@ -343,6 +385,12 @@ default="from_dtype"
         tags.input_tags.string = True
         tags.target_tags.required = False
         return tags
+
+
+def _text_components(column: Column) -> TextComponents | None:
+    """Components of the text of the levels; None if no two levels share a part."""
+    parts = fit_parts(column.named)
+    return None if parts is None else TextComponents(parts, column.named)
 
 
 def _joined(blocks, reader: TableReader) -> np.ndarray:

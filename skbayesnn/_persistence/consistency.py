@@ -14,6 +14,7 @@ from sklearn.pipeline import Pipeline
 
 from skbayesnn import _validation
 from skbayesnn._data.column_encoding import (
+    BY_TEXT,
     N_SUBSTITUTES,
     Column,
     features_of_values,
@@ -384,7 +385,16 @@ def check_column(column: Column) -> None:
     is_never_unknown = is_dropped or (column.indicator and not has_levels)
     shape = (0, 0) if is_never_unknown else (N_SUBSTITUTES, n_features)
     agree("substitutes of unknown values", shape, column.substitutes.shape)
-    for values in (column.level_features, column.substitutes):
+    shape = (n_levels + 1, n_features) if column.uses_y else (0, 0)
+    agree("spreads of levels", shape, column.spreads.shape)
+    agree("whether text is used", column.encoding == BY_TEXT, column.parts is not None)
+    shape = (0, 0)
+    if column.parts is not None:
+        n_parts = len(set(column.parts.vocabulary))
+        agree("parts", n_parts, len(column.parts.vocabulary), len(column.parts.idf))
+        shape = (n_parts, n_features)
+    agree("coefficients of parts", shape, column.coefficients.shape)
+    for values in (column.level_features, column.substitutes, column.coefficients):
         if not np.isfinite(values).all():
             raise ValueError(
                 f"the features of a column must be finite; got {values.tolist()}."

@@ -726,10 +726,20 @@ def _tables() -> Iterator[StoredClass]:
             "rare": TEXTS,
             "level_features": floats(),
             "substitutes": floats(),
+            "spreads": floats(NOT_NEGATIVE),
+            "parts": none_or(_of_entry("TextParts")),
+            "coefficients": floats(),
+            "text_ratio": number(NOT_NEGATIVE),
             "time_zone": none_or(TIME_ZONE),
             "bounds": BOUNDS,
         },
         agrees=consistency.check_column,
+        has_state=False,
+    )
+    yield StoredClass(
+        "skbayesnn._data.text_parts",
+        "TextParts",
+        others={"vocabulary": TEXTS, "idf": floats(ndim=1)},
         has_state=False,
     )
 

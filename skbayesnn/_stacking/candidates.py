@@ -243,12 +243,15 @@ def encode_by_fold(
         return data, list(splits), None
     encoders, features, folds = [], [], []
     n_rows = len(data.y)
+    weights = []
+    for train, _ in splits:
+        weights.append(np.zeros(n_rows))
+        weights[-1][train] = data.weights[train]
+    copies_of_encoder = encoder.with_statistics_of(
+        data.frame, data.y, weights, data.groups
+    )
     for i, (train, test) in enumerate(splits):
-        weights = np.zeros(n_rows)
-        weights[train] = data.weights[train]
-        fold_encoder, X = encoder.with_statistics_of(
-            data.frame, data.y, weights, data.groups
-        )
+        fold_encoder, X = next(copies_of_encoder)
         encoders.append(fold_encoder)
         features.append(X)
         folds.append((train + i * n_rows, test + i * n_rows))

@@ -96,8 +96,8 @@ def training_data(
     if not reset and encoder is not None and encoder.uses_y:
         # Statistics of y that encode a row must not include its y.
         y_used = table.y[:, 0] if table.y.shape[1:] == (1,) else table.y
-        estimator.table_, features = encoder.with_statistics_of(
-            X, y_used, table.sample_weight, groups
+        [(estimator.table_, features)] = encoder.with_statistics_of(
+            X, y_used, [table.sample_weight], groups
         )
         table = replace(table, X=features)
     likelihood = likelihood_named(estimator.likelihood)

@@ -166,16 +166,16 @@ def test_statistics_of_y_are_from_other_groups(groups, seed):
     """A level that is one group has no rows in the other folds."""
     random = np.random.default_rng([seed, 42])
     y, weights = random.normal(size=(ROWS, 1)), random.uniform(0.5, 2, size=ROWS)
-    by_level, by_row = level_statistics(groups, GROUPS, [y], weights, groups)
+    statistics, by_row = level_statistics(groups, GROUPS, [y], weights, groups)
     np.testing.assert_array_equal(by_row, 0)
-    assert by_level[:-1].all()
+    assert statistics.means[:-1].all()
     of_all_rows, _ = level_statistics(groups, GROUPS, [y], weights)
-    np.testing.assert_array_equal(by_level, of_all_rows)
+    np.testing.assert_array_equal(statistics.means, of_all_rows.means)
     # Without the rows of their fold, the rows of a level have the same encoding.
     levels = groups % 3
     by_row = level_statistics(levels, 3, [y], weights, groups)[1]
     for rest, fold in shuffled_folds(ROWS, 5, 0, groups):
-        expected = level_statistics(levels[rest], 3, [y[rest]], weights[rest])[0]
+        expected = level_statistics(levels[rest], 3, [y[rest]], weights[rest])[0].means
         np.testing.assert_allclose(by_row[fold], expected[levels[fold]], rtol=1e-12)
 
 

@@ -371,7 +371,7 @@ def test_columns_of_nothing_to_learn_are_dropped_with_one_warning():
             "one": "x",
             "same": 3.0,
             "nothing": None,
-            "id": [f"id-{i}" for i in range(rows)],
+            "id": [chr(0x4E00 + i) for i in range(rows)],  # no common text
             "note": [None] * rows,
         }
     )

@@ -129,6 +129,38 @@ def test_pickles_of_earlier_versions_have_no_table(made_up):
     assert skbayesnn.loads(skbayesnn.dumps(again)).table_ is None
 
 
+@pytest.fixture(scope="module")
+def with_text():
+    """An encoder with titles, whose parts predict y, and new rows."""
+    titles = [
+        f"{a}{b}" for a in ("head of ", "") for b in "sales design law it".split()
+    ]
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"title": [f"{t} {i}" for t in titles for i in range(7)]})
+    y = np.repeat(np.arange(8.0), 7)
+    new = pandas.DataFrame({"title": ["head of sales 9", "#", None, "law 3"]})
+    return TableEncoder(target_type="continuous").fit(frame, y), new
+
+
+def test_parts_of_text_are_restored(with_text):
+    encoder, new = with_text
+    assert "text" in encoder.columns_[0].encoding
+    content = skbayesnn.dumps(encoder)
+    again = skbayesnn.loads(content)
+    assert skbayesnn.dumps(again) == content
+    np.testing.assert_array_equal(again.transform(new), encoder.transform(new))
+    parts = encoder._columns[0].parts
+    for attributes, match in (
+        ({"parts": None}, "whether text is used"),
+        ({"parts": replace(parts, idf=parts.idf[:3])}, "must agree in parts"),
+        ({"coefficients": np.ones((2, 1))}, "coefficients of parts"),
+        ({"spreads": -encoder._columns[0].spreads}, "`spreads` of Column"),
+        ({"text_ratio": -1.0}, "`text_ratio` of Column"),
+    ):
+        with pytest.raises(ValueError, match=match):
+            skbayesnn.dumps(changed(encoder, "title", **attributes))
+
+
 # ---- invalid values
 
 

@@ -1,0 +1,115 @@
+"""Parts of the text of categories: n-grams of characters, for levels that are alike.
+
+"Police Officer III" and "Master Police Officer" share most of their parts, and so do
+neighbouring ZIP codes. Statistics of y of such levels are similar.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy import sparse
+
+# Lengths of the parts, in characters; a part does not extend beyond a word.
+LENGTHS = (1, 4)
+# Parts in fewer levels than this are not used.
+MIN_LEVELS = 2
+# Largest number of parts of a column: the most frequent ones.
+MAX_PARTS = 4000
+# Largest number of principal components of the parts.
+MAX_COMPONENTS = 200
+# Largest number of levels that determine the parts and components.
+MAX_LEVELS = 3000
+
+
+@dataclass(frozen=True)
+class TextParts:
+    """Weights of the parts of a text: the tf-idf features of scikit-learn.
+
+    Parameters
+    ----------
+    vocabulary : tuple of str
+    idf : ndarray of shape (parts,)
+        Inverse document frequency of each part.
+    """
+
+    vocabulary: tuple[str, ...]
+    idf: np.ndarray
+
+    def __call__(self, texts: Sequence[str]) -> sparse.csr_matrix:
+        """Features of texts, (texts, parts); a text without known parts is zero."""
+        vectorizer = _vectorizer(vocabulary=self.vocabulary)
+        vectorizer.idf_ = self.idf
+        return vectorizer.transform(texts)
+
+    def similarities(self, texts: Sequence[str], levels: Sequence[str]) -> np.ndarray:
+        """Cosine of each text and the most similar level, (texts,), from 0 to 1."""
+        cosines = self(texts) @ self(levels).T
+        return np.clip(cosines.max(axis=1).toarray()[:, 0], 0, 1)
+
+
+class TextComponents:
+    """Principal components of the parts of all levels of a column.
+
+    Parameters
+    ----------
+    parts : TextParts
+    levels : sequence of str
+        The components are from these levels.
+    """
+
+    def __init__(self, parts: TextParts, levels: Sequence[str]) -> None:
+        self.parts = parts
+        self._features = parts(_sample(levels))
+
+    @cached_property
+    def _axes(self) -> np.ndarray:
+        """Principal axes, (parts, components)."""
+        from sklearn.utils.extmath import randomized_svd
+
+        most = min(MAX_COMPONENTS, *self._features.shape)
+        # The random numbers affect only the last components.
+        _, size, axes = randomized_svd(
+            self._features, most, n_iter=4, random_state=0, flip_sign=True
+        )
+        return axes[size > 1e-6 * size[0]].T
+
+    def __call__(self, levels: Sequence[str]) -> np.ndarray:
+        """Components of levels, (levels, components)."""
+        return self.parts(levels) @ self._axes
+
+    def coefficients(self, of_components: np.ndarray) -> np.ndarray:
+        """Coefficients of the parts, of a linear function of the components."""
+        return self._axes @ of_components
+
+
+def fit_parts(levels: Sequence[str]) -> TextParts | None:
+    """Parts of the levels, or None if no two levels share a part."""
+    vectorizer = _vectorizer(min_df=MIN_LEVELS, max_features=MAX_PARTS)
+    try:
+        vectorizer.fit(_sample(levels))
+    except ValueError:  # no parts
+        return None
+    # A space is a part of every text.
+    vocabulary = [str(part) for part in vectorizer.get_feature_names_out()]
+    known = [i for i, part in enumerate(vocabulary) if part.strip()]
+    if not known:
+        return None
+    return TextParts(tuple(vocabulary[i] for i in known), vectorizer.idf_[known])
+
+
+def _vectorizer(**params):
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    return TfidfVectorizer(
+        analyzer="char_wb", ngram_range=LENGTHS, sublinear_tf=True, **params
+    )
+
+
+def _sample(levels: Sequence[str]) -> list[str]:
+    """At most ``MAX_LEVELS`` of the levels, the same ones for the same levels."""
+    if len(levels) <= MAX_LEVELS:
+        return list(levels)
+    chosen = np.random.RandomState(0).choice(len(levels), MAX_LEVELS, replace=False)
+    return [levels[i] for i in np.sort(chosen)]
