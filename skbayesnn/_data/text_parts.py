@@ -19,8 +19,13 @@ MIN_LEVELS = 2
 MAX_PARTS = 4000
 # Largest number of principal components of the parts.
 MAX_COMPONENTS = 200
-# Largest number of levels that determine the parts and components.
+# Largest number of levels that determine the parts and components, and with which new
+# texts are compared.
 MAX_LEVELS = 3000
+# Characters of a text that are read.
+MAX_LENGTH = 200
+# Texts that are compared with the levels at once.
+BLOCK = 256
 
 
 @dataclass(frozen=True)
@@ -41,12 +46,16 @@ class TextParts:
         """Features of texts, (texts, parts); a text without known parts is zero."""
         vectorizer = _vectorizer(vocabulary=self.vocabulary)
         vectorizer.idf_ = self.idf
-        return vectorizer.transform(texts)
+        return vectorizer.transform(_cut(texts))
 
     def similarities(self, texts: Sequence[str], levels: Sequence[str]) -> np.ndarray:
         """Cosine of each text and the most similar level, (texts,), from 0 to 1."""
-        cosines = self(texts) @ self(levels).T
-        return np.clip(cosines.max(axis=1).toarray()[:, 0], 0, 1)
+        of_levels = self(_sample(levels)).T
+        blocks = [
+            (self(texts[start : start + BLOCK]) @ of_levels).max(axis=1).toarray()
+            for start in range(0, len(texts), BLOCK)
+        ]
+        return np.clip(np.concatenate(blocks)[:, 0], 0, 1)
 
 
 class TextComponents:
@@ -88,7 +97,7 @@ def fit_parts(levels: Sequence[str]) -> TextParts | None:
     """Parts of the levels, or None if no two levels share a part."""
     vectorizer = _vectorizer(min_df=MIN_LEVELS, max_features=MAX_PARTS)
     try:
-        vectorizer.fit(_sample(levels))
+        vectorizer.fit(_cut(_sample(levels)))
     except ValueError:  # no parts
         return None
     # A space is a part of every text.
@@ -105,6 +114,11 @@ def _vectorizer(**params):
     return TfidfVectorizer(
         analyzer="char_wb", ngram_range=LENGTHS, sublinear_tf=True, **params
     )
+
+
+def _cut(texts: Sequence[str]) -> list[str]:
+    """The beginning of each text."""
+    return [text[:MAX_LENGTH] for text in texts]
 
 
 def _sample(levels: Sequence[str]) -> list[str]:
