@@ -139,6 +139,8 @@ class TabM(NetworkDescription):
         """Build a perceptron with heads."""
         sizes = n_features, *hidden_sizes(self.hidden_layer_sizes), n_outputs
         n_heads = _positive("n_heads", self.n_heads)
+        if n_heads == 1:
+            return Perceptron(sizes, activation)
         return SharedPerceptron(sizes, activation, n_heads=n_heads)
 
 
