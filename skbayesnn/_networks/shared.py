@@ -119,7 +119,9 @@ class SharedPerceptron(Perceptron):
 
     def _one_hot(self, x: torch.Tensor, random: RandomSource) -> torch.Tensor:
         """Ones at the head of every row, (members or 1, rows, heads)."""
-        heads, rows = (torch.arange(n, device=x.device) for n in (self.n_heads, len(x[0])))
+        heads, rows = (
+            torch.arange(n, device=x.device) for n in (self.n_heads, len(x[0]))
+        )
         if self.n_heads == 1:
             return x.new_ones(1, len(rows), 1)
         first = (random.shared_by_rows.uniform(1) * self.n_heads).long()

@@ -130,7 +130,9 @@ def test_one_head_with_unit_scales_is_the_perceptron(name, seed):
         for key, value in group.items():
             torch.testing.assert_close(actual_group[key], value)
     torch.testing.assert_close(draws[1], draws[0])
-    assert TabM((7, 6), n_heads=1).build(4, 5, "tanh") == MLP((7, 6)).build(4, 5, "tanh")
+    assert TabM((7, 6), n_heads=1).build(4, 5, "tanh") == MLP((7, 6)).build(
+        4, 5, "tanh"
+    )
 
 
 def test_draws_are_draws_of_the_heads(seed):
@@ -184,7 +186,9 @@ def test_description_is_complete():
     network = SharedPerceptron(SIZES, "silu", (Point(), Bernoulli(), Point()), HEADS)
     assert network_from(json.loads(json.dumps(network.describe()))) == network
     layers = start(network, 0)
-    n_parameters = sum(value[0].numel() for params in layers for value in params.values())
+    n_parameters = sum(
+        value[0].numel() for params in layers for value in params.values()
+    )
     assert network.n_weights == n_parameters
 
 

@@ -560,8 +560,8 @@ def _heads_back(
 ):
     """Gradients of scales and biases, and of the inputs before the scales.
 
-    The input gradients are those of the inputs after the scales. If the map scales its
-    inputs by random factors, they are still without these factors; the slopes contain
+    On entry these are gradients of the inputs after the scales. If the map scales its
+    inputs by random factors, the gradients are still without them; the slopes contain
     them.
     """
     n_inputs, n_outputs = map_row[N_INPUTS], map_row[N_OUTPUTS]

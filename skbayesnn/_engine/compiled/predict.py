@@ -38,7 +38,7 @@ from skbayesnn._engine.compiled.plan import (
     plan_of,
 )
 from skbayesnn._likelihoods import Gaussian, StudentT
-from skbayesnn._networks import Perceptron, SharedPerceptron
+from skbayesnn._networks import Perceptron
 from skbayesnn._networks.mlp import MAX_SHARED_INPUT
 
 # ---- the loop over rows and draws
@@ -133,7 +133,7 @@ def can_predict(posterior, n_draws: int, budget: int) -> bool:
     budget : bytes that the weights may take
     """
     network = posterior.network
-    if type(network) not in (Perceptron, SharedPerceptron) or posterior.device.type != "cpu":
+    if not isinstance(network, Perceptron) or posterior.device.type != "cpu":
         return False
     if network.activation not in ACTIVATIONS or network.widest > _MAX_WIDTH:
         return False

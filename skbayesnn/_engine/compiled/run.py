@@ -30,7 +30,7 @@ from skbayesnn._engine.step import RowPerturbation, TrainingState
 from skbayesnn._families import Family
 from skbayesnn._families.variational_dropout import MAX_LOG_ALPHA, Variational
 from skbayesnn._likelihoods import Likelihood, StudentT
-from skbayesnn._networks import Perceptron, SharedPerceptron
+from skbayesnn._networks import Perceptron
 
 # A thread works on one member for at most this part of a run; then it notices Ctrl-C.
 _PARTS = 8
@@ -54,7 +54,7 @@ def can_train(
 ) -> bool:
     """Whether the compiled loop can train a program."""
     network = config.network
-    if type(network) not in (Perceptron, SharedPerceptron) or posterior.device.type != "cpu":
+    if not isinstance(network, Perceptron) or posterior.device.type != "cpu":
         return False
     if network.activation not in activations.CODES or config.gradient != "pathwise":
         return False
