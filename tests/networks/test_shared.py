@@ -5,14 +5,23 @@ import json
 import numpy as np
 import pytest
 import torch
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
 
-from skbayesnn import BBBRegressor, MCDropoutClassifier, MCDropoutRegressor
+from skbayesnn import (
+    BBBRegressor,
+    MCDropoutClassifier,
+    MCDropoutRegressor,
+    load,
+    save,
+)
 from skbayesnn._engine.random import DrawRandom, initial_normal
 from skbayesnn._engine.training_random import TrainingRandom
 from skbayesnn._families import Bernoulli, Point
 from skbayesnn._networks import Perceptron, SharedPerceptron, network_from
 from skbayesnn._networks.activations import ACTIVATIONS
 from skbayesnn._networks.shared import head_of_draws
+from skbayesnn.model_selection import BatchedGridSearchCV
 from skbayesnn.networks import MLP, TabM
 from tests.helpers.families import LAWS, label
 
@@ -252,3 +261,30 @@ def test_classes(table, seed):
     model = MCDropoutClassifier(network=net, max_iter=5, random_state=seed)
     probability = model.fit(X, y > 0).predict_proba(X)
     np.testing.assert_allclose(probability.sum(1), 1.0, rtol=1e-6)
+
+
+def test_saved_networks_predict_the_same(table, seed, tmp_path):
+    X, y = table
+    net = TabM((7, 6), n_heads=HEADS)
+    model = MCDropoutRegressor(network=net, random_state=seed, **SMALL).fit(X, y)
+    save(model, tmp_path / "model.skb")
+    loaded = load(tmp_path / "model.skb")
+    np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
+    assert clone(model).get_params()["network__n_heads"] == HEADS
+    assert clone(model).network == net
+
+
+def test_search_over_heads_equals_single_fits(table, seed):
+    """Networks that are trained in one program equal those that are trained alone."""
+    X, y = table
+    model = MCDropoutRegressor(
+        network=TabM((7,), n_heads=HEADS), random_state=seed, n_draws=9, **SMALL
+    )
+    grid = {"dropout": [0.0, 0.2], "network__n_heads": [2, 4]}
+    search = BatchedGridSearchCV(model, grid, cv=2).fit(X, y)
+    plain = GridSearchCV(model, grid, cv=2).fit(X, y)
+    np.testing.assert_allclose(
+        search.cv_results_["mean_test_score"],
+        plain.cv_results_["mean_test_score"],
+        rtol=1e-6,
+    )
