@@ -84,7 +84,7 @@ class MLP(NetworkDescription):
 
 
 class TabM(NetworkDescription):
-    """Perceptrons that share their weights: an ensemble for the time of one network.
+    """Perceptrons that share their weights: an ensemble for the time of two networks.
 
     All heads have the same weights. Each head has its own scale of every input of a
     layer, and its own biases; in the first layer the scales start with random signs, so
@@ -92,10 +92,11 @@ class TabM(NetworkDescription):
     mixture of the heads: each posterior draw is a draw of one head, and ``n_draws``
     should be a multiple of ``n_heads``. With one head this is :class:`MLP`.
 
-    In a training step each row of the batch trains one head, so that a step takes about
-    as long as a step of one network. (In [2]_ each row trains all heads, which takes
-    ``n_heads`` times as long.) Each head gets a share of the rows of a batch: a larger
-    ``batch_size`` or ``n_training_draws`` suits many heads.
+    In a training step each row of the batch trains one head, so that eight heads take
+    about twice as long as one network, where eight networks take seven times as long.
+    (In [2]_ each row trains all heads.) Each head gets a share of the rows of a batch.
+    If y has very little noise, the heads fit it less closely than independent networks
+    do; use several networks (``n_estimators``) then, or more steps.
 
     Bayesian posteriors and dropout are posteriors of the shared weights. The scales and
     the biases of single heads have no prior.

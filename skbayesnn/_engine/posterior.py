@@ -507,7 +507,7 @@ class ExpectedRandom:
         Indices of the draws.
     """
 
-    def __init__(self, like: torch.Tensor, draws: range):
+    def __init__(self, like: torch.Tensor, draws: range = range(1)):
         self._like, self.draws = like, draws
 
     @property

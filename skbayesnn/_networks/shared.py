@@ -8,7 +8,7 @@ bias. Head h is the perceptron with the weights and biases
 The family of the map is the posterior of M and b. The scales and biases of the heads
 are estimated without a prior. The posterior is the mixture of all heads with equal
 weights. In training every row uses one head, and other heads at other steps, so that a
-step costs as much as a step of one perceptron. In predictions a draw is the draw of one
+step has the matrix products of one perceptron. In predictions a draw is the draw of one
 head.
 """
 
