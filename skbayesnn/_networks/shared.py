@@ -64,6 +64,8 @@ class SharedPerceptron(Perceptron):
         """Inverse of ``describe``."""
         plain = Perceptron.from_description(description)
         n_heads = description["n_heads"]
+        if not n_heads >= 1:
+            raise ValueError(f"a network must have at least one head; got {n_heads}.")
         return cls(plain.sizes, plain.activation, plain.families, n_heads)
 
     def init(self, normal: InitialNormal, keep: Keep) -> list[Params]:

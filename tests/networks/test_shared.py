@@ -195,6 +195,8 @@ def test_description_is_complete():
     network = SharedPerceptron(SIZES, "silu", (Point(), Bernoulli(), Point()), HEADS)
     assert network_from(json.loads(json.dumps(network.describe()))) == network
     layers = start(network, 0)
+    with pytest.raises(ValueError, match="at least one head"):
+        network_from(network.describe() | {"n_heads": 0})
     n_parameters = sum(
         value[0].numel() for params in layers for value in params.values()
     )
