@@ -91,8 +91,11 @@ class Posterior:
         return self.keep[0].dtype
 
     def distinct_draws(self, n_draws: int) -> int:
-        """Number of draws that can differ: 1 if the weights are deterministic."""
-        return n_draws if self.network.stochastic else 1
+        """Number of draws that can differ: 1 if the weights are deterministic.
+
+        With several heads, one per head.
+        """
+        return self.network.distinct_draws(n_draws)
 
     def learned_keep(self) -> list[torch.Tensor]:
         """Keep probability of every group, (members,), as learned or given."""
@@ -492,7 +495,7 @@ def chunk_sizes(
 
 
 class ExpectedRandom:
-    """A :class:`RandomSource` of one draw that returns expectations.
+    """A :class:`RandomSource` of equal draws that returns expectations.
 
     Families whose weights are linear in the random numbers draw E W from it.
 
@@ -500,10 +503,12 @@ class ExpectedRandom:
     ----------
     like : tensor of shape (members,)
         Tensor with the device and type of the numbers.
+    draws : range
+        Indices of the draws.
     """
 
-    def __init__(self, like: torch.Tensor):
-        self._like = like
+    def __init__(self, like: torch.Tensor, draws: range = range(1)):
+        self._like, self.draws = like, draws
 
     @property
     def shared_by_rows(self) -> "ExpectedRandom":
@@ -528,7 +533,7 @@ class ExpectedRandom:
 
 @dataclass(frozen=True)
 class MeanWeightPosterior(Posterior):
-    """A posterior with a single draw, E W and E b."""
+    """A posterior with a single draw, E W and E b, or one per head."""
 
     @classmethod
     def of(cls, posterior: Posterior) -> "MeanWeightPosterior":
@@ -537,15 +542,15 @@ class MeanWeightPosterior(Posterior):
         return cls(**{name: getattr(posterior, name) for name in names})
 
     def distinct_draws(self, n_draws: int) -> int:
-        return 1
+        return self.network.n_means
 
     def compiled(self, draws, n_rows, budget):
-        return None  # One draw takes little time.
+        return None  # Few draws take little time.
 
     def _random_source(self, draws):
-        return ExpectedRandom(self.keep[0])
+        return ExpectedRandom(self.keep[0], draws)
 
 
 def mean_weights(posterior: Posterior) -> list[Draw]:
-    """E W and E b of every group, as one draw."""
+    """E W and E b of every group, as one draw; of one head, if there are several."""
     return MeanWeightPosterior.of(posterior).draw(range(1))

@@ -6,11 +6,13 @@ from skbayesnn._networks.base import InitialNormal, Keep, Network, NetworkPullba
 from skbayesnn._networks.convolutional import Convolutional
 from skbayesnn._networks.mlp import Perceptron
 from skbayesnn._networks.recurrent import Recurrent
+from skbayesnn._networks.shared import SharedPerceptron
 
 NETWORKS: dict[str, type[Network]] = {
     "mlp": Perceptron,
     "convolutional": Convolutional,
     "recurrent": Recurrent,
+    "tabm": SharedPerceptron,
 }
 
 
@@ -28,5 +30,6 @@ __all__ = [
     "NetworkPullback",
     "Perceptron",
     "Recurrent",
+    "SharedPerceptron",
     "network_from",
 ]

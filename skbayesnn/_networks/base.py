@@ -114,6 +114,15 @@ class Network(ABC):
         """Whether two draws of the weights can differ."""
         return any(family.stochastic for family in self.families)
 
+    def distinct_draws(self, n_draws: int) -> int:
+        """Number of the first ``n_draws`` draws that can differ."""
+        return n_draws if self.stochastic else 1
+
+    @property
+    def n_means(self) -> int:
+        """Number of networks of mean weights: one, or one per head."""
+        return 1
+
     @property
     def quadratic_kl(self) -> bool:
         """Whether KL(q || p) is a weighted sum of the squared parameters."""

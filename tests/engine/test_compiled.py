@@ -31,7 +31,7 @@ from skbayesnn._families import FAMILIES
 from skbayesnn._likelihoods import LIKELIHOODS
 from skbayesnn._networks.activations import ACTIVATIONS
 from skbayesnn.model_selection import BatchedGridSearchCV
-from skbayesnn.networks import ConvNet
+from skbayesnn.networks import ConvNet, TabM
 
 ROWS, INPUTS, TARGETS, CLASSES = 43, 5, 2, 3
 SIZES = (7, 6)
@@ -128,6 +128,24 @@ def test_families(name, table, seed, monkeypatch):
     tolerance = ROUNDING
     if "weight" in name:
         # The gradient of log(theta^2 + 1e-12) magnifies the rounding of a small theta.
+        tolerance = {"rtol": 1e-8, "atol": 1e-10}
+    assert_same_training(expected, actual, **tolerance)
+
+
+@pytest.mark.parametrize("name", POSTERIORS)
+@pytest.mark.parametrize("n_draws", [1, 2])
+def test_heads(name, n_draws, table, seed, monkeypatch):
+    """Every family, with heads that share its weights."""
+    X, Y, weights = table
+    model = exact(POSTERIORS[name], seed)
+    if "network" not in model.get_params(deep=False):
+        pytest.skip("random features have no heads")
+    model.set_params(network=TabM(SIZES, n_heads=3))
+    if "n_training_draws" in model.get_params(deep=False):
+        model.set_params(n_training_draws=n_draws)
+    expected, actual = both(model, X, Y, weights, monkeypatch=monkeypatch)
+    tolerance = ROUNDING
+    if "weight" in name:
         tolerance = {"rtol": 1e-8, "atol": 1e-10}
     assert_same_training(expected, actual, **tolerance)
 

@@ -18,7 +18,7 @@ from skbayesnn import (
     VariationalDropoutClassifier,
     VariationalDropoutRegressor,
 )
-from skbayesnn.networks import ConvNet, RecurrentNet
+from skbayesnn.networks import ConvNet, RecurrentNet, TabM
 
 MC_DROPOUT = MCDropoutRegressor, MCDropoutClassifier
 BBB = BBBRegressor, BBBClassifier
@@ -68,6 +68,8 @@ POSTERIORS = {
         BBB,
         {"network": clone(SEQUENCES).set_params(cell="lstm")},
     ),
+    "heads": (MC_DROPOUT, {"dropout": 0.1, "network": TabM((7, 5), n_heads=3)}),
+    "heads, mean field": (BBB, {"network": TabM((7, 5), n_heads=3)}),
     "anchored": (ANCHORED, {}),
     "anchored, same rows": (ANCHORED, {"noisy_targets": False}),
 }

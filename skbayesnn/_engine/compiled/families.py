@@ -26,6 +26,10 @@ A family is one of two kinds of stochastic affine map, for a batch of rows:
           v
     outputs: layer inputs of the next map
 
+A network may have several heads, which share M: before all this, the inputs of a row
+are multiplied by the scales of its head, and the biases of its head are added to the
+outputs.
+
 Clean inputs, squares, V and normal numbers exist for sampled outputs. ``kl_extra`` adds
 the parts of the KL that are not quadratic in M and b.
 
@@ -111,6 +115,8 @@ _FIRST_SAMPLING = len(_SCALING)
     N_INPUTS,
     N_OUTPUTS,
     N_NOISE,  # parameters of the noise: 0, 1, inputs, or inputs * outputs
+    N_HEADS,  # of a network with several heads; else 0
+    FIRST_HEAD,  # head of the first row of a batch; the rows use the heads in turn
     # Addresses of functions, or 0.
     ACTIVATION_ADDRESS,  # of the inputs
     FACTORS_ADDRESS,  # draws the factors
@@ -122,6 +128,8 @@ _FIRST_SAMPLING = len(_SCALING)
     BIAS,  # b (outputs,)
     NOISE,  # rho, log_alpha, log_variance, logit or variance
     BIAS_NOISE,  # bias_rho
+    HEAD_SCALES,  # (heads, inputs), factors of the inputs
+    HEAD_BIASES,  # (heads, outputs)
     PARAMETERS_END,
     # Starts in the workspace.
     LAYER_INPUTS,  # (rows, inputs): pre-activations, then activations, then * factors
@@ -136,9 +144,10 @@ _FIRST_SAMPLING = len(_SCALING)
     BIAS_VARIANCES,  # v (outputs,)
     OUTPUT_NORMALS,  # (rows, outputs), normal numbers
     OUTPUT_STDS,  # (rows, outputs)
+    HEAD_INPUTS,  # (rows, inputs), before the scales of the heads
     WORKSPACE_END,
     N_COLUMNS,
-) = map(np.int64, range(33))
+) = map(np.int64, range(38))
 
 
 @compiled
@@ -190,6 +199,7 @@ def lay_out(map_row, start):
         n_outputs if is_sampled else 0,
         of_outputs + of_outputs % 2 if is_sampled else 0,
         of_outputs if is_sampled else 0,
+        of_inputs if map_row[N_HEADS] else 0,
     )
     for k in range(len(sizes)):
         map_row[LAYER_INPUTS + k] = start
@@ -511,6 +521,80 @@ def _backward_correlated(
             to_noise[noise_step * j] += dtype.type(0.5 * std * over_stds[j])
 
 
+# ---- heads of a network, which share the weights of their maps
+
+
+@compiled
+def _head_of_row(map_row, row):
+    return (map_row[FIRST_HEAD] + row) % map_row[N_HEADS]
+
+
+@compiled
+def _scale_for_heads(map_row, parameters, workspace):
+    """Multiply the inputs of each row by the scales of its head."""
+    n_inputs = map_row[N_INPUTS]
+    layer_inputs = array_of(workspace, map_row, LAYER_INPUTS)
+    scales = array_of(parameters, map_row, HEAD_SCALES)
+    copy(layer_inputs, array_of(workspace, map_row, HEAD_INPUTS))
+    for i in range(map_row[N_ROWS]):
+        row = part(layer_inputs, i * n_inputs, n_inputs)
+        of_head = part(scales, _head_of_row(map_row, i) * n_inputs, n_inputs)
+        for j in range(n_inputs):
+            row[j] *= of_head[j]
+
+
+@compiled
+def _add_head_biases(map_row, parameters, outputs):
+    n_outputs = map_row[N_OUTPUTS]
+    biases = array_of(parameters, map_row, HEAD_BIASES)
+    for i in range(map_row[N_ROWS]):
+        row = part(outputs, i * n_outputs, n_outputs)
+        of_head = part(biases, _head_of_row(map_row, i) * n_outputs, n_outputs)
+        for j in range(n_outputs):
+            row[j] += of_head[j]
+
+
+@compiled
+def _heads_back(
+    map_row, parameters, workspace, gradients, output_gradients, input_gradients
+):
+    """Gradients of scales and biases, and of the inputs before the scales.
+
+    On entry these are gradients of the inputs after the scales. If the map scales its
+    inputs by random factors, the gradients are still without them; the slopes contain
+    them.
+    """
+    n_inputs, n_outputs = map_row[N_INPUTS], map_row[N_OUTPUTS]
+    zero = gradients.dtype.type(0)
+    scales = array_of(parameters, map_row, HEAD_SCALES)
+    to_scales = array_of(gradients, map_row, HEAD_SCALES)
+    to_biases = array_of(gradients, map_row, HEAD_BIASES)
+    inputs = array_of(workspace, map_row, HEAD_INPUTS)
+    factors = array_of(workspace, map_row, FACTORS)
+    has_factors = factors.size > 0 and map_row[HAS_SPIKE] == 0
+    fill(to_scales, zero)
+    fill(to_biases, zero)
+    for i in range(map_row[N_ROWS]):
+        head = _head_of_row(map_row, i)
+        of_outputs = part(output_gradients, i * n_outputs, n_outputs)
+        to_bias = part(to_biases, head * n_outputs, n_outputs)
+        for j in range(n_outputs):
+            to_bias[j] += of_outputs[j]
+        of_inputs = part(input_gradients, i * n_inputs, n_inputs)
+        row = part(inputs, i * n_inputs, n_inputs)
+        to_scale = part(to_scales, head * n_inputs, n_inputs)
+        scale = part(scales, head * n_inputs, n_inputs)
+        if has_factors:
+            of_row = part(factors, i * n_inputs, n_inputs)
+            for j in range(n_inputs):
+                to_scale[j] += of_inputs[j] * of_row[j] * row[j]
+                of_inputs[j] *= scale[j]
+        else:
+            for j in range(n_inputs):
+                to_scale[j] += of_inputs[j] * row[j]
+                of_inputs[j] *= scale[j]
+
+
 # ---- one map
 
 
@@ -566,8 +650,10 @@ def forward(
     family, has_spike = map_row[FAMILY], map_row[HAS_SPIKE] != 0
     is_sampled, n_outputs = samples_outputs(family), map_row[N_OUTPUTS]
     layer_inputs = array_of(workspace, map_row, LAYER_INPUTS)
-    n = layer_inputs.size
-    if (is_sampled and not is_first) or family == CORRELATED:
+    n, has_heads = layer_inputs.size, map_row[N_HEADS] > 0
+    if has_heads:
+        _scale_for_heads(map_row, parameters, workspace)
+    if (is_sampled and (has_heads or not is_first)) or family == CORRELATED:
         copy(layer_inputs, array_of(workspace, map_row, CLEAN_INPUTS))
     if is_sampled:
         squared_inputs = array_of(workspace, map_row, SQUARED_INPUTS)
@@ -614,6 +700,8 @@ def forward(
         row = part(outputs, i * n_outputs, n_outputs)
         for j in range(n_outputs):
             row[j] += bias[j]
+    if has_heads:
+        _add_head_biases(map_row, parameters, outputs)
     return n_used
 
 
@@ -635,7 +723,7 @@ def backward(
     input_gradients : (rows * inputs,), of the inputs before their activation; written
     needs_inputs : whether ``input_gradients`` is needed
     """
-    shape = shape_of(map_row)
+    shape, has_heads = shape_of(map_row), map_row[N_HEADS] > 0
     layer_inputs = array_of(workspace, map_row, LAYER_INPUTS)
     to_mean = array_of(gradients, map_row, MEAN)
     product_over_rows(layer_inputs, output_gradients, to_mean, shape)
@@ -651,11 +739,15 @@ def backward(
             gradients,
             output_gradients,
             input_gradients,
-            needs_inputs,
+            needs_inputs or has_heads,
         )
-    elif needs_inputs:
+    elif needs_inputs or has_heads:
         mean = array_of(parameters, map_row, MEAN)
         product_back(output_gradients, mean, input_gradients, shape)
+    if has_heads:
+        _heads_back(
+            map_row, parameters, workspace, gradients, output_gradients, input_gradients
+        )
     if needs_inputs:
         slopes = array_of(workspace, map_row, SLOPES)
         for i in range(slopes.size):

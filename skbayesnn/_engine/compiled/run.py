@@ -54,7 +54,7 @@ def can_train(
 ) -> bool:
     """Whether the compiled loop can train a program."""
     network = config.network
-    if type(network) is not Perceptron or posterior.device.type != "cpu":
+    if not isinstance(network, Perceptron) or posterior.device.type != "cpu":
         return False
     if network.activation not in activations.CODES or config.gradient != "pathwise":
         return False
@@ -281,8 +281,12 @@ def _program(config: TrainingConfig, state: TrainingState) -> loop.Program:
             map_row[families.KINGMA] = family.approximation == "kingma"
             max_log_alpha[i] = MAX_LOG_ALPHA[family.approximation]
         names = _names(family, params)
-        sizes = [params[name][0].numel() for name in names] + [0] * (4 - len(names))
-        map_row[families.N_NOISE] = sizes[2]
+        sizes = [params[name][0].numel() for name in names]
+        n_heads = network.n_means if network.n_means > 1 else 0
+        n_own = len(names) - (2 if n_heads else 0)
+        # Mean, bias, up to two further arrays; then scales and biases of the heads.
+        sizes = [*sizes[:n_own], *[0] * (4 - n_own), *(sizes[n_own:] or [0, 0])]
+        map_row[families.N_NOISE], map_row[families.N_HEADS] = sizes[2], n_heads
         ends = start + np.cumsum(sizes)
         map_row[families.MEAN : families.PARAMETERS_END + 1] = [start, *ends]
         start = ends[-1]
@@ -314,7 +318,8 @@ def _names(family: Family, params: dict) -> tuple[str, ...]:
         further = tuple(n for n in ("log_alpha", "log_variance") if n in params)
     else:
         further = _FURTHER.get(family_name(family), ())
-    return "mean", "bias", *further
+    of_heads = tuple(n for n in ("head_scale", "head_bias") if n in params)
+    return "mean", "bias", *further, *of_heads
 
 
 def _keys(config: TrainingConfig, state: TrainingState) -> list[tuple[int, str]]:
