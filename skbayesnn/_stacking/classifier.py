@@ -132,11 +132,12 @@ default="from_dtype"
     networks. If X has at least as many columns as rows, no network has encoded columns.
 
     A classifier of another library is a single draw, so that its mutual information is
-    zero. ``sample_weight`` is passed to its ``fit`` if it takes weights; otherwise only
-    rows without weight are left out. If X is a frame, pipelines and estimators with a
-    parameter for categorical columns (``cat_features``, ``categorical_features``) get
-    it as it is given, and others get its encoded columns. :func:`~skbayesnn.save`
-    stores these candidates by skops.
+    zero. Only models of CatBoost with ``posterior_sampling=True`` are ten draws, their
+    virtual ensembles. ``sample_weight`` is passed to its ``fit`` if it takes weights;
+    otherwise only rows without weight are left out. If X is a frame, pipelines and
+    estimators with a parameter for categorical columns (``cat_features``,
+    ``categorical_features``) get it as it is given, and others get its encoded columns.
+    :func:`~skbayesnn.save` stores these candidates by skops.
 
     A candidate is dropped before the weights are estimated if its predictions are
     constant (unless it has the largest log probability), or if it equals another

@@ -61,8 +61,9 @@ class BayesianStackingRegressor(
         A list contains (name, estimator) or (name, estimator, grid of its parameters).
         :func:`~skbayesnn.default_pool` is the list of the default candidates, to which
         you can append others: networks of this package, and regressors of scikit-learn
-        and other libraries. All must have the same kind of observation noise. See Notes
-        for regressors of other libraries.
+        and other libraries. Their kinds of observation noise may differ, except that
+        counts (``likelihood="poisson"``) are mixed with counts only. See Notes for
+        regressors of other libraries.
     weights : {"log_density", "crps"}, default="log_density"
         Score of the held-out rows that the weights of the candidates optimise. The log
         density is sensitive to outliers and rewards a correct width of the predictive
@@ -174,11 +175,26 @@ default="from_dtype"
     return_std=True)``, ``pred_dist(X)`` (NGBoost) or the loss
     ``"RMSEWithUncertainty"`` (CatBoost), these or a multiple of them are used. Of these
     forms the one with the largest log density of held-out rows is selected. The
-    epistemic part of such a candidate is zero. ``sample_weight`` is passed to its
-    ``fit`` if it takes weights; otherwise only rows without weight are left out. If X
-    is a frame, pipelines and estimators with a parameter for categorical columns
-    (``cat_features``, ``categorical_features``) get it as it is given, and others get
-    its encoded columns. :func:`~skbayesnn.save` stores these candidates by skops.
+    epistemic part of such a candidate is zero. Only models of CatBoost with
+    ``posterior_sampling=True`` have one: their ten virtual ensembles [5]_ are draws.
+
+    Regressors that predict quantiles of one target are recognised by their loss:
+    ``"quantile"`` in scikit-learn and LightGBM, ``QuantileRegressor``,
+    ``"reg:quantileerror"`` in XGBoost, ``"Quantile"`` or ``"MultiQuantile"`` in
+    CatBoost; or by ``predict(X, quantiles=...)`` as in quantile-forest. If its
+    parameters do not contain several levels, they are 0.025, 0.1, 0.2, ..., 0.9 and
+    0.975. A regressor that predicts one quantile is fitted once per level, whatever
+    its own level is. Quantiles that cross are sorted. The density is constant between
+    two quantiles, and at most 1000 / standard deviation of y. Beyond the outer ones
+    the tails are exponential, with the slope of log F, or log(1 - F), between the two
+    outer quantiles [6]_. The spread of such a candidate about its mean is multiplied by
+    the factor that is likeliest out of fold.
+
+    ``sample_weight`` is passed to the ``fit`` of these regressors if it takes weights;
+    otherwise only rows without weight are left out. If X is a frame, pipelines and
+    estimators with a parameter for categorical columns (``cat_features``,
+    ``categorical_features``) get it as it is given, and others get its encoded columns.
+    :func:`~skbayesnn.save` stores these candidates by skops.
 
     A candidate is dropped before the weights are estimated if its predictions are
     constant (unless it has the largest log density), if it equals another candidate,
@@ -204,6 +220,11 @@ default="from_dtype"
     .. [3] Zou (2006), "The adaptive lasso and its oracle properties", JASA 101(476).
     .. [4] Geurts, Ernst & Wehenkel (2006), "Extremely randomized trees", Machine
        Learning 63(1).
+    .. [5] Malinin, Prokhorenkova & Ustimenko (2021), "Uncertainty in gradient boosting
+       via ensembles", ICLR.
+    .. [6] Park, Maddix, Aubet, Kan, Gasthaus & Wang (2022), "Learning quantile
+       functions without quantile crossing for distribution-free time series
+       forecasting", AISTATS.
 
     Examples
     --------

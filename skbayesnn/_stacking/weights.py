@@ -8,7 +8,7 @@ float64.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,11 @@ from skbayesnn._distributions.crps import (
 )
 from skbayesnn._distributions.map_factor import MIN_LOG_DENSITY, map_factor
 from skbayesnn._runtime import warn
-from skbayesnn._stacking.foreign import ForeignRegressor, Noise, estimate_noise
+from skbayesnn._stacking.foreign import (
+    ForeignQuantileRegressor,
+    ForeignRegressor,
+    Noise,
+)
 from skbayesnn.estimators._diagnostics import some_rows
 
 # ---- resolution of y
@@ -349,8 +353,9 @@ class OutOfFold:
         Weights of the held-out rows; zero for labels missing from the training rows.
     fold : ndarray of shape (rows,), int
         Fold in which each row was held out.
-    noise : dict of str to Noise
-        Of regressors of other libraries, by the name of the candidate.
+    noise : dict of str to Noise or ndarray
+        Of regressors of other libraries, by the name of the candidate: the argument of
+        their ``set_noise``.
     """
 
     predictives: Sequence[Any]
@@ -358,7 +363,7 @@ class OutOfFold:
     data: Any
     weights: np.ndarray
     fold: np.ndarray
-    noise: Mapping[str, Noise] = field(default_factory=dict)
+    noise: Mapping[str, Noise | np.ndarray] = field(default_factory=dict)
 
     @classmethod
     def from_outcomes(cls, candidates, splits, store: ResultStore, data) -> "OutOfFold":
@@ -372,7 +377,7 @@ class OutOfFold:
             parts = [outcome.results[0].predictive for outcome in outcomes]
             predictives.append(type(parts[0]).concatenate_rows(parts))
             model = outcomes[0].results[0].estimator
-            if isinstance(model, ForeignRegressor):
+            if isinstance(model, ForeignRegressor | ForeignQuantileRegressor):
                 regressors[i] = model
         test_rows = np.concatenate([test for _, test in splits])
         weights = data.weights
@@ -394,8 +399,10 @@ class OutOfFold:
         y, noise = np.asarray(data.y)[test_rows], {}
         for i, model in regressors.items():
             name = candidates[i].name
-            predictives[i], noise[name] = _with_noise(
-                predictives[i], model, y, weights, fold
+            predictives[i], noise[name] = (
+                model.with_noise_of(predictives[i], y, weights, fold)
+                if isinstance(model, ForeignRegressor)
+                else _with_spread(predictives[i], y, weights)
             )
         return cls(predictives, test_rows, data, weights, fold, noise)
 
@@ -563,19 +570,13 @@ class OutOfFold:
         return pooled([self.predictives[i] for i in kept], [n_draws[i] for i in kept])
 
 
-def _with_noise(predictive, model: ForeignRegressor, y, weights, fold):
-    """Prediction of held-out rows with noise from residuals, and the noise."""
-    components = predictive.components
-    [mean], [predicted] = components.mean, components.variance
-    noise, variance = estimate_noise(
-        y.reshape(mean.shape),
-        mean,
-        predicted if model.predicts_variance else None,
-        weights,
-        fold,
-    )
-    components = replace(components, variance=variance[None])
-    return replace(predictive, components=components), noise
+def _with_spread(predictive, y, weights):
+    """Prediction of held-out rows with its likeliest spread, and the factor."""
+    columns = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
+    error = np.abs(predictive.mean().reshape(columns.shape) - columns)
+    width = resolution(columns[weights > 0], _average(error, weights))
+    factor = best_factor(predictive, y, weights, width if width.any() else None)
+    return predictive.scaled(factor), factor
 
 
 def _average(values, weights) -> np.ndarray:

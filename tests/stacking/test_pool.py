@@ -8,6 +8,7 @@ from scipy import sparse
 from sklearn import config_context
 from sklearn.base import clone
 from sklearn.cluster import KMeans
+from sklearn.linear_model import QuantileRegressor
 from sklearn.model_selection import (
     ParameterGrid,
 )
@@ -199,9 +200,17 @@ def test_candidates_that_cannot_be_pickled_are_fitted(table):
         ([("a", MCDropoutClassifier())], TypeError, "regressors only; got MCDropoutC"),
         ([("a", NETWORK, {"likelihood": [["gaussian"]]})], ValueError, "`likelihood`"),
         (
-            [("a", NETWORK, {"likelihood": ["heteroscedastic", "student_t"]})],
+            [("a", NETWORK), ("b", NETWORK, {"likelihood": ["poisson"]})],
             TypeError,
-            "same kind of obs.*'heteroscedastic' and 'student_t'",
+            "counts from 'b' and real numbers from 'a'",
+        ),
+        (
+            [
+                ("a", NETWORK, {"likelihood": ["poisson"]}),
+                ("b", QuantileRegressor()),
+            ],
+            TypeError,
+            "counts from 'a' and real numbers from 'b'",
         ),
     ],
 )
