@@ -115,7 +115,7 @@ class PoolSize(NamedTuple):
 SIZES = {
     "fast": PoolSize((1, 1), None, 60),
     "auto": PoolSize((4, 2), None, 200),
-    "best": PoolSize((8, 4), 3000, 200),
+    "best": PoolSize((6, 4), 3000, 200),
 }
 # The fast pool has only these grids: of networks on the columns, and on encoded ones.
 FAST_REGRESSION: tuple[list[Grid], list[Grid]] = (
@@ -408,7 +408,8 @@ def _larger_grids(is_classification: bool, width: int, *, is_encoded: bool) -> l
     scales = {"length_scale": BEST_REGRESSION_LENGTH_SCALES}
     lower, higher = REGRESSION_RATES
     grids = [lower | deep | scales, higher | deep | scales]
-    return [*grids, lower | wide | scales] if is_encoded else grids
+    wider = lower | wide | {"length_scale": scales["length_scale"][-1:]}
+    return [*grids, wider] if is_encoded else grids
 
 
 def _encoder(X, sample_weight, n_bins: int) -> PiecewiseLinearEncoder:
