@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 from scipy.optimize import nnls
+from scipy.special import logsumexp
 
 from skbayesnn._batch.outcomes import ResultStore
 from skbayesnn._distributions.components import Gaussians
@@ -110,6 +111,8 @@ def with_noise(y: np.ndarray, width: np.ndarray | None) -> list[np.ndarray]:
 PRIOR_ROWS = 3.0
 # Candidates with a smaller weight are dropped.
 MIN_WEIGHT = 0.02
+# Largest loss of log density because of this, nats per row.
+MAX_LOSS = 0.02
 # EM stops if no weights can increase the mean log density by more than this, nats.
 TOLERANCE = 1e-6
 MAX_STEPS = 10_000
@@ -207,12 +210,29 @@ def sparse_stacking_weights(
     """``stacking_weights`` without candidates of little weight, (candidates,).
 
     A candidate with less than ``MIN_WEIGHT`` gets zero: a refit to all rows costs
-    as much for it as for the others.
+    as much for it as for the others. Candidates with the next largest weights are kept,
+    too, while the mean log density would otherwise fall by more than ``MAX_LOSS``: they
+    may be the only ones with a density in a few rows.
     """
     weights = stacking_weights(log_density, row_weights)
-    kept = _with_weight(weights)
-    sparse_weights = np.zeros_like(weights)
-    sparse_weights[kept] = stacking_weights(log_density[:, kept], row_weights)
+
+    def mean_density(weights):
+        with np.errstate(divide="ignore"):
+            density = logsumexp(log_density + np.log(weights), axis=1)
+        return np.average(density, weights=row_weights)
+
+    least = mean_density(weights) - MAX_LOSS
+    order = np.argsort(-weights, kind="stable")
+    first = np.count_nonzero(_with_weight(weights))
+    sparse_weights = weights
+    for n_kept in range(first, len(weights) + 1):
+        kept = order[:n_kept]
+        sparse_weights = np.zeros_like(weights)
+        sparse_weights[kept] = stacking_weights(log_density[:, kept], row_weights)
+        # A smaller weight than of half a draw is no draw.
+        has_draws = bool((sparse_weights[kept] * N_DRAWS >= 0.5).all())
+        if mean_density(sparse_weights) >= least or not has_draws:
+            break
     return sparse_weights
 
 
