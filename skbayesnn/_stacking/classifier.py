@@ -44,7 +44,8 @@ class BayesianStackingClassifier(
         many columns.
 
         ``"fast"`` contains three of these networks, trained for at most 2,500 steps and
-        fitted to all rows from one start; it takes a fifth to a third of the time.
+        fitted to all rows from one start. It takes a third to four fifths of the time,
+        and on three sets its log loss is 2 to 23 % higher.
         ``"best"`` also contains networks that are twice as wide, and has twice as many
         starts, and five folds with fewer than 3,000 rows.
 

@@ -59,8 +59,9 @@ class BayesianStackingRegressor(
         made dense. See Notes for few rows and many columns.
 
         ``"fast"`` contains four of these networks, trained for at most 2,500 steps and
-        fitted to all rows from one start, and smaller forests; it takes a fifth to a
-        third of the time. ``"best"`` also contains networks with three hidden layers
+        fitted to all rows from one start, and smaller forests. For 1,000 to 8,000 rows
+        it takes 2 to 7 seconds of one core instead of 6 to 46, and on four UCI sets its
+        CRPS is 1 to 10 % higher. ``"best"`` also contains networks with three hidden layers
         and twice as wide ones, and has six starts instead of four, and five folds with
         fewer than 3,000 rows.
 
