@@ -60,10 +60,10 @@ class BayesianStackingRegressor(
 
         ``"fast"`` contains four of these networks, trained for at most 2,500 steps and
         fitted to all rows from one start, and smaller forests. For 1,000 to 8,000 rows
-        it takes 2 to 7 seconds of one core instead of 6 to 46, and on four UCI sets its
-        CRPS is 1 to 10 % higher. ``"best"`` also contains networks with three hidden layers
-        and twice as wide ones, and has six starts instead of four, and five folds with
-        fewer than 3,000 rows.
+        it takes 2 to 7 seconds of one core instead of 6 to 46, and on five UCI sets its
+        CRPS is 1 to 10 % higher. ``"best"`` also contains networks with three hidden
+        layers and twice as wide ones, and has six starts instead of four, and five
+        folds with fewer than 3,000 rows.
 
         A list contains (name, estimator) or (name, estimator, grid of its parameters).
         :func:`~skbayesnn.default_pool` is the list of the candidates of a size, to
