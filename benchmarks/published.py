@@ -11,7 +11,18 @@ vmg : Louizos & Welling 2016; log densities as quoted by uncertainty-baselines, 
 pbp_mv : Sun, Chen & Carin 2017, two hidden layers; likewise
 concrete_dropout : Gal, Hron & Kendall 2017, as quoted by the WGBoost paper; the log
     densities of energy, wine and yacht look off
+
+``ON_LEADERBOARD`` has published means over 20 splits of the same sets, which the
+leaderboard shows after our runs. They have no ranks: their splits and settings were not
+checked.
 """
+
+ON_LEADERBOARD: dict[str, dict[str, dict[str, float]]] = {
+    "power-plant": {
+        "TabPFN v2": {"rmse": 3.005, "log_density": -2.278},
+        "XGBoost": {"rmse": 3.07},
+    },
+}
 
 PUBLISHED = {
     "bbb": {

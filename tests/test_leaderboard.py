@@ -216,3 +216,40 @@ def test_report(board, tmp_path):
     picture = tmp_path / "of.png"
     assert board.picture.draw(records, picture, "wall")
     assert picture.stat().st_size > 1_000
+
+
+def test_published_scores_are_last_and_have_no_ranks(board):
+    records = [
+        _record("power-plant", "mc_dropout", 0, 2.0),
+        _record("power-plant", "ngboost", 0, 1.0),
+    ]
+    text = board.report.text_of(records, None, "wall")
+    lines = [line for line in text.splitlines() if "(published)" in line]
+    assert [line.split("(")[0].strip("| ") for line in lines] == [
+        "TabPFN v2",
+        "XGBoost",
+    ]
+    assert "2 contestants on 1 sets" in text
+
+
+def test_pareto_front(board):
+    """Of equally good contestants the faster one, of equally fast ones the better."""
+    ranks = {"a": 4.0, "b": 2.0, "c": 3.0, "d": 2.0, "e": 1.0, "f": 5.0}
+    times = {"a": 1.0, "b": 2.0, "c": 3.0, "d": 4.0, "e": 5.0, "f": 1.0}
+    assert board.picture.pareto_front(ranks, times) == ["a", "b", "e"]
+
+
+def test_draws_of_trees_have_the_moments_of_their_leaves(board, monkeypatch, seed):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks" / "_leaderboard")
+    regressors = importlib.import_module("regressors")
+    random = np.random.default_rng(seed)
+    X, y = random.normal(size=(60, 2)), random.normal(size=60)
+    arrays = regressors.extra_trees(0, 1)(X, y)(X)
+    mean, std = arrays["mean"], arrays["std"]
+    assert mean.shape == std.shape == (regressors.N_TREES, 60)
+    # Without a bootstrap, the rows of a leaf are those with its mean.
+    for tree_mean, tree_std in zip(mean[:5], std[:5], strict=True):
+        for value in np.unique(tree_mean):
+            rows = tree_mean == value
+            np.testing.assert_allclose(y[rows].mean(), value)
+            np.testing.assert_allclose(y[rows].std(), tree_std[rows], rtol=1e-6)

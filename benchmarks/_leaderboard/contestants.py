@@ -18,6 +18,9 @@ ENVIRONMENTS = {
     "bde": ("sklearn-contrib-bde",),
     "pytabkit": ("pytabkit[models]",),
     "uqregressors": ("uqregressors",),
+    "xgboost": ("xgboost", "scikit-learn"),
+    "lightgbm": ("lightgbm", "scikit-learn"),
+    "quantile_forest": ("quantile-forest",),
 }
 # Contestants are compared with the first of these that has results.
 REFERENCES = ("stacked", "mc_dropout")
@@ -73,7 +76,7 @@ class Contestant:
 
     def why_not(self, pythons: Mapping[str, Path]) -> str | None:
         """The reason why it cannot run; None if it can."""
-        estimator = self.call.partition(":")[2]
+        estimator = self.call.partition(":")[2].partition("_")[0]
         if self.is_ours and estimator not in skbayesnn.__all__:
             return f"this skbayesnn has no {estimator}"
         if self.environment and not pythons[self.environment].is_file():
@@ -97,13 +100,14 @@ def surroundings(threads: int, *, own: bool) -> dict[str, str]:
     return kept | dict.fromkeys(THREAD_VARIABLES, str(threads))
 
 
-def _ours(name: str, stem: str) -> list[Contestant]:
+def _ours(name: str, stem: str, size: str = "") -> list[Contestant]:
+    argument, suffix = (f'"{size}"', f"_{size}") if size else ("", "")
     return [
         Contestant(
             name,
             kind,
-            f"ours:{stem}{ending}",
-            f"`{stem}{ending}()`",
+            f"ours:{stem}{ending}{suffix}",
+            f"`{stem}{ending}({argument})`",
             "skbayesnn",
         )
         for kind, ending in (
@@ -134,6 +138,8 @@ _HELD = "noise of the held-out fifth that chooses its epoch"
 
 CONTESTANTS = [
     *_ours("stacked", "BayesianStacking"),
+    *_ours("stacked_fast", "BayesianStacking", "fast"),
+    *_ours("stacked_best", "BayesianStacking", "best"),
     *_ours("mc_dropout", "MCDropout"),
     *_ours("bbb", "BBB"),
     *_ours("variational_dropout", "VariationalDropout"),
@@ -154,6 +160,35 @@ CONTESTANTS = [
         "boosting_quantiles",
         _REGRESSION,
         'the same with `loss="quantile"` at 15 levels',
+    ),
+    _sklearn(
+        "extra_trees",
+        _REGRESSION,
+        "`ExtraTreesRegressor(200, min_samples_leaf=5)`, a Gaussian per tree and leaf",
+    ),
+    _sklearn(
+        "random_forest",
+        _REGRESSION,
+        "`RandomForestRegressor(200, min_samples_leaf=5)`, a Gaussian per tree and "
+        "leaf",
+    ),
+    _peer(
+        "xgboost",
+        _REGRESSION,
+        "`XGBRegressor()`; noise of five folds, then refitted",
+        "xgboost",
+    ),
+    _peer(
+        "lightgbm_quantiles",
+        _REGRESSION,
+        '`LGBMRegressor(objective="quantile")` at 15 levels',
+        "lightgbm",
+    ),
+    _peer(
+        "quantile_forest",
+        _REGRESSION,
+        "`RandomForestQuantileRegressor()` at 15 levels",
+        "quantile_forest",
     ),
     _peer(
         "catboost",

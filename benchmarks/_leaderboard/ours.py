@@ -1,4 +1,7 @@
-"""The estimators of this package as contestants, by the names of their classes."""
+"""The estimators of this package as contestants, by the names of their classes.
+
+``Name_size`` is a stack with ``estimators="size"``.
+"""
 
 import numpy as np
 import torch
@@ -27,13 +30,15 @@ class Predict:
 
 def __getattr__(name):
     """A contestant for every public class, with default parameters."""
+    name, _, size = name.partition("_")
     kind = getattr(skbayesnn, name)
+    options = {"estimators": size} if size else {}
 
     def contestant(seed, threads):
         torch.set_num_threads(threads)
 
         def fit(X, y):
-            model = kind(random_state=seed).fit(X, y)
+            model = kind(**options, random_state=seed).fit(X, y)
             return Predict(model) if name.endswith("Regressor") else labels(model)
 
         return fit

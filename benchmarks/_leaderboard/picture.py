@@ -1,4 +1,4 @@
-"""A picture of the results: mean rank against seconds."""
+"""A picture of the results: mean rank against seconds, and the Pareto front."""
 
 from pathlib import Path
 
@@ -21,7 +21,8 @@ VERMILION, BLUE = "#D55E00", "#0072B2"
 def draw(records: list[dict], path: Path, clock: str) -> bool:
     """Draw the mean rank of the first score against seconds; False without results.
 
-    Only contestants with results on the largest number of sets are drawn.
+    Only contestants with results on the largest number of sets are drawn. No contestant
+    is both faster and better than those on the line.
     """
     from matplotlib.figure import Figure
 
@@ -32,7 +33,7 @@ def draw(records: list[dict], path: Path, clock: str) -> bool:
             panels[kind] = by_task, some, tasks
     if not panels:
         return False
-    figure = Figure(figsize=(6.2 * len(panels), 4.6), layout="constrained")
+    figure = Figure(figsize=(6.2 * len(panels), 5.4), layout="constrained")
     for axes, (kind, (by_task, some, tasks)) in zip(
         figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True
     ):
@@ -41,27 +42,59 @@ def draw(records: list[dict], path: Path, clock: str) -> bool:
         _panel(
             axes, ranks, {o: typical_seconds(by_task, o, tasks, clock) for o in ranks}
         )
-        axes.set_ylabel(f"mean rank by {TITLES[score]}")
-        axes.set_title(f"{kind}, {len(tasks)} sets")
+        axes.set_ylabel(f"mean rank by {TITLES[score]} (1 is the best)")
+        axes.set_title(f"{kind}: {len(tasks)} sets, {len(ranks)} models")
+    for label, color in (("skbayesnn", VERMILION), ("other packages", BLUE)):
+        figure.axes[0].plot([], [], "o", color=color, ms=6, label=label)
+    figure.axes[0].legend(loc="lower right", frameon=False)
     figure.savefig(path, dpi=130)
     return True
 
 
 def _panel(axes, ranks: dict[str, float], times: dict[str, float]) -> None:
+    from matplotlib.patheffects import withStroke
+
     ours = {one.name for one in CONTESTANTS if one.is_ours}
     colors = {one: VERMILION if one in ours else BLUE for one in ranks}
     for one, rank in ranks.items():
-        axes.plot(times[one], rank, "o", color=colors[one], ms=5)
+        axes.plot(times[one], rank, "o", color=colors[one], ms=6, zorder=3)
+    front = pareto_front(ranks, times)
+    axes.step(
+        [times[one] for one in front],
+        [ranks[one] for one in front],
+        where="post",
+        color="#CCCCCC",
+        lw=1.2,
+        zorder=2,
+    )
     axes.set_xscale("log")
     axes.margins(x=0.2)
     axes.invert_yaxis()
-    axes.set_xlabel("seconds of fit and prediction")
+    axes.set_xlabel("seconds of fit and prediction, geometric mean")
     axes.grid(color="#EEEEEE")
     to_axes = axes.transData + axes.transAxes.inverted()
     points = {one: to_axes.transform((times[one], ranks[one])) for one in ranks}
     for one, place in _places(points).items():
-        options = {"color": colors[one], "fontsize": 8, "va": "center"}
-        axes.text(*place, one, transform=axes.transAxes, **options)
+        options = {"color": colors[one], "fontsize": 9, "va": "center"}
+        weight = "bold" if one in front else "normal"
+        text = axes.text(
+            *place, _shown(one), transform=axes.transAxes, weight=weight, **options
+        )
+        text.set_path_effects([withStroke(linewidth=3, foreground="white")])
+
+
+def pareto_front(ranks: dict[str, float], times: dict[str, float]) -> list[str]:
+    """Contestants that no other is both faster and better than, the fastest first."""
+    front: list[str] = []
+    for one in sorted(ranks, key=lambda one: (times[one], ranks[one])):
+        if not front or ranks[one] < ranks[front[-1]]:
+            front.append(one)
+    return front
+
+
+def _shown(name: str) -> str:
+    """Name of a contestant in the picture."""
+    return name.replace("_", " ")
 
 
 def _places(points: dict[str, np.ndarray]) -> dict[str, tuple[float, float]]:
@@ -72,7 +105,7 @@ def _places(points: dict[str, np.ndarray]) -> dict[str, tuple[float, float]]:
     taken = [(x - 0.01, y - 0.01, x + 0.01, y + 0.01) for x, y in points.values()]
     result = {}
     for one, (x, y) in points.items():
-        width = 0.012 * len(one)
+        width = 0.0145 * len(one)
         for step in sorted(range(-8, 9), key=abs):
             for start in (x + 0.015, x - 0.015 - width):
                 middle = y + 0.012 * step

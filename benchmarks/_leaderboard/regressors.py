@@ -13,6 +13,7 @@ HELD_OUT = 0.2
 # Levels of the quantile regression, including the bounds of 50, 90 and 95 % intervals.
 LEVELS = (0.025, 0.05, 0.1, 0.2, 0.25, 0.3, 0.4, 0.5)
 LEVELS = (*LEVELS, *(round(1 - level, 3) for level in reversed(LEVELS[:-1])))
+N_TREES = 200
 # Largest number of components to return of an equal-weight mixture.
 MOST_COMPONENTS = 1_000
 
@@ -126,7 +127,97 @@ def boosting_quantiles(seed, threads):
     return fit
 
 
-# Boosting in other packages
+def extra_trees(seed, threads):
+    """Extremely randomised trees as draws."""
+    from sklearn.ensemble import ExtraTreesRegressor
+
+    return _trees_as_draws(ExtraTreesRegressor, seed, threads)
+
+
+def random_forest(seed, threads):
+    """The trees of a random forest as draws."""
+    from sklearn.ensemble import RandomForestRegressor
+
+    return _trees_as_draws(RandomForestRegressor, seed, threads)
+
+
+def _trees_as_draws(kind, seed, threads):
+    """Each tree predicts the mean and the standard deviation of the rows in a leaf."""
+
+    def fit(X, y):
+        model = kind(N_TREES, min_samples_leaf=5, n_jobs=threads, random_state=seed)
+        model.fit(X, y)
+        least = 1e-3 * np.std(y)
+
+        def predict(X):
+            leaf = model.apply(X).T
+            trees = [member.tree_ for member in model.estimators_]
+            pairs = list(zip(trees, leaf, strict=True))
+            mean = np.stack([tree.value[rows, 0, 0] for tree, rows in pairs])
+            # The impurity of a leaf is the variance of its rows.
+            variance = np.stack([tree.impurity[rows] for tree, rows in pairs])
+            return {"mean": mean, "std": np.maximum(np.sqrt(variance), least)}
+
+        return predict
+
+    return fit
+
+
+# Boosting and forests in other packages
+
+
+def xgboost(seed, threads):
+    """XGBoost with the noise of five folds, then refitted."""
+    from sklearn.model_selection import KFold, cross_val_predict
+    from xgboost import XGBRegressor
+
+    def fit(X, y):
+        model = XGBRegressor(random_state=seed, n_jobs=threads)
+        folds = KFold(5, shuffle=True, random_state=seed)
+        errors = cross_val_predict(model, X, y, cv=folds) - y
+        return constant_noise(model.fit(X, y).predict, root_mean_square(errors))
+
+    return fit
+
+
+def lightgbm_quantiles(seed, threads):
+    """Quantile boosting of LightGBM, one model per level."""
+    from lightgbm import LGBMRegressor
+
+    def fit(X, y):
+        models = [
+            LGBMRegressor(
+                objective="quantile",
+                alpha=level,
+                n_jobs=threads,
+                random_state=seed,
+                verbose=-1,
+            ).fit(X, y)
+            for level in LEVELS
+        ]
+
+        def predict(X):
+            quantile = np.column_stack([model.predict(X) for model in models])
+            return {"levels": np.array(LEVELS), "quantile": quantile}
+
+        return predict
+
+    return fit
+
+
+def quantile_forest(seed, threads):
+    """``RandomForestQuantileRegressor()`` of quantile-forest."""
+    from quantile_forest import RandomForestQuantileRegressor
+
+    def fit(X, y):
+        model = RandomForestQuantileRegressor(random_state=seed, n_jobs=threads)
+        model.fit(X, y)
+        return lambda X: {
+            "levels": np.array(LEVELS),
+            "quantile": model.predict(X, quantiles=list(LEVELS)),
+        }
+
+    return fit
 
 
 def catboost(seed, threads):

@@ -21,6 +21,7 @@ from _leaderboard.ranking import (
     values,
 )
 from common import table
+from published import ON_LEADERBOARD
 from uci import ONLY_BY_NAME, with_error
 
 HEAD = """# Leaderboard
@@ -34,8 +35,10 @@ prediction on the {clock} clock, imports not included, with {threads} thread(s) 
 Log densities are those of the exact predictive, in nats and y's units; of quantiles
 they are those of the distribution function drawn straight between them, and "-" where
 two of them coincide. The AUROC of errors is that of 1 - the largest probability, over
-splits with an error. +- is the standard error over splits. Ranks are by the means over
-the splits that all of a table have, and then averaged over the sets.
+splits with an error. Lines marked "published" are quoted; splits and settings of their
+authors were not checked, and they have no ranks. +- is the standard error over splits.
+Ranks are by the means over the splits that all of a table have, and then averaged over
+the sets.
 
 Ran on: {machines}.
 """
@@ -82,8 +85,11 @@ def rank_table(
 # Tables of sets
 
 
-def set_table(field: Field, kind: str, clock: str) -> str:
-    """Scores of all contestants on one set, and differences from the reference."""
+def set_table(task: str, field: Field, kind: str, clock: str) -> str:
+    """Scores of all contestants on one set, and differences from the reference.
+
+    The last lines are published scores of other models.
+    """
     reference = next((one for one in REFERENCES if one in field), next(iter(field)))
     first = PAIRED[kind][0]
     order = sorted(field, key=lambda one: values(field[one], first, field[one]).mean())
@@ -98,6 +104,10 @@ def set_table(field: Field, kind: str, clock: str) -> str:
             cells.append(cell(scores) if larger is not None else f"{scores.mean():.1%}")
         cells += [difference(field, one, reference, score) for score in PAIRED[kind]]
         lines.append([*cells, f"{seconds(runs, clock):.3g}"])
+    for name, scores in ON_LEADERBOARD.get(task, {}).items():
+        cells = [f"{scores[s]:.4g}" if s in scores else "-" for s in SCORES[kind]]
+        unknown = [""] * len(PAIRED[kind])
+        lines.append([f"{name} (published)", "20", *cells, *unknown, "-"])
     header = ["contestant", "splits", *(TITLES[score] for score in SCORES[kind])]
     header += [f"{TITLES[score]} - {reference}'s" for score in PAIRED[kind]]
     return table([*header, "seconds"], lines)
@@ -160,7 +170,10 @@ def text_of(records: list[dict], picture: str | None, clock: str) -> str:
         )
     ]
     if picture:
-        parts.append(f"![Mean rank against seconds, ours in orange]({picture})\n")
+        parts.append(
+            "![Mean rank against seconds, ours in orange; no contestant is both faster "
+            f"and better than one on the line]({picture})\n"
+        )
     for kind in SCORES:
         by_task = fields(records, kind)
         if not by_task:
@@ -176,7 +189,7 @@ def text_of(records: list[dict], picture: str | None, clock: str) -> str:
             parts.append(f"## {task}\n\n{sizes}.")
             if task in ONLY_BY_NAME:
                 parts[-1] += f" {OF_BOSTON}"
-            parts.append("\n" + set_table(field, kind, clock) + "\n")
+            parts.append("\n" + set_table(task, field, kind, clock) + "\n")
     parts += ["## Settings\n", settings(records) + "\n"]
     parts += ["## What did not run\n", failures(records)]
     return "\n".join(parts) + "\n"

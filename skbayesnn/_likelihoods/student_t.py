@@ -16,7 +16,6 @@ from scipy.optimize import minimize
 from scipy.special import gammaln, stdtr, stdtrit
 
 from skbayesnn._distributions.components import Components
-from skbayesnn._distributions.crps import spread_levels, weighted_sample_crps
 from skbayesnn._distributions.map_factor import log_mean_exp, median
 from skbayesnn._likelihoods.base import MIN_NOISE, Precision, check_same_shape
 
@@ -37,10 +36,6 @@ MAX_VARIANCE_RATIO = 10.0
 MIN_DF = 2.001
 # Upper bound of a given df. With a larger one, differences of lgamma lose their digits.
 MAX_DF = 1e6
-# Number of quantiles that represent a mixture in its CRPS.
-N_POINTS = 1000
-# Smallest number of these quantiles per draw.
-MIN_POINTS_PER_DRAW = 5
 # SciPy's quantile has the wrong sign below levels of about 1e-200.
 MIN_LEVEL = 1e-100
 
@@ -86,19 +81,8 @@ class StudentTs(Components):
         return StudentTs(self.mean * factor + shift, self.scale * factor, self.df)
 
     def mixture_crps(self, y):
-        """CRPS of the mixture, from quantiles of the draws at interlaced levels.
-
-        Quantiles of the mixture would take many times as long. If all draws are equal,
-        this is the CRPS of one draw at all levels.
-        """
-        n_per_draw = max(MIN_POINTS_PER_DRAW, math.ceil(N_POINTS / self.n_draws))
-        n = n_per_draw * self.n_draws
-        levels, weights = (
-            values.reshape(n_per_draw, self.n_draws) for values in spread_levels(n)
-        )
-        points = [self.quantile(draw_levels[:, None, None]) for draw_levels in levels]
-        weights = weights / (self.n_draws * weights.sum(0))
-        return weighted_sample_crps(y, np.concatenate(points), weights.ravel())
+        """CRPS of the mixture, from quantiles of the draws."""
+        return self.crps_of_draws(y)
 
     def _standardised(self, y):
         return (y - self.mean.astype(np.float64)) / self.scale

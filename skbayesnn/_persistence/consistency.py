@@ -263,6 +263,12 @@ def check_foreign_model(model) -> None:
         agree("targets", (n_targets,), model.noise_factor_.shape)
         agree("bins", (n_targets, n_edges + 1), model.noise_variances_.shape)
         agree("axes of y", True, model.y_ndim_ == 2 or n_targets == 1)
+    if hasattr(model, "levels_"):
+        n_levels = len(model.levels_)
+        agree("fits", True, len(model.estimators_) in (1, n_levels))
+        agree("levels", True, n_levels > 1 and 0 < model.levels_[0])
+        agree("levels", True, model.levels_[-1] < 1)
+        agree("targets", (1,), model.spread_factor_.shape, model.least_scale_.shape)
     if hasattr(model, "x_mean_"):
         columns = (model.n_features_in_,)
         agree("columns", columns, model.x_mean_.shape, model.x_scale_.shape)

@@ -491,6 +491,26 @@ def _stacks() -> Iterator[StoredClass]:
             ("table_",),
             agrees=consistency.check_linear_model,
         )
+    of_foreign_model = {
+        "estimator": ESTIMATOR,
+        "n_features_in_": POSITIVE_COUNT,
+        "x_mean_": FLOATS_1D,
+        "x_scale_": POSITIVE_FLOATS_1D,
+        "total_weight_": POSITIVE_NUMBER,
+    }
+    yield StoredClass(
+        "skbayesnn._stacking.foreign",
+        "ForeignQuantileRegressor",
+        {
+            "estimators_": list_of(FITTED),
+            "levels_": both(FLOATS_1D, SORTED),
+            "least_scale_": POSITIVE_FLOATS_1D,
+            "spread_factor_": POSITIVE_FLOATS_1D,
+            **_REGRESSOR,
+        },
+        of_foreign_model,
+        agrees=consistency.check_foreign_model,
+    )
     noise = {
         "noise_factor_": floats(NOT_NEGATIVE, ndim=1),
         "noise_edges_": floats(NOT_NAN),
@@ -504,13 +524,7 @@ def _stacks() -> Iterator[StoredClass]:
             "skbayesnn._stacking.foreign",
             f"Foreign{role}",
             {"estimator_": FITTED, **rules},
-            {
-                "estimator": ESTIMATOR,
-                "n_features_in_": POSITIVE_COUNT,
-                "x_mean_": FLOATS_1D,
-                "x_scale_": POSITIVE_FLOATS_1D,
-                "total_weight_": POSITIVE_NUMBER,
-            },
+            of_foreign_model,
             agrees=consistency.check_foreign_model,
         )
     trees = {

@@ -18,7 +18,7 @@ from scipy.special import ndtr
 from sklearn.pipeline import make_pipeline
 
 from skbayesnn._data.scaling import Scaling
-from skbayesnn._distributions.components import Components
+from skbayesnn._distributions.components import Components, joined_draws
 from skbayesnn._distributions.crps import (
     crps_by_cdf,
     crps_by_quantiles,
@@ -198,13 +198,12 @@ class MixturePredictive:
                 "TransformedTargetRegressor around the ensemble, not inside."
             )
         components = [part.components for part in parts]
-        _check_same_kind(components)
         if n_draws is None:
             components = _even(components)
         else:
             pairs = zip(components, n_draws, strict=True)
             components = [part.resized(n) for part, n in pairs]
-        joined = type(components[0]).concatenated(components, axis=0)
+        joined = joined_draws(components)
         return cls(joined, parts[0].squeeze_targets, transform=parts[0].transform)
 
     def mix_versions(self, first: np.ndarray, n_versions: np.ndarray, most: int):

@@ -59,10 +59,12 @@ from skbayesnn._stacking.foreign import ForeignModel
 from skbayesnn._stacking.forest import without_unused_trees
 from skbayesnn._stacking.pool import (
     CandidateSpec,
+    PoolSize,
     default_specs,
     dense_if_small,
     given_spec,
     is_own,
+    largest_size,
     pool_items,
 )
 from skbayesnn._stacking.summary import Summary
@@ -85,7 +87,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
     weights = "log_density"
     categorical_features: Any
     cv: Any
-    n_refits: int
+    n_refits: Any
     max_iter: Any
     n_jobs: int | None
     memory_budget: float | None
@@ -147,7 +149,8 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         log = partial(self._log, time.perf_counter())
         original_y, y = y, self._checked_targets(y)
         ordered_y = if_ordered(original_y)
-        _validation.check_number("n_refits", self.n_refits, kind=Integral, low=1)
+        if self.n_refits != "auto":
+            _validation.check_number("n_refits", self.n_refits, kind=Integral, low=1)
         _validation.check_option("weights", self.weights, ["log_density", "crps"])
         _validation.verbosity(self.verbose)
         seed = self._seed()
@@ -164,6 +167,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             groups,
             is_classification=self._is_classification,
             seed=seed,
+            folds_below=self._size.folds_below,
         )
         progress = _Progress(
             self.random_state,
@@ -246,11 +250,14 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
                 candidates, splits, progress.out_of_fold, data
             )
             stacked = oof.stacked(self.weights)
+            n_refits = self.n_refits
+            if n_refits == "auto":
+                n_refits = self._size.n_refits[self._is_classification]
             kept, settings = [], {}
             for candidate, n_draws in zip(candidates, stacked.n_draws, strict=True):
                 if n_draws:
                     kept.append(candidate)
-                    params = candidate.refit_params(self.n_refits, n_draws)
+                    params = candidate.refit_params(n_refits, n_draws)
                     settings[candidate.name] = params
             _collect(
                 refit_to_all_rows(kept, settings, data, resources, progress.refits),
@@ -332,22 +339,23 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             groups=groups,
             is_checked=True,
         )
-        default: dict[str, CandidateSpec] = {}
-        if None in specs:
+        default: dict[tuple[str, str], CandidateSpec] = {}
+        for size in {item[1] for item in items if isinstance(item[1], str)}:
             default_pool = default_specs(
                 X,
                 table.sample_weight,
                 is_classification=self._is_classification,
                 max_iter=self.max_iter,
+                size=size,
                 device=self.device,
                 random_state=seed,
             )
-            default = {spec.name: spec for spec in default_pool}
+            default |= {(spec.name, size): spec for spec in default_pool}
         # Some tables have no encoded columns, or no forests.
         pool = [
-            spec or default[item[0]]
+            spec or default[item[:2]]
             for item, spec in zip(items, specs, strict=True)
-            if spec or item[0] in default
+            if spec or item[:2] in default
         ]
         if not pool:
             raise ValueError(
@@ -356,6 +364,11 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
                 f"have other candidates for this table; got {self.estimators!r}."
             )
         return data, pool
+
+    @property
+    def _size(self) -> PoolSize:
+        """Size of the default candidates."""
+        return largest_size(pool_items(self.estimators))
 
     def _resources(self) -> Resources:
         resources = Resources.from_budget(self.memory_budget, self.n_jobs)

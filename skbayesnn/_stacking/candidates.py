@@ -30,7 +30,7 @@ from skbayesnn._predictive.mixin import Predictive
 from skbayesnn._runtime import warn
 from skbayesnn._sklearn_compat import num_samples, safe_split
 from skbayesnn._stacking.boosting import BoostingClassifier
-from skbayesnn._stacking.foreign import ForeignModel
+from skbayesnn._stacking.foreign import ForeignModel, ForeignQuantileRegressor
 from skbayesnn._stacking.forest import ForestRegressor
 from skbayesnn._stacking.linear import ShrunkLinearModel
 from skbayesnn._stacking.pool import CandidateSpec
@@ -132,9 +132,9 @@ def check_can_be_mixed(
     Raises
     ------
     TypeError
-        If regressors and classifiers, or several kinds of observation noise, are mixed.
+        If regressors and classifiers, or counts and real numbers, are mixed.
     """
-    likelihoods: dict[type, str] = {}
+    names: dict[bool, str] = {}
     for candidate in candidates:
         model = candidate.model
         if is_classifier(model) != is_classification:
@@ -143,16 +143,20 @@ def check_can_be_mixed(
                 f"the pool must contain {required} only; got {type(model).__name__} as "
                 f"{candidate.spec.name!r}."
             )
+        if is_classification:
+            continue
         # An unknown likelihood raises its own error in training.
         likelihood = likelihood_named(model.likelihood)
-        if likelihood is not None:
-            likelihoods.setdefault(likelihood.components_class, model.likelihood)
-    if len(likelihoods) > 1:
+        if likelihood is not None or isinstance(model, ForeignQuantileRegressor):
+            counts = bool(likelihood and likelihood.components_class.discrete)
+            names.setdefault(counts, candidate.spec.name)
+    if len(names) > 1:
         raise TypeError(
-            "the candidates of a stack must have the same kind of observation noise, "
-            "so that their draws can be mixed; got "
-            f"{' and '.join(map(repr, likelihoods.values()))}. 'gaussian' and "
-            "'heteroscedastic' are the same kind. Give all the same `likelihood`."
+            "candidates that predict counts and candidates that predict real numbers "
+            "cannot be mixed, since probabilities and densities cannot be compared; "
+            f"got counts from {names[True]!r} and real numbers from {names[False]!r}. "
+            "Give all networks likelihood='poisson' and leave other candidates out, or "
+            "use none with likelihood='poisson'."
         )
 
 

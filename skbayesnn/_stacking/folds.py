@@ -74,19 +74,32 @@ FOLDS_BELOW = 700
 N_FOLDS = 5
 
 
-def make_folds(cv, data, groups, *, is_classification: bool, seed: int) -> list[tuple]:
+def make_folds(
+    cv,
+    data,
+    groups,
+    *,
+    is_classification: bool,
+    seed: int,
+    folds_below: int | None = None,
+) -> list[tuple]:
     """Row indices (train, test) of every fold.
 
     cv : None, by the number of rows; int, shuffled folds; or as scikit-learn takes it
     groups : the argument of ``fit``, for splitters of scikit-learn
+    folds_below : with fewer rows, and ``cv`` None, every fold is held out; None is
+        ``FOLDS_BELOW``
     """
     y = data.y
+    below = folds_below or FOLDS_BELOW
     is_default = cv is None or isinstance(cv, Integral)
     if is_default and groups is not None:
-        splits = _default_group_folds(cv, data, is_classification, seed)
+        splits = _default_group_folds(cv, data, is_classification, seed, below)
     elif is_default:
         warn_of_copies(data.X, y)
-        splits = _default_folds(cv, y, data.sample_weight, is_classification, seed)
+        splits = _default_folds(
+            cv, y, data.sample_weight, is_classification, seed, below
+        )
     else:
         splits = held_out_folds(
             cv, data.X, y, is_classification=is_classification, groups=groups
@@ -101,7 +114,7 @@ def make_folds(cv, data, groups, *, is_classification: bool, seed: int) -> list[
 
 
 def _default_group_folds(
-    n_folds, data, is_classification: bool, seed: int
+    n_folds, data, is_classification: bool, seed: int, below: int
 ) -> list[tuple]:
     """Shuffled folds of the rows with positive weight, which do not split groups."""
     used = np.flatnonzero(data.weights)
@@ -116,7 +129,7 @@ def _default_group_folds(
         groups, n_folds or N_FOLDS, seed, y if is_classification else None
     )
     splits = [(used[train], used[test]) for train, test in splits_of(fold)]
-    is_single = n_folds is None and len(used) >= FOLDS_BELOW
+    is_single = n_folds is None and len(used) >= below
     return splits[:1] if is_single else splits
 
 
@@ -137,11 +150,11 @@ def _check_groups(cv, data, splits) -> None:
 
 
 def _default_folds(
-    n_folds, y, weights, is_classification: bool, seed: int
+    n_folds, y, weights, is_classification: bool, seed: int, below: int
 ) -> list[tuple]:
     """Shuffled folds of the rows with positive weight."""
     used = np.arange(len(y)) if weights is None else np.flatnonzero(weights)
-    splitter = _splitter(n_folds, y[used], is_classification, seed)
+    splitter = _splitter(n_folds, y[used], is_classification, seed, below)
     with warnings.catch_warnings():
         # A class with fewer rows than folds is missing from some of them.
         warnings.filterwarnings("ignore", message="The least populated class")
@@ -160,7 +173,7 @@ def _default_folds(
     return equal
 
 
-def _splitter(n_folds, y, is_classification: bool, seed: int):
+def _splitter(n_folds, y, is_classification: bool, seed: int, below: int):
     """A shuffled splitter, stratified if the classes have enough rows."""
     n_rows = len(y)
     if n_rows < 2:
@@ -169,7 +182,7 @@ def _splitter(n_folds, y, is_classification: bool, seed: int):
             f"n_samples={n_rows}. Fit a single estimator to one row."
         )
     counts = np.unique(y, return_counts=True)[1] if is_classification else np.array([0])
-    if n_folds is None and n_rows >= FOLDS_BELOW:
+    if n_folds is None and n_rows >= below:
         can_stratify = counts.min() >= 2 and n_rows / N_FOLDS >= len(counts)
         splitter_class = StratifiedShuffleSplit if can_stratify else ShuffleSplit
         return splitter_class(1, test_size=1 / N_FOLDS, random_state=seed)

@@ -2,25 +2,29 @@
 
 A regressor predicts means; its observation noise is estimated from its out-of-fold
 residuals. If it predicts variances, too, they are used where this predicts the
-held-out rows better. The prediction of a row is one normal distribution, or the class
-probabilities, as a single draw: its epistemic part is zero, since other libraries do
-not separate it. NumPy, float64.
+held-out rows better. A regressor that predicts quantiles is a distribution with these
+quantiles, whose spread is corrected out of fold. The prediction of a row is a single
+draw: its epistemic part is zero, since other libraries do not separate it. Only the
+virtual ensembles of CatBoost are several draws. NumPy, float64.
 """
 
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Sequence
 from copy import deepcopy
+from dataclasses import replace
 from inspect import signature
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
+from scipy.special import softmax
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from skbayesnn._data.scaling import Scaling
 from skbayesnn._distributions.components import Gaussians
+from skbayesnn._distributions.piecewise import PiecewiseUniforms
 from skbayesnn._predictive.classes import ClassPredictive
 from skbayesnn._predictive.mixin import (
     ClassificationPredictiveMixin,
@@ -51,6 +55,15 @@ PRIOR_ROWS = 10.0
 N_PARTS = 5
 # Smallest variance, as a share of the variance of y.
 MIN_VARIANCE = 1e-8
+
+# ---- other constants
+
+# Number of parts of a CatBoost model that are draws, its default.
+N_VIRTUAL_ENSEMBLES = 10
+# Levels of the quantiles, if the parameters of the estimator do not contain several.
+LEVELS = 0.025, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.975
+# Largest density between two quantiles, in units of 1 / standard deviation of y.
+MAX_DENSITY = 1e3
 
 
 class Noise(NamedTuple):
@@ -136,11 +149,13 @@ def _scaled(squares, weights, mean, predicted) -> Noise:
     """A multiple of the predicted variance, the maximum-likelihood estimate."""
     least = np.finfo(float).tiny
     ratios = squares / np.maximum(predicted, least)
-    factor = np.average(ratios, weights=weights)
+    factor = max(np.average(ratios, weights=weights), 0.0)
     return Noise(np.array([factor]), np.empty((1, 0)), np.zeros((1, 1)))
 
 
-def estimate_noise(y, mean, predicted, weights, fold) -> tuple[Noise, np.ndarray]:
+def estimate_noise(
+    y, mean, predicted, weights, fold, epistemic=None
+) -> tuple[Noise, np.ndarray]:
     """Noise from held-out residuals, and the variances of the held-out rows.
 
     Of several forms of noise, each target gets the one with the largest log density of
@@ -151,8 +166,12 @@ def estimate_noise(y, mean, predicted, weights, fold) -> tuple[Noise, np.ndarray
     y, mean : (rows, targets)
     predicted : (rows, targets), predicted variance, or None
     weights : (rows,), not negative; fold : (rows,), int
+    epistemic : (rows, targets), optional, variance of the draws' means about ``mean``.
+        It is a part of the expected squared residuals, and not of the noise.
     returns : Noise, and variances of shape (rows, targets)
     """
+    if epistemic is None:
+        epistemic = np.zeros_like(mean)
     used = np.flatnonzero(weights)
     part = fold if len(np.unique(fold[used])) > 1 else np.arange(len(fold)) % N_PARTS
     forms = [_constant, _by_mean]
@@ -163,14 +182,13 @@ def estimate_noise(y, mean, predicted, weights, fold) -> tuple[Noise, np.ndarray
     least = np.finfo(float).tiny + MIN_VARIANCE * y[used].var(0)
     targets, variances = [], np.empty_like(mean)
     for j in range(mean.shape[1]):
-        arguments = np.square(y - mean)[:, j], weights, mean[:, j], predicted[:, j]
+        squares = np.square(y - mean)[:, j]
+        arguments = squares - epistemic[:, j], weights, mean[:, j], predicted[:, j]
         candidates = [
             np.maximum(_cross_fitted(form, arguments, part), least[j]) for form in forms
         ]
-        scores = [
-            weights @ -(np.log(variance) + arguments[0] / variance)
-            for variance in candidates
-        ]
+        totals = [variance + epistemic[:, j] for variance in candidates]
+        scores = [weights @ -(np.log(total) + squares / total) for total in totals]
         best = int(np.argmax(scores))
         variances[:, j] = candidates[best]
         noise = forms[best](*(values[used] for values in arguments))
@@ -198,6 +216,41 @@ def _cross_fitted(form, arguments, part) -> np.ndarray:
 
 
 # ---- estimators
+
+
+def _last_step(estimator) -> tuple[str, Any]:
+    """Last step of a pipeline, or the estimator, and the prefix of its parameters."""
+    path = ""
+    while isinstance(estimator, Pipeline):
+        name, estimator = estimator.steps[-1]
+        path += f"{name}__"
+    return path, estimator
+
+
+def _opened(estimator, X) -> tuple[Any, Any]:
+    """Last step of a fitted pipeline, or the estimator, and X as it takes it."""
+    while isinstance(estimator, Pipeline):
+        X = estimator[:-1].transform(X) if len(estimator) > 1 else X
+        estimator = estimator[-1]
+    return estimator, X
+
+
+def _has_virtual_ensembles(estimator) -> bool:
+    """Whether this is a model of CatBoost with ``posterior_sampling``."""
+    last = _last_step(estimator)[1]
+    samples = last.get_params(deep=False).get("posterior_sampling")
+    return bool(samples) and hasattr(last, "virtual_ensembles_predict")
+
+
+def _virtual_ensembles(estimator, X) -> np.ndarray:
+    """Outputs of the virtual ensembles of CatBoost, (draws, rows, outputs)."""
+    last, X = _opened(estimator, X)
+    members = last.virtual_ensembles_predict(
+        X,
+        prediction_type="VirtEnsembles",
+        virtual_ensembles_count=N_VIRTUAL_ENSEMBLES,
+    )
+    return np.moveaxis(np.asarray(members, dtype=np.float64), 1, 0)
 
 
 def takes_frame(estimator) -> bool:
@@ -237,28 +290,27 @@ class ForeignModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
     def __init__(self, estimator):
         self.estimator = estimator
 
-    def _fit(self, X, y, sample_weight, groups) -> np.ndarray:
-        """Fit the estimator to the rows with positive weight; return their weights.
+    def _fit(self, X, y, sample_weight, groups, estimators) -> list:
+        """Fit estimators to the rows with positive weight; return them.
 
-        The estimator gets weights and groups if its ``fit`` takes them.
+        They get weights and groups if their ``fit`` takes them.
+
+        estimators : copies of ``estimator``, which may have other parameters
         """
         weights = np.ones(num_samples(X)) if sample_weight is None else sample_weight
         used = np.flatnonzero(weights)
         if len(used) < len(weights):
             X, y, weights = safe_indexing(X, used), y[used], weights[used]
-        path, last = "", self.estimator
-        while isinstance(last, Pipeline):
-            name, last = last.steps[-1]
-            path += f"{name}__"
+        path, last = _last_step(self.estimator)
         params = {}
         if sample_weight is not None and has_fit_parameter(last, "sample_weight"):
             params[f"{path}sample_weight"] = weights
         if groups is not None and has_fit_parameter(last, "groups"):
             params[f"{path}groups"] = groups[used]
-        self.estimator_ = unfitted(self.estimator).fit(X, y, **params)
+        fitted = [estimator.fit(X, y, **params) for estimator in estimators]
         if isinstance(X, np.ndarray) or sparse.issparse(X):
             self._store_scales(X, weights)
-        return weights
+        return fitted
 
     def __sklearn_clone__(self):
         return type(self)(unfitted(self.estimator))
@@ -292,7 +344,9 @@ class ForeignRegressor(RegressionPredictiveMixin, RegressorMixin, ForeignModel):
 
     Variances are read from ``predict(X, return_std=True)`` (Gaussian processes,
     Bayesian ridge regression), from ``pred_dist(X)`` (NGBoost), or from the second
-    column of ``predict(X)`` (CatBoost with the loss ``"RMSEWithUncertainty"``).
+    column of ``predict(X)`` (CatBoost with the loss ``"RMSEWithUncertainty"``). The
+    virtual ensembles of CatBoost with ``posterior_sampling=True`` are draws with the
+    same noise; others are single draws.
 
     Parameters
     ----------
@@ -320,11 +374,10 @@ class ForeignRegressor(RegressionPredictiveMixin, RegressorMixin, ForeignModel):
         """Fit the estimator."""
         y = np.asarray(y, dtype=np.float64)
         with atomic_update(self) as new:
-            new._fit(X, y, sample_weight, groups)
+            estimators = [unfitted(self.estimator)]
+            [new.estimator_] = new._fit(X, y, sample_weight, groups, estimators)
             new.y_ndim_ = y.ndim
-            used = slice(None) if sample_weight is None else sample_weight > 0
-            variance = y[used].reshape(-1, *y.shape[1:] or (1,)).var(0)
-            variance += np.finfo(float).tiny
+            variance = _variance_of(y, sample_weight)
             is_predicted = new.predicts_variance
             least = MIN_VARIANCE * variance if is_predicted else variance
             new.set_noise(
@@ -340,15 +393,32 @@ class ForeignRegressor(RegressionPredictiveMixin, RegressorMixin, ForeignModel):
         """Replace the noise."""
         self.noise_factor_, self.noise_edges_, self.noise_variances_ = noise
 
+    def with_noise_of(self, predictive, y, weights, fold):
+        """Prediction of held-out rows with noise from their residuals, and the noise.
+
+        predictive : of this model; y : (rows[, targets])
+        """
+        components = predictive.components
+        mean, epistemic = components.mean.mean(0), components.mean.var(0)
+        noise, variance = estimate_noise(
+            y.reshape(mean.shape),
+            mean,
+            components.variance[0] if self.predicts_variance else None,
+            weights,
+            fold,
+            epistemic,
+        )
+        variance = np.broadcast_to(variance, components.mean.shape)
+        components = replace(components, variance=variance)
+        return replace(predictive, components=components), noise
+
     @property
     def predicts_variance(self) -> bool:
         """Whether the estimator predicts the variance of y."""
         return self._source_of_variance() is not None
 
     def _source_of_variance(self) -> str | None:
-        last = self.estimator
-        while isinstance(last, Pipeline):
-            last = last.steps[-1][1]
+        _, last = _last_step(self.estimator)
         if "return_std" in signature(last.predict).parameters:
             return "return_std"
         if hasattr(self.estimator, "pred_dist"):
@@ -359,8 +429,15 @@ class ForeignRegressor(RegressionPredictiveMixin, RegressorMixin, ForeignModel):
         return None
 
     def moments(self, X) -> tuple[np.ndarray, np.ndarray | None]:
-        """Predicted mean, (rows, targets), and variance or None."""
-        source = self._source_of_variance()
+        """Means of all draws, (draws, rows, targets).
+
+        Also the mean predicted variance, (rows, targets), or None.
+        """
+        source, n_rows = self._source_of_variance(), num_samples(X)
+        if _has_virtual_ensembles(self.estimator):
+            mean, *variances = np.moveaxis(_virtual_ensembles(self.estimator_, X), 2, 0)
+            variance = variances[0].mean(0)[:, None] if variances else None
+            return mean[..., None], variance
         variance = None
         if source == "return_std":
             mean, std = self.estimator_.predict(X, return_std=True)
@@ -372,15 +449,170 @@ class ForeignRegressor(RegressionPredictiveMixin, RegressorMixin, ForeignModel):
             mean, variance = np.asarray(self.estimator_.predict(X)).T
         else:
             mean = self.estimator_.predict(X)
-        mean = _columns(mean, num_samples(X))
-        return mean, None if variance is None else _columns(variance, len(mean))
+        variance = None if variance is None else _columns(variance, n_rows)
+        return _columns(mean, n_rows)[None], variance
 
     def _distribution(self, X):
         mean, predicted = self.moments(X)
         if predicted is None:
-            predicted = np.zeros_like(mean)
+            predicted = np.zeros_like(mean[0])
         noise = Noise(self.noise_factor_, self.noise_edges_, self.noise_variances_)
-        whole = Gaussians(mean[None], noise.variance(mean, predicted)[None])
+        variance = noise.variance(mean.mean(0), predicted)
+        whole = Gaussians(mean, np.broadcast_to(variance, mean.shape))
+        is_flat = self.y_ndim_ == 1
+        return lambda rows: MixturePredictive(whole.rows(rows), is_flat)
+
+
+def _variance_of(y, sample_weight) -> np.ndarray:
+    """Positive variance of the rows with positive weight, (targets,)."""
+    used = slice(None) if sample_weight is None else sample_weight > 0
+    variance = y[used].reshape(-1, *y.shape[1:] or (1,)).var(0)
+    return variance + np.finfo(float).tiny
+
+
+class QuantileFits(NamedTuple):
+    """How to predict several quantiles with an estimator of another library.
+
+    Parameters
+    ----------
+    levels : tuple of float
+    params : list of dict
+        Parameters of each fit; either one fit, or one per level.
+    options : dict
+        Arguments of ``predict``.
+    """
+
+    levels: tuple[float, ...]
+    params: list[dict]
+    options: dict
+
+
+def quantile_fits(estimator) -> QuantileFits | None:
+    """Fits and predictions for several quantiles; None if it predicts no quantiles.
+
+    If the parameters of the estimator do not contain several levels, they are
+    ``LEVELS``.
+    """
+    path, last = _last_step(estimator)
+    if not hasattr(last, "get_params") or not hasattr(last, "predict"):
+        return None
+    params = last.get_params(deep=False)
+    loss = params.get("loss_function")
+    if isinstance(loss, str) and loss.partition(":")[0] in (
+        "Quantile",
+        "MultiQuantile",
+    ):
+        _, _, given = loss.partition("alpha=")
+        levels = _levels([float(level) for level in given.split(",")] if given else [])
+        text = ", ".join(map(str, levels))
+        loss_function = f"MultiQuantile:alpha={text}"
+        return QuantileFits(levels, [{f"{path}loss_function": loss_function}], {})
+    if params.get("objective") == "reg:quantileerror":
+        levels = _levels(params.get("quantile_alpha"))
+        return QuantileFits(levels, [{f"{path}quantile_alpha": list(levels)}], {})
+    options = signature(last.predict).parameters
+    if "quantiles" in options and "output_type" not in options:
+        levels = _levels(params.get("default_quantiles"))
+        return QuantileFits(levels, [{}], {"quantiles": list(levels)})
+    if params.get("objective") == "quantile" or params.get("loss") == "quantile":
+        name = "quantile" if "quantile" in params else "alpha"
+    elif "quantile" in params and "loss" not in params:
+        name = "quantile"
+    else:
+        return None
+    return QuantileFits(LEVELS, [{f"{path}{name}": level} for level in LEVELS], {})
+
+
+def _levels(given) -> tuple[float, ...]:
+    """The given levels in increasing order if there are several, or ``LEVELS``."""
+    levels = sorted(
+        {float(level) for level in np.ravel(given if given is not None else [])}
+    )
+    if len(levels) < 2:
+        return LEVELS
+    if not 0 < levels[0] <= levels[-1] < 1:
+        raise ValueError(f"levels of quantiles must be in (0, 1); got {levels}.")
+    return tuple(levels)
+
+
+class ForeignQuantileRegressor(RegressionPredictiveMixin, RegressorMixin, ForeignModel):
+    """A regressor of another library that predicts quantiles of one target.
+
+    The distribution is uniform between two quantiles and has exponential tails
+    (:class:`PiecewiseUniforms`). Its density is at most ``MAX_DENSITY`` / standard
+    deviation of y.
+
+    Parameters
+    ----------
+    estimator : regressor
+        If it predicts a single quantile, it is fitted once per level.
+
+    Attributes
+    ----------
+    estimators_ : list of fitted regressors
+    levels_ : ndarray of shape (levels,)
+    least_scale_ : ndarray of shape (1,)
+        Inverse of the largest density, in units of y.
+    spread_factor_ : ndarray of shape (1,)
+        Factor on the spread about the mean. It is 1 after ``fit``; the stack replaces
+        it by ``set_noise``.
+    y_ndim_ : int
+    n_features_in_, x_mean_, x_scale_, total_weight_
+        If X is a numeric array.
+    """
+
+    likelihood = "quantiles"
+
+    estimators_: list
+    levels_: Array
+    least_scale_: Array
+    spread_factor_: Array
+    y_ndim_: int
+
+    def fit(self, X, y, sample_weight=None, groups=None):
+        """Fit the estimator, or one per level."""
+        y = np.asarray(y, dtype=np.float64)
+        if y.ndim > 1 and y.shape[1] > 1:
+            raise ValueError(
+                f"{type(self.estimator).__name__} predicts quantiles of one target; "
+                f"got {y.shape[1]} targets. Fit a stack to each of them."
+            )
+        with atomic_update(self) as new:
+            fits = self._fits
+            estimators = [
+                unfitted(self.estimator).set_params(**params) for params in fits.params
+            ]
+            new.estimators_ = new._fit(X, y, sample_weight, groups, estimators)
+            new.levels_ = np.array(fits.levels)
+            new.least_scale_ = np.sqrt(_variance_of(y, sample_weight)) / MAX_DENSITY
+            new.y_ndim_ = y.ndim
+            new.set_noise(np.ones(1))
+        return self
+
+    def set_noise(self, factor: np.ndarray) -> None:
+        """Replace the factor on the spread."""
+        self.spread_factor_ = factor
+
+    @property
+    def _fits(self) -> QuantileFits:
+        fits = quantile_fits(self.estimator)
+        if fits is None:
+            raise TypeError(f"{self.estimator!r} does not predict quantiles.")
+        return fits
+
+    def quantiles(self, X) -> np.ndarray:
+        """Predicted quantiles, which may cross, (rows, levels)."""
+        options, columns = self._fits.options, []
+        for estimator in self.estimators_:
+            last, rows = _opened(estimator, X)
+            columns.append(_columns(last.predict(rows, **options), num_samples(X)))
+        return np.concatenate(columns, axis=1)
+
+    def _distribution(self, X):
+        given = PiecewiseUniforms.from_quantiles(
+            self.quantiles(X)[:, None], self.levels_, self.least_scale_
+        )
+        whole = given.scaled_about(given.mean[0], self.spread_factor_)
         is_flat = self.y_ndim_ == 1
         return lambda rows: MixturePredictive(whole.rows(rows), is_flat)
 
@@ -390,7 +622,10 @@ def _columns(values, n_rows: int) -> np.ndarray:
 
 
 class ForeignClassifier(ClassificationPredictiveMixin, ClassifierMixin, ForeignModel):
-    """A classifier of another library with ``predict_proba``, as a single draw.
+    """A classifier of another library with ``predict_proba``.
+
+    It is a single draw. The virtual ensembles of CatBoost with
+    ``posterior_sampling=True`` are several draws.
 
     Parameters
     ----------
@@ -411,14 +646,25 @@ class ForeignClassifier(ClassificationPredictiveMixin, ClassifierMixin, ForeignM
     def fit(self, X, y, sample_weight=None, groups=None):
         """Fit the estimator."""
         with atomic_update(self) as new:
-            new._fit(X, np.asarray(y), sample_weight, groups)
+            [new.estimator_] = new._fit(
+                X, np.asarray(y), sample_weight, groups, [unfitted(self.estimator)]
+            )
             new.classes_ = np.asarray(new.estimator_.classes_)
         return self
 
+    def probabilities(self, X) -> np.ndarray:
+        """Class probabilities of all draws, (draws, rows, classes)."""
+        if not _has_virtual_ensembles(self.estimator):
+            probability = _columns(self.estimator_.predict_proba(X), num_samples(X))
+            return probability[None] / probability.sum(-1, keepdims=True)
+        outputs = _virtual_ensembles(self.estimator_, X)
+        if outputs.shape[2] == 1:
+            outputs = np.concatenate([np.zeros_like(outputs), outputs], axis=2)
+        return softmax(outputs, axis=2)
+
     def _distribution(self, X):
-        probability = _columns(self.estimator_.predict_proba(X), num_samples(X))
-        probability /= probability.sum(-1, keepdims=True)
-        return lambda rows: ClassPredictive(probability[None, rows], self.classes_)
+        probability = self.probabilities(X)
+        return lambda rows: ClassPredictive(probability[:, rows], self.classes_)
 
 
 def adapted(name: str, estimator, *, is_classification: bool, seed: int):
@@ -449,7 +695,10 @@ def adapted(name: str, estimator, *, is_classification: bool, seed: int):
         for param, value in estimator.get_params().items()
         if value is None and param.rpartition("__")[2] == "random_state"
     }
-    adapter = ForeignClassifier if is_classification else ForeignRegressor
+    adapter: type[ForeignModel] = ForeignClassifier
+    if not is_classification:
+        predicts_quantiles = quantile_fits(estimator) is not None
+        adapter = ForeignQuantileRegressor if predicts_quantiles else ForeignRegressor
     return adapter(unfitted(estimator).set_params(**seeds))
 
 

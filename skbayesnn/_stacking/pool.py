@@ -94,6 +94,48 @@ CLASSIFICATION_PENALTIES = {
 }
 
 
+class PoolSize(NamedTuple):
+    """How much time the default candidates take.
+
+    Parameters
+    ----------
+    n_refits : tuple of int
+        Default of ``n_refits``, for regression and classification.
+    folds_below : int, or None
+        Argument of ``make_folds``.
+    n_trees : int
+        Number of trees of a forest.
+    """
+
+    n_refits: tuple[int, int]
+    folds_below: int | None
+    n_trees: int
+
+
+SIZES = {
+    "fast": PoolSize((1, 1), None, 60),
+    "auto": PoolSize((4, 2), None, 200),
+    "best": PoolSize((6, 4), 3000, 200),
+}
+# The fast pool has only these grids: of networks on the columns, and on encoded ones.
+FAST_REGRESSION: tuple[list[Grid], list[Grid]] = (
+    [{"dropout": [0.0], "length_scale": [1.0, 3.0]}],
+    [
+        {"dropout": [0.0], "length_scale": [1.0]},
+        {"dropout": [0.01], "activation": ["silu"], "length_scale": [1.0]},
+    ],
+)
+FAST_CLASSIFICATION: tuple[list[Grid], list[Grid]] = (
+    [{"dropout": [0.05], "length_scale": [0.3, 1.0]}],
+    [{"dropout": [0.2], "length_scale": [0.3]}],
+)
+# Largest number of training steps in the fast pool.
+MAX_FAST_STEPS = 2500
+# Length scales of the deeper and wider networks of the best pool.
+BEST_REGRESSION_LENGTH_SCALES = (1.0, 3.0)
+BEST_CLASSIFICATION_LENGTH_SCALES = (0.3, 3.0)
+
+
 class CandidateSpec(NamedTuple):
     """One estimator of the pool, and the grid of its settings.
 
@@ -118,21 +160,23 @@ class CandidateSpec(NamedTuple):
 DEFAULT_GROUPS = "encoded", "network", "linear", "forest"
 
 
-def default_pool() -> list[tuple[str, str]]:
+def default_pool(size: str = "auto") -> list[tuple[str, str]]:
     """Names of the default candidates of a stack, as a list to extend.
 
     ``BayesianStackingRegressor(default_pool())`` is the same as the default
-    ``estimators="auto"``, and so for the classifier. The settings of the candidates
-    depend on the rows: the stack chooses them in ``fit``. Leave an item out, or append
-    estimators of other libraries.
+    ``estimators="auto"``, and so for the classifier and for the other sizes. The
+    settings of the candidates depend on the rows: the stack chooses them in ``fit``.
+    Leave an item out, or append estimators of other libraries.
 
     Parameters
     ----------
-    No parameters.
+    size : {"fast", "auto", "best"}, default="auto"
+        Number of settings and of starts of the candidates, as in the parameter
+        ``estimators`` of a stack.
 
     Returns
     -------
-    estimators : list of (name, "auto")
+    estimators : list of (name, size)
         ``"encoded"`` are networks on encoded columns, ``"network"`` are networks on the
         original columns, ``"linear"`` are linear models, and ``"forest"`` are
         extremely randomised trees (regression only).
@@ -149,11 +193,19 @@ def default_pool() -> list[tuple[str, str]]:
     >>> "boosting" in model.fit(X, y).weights_["weight"]
     True
     """
-    return [(name, "auto") for name in DEFAULT_GROUPS]
+    check_option("size", size, list(SIZES))
+    return [(name, size) for name in DEFAULT_GROUPS]
+
+
+def largest_size(items: Sequence[tuple]) -> PoolSize:
+    """The largest size of the default candidates; ``"auto"`` without any."""
+    sizes = [item[1] for item in items if isinstance(item[1], str)]
+    order = list(SIZES)
+    return SIZES[max(sizes, key=order.index, default="auto")]
 
 
 def pool_items(estimators) -> list[tuple]:
-    """Items of a pool as (name, estimator, grid), with "auto" for default groups.
+    """Items of a pool as (name, estimator, grid), with a size for default groups.
 
     Raises
     ------
@@ -161,12 +213,12 @@ def pool_items(estimators) -> list[tuple]:
         If it is not a list of (name, estimator) or (name, estimator, grid).
     """
     rule = (
-        "`estimators` must be 'auto' or a list of (name, estimator) or (name, "
-        "estimator, grid of its parameters)"
+        "`estimators` must be 'fast', 'auto', 'best' or a list of (name, estimator) or "
+        "(name, estimator, grid of its parameters)"
     )
     if isinstance(estimators, str):
-        check_option("estimators", estimators, ["auto"])
-        estimators = default_pool()
+        check_option("estimators", estimators, list(SIZES))
+        estimators = default_pool(estimators)
     if not isinstance(estimators, list | tuple) or not estimators:
         raise TypeError(f"{rule}; got {estimators!r}.")
     items = []
@@ -177,7 +229,7 @@ def pool_items(estimators) -> list[tuple]:
         if not isinstance(name, str):
             raise TypeError(f"{rule}; got the name {name!r}.")
         if isinstance(estimator, str):
-            check_option("estimators", estimator, ["auto"])
+            check_option("estimators", estimator, list(SIZES))
             check_option("a default candidate", name, list(DEFAULT_GROUPS))
             if grid:
                 raise TypeError(f"{rule}; the grid of {name!r} must be left out.")
@@ -223,7 +275,7 @@ def given_spec(item, seed: int, *, is_classification: bool) -> CandidateSpec:
 
 
 def default_specs(
-    X, sample_weight, *, is_classification: bool, max_iter, **params
+    X, sample_weight, *, is_classification: bool, max_iter, size="auto", **params
 ) -> list[CandidateSpec]:
     """Networks on the columns and on encoded columns, linear models, and forests.
 
@@ -234,6 +286,7 @@ def default_specs(
     X : {array, sparse matrix} of shape (rows, columns), validated
     sample_weight : ndarray of shape (rows,)
     max_iter : int, epochs, or "auto"
+    size : key of ``SIZES``
     params : parameters of all networks
     """
     n_rows = int(np.count_nonzero(sample_weight))
@@ -248,12 +301,14 @@ def default_specs(
     }
     if max_iter == "auto":
         steps = CLASSIFICATION_STEPS if is_classification else REGRESSION_STEPS
-        params["max_iter"] = _n_epochs(n_rows, steps)
+        most = MAX_FAST_STEPS if size == "fast" else MAX_STEPS
+        params["max_iter"] = _n_epochs(n_rows, steps, most)
     is_shrunk, is_wide = _uses_shrunk_models(X, n_rows), X.shape[1] >= n_rows
     linear = _linear_spec(network_class(**params), is_classification, is_shrunk)
     if not is_classification:
         params["likelihood"] = "heteroscedastic"
     grids = _grids(is_classification)
+    fast = FAST_CLASSIFICATION if is_classification else FAST_REGRESSION
     if max_iter == "auto" and n_rows >= MANY_ROWS:
         grids[1]["max_iter"] = [math.ceil(SHARE_OF_STEPS * params["max_iter"])]
     on_columns = (
@@ -263,10 +318,16 @@ def default_specs(
     )
     if is_shrunk and is_wide and not is_classification:
         grids = [grid | {"length_scale": ["fan_in"]} for grid in grids]
+    elif size == "fast":
+        grids = fast[0]
+    elif size == "best":
+        grids = [*grids, *_larger_grids(is_classification, width, is_encoded=False)]
     pool = [CandidateSpec("network", on_columns, grids), linear]
     is_small = n_rows < FOREST_FROM or is_wide or sparse.issparse(X)
     if not is_classification and not is_small:
-        forest = ForestRegressor(random_state=params.get("random_state"))
+        forest = ForestRegressor(
+            n_trees=SIZES[size].n_trees, random_state=params.get("random_state")
+        )
         pool.append(CandidateSpec("forest", forest, {"width": FOREST_WIDTHS}))
     n_bins = 0 if sparse.issparse(X) or is_wide else _n_bins(X, sample_weight)
     if n_bins < MIN_BINS:
@@ -276,6 +337,10 @@ def default_specs(
     # columns, so that they can share a program.
     encoder = FrozenEstimator(_encoder(X, sample_weight, n_bins))
     encoded = Pipeline([("encoder", encoder), ("network", network_class(**params))])
+    if size == "fast":
+        grids = fast[1]
+    elif size == "best":
+        grids = [*grids[:2], *_larger_grids(is_classification, width, is_encoded=True)]
     grids = [
         {f"network__{name}": values for name, values in grid.items()} for grid in grids
     ]
@@ -316,9 +381,9 @@ def dense_if_small(X):
     return X.toarray() if small else X
 
 
-def _n_epochs(n_rows: int, steps_per_root: float) -> int:
+def _n_epochs(n_rows: int, steps_per_root: float, most: int = MAX_STEPS) -> int:
     """Number of epochs of the networks, for a number of steps within the bounds."""
-    steps = np.clip(steps_per_root * math.sqrt(n_rows), MIN_STEPS, MAX_STEPS)
+    steps = np.clip(steps_per_root * math.sqrt(n_rows), MIN_STEPS, most)
     return math.ceil(steps / math.ceil(n_rows / batch_rows("auto", n_rows)))
 
 
@@ -329,6 +394,22 @@ def _grids(is_classification: bool) -> list[Grid]:
         CLASSIFICATION_LENGTH_SCALES if is_classification else REGRESSION_LENGTH_SCALES
     )
     return [rate | {"length_scale": scales} for rate in rates]
+
+
+def _larger_grids(is_classification: bool, width: int, *, is_encoded: bool) -> list:
+    """Grids of deeper and wider networks, which the best pool has in addition."""
+    deep = {"hidden_layer_sizes": [(width,) * 3]}
+    wide = {"hidden_layer_sizes": [(2 * width,) * 2]}
+    if is_classification:
+        scales: Grid = {"length_scale": BEST_CLASSIFICATION_LENGTH_SCALES}
+        lower, higher = CLASSIFICATION_RATES
+        grids = [lower | wide | scales]
+        return [*grids, higher | wide | scales] if is_encoded else grids
+    scales = {"length_scale": BEST_REGRESSION_LENGTH_SCALES}
+    lower, higher = REGRESSION_RATES
+    grids = [lower | deep | scales, higher | deep | scales]
+    wider = lower | wide | {"length_scale": scales["length_scale"][-1:]}
+    return [*grids, wider] if is_encoded else grids
 
 
 def _encoder(X, sample_weight, n_bins: int) -> PiecewiseLinearEncoder:

@@ -8,11 +8,12 @@ float64.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from scipy.optimize import nnls
+from scipy.special import logsumexp
 
 from skbayesnn._batch.outcomes import ResultStore
 from skbayesnn._distributions.components import Gaussians
@@ -23,7 +24,11 @@ from skbayesnn._distributions.crps import (
 )
 from skbayesnn._distributions.map_factor import MIN_LOG_DENSITY, map_factor
 from skbayesnn._runtime import warn
-from skbayesnn._stacking.foreign import ForeignRegressor, Noise, estimate_noise
+from skbayesnn._stacking.foreign import (
+    ForeignQuantileRegressor,
+    ForeignRegressor,
+    Noise,
+)
 from skbayesnn.estimators._diagnostics import some_rows
 
 # ---- resolution of y
@@ -41,6 +46,8 @@ MAX_WIDTH = 2.0
 MANY_REPEATED, SPIKY = 0.1, 1.25
 # Number of values that represent uniform noise.
 N_OFFSETS = 4
+# With at least this many rows, each row has one of these values, not all of them.
+SPLIT_FROM = 1_000
 # Values that differ by a smaller share of the range of y are equal up to rounding.
 ROUNDING = 1e-9
 
@@ -85,12 +92,16 @@ def with_noise(y: np.ndarray, width: np.ndarray | None) -> list[np.ndarray]:
     If only the distribution of y had the noise, and not y, the best distribution would
     be too narrow, by the variance of the noise, width^2 / 12.
 
+    With at least ``SPLIT_FROM`` rows there is one copy, to save time.
+
     y : (rows[, targets]); width : (targets,), or None for y alone
     """
     if width is None:
         return [y]
-    shares = (np.arange(N_OFFSETS) + 0.5) / N_OFFSETS - 0.5
+    shares: Any = (np.arange(N_OFFSETS) + 0.5) / N_OFFSETS - 0.5
     columns = y.reshape(len(y), -1)
+    if len(y) >= SPLIT_FROM:
+        shares = [shares[np.arange(len(y)) % N_OFFSETS, None]]
     return [(columns + share * width).reshape(y.shape) for share in shares]
 
 
@@ -100,6 +111,8 @@ def with_noise(y: np.ndarray, width: np.ndarray | None) -> list[np.ndarray]:
 PRIOR_ROWS = 3.0
 # Candidates with a smaller weight are dropped.
 MIN_WEIGHT = 0.02
+# Largest loss of log density because of this, nats per row.
+MAX_LOSS = 0.02
 # EM stops if no weights can increase the mean log density by more than this, nats.
 TOLERANCE = 1e-6
 MAX_STEPS = 10_000
@@ -197,12 +210,29 @@ def sparse_stacking_weights(
     """``stacking_weights`` without candidates of little weight, (candidates,).
 
     A candidate with less than ``MIN_WEIGHT`` gets zero: a refit to all rows costs
-    as much for it as for the others.
+    as much for it as for the others. Candidates with the next largest weights are kept,
+    too, while the mean log density would otherwise fall by more than ``MAX_LOSS``: they
+    may be the only ones with a density in a few rows.
     """
     weights = stacking_weights(log_density, row_weights)
-    kept = _with_weight(weights)
-    sparse_weights = np.zeros_like(weights)
-    sparse_weights[kept] = stacking_weights(log_density[:, kept], row_weights)
+
+    def mean_density(weights):
+        with np.errstate(divide="ignore"):
+            density = logsumexp(log_density + np.log(weights), axis=1)
+        return np.average(density, weights=row_weights)
+
+    least = mean_density(weights) - MAX_LOSS
+    order = np.argsort(-weights, kind="stable")
+    first = np.count_nonzero(_with_weight(weights))
+    sparse_weights = weights
+    for n_kept in range(first, len(weights) + 1):
+        kept = order[:n_kept]
+        sparse_weights = np.zeros_like(weights)
+        sparse_weights[kept] = stacking_weights(log_density[:, kept], row_weights)
+        # A smaller weight than of half a draw is no draw.
+        has_draws = bool((sparse_weights[kept] * N_DRAWS >= 0.5).all())
+        if mean_density(sparse_weights) >= least or not has_draws:
+            break
     return sparse_weights
 
 
@@ -349,8 +379,9 @@ class OutOfFold:
         Weights of the held-out rows; zero for labels missing from the training rows.
     fold : ndarray of shape (rows,), int
         Fold in which each row was held out.
-    noise : dict of str to Noise
-        Of regressors of other libraries, by the name of the candidate.
+    noise : dict of str to Noise or ndarray
+        Of regressors of other libraries, by the name of the candidate: the argument of
+        their ``set_noise``.
     """
 
     predictives: Sequence[Any]
@@ -358,7 +389,7 @@ class OutOfFold:
     data: Any
     weights: np.ndarray
     fold: np.ndarray
-    noise: Mapping[str, Noise] = field(default_factory=dict)
+    noise: Mapping[str, Noise | np.ndarray] = field(default_factory=dict)
 
     @classmethod
     def from_outcomes(cls, candidates, splits, store: ResultStore, data) -> "OutOfFold":
@@ -372,7 +403,7 @@ class OutOfFold:
             parts = [outcome.results[0].predictive for outcome in outcomes]
             predictives.append(type(parts[0]).concatenate_rows(parts))
             model = outcomes[0].results[0].estimator
-            if isinstance(model, ForeignRegressor):
+            if isinstance(model, ForeignRegressor | ForeignQuantileRegressor):
                 regressors[i] = model
         test_rows = np.concatenate([test for _, test in splits])
         weights = data.weights
@@ -394,8 +425,10 @@ class OutOfFold:
         y, noise = np.asarray(data.y)[test_rows], {}
         for i, model in regressors.items():
             name = candidates[i].name
-            predictives[i], noise[name] = _with_noise(
-                predictives[i], model, y, weights, fold
+            predictives[i], noise[name] = (
+                model.with_noise_of(predictives[i], y, weights, fold)
+                if isinstance(model, ForeignRegressor)
+                else _with_spread(predictives[i], y, weights)
             )
         return cls(predictives, test_rows, data, weights, fold, noise)
 
@@ -563,19 +596,13 @@ class OutOfFold:
         return pooled([self.predictives[i] for i in kept], [n_draws[i] for i in kept])
 
 
-def _with_noise(predictive, model: ForeignRegressor, y, weights, fold):
-    """Prediction of held-out rows with noise from residuals, and the noise."""
-    components = predictive.components
-    [mean], [predicted] = components.mean, components.variance
-    noise, variance = estimate_noise(
-        y.reshape(mean.shape),
-        mean,
-        predicted if model.predicts_variance else None,
-        weights,
-        fold,
-    )
-    components = replace(components, variance=variance[None])
-    return replace(predictive, components=components), noise
+def _with_spread(predictive, y, weights):
+    """Prediction of held-out rows with its likeliest spread, and the factor."""
+    columns = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
+    error = np.abs(predictive.mean().reshape(columns.shape) - columns)
+    width = resolution(columns[weights > 0], _average(error, weights))
+    factor = best_factor(predictive, y, weights, width if width.any() else None)
+    return predictive.scaled(factor), factor
 
 
 def _average(values, weights) -> np.ndarray:

@@ -1,10 +1,12 @@
 """Estimators of other libraries as candidates."""
 
 import pickle
+import random
 
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.special import logsumexp
 from scipy.stats import norm
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.compose import make_column_transformer
@@ -12,9 +14,15 @@ from sklearn.ensemble import (
     HistGradientBoostingClassifier,
     HistGradientBoostingRegressor,
 )
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, WhiteKernel
-from sklearn.linear_model import BayesianRidge, LinearRegression, LogisticRegression
+from sklearn.linear_model import (
+    BayesianRidge,
+    LinearRegression,
+    LogisticRegression,
+    QuantileRegressor,
+)
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
@@ -27,11 +35,14 @@ from skbayesnn import (
     BayesianStackingRegressor,
     MCDropoutRegressor,
 )
+from skbayesnn._stacking import foreign
 from skbayesnn._stacking.foreign import (
     ForeignClassifier,
+    ForeignQuantileRegressor,
     ForeignRegressor,
     Noise,
     estimate_noise,
+    quantile_fits,
     takes_frame,
 )
 from tests.helpers.stacks import QUICK
@@ -41,9 +52,9 @@ ROWS = 90
 
 @pytest.fixture
 def linear(seed):
-    random = np.random.default_rng(seed)
-    X = random.normal(size=(ROWS, 3))
-    return X, X @ [2.0, -1.0, 0.0] + 0.5 * random.normal(size=ROWS)
+    generator = np.random.default_rng(seed)
+    X = generator.normal(size=(ROWS, 3))
+    return X, X @ [2.0, -1.0, 0.0] + 0.5 * generator.normal(size=ROWS)
 
 
 # ---- noise
@@ -62,9 +73,9 @@ def test_variance_is_a_step_function_plus_a_multiple_of_the_prediction():
 
 
 def test_constant_noise_is_the_mean_square_of_other_folds(seed):
-    random = np.random.default_rng(seed)
-    y, mean = random.normal(size=(2, 40, 2))
-    weights, fold = random.uniform(0.5, 2, size=40), np.arange(40) % 4
+    generator = np.random.default_rng(seed)
+    y, mean = generator.normal(size=(2, 40, 2))
+    weights, fold = generator.uniform(0.5, 2, size=40), np.arange(40) % 4
     # Too few rows for several bins.
     noise, variance = estimate_noise(y, mean, None, weights, fold)
     squares = np.square(y - mean)
@@ -78,10 +89,10 @@ def test_constant_noise_is_the_mean_square_of_other_folds(seed):
 
 def test_noise_of_two_levels_is_found(seed):
     """Its standard deviation jumps at a mean of zero."""
-    random = np.random.default_rng(seed)
+    generator = np.random.default_rng(seed)
     mean = np.linspace(-1, 1, 4000)[:, None]
     std = np.where(mean < 0, 0.1, 1.0)
-    y = mean + std * random.normal(size=mean.shape)
+    y = mean + std * generator.normal(size=mean.shape)
     noise, _ = estimate_noise(y, mean, None, np.ones(4000), np.zeros(4000, int))
     # Bins of 400 rows: the error of a standard deviation is 4 %.
     actual = np.sqrt(noise.variance(mean, np.zeros_like(mean)))
@@ -89,13 +100,13 @@ def test_noise_of_two_levels_is_found(seed):
 
 
 def test_predicted_variances_are_used_where_they_are_better(seed):
-    random = np.random.default_rng(seed)
+    generator = np.random.default_rng(seed)
     n = 2000
-    predicted = random.uniform(0.1, 10, size=(n, 3))
+    predicted = generator.uniform(0.1, 10, size=(n, 3))
     factor = np.array([1.0, 9.0, 0.0])
     std = np.sqrt(factor * predicted + (factor == 0))
-    mean = random.normal(size=(n, 3))
-    y = mean + std * random.normal(size=(n, 3))
+    mean = generator.normal(size=(n, 3))
+    y = mean + std * generator.normal(size=(n, 3))
     noise, variance = estimate_noise(y, mean, predicted, np.ones(n), np.arange(n) % 5)
     # The relative error of a variance is sqrt(2 / n), 3 %.
     np.testing.assert_allclose(noise.factor, factor, rtol=0.15)
@@ -103,8 +114,8 @@ def test_predicted_variances_are_used_where_they_are_better(seed):
 
 
 def test_rows_without_weight_do_not_determine_the_noise(seed):
-    random = np.random.default_rng(seed)
-    y, mean = random.normal(size=(2, 60, 1))
+    generator = np.random.default_rng(seed)
+    y, mean = generator.normal(size=(2, 60, 1))
     weights, fold = np.ones(60), np.arange(60) % 3
     weights[::4] = 0
     expected, _ = estimate_noise(y, mean, None, weights, fold)
@@ -225,8 +236,8 @@ def test_default_pool_as_a_list_is_the_default(linear):
 
 
 def test_table_without_encoded_columns_needs_other_candidates(seed):
-    random = np.random.default_rng(seed)
-    X, y = random.integers(2, size=(40, 3)).astype(float), random.normal(size=40)
+    generator = np.random.default_rng(seed)
+    X, y = generator.integers(2, size=(40, 3)).astype(float), generator.normal(size=40)
     with pytest.raises(ValueError, match="must have other candidates"):
         _stack([("encoded", "auto"), ("forest", "auto")]).fit(X, y)
 
@@ -290,8 +301,8 @@ def test_grid_of_a_candidate_of_another_library(linear):
 
 def test_several_targets_have_separate_noise(linear):
     X, y = linear
-    random = np.random.default_rng(0)
-    Y = np.column_stack([y, 100 * y + 300 * random.normal(size=ROWS)])
+    generator = np.random.default_rng(0)
+    Y = np.column_stack([y, 100 * y + 300 * generator.normal(size=ROWS)])
     model = _stack([("least squares", LinearRegression())]).fit(X, Y)
     _, std = model.predict(X, return_std=True)
     assert std.shape == (ROWS, 2)
@@ -341,11 +352,11 @@ def test_pipelines_get_the_frame_and_others_its_encoded_columns(linear):
 
 def test_frames_with_statistics_of_y_and_a_pipeline(seed):
     """A column with many levels is encoded by its means of y, for each fold."""
-    random = np.random.default_rng(seed)
-    codes = random.integers(40, size=160)
-    effect = random.normal(size=40)
+    generator = np.random.default_rng(seed)
+    codes = generator.integers(40, size=160)
+    effect = generator.normal(size=40)
     frame = pd.DataFrame(
-        {"text": [f"level {code}" for code in codes], "x": random.normal(size=160)}
+        {"text": [f"level {code}" for code in codes], "x": generator.normal(size=160)}
     )
     y = effect[codes] + frame["x"].to_numpy()
     pool = [("linear", "auto"), ("on frame", _on_frame()), ("ols", LinearRegression())]
@@ -469,6 +480,251 @@ def test_catboost(linear):
         [("boosting", catboost.CatBoostClassifier(**options))], cv=3, random_state=0
     )
     assert classifier.fit(frame, labels).score(frame, labels) > 0.7
+
+
+@pytest.mark.parametrize("loss", ["RMSE", "RMSEWithUncertainty"])
+def test_virtual_ensembles_are_draws(linear, loss):
+    """Their moments are those that CatBoost computes."""
+    catboost = pytest.importorskip("catboost")
+    X, y = linear
+    boosting = catboost.CatBoostRegressor(
+        iterations=40,
+        loss_function=loss,
+        posterior_sampling=True,
+        verbose=False,
+        allow_writing_files=False,
+    )
+    model = ForeignRegressor(boosting).fit(X, y)
+    scale = StandardScaler(with_mean=False, with_std=False)
+    for estimator in (model, ForeignRegressor(make_pipeline(scale, boosting))):
+        estimator = clone(estimator).fit(X, y)
+        total = model.estimator_.virtual_ensembles_predict(
+            X, prediction_type="TotalUncertainty", virtual_ensembles_count=10
+        )
+        mean, epistemic, *noise = total.T
+        np.testing.assert_allclose(estimator.predict(X), mean, atol=1e-12)
+        actual = estimator.predict_uncertainty(X, "all")
+        np.testing.assert_allclose(
+            actual["epistemic"], np.sqrt(epistemic), rtol=1e-6, atol=1e-9
+        )
+        if noise:
+            expected = noise[0] + 1e-8 * y.var()
+        else:
+            expected = np.full(ROWS, y.var())
+        np.testing.assert_allclose(actual["aleatoric"], np.sqrt(expected))
+    stack = _stack([("boosting", boosting), ("line", LinearRegression())]).fit(X, y)
+    alone = _stack([("boosting", boosting)]).fit(X, y)
+    assert stack.n_draws_.sum() == 200
+    assert alone.predict_uncertainty(X, "epistemic").all()
+    # With noise from residuals, 90 % intervals of new rows cover about 90 %.
+    assert 0.7 < alone.summary_.others["90 % intervals cover"] <= 1
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_virtual_ensembles_of_classes_are_draws(linear, n_classes):
+    catboost = pytest.importorskip("catboost")
+    X, y = linear
+    labels = np.digitize(y, np.quantile(y, np.arange(1, n_classes) / n_classes))
+    boosting = catboost.CatBoostClassifier(
+        iterations=40, posterior_sampling=True, verbose=False, allow_writing_files=False
+    )
+    model = ForeignClassifier(boosting).fit(X, labels)
+    uncertainty = model.predict_uncertainty(X, ["entropy", "expected_entropy"])
+    # CatBoost computes the expected entropy and the entropy of the mean.
+    total = model.estimator_.virtual_ensembles_predict(
+        X, prediction_type="TotalUncertainty", virtual_ensembles_count=10
+    )
+    np.testing.assert_allclose(uncertainty["expected_entropy"], total[:, 0], rtol=1e-5)
+    np.testing.assert_allclose(uncertainty["entropy"], total[:, 1], rtol=1e-5)
+    assert model.predict_uncertainty(X, "mutual_information").all()
+
+
+def test_spread_of_draws_is_not_counted_as_noise(seed):
+    generator = np.random.default_rng(seed)
+    n = 4000
+    mean, epistemic = (
+        generator.normal(size=(n, 1)),
+        generator.uniform(0.5, 3, size=(n, 1)),
+    )
+    y = mean + np.sqrt(epistemic + 0.25) * generator.normal(size=(n, 1))
+    noise, _ = estimate_noise(
+        y, mean, None, np.ones(n), np.arange(n) % 5, epistemic=epistemic
+    )
+    # The standard error of the mean square of the residuals, about 2, is 0.05.
+    variance = noise.variance(mean, np.zeros_like(mean)).mean()
+    np.testing.assert_allclose(variance, 0.25, atol=0.25)
+
+
+# ---- quantiles
+
+# Fewer than the default, since most libraries have a fit per level.
+LEVELS = 0.05, 0.5, 0.95
+
+
+@pytest.fixture
+def pythons_generator():
+    """Restores the generator, which ``quantile_forest`` seeds."""
+    state = random.getstate()
+    yield
+    random.setstate(state)
+
+
+def _of_library(name, call, **params):
+    """An estimator of a library that may not be installed."""
+    return pytest.param(name, call, params, id=call)
+
+
+QUANTILE_REGRESSORS = [
+    _of_library("sklearn.linear_model", "QuantileRegressor", alpha=0.0),
+    _of_library(
+        "sklearn.ensemble",
+        "HistGradientBoostingRegressor",
+        loss="quantile",
+        quantile=0.2,
+        random_state=0,
+    ),
+    _of_library(
+        "sklearn.ensemble",
+        "GradientBoostingRegressor",
+        loss="quantile",
+        n_estimators=20,
+        random_state=0,
+    ),
+    _of_library(
+        "lightgbm",
+        "LGBMRegressor",
+        objective="quantile",
+        n_estimators=20,
+        min_child_samples=5,
+        n_jobs=1,
+        verbose=-1,
+    ),
+    _of_library(
+        "xgboost", "XGBRegressor", objective="reg:quantileerror", n_estimators=20
+    ),
+    _of_library(
+        "quantile_forest",
+        "RandomForestQuantileRegressor",
+        n_estimators=20,
+        random_state=0,
+    ),
+    _of_library(
+        "catboost",
+        "CatBoostRegressor",
+        loss_function="Quantile",
+        iterations=40,
+        verbose=False,
+        allow_writing_files=False,
+    ),
+]
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize(("library", "call", "params"), QUANTILE_REGRESSORS)
+@pytest.mark.usefixtures("pythons_generator")
+def test_quantile_regressors(linear, library, call, params, monkeypatch):
+    monkeypatch.setattr(foreign, "LEVELS", LEVELS)
+    estimator = getattr(pytest.importorskip(library), call)(**params)
+    X, y = linear
+    scale = StandardScaler(with_mean=False, with_std=False)
+    model = ForeignQuantileRegressor(estimator).fit(X, y)
+    np.testing.assert_array_equal(model.levels_, LEVELS)
+    quantiles = model.quantiles(X)
+    assert quantiles.shape == (ROWS, len(LEVELS))
+    in_pipeline = ForeignQuantileRegressor(make_pipeline(scale, estimator)).fit(X, y)
+    np.testing.assert_allclose(in_pipeline.quantiles(X), quantiles, rtol=1e-6)
+    ordered = np.sort(quantiles, axis=1)
+    # Equal quantiles are separated, at most by this.
+    atol = 1e-3 * y.std()
+    for i, level in enumerate(LEVELS):
+        actual = model.predict_quantile(X, level)
+        np.testing.assert_allclose(actual, ordered[:, i], rtol=1e-5, atol=atol)
+    density = model.log_predictive_density(X, y)
+    assert np.isfinite(density).all()
+    assert density.max() <= np.log(1e3 / y.std()) + 1e-6
+    assert not model.predict_uncertainty(X, "epistemic").any()
+    stack = _stack([("quantiles", estimator)]).fit(X, y)
+    assert np.isfinite(skbayesnn.crps(stack, X, y)).all()
+    # Quantiles of rows that were trained on are too narrow; those of new rows cover.
+    assert 0.7 < stack.summary_.others["90 % intervals cover"] <= 1
+    again = pickle.loads(pickle.dumps(stack))
+    np.testing.assert_array_equal(again.predict(X), stack.predict(X))
+
+
+def test_files_with_quantile_regressors(linear, monkeypatch):
+    monkeypatch.setattr(foreign, "LEVELS", LEVELS)
+    X, y = linear
+    model = _stack([("quantiles", QuantileRegressor(alpha=0.0))]).fit(X, y)
+    data = skbayesnn.dumps(model)
+    again = skbayesnn.loads(data, trusted=skbayesnn.get_untrusted_types(data=data))
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+
+
+def test_levels_of_the_estimator_are_kept(linear):
+    X, y = linear
+    xgboost = pytest.importorskip("xgboost")
+    estimator = xgboost.XGBRegressor(
+        objective="reg:quantileerror", quantile_alpha=[0.9, 0.1, 0.5], n_estimators=5
+    )
+    model = ForeignQuantileRegressor(estimator).fit(X, y)
+    np.testing.assert_array_equal(model.levels_, [0.1, 0.5, 0.9])
+    assert model.quantiles(X).shape == (ROWS, 3)
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        LinearRegression(),
+        HistGradientBoostingRegressor(),
+        BayesianRidge(),
+        make_pipeline(StandardScaler(), KNeighborsRegressor()),
+    ],
+    ids=lambda estimator: type(estimator).__name__,
+)
+def test_other_regressors_predict_no_quantiles(estimator):
+    assert quantile_fits(estimator) is None
+
+
+def test_quantiles_of_several_targets_are_refused(linear):
+    X, y = linear
+    pool = [("quantiles", QuantileRegressor()), ("line", LinearRegression())]
+    with pytest.warns(ConvergenceWarning, match="one target; got 2 targets"):
+        model = _stack(pool).fit(X, np.column_stack([y, -y]))
+    assert list(model.weights_["weight"].index) == ["line"]
+
+
+# ---- several kinds of noise
+
+
+def test_kinds_of_noise_are_mixed(linear, monkeypatch):
+    monkeypatch.setattr(foreign, "LEVELS", LEVELS)
+    X, y = linear
+    pool = [
+        (name, MCDropoutRegressor(**QUICK | {"likelihood": name}))
+        for name in ("gaussian", "heteroscedastic", "student_t", "mixture")
+    ]
+    pool += [("line", LinearRegression()), ("quantiles", QuantileRegressor(alpha=0.0))]
+    for weights in ("log_density", "crps"):
+        model = _stack(pool, weights=weights, n_refits=2).fit(X, y)
+        table = model.weights_
+        assert np.isfinite(table["log_density"]).all()
+        # The mixture of the refits, before the correction of its spread.
+        densities = [
+            skbayesnn.log_predictive_density(candidate, X, y)
+            for candidate in model.estimators_
+        ]
+        share = np.log(model.n_draws_ / model.n_draws_.sum())
+        expected = logsumexp(np.array(densities) + share[:, None], axis=0)
+        model.spread_factor_ = np.ones(1)
+        actual = model.log_predictive_density(X, y)
+        # A candidate with more draws than it has in the mixture loses some of them.
+        np.testing.assert_allclose(actual, expected, atol=0.15)
+        level = model.predict_quantile(X, 0.75)
+        np.testing.assert_allclose(
+            skbayesnn.predictive_cdf(model, X, level), 0.75, atol=1e-5
+        )
+        interval = model.predict_interval(X, 0.9, method="cv+")
+        assert (interval[:, 0] < interval[:, 1]).all()
 
 
 # ---- groups

@@ -8,6 +8,7 @@ from scipy import sparse
 from sklearn import config_context
 from sklearn.base import clone
 from sklearn.cluster import KMeans
+from sklearn.linear_model import QuantileRegressor
 from sklearn.model_selection import (
     ParameterGrid,
 )
@@ -16,11 +17,13 @@ from sklearn.preprocessing import FunctionTransformer
 
 import skbayesnn
 from skbayesnn import (
+    BayesianStackingClassifier,
     BayesianStackingRegressor,
     MCDropoutClassifier,
 )
 from skbayesnn._batch.jobs import network_of
 from skbayesnn._stacking import pool as pools
+from skbayesnn._stacking.candidates import n_networks
 from tests.helpers.stacks import (
     NETWORK,
     ROWS,
@@ -94,6 +97,85 @@ def test_many_rows_train_fewer_epochs_at_the_higher_dropout(
             [grid[k] for k in grid if k.endswith("dropout")] for grid in after.grid
         )
         assert next(rates) < next(rates)
+
+
+# ---- sizes
+
+
+@pytest.mark.parametrize("is_classification", [False, True])
+def test_larger_pools_contain_the_smaller_ones(is_classification):
+    """The settings of the fast pool are among the default ones, and so on."""
+    X, weights = np.random.default_rng(0).random((250, 3)), np.ones(250)
+    settings = []
+    for size in pools.SIZES:
+        specs = pools.default_specs(
+            X,
+            weights,
+            is_classification=is_classification,
+            max_iter="auto",
+            size=size,
+        )
+        settings.append(
+            {
+                (spec.name, tuple(sorted((k, str(v)) for k, v in params.items())))
+                for spec in specs
+                for params in ParameterGrid(spec.grid)
+            }
+        )
+    fast, auto, best = settings
+    assert fast < auto < best
+    groups = [{name for name, _ in names} for names in settings]
+    assert groups[0] == groups[1] == groups[2]
+
+
+def test_fast_pool_has_fewer_steps_and_trees():
+    X, weights = np.random.default_rng(0).random((5000, 3)), np.ones(5000)
+    options = {"is_classification": False, "max_iter": "auto"}
+    fast, auto = (
+        {spec.name: spec.estimator for spec in pools.default_specs(*arguments, **more)}
+        for arguments, more in (
+            ((X, weights), options | {"size": "fast"}),
+            ((X, weights), options),
+        )
+    )
+    n_batches = math.ceil(5000 / fast["network"].batch_size)
+    assert fast["network"].max_iter == math.ceil(pools.MAX_FAST_STEPS / n_batches)
+    assert auto["network"].max_iter == math.ceil(pools.MAX_STEPS / n_batches)
+    assert fast["forest"].n_trees < auto["forest"].n_trees
+
+
+@pytest.mark.parametrize(
+    ("size", "n_refits", "n_folds"), [("fast", 1, 1), ("auto", 4, 1), ("best", 6, 5)]
+)
+def test_size_sets_starts_and_folds(table, monkeypatch, size, n_refits, n_folds):
+    """By default; a list has the largest size of its items."""
+    X, y = table
+    monkeypatch.setattr("skbayesnn._stacking.folds.FOLDS_BELOW", 40)
+    smaller = [("encoded", "fast"), ("network", size)]
+    for estimators in (size, skbayesnn.default_pool(size), smaller):
+        model = BayesianStackingRegressor(estimators, max_iter=1, random_state=0)
+        model.fit(X, y)
+        assert len(model.fold_estimators_) == n_folds
+        # Linear models of few rows are not networks.
+        assert set(map(n_networks, model.estimators_)) <= {1, n_refits}
+    given = BayesianStackingRegressor(size, max_iter=1, n_refits=3, cv=2)
+    given.fit(X, y)
+    assert len(given.fold_estimators_) == 2
+
+
+def test_sizes_of_classifiers(labelled):
+    X, y = labelled
+    for size, n_refits in (("fast", 1), ("auto", 2), ("best", 4)):
+        model = BayesianStackingClassifier(size, max_iter=1, cv=2, random_state=0)
+        model.fit(X, y)
+        assert set(map(n_networks, model.estimators_)) <= {1, n_refits}
+
+
+def test_unknown_sizes_are_refused(table):
+    with pytest.raises(ValueError, match="one of 'fast', 'auto', 'best'; got 'quick'"):
+        BayesianStackingRegressor("quick").fit(*table)
+    with pytest.raises(ValueError, match="`size` must be one of 'fast'"):
+        skbayesnn.default_pool("quick")
 
 
 def test_forests_are_candidates_with_many_rows(seed):
@@ -187,21 +269,29 @@ def test_candidates_that_cannot_be_pickled_are_fitted(table):
 @pytest.mark.parametrize(
     ("pool", "error", "message"),
     [
-        ([], TypeError, r"`estimators` must be 'auto' or a list .* got \[\]"),
+        ([], TypeError, r"`estimators` must be 'fast', 'auto', 'best' or .* got \[\]"),
         ([NETWORK], TypeError, r"or a list of \(name, estimator\)"),
         ([(3, NETWORK)], TypeError, "got the name 3"),
         ([("a", NETWORK), ("a", NETWORK)], ValueError, "must differ; got a more"),
         ([("a", NETWORK, {"tau": [2.0, 2.0]})], ValueError, r"got a\(tau=2.0\) more"),
         ([("a", KMeans())], TypeError, "regressors only; got KMeans"),
         ([("tree", "auto")], ValueError, "default candidate.*got 'tree'"),
-        ([("linear", "best")], ValueError, "must be one of 'auto'; got 'best'"),
+        ([("linear", "good")], ValueError, "one of 'fast', 'auto', 'best'; got 'good'"),
         ([("linear", "auto", {"length_scale": [1.0]})], TypeError, "left out"),
         ([("a", MCDropoutClassifier())], TypeError, "regressors only; got MCDropoutC"),
         ([("a", NETWORK, {"likelihood": [["gaussian"]]})], ValueError, "`likelihood`"),
         (
-            [("a", NETWORK, {"likelihood": ["heteroscedastic", "student_t"]})],
+            [("a", NETWORK), ("b", NETWORK, {"likelihood": ["poisson"]})],
             TypeError,
-            "same kind of obs.*'heteroscedastic' and 'student_t'",
+            "counts from 'b' and real numbers from 'a'",
+        ),
+        (
+            [
+                ("a", NETWORK, {"likelihood": ["poisson"]}),
+                ("b", QuantileRegressor()),
+            ],
+            TypeError,
+            "counts from 'a' and real numbers from 'b'",
         ),
     ],
 )

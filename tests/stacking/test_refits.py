@@ -10,6 +10,7 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
 from skbayesnn import (
     BayesianStackingClassifier,
     BayesianStackingRegressor,
+    MCDropoutClassifier,
     MCDropoutRegressor,
 )
 from tests.helpers.stacks import GRID, NETWORK, QUICK, ROWS
@@ -99,6 +100,8 @@ def test_number_of_refitted_networks(table, params, n_networks):
     )
 
 
-def test_default_number_of_refits():
-    assert BayesianStackingRegressor().n_refits == 4
-    assert BayesianStackingClassifier().n_refits == 2
+def test_default_number_of_refits(labelled):
+    X, labels = labelled
+    pool = [("network", MCDropoutClassifier(**QUICK))]
+    [model] = BayesianStackingClassifier(pool, cv=2).fit(X, labels).estimators_
+    assert len(model.seeds_) == 2

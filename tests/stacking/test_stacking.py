@@ -487,7 +487,7 @@ def test_raises_if_held_out_rows_have_no_weight(table):
 @pytest.mark.parametrize(
     ("params", "message"),
     [
-        ({"estimators": "all"}, "`estimators` must be one of 'auto'; got 'all'"),
+        ({"estimators": "all"}, "one of 'fast', 'auto', 'best'; got 'all'"),
         ({"n_refits": 0}, "`n_refits` must be"),
         ({"memory_budget": -1}, "`memory_budget` must be"),
     ],

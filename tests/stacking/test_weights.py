@@ -5,6 +5,7 @@ import pytest
 from scipy.optimize import minimize
 
 from skbayesnn._stacking.weights import (
+    MIN_WEIGHT,
     round_to_total,
     sparse_stacking_weights,
     stacking_weights,
@@ -186,3 +187,16 @@ def test_likeliest_candidate_depends_on_the_weights():
     for weights, first in (([3.0, 1.0], True), ([1.0, 3.0], False)):
         actual = useful_candidates(log_density, np.array(weights), constant)
         assert actual.tolist() == [first, not first]
+
+
+def test_candidate_with_the_only_density_in_a_row_is_kept(seed):
+    """Its weight, about 1 / rows, is below the smallest weight."""
+    random = np.random.default_rng(seed)
+    n_rows = 150
+    log_density = random.normal(scale=0.01, size=(n_rows, 3)) - [0.0, 3.0, 4.0]
+    without = sparse_stacking_weights(log_density, np.ones(n_rows))
+    np.testing.assert_array_equal(without > 0, [True, False, False])
+    log_density[7, 0] = -800.0
+    weights = sparse_stacking_weights(log_density, np.ones(n_rows))
+    np.testing.assert_array_equal(weights > 0, [True, True, False])
+    assert weights[1] < MIN_WEIGHT
