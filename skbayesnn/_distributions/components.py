@@ -112,18 +112,22 @@ class DrawArrays:
         first, n_versions : (rows,), position of the first version, and their number
         most : the largest number of versions
         """
-        draws, turn = self, np.arange(self.n_draws) % most
-        if self.n_draws < most:
-            draws = self.repeated(most)
-            turn = np.arange(draws.n_draws) % most
-        else:
-            for block, start in enumerate(range(0, self.n_draws, most)):
-                order = np.random.RandomState(block).permutation(most)
-                turn[start : start + most] = order[turn[start : start + most]]
+        n = self.n_draws
+        if n < most:
+            turn = np.tile(np.arange(most), n)
+            return self.repeated(most)._with_versions(turn, first, n_versions)
+        turn = np.arange(n) % most
+        for block, start in enumerate(range(0, n, most)):
+            order = np.random.RandomState(block).permutation(most)
+            turn[start : start + most] = order[turn[start : start + most]]
+        return self._with_versions(turn, first, n_versions)
+
+    def _with_versions(self, turn, first, n_versions):
+        """Rows with one of their versions in each draw; turn : (draws,)."""
         # A row with one version uses it in all draws.
         index = first + turn[:, np.newaxis] % n_versions
-        draw = np.arange(draws.n_draws)[:, np.newaxis]
-        return draws._mapped(lambda values: values[draw, index])
+        draw = np.arange(self.n_draws)[:, np.newaxis]
+        return self._mapped(lambda values: values[draw, index])
 
     def resized(self, n: int):
         """Select ``n`` evenly spaced draws; repeat draws if there are fewer."""

@@ -14,7 +14,7 @@ from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 
-from skbayesnn._batch.jobs import network_of
+from skbayesnn._batch.jobs import last_step
 from skbayesnn._stacking.boosting import BoostingClassifier
 from skbayesnn._stacking.folds import FOLDS_BELOW
 from skbayesnn._stacking.foreign import adapted, takes_frame
@@ -23,6 +23,7 @@ from skbayesnn._stacking.linear import ShrunkLinearClassifier, ShrunkLinearRegre
 from skbayesnn._validation import batch_rows, check_option
 from skbayesnn.estimators._base import BayesianNetwork
 from skbayesnn.estimators.mc_dropout import MCDropoutClassifier, MCDropoutRegressor
+from skbayesnn.estimators.neighbours import NeighbourModel
 from skbayesnn.preprocessing import PiecewiseLinearEncoder
 
 Grid = dict[str, Sequence[Any]]
@@ -186,12 +187,10 @@ def pool_items(estimators) -> list[tuple]:
 
 
 def is_own(estimator) -> bool:
-    """Whether this is a model of this package, or a pipeline with a network."""
+    """Whether this is a model of this package, or a pipeline that ends in one."""
     if isinstance(estimator, ForestRegressor | BoostingClassifier):
         return True
-    while isinstance(estimator, Pipeline):
-        estimator = estimator.steps[-1][1]
-    return isinstance(estimator, BayesianNetwork)
+    return isinstance(last_step(estimator), BayesianNetwork | NeighbourModel)
 
 
 def given_spec(item, seed: int, *, is_classification: bool) -> CandidateSpec:
@@ -209,9 +208,9 @@ def given_spec(item, seed: int, *, is_classification: bool) -> CandidateSpec:
         return CandidateSpec(name, clone(estimator), grid)
     if is_own(estimator):
         on_frame, estimator = isinstance(estimator, Pipeline), clone(estimator)
-        network = network_of(estimator)
-        if network.random_state is None:
-            network.set_params(random_state=seed)
+        model = last_step(estimator)
+        if model.random_state is None:
+            model.set_params(random_state=seed)
         return CandidateSpec(name, estimator, grid, on_frame)
     adapter = adapted(name, estimator, is_classification=is_classification, seed=seed)
     grids = [grid] if isinstance(grid, Mapping) else grid
