@@ -339,11 +339,12 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
                 table.sample_weight,
                 is_classification=self._is_classification,
                 max_iter=self.max_iter,
+                n_targets=1 if y.ndim == 1 else y.shape[1],
                 device=self.device,
                 random_state=seed,
             )
             default = {spec.name: spec for spec in default_pool}
-        # Some tables have no encoded columns, or no forests.
+        # Some tables have no encoded columns, forests or neighbours.
         pool = [
             spec or default[item[0]]
             for item, spec in zip(items, specs, strict=True)
@@ -352,8 +353,9 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         if not pool:
             raise ValueError(
                 "the default candidates 'encoded' need columns with many distinct "
-                "values, and 'forest' needs a regression with many rows: the pool must "
-                f"have other candidates for this table; got {self.estimators!r}."
+                "values, and 'forest' and 'neighbours' need a regression with many "
+                "rows: the pool must have other candidates for this table; got "
+                f"{self.estimators!r}."
             )
         return data, pool
 

@@ -221,6 +221,11 @@ class StackData:
             return np.ones(len(self.y))
         return self.sample_weight
 
+    def rows_of(self, candidate: Candidate) -> Any:
+        """X as a candidate takes it; of a stack without copies of the rows."""
+        is_given = candidate.spec.on_frame and self.frame is not None
+        return self.frame if is_given else self.X
+
     def as_given(self, splits: Sequence[tuple]) -> tuple["StackData", list[tuple]]:
         """Data and folds with the original X.
 

@@ -23,7 +23,7 @@ from skbayesnn._stacking.linear import ShrunkLinearClassifier, ShrunkLinearRegre
 from skbayesnn._validation import batch_rows, check_option
 from skbayesnn.estimators._base import BayesianNetwork
 from skbayesnn.estimators.mc_dropout import MCDropoutClassifier, MCDropoutRegressor
-from skbayesnn.estimators.neighbours import NeighbourModel
+from skbayesnn.estimators.neighbours import NeighbourModel, NeighbourRegressor
 from skbayesnn.preprocessing import PiecewiseLinearEncoder
 
 Grid = dict[str, Sequence[Any]]
@@ -89,6 +89,9 @@ REGRESSION_PENALTIES = "ridge", "lasso", "adaptive_lasso"
 FOREST_WIDTHS = (0.03, 0.1, 0.25, None)
 # Forests are used from this number of rows on, with fewer columns than rows.
 FOREST_FROM = 200
+# Neighbours are used from this number of rows on, with fewer columns than rows. A
+# candidate is one network; refits have more.
+NEIGHBOURS_FROM = 2000
 CLASSIFICATION_PENALTIES = {
     "ridge": (0.3, 1.0, 3.0, 10.0),
     "lasso": (0.4, 0.2, 0.1, 0.05),
@@ -116,7 +119,7 @@ class CandidateSpec(NamedTuple):
 
 
 # Groups of the default candidates, in the order of their training times.
-DEFAULT_GROUPS = "encoded", "network", "linear", "forest"
+DEFAULT_GROUPS = "encoded", "network", "linear", "forest", "neighbours"
 
 
 def default_pool() -> list[tuple[str, str]]:
@@ -135,8 +138,10 @@ def default_pool() -> list[tuple[str, str]]:
     -------
     estimators : list of (name, "auto")
         ``"encoded"`` are networks on encoded columns, ``"network"`` are networks on the
-        original columns, ``"linear"`` are linear models, and ``"forest"`` are
-        extremely randomised trees (regression only).
+        original columns, ``"linear"`` are linear models, ``"forest"`` are extremely
+        randomised trees, and ``"neighbours"`` are nearest neighbours in a learned
+        embedding. The last two are for regression only, and depend on the number of
+        rows.
 
     Examples
     --------
@@ -222,9 +227,15 @@ def given_spec(item, seed: int, *, is_classification: bool) -> CandidateSpec:
 
 
 def default_specs(
-    X, sample_weight, *, is_classification: bool, max_iter, **params
+    X,
+    sample_weight,
+    *,
+    is_classification: bool,
+    max_iter,
+    n_targets: int = 1,
+    **params,
 ) -> list[CandidateSpec]:
-    """Networks on the columns and on encoded columns, linear models, and forests.
+    """Networks, linear models, forests and neighbours.
 
     With at least as many columns as rows the pool has fewer networks. Linear models
     with a penalty predict such tables as well or better, unless the function is far
@@ -267,6 +278,11 @@ def default_specs(
     if not is_classification and not is_small:
         forest = ForestRegressor(random_state=params.get("random_state"))
         pool.append(CandidateSpec("forest", forest, {"width": FOREST_WIDTHS}))
+    if n_rows >= NEIGHBOURS_FROM and n_targets == 1 and not is_classification:
+        if not is_small:
+            pool.append(
+                _neighbours_spec(n_rows, params["batch_size"], max_iter, params)
+            )
     n_bins = 0 if sparse.issparse(X) or is_wide else _n_bins(X, sample_weight)
     if n_bins < MIN_BINS:
         return pool
@@ -286,6 +302,18 @@ def _uses_shrunk_models(X, n_rows: int) -> bool:
     """Whether the linear models are ridge and lasso."""
     few = n_rows < SHRUNK_BELOW or X.shape[1] > SHARE_OF_COLUMNS * n_rows
     return few and n_rows in SHRUNK_ROWS and n_rows * X.shape[1] <= SHRUNK_ENTRIES
+
+
+def _neighbours_spec(
+    n_rows: int, batch_size: int, max_iter, params: Grid
+) -> CandidateSpec:
+    """Neighbours, with as many training steps as networks if ``max_iter`` is given."""
+    if max_iter != "auto":
+        max_iter *= math.ceil(n_rows / batch_size)
+    model = NeighbourRegressor(
+        n_estimators=1, max_iter=max_iter, random_state=params.get("random_state")
+    )
+    return CandidateSpec("neighbours", model, {})
 
 
 def _linear_spec(network, is_classification: bool, is_shrunk: bool) -> CandidateSpec:

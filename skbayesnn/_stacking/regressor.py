@@ -349,8 +349,12 @@ default="from_dtype"
             return stacked.factor
         subset = np.flatnonzero(data.weights)
         subset = some_rows(subset, max(MAX_COMPARED // stacked.factor.size, 1))
-        X = safe_indexing(data.X, subset)
-        predictives = [open_predictive(model, X).whole() for model in models]
+        predictives = [
+            open_predictive(
+                model, safe_indexing(data.rows_of(candidate), subset)
+            ).whole()
+            for candidate, model in zip(kept, models, strict=True)
+        ]
         n_draws = stacked.n_draws[stacked.n_draws > 0]
         reduction = share_of_starts(predictives, n_draws, n_before, n_now)
         return factor_with_starts(stacked.factor, reduction, data.weights[subset])
