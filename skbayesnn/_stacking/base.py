@@ -636,11 +636,11 @@ def _relative_refit_time(
 ) -> float:
     """Mean duration of a fit to all rows, in units of a fit out of fold."""
     row_ratio = len(data.y) / np.mean([len(train) for train, _ in splits])
-    network_ratios = [
-        settings[candidate.name].get(f"{candidate.path}n_estimators", 1)
-        / candidate.model.n_estimators
-        for candidate in kept
-    ]
+    network_ratios = []
+    for candidate in kept:
+        before = candidate.model.n_estimators
+        now = settings[candidate.name].get(f"{candidate.path}n_estimators", before)
+        network_ratios.append(now / before)
     return float(row_ratio * np.mean(network_ratios))
 
 

@@ -88,15 +88,17 @@ class Candidate:
         n_draws : draws of all networks together
         """
         model = self.model
-        if isinstance(model, SeparateModel) and not isinstance(model, NeighbourModel):
+        if isinstance(model, NeighbourModel):
+            # The mixture repeats their draws: predictions take longer with each
+            # network and each draw.
+            return {}
+        if isinstance(model, SeparateModel):
             return self.draws_param(n_draws)
         n_networks = max(n_refits, model.n_estimators)
-        most = -(-n_draws // n_networks)
-        if isinstance(model, NeighbourModel):
-            # The mixture repeats their draws: the time of predictions is proportional
-            # to the number of different ones.
-            most = min(most, model.n_draws)
-        return {f"{self.path}n_estimators": n_networks, **self.draws_param(most)}
+        return {
+            f"{self.path}n_estimators": n_networks,
+            **self.draws_param(-(-n_draws // n_networks)),
+        }
 
     def draws_param(self, n_draws) -> dict[str, int]:
         """Parameter with the number of draws, if the model has one."""

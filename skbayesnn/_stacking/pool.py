@@ -89,9 +89,8 @@ REGRESSION_PENALTIES = "ridge", "lasso", "adaptive_lasso"
 FOREST_WIDTHS = (0.03, 0.1, 0.25, None)
 # Forests are used from this number of rows on, with fewer columns than rows.
 FOREST_FROM = 200
-# Neighbours are used from this number of rows on, with fewer columns than rows. A
-# candidate is one network; refits have more.
-NEIGHBOURS_FROM = 2000
+# Neighbours are used from this number of rows on, with fewer columns than rows.
+NEIGHBOURS_FROM = 5000
 CLASSIFICATION_PENALTIES = {
     "ridge": (0.3, 1.0, 3.0, 10.0),
     "lasso": (0.4, 0.2, 0.1, 0.05),
