@@ -154,7 +154,7 @@ class MixedDraws(Components):
     def concatenated(cls, parts: Sequence, axis: int = 0):
         """Concatenate draws, rows or targets."""
         if axis:
-            return cls._beside(parts, axis)
+            return cls._joined(parts, axis)
         first = np.cumsum([0, *(part._ends[-1] for part in parts)])
         draws = [part.draw + start for part, start in zip(parts, first, strict=False)]
         return cls(
@@ -163,7 +163,7 @@ class MixedDraws(Components):
         )
 
     @classmethod
-    def _beside(cls, parts, axis: int):
+    def _joined(cls, parts, axis: int):
         """Concatenate rows or targets; ``GaussianMixtures`` if draws do not match."""
         first = parts[0]
         if all(

@@ -33,7 +33,7 @@ MAX_COMPARED = 1_000
 class BayesianStackingRegressor(
     RegressionPredictiveMixin, RegressorMixin, BayesianStacking
 ):
-    """Weighted mixture of Bayesian neural networks, linear models and forests.
+    """Weighted mixture of networks, linear models, forests and neighbours.
 
     Use it when accuracy and calibrated intervals matter more than training time: it
     needs no tuning. It trains a pool of candidates by cross-validation, all candidates
@@ -49,20 +49,22 @@ class BayesianStackingRegressor(
         The pool of candidates. Leave the default unless you have models of your own
         to combine.
 
-        ``"auto"`` contains networks, linear models and forests. The networks have two
-        hidden layers, observation noise that depends on the input, and several length
-        scales. Some have relu units and no dropout, the others silu units and dropout.
-        Some get the original columns, the others columns that are encoded by
-        :class:`~skbayesnn.preprocessing.PiecewiseLinearEncoder`. Forests are used with
-        at least 200 rows. Each of their trees is one draw, a normal distribution about
-        the mean of y in a leaf. A sparse X with at most 256 columns and 2^25 entries is
-        made dense. See Notes for few rows and many columns.
+        ``"auto"`` contains networks, linear models, forests and neighbours. The
+        networks have two hidden layers, observation noise that depends on the input,
+        and several length scales. Some have relu units and no dropout, the others silu
+        units and dropout. Some get the original columns, the others columns that are
+        encoded by :class:`~skbayesnn.preprocessing.PiecewiseLinearEncoder`. Forests are
+        used with at least 200 rows. Each of their trees is one draw, a normal
+        distribution about the mean of y in a leaf. A :class:`NeighbourRegressor` is
+        used with at least 5,000 rows. A sparse X with at most 256 columns and 2^25
+        entries is made dense. See Notes for few rows and many columns.
 
         A list contains (name, estimator) or (name, estimator, grid of its parameters).
         :func:`~skbayesnn.default_pool` is the list of the default candidates, to which
         you can append others: networks of this package, and regressors of scikit-learn
-        and other libraries. All must have the same kind of observation noise. See Notes
-        for regressors of other libraries.
+        and other libraries. All must have the same kind of observation noise; normal
+        distributions and mixtures of them are the same kind. See Notes for regressors
+        of other libraries.
     weights : {"log_density", "crps"}, default="log_density"
         Score of the held-out rows that the weights of the candidates optimise. The log
         density is sensitive to outliers and rewards a correct width of the predictive
@@ -82,10 +84,11 @@ default="from_dtype"
     n_refits : int, default=4
         Networks fitted to all rows, from different starts, for each candidate with
         positive weight. With more networks, predictions are more accurate and the fit
-        takes longer. A candidate with a larger ``n_estimators`` has this number.
+        takes longer. A candidate with a larger ``n_estimators`` has this number;
+        neighbours always have their ``n_estimators``, one in the default pool.
     max_iter : "auto" or int, default="auto"
-        Number of epochs of the default candidates. ``"auto"`` depends on the number of
-        rows.
+        Number of epochs of the default candidates; neighbours have as many training
+        steps as the networks. ``"auto"`` depends on the number of rows.
     n_jobs : int, default=None
         Number of joblib processes, each of which trains a program. None is one, in
         this process; -1 is one per processor. ``joblib.parallel_config`` selects Dask
@@ -160,7 +163,8 @@ default="from_dtype"
     penalty implies. They require 10 to 1,000 rows and at most 2^22 entries of X;
     otherwise linear models are trained like the networks. If X has at least as many
     columns as rows, the pool has two networks, both on the original columns, and no
-    forests.
+    forests or neighbours. There are also no neighbours with several targets or a sparse
+    X.
 
     The forests are extremely randomised trees [4]_. In three candidates a leaf has one
     row, and the standard deviation about it is a share of the standard deviation of y:

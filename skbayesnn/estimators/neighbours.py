@@ -705,7 +705,9 @@ default="auto"
     Notes
     -----
     A fitted model contains the training rows. A prediction computes the distances to
-    all of them, for every draw, in a block of rows at a time.
+    all of them, for every draw, in a block of rows at a time. In the mixture of a row
+    and draw, neighbours with similar y are merged to at most 12 normal distributions
+    for each width, with the same mean and variance.
 
     References
     ----------
