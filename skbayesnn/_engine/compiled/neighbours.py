@@ -241,7 +241,7 @@ def _kernel_values(kernel, n_classes):
 
 @compiled
 def _first_of_others(groups, i, n):
-    """First row that is not in the group of row i; n if there is none."""
+    """First row outside of the group of row i; n without such a row."""
     if not groups.size:
         return 0 if i else 1
     c = 0
