@@ -139,7 +139,8 @@ def test_pipeline_ends_in_neighbours(rows):
     frame = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "c": np.where(y > 0, "x", "z")})
     columns = FunctionTransformer(lambda frame: frame[["a", "b"]])
     pool = [
-        ("pipeline", make_pipeline(columns, NeighbourRegressor(**SHORT))),
+        ("neighbours", make_pipeline(columns, NeighbourRegressor(**SHORT))),
+        ("network", make_pipeline(columns, MCDropoutRegressor(**QUICK))),
         ("linear", "auto"),
     ]
     stack = BayesianStackingRegressor(pool, cv=2, random_state=0).fit(frame, y)
@@ -191,6 +192,12 @@ def test_files_and_pickles(rows, fitted):
         np.testing.assert_array_equal(again.crps(X, y), fitted.crps(X, y))
         lower, upper = again.predict_interval(X, 0.8, method="cv+").T
         assert (lower < upper).all()
+
+
+def test_graphs_are_refused(fitted):
+    pytest.importorskip("onnx")
+    with pytest.raises(TypeError, match="item for item in default_pool"):
+        skbayesnn.to_onnx(fitted)
 
 
 def test_drift(rows):
