@@ -228,6 +228,13 @@ class _Recorder(BaseEstimator):
         return self.network.get_metadata_routing()
 
 
+def last_step(estimator):
+    """The estimator, or the last step of a pipeline."""
+    while isinstance(estimator, Pipeline):
+        estimator = estimator.steps[-1][1]
+    return estimator
+
+
 def network_of(estimator) -> BayesianNetwork:
     """The estimator if it is a network, or the network that ends a pipeline.
 
@@ -236,9 +243,7 @@ def network_of(estimator) -> BayesianNetwork:
     TypeError
         For any other estimator.
     """
-    inner = estimator
-    while isinstance(inner, Pipeline):
-        inner = inner.steps[-1][1]
+    inner = last_step(estimator)
     if not isinstance(inner, BayesianNetwork):
         raise TypeError(
             "batched training needs a network of skbayesnn, alone or as the last step "

@@ -10,7 +10,6 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
-from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -120,16 +119,20 @@ class DrawArrays:
         first, n_versions : (rows,), position of the first version, and their number
         most : the largest number of versions
         """
-        draws, turn = self, np.arange(self.n_draws) % most
-        if self.n_draws < most:
-            draws = self.repeated(most)
-            turn = np.arange(draws.n_draws) % most
-        else:
-            for block, start in enumerate(range(0, self.n_draws, most)):
-                order = np.random.RandomState(block).permutation(most)
-                turn[start : start + most] = order[turn[start : start + most]]
+        n = self.n_draws
+        if n < most:
+            turn = np.tile(np.arange(most), n)
+            return self.repeated(most)._with_versions(turn, first, n_versions)
+        turn = np.arange(n) % most
+        for block, start in enumerate(range(0, n, most)):
+            order = np.random.RandomState(block).permutation(most)
+            turn[start : start + most] = order[turn[start : start + most]]
+        return self._with_versions(turn, first, n_versions)
+
+    def _with_versions(self, turn, first, n_versions):
+        """Rows with one of their versions in each draw; turn : (draws,)."""
         # A row with one version uses it in all draws.
-        return draws.rows_by_draw(first + turn[:, np.newaxis] % n_versions)
+        return self.rows_by_draw(first + turn[:, np.newaxis] % n_versions)
 
     def rows_by_draw(self, index: np.ndarray):
         """Select other rows for each draw; index : (draws, rows)."""
@@ -425,184 +428,6 @@ def gaussian_log_density(mean, variance, y):
     mean, variance : (draws, rows, targets); y : (rows, targets)
     """
     return Gaussians(mean, variance).log_density(y)
-
-
-# ---- draws of several kinds
-
-
-@dataclass(frozen=True)
-class MixedComponents(Components):
-    """Draws of several kinds of continuous distributions.
-
-    Parameters
-    ----------
-    parts : tuple of Components
-        For the same rows and targets.
-    order : ndarray of shape (draws,), int
-        Position of each draw among the draws of all parts, one part after another.
-    """
-
-    parts: tuple[Components, ...]
-    order: np.ndarray
-
-    def _split(self, values: np.ndarray) -> list[np.ndarray]:
-        """Split values of all draws by part."""
-        by_part = np.empty_like(values)
-        by_part[self.order] = values
-        sizes = [part.n_draws for part in self.parts]
-        return np.split(by_part, np.cumsum(sizes)[:-1])
-
-    def _split_if_by_draw(self, values) -> list:
-        """Split values with an axis of draws; repeat values without one."""
-        if np.ndim(values) == 3:
-            return self._split(np.asarray(values))
-        return [values] * len(self.parts)
-
-    def _joined(self, values: Iterable[np.ndarray]) -> np.ndarray:
-        """The inverse of ``_split``."""
-        return np.concatenate(list(values))[self.order]
-
-    def _mapped(self, function):
-        """Apply a function of the rows or targets to all arrays."""
-        parts = tuple(part._mapped(function) for part in self.parts)
-        return MixedComponents(parts, self.order)
-
-    @classmethod
-    def concatenated(cls, parts, axis=0):
-        """Concatenate several objects; along rows or targets, of the same draws."""
-        if axis == 0:
-            return joined_draws(parts)
-        columns = zip(*(part.parts for part in parts), strict=True)
-        joined = tuple(type(column[0]).concatenated(column, axis) for column in columns)
-        return cls(joined, parts[0].order)
-
-    @property
-    def _first(self):
-        return self.mean
-
-    @property
-    def n_draws(self):
-        """Number of draws."""
-        return len(self.order)
-
-    @cached_property
-    def mean(self):
-        """Mean of every draw, (draws, rows, targets)."""
-        return self._joined(part.mean for part in self.parts)
-
-    @cached_property
-    def variance(self):
-        """Variance of every draw, (draws, rows, targets)."""
-        return self._joined(part.variance for part in self.parts)
-
-    def draws(self, index):
-        """Select draws by index."""
-        selected = self.order[index]
-        order = np.empty(len(selected), dtype=np.intp)
-        parts, first, n_before = [], 0, 0
-        for part in self.parts:
-            inside = np.flatnonzero(
-                (selected >= first) & (selected < first + part.n_draws)
-            )
-            if len(inside):
-                parts.append(part.draws(selected[inside] - first))
-                order[inside] = n_before + np.arange(len(inside))
-            n_before += len(inside)
-            first += part.n_draws
-        return MixedComponents(tuple(parts), order)
-
-    def repeated(self, times):
-        """Repeat every draw ``times`` times."""
-        return self.draws(np.repeat(np.arange(self.n_draws), times))
-
-    def rows_by_draw(self, index):
-        """Select other rows for each draw; index : (draws, rows)."""
-        pairs = zip(self.parts, self._split(index), strict=True)
-        parts = tuple(part.rows_by_draw(rows) for part, rows in pairs)
-        return MixedComponents(parts, self.order)
-
-    def log_density_per_target(self, y):
-        """Log density of y."""
-        return self._joined(part.log_density_per_target(y) for part in self.parts)
-
-    def cdf(self, y):
-        """P(Y <= y)."""
-        return self._joined(part.cdf(y) for part in self.parts)
-
-    def log_mean_density(self, y, width):
-        """log P(y - width / 2 < Y <= y + width / 2) / width."""
-        return self._joined(part.log_mean_density(y, width) for part in self.parts)
-
-    def quantile(self, level):
-        """Quantile of every draw."""
-        pairs = zip(self.parts, self._split_if_by_draw(level), strict=True)
-        return self._joined(part.quantile(levels) for part, levels in pairs)
-
-    def sample(self, random):
-        """Sample y from every draw."""
-        return self._joined(part.sample(random) for part in self.parts)
-
-    def rescaled(self, shift, factor):
-        """Distributions of shift + factor y."""
-        split = self._split_if_by_draw(shift), self._split_if_by_draw(factor)
-        parts = tuple(
-            part.rescaled(*values)
-            for part, *values in zip(self.parts, *split, strict=True)
-        )
-        return MixedComponents(parts, self.order)
-
-    def mixture_cdf(self, y):
-        """P(Y <= y), a weighted mean of the parts."""
-        sums = [part.n_draws * part.mixture_cdf(y) for part in self.parts]
-        return np.sum(sums, axis=0) / self.n_draws
-
-    def mixture_crps(self, y):
-        """CRPS from quantiles of the draws."""
-        return self.crps_of_draws(y)
-
-
-def joined_draws(components: Sequence[Components]) -> Components:
-    """Concatenate the draws of several objects, which may be of different kinds.
-
-    Raises
-    ------
-    TypeError
-        If counts and continuous distributions are joined.
-    """
-    parts: list[Components] = []
-    positions: list[np.ndarray] = []
-    n_draws = 0
-    for whole in components:
-        if isinstance(whole, MixedComponents):
-            parts += whole.parts
-            positions.append(n_draws + whole.order)
-        else:
-            parts.append(whole)
-            positions.append(n_draws + np.arange(whole.n_draws))
-        n_draws += whole.n_draws
-    kinds: dict[tuple, list[int]] = {}
-    for i, part in enumerate(parts):
-        kinds.setdefault((type(part), part._first.shape[3:]), []).append(i)
-    if len({part.discrete for part in parts}) > 1:
-        names = sorted({type(part).__name__ for part in parts})
-        raise TypeError(
-            "distributions of counts and of real numbers cannot be combined; got "
-            f"{', '.join(names)}. Give all members likelihood='poisson', or none."
-        )
-    joined = tuple(
-        type(parts[index[0]]).concatenated([parts[i] for i in index])
-        for index in kinds.values()
-    )
-    if len(joined) == 1:
-        return joined[0]
-    # Position of the first draw of each part, before and after sorting by kind.
-    sizes = np.array([part.n_draws for part in parts])
-    by_kind = np.concatenate(list(kinds.values()))
-    first = np.empty(len(parts), dtype=np.intp)
-    first[by_kind] = np.cumsum(sizes[by_kind]) - sizes[by_kind]
-    shift = np.repeat(first - (np.cumsum(sizes) - sizes), sizes)
-    position = np.concatenate(positions)
-    return MixedComponents(joined, position + shift[position])
 
 
 # ---- class probabilities

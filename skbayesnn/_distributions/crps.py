@@ -1,6 +1,6 @@
 """Continuous ranked probability score (CRPS) of a mixture, per row and target.
 
-In NumPy and float64; components have the draws axis first.
+In float64; components have the draws axis first.
 """
 
 import math
@@ -8,8 +8,11 @@ from collections.abc import Callable
 from functools import cache
 
 import numpy as np
+import torch
 from numpy.polynomial import Polynomial, legendre
 from scipy.special import ndtr
+
+from skbayesnn._distributions.quantiles import by_columns
 
 # Number of quantiles that represent a distribution without a closed form.
 N_LEVELS = 200
@@ -33,26 +36,29 @@ def gaussian_mixture_crps(y, mean, variance, weight=None) -> np.ndarray:
     y : (rows, targets); mean, variance : (draws, rows, targets)
     weight : (draws, rows, targets), summing to 1 over draws; None: equal weights
     """
-    mean, variance = mean.astype(np.float64), variance.astype(np.float64)
-    if weight is not None:
-        return _weighted_gaussian_mixture_crps(y, mean, variance, weight)
-    distance_to_y = _mean_distance(y - mean, variance).mean(0)
-    distance_between = np.zeros_like(distance_to_y)
-    for centre, spread in zip(mean, variance, strict=True):
-        distance_between += _mean_distance(mean - centre, variance + spread).mean(0)
-    return distance_to_y - 0.5 * distance_between / len(mean)
+    return by_columns(_crps_of_columns, mean, variance, y, weight)
 
 
-def _weighted_gaussian_mixture_crps(y, mean, variance, weight):
-    """The same with weights; each pair of components is computed once."""
-    weight = weight.astype(np.float64)
-    distance_to_y = (weight * _mean_distance(y - mean, variance)).sum(0)
-    distance_between = np.zeros_like(distance_to_y)
-    for i in range(len(mean)):
-        distance = _mean_distance(mean[i:] - mean[i], variance[i:] + variance[i])
+def _crps_of_columns(mean, std, y, weight):
+    """CRPS at y, (columns,); the other arguments are (draws, columns) tensors."""
+    n = len(mean)
+    share = torch.full_like(mean, 1 / n) if weight is None else weight
+    variance = std.square()
+    crps = (share * _distance_from_zero(mean - y, std)).sum(0)
+    # Each pair is computed once.
+    for i in range(n):
+        pair_std = (variance[i:] + variance[i]).sqrt_()
+        distance = _distance_from_zero(mean[i:] - mean[i], pair_std)
         distance[0] *= 0.5
-        distance_between += weight[i] * (weight[i:] * distance).sum(0)
-    return distance_to_y - distance_between
+        crps -= share[i] * distance.mul_(share[i:]).sum(0)
+    return crps
+
+
+def _distance_from_zero(mean, std):
+    """E |Z|, Z ~ N(mean, std^2), of tensors."""
+    z = mean / (std * math.sqrt(2))
+    density = z.square().neg_().exp_().mul_(std).mul_(math.sqrt(2 / math.pi))
+    return z.erf_().mul_(mean).add_(density)
 
 
 def gaussian_mixture_distance(mean, variance, other_mean, other_variance):

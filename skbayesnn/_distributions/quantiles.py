@@ -32,7 +32,7 @@ def mixture_cdf(mean, variance, y, weight=None) -> np.ndarray:
 
     mean, variance, weight : (draws, rows, targets); y : (rows, targets)
     """
-    return _by_columns(_cdf, mean, variance, y, weight)
+    return by_columns(_cdf, mean, variance, y, weight)
 
 
 def mixture_quantile(mean, variance, level, weight=None) -> np.ndarray:
@@ -41,7 +41,7 @@ def mixture_quantile(mean, variance, level, weight=None) -> np.ndarray:
     mean, variance, weight : (draws, rows, targets); level : float or (rows, targets),
         in (0, 1)
     """
-    return _by_columns(_quantile, mean, variance, level, weight)
+    return by_columns(_quantile, mean, variance, level, weight)
 
 
 def increasing_root(cdf, density, level, low, high, scale) -> np.ndarray:
@@ -207,7 +207,7 @@ def _root(function: Callable, low, high, start, scale):
     return point
 
 
-def _by_columns(function, mean, variance, per_row, weight) -> np.ndarray:
+def by_columns(function, mean, variance, per_row, weight) -> np.ndarray:
     """Apply ``function(mean, std, per_row, weight)`` to chunks of columns.
 
     A column is a pair of row and target.

@@ -16,120 +16,25 @@ widen the wide Gaussians as well.
 
 import math
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from numbers import Integral
 
 import numpy as np
 import torch
-from scipy.special import logsumexp, ndtr
+from scipy.special import logsumexp
 
-from skbayesnn._distributions.components import Components, labels_at
-from skbayesnn._distributions.crps import HALF_LOG_2PI, gaussian_mixture_crps
+from skbayesnn._distributions.crps import HALF_LOG_2PI
 from skbayesnn._distributions.map_factor import (
     least_density,
     minimise_on_grid,
     without_outliers,
 )
-from skbayesnn._distributions.quantiles import mixture_cdf, mixture_quantile
+from skbayesnn._distributions.mixtures import GaussianMixtures
 from skbayesnn._likelihoods.base import MIN_NOISE, Precision, check_same_shape
 from skbayesnn._likelihoods.gaussian import MAX_LOG_PRECISION, bounded
 
 # Rows this many nats below most rows are outliers.
 OUTLIER_NATS = 30.0
-
-
-@dataclass(frozen=True)
-class GaussianMixtures(Components):
-    """Gaussian mixtures, arrays of shape (draws, rows, targets, K).
-
-    ``weight`` sums to 1 over K, up to rounding; ``scale`` are standard deviations.
-    """
-
-    weight: np.ndarray
-    location: np.ndarray
-    scale: np.ndarray
-
-    @cached_property
-    def mean(self):
-        """Mean of every draw, (draws, rows, targets)."""
-        return (self.weight * self.location).sum(-1)
-
-    @cached_property
-    def variance(self):
-        """Variance of every draw, (draws, rows, targets)."""
-        deviation = self.location - self.mean[..., None]
-        return (self.weight * (np.square(self.scale) + np.square(deviation))).sum(-1)
-
-    def log_density_per_target(self, y):
-        """log sum_k weight_k N(y; location_k, scale_k^2)."""
-        squares = np.square((y[..., None] - self.location) / self.scale)
-        density = -(0.5 * squares + np.log(self.scale) + HALF_LOG_2PI)
-        return logsumexp(density, axis=-1, b=self.weight)
-
-    def cdf(self, y):
-        """P(Y <= y)."""
-        return (self.weight * ndtr((y[..., None] - self.location) / self.scale)).sum(-1)
-
-    def quantile(self, level):
-        """Quantile of every draw, by Newton's method as for a mixture of draws."""
-        shape = self.weight.shape[:-1]
-        columns = [
-            np.moveaxis(values, -1, 0).reshape(-1, 1, int(np.prod(shape)))
-            for values in (self.location, np.square(self.scale), self.weight)
-        ]
-        mean, variance, weight = columns
-        level = np.broadcast_to(level, shape).reshape(1, -1)
-        return mixture_quantile(mean, variance, level, weight).reshape(shape)
-
-    def sample(self, random):
-        """Sample y from every draw: first a Gaussian, then a value of it."""
-        component = labels_at(self.weight, random.random(self.weight.shape[:-1]))
-        location, scale = (
-            np.take_along_axis(values, component[..., None], axis=-1)[..., 0]
-            for values in (self.location, self.scale)
-        )
-        return location + scale * random.standard_normal(scale.shape, scale.dtype)
-
-    def rescaled(self, shift, factor):
-        """Distributions of shift + factor y."""
-        shift, factor = (np.asarray(values)[..., None] for values in (shift, factor))
-        return GaussianMixtures(
-            self.weight, self.location * factor + shift, self.scale * factor
-        )
-
-    @cached_property
-    def _flattened(self):
-        """Mean, variance and weight of all Gaussians, (draws K, rows, targets) each."""
-        shape = -1, *self.weight.shape[1:3]
-        location, scale, weight = (
-            np.moveaxis(values, -1, 1).reshape(shape)
-            for values in (self.location, self.scale, self.weight)
-        )
-        return location, np.square(scale), weight / self.n_draws
-
-    def mixture_cdf(self, y):
-        """P(Y <= y) of the mixture of all draws."""
-        mean, variance, weight = self._flattened
-        return mixture_cdf(mean, variance, y, weight)
-
-    def mixture_quantile(self, level):
-        """Quantile of the mixture of all draws."""
-        mean, variance, weight = self._flattened
-        return mixture_quantile(mean, variance, level, weight)
-
-    def mixture_crps(self, y):
-        """CRPS of the mixture of all draws, in closed form [Grimit et al. 2006]."""
-        return gaussian_mixture_crps(y, *self._flattened)
-
-    def nodes(self, n):
-        """Gauss-Hermite nodes of every Gaussian, times the weights of the Gaussians."""
-        points, weights = np.polynomial.hermite_e.hermegauss(n)
-        values = self.location + np.multiply.outer(points, self.scale)
-        weights = np.multiply.outer(weights / weights.sum(), self.weight)
-        return tuple(
-            np.moveaxis(array, -1, 1).reshape(-1, *self.weight.shape[:-1])
-            for array in (values, weights)
-        )
 
 
 @dataclass(frozen=True)

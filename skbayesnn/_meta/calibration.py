@@ -210,14 +210,12 @@ def _predicted(held_out, X, y):
 def _scales(predicted, weights) -> np.ndarray:
     """Factors of the spread that maximise the log density of each target."""
     parts = [mixture.components for mixture, _ in predicted]
-    # Folds with unknown values may have more draws.
-    n_draws = max(part.n_draws for part in parts)
-    parts = [part.resized(n_draws) for part in parts]
-    components = type(parts[0]).concatenated(parts, axis=1)
     y = np.concatenate([mixture.standard(y) for mixture, y in predicted])
     return np.array(
         [
-            likeliest_scale(components.targets(slice(j, j + 1)), y[:, j], weights)
+            likeliest_scale(
+                [part.targets(slice(j, j + 1)) for part in parts], y[:, j], weights
+            )
             for j in range(y.shape[-1])
         ]
     )

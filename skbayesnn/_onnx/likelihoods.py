@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from skbayesnn._distributions.components import Gaussians
+from skbayesnn._distributions.mixtures import GaussianMixtures
 from skbayesnn._engine.posterior import Posterior
 from skbayesnn._likelihoods.base import OfLabels
 from skbayesnn._likelihoods.categorical import Ordinal
@@ -19,7 +20,7 @@ from skbayesnn._likelihoods.gaussian import (
     MAX_LOG_PRECISION,
     Heteroscedastic,
 )
-from skbayesnn._likelihoods.mixture import GaussianMixtures, Mixture
+from skbayesnn._likelihoods.mixture import Mixture
 from skbayesnn._likelihoods.poisson import LOG_RATE_BOUNDS, Poisson
 from skbayesnn._onnx.graph import Tensor
 

@@ -35,6 +35,7 @@ from skbayesnn._stacking.forest import ForestRegressor
 from skbayesnn._stacking.linear import ShrunkLinearClassifier, ShrunkLinearRegressor
 from skbayesnn.estimators import _fitted
 from skbayesnn.estimators._base import BayesianNetwork
+from skbayesnn.estimators.neighbours import NeighbourModel
 
 
 @dataclass(frozen=True)
@@ -168,6 +169,12 @@ def predictive(model, rows: OnnxRows, part: Part | None = None) -> Regression | 
             "`to_onnx` converts the candidates of skbayesnn; got "
             f"{type(model.estimator).__name__} in a stack. Leave it out of "
             "`estimators`, or predict with the stack itself."
+        )
+    if isinstance(model, NeighbourModel):
+        raise TypeError(
+            "`to_onnx` does not support models that store their training rows; got "
+            f"{type(model).__name__}. In a stack, leave it out: estimators=[item for "
+            "item in default_pool() if item[0] != 'neighbours']."
         )
     raise TypeError(
         "`to_onnx` takes the estimators of skbayesnn, alone, as the last step of a "

@@ -18,12 +18,13 @@ from scipy.special import ndtr
 from sklearn.pipeline import make_pipeline
 
 from skbayesnn._data.scaling import Scaling
-from skbayesnn._distributions.components import Components, joined_draws
+from skbayesnn._distributions.components import Components
 from skbayesnn._distributions.crps import (
     crps_by_cdf,
     crps_by_quantiles,
     weighted_sample_crps,
 )
+from skbayesnn._distributions.mixtures import joined_draws, of_one_class
 from skbayesnn._distributions.quantiles import intervals
 from skbayesnn._predictive.recalibration import QuantileMap, log_density_of_scale
 from skbayesnn._predictive.summaries import REGRESSION_KINDS
@@ -197,7 +198,7 @@ class MixturePredictive:
                 "transforms that differ (each is fitted to its own rows). Put "
                 "TransformedTargetRegressor around the ensemble, not inside."
             )
-        components = [part.components for part in parts]
+        components = of_one_class([part.components for part in parts])
         if n_draws is None:
             components = _even(components)
         else:
@@ -221,8 +222,7 @@ class MixturePredictive:
                 "target transform or a recalibration."
             )
         n_draws = max(part.n_draws for part in parts)
-        components = [part.components.resized(n_draws) for part in parts]
-        _check_same_kind(components)
+        components = _of_same_kind(part.components.resized(n_draws) for part in parts)
         joined = type(components[0]).concatenated(components, axis=1)
         return replace(parts[0], components=joined)
 
@@ -236,8 +236,7 @@ class MixturePredictive:
             )
         parts = [part.in_units_of_target() for part in parts]
         maps = [part.maps or _UNCHANGED * part.components.n_targets for part in parts]
-        components = [part.components for part in parts]
-        _check_same_kind(components)
+        components = _of_same_kind(part.components for part in parts)
         return cls(
             type(components[0]).concatenated(_even(components), axis=2),
             squeeze_targets=False,
@@ -665,7 +664,9 @@ def _each(functions, values) -> np.ndarray:
     return np.stack([function(column) for function, column in columns], axis=-1)
 
 
-def _check_same_kind(components) -> None:
+def _of_same_kind(components) -> list:
+    """Components of one class; raise if they have several kinds of noise."""
+    components = of_one_class(list(components))
     kinds = {type(part) for part in components}
     if len(kinds) > 1:
         raise TypeError(
@@ -673,6 +674,7 @@ def _check_same_kind(components) -> None:
             f"{', '.join(sorted(kind.__name__ for kind in kinds))}. Give all members "
             "the same `likelihood`."
         )
+    return components
 
 
 def _even(components):

@@ -3,6 +3,7 @@
 NumPy only, one target at a time.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,29 +16,37 @@ from skbayesnn._distributions.map_factor import minimise_on_grid
 _APART = 1e-14
 
 
-def likeliest_scale(components: Components, y, weight) -> float:
-    """Estimate by maximum likelihood a factor that scales the mixture about its mean.
+def likeliest_scale(parts: Sequence[Components], y, weight) -> float:
+    """Estimate by maximum likelihood a factor that scales mixtures about their means.
 
-    y' = m + s (y - m) spreads the mixture about its mean m; s maximises the weighted
-    log density of y. For one Gaussian, s is the root mean squared standardised residual
-    [Laves et al. 2020].
+    y' = m + s (y - m) spreads the mixture of a row about its mean m; s maximises the
+    weighted log density of y. For one Gaussian, s is the root mean squared standardised
+    residual [Laves et al. 2020].
 
-    components : of one target, (draws, rows, 1); y, weight : (rows,)
+    parts : of one target, (draws, rows, 1) each; y, weight : (rows of all parts,)
     """
-    if components.discrete:
+    if any(part.discrete for part in parts):
         raise TypeError(NO_OTHER_UNITS)
-    mean = components.mean[..., 0]
-    total = components.variance[..., 0].mean(0) + mean.var(0)
-    squares = np.square(y - mean.mean(0)) / total
+    ends = np.cumsum([part.n_rows for part in parts])
+    pairs = list(zip(parts, np.split(y, ends[:-1]), strict=True))
+    squares = np.concatenate([_standard_squares(*pair) for pair in pairs])
     guess = 0.5 * np.log(np.average(squares, weights=weight))
-    density = log_density_of_scale(components, y)
+    densities = [log_density_of_scale(*pair) for pair in pairs]
 
     def loss(log_scale):
-        return -np.average(density(log_scale), weights=weight)
+        values = np.concatenate([density(log_scale) for density in densities])
+        return -np.average(values, weights=weight)
 
     # The bounds of the search include s = 1.
     bounds = min(guess, 0.0) - 2, max(guess, 0.0) + 2
     return float(np.exp(minimise_on_grid(loss, *bounds)))
+
+
+def _standard_squares(components: Components, y) -> np.ndarray:
+    """Squares of (y - mean) / std of a mixture, (rows,)."""
+    mean = components.mean[..., 0]
+    total = components.variance[..., 0].mean(0) + mean.var(0)
+    return np.square(y - mean.mean(0)) / total
 
 
 def log_density_of_scale(

@@ -347,11 +347,12 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
                 is_classification=self._is_classification,
                 max_iter=self.max_iter,
                 size=size,
+                n_targets=1 if y.ndim == 1 else y.shape[1],
                 device=self.device,
                 random_state=seed,
             )
             default |= {(spec.name, size): spec for spec in default_pool}
-        # Some tables have no encoded columns, or no forests.
+        # Some tables have no encoded columns, forests or neighbours.
         pool = [
             spec or default[item[:2]]
             for item, spec in zip(items, specs, strict=True)
@@ -360,8 +361,9 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         if not pool:
             raise ValueError(
                 "the default candidates 'encoded' need columns with many distinct "
-                "values, and 'forest' needs a regression with many rows: the pool must "
-                f"have other candidates for this table; got {self.estimators!r}."
+                "values, and 'forest' and 'neighbours' need a regression with many "
+                "rows: the pool must have other candidates for this table; got "
+                f"{self.estimators!r}."
             )
         return data, pool
 
@@ -647,11 +649,11 @@ def _relative_refit_time(
 ) -> float:
     """Mean duration of a fit to all rows, in units of a fit out of fold."""
     row_ratio = len(data.y) / np.mean([len(train) for train, _ in splits])
-    network_ratios = [
-        settings[candidate.name].get(f"{candidate.path}n_estimators", 1)
-        / candidate.model.n_estimators
-        for candidate in kept
-    ]
+    network_ratios = []
+    for candidate in kept:
+        before = candidate.model.n_estimators
+        now = settings[candidate.name].get(f"{candidate.path}n_estimators", before)
+        network_ratios.append(now / before)
     return float(row_ratio * np.mean(network_ratios))
 
 

@@ -13,7 +13,13 @@ from sklearn.utils.parallel import delayed
 
 from skbayesnn._batch.cross_fit import ReturnEstimator, fitted_to
 from skbayesnn._batch.executor import Executor, Resources
-from skbayesnn._batch.jobs import FoldFit, FoldFitBuilder, network_of, path_of_network
+from skbayesnn._batch.jobs import (
+    FoldFit,
+    FoldFitBuilder,
+    last_step,
+    network_of,
+    path_of_network,
+)
 from skbayesnn._batch.outcomes import (
     Fingerprint,
     Key,
@@ -35,11 +41,18 @@ from skbayesnn._stacking.forest import ForestRegressor
 from skbayesnn._stacking.linear import ShrunkLinearModel
 from skbayesnn._stacking.pool import CandidateSpec
 from skbayesnn.estimators._base import BayesianNetwork
+from skbayesnn.estimators.neighbours import NeighbourModel
 
 # Posterior draws of a network that predict held-out rows.
 HELD_OUT_DRAWS = 20
 # Candidates that are not trained in a program of networks.
-SeparateModel = ShrunkLinearModel | ForeignModel | ForestRegressor | BoostingClassifier
+SeparateModel = (
+    ShrunkLinearModel
+    | ForeignModel
+    | ForestRegressor
+    | BoostingClassifier
+    | NeighbourModel
+)
 
 
 @dataclass(frozen=True)
@@ -73,31 +86,33 @@ class Candidate:
         n_draws : draws of all networks together
         """
         model = self.model
+        if isinstance(model, NeighbourModel):
+            # The mixture repeats their draws: predictions take longer with each
+            # network and each draw.
+            return {}
         if isinstance(model, SeparateModel):
-            return _draws_param(model, int(n_draws))
+            return self.draws_param(n_draws)
         n_networks = max(n_refits, model.n_estimators)
         return {
             f"{self.path}n_estimators": n_networks,
-            f"{self.path}n_draws": int(-(-n_draws // n_networks)),
+            **self.draws_param(-(-n_draws // n_networks)),
         }
 
-
-def _draws_param(model: SeparateModel, n_draws: int) -> dict[str, int]:
-    """Parameter with the number of draws, if the model has one."""
-    return {"n_draws": n_draws} if "n_draws" in model.get_params(deep=False) else {}
+    def draws_param(self, n_draws) -> dict[str, int]:
+        """Parameter with the number of draws, if the model has one."""
+        has_one = "n_draws" in self.model.get_params(deep=False)
+        return {f"{self.path}n_draws": int(n_draws)} if has_one else {}
 
 
 def model_of(estimator) -> BayesianNetwork | SeparateModel:
     """Network or other model of a candidate's estimator."""
-    if isinstance(estimator, SeparateModel):
-        return estimator
-    return network_of(estimator)
+    model = last_step(estimator)
+    return model if isinstance(model, SeparateModel) else network_of(estimator)
 
 
 def n_networks(estimator) -> int:
     """Number of networks from different starts in a fitted candidate."""
-    model = model_of(estimator)
-    return 1 if isinstance(model, SeparateModel) else len(model.seeds_)
+    return len(getattr(model_of(estimator), "seeds_", [0]))
 
 
 def expand_pool(pool: Sequence[CandidateSpec]) -> list[Candidate]:
@@ -205,6 +220,11 @@ class StackData:
         if self.sample_weight is None:
             return np.ones(len(self.y))
         return self.sample_weight
+
+    def rows_of(self, candidate: Candidate) -> Any:
+        """X as a candidate takes it; of a stack without copies of the rows."""
+        is_given = candidate.spec.on_frame and self.frame is not None
+        return self.frame if is_given else self.X
 
     def as_given(self, splits: Sequence[tuple]) -> tuple["StackData", list[tuple]]:
         """Data and folds with the original X.
@@ -330,13 +350,8 @@ def predict_held_out(
     """
     few_draws = {}
     for candidate in candidates:
-        model = candidate.model
-        n_draws = min(HELD_OUT_DRAWS, model.n_draws)
-        few_draws[candidate.name] = (
-            _draws_param(model, n_draws)
-            if isinstance(model, SeparateModel)
-            else {f"{candidate.path}n_draws": n_draws}
-        )
+        n_draws = min(HELD_OUT_DRAWS, candidate.model.n_draws)
+        few_draws[candidate.name] = candidate.draws_param(n_draws)
     on_frame = frozenset(c.name for c in candidates if c.spec.on_frame)
     predictor = HeldOutPredictor(data, splits, on_frame)
     return _train(candidates, few_draws, data, splits, predictor, resources, store)
@@ -411,14 +426,15 @@ def _train(
         spec_data, spec_splits = (
             data.as_given(splits) if spec.on_frame else (data, splits)
         )
-        if isinstance(spec.estimator, SeparateModel):
+        if isinstance(last_step(spec.estimator), SeparateModel):
             models = {
                 (name, fold): clone(spec.estimator).set_params(**params[name])
                 for name in missing
                 for fold in missing[name]
             }
+            path = path_of_network(spec.estimator)
             yield from _fitted_alone(
-                models, spec_data, spec_splits, result_builder, resources
+                models, path, spec_data, spec_splits, result_builder, resources
             )
             continue
         # Candidates keep the observation noise of their training, since the mixture is
@@ -441,19 +457,20 @@ def _train(
 
 
 def _fitted_alone(
-    models, data, splits, result_builder, resources
+    models, path: str, data, splits, result_builder, resources
 ) -> Iterator[ProgramResult]:
     """Fit models that are not networks, each by its own ``fit``.
 
     Models that differ only in parameters of their predictions share a fit.
 
     models : dict of (name, fold) to estimator, not fitted
+    path : prefix of the names of the model's parameters
     """
     groups: dict[tuple, dict[Key, Any]] = {}
     for key, model in models.items():
         groups.setdefault((key[1], _params_of_fit(model)), {})[key] = model
     calls = (
-        delayed(_outcomes_alone)(group, data, splits[fold][0], result_builder)
+        delayed(_outcomes_alone)(group, path, data, splits[fold][0], result_builder)
         for (fold, _), group in groups.items()
     )
     for outcomes in resources.parallel()(calls):
@@ -470,17 +487,19 @@ def _params_of_fit(model) -> str:
 
 
 def _outcomes_alone(
-    models: Mapping[Key, Any], data: StackData, train, result_builder
+    models: Mapping[Key, Any], path: str, data: StackData, train, result_builder
 ) -> dict[Key, Outcome]:
     """Outcomes of one fit to the training rows."""
     try:
         first = next(iter(models.values()))
-        fitted = fitted_to(first, data.X, data.y, train, data.fit_params(""))
+        fitted = fitted_to(first, data.X, data.y, train, data.fit_params(path))
     except Exception as error:
         return dict.fromkeys(models, Outcome(without_frames(error)))
     outcomes = {}
     for key, model in models.items():
-        # Copies share the fitted arrays.
-        shared = copy(fitted).set_params(**model.get_params(deep=False))
+        shared = fitted
+        if model is not first:
+            # Copies share the fitted arrays.
+            shared = copy(fitted).set_params(**model.get_params(deep=False))
         outcomes[key] = result_builder.build(key, TrainedFit(shared), {})
     return outcomes

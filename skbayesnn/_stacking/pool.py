@@ -14,7 +14,7 @@ from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 
-from skbayesnn._batch.jobs import network_of
+from skbayesnn._batch.jobs import last_step
 from skbayesnn._stacking.boosting import BoostingClassifier
 from skbayesnn._stacking.folds import FOLDS_BELOW
 from skbayesnn._stacking.foreign import adapted, takes_frame
@@ -23,6 +23,7 @@ from skbayesnn._stacking.linear import ShrunkLinearClassifier, ShrunkLinearRegre
 from skbayesnn._validation import batch_rows, check_option
 from skbayesnn.estimators._base import BayesianNetwork
 from skbayesnn.estimators.mc_dropout import MCDropoutClassifier, MCDropoutRegressor
+from skbayesnn.estimators.neighbours import NeighbourModel, NeighbourRegressor
 from skbayesnn.preprocessing import PiecewiseLinearEncoder
 
 Grid = dict[str, Sequence[Any]]
@@ -88,6 +89,8 @@ REGRESSION_PENALTIES = "ridge", "lasso", "adaptive_lasso"
 FOREST_WIDTHS = (0.03, 0.1, 0.25, None)
 # Forests are used from this number of rows on, with fewer columns than rows.
 FOREST_FROM = 200
+# Neighbours are used from this number of rows on, with fewer columns than rows.
+NEIGHBOURS_FROM = 5000
 CLASSIFICATION_PENALTIES = {
     "ridge": (0.3, 1.0, 3.0, 10.0),
     "lasso": (0.4, 0.2, 0.1, 0.05),
@@ -157,7 +160,7 @@ class CandidateSpec(NamedTuple):
 
 
 # Groups of the default candidates, in the order of their training times.
-DEFAULT_GROUPS = "encoded", "network", "linear", "forest"
+DEFAULT_GROUPS = "encoded", "network", "linear", "forest", "neighbours"
 
 
 def default_pool(size: str = "auto") -> list[tuple[str, str]]:
@@ -178,8 +181,10 @@ def default_pool(size: str = "auto") -> list[tuple[str, str]]:
     -------
     estimators : list of (name, size)
         ``"encoded"`` are networks on encoded columns, ``"network"`` are networks on the
-        original columns, ``"linear"`` are linear models, and ``"forest"`` are
-        extremely randomised trees (regression only).
+        original columns, ``"linear"`` are linear models, ``"forest"`` are extremely
+        randomised trees, and ``"neighbours"`` are nearest neighbours in a learned
+        embedding. The last two are for regression only, and depend on the number of
+        rows.
 
     Examples
     --------
@@ -238,12 +243,10 @@ def pool_items(estimators) -> list[tuple]:
 
 
 def is_own(estimator) -> bool:
-    """Whether this is a model of this package, or a pipeline with a network."""
+    """Whether this is a model of this package, or a pipeline that ends in one."""
     if isinstance(estimator, ForestRegressor | BoostingClassifier):
         return True
-    while isinstance(estimator, Pipeline):
-        estimator = estimator.steps[-1][1]
-    return isinstance(estimator, BayesianNetwork)
+    return isinstance(last_step(estimator), BayesianNetwork | NeighbourModel)
 
 
 def given_spec(item, seed: int, *, is_classification: bool) -> CandidateSpec:
@@ -261,9 +264,9 @@ def given_spec(item, seed: int, *, is_classification: bool) -> CandidateSpec:
         return CandidateSpec(name, clone(estimator), grid)
     if is_own(estimator):
         on_frame, estimator = isinstance(estimator, Pipeline), clone(estimator)
-        network = network_of(estimator)
-        if network.random_state is None:
-            network.set_params(random_state=seed)
+        model = last_step(estimator)
+        if model.random_state is None:
+            model.set_params(random_state=seed)
         return CandidateSpec(name, estimator, grid, on_frame)
     adapter = adapted(name, estimator, is_classification=is_classification, seed=seed)
     grids = [grid] if isinstance(grid, Mapping) else grid
@@ -275,9 +278,16 @@ def given_spec(item, seed: int, *, is_classification: bool) -> CandidateSpec:
 
 
 def default_specs(
-    X, sample_weight, *, is_classification: bool, max_iter, size="auto", **params
+    X,
+    sample_weight,
+    *,
+    is_classification: bool,
+    max_iter,
+    size: str = "auto",
+    n_targets: int = 1,
+    **params,
 ) -> list[CandidateSpec]:
-    """Networks on the columns and on encoded columns, linear models, and forests.
+    """Networks, linear models, forests and neighbours.
 
     With at least as many columns as rows the pool has fewer networks. Linear models
     with a penalty predict such tables as well or better, unless the function is far
@@ -329,6 +339,11 @@ def default_specs(
             n_trees=SIZES[size].n_trees, random_state=params.get("random_state")
         )
         pool.append(CandidateSpec("forest", forest, {"width": FOREST_WIDTHS}))
+    if n_rows >= NEIGHBOURS_FROM and n_targets == 1 and not is_classification:
+        if not is_small and size != "fast":
+            pool.append(
+                _neighbours_spec(n_rows, params["batch_size"], max_iter, params)
+            )
     n_bins = 0 if sparse.issparse(X) or is_wide else _n_bins(X, sample_weight)
     if n_bins < MIN_BINS:
         return pool
@@ -352,6 +367,18 @@ def _uses_shrunk_models(X, n_rows: int) -> bool:
     """Whether the linear models are ridge and lasso."""
     few = n_rows < SHRUNK_BELOW or X.shape[1] > SHARE_OF_COLUMNS * n_rows
     return few and n_rows in SHRUNK_ROWS and n_rows * X.shape[1] <= SHRUNK_ENTRIES
+
+
+def _neighbours_spec(
+    n_rows: int, batch_size: int, max_iter, params: Grid
+) -> CandidateSpec:
+    """Neighbours, with as many training steps as networks if ``max_iter`` is given."""
+    if max_iter != "auto":
+        max_iter *= math.ceil(n_rows / batch_size)
+    model = NeighbourRegressor(
+        n_estimators=1, max_iter=max_iter, random_state=params.get("random_state")
+    )
+    return CandidateSpec("neighbours", model, {})
 
 
 def _linear_spec(network, is_classification: bool, is_shrunk: bool) -> CandidateSpec:

@@ -33,7 +33,7 @@ MAX_COMPARED = 1_000
 class BayesianStackingRegressor(
     RegressionPredictiveMixin, RegressorMixin, BayesianStacking
 ):
-    """Weighted mixture of Bayesian neural networks, linear models and forests.
+    """Weighted mixture of networks, linear models, forests and neighbours.
 
     Use it when accuracy and calibrated intervals matter more than training time: it
     needs no tuning. It trains a pool of candidates by cross-validation, all candidates
@@ -49,14 +49,15 @@ class BayesianStackingRegressor(
         The pool of candidates. Start with ``"fast"``, publish with ``"auto"``, and give
         ``"best"`` if a few per cent are worth up to five times the seconds.
 
-        ``"auto"`` contains networks, linear models and forests. The networks have two
-        hidden layers, observation noise that depends on the input, and several length
-        scales. Some have relu units and no dropout, the others silu units and dropout.
-        Some get the original columns, the others columns that are encoded by
-        :class:`~skbayesnn.preprocessing.PiecewiseLinearEncoder`. Forests are used with
-        at least 200 rows. Each of their trees is one draw, a normal distribution about
-        the mean of y in a leaf. A sparse X with at most 256 columns and 2^25 entries is
-        made dense. See Notes for few rows and many columns.
+        ``"auto"`` contains networks, linear models, forests and neighbours. The
+        networks have two hidden layers, observation noise that depends on the input,
+        and several length scales. Some have relu units and no dropout, the others silu
+        units and dropout. Some get the original columns, the others columns that are
+        encoded by :class:`~skbayesnn.preprocessing.PiecewiseLinearEncoder`. Forests are
+        used with at least 200 rows. Each of their trees is one draw, a normal
+        distribution about the mean of y in a leaf. A :class:`NeighbourRegressor` is
+        used with at least 5,000 rows. A sparse X with at most 256 columns and 2^25
+        entries is made dense. See Notes for few rows and many columns.
 
         ``"fast"`` contains four of these networks, trained for at most 2,500 steps and
         fitted to all rows from one start, and smaller forests. For 1,000 to 8,000 rows
@@ -90,11 +91,12 @@ default="from_dtype"
     n_refits : "auto" or int, default="auto"
         Networks fitted to all rows, from different starts, for each candidate with
         positive weight. With more networks, predictions are more accurate and the fit
-        takes longer. A candidate with a larger ``n_estimators`` has this number.
+        takes longer. A candidate with a larger ``n_estimators`` has this number;
+        neighbours always have their ``n_estimators``, one in the default pool.
         ``"auto"`` is 4, with ``"fast"`` 1, and with ``"best"`` 6.
     max_iter : "auto" or int, default="auto"
-        Number of epochs of the default candidates. ``"auto"`` depends on the number of
-        rows.
+        Number of epochs of the default candidates; neighbours have as many training
+        steps as the networks. ``"auto"`` depends on the number of rows.
     n_jobs : int, default=None
         Number of joblib processes, each of which trains a program. None is one, in
         this process; -1 is one per processor. ``joblib.parallel_config`` selects Dask
@@ -169,7 +171,8 @@ default="from_dtype"
     penalty implies. They require 10 to 1,000 rows and at most 2^22 entries of X;
     otherwise linear models are trained like the networks. If X has at least as many
     columns as rows, the pool has two networks, both on the original columns, and no
-    forests.
+    forests or neighbours. There are also no neighbours with several targets or a sparse
+    X.
 
     The forests are extremely randomised trees [4]_. In three candidates a leaf has one
     row, and the standard deviation about it is a share of the standard deviation of y:
@@ -378,8 +381,12 @@ default="from_dtype"
             return stacked.factor
         subset = np.flatnonzero(data.weights)
         subset = some_rows(subset, max(MAX_COMPARED // stacked.factor.size, 1))
-        X = safe_indexing(data.X, subset)
-        predictives = [open_predictive(model, X).whole() for model in models]
+        predictives = [
+            open_predictive(
+                model, safe_indexing(data.rows_of(candidate), subset)
+            ).whole()
+            for candidate, model in zip(kept, models, strict=True)
+        ]
         n_draws = stacked.n_draws[stacked.n_draws > 0]
         reduction = share_of_starts(predictives, n_draws, n_before, n_now)
         return factor_with_starts(stacked.factor, reduction, data.weights[subset])

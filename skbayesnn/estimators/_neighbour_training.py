@@ -54,6 +54,8 @@ class EmbeddingTrainer:
     y : ndarray of shape (rows,)
         Standardised, or indices of classes.
     weights : ndarray of shape (rows,)
+    groups : ndarray of shape (rows,), int
+        Rows of the same group do not predict each other. Empty without groups.
     n_classes : int
         0 for a regression.
     kernel : Kernel
@@ -69,6 +71,7 @@ class EmbeddingTrainer:
     features: np.ndarray
     y: np.ndarray
     weights: np.ndarray
+    groups: np.ndarray
     n_classes: int
     kernel: Kernel
     n_hidden: int
@@ -111,7 +114,9 @@ class EmbeddingTrainer:
         from skbayesnn._engine.compiled.neighbours import Rows
 
         weights = (self.weights / self.weights.mean()).astype(self.features.dtype)
-        return Rows(self.features, *self.targets(self.y), weights, self.n_classes)
+        groups = self.groups.astype(np.int64)
+        targets = self.targets(self.y)
+        return Rows(self.features, *targets, weights, groups, self.n_classes)
 
     def train(self, seeds: np.ndarray, length_scales: np.ndarray) -> list[Fit]:
         """Train a network for every seed, on threads.

@@ -4,7 +4,7 @@ import math
 from abc import ABCMeta, abstractmethod
 from dataclasses import dataclass, replace
 from numbers import Integral
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,6 +13,7 @@ from scipy.optimize import minimize_scalar
 from sklearn.utils.validation import check_is_fitted
 
 from skbayesnn import _validation
+from skbayesnn._data.groups import check_can_hold_out, check_groups
 from skbayesnn._data.scaling import Scaling, warn_of_far_rows
 from skbayesnn._data.table_encoder import TableEncoder
 from skbayesnn._data.validation import (
@@ -24,8 +25,8 @@ from skbayesnn._data.validation import (
     refuse_one_class,
 )
 from skbayesnn._distributions.map_factor import PRIOR_STD, least_density, log_mean_exp
+from skbayesnn._distributions.mixtures import GaussianMixtures
 from skbayesnn._likelihoods.base import MIN_NOISE
-from skbayesnn._likelihoods.mixture import GaussianMixtures
 from skbayesnn._predictive.classes import ClassPredictive
 from skbayesnn._predictive.mixin import (
     BLOCK,
@@ -78,8 +79,11 @@ CALIBRATION_DRAWS = 2
 FACTORS, OUTLIER = (0.3, 3.0), 10.0
 # Precision of the log of a factor.
 LOG_PRECISION = 0.02
-# Components of the mixture that describe the neighbours of a row, for each width.
-N_GROUPS = 64
+# Components of the mixture that describe the neighbours of a row, for each width, and
+# how near these are merged (``_engine.compiled.neighbours.neighbour_values``). With
+# more components the CRPS of a mixture takes longer, by the square of their number.
+N_GROUPS = 12
+MERGED = 0.25
 # Most components of a block of rows.
 MAX_COMPONENTS = 1 << 21
 # Y has ties if fewer than this share of its values are distinct.
@@ -114,6 +118,7 @@ class _Draw(NamedTuple):
 class NeighbourModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
     """Base class of both estimators: training and embeddings."""
 
+    likelihood: str
     hidden_size: Any
     embedding_size: Any
     dropout: Any
@@ -145,6 +150,8 @@ class NeighbourModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
     encoder_: PiecewiseLinearEncoder | None
     table_: TableEncoder | None
     n_features_in_: int
+    # With metadata routing, `groups` are requested by default, as by GroupKFold.
+    __metadata_request__fit: ClassVar = {"groups": True}
 
     @property
     def _n_classes(self) -> int:
@@ -174,7 +181,11 @@ class NeighbourModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
 
     @default_settings
     def fit(
-        self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+        self,
+        X: MatrixLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
     ) -> Self:
         """Train the embedding, and store the training rows.
 
@@ -187,6 +198,11 @@ class NeighbourModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the rows, in the loss and as neighbours. A stored row of weight 2
             predicts like two equal rows; a row of weight 0 is removed.
+        groups : array-like of shape (n_samples,), default=None
+            Give it if rows depend on each other, such as all rows of a patient, and
+            predictions will be for new groups. In training, rows of a group do not
+            predict each other, and they are held out together. With metadata routing,
+            groups are requested by default.
 
         Returns
         -------
@@ -199,16 +215,20 @@ class NeighbourModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
             used = table.sample_weight > 0
             features, targets = table.X[used], table.y[used]
             weights = table.sample_weight[used]
+            groups = check_groups(groups, X)
+            groups = None if groups is None else groups[used]
             if len(weights) < 2:
                 raise ValueError(
                     f"{type(self).__name__} must have at least 2 rows of positive "
                     f"weight; got n_samples={len(weights)}. Each row is predicted "
                     "from the others."
                 )
+            check_can_hold_out(groups)
             targets, kernel = new._prepare_targets(targets, weights)
             # In the order of y, which predictions need.
             order = np.argsort(targets, kind="stable")
             targets, weights = targets[order], weights[order]
+            groups = None if groups is None else groups[order]
             features = _dense(features[order])
             scaling = Scaling.of(features, targets, weights, inputs=True, targets=False)
             new.x_mean_, new.x_scale_ = scaling.x_mean, scaling.x_scale
@@ -216,7 +236,7 @@ class NeighbourModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
             new.X_train_ = new._standardised(features)
             new.y_train_, new.weights_train_ = targets, weights
             new.encoder_ = new._fitted_encoder(weights)
-            new._train(kernel, random)
+            new._train(kernel, groups, random)
             new._protect()
         return self
 
@@ -253,7 +273,7 @@ class NeighbourModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
             X = self.encoder_.transform(X)
         return np.ascontiguousarray(X, dtype=self._dtype)
 
-    def _train(self, kernel: Kernel, random) -> None:
+    def _train(self, kernel: Kernel, groups, random) -> None:
         """Train all networks, and set the attributes that follow from it."""
         n_members = _validation.check_number(
             "n_estimators", self.n_estimators, kind=Integral, low=1
@@ -264,7 +284,7 @@ class NeighbourModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
             "learning_rate_init", self.learning_rate_init, low=0, open_low=True
         )
         self.seeds_ = random.randint(0, 2**31 - 1, size=n_members)
-        held_out = self._held_out_rows(random)
+        held_out = self._held_out_rows(groups, random)
         features = self._encoded(self.X_train_)
         n_rows = int(np.count_nonzero(~held_out))
         hidden = _validation.layer_size("hidden_size", self.hidden_size)
@@ -273,6 +293,7 @@ class NeighbourModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
             features[~held_out],
             self.y_train_[~held_out],
             self.weights_train_[~held_out],
+            np.empty(0) if groups is None else groups[~held_out],
             self._n_classes,
             kernel,
             hidden,
@@ -300,17 +321,25 @@ class NeighbourModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
         decay = np.square(self.length_scale_) / (2 * trainer.weights.sum())
         self.weight_decay_ = decay * [1.0, *(1 - self.dropout_)]
 
-    def _held_out_rows(self, random) -> np.ndarray:
-        """Rows that estimate the calibration, (rows,), bool; none if there are few."""
+    def _held_out_rows(self, groups, random) -> np.ndarray:
+        """Rows that estimate the calibration, (rows,), bool; none if there are few.
+
+        These are whole groups.
+        """
         n_rows = len(self.X_train_)
         share = _validation.check_number(
             "validation_fraction", self.validation_fraction, low=0, high=1
         )
         n = min(max(share * n_rows, MIN_HELD_OUT), MAX_HELD_OUT) if share else 0
         held_out = np.zeros(n_rows, dtype=bool)
-        if 2 * n <= n_rows:
-            held_out[random.permutation(n_rows)[: int(n)]] = True
-        return held_out
+        if not 0 < 2 * n <= n_rows:
+            return held_out
+        groups = np.arange(n_rows) if groups is None else groups
+        _, group, sizes = np.unique(groups, return_inverse=True, return_counts=True)
+        order = random.permutation(len(sizes))
+        selected = order[np.cumsum(sizes[order]) <= int(n)]
+        # The others must predict each other.
+        return np.isin(group, selected[: len(sizes) - 2])
 
     def _rows_of_subset(self, n_rows: int) -> int:
         """Number of rows that a step embeds, at least 2."""
@@ -377,8 +406,9 @@ class NeighbourModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
         n_draws = self.n_draws if self.dropout_.any() else 1
         log_weights = np.log(self.weights_train_ / self.weights_train_.mean())
         draws = []
-        for member, seed in enumerate(self.seeds_.tolist()):
-            for k in range(n_draws):
+        # The networks of a draw are adjacent, as in other estimators.
+        for k in range(n_draws):
+            for member, seed in enumerate(self.seeds_.tolist()):
                 masks = self._masks(seed, k)
                 z = self._embedded(features, member, masks)
                 offsets = log_weights - np.square(z.astype(np.float64)).sum(1)
@@ -675,7 +705,9 @@ default="auto"
     Notes
     -----
     A fitted model contains the training rows. A prediction computes the distances to
-    all of them, for every draw, in a block of rows at a time.
+    all of them, for every draw, in a block of rows at a time. In the mixture of a row
+    and draw, neighbours with similar y are merged to at most 12 normal distributions
+    for each width, with the same mean and variance.
 
     References
     ----------
@@ -791,7 +823,13 @@ default="auto"
             widths, share = np.exp(kernel[:2]), _sigmoid(kernel[2])
             groups = np.empty((3, len(z), N_GROUPS))
             neighbours.neighbour_values(
-                z, draw.columns, draw.offsets, self.y_train_, widths.min(), *groups
+                z,
+                draw.columns,
+                draw.offsets,
+                self.y_train_,
+                widths.min(),
+                MERGED,
+                *groups,
             )
             weight, location, variance = groups
             parts = [

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from skbayesnn._distributions.components import (
-    Gaussians,
+from skbayesnn._distributions.components import Gaussians
+from skbayesnn._distributions.mixtures import (
+    GaussianMixtures,
     MixedComponents,
     joined_draws,
 )
 from skbayesnn._distributions.piecewise import PiecewiseUniforms
-from skbayesnn._likelihoods.mixture import GaussianMixtures
 from skbayesnn._likelihoods.poisson import Counts
 from skbayesnn._likelihoods.student_t import StudentTs
 

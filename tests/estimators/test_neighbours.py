@@ -61,12 +61,16 @@ def _pairs(model):
 # ---- closed forms
 
 
+@pytest.fixture
+def unmerged(monkeypatch):
+    """Each neighbour of a regression is a component."""
+    monkeypatch.setattr(neighbours, "N_GROUPS", 300)
+    monkeypatch.setattr(neighbours, "MERGED", 0.0)
+
+
+@pytest.mark.usefixtures("unmerged")
 @pytest.mark.parametrize("parameters", [{}, {"dropout": 0.0, "tau": 0.04}])
 def test_density_by_a_double_loop(parameters, seed):
-    """Neighbours within a quarter of the smaller width are merged.
-
-    The density then has a relative error of about (1/8)^3 / 6 in the bulk.
-    """
     X_new, y_new, random = _data([seed, 1], 7)
     weight = random.uniform(0.5, 2, 50)
     model = _fitted(
@@ -86,10 +90,30 @@ def test_density_by_a_double_loop(parameters, seed):
     # Rows with a relative weight below 1e-10 are left out: outliers have no density.
     near = expected > -15
     assert near.any()
-    np.testing.assert_allclose(actual[near], expected[near], atol=5e-3)
+    np.testing.assert_allclose(actual[near], expected[near], atol=1e-5)
     if parameters:
         np.testing.assert_allclose(model.kernel_std_, 5.0)
         assert model.tau_ == pytest.approx(0.04)
+
+
+def test_merged_neighbours(seed, monkeypatch):
+    """Twelve groups per width have nearly the scores of all neighbours.
+
+    The density of an outlier may differ by more.
+    """
+    X, y, _ = _data([seed, 1], 11)
+    parameters = {"max_iter": 80, "dtype": "float64", "n_estimators": 2}
+    model = _fitted(NeighbourRegressor, seed, n_rows=200, **parameters)
+    assert model._open_predictive(X).whole().components.weight.shape[-1] == 24
+    scores = [model.crps(X, y), model.log_predictive_density(X, y)]
+    interval = model.predict_interval(X)
+    monkeypatch.setattr(neighbours, "N_GROUPS", 200)
+    monkeypatch.setattr(neighbours, "MERGED", 0.0)
+    crps, density = model.crps(X, y), model.log_predictive_density(X, y)
+    np.testing.assert_allclose(scores[0], crps, rtol=2e-3)
+    assert np.median(np.abs(scores[1] - density)) < 0.02
+    std = model.predict(X, return_std=True)[1][:, None]
+    assert np.abs((interval - model.predict_interval(X)) / std).max() < 0.05
 
 
 def test_moments_of_the_neighbours(seed):
@@ -126,7 +150,7 @@ def test_probabilities_are_shares_of_the_classes(seed):
 def test_it_learns(seed):
     """One column of four determines y; nearest neighbours of all columns are worse."""
     X, y, _ = _data(seed, 400)
-    parameters = {"max_iter": 300, "n_bins": 0, "random_state": seed}
+    parameters = {"max_iter": 150, "n_estimators": 1, "random_state": seed}
     model = NeighbourRegressor(**parameters).fit(X[:300], y[:300])
     assert model.score(X[300:], y[300:]) > 0.95
     assert model.loss_curve_[-1] < model.loss_curve_[0] - 0.5
@@ -145,7 +169,7 @@ def test_it_learns(seed):
 def test_number_of_held_out_rows(n_rows, share, n_held_out, seed):
     model = NeighbourRegressor(validation_fraction=share)
     model.X_train_ = np.zeros((n_rows, 1))
-    held_out = model._held_out_rows(np.random.RandomState(seed))
+    held_out = model._held_out_rows(None, np.random.RandomState(seed))
     assert np.count_nonzero(held_out) == n_held_out
 
 
@@ -163,6 +187,7 @@ def calibrations(monkeypatch):
     return calls
 
 
+@pytest.mark.usefixtures("unmerged")
 @KINDS
 def test_held_out_density(kind, seed, calibrations):
     """It is the predictive density of a model of the other rows."""
@@ -183,8 +208,7 @@ def test_held_out_density(kind, seed, calibrations):
     expected = distribution.log_density(y) + unit
     near = expected > -15
     assert near.any()
-    # Neighbours with similar y are merged.
-    np.testing.assert_allclose(actual[near], expected[near], atol=0.02)
+    np.testing.assert_allclose(actual[near], expected[near], atol=1e-5)
 
 
 def test_calibration_scales_embedding_and_kernel(seed, calibrations):
@@ -219,6 +243,7 @@ def test_best_factor_maximises_the_posterior():
 # ---- rows and their weights
 
 
+@pytest.mark.usefixtures("unmerged")
 @KINDS
 def test_stored_row_of_weight_two_is_two_rows(kind, seed):
     """For predictions; the training uses random rows."""
@@ -273,6 +298,56 @@ def test_classes_are_weighted(seed):
     by_row = np.array([weights[label] for label in labels])
     other = NeighbourClassifier(**parameters).fit(X, labels, by_row)
     np.testing.assert_array_equal(model.predict_proba(X), other.predict_proba(X))
+
+
+# ---- groups
+
+
+def test_rows_of_a_group_do_not_predict_each_other(seed):
+    """Copies of rows would, and the kernel would be too narrow."""
+    X, y, random = _data(seed, 60)
+    noise, groups = 30, np.arange(240) % 60
+    y = np.tile(y + noise * random.standard_normal(60), 4)
+    parameters = SHORT | {"max_iter": 200, "n_estimators": 1, "random_state": seed}
+    with_groups, without = (
+        NeighbourRegressor(**parameters).fit(np.tile(X, (4, 1)), y, groups=values)
+        for values in (groups, None)
+    )
+    new, y_new, random = _data([seed, 1], 200)
+    y_new = y_new + noise * random.standard_normal(200)
+    density = [m.log_predictive_density(new, y_new) for m in (with_groups, without)]
+    bounded = np.maximum(density, -20).mean(1)
+    assert bounded[0] > bounded[1] + 0.3
+
+
+@KINDS
+def test_groups_of_single_rows_are_no_groups(kind, seed):
+    """The held-out rows would be others."""
+    X, y, random = _data(seed)
+    labels = _targets(kind, y)
+    model = kind(**SHORT, validation_fraction=0.0, random_state=seed)
+    expected = model.fit(X, labels).predict(X)
+    groups = random.permutation(50)
+    np.testing.assert_array_equal(
+        model.fit(X, labels, groups=groups).predict(X), expected
+    )
+
+
+def test_groups_are_held_out_together(seed):
+    random = np.random.default_rng(seed)
+    groups = random.integers(0, 40, 400)
+    model = NeighbourRegressor()
+    model.X_train_ = np.zeros((400, 1))
+    held_out = model._held_out_rows(groups, np.random.RandomState(seed))
+    assert 30 <= held_out.sum() <= 60
+    assert not np.intersect1d(groups[held_out], groups[~held_out]).size
+    # Two groups stay.
+    groups = np.repeat([0, 1, 2], [30, 30, 340])
+    held_out = model._held_out_rows(groups, np.random.RandomState(seed))
+    assert len(np.unique(groups[~held_out])) >= 2
+    X, y, _ = _data(seed)
+    with pytest.raises(ValueError, match="at least 2 groups"):
+        NeighbourRegressor(**SHORT).fit(X, y, groups=np.zeros(50))
 
 
 # ---- predictions are a function of the fitted model
@@ -375,7 +450,7 @@ def test_columns_are_encoded_by_bins(seed):
 def test_ties_bound_the_width(seed):
     """y in steps of 2: a width of 2 / sqrt(12) or more."""
     X, y, _ = _data(seed, 200)
-    parameters = {"max_iter": 200, "random_state": seed}
+    parameters = {"max_iter": 100, "n_estimators": 1, "random_state": seed}
     tied = NeighbourRegressor(**parameters).fit(X, 2 * np.round(y / 10))
     assert tied.kernel_std_.min() >= 2 / math.sqrt(12) - 1e-5
     free = NeighbourRegressor(**parameters).fit(X, y / 5)

@@ -15,9 +15,9 @@ from sklearn.preprocessing import StandardScaler
 
 from skbayesnn import MCDropoutRegressor, predict_interval, predict_uncertainty
 from skbayesnn._distributions.components import Components, Gaussians
+from skbayesnn._distributions.mixtures import GaussianMixtures
 from skbayesnn._likelihoods import Gaussian, Heteroscedastic, Mixture, likelihood_from
 from skbayesnn._likelihoods.gaussian import LOG_VARIANCE_RANGE
-from skbayesnn._likelihoods.mixture import GaussianMixtures
 
 DRAWS, MEMBERS, ROWS, TARGETS, PEAKS = 7, 3, 5, 2, 4
 LEVELS = [1e-6, 0.05, 0.5, 0.95, 1 - 1e-6]

@@ -13,7 +13,7 @@ from scipy.stats import norm
 from sklearn.preprocessing import FunctionTransformer
 
 from skbayesnn._distributions.components import Gaussians
-from skbayesnn._likelihoods.mixture import GaussianMixtures
+from skbayesnn._distributions.mixtures import GaussianMixtures
 from skbayesnn._likelihoods.student_t import StudentTs
 from skbayesnn._predictive.mixture import MixturePredictive
 from skbayesnn._predictive.recalibration import QuantileMap

@@ -33,7 +33,7 @@ def _sampled(mean, variance, random, n=1):
 def _likeliest_scale(mean, variance, y, weight):
     """The likeliest scale of Gaussian components, (draws, rows)."""
     components = Gaussians(mean[..., None], variance[..., None])
-    return likeliest_scale(components, y, weight)
+    return likeliest_scale([components], y, weight)
 
 
 def _log_density(scale, mean, variance, y, weight):

@@ -6,15 +6,16 @@ The embedding of a row x has two hidden layers and a linear map,
     a_1 = relu(W_1' x + b_1),
 
 with masks m of dropout. A training step embeds C rows. For the first B of them, the
-queries, it maximises the mean log density given the other rows,
+queries, it maximises the mean log density given the rows of other groups,
 
-    log p(y_i) = log sum_c w_ic k(y_i - y_c) - log sum_c w_ic,  c != i,
+    log p(y_i) = log sum_c w_ic k(y_i - y_c) - log sum_c w_ic,  g_c != g_i,
     w_ic = s_c exp(-|z_i - z_c|^2),  k = a N(0, h_1^2) + (1 - a) N(0, h_2^2).
 
-For K classes, k is 1 - a + a / K for equal labels and a / K for others. All rows of a
-step have the same masks, because distances between embeddings of different draws have
-no meaning. The gradient of log p in the exponents -|z_i - z_c|^2 is r - q, with the
-shares r = w k / sum w k and q = w / sum w; all other gradients follow from it.
+Without groups g, each row is a group alone. For K classes, k is 1 - a + a / K for equal
+labels and a / K for others. All rows of a step have the same masks, because distances
+between embeddings of different draws have no meaning. The gradient of log p in the
+exponents -|z_i - z_c|^2 is r - q, with the shares r = w k / sum w k and q = w / sum w;
+all other gradients follow from it.
 """
 
 from typing import NamedTuple
@@ -58,6 +59,9 @@ class Rows(NamedTuple):
         Codes of the classes; empty for a regression.
     weights : ndarray of shape (rows,)
         Positive, with a mean of 1.
+    groups : ndarray of shape (rows,), int64
+        Rows of the same group do not predict each other in training. Empty if each row
+        is a group alone.
     n_classes : int
         0 for a regression.
     """
@@ -66,6 +70,7 @@ class Rows(NamedTuple):
     y: np.ndarray
     labels: np.ndarray
     weights: np.ndarray
+    groups: np.ndarray
     n_classes: int
 
 
@@ -235,11 +240,32 @@ def _kernel_values(kernel, n_classes):
 
 
 @compiled
+def _first_of_others(groups, i, n):
+    """First row outside of the group of row i; n without such a row."""
+    if not groups.size:
+        return 0 if i else 1
+    c = 0
+    while c < n and groups[c] == groups[i]:
+        c += 1
+    return c
+
+
+@compiled
+def _fill_group(row, groups, i, value):
+    """Write a value at all positions of the group of row i."""
+    row[i] = value
+    for c in range(groups.size):
+        if groups[c] == groups[i]:
+            row[c] = value
+
+
+@compiled
 def _query_gradients(
     exponents,
     y,
     labels,
     n_classes,
+    groups,
     weights,
     log_weights,
     squares,
@@ -260,10 +286,14 @@ def _query_gradients(
         row = exponents[i]
         for c in range(n):
             row[c] += log_weights[c] - squares[c]
-        # Leave the query out: its w is about 1e-38.
-        row[i] = row[0] if i else row[1]
+        other = _first_of_others(groups, i, n)
+        if other == n:
+            fill(row, dtype(0))
+            continue
+        # Leave the group of the query out: its w are about 1e-38.
+        _fill_group(row, groups, i, row[other])
         largest = _largest(row)
-        row[i] = largest - dtype(100)
+        _fill_group(row, groups, i, largest - dtype(100))
         if n_classes:
             _match_labels(row, largest, labels, labels[i], at, products, sums)
         else:
@@ -274,7 +304,7 @@ def _query_gradients(
         to_all = factor * sums[1] / sums[0]
         for c in range(n):
             row[c] = to_all * row[c] - factor * products[c]
-        row[i] = dtype(0)
+        _fill_group(row, groups, i, dtype(0))
         if n_classes:
             to_share = sums[0] / dtype(n_classes) - sums[2]
             kernel_gradients[2] -= factor * to_share * a * (one - a)
@@ -303,6 +333,7 @@ class Workspace(NamedTuple):
     ones: np.ndarray
     y: np.ndarray
     labels: np.ndarray
+    groups: np.ndarray
     weights: np.ndarray
     log_weights: np.ndarray
 
@@ -327,6 +358,7 @@ def _workspace(rows, sizes):
         ones,
         np.empty(n if rows.y.size else 0, dtype),
         np.empty(n if rows.labels.size else 0, np.int64),
+        np.empty(n if rows.groups.size else 0, np.int64),
         np.empty(n, dtype),
         np.empty(n, dtype),
     )
@@ -343,6 +375,8 @@ def _gather(rows, positions, work):
             work.y[i] = rows.y[position]
         if rows.labels.size:
             work.labels[i] = rows.labels[position]
+        if rows.groups.size:
+            work.groups[i] = rows.groups[position]
         work.weights[i] = rows.weights[position]
     for i in range(positions.size):
         work.log_weights[i] = log(work.weights[i])
@@ -385,6 +419,7 @@ def _step(sizes, n_classes, values, masks, work, gradients):
         work.y,
         work.labels,
         n_classes,
+        work.groups,
         work.weights,
         work.log_weights,
         work.squares,
@@ -529,10 +564,8 @@ def train_steps(
 
 # Neighbours with a smaller weight, relative to the largest one, are left out.
 _MIN_WEIGHT = 1e-10
-# Neighbours whose y differ by less than this share of the smaller width are merged.
-_MERGED = 0.25
-# Factor on that distance while there are too many groups.
-_GROWTH = 1.4
+# Factor on the bound of groups while there are too many.
+_GROWTH = 1.25
 
 
 @compiled
@@ -630,20 +663,25 @@ def neighbour_labels(queries, columns, offsets, labels, probabilities):
 
 
 @entry
-def neighbour_values(queries, columns, offsets, y, width, weight, location, variance):
+def neighbour_values(
+    queries, columns, offsets, y, width, merged, weight, location, variance
+):
     """Write the distribution of y among the neighbours, as at most K groups.
 
     A group contains neighbours with similar y, and has their total weight, mean and
-    variance. If there are at most K different y with relevant weights, all are groups.
+    variance. The third moment of a group changes the density; it is at most 0.1 w d^3,
+    for weight w and range d. Groups grow up to w d^3 = (merged h)^3, with the smaller
+    width h, and further if there are more than K groups.
 
     queries : (queries, embedding)
     columns, offsets : as in ``_neighbour_weights``; y : (rows,), increasing
-    width : the smaller width of the kernel
+    width : h
     weight, location, variance : (queries, K), float64
     """
     n_groups = weight.shape[1]
     weights = np.empty(offsets.size, offsets.dtype)
     relevant = np.empty(offsets.size, np.int64)
+    starts = np.empty(n_groups)
     for i in range(queries.shape[0]):
         _neighbour_weights(queries[i], columns, offsets, weights)
         n, total = 0, 0.0
@@ -652,31 +690,30 @@ def neighbour_values(queries, columns, offsets, y, width, weight, location, vari
                 relevant[n] = c
                 total += weights[c]
                 n += 1
-        distance = _MERGED * width
+        bound = merged * width
         while True:
             group, start = -1, -np.inf
             for k in range(n):
-                value = y[relevant[k]]
-                if value - start > distance:
+                value, share = y[relevant[k]], weights[relevant[k]] / total
+                deviation = value - start
+                if group < 0 or (weight[i, group] + share) * deviation**3 > bound**3:
                     group += 1
                     if group == n_groups:
                         break
-                    start = value
+                    start, deviation = value, 0.0
                     weight[i, group] = location[i, group] = variance[i, group] = 0.0
-                share = weights[relevant[k]] / total
                 # Relative to the start of the group, for precise variances.
-                deviation = value - start
                 weight[i, group] += share
                 location[i, group] += share * deviation
                 variance[i, group] += share * deviation * deviation
-                if k == n - 1 or y[relevant[k + 1]] - start > distance:
-                    mean = location[i, group] / weight[i, group]
-                    variance[i, group] /= weight[i, group]
-                    variance[i, group] = max(variance[i, group] - mean * mean, 0.0)
-                    location[i, group] = start + mean
+                starts[group] = start
             if group < n_groups:
                 break
-            distance *= _GROWTH
+            bound *= _GROWTH
+        for k in range(group + 1):
+            mean = location[i, k] / weight[i, k]
+            variance[i, k] = max(variance[i, k] / weight[i, k] - mean * mean, 0.0)
+            location[i, k] = starts[k] + mean
         for k in range(group + 1, n_groups):
             weight[i, k], variance[i, k] = 0.0, 0.0
             location[i, k] = location[i, 0]

@@ -1,0 +1,493 @@
+"""Draws that are mixtures of normal distributions, and draws of several kinds."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from scipy.special import logsumexp, ndtr
+
+from skbayesnn._distributions.components import Components, Gaussians, labels_at
+from skbayesnn._distributions.crps import HALF_LOG_2PI, gaussian_mixture_crps
+from skbayesnn._distributions.quantiles import mixture_cdf, mixture_quantile
+
+
+@dataclass(frozen=True)
+class GaussianMixtures(Components):
+    """Gaussian mixtures, arrays of shape (draws, rows, targets, K).
+
+    ``weight`` sums to 1 over K, up to rounding; ``scale`` are standard deviations.
+    """
+
+    weight: np.ndarray
+    location: np.ndarray
+    scale: np.ndarray
+
+    @classmethod
+    def of(cls, part: Components) -> "GaussianMixtures":
+        """Normal draws, or mixtures, in this class."""
+        if isinstance(part, cls):
+            return part
+        mean, std = part.mean[..., None], np.sqrt(part.variance)[..., None]
+        return cls(np.ones_like(mean), mean, std)
+
+    @classmethod
+    def concatenated(cls, parts, axis: int = 0):
+        """Concatenate along an axis; Gaussians of weight zero make K equal."""
+        most = max(part.weight.shape[-1] for part in parts)
+        return super().concatenated([part._padded(most) for part in parts], axis)
+
+    def _padded(self, n: int) -> "GaussianMixtures":
+        missing = [(0, 0)] * 3 + [(0, n - self.weight.shape[-1])]
+        location, scale = (
+            np.pad(values, missing, mode="edge")
+            for values in (self.location, self.scale)
+        )
+        return GaussianMixtures(np.pad(self.weight, missing), location, scale)
+
+    @cached_property
+    def mean(self):
+        """Mean of every draw, (draws, rows, targets)."""
+        return (self.weight * self.location).sum(-1)
+
+    @cached_property
+    def variance(self):
+        """Variance of every draw, (draws, rows, targets)."""
+        deviation = self.location - self.mean[..., None]
+        return (self.weight * (np.square(self.scale) + np.square(deviation))).sum(-1)
+
+    def log_density_per_target(self, y):
+        """log sum_k weight_k N(y; location_k, scale_k^2)."""
+        squares = np.square((y[..., None] - self.location) / self.scale)
+        density = -(0.5 * squares + np.log(self.scale) + HALF_LOG_2PI)
+        return logsumexp(density, axis=-1, b=self.weight)
+
+    def cdf(self, y):
+        """P(Y <= y)."""
+        return (self.weight * ndtr((y[..., None] - self.location) / self.scale)).sum(-1)
+
+    def quantile(self, level):
+        """Quantile of every draw, by Newton's method as for a mixture of draws."""
+        shape = self.weight.shape[:-1]
+        columns = [
+            np.moveaxis(values, -1, 0).reshape(-1, 1, int(np.prod(shape)))
+            for values in (self.location, np.square(self.scale), self.weight)
+        ]
+        mean, variance, weight = columns
+        level = np.broadcast_to(level, shape).reshape(1, -1)
+        return mixture_quantile(mean, variance, level, weight).reshape(shape)
+
+    def sample(self, random):
+        """Sample y from every draw: first a Gaussian, then a value of it."""
+        component = labels_at(self.weight, random.random(self.weight.shape[:-1]))
+        location, scale = (
+            np.take_along_axis(values, component[..., None], axis=-1)[..., 0]
+            for values in (self.location, self.scale)
+        )
+        return location + scale * random.standard_normal(scale.shape, scale.dtype)
+
+    def rescaled(self, shift, factor):
+        """Distributions of shift + factor y."""
+        shift, factor = (np.asarray(values)[..., None] for values in (shift, factor))
+        return GaussianMixtures(
+            self.weight, self.location * factor + shift, self.scale * factor
+        )
+
+    @cached_property
+    def _flattened(self):
+        """Mean, variance and weight of all Gaussians, (draws K, rows, targets) each."""
+        shape = -1, *self.weight.shape[1:3]
+        location, scale, weight = (
+            np.moveaxis(values, -1, 1).reshape(shape)
+            for values in (self.location, self.scale, self.weight)
+        )
+        return location, np.square(scale), weight / self.n_draws
+
+    def mixture_cdf(self, y):
+        """P(Y <= y) of the mixture of all draws."""
+        mean, variance, weight = self._flattened
+        return mixture_cdf(mean, variance, y, weight)
+
+    def mixture_quantile(self, level):
+        """Quantile of the mixture of all draws."""
+        mean, variance, weight = self._flattened
+        return mixture_quantile(mean, variance, level, weight)
+
+    def mixture_crps(self, y):
+        """CRPS of the mixture of all draws, in closed form [Grimit et al. 2006]."""
+        return gaussian_mixture_crps(y, *self._flattened)
+
+    def nodes(self, n):
+        """Gauss-Hermite nodes of every Gaussian, times the weights of the Gaussians."""
+        points, weights = np.polynomial.hermite_e.hermegauss(n)
+        values = self.location + np.multiply.outer(points, self.scale)
+        weights = np.multiply.outer(weights / weights.sum(), self.weight)
+        return tuple(
+            np.moveaxis(array, -1, 1).reshape(-1, *self.weight.shape[:-1])
+            for array in (values, weights)
+        )
+
+
+@dataclass(frozen=True)
+class MixedDraws(Components):
+    """Draws of which some are normal and others mixtures of normal distributions.
+
+    A draw that is repeated, as in a weighted mixture, is stored once.
+
+    Parameters
+    ----------
+    parts : tuple of Gaussians or GaussianMixtures
+        Distributions of the distinct draws, part after part.
+    draw : ndarray of shape (draws,), int
+        Position of each draw among the distinct draws.
+    """
+
+    parts: tuple[Components, ...]
+    draw: np.ndarray
+
+    @classmethod
+    def of(cls, part: Components) -> "MixedDraws":
+        """The same draws in this class."""
+        return part if isinstance(part, cls) else cls((part,), np.arange(part.n_draws))
+
+    @classmethod
+    def concatenated(cls, parts: Sequence, axis: int = 0):
+        """Concatenate draws, rows or targets."""
+        if axis:
+            return cls._joined(parts, axis)
+        first = np.cumsum([0, *(part._ends[-1] for part in parts)])
+        draws = [part.draw + start for part, start in zip(parts, first, strict=False)]
+        return cls(
+            tuple(distinct for part in parts for distinct in part.parts),
+            np.concatenate(draws),
+        )
+
+    @classmethod
+    def _joined(cls, parts, axis: int):
+        """Concatenate rows or targets; ``GaussianMixtures`` if draws do not match."""
+        first = parts[0]
+        if all(
+            [*map(type, first.parts)] == [*map(type, part.parts)]
+            and np.array_equal(first._ends, part._ends)
+            and np.array_equal(first.draw, part.draw)
+            for part in parts
+        ):
+            columns = zip(*(part.parts for part in parts), strict=True)
+            joined = (type(c[0]).concatenated(c, axis) for c in columns)
+            return cls(tuple(joined), first.draw)
+        return GaussianMixtures.concatenated([p.expanded() for p in parts], axis)
+
+    @property
+    def _ends(self) -> np.ndarray:
+        """Number of distinct draws in the parts so far, (parts + 1,)."""
+        return np.cumsum([0, *(part.n_draws for part in self.parts)])
+
+    def _each(self, function: Callable) -> "MixedDraws":
+        """The same draws with other parts."""
+        return replace(self, parts=tuple(map(function, self.parts)))
+
+    def _of_draws(self, function: Callable) -> np.ndarray:
+        """Values of the draws, from a function of their parts."""
+        return np.concatenate([function(part) for part in self.parts])[self.draw]
+
+    @property
+    def n_draws(self):
+        """Number of draws."""
+        return len(self.draw)
+
+    @property
+    def n_rows(self):
+        """Number of rows."""
+        return self.parts[0].n_rows
+
+    @property
+    def n_targets(self):
+        """Number of targets."""
+        return self.parts[0].n_targets
+
+    def draws(self, index):
+        """Select draws by index."""
+        return replace(self, draw=self.draw[index])
+
+    def rows(self, index):
+        """Select rows by index or slice."""
+        return self._each(lambda part: part.rows(index))
+
+    def targets(self, index):
+        """Select targets by index or slice."""
+        return self._each(lambda part: part.targets(index))
+
+    def repeated(self, times):
+        """Repeat every draw ``times`` times."""
+        return replace(self, draw=np.repeat(self.draw, times))
+
+    def expanded(self) -> "GaussianMixtures":
+        """All draws as mixtures with the same number of Gaussians."""
+        mixtures = [GaussianMixtures.of(part) for part in self.parts]
+        return GaussianMixtures.concatenated(mixtures).draws(self.draw)
+
+    def _with_versions(self, turn, first, n_versions):
+        pairs, draw = np.unique([self.draw, turn], axis=1, return_inverse=True)
+        parts = []
+        for part, start in zip(self.parts, self._ends, strict=False):
+            inside = (pairs[0] >= start) & (pairs[0] < start + part.n_draws)
+            at, turns = pairs[:, inside]
+            parts.append(
+                part.draws(at - start)._with_versions(turns, first, n_versions)
+            )
+        return MixedDraws(tuple(parts), draw.ravel())
+
+    @cached_property
+    def mean(self):
+        """Mean of every draw, (draws, rows, targets)."""
+        return self._of_draws(lambda part: part.mean)
+
+    @cached_property
+    def variance(self):
+        """Variance of every draw, (draws, rows, targets)."""
+        return self._of_draws(lambda part: part.variance)
+
+    def log_density_per_target(self, y):
+        """log p(y) of every draw."""
+        return self._of_draws(lambda part: part.log_density_per_target(y))
+
+    def log_mean_density(self, y, width):
+        """log P(y - width / 2 < Y <= y + width / 2) / width of every draw."""
+        return self._of_draws(lambda part: part.log_mean_density(y, width))
+
+    def cdf(self, y):
+        """P(Y <= y)."""
+        return self._of_draws(lambda part: part.cdf(y))
+
+    def quantile(self, level):
+        """Quantile of every draw."""
+        return self._of_draws(lambda part: part.quantile(level))
+
+    def sample(self, random):
+        """Sample y from every draw."""
+        values = np.empty((self.n_draws, self.n_rows, self.n_targets))
+        for part, start in zip(self.parts, self._ends, strict=False):
+            inside = (self.draw >= start) & (self.draw < start + part.n_draws)
+            values[inside] = part.draws(self.draw[inside] - start).sample(random)
+        return values
+
+    def rescaled(self, shift, factor):
+        """Distributions of shift + factor y; both (targets,) or (rows, targets)."""
+        return self._each(lambda part: part.rescaled(shift, factor))
+
+    def scaled_about(self, centre, factor, bound=np.inf):
+        """Distributions of centre + factor (y - centre)."""
+        return self._each(lambda part: part.scaled_about(centre, factor, bound))
+
+    @cached_property
+    def _flattened(self):
+        """Mean, variance and weight of all Gaussians, (Gaussians, rows, targets)."""
+        counts = np.bincount(self.draw, minlength=self._ends[-1])
+        columns = []
+        for part, start in zip(self.parts, self._ends, strict=False):
+            share = counts[start : start + part.n_draws, None, None] / self.n_draws
+            if isinstance(part, GaussianMixtures):
+                mean, variance, weight = part._flattened
+                n = part.weight.shape[-1]
+                weight = weight * part.n_draws * np.repeat(share, n, axis=0)
+            else:
+                mean, variance = part.mean, part.variance
+                weight = np.broadcast_to(share, mean.shape)
+            used = weight.any((1, 2))
+            columns.append([values[used] for values in (mean, variance, weight)])
+        return tuple(np.concatenate(values) for values in zip(*columns, strict=True))
+
+    mixture_cdf = GaussianMixtures.mixture_cdf
+    mixture_quantile = GaussianMixtures.mixture_quantile
+    mixture_crps = GaussianMixtures.mixture_crps
+
+
+def of_one_class(parts: Sequence[Components]) -> list:
+    """Normal draws and mixtures as ``MixedDraws``; others unchanged."""
+    kinds = {type(part) for part in parts}
+    if kinds <= {Gaussians} or not kinds <= {Gaussians, GaussianMixtures, MixedDraws}:
+        return list(parts)
+    return [MixedDraws.of(part) for part in parts]
+
+
+# ---- draws of several kinds
+
+
+@dataclass(frozen=True)
+class MixedComponents(Components):
+    """Draws of several kinds of continuous distributions.
+
+    Parameters
+    ----------
+    parts : tuple of Components
+        For the same rows and targets.
+    order : ndarray of shape (draws,), int
+        Position of each draw among the draws of all parts, one part after another.
+    """
+
+    parts: tuple[Components, ...]
+    order: np.ndarray
+
+    def _split(self, values: np.ndarray) -> list[np.ndarray]:
+        """Split values of all draws by part."""
+        by_part = np.empty_like(values)
+        by_part[self.order] = values
+        sizes = [part.n_draws for part in self.parts]
+        return np.split(by_part, np.cumsum(sizes)[:-1])
+
+    def _split_if_by_draw(self, values) -> list:
+        """Split values with an axis of draws; repeat values without one."""
+        if np.ndim(values) == 3:
+            return self._split(np.asarray(values))
+        return [values] * len(self.parts)
+
+    def _joined(self, values: Iterable[np.ndarray]) -> np.ndarray:
+        """The inverse of ``_split``."""
+        return np.concatenate(list(values))[self.order]
+
+    def _mapped(self, function):
+        """Apply a function of the rows or targets to all arrays."""
+        parts = tuple(part._mapped(function) for part in self.parts)
+        return MixedComponents(parts, self.order)
+
+    @classmethod
+    def concatenated(cls, parts, axis=0):
+        """Concatenate several objects; along rows or targets, of the same draws."""
+        if axis == 0:
+            return joined_draws(parts)
+        columns = zip(*(part.parts for part in parts), strict=True)
+        joined = tuple(type(column[0]).concatenated(column, axis) for column in columns)
+        return cls(joined, parts[0].order)
+
+    @property
+    def _first(self):
+        return self.mean
+
+    @property
+    def n_draws(self):
+        """Number of draws."""
+        return len(self.order)
+
+    @cached_property
+    def mean(self):
+        """Mean of every draw, (draws, rows, targets)."""
+        return self._joined(part.mean for part in self.parts)
+
+    @cached_property
+    def variance(self):
+        """Variance of every draw, (draws, rows, targets)."""
+        return self._joined(part.variance for part in self.parts)
+
+    def draws(self, index):
+        """Select draws by index."""
+        selected = self.order[index]
+        order = np.empty(len(selected), dtype=np.intp)
+        parts, first, n_before = [], 0, 0
+        for part in self.parts:
+            inside = np.flatnonzero(
+                (selected >= first) & (selected < first + part.n_draws)
+            )
+            if len(inside):
+                parts.append(part.draws(selected[inside] - first))
+                order[inside] = n_before + np.arange(len(inside))
+            n_before += len(inside)
+            first += part.n_draws
+        return MixedComponents(tuple(parts), order)
+
+    def repeated(self, times):
+        """Repeat every draw ``times`` times."""
+        return self.draws(np.repeat(np.arange(self.n_draws), times))
+
+    def rows_by_draw(self, index):
+        """Select other rows for each draw; index : (draws, rows)."""
+        pairs = zip(self.parts, self._split(index), strict=True)
+        parts = tuple(part.rows_by_draw(rows) for part, rows in pairs)
+        return MixedComponents(parts, self.order)
+
+    def log_density_per_target(self, y):
+        """Log density of y."""
+        return self._joined(part.log_density_per_target(y) for part in self.parts)
+
+    def cdf(self, y):
+        """P(Y <= y)."""
+        return self._joined(part.cdf(y) for part in self.parts)
+
+    def log_mean_density(self, y, width):
+        """log P(y - width / 2 < Y <= y + width / 2) / width."""
+        return self._joined(part.log_mean_density(y, width) for part in self.parts)
+
+    def quantile(self, level):
+        """Quantile of every draw."""
+        pairs = zip(self.parts, self._split_if_by_draw(level), strict=True)
+        return self._joined(part.quantile(levels) for part, levels in pairs)
+
+    def sample(self, random):
+        """Sample y from every draw."""
+        return self._joined(part.sample(random) for part in self.parts)
+
+    def rescaled(self, shift, factor):
+        """Distributions of shift + factor y."""
+        split = self._split_if_by_draw(shift), self._split_if_by_draw(factor)
+        parts = tuple(
+            part.rescaled(*values)
+            for part, *values in zip(self.parts, *split, strict=True)
+        )
+        return MixedComponents(parts, self.order)
+
+    def mixture_cdf(self, y):
+        """P(Y <= y), a weighted mean of the parts."""
+        sums = [part.n_draws * part.mixture_cdf(y) for part in self.parts]
+        return np.sum(sums, axis=0) / self.n_draws
+
+    def mixture_crps(self, y):
+        """CRPS from quantiles of the draws."""
+        return self.crps_of_draws(y)
+
+
+def joined_draws(components: Sequence[Components]) -> Components:
+    """Concatenate the draws of several objects, which may be of different kinds.
+
+    Raises
+    ------
+    TypeError
+        If counts and continuous distributions are joined.
+    """
+    components = of_one_class(components)
+    if isinstance(components[0], MixedDraws) and len(set(map(type, components))) == 1:
+        return MixedDraws.concatenated(components)
+    parts: list[Components] = []
+    positions: list[np.ndarray] = []
+    n_draws = 0
+    for whole in components:
+        if isinstance(whole, MixedDraws):
+            whole = whole.expanded()
+        if isinstance(whole, MixedComponents):
+            parts += whole.parts
+            positions.append(n_draws + whole.order)
+        else:
+            parts.append(whole)
+            positions.append(n_draws + np.arange(whole.n_draws))
+        n_draws += whole.n_draws
+    kinds: dict[tuple, list[int]] = {}
+    for i, part in enumerate(parts):
+        kinds.setdefault((type(part), part._first.shape[3:]), []).append(i)
+    if len({part.discrete for part in parts}) > 1:
+        names = sorted({type(part).__name__ for part in parts})
+        raise TypeError(
+            "distributions of counts and of real numbers cannot be combined; got "
+            f"{', '.join(names)}. Give all members likelihood='poisson', or none."
+        )
+    joined = tuple(
+        type(parts[index[0]]).concatenated([parts[i] for i in index])
+        for index in kinds.values()
+    )
+    if len(joined) == 1:
+        return joined[0]
+    # Position of the first draw of each part, before and after sorting by kind.
+    sizes = np.array([part.n_draws for part in parts])
+    by_kind = np.concatenate(list(kinds.values()))
+    first = np.empty(len(parts), dtype=np.intp)
+    first[by_kind] = np.cumsum(sizes[by_kind]) - sizes[by_kind]
+    shift = np.repeat(first - (np.cumsum(sizes) - sizes), sizes)
+    position = np.concatenate(positions)
+    return MixedComponents(joined, position + shift[position])

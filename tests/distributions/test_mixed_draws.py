@@ -1,0 +1,181 @@
+"""Normal draws next to mixtures of normal distributions, against single draws."""
+
+import numpy as np
+import pytest
+from scipy.special import logsumexp
+from scipy.stats import norm
+
+from skbayesnn._distributions.components import Gaussians
+from skbayesnn._distributions.crps import crps_by_quantiles
+from skbayesnn._distributions.mixtures import (
+    GaussianMixtures,
+    MixedDraws,
+    of_one_class,
+)
+
+ROWS, TARGETS = 5, 2
+# Of two kinds; the second and third draw of the mixtures are repeated.
+NORMAL, MIXTURES, PEAKS = 4, 3, 6
+DRAWS = np.array([0, 1, 2, 3, 4, 5, 5, 6, 6, 6])
+
+
+def _parts(random, rows=ROWS):
+    shape = MIXTURES, rows, TARGETS, PEAKS
+    return (
+        Gaussians(
+            random.normal(size=(NORMAL, rows, TARGETS)),
+            random.uniform(0.1, 2, size=(NORMAL, rows, TARGETS)),
+        ),
+        GaussianMixtures(
+            random.dirichlet(np.ones(PEAKS), size=shape[:-1]),
+            2 * random.normal(size=shape),
+            random.uniform(0.2, 2, size=shape),
+        ),
+    )
+
+
+@pytest.fixture
+def parts(seed):
+    return _parts(np.random.default_rng(seed))
+
+
+@pytest.fixture
+def mixed(parts):
+    return MixedDraws(parts, DRAWS)
+
+
+@pytest.fixture
+def y(seed):
+    return 2 * np.random.default_rng([seed, 1]).normal(size=(ROWS, TARGETS))
+
+
+def _density(parts, y):
+    """Log density of each draw, by loops over the Gaussians."""
+    normal, mixtures = parts
+    values = [norm.logpdf(y, normal.mean, np.sqrt(normal.variance))]
+    peaks = norm.logpdf(y[..., None], mixtures.location, mixtures.scale)
+    values.append(logsumexp(peaks, axis=-1, b=mixtures.weight))
+    return np.concatenate(values)[DRAWS]
+
+
+def test_densities_and_moments(parts, mixed, y):
+    expected = _density(parts, y)
+    np.testing.assert_allclose(mixed.log_density_per_target(y), expected)
+    np.testing.assert_allclose(
+        mixed.mixture_log_density(y),
+        logsumexp(expected.sum(-1), axis=0) - np.log(len(DRAWS)),
+    )
+    for name in ("mean", "variance"):
+        values = np.concatenate([getattr(part, name) for part in parts])
+        np.testing.assert_array_equal(getattr(mixed, name), values[DRAWS])
+    width = np.array([0.5, 0.2])
+    inside = mixed.cdf(y + width / 2) - mixed.cdf(y - width / 2)
+    actual = np.exp(mixed.log_mean_density(y, width)) * width
+    # A difference of distribution functions has an absolute error.
+    np.testing.assert_allclose(actual, inside, atol=1e-14)
+
+
+def test_mixture_of_all_draws(mixed, y):
+    cdf = mixed.cdf(y).mean(0)
+    np.testing.assert_allclose(mixed.mixture_cdf(y), cdf, rtol=1e-12)
+    np.testing.assert_allclose(mixed.mixture_quantile(cdf), y, rtol=1e-8, atol=1e-8)
+    level = np.full((ROWS, TARGETS), 0.3)
+    quantile = mixed.quantile(level)
+    at_quantile = [mixed.cdf(values)[k] for k, values in enumerate(quantile)]
+    np.testing.assert_allclose(at_quantile, 0.3, rtol=1e-8)
+    by_quantiles = crps_by_quantiles(y, mixed.mixture_quantile)
+    # 200 quantiles have an error below a thousandth.
+    np.testing.assert_allclose(mixed.mixture_crps(y), by_quantiles, rtol=1e-3)
+
+
+def test_equal_to_mixtures_with_the_same_number_of_gaussians(mixed, y):
+    expanded = mixed.expanded()
+    assert expanded.weight.shape == (len(DRAWS), ROWS, TARGETS, PEAKS)
+    for name in ("mean", "variance"):
+        np.testing.assert_allclose(getattr(mixed, name), getattr(expanded, name))
+    for name in ("mixture_cdf", "mixture_crps", "mixture_log_density"):
+        actual, expected = (getattr(draws, name)(y) for draws in (mixed, expanded))
+        np.testing.assert_allclose(actual, expected, rtol=1e-10)
+
+
+def test_scales(mixed, y):
+    """y' = centre + factor (y - centre), exactly, and with a bound of the shift."""
+    centre, factor = mixed.mean.mean(0), np.array([0.7, 1.6])
+    before = centre + (y - centre) / factor
+    for scaled, point in (
+        (mixed.scaled_about(centre, factor), before),
+        (mixed.rescaled((1 - factor) * centre, factor), before),
+    ):
+        np.testing.assert_allclose(
+            scaled.log_density_per_target(y),
+            mixed.log_density_per_target(point) - np.log(factor),
+        )
+    bounded = mixed.scaled_about(centre, factor, 0.1)
+    expected = mixed.expanded().scaled_about(centre, factor, 0.1)
+    np.testing.assert_allclose(bounded.mean, expected.mean)
+    np.testing.assert_allclose(bounded.variance, expected.variance)
+
+
+def test_samples_are_from_each_draw(parts):
+    """10,000 copies of each draw: six standard errors of their means and variances."""
+    n = 10_000
+    mixed = MixedDraws(parts, np.repeat(np.arange(NORMAL + MIXTURES), n))
+    sample = mixed.sample(np.random.default_rng(0))
+    sample = sample.reshape(NORMAL + MIXTURES, n, ROWS, TARGETS)
+    mean, variance = (v[::n] for v in (mixed.mean, mixed.variance))
+    error = np.abs(sample.mean(1) - mean) / np.sqrt(variance / n)
+    assert error.max() < 6
+    # The kurtosis of the mixtures is below 10.
+    np.testing.assert_allclose(sample.var(1), variance, rtol=6 * 3 / np.sqrt(n))
+
+
+def test_selections(mixed, y):
+    density = mixed.log_density_per_target(y)
+    rows, draws = np.array([3, 0]), np.array([9, 2, 2])
+    for part, at, expected in (
+        (mixed.rows(rows), y[rows], density[:, rows]),
+        (mixed.draws(draws), y, density[draws]),
+        (mixed.targets(slice(1, 2)), y[:, 1:], density[..., 1:]),
+        (mixed.repeated(3), y, np.repeat(density, 3, axis=0)),
+        (mixed.resized(5), y, density[::2]),
+    ):
+        assert (part.n_draws, part.n_rows, part.n_targets) == expected.shape
+        np.testing.assert_array_equal(part.log_density_per_target(at), expected)
+
+
+@pytest.mark.parametrize("same_draws", [True, False])
+def test_concatenation(mixed, y, same_draws, seed):
+    other = MixedDraws(_parts(np.random.default_rng([seed, 2])), DRAWS)
+    if not same_draws:
+        other = other.draws(np.arange(len(DRAWS))[::-1])
+    pair, function = [mixed, other], MixedDraws.concatenated
+    one, two = (part.log_density_per_target(y) for part in pair)
+    for axis, at in enumerate([y, np.concatenate([y, y]), np.hstack([y, y])]):
+        joined = function(pair, axis=axis)
+        if axis:
+            assert isinstance(joined, MixedDraws) == same_draws
+        np.testing.assert_allclose(
+            joined.log_density_per_target(at), np.concatenate([one, two], axis)
+        )
+
+
+@pytest.mark.parametrize("most", [2, 3, 11])
+def test_versions_of_rows(seed, most):
+    """Each draw selects the same versions as other components."""
+    random = np.random.default_rng(seed)
+    n_versions = np.array([1, most, 2])
+    first = np.cumsum(n_versions) - n_versions
+    mixed = MixedDraws(_parts(random, n_versions.sum()), DRAWS)
+    actual = mixed.mix_versions(first, n_versions, most)
+    expected = mixed.expanded().mix_versions(first, n_versions, most)
+    y = random.normal(size=(3, TARGETS))
+    np.testing.assert_allclose(
+        actual.log_density_per_target(y), expected.log_density_per_target(y)
+    )
+
+
+def test_classes_of_parts(parts):
+    normal, mixtures = parts
+    assert of_one_class([normal, normal]) == [normal, normal]
+    assert {type(part) for part in of_one_class(parts)} == {MixedDraws}
+    assert {type(part) for part in of_one_class([mixtures])} == {MixedDraws}
