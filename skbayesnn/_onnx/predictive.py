@@ -290,8 +290,8 @@ def _forest(model: ForestRegressor, rows: OnnxRows, part: Part | None) -> Regres
     if model.width is None:
         variance = _leaf_values(x, model, used, "variance")
     else:
-        width = np.full(len(model.y_scale_), model.width)
-        variance = x.graph.constant(np.square(width)).expand_as(mean)
+        squares = np.square(model.widths[used])[:, np.newaxis, np.newaxis]
+        variance = x.graph.constant(squares).expand_as(mean)
     return Regression(
         _in_units_of_y(Moments(share, mean, variance), model._scaling),
         is_flat=model.y_ndim_ == 1,

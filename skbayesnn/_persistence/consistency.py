@@ -287,6 +287,7 @@ def check_forest(model) -> None:
     agree("leaf variances", n_variances, len(model.leaf_variance_))
     agree("targets", (n_targets,), model.y_mean_.shape, model.y_scale_.shape)
     agree("axes of y", True, model.y_ndim_ == 2 or n_targets == 1)
+    agree("trees", model.roots_.shape, model.is_wide_.shape)
 
 
 def check_boosting(model) -> None:

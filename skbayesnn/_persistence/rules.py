@@ -252,6 +252,7 @@ FITTED = Rule("a fitted estimator", is_fitted)
 COUNT, POSITIVE_COUNT = integer(0), integer(1)
 NUMBER, POSITIVE_NUMBER = number(), number(POSITIVE)
 FLOATS, FLOATS_1D = floats(), floats(ndim=1)
+BOOLS_1D = _array("booleans", "b", ANY, 1)
 POSITIVE_FLOATS, POSITIVE_FLOATS_1D = floats(POSITIVE), floats(POSITIVE, ndim=1)
 SHARES_1D = floats(SHARE, ndim=1)
 # Values that may be NaN or infinite.

@@ -18,6 +18,7 @@ from skbayesnn._data.column_encoding import KINDS, Column
 from skbayesnn._data.table_encoder import TableEncoder
 from skbayesnn._persistence import consistency
 from skbayesnn._persistence.rules import (
+    BOOLS_1D,
     BOUNDS,
     COLUMN_CHOICE,
     COLUMN_NAME,
@@ -561,6 +562,7 @@ def _stacks() -> Iterator[StoredClass]:
         "ForestRegressor",
         {
             **trees,
+            "is_wide_": BOOLS_1D,
             "leaf_mean_": FLOATS,
             "leaf_variance_": POSITIVE_FLOATS,
             "y_mean_": FLOATS_1D,

@@ -348,6 +348,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
                 max_iter=self.max_iter,
                 size=size,
                 n_targets=1 if y.ndim == 1 else y.shape[1],
+                is_mixed=encoder is not None,
                 device=self.device,
                 random_state=seed,
             )
@@ -361,9 +362,9 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         if not pool:
             raise ValueError(
                 "the default candidates 'encoded' need columns with many distinct "
-                "values, and 'forest' and 'neighbours' need a regression with many "
-                "rows: the pool must have other candidates for this table; got "
-                f"{self.estimators!r}."
+                "values, 'forest' and 'neighbours' need a regression with many rows, "
+                "and 'boosting' needs classes and categories: the pool must have other "
+                f"candidates for this table; got {self.estimators!r}."
             )
         return data, pool
 

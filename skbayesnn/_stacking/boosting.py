@@ -79,8 +79,11 @@ class BoostingClassifier(
         self.max_iter = max_iter
         self.random_state = random_state
 
-    def fit(self, X, y, sample_weight=None):
-        """Fit the trees to the rows with positive weight."""
+    def fit(self, X, y, sample_weight=None, groups=None):
+        """Fit the trees to the rows with positive weight.
+
+        groups : if given, 100 trees without early stopping, which would split groups
+        """
         with atomic_update(self) as new:
             table, classes = check_classification(new, X, y, sample_weight, reset=True)
             used = table.sample_weight > 0
@@ -95,8 +98,8 @@ class BoostingClassifier(
             can_hold_out = np.bincount(codes).min() > 1 and len(X) >= 10 * len(present)
             model = HistGradientBoostingClassifier(
                 learning_rate=self.learning_rate,
-                max_iter=self.max_iter,
-                early_stopping=bool(can_hold_out),
+                max_iter=self.max_iter if groups is None else min(self.max_iter, 100),
+                early_stopping=bool(can_hold_out) and groups is None,
                 random_state=self.random_state,
             )
             model.fit(X, codes, sample_weight=weights / weights.mean())

@@ -40,8 +40,9 @@ class BayesianStackingClassifier(
         hidden layers and several length scales and dropout rates. Some get the original
         columns, the others columns that are encoded by
         :class:`~skbayesnn.preprocessing.PiecewiseLinearEncoder`. A sparse X with at
-        most 256 columns and 2^25 entries is made dense. See Notes for few rows and
-        many columns.
+        most 256 columns and 2^25 entries is made dense. With at least 500 rows, a
+        table with categories, dates or missing values also has gradient boosting, as a
+        single draw. See Notes for few rows and many columns.
 
         ``"fast"`` contains three of these networks, trained for at most 2,500 steps and
         fitted to all rows from one start. It takes a third to four fifths of the time,

@@ -42,6 +42,8 @@ MIN_TREES = 30
 BYTES_PER_NODE = 12
 # Rows that the variance of all leaves is worth in a leaf.
 PRIOR_ROWS = 3.0
+# One tree of so many is wide, so that no value of y has nearly no density. Its width.
+WIDE_EVERY, WIDE_WIDTH = 20, 0.5
 # Smallest variance of a leaf, as a share of the variance of y.
 MIN_VARIANCE = 1e-6
 
@@ -59,7 +61,8 @@ class ForestRegressor(
     width : float or None, default=0.1
         Standard deviation of y about the mean of its leaf, as a share of the standard
         deviation of y. None is the standard deviation of the rows in the leaf, shrunk
-        to all leaves; leaves then have at least three rows.
+        to all leaves; leaves then have at least three rows. One tree in 20 has at least
+        a width of 0.5: without it, a new row far from all leaves has nearly no density.
     n_trees : int, default=200
     random_state : int, default=0
 
@@ -67,6 +70,8 @@ class ForestRegressor(
     ----------
     roots_ : ndarray of shape (n_trees,), int32
         Position of the root of each tree.
+    is_wide_ : ndarray of shape (n_trees,), bool
+        Trees with at least ``WIDE_WIDTH``.
     feature_ : ndarray of shape (nodes,), int32
         Column that a node splits; -1 in a leaf.
     threshold_ : ndarray of shape (nodes,), float32
@@ -92,6 +97,7 @@ class ForestRegressor(
     params_of_predictions = ("width",)
 
     roots_: Array
+    is_wide_: Array
     feature_: Array
     threshold_: Array
     child_: Array
@@ -170,6 +176,7 @@ class ForestRegressor(
         too_large = rounded > threshold
         rounded[too_large] = np.nextafter(rounded[too_large], np.float32(-np.inf))
         self.roots_ = first.astype(np.int32)
+        self.is_wide_ = np.arange(len(first)) % WIDE_EVERY == WIDE_EVERY // 2
         self.feature_ = np.where(is_leaf, -1, feature).astype(np.int32)
         self.threshold_ = np.where(is_leaf, np.float32(0), rounded)
         self.child_ = child.astype(np.int32)
@@ -195,7 +202,7 @@ class ForestRegressor(
         child = self.child_[node] - shift
         child[is_leaf] = np.arange(len(leaf))
         smaller = copy(self)
-        smaller.roots_ = roots.astype(np.int32)
+        smaller.roots_, smaller.is_wide_ = roots.astype(np.int32), self.is_wide_[trees]
         smaller.feature_, smaller.threshold_ = (
             self.feature_[node],
             self.threshold_[node],
@@ -217,9 +224,15 @@ class ForestRegressor(
         if self.width is None:
             variance = self.leaf_variance_[leaf]
         else:
-            variance = np.full(mean.shape, np.square(self.width))
+            variance = np.empty_like(mean)
+            variance[:] = np.square(self.widths)[:, np.newaxis, np.newaxis]
         moments = self._scaling.moments_from_network(mean, variance)
         return MixturePredictive(Gaussians(*moments), self.y_ndim_ == 1)
+
+    @property
+    def widths(self) -> np.ndarray:
+        """Standard deviation of y about the leaves of each tree, (trees,)."""
+        return np.where(self.is_wide_, max(self.width, WIDE_WIDTH), self.width)
 
     @property
     def _scaling(self) -> Scaling:

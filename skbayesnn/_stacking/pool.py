@@ -91,6 +91,9 @@ FOREST_WIDTHS = (0.03, 0.1, 0.25, None)
 FOREST_FROM = 200
 # Neighbours are used from this number of rows on, with fewer columns than rows.
 NEIGHBOURS_FROM = 5000
+# Boosting is used for classes from this number of rows on, if the table has categories,
+# dates or missing values.
+BOOSTING_FROM = 500
 CLASSIFICATION_PENALTIES = {
     "ridge": (0.3, 1.0, 3.0, 10.0),
     "lasso": (0.4, 0.2, 0.1, 0.05),
@@ -160,7 +163,7 @@ class CandidateSpec(NamedTuple):
 
 
 # Groups of the default candidates, in the order of their training times.
-DEFAULT_GROUPS = "encoded", "network", "linear", "forest", "neighbours"
+DEFAULT_GROUPS = "encoded", "network", "linear", "forest", "neighbours", "boosting"
 
 
 def default_pool(size: str = "auto") -> list[tuple[str, str]]:
@@ -184,7 +187,8 @@ def default_pool(size: str = "auto") -> list[tuple[str, str]]:
         original columns, ``"linear"`` are linear models, ``"forest"`` are extremely
         randomised trees, and ``"neighbours"`` are nearest neighbours in a learned
         embedding. The last two are for regression only, and depend on the number of
-        rows.
+        rows. ``"boosting"`` is gradient boosting of classes, for tables with
+        categories, dates or missing values.
 
     Examples
     --------
@@ -285,6 +289,7 @@ def default_specs(
     max_iter,
     size: str = "auto",
     n_targets: int = 1,
+    is_mixed: bool = False,
     **params,
 ) -> list[CandidateSpec]:
     """Networks, linear models, forests and neighbours.
@@ -294,6 +299,7 @@ def default_specs(
     from linear in a few directions.
 
     X : {array, sparse matrix} of shape (rows, columns), validated
+    is_mixed : whether the table has categories, dates or missing values
     sample_weight : ndarray of shape (rows,)
     max_iter : int, epochs, or "auto"
     size : key of ``SIZES``
@@ -344,6 +350,9 @@ def default_specs(
             pool.append(
                 _neighbours_spec(n_rows, params["batch_size"], max_iter, params)
             )
+    if is_classification and is_mixed and n_rows >= BOOSTING_FROM and size != "fast":
+        boosting = BoostingClassifier(random_state=params.get("random_state"))
+        pool.append(CandidateSpec("boosting", boosting, {}))
     n_bins = 0 if sparse.issparse(X) or is_wide else _n_bins(X, sample_weight)
     if n_bins < MIN_BINS:
         return pool

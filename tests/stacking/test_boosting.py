@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 import skbayesnn
@@ -108,3 +109,20 @@ def test_changed_files_are_refused(rows, name, change):
     setattr(model, name, change(getattr(model, name)))
     with pytest.raises(ValueError, match="cannot be saved"):
         skbayesnn.dumps(model)
+
+
+def test_default_candidate_of_tables_with_categories(seed):
+    """From 500 rows on; groups are accepted, without early stopping."""
+    random = np.random.default_rng(seed)
+    n_rows = 510
+    X = random.normal(size=(n_rows, 2)).astype(object)
+    X[:, 1] = np.where(X[:, 1] > 0, "a", "b")
+    labels = (X[:, 0] > 0) ^ (X[:, 1] == "a")
+    model = BayesianStackingClassifier(max_iter=2, device="cpu", random_state=0)
+    groups = np.arange(n_rows) // 2
+    for rows, given in ((slice(None), groups), (slice(11, None), None)):
+        fitted = clone(model).fit(X[rows], labels[rows], groups=given)
+        names = set(fitted.weights_.index.str.split("(").str[0])
+        assert ("boosting" in names) == (len(labels[rows]) >= 500)
+    numbers = clone(model).fit(X[:, :1].astype(float), labels)
+    assert "boosting" not in numbers.weights_.index
