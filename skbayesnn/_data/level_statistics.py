@@ -5,7 +5,7 @@ zero, or to the value that its text predicts. A row is encoded by statistics of 
 folds that do not contain it.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -83,6 +83,17 @@ class LevelStatistics:
     coefficients: np.ndarray | None = None
     text_ratio: float = 0.0
 
+    def rescaled(self, factor: np.ndarray) -> "LevelStatistics":
+        """Statistics of factor times y; factor : (columns,)"""
+        return replace(
+            self,
+            means=factor * self.means,
+            deviations=factor * self.deviations,
+            coefficients=None
+            if self.coefficients is None
+            else factor * self.coefficients,
+        )
+
 
 def level_statistics(
     index: np.ndarray,
@@ -106,6 +117,9 @@ def level_statistics(
     returns : statistics, and encodings of the rows, (rows, columns)
     """
     used = np.flatnonzero(weights > 0)
+    # A power of two does not change the result, and squares do not overflow.
+    scales = [_power_of_two(target[used]) for target in targets]
+    targets = [target / scale for target, scale in zip(targets, scales, strict=True)]
     variances = None
     if components is not None:
         # Three variances of each target, so they may depend on the y of all rows.
@@ -116,11 +130,14 @@ def level_statistics(
         if not needs_text and sum(v.gain for v in variances) < MIN_GAIN:
             variances = None
 
+    factor = np.repeat(scales, [target.shape[1] for target in targets])
+
     def statistics_of(rows):
         values = [target[rows] for target in targets]
-        return _statistics(
+        found = _statistics(
             index[rows], n_levels, values, weights[rows], components, variances
         )
+        return found.rescaled(factor)
 
     statistics = statistics_of(used)
     by_row = statistics.means[index]
@@ -129,6 +146,12 @@ def level_statistics(
         rows = used[fold]
         by_row[rows] = statistics_of(used[rest]).means[index[rows]]
     return statistics, by_row
+
+
+def _power_of_two(values: np.ndarray) -> float:
+    """The power of two next to the largest absolute value; 1 if all are zero."""
+    largest = np.abs(values).max(initial=0.0)
+    return float(np.ldexp(1.0, np.frexp(largest)[1] - 1)) if largest else 1.0
 
 
 def _statistics(index, n_levels: int, targets: list, weights, components, variances):

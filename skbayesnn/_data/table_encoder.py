@@ -329,7 +329,8 @@ default="from_dtype"
         for j, column in enumerate(columns):
             if not column.uses_y:
                 continue
-            data, text = reader.categories(j), texts.get(j)
+            # Sums of floats depend on the order of the levels.
+            data, text = reader.categories(j).ordered(), texts.get(j)
             # A missing value has no text.
             components = None if text is None else text(["", *data.levels])
             statistics, blocks[j] = level_statistics(

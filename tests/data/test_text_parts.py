@@ -273,3 +273,25 @@ def test_columns_of_frames_with_text_in_stack_folds(table):
     np.testing.assert_array_equal(
         features[held_out], part.transform(frame[["title"]][held_out])
     )
+
+
+@pytest.mark.parametrize("exponent", [600, -700])
+def test_y_may_be_very_large_or_small(table, exponent):
+    """Squares of y are out of range. A power of two does not change the rounding."""
+    frame, y = table
+    frame = frame[["title"]]
+    expected = TableEncoder().fit(frame, y).transform(frame)
+    scaled = TableEncoder(target_type="continuous").fit(frame, np.ldexp(y, exponent))
+    np.testing.assert_array_equal(scaled.transform(frame), np.ldexp(expected, exponent))
+
+
+def test_features_do_not_depend_on_the_container(table):
+    """Levels of a pandas category are sorted, those of polars are in their order."""
+    polars = pytest.importorskip("polars")
+    frame, y = table
+    expected = TableEncoder().fit_transform(frame[["title"]], y)
+    for other in (
+        frame[["title"]].astype("category"),
+        polars.from_pandas(frame[["title"]]),
+    ):
+        np.testing.assert_array_equal(TableEncoder().fit_transform(other, y), expected)
