@@ -193,7 +193,7 @@ class JoinedDraws(Components):
             raise TypeError(
                 "distributions whose rows or targets are combined must have the same "
                 f"kind of noise; got {', '.join(sorted(kinds))}. Give all members the "
-                "same `likelihood`."
+                "same `likelihood`, or the same candidates if they are stacks."
             )
         return GaussianMixtures.concatenated([p.expanded() for p in parts], axis)
 
