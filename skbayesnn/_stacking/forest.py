@@ -44,7 +44,7 @@ BYTES_PER_NODE = 12
 PRIOR_ROWS = 3.0
 # One tree in this many is wide, so that y far from all leaves has some density; and its
 # width.
-WIDE_EVERY, WIDE_WIDTH = 20, 0.5
+WIDE_EVERY, WIDE_WIDTH = 50, 0.5
 GOLDEN_RATIO = (5**0.5 - 1) / 2
 # Smallest variance of a leaf, as a share of the variance of y.
 MIN_VARIANCE = 1e-6
@@ -64,7 +64,7 @@ class ForestRegressor(
         Standard deviation of y about the mean of its leaf, as a share of the standard
         deviation of y. None is the standard deviation of the rows in the leaf, shrunk
         to all leaves; leaves then have at least three rows. If a width is given, one
-        tree in 20 has at least 0.5: without it, y far from all leaves has nearly no
+        tree in 50 has at least 0.5: without it, y far from all leaves has nearly no
         density.
     n_trees : int, default=200
     random_state : int, default=0
