@@ -12,9 +12,9 @@ pbp_mv : Sun, Chen & Carin 2017, two hidden layers; likewise
 concrete_dropout : Gal, Hron & Kendall 2017, as quoted by the WGBoost paper; the log
     densities of energy, wine and yacht look off
 
-``ON_LEADERBOARD`` has published means over 20 splits of the same sets, which the
-leaderboard shows after our runs. They have no ranks: their splits and settings were not
-checked.
+``ON_LEADERBOARD`` has published means over 20 splits of the same sets, quoted at second
+hand, which the leaderboard shows after our runs. They have no ranks: their splits and
+settings may differ from ours.
 """
 
 ON_LEADERBOARD: dict[str, dict[str, dict[str, float]]] = {

@@ -1,13 +1,13 @@
 """Raw frames: the default stack, CatBoost and HistGradientBoosting.
 
-Three tables with categories and missing values: generated sales of 80 shops, who
-survived on the Titanic, and whether an income is high (a sample of adult). The stack
+Three tables with categories and missing values: generated sales of 80 shops, survival
+on the Titanic, and whether an income is high (a sample of adult). The stack
 gets each frame as it is. The others get dates as days and missing categories as text,
 which they need; nothing is tuned. CatBoost is left out if it is not installed, and a
 table if its data are absent.
 
-Writes examples/output/raw_frames.png and prints the RMSE or log loss, the calibration
-error or the coverage of 90 % intervals, and seconds.
+Writes examples/output/raw_frames.png and prints RMSE and coverage of 90 % intervals
+(regression), or log loss and calibration error (classes), and seconds.
 """
 
 import json

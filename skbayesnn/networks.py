@@ -84,7 +84,7 @@ class MLP(NetworkDescription):
 
 
 class TabM(NetworkDescription):
-    """Perceptrons that share their weights: an ensemble for the time of two networks.
+    """Perceptrons that share weights: an ensemble in twice the time of one network.
 
     All heads have the same weights. Each head has its own scale of every input of a
     layer, and its own biases; in the first layer the scales start with random signs, so

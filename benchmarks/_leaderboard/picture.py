@@ -16,6 +16,8 @@ from _leaderboard.ranking import (
 
 # Okabe & Ito: colours that colour-blind people can distinguish.
 VERMILION, BLUE = "#D55E00", "#0072B2"
+# Width of a letter of a name, as a share of the panel.
+WIDTH = 0.013
 
 
 def draw(records: list[dict], path: Path, clock: str) -> bool:
@@ -68,17 +70,27 @@ def _panel(axes, ranks: dict[str, float], times: dict[str, float]) -> None:
         zorder=2,
     )
     axes.set_xscale("log")
-    axes.margins(x=0.2)
+    axes.margins(x=0.3)
     axes.invert_yaxis()
     axes.set_xlabel("seconds of fit and prediction, geometric mean")
     axes.grid(color="#EEEEEE")
     to_axes = axes.transData + axes.transAxes.inverted()
     points = {one: to_axes.transform((times[one], ranks[one])) for one in ranks}
-    for one, place in _places(points).items():
-        options = {"color": colors[one], "fontsize": 9, "va": "center"}
-        weight = "bold" if one in front else "normal"
+    for one, (start, middle, side) in _places(points).items():
+        x, y = points[one]
+        if abs(middle - y) > 0.01:  # a line from the point to its name
+            line = {"color": colors[one], "lw": 0.6, "transform": axes.transAxes}
+            axes.plot([x, start], [y, middle], **line)
         text = axes.text(
-            *place, _shown(one), transform=axes.transAxes, weight=weight, **options
+            start,
+            middle,
+            _shown(one),
+            transform=axes.transAxes,
+            color=colors[one],
+            fontsize=9,
+            va="center",
+            ha=side,
+            weight="bold" if one in front else "normal",
         )
         text.set_path_effects([withStroke(linewidth=3, foreground="white")])
 
@@ -97,25 +109,27 @@ def _shown(name: str) -> str:
     return name.replace("_", " ")
 
 
-def _places(points: dict[str, np.ndarray]) -> dict[str, tuple[float, float]]:
+def _places(points: dict[str, np.ndarray]) -> dict[str, tuple[float, float, str]]:
     """Places of the names: left or right of their points, as near as there is room.
 
     points : in units of the panel, like the result
+    returns : for each name its start or end, its height, and "left" or "right"
     """
     taken = [(x - 0.01, y - 0.01, x + 0.01, y + 0.01) for x, y in points.values()]
     result = {}
     for one, (x, y) in points.items():
-        width = 0.0145 * len(one)
+        width = WIDTH * len(one)
         for step in sorted(range(-8, 9), key=abs):
-            for start in (x + 0.015, x - 0.015 - width):
+            for end, side in ((x + 0.015, "left"), (x - 0.015, "right")):
                 middle = y + 0.012 * step
-                box = start, middle - 0.015, start + width, middle + 0.015
+                first = end if side == "left" else end - width
+                box = first, middle - 0.015, first + width, middle + 0.015
                 inside = box[0] > 0 and box[2] < 1
                 free = inside and not any(_overlap(box, t) for t in taken)
                 if one not in result and free:
                     taken.append(box)
-                    result[one] = start, middle
-        result.setdefault(one, (x + 0.015, y))
+                    result[one] = end, middle, side
+        result.setdefault(one, (x + 0.015, y, "left"))
     return result
 
 

@@ -156,7 +156,8 @@ def _trees_as_draws(kind, seed, threads):
             mean = np.stack([tree.value[rows, 0, 0] for tree, rows in pairs])
             # The impurity of a leaf is the variance of its rows.
             variance = np.stack([tree.impurity[rows] for tree, rows in pairs])
-            return {"mean": mean, "std": np.maximum(np.sqrt(variance), least)}
+            variance = np.maximum(variance, least**2)  # rounding can make it negative
+            return {"mean": mean, "std": np.sqrt(variance)}
 
         return predict
 

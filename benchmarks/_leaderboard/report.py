@@ -35,8 +35,8 @@ prediction on the {clock} clock, imports not included, with {threads} thread(s) 
 Log densities are those of the exact predictive, in nats and y's units; of quantiles
 they are those of the distribution function drawn straight between them, and "-" where
 two of them coincide. The AUROC of errors is that of 1 - the largest probability, over
-splits with an error. Lines marked "published" are quoted; splits and settings of their
-authors were not checked, and they have no ranks. +- is the standard error over splits.
+splits with an error. Lines marked "published" are quoted; their splits and settings may
+differ from ours, and they have no ranks. +- is the standard error over splits.
 Ranks are by the means over the splits that all of a table have, and then averaged over
 the sets.
 

@@ -75,8 +75,9 @@ class Column:
         Parts of the text of levels, if they predict y.
     coefficients : ndarray of shape (parts, features)
         Their product with the parts of an unseen level is its features.
-    text_ratio : float
-        Variance between levels that the text explains, relative to the rest.
+    text_ratio : ndarray of shape (features,)
+        Variance between levels that the text explains, relative to the rest; empty
+        without parts.
     time_zone : str, optional
     bounds : tuple of float
         Smallest and largest number, or date in seconds since 1970.
@@ -96,7 +97,7 @@ class Column:
     spreads: np.ndarray = field(default_factory=_nothing)
     parts: TextParts | None = None
     coefficients: np.ndarray = field(default_factory=_nothing)
-    text_ratio: float = 0.0
+    text_ratio: np.ndarray = field(default_factory=lambda: np.zeros(0))
     time_zone: str | None = None
     bounds: tuple[float, float] = (-np.inf, np.inf)
 
@@ -431,8 +432,8 @@ def _encode_levels(
         if texts:
             features[is_unseen] = (column.parts(texts) @ column.coefficients)[of_row]
             cosines = column.parts.similarities(texts, column.named)
-            factors = np.sqrt(1 + column.text_ratio * (1 - np.square(cosines)))
-            spreads[is_unseen] = factors[of_row, np.newaxis]
+            unexplained = 1 - np.square(cosines)[:, np.newaxis]
+            spreads[is_unseen] = np.sqrt(1 + unexplained * column.text_ratio)[of_row]
     is_unknown = spreads.any(axis=1)
     around = spreads[is_unknown, np.newaxis] * column.substitutes
     return features, is_unknown, features[is_unknown, np.newaxis] + around

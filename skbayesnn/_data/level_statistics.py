@@ -2,10 +2,11 @@
 
 A level is encoded by the mean of y of its rows minus the mean of all rows, shrunk to
 zero, or to the value that its text predicts. A row is encoded by statistics of the
-folds that do not contain it.
+folds that do not contain it; only the three variances of a text model are from all
+rows.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -19,8 +20,8 @@ N_FOLDS = 5
 MAX_PSEUDO_ROWS = 1000.0
 # More different integers are not taken for class labels.
 MAX_CLASSES = 30
-# Variance shares of a level's mean that exceed the average row's by less than this are
-# not added to the uncertainty.
+# A larger share of the variance between levels is added to the uncertainty of a level
+# only if it exceeds the average by this.
 MIN_EXCESS = 0.1
 # The text of levels is used if the log marginal likelihood is larger by this.
 MIN_GAIN = 3.0
@@ -65,23 +66,24 @@ class LevelStatistics:
         Posterior mean of the deviation of each level from the mean of all rows. The
         last row is an unseen level.
     spreads : ndarray of shape (levels + 1, columns)
-        Uncertainty of each mean that training rows do not have on average, as a share
-        of the standard deviation between levels; 1 for an unseen level, 0 if it is
-        small.
+        Uncertainty of each mean that training rows do not have on average, in standard
+        deviations of the posterior means of the levels; 1 for an unseen level, 0 if it
+        is small.
     deviations : ndarray of shape (levels, columns)
         Posterior mean of the difference between each level and the value that its text
         predicts.
     coefficients : ndarray of shape (components, columns), optional
         The text of a level predicts the product of its components and these.
-    text_ratio : float
-        Variance between levels that the text explains, relative to the rest.
+    text_ratio : ndarray of shape (columns,)
+        Variance between levels that the text explains, relative to the variance of the
+        deviations. Without coefficients it is empty.
     """
 
     means: np.ndarray
     spreads: np.ndarray
     deviations: np.ndarray
     coefficients: np.ndarray | None = None
-    text_ratio: float = 0.0
+    text_ratio: np.ndarray = field(default_factory=lambda: np.zeros(0))
 
     def rescaled(self, factor: np.ndarray) -> "LevelStatistics":
         """Statistics of factor times y; factor : (columns,)"""
@@ -174,7 +176,7 @@ def _statistics(index, n_levels: int, targets: list, weights, components, varian
     if variances is None:
         return LevelStatistics(means, spreads, deviations)
     coefficients = np.concatenate([part.coefficients for part in parts], axis=1)
-    ratio = max(part.text_ratio for part in parts)
+    ratio = np.concatenate([part.text_ratio for part in parts])
     return LevelStatistics(means, spreads, deviations, coefficients, ratio)
 
 
@@ -191,14 +193,14 @@ def _spreads(counts: np.ndarray, pseudo: float) -> np.ndarray:
     """Excess uncertainty of the levels, and of an unseen one, (levels + 1,).
 
     The posterior variance of a level with n rows is a share k / (n + k) of the variance
-    between levels, k pseudo rows. Networks learn from training rows with the average of
-    this share; only a larger one must be added.
+    between levels, k pseudo rows. Training rows have the average share, and the
+    networks learn it as noise. Only the excess is added. It is relative to the variance
+    of the posterior means.
     """
-    share = np.append(pseudo / (counts + pseudo) if pseudo else 0 * counts, 1.0)
-    of_rows = np.average(share[:-1], weights=counts)
+    share = pseudo / (counts + pseudo) if pseudo else 0 * counts
+    of_rows = np.average(share, weights=counts)
     excess = np.where(share - of_rows > MIN_EXCESS, share - of_rows, 0.0)
-    excess[-1] = 1.0
-    return np.sqrt(excess)
+    return np.sqrt(np.append(excess / max(1 - of_rows, MIN_VARIANCE), 1.0))
 
 
 class TextVariances(NamedTuple):
@@ -207,7 +209,7 @@ class TextVariances(NamedTuple):
     Parameters
     ----------
     text : float
-        Of the part that the text of a level predicts, for a text of length one.
+        Of the part that the text of a level predicts, for components of norm one.
     level : float
         Of the rest, between levels.
     within : float
@@ -238,13 +240,16 @@ def _with_text(counts, sums, components, variances: TextVariances) -> LevelStati
     predicted = components @ weights
     rest = variances.level * (scaled - precision[:, np.newaxis] * predicted)
     unseen = np.zeros((1, sums.shape[1]))
-    spreads = _spreads(counts, variances.within / variances.level)
+    pseudo = variances.within / variances.level
+    spreads = _spreads(counts, pseudo)
+    # The share of the variance between levels that their posterior means have.
+    share = np.average(counts / (counts + pseudo), weights=counts)
     return LevelStatistics(
         np.concatenate([predicted + rest, unseen]),
         spreads[:, np.newaxis] + unseen,
         rest,
         weights,
-        variances.text / variances.level,
+        np.full(sums.shape[1], variances.text / variances.level / share),
     )
 
 

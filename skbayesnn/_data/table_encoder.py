@@ -118,6 +118,7 @@ default="from_dtype"
     ISO format         year, if the rows span at least half of these periods
     constant, missing  none, with a warning
     or identifier
+    without such text
     =================  =================================================================
 
     References
@@ -240,7 +241,7 @@ default="from_dtype"
         """Encode the columns of a table.
 
         A missing number without an indicator becomes the median, with a warning. A
-        level that ``fit`` has not seen becomes "other", the mean of the levels, or the
+        level that ``fit`` has not seen becomes "other", the mean of all rows, or the
         prediction from its text.
 
         Parameters

@@ -19,9 +19,10 @@ MIN_LEVELS = 2
 MAX_PARTS = 4000
 # Largest number of principal components of the parts.
 MAX_COMPONENTS = 200
-# Largest number of levels that determine the parts and components, and with which new
-# texts are compared.
+# Largest number of levels that determine the parts and components.
 MAX_LEVELS = 3000
+# Largest number of levels with which new texts are compared. 500 take 10 ms.
+MAX_COMPARED = 500
 # Characters of a text that are read.
 MAX_LENGTH = 200
 # Texts that are compared with the levels at once.
@@ -50,7 +51,7 @@ class TextParts:
 
     def similarities(self, texts: Sequence[str], levels: Sequence[str]) -> np.ndarray:
         """Cosine of each text and the most similar level, (texts,), from 0 to 1."""
-        of_levels = self(_sample(levels)).T
+        of_levels = self(_sample(levels, MAX_COMPARED)).T
         blocks = [
             (self(texts[start : start + BLOCK]) @ of_levels).max(axis=1).toarray()
             for start in range(0, len(texts), BLOCK)
@@ -121,9 +122,9 @@ def _cut(texts: Sequence[str]) -> list[str]:
     return [text[:MAX_LENGTH] for text in texts]
 
 
-def _sample(levels: Sequence[str]) -> list[str]:
-    """At most ``MAX_LEVELS`` of the levels, the same ones for the same levels."""
-    if len(levels) <= MAX_LEVELS:
+def _sample(levels: Sequence[str], most: int = MAX_LEVELS) -> list[str]:
+    """At most ``most`` of the levels, the same ones for the same levels."""
+    if len(levels) <= most:
         return list(levels)
-    chosen = np.random.RandomState(0).choice(len(levels), MAX_LEVELS, replace=False)
+    chosen = np.random.RandomState(0).choice(len(levels), most, replace=False)
     return [levels[i] for i in np.sort(chosen)]

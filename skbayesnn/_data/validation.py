@@ -228,7 +228,7 @@ def _fit_table(estimator, X, y, weights, groups) -> np.ndarray:
     if not features.shape[1]:
         raise ValueError(
             "X must have a column to learn from; got only columns that are constant, "
-            "missing or identifiers."
+            "missing, or identifiers whose text does not predict y."
         )
     validate_data(estimator, X, reset=True, skip_check_array=True)
     estimator.table_ = encoder

@@ -132,10 +132,7 @@ class DrawArrays:
     def _with_versions(self, turn, first, n_versions):
         """Rows with one of their versions in each draw; turn : (draws,)."""
         # A row with one version uses it in all draws.
-        return self.rows_by_draw(first + turn[:, np.newaxis] % n_versions)
-
-    def rows_by_draw(self, index: np.ndarray):
-        """Select other rows for each draw; index : (draws, rows)."""
+        index = first + turn[:, np.newaxis] % n_versions
         draw = np.arange(self.n_draws)[:, np.newaxis]
         return self._mapped(lambda values: values[draw, index])
 

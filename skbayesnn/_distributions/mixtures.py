@@ -1,6 +1,6 @@
 """Draws that are mixtures of normal distributions, and draws of several kinds."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -129,15 +129,16 @@ class GaussianMixtures(Components):
 
 
 @dataclass(frozen=True)
-class MixedDraws(Components):
-    """Draws of which some are normal and others mixtures of normal distributions.
+class JoinedDraws(Components):
+    """Draws of several kinds of continuous distributions.
 
     A draw that is repeated, as in a weighted mixture, is stored once.
 
     Parameters
     ----------
-    parts : tuple of Gaussians or GaussianMixtures
-        Distributions of the distinct draws, part after part.
+    parts : tuple of Components
+        Distributions of the distinct draws, part after part, for the same rows and
+        targets.
     draw : ndarray of shape (draws,), int
         Position of each draw among the distinct draws.
     """
@@ -146,7 +147,7 @@ class MixedDraws(Components):
     draw: np.ndarray
 
     @classmethod
-    def of(cls, part: Components) -> "MixedDraws":
+    def of(cls, part: Components) -> "JoinedDraws":
         """The same draws in this class."""
         return part if isinstance(part, cls) else cls((part,), np.arange(part.n_draws))
 
@@ -154,16 +155,28 @@ class MixedDraws(Components):
     def concatenated(cls, parts: Sequence, axis: int = 0):
         """Concatenate draws, rows or targets."""
         if axis:
-            return cls._joined(parts, axis)
-        first = np.cumsum([0, *(part._ends[-1] for part in parts)])
-        draws = [part.draw + start for part, start in zip(parts, first, strict=False)]
-        return cls(
-            tuple(distinct for part in parts for distinct in part.parts),
-            np.concatenate(draws),
+            return cls._along_rows_or_targets(parts, axis)
+        distinct = [part for whole in parts for part in whole.parts]
+        kinds: dict[tuple, list[int]] = {}
+        for i, part in enumerate(distinct):
+            kinds.setdefault((type(part), part._first.shape[3:]), []).append(i)
+        # Position of the first draw of each part, before and after sorting by kind.
+        sizes = np.array([part.n_draws for part in distinct])
+        before, by_kind = np.cumsum(sizes) - sizes, np.concatenate([*kinds.values()])
+        after = np.empty_like(before)
+        after[by_kind] = np.cumsum(sizes[by_kind]) - sizes[by_kind]
+        shift = np.repeat(after - before, sizes)
+        first = np.cumsum([0, *(whole._ends[-1] for whole in parts)])
+        draws = [whole.draw + start for whole, start in zip(parts, first, strict=False)]
+        draw = np.concatenate(draws)
+        joined = (
+            type(distinct[index[0]]).concatenated([distinct[i] for i in index])
+            for index in kinds.values()
         )
+        return cls(tuple(joined), draw + shift[draw])
 
     @classmethod
-    def _joined(cls, parts, axis: int):
+    def _along_rows_or_targets(cls, parts, axis: int):
         """Concatenate rows or targets; ``GaussianMixtures`` if draws do not match."""
         first = parts[0]
         if all(
@@ -175,20 +188,40 @@ class MixedDraws(Components):
             columns = zip(*(part.parts for part in parts), strict=True)
             joined = (type(c[0]).concatenated(c, axis) for c in columns)
             return cls(tuple(joined), first.draw)
+        if not all(part.is_normal for part in parts):
+            kinds = {type(piece).__name__ for part in parts for piece in part.parts}
+            raise TypeError(
+                "distributions whose rows or targets are combined must have the same "
+                f"kind of noise; got {', '.join(sorted(kinds))}. Give all members the "
+                "same `likelihood`, or the same candidates if they are stacks."
+            )
         return GaussianMixtures.concatenated([p.expanded() for p in parts], axis)
+
+    @property
+    def is_normal(self) -> bool:
+        """Whether all draws are normal distributions or mixtures of them."""
+        return all(isinstance(p, Gaussians | GaussianMixtures) for p in self.parts)
 
     @property
     def _ends(self) -> np.ndarray:
         """Number of distinct draws in the parts so far, (parts + 1,)."""
         return np.cumsum([0, *(part.n_draws for part in self.parts)])
 
-    def _each(self, function: Callable) -> "MixedDraws":
+    def _each(self, function: Callable) -> "JoinedDraws":
         """The same draws with other parts."""
         return replace(self, parts=tuple(map(function, self.parts)))
 
     def _of_draws(self, function: Callable) -> np.ndarray:
         """Values of the draws, from a function of their parts."""
         return np.concatenate([function(part) for part in self.parts])[self.draw]
+
+    def _repeating(self) -> Iterator[tuple[Components, np.ndarray]]:
+        """Parts with all their draws, repeated or not, and the positions of these."""
+        for part, start in zip(self.parts, self._ends, strict=False):
+            own = (self.draw >= start) & (self.draw < start + part.n_draws)
+            positions = np.flatnonzero(own)
+            if len(positions):
+                yield part.draws(self.draw[positions] - start), positions
 
     @property
     def n_draws(self):
@@ -222,7 +255,7 @@ class MixedDraws(Components):
         return replace(self, draw=np.repeat(self.draw, times))
 
     def expanded(self) -> "GaussianMixtures":
-        """All draws as mixtures with the same number of Gaussians."""
+        """All normal draws as mixtures with the same number of Gaussians."""
         mixtures = [GaussianMixtures.of(part) for part in self.parts]
         return GaussianMixtures.concatenated(mixtures).draws(self.draw)
 
@@ -235,7 +268,7 @@ class MixedDraws(Components):
             parts.append(
                 part.draws(at - start)._with_versions(turns, first, n_versions)
             )
-        return MixedDraws(tuple(parts), draw.ravel())
+        return JoinedDraws(tuple(parts), draw.ravel())
 
     @cached_property
     def mean(self):
@@ -260,15 +293,19 @@ class MixedDraws(Components):
         return self._of_draws(lambda part: part.cdf(y))
 
     def quantile(self, level):
-        """Quantile of every draw."""
-        return self._of_draws(lambda part: part.quantile(level))
+        """Quantile of every draw; level : (rows, targets), or with an axis of draws."""
+        if np.ndim(level) < 3:
+            return self._of_draws(lambda part: part.quantile(level))
+        values = np.empty((self.n_draws, self.n_rows, self.n_targets))
+        for part, positions in self._repeating():
+            values[positions] = part.quantile(level[positions])
+        return values
 
     def sample(self, random):
         """Sample y from every draw."""
         values = np.empty((self.n_draws, self.n_rows, self.n_targets))
-        for part, start in zip(self.parts, self._ends, strict=False):
-            inside = (self.draw >= start) & (self.draw < start + part.n_draws)
-            values[inside] = part.draws(self.draw[inside] - start).sample(random)
+        for part, positions in self._repeating():
+            values[positions] = part.sample(random)
         return values
 
     def rescaled(self, shift, factor):
@@ -297,151 +334,35 @@ class MixedDraws(Components):
             columns.append([values[used] for values in (mean, variance, weight)])
         return tuple(np.concatenate(values) for values in zip(*columns, strict=True))
 
-    mixture_cdf = GaussianMixtures.mixture_cdf
-    mixture_quantile = GaussianMixtures.mixture_quantile
-    mixture_crps = GaussianMixtures.mixture_crps
+    def mixture_cdf(self, y):
+        """P(Y <= y) of the mixture of all draws."""
+        if self.is_normal:
+            mean, variance, weight = self._flattened
+            return mixture_cdf(mean, variance, y, weight)
+        pairs = self._repeating()
+        return sum(len(at) * part.mixture_cdf(y) for part, at in pairs) / self.n_draws
+
+    def mixture_quantile(self, level):
+        """Quantile of the mixture of all draws."""
+        if self.is_normal:
+            mean, variance, weight = self._flattened
+            return mixture_quantile(mean, variance, level, weight)
+        return super().mixture_quantile(level)
+
+    def mixture_crps(self, y):
+        """CRPS of the mixture: exact for normal draws, else from quantiles."""
+        if self.is_normal:
+            return gaussian_mixture_crps(y, *self._flattened)
+        return self.crps_of_draws(y)
 
 
 def of_one_class(parts: Sequence[Components]) -> list:
-    """Normal draws and mixtures as ``MixedDraws``; others unchanged."""
+    """Continuous distributions of several kinds, or mixtures, as ``JoinedDraws``."""
     kinds = {type(part) for part in parts}
-    if kinds <= {Gaussians} or not kinds <= {Gaussians, GaussianMixtures, MixedDraws}:
+    is_single = len(kinds) == 1 and kinds != {GaussianMixtures}
+    if is_single or any(part.discrete for part in parts):
         return list(parts)
-    return [MixedDraws.of(part) for part in parts]
-
-
-# ---- draws of several kinds
-
-
-@dataclass(frozen=True)
-class MixedComponents(Components):
-    """Draws of several kinds of continuous distributions.
-
-    Parameters
-    ----------
-    parts : tuple of Components
-        For the same rows and targets.
-    order : ndarray of shape (draws,), int
-        Position of each draw among the draws of all parts, one part after another.
-    """
-
-    parts: tuple[Components, ...]
-    order: np.ndarray
-
-    def _split(self, values: np.ndarray) -> list[np.ndarray]:
-        """Split values of all draws by part."""
-        by_part = np.empty_like(values)
-        by_part[self.order] = values
-        sizes = [part.n_draws for part in self.parts]
-        return np.split(by_part, np.cumsum(sizes)[:-1])
-
-    def _split_if_by_draw(self, values) -> list:
-        """Split values with an axis of draws; repeat values without one."""
-        if np.ndim(values) == 3:
-            return self._split(np.asarray(values))
-        return [values] * len(self.parts)
-
-    def _joined(self, values: Iterable[np.ndarray]) -> np.ndarray:
-        """The inverse of ``_split``."""
-        return np.concatenate(list(values))[self.order]
-
-    def _mapped(self, function):
-        """Apply a function of the rows or targets to all arrays."""
-        parts = tuple(part._mapped(function) for part in self.parts)
-        return MixedComponents(parts, self.order)
-
-    @classmethod
-    def concatenated(cls, parts, axis=0):
-        """Concatenate several objects; along rows or targets, of the same draws."""
-        if axis == 0:
-            return joined_draws(parts)
-        columns = zip(*(part.parts for part in parts), strict=True)
-        joined = tuple(type(column[0]).concatenated(column, axis) for column in columns)
-        return cls(joined, parts[0].order)
-
-    @property
-    def _first(self):
-        return self.mean
-
-    @property
-    def n_draws(self):
-        """Number of draws."""
-        return len(self.order)
-
-    @cached_property
-    def mean(self):
-        """Mean of every draw, (draws, rows, targets)."""
-        return self._joined(part.mean for part in self.parts)
-
-    @cached_property
-    def variance(self):
-        """Variance of every draw, (draws, rows, targets)."""
-        return self._joined(part.variance for part in self.parts)
-
-    def draws(self, index):
-        """Select draws by index."""
-        selected = self.order[index]
-        order = np.empty(len(selected), dtype=np.intp)
-        parts, first, n_before = [], 0, 0
-        for part in self.parts:
-            inside = np.flatnonzero(
-                (selected >= first) & (selected < first + part.n_draws)
-            )
-            if len(inside):
-                parts.append(part.draws(selected[inside] - first))
-                order[inside] = n_before + np.arange(len(inside))
-            n_before += len(inside)
-            first += part.n_draws
-        return MixedComponents(tuple(parts), order)
-
-    def repeated(self, times):
-        """Repeat every draw ``times`` times."""
-        return self.draws(np.repeat(np.arange(self.n_draws), times))
-
-    def rows_by_draw(self, index):
-        """Select other rows for each draw; index : (draws, rows)."""
-        pairs = zip(self.parts, self._split(index), strict=True)
-        parts = tuple(part.rows_by_draw(rows) for part, rows in pairs)
-        return MixedComponents(parts, self.order)
-
-    def log_density_per_target(self, y):
-        """Log density of y."""
-        return self._joined(part.log_density_per_target(y) for part in self.parts)
-
-    def cdf(self, y):
-        """P(Y <= y)."""
-        return self._joined(part.cdf(y) for part in self.parts)
-
-    def log_mean_density(self, y, width):
-        """log P(y - width / 2 < Y <= y + width / 2) / width."""
-        return self._joined(part.log_mean_density(y, width) for part in self.parts)
-
-    def quantile(self, level):
-        """Quantile of every draw."""
-        pairs = zip(self.parts, self._split_if_by_draw(level), strict=True)
-        return self._joined(part.quantile(levels) for part, levels in pairs)
-
-    def sample(self, random):
-        """Sample y from every draw."""
-        return self._joined(part.sample(random) for part in self.parts)
-
-    def rescaled(self, shift, factor):
-        """Distributions of shift + factor y."""
-        split = self._split_if_by_draw(shift), self._split_if_by_draw(factor)
-        parts = tuple(
-            part.rescaled(*values)
-            for part, *values in zip(self.parts, *split, strict=True)
-        )
-        return MixedComponents(parts, self.order)
-
-    def mixture_cdf(self, y):
-        """P(Y <= y), a weighted mean of the parts."""
-        sums = [part.n_draws * part.mixture_cdf(y) for part in self.parts]
-        return np.sum(sums, axis=0) / self.n_draws
-
-    def mixture_crps(self, y):
-        """CRPS from quantiles of the draws."""
-        return self.crps_of_draws(y)
+    return [JoinedDraws.of(part) for part in parts]
 
 
 def joined_draws(components: Sequence[Components]) -> Components:
@@ -452,42 +373,12 @@ def joined_draws(components: Sequence[Components]) -> Components:
     TypeError
         If counts and continuous distributions are joined.
     """
-    components = of_one_class(components)
-    if isinstance(components[0], MixedDraws) and len(set(map(type, components))) == 1:
-        return MixedDraws.concatenated(components)
-    parts: list[Components] = []
-    positions: list[np.ndarray] = []
-    n_draws = 0
-    for whole in components:
-        if isinstance(whole, MixedDraws):
-            whole = whole.expanded()
-        if isinstance(whole, MixedComponents):
-            parts += whole.parts
-            positions.append(n_draws + whole.order)
-        else:
-            parts.append(whole)
-            positions.append(n_draws + np.arange(whole.n_draws))
-        n_draws += whole.n_draws
-    kinds: dict[tuple, list[int]] = {}
-    for i, part in enumerate(parts):
-        kinds.setdefault((type(part), part._first.shape[3:]), []).append(i)
-    if len({part.discrete for part in parts}) > 1:
-        names = sorted({type(part).__name__ for part in parts})
+    parts = of_one_class(components)
+    kinds = {type(part) for part in parts}
+    if len(kinds) > 1:
+        names = ", ".join(sorted(kind.__name__ for kind in kinds))
         raise TypeError(
             "distributions of counts and of real numbers cannot be combined; got "
-            f"{', '.join(names)}. Give all members likelihood='poisson', or none."
+            f"{names}. Give all members likelihood='poisson', or none."
         )
-    joined = tuple(
-        type(parts[index[0]]).concatenated([parts[i] for i in index])
-        for index in kinds.values()
-    )
-    if len(joined) == 1:
-        return joined[0]
-    # Position of the first draw of each part, before and after sorting by kind.
-    sizes = np.array([part.n_draws for part in parts])
-    by_kind = np.concatenate(list(kinds.values()))
-    first = np.empty(len(parts), dtype=np.intp)
-    first[by_kind] = np.cumsum(sizes[by_kind]) - sizes[by_kind]
-    shift = np.repeat(first - (np.cumsum(sizes) - sizes), sizes)
-    position = np.concatenate(positions)
-    return MixedComponents(joined, position + shift[position])
+    return type(parts[0]).concatenated(parts)

@@ -401,6 +401,7 @@ def check_column(column: Column) -> None:
         agree("parts", n_parts, len(column.parts.vocabulary), len(column.parts.idf))
         shape = (n_parts, n_features)
     agree("coefficients of parts", shape, column.coefficients.shape)
+    agree("ratios of text", shape[1:], column.text_ratio.shape)
     for values in (column.level_features, column.substitutes, column.coefficients):
         if not np.isfinite(values).all():
             raise ValueError(

@@ -745,7 +745,7 @@ def _tables() -> Iterator[StoredClass]:
             "spreads": floats(NOT_NEGATIVE),
             "parts": none_or(_of_entry("TextParts")),
             "coefficients": floats(),
-            "text_ratio": number(NOT_NEGATIVE),
+            "text_ratio": floats(NOT_NEGATIVE, ndim=1),
             "time_zone": none_or(TIME_ZONE),
             "bounds": BOUNDS,
         },

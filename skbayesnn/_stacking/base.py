@@ -149,7 +149,9 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         log = partial(self._log, time.perf_counter())
         original_y, y = y, self._checked_targets(y)
         ordered_y = if_ordered(original_y)
-        if self.n_refits != "auto":
+        if isinstance(self.n_refits, str):
+            _validation.check_named("n_refits", self.n_refits, ["auto"])
+        else:
             _validation.check_number("n_refits", self.n_refits, kind=Integral, low=1)
         _validation.check_option("weights", self.weights, ["log_density", "crps"])
         _validation.verbosity(self.verbose)
@@ -167,7 +169,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             groups,
             is_classification=self._is_classification,
             seed=seed,
-            folds_below=self._size.folds_below,
+            folds_below=self._pool_size.folds_below,
         )
         progress = _Progress(
             self.random_state,
@@ -252,7 +254,10 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             stacked = oof.stacked(self.weights)
             n_refits = self.n_refits
             if n_refits == "auto":
-                n_refits = self._size.n_refits[self._is_classification]
+                size = self._pool_size
+                n_refits = size.regression_refits
+                if self._is_classification:
+                    n_refits = size.classification_refits
             kept, settings = [], {}
             for candidate, n_draws in zip(candidates, stacked.n_draws, strict=True):
                 if n_draws:
@@ -362,14 +367,15 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         if not pool:
             raise ValueError(
                 "the default candidates 'encoded' need columns with many distinct "
-                "values, 'forest' and 'neighbours' need a regression with many rows, "
-                "and 'boosting' needs classes and categories: the pool must have other "
-                f"candidates for this table; got {self.estimators!r}."
+                "values, 'forest' regression from 200 rows on, 'neighbours' from 5,000 "
+                "rows on, and 'boosted_trees' classes from 500 rows on and categories, "
+                "dates or missing values; 'fast' has neither of the last two. The pool "
+                f"must have other candidates for this table; got {self.estimators!r}."
             )
         return data, pool
 
     @property
-    def _size(self) -> PoolSize:
+    def _pool_size(self) -> PoolSize:
         """Size of the default candidates."""
         return largest_size(pool_items(self.estimators))
 

@@ -267,15 +267,12 @@ def encode_by_fold(
         return data, list(splits), None
     encoders, features, folds = [], [], []
     n_rows = len(data.y)
-    weights = []
-    for train, _ in splits:
-        weights.append(np.zeros(n_rows))
-        weights[-1][train] = data.weights[train]
-    copies_of_encoder = encoder.with_statistics_of(
-        data.frame, data.y, weights, data.groups
-    )
-    for i, (train, test) in enumerate(splits):
-        fold_encoder, X = next(copies_of_encoder)
+    weights = [np.zeros(n_rows) for _ in splits]
+    for of_fold, (train, _) in zip(weights, splits, strict=True):
+        of_fold[train] = data.weights[train]
+    encoded = encoder.with_statistics_of(data.frame, data.y, weights, data.groups)
+    pairs = zip(splits, encoded, strict=True)
+    for i, ((train, test), (fold_encoder, X)) in enumerate(pairs):
         encoders.append(fold_encoder)
         features.append(X)
         folds.append((train + i * n_rows, test + i * n_rows))

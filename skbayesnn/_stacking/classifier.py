@@ -45,10 +45,10 @@ class BayesianStackingClassifier(
         single draw. See Notes for few rows and many columns.
 
         ``"fast"`` contains three of these networks, trained for at most 2,500 steps and
-        fitted to all rows from one start. It takes a third to four fifths of the time,
-        and on three sets its log loss is 2 to 23 % higher.
-        ``"best"`` also contains networks that are twice as wide, and has twice as many
-        starts, and five folds with fewer than 3,000 rows.
+        fitted to all rows from one start, and the logistic regressions. It takes a
+        third to four fifths of the time, and on three sets its log loss is 2 to 23 %
+        higher. ``"best"`` also contains networks that are twice as wide, and has twice
+        as many starts, and five folds with fewer than 3,000 rows.
 
         A list contains (name, estimator) or (name, estimator, grid of its parameters).
         :func:`~skbayesnn.default_pool` is the list of the candidates of a size, to
@@ -69,7 +69,7 @@ default="from_dtype"
     n_refits : "auto" or int, default="auto"
         Networks fitted to all rows, from different starts, for each candidate with
         positive weight. With more networks, predictions are more accurate and the fit
-        takes longer. A candidate with a larger ``n_estimators`` has this number.
+        takes longer. A candidate with a larger ``n_estimators`` keeps it.
         ``"auto"`` is 2, with ``"fast"`` 1, and with ``"best"`` 4.
     max_iter : "auto" or int, default="auto"
         Number of epochs of the default candidates. ``"auto"`` depends on the number of

@@ -114,9 +114,15 @@ class Noise(NamedTuple):
         return self.factor * predicted + np.stack(steps, axis=-1)
 
 
+def _mean_variance(squares, weights) -> float:
+    """Mean of the squares, which are negative if draws differ more than residuals."""
+    least = MIN_VARIANCE * np.average(np.abs(squares), weights=weights)
+    return float(max(np.average(squares, weights=weights), least))
+
+
 def _constant(squares, weights, mean, predicted) -> Noise:
     """The same variance for all rows."""
-    variance = np.average(squares, weights=weights)
+    variance = _mean_variance(squares, weights)
     return Noise(np.zeros(1), np.empty((1, 0)), np.array([[variance]]))
 
 
@@ -128,7 +134,7 @@ def _by_mean(squares, weights, mean, predicted) -> Noise:
     n_bins = int(np.clip(len(mean) // MIN_ROWS, 1, MAX_BINS))
     edges = np.unique(np.quantile(mean, np.arange(1, n_bins) / n_bins))
     bins, n_bins = np.searchsorted(edges, mean), len(edges) + 1
-    pooled = np.average(squares, weights=weights)
+    pooled = _mean_variance(squares, weights)
     # Weights that do not depend on their unit.
     weights = weights / weights.mean()
     n_rows = np.bincount(bins, weights, n_bins)
@@ -502,7 +508,7 @@ def quantile_fits(estimator) -> QuantileFits | None:
         "Quantile",
         "MultiQuantile",
     ):
-        _, _, given = loss.partition("alpha=")
+        given = loss.partition("alpha=")[2].partition(";")[0]
         levels = _levels([float(level) for level in given.split(",")] if given else [])
         text = ", ".join(map(str, levels))
         loss_function = f"MultiQuantile:alpha={text}"

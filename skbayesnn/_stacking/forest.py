@@ -42,8 +42,10 @@ MIN_TREES = 30
 BYTES_PER_NODE = 12
 # Rows that the variance of all leaves is worth in a leaf.
 PRIOR_ROWS = 3.0
-# One tree of so many is wide, so that no value of y has nearly no density. Its width.
-WIDE_EVERY, WIDE_WIDTH = 20, 0.5
+# One tree in this many is wide, so that y far from all leaves has some density; and its
+# width.
+WIDE_EVERY, WIDE_WIDTH = 50, 0.5
+GOLDEN_RATIO = (5**0.5 - 1) / 2
 # Smallest variance of a leaf, as a share of the variance of y.
 MIN_VARIANCE = 1e-6
 
@@ -61,8 +63,9 @@ class ForestRegressor(
     width : float or None, default=0.1
         Standard deviation of y about the mean of its leaf, as a share of the standard
         deviation of y. None is the standard deviation of the rows in the leaf, shrunk
-        to all leaves; leaves then have at least three rows. One tree in 20 has at least
-        a width of 0.5: without it, a new row far from all leaves has nearly no density.
+        to all leaves; leaves then have at least three rows. If a width is given, one
+        tree in 50 has at least 0.5: without it, y far from all leaves has nearly no
+        density.
     n_trees : int, default=200
     random_state : int, default=0
 
@@ -71,7 +74,8 @@ class ForestRegressor(
     roots_ : ndarray of shape (n_trees,), int32
         Position of the root of each tree.
     is_wide_ : ndarray of shape (n_trees,), bool
-        Trees with at least ``WIDE_WIDTH``.
+        Trees whose width is at least ``WIDE_WIDTH``; without effect if ``width`` is
+        None.
     feature_ : ndarray of shape (nodes,), int32
         Column that a node splits; -1 in a leaf.
     threshold_ : ndarray of shape (nodes,), float32
@@ -176,7 +180,9 @@ class ForestRegressor(
         too_large = rounded > threshold
         rounded[too_large] = np.nextafter(rounded[too_large], np.float32(-np.inf))
         self.roots_ = first.astype(np.int32)
-        self.is_wide_ = np.arange(len(first)) % WIDE_EVERY == WIDE_EVERY // 2
+        # Multiples of the golden ratio: evenly spaced trees have about this share, too.
+        position = (np.arange(len(first)) + 0.5) * GOLDEN_RATIO
+        self.is_wide_ = position % 1 < 1 / WIDE_EVERY
         self.feature_ = np.where(is_leaf, -1, feature).astype(np.int32)
         self.threshold_ = np.where(is_leaf, np.float32(0), rounded)
         self.child_ = child.astype(np.int32)

@@ -101,27 +101,28 @@ CLASSIFICATION_PENALTIES = {
 
 
 class PoolSize(NamedTuple):
-    """How much time the default candidates take.
+    """Settings of the default candidates that determine their training time.
 
     Parameters
     ----------
-    n_refits : tuple of int
-        Default of ``n_refits``, for regression and classification.
+    regression_refits, classification_refits : int
+        Defaults of ``n_refits``.
     folds_below : int, or None
         Argument of ``make_folds``.
     n_trees : int
         Number of trees of a forest.
     """
 
-    n_refits: tuple[int, int]
+    regression_refits: int
+    classification_refits: int
     folds_below: int | None
     n_trees: int
 
 
 SIZES = {
-    "fast": PoolSize((1, 1), None, 60),
-    "auto": PoolSize((4, 2), None, 200),
-    "best": PoolSize((6, 4), 3000, 200),
+    "fast": PoolSize(1, 1, None, 60),
+    "auto": PoolSize(4, 2, None, 200),
+    "best": PoolSize(6, 4, 3000, 200),
 }
 # The fast pool has only these grids: of networks on the columns, and on encoded ones.
 FAST_REGRESSION: tuple[list[Grid], list[Grid]] = (
@@ -163,7 +164,7 @@ class CandidateSpec(NamedTuple):
 
 
 # Groups of the default candidates, in the order of their training times.
-DEFAULT_GROUPS = "encoded", "network", "linear", "forest", "neighbours", "boosting"
+DEFAULT_GROUPS = "encoded", "network", "linear", "forest", "neighbours", "boosted_trees"
 
 
 def default_pool(size: str = "auto") -> list[tuple[str, str]]:
@@ -187,7 +188,7 @@ def default_pool(size: str = "auto") -> list[tuple[str, str]]:
         original columns, ``"linear"`` are linear models, ``"forest"`` are extremely
         randomised trees, and ``"neighbours"`` are nearest neighbours in a learned
         embedding. The last two are for regression only, and depend on the number of
-        rows. ``"boosting"`` is gradient boosting of classes, for tables with
+        rows. ``"boosted_trees"`` is gradient boosting of classes, for tables with
         categories, dates or missing values.
 
     Examples
@@ -238,8 +239,12 @@ def pool_items(estimators) -> list[tuple]:
         if not isinstance(name, str):
             raise TypeError(f"{rule}; got the name {name!r}.")
         if isinstance(estimator, str):
-            check_option("estimators", estimator, list(SIZES))
-            check_option("a default candidate", name, list(DEFAULT_GROUPS))
+            if name not in DEFAULT_GROUPS or estimator not in SIZES:
+                raise ValueError(
+                    f"a default candidate must be one of {', '.join(DEFAULT_GROUPS)}, "
+                    f"with one of the sizes {', '.join(SIZES)}; got {item!r}. Take "
+                    "items of default_pool()."
+                )
             if grid:
                 raise TypeError(f"{rule}; the grid of {name!r} must be left out.")
         items.append((name, estimator, grid[0] if grid else {}))
@@ -292,13 +297,14 @@ def default_specs(
     is_mixed: bool = False,
     **params,
 ) -> list[CandidateSpec]:
-    """Networks, linear models, forests and neighbours.
+    """Networks, linear models, forests, neighbours and boosted trees.
 
     With at least as many columns as rows the pool has fewer networks. Linear models
     with a penalty predict such tables as well or better, unless the function is far
     from linear in a few directions.
 
     X : {array, sparse matrix} of shape (rows, columns), validated
+    n_targets : number of targets
     is_mixed : whether the table has categories, dates or missing values
     sample_weight : ndarray of shape (rows,)
     max_iter : int, epochs, or "auto"
@@ -337,7 +343,7 @@ def default_specs(
     elif size == "fast":
         grids = fast[0]
     elif size == "best":
-        grids = [*grids, *_larger_grids(is_classification, width, is_encoded=False)]
+        grids = _with_larger(grids, is_classification, width, is_encoded=False)
     pool = [CandidateSpec("network", on_columns, grids), linear]
     is_small = n_rows < FOREST_FROM or is_wide or sparse.issparse(X)
     if not is_classification and not is_small:
@@ -352,7 +358,7 @@ def default_specs(
             )
     if is_classification and is_mixed and n_rows >= BOOSTING_FROM and size != "fast":
         boosting = BoostingClassifier(random_state=params.get("random_state"))
-        pool.append(CandidateSpec("boosting", boosting, {}))
+        pool.append(CandidateSpec("boosted_trees", boosting, {}))
     n_bins = 0 if sparse.issparse(X) or is_wide else _n_bins(X, sample_weight)
     if n_bins < MIN_BINS:
         return pool
@@ -364,7 +370,7 @@ def default_specs(
     if size == "fast":
         grids = fast[1]
     elif size == "best":
-        grids = [*grids[:2], *_larger_grids(is_classification, width, is_encoded=True)]
+        grids = _with_larger(grids[:2], is_classification, width, is_encoded=True)
     grids = [
         {f"network__{name}": values for name, values in grid.items()} for grid in grids
     ]
@@ -430,6 +436,17 @@ def _grids(is_classification: bool) -> list[Grid]:
         CLASSIFICATION_LENGTH_SCALES if is_classification else REGRESSION_LENGTH_SCALES
     )
     return [rate | {"length_scale": scales} for rate in rates]
+
+
+def _with_larger(grids: list, is_classification: bool, width: int, **kind) -> list:
+    """Grids with those of larger networks, which train as long at the same dropout."""
+    larger = _larger_grids(is_classification, width, **kind)
+    steps = {
+        tuple(grid["dropout"]): {"max_iter": grid["max_iter"]}
+        for grid in grids
+        if "max_iter" in grid
+    }
+    return [*grids, *(g | steps.get(tuple(g["dropout"]), {}) for g in larger)]
 
 
 def _larger_grids(is_classification: bool, width: int, *, is_encoded: bool) -> list:

@@ -209,10 +209,10 @@ def sparse_stacking_weights(
 ) -> np.ndarray:
     """``stacking_weights`` without candidates of little weight, (candidates,).
 
-    A candidate with less than ``MIN_WEIGHT`` gets zero: a refit to all rows costs
-    as much for it as for the others. Candidates with the next largest weights are kept,
-    too, while the mean log density would otherwise fall by more than ``MAX_LOSS``: they
-    may be the only ones with a density in a few rows.
+    Candidates with less than ``MIN_WEIGHT`` get zero, because a refit costs as much for
+    them as for others. The largest of them are kept if the mean log density would fall
+    by more than ``MAX_LOSS`` without them: they may be the only ones with a density in
+    a few rows.
     """
     weights = stacking_weights(log_density, row_weights)
 

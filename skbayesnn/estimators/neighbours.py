@@ -324,7 +324,7 @@ class NeighbourModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
     def _held_out_rows(self, groups, random) -> np.ndarray:
         """Rows that estimate the calibration, (rows,), bool; none if there are few.
 
-        These are whole groups.
+        These are whole groups; none if all are too large.
         """
         n_rows = len(self.X_train_)
         share = _validation.check_number(
@@ -336,8 +336,11 @@ class NeighbourModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
             return held_out
         groups = np.arange(n_rows) if groups is None else groups
         _, group, sizes = np.unique(groups, return_inverse=True, return_counts=True)
-        order = random.permutation(len(sizes))
-        selected = order[np.cumsum(sizes[order]) <= int(n)]
+        selected, room = [], int(n)
+        for k in random.permutation(len(sizes)).tolist():
+            if sizes[k] <= room:
+                selected.append(k)
+                room -= sizes[k]
         # The others must predict each other.
         return np.isin(group, selected[: len(sizes) - 2])
 

@@ -92,11 +92,15 @@ def test_variances_without_an_effect_of_text_are_shrinkage(rows):
 
 
 def test_spread_is_the_excess_of_the_posterior_variance():
-    """The share of the variance between levels that n rows leave is k / (n + k)."""
+    """The share of the variance between levels that n rows leave is k / (n + k).
+
+    The rest is the variance of the posterior means, the unit of the spreads. A level
+    without rows is as uncertain as an unseen one.
+    """
     counts, pseudo = np.array([100.0, 60.0, 1.0, 0.0]), 4.0
     shares = pseudo / (counts + pseudo)
     average = counts @ shares / counts.sum()
-    expected = [0, 0, shares[2] - average, shares[3] - average, 1]
+    expected = [0, 0, (shares[2] - average) / (1 - average), 1, 1]
     np.testing.assert_allclose(_spreads(counts, pseudo) ** 2, expected)
 
 

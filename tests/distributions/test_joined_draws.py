@@ -6,7 +6,7 @@ import pytest
 from skbayesnn._distributions.components import Gaussians
 from skbayesnn._distributions.mixtures import (
     GaussianMixtures,
-    MixedComponents,
+    JoinedDraws,
     joined_draws,
 )
 from skbayesnn._distributions.piecewise import PiecewiseUniforms
@@ -24,7 +24,7 @@ def both(seed):
     whole = Gaussians(mean, random.uniform(0.5, 2, size=mean.shape))
     order = random.permutation(DRAWS)
     place = np.argsort(order)
-    mixed = MixedComponents((whole.draws(place[:2]), whole.draws(place[2:])), order)
+    mixed = JoinedDraws((whole.draws(place[:2]), whole.draws(place[2:])), order)
     return whole, mixed, random.normal(size=(ROWS, TARGETS))
 
 
@@ -67,7 +67,7 @@ def test_selections_equal_selections_of_the_whole(both, seed):
         arguments = np.array([0, 1]), n_versions, most
         _agree(mixed.mix_versions(*arguments), whole.mix_versions(*arguments))
     rows = [mixed.rows(slice(0, 1)), mixed.rows(slice(1, ROWS))]
-    _agree(MixedComponents.concatenated(rows, axis=1), whole)
+    _agree(JoinedDraws.concatenated(rows, axis=1), whole)
 
 
 def test_distribution_equals_the_whole(both):

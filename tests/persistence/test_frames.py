@@ -155,7 +155,7 @@ def test_parts_of_text_are_restored(with_text):
         ({"parts": replace(parts, idf=parts.idf[:3])}, "must agree in parts"),
         ({"coefficients": np.ones((2, 1))}, "coefficients of parts"),
         ({"spreads": -encoder._columns[0].spreads}, "`spreads` of Column"),
-        ({"text_ratio": -1.0}, "`text_ratio` of Column"),
+        ({"text_ratio": -np.ones(1)}, "`text_ratio` of Column"),
     ):
         with pytest.raises(ValueError, match=match):
             skbayesnn.dumps(changed(encoder, "title", **attributes))

@@ -123,6 +123,6 @@ def test_default_candidate_of_tables_with_categories(seed):
     for rows, given in ((slice(None), groups), (slice(11, None), None)):
         fitted = clone(model).fit(X[rows], labels[rows], groups=given)
         names = set(fitted.weights_.index.str.split("(").str[0])
-        assert ("boosting" in names) == (len(labels[rows]) >= 500)
+        assert ("boosted_trees" in names) == (len(labels[rows]) >= 500)
     numbers = clone(model).fit(X[:, :1].astype(float), labels)
-    assert "boosting" not in numbers.weights_.index
+    assert "boosted_trees" not in numbers.weights_.index

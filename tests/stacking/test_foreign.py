@@ -555,6 +555,18 @@ def test_spread_of_draws_is_not_counted_as_noise(seed):
     np.testing.assert_allclose(variance, 0.25, atol=0.25)
 
 
+def test_noise_is_finite_if_draws_differ_more_than_residuals(seed):
+    generator = np.random.default_rng(seed)
+    mean = generator.normal(size=(200, 1))
+    y = mean + 0.1 * generator.normal(size=mean.shape)
+    noise, held_out = estimate_noise(
+        y, mean, None, np.ones(200), np.arange(200) % 5, epistemic=np.full_like(y, 0.05)
+    )
+    assert np.isfinite(held_out).all()
+    assert (held_out > 0).all()
+    assert (noise.variances > 0).all()
+
+
 # ---- quantiles
 
 # Fewer than the default, since most libraries have a fit per level.

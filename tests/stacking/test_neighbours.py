@@ -18,7 +18,7 @@ from skbayesnn import (
     NeighbourClassifier,
     NeighbourRegressor,
 )
-from skbayesnn._distributions.mixtures import MixedDraws
+from skbayesnn._distributions.mixtures import JoinedDraws
 from skbayesnn._meta.unwrap import open_predictive
 from skbayesnn._stacking import pool as pools
 from skbayesnn.inspection import DriftMonitor
@@ -104,7 +104,7 @@ def test_repeated_draws_are_stored_once(rows, fitted):
     """So the CRPS of a mixture does not take longer with a larger weight."""
     X, y = (values[:2] for values in rows[2:])
     components = open_predictive(fitted, X).whole().components
-    assert isinstance(components, MixedDraws)
+    assert isinstance(components, JoinedDraws)
     # Two networks of neighbours with two draws each.
     assert [part.n_draws for part in components.parts][-1] == 4
     assert components.n_draws == 200

@@ -9,7 +9,7 @@ from skbayesnn._distributions.components import Gaussians
 from skbayesnn._distributions.crps import crps_by_quantiles
 from skbayesnn._distributions.mixtures import (
     GaussianMixtures,
-    MixedDraws,
+    JoinedDraws,
     of_one_class,
 )
 
@@ -41,7 +41,7 @@ def parts(seed):
 
 @pytest.fixture
 def mixed(parts):
-    return MixedDraws(parts, DRAWS)
+    return JoinedDraws(parts, DRAWS)
 
 
 @pytest.fixture
@@ -119,7 +119,7 @@ def test_scales(mixed, y):
 def test_samples_are_from_each_draw(parts):
     """10,000 copies of each draw: six standard errors of their means and variances."""
     n = 10_000
-    mixed = MixedDraws(parts, np.repeat(np.arange(NORMAL + MIXTURES), n))
+    mixed = JoinedDraws(parts, np.repeat(np.arange(NORMAL + MIXTURES), n))
     sample = mixed.sample(np.random.default_rng(0))
     sample = sample.reshape(NORMAL + MIXTURES, n, ROWS, TARGETS)
     mean, variance = (v[::n] for v in (mixed.mean, mixed.variance))
@@ -145,15 +145,15 @@ def test_selections(mixed, y):
 
 @pytest.mark.parametrize("same_draws", [True, False])
 def test_concatenation(mixed, y, same_draws, seed):
-    other = MixedDraws(_parts(np.random.default_rng([seed, 2])), DRAWS)
+    other = JoinedDraws(_parts(np.random.default_rng([seed, 2])), DRAWS)
     if not same_draws:
         other = other.draws(np.arange(len(DRAWS))[::-1])
-    pair, function = [mixed, other], MixedDraws.concatenated
+    pair, function = [mixed, other], JoinedDraws.concatenated
     one, two = (part.log_density_per_target(y) for part in pair)
     for axis, at in enumerate([y, np.concatenate([y, y]), np.hstack([y, y])]):
         joined = function(pair, axis=axis)
         if axis:
-            assert isinstance(joined, MixedDraws) == same_draws
+            assert isinstance(joined, JoinedDraws) == same_draws
         np.testing.assert_allclose(
             joined.log_density_per_target(at), np.concatenate([one, two], axis)
         )
@@ -165,7 +165,7 @@ def test_versions_of_rows(seed, most):
     random = np.random.default_rng(seed)
     n_versions = np.array([1, most, 2])
     first = np.cumsum(n_versions) - n_versions
-    mixed = MixedDraws(_parts(random, n_versions.sum()), DRAWS)
+    mixed = JoinedDraws(_parts(random, n_versions.sum()), DRAWS)
     actual = mixed.mix_versions(first, n_versions, most)
     expected = mixed.expanded().mix_versions(first, n_versions, most)
     y = random.normal(size=(3, TARGETS))
@@ -177,5 +177,5 @@ def test_versions_of_rows(seed, most):
 def test_classes_of_parts(parts):
     normal, mixtures = parts
     assert of_one_class([normal, normal]) == [normal, normal]
-    assert {type(part) for part in of_one_class(parts)} == {MixedDraws}
-    assert {type(part) for part in of_one_class([mixtures])} == {MixedDraws}
+    assert {type(part) for part in of_one_class(parts)} == {JoinedDraws}
+    assert {type(part) for part in of_one_class([mixtures])} == {JoinedDraws}
