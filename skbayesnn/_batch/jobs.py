@@ -267,7 +267,7 @@ def _with_network(estimator, network):
 
 
 def path_of_network(estimator) -> str:
-    """Prefix of the network's parameters in a pipeline, such as "a__b__"."""
+    """Prefix of the parameters of a pipeline's last step, such as "a__b__"."""
     path = ""
     while isinstance(estimator, Pipeline):
         name, estimator = estimator.steps[-1]

@@ -22,6 +22,7 @@ from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
+from skbayesnn._batch.jobs import last_step, path_of_network
 from skbayesnn._data.scaling import Scaling
 from skbayesnn._distributions.components import Gaussians
 from skbayesnn._distributions.piecewise import PiecewiseUniforms
@@ -224,15 +225,6 @@ def _cross_fitted(form, arguments, part) -> np.ndarray:
 # ---- estimators
 
 
-def _last_step(estimator) -> tuple[str, Any]:
-    """Last step of a pipeline, or the estimator, and the prefix of its parameters."""
-    path = ""
-    while isinstance(estimator, Pipeline):
-        name, estimator = estimator.steps[-1]
-        path += f"{name}__"
-    return path, estimator
-
-
 def _opened(estimator, X) -> tuple[Any, Any]:
     """Last step of a fitted pipeline, or the estimator, and X as it takes it."""
     while isinstance(estimator, Pipeline):
@@ -243,7 +235,7 @@ def _opened(estimator, X) -> tuple[Any, Any]:
 
 def _has_virtual_ensembles(estimator) -> bool:
     """Whether this is a model of CatBoost with ``posterior_sampling``."""
-    last = _last_step(estimator)[1]
+    last = last_step(estimator)
     samples = last.get_params(deep=False).get("posterior_sampling")
     return bool(samples) and hasattr(last, "virtual_ensembles_predict")
 
@@ -307,7 +299,7 @@ class ForeignModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
         used = np.flatnonzero(weights)
         if len(used) < len(weights):
             X, y, weights = safe_indexing(X, used), y[used], weights[used]
-        path, last = _last_step(self.estimator)
+        path, last = path_of_network(self.estimator), last_step(self.estimator)
         params = {}
         if sample_weight is not None and has_fit_parameter(last, "sample_weight"):
             params[f"{path}sample_weight"] = weights
@@ -424,7 +416,7 @@ class ForeignRegressor(RegressionPredictiveMixin, RegressorMixin, ForeignModel):
         return self._source_of_variance() is not None
 
     def _source_of_variance(self) -> str | None:
-        _, last = _last_step(self.estimator)
+        last = last_step(self.estimator)
         if "return_std" in signature(last.predict).parameters:
             return "return_std"
         if hasattr(self.estimator, "pred_dist"):
@@ -499,7 +491,7 @@ def quantile_fits(estimator) -> QuantileFits | None:
     If the parameters of the estimator do not contain several levels, they are
     ``LEVELS``.
     """
-    path, last = _last_step(estimator)
+    path, last = path_of_network(estimator), last_step(estimator)
     if not hasattr(last, "get_params") or not hasattr(last, "predict"):
         return None
     params = last.get_params(deep=False)
