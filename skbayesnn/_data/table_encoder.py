@@ -21,11 +21,19 @@ from skbayesnn._data.column_encoding import (
     encode_column,
     fit_column,
     is_identifier,
+    level_index,
     with_statistics,
     without_levels,
 )
 from skbayesnn._data.columns import TableReader, is_frame
 from skbayesnn._data.groups import check_groups
+from skbayesnn._data.level_counts import (
+    LevelCounts,
+    candidates,
+    feature,
+    fit_counts,
+    keys_of,
+)
 from skbayesnn._data.level_statistics import (
     is_continuous,
     level_statistics,
@@ -43,6 +51,7 @@ from skbayesnn._validation import check_option
 # What predictions do with unknown values, for the warning.
 AVERAGED = "Predictions average over values of the training rows."
 TYPICAL = "Typical values take their place."
+ROWS = "log(1 + n) of the other training rows with the same levels"
 
 
 class ColumnSummary(NamedTuple):
@@ -52,7 +61,9 @@ class ColumnSummary(NamedTuple):
     ----------
     column : name of the column, or its position in an array
     kind : str
-        "number", "boolean", "ordered", "category", "date" or "duration".
+        "number", "boolean", "ordered", "category", "date" or "duration"; "count" for
+        the number of rows with the same level, or with the same levels of a tuple of
+        columns.
     encoding : str
     features : tuple of str
         Names of the numeric columns; none if the column was dropped.
@@ -112,8 +123,10 @@ default="from_dtype"
                        or ZIP codes, the mean is shrunk to a prediction from the parts
                        of the text: n-grams of one to four characters, in a Gaussian
                        process with a linear kernel [2]_. A row is encoded by statistics
-                       of the other four fifths of the rows. Without y, each level has
-                       an indicator. Missing is a level
+                       of the other four fifths of the rows. A further feature is
+                       log(1 + n), with the number n of other rows with the level; also
+                       for pairs of such columns, and for all of them [3]_. Without y,
+                       each level has an indicator. Missing is a level
     date, text in      elapsed days; sine and cosine of the time of the day, week and
     ISO format         year, if the rows span at least half of these periods
     constant, missing  none, with a warning
@@ -129,6 +142,8 @@ default="from_dtype"
     .. [2] Rasmussen & Williams (2006), "Gaussian processes for machine learning",
        section 2.7; for n-grams of categories, Cerda & Varoquaux (2022), "Encoding
        high-cardinality string categorical variables", IEEE TKDE 34(3).
+    .. [3] Prokhorenkova et al. (2018), "CatBoost: unbiased boosting with categorical
+       features", NeurIPS 31, section 4, for combinations of categories.
 
     Examples
     --------
@@ -234,8 +249,9 @@ default="from_dtype"
                     columns[j] = without_levels(column, "few levels repeat")
                     blocks[j] = np.empty((reader.n_rows, 0))
         self._columns = columns
+        self._counts, of_rows = _fit_counts(reader, columns, weights, groups)
         _warn_of_dropped(columns)
-        return _joined(blocks, reader)
+        return _joined([*blocks, *of_rows], reader)
 
     def transform(self, X) -> np.ndarray:
         """Encode the columns of a table.
@@ -279,6 +295,10 @@ default="from_dtype"
                 new += [column.name] * (column.kind != "category")
         warn_of_new_missing(new, consequence)
         _warn_of_later_dates(later)
+        blocks += [
+            feature(counts(self._keys(reader, counts.columns)))
+            for counts in self.level_counts
+        ]
         return EncodedRows(_joined(blocks, reader), tuple(unknown))
 
     @property
@@ -311,6 +331,12 @@ default="from_dtype"
             encoder._columns, blocks = self._with_statistics(
                 reader, texts, self._columns, others, y, of_copy, groups
             )
+            encoder._counts = []
+            for columns in (counts.columns for counts in self.level_counts):
+                keys = self._keys(reader, columns)
+                counts, of_rows = fit_counts(columns, keys, of_copy, groups)
+                encoder._counts.append(counts)
+                blocks.append(feature(of_rows))
             yield encoder, _joined(blocks, reader)
 
     def _with_statistics(
@@ -352,12 +378,39 @@ default="from_dtype"
         return check_array(y, ensure_2d=False, dtype=dtype, input_name="y")
 
     @property
+    def level_counts(self) -> list[LevelCounts]:
+        """Numbers of rows of levels and of their combinations."""
+        # Files of the first versions have none.
+        return getattr(self, "_counts", None) or []
+
+    @property
+    def n_features_out(self) -> int:
+        """Number of numeric columns."""
+        n_counts = len(self.level_counts)
+        return sum(len(column.suffixes) for column in self._columns) + n_counts
+
+    def _keys(self, reader: TableReader, columns: tuple[int, ...]) -> np.ndarray:
+        """Keys of the combinations of levels of the rows, (rows,)."""
+        return _keys(reader, self._columns, columns)
+
+    @property
     def columns_(self) -> list[ColumnSummary]:
-        """What each column became."""
+        """What each column became; then the numbers of rows of their levels."""
         return [
             ColumnSummary(c.name, c.kind, c.encoding, c.features, c.n_missing)
             for c in self._columns
+        ] + [
+            ColumnSummary(
+                names[0] if len(names) == 1 else names, "count", ROWS, (name,), 0
+            )
+            for names, name in self._names_of_counts()
         ]
+
+    def _names_of_counts(self) -> Iterator[tuple[tuple, str]]:
+        """Names of the columns of each count, and of its feature."""
+        for counts in self.level_counts:
+            names = tuple(self._columns[j].name for j in counts.columns)
+            yield names, f"rows({', '.join(map(_column_name, names))})"
 
     def get_feature_names_out(self, input_features=None) -> np.ndarray:
         """Names of the numeric columns.
@@ -373,8 +426,9 @@ default="from_dtype"
         check_is_fitted(self)
         names = []
         for column in self._columns:
-            name = column.name if isinstance(column.name, str) else f"x{column.name}"
+            name = _column_name(column.name)
             names += [f"{name}{suffix}" for suffix in column.suffixes]
+        names += [name for _, name in self._names_of_counts()]
         return np.array(names, dtype=object)
 
     def __sklearn_is_fitted__(self):
@@ -387,6 +441,39 @@ default="from_dtype"
         tags.input_tags.string = True
         tags.target_tags.required = False
         return tags
+
+
+def _column_name(name) -> str:
+    """Name of a column; columns of an array are named as features."""
+    return name if isinstance(name, str) else f"x{name}"
+
+
+def _keys(
+    reader: TableReader, columns: Sequence[Column], positions: tuple[int, ...]
+) -> np.ndarray:
+    """Keys of the combinations of levels of some columns, (rows,)."""
+    index = [level_index(columns[j], reader.categories(j)) for j in positions]
+    return keys_of(index, [len(columns[j].levels) for j in positions])
+
+
+def _fit_counts(
+    reader: TableReader, columns: Sequence[Column], weights, groups
+) -> tuple[list[LevelCounts], list[np.ndarray]]:
+    """Numbers of rows of levels and combinations, and the features of the rows.
+
+    Constant features are left out, and those that equal an earlier one.
+    """
+    counts: list[LevelCounts] = []
+    features: list[np.ndarray] = []
+    n_levels = {j: len(c.levels) for j, c in enumerate(columns) if c.uses_y}
+    for positions in candidates(n_levels):
+        keys = _keys(reader, columns, positions)
+        fitted, of_rows = fit_counts(positions, keys, weights, groups)
+        of_used = of_rows[weights > 0]
+        if np.ptp(of_used) and not any(np.array_equal(of_rows, f) for f in features):
+            counts.append(fitted)
+            features.append(of_rows)
+    return counts, [feature(of_rows) for of_rows in features]
 
 
 def _text_components(column: Column) -> TextComponents | None:

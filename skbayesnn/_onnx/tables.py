@@ -6,6 +6,7 @@ import numpy as np
 
 from skbayesnn._data.column_encoding import SECONDS, Column, level_index
 from skbayesnn._data.columns import Categories
+from skbayesnn._data.level_counts import LevelCounts
 from skbayesnn._data.table_encoder import TableEncoder
 from skbayesnn._data.validation import table_of
 from skbayesnn._onnx.graph import Graph, Tensor
@@ -93,6 +94,10 @@ def encoded_table(encoder: TableEncoder, inputs: dict[str, Tensor]) -> Tensor:
         for j, column in enumerate(encoder._columns)
         if column.suffixes
     ]
+    features += [
+        [_row_counts(counts, encoder._columns, inputs)]
+        for counts in encoder.level_counts
+    ]
     first, *others = [values for block in features for values in block]
     return first.op("Concat", *others, axis=1)
 
@@ -160,16 +165,44 @@ def _feature(column: Column, suffix: str, filled: Tensor, missing: Tensor) -> Te
 
 def _codes(column: Column, x: Tensor) -> Tensor:
     """Encoding of the level of each row."""
-    n_levels = len(column.levels)
-    # Of a missing value, and of each level; other values have the last row.
-    every = Categories(np.arange(-1, n_levels), column.levels)
-    rows = dict(
-        zip(("", *column.levels), level_index(column, every).tolist(), strict=True)
-    )
-    index = _looked_up(x, rows, n_levels)
+    index = _looked_up(x, _level_rows(column), len(column.levels))
     return x.graph.op(
         "Gather", column.level_features, index.op("Squeeze", np.array([1]))
     )
+
+
+def _level_rows(column: Column) -> dict[str, int]:
+    """Index of a missing value, and of each level."""
+    every = Categories(np.arange(-1, len(column.levels)), column.levels)
+    index = level_index(column, every).tolist()
+    return dict(zip(("", *column.levels), index, strict=True))
+
+
+def _row_counts(
+    counts: LevelCounts, columns: Sequence[Column], inputs: dict[str, Tensor]
+) -> Tensor:
+    """Feature of the number of rows with the same levels, (rows, 1)."""
+    index, is_seen = [], None
+    for j in counts.columns:
+        column = columns[j]
+        of_rows = _looked_up(
+            _input_of(column, j, inputs), _level_rows(column), len(column.levels)
+        )
+        is_level = of_rows.op("Less", np.array(len(column.levels)))
+        is_seen = is_level if is_seen is None else is_seen.op("And", is_level)
+        index.append(of_rows)
+    key = index[0]
+    for j, of_rows in zip(counts.columns[1:], index[1:], strict=True):
+        key = key * np.array(len(columns[j].levels)) + of_rows
+    n_rows = key.op(
+        "LabelEncoder",
+        domain="ai.onnx.ml",
+        keys_int64s=counts.keys.tolist(),
+        values_floats=counts.counts.tolist(),
+        default_float=0.0,
+    ).cast(np.float64)
+    n_rows = key.graph.op("Where", is_seen, n_rows, np.array(0.0))
+    return (n_rows + np.array(1.0)).op("Log")
 
 
 def _looked_up(x: Tensor, values: dict[str, int], default: int) -> Tensor:

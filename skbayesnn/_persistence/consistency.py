@@ -19,6 +19,7 @@ from skbayesnn._data.column_encoding import (
     Column,
     features_of_values,
 )
+from skbayesnn._data.level_counts import LevelCounts
 from skbayesnn._data.table_encoder import TableEncoder
 from skbayesnn._data.validation import table_of
 from skbayesnn._engine.posterior import Posterior
@@ -442,6 +443,26 @@ def check_table(encoder: TableEncoder) -> None:
     agree("columns", encoder.n_features_in_, len(names), len(set(names)))
     if hasattr(encoder, "feature_names_in_"):
         agree("names of columns", names, list(encoder.feature_names_in_))
+    for counts in encoder.level_counts:
+        _check_counts(counts, encoder._columns)
+
+
+def _check_counts(counts: LevelCounts, columns: list[Column]) -> None:
+    """Check the combinations of levels, and their columns."""
+    agree("combinations of levels", len(counts.keys), len(counts.counts))
+    if max(counts.columns) >= len(columns):
+        raise ValueError(
+            f"columns with numbers of rows must be from 0 to {len(columns) - 1}; got "
+            f"{counts.columns}."
+        )
+    counted = [columns[j] for j in counts.columns]
+    agree("columns with statistics of y", len(counted), sum(c.uses_y for c in counted))
+    n_keys = math.prod(len(column.levels) for column in counted)
+    keys = counts.keys
+    if not len(keys) or (np.diff(keys) <= 0).any() or int(keys[-1]) >= n_keys:
+        raise ValueError(
+            f"keys of combinations of levels must rise, from 0 to {n_keys - 1}."
+        )
 
 
 def _check_columns(model) -> None:
@@ -457,8 +478,9 @@ def _check_columns(model) -> None:
 
 
 def _features(table: TableEncoder) -> list:
-    """Names, kinds and numbers of features of the columns."""
-    return [(c.name, c.kind, c.suffixes) for c in table._columns]
+    """Names, kinds and numbers of features of the columns, and counted columns."""
+    columns = [(c.name, c.kind, c.suffixes) for c in table._columns]
+    return [*columns, *(counts.columns for counts in table.level_counts)]
 
 
 def _n_inputs(model) -> int:
@@ -466,7 +488,7 @@ def _n_inputs(model) -> int:
     table = table_of(model)
     if table is None:
         return model.n_features_in_
-    return sum(len(column.suffixes) for column in table._columns)
+    return table.n_features_out
 
 
 def check_scaler(model) -> None:

@@ -243,6 +243,14 @@ TEXTS = Rule(
     "a tuple of strings",
     lambda v: isinstance(v, tuple) and all(isinstance(text, str) for text in v),
 )
+POSITIONS = Rule(
+    "a tuple of integers >= 0",
+    lambda v: (
+        isinstance(v, tuple)
+        and len(v) > 0
+        and all(type(i) is int and i >= 0 for i in v)
+    ),
+)
 DICT = Rule("a dict", lambda v: isinstance(v, dict))
 NONE = Rule("None", lambda v: v is None)
 FUNCTION = Rule("a function", callable)

@@ -15,6 +15,7 @@ import numpy as np
 
 from skbayesnn import scoring
 from skbayesnn._data.column_encoding import KINDS, Column
+from skbayesnn._data.level_counts import LevelCounts
 from skbayesnn._data.table_encoder import TableEncoder
 from skbayesnn._persistence import consistency
 from skbayesnn._persistence.rules import (
@@ -39,6 +40,7 @@ from skbayesnn._persistence.rules import (
     NOT_NAN_OR_INF,
     NOT_NEGATIVE,
     NUMBER,
+    POSITIONS,
     POSITIVE,
     POSITIVE_COUNT,
     POSITIVE_FLOATS,
@@ -718,14 +720,29 @@ def _tables() -> Iterator[StoredClass]:
     yield StoredClass(
         "skbayesnn.preprocessing",
         "TableEncoder",
-        {"_columns": list_of(of_type(Column)), "n_features_in_": POSITIVE_COUNT},
+        {
+            "_columns": list_of(of_type(Column)),
+            "_counts": none_or(list_of(of_type(LevelCounts))),
+            "n_features_in_": POSITIVE_COUNT,
+        },
         {
             **_COLUMNS,
             **_OUTPUT,
             "categorical_features": COLUMN_CHOICE,
             "target_type": one_of("auto", "continuous", "classes"),
         },
+        added=("_counts",),
         agrees=consistency.check_table,
+    )
+    yield StoredClass(
+        "skbayesnn._data.level_counts",
+        "LevelCounts",
+        others={
+            "columns": POSITIONS,
+            "keys": integers(),
+            "counts": floats(NOT_NEGATIVE, ndim=1),
+        },
+        has_state=False,
     )
     yield StoredClass(
         "skbayesnn._data.column_encoding",

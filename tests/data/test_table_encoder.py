@@ -83,7 +83,7 @@ def test_every_library_has_the_same_features(random, frame, target_type):
     assert actual.columns_ == expected.columns_
     assert [c.kind for c in actual.columns_] == [
         *("number", "number", "boolean", "category", "category"),
-        *("ordered", "date", "duration"),
+        *("ordered", "date", "duration", "count"),
     ]
     with warnings.catch_warnings():  # New dates may be later than all others.
         warnings.simplefilter("ignore")
@@ -230,13 +230,13 @@ def many_levels(random, rows=ROWS):
 def test_own_y_does_not_change_the_own_encoding(random):
     values, y = many_levels(random), random.standard_normal(ROWS)
     _, features = features_of(values, y)
-    assert features.shape == (ROWS, 1)
+    assert features.shape == (ROWS, 2)  # with the number of rows of the level
     for row in (0, 17, ROWS - 1):
         changed = y.copy()
         changed[row] = 100.0
         _, others = features_of(values, changed)
         np.testing.assert_array_equal(others[row], features[row])
-        assert (others != features).any()
+        assert (others[:, 0] != features[:, 0]).any()
 
 
 def test_y_of_weight_zero_is_not_used(random):
@@ -255,8 +255,10 @@ def test_y_of_weight_zero_is_not_used(random):
 def test_two_targets_have_the_features_of_each(random):
     values, y = many_levels(random), random.standard_normal((ROWS, 2))
     _, features = features_of(values, y)
-    each = [features_of(values, target)[1] for target in y.T]
-    np.testing.assert_array_equal(features, np.concatenate(each, axis=1))
+    first, second = (features_of(values, target)[1] for target in y.T)
+    # The last feature is the number of rows of the level.
+    expected = np.column_stack([first[:, 0], second])
+    np.testing.assert_array_equal(features, expected)
 
 
 @pytest.mark.parametrize(
@@ -266,8 +268,9 @@ def test_classes(random, classes):
     """Shares of the classes minus those of all rows; one if there are two classes."""
     values, y = many_levels(random), np.array(classes)[np.arange(ROWS) % len(classes)]
     encoder, features = features_of(values, y, target_type="classes")
-    assert features.shape == (ROWS, 1 if len(classes) == 2 else len(classes))
-    shares = encoder.transform(pd.DataFrame({"x": values}))
+    n_shares = 1 if len(classes) == 2 else len(classes)
+    assert features.shape == (ROWS, n_shares + 1)  # with the number of rows
+    shares = encoder.transform(pd.DataFrame({"x": values}))[:, :n_shares]
     assert (abs(shares) < 1).all() and np.ptp(shares, axis=0).all()
     if len(classes) > 2:
         np.testing.assert_allclose(shares.sum(1), 0, atol=1e-12)  # rounding of a sum

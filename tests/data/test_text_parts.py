@@ -286,7 +286,8 @@ def test_y_may_be_very_large_or_small(table, exponent):
     frame = frame[["title"]]
     expected = TableEncoder().fit(frame, y).transform(frame)
     scaled = TableEncoder(target_type="continuous").fit(frame, np.ldexp(y, exponent))
-    np.testing.assert_array_equal(scaled.transform(frame), np.ldexp(expected, exponent))
+    expected[:, 0] = np.ldexp(expected[:, 0], exponent)  # not the number of rows
+    np.testing.assert_array_equal(scaled.transform(frame), expected)
 
 
 def test_features_do_not_depend_on_the_container(table):

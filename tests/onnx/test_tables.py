@@ -244,6 +244,27 @@ def test_types_of_the_user(data, small):
         to_onnx(model, initial_types=[("X", types.DoubleTensorType([None, 2]))])
 
 
+def test_numbers_of_rows_of_levels_and_pairs(seed):
+    """A level that `fit` has not seen, and missing values, have their own numbers."""
+    random = np.random.default_rng([seed, 9])
+    codes = random.integers(0, [15, 13], (110, 2))
+    X = pandas.DataFrame(codes.astype(str), columns=["shop", "day"])
+    X.loc[:5, "day"] = None
+    table = TableEncoder(target_type="continuous").fit(X, codes.sum(1))
+    assert [c.column for c in table.columns_][2:] == ["shop", "day", ("shop", "day")]
+    X_new = pandas.DataFrame(
+        {"shop": ["3", "3", "x", "4"], "day": ["2", None, "2", "x"]}
+    )
+    graph = Graph()
+    inputs = add_inputs(graph, input_columns([table]))
+    graph.output("features", encoded_table(table, inputs), np.float64, [None, 5])
+    model = graph.model()
+    fed = {name: _as_input(X_new[name], "category", None) for name in X_new}
+    [actual] = outputs(model, fed).values()
+    expected = table.transform(X_new)
+    np.testing.assert_allclose(actual[:, 2:], expected[:, 2:], rtol=1e-12)
+
+
 def test_columns_named_like_nodes(data, small):
     X = pandas.DataFrame({f"Cast_{i}": data.X[:, 0] * i for i in range(1, 40)})
     X.loc[::3, "Cast_1"] = np.nan

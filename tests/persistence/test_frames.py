@@ -161,6 +161,32 @@ def test_parts_of_text_are_restored(with_text):
             skbayesnn.dumps(changed(encoder, "title", **attributes))
 
 
+def test_numbers_of_rows_are_restored():
+    random = np.random.default_rng(5)
+    shop, day = random.integers(0, 15, 110), random.integers(0, 13, 110)
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"shop": shop, "day": day}).astype(str)
+    encoder = TableEncoder(target_type="continuous").fit(frame, shop + day)
+    content = skbayesnn.dumps(encoder)
+    again = skbayesnn.loads(content)
+    assert skbayesnn.dumps(again) == content
+    np.testing.assert_array_equal(again.transform(frame), encoder.transform(frame))
+    counts = encoder._counts[-1]
+    assert counts.columns == (0, 1)
+    for attributes, match in (
+        ({"columns": (0, -1)}, "`columns` of LevelCounts must be a tuple of integers"),
+        ({"columns": (0, 2)}, "must be from 0 to 1; got"),
+        ({"counts": counts.counts[1:]}, "must agree in combinations of levels"),
+        ({"counts": -counts.counts}, "`counts` of LevelCounts"),
+        ({"keys": counts.keys[::-1].copy()}, "keys of combinations of levels must"),
+        ({"keys": counts.keys + 15 * 13}, "keys of combinations of levels must"),
+    ):
+        forged = copy.copy(encoder)
+        forged._counts = [replace(counts, **attributes)]
+        with pytest.raises(ValueError, match=match):
+            skbayesnn.dumps(forged)
+
+
 # ---- invalid values
 
 
