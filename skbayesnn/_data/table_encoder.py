@@ -295,9 +295,9 @@ default="from_dtype"
                 new += [column.name] * (column.kind != "category")
         warn_of_new_missing(new, consequence)
         _warn_of_later_dates(later)
+        keys = _Keys(reader, self._columns)
         blocks += [
-            feature(counts(self._keys(reader, counts.columns)))
-            for counts in self.level_counts
+            feature(counts(keys(counts.columns))) for counts in self.level_counts
         ]
         return EncodedRows(_joined(blocks, reader), tuple(unknown))
 
@@ -326,6 +326,7 @@ default="from_dtype"
             np.empty(0) if c.uses_y else encode_column(reader, j, c).features
             for j, c in enumerate(self._columns)
         ]
+        keys = _Keys(reader, self._columns)
         for of_copy in weights:
             encoder = copy(self)
             encoder._columns, blocks = self._with_statistics(
@@ -333,8 +334,7 @@ default="from_dtype"
             )
             encoder._counts = []
             for columns in (counts.columns for counts in self.level_counts):
-                keys = self._keys(reader, columns)
-                counts, of_rows = fit_counts(columns, keys, of_copy, groups)
+                counts, of_rows = fit_counts(columns, keys(columns), of_copy, groups)
                 encoder._counts.append(counts)
                 blocks.append(feature(of_rows))
             yield encoder, _joined(blocks, reader)
@@ -388,10 +388,6 @@ default="from_dtype"
         """Number of numeric columns."""
         n_counts = len(self.level_counts)
         return sum(len(column.suffixes) for column in self._columns) + n_counts
-
-    def _keys(self, reader: TableReader, columns: tuple[int, ...]) -> np.ndarray:
-        """Keys of the combinations of levels of the rows, (rows,)."""
-        return _keys(reader, self._columns, columns)
 
     @property
     def columns_(self) -> list[ColumnSummary]:
@@ -448,12 +444,21 @@ def _column_name(name) -> str:
     return name if isinstance(name, str) else f"x{name}"
 
 
-def _keys(
-    reader: TableReader, columns: Sequence[Column], positions: tuple[int, ...]
-) -> np.ndarray:
-    """Keys of the combinations of levels of some columns, (rows,)."""
-    index = [level_index(columns[j], reader.categories(j)) for j in positions]
-    return keys_of(index, [len(columns[j].levels) for j in positions])
+class _Keys:
+    """Keys of the combinations of levels of the rows of a table."""
+
+    def __init__(self, reader: TableReader, columns: Sequence[Column]) -> None:
+        self._reader, self._columns = reader, columns
+        self._index: dict[int, np.ndarray] = {}
+
+    def __call__(self, positions: tuple[int, ...]) -> np.ndarray:
+        """Keys of some columns, (rows,)."""
+        for j in positions:
+            if j not in self._index:
+                data = self._reader.categories(j)
+                self._index[j] = level_index(self._columns[j], data)
+        n_levels = [len(self._columns[j].levels) for j in positions]
+        return keys_of([self._index[j] for j in positions], n_levels)
 
 
 def _fit_counts(
@@ -466,9 +471,9 @@ def _fit_counts(
     counts: list[LevelCounts] = []
     features: list[np.ndarray] = []
     n_levels = {j: len(c.levels) for j, c in enumerate(columns) if c.uses_y}
+    keys = _Keys(reader, columns)
     for positions in candidates(n_levels):
-        keys = _keys(reader, columns, positions)
-        fitted, of_rows = fit_counts(positions, keys, weights, groups)
+        fitted, of_rows = fit_counts(positions, keys(positions), weights, groups)
         of_used = of_rows[weights > 0]
         if np.ptp(of_used) and not any(np.array_equal(of_rows, f) for f in features):
             counts.append(fitted)
