@@ -23,6 +23,7 @@ from skbayesnn._persistence.functions import (
     save,
     trusted_types,
 )
+from skbayesnn._report import report
 from skbayesnn._stacking.classifier import BayesianStackingClassifier
 from skbayesnn._stacking.pool import default_pool
 from skbayesnn._stacking.regressor import BayesianStackingRegressor
@@ -73,6 +74,7 @@ __all__ = [
     "predict_quantile",
     "predict_uncertainty",
     "predictive_cdf",
+    "report",
     "sample_f",
     "sample_y",
     "save",

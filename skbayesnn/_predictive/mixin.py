@@ -22,7 +22,7 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d
 from skbayesnn._engine.resources import torch_threads
 from skbayesnn._predictive.classes import check_known
 from skbayesnn._predictive.summaries import select_kinds, to_frame
-from skbayesnn._runtime import default_settings, on_snapshot
+from skbayesnn._runtime import default_settings, imported, on_snapshot
 from skbayesnn._sklearn_compat import num_samples
 from skbayesnn._typing import Array, MatrixLike, RandomState
 from skbayesnn._validation import (
@@ -351,6 +351,41 @@ class PredictiveMixin:
             return block.log_density(values)
 
         return self._at(X, y, density, by_draws=True)
+
+    def report(
+        self,
+        X: MatrixLike,
+        y: ArrayLike,
+        *,
+        X_train: MatrixLike | None = None,
+        target: int | None = None,
+        random_state: RandomState = 0,
+    ) -> Any:
+        """Describe the model and its predictions of held-out rows, on one page.
+
+        See :func:`skbayesnn.report`, which also takes pipelines and searches.
+
+        Parameters
+        ----------
+        X : {frame, array-like} of shape (n_samples, n_features)
+            Rows that the model was not fitted to.
+        y : array-like of shape (n_samples,) or (n_samples, n_targets)
+        X_train : {frame, array-like} of shape (n_rows, n_features), default=None
+            Training rows, to find columns that have drifted.
+        target : int, default=None
+            Index of the target; required if the model has several targets.
+        random_state : int, RandomState instance or None, default=0
+
+        Returns
+        -------
+        report : Report
+            ``report.save("report.html")`` writes the page; a notebook shows it.
+        """
+        # The page draws with displays, which are above the estimators.
+        page_of = imported("skbayesnn._report").report
+        return page_of(
+            self, X, y, X_train=X_train, target=target, random_state=random_state
+        )
 
     @default_settings
     def sample_f(

@@ -146,7 +146,7 @@ def uncertainty_importance(
     after = np.empty((X.shape[1], n_repeats, X.shape[0]))
     for column, repeat in np.ndindex(after.shape[:2]):
         rows = random.randint(background.shape[0], size=X.shape[0])
-        replaced = _with_column(X, column, background, rows)
+        replaced = with_column(X, column, background, rows)
         after[column, repeat] = _uncertainty(model, replaced, kind, target)
     importances = before.mean() - after.mean(2)
     return Importances(
@@ -274,7 +274,7 @@ def select_target(name: str, values, target, trailing: int = 0) -> np.ndarray:
     return values[:, target]
 
 
-def _with_column(X, column, background, rows):
+def with_column(X, column, background, rows):
     """Copy X, with one column replaced by values of the background's ``rows``."""
     replacement = safe_indexing(background, rows)
     if hasattr(X, "iloc"):

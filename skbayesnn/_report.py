@@ -1,0 +1,529 @@
+"""A page about a fitted model and how it predicts held-out rows."""
+
+import base64
+import html
+import io
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import is_classifier
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_consistent_length
+
+from skbayesnn._meta.find import find_estimator
+from skbayesnn._meta.functions import (
+    crps,
+    log_predictive_density,
+    predict_interval,
+    predict_uncertainty,
+)
+from skbayesnn._runtime import warn_once_per_call
+from skbayesnn._sklearn_compat import num_samples, safe_indexing
+from skbayesnn._typing import MatrixLike
+from skbayesnn.inspection._columns import column_drift, column_names, training_columns
+from skbayesnn.inspection._importance import select_target, with_column
+from skbayesnn.metrics import expected_calibration_error
+from skbayesnn.plotting import (
+    CalibrationCurveDisplay,
+    PredictionIntervalDisplay,
+    RiskCoverageDisplay,
+    UncertaintyDecompositionDisplay,
+)
+from skbayesnn.plotting._shared import require_matplotlib
+
+# Most rows in pictures of predictions, most uncertain rows in the table, and rows whose
+# values replace the values of an uncertain row.
+MAX_SHOWN, N_UNCERTAIN, N_REPLACED = 300, 5, 8
+# With more columns, no reason of the uncertainty is computed.
+MAX_COLUMNS_WITH_REASONS = 60
+# Most classes in the table of predicted and true classes.
+MAX_CLASSES = 12
+# A column with a smaller p-value, divided by the number of columns, has drifted.
+LEVEL = 0.05
+DPI, SIZE = 90, (6.4, 4.0)
+
+STYLE = """
+body {font: 15px/1.5 system-ui, sans-serif; color: #222; background: #fff;
+  max-width: 760px; margin: 2em auto; padding: 0 1em}
+h1 {font-size: 1.5em} h2 {font-size: 1.15em; margin-top: 2em}
+table {border-collapse: collapse; margin: .6em 0} th {text-align: left}
+td, th {padding: .15em 1em .15em 0; border-bottom: 1px solid #ddd;
+  font-variant-numeric: tabular-nums}
+img {max-width: 100%} .note {color: #666}
+"""
+
+
+@dataclass(frozen=True)
+class Report:
+    """A page in HTML. Notebooks show it; ``save`` writes it to a file.
+
+    Parameters
+    ----------
+    html : str
+        The page. It loads nothing from other files.
+    """
+
+    html: str
+
+    def save(self, path: str | Path) -> None:
+        """Write the page to a file."""
+        Path(path).write_text(self.html, encoding="utf-8")
+
+    def _repr_html_(self) -> str:
+        # A frame keeps the styles of page and notebook apart.
+        page = html.escape(self.html, quote=True)
+        return (
+            f'<iframe srcdoc="{page}" width="100%" height="700" '
+            'style="border: 1px solid #ddd"></iframe>'
+        )
+
+
+@warn_once_per_call
+def report(
+    model: Any,
+    X: MatrixLike,
+    y: ArrayLike,
+    *,
+    X_train: MatrixLike | None = None,
+    target: int | None = None,
+    random_state: Any = 0,
+) -> Report:
+    """Describe a fitted model and its predictions of held-out rows, on one page.
+
+    The page contains scores, also of a constant prediction, pictures of the
+    predictions, their calibration and the parts of their uncertainty, candidates and
+    weights of a stack, the most uncertain rows with a reason, and columns that have
+    drifted. It takes some predictions for each column of X. It needs matplotlib.
+
+    Parameters
+    ----------
+    model : fitted estimator
+        Any model that :func:`skbayesnn.predict_uncertainty` accepts.
+    X : {frame, array-like} of shape (n_samples, n_features)
+        Rows that the model was not fitted to.
+    y : array-like of shape (n_samples,) or (n_samples, n_targets)
+    X_train : {frame, array-like} of shape (n_rows, n_features), default=None
+        Training rows, to find columns that have drifted. Leave it out if they are not
+        at hand; the page then has no such section.
+    target : int, default=None
+        Index of the target; required if the model has several targets.
+    random_state : int, RandomState instance or None, default=0
+        Selects the rows of pictures, and the rows that replace values.
+
+    Returns
+    -------
+    report : Report
+        ``report.save("report.html")`` writes the page; a notebook shows it.
+
+    Raises
+    ------
+    ImportError
+        If matplotlib is not installed.
+    ValueError
+        If X and y have different lengths.
+
+    Examples
+    --------
+    >>> import skbayesnn
+    >>> from sklearn.datasets import load_diabetes
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = skbayesnn.MCDropoutRegressor(max_iter=50, random_state=0)
+    >>> page = skbayesnn.report(model.fit(X[:300], y[:300]), X[300:], y[300:])
+    >>> page.html[:15]
+    '<!DOCTYPE html>'
+    """
+    require_matplotlib("report")
+    check_consistent_length(X, y)
+    random = check_random_state(random_state)
+    page = _Page(model, X, np.asarray(y), X_train, target, random)
+    body = "\n".join(page.sections())
+    name = html.escape(type(find_estimator(model)).__name__)
+    return Report(
+        f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+        f"<title>{name}</title><style>{STYLE}</style></head>\n"
+        f"<body><h1>{name}: predictions of {num_samples(X):,} held-out rows</h1>\n"
+        f"{body}\n</body></html>"
+    )
+
+
+class _Page:
+    """The sections of a page."""
+
+    def __init__(self, model, X, y, X_train, target, random) -> None:
+        self.model, self.X, self.X_train = model, X, X_train
+        self.y, self.target = y, target
+        self.is_classifier = is_classifier(model)
+        self.random = random
+        n_rows = num_samples(X)
+        shown = random.permutation(n_rows)[:MAX_SHOWN]
+        self.shown = np.sort(shown)
+        # The part of the uncertainty that more data would reduce.
+        kind = "mutual_information" if self.is_classifier else "epistemic"
+        self.kind = kind
+
+    def sections(self) -> Iterator[str]:
+        """HTML of each section."""
+        yield self._section("Scores", self._scores)
+        if self.is_classifier:
+            yield self._section("Predicted and true classes", self._confusion)
+        else:
+            yield self._section("Predictions", self._predictions)
+        yield self._section("Calibration", self._calibration)
+        yield self._section("Parts of the uncertainty", self._parts)
+        yield self._section("Rejecting uncertain rows", self._risk)
+        if hasattr(find_estimator(self.model), "weights_"):
+            yield self._section("Candidates and their weights", self._candidates)
+        yield self._section("The most uncertain rows", self._uncertain_rows)
+        if self.X_train is not None:
+            yield self._section("Columns that have drifted", self._drift)
+
+    def _section(self, title: str, content: Callable[[], str]) -> str:
+        """Title and content, or the reason why the model has no such content."""
+        try:
+            found = content()
+        except TypeError as error:
+            found = _note(f"Not available for this model: {error}")
+        return f"<h2>{html.escape(title)}</h2>\n{found}"
+
+    def _scores(self) -> str:
+        summary = getattr(find_estimator(self.model), "summary_", None)
+        if self.is_classifier:
+            rows = self._class_scores(summary)
+            text = (
+                "The log probability of the true class, in nats; larger is better. The "
+                "calibration error is the mean difference between predicted and "
+                "observed probabilities."
+            )
+        else:
+            rows = self._regression_scores(summary)
+            text = (
+                "The log density of y, in nats, and R<sup>2</sup>: larger is better. "
+                "The CRPS is the error of the predictive distribution in units of y; "
+                "smaller is better. 90 % intervals should cover 90 % of the rows. The "
+                "constant prediction is the distribution of these y."
+            )
+        header = ["", "held-out rows", "constant prediction"]
+        if summary is not None:
+            header.append("training rows, out of fold")
+            text += (
+                " Scores out of fold are from models that were not fitted to the row. "
+                "If held-out rows have clearly worse scores, they differ from the "
+                "training rows."
+            )
+        else:
+            rows = [row[:3] for row in rows]
+        return f"<p>{text}</p>{_table(header, rows)}"
+
+    def _regression_scores(self, summary) -> list[list[str]]:
+        y, mean = self.y.astype(float), self.model.predict(self.X)
+        interval = predict_interval(self.model, self.X, 0.9)
+        y2, mean2 = y.reshape(len(y), -1), np.reshape(mean, (len(y), -1))
+        low, high = (
+            interval[..., i].reshape(len(y), -1) for i in range(interval.shape[-1])
+        )
+        spread = np.square(y2 - y2.mean(0)).sum(0)
+        r2 = np.mean(1 - np.square(y2 - mean2).sum(0) / np.where(spread, spread, 1.0))
+        inside = np.mean((low <= y2) & (y2 <= high))
+        others = {} if summary is None else summary.others
+        std = np.where(spread, np.sqrt(spread / len(y)), 1.0)
+        constant = float(np.sum(-0.5 * (1 + np.log(2 * np.pi)) - np.log(std)))
+        rows = [
+            _optional(
+                "log density",
+                lambda: np.mean(log_predictive_density(self.model, self.X, y)),
+                f"{constant:.3f}",
+                None if summary is None else summary.log_density,
+            ),
+            ["R<sup>2</sup>", f"{r2:.3f}", "0", _number(others.get("R^2"))],
+            _optional(
+                "CRPS",
+                lambda: np.mean(crps(self.model, self.X, y)),
+                # Of the distribution of y: half of the mean of |y_i - y_j|.
+                f"{_mean_gap(y2) / 2:.3g}",
+                None,
+            ),
+            [
+                "90 % intervals cover",
+                f"{inside:.1%}",
+                "",
+                _percent(others.get("90 % intervals cover")),
+            ],
+        ]
+        return rows
+
+    def _class_scores(self, summary) -> list[list[str]]:
+        probability = self.model.predict_proba(self.X)
+        classes = self.model.classes_
+        code = _codes(classes, self.y)
+        predicted = probability.argmax(1)
+        share = np.bincount(code, minlength=len(classes)) / len(code)
+        entropy = float(np.sum(share[share > 0] * np.log(share[share > 0])))
+        floor = np.finfo(probability.dtype).tiny
+        log_p = np.log(np.maximum(probability[np.arange(len(code)), code], floor))
+        others = {} if summary is None else summary.others
+        error = expected_calibration_error(self.y, probability, classes)
+        return [
+            [
+                "log probability",
+                f"{log_p.mean():.3f}",
+                f"{entropy:.3f}",
+                _number(None if summary is None else summary.log_density),
+            ],
+            [
+                "accuracy",
+                f"{np.mean(predicted == code):.1%}",
+                f"{share.max():.1%}",
+                _percent(others.get("accuracy")),
+            ],
+            ["calibration error", f"{error:.3f}", "", ""],
+        ]
+
+    def _predictions(self) -> str:
+        shown = safe_indexing(self.X, self.shown)
+        display = PredictionIntervalDisplay.from_estimator(
+            self.model, shown, self.y[self.shown], target=self.target, ax=_axes()
+        )
+        text = (
+            f"{len(self.shown)} rows, sorted by their prediction, with intervals that "
+            "should cover 50 and 90 % of the rows."
+        )
+        return _captioned(
+            text, display.figure_, "Predictions and intervals of some rows"
+        )
+
+    def _confusion(self) -> str:
+        classes = self.model.classes_
+        if len(classes) > MAX_CLASSES:
+            return _note(f"{len(classes)} classes are too many for a table.")
+        probability = self.model.predict_proba(self.X)
+        code, predicted = _codes(classes, self.y), probability.argmax(1)
+        counts = np.zeros((len(classes), len(classes)), int)
+        np.add.at(counts, (code, predicted), 1)
+        names = [html.escape(str(label)) for label in classes]
+        rows = [
+            [name, *map(str, row)]
+            for name, row in zip(names, counts.tolist(), strict=True)
+        ]
+        text = "Number of rows: true classes in rows, the most probable in columns."
+        return f"<p>{text}</p>{_table(['', *names], rows)}"
+
+    def _calibration(self) -> str:
+        display = CalibrationCurveDisplay.from_estimator(
+            self.model, self.X, self.y, target=self.target, ax=_axes()
+        )
+        text = (
+            "A calibrated model is on the diagonal: of the rows with a predicted "
+            "probability of 70 %, 70 % have the class."
+            if self.is_classifier
+            else "A calibrated model is on the diagonal: intervals that should cover "
+            "70 % of the rows cover 70 %."
+        )
+        return _captioned(text, display.figure_, "Calibration curve")
+
+    def _parts(self) -> str:
+        shown = safe_indexing(self.X, self.shown)
+        display = UncertaintyDecompositionDisplay.from_estimator(
+            self.model, shown, target=self.target, ax=_axes()
+        )
+        text = (
+            "Aleatoric uncertainty is noise of y: more rows do not reduce it. "
+            "Epistemic uncertainty is about the model: it is large where training rows "
+            "are rare."
+        )
+        return _captioned(
+            text, display.figure_, "Aleatoric and epistemic uncertainty of some rows"
+        )
+
+    def _risk(self) -> str:
+        display = RiskCoverageDisplay.from_estimator(
+            self.model, self.X, self.y, target=self.target, ax=_axes()
+        )
+        text = (
+            "The error of the remaining rows if the most uncertain rows are rejected. "
+            "A curve that falls to the left shows that the uncertainty finds errors."
+        )
+        return _captioned(
+            text, display.figure_, "Error of the accepted rows against their share"
+        )
+
+    def _candidates(self) -> str:
+        weights = dict(find_estimator(self.model).weights_["weight"].items())
+        used = [(name, w) for name, w in weights.items() if w >= 0.005]
+        rows = [[html.escape(str(name)), f"{w:.0%}"] for name, w in used]
+        n_others = len(weights) - len(used)
+        text = (
+            "The prediction is a mixture of these models. Their weights maximise the "
+            f"log score of the training rows out of fold. {n_others} further "
+            "candidates have nearly no weight."
+        )
+        return f"<p>{text}</p>{_table(['model', 'weight'], rows)}"
+
+    def _uncertainty(self, X) -> np.ndarray:
+        values = predict_uncertainty(self.model, X, kind=self.kind)
+        return select_target(self.kind, values, self.target)
+
+    def _uncertain_rows(self) -> str:
+        uncertainty = self._uncertainty(self.X)
+        top = np.argsort(-uncertainty, kind="stable")[:N_UNCERTAIN]
+        names = [html.escape(str(name)) for name in column_names(self.X)]
+        header = ["row", "prediction", "epistemic uncertainty"]
+        if self.is_classifier:
+            probability = self.model.predict_proba(safe_indexing(self.X, top))
+            classes = self.model.classes_
+            predicted = [
+                f"{html.escape(str(classes[p.argmax()]))} ({p.max():.0%})"
+                for p in probability
+            ]
+        else:
+            mean = self.model.predict(safe_indexing(self.X, top))
+            mean = select_target("prediction", mean, self.target)
+            predicted = [f"{value:.4g}" for value in mean]
+        rows = [
+            [str(row), prediction, f"{uncertainty[row]:.3g}"]
+            for row, prediction in zip(top.tolist(), predicted, strict=True)
+        ]
+        text = (
+            f"The median of all rows is {np.median(uncertainty):.3g}. The first row is "
+            "row 0."
+        )
+        if len(names) <= MAX_COLUMNS_WITH_REASONS:
+            header.append("mostly because of")
+            for row, reason in zip(rows, self._reasons(top, names), strict=True):
+                row.append(reason)
+            text += (
+                " The reason is the column whose value, replaced by the values of "
+                f"{N_REPLACED} other rows, reduces the uncertainty most."
+            )
+        return f"<p>{text}</p>{_table(header, rows)}"
+
+    def _reasons(self, top: np.ndarray, names: Sequence[str]) -> list[str]:
+        """For each row, the column that explains most of its uncertainty."""
+        rows = np.repeat(top, N_REPLACED)
+        others = self.random.randint(num_samples(self.X), size=len(rows))
+        base = safe_indexing(self.X, rows)
+        before = self._uncertainty(safe_indexing(self.X, top))
+        after = np.stack(
+            [
+                self._uncertainty(with_column(base, j, self.X, others))
+                .reshape(len(top), N_REPLACED)
+                .mean(1)
+                for j in range(len(names))
+            ],
+            axis=1,
+        )
+        reasons = []
+        for row, (value, without) in enumerate(zip(before, after, strict=True)):
+            best = int(without.argmin())
+            if without[best] >= value:
+                reasons.append("no single column")
+                continue
+            shown = html.escape(_cell(self.X, int(top[row]), best))
+            share = 1 - without[best] / value
+            reasons.append(f"{names[best]} = {shown} (&minus;{share:.0%})")
+        return reasons
+
+    def _drift(self) -> str:
+        drifts = column_drift(self.X, training_columns(self.X_train))
+        level = LEVEL / max(len(drifts), 1)
+        found = [d for d in drifts if d.p_value < level or d.new_levels]
+        if not found:
+            return "<p>No column differs significantly from the training rows.</p>"
+        rows = [
+            [
+                html.escape(str(d.column)),
+                html.escape(d.change),
+                f"{d.p_value:.1g}",
+                html.escape(", ".join(d.new_levels[:5])),
+            ]
+            for d in sorted(found, key=lambda d: d.p_value)
+        ]
+        header = ["column", "change", "p-value", "new levels"]
+        text = (
+            "Columns whose values differ from the training rows. Predictions may be "
+            "worse there, and scores out of fold too good."
+        )
+        return f"<p>{text}</p>{_table(header, rows)}"
+
+
+def _optional(name: str, score: Callable[[], Any], constant: str, out_of_fold):
+    """A row of the table of scores; some models lack the score."""
+    try:
+        value = f"{score():.3f}"
+    except TypeError:
+        value = "not available"
+    return [name, value, constant, _number(out_of_fold)]
+
+
+def _number(value) -> str:
+    return "" if value is None else f"{value:.3f}"
+
+
+def _percent(value) -> str:
+    return "" if value is None else f"{value:.1%}"
+
+
+def _mean_gap(y: np.ndarray) -> float:
+    """Mean absolute difference of two rows, a mean over targets."""
+    n = len(y)
+    position = (2 * np.arange(1, n + 1) - n - 1)[:, np.newaxis]
+    return float(np.mean((position * np.sort(y, axis=0)).sum(0) * 2 / n**2))
+
+
+def _codes(classes, y) -> np.ndarray:
+    """Index of the class of each row."""
+    position = {label: i for i, label in enumerate(np.asarray(classes).tolist())}
+    labels = np.asarray(y).tolist()
+    unknown = [label for label in labels if label not in position]
+    if unknown:
+        raise ValueError(
+            f"y must contain classes of the model, {list(position)[:10]}; got "
+            f"{unknown[0]!r}."
+        )
+    return np.array([position[label] for label in labels])
+
+
+def _cell(X, row: int, column: int) -> str:
+    """Value of one cell, as text."""
+    if hasattr(X, "iloc"):
+        value = X.iloc[row, column]
+    elif hasattr(X, "column_names"):
+        value = X.column(column)[row].as_py()
+    else:
+        value = X[row, column] if hasattr(X, "shape") else X[row][column]
+    return f"{value:.4g}" if isinstance(value, float | np.floating) else str(value)
+
+
+def _axes():
+    """Axes of a figure that no window shows."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=SIZE, layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure.subplots()
+
+
+def _captioned(text: str, figure, description: str) -> str:
+    """A text, and a picture with a description for readers who cannot see it."""
+    content = io.BytesIO()
+    figure.savefig(content, dpi=DPI, format="png")
+    data = base64.b64encode(content.getvalue()).decode()
+    picture = f'<img alt="{description}" src="data:image/png;base64,{data}">'
+    return f"<p>{text}</p>{picture}"
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """An HTML table; texts are HTML."""
+    head = "".join(f"<th>{name}</th>" for name in header)
+    body = "\n".join(
+        "<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows
+    )
+    return f"<table><tr>{head}</tr>\n{body}</table>"
+
+
+def _note(text: str) -> str:
+    return f'<p class="note">{html.escape(text)}</p>'

@@ -1,0 +1,141 @@
+"""The page about a fitted model: scores, tables, pictures, and its limits."""
+
+import re
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LinearRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import skbayesnn
+from skbayesnn import (
+    BayesianStackingRegressor,
+    MCDropoutClassifier,
+    MCDropoutRegressor,
+    report,
+)
+
+pytest.importorskip("matplotlib")
+pd = pytest.importorskip("pandas")
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
+]
+SMALL = {"hidden_layer_sizes": (7,), "max_iter": 5, "n_draws": 4, "random_state": 0}
+
+
+@pytest.fixture(scope="module")
+def rows():
+    """X, a target and classes of 90 rows."""
+    random = np.random.default_rng(3)
+    X = random.standard_normal((90, 3))
+    y = 5 + X[:, 0] + 0.1 * random.standard_normal(90)
+    return X, y, np.array(["<low>", "mid", "high & up"])[np.digitize(y, [4.5, 5.5])]
+
+
+@pytest.fixture(scope="module")
+def regressor(rows):
+    X, y, _ = rows
+    return MCDropoutRegressor(**SMALL).fit(X[:60], y[:60])
+
+
+def text_of(page):
+    """Text of the page, without pictures and tags."""
+    body = re.sub(r'src="data:[^"]*"', "", page.html.partition("<body>")[2])
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", body))
+
+
+def test_scores_equal_the_methods(rows, regressor):
+    X, y, _ = rows
+    X, y = X[60:], y[60:]
+    text = text_of(regressor.report(X, y))
+    density = regressor.log_predictive_density(X, y).mean()
+    lower, upper = regressor.predict_interval(X, 0.9).T
+    inside = np.mean((lower <= y) & (y <= upper))
+    normal = -0.5 * (1 + np.log(2 * np.pi * y.var()))
+    assert f"log density {density:.3f} {normal:.3f}" in text
+    assert f"R 2 {regressor.score(X, y):.3f} 0" in text
+    # CRPS of the distribution of y, whose values y_j have equal probabilities.
+    constant = np.abs(y[:, None] - y).mean() / 2
+    assert f"CRPS {regressor.crps(X, y).mean():.3f} {constant:.3g}" in text
+    assert f"90 % intervals cover {inside:.1%}" in text
+
+
+def test_page_is_one_file_and_a_function_of_its_arguments(rows, regressor, tmp_path):
+    X, y, _ = rows
+    page = regressor.report(X[60:], y[60:])
+    assert page.html == report(regressor, X[60:], y[60:]).html
+    page.save(tmp_path / "page.html")
+    content = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert content == page.html and len(content) < 2_000_000
+    assert page.html.count("data:image/png;base64,") == 4
+    assert not re.findall(r'(?:src|href)="(?!data:)', content)
+    assert "srcdoc=" in page._repr_html_()
+
+
+def test_most_uncertain_rows_and_their_reasons(rows, regressor):
+    """A row whose column 1 is far from all others is uncertain because of it."""
+    X, y, _ = rows
+    X = X[60:].copy()
+    X[11, 1] = 40.0
+    text = text_of(report(regressor, X, y[60:]))
+    uncertainty = regressor.predict_uncertainty(X, kind="epistemic")
+    assert uncertainty.argmax() == 11
+    table = text.partition("mostly because of")[2]
+    prediction = regressor.predict(X)[11]
+    start = f" 11 {prediction:.4g} {uncertainty[11]:.3g} column 1 = 40 ("
+    assert table.startswith(start)
+
+
+def test_classes_with_special_characters(rows):
+    X, _, labels = rows
+    model = make_pipeline(StandardScaler(), MCDropoutClassifier(**SMALL))
+    page = report(model.fit(X[:60], labels[:60]), X[60:], labels[60:])
+    text = text_of(page)
+    accuracy = model.score(X[60:], labels[60:])
+    assert f"accuracy {accuracy:.1%}" in text
+    log_p = skbayesnn.log_predictive_density(model, X[60:], labels[60:]).mean()
+    assert f"log probability {log_p:.3f}" in text
+    assert "<low>" not in page.html and "&lt;low&gt;" in page.html
+    table = re.findall(r"<td>(\d+)</td>", page.html.partition("true classes</h2>")[2])
+    counts = np.array(table[:9], int).reshape(3, 3)
+    assert counts.sum() == 30 and np.trace(counts) == round(30 * accuracy)
+
+
+def test_stack_on_a_frame_with_drift(rows):
+    X, y, labels = rows
+    frame = pd.DataFrame(X, columns=["a", "b", "c"]).assign(kind=labels)
+    pool = [("linear", LinearRegression()), ("network", MCDropoutRegressor(**SMALL))]
+    model = BayesianStackingRegressor(pool, random_state=0).fit(frame[:60], y[:60])
+    later = frame[60:].assign(b=frame["b"][60:] + 3)
+    text = text_of(model.report(later, y[60:], X_train=frame[:60]))
+    summary = model.summary_
+    assert f"{summary.log_density:.3f}" in text and "out of fold" in text
+    for name, weight in model.weights_["weight"].items():
+        if weight >= 0.005:
+            assert f"{name} {weight:.0%}" in text
+    drifted = text.partition("Columns that have drifted")[2]
+    assert " b " in drifted and " a " not in drifted
+    text = text_of(model.report(frame[60:], y[60:], X_train=frame[:60]))
+    assert "No column differs significantly" in text
+
+
+def test_search_and_several_targets(rows):
+    X, y, _ = rows
+    Y = np.column_stack([y, -y])
+    search = GridSearchCV(MCDropoutRegressor(**SMALL), {"tau": [1.0, 2.0]}, cv=2)
+    search.fit(X[:60], Y[:60])
+    text = text_of(report(search, X[60:], Y[60:], target=1))
+    assert f"R 2 {search.score(X[60:], Y[60:]):.3f}" in text
+    with pytest.raises(ValueError, match="target"):
+        report(search, X[60:], Y[60:])
+
+
+def test_bad_arguments(rows, regressor):
+    X, y, _ = rows
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        report(regressor, X, y[:5])
+    with pytest.raises(TypeError, match="LinearRegression"):
+        report(LinearRegression().fit(X, y), X, y)
