@@ -34,7 +34,8 @@ def refuse_fitted(estimator) -> None:
             continue
         try:
             check_is_fitted(clone(part))
-        except NotFittedError:
+        # CatBoost with lists as parameters cannot be cloned, but is not frozen.
+        except (NotFittedError, RuntimeError):
             continue
         name = type(part).__name__
         if hasattr(part, "estimator"):

@@ -45,11 +45,10 @@ class Categories:
     codes: np.ndarray
     levels: tuple[str, ...]
 
-    def ordered(self) -> "Categories":
-        """The same rows with sorted levels."""
-        order = sorted(range(len(self.levels)), key=self.levels.__getitem__)
-        position = np.append(np.argsort(order), -1)
-        return Categories(position[self.codes], tuple(self.levels[i] for i in order))
+    def ordered(self, others: Sequence[str] = ()) -> "Categories":
+        """The same rows with sorted levels; others : further levels, without rows."""
+        levels = tuple(sorted({*self.levels, *others}))
+        return Categories(self.recoded(levels), levels)
 
     def recoded(self, levels: Sequence[str]) -> np.ndarray:
         """Indices in other levels; -1 for missing, -2 for levels not among them."""

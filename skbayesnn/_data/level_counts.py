@@ -38,6 +38,8 @@ class LevelCounts:
 
     def __call__(self, keys: np.ndarray) -> np.ndarray:
         """Counts of new rows; 0 for a combination that no training row has."""
+        if not len(self.keys):
+            return np.zeros(len(keys))
         place = np.searchsorted(self.keys, keys)
         place = np.minimum(place, len(self.keys) - 1)
         return np.where(self.keys[place] == keys, self.counts[place], 0.0)
@@ -64,11 +66,12 @@ def fit_counts(
 ) -> tuple[LevelCounts, np.ndarray]:
     """Counts of the combinations, and of the other rows for each row.
 
-    weights : (rows,); a row of weight 2 counts as two rows, and one of them is another
-        row for the other; rows of weight zero get counts of all used rows
+    keys : (rows,); -1 for levels without a key, which are not counted
+    weights : (rows,); a row of weight 2 is two rows, so one other row has its levels.
+        Rows of weight zero get counts of all used rows
     groups : (rows,), or None; other rows are then rows of other groups
     """
-    used = weights > 0
+    used = (weights > 0) & (keys >= 0)
     unique, place = np.unique(keys[used], return_inverse=True)
     totals = np.bincount(place, weights[used])
     counts = LevelCounts(columns, unique, totals)

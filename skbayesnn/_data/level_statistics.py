@@ -16,7 +16,7 @@ from scipy.optimize import minimize
 from skbayesnn._data.groups import shuffled_folds
 
 N_FOLDS = 5
-# Largest number of rows of the overall mean that shrink the mean of a level.
+# Largest prior weight of the overall mean, in rows.
 MAX_PSEUDO_ROWS = 1000.0
 # More different integers are not taken for class labels.
 MAX_CLASSES = 30
@@ -66,9 +66,9 @@ class LevelStatistics:
         Posterior mean of the deviation of each level from the mean of all rows. The
         last row is an unseen level.
     spreads : ndarray of shape (levels + 1, columns)
-        Uncertainty of each mean that training rows do not have on average, in standard
-        deviations of the posterior means of the levels; 1 for an unseen level, 0 if it
-        is small.
+        Posterior standard deviation of a level beyond that of an average training row,
+        divided by the standard deviation of the posterior means of the levels; 1 for an
+        unseen level, 0 if it is small.
     deviations : ndarray of shape (levels, columns)
         Posterior mean of the difference between each level and the value that its text
         predicts.
@@ -335,7 +335,7 @@ class _NegativeLogMarginal:
 
 
 def pseudo_rows(index: np.ndarray, values: np.ndarray, weights: np.ndarray) -> float:
-    """Number of rows of the overall mean that shrink the mean of a level.
+    """Prior weight of the overall mean, in rows.
 
     It is the variance of y within levels, divided by the variance of the true means of
     the levels: the analysis of variance with random effects [Searle, Casella &

@@ -119,14 +119,15 @@ default="from_dtype"
                        than five rows share the level "other". With more levels, the
                        mean of y of the level minus the mean of all rows, shrunk to zero
                        [1]_; for classes, the same with the shares of the classes. If
-                       levels with similar text have similar means, such as job titles
-                       or ZIP codes, the mean is shrunk to a prediction from the parts
-                       of the text: n-grams of one to four characters, in a Gaussian
+                       levels with similar text (job titles, ZIP codes) have similar
+                       means, the mean is shrunk to a prediction from the parts of the
+                       text: n-grams of one to four characters, in a Gaussian
                        process with a linear kernel [2]_. A row is encoded by statistics
                        of the other four fifths of the rows. A further feature is
                        log(1 + n), with the number n of other rows with the level; also
                        for pairs of such columns, and for all of them [3]_. Without y,
-                       each level has an indicator. Missing is a level
+                       the first 12 levels with five rows have an indicator. Missing is
+                       a level
     date, text in      elapsed days; sine and cosine of the time of the day, week and
     ISO format         year, if the rows span at least half of these periods
     constant, missing  none, with a warning
@@ -209,7 +210,6 @@ default="from_dtype"
         reader = TableReader(X)
         if not reader.names:
             raise ValueError("`X` must have at least one column; got none.")
-        validate_data(self, X, reset=True, skip_check_array=True)
         if sample_weight is None:
             weights = np.ones(reader.n_rows)
         else:
@@ -240,7 +240,13 @@ default="from_dtype"
                 if c.uses_y and (text := _text_components(c)) is not None
             }
             columns, blocks = self._with_statistics(
-                reader, texts, columns, blocks, y, weights, groups
+                reader,
+                texts,
+                columns,
+                blocks,
+                self._targets(y, weights),
+                weights,
+                groups,
             )
             for j, column in enumerate(columns):
                 if column.encoding == BY_LEVEL and is_identifier(
@@ -248,6 +254,8 @@ default="from_dtype"
                 ):
                     columns[j] = without_levels(column, "few levels repeat")
                     blocks[j] = np.empty((reader.n_rows, 0))
+        # Only now, so that a failed fit leaves the encoder as it was.
+        validate_data(self, X, reset=True, skip_check_array=True)
         self._columns = columns
         self._counts, of_rows = _fit_counts(reader, columns, weights, groups)
         _warn_of_dropped(columns)
@@ -307,7 +315,7 @@ default="from_dtype"
         return any(column.uses_y for column in self._columns)
 
     def with_statistics_of(
-        self, X, y, weights: Sequence[np.ndarray], groups=None
+        self, X, y, weights: Sequence[np.ndarray], groups=None, used=None
     ) -> Iterator[tuple[Self, np.ndarray]]:
         """Copies with the statistics of y of other rows, and the features of all rows.
 
@@ -315,8 +323,11 @@ default="from_dtype"
         weights : arrays of shape (rows,), one for each copy; zero for rows that are not
             used
         groups : result of ``check_groups``
+        used : (rows,), weights whose rows have all classes; default: the largest of the
+            copies. A copy without rows of a class has its share, too.
         """
         reader = TableReader(as_table(X))
+        targets = self._targets(y, np.max(weights, axis=0) if used is None else used)
         texts = {
             j: TextComponents(c.parts, c.named)
             for j, c in enumerate(self._columns)
@@ -330,7 +341,7 @@ default="from_dtype"
         for of_copy in weights:
             encoder = copy(self)
             encoder._columns, blocks = self._with_statistics(
-                reader, texts, self._columns, others, y, of_copy, groups
+                reader, texts, self._columns, others, targets, of_copy, groups
             )
             encoder._counts = []
             for columns in (counts.columns for counts in self.level_counts):
@@ -340,24 +351,23 @@ default="from_dtype"
             yield encoder, _joined(blocks, reader)
 
     def _with_statistics(
-        self, reader: TableReader, texts, columns, blocks, y, weights, groups
+        self, reader: TableReader, texts, columns, blocks, targets, weights, groups
     ):
         """Columns and features with the statistics of y of some rows.
 
         texts : dict, components of the text of the levels of columns, by position
+        targets : result of ``_targets``
         weights : (rows,), zero for rows that are not used
         groups : (rows,), or None
         """
         columns, blocks = list(columns), list(blocks)
-        continuous = self.target_type == "continuous" or (
-            self.target_type == "auto" and is_continuous(y)
-        )
-        targets = targets_of(y, weights, continuous)
         for j, column in enumerate(columns):
             if not column.uses_y:
                 continue
             # Sums of floats depend on the order of the levels.
-            data, text = reader.categories(j).ordered(), texts.get(j)
+            # A later training may lack levels of the first.
+            data = reader.categories(j).ordered(column.named)
+            text = texts.get(j)
             # A missing value has no text.
             components = None if text is None else text(["", *data.levels])
             statistics, blocks[j] = level_statistics(
@@ -371,6 +381,13 @@ default="from_dtype"
             )
             columns[j] = with_statistics(column, data, statistics, text)
         return columns, blocks
+
+    def _targets(self, y, weights) -> list:
+        """Values whose means encode a level, as ``targets_of``."""
+        continuous = self.target_type == "continuous" or (
+            self.target_type == "auto" and is_continuous(y)
+        )
+        return targets_of(y, weights, continuous)
 
     def _checked_target(self, X, y) -> np.ndarray:
         check_consistent_length(X, y)

@@ -66,6 +66,12 @@ class GaussianMixtures(Components):
         """P(Y <= y)."""
         return (self.weight * ndtr((y[..., None] - self.location) / self.scale)).sum(-1)
 
+    def log_mean_density(self, y, width):
+        """log P(y - width / 2 < Y <= y + width / 2) / width, exact in the tails."""
+        given = Gaussians(self.location, np.square(self.scale))
+        density = given.log_mean_density(y[..., None], width[..., None])
+        return logsumexp(density, axis=-1, b=self.weight)
+
     def quantile(self, level):
         """Quantile of every draw, by Newton's method as for a mixture of draws."""
         shape = self.weight.shape[:-1]

@@ -98,9 +98,11 @@ class BaseHeldOutMetaEstimator(MetaEstimatorMixin, BaseEstimator):
 
     def _check_groups_are_kept(self, routed) -> None:
         """Raise if the estimator gets groups, but the folds here would split them."""
-        is_given = routed.estimator.fit.get("groups") is not None
-        takes = self._takes_groups() or isinstance(self.estimator, Pipeline)
-        if is_given and takes and self._has_default_folds():
+        is_given = any(
+            value is not None and name.rpartition("__")[2] == "groups"
+            for name, value in routed.estimator.fit.items()
+        )
+        if is_given and self._has_default_folds():
             raise ValueError(f"`groups` {self._way_out_of_groups()}")
 
     def _checked_target(self, y) -> np.ndarray:

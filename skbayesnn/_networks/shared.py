@@ -91,7 +91,7 @@ class SharedPerceptron(Perceptron):
     ) -> tuple[torch.Tensor, NetworkPullback]:
         """One stochastic forward pass with one head per row, and its pullback.
 
-        Rows use the heads in turn, from a random one on.
+        Rows use the heads in turn; the first head is random.
         """
         activation = ACTIVATIONS[self.activation]
         of_head = self._one_hot(x, random)

@@ -459,7 +459,7 @@ def _check_counts(counts: LevelCounts, columns: list[Column]) -> None:
     agree("columns with statistics of y", len(counted), sum(c.uses_y for c in counted))
     n_keys = math.prod(len(column.levels) for column in counted)
     keys = counts.keys
-    if not len(keys) or (np.diff(keys) <= 0).any() or int(keys[-1]) >= n_keys:
+    if (np.diff(keys) <= 0).any() or keys.max(initial=-1) >= n_keys:
         raise ValueError(
             f"keys of combinations of levels must rise, from 0 to {n_keys - 1}."
         )

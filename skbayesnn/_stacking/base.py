@@ -6,7 +6,9 @@ from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
+from itertools import compress
 from numbers import Integral
+from operator import not_
 from typing import Any, ClassVar, NamedTuple, Self
 
 import joblib
@@ -23,6 +25,7 @@ from skbayesnn._batch.executor import Resources
 from skbayesnn._batch.outcomes import Fingerprint, ProgramResult, ResultStore
 from skbayesnn._data.class_order import if_ordered
 from skbayesnn._data.column_encoding import EncodedRows
+from skbayesnn._data.columns import is_frame
 from skbayesnn._data.groups import check_groups
 from skbayesnn._data.scaling import FAR_ROWS, warn_of_far_rows
 from skbayesnn._data.table_encoder import TableEncoder
@@ -70,6 +73,7 @@ from skbayesnn._stacking.pool import (
 from skbayesnn._stacking.summary import Summary
 from skbayesnn._stacking.weights import BOUND, OutOfFold, Stacked, corrected, pooled
 from skbayesnn._typing import Array, MatrixLike
+from skbayesnn.estimators._base import BayesianNetwork
 from skbayesnn.estimators._fit import time_left
 from skbayesnn.estimators._training_data import training_data
 from skbayesnn.estimators.mc_dropout import MCDropoutClassifier, MCDropoutRegressor
@@ -224,11 +228,12 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             )
             for fold_outcomes in zip(*outcomes, strict=True)
         ]
-        n_epochs = [getattr(model_of(model), "n_iter_", 1) for model in models]
+        # Other models have no epochs.
+        networks = [m for m in map(model_of, models) if isinstance(m, BayesianNetwork)]
         return {
             "estimators_": models,
             "on_frame_": [c.spec.on_frame and data.frame is not None for c in kept],
-            "n_iter_": max(n_epochs),
+            "n_iter_": max((network.n_iter_ for network in networks), default=1),
             "n_draws_": stacked.n_draws[stacked.n_draws > 0],
             "spread_factor_": factor,
             "spread_bound_": BOUND,
@@ -240,12 +245,14 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
 
     def _refit_until_all_succeed(
         self, candidates, data, splits, resources, progress, log, seconds: float
-    ) -> "_Refits":
+    ) -> tuple[list[Candidate], OutOfFold, Stacked, list[Candidate], list]:
         """Weight the candidates, and fit those with draws to all rows.
 
         If a fit fails, drop the candidate and weight the others again.
 
         seconds : mean time of a fit out of fold
+        returns : candidates; their predictions out of fold; their weights; the
+            candidates with draws; the fits of these to all rows
         """
         while True:
             oof = OutOfFold.from_outcomes(
@@ -285,7 +292,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             model.set_params(**settings[candidate.name])
             models.append(model)
         models = _completed(kept, models, oof, stacked)
-        return _Refits(candidates, oof, stacked, kept, models)
+        return candidates, oof, stacked, kept, models
 
     # ---- inputs
 
@@ -333,7 +340,9 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         names, encoder = getattr(probe, "feature_names_in_", None), probe.table_
         if encoder is not None and self.cv is None:
             _warn_of_dates([c.column for c in encoder.columns_ if c.kind == "date"])
-        frame, X = X if encoder else None, dense_if_small(table.X)
+        takes_frames = any(spec is not None and spec.on_frame for spec in specs)
+        is_used = encoder is not None or (takes_frames and is_frame(X))
+        frame, X = X if is_used else None, dense_if_small(table.X)
         data = StackData(
             X,
             y,
@@ -485,7 +494,9 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         # Estimators of a user's pool validate X themselves.
         if self.fitted_to_sparse_ is None:
             return EncodedRows(X)
-        scales = next(filter(None, map(_column_scales, self.estimators_)), None)
+        on_frame = getattr(self, "on_frame_", None) or [False] * len(self.estimators_)
+        encoded = compress(self.estimators_, map(not_, on_frame))
+        scales = next(filter(None, map(_column_scales, encoded)), None)
         rows = check_new_rows(self, X, *(scales or ())[:2])
         if sparse.issparse(rows.X) and not self.fitted_to_sparse_:
             rows = EncodedRows(rows.X.toarray())
@@ -549,27 +560,6 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return accept_frames(tags)
-
-
-class _Refits(NamedTuple):
-    """The weighted candidates, and the fits of some of them to all rows.
-
-    Parameters
-    ----------
-    candidates : list of Candidate
-    oof : OutOfFold
-    stacked : Stacked
-    kept : list of Candidate
-        The candidates with draws in the mixture.
-    models : list of fitted estimators
-        The fits of ``kept``.
-    """
-
-    candidates: list[Candidate]
-    oof: OutOfFold
-    stacked: Stacked
-    kept: list[Candidate]
-    models: list
 
 
 class _Progress(NamedTuple):
@@ -658,7 +648,7 @@ def _relative_refit_time(
     row_ratio = len(data.y) / np.mean([len(train) for train, _ in splits])
     network_ratios = []
     for candidate in kept:
-        before = candidate.model.n_estimators
+        before = candidate.n_starts
         now = settings[candidate.name].get(f"{candidate.path}n_estimators", before)
         network_ratios.append(now / before)
     return float(row_ratio * np.mean(network_ratios))

@@ -57,10 +57,6 @@ class BoostingClassifier(
     """
 
     likelihood = "categorical"
-    # The stack reads these of networks: the number of fits from different starts, and
-    # of draws of each.
-    n_estimators = 1
-    n_draws = 1
 
     classes_: Array
     roots_: Array
@@ -82,7 +78,8 @@ class BoostingClassifier(
     def fit(self, X, y, sample_weight=None, groups=None):
         """Fit the trees to the rows with positive weight.
 
-        groups : if given, 100 trees without early stopping, which would split groups
+        groups : if given, 100 trees without early stopping, which would split groups.
+            The same if a class has a single row.
         """
         with atomic_update(self) as new:
             table, classes = check_classification(new, X, y, sample_weight, reset=True)
@@ -96,10 +93,11 @@ class BoostingClassifier(
             new.x_mean_, new.x_scale_ = scaling.x_mean, scaling.x_scale
             # A tenth of the rows, stratified, stops the training.
             can_hold_out = np.bincount(codes).min() > 1 and len(X) >= 10 * len(present)
+            stops = bool(can_hold_out) and groups is None
             model = HistGradientBoostingClassifier(
                 learning_rate=self.learning_rate,
-                max_iter=self.max_iter if groups is None else min(self.max_iter, 100),
-                early_stopping=bool(can_hold_out) and groups is None,
+                max_iter=self.max_iter if stops else min(self.max_iter, 100),
+                early_stopping=stops,
                 random_state=self.random_state,
             )
             model.fit(X, codes, sample_weight=weights / weights.mean())

@@ -80,6 +80,11 @@ class Candidate:
         """Network or other model with these parameters, not fitted."""
         return model_of(clone(self.spec.estimator).set_params(**self.params))
 
+    @property
+    def n_starts(self) -> int:
+        """Number of networks from different starts; 1 for other models."""
+        return self.model.get_params(deep=False).get("n_estimators", 1)
+
     def refit_params(self, n_refits: int, n_draws: int) -> dict[str, int]:
         """Parameters of the fit to all rows.
 
@@ -92,16 +97,21 @@ class Candidate:
             return {}
         if isinstance(model, SeparateModel):
             return self.draws_param(n_draws)
-        n_networks = max(n_refits, model.n_estimators)
+        n_networks = max(n_refits, self.n_starts)
         return {
             f"{self.path}n_estimators": n_networks,
             **self.draws_param(-(-n_draws // n_networks)),
         }
 
-    def draws_param(self, n_draws) -> dict[str, int]:
-        """Parameter with the number of draws, if the model has one."""
-        has_one = "n_draws" in self.model.get_params(deep=False)
-        return {f"{self.path}n_draws": int(n_draws)} if has_one else {}
+    def draws_param(self, n_draws, *, at_most: bool = False) -> dict[str, int]:
+        """Parameter with the number of draws, if the model has one.
+
+        at_most : whether to keep a smaller number
+        """
+        own = self.model.get_params(deep=False).get("n_draws")
+        if own is None:
+            return {}
+        return {f"{self.path}n_draws": int(min(own, n_draws) if at_most else n_draws)}
 
 
 def model_of(estimator) -> BayesianNetwork | SeparateModel:
@@ -270,7 +280,9 @@ def encode_by_fold(
     weights = [np.zeros(n_rows) for _ in splits]
     for of_fold, (train, _) in zip(weights, splits, strict=True):
         of_fold[train] = data.weights[train]
-    encoded = encoder.with_statistics_of(data.frame, data.y, weights, data.groups)
+    encoded = encoder.with_statistics_of(
+        data.frame, data.y, weights, data.groups, data.weights
+    )
     pairs = zip(splits, encoded, strict=True)
     for i, ((train, test), (fold_encoder, X)) in enumerate(pairs):
         encoders.append(fold_encoder)
@@ -347,8 +359,7 @@ def predict_held_out(
     """
     few_draws = {}
     for candidate in candidates:
-        n_draws = min(HELD_OUT_DRAWS, candidate.model.n_draws)
-        few_draws[candidate.name] = candidate.draws_param(n_draws)
+        few_draws[candidate.name] = candidate.draws_param(HELD_OUT_DRAWS, at_most=True)
     on_frame = frozenset(c.name for c in candidates if c.spec.on_frame)
     predictor = HeldOutPredictor(data, splits, on_frame)
     return _train(candidates, few_draws, data, splits, predictor, resources, store)

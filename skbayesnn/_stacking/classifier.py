@@ -21,7 +21,7 @@ from skbayesnn._validation import compute_class_weights
 class BayesianStackingClassifier(
     ClassificationPredictiveMixin, ClassifierMixin, BayesianStacking
 ):
-    """Weighted mixture of Bayesian neural networks and logistic regressions.
+    """Weighted mixture of networks, logistic regressions and boosted trees.
 
     Use it when accuracy and calibrated probabilities matter more than training time:
     it needs no tuning. As :class:`BayesianStackingRegressor`, it trains a pool of
@@ -99,8 +99,9 @@ default="from_dtype"
         order of decreasing weight. A dict of dicts if pandas is not installed;
         ``weights_["weight"][name]`` works in both cases.
     estimators_ : list of estimator
-        The candidates with positive weight, fitted to all rows. They take X as an
-        array, as the trees of a forest do: ``X.to_numpy()`` for a DataFrame.
+        The candidates with positive weight, fitted to all rows. They take the encoded
+        columns, ``model.table_.transform(X)``; or an array of X, if ``table_`` is None;
+        or a frame, where ``on_frame_`` is true.
     n_draws_ : ndarray of int
         Number of posterior draws of each of ``estimators_`` in the mixture, 200 in
         total.
@@ -128,7 +129,8 @@ default="from_dtype"
         Whether X was a sparse matrix; None if all ``estimators`` are given and of this
         package, which validate X themselves.
     n_features_in_, feature_names_in_
-        The names exist if X has names and the pool is the default.
+        The names exist if X has names, unless all candidates are given estimators of
+        this package.
 
     Notes
     -----
@@ -143,8 +145,9 @@ default="from_dtype"
     zero. Only models of CatBoost with ``posterior_sampling=True`` are ten draws, their
     virtual ensembles. ``sample_weight`` is passed to its ``fit`` if it takes weights;
     otherwise only rows without weight are left out. If X is a frame, pipelines and
-    estimators with a parameter for categorical columns (``cat_features``,
-    ``categorical_features``) get it as it is given, and others get its encoded columns.
+    estimators whose parameters name categorical columns (``cat_features``,
+    ``categorical_features``, ``enable_categorical=True``) get it as it is given. Others
+    get its encoded columns.
     :func:`~skbayesnn.save` stores these candidates by skops.
 
     A candidate is dropped before the weights are estimated if its predictions are

@@ -22,6 +22,7 @@ from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
+from skbayesnn._batch.cross_fit import refuse_fitted
 from skbayesnn._batch.jobs import last_step, path_of_network
 from skbayesnn._data.scaling import Scaling
 from skbayesnn._distributions.components import Gaussians
@@ -116,7 +117,7 @@ class Noise(NamedTuple):
 
 
 def _mean_variance(squares, weights) -> float:
-    """Mean of the squares, which are negative if draws differ more than residuals."""
+    """Mean of the squared residuals minus the variance of the draws, at least > 0."""
     least = MIN_VARIANCE * np.average(np.abs(squares), weights=weights)
     return float(max(np.average(squares, weights=weights), least))
 
@@ -134,6 +135,8 @@ def _by_mean(squares, weights, mean, predicted) -> Noise:
     """
     n_bins = int(np.clip(len(mean) // MIN_ROWS, 1, MAX_BINS))
     edges = np.unique(np.quantile(mean, np.arange(1, n_bins) / n_bins))
+    # Equal means may be an edge; above the largest mean there are no rows.
+    edges = edges[edges < mean.max()]
     bins, n_bins = np.searchsorted(edges, mean), len(edges) + 1
     pooled = _mean_variance(squares, weights)
     # Weights that do not depend on their unit.
@@ -254,7 +257,7 @@ def _virtual_ensembles(estimator, X) -> np.ndarray:
 def takes_frame(estimator) -> bool:
     """Whether an estimator gets X as it is given, and not its encoded columns.
 
-    These are pipelines, and estimators with a parameter for categorical columns.
+    These are pipelines, and estimators whose parameters name categorical columns.
     """
     if isinstance(estimator, Pipeline):
         return True
@@ -273,10 +276,6 @@ class ForeignModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
     estimator : estimator
     """
 
-    # The stack reads these of networks: the number of fits from different starts, and
-    # of draws of each.
-    n_estimators = 1
-    n_draws = 1
     likelihood: str
 
     estimator_: Any
@@ -438,7 +437,9 @@ class ForeignRegressor(RegressionPredictiveMixin, RegressorMixin, ForeignModel):
             return mean[..., None], variance
         variance = None
         if source == "return_std":
-            mean, std = self.estimator_.predict(X, return_std=True)
+            # A pipeline would pass `return_std` on only if it were requested.
+            last, rows = _opened(self.estimator_, X)
+            mean, std = last.predict(rows, return_std=True)
             variance = np.square(std)
         elif source == "pred_dist":
             distribution = self.estimator_.pred_dist(X)
@@ -688,6 +689,7 @@ def adapted(name: str, estimator, *, is_classification: bool, seed: int):
             f"a candidate must have `predict_proba`; got {type(estimator).__name__} as "
             f"{name!r}. Put CalibratedClassifierCV around it."
         )
+    refuse_fitted(estimator)
     seeds = {
         param: seed
         for param, value in estimator.get_params().items()

@@ -93,10 +93,6 @@ class ForestRegressor(
     """
 
     likelihood = "gaussian"
-    # The stack reads these of networks: the number of fits from different starts, and
-    # of draws of each.
-    n_estimators = 1
-    n_draws = 200
     # Parameters on which only predictions depend, if they are not None.
     params_of_predictions = ("width",)
 
@@ -148,11 +144,13 @@ class ForestRegressor(
             flat = standard.ravel() if standard.shape[1] == 1 else standard
             forest.fit(X, flat, sample_weight=weights / weights.mean())
             new._store_trees([member.tree_ for member in forest.estimators_])
-            leaf = leaves(X, new)
             new.leaf_variance_ = np.empty((0, Y.shape[1]), np.float32)
             if self.width is None:
                 variance = leaf_variance(
-                    leaf, standard, weights / weights.mean(), len(new.leaf_mean_)
+                    leaves(X, new),
+                    standard,
+                    weights / weights.mean(),
+                    len(new.leaf_mean_),
                 )
                 new.leaf_variance_ = variance.astype(np.float32)
         return self
@@ -180,7 +178,7 @@ class ForestRegressor(
         too_large = rounded > threshold
         rounded[too_large] = np.nextafter(rounded[too_large], np.float32(-np.inf))
         self.roots_ = first.astype(np.int32)
-        # Multiples of the golden ratio: evenly spaced trees have about this share, too.
+        # Multiples of the golden ratio spread the wide trees evenly.
         position = (np.arange(len(first)) + 0.5) * GOLDEN_RATIO
         self.is_wide_ = position % 1 < 1 / WIDE_EVERY
         self.feature_ = np.where(is_leaf, -1, feature).astype(np.int32)

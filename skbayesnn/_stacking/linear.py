@@ -314,8 +314,6 @@ class ShrunkLinearModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
 
     likelihood: str
     n_draws: int
-    # The stack reads this of networks: the number of fits from different starts.
-    n_estimators = 1
 
     columns_: Array
     coef_: Array

@@ -39,9 +39,9 @@ class BayesianStackingRegressor(
     needs no tuning. It trains a pool of candidates by cross-validation, all candidates
     and folds together in a few batched programs, and estimates the weights that
     maximise the log density of the held-out rows [1]_. The candidates with positive
-    weight are refitted to all rows, from several random starts each. The predictive
-    distribution is their weighted mixture. With the default pool a fit takes seconds
-    to minutes, many times as long as a fit of one network.
+    weight are refitted to all rows, networks from several random starts. The
+    predictive distribution is their weighted mixture. With the default pool a fit takes
+    seconds to minutes, many times as long as a fit of one network.
 
     Parameters
     ----------
@@ -120,8 +120,9 @@ default="from_dtype"
         of each candidate, in order of decreasing weight. A dict of dicts if pandas is
         not installed; ``weights_["weight"][name]`` works in both cases.
     estimators_ : list of estimator
-        The candidates with positive weight, fitted to all rows. They take X as an
-        array, as the trees of a forest do: ``X.to_numpy()`` for a DataFrame.
+        The candidates with positive weight, fitted to all rows. They take the encoded
+        columns, ``model.table_.transform(X)``; or an array of X, if ``table_`` is None;
+        or a frame, where ``on_frame_`` is true.
     n_draws_ : ndarray of int
         Number of posterior draws of each of ``estimators_`` in the mixture, 200 in
         total.
@@ -162,7 +163,8 @@ default="from_dtype"
         Whether X was a sparse matrix; None if all ``estimators`` are given and of this
         package, which validate X themselves.
     n_features_in_, feature_names_in_
-        The names exist if X has names and the pool is the default.
+        The names exist if X has names, unless all candidates are given estimators of
+        this package.
 
     Notes
     -----
@@ -204,8 +206,9 @@ default="from_dtype"
 
     ``sample_weight`` is passed to the ``fit`` of these regressors if it takes weights;
     otherwise only rows without weight are left out. If X is a frame, pipelines and
-    estimators with a parameter for categorical columns (``cat_features``,
-    ``categorical_features``) get it as it is given, and others get its encoded columns.
+    estimators whose parameters name categorical columns (``cat_features``,
+    ``categorical_features``, ``enable_categorical=True``) get it as it is given. Others
+    get its encoded columns.
     :func:`~skbayesnn.save` stores these candidates by skops.
 
     A candidate is dropped before the weights are estimated if its predictions are
@@ -376,7 +379,7 @@ default="from_dtype"
         }
 
     def _factor_of_refits(self, stacked, kept, models, data):
-        n_before = [candidate.model.n_estimators for candidate in kept]
+        n_before = [candidate.n_starts for candidate in kept]
         n_now = [n_networks(model) for model in models]
         if not (stacked.mixture.has_spread and np.any(np.greater(n_now, n_before))):
             return stacked.factor

@@ -91,6 +91,20 @@ def test_rows_of_weight_zero_do_not_count(random):
     np.testing.assert_allclose(of_rows[~used], others, atol=1e-12)
 
 
+def test_levels_that_the_first_fit_has_not_seen_are_not_counted(random):
+    X, y = table(random), random.standard_normal(ROWS)
+    encoder = TableEncoder(target_type="continuous").fit(X, y)
+    later = table(random, 43)
+    later.loc[:9, "a"] = "new"
+    ones = np.ones(43)
+    [(again, features)] = encoder.with_statistics_of(later, ones, [ones])
+    counts = again._counts[0]
+    assert counts.columns == (0,) and (counts.keys >= 0).all()
+    assert counts.counts.sum() == 33
+    n_counts = len(encoder._counts)
+    assert (features[:10, -n_counts] == 0).all()
+
+
 def test_groups_are_not_counted_for_their_own_rows(random):
     X, y = table(random), random.standard_normal(ROWS)
     groups = random.integers(0, 13, ROWS)

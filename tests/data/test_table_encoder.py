@@ -292,6 +292,39 @@ def hash_of(text):
     return float(sum(map(ord, text)) % 3)
 
 
+def test_a_failed_fit_leaves_the_encoder_as_it_was(random):
+    values, y = many_levels(random), random.standard_normal(ROWS)
+    encoder, _ = features_of(values, y)
+    frame = pd.DataFrame({"x": values})
+    before = encoder.transform(frame)
+    other = pd.DataFrame({"x": values, "z": np.full(ROWS, np.inf)})
+    with pytest.raises(ValueError, match="infinity"):
+        encoder.fit(other, y)
+    np.testing.assert_array_equal(encoder.transform(frame), before)
+
+
+def test_later_rows_without_a_level_of_the_first_fit(random):
+    """Its statistics are the same as for a level without rows: zero."""
+    values, y = np.array(many_levels(random)), random.standard_normal(ROWS)
+    encoder, _ = features_of(values.tolist(), y)
+    absent = values == values[0]
+    later, weights = pd.DataFrame({"x": values[~absent]}), np.ones((~absent).sum())
+    [(again, _)] = encoder.with_statistics_of(later, y[~absent], [weights])
+    new = again.transform(pd.DataFrame({"x": [values[0]]}))
+    assert new[0, 0] == 0
+
+
+def test_folds_without_a_class_have_its_share(random):
+    values, y = many_levels(random), np.array(["a", "b", "c"])[np.arange(ROWS) % 3]
+    y[0] = "single"
+    encoder, features = features_of(values, y, target_type="classes")
+    weights = [np.ones(ROWS), (np.arange(ROWS) > 9).astype(float)]
+    frame = pd.DataFrame({"x": values})
+    for fitted, of_fold in encoder.with_statistics_of(frame, y, weights):
+        assert of_fold.shape == features.shape
+        assert fitted.transform(frame).shape == features.shape
+
+
 def test_classes_of_weight_zero_do_not_count(random):
     """They have no share, as without their rows."""
     values = many_levels(random)

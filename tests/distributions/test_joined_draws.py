@@ -220,3 +220,20 @@ def test_crps_of_given_quantiles_by_integration(piecewise, seed):
     error = np.square(share - (y <= points))
     expected = error.sum(0) * (grid[1] - grid[0])
     np.testing.assert_allclose(piecewise.mixture_crps(y), expected, rtol=0.02)
+
+
+def test_mean_density_of_a_mixture_is_exact_in_both_tails(seed):
+    """A mixture of equal Gaussians is that Gaussian, whose tails are symmetric."""
+    random = np.random.default_rng(seed)
+    mean = random.normal(size=(3, ROWS, TARGETS))
+    variance = np.exp(random.normal(size=mean.shape))
+    weight = np.full((*mean.shape, 4), 0.25)
+    std = np.sqrt(variance)[..., None]
+    mixture = GaussianMixtures(weight, mean[..., None] + 0 * weight, std + 0 * weight)
+    width = np.array([0.1, 0.3])
+    for distance in (-30.0, -9.0, 0.0, 9.0, 30.0):
+        y = (mean + distance * np.sqrt(variance))[0]
+        expected = Gaussians(mean[:1], variance[:1]).log_mean_density(y, width)
+        actual = mixture.log_mean_density(y, width)[:1]
+        assert np.isfinite(actual).all()
+        np.testing.assert_allclose(actual, expected, rtol=1e-12)

@@ -46,6 +46,15 @@ def test_probabilities_are_those_of_scikit_learn(rows):
     assert model.predict_uncertainty(new, "mutual_information").max() < 1e-12
 
 
+def test_a_class_with_one_row_does_not_prevent_an_early_end(seed):
+    """Early stopping is not possible; 100 trees per class instead of 500."""
+    random = np.random.default_rng(seed)
+    X = random.normal(size=(40, 2))
+    labels = np.repeat(["a", "b", "c"], [20, 19, 1])
+    model = BoostingClassifier().fit(X, labels)
+    assert len(model.roots_) == 3 * 100
+
+
 def test_values_at_thresholds_go_to_the_same_leaf(rows):
     X, labels, _, _ = rows
     model = BoostingClassifier(max_iter=20).fit(X, labels)

@@ -6,6 +6,7 @@ import random
 import numpy as np
 import pandas as pd
 import pytest
+import sklearn
 from scipy.special import logsumexp
 from scipy.stats import norm
 from sklearn.base import BaseEstimator, RegressorMixin, clone
@@ -15,8 +16,10 @@ from sklearn.ensemble import (
     HistGradientBoostingRegressor,
 )
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.frozen import FrozenEstimator
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, WhiteKernel
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import (
     BayesianRidge,
     LinearRegression,
@@ -45,6 +48,7 @@ from skbayesnn._stacking.foreign import (
     quantile_fits,
     takes_frame,
 )
+from skbayesnn.preprocessing import TableEncoder
 from tests.helpers.stacks import QUICK
 
 ROWS = 90
@@ -70,6 +74,18 @@ def test_variance_is_a_step_function_plus_a_multiple_of_the_prediction():
     actual = noise.variance(mean, np.full((4, 2), 7.0))
     np.testing.assert_array_equal(actual[:, 0], [4, 4, 5, 6])
     np.testing.assert_array_equal(actual[:, 1], 14.5)
+
+
+def test_bins_of_equal_predictions_have_finite_variances(seed):
+    """More than half of the rows have the largest prediction, as leaves of a tree."""
+    generator = np.random.default_rng(seed)
+    mean = np.minimum(generator.normal(size=(600, 1)), 0.0)
+    y = mean + np.where(mean < -0.5, 0.1, 1.0) * generator.normal(size=mean.shape)
+    folds = np.arange(600) % 3
+    noise, variance = estimate_noise(y, mean, None, np.ones(600), folds)
+    assert np.isfinite(noise.variances).all() and np.isfinite(variance).all()
+    above = noise.variance(mean + 1.0, np.zeros_like(mean))
+    assert (above > 0).all()
 
 
 def test_constant_noise_is_the_mean_square_of_other_folds(seed):
@@ -365,6 +381,46 @@ def test_frames_with_statistics_of_y_and_a_pipeline(seed):
     assert np.isfinite(model.predict_interval(frame, method="cv+")).all()
 
 
+def test_pipelines_get_a_frame_of_numbers(linear):
+    """By the names of its columns, also if nothing has to be encoded."""
+    X, y = linear
+    frame = pd.DataFrame(X, columns=["a", "b", "c"])
+    named = make_pipeline(
+        make_column_transformer((StandardScaler(), ["a", "b"])), LinearRegression()
+    )
+    model = _stack([("named", named), ("ols", LinearRegression())]).fit(frame, y)
+    assert set(model.weights_["weight"].keys()) == {"named", "ols"}
+    assert np.isfinite(model.predict(frame[:5])).all()
+
+
+def test_arrays_with_missing_values_and_a_pipeline(linear):
+    """Its columns have other scales than the encoded columns of other candidates."""
+    X, y = linear
+    X = X.copy()
+    X[:20, 1] = np.nan
+    imputed = make_pipeline(SimpleImputer(), BayesianRidge())
+    for pool in ([("p", imputed)], [("p", imputed), ("ridge", BayesianRidge())]):
+        model = _stack(pool).fit(X, y)
+        assert np.isfinite(model.predict(X)).all()
+
+
+def test_predicted_standard_deviations_of_a_pipeline_with_routing(linear):
+    X, y = linear
+    pipeline = make_pipeline(StandardScaler(), BayesianRidge())
+    expected = _stack([("p", pipeline)]).fit(X, y)
+    with sklearn.config_context(enable_metadata_routing=True):
+        actual = _stack([("p", pipeline)]).fit(X, y)
+        np.testing.assert_array_equal(actual.predict(X), expected.predict(X))
+
+
+def test_frozen_estimators_are_refused(linear):
+    """They were trained on the rows that are held out."""
+    X, y = linear
+    frozen = FrozenEstimator(LinearRegression().fit(X, y))
+    with pytest.raises(ValueError, match="fitted"):
+        _stack([("frozen", frozen)]).fit(X, y)
+
+
 def test_which_estimators_get_the_frame():
     categories = HistGradientBoostingRegressor(categorical_features=[0])
     assert takes_frame(categories)
@@ -436,6 +492,18 @@ def test_estimators_that_cannot_be_saved_are_named(linear):
     model = _stack([("local", Local())]).fit(*linear)
     with pytest.raises(ValueError, match=r"Local.*joblib"):
         skbayesnn.dumps(model)
+
+
+def test_onnx_refuses_a_candidate_that_gets_the_frame(linear):
+    pytest.importorskip("onnx")
+    frame, y = _mixed(linear)
+    network = MCDropoutRegressor(max_iter=3, n_draws=3)
+    own = make_pipeline(TableEncoder(target_type="continuous"), network)
+    pool = [("own", own), ("ols", LinearRegression())]
+    model = _stack(pool).fit(frame, y)
+    assert True in model.on_frame_
+    with pytest.raises(TypeError, match="gets the frame itself"):
+        skbayesnn.to_onnx(model)
 
 
 def test_onnx_names_the_candidate(linear):
