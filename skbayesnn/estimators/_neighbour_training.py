@@ -26,14 +26,13 @@ class Kernel(NamedTuple):
 
     Parameters
     ----------
-    start : sequence of 3 floats
-    least : sequence of 3 floats
-        Lower bounds.
+    start, least : sequence of floats
+        Initial values and lower bounds.
     is_learned : bool
     """
 
-    start: Sequence[float]
-    least: Sequence[float] = (-math.inf,) * 3
+    start: Sequence[float] | np.ndarray
+    least: Sequence[float] | np.ndarray
     is_learned: bool = True
 
 
@@ -51,7 +50,7 @@ class EmbeddingTrainer:
     Parameters
     ----------
     features : ndarray of shape (rows, inputs)
-    y : ndarray of shape (rows,)
+    y : ndarray of shape (rows,) or (rows, targets)
         Standardised, or indices of classes.
     weights : ndarray of shape (rows,)
     groups : ndarray of shape (rows,), int
@@ -100,13 +99,16 @@ class EmbeddingTrainer:
     def _shapes(self) -> dict[str, tuple]:
         from skbayesnn._engine.compiled.neighbours import part_shapes
 
-        return part_shapes(self.features.shape[1], self.n_hidden, self.n_embedding)
+        sizes = self.features.shape[1], self.n_hidden, self.n_embedding
+        return part_shapes(*sizes, (len(self.kernel.start) - 1) // 2)
 
     def targets(self, y) -> tuple[np.ndarray, np.ndarray]:
-        """y and labels for the compiled loop; one of them is empty."""
-        none = np.empty(0)
-        pair = (none, y) if self.n_classes else (y, none)
-        return pair[0].astype(self.features.dtype), pair[1].astype(np.int64)
+        """y, (targets, rows), and labels for the compiled loop; one is empty."""
+        dtype = self.features.dtype
+        if self.n_classes:
+            return np.empty((1, 0), dtype), y.astype(np.int64)
+        columns = np.ascontiguousarray(np.atleast_2d(y.T), dtype=dtype)
+        return columns, np.empty(0, np.int64)
 
     @cached_property
     def rows(self):
