@@ -194,12 +194,6 @@ def test_files_and_pickles(rows, fitted):
         assert (lower < upper).all()
 
 
-def test_graphs_are_refused(fitted):
-    pytest.importorskip("onnx")
-    with pytest.raises(TypeError, match="item for item in default_pool"):
-        skbayesnn.to_onnx(fitted)
-
-
 def test_drift(rows):
     """The monitor compares the epistemic parts of new rows and of held-out rows."""
     X, y, new, _ = rows
