@@ -77,9 +77,9 @@ def to_onnx(
 
     For neighbours, the graph contains the embedded training rows of every draw, and
     computes the distances to all of them: 16 bytes per row, training row and draw.
-    Quantiles are those of groups of training rows, at most 64 for each draw, width of
-    the kernel and target, that keep mean and variance; the groups of the estimator are
-    others. All other outputs are exact.
+    For quantiles, training rows with similar y are merged to at most 64 groups for each
+    draw, width of the kernel and target, which keep mean and variance; the estimator
+    has other groups. All other outputs are exact.
 
     Inputs of a model that encodes the columns of a frame (``table_``, or a
     ``TableEncoder`` in a pipeline) have the names of the columns. The metadata

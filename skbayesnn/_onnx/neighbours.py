@@ -1,8 +1,7 @@
 """Soft nearest neighbours as ONNX operators.
 
-The graph computes the distances to all training rows. Its quantiles are those of a
-mixture of groups of training rows with similar y, each with the total weight, mean and
-variance of its rows.
+The graph computes the distances to all training rows. For quantiles, training rows with
+similar y are groups, each with the total weight, mean and variance of its rows.
 """
 
 from collections.abc import Iterator

@@ -46,7 +46,7 @@ def test_regression(data, target, parameters, seed):
 
 @pytest.mark.parametrize("target", ["y", "Y"])
 def test_groups_keep_mean_and_std(data, target, seed, monkeypatch):
-    """Quantiles differ from those of the groups of the estimator."""
+    """Quantiles differ, because the estimator has other groups."""
     y = getattr(data, target)
     model = NeighbourRegressor(**SHORT, random_state=seed).fit(data.X, y)
     monkeypatch.setattr(graphs, "N_GROUPS", 9)

@@ -24,9 +24,9 @@ from skbayesnn._engine.compiled.numerics import (
     fill,
 )
 
-# Neighbours with a smaller weight, relative to the largest one, are left out; more of
-# them if the rows are in cells.
-MIN_WEIGHT = 1e-10
+# Neighbours with a smaller weight, relative to the largest one, are left out; with
+# cells, as many as have together at most a share of the weights.
+MIN_WEIGHT, LEFT_OUT = 1e-10, 1e-3
 # Factor on the bound of groups while there are too many.
 GROWTH = 1.25
 
@@ -189,8 +189,8 @@ def _find(query, stored, share, work):
         top = new
     for c in range(n):
         work.weights[c] = exp(work.weights[c] - top)
-    # Together, the others have at most this share of the weights.
-    return n, max(MIN_WEIGHT, share * total / n)
+    # With one cell, the total is not computed.
+    return n, max(MIN_WEIGHT, LEFT_OUT * total / n)
 
 
 @entry
