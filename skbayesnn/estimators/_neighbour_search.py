@@ -1,8 +1,13 @@
 """Training rows as the posterior draws embed them, in cells for the search."""
 
 import math
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import torch
+
+if TYPE_CHECKING:
+    from skbayesnn._engine.neighbours import DeviceRows
 
 # From this number of rows on, the neighbours are searched in cells.
 SEARCHED_FROM = 100_000
@@ -13,6 +18,35 @@ SHARE = 1e-8
 CELLS_PER_ROOT = 1.0
 # The centres of the cells: steps of Lloyd's algorithm, on some rows per cell.
 N_STEPS, ROWS_PER_CELL = 5, 32
+
+
+class Draw(NamedTuple):
+    """One posterior draw of one network.
+
+    Parameters
+    ----------
+    member : int
+    masks : ndarray of shape (2, hidden_size)
+    stored : StoredRows or DeviceRows
+        The training rows, embedded.
+    """
+
+    member: int
+    masks: np.ndarray
+    stored: Any
+
+
+class Cache:
+    """Embeddings and targets of the training rows; all caches compare equal."""
+
+    def __init__(self):
+        self.draws: tuple[Any, ...] = ()
+        self.targets: tuple[Any, ...] = ()
+
+    def __eq__(self, other):
+        return isinstance(other, Cache)
+
+    __hash__ = None  # type: ignore[assignment]
 
 
 def stored_rows(z: np.ndarray, weights: np.ndarray, n_cells: int = 1):
@@ -43,6 +77,57 @@ def stored_rows(z: np.ndarray, weights: np.ndarray, n_cells: int = 1):
         np.append(0, ends),
         *(a.astype(z.dtype) for a in (means, precisions, log_weights)),
     )
+
+
+def is_compiled(device: torch.device) -> bool:
+    """Whether compiled loops are used, and not torch."""
+    return device.type == "cpu"
+
+
+def on_device(stored, device: torch.device) -> "DeviceRows":
+    """Copy training rows of one cell to a device."""
+    from skbayesnn._engine.neighbours import DeviceRows
+
+    columns, offsets = (torch.as_tensor(a, device=device) for a in stored[:2])
+    return DeviceRows(columns, offsets)
+
+
+def shares_of_classes(z: np.ndarray, stored, labels, n_classes: int) -> np.ndarray:
+    """Share of every class among the neighbours of some queries.
+
+    z : (queries, embedding)
+    stored : StoredRows or DeviceRows
+    labels : (rows,), of the training rows
+    returns : (queries, classes), float64
+    """
+    from skbayesnn._engine.compiled import neighbour_search
+    from skbayesnn._engine.neighbours import DeviceRows
+
+    if isinstance(stored, DeviceRows):
+        return stored.shares(z, labels, n_classes).astype(np.float64)
+    shares = np.empty((len(z), n_classes))
+    neighbour_search.neighbour_labels(z, stored, SHARE, labels, shares)
+    return shares
+
+
+def groups_of_values(z, stored, y, ranks, widths, merged, n_groups) -> np.ndarray:
+    """Distribution of y among the neighbours of some queries, as groups.
+
+    z, stored : as in ``shares_of_classes``
+    y, ranks, widths, merged : see ``neighbour_search.neighbour_values``
+    returns : weights, means and variances, (3, queries, targets, groups)
+    """
+    from skbayesnn._engine.compiled import neighbour_search
+    from skbayesnn._engine.neighbours import DeviceRows
+
+    groups = np.empty((3, len(z), len(y), n_groups))
+    rest = y, ranks, widths, merged, *groups
+    if isinstance(stored, DeviceRows):
+        relevant = stored.relevant(z, neighbour_search.MIN_WEIGHT)
+        neighbour_search.group_values(*relevant, *rest)
+    else:
+        neighbour_search.neighbour_values(z, stored, SHARE, *rest)
+    return groups
 
 
 def _centres(z: np.ndarray, n_cells: int) -> np.ndarray:

@@ -2,14 +2,13 @@
 
 import math
 from abc import ABCMeta, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from numbers import Integral
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
-from scipy.optimize import minimize_scalar
 from sklearn.utils.validation import check_is_fitted
 
 from skbayesnn import _validation
@@ -24,7 +23,6 @@ from skbayesnn._data.validation import (
     network_columns,
     refuse_one_class,
 )
-from skbayesnn._distributions.map_factor import PRIOR_STD, least_density, log_mean_exp
 from skbayesnn._distributions.mixtures import GaussianMixtures
 from skbayesnn._likelihoods.base import MIN_NOISE
 from skbayesnn._predictive.classes import ClassPredictive
@@ -48,7 +46,17 @@ from skbayesnn._sklearn_compat import (
     accept_frames,
 )
 from skbayesnn._typing import Array, MatrixLike
-from skbayesnn.estimators._neighbour_search import SHARE, n_cells_for, stored_rows
+from skbayesnn.estimators import _neighbour_search
+from skbayesnn.estimators._neighbour_calibration import Calibration
+from skbayesnn.estimators._neighbour_search import (
+    Cache,
+    Draw,
+    groups_of_values,
+    n_cells_for,
+    on_device,
+    shares_of_classes,
+    stored_rows,
+)
 from skbayesnn.estimators._neighbour_training import (
     EmbeddingTrainer,
     Kernel,
@@ -74,12 +82,6 @@ START_SMOOTHING = 0.1
 LENGTH_SCALE = 3.0
 # Bounds of the number of held-out rows.
 MIN_HELD_OUT, MAX_HELD_OUT = 60, 500
-# Most draws of each network that they use.
-CALIBRATION_DRAWS = 2
-# Range of the factors on embedding and kernel, and of log densities below most rows.
-FACTORS, OUTLIER = (0.3, 3.0), 10.0
-# Precision of the log of a factor.
-LOG_PRECISION = 0.02
 # Components of the mixture that describe the neighbours of a row, for each width, and
 # how near these are merged (``_engine.compiled.neighbours.neighbour_values``). With
 # more components the CRPS of a mixture takes longer, by the square of their number.
@@ -90,22 +92,6 @@ MAX_COMPONENTS = 1 << 21
 ENCODED_ROWS = 1 << 14
 # Y has ties if fewer than this share of its values are distinct.
 TIED = 0.5
-
-
-class _Draw(NamedTuple):
-    """One posterior draw of one network.
-
-    Parameters
-    ----------
-    member : int
-    masks : ndarray of shape (2, hidden_size)
-    stored : StoredRows
-        The training rows, embedded.
-    """
-
-    member: int
-    masks: np.ndarray
-    stored: Any
 
 
 class NeighbourModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
@@ -124,6 +110,7 @@ class NeighbourModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
     learning_rate_init: Any
     max_iter: Any
     validation_fraction: Any
+    device: Any
     dtype: Any
     random_state: Any
 
@@ -302,8 +289,9 @@ class NeighbourModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
             self._n_steps(n_rows),
             rate,
             1 - self.dropout_,
+            _validation.device_for_fit(self.device),
         )
-        calibration = _Calibration.of(self, trainer, held_out)
+        calibration = Calibration.of(self, trainer, held_out)
         auto = np.full(3, LENGTH_SCALE)
         self.length_scale_ = _validation.length_scales(
             self.length_scale, trainer.fan_ins, auto
@@ -391,25 +379,33 @@ class NeighbourModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
         features = self._encoded(self._standardised(_dense(X)))
         return self._distribution(self._queries(features, draws), X.dtype)
 
-    def _queries(self, features, draws) -> list[tuple[_Draw, np.ndarray]]:
+    def _queries(self, features, draws) -> list[tuple[Draw, np.ndarray]]:
         """Embeddings of some rows by each draw, with the draw."""
         return [
             (draw, self._embedded(features, draw.member, draw.masks)) for draw in draws
         ]
 
-    def _draws(self) -> list[_Draw]:
+    def _draws(self) -> list[Draw]:
         """All draws with their training rows, from a cache."""
         arrays = self.X_train_, self.weights_train_, *self.parameters_.values()
-        key = self.n_draws, self.seeds_.tobytes(), self.dropout_.tobytes()
+        device = _validation.device_for_prediction(self.device)
+        seeds, rates = self.seeds_.tobytes(), self.dropout_.tobytes()
+        key = self.n_draws, seeds, rates, str(device)
         cached = self._cache.draws
         if cached and cached[0] == key:
             if all(a is b for a, b in zip(arrays, cached[1], strict=True)):
                 return cached[2]
-        draws = self._embedded_draws(n_cells_for(len(self.X_train_)))
+        if _neighbour_search.is_compiled(device):
+            draws = self._embedded_draws(n_cells_for(len(self.X_train_)))
+        else:
+            draws = [
+                draw._replace(stored=on_device(draw.stored, device))
+                for draw in self._embedded_draws()
+            ]
         self._cache.draws = key, arrays, draws
         return draws
 
-    def _embedded_draws(self, n_cells: int = 1) -> list[_Draw]:
+    def _embedded_draws(self, n_cells: int = 1) -> list[Draw]:
         """All draws; with one cell, the training rows keep their order."""
         # Without dropout, all draws of a network are equal.
         n_draws = self.n_draws if self.dropout_.any() else 1
@@ -429,7 +425,7 @@ class NeighbourModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
                 z[rows] = self._embedded(features, *pair)
         weights = self.weights_train_ / self.weights_train_.mean()
         return [
-            _Draw(*pair, stored_rows(embedded.pop(0), weights, n_cells))
+            Draw(*pair, stored_rows(embedded.pop(0), weights, n_cells))
             for pair in pairs
         ]
 
@@ -459,7 +455,7 @@ class NeighbourModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
             *self.parameters_.values(),
         ):
             values.flags.writeable = False
-        self._cache = _Cache()
+        self._cache = Cache()
 
     def __getstate__(self):
         """Return the state without the cached embeddings."""
@@ -477,139 +473,6 @@ class NeighbourModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return accept_frames(tags)
-
-
-@dataclass(frozen=True)
-class _Calibration:
-    """Held-out rows, which scale the embedding and the kernel of trained networks.
-
-    In training, the neighbours are a subset of the rows, and the embedding adapts to
-    their y. So the best scale of the distances is another one in predictions.
-
-    Parameters
-    ----------
-    model : NeighbourModel
-        With the other rows as its training rows.
-    rows : Rows
-        Its training rows, for the compiled loop.
-    features, y, labels, weights : ndarray
-        Held-out rows; y or labels are empty.
-    """
-
-    model: Any
-    rows: Any
-    features: np.ndarray
-    y: np.ndarray
-    labels: np.ndarray
-    weights: np.ndarray
-
-    @classmethod
-    def of(cls, model, trainer, held_out) -> "_Calibration | None":
-        """Calibration by the held-out rows of a model; None if there are none."""
-        if not held_out.any():
-            return None
-        part = snapshot(model)
-        part.n_draws, part._cache = min(model.n_draws, CALIBRATION_DRAWS), _Cache()
-        for name in ("X_train_", "y_train_", "weights_train_"):
-            setattr(part, name, getattr(model, name)[~held_out])
-        features = model._encoded(model.X_train_[held_out])
-        y, labels = trainer.targets(model.y_train_[held_out])
-        weights = model.weights_train_[held_out]
-        return cls(part, trainer.rows, features, y, labels, weights)
-
-    def calibrated(self, parameters, seeds) -> dict[str, np.ndarray]:
-        """Scale the embedding, and then the kernel of a regression."""
-        queries = self._queries(parameters, seeds)
-        kernel, least = parameters["kernel"], self.model._least_kernel
-        factor = self._best(
-            lambda log: self._density(_scaled(queries, np.exp(log)), kernel)
-        )
-        parameters = dict(parameters)
-        for name in ("w3", "linear"):
-            values = parameters[name]
-            parameters[name] = values * values.dtype.type(factor)
-        if least is None:
-            return parameters
-        queries = _scaled(queries, factor)
-
-        def widened(log_factor):
-            shift = np.full(len(least), log_factor)
-            shift[-1] = 0.0
-            return np.maximum(kernel + shift, least).astype(kernel.dtype)
-
-        factor = self._best(lambda log: self._density(queries, widened(log)))
-        return parameters | {"kernel": widened(np.log(factor))}
-
-    def _best(self, density) -> float:
-        """Factor with the highest posterior density, given the held-out rows.
-
-        The log factor has a normal prior. Densities are bounded below, so that outliers
-        do not decide.
-
-        density : log density of the rows as a function of the log factor
-        """
-        bound = least_density(density(0.0), self.weights, OUTLIER)
-
-        def loss(log_factor):
-            values = np.maximum(density(log_factor), bound)
-            return 0.5 * (log_factor / PRIOR_STD) ** 2 - self.weights @ values
-
-        options = {"xatol": LOG_PRECISION}
-        best = minimize_scalar(
-            loss, bounds=np.log(FACTORS), method="bounded", options=options
-        )
-        return float(np.exp(np.round(best.x, 3)))
-
-    def _queries(self, parameters, seeds):
-        """Embeddings of the held-out rows by the draws of some networks."""
-        model = snapshot(self.model)
-        model.parameters_, model.seeds_ = parameters, seeds
-        return model._queries(self.features, model._embedded_draws())
-
-    def _density(self, queries, kernel) -> np.ndarray:
-        """Log density of the held-out rows, in the units of the training."""
-        from skbayesnn._engine.compiled.neighbours import log_densities
-
-        densities = np.empty((len(queries), len(self.weights)))
-        for (draw, z), row in zip(queries, densities, strict=True):
-            log_densities(
-                z,
-                draw.stored.columns,
-                draw.stored.offsets,
-                self.rows,
-                self.y,
-                self.labels,
-                kernel[draw.member],
-                row,
-            )
-        return log_mean_exp(densities)
-
-
-def _scaled(queries, factor: float) -> list[tuple[_Draw, np.ndarray]]:
-    """Multiply the embeddings of queries and training rows by a factor."""
-    scaled = []
-    for draw, z in queries:
-        columns, offsets = draw.stored.columns, draw.stored.offsets
-        squares, kind = np.square(columns).sum(0), z.dtype.type
-        stored = draw.stored._replace(
-            columns=columns * kind(factor),
-            offsets=offsets + kind(1 - factor**2) * squares,
-        )
-        scaled.append((draw._replace(stored=stored), z * kind(factor)))
-    return scaled
-
-
-class _Cache:
-    """Embeddings and targets of the training rows; all caches compare equal."""
-
-    def __init__(self):
-        self.draws: tuple[Any, ...] = ()
-        self.targets: tuple[Any, ...] = ()
-
-    def __eq__(self, other):
-        return isinstance(other, _Cache)
-
-    __hash__ = None  # type: ignore[assignment]
 
 
 def _dense(X) -> np.ndarray:
@@ -685,6 +548,11 @@ default="auto"
         the embedding, and a factor on the widths of the kernel: in predictions, all
         rows are possible neighbours, and the embedding has adapted to the y of its
         training rows. Afterwards they are neighbours like the other rows.
+    device : str or torch.device, default="cpu"
+        ``"cpu"`` uses compiled loops; the others use torch: ``"auto"`` (a CUDA GPU if
+        there is one), ``"cuda"``, ``"cuda:1"``. Then the training has the same batches
+        and masks, and predictions compute the distances to all rows. Predictions use
+        the CPU if the device does not exist.
     dtype : {"float32", "float64"}, default="float32"
         Precision of training and embeddings.
     random_state : int, RandomState instance or None, default=None
@@ -794,24 +662,11 @@ default="auto"
         learning_rate_init=0.006,
         max_iter="auto",
         validation_fraction=0.1,
+        device="cpu",
         dtype="float32",
         random_state=None,
     ) -> None:
-        self.hidden_size = hidden_size
-        self.embedding_size = embedding_size
-        self.dropout = dropout
-        self.length_scale = length_scale
-        self.tau = tau
-        self.n_estimators = n_estimators
-        self.n_draws = n_draws
-        self.n_bins = n_bins
-        self.subset_size = subset_size
-        self.categorical_features = categorical_features
-        self.learning_rate_init = learning_rate_init
-        self.max_iter = max_iter
-        self.validation_fraction = validation_fraction
-        self.dtype = dtype
-        self.random_state = random_state
+        self._store(locals())
 
     @property
     def kernel_std_(self) -> Array:
@@ -875,19 +730,14 @@ default="auto"
         return cached[1:]
 
     def _distribution(self, queries, dtype):
-        from skbayesnn._engine.compiled import neighbour_search
-
         y, ranks = self._ranked_targets()
-        n_targets = len(y)
         components = []
         for draw, z in queries:
             kernel = self.parameters_["kernel"][draw.member].astype(np.float64)
             widths, share = np.exp(kernel[:-1]).reshape(2, -1), _sigmoid(kernel[-1])
-            groups = np.empty((3, len(z), n_targets, N_GROUPS))
-            neighbour_search.neighbour_values(
-                z, draw.stored, SHARE, y, ranks, widths.min(0), MERGED, *groups
+            weight, location, variance = groups_of_values(
+                z, draw.stored, y, ranks, widths.min(0), MERGED, N_GROUPS
             )
-            weight, location, variance = groups
             scales = [np.sqrt(variance + width[:, None] ** 2) for width in widths]
             parts = [
                 np.concatenate([share * weight, (1 - share) * weight], axis=-1),
@@ -950,7 +800,7 @@ subset_size
         neighbours.
     categorical_features
         As in :class:`MCDropoutRegressor`.
-    learning_rate_init, max_iter, validation_fraction, dtype, random_state
+    learning_rate_init, max_iter, validation_fraction, device, dtype, random_state
         As in :class:`NeighbourRegressor`.
 
     Attributes
@@ -1010,24 +860,11 @@ n_iter_, encoder_, n_features_in_, parameters_, seeds_, total_weight_
         learning_rate_init=0.006,
         max_iter="auto",
         validation_fraction=0.1,
+        device="cpu",
         dtype="float32",
         random_state=None,
     ) -> None:
-        self.hidden_size = hidden_size
-        self.embedding_size = embedding_size
-        self.dropout = dropout
-        self.length_scale = length_scale
-        self.n_estimators = n_estimators
-        self.n_draws = n_draws
-        self.n_bins = n_bins
-        self.subset_size = subset_size
-        self.class_weight = class_weight
-        self.categorical_features = categorical_features
-        self.learning_rate_init = learning_rate_init
-        self.max_iter = max_iter
-        self.validation_fraction = validation_fraction
-        self.dtype = dtype
-        self.random_state = random_state
+        self._store(locals())
 
     def _validate(self, X, y, sample_weight):
         table, self.classes_ = check_classification(
@@ -1051,15 +888,11 @@ n_iter_, encoder_, n_features_in_, parameters_, seeds_, total_weight_
         return y.astype(np.int64), kernel
 
     def _distribution(self, queries, dtype):
-        from skbayesnn._engine.compiled import neighbour_search
-
         n_classes = len(self.classes_)
-        probability = np.empty((len(queries), len(queries[0][1]), n_classes))
-        for (draw, z), shares in zip(queries, probability, strict=True):
-            neighbour_search.neighbour_labels(
-                z, draw.stored, SHARE, self.y_train_, shares
-            )
+        parts = []
+        for draw, z in queries:
+            shares = shares_of_classes(z, draw.stored, self.y_train_, n_classes)
             smoothing = _sigmoid(np.float64(self.parameters_["kernel"][draw.member, 2]))
-            shares *= 1 - smoothing
-            shares += smoothing / n_classes
+            parts.append((1 - smoothing) * shares + smoothing / n_classes)
+        probability = np.stack(parts)
         return ClassPredictive(probability.astype(dtype), self.classes_)

@@ -12,6 +12,7 @@ from skbayesnn._engine.optimizer import BETA_1, BETA_2, EPSILON
 from skbayesnn.estimators._neighbour_search import stored_rows
 
 neighbours = pytest.importorskip("skbayesnn._engine.compiled.neighbours")
+torch_neighbours = pytest.importorskip("skbayesnn._engine.neighbours")
 search = pytest.importorskip("skbayesnn._engine.compiled.neighbour_search")
 
 N_ROWS, N_CLASSES = 30, 3
@@ -180,6 +181,37 @@ def test_training_equals_torch(n_targets, seed):
     np.testing.assert_allclose(actual, values, rtol=1e-7, atol=1e-10)
 
 
+@TASKS
+@pytest.mark.parametrize("n_groups", [None, 5, 1])
+@pytest.mark.parametrize("learns", [True, False])
+def test_training_on_a_device_equals_the_compiled_loop(
+    n_targets, n_groups, learns, seed
+):
+    """Three passes of two batches, with masks, a bounded kernel and weight decay."""
+    random = np.random.default_rng(seed)
+    rows = _rows(random, n_targets, 2 * SIZES.n_subset + 3, n_groups)
+    start = _parameters(random, rows)
+    fixed = [
+        random.random(len(start)),
+        learns,
+        np.full(2 * len(rows.y) + 1, -0.1),
+        np.array([0.9, 0.7]),
+        random.integers(0, 2**63, (3, 2), dtype=np.uint64),
+        np.full(6, -1e-2),
+        np.full(6, EPSILON),
+    ]
+    results = []
+    for train, device in (
+        (neighbours.train_steps, ()),
+        (torch_neighbours.train_steps, (torch.device("cpu"),)),
+    ):
+        arrays = [start.copy(), np.zeros_like(start), np.zeros_like(start)]
+        losses = train(rows, SIZES, *arrays, *fixed, *device)
+        results.append([losses, *arrays])
+    for compiled, by_torch in zip(*results, strict=True):
+        np.testing.assert_allclose(by_torch, compiled, rtol=1e-7, atol=1e-9)
+
+
 def test_kernel_is_bounded_or_given(seed):
     random = np.random.default_rng(seed)
     rows = _rows(random, 1)
@@ -309,15 +341,16 @@ def test_cells_contain_each_row_once(seed):
 
 
 def test_expected_weight_of_normal_rows(seed):
-    """The formula of the module, against its integral by Gauss-Hermite quadrature."""
+    """The formula of the module, against its integral over a fine grid."""
     random = np.random.default_rng(seed)
     z = random.standard_normal((9, 2)) * [0.7, 1.3]
     stored, query = stored_rows(z, np.full(9, 1 / 9)), random.standard_normal(2)
-    points, weights = np.polynomial.hermite_e.hermegauss(60)
+    # The rectangle rule is exact for smooth functions that vanish at the ends.
+    points = np.linspace(-12, 12, 2001)
+    density = norm.pdf(points) * (points[1] - points[0])
     expected = 1.0
     for j in range(2):
         values = z[:, j].mean() + z[:, j].std() * points
-        density = weights / weights.sum()
         expected *= density @ np.exp(-np.square(values - query[j]))
     distance = np.square(query - stored.means[:, 0]) @ stored.precisions[:, 0]
     assert stored.log_weights[0] - distance == pytest.approx(np.log(expected), rel=1e-9)
@@ -399,9 +432,12 @@ def test_groups_keep_mean_and_variance(n_groups, n_cells, seed):
     expected, y = softmax(exponents, axis=1), np.stack([y, y[::-1]], axis=1)
     mean = (weight * location).sum(-1)
     np.testing.assert_allclose(weight.sum(-1), 1, rtol=1e-10)
-    np.testing.assert_allclose(mean, expected @ y, atol=1e-8)
+    # With cells, rows with a thousandth of the weight are left out.
+    atol = 1e-8 if n_cells == 1 else 2e-3 * np.abs(y).max()
+    np.testing.assert_allclose(mean, expected @ y, atol=atol)
     second = (weight * (variance + np.square(location))).sum(-1)
-    np.testing.assert_allclose(second, expected @ np.square(y), rtol=1e-7)
+    atol *= np.abs(y).max()
+    np.testing.assert_allclose(second, expected @ np.square(y), rtol=1e-7, atol=atol)
 
 
 def test_density_of_groups_is_near_the_density_of_the_rows(seed):

@@ -5,10 +5,12 @@ import pickle
 
 import numpy as np
 import pytest
+import torch
 from scipy.special import logsumexp
 from scipy.stats import norm
 
 from skbayesnn import NeighbourClassifier, NeighbourRegressor
+from skbayesnn.estimators import _neighbour_calibration as calibrating
 from skbayesnn.estimators import _neighbour_search, neighbours
 from skbayesnn.preprocessing import PiecewiseLinearEncoder
 from tests.helpers.frames import mixed_frame, new_frame
@@ -224,7 +226,7 @@ def test_search_in_cells(kind, seed, monkeypatch):
     n_visited = neighbour_search.n_visited
     features = model._encoded(model._standardised(new))
     [(_, z), *_] = model._queries(features, model._draws())
-    assert n_visited(z, stored, neighbours.SHARE).mean() < 600
+    assert n_visited(z, stored, _neighbour_search.SHARE).mean() < 600
     if kind is NeighbourRegressor:
         assert np.abs(model.predict(new) - exact[0]).max() < 0.01 * np.ptp(y)
         assert np.abs(model.predictive_cdf(new, y[:60]) - exact[1]).max() < 0.02
@@ -246,6 +248,35 @@ def test_training_rows_are_embedded_in_parts(kind, seed, monkeypatch):
     np.testing.assert_array_equal(model.predict(X), expected)
 
 
+# ---- other devices
+
+
+@pytest.mark.usefixtures("unmerged")
+@pytest.mark.parametrize("target", ["y", "several", "labels"])
+def test_torch_equals_the_compiled_loops(target, seed, monkeypatch):
+    """Training and predictions, in float64 and up to rounding.
+
+    Two steps: a bias that moves all embeddings has a gradient of zero, whose rounding
+    error Adam magnifies in later steps.
+    """
+    X, y, _ = _data(seed, 150)
+    kind = NeighbourClassifier if target == "labels" else NeighbourRegressor
+    y = _several(X, y) if target == "several" else _targets(kind, y)
+    results = []
+    for is_compiled in (True, False):
+        monkeypatch.setattr(
+            _neighbour_search, "is_compiled", lambda _, c=is_compiled: c
+        )
+        model = kind(**SHORT | {"max_iter": 2}, dtype="float64", random_state=seed)
+        # The factors of a calibration are rounded.
+        model.set_params(validation_fraction=0.0, subset_size=60).fit(X, y)
+        results.append((model.predict(X[:7]), model.log_predictive_density(X, y)))
+        uses_torch = isinstance(model._draws()[0].stored.offsets, torch.Tensor)
+        assert uses_torch != is_compiled
+    for compiled, by_torch in zip(*results, strict=True):
+        np.testing.assert_allclose(by_torch, compiled, rtol=1e-6)
+
+
 # ---- held-out rows
 
 
@@ -262,15 +293,15 @@ def test_number_of_held_out_rows(n_rows, share, n_held_out, seed):
 
 @pytest.fixture
 def calibrations(monkeypatch):
-    """Arguments and result of every call of ``_Calibration.calibrated``."""
-    calls, original = [], neighbours._Calibration.calibrated
+    """Arguments and result of every call of ``Calibration.calibrated``."""
+    calls, original = [], calibrating.Calibration.calibrated
 
     def calibrated(self, parameters, seeds):
         result = original(self, parameters, seeds)
         calls.append((self, parameters, seeds, result))
         return result
 
-    monkeypatch.setattr(neighbours._Calibration, "calibrated", calibrated)
+    monkeypatch.setattr(calibrating.Calibration, "calibrated", calibrated)
     return calls
 
 
@@ -309,7 +340,7 @@ def test_calibration_scales_embedding_and_kernel(seed, calibrations):
     for name in ("w1", "b1", "w2", "b2"):
         np.testing.assert_array_equal(after[name], before[name])
     # All embeddings, of the held-out rows too, have this factor.
-    scaled = neighbours._scaled(calibration._queries(before, seeds), factors[0].flat[0])
+    scaled = calibrating.scaled(calibration._queries(before, seeds), factors[0].flat[0])
     expected = calibration._queries(after, seeds)
     for (draw, z), (expected_draw, expected_z) in zip(scaled, expected, strict=True):
         np.testing.assert_allclose(z, expected_z, rtol=1e-9)
@@ -324,11 +355,11 @@ def test_calibration_scales_embedding_and_kernel(seed, calibrations):
 def test_best_factor_maximises_the_posterior():
     """Of densities -(x - c)^2 with weights v: x = 2 v c / (2 v + 1 / std^2)."""
     weights = np.array([2.0, 5.0])
-    calibration = neighbours._Calibration(None, None, None, None, None, weights)
+    calibration = calibrating.Calibration(None, None, None, None, None, weights)
     factor = calibration._best(lambda x: np.full(2, -((x - 0.7) ** 2)))
-    precision = neighbours.PRIOR_STD**-2
+    precision = calibrating.PRIOR_STD**-2
     best = 2 * 7 * 0.7 / (2 * 7 + precision)
-    assert np.log(factor) == pytest.approx(best, abs=neighbours.LOG_PRECISION)
+    assert np.log(factor) == pytest.approx(best, abs=calibrating.LOG_PRECISION)
 
 
 # ---- rows and their weights

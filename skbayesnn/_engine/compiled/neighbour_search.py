@@ -221,32 +221,29 @@ def neighbour_labels(queries, stored, share, labels, probabilities):
 
 
 @compiled
-def _sort_by_rank(ranks, n, n_ranks, work, spare):
-    """Sort the first n neighbours by the ranks of their rows: a radix sort.
-
-    spare : Workspace of the same size, overwritten
-    """
+def _sort_by_rank(ranks, n, rows, weights, spare_rows, spare_weights):
+    """Sort the first n neighbours by the ranks of their rows: a radix sort."""
     is_sorted = True
     for k in range(1, n):
-        is_sorted &= ranks[work.rows[k - 1]] < ranks[work.rows[k]]
+        is_sorted &= ranks[rows[k - 1]] < ranks[rows[k]]
     if is_sorted:
         return
     counts = np.empty(2048, np.int64)
     shift = 0
-    while n_ranks >> shift:
+    while ranks.size >> shift:
         fill(counts, 0)
         for k in range(n):
-            counts[(ranks[work.rows[k]] >> shift) & 2047] += 1
+            counts[(ranks[rows[k]] >> shift) & 2047] += 1
         total = 0
         for digit in range(2048):
             total, counts[digit] = total + counts[digit], total
         for k in range(n):
-            digit = (ranks[work.rows[k]] >> shift) & 2047
+            digit = (ranks[rows[k]] >> shift) & 2047
             at = counts[digit]
-            spare.rows[at], spare.weights[at] = work.rows[k], work.weights[k]
+            spare_rows[at], spare_weights[at] = rows[k], weights[k]
             counts[digit] += 1
-        copy(spare.rows[:n], work.rows[:n])
-        copy(spare.weights[:n], work.weights[:n])
+        copy(spare_rows[:n], rows[:n])
+        copy(spare_weights[:n], weights[:n])
         shift += 11
 
 
@@ -300,6 +297,47 @@ def _fill_groups(y, weights, total, bound, weight, location, variance, starts):
         location[k] = location[0]
 
 
+@compiled
+def _fill_targets(
+    n,
+    total,
+    rows,
+    weights,
+    spare_rows,
+    spare_weights,
+    values,
+    starts,
+    y,
+    ranks,
+    widths,
+    merged,
+    weight,
+    location,
+    variance,
+):
+    """Write the groups of each target of one query; see ``neighbour_values``.
+
+    n, total : number of neighbours, and the sum of their weights
+    rows, weights : (n or more,), which are sorted
+    spare_rows, spare_weights, values, starts : work space
+    weight, location, variance : (targets, K)
+    """
+    for t in range(y.shape[0]):
+        _sort_by_rank(ranks[t], n, rows, weights, spare_rows, spare_weights)
+        for k in range(n):
+            values[k] = y[t, rows[k]]
+        _fill_groups(
+            values[:n],
+            weights[:n],
+            total,
+            merged * widths[t],
+            weight[t],
+            location[t],
+            variance[t],
+            starts,
+        )
+
+
 @entry
 def neighbour_values(
     queries, stored, share, y, ranks, widths, merged, weight, location, variance
@@ -323,17 +361,56 @@ def neighbour_values(
     for i in range(queries.shape[0]):
         n, least = _find(queries[i], stored, share, work)
         n, total = _keep_relevant(n, least, work)
-        for t in range(y.shape[0]):
-            _sort_by_rank(ranks[t], n, values.size, work, spare)
-            for k in range(n):
-                values[k] = y[t, work.rows[k]]
-            _fill_groups(
-                values[:n],
-                work.weights[:n],
-                total,
-                merged * widths[t],
-                weight[i, t],
-                location[i, t],
-                variance[i, t],
-                starts,
-            )
+        _fill_targets(
+            n,
+            total,
+            work.rows,
+            work.weights,
+            spare.rows,
+            spare.weights,
+            values,
+            starts,
+            y,
+            ranks,
+            widths,
+            merged,
+            weight[i],
+            location[i],
+            variance[i],
+        )
+
+
+@entry
+def group_values(
+    numbers, rows, weights, y, ranks, widths, merged, weight, location, variance
+):
+    """Write what ``neighbour_values`` writes, for given neighbours.
+
+    numbers : (queries,), numbers of neighbours
+    rows, weights : positions and weights of the neighbours of all queries
+    """
+    most, first = numbers.max(), 0
+    spare_rows, spare_weights = np.empty(most, np.int32), np.empty(most, weights.dtype)
+    values, starts = np.empty(most), np.empty(weight.shape[2])
+    for i in range(numbers.size):
+        n, total = numbers[i], 0.0
+        for k in range(first, first + n):
+            total += weights[k]
+        _fill_targets(
+            n,
+            total,
+            rows[first : first + n],
+            weights[first : first + n],
+            spare_rows,
+            spare_weights,
+            values,
+            starts,
+            y,
+            ranks,
+            widths,
+            merged,
+            weight[i],
+            location[i],
+            variance[i],
+        )
+        first += n
