@@ -28,10 +28,11 @@ def to_onnx(
     Parameters
     ----------
     model : fitted estimator
-        A multi-layer perceptron of this package or a stack, alone, as the last step of
-        a ``Pipeline``, in a search, or in ``CalibratedUncertaintyRegressor`` with
-        ``method="scale"``. skl2onnx converts the other steps, in float32 arithmetic;
-        scalers after a ``TableEncoder`` get double precision.
+        A multi-layer perceptron of this package, neighbours or a stack, alone, as the
+        last step of a ``Pipeline``, in a search, or in
+        ``CalibratedUncertaintyRegressor`` with ``method="scale"``. skl2onnx converts
+        the other steps, in float32 arithmetic; scalers after a ``TableEncoder`` get
+        double precision.
     q : float or sequence of float in (0, 1), default=(0.05, 0.5, 0.95)
         Levels of the quantiles of a regressor, by default the bounds of the 90 %
         interval and the median. Give () to leave quantiles out: they take most of the
@@ -61,6 +62,9 @@ def to_onnx(
     ImportError
         If onnx is missing, or skl2onnx for a pipeline:
         ``pip install "skbayesnn[onnx]"``.
+    ValueError
+        If the embedded training rows of neighbours are larger than 2 GB, the limit of
+        the file format.
     TypeError
         If the model, its network, a column, or quantiles of its observation noise are
         not supported.
@@ -70,6 +74,12 @@ def to_onnx(
     All draws of all rows are in memory at the same time: predict batches of some
     hundred rows. For Bernoulli dropout, with a given or learned rate, and for Gaussian
     dropout the graph contains the weights once; otherwise once per draw (``n_draws``).
+
+    For neighbours, the graph contains the embedded training rows of every draw, and
+    computes the distances to all of them: 16 bytes per row, training row and draw.
+    For quantiles, training rows with similar y are merged to at most 64 groups for each
+    draw, width of the kernel and target, which keep mean and variance; the estimator
+    has other groups. All other outputs are exact.
 
     Inputs of a model that encodes the columns of a frame (``table_``, or a
     ``TableEncoder`` in a pipeline) have the names of the columns. The metadata
@@ -140,14 +150,12 @@ def _add_regression_outputs(
             f"{names}. With q=() the graph has the outputs mean and std."
         )
     is_flat, dtype = distribution.is_flat, distribution.dtype
-    share, means, variances = distribution.moments
-    mean = (share * means).sum(0)
-    variance = (share * (variances + (means - mean).square())).sum(0)
     shape: list = ["n_samples"] if is_flat else ["n_samples", None]
-    for name, values in {"mean": mean, "std": variance.op("Sqrt")}.items():
+    moments = {"mean": distribution.mean, "std": distribution.variance.op("Sqrt")}
+    for name, values in moments.items():
         _add_output(graph, name, _squeezed(values, is_flat), shape, dtype)
     if levels:
-        values = mixture_quantiles(distribution.moments, levels)
+        values = mixture_quantiles(distribution.components(), levels)
         values = _squeezed(values.op("Transpose", perm=[1, 2, 0]), is_flat)
         _add_output(graph, "quantiles", values, [*shape, len(levels)], dtype)
 

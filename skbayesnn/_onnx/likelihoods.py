@@ -28,15 +28,61 @@ from skbayesnn._onnx.graph import Tensor
 NORMAL = Gaussians, GaussianMixtures
 
 
-class Moments(NamedTuple):
-    """Mixture components of y, (components, rows, targets).
+class Normals(NamedTuple):
+    """Normal distributions whose mixture is a draw, (draws, rows, targets, K).
 
-    ``share`` contains weights that sum to one, (components, rows or 1, targets or 1).
+    ``share`` contains their weights, which sum to one over K.
     """
 
     share: Tensor
     mean: Tensor
     variance: Tensor
+
+
+class Moments(NamedTuple):
+    """Draws of y, (draws, rows, targets).
+
+    ``share`` contains their weights in the whole mixture, (draws, 1, 1). ``normals``
+    are the parts of draws that are mixtures themselves.
+    """
+
+    share: Tensor
+    mean: Tensor
+    variance: Tensor
+    normals: Normals | None = None
+
+    @classmethod
+    def of_normals(cls, share: Tensor, normals: Normals) -> "Moments":
+        """Moments of draws that are mixtures."""
+        mean = (normals.share * normals.mean).sum(-1)
+        squares = normals.variance + (normals.mean - mean.unsqueeze(-1)).square()
+        return cls(share, mean, (normals.share * squares).sum(-1), normals)
+
+    def rescaled(self, shift, factor) -> "Moments":
+        """Moments of shift + factor y.
+
+        shift : array or tensor (..., targets); factor : array of shape (targets,)
+        """
+        normals = self.normals
+        if normals is not None:
+            is_array = isinstance(shift, np.ndarray)
+            columns = shift[..., None] if is_array else shift.unsqueeze(-1)
+            normals = Normals(
+                normals.share,
+                normals.mean * factor[:, None] + columns,
+                normals.variance * np.square(factor)[:, None],
+            )
+        mean, variance = self.mean * factor + shift, self.variance * np.square(factor)
+        return Moments(self.share, mean, variance, normals)
+
+    def components(self) -> "Moments":
+        """All normal distributions as draws with their own shares."""
+        if self.normals is None:
+            return self
+        share = self.share.unsqueeze(-1) * self.normals.share
+        mean, variance = self.normals.mean, self.normals.variance
+        share, mean, variance = map(_components_first, (share, mean, variance))
+        return Moments(share, mean, variance)
 
 
 def moments(posterior: Posterior, share: np.ndarray, outputs: Tensor) -> Moments:
@@ -92,7 +138,7 @@ def _heteroscedastic(posterior, share, outputs) -> Moments:
 
 
 def _mixture(posterior, share, outputs) -> Moments:
-    """All Gaussians of all networks as components."""
+    """Networks whose draws are mixtures of Gaussians."""
     likelihood, params = posterior.likelihood, _double(posterior.likelihood_params)
     assert isinstance(likelihood, Mixture)
     shape = [0, 0, 3, likelihood.n_targets, likelihood.n_components]
@@ -101,18 +147,18 @@ def _mixture(posterior, share, outputs) -> Moments:
     location = location + params["centres"][:, None, None].numpy()
     log_tau = likelihood.log_tau(params).unsqueeze(-1).numpy() - _bounded(s)
     log_tau = log_tau.op("Min", np.array(MAX_LOG_PRECISION))
-    weight = logits.op("Softmax", axis=-1) * share[:, None, None, None]
+    weight = logits.op("Softmax", axis=-1)
     variance = (-log_tau).op("Exp")
     if "log_added" in params:
         variance = variance + params["log_added"].exp()[:, None, :, None].numpy()
-    values = weight, location, variance
-    return Moments(*(_components_first(v, likelihood.n_targets) for v in values))
+    share = outputs.graph.constant(share[:, None, None])
+    return Moments.of_normals(share, Normals(weight, location, variance))
 
 
-def _components_first(values: Tensor, n_targets: int) -> Tensor:
-    """Reshape (networks, rows, targets, K) to (networks K, rows, targets)."""
-    rows = values.op("Shape", start=1, end=2)
-    shape = rows.graph.op("Concat", np.array([-1]), rows, np.array([n_targets]), axis=0)
+def _components_first(values: Tensor) -> Tensor:
+    """Reshape (draws, rows, targets, K) to (draws K, rows, targets)."""
+    ends = values.op("Shape", start=1, end=3)
+    shape = ends.graph.op("Concat", np.array([-1]), ends, axis=0)
     return values.op("Transpose", perm=[0, 3, 1, 2]).op("Reshape", shape)
 
 

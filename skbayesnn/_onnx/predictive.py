@@ -3,7 +3,10 @@
 The counterpart of ``_meta.unwrap.open_predictive`` and of ``_predictive``.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
 from typing import NamedTuple
 
 import numpy as np
@@ -16,11 +19,13 @@ from skbayesnn._data.scaling import Scaling
 from skbayesnn._data.table_encoder import TableEncoder
 from skbayesnn._data.validation import table_of
 from skbayesnn._meta.calibration import CalibratedUncertaintyRegressor
+from skbayesnn._onnx import neighbours
 from skbayesnn._onnx.graph import Tensor
 from skbayesnn._onnx.likelihoods import (
     NORMAL,
     SUPPORTED,
     Moments,
+    Normals,
     moments,
     probabilities,
 )
@@ -35,7 +40,11 @@ from skbayesnn._stacking.forest import ForestRegressor
 from skbayesnn._stacking.linear import ShrunkLinearClassifier, ShrunkLinearRegressor
 from skbayesnn.estimators import _fitted
 from skbayesnn.estimators._base import BayesianNetwork
-from skbayesnn.estimators.neighbours import NeighbourModel
+from skbayesnn.estimators.neighbours import (
+    NeighbourClassifier,
+    NeighbourModel,
+    NeighbourRegressor,
+)
 
 
 @dataclass(frozen=True)
@@ -44,7 +53,8 @@ class Regression:
 
     Parameters
     ----------
-    moments : Moments
+    draws : tuple of Moments
+        All draws, in parts that are computed together.
     is_flat : bool
         Whether results drop the target axis.
     likelihoods : frozenset of str
@@ -55,38 +65,64 @@ class Regression:
         Precision that resolves y.
     """
 
-    moments: Moments
+    draws: tuple[Moments, ...]
     is_flat: bool
     likelihoods: frozenset[str]
     is_normal: bool
     dtype: np.dtype
 
     def joined(self, other: "Regression") -> "Regression":
-        """Mixture of the components of both."""
-        pairs = zip(self.moments, other.moments, strict=True)
+        """Mixture of the draws of both."""
         return Regression(
-            Moments(*(a.op("Concat", b, axis=0) for a, b in pairs)),
+            self.draws + other.draws,
             self.is_flat,
             self.likelihoods | other.likelihoods,
             self.is_normal and other.is_normal,
             np.promote_types(self.dtype, other.dtype),
         )
 
+    @property
+    def mean(self) -> Tensor:
+        """Mean of the mixture, (rows, targets)."""
+        return self._mixed(lambda part: part.mean)
+
+    @property
+    def variance(self) -> Tensor:
+        """Variance of the mixture, (rows, targets)."""
+        mean = self.mean
+        return self._mixed(lambda part: part.variance + (part.mean - mean).square())
+
+    def _mixed(self, values: Callable[[Moments], Tensor]) -> Tensor:
+        parts = [(part.share * values(part)).sum(0) for part in self.draws]
+        return reduce(add, parts)
+
+    def components(self) -> Moments:
+        """Normal distributions of all draws, with their shares."""
+        parts = [part.components() for part in self.draws]
+        if any(part.normals for part in self.draws):
+            parts = [p._replace(share=p.share.expand_as(p.mean)) for p in parts]
+        first, *others = parts
+        if not others:
+            return first
+        columns = zip(*(part[:3] for part in parts), strict=True)
+        return Moments(*(a.op("Concat", *b, axis=0) for a, *b in columns))
+
     def corrected(self, factor: np.ndarray, bound: float = np.inf) -> "Regression":
         """Spread the mixture about its mean, as ``Components.scaled_about``.
 
         factor : (targets,)
         """
-        share, mean, variance = self.moments
-        centre = (share * mean).sum(0)
-        new_variance = variance * np.square(factor)
-        if np.isinf(bound):
-            mean = centre + factor * (mean - centre)
-        else:
-            limit = bound * new_variance.op("Sqrt")
-            move = (1 - factor) * (centre - mean)
-            mean = mean + move.op("Min", limit).op("Max", -limit)
-        return replace(self, moments=Moments(share, mean, new_variance))
+        centre, parts = self.mean, []
+        for part in self.draws:
+            if np.isinf(bound):
+                parts.append(part.rescaled((1 - factor) * centre, factor))
+                continue
+            limit = bound * (part.variance * np.square(factor)).op("Sqrt")
+            move = (1 - factor) * (centre - part.mean)
+            move = move.op("Min", limit).op("Max", -limit)
+            shift = part.mean + move - factor * part.mean
+            parts.append(part.rescaled(shift, factor))
+        return replace(self, draws=tuple(parts))
 
 
 @dataclass(frozen=True)
@@ -171,11 +207,7 @@ def predictive(model, rows: OnnxRows, part: Part | None = None) -> Regression | 
             "`estimators`, or predict with the stack itself."
         )
     if isinstance(model, NeighbourModel):
-        raise TypeError(
-            "`to_onnx` does not support models that store their training rows; got "
-            f"{type(model).__name__}. In a stack, leave it out: estimators=[item for "
-            "item in default_pool() if item[0] != 'neighbours']."
-        )
+        return _neighbours(model, rows, part)
     raise TypeError(
         "`to_onnx` takes the estimators of skbayesnn, alone, as the last step of a "
         "Pipeline, in a search, in FrozenEstimator, or in CalibratedUncertainty"
@@ -238,7 +270,7 @@ def _network(model: BayesianNetwork, rows: OnnxRows, part: Part | None):
         _check_units(scaling.y_mean, scaling.y_scale)
         parts.append(
             Regression(
-                _in_units_of_y(moments(members, share, outputs), scaling),
+                (_in_units_of_y(moments(members, share, outputs), scaling),),
                 is_flat=model.y_ndim_ == 1,
                 likelihoods=frozenset([likelihood.name]),
                 is_normal=likelihood.components_class in NORMAL,
@@ -277,7 +309,7 @@ def _linear_model(
         return Classes(share, probability, model.classes_)
     variance = outputs.graph.constant(model.noise_variance_).expand_as(outputs)
     return Regression(
-        Moments(share, outputs, variance),
+        (Moments(share, outputs, variance),),
         is_flat=model.y_ndim_ == 1,
         likelihoods=frozenset([model.likelihood]),
         is_normal=True,
@@ -301,7 +333,7 @@ def _forest(model: ForestRegressor, rows: OnnxRows, part: Part | None) -> Regres
         squares = np.square(model.widths[used])[:, np.newaxis, np.newaxis]
         variance = x.graph.constant(squares).expand_as(mean)
     return Regression(
-        _in_units_of_y(Moments(share, mean, variance), model._scaling),
+        (_in_units_of_y(Moments(share, mean, variance), model._scaling),),
         is_flat=model.y_ndim_ == 1,
         likelihoods=frozenset([model.likelihood]),
         is_normal=True,
@@ -329,6 +361,31 @@ def _boosting(model: BoostingClassifier, rows: OnnxRows, part: Part | None) -> C
     weight = 1.0 if part is None else part.n_draws / part.n_total
     share = x.graph.constant(np.full((1, 1, 1), weight))
     return Classes(share, probability.unsqueeze(0), model.classes_)
+
+
+def _neighbours(model: NeighbourModel, rows: OnnxRows, part: Part | None):
+    """Mixture of the draws of the embeddings."""
+    n_draws = len(model.seeds_) * (model.n_draws if model.dropout_.any() else 1)
+    part = part or Part(n_draws, n_draws)
+    counts = _counts(part, n_draws)
+    used = np.flatnonzero(counts)
+    neighbours.check_size(model, len(used))
+    x = _single_input(rows)
+    share = x.graph.constant((counts[used] / part.n_total)[:, None, None])
+    if isinstance(model, NeighbourClassifier):
+        probability = neighbours.class_shares(model, used, x)
+        return Classes(share, probability, model.classes_)
+    assert isinstance(model, NeighbourRegressor)
+    _check_units(model.y_mean_, model.y_scale_)
+    normals = Normals(*neighbours.normal_mixtures(model, used, x))
+    scaling = model._scaling
+    return Regression(
+        (_in_units_of_y(Moments.of_normals(share, normals), scaling),),
+        is_flat=model.y_ndim_ == 1,
+        likelihoods=frozenset([model.likelihood]),
+        is_normal=True,
+        dtype=scaling.dtype_of_y(np.float32),
+    )
 
 
 def _leaf_values(x: Tensor, model: ForestRegressor, trees, name: str) -> Tensor:
@@ -414,8 +471,7 @@ def _check_units(y_mean: np.ndarray, y_scale: np.ndarray) -> None:
 
 
 def _in_units_of_y(inner: Moments, scaling: Scaling) -> Moments:
-    mean, variance = scaling.moments_from_network(inner.mean, inner.variance)
-    return Moments(inner.share, mean, variance)
+    return inner.rescaled(scaling.y_mean, scaling.y_scale)
 
 
 def _joined(parts):

@@ -327,6 +327,7 @@ def _check_trees(model, n_leaves: int) -> None:
 
 def check_neighbours(model) -> None:
     """Check the shapes of the training rows and of the networks, and predict a row."""
+    _validation.device_for_prediction(model.device)
     if not hasattr(model, "parameters_"):
         return
     from skbayesnn._engine.compiled.neighbours import part_shapes
@@ -335,7 +336,7 @@ def check_neighbours(model) -> None:
     n_rows, n_columns = model.X_train_.shape
     if n_rows < 2:
         raise ValueError(f"it must have at least 2 training rows; got {n_rows}.")
-    agree("rows", (n_rows,), model.y_train_.shape, model.weights_train_.shape)
+    agree("rows", (n_rows,), model.y_train_.shape[:1], model.weights_train_.shape)
     agree("columns", (_n_inputs(model),), (n_columns,), model.x_mean_.shape)
     agree("columns", model.x_mean_.shape, model.x_scale_.shape)
     n_inputs = n_columns
@@ -344,7 +345,7 @@ def check_neighbours(model) -> None:
         n_inputs = model.encoder_.transform(np.zeros((1, n_columns))).shape[1]
     parts, n_networks = model.parameters_, len(model.seeds_)
     hidden, embedding = parts["w3"].shape[1:]
-    shapes = part_shapes(n_inputs, hidden, embedding)
+    shapes = part_shapes(n_inputs, hidden, embedding, model._n_targets)
     agree("the names of parameters", list(shapes), list(parts))
     for name, shape in shapes.items():
         agree(f"the shape of {name}", (n_networks, *shape), parts[name].shape)
@@ -358,7 +359,10 @@ def check_neighbours(model) -> None:
                 f"{model.y_train_.max()} with {len(model.classes_)} classes."
             )
     else:
-        agree("targets", (1,), model.y_mean_.shape, model.y_scale_.shape)
+        n_targets, y = model._n_targets, model.y_train_
+        agree("targets", (n_targets,), model.y_mean_.shape, model.y_scale_.shape)
+        agree("axes of y", y.shape[1:], () if n_targets == 1 else (n_targets,))
+        agree("axes of y", True, model.y_ndim_ == 2 or n_targets == 1)
     one_draw = copy(model)
     one_draw.n_draws = 1
     with np.errstate(all="ignore"):

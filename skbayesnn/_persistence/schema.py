@@ -428,10 +428,10 @@ def _networks() -> Iterator[StoredClass]:
 
 def _neighbours() -> Iterator[StoredClass]:
     targets = {
-        "y_train_": both(FLOATS_1D, SORTED),
+        "y_train_": FLOATS,
         "y_mean_": FLOATS_1D,
         "y_scale_": POSITIVE_FLOATS_1D,
-        "y_ndim_": integer(1, 1),
+        "y_ndim_": _AXES,
     }
     classes = {"y_train_": both(integers(), SORTED), **_CLASSIFIER}
     for role, rules in (("Regressor", targets), ("Classifier", classes)):

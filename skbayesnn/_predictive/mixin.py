@@ -224,6 +224,14 @@ def _mean_and(opened, spread) -> tuple[np.ndarray, np.ndarray]:
 class PredictiveMixin:
     """Methods of regressors and classifiers with a predictive distribution."""
 
+    def _store(self, arguments: dict) -> None:
+        """Store a constructor's ``locals()`` as attributes.
+
+        Constructors list all parameters, as ``get_params``, editors and type checkers
+        require, and only store them.
+        """
+        self.__dict__.update((n, v) for n, v in arguments.items() if n != "self")
+
     def _open_predictive(self, X) -> PredictiveBlocks:
         """Open the predictive distribution, with all draws of a block in memory."""
         raise NotImplementedError

@@ -121,14 +121,6 @@ class BayesianNetwork(
             self.length_scale, fan_ins, rule.scales(fan_ins, total_weight)
         )
 
-    def _store(self, arguments: dict) -> None:
-        """Store a constructor's ``locals()`` as attributes.
-
-        Constructors list all parameters, as ``get_params``, editors and type checkers
-        require, and only store them.
-        """
-        self.__dict__.update((n, v) for n, v in arguments.items() if n != "self")
-
     @abstractmethod
     def _posterior_spec(self, fan_ins: Sequence[int]) -> PosteriorSpec:
         """Validate the method's parameters and return its posterior and prior.

@@ -8,10 +8,12 @@ from functools import cached_property, partial
 from typing import NamedTuple
 
 import numpy as np
+import torch
 from sklearn.exceptions import ConvergenceWarning
 
 from skbayesnn._engine.optimizer import BETA_1, BETA_2, EPSILON
 from skbayesnn._runtime import warn
+from skbayesnn.estimators import _neighbour_search
 
 # Rows whose log density a training step maximises.
 N_QUERIES = 256
@@ -26,14 +28,13 @@ class Kernel(NamedTuple):
 
     Parameters
     ----------
-    start : sequence of 3 floats
-    least : sequence of 3 floats
-        Lower bounds.
+    start, least : sequence of floats
+        Initial values and lower bounds.
     is_learned : bool
     """
 
-    start: Sequence[float]
-    least: Sequence[float] = (-math.inf,) * 3
+    start: Sequence[float] | np.ndarray
+    least: Sequence[float] | np.ndarray
     is_learned: bool = True
 
 
@@ -51,7 +52,7 @@ class EmbeddingTrainer:
     Parameters
     ----------
     features : ndarray of shape (rows, inputs)
-    y : ndarray of shape (rows,)
+    y : ndarray of shape (rows,) or (rows, targets)
         Standardised, or indices of classes.
     weights : ndarray of shape (rows,)
     groups : ndarray of shape (rows,), int
@@ -66,6 +67,7 @@ class EmbeddingTrainer:
     learning_rate : float
     keep : ndarray of shape (2,)
         Probabilities that a hidden unit is kept.
+    device : torch.device
     """
 
     features: np.ndarray
@@ -80,6 +82,7 @@ class EmbeddingTrainer:
     min_steps: int
     learning_rate: float
     keep: np.ndarray
+    device: torch.device
 
     @property
     def fan_ins(self) -> list[int]:
@@ -100,13 +103,16 @@ class EmbeddingTrainer:
     def _shapes(self) -> dict[str, tuple]:
         from skbayesnn._engine.compiled.neighbours import part_shapes
 
-        return part_shapes(self.features.shape[1], self.n_hidden, self.n_embedding)
+        sizes = self.features.shape[1], self.n_hidden, self.n_embedding
+        return part_shapes(*sizes, (len(self.kernel.start) - 1) // 2)
 
     def targets(self, y) -> tuple[np.ndarray, np.ndarray]:
-        """y and labels for the compiled loop; one of them is empty."""
-        none = np.empty(0)
-        pair = (none, y) if self.n_classes else (y, none)
-        return pair[0].astype(self.features.dtype), pair[1].astype(np.int64)
+        """y, (targets, rows), and labels for the compiled loop; one is empty."""
+        dtype = self.features.dtype
+        if self.n_classes:
+            return np.empty((1, 0), dtype), y.astype(np.int64)
+        columns = np.ascontiguousarray(np.atleast_2d(y.T), dtype=dtype)
+        return columns, np.empty(0, np.int64)
 
     @cached_property
     def rows(self):
@@ -119,14 +125,17 @@ class EmbeddingTrainer:
         return Rows(self.features, *targets, weights, groups, self.n_classes)
 
     def train(self, seeds: np.ndarray, length_scales: np.ndarray) -> list[Fit]:
-        """Train a network for every seed, on threads.
+        """Train a network for every seed; on the CPU, on threads.
 
         length_scales : (3,)
         """
         from skbayesnn._engine.compiled import run
 
         with run.single_threaded_blas, run.noted_compilation():
-            with ThreadPoolExecutor(min(run.n_threads(), len(seeds))) as pool:
+            n_threads = (
+                run.n_threads() if _neighbour_search.is_compiled(self.device) else 1
+            )
+            with ThreadPoolExecutor(min(n_threads, len(seeds))) as pool:
                 train = partial(self._train, length_scales=length_scales)
                 return list(pool.map(train, seeds.tolist()))
 
@@ -149,9 +158,14 @@ class EmbeddingTrainer:
         step_sizes, epsilons = _schedule(self.learning_rate, self.n_steps)
         losses = np.empty(self.n_passes)
         passes = np.arange(self.n_passes)
+        train_steps = neighbours.train_steps
+        if not _neighbour_search.is_compiled(self.device):
+            from skbayesnn._engine.neighbours import train_steps as by_torch
+
+            train_steps = partial(by_torch, device=self.device)
         for part in np.array_split(passes, min(N_PARTS, self.n_passes)):
             steps = slice(part[0] * n_subsets, (part[-1] + 1) * n_subsets)
-            losses[part] = neighbours.train_steps(
+            losses[part] = train_steps(
                 self.rows,
                 sizes,
                 values,

@@ -5,43 +5,50 @@ import math
 import numpy as np
 import pytest
 import torch
-from scipy.special import softmax
+from scipy.special import logsumexp, softmax
 from scipy.stats import norm
 
 from skbayesnn._engine.optimizer import BETA_1, BETA_2, EPSILON
+from skbayesnn.estimators._neighbour_search import stored_rows
 
 neighbours = pytest.importorskip("skbayesnn._engine.compiled.neighbours")
+torch_neighbours = pytest.importorskip("skbayesnn._engine.neighbours")
+search = pytest.importorskip("skbayesnn._engine.compiled.neighbour_search")
 
 N_ROWS, N_CLASSES = 30, 3
 SIZES = neighbours.Sizes(
     n_inputs=5, n_hidden=7, n_embedding=4, n_queries=11, n_subset=23
 )
-SHAPES = neighbours.part_shapes(*SIZES[:3])
-TASKS = pytest.mark.parametrize("classifies", [False, True])
+# Number of targets; 0 for classes.
+TASKS = pytest.mark.parametrize("n_targets", [1, 2, 0])
 
 
-def _rows(random, classifies, n_rows=N_ROWS, n_groups=None):
+def _rows(random, n_targets, n_rows=N_ROWS, n_groups=None):
     """Random training rows; weights have a mean near 1."""
     x, weights = random.standard_normal((n_rows, 5)), random.uniform(0.5, 1.5, n_rows)
-    y, labels = np.empty(0), np.empty(0, np.int64)
-    if classifies:
-        labels = random.integers(0, N_CLASSES, n_rows)
-    else:
-        y = random.standard_normal(n_rows)
+    y, labels = np.empty((1, 0)), random.integers(0, N_CLASSES, n_rows)
+    if n_targets:
+        y = random.standard_normal((n_targets, n_rows))
+        labels = labels[:0]
     groups = np.empty(0, np.int64)
     if n_groups:
         groups = random.permutation(np.arange(n_rows) % n_groups)
-    return neighbours.Rows(x, y, labels, weights, groups, N_CLASSES * classifies)
+    n_classes = 0 if n_targets else N_CLASSES
+    return neighbours.Rows(x, y, labels, weights, groups, n_classes)
 
 
-def _parameters(random):
-    return 0.4 * random.standard_normal(sum(map(math.prod, SHAPES.values())))
+def _shapes(rows):
+    return neighbours.part_shapes(*SIZES[:3], len(rows.y))
 
 
-def _split(values):
+def _parameters(random, rows):
+    return 0.4 * random.standard_normal(sum(map(math.prod, _shapes(rows).values())))
+
+
+def _split(values, rows):
     """Parameters by name, from a vector."""
     parts, end = {}, 0
-    for name, shape in SHAPES.items():
+    for name, shape in _shapes(rows).items():
         start, end = end, end + math.prod(shape)
         parts[name] = values[start:end].reshape(shape)
     return parts
@@ -55,31 +62,33 @@ def _embedding(parts, x, masks):
 
 def _kernel(kernel, y, labels, rows):
     """k of every pair of a query and another row, (queries, rows)."""
-    n, share = SIZES.n_queries, torch.sigmoid(kernel[2])
+    n, share = SIZES.n_queries, torch.sigmoid(kernel[-1])
     if rows.n_classes:
         equal = (labels[:n, None] == labels).double()
         return (1 - share) * equal + share / rows.n_classes
     wide, small = (
-        torch.distributions.Normal(y, torch.exp(h)).log_prob(y[:n, None]).exp()
-        for h in kernel[:2]
+        torch.distributions.Normal(y[:, None], h[:, None, None].exp())
+        .log_prob(y[:, :n, None])
+        .exp()
+        for h in kernel[:-1].reshape(2, -1)
     )
-    return share * wide + (1 - share) * small
+    return (share * wide + (1 - share) * small).prod(0)
 
 
 def _loss(values, rows, masks, positions):
     """The loss of a step, by torch."""
     at = {
-        name: torch.as_tensor(field[positions] if len(field) else field)
-        for name, field in zip(rows._fields[:5], rows[:5], strict=True)
+        name: torch.as_tensor(field[..., positions] if field.size else field)
+        for name, field in zip(rows._fields[1:5], rows[1:5], strict=True)
     }
-    parts, n = _split(values), SIZES.n_queries
-    z = _embedding(parts, at["x"], masks)
+    parts, n = _split(values, rows), SIZES.n_queries
+    z = _embedding(parts, torch.as_tensor(rows.x[positions]), masks)
     exponents = at["weights"].log() - (z[:n, None] - z).square().sum(-1)
     groups = at["groups"] if len(rows.groups) else torch.arange(len(z))
     same_group = groups[:n, None] == groups
     exponents = exponents.masked_fill(same_group, -math.inf)
     k = _kernel(parts["kernel"], at["y"], at["labels"], rows)
-    density = (exponents.softmax(1) * k).sum(1) + neighbours.MIN_DENSITY
+    density = (exponents.softmax(1) * k).sum(1) + neighbours.MIN_DENSITY ** len(rows.y)
     return -(at["weights"][:n] * density.log()).mean()
 
 
@@ -92,10 +101,11 @@ def _autograd(values, rows, masks, positions):
 
 @TASKS
 @pytest.mark.parametrize("n_groups", [None, 5])
-def test_gradient(classifies, n_groups, seed):
+def test_gradient(n_targets, n_groups, seed):
     """It equals autograd's up to rounding of float64."""
     random = np.random.default_rng(seed)
-    rows, values = _rows(random, classifies, N_ROWS, n_groups), _parameters(random)
+    rows = _rows(random, n_targets, N_ROWS, n_groups)
+    values = _parameters(random, rows)
     masks = (random.random((2, SIZES.n_hidden)) < 0.8).astype(float)
     positions = random.permutation(N_ROWS)[: SIZES.n_subset]
     gradient = np.empty_like(values)
@@ -107,7 +117,8 @@ def test_gradient(classifies, n_groups, seed):
 
 def test_step_with_a_single_group_has_no_gradient(seed):
     random = np.random.default_rng(seed)
-    rows, values = _rows(random, False, N_ROWS, 1), _parameters(random)
+    rows = _rows(random, 1, N_ROWS, 1)
+    values = _parameters(random, rows)
     masks, gradient = np.ones((2, SIZES.n_hidden)), np.full_like(values, np.nan)
     positions = np.arange(SIZES.n_subset)
     loss = neighbours.loss_and_gradient(rows, SIZES, values, masks, positions, gradient)
@@ -118,8 +129,9 @@ def test_step_with_a_single_group_has_no_gradient(seed):
 def test_row_without_neighbours(seed):
     """An outlier has the smallest density, and hardly any gradient."""
     random = np.random.default_rng(seed)
-    rows, values = _rows(random, classifies=False), _parameters(random)
-    rows.y[0] = 1e3
+    rows = _rows(random, 1)
+    values = _parameters(random, rows)
+    rows.y[0, 0] = 1e3
     masks, gradient = np.ones((2, SIZES.n_hidden)), np.empty_like(values)
     sizes = SIZES._replace(n_queries=1)
     positions = np.arange(SIZES.n_subset)
@@ -130,17 +142,19 @@ def test_row_without_neighbours(seed):
 
 
 @TASKS
-def test_training_equals_torch(classifies, seed):
+def test_training_equals_torch(n_targets, seed):
     """Two steps of Adam with weight decay, each with all rows as its subset.
 
     With as many queries as rows, the order of the rows is irrelevant.
     """
     random = np.random.default_rng(seed)
-    rows, values = _rows(random, classifies, n_rows=SIZES.n_queries), None
+    rows = _rows(random, n_targets, n_rows=SIZES.n_queries)
     sizes = SIZES._replace(n_subset=SIZES.n_queries)
-    values, curvature = _parameters(random), random.random(len(_parameters(random)))
+    values = _parameters(random, rows)
+    curvature = random.random(len(values))
     n_steps, rate = 2, 0.01
-    step_sizes, least = np.full(n_steps, -rate), np.full(3, -np.inf)
+    step_sizes = np.full(n_steps, -rate)
+    least = np.full(2 * len(rows.y) + 1, -np.inf)
     actual = values.copy()
     losses = neighbours.train_steps(
         rows,
@@ -167,9 +181,41 @@ def test_training_equals_torch(classifies, seed):
     np.testing.assert_allclose(actual, values, rtol=1e-7, atol=1e-10)
 
 
+@TASKS
+@pytest.mark.parametrize("n_groups", [None, 5, 1])
+@pytest.mark.parametrize("learns", [True, False])
+def test_training_on_a_device_equals_the_compiled_loop(
+    n_targets, n_groups, learns, seed
+):
+    """Three passes of two batches, with masks, a bounded kernel and weight decay."""
+    random = np.random.default_rng(seed)
+    rows = _rows(random, n_targets, 2 * SIZES.n_subset + 3, n_groups)
+    start = _parameters(random, rows)
+    fixed = [
+        random.random(len(start)),
+        learns,
+        np.full(2 * len(rows.y) + 1, -0.1),
+        np.array([0.9, 0.7]),
+        random.integers(0, 2**63, (3, 2), dtype=np.uint64),
+        np.full(6, -1e-2),
+        np.full(6, EPSILON),
+    ]
+    results = []
+    for train, device in (
+        (neighbours.train_steps, ()),
+        (torch_neighbours.train_steps, (torch.device("cpu"),)),
+    ):
+        arrays = [start.copy(), np.zeros_like(start), np.zeros_like(start)]
+        losses = train(rows, SIZES, *arrays, *fixed, *device)
+        results.append([losses, *arrays])
+    for compiled, by_torch in zip(*results, strict=True):
+        np.testing.assert_allclose(by_torch, compiled, rtol=1e-7, atol=1e-9)
+
+
 def test_kernel_is_bounded_or_given(seed):
     random = np.random.default_rng(seed)
-    rows, start = _rows(random, classifies=False), _parameters(random)
+    rows = _rows(random, 1)
+    start = _parameters(random, rows)
     start[-3:] = 0.3, -0.4, 0.1
     for learns, least in ((True, 9.0), (False, -9.0)):
         values = start.copy()
@@ -199,9 +245,10 @@ def test_kernel_is_bounded_or_given(seed):
 
 def test_embedding_of_a_row_depends_on_this_row_only(seed):
     random = np.random.default_rng(seed)
-    rows, values = _rows(random, classifies=False), _parameters(random)
+    rows = _rows(random, 1)
+    values = _parameters(random, rows)
     masks = (random.random((2, SIZES.n_hidden)) < 0.6).astype(float)
-    parts = {name: torch.as_tensor(v) for name, v in _split(values).items()}
+    parts = {name: torch.as_tensor(v) for name, v in _split(values, rows).items()}
     z = np.empty((N_ROWS, SIZES.n_embedding))
     neighbours.embed(SIZES, values, masks, rows.x, z)
     expected = _embedding(parts, torch.as_tensor(rows.x), torch.as_tensor(masks))
@@ -211,83 +258,186 @@ def test_embedding_of_a_row_depends_on_this_row_only(seed):
     np.testing.assert_array_equal(some, z[5:14])
 
 
-def _arguments(random, n_rows=40):
-    """Queries, embeddings and log weights of training rows, and their exponents."""
-    queries, z = random.standard_normal((6, 3)), random.standard_normal((n_rows, 3))
-    log_weights = np.log(random.uniform(0.5, 2, n_rows))
-    distances = np.square(queries[:, None] - z).sum(-1)
-    columns, offsets = np.ascontiguousarray(z.T), log_weights - np.square(z).sum(1)
-    return queries, columns, offsets, log_weights - distances
+def _stored(random, n_rows, n_clusters=1):
+    """Queries, embeddings and weights of some rows, and their log weights."""
+    centres = 3 * random.standard_normal((n_clusters, 3))
+    z = np.resize(centres, (n_rows, 3)) + random.standard_normal((n_rows, 3))
+    weights = random.uniform(0.5, 2, n_rows)
+    queries = np.resize(centres, (6, 3)) + random.standard_normal((6, 3))
+    exponents = np.log(weights) - np.square(queries[:, None] - z).sum(-1)
+    return queries, z, weights, exponents
 
 
 @TASKS
-def test_log_densities(classifies, seed):
+def test_log_densities(n_targets, seed):
     random = np.random.default_rng(seed)
-    *arguments, exponents = _arguments(random)
-    rows, queries = (_rows(random, classifies, n_rows) for n_rows in (40, 6))
-    kernel, actual = np.array([-0.2, -0.9, 0.4]), np.empty(6)
+    z_queries, z, weights, exponents = _stored(random, 40)
+    rows, queries = (_rows(random, n_targets, n_rows) for n_rows in (40, 6))
+    kernel, actual = np.linspace(-0.9, 0.4, 2 * len(rows.y) + 1), np.empty(6)
+    stored = stored_rows(z, weights)
     neighbours.log_densities(
-        *arguments, rows, queries.y, queries.labels, kernel, actual
+        z_queries,
+        stored.columns,
+        stored.offsets,
+        rows,
+        queries.y,
+        queries.labels,
+        kernel,
+        actual,
     )
-    share = 1 / (1 + math.exp(-kernel[2]))
-    if classifies:
+    share = 1 / (1 + math.exp(-kernel[-1]))
+    if n_targets:
+        wide, small = (
+            norm.pdf(queries.y[..., None], rows.y[:, None], h[:, None, None])
+            for h in np.exp(kernel[:-1]).reshape(2, -1)
+        )
+        k = (share * wide + (1 - share) * small).prod(0)
+    else:
         equal = queries.labels[:, None] == rows.labels
         k = (1 - share) * equal + share / N_CLASSES
-    else:
-        wide, small = (
-            norm.pdf(queries.y[:, None], rows.y, math.exp(h)) for h in kernel[:2]
-        )
-        k = share * wide + (1 - share) * small
     expected = np.log((softmax(exponents, axis=1) * k).sum(1))
+    np.testing.assert_allclose(actual, expected, rtol=1e-10)
+
+
+def test_joint_density_of_many_targets_is_positive(seed):
+    """Forty densities of about exp(-8), whose product is zero in float32."""
+    random = np.random.default_rng(seed)
+    y = random.uniform(-1, 1, (40, 9)).astype(np.float32)
+    rows = neighbours.Rows(
+        np.empty((9, 1), np.float32),
+        y,
+        np.empty(0, np.int64),
+        np.ones(9, np.float32),
+        np.empty(0, np.int64),
+        0,
+    )
+    kernel = np.zeros(81, np.float32)
+    queries, columns = np.zeros((1, 2), np.float32), np.zeros((2, 9), np.float32)
+    offsets, actual = np.zeros(9, np.float32), np.empty(1)
+    none = np.empty(0, np.int64)
+    at = y[:, :1] + np.float32(4)
+    neighbours.log_densities(queries, columns, offsets, rows, at, none, kernel, actual)
+    logs = norm.logpdf(at, y).sum(0)
+    assert actual[0] == pytest.approx(logsumexp(logs) - math.log(9), rel=1e-5)
+
+
+# ---- search
+
+
+def test_cells_contain_each_row_once(seed):
+    random = np.random.default_rng(seed)
+    _, z, weights, _ = _stored(random, 400)
+    stored = stored_rows(z, weights, 17)
+    np.testing.assert_array_equal(np.sort(stored.rows), np.arange(400))
+    np.testing.assert_array_equal(stored.columns.T, z[stored.rows])
+    offsets = np.log(weights) - np.square(z).sum(1)
+    np.testing.assert_allclose(stored.offsets, offsets[stored.rows])
+    for k in range(len(stored.starts) - 1):
+        rows = stored.rows[stored.starts[k] : stored.starts[k + 1]]
+        factor = np.prod(1 + 2 * z[rows].var(0)) ** -0.5
+        np.testing.assert_allclose(stored.means[:, k], z[rows].mean(0))
+        log_weight = np.log(weights[rows].sum() * factor)
+        np.testing.assert_allclose(stored.log_weights[k], log_weight)
+
+
+def test_expected_weight_of_normal_rows(seed):
+    """The formula of the module, against its integral over a fine grid."""
+    random = np.random.default_rng(seed)
+    z = random.standard_normal((9, 2)) * [0.7, 1.3]
+    stored, query = stored_rows(z, np.full(9, 1 / 9)), random.standard_normal(2)
+    # The rectangle rule is exact for smooth functions that vanish at the ends.
+    points = np.linspace(-12, 12, 2001)
+    density = norm.pdf(points) * (points[1] - points[0])
+    expected = 1.0
+    for j in range(2):
+        values = z[:, j].mean() + z[:, j].std() * points
+        expected *= density @ np.exp(-np.square(values - query[j]))
+    distance = np.square(query - stored.means[:, 0]) @ stored.precisions[:, 0]
+    assert stored.log_weights[0] - distance == pytest.approx(np.log(expected), rel=1e-9)
+
+
+def test_share_of_the_weights_in_other_cells(seed):
+    """About the given share; the rows are not exactly normal, so a factor of 10."""
+    random = np.random.default_rng(seed)
+    queries, z, weights, exponents = _stored(random, 3000, 9)
+    stored = stored_rows(z, weights, 60)
+    w = np.exp(exponents)
+    visited = []
+    for share in (1e-2, 1e-6, 0.0):
+        numbers = search.n_visited(queries, stored, share)
+        labels = np.arange(3000)
+        found = np.empty((6, 3000))
+        search.neighbour_labels(queries, stored, share, labels, found)
+        missing = (w * (found == 0)).sum(1) / w.sum(1)
+        assert (missing <= 10 * share).all()
+        visited.append(numbers.mean())
+    assert visited[0] < visited[1] < visited[2] == 3000
+
+
+def test_all_cells_are_an_exact_search(seed):
+    random = np.random.default_rng(seed)
+    queries, z, weights, exponents = _stored(random, 500)
+    labels, actual = random.integers(0, N_CLASSES, 500), np.empty((6, N_CLASSES))
+    search.neighbour_labels(queries, stored_rows(z, weights, 20), 0.0, labels, actual)
+    expected = softmax(exponents, axis=1) @ np.eye(N_CLASSES)[labels]
     np.testing.assert_allclose(actual, expected, rtol=1e-10)
 
 
 def test_shares_of_the_classes(seed):
     random = np.random.default_rng(seed)
-    queries, columns, offsets, exponents = _arguments(random)
+    queries, z, weights, exponents = _stored(random, 40)
     labels = random.integers(0, N_CLASSES, 40)
     actual = np.empty((6, N_CLASSES))
-    neighbours.neighbour_labels(queries, columns, offsets, labels, actual)
+    search.neighbour_labels(queries, stored_rows(z, weights), 1e-3, labels, actual)
     expected = softmax(exponents, axis=1) @ np.eye(N_CLASSES)[labels]
     np.testing.assert_allclose(actual, expected, rtol=1e-10)
 
 
-def _groups(arguments, y, width, merged, n_groups):
-    groups = np.empty((3, 6, n_groups))
-    neighbours.neighbour_values(*arguments, y, width, merged, *groups)
+def _groups(arguments, y, width, merged, n_groups, n_cells=1):
+    """Groups of two targets; the second is the first in the opposite order."""
+    queries, z, weights = arguments
+    y = np.stack([y, y[::-1]])
+    ranks = np.argsort(np.argsort(y, axis=1), axis=1).astype(np.int32)
+    groups, widths = np.empty((3, 6, 2, n_groups)), np.full(2, width)
+    stored = stored_rows(z, weights, n_cells)
+    search.neighbour_values(queries, stored, 0.0, y, ranks, widths, merged, *groups)
     return groups
 
 
 def test_few_neighbours_are_not_merged(seed):
     """With room for all rows and a bound of zero, groups are the distinct y."""
     random = np.random.default_rng(seed)
-    *arguments, exponents = _arguments(random)
+    *arguments, exponents = _stored(random, 40)
     y = np.sort(random.standard_normal(40))
     y[7] = y[8]  # one group
-    weight, location, variance = _groups(arguments, y, 0.3, 0.0, 64)
+    groups = _groups(arguments, y, 0.3, 0.0, 64)
     expected = softmax(exponents, axis=1)
-    for row in range(6):
+    for row, target in np.ndindex(6, 2):
+        weight, location, variance = groups[:, :, target]
         n = np.count_nonzero(weight[row])
         weights = dict(zip(location[row, :n], weight[row, :n], strict=True))
         for value in np.unique(y):
             # Neighbours with a relative weight below 1e-10 are left out.
-            total = expected[row, y == value].sum()
+            total = expected[row, [y, y[::-1]][target] == value].sum()
             assert weights.get(value, 0.0) == pytest.approx(total, rel=1e-8, abs=1e-9)
-    np.testing.assert_allclose(variance, 0, atol=1e-15)
+        np.testing.assert_allclose(variance, 0, atol=1e-15)
 
 
-@pytest.mark.parametrize("n_groups", [5, 24])
-def test_groups_keep_mean_and_variance(n_groups, seed):
+@pytest.mark.parametrize(("n_groups", "n_cells"), [(5, 1), (24, 7)])
+def test_groups_keep_mean_and_variance(n_groups, n_cells, seed):
     random = np.random.default_rng(seed)
-    *arguments, exponents = _arguments(random)
+    *arguments, exponents = _stored(random, 40)
     y = np.sort(random.standard_normal(40))
-    weight, location, variance = _groups(arguments, y, 0.02, 0.25, n_groups)
-    expected = softmax(exponents, axis=1)
-    mean = (weight * location).sum(1)
-    np.testing.assert_allclose(weight.sum(1), 1, rtol=1e-10)
-    np.testing.assert_allclose(mean, expected @ y, atol=1e-8)
-    second = (weight * (variance + np.square(location))).sum(1)
-    np.testing.assert_allclose(second, expected @ np.square(y), rtol=1e-7)
+    weight, location, variance = _groups(arguments, y, 0.02, 0.25, n_groups, n_cells)
+    expected, y = softmax(exponents, axis=1), np.stack([y, y[::-1]], axis=1)
+    mean = (weight * location).sum(-1)
+    np.testing.assert_allclose(weight.sum(-1), 1, rtol=1e-10)
+    # With cells, rows with a thousandth of the weight are left out.
+    atol = 1e-8 if n_cells == 1 else 2e-3 * np.abs(y).max()
+    np.testing.assert_allclose(mean, expected @ y, atol=atol)
+    second = (weight * (variance + np.square(location))).sum(-1)
+    atol *= np.abs(y).max()
+    np.testing.assert_allclose(second, expected @ np.square(y), rtol=1e-7, atol=atol)
 
 
 def test_density_of_groups_is_near_the_density_of_the_rows(seed):
@@ -298,10 +448,10 @@ def test_density_of_groups_is_near_the_density_of_the_rows(seed):
     density is about 0.4 / h.
     """
     random = np.random.default_rng(seed)
-    *arguments, exponents = _arguments(random, n_rows=400)
+    *arguments, exponents = _stored(random, 400)
     y = np.sort(random.standard_normal(400))
     width, points = 0.3, np.linspace(-3, 3, 31)
-    weight, location, variance = _groups(arguments, y, width, 0.25, 64)
+    weight, location, variance = _groups(arguments, y, width, 0.25, 64)[:, :, 0]
     assert np.count_nonzero(weight, axis=1).max() < 40
     for row in range(6):
         std = np.sqrt(variance[row] + width**2)

@@ -5,13 +5,17 @@ import pickle
 
 import numpy as np
 import pytest
+import torch
 from scipy.special import logsumexp
 from scipy.stats import norm
 
 from skbayesnn import NeighbourClassifier, NeighbourRegressor
-from skbayesnn.estimators import neighbours
+from skbayesnn.estimators import _neighbour_calibration as calibrating
+from skbayesnn.estimators import _neighbour_search, neighbours
 from skbayesnn.preprocessing import PiecewiseLinearEncoder
 from tests.helpers.frames import mixed_frame, new_frame
+
+neighbour_search = pytest.importorskip("skbayesnn._engine.compiled.neighbour_search")
 
 SHORT = {"hidden_size": 6, "embedding_size": 3, "max_iter": 4}
 KINDS = pytest.mark.parametrize("kind", [NeighbourRegressor, NeighbourClassifier])
@@ -25,6 +29,7 @@ def _data(seed, n_rows=50):
 
 
 def _targets(kind, y):
+    """y, one or two targets, or three classes."""
     return y if kind is NeighbourRegressor else (y > 300).astype(int) + (y > 330)
 
 
@@ -58,6 +63,11 @@ def _pairs(model):
     return [(m, k) for m in range(len(model.seeds_)) for k in range(n_draws)]
 
 
+def _several(X, y):
+    """Two targets with other units, which depend on other columns."""
+    return np.stack([y, 7 - 3 * X[:, 1]], axis=1)
+
+
 # ---- closed forms
 
 
@@ -69,22 +79,28 @@ def unmerged(monkeypatch):
 
 
 @pytest.mark.usefixtures("unmerged")
+@pytest.mark.parametrize("n_targets", [1, 2])
 @pytest.mark.parametrize("parameters", [{}, {"dropout": 0.0, "tau": 0.04}])
-def test_density_by_a_double_loop(parameters, seed):
+def test_density_by_a_double_loop(parameters, n_targets, seed):
     X_new, y_new, random = _data([seed, 1], 7)
+    X, y, _ = _data(seed)
+    y, y_new = _several(X, y)[:, :n_targets], _several(X_new, y_new)[:, :n_targets]
     weight = random.uniform(0.5, 2, 50)
-    model = _fitted(
-        NeighbourRegressor, seed, weight, dtype="float64", n_draws=3, **parameters
-    )
+    model = NeighbourRegressor(**SHORT, random_state=seed, n_draws=3, dtype="float64")
+    model.set_params(**parameters).fit(X, y, weight)
+    y_train = model.y_train_.reshape(50, -1) * model.y_scale_ + model.y_mean_
     densities = []
-    y_train = model.y_train_ * model.y_scale_ + model.y_mean_
     for member, draw in _pairs(model):
         exponents = _exponents(model, member, draw, X_new)
-        a = 1 / (1 + math.exp(-model.parameters_["kernel"][member, 2]))
-        shares = zip((a, 1 - a), model.kernel_std_[member], strict=True)
-        for share, width in shares:
-            normal = norm.logpdf(y_new[:, None], y_train, width)
-            densities.append(logsumexp(exponents + normal, axis=1) + math.log(share))
+        a = 1 / (1 + math.exp(-model.parameters_["kernel"][member, -1]))
+        widths = model.kernel_std_[member].reshape(2, n_targets)
+        density = 0.0
+        for t in range(n_targets):
+            wide, small = (
+                norm.pdf(y_new[:, [t]], y_train[:, t], h) for h in widths[:, t]
+            )
+            density += logsumexp(exponents, b=a * wide + (1 - a) * small, axis=1)
+        densities.append(density)
     expected = logsumexp(densities, axis=0) - math.log(len(_pairs(model)))
     actual = model.log_predictive_density(X_new, y_new)
     # Rows with a relative weight below 1e-10 are left out: outliers have no density.
@@ -93,7 +109,28 @@ def test_density_by_a_double_loop(parameters, seed):
     np.testing.assert_allclose(actual[near], expected[near], atol=1e-5)
     if parameters:
         np.testing.assert_allclose(model.kernel_std_, 5.0)
-        assert model.tau_ == pytest.approx(0.04)
+        np.testing.assert_allclose(model.tau_, 0.04)
+
+
+def test_several_targets(seed):
+    """Each has its own widths; ``tau`` may differ."""
+    X, y, _ = _data(seed)
+    model = NeighbourRegressor(**SHORT, random_state=seed, dtype="float64")
+    model.fit(X, _several(X, y))
+    n_networks = len(model.seeds_)
+    assert model.y_train_.shape == (50, 2)
+    assert model.kernel_std_.shape == (n_networks, 2, 2)
+    assert model.tau_.shape == (2,)
+    mean, std = model.predict(X[:7], return_std=True)
+    assert mean.shape == std.shape == (7, 2)
+    assert model.predict(X[:7], return_cov=True)[1].shape == (7, 2, 2)
+    assert model.predict_interval(X[:7]).shape == (7, 2, 2)
+    assert model.predict_uncertainty(X[:7], kind="epistemic").shape == (7, 2)
+    assert model.sample_y(X[:7], 5, random_state=0).shape == (7, 2, 5)
+    assert model.crps(X, _several(X, y)).shape == (50,)
+    model.set_params(tau=[0.04, 0.25]).fit(X, _several(X, y))
+    np.testing.assert_allclose(model.tau_, [0.04, 0.25])
+    np.testing.assert_allclose(model.kernel_std_, [[[5, 2]] * 2] * n_networks)
 
 
 def test_merged_neighbours(seed, monkeypatch):
@@ -116,14 +153,17 @@ def test_merged_neighbours(seed, monkeypatch):
     assert np.abs((interval - model.predict_interval(X)) / std).max() < 0.05
 
 
-def test_moments_of_the_neighbours(seed):
+@pytest.mark.parametrize("n_targets", [1, 2])
+def test_moments_of_the_neighbours(n_targets, seed):
     X_new, _, _ = _data([seed, 1], 7)
-    model = _fitted(NeighbourRegressor, seed, dtype="float64", n_draws=2)
+    X, y, _ = _data(seed)
+    y = y if n_targets == 1 else _several(X, y)
+    model = NeighbourRegressor(**SHORT, random_state=seed, dtype="float64").fit(X, y)
     y_train = model.y_train_ * model.y_scale_ + model.y_mean_
     means, variances = [], []
     for member, draw in _pairs(model):
         w = np.exp(_exponents(model, member, draw, X_new))
-        a = 1 / (1 + math.exp(-model.parameters_["kernel"][member, 2]))
+        a = 1 / (1 + math.exp(-model.parameters_["kernel"][member, -1]))
         kernel = np.array([a, 1 - a]) @ np.square(model.kernel_std_[member])
         means.append(w @ y_train)
         variances.append(w @ np.square(y_train) - means[-1] ** 2 + kernel)
@@ -159,6 +199,84 @@ def test_it_learns(seed):
     assert model.score(X[300:], labels[300:]) > 0.9
 
 
+# ---- search in cells
+
+
+@pytest.mark.parametrize("kind", [NeighbourRegressor, NeighbourClassifier])
+def test_search_in_cells(kind, seed, monkeypatch):
+    """At most about 0.001 of the weights is missing in each draw; here ten times that.
+
+    A missing weight moves a mean by this share of the range of y, and a probability or
+    distribution function by this share.
+    """
+    X, y, _ = _data(seed, 900)
+    new = _data([seed, 1], 60)[0]
+    model = kind(**SHORT | {"max_iter": 80}, random_state=seed)
+    model.fit(X, _targets(kind, y))
+    exact = [model.predict(new)]
+    exact.append(
+        model.predict_proba(new)
+        if kind is NeighbourClassifier
+        else model.predictive_cdf(new, y[:60])
+    )
+    monkeypatch.setattr(_neighbour_search, "SEARCHED_FROM", 900)
+    model._protect()
+    stored = model._draws()[0].stored
+    assert len(stored.starts) == 31
+    n_visited = neighbour_search.n_visited
+    features = model._encoded(model._standardised(new))
+    [(_, z), *_] = model._queries(features, model._draws())
+    assert n_visited(z, stored, _neighbour_search.SHARE).mean() < 600
+    if kind is NeighbourRegressor:
+        assert np.abs(model.predict(new) - exact[0]).max() < 0.01 * np.ptp(y)
+        assert np.abs(model.predictive_cdf(new, y[:60]) - exact[1]).max() < 0.02
+    else:
+        assert np.abs(model.predict_proba(new) - exact[1]).max() < 0.01
+    # A row does not depend on the other rows, nor on pickling.
+    np.testing.assert_array_equal(model.predict(new[:5]), model.predict(new)[:5])
+    copy = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(copy.predict(new), model.predict(new))
+
+
+@KINDS
+def test_training_rows_are_embedded_in_parts(kind, seed, monkeypatch):
+    X, _, _ = _data(seed)
+    model = _fitted(kind, seed)
+    expected = model.predict(X)
+    monkeypatch.setattr(neighbours, "ENCODED_ROWS", 7)
+    model._protect()
+    np.testing.assert_array_equal(model.predict(X), expected)
+
+
+# ---- other devices
+
+
+@pytest.mark.usefixtures("unmerged")
+@pytest.mark.parametrize("target", ["y", "several", "labels"])
+def test_torch_equals_the_compiled_loops(target, seed, monkeypatch):
+    """Training and predictions, in float64 and up to rounding.
+
+    Two steps: a bias that moves all embeddings has a gradient of zero, whose rounding
+    error Adam magnifies in later steps.
+    """
+    X, y, _ = _data(seed, 150)
+    kind = NeighbourClassifier if target == "labels" else NeighbourRegressor
+    y = _several(X, y) if target == "several" else _targets(kind, y)
+    results = []
+    for is_compiled in (True, False):
+        monkeypatch.setattr(
+            _neighbour_search, "is_compiled", lambda _, c=is_compiled: c
+        )
+        model = kind(**SHORT | {"max_iter": 2}, dtype="float64", random_state=seed)
+        # The factors of a calibration are rounded.
+        model.set_params(validation_fraction=0.0, subset_size=60).fit(X, y)
+        results.append((model.predict(X[:7]), model.log_predictive_density(X, y)))
+        uses_torch = isinstance(model._draws()[0].stored.offsets, torch.Tensor)
+        assert uses_torch != is_compiled
+    for compiled, by_torch in zip(*results, strict=True):
+        np.testing.assert_allclose(by_torch, compiled, rtol=1e-6)
+
+
 # ---- held-out rows
 
 
@@ -175,15 +293,15 @@ def test_number_of_held_out_rows(n_rows, share, n_held_out, seed):
 
 @pytest.fixture
 def calibrations(monkeypatch):
-    """Arguments and result of every call of ``_Calibration.calibrated``."""
-    calls, original = [], neighbours._Calibration.calibrated
+    """Arguments and result of every call of ``Calibration.calibrated``."""
+    calls, original = [], calibrating.Calibration.calibrated
 
     def calibrated(self, parameters, seeds):
         result = original(self, parameters, seeds)
         calls.append((self, parameters, seeds, result))
         return result
 
-    monkeypatch.setattr(neighbours._Calibration, "calibrated", calibrated)
+    monkeypatch.setattr(calibrating.Calibration, "calibrated", calibrated)
     return calls
 
 
@@ -200,7 +318,7 @@ def test_held_out_density(kind, seed, calibrations):
     queries = calibration._queries(parameters, seeds)
     actual = calibration._density(queries, parameters["kernel"])
     if kind is NeighbourRegressor:
-        y = calibration.y * model.y_scale_ + model.y_mean_
+        y = calibration.y[0] * model.y_scale_ + model.y_mean_
         unit = np.log(model.y_scale_)
     else:
         y, unit = model.classes_[calibration.labels], 0.0
@@ -222,22 +340,26 @@ def test_calibration_scales_embedding_and_kernel(seed, calibrations):
     for name in ("w1", "b1", "w2", "b2"):
         np.testing.assert_array_equal(after[name], before[name])
     # All embeddings, of the held-out rows too, have this factor.
-    scaled = neighbours._scaled(calibration._queries(before, seeds), factors[0].flat[0])
+    scaled = calibrating.scaled(calibration._queries(before, seeds), factors[0].flat[0])
     expected = calibration._queries(after, seeds)
     for (draw, z), (expected_draw, expected_z) in zip(scaled, expected, strict=True):
         np.testing.assert_allclose(z, expected_z, rtol=1e-9)
-        np.testing.assert_allclose(draw.columns, expected_draw.columns, rtol=1e-9)
-        np.testing.assert_allclose(draw.offsets, expected_draw.offsets, rtol=1e-9)
+        np.testing.assert_allclose(
+            draw.stored.columns, expected_draw.stored.columns, rtol=1e-9
+        )
+        np.testing.assert_allclose(
+            draw.stored.offsets, expected_draw.stored.offsets, rtol=1e-9
+        )
 
 
 def test_best_factor_maximises_the_posterior():
     """Of densities -(x - c)^2 with weights v: x = 2 v c / (2 v + 1 / std^2)."""
     weights = np.array([2.0, 5.0])
-    calibration = neighbours._Calibration(None, None, None, None, None, weights)
+    calibration = calibrating.Calibration(None, None, None, None, None, weights)
     factor = calibration._best(lambda x: np.full(2, -((x - 0.7) ** 2)))
-    precision = neighbours.PRIOR_STD**-2
+    precision = calibrating.PRIOR_STD**-2
     best = 2 * 7 * 0.7 / (2 * 7 + precision)
-    assert np.log(factor) == pytest.approx(best, abs=neighbours.LOG_PRECISION)
+    assert np.log(factor) == pytest.approx(best, abs=calibrating.LOG_PRECISION)
 
 
 # ---- rows and their weights
@@ -400,7 +522,7 @@ def test_cache_is_not_part_of_the_state(kind, seed):
     labels = _targets(kind, y)
     before = model.log_predictive_density(X, labels)
     copy = pickle.loads(pickle.dumps(model))
-    assert copy._cache.last == ()
+    assert copy._cache.draws == ()
     after = copy.log_predictive_density(X, labels)
     np.testing.assert_array_equal(after, before)
     with pytest.raises(ValueError, match="read-only"):
@@ -494,8 +616,6 @@ def test_bad_parameters(parameters, error, message, seed):
 
 def test_bad_rows(seed):
     X, y, _ = _data(seed)
-    with pytest.raises(ValueError, match="one target"):
-        NeighbourRegressor(**SHORT).fit(X, np.stack([y, y], 1))
     with pytest.raises(ValueError, match="at least 2 rows"):
         NeighbourRegressor(**SHORT).fit(X[:1], y[:1])
     with pytest.raises(ValueError, match="at least 2 classes"):

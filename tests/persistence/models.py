@@ -158,6 +158,10 @@ def _likelihoods(seed):
     ordinal = sized(MCDropoutClassifier, seed, likelihood="ordinal")
     learned = sized(MCDropoutRegressor, seed, dropout="auto", likelihood="student_t")
     return actual | {
+        "neighbours of two targets": (
+            _neighbours(skbayesnn.NeighbourRegressor, seed),
+            "Y",
+        ),
         "tau given": (network, "y"),
         "ordinal": (ordinal, "codes"),
         "learned rates": (learned, "y"),

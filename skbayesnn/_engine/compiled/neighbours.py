@@ -1,4 +1,4 @@
-"""Training and predictions of soft nearest neighbours in a learned embedding.
+"""Training of soft nearest neighbours in a learned embedding.
 
 The embedding of a row x has two hidden layers and a linear map,
 
@@ -11,6 +11,7 @@ queries, it maximises the mean log density given the rows of other groups,
     log p(y_i) = log sum_c w_ic k(y_i - y_c) - log sum_c w_ic,  g_c != g_i,
     w_ic = s_c exp(-|z_i - z_c|^2),  k = a N(0, h_1^2) + (1 - a) N(0, h_2^2).
 
+With several targets, k is the product of such densities, each with its own widths.
 Without groups g, each row is a group alone. For K classes, k is 1 - a + a / K for equal
 labels and a / K for others. All rows of a step have the same masks, because distances
 between embeddings of different draws have no meaning. The gradient of log p in the
@@ -43,8 +44,6 @@ from skbayesnn._engine.optimizer import BETA_1, BETA_2
 # Smallest density of a query that has a gradient, in units of the standardised y. It
 # is positive in float32; rows below are outliers.
 MIN_DENSITY = 1e-25
-# Parameters of the kernel: logs of both widths (0 for classes), and the logit of a.
-N_KERNEL = 3
 
 
 class Rows(NamedTuple):
@@ -53,8 +52,8 @@ class Rows(NamedTuple):
     Parameters
     ----------
     x : ndarray of shape (rows, inputs)
-    y : ndarray of shape (rows,)
-        Standardised target; empty for labels.
+    y : ndarray of shape (targets, rows)
+        Standardised targets; (1, 0) for labels.
     labels : ndarray of shape (rows,), int64
         Codes of the classes; empty for a regression.
     weights : ndarray of shape (rows,)
@@ -91,8 +90,14 @@ class Sizes(NamedTuple):
     n_subset: int
 
 
-def part_shapes(n_inputs: int, n_hidden: int, n_embedding: int) -> dict[str, tuple]:
-    """Shapes of the parameters, in their order in the vector of parameters."""
+def part_shapes(
+    n_inputs: int, n_hidden: int, n_embedding: int, n_targets: int = 1
+) -> dict[str, tuple]:
+    """Shapes of the parameters, in their order in the vector of parameters.
+
+    The kernel has the log of h_1 for each target, of h_2 for each target (0 for
+    classes), and the logit of a.
+    """
     return {
         "w1": (n_inputs, n_hidden),
         "b1": (n_hidden,),
@@ -100,7 +105,7 @@ def part_shapes(n_inputs: int, n_hidden: int, n_embedding: int) -> dict[str, tup
         "b2": (n_hidden,),
         "w3": (n_hidden, n_embedding),
         "linear": (n_inputs, n_embedding),
-        "kernel": (N_KERNEL,),
+        "kernel": (2 * n_targets + 1,),
     }
 
 
@@ -152,7 +157,7 @@ def _relu_back(gradients, units, mask, bias_gradients):
 
 
 @compiled_sums
-def _largest(values):
+def largest(values):
     """The largest of some finite values."""
     result = values[0]
     for i in range(values.size):
@@ -172,7 +177,7 @@ def _squared_lengths(z, squares):
 
 
 @compiled_sums
-def _match_values(exponents, largest, y, value, kernel, products, sums):
+def _match_values(exponents, top, y, value, kernel, products, sums):
     """Exponents to w, and products w k(y_i - y_c); sums for the gradients.
 
     kernel : h_1, h_2, a, for this call
@@ -187,7 +192,7 @@ def _match_values(exponents, largest, y, value, kernel, products, sums):
     total, matched = dtype(0), dtype(0)
     near, wide, near_e, wide_e = dtype(0), dtype(0), dtype(0), dtype(0)
     for c in range(exponents.size):
-        w = exp(exponents[c] - largest)
+        w = exp(exponents[c] - top)
         e = y[c] - value
         square = e * e
         p1, p2 = w * c1 * exp(f1 * square), w * c2 * exp(f2 * square)
@@ -204,7 +209,67 @@ def _match_values(exponents, largest, y, value, kernel, products, sums):
 
 
 @compiled_sums
-def _match_labels(exponents, largest, labels, label, kernel, products, sums):
+def _add_log_kernel(values, value, h1, h2, share, logs):
+    """Add log k of one target to ``logs``; values : (subset,), y of the rows."""
+    dtype = logs.dtype.type
+    half, root = dtype(-0.5), dtype(0.3989422804014327)
+    f1, f2 = half / (h1 * h1), half / (h2 * h2)
+    c1, c2 = log(root / h1 * share), log(root / h2 * (dtype(1) - share))
+    for c in range(logs.size):
+        e = values[c] - value
+        u1, u2 = c1 + f1 * e * e, c2 + f2 * e * e
+        logs[c] += max(u1, u2) + log(dtype(1) + exp(-abs(u1 - u2)))
+
+
+@compiled_sums
+def _kernel_sums(values, value, h1, h2, share, products, sums):
+    """Write sums of products times the derivatives of log k of one target.
+
+    sums : in log h_1, in log h_2, in the logit of a
+    """
+    dtype = products.dtype.type
+    half, one = dtype(-0.5), dtype(1)
+    f1, f2 = half / (h1 * h1), half / (h2 * h2)
+    c = log(share / h1) - log((one - share) / h2)
+    in_h1, in_h2, in_share = dtype(0), dtype(0), dtype(0)
+    for k in range(products.size):
+        e = values[k] - value
+        square = e * e
+        near = sigmoid(c + (f1 - f2) * square)
+        in_h1 += products[k] * near * (square / (h1 * h1) - one)
+        in_h2 += products[k] * (one - near) * (square / (h2 * h2) - one)
+        in_share += products[k] * (near - share)
+    sums[0], sums[1], sums[2] = in_h1, in_h2, in_share
+
+
+@compiled
+def _match_targets(exponents, top, y, value, kernel, products, sums):
+    """Exponents to w, and products w k, up to a factor; return the log density.
+
+    The product over targets can be as small as no float32: k is computed as its log.
+
+    y : (targets, subset); value : (targets,), of the query
+    kernel : h_1 and h_2 of the targets, a
+    sums : written, w; w k, up to the factor
+    """
+    n_targets, zero = y.shape[0], products.dtype.type(0)
+    for c in range(products.size):
+        products[c] = exponents[c] - top
+    for t in range(n_targets):
+        h1, h2 = kernel[t], kernel[n_targets + t]
+        _add_log_kernel(y[t], value[t], h1, h2, kernel[2 * n_targets], products)
+    highest, total, matched = largest(products), zero, zero
+    for c in range(products.size):
+        exponents[c] = exp(exponents[c] - top)
+        products[c] = exp(products[c] - highest)
+        total += exponents[c]
+        matched += products[c]
+    sums[0], sums[1] = total, matched
+    return highest + np.log(np.float64(matched) / total)
+
+
+@compiled_sums
+def _match_labels(exponents, top, labels, label, kernel, products, sums):
     """Exponents to w, and products w k; sums for the gradients.
 
     kernel : k for equal labels and for others
@@ -214,7 +279,7 @@ def _match_labels(exponents, largest, labels, label, kernel, products, sums):
     equal, other = kernel[0], kernel[1]
     total, matched, same = zero, zero, zero
     for c in range(exponents.size):
-        w = exp(exponents[c] - largest)
+        w = exp(exponents[c] - top)
         is_equal = labels[c] == label
         product = w * (equal if is_equal else other)
         exponents[c] = w
@@ -227,15 +292,16 @@ def _match_labels(exponents, largest, labels, label, kernel, products, sums):
 
 @compiled
 def _kernel_values(kernel, n_classes):
-    """h_1, h_2 and a; for classes k for equal labels and for others."""
-    dtype = kernel.dtype.type
-    a, at = sigmoid(kernel[2]), np.empty(3, kernel.dtype)
+    """h_1 and h_2 of the targets, and a; for classes k for equal labels and others."""
+    dtype, n = kernel.dtype.type, kernel.size - 1
+    a, at = sigmoid(kernel[n]), np.empty_like(kernel)
+    at[n] = a
     if n_classes:
         at[1] = a / dtype(n_classes)
         at[0] = dtype(1) - a + at[1]
-        at[2] = a
     else:
-        at[0], at[1], at[2] = exp(kernel[0]), exp(kernel[1]), a
+        for k in range(n):
+            at[k] = exp(kernel[k])
     return at
 
 
@@ -277,10 +343,12 @@ def _query_gradients(
     exponents : (queries, subset), 2 z_i z_c; the queries are its first rows
     """
     dtype = exponents.dtype.type
-    n_queries, n = exponents.shape
+    (n_queries, n), n_targets = exponents.shape, y.shape[0]
     products, sums = np.empty(n, exponents.dtype), np.zeros(6, exponents.dtype)
+    value = np.empty(n_targets, exponents.dtype)
     tiny, one = dtype(MIN_DENSITY), dtype(1)
-    a, at = sigmoid(kernel[2]), _kernel_values(kernel, n_classes)
+    at = _kernel_values(kernel, n_classes)
+    a, of_a = at[2 * n_targets], 2 * n_targets
     loss = 0.0
     for i in range(n_queries):
         row = exponents[i]
@@ -292,22 +360,38 @@ def _query_gradients(
             continue
         # Leave the group of the query out: its w are about 1e-38.
         _fill_group(row, groups, i, row[other])
-        largest = _largest(row)
-        _fill_group(row, groups, i, largest - dtype(100))
-        if n_classes:
-            _match_labels(row, largest, labels, labels[i], at, products, sums)
-        else:
-            _match_values(row, largest, y, y[i], at, products, sums)
+        top = largest(row)
+        _fill_group(row, groups, i, top - dtype(100 * n_targets))
         share = weights[i] / dtype(n_queries)
-        loss -= share * np.log(np.float64(sums[1] / sums[0]) + MIN_DENSITY)
-        factor = share / (sums[1] + tiny * sums[0])
-        to_all = factor * sums[1] / sums[0]
+        if n_targets > 1:
+            for t in range(n_targets):
+                value[t] = y[t, i]
+            log_density = _match_targets(row, top, y, value, at, products, sums)
+            floor = n_targets * np.log(MIN_DENSITY)
+            loss -= share * np.logaddexp(log_density, floor)
+            share *= dtype(1 / (1 + np.exp(floor - log_density)))
+            factor, to_all = share / sums[1], share / sums[0]
+        else:
+            if n_classes:
+                _match_labels(row, top, labels, labels[i], at, products, sums)
+            else:
+                _match_values(row, top, y[0], y[0, i], at, products, sums)
+            loss -= share * np.log(np.float64(sums[1] / sums[0]) + MIN_DENSITY)
+            factor = share / (sums[1] + tiny * sums[0])
+            to_all = factor * sums[1] / sums[0]
         for c in range(n):
             row[c] = to_all * row[c] - factor * products[c]
         _fill_group(row, groups, i, dtype(0))
         if n_classes:
             to_share = sums[0] / dtype(n_classes) - sums[2]
             kernel_gradients[2] -= factor * to_share * a * (one - a)
+        elif n_targets > 1:
+            for t in range(n_targets):
+                h1, h2 = at[t], at[n_targets + t]
+                _kernel_sums(y[t], value[t], h1, h2, a, products, sums)
+                kernel_gradients[t] -= factor * sums[0]
+                kernel_gradients[n_targets + t] -= factor * sums[1]
+                kernel_gradients[of_a] -= factor * sums[2]
         else:
             h1, h2 = at[0], at[1]
             kernel_gradients[0] -= factor * (sums[4] / (h1 * h1) - sums[2])
@@ -356,7 +440,7 @@ def _workspace(rows, sizes):
         np.empty(n * sizes.n_hidden, dtype),
         np.empty(n, dtype),
         ones,
-        np.empty(n if rows.y.size else 0, dtype),
+        np.empty((rows.y.shape[0], n if rows.y.size else 0), dtype),
         np.empty(n if rows.labels.size else 0, np.int64),
         np.empty(n if rows.groups.size else 0, np.int64),
         np.empty(n, dtype),
@@ -372,7 +456,8 @@ def _gather(rows, positions, work):
         position = positions[i]
         copy(rows.x[position], work.x[i * n_inputs : (i + 1) * n_inputs])
         if rows.y.size:
-            work.y[i] = rows.y[position]
+            for t in range(rows.y.shape[0]):
+                work.y[t, i] = rows.y[t, position]
         if rows.labels.size:
             work.labels[i] = rows.labels[position]
         if rows.groups.size:
@@ -478,6 +563,21 @@ def _fill_masks(masks, keep, words, seed, n_used):
 
 
 @entry
+def fill_pass(order, masks, keep, seeds):
+    """Write the order of the rows, and the masks of all steps, of one pass.
+
+    order : (rows,); masks : (steps, 2, hidden)
+    keep, seeds : (2,), as in ``train_steps``
+    """
+    words, keys = np.empty(order.size, np.uint64), np.empty(order.size, np.uint32)
+    fill_words(words, seeds[1], np.int64(0))
+    fill_order(order, words, keys, np.empty(order.size, np.uint64))
+    mask_words, n_used = np.empty(masks[0].size, np.uint64), np.int64(0)
+    for step in range(masks.shape[0]):
+        n_used = _fill_masks(masks[step], keep, mask_words, seeds[0], n_used)
+
+
+@entry
 def loss_and_gradient(rows, sizes, values, masks, positions, gradients):
     """Loss of one step, and its gradient; see the module docstring.
 
@@ -513,7 +613,7 @@ def train_steps(
     curvature : ndarray of shape (parameters,)
         Of the quadratic penalty.
     learns_kernel : bool
-    least_kernel : ndarray of shape (3,)
+    least_kernel : ndarray
         Lower bounds of the parameters of the kernel.
     keep : ndarray of shape (2,)
         Probabilities that the units of a hidden layer are kept.
@@ -523,7 +623,7 @@ def train_steps(
     returns : ndarray of shape (passes,)
     """
     n_rows, n = rows.weights.size, sizes.n_subset
-    n_subsets, first_of_kernel = n_rows // n, values.size - N_KERNEL
+    n_subsets, first_of_kernel = n_rows // n, values.size - least_kernel.size
     work = _workspace(rows, sizes)
     gradients, losses = np.empty_like(values), np.zeros(seeds.shape[0])
     masks = np.empty((2, sizes.n_hidden), values.dtype)
@@ -551,7 +651,7 @@ def train_steps(
                 step_sizes[step],
                 epsilons[step],
             )
-            for j in range(N_KERNEL):
+            for j in range(least_kernel.size):
                 i = first_of_kernel + j
                 values[i] = max(values[i], least_kernel[j])
             step += 1
@@ -560,12 +660,7 @@ def train_steps(
     return losses
 
 
-# ---- predictions
-
-# Neighbours with a smaller weight, relative to the largest one, are left out.
-_MIN_WEIGHT = 1e-10
-# Factor on the bound of groups while there are too many.
-_GROWTH = 1.25
+# ---- trained networks
 
 
 @compiled
@@ -600,120 +695,44 @@ def embed(sizes, values, masks, x, z):
 
 
 @compiled
-def _exponents(query, columns, offsets, exponents):
-    """Write offsets + 2 z_i z for all training rows z_i; see ``_neighbour_weights``."""
-    two = query.dtype.type(2)
-    copy(offsets, exponents)
-    for j in range(query.size):
-        column, factor = columns[j], two * query[j]
-        for c in range(exponents.size):
-            exponents[c] += factor * column[c]
+def exponents_of(query, columns, offsets, first, exponents):
+    """Write offsets + 2 z_i z for training rows z_i, beginning with row ``first``.
 
-
-@compiled
-def _neighbour_weights(query, columns, offsets, exponents):
-    """Weights relative to the largest one, and their sum, for one query.
-
-    query : (embedding,); columns : (embedding, rows), training rows
+    query : (embedding,); columns : (embedding, rows), all training rows
     offsets : (rows,), log s - |z|^2
-    exponents : (rows,), overwritten by the weights
+    exponents : the number of rows is its size
     """
-    _exponents(query, columns, offsets, exponents)
-    largest = _largest(exponents)
-    for c in range(exponents.size):
-        exponents[c] = exp(exponents[c] - largest)
+    two, n = query.dtype.type(2), exponents.size
+    copy(offsets[first : first + n], exponents)
+    for j in range(query.size):
+        column, factor = columns[j, first : first + n], two * query[j]
+        for c in range(n):
+            exponents[c] += factor * column[c]
 
 
 @entry
 def log_densities(queries, columns, offsets, rows, y, labels, kernel, densities):
     """Write the log density of y, or the log probability of a label, of each query.
 
-    queries, columns, offsets : as in ``_neighbour_weights``
+    queries : (queries, embedding); columns, offsets : as in ``exponents_of``
     rows : Rows; y or labels are used
-    y, labels : of the queries; one of them is empty
+    y, labels : of the queries, (targets, queries) or (queries,); one is empty
     """
-    dtype = offsets.dtype.type
+    dtype, n_targets = offsets.dtype.type, rows.y.shape[0]
     at, sums = _kernel_values(kernel, rows.n_classes), np.zeros(6, offsets.dtype)
     exponents, products = np.empty_like(offsets), np.empty_like(offsets)
+    value = np.empty(n_targets, offsets.dtype)
     for i in range(queries.shape[0]):
-        _exponents(queries[i], columns, offsets, exponents)
-        largest = _largest(exponents)
+        exponents_of(queries[i], columns, offsets, 0, exponents)
+        top = largest(exponents)
+        if n_targets > 1:
+            for t in range(n_targets):
+                value[t] = y[t, i]
+            density = _match_targets(exponents, top, rows.y, value, at, products, sums)
+            densities[i] = max(density, n_targets * np.log(MIN_DENSITY))
+            continue
         if rows.n_classes:
-            _match_labels(
-                exponents, largest, rows.labels, labels[i], at, products, sums
-            )
+            _match_labels(exponents, top, rows.labels, labels[i], at, products, sums)
         else:
-            _match_values(exponents, largest, rows.y, y[i], at, products, sums)
+            _match_values(exponents, top, rows.y[0], y[0, i], at, products, sums)
         densities[i] = np.log(max(sums[1] / sums[0], dtype(MIN_DENSITY)))
-
-
-@entry
-def neighbour_labels(queries, columns, offsets, labels, probabilities):
-    """Write the share of every class among the neighbours, (queries, classes)."""
-    weights = np.empty(offsets.size, offsets.dtype)
-    for i in range(queries.shape[0]):
-        _neighbour_weights(queries[i], columns, offsets, weights)
-        fill(probabilities[i], 0.0)
-        total = 0.0
-        for c in range(weights.size):
-            probabilities[i, labels[c]] += weights[c]
-            total += weights[c]
-        for k in range(probabilities.shape[1]):
-            probabilities[i, k] /= total
-
-
-@entry
-def neighbour_values(
-    queries, columns, offsets, y, width, merged, weight, location, variance
-):
-    """Write the distribution of y among the neighbours, as at most K groups.
-
-    A group contains neighbours with similar y, and has their total weight, mean and
-    variance. The third moment of a group changes the density; it is at most 0.1 w d^3,
-    for weight w and range d. Groups grow up to w d^3 = (merged h)^3, with the smaller
-    width h, and further if there are more than K groups.
-
-    queries : (queries, embedding)
-    columns, offsets : as in ``_neighbour_weights``; y : (rows,), increasing
-    width : h
-    weight, location, variance : (queries, K), float64
-    """
-    n_groups = weight.shape[1]
-    weights = np.empty(offsets.size, offsets.dtype)
-    relevant = np.empty(offsets.size, np.int64)
-    starts = np.empty(n_groups)
-    for i in range(queries.shape[0]):
-        _neighbour_weights(queries[i], columns, offsets, weights)
-        n, total = 0, 0.0
-        for c in range(weights.size):
-            if weights[c] >= _MIN_WEIGHT:
-                relevant[n] = c
-                total += weights[c]
-                n += 1
-        bound = merged * width
-        while True:
-            group, start = -1, -np.inf
-            for k in range(n):
-                value, share = y[relevant[k]], weights[relevant[k]] / total
-                deviation = value - start
-                if group < 0 or (weight[i, group] + share) * deviation**3 > bound**3:
-                    group += 1
-                    if group == n_groups:
-                        break
-                    start, deviation = value, 0.0
-                    weight[i, group] = location[i, group] = variance[i, group] = 0.0
-                # Relative to the start of the group, for precise variances.
-                weight[i, group] += share
-                location[i, group] += share * deviation
-                variance[i, group] += share * deviation * deviation
-                starts[group] = start
-            if group < n_groups:
-                break
-            bound *= _GROWTH
-        for k in range(group + 1):
-            mean = location[i, k] / weight[i, k]
-            variance[i, k] = max(variance[i, k] / weight[i, k] - mean * mean, 0.0)
-            location[i, k] = starts[k] + mean
-        for k in range(group + 1, n_groups):
-            weight[i, k], variance[i, k] = 0.0, 0.0
-            location[i, k] = location[i, 0]
