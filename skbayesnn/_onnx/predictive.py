@@ -233,14 +233,6 @@ def _after_steps(steps: Pipeline, rows: OnnxRows) -> OnnxRows:
 def _stacked(model: BayesianStacking, rows: OnnxRows) -> Regression | Classes:
     """Mixture of the candidates with their numbers of draws, and its correction."""
     n_total = int(model.n_draws_.sum())
-    on_frame = getattr(model, "on_frame_", None) or []
-    for candidate, gets_frame in zip(model.estimators_, on_frame, strict=False):
-        if gets_frame and table_of(model) is not None:
-            raise TypeError(
-                "`to_onnx` supports candidates of a stack that get encoded columns; "
-                f"got {type(candidate).__name__}, which gets the frame itself. Put "
-                "its transformers before the stack."
-            )
     parts = [
         predictive(candidate, rows, Part(int(n), n_total))
         for candidate, n in zip(model.estimators_, model.n_draws_, strict=True)

@@ -144,8 +144,11 @@ class NeighbourModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
         return 1 if self.y_train_.ndim == 1 else self.y_train_.shape[1]
 
     @abstractmethod
-    def _validate(self, X, y, sample_weight) -> Table:
-        """Check the arguments of ``fit``; set attributes that depend only on y."""
+    def _validate(self, X, y, sample_weight, groups) -> Table:
+        """Check the arguments of ``fit``; set attributes that depend only on y.
+
+        groups : result of ``check_groups``
+        """
 
     @abstractmethod
     def _prepare_targets(self, y, weights) -> tuple[np.ndarray, Kernel]:
@@ -196,11 +199,11 @@ class NeighbourModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
         """
         random = _validation.random_source(self.random_state)
         with atomic_update(self) as new:
-            table = new._validate(X, y, sample_weight)
+            groups = check_groups(groups, X)
+            table = new._validate(X, y, sample_weight, groups)
             used = table.sample_weight > 0
             features, targets = table.X[used], table.y[used]
             weights = table.sample_weight[used]
-            groups = check_groups(groups, X)
             groups = None if groups is None else groups[used]
             if len(weights) < 2:
                 raise ValueError(
@@ -220,7 +223,8 @@ class NeighbourModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
             scaling = Scaling.of(features, weights, weights, inputs=True, targets=False)
             new.x_mean_, new.x_scale_ = scaling.x_mean, scaling.x_scale
             new.total_weight_ = float(weights.sum())
-            new.X_train_ = new._standardised(features)
+            dtype = _validation.check_option("dtype", new.dtype, ["float32", "float64"])
+            new.X_train_ = new._standardised(features, dtype)
             new.y_train_, new.weights_train_ = targets, weights
             new.encoder_ = new._fitted_encoder(weights)
             new._train(kernel, groups, random)
@@ -243,22 +247,16 @@ class NeighbourModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
         encoder = PiecewiseLinearEncoder(n_bins=int(most), keep_columns=True)
         return encoder.fit(X, sample_weight=weights * (len(X) / weights.sum()))
 
-    def _standardised(self, X) -> np.ndarray:
-        """Standardised columns, in the precision of the training."""
+    def _standardised(self, X, dtype) -> np.ndarray:
+        """Standardised columns."""
         scaled = (X - self.x_mean_) / self.x_scale_
-        return np.clip(scaled, -MAX_FEATURE, MAX_FEATURE).astype(self._dtype)
-
-    @property
-    def _dtype(self):
-        return np.dtype(
-            _validation.check_option("dtype", self.dtype, ["float32", "float64"])
-        )
+        return np.clip(scaled, -MAX_FEATURE, MAX_FEATURE).astype(dtype)
 
     def _encoded(self, X) -> np.ndarray:
         """Inputs of the networks for standardised columns."""
         if self.encoder_ is not None:
             X = self.encoder_.transform(X)
-        return np.ascontiguousarray(X, dtype=self._dtype)
+        return np.ascontiguousarray(X, dtype=self.X_train_.dtype)
 
     def _train(self, kernel: Kernel, groups, random) -> None:
         """Train all networks, and set the attributes that follow from it."""
@@ -318,9 +316,9 @@ class NeighbourModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
         share = _validation.check_number(
             "validation_fraction", self.validation_fraction, low=0, high=1
         )
-        n = min(max(share * n_rows, MIN_HELD_OUT), MAX_HELD_OUT) if share else 0
+        n = min(max(share * n_rows, MIN_HELD_OUT), MAX_HELD_OUT, n_rows // 2)
         held_out = np.zeros(n_rows, dtype=bool)
-        if not 0 < 2 * n <= n_rows:
+        if not share or n < MIN_HELD_OUT:
             return held_out
         groups = np.arange(n_rows) if groups is None else groups
         _, group, sizes = np.unique(groups, return_inverse=True, return_counts=True)
@@ -376,7 +374,8 @@ class NeighbourModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
         return PredictiveBlocks.of_encoded(rows, opened)
 
     def _of_rows(self, X, draws):
-        features = self._encoded(self._standardised(_dense(X)))
+        standardised = self._standardised(_dense(X), self.X_train_.dtype)
+        features = self._encoded(standardised)
         return self._distribution(self._queries(features, draws), X.dtype)
 
     def _queries(self, features, draws) -> list[tuple[Draw, np.ndarray]]:
@@ -416,7 +415,7 @@ class NeighbourModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
             for member, seed in enumerate(self.seeds_.tolist())
         ]
         n_rows, n_embedding = len(self.X_train_), self.parameters_["w3"].shape[2]
-        embedded = [np.empty((n_rows, n_embedding), self._dtype) for _ in pairs]
+        embedded = [np.empty((n_rows, n_embedding), self.X_train_.dtype) for _ in pairs]
         # Encoded columns need more memory than all embeddings.
         for start in range(0, n_rows, ENCODED_ROWS):
             rows = slice(start, start + ENCODED_ROWS)
@@ -433,7 +432,7 @@ class NeighbourModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
         """Masks of draw k of the network with a seed, (2, hidden_size)."""
         n_hidden = self.parameters_["w2"].shape[1]
         uniform = np.random.default_rng([seed, k]).random((2, n_hidden))
-        return (uniform < 1 - self.dropout_[:, None]).astype(self._dtype)
+        return (uniform < 1 - self.dropout_[:, None]).astype(self.X_train_.dtype)
 
     def _embedded(self, features, member: int, masks) -> np.ndarray:
         """Embeddings of some rows, (rows, embedding_size)."""
@@ -544,10 +543,10 @@ default="auto"
         Number of training steps. ``"auto"`` is 6 sqrt(N), between 500 and 1,500.
     validation_fraction : float in [0, 1), default=0.1
         Share of the rows that are held out from the training, at least 60 rows and at
-        most 500; none with fewer than 120 rows, or with 0. They estimate a factor on
-        the embedding, and a factor on the widths of the kernel: in predictions, all
-        rows are possible neighbours, and the embedding has adapted to the y of its
-        training rows. Afterwards they are neighbours like the other rows.
+        most 500 or half of the rows; none with fewer than 120 rows, or with 0. They
+        estimate a factor on the embedding, and a factor on the widths of the kernel: in
+        predictions, all rows are possible neighbours, and the embedding has adapted to
+        the y of its training rows. Afterwards they are neighbours like the other rows.
     device : str or torch.device, default="cpu"
         ``"cpu"`` uses compiled loops; the others use torch: ``"auto"`` (a CUDA GPU if
         there is one), ``"cuda"``, ``"cuda:1"``. Then the training has the same batches
@@ -686,8 +685,10 @@ default="auto"
         tau = 1 / variance.mean(0)
         return float(tau[0]) if len(tau) == 1 else tau
 
-    def _validate(self, X, y, sample_weight):
-        table, self.y_ndim_ = check_regression(self, X, y, sample_weight, reset=True)
+    def _validate(self, X, y, sample_weight, groups):
+        table, self.y_ndim_ = check_regression(
+            self, X, y, sample_weight, groups=groups, reset=True
+        )
         return table
 
     def __sklearn_tags__(self):
@@ -866,9 +867,9 @@ n_iter_, encoder_, n_features_in_, parameters_, seeds_, total_weight_
     ) -> None:
         self._store(locals())
 
-    def _validate(self, X, y, sample_weight):
+    def _validate(self, X, y, sample_weight, groups):
         table, self.classes_ = check_classification(
-            self, X, y, sample_weight, reset=True
+            self, X, y, sample_weight, groups=groups, reset=True
         )
         weights = table.sample_weight
         if self.class_weight is not None:

@@ -12,7 +12,7 @@ from scipy.stats import norm
 from skbayesnn import NeighbourClassifier, NeighbourRegressor
 from skbayesnn.estimators import _neighbour_calibration as calibrating
 from skbayesnn.estimators import _neighbour_search, neighbours
-from skbayesnn.preprocessing import PiecewiseLinearEncoder
+from skbayesnn.preprocessing import PiecewiseLinearEncoder, TableEncoder
 from tests.helpers.frames import mixed_frame, new_frame
 
 neighbour_search = pytest.importorskip("skbayesnn._engine.compiled.neighbour_search")
@@ -224,7 +224,7 @@ def test_search_in_cells(kind, seed, monkeypatch):
     stored = model._draws()[0].stored
     assert len(stored.starts) == 31
     n_visited = neighbour_search.n_visited
-    features = model._encoded(model._standardised(new))
+    features = model._encoded(model._standardised(new, model.X_train_.dtype))
     [(_, z), *_] = model._queries(features, model._draws())
     assert n_visited(z, stored, _neighbour_search.SHARE).mean() < 600
     if kind is NeighbourRegressor:
@@ -453,6 +453,38 @@ def test_groups_of_single_rows_are_no_groups(kind, seed):
     np.testing.assert_array_equal(
         model.fit(X, labels, groups=groups).predict(X), expected
     )
+
+
+def test_groups_reach_the_statistics_of_categories(seed):
+    """A row is not encoded by y of its own group."""
+    pandas = pytest.importorskip("pandas")
+    random = np.random.default_rng(seed)
+    group = np.repeat(np.arange(10), 13)
+    frame = pandas.DataFrame({"level": [f"l{i}" for i in random.integers(0, 14, 130)]})
+    y = random.standard_normal(130)
+    model = NeighbourRegressor(**SHORT, random_state=0).fit(frame, y, groups=group)
+    encoder = TableEncoder(target_type="continuous")
+    expected = encoder.fit_transform(frame, y, groups=group)
+    order = np.argsort(y)
+    actual = model.X_train_[:, 0] * model.x_scale_[0] + model.x_mean_[0]
+    # X_train_ has single precision.
+    np.testing.assert_allclose(actual, expected[order, 0], atol=1e-5)
+
+
+def test_a_later_precision_does_not_change_predictions(seed):
+    X = _data(seed)[0]
+    model = _fitted(NeighbourRegressor, seed)
+    expected = model.predict(X)
+    model.set_params(dtype="float64")
+    np.testing.assert_array_equal(model.predict(X), expected)
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.predict(X), expected)
+
+
+def test_at_most_half_of_the_rows_are_held_out(seed):
+    model = _fitted(NeighbourRegressor, seed, n_rows=150, validation_fraction=0.9)
+    held_out = model._held_out_rows(None, np.random.RandomState(seed))
+    assert held_out.sum() == 75
 
 
 def test_groups_are_held_out_together(seed):

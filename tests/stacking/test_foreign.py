@@ -48,7 +48,6 @@ from skbayesnn._stacking.foreign import (
     quantile_fits,
     takes_frame,
 )
-from skbayesnn.preprocessing import TableEncoder
 from tests.helpers.stacks import QUICK
 
 ROWS = 90
@@ -492,18 +491,6 @@ def test_estimators_that_cannot_be_saved_are_named(linear):
     model = _stack([("local", Local())]).fit(*linear)
     with pytest.raises(ValueError, match=r"Local.*joblib"):
         skbayesnn.dumps(model)
-
-
-def test_onnx_refuses_a_candidate_that_gets_the_frame(linear):
-    pytest.importorskip("onnx")
-    frame, y = _mixed(linear)
-    network = MCDropoutRegressor(max_iter=3, n_draws=3)
-    own = make_pipeline(TableEncoder(target_type="continuous"), network)
-    pool = [("own", own), ("ols", LinearRegression())]
-    model = _stack(pool).fit(frame, y)
-    assert True in model.on_frame_
-    with pytest.raises(TypeError, match="gets the frame itself"):
-        skbayesnn.to_onnx(model)
 
 
 def test_onnx_names_the_candidate(linear):
