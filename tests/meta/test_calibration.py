@@ -22,6 +22,7 @@ from sklearn.preprocessing import StandardScaler
 from skbayesnn import (
     CalibratedUncertaintyRegressor,
     MCDropoutRegressor,
+    NeighbourRegressor,
     log_predictive_density,
     predict_interval,
     predict_uncertainty,
@@ -445,6 +446,20 @@ def test_groups_are_passed_to_the_splitter(data, recorder, routing):
     assert sorted(tested, key=min) == [{0}, {1}, {2}, {3}]
     for seen, predicted in zip(Recorder.seen, tested, strict=False):
         assert {group_of[value] for value in seen} == {0, 1, 2, 3} - predicted
+
+
+def test_default_folds_do_not_split_groups_of_a_search(data):
+    """The search takes any parameter, and its own folds respect the groups."""
+    groups = np.arange(ROWS) % 5
+    network = MCDropoutRegressor(max_iter=2, n_draws=2)
+    search = GridSearchCV(network, {"tau": [1.0, 2.0]}, cv=GroupKFold(2))
+    model = CalibratedUncertaintyRegressor(search, cv=3)
+    with pytest.raises(ValueError, match="`groups`"):
+        model.fit(data.X, data.y, groups=groups)
+    pipeline = make_pipeline(StandardScaler(), NeighbourRegressor(max_iter=2))
+    model = CalibratedUncertaintyRegressor(pipeline, cv=3)
+    with pytest.raises(ValueError, match="`groups`"):
+        model.fit(data.X, data.y, neighbourregressor__groups=groups)
 
 
 def test_weights_are_passed_to_the_last_step_of_a_pipeline(data, routing):

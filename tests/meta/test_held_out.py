@@ -199,10 +199,10 @@ def test_networks_get_the_groups_of_their_rows(table, routing):
 
 
 def test_groups_are_passed_to_an_inner_search(table):
-    """If the outer `cv` does not use groups, the search gets them."""
+    """A splitter that the user chose may split them; a number of folds may not."""
     X, y = table
     search = GridSearchCV(INNER, {"deviation": [0.1, 0.2]}, cv=GroupKFold(2))
-    model = CalibratedUncertaintyRegressor(search, cv=3)
+    model = CalibratedUncertaintyRegressor(search, cv=KFold(3))
     assert model.fit(X, y, groups=np.arange(ROWS) % 6).estimator_.n_splits_ == 2
 
 
