@@ -134,6 +134,19 @@ class TrainingRows:
         """Whether X is a dense array."""
         return self._sparse is None
 
+    def select(self, members: np.ndarray) -> "TrainingRows":
+        """The rows of some members, by index; see `_engine.config.TableRows`."""
+        rows = object.__new__(type(self))
+        vars(rows).update(vars(self))
+        vars(rows).pop("_subset_per_member", None)
+        index = torch.as_tensor(members).to(self._device)
+        rows.n_rows = self.n_rows[members]
+        rows.mean_weight = self.mean_weight[index]
+        rows.total_weight = self.total_weight[index]
+        rows._subset_of_member = self._subset_of_member[members]
+        rows._member_index = torch.as_tensor(rows._subset_of_member).to(self._device)
+        return rows
+
     def member_table(
         self,
         member: int,

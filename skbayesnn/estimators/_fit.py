@@ -15,6 +15,7 @@ from skbayesnn import _validation
 from skbayesnn._data.training_rows import TrainingRows
 from skbayesnn._engine.config import Hook, MemberParams, TrainingConfig
 from skbayesnn._engine.posterior import Posterior
+from skbayesnn._engine.processes import present_processes
 from skbayesnn._engine.training import Trained, initial_posterior, train
 from skbayesnn._runtime import default_settings
 from skbayesnn._sklearn_compat import callback_context, has_callbacks
@@ -165,6 +166,8 @@ def run(
 ) -> Trained:
     """Train and report progress; raise if all networks fail."""
     shown = _validation.verbosity(estimators[0].verbose) > 0
+    processes = present_processes()
+    shown = shown and (processes is None or processes.rank == 0)
     with epochs_reported(estimators, int(members.n_epochs.max()), shown) as report:
         trained = train(
             config,

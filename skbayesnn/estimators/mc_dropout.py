@@ -265,6 +265,8 @@ default="from_dtype"
         perceptrons on a CPU), a Triton kernel for each network (on a GPU, if the
         environment variable ``SKBAYESNN_ENGINE=fused`` allows it), or torch. All give
         the same networks up to rounding. ``SKBAYESNN_ENGINE=torch`` forces torch.
+    n_processes_ : int
+        Number of processes that shared the training, as under torchrun.
     n_features_in_ : int
         Number of columns of X.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -434,8 +436,9 @@ random_state
     tau_ : float
         The inverse temperature.
     dropout_, length_scale_, weight_decay_, tau_training_, weight_decay_training_, \
-elbo_, elbo_std_error_, history_, loss_curve_, n_iter_, engine_, n_features_in_, \
-feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, x_scale_
+elbo_, elbo_std_error_, history_, loss_curve_, n_iter_, engine_, n_processes_, \
+n_features_in_, feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, \
+x_scale_
         As in :class:`MCDropoutRegressor`.
 
     See Also
