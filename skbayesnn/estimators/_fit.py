@@ -7,20 +7,25 @@ a single estimator. Progress is reported after every epoch: to scikit-learn's ca
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import torch
+from sklearn.utils.parallel import Parallel
 
 from skbayesnn import _validation
 from skbayesnn._data.training_rows import TrainingRows
 from skbayesnn._engine.config import Hook, MemberParams, TrainingConfig
 from skbayesnn._engine.posterior import Posterior
 from skbayesnn._engine.processes import present_processes
+from skbayesnn._engine.step import select_state
 from skbayesnn._engine.training import Trained, initial_posterior, train
 from skbayesnn._runtime import default_settings
 from skbayesnn._sklearn_compat import callback_context, has_callbacks
 from skbayesnn.estimators import _selection
 from skbayesnn.estimators._job import TrainedJob, TrainingJob, joined
+from skbayesnn.estimators._workers import Workers, n_cluster_workers
 
 # ---- progress
 
@@ -168,20 +173,45 @@ def run(
     shown = _validation.verbosity(estimators[0].verbose) > 0
     processes = present_processes()
     shown = shown and (processes is None or processes.rank == 0)
-    with epochs_reported(estimators, int(members.n_epochs.max()), shown) as report:
-        trained = train(
-            config,
-            members,
-            training_rows,
-            posterior,
-            optimizer_state,
-            first_epoch,
-            [_Reported(report), *hooks],
-            compute_bound=True,
-        )
+    program = config, members, training_rows, posterior, optimizer_state, first_epoch
+    n_epochs = int(members.n_epochs.max())
+    with epochs_reported(estimators, n_epochs, shown) as report:
+        n_parts = min(n_cluster_workers(), len(members.seeds))
+        if n_parts > 1 and not hooks:
+            trained = _train_on_cluster(n_parts, *program)
+            report(n_epochs)
+        else:
+            hooks = [_Reported(report), *hooks]
+            trained = train(*program, hooks, compute_bound=True)
     if trained.failed.all():
         raise all_failed(config, trained)
     return trained
+
+
+def _train_on_cluster(
+    n_parts: int,
+    config: TrainingConfig,
+    members: MemberParams,
+    training_rows: TrainingRows,
+    posterior: Posterior,
+    optimizer_state,
+    first_epoch: int,
+) -> Trained:
+    """Train parts of the members on the workers of joblib's active backend."""
+    calls = (
+        (
+            partial(train, compute_bound=True),
+            config,
+            members.select(part),
+            training_rows.select(part),
+            posterior.select(part),
+            select_state(optimizer_state, part) if optimizer_state else None,
+            first_epoch,
+        )
+        for part in np.array_split(np.arange(len(members.seeds)), n_parts)
+    )
+    parts = list(Workers(Parallel()).results(calls))
+    return replace(Trained.concatenate(parts), n_processes=n_parts)
 
 
 class _Reported(Hook):
