@@ -25,7 +25,7 @@ try:
 except ImportError:  # joblib before 1.6 contains it
     from joblib.externals.cloudpickle import CloudPickler
 
-# Backends of joblib on this computer; loky shares large arrays by itself.
+# Backends of joblib on this computer. Of these, loky shares large arrays.
 _LOCAL = (
     joblib._parallel_backends.SequentialBackend,
     joblib._parallel_backends.ThreadingBackend,
