@@ -5,6 +5,7 @@ Arguments: a folder for the results, and a port for the second connection.
 
 import os
 import pickle
+import signal
 import sys
 import time
 from pathlib import Path
@@ -77,26 +78,32 @@ def main():
         has_given_up.touch()
     else:
         wait_for(has_given_up)
-    # The second process ends in the middle of a fit.
     processes.leave_processes()
     os.environ["MASTER_PORT"] = sys.argv[3]
-    if rank == "1":
-        (folder / "1.pickle").write_bytes(pickle.dumps(results))
+
+    def stopped(action):
+        """A long fit, in the third run of which the second process does something."""
         add, n_runs = training.TrainingHistory.add, []
 
-        def add_or_end(*args):
+        def add_and_act(*args):
             n_runs.append(1)
-            if len(n_runs) == 3:
-                os._exit(0)
+            if rank == "1" and len(n_runs) == 3:
+                action()
             add(*args)
 
-        training.TrainingHistory.add = add_or_end
-    kept = MCDropoutRegressor(
-        max_iter=10_000, batch_size=19, n_estimators=1, warm_start=True, random_state=0
-    )
-    kept.set_params(device="cpu", early_stopping=False, tau=1.0, length_scale=1.0)
-    results["lost"] = failure(kept.fit, X, y)
-    results["kept"] = kept
+        training.TrainingHistory.add = add_and_act
+        model = MCDropoutRegressor(max_iter=10_000, batch_size=19, n_estimators=1)
+        model.set_params(early_stopping=False, tau=1.0, length_scale=1.0)
+        model.set_params(device="cpu", warm_start=True, random_state=0)
+        error = failure(model.fit, X, y)
+        training.TrainingHistory.add = add
+        return error, model
+
+    results["interrupted"] = stopped(lambda: os.kill(os.getpid(), signal.SIGINT))
+    if rank == "1":
+        (folder / "1.pickle").write_bytes(pickle.dumps(results))
+    # The second process ends in the middle of a fit.
+    results["lost"] = stopped(lambda: os._exit(0))
     (folder / "0.pickle").write_bytes(pickle.dumps(results))
 
 

@@ -19,6 +19,7 @@ from skbayesnn import MCDropoutRegressor
 from skbayesnn._engine import training
 from skbayesnn._engine.compiled import ENGINE_VARIABLE
 from skbayesnn._engine.processes import TIMEOUT_VARIABLE, Processes
+from skbayesnn.networks import TabM
 from tests.engine import launched
 from tests.engine.test_compiled import POSTERIORS, ROUNDING, assert_same_training, exact
 
@@ -97,14 +98,29 @@ def table():
     return X, Y + 0.3 * random.normal(size=Y.shape), random.uniform(0.3, 2, size=ROWS)
 
 
-@pytest.mark.parametrize("engine", ["compiled", "torch"])
-@pytest.mark.parametrize("name", POSTERIORS)
+# Every family in the compiled loop; in torch, one for each kind of random numbers.
+CASES = [(name, "compiled") for name in POSTERIORS] + [
+    (name, "torch") for name in ("bernoulli", "concrete", "mean_field, spikes")
+]
+
+
+@pytest.mark.parametrize(("name", "engine"), CASES)
 def test_rows_are_split(name, engine, table, seed, monkeypatch):
     """A batch of 9 rows is split into 4 and 5 rows, for every family."""
     monkeypatch.setenv(ENGINE_VARIABLE, engine)
     model = exact(POSTERIORS[name], seed, n_estimators=1)
     tolerance = {"rtol": 1e-8, "atol": 1e-10} if "weight" in name else {}
     assert_all_same(model, *table, monkeypatch=monkeypatch, **tolerance)
+
+
+@pytest.mark.parametrize("n_draws", [1, 2])
+def test_heads_of_a_part(n_draws, table, seed, monkeypatch):
+    """A row has the head that it has in a single process."""
+    model = MCDropoutRegressor(
+        network=TabM((7, 6), n_heads=3), n_training_draws=n_draws, dropout=0.2
+    )
+    model = exact(model, seed, n_estimators=1)
+    assert_all_same(model, *table, monkeypatch=monkeypatch)
 
 
 def test_members_are_split(table, seed, monkeypatch):
@@ -180,8 +196,20 @@ def test_failures_name_the_process(launched_results):
         assert "process 1 (" in results["other data"]
     assert first["late"].startswith("TimeoutError('process 1 (")
     assert TIMEOUT_VARIABLE in first["late"]
-    assert first["lost"].startswith("ConnectionError('process 1 (")
+    error, kept = first["lost"]
+    assert error.startswith("ConnectionError('process 1 (")
     # The second process ended in its third run, with one epoch in the first run.
-    kept = first["kept"]
     assert 2 <= kept.n_iter_ < kept.max_iter
     assert np.isfinite(kept.predict(launched.table()[0])).all()
+
+
+@pytest.mark.skipif(
+    not torch.distributed.is_gloo_available(), reason="torch has no gloo"
+)
+def test_interruption_of_one_process_stops_all(launched_results):
+    """They keep the same epochs, as after Ctrl-C in a single process."""
+    (no_error, first), (_, second) = (r["interrupted"] for r in launched_results)
+    assert no_error == "no error"
+    assert 3 <= first.n_iter_ == second.n_iter_ < first.max_iter
+    for key, values in first.parameters_.items():
+        np.testing.assert_array_equal(values, second.parameters_[key])
