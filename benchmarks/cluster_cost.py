@@ -22,11 +22,12 @@ column is what few machines have.
 
 import contextlib
 import math
-import time
+import statistics
+import warnings
 from itertools import pairwise
 
 import numpy as np
-from common import command_line, environment, table
+from common import command_line, environment, epoch_seconds, table
 
 from skbayesnn import MCDropoutRegressor
 from skbayesnn._engine import training
@@ -35,7 +36,7 @@ from skbayesnn._engine.processes import Processes
 ROWS, COLUMNS = 100_000_000, 100
 HIDDEN = (64, 64)
 MACHINES = 1, 8, 64
-SAMPLE_ROWS = 524_288
+SAMPLE_ROWS, EPOCHS, REPEATS = 524_288, 2, 3
 
 
 class OneOfMany(Processes):
@@ -66,22 +67,20 @@ class OneOfMany(Processes):
 def seconds_per_row(X, y, batch_size, count):
     """CPU seconds of one of ``count`` processes per row of the table and epoch."""
     training.present_processes = lambda: OneOfMany(count)
-    times = []
-    for n_epochs in (1, 3):
-        model = MCDropoutRegressor(
-            HIDDEN,
-            dropout=0.05,
-            tau=1.0,
-            batch_size=batch_size,
-            max_iter=n_epochs,
-            early_stopping=False,
-            device="cpu",
-            random_state=0,
-        )
-        start = time.process_time()
-        model.fit(X, y)
-        times.append(time.process_time() - start)
-    return (times[1] - times[0]) / (2 * len(X))
+    model = MCDropoutRegressor(
+        HIDDEN,
+        dropout=0.05,
+        tau=1.0,
+        batch_size=batch_size,
+        max_iter=EPOCHS,
+        early_stopping=False,
+        device="cpu",
+        random_state=0,
+    )
+    with warnings.catch_warnings():
+        # The gradients of the other processes are missing.
+        warnings.simplefilter("ignore")
+        return epoch_seconds(lambda: model.fit(X, y), EPOCHS)["cpu"] / len(X)
 
 
 def main():
@@ -104,7 +103,8 @@ def main():
     lines = []
     for machines in MACHINES:
         count = machines * given.cores
-        compute = seconds_per_row(X, y, given.batch, count) * ROWS
+        runs = [seconds_per_row(X, y, given.batch, count) for _ in range(REPEATS)]
+        compute = statistics.median(runs) * ROWS
         reading = 4 * ROWS * COLUMNS / (machines * given.disk)
         per_step = 2 * (count - 1) / count * 4 * n_weights * given.cores / given.card
         per_step += 2 * math.log2(count) * given.latency
