@@ -12,8 +12,8 @@ columns, batches of B rows, and W weights, the seconds of an epoch are
     exchange  N / B (2 (P - 1) / P 4 W k / C + 2 log2(P) L)     C: bytes/s, L: latency
     epoch     max(compute, reading) + exchange
 
-The exchange counts all k processes of a machine on its one network card, which torch's
-gloo uses. Reading needs each process to read only its part of the rows, from files. In
+The exchange counts all k processes of a machine on its one network card, as if gloo had
+no faster way within a machine. Reading needs each process to read only its part of the rows, from files. In
 memory every process holds the whole table twice, as given and standardised, so the last
 column is what few machines have.
 
@@ -43,7 +43,7 @@ class OneOfMany(Processes):
     """The first of ``count`` processes; the others add nothing to the sums."""
 
     wants_to_stop = False
-    together_interrupted = contextlib.nullcontext
+    together_interrupted = separate_work = contextlib.nullcontext
 
     def __init__(self, count):
         self.rank, self.count = 0, count

@@ -18,7 +18,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import Any
 
@@ -35,6 +35,12 @@ _TIMEOUT = 600.0
 _VARIABLES = "RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"
 # Seconds in which the processes that are left report after a failure.
 _GRACE = 5.0
+# Seconds between two signs of life of a process that works for itself.
+_BEAT = 2.0
+_HINT = (
+    "All processes must call the same fits, in the same order. With warm_start=True, "
+    "the estimator keeps the last finished epochs."
+)
 # Rows of a batch are split at multiples of this number. A random word has four masks,
 # and normal numbers are drawn in pairs.
 _ROWS_PER_BLOCK = 4
@@ -68,7 +74,7 @@ class Processes:
         self.rank, self.count, self._seconds = rank, count, seconds
         self._store = store
         self._group = dist.new_group(backend="gloo", timeout=timedelta(seconds=seconds))
-        self._interrupted = False
+        self._interrupted, self._n_waits = False, 0
         self._names = self.gather(f"{socket.gethostname()}, pid {os.getpid()}")
 
     # ---- the part of this process
@@ -154,6 +160,59 @@ class Processes:
             _forget(self)
             raise self._lost(error, time.monotonic() - start) from error
 
+    # ---- separate work
+
+    @contextmanager
+    def separate_work(self) -> Iterator[None]:
+        """Context of work without exchanges; it ends when all processes are done.
+
+        The work may take any time, and longer in one process than in another: while it
+        lasts, a thread shows that the process is alive.
+        """
+        stop = threading.Event()
+        beats = threading.Thread(target=self._beat, args=(stop,), daemon=True)
+        beats.start()
+        try:
+            yield
+            self._wait_for_all()
+        finally:
+            stop.set()
+            beats.join()
+
+    def _beat(self, stop: threading.Event) -> None:
+        """Count in the store until ``stop`` is set."""
+        n = 0
+        with suppress(RuntimeError):  # The store has ended.
+            while not stop.wait(min(_BEAT, self._seconds / 4)):
+                n += 1
+                self._store.set(f"beat/{self.rank}", str(n))
+
+    def _wait_for_all(self) -> None:
+        """Wait until all processes are here.
+
+        Raises
+        ------
+        TimeoutError
+            If one of the others is neither here nor alive.
+        """
+        self._n_waits += 1
+        self._store.set(f"done/{self._n_waits}/{self.rank}", "yes")
+        start = time.monotonic()
+        seen = {rank: (b"", start) for rank in range(self.count) if rank != self.rank}
+        while seen:
+            for rank, (last, since) in list(seen.items()):
+                if self._store.check([f"done/{self._n_waits}/{rank}"]):
+                    del seen[rank]
+                    continue
+                key = f"beat/{rank}"
+                beat = self._store.get(key) if self._store.check([key]) else b""
+                if beat != last:
+                    seen[rank] = beat, time.monotonic()
+                elif time.monotonic() - since > self._seconds:
+                    _forget(self)
+                    raise self._late([rank], "no sign of life")
+            time.sleep(0.01)
+
     # ---- interruption
 
     @contextmanager
@@ -185,24 +244,27 @@ class Processes:
 
     def _lost(self, error: RuntimeError, seconds: float) -> OSError:
         """The error for an exchange that failed; it names the lost processes."""
-        names = ", ".join(
-            f"process {rank} ({self._names[rank]})" for rank in self._missing()
-        )
-        hint = (
-            "All processes must call the same fits, in the same order. With "
-            "warm_start=True, the estimator keeps the last finished epochs."
-        )
-        if not names:
+        missing = self._missing()
+        if not missing:
             return ConnectionError(
                 f"the connection between the {self.count} processes of this script was "
-                f"lost. {hint} ({error})"
+                f"lost. {_HINT} ({error})"
             )
         if seconds >= 0.9 * self._seconds:
-            return TimeoutError(
-                f"{names} did not answer within {self._seconds:g} s, the value of the "
-                f"environment variable {TIMEOUT_VARIABLE}. {hint} ({error})"
-            )
-        return ConnectionError(f"{names} was lost during a fit. {hint} ({error})")
+            return self._late(missing, error)
+        return ConnectionError(
+            f"{self._named(missing)} was lost during a fit. {_HINT} ({error})"
+        )
+
+    def _late(self, ranks: list[int], reason) -> TimeoutError:
+        """The error for processes that do not answer."""
+        return TimeoutError(
+            f"{self._named(ranks)} did not answer within {self._seconds:g} s, the "
+            f"value of the environment variable {TIMEOUT_VARIABLE}. {_HINT} ({reason})"
+        )
+
+    def _named(self, ranks: list[int]) -> str:
+        return ", ".join(f"process {rank} ({self._names[rank]})" for rank in ranks)
 
     def _missing(self) -> list[int]:
         """The processes that do not report after a failure."""

@@ -369,28 +369,39 @@ def train(
     n_members = len(members.seeds)
     # A hook that reads the posterior needs all members in every epoch.
     if not isinstance(rows, TableRows) or any(hook.every_epoch for hook in hooks):
-        return processes.of_first(_train(*program, *options))
+        return _train_by_each(processes, *program, *options)
     if n_members >= processes.count:
         own = processes.part_of(n_members)
-        trained = _train(
-            config,
-            members.select(own),
-            rows.select(own),
-            posterior.select(own),
-            select_state(optimizer_state, own) if optimizer_state else None,
-            *options,
-        )
+        with processes.separate_work():
+            trained = _train(
+                config,
+                members.select(own),
+                rows.select(own),
+                posterior.select(own),
+                select_state(optimizer_state, own) if optimizer_state else None,
+                *options,
+            )
         parts = [_on(rows, part) for part in processes.gather(_on(None, trained))]
         return replace(Trained.concatenate(parts), n_processes=processes.count)
     n_rows = int(config.batch_rows(rows.n_rows).min())
     if not processes.can_split(n_rows, config.network.n_weights):
-        return processes.of_first(_train(*program, *options))
+        return _train_by_each(processes, *program, *options)
     with processes.together_interrupted():
         trained = _train(*program, *options, processes)
     trained = replace(trained, n_processes=processes.count)
     if trained.interrupted:
         return trained
     return _on(rows, processes.of_first(_on(None, trained)))
+
+
+def _train_by_each(processes: Processes, *arguments) -> Trained:
+    """Train in every process; all get the result of the first.
+
+    arguments : arguments of ``_train``
+    """
+    with processes.separate_work():
+        trained = _train(*arguments)
+    return processes.of_first(trained)
 
 
 def _on(rows: TableRows | None, trained: Trained) -> Trained:

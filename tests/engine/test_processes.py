@@ -50,7 +50,7 @@ class ThreadsAsProcesses(Processes):
         return True
 
     wants_to_stop = False
-    together_interrupted = contextlib.nullcontext
+    together_interrupted = separate_work = contextlib.nullcontext
 
 
 class _Shared:
@@ -126,6 +126,38 @@ def test_heads_of_a_part(n_draws, table, seed, monkeypatch):
 def test_members_are_split(table, seed, monkeypatch):
     model = exact(MCDropoutRegressor(), seed, n_estimators=5, early_stopping=True)
     assert_all_same(model, *table, monkeypatch=monkeypatch, count=3)
+
+
+# ---- waiting for slower processes
+
+
+def waiting(rank, store, seconds):
+    processes = object.__new__(Processes)
+    processes.rank, processes.count, processes._store = rank, 2, store
+    processes._seconds, processes._n_waits = seconds, 0
+    processes._names = ["host", "other host"]
+    return processes
+
+
+def test_a_slow_process_is_waited_for():
+    """It works longer than the time-out, and shows that it is alive."""
+    store, ended = torch.distributed.HashStore(), []
+
+    def work(rank, seconds):
+        with waiting(rank, store, 0.1).separate_work():
+            threading.Event().wait(seconds)
+            ended.append(rank)
+        return list(ended)
+
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(work, (0, 1), (0.0, 0.4))) == [[0, 1]] * 2
+
+
+def test_a_process_without_a_sign_of_life_is_named():
+    first = waiting(0, torch.distributed.HashStore(), 0.1)
+    with pytest.raises(TimeoutError, match=r"^process 1 \(other host\) did not answer"):
+        with first.separate_work():
+            pass
 
 
 # ---- processes of torch.distributed
