@@ -13,9 +13,9 @@ columns, batches of B rows, and W weights, the seconds of an epoch are
     epoch     max(compute, reading) + exchange
 
 The exchange counts all k processes of a machine on its one network card, as if gloo had
-no faster way within a machine. Reading needs each process to read only its part of the rows, from files. In
-memory every process holds the whole table twice, as given and standardised, so the last
-column is what few machines have.
+no faster way within a machine. Reading needs each process to read only its part of the
+rows, from files. In memory every process holds the whole table twice, as given and
+standardised, so the last column is what few machines have.
 
     python benchmarks/cluster_cost.py
 """
