@@ -20,6 +20,7 @@ import torch
 from torch import nn
 
 from skbayesnn import __version__
+from skbayesnn._engine import training
 from skbayesnn.estimators._fit import train_together
 from skbayesnn.estimators._job import training_job
 from skbayesnn.estimators._training_data import TrainingData
@@ -154,6 +155,27 @@ def interleaved(
     for _ in range(repeats):
         for name, work in cases.items():
             times[name].append(seconds(work, device, clock))
+    return times
+
+
+def epoch_seconds(fit: Callable[[], object], n_epochs: int) -> dict[str, float]:
+    """Seconds of one epoch by every clock, without what a fit does before and after.
+
+    fit : a fit of ``n_epochs`` without a selection on held-out rows
+    """
+    epochs, times = training._Run.epochs, {}
+
+    def timed(*args):
+        starts = {name: clock() for name, clock in CLOCKS.items()}
+        epochs(*args)
+        for name, clock in CLOCKS.items():
+            times[name] = (clock() - starts[name]) / n_epochs
+
+    training._Run.epochs = timed
+    try:
+        fit()
+    finally:
+        training._Run.epochs = epochs
     return times
 
 

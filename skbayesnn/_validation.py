@@ -1,5 +1,6 @@
 """Check the values of constructor parameters, with one form of error message."""
 
+import os
 import secrets
 from collections.abc import Sequence
 from dataclasses import MISSING, fields
@@ -298,37 +299,67 @@ def precision(value) -> torch.dtype:
     return getattr(torch, check_option("dtype", value, ["float32", "float64"]))
 
 
-def device_for_fit(value) -> torch.device:
-    """Convert `device` to a torch.device that is available.
+def devices_for_fit(value) -> list[torch.device]:
+    """Convert `device`, one or a list, to devices that are available.
 
     Raises
     ------
-    ValueError
-        If the name is unknown or the device is not available.
+    TypeError, ValueError
+        If a name is unknown, a device is not available, or the list is empty.
     """
-    device = _device(value)
-    reason = _why_unavailable(device)
-    if reason:
-        raise ValueError(
-            f"`device` must be available on this computer; got {str(value)!r}, but "
-            f"{reason}. Use device='cpu' or device='auto'."
-        )
-    return device
+    devices = []
+    for name in _as_list(value):
+        device = _device(name)
+        reason = _why_unavailable(device)
+        if reason:
+            raise ValueError(
+                f"`device` must be available on this computer; got {str(name)!r}, but "
+                f"{reason}. Use device='cpu' or device='auto'."
+            )
+        devices.append(device)
+    return devices
+
+
+def device_for_fit(value) -> torch.device:
+    """Convert `device` to a torch.device that is available: the first of a list.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As ``devices_for_fit``.
+    """
+    return devices_for_fit(value)[0]
 
 
 def device_for_prediction(value) -> torch.device:
     """Convert `device` to a torch.device; the CPU if it is not available."""
-    device = _device(value)
+    device = _device(_as_list(value)[0])
     return torch.device("cpu") if _why_unavailable(device) else device
+
+
+def _as_list(value) -> list:
+    """The devices of `device`, which is one of them or a list."""
+    if not isinstance(value, list | tuple):
+        return [value]
+    if not value:
+        raise ValueError("`device` must have at least one device; got an empty list.")
+    return list(value)
 
 
 def _device(value) -> torch.device:
     if isinstance(value, torch.device):
         return value
     if not isinstance(value, str):
-        raise TypeError(f"`device` must be a name or a torch.device; got {value!r}.")
+        raise TypeError(
+            "`device` must be a name, a torch.device or a list of these; got "
+            f"{value!r}."
+        )
     if value == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        value = "cuda" if torch.cuda.is_available() else "cpu"
+    local_rank = os.environ.get("LOCAL_RANK")
+    if value == "cuda" and local_rank and torch.cuda.is_available():
+        # Under torchrun, each process of a computer has its own GPU.
+        return torch.device("cuda", int(local_rank) % torch.cuda.device_count())
     try:
         device = torch.device(value)
     except RuntimeError as error:

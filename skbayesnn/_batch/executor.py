@@ -16,7 +16,7 @@ import numpy as np
 import sklearn
 from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
-from sklearn.utils.parallel import Parallel, delayed
+from sklearn.utils.parallel import Parallel
 
 from skbayesnn import _validation
 from skbayesnn._batch.jobs import FoldFit
@@ -33,6 +33,7 @@ from skbayesnn._sklearn_compat import check_method_params, safe_split
 from skbayesnn.estimators import _fit
 from skbayesnn.estimators._base import set_fitted
 from skbayesnn.estimators._job import TrainedJob
+from skbayesnn.estimators._workers import Workers
 
 # Memory of a member per row, for the index and the weight of the row.
 BYTES_PER_ROW = 16
@@ -349,8 +350,8 @@ class Resources:
         n_jobs = joblib.effective_n_jobs(self.n_jobs)
         return n_jobs if self.sequential and (self.n_jobs or n_jobs > 1) else None
 
-    def parallel(self) -> Parallel:
-        """A joblib executor that returns each result as soon as it is computed."""
+    def workers(self) -> Workers:
+        """Workers of joblib's backend, which return each result when it is computed."""
         options = {"n_jobs": 1 if self.sequential else self.n_jobs, "prefer": "threads"}
         if self.devices:  # Devices belong to this process.
             options = {"n_jobs": len(self.devices), "require": "sharedmem"}
@@ -358,9 +359,9 @@ class Resources:
             options["backend"] = self.backend
         options["pre_dispatch"] = self.pre_dispatch
         try:
-            return Parallel(return_as="generator", **options)
+            return Workers(Parallel(return_as="generator", **options))
         except ValueError:  # The backend cannot return results one at a time.
-            return Parallel(**options)
+            return Workers(Parallel(**options))
 
 
 class Executor:
@@ -376,7 +377,7 @@ class Executor:
         self._builder = builder
         self._n_workers = resources.n_workers
         self._memory = resources.memory // self._n_workers
-        self._parallel, self._n_threads = resources.parallel(), resources.n_threads
+        self._workers, self._n_threads = resources.workers(), resources.n_threads
         self._devices = _device_queue(resources.devices)
         self._limit = MemoryLimit()
 
@@ -417,7 +418,7 @@ class Executor:
         while waiting:
             sent: deque[list[FoldFit]] = deque()
             with torch_threads(self._n_threads):
-                for result in self._parallel(self._calls(waiting, sent)):
+                for result in self._workers.results(self._calls(waiting, sent)):
                     group = sent.popleft()
                     yield result
                     _raise_if_interrupted(result)
@@ -428,16 +429,16 @@ class Executor:
                     waiting.extend(_halves(remaining))
 
     def _calls(self, waiting: deque, sent: deque):
-        """Calls for joblib; groups that are known not to fit are halved first."""
+        """Calls for workers; groups that are known not to fit are halved first."""
         while waiting:
             group = waiting.popleft()
             if self._limit.allows(group):
                 sent.append(group)
                 arguments = group, self._builder, self._limit
                 if self._devices is None:
-                    yield delayed(train_group)(*arguments)
+                    yield train_group, *arguments
                 else:
-                    yield delayed(_train_on_one_of)(self._devices, *arguments)
+                    yield _train_on_one_of, self._devices, *arguments
             else:
                 waiting.extendleft(reversed(_halves(group)))
 

@@ -82,6 +82,16 @@ class _DeviceRows(NamedTuple):
 
         return _DeviceRows(*(selected(part) for part in self))
 
+    def to(self, device: torch.device) -> "_DeviceRows":
+        """The same subsets on another device."""
+
+        def moved(part):
+            if isinstance(part, tuple):
+                return tuple(item.to(device) for item in part)
+            return part if part is None else part.to(device)
+
+        return _DeviceRows(*map(moved, self))
+
 
 class TrainingRows:
     """Training rows of all members of one program (see `_engine.config.MemberRows`).
@@ -133,6 +143,35 @@ class TrainingRows:
     def is_dense(self) -> bool:
         """Whether X is a dense array."""
         return self._sparse is None
+
+    def to(self, device: torch.device) -> "TrainingRows":
+        """The same rows on another device."""
+        rows = self._copy()
+        rows._device, rows._subsets = device, self._subsets.to(device)
+        for name in ("_x", "_y", "mean_weight", "total_weight", "_member_index"):
+            value = getattr(self, name, None)
+            if value is not None:
+                setattr(rows, name, value.to(device))
+        return rows
+
+    def _copy(self) -> "TrainingRows":
+        """A shallow copy without the values that are computed when needed."""
+        rows = object.__new__(type(self))
+        vars(rows).update(vars(self))
+        for name in ("_subset_per_member", "_table_x"):
+            vars(rows).pop(name, None)
+        return rows
+
+    def select(self, members: np.ndarray) -> "TrainingRows":
+        """The rows of some members, by index; see `_engine.config.TableRows`."""
+        rows = self._copy()
+        index = torch.as_tensor(members).to(self._device)
+        rows.n_rows = self.n_rows[members]
+        rows.mean_weight = self.mean_weight[index]
+        rows.total_weight = self.total_weight[index]
+        rows._subset_of_member = self._subset_of_member[members]
+        rows._member_index = torch.as_tensor(rows._subset_of_member).to(self._device)
+        return rows
 
     def member_table(
         self,

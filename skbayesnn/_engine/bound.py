@@ -9,6 +9,7 @@ not depend on the other members of the program. The draws take 1 to 2 % of the t
 the training. For large tables a random sample of the rows is used.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -55,6 +56,14 @@ class Bound:
     kl: np.ndarray
     nll_error: np.ndarray
     kl_error: np.ndarray
+
+    @classmethod
+    def concatenate(cls, parts: "Sequence[Bound]") -> "Bound | None":
+        """Concatenate the members of several bounds; None without any."""
+        if not parts:
+            return None
+        values = zip(*(vars(part).values() for part in parts), strict=True)
+        return cls(*map(np.concatenate, values))
 
     def select(self, members: np.ndarray) -> "Bound":
         """Select members by index."""

@@ -359,5 +359,8 @@ class TableRows(MemberRows, Protocol):
         y_shift : (R, targets), perturbation of y, or None
         """
 
+    def select(self, members: np.ndarray) -> "TableRows":
+        """The rows of some members, by index."""
+
     def subset_tables(self) -> SubsetTables:
         """The rows of all distinct subsets; X must be dense."""

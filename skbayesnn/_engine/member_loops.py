@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from skbayesnn._engine.config import MemberParams, TableRows, TrainingConfig
+from skbayesnn._engine.processes import Processes
 from skbayesnn._engine.step import RowPerturbation, TrainingState
 from skbayesnn._engine.training_random import EPOCHS_PER_BLOCK, epoch_seeds
 from skbayesnn._families import FAMILIES, Family
@@ -108,6 +109,8 @@ class MemberRunner(ABC):
     state : TrainingState
         Its parameters and moments are trained in place.
     perturbation : RowPerturbation or None
+    processes : Processes or None
+        The processes over which the rows of every batch are split.
     """
 
     engine: ClassVar[str]
@@ -120,8 +123,10 @@ class MemberRunner(ABC):
         priors: tuple[Prior, ...],
         state: TrainingState,
         perturbation: RowPerturbation | None,
+        processes: Processes | None = None,
     ):
         self._config, self._members, self.state = config, members, state
+        self._processes = processes
         self._n_members = len(members.seeds)
         self._batch_rows = config.batch_rows(rows.n_rows)
         self._seeds: dict[int, np.ndarray] = {}

@@ -242,6 +242,22 @@ class Posterior:
             seeds=self.seeds[members],
         )
 
+    @classmethod
+    def concatenate(cls, parts: "Sequence[Posterior]") -> "Posterior":
+        """Concatenate the members of several posteriors of one network."""
+
+        def joined(groups: Sequence[Params]) -> Params:
+            names = groups[0]
+            return {name: torch.cat([g[name] for g in groups]) for name in names}
+
+        return replace(
+            parts[0],
+            layers=list(map(joined, zip(*(p.layers for p in parts), strict=True))),
+            likelihood_params=joined([part.likelihood_params for part in parts]),
+            keep=tuple(map(torch.cat, zip(*(p.keep for p in parts), strict=True))),
+            seeds=np.concatenate([part.seeds for part in parts]),
+        )
+
     def with_predictive_params(
         self, values: Mapping[str, np.ndarray | torch.Tensor]
     ) -> "Posterior":

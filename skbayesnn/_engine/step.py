@@ -19,7 +19,7 @@ get random weights, Exp(1) for a row of weight one: the weighted likelihood boot
 [Newton & Raftery 1994, JRSS B 56].
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -33,9 +33,11 @@ from skbayesnn._engine.objective import (
 )
 from skbayesnn._engine.optimizer import BETA_1, BETA_2, EPSILON, Adam, FlatParameters
 from skbayesnn._engine.posterior import Posterior
+from skbayesnn._engine.processes import Processes
 from skbayesnn._engine.random import ROWS, philox
 from skbayesnn._engine.training_random import (
     PaddedRandom,
+    RandomOfPart,
     TrainingRandom,
     random_source,
 )
@@ -366,6 +368,13 @@ class Step(TrainingState):
         self.count_steps(1)
         return nll
 
+    def epoch_nll(self, nll: torch.Tensor) -> torch.Tensor:
+        """Mean of an epoch's nll over the rows of a batch, (members,).
+
+        nll : sum or mean over the steps, (members, batch rows)
+        """
+        return nll.mean(1)
+
     def end_members(self, ended: np.ndarray) -> None:
         """Store the moments of members that end here, (members,) bool."""
         self._optimizer.keep_moments(ended)
@@ -403,12 +412,66 @@ class Step(TrainingState):
         }
 
 
+class StepOfPart(Step):
+    """:class:`Step` whose rows are split over processes, which sum their gradients."""
+
+    def __init__(self, processes: Processes, config, members, rows, *args):
+        self._processes = processes
+        self._n_rows = int(config.batch_rows(rows.n_rows).max())
+        self._first, self._stop = self.part = processes.rows_of(self._n_rows)
+        super().__init__(config, members, rows, *args)
+
+    def _random_source(self, config, members, rows):
+        source = super()._random_source(config, members, rows)
+        return RandomOfPart(source, self._first, self._stop, self._n_rows)
+
+    def _nll_and_gradient(self, batch):
+        nll, gradient = super()._nll_and_gradient(batch)
+        gradient = gradient * self._share
+        self._processes.sum(gradient)
+        return nll, gradient
+
+    def epoch_nll(self, nll):
+        """Mean over the rows of all processes.
+
+        Raises
+        ------
+        KeyboardInterrupt
+            In all processes, if one of them was interrupted.
+        """
+        mean = super().epoch_nll(nll) * self._share
+        stops = mean.new_full((1,), float(self._processes.wants_to_stop))
+        mean = torch.cat([mean, stops])
+        self._processes.sum(mean)
+        if mean[-1] > 0:
+            raise KeyboardInterrupt
+        return mean[:-1]
+
+    @property
+    def _share(self) -> float:
+        return (self._stop - self._first) / self._n_rows
+
+
 def select_state(state: dict[str, np.ndarray], members: np.ndarray):
     """Select members of an ``optimizer_state()`` by index."""
     moments = {n: values[members] for n, values in state.items() if n != "step"}
     if state["step"].ndim == 0:
         return {"step": state["step"]} | moments
     return {"step": _collapse_equal(state["step"][members])} | moments
+
+
+def concatenate_states(
+    states: Sequence[dict[str, np.ndarray]], n_members: Sequence[int]
+) -> dict[str, np.ndarray]:
+    """Concatenate the members of several ``optimizer_state()``."""
+    counts = zip(states, n_members, strict=True)
+    steps = np.concatenate([np.broadcast_to(state["step"], n) for state, n in counts])
+    moments = {
+        name: np.concatenate([state[name] for state in states])
+        for name in states[0]
+        if name != "step"
+    }
+    return {"step": _collapse_equal(steps)} | moments
 
 
 def _collapse_equal(values: np.ndarray) -> np.ndarray:
@@ -432,6 +495,9 @@ class Batches:
     config : TrainingConfig
     perturbation : RowPerturbation, optional
         Perturbation of the rows of every member.
+    part : tuple of int, optional
+        First row of every batch that the random source selects, and the row after the
+        last. By default all rows.
     """
 
     def __init__(
@@ -439,6 +505,7 @@ class Batches:
         rows: MemberRows,
         config: TrainingConfig,
         perturbation: RowPerturbation | None = None,
+        part: tuple[int, int] | None = None,
     ):
         self._rows, self._n, self._perturbation = rows, config.n_batches, perturbation
         batch_rows = config.batch_rows(rows.n_rows)
@@ -447,9 +514,15 @@ class Batches:
         if (batch_rows < self.n_rows).any():
             present = np.arange(self.n_rows) < batch_rows[:, None]
             factor = present * (self.n_rows / batch_rows[:, None])
+            if part:
+                factor = factor[:, slice(*part)]
             self._padding = torch.as_tensor(factor).to(rows.mean_weight)
+        if part:
+            self.n_rows = part[1] - part[0]
 
-    def epoch_batches(self, random: TrainingRandom | PaddedRandom) -> Iterator[Batch]:
+    def epoch_batches(
+        self, random: TrainingRandom | PaddedRandom | RandomOfPart
+    ) -> Iterator[Batch]:
         """Iterate over the batches of an epoch."""
         order = random.order(self._rows.n_rows, self._n)
         batches = self._rows.batches(order, self.n_rows)

@@ -28,6 +28,7 @@ from skbayesnn._engine.cuda_graph import step_class
 from skbayesnn._engine.objective import at_anchors, make_priors
 from skbayesnn._engine.optimizer import FlatParameters
 from skbayesnn._engine.posterior import Posterior, select_members
+from skbayesnn._engine.processes import Processes, present_processes
 from skbayesnn._engine.random import initial_normal
 from skbayesnn._engine.residual_variance import with_residual_variance
 from skbayesnn._engine.resources import keep_freed_memory, torch_threads
@@ -35,7 +36,9 @@ from skbayesnn._engine.step import (
     Batches,
     RowPerturbation,
     Step,
+    StepOfPart,
     TrainingState,
+    concatenate_states,
     select_state,
 )
 from skbayesnn._priors import Prior
@@ -227,7 +230,9 @@ class Trained:
     (members,) is the number of epochs until a member stopped. ``failed`` (members,) is
     the first epoch with a loss that is not finite, or 0. ``kl_constant`` (members,) is
     the constant that the KL omits, nats. ``bound`` is the evidence lower bound of the
-    best parameters; None unless requested. ``engine`` is the runner's.
+    best parameters; None unless requested. ``engine`` is the runner's. ``n_processes``
+    is the number of processes that shared the training. ``lost`` is the error that
+    ended it, if the connection to one of them was lost.
     """
 
     posterior: Posterior
@@ -241,6 +246,44 @@ class Trained:
     optimizer: dict[str, np.ndarray]
     bound: Bound | None = None
     engine: str = "torch"
+    n_processes: int = 1
+    lost: OSError | None = None
+
+    @classmethod
+    def concatenate(cls, parts: "Sequence[Trained]") -> "Trained":
+        """Concatenate the members of several trainings with one configuration."""
+        n_epochs = max(len(part.nll) for part in parts)
+
+        def per_epoch(name: str) -> np.ndarray:
+            values = [getattr(part, name) for part in parts]
+            missing = [((0, n_epochs - len(v)), (0, 0)) for v in values]
+            pairs = zip(values, missing, strict=True)
+            return np.concatenate(
+                [np.pad(v, m, constant_values=np.nan) for v, m in pairs], axis=1
+            )
+
+        def per_member(name: str) -> np.ndarray:
+            return np.concatenate([getattr(part, name) for part in parts])
+
+        bounds = [part.bound for part in parts]
+        return cls(
+            posterior=Posterior.concatenate([part.posterior for part in parts]),
+            nll=per_epoch("nll"),
+            kl=per_epoch("kl"),
+            validation=(
+                None if parts[0].validation is None else per_epoch("validation")
+            ),
+            n_epochs=per_member("n_epochs"),
+            failed=per_member("failed"),
+            kl_constant=per_member("kl_constant"),
+            interrupted=any(part.interrupted for part in parts),
+            optimizer=concatenate_states(
+                [part.optimizer for part in parts],
+                [part.posterior.n_members for part in parts],
+            ),
+            bound=Bound.concatenate([bound for bound in bounds if bound is not None]),
+            engine=parts[0].engine,
+        )
 
     def select(self, members: np.ndarray) -> "Trained":
         """Select members by index."""
@@ -310,6 +353,100 @@ def train(
         Called in order after every epoch.
     compute_bound : bool
         Whether to compute the evidence lower bound at the end.
+
+    Raises
+    ------
+    ConnectionError, TimeoutError
+        If processes share the training, and one of them is lost. If the members' state
+        is kept after an interruption, it is returned with the error.
+    """
+    program = config, members, rows, posterior, optimizer_state
+    options = first_epoch, hooks, compute_bound
+    processes = present_processes()
+    if processes is None:
+        return _train(*program, *options)
+    processes.check_same("data, parameters and `random_state`", _summary(members, rows))
+    n_members = len(members.seeds)
+    # A hook that reads the posterior needs all members in every epoch.
+    if not isinstance(rows, TableRows) or any(hook.every_epoch for hook in hooks):
+        return _train_by_each(processes, *program, *options)
+    if n_members >= processes.count:
+        own = processes.part_of(n_members)
+        with processes.separate_work():
+            trained = _train(
+                config,
+                members.select(own),
+                rows.select(own),
+                posterior.select(own),
+                select_state(optimizer_state, own) if optimizer_state else None,
+                *options,
+            )
+        parts = [_on(rows, part) for part in processes.gather(_on(None, trained))]
+        return replace(Trained.concatenate(parts), n_processes=processes.count)
+    n_rows = int(config.batch_rows(rows.n_rows).min())
+    if not processes.can_split(n_rows, config.network.n_weights):
+        return _train_by_each(processes, *program, *options)
+    with processes.together_interrupted():
+        trained = _train(*program, *options, processes)
+    trained = replace(trained, n_processes=processes.count)
+    if trained.interrupted:
+        return trained
+    return _on(rows, processes.of_first(_on(None, trained)))
+
+
+def _train_by_each(processes: Processes, *arguments) -> Trained:
+    """Train in every process; all get the result of the first.
+
+    arguments : arguments of ``_train``
+    """
+    with processes.separate_work():
+        trained = _train(*arguments)
+    return processes.of_first(trained)
+
+
+def _on(rows: TableRows | None, trained: Trained) -> Trained:
+    """The trained networks on the device of the rows; None: the CPU."""
+    device = torch.device("cpu") if rows is None else rows.mean_weight.device
+    posterior = trained.posterior
+    return replace(trained, posterior=posterior.to(device, posterior.dtype))
+
+
+# Rows by which the data of several processes are compared.
+_COMPARED_ROWS = 1000
+
+
+def _summary(members: MemberParams, rows: MemberRows) -> np.ndarray:
+    """Figures that differ between programs with different data or seeds."""
+    n_rows = rows.n_rows.min()
+    positions = np.linspace(0, n_rows - 1, min(n_rows, _COMPARED_ROWS), dtype=np.int64)
+    order = torch.as_tensor(positions).unsqueeze(0).to(rows.mean_weight.device)
+    batch = next(iter(rows.batches(order, len(positions))))
+    # Weights that depend on the position, so that another order has other sums.
+    weights = np.cos(np.arange(len(positions)))
+    parts = [batch.x.double().mean(2), batch.y.double()]
+    sums = [
+        np.tensordot(weights, part.cpu().numpy()[0], axes=1).ravel() for part in parts
+    ]
+    # Float64 holds the seeds, which are below 2^31, exactly.
+    seeds = np.cos(members.seeds.astype(float))
+    counts = [len(seeds), rows.n_rows.sum(), float(rows.total_weight.sum())]
+    return np.concatenate([counts, members.n_epochs, seeds, *sums])
+
+
+def _train(
+    config: TrainingConfig,
+    members: MemberParams,
+    rows: MemberRows,
+    posterior: Posterior,
+    optimizer_state: dict[str, np.ndarray] | None,
+    first_epoch: int,
+    hooks: Sequence[Hook],
+    compute_bound: bool,
+    processes: Processes | None = None,
+) -> Trained:
+    """Train the members in this process, or with others; see ``train``.
+
+    processes : the processes over which the rows of every batch are split
     """
     perturbation = _perturbation(config, members, rows, first_epoch)
     keep_freed_memory()
@@ -323,28 +460,28 @@ def train(
             ),
         )
         priors = make_priors(config, members, posterior)
-        runner = choose_runner(
-            config, members, rows, posterior, priors, optimizer_state, perturbation
-        )
+        arguments = config, members, rows, posterior, priors, optimizer_state
+        runner = choose_runner(*arguments, perturbation, processes)
         history = TrainingHistory(len(members.seeds))
         best = BestWeights(
             runner.state.parameters, members.n_epochs, config.patience, config.tol
         )
-        run = _Run(config, members, rows, priors, runner, history, best)
-        interrupted = False
+        run = _Run(config, members, rows, priors, runner, history, best, processes)
+        interrupted, lost = False, None
         try:
             run.epochs(first_epoch, hooks)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, ConnectionError, TimeoutError) as error:
             if not config.keep_interrupted or not best.n_epochs.any():
                 raise
             interrupted = True
+            lost = error if isinstance(error, OSError) else None
         bound = None
         if compute_bound:
             with torch_threads(_threads_of_step(config, members, rows)):
                 bound = estimate_bound(
                     config, members, rows, best.posterior, priors, perturbation
                 )
-        return run.outcome(bound, interrupted)
+        return replace(run.outcome(bound, interrupted), lost=lost)
 
 
 def _perturbation(config, members, rows, first_epoch) -> RowPerturbation | None:
@@ -399,7 +536,8 @@ class TorchRunner:
     def __init__(self, config, members, rows, step: Step, perturbation):
         self.state, self._step, self._n_batches = step, step, config.n_batches
         self._n_epochs = members.n_epochs
-        self._batches = Batches(rows, config, perturbation)
+        part = step.part if isinstance(step, StepOfPart) else None
+        self._batches = Batches(rows, config, perturbation, part)
         self._n_threads = _threads_of_step(config, members, rows)
 
     def run(self, first, epoch, n_epochs):
@@ -407,7 +545,8 @@ class TorchRunner:
         with torch_threads(self._n_threads):
             step.start_epoch(first + epoch, self._n_batches)
             step_nlls = map(step, self._batches.epoch_batches(step.random))
-            nll = reduce(torch.Tensor.add_, step_nlls).mean(1) / self._n_batches
+            nll_sum = reduce(torch.Tensor.add_, step_nlls)
+            nll = step.epoch_nll(nll_sum) / self._n_batches
             step.end_members(self._n_epochs == epoch + 1)
             return nll.unsqueeze(0), step.penalty.kl().unsqueeze(0)
 
@@ -438,23 +577,37 @@ def _fused_kernel():
 
 
 def choose_runner(
-    config, members, rows, posterior, priors, optimizer_state, perturbation
+    config,
+    members,
+    rows,
+    posterior,
+    priors,
+    optimizer_state,
+    perturbation,
+    processes: Processes | None = None,
 ) -> Runner:
     """Choose the implementation: the fastest that covers the program."""
     arguments = config, members, rows, posterior, priors, optimizer_state
     compiled, engine = None, os.environ.get(ENGINE_VARIABLE)
     if isinstance(rows, TableRows):
-        if engine == "fused":
+        if engine == "fused" and processes is None:
             compiled = _fused_kernel()
         elif engine != "torch" and posterior.device.type == "cpu":
             compiled = _compiled_loop()
     if compiled:
         can_train, runner_type = compiled
-        if can_train(config, members, rows, posterior):
+        covers = can_train(config, members, rows, posterior)
+        if processes:  # It depends on the number of threads.
+            covers = processes.of_first(covers)
+        if covers:
             state = TrainingState(*arguments)
-            return runner_type(config, members, rows, priors, state, perturbation)
-    step_type = step_class(config, members, rows.mean_weight.device)
-    return TorchRunner(config, members, rows, step_type(*arguments), perturbation)
+            options = (perturbation, processes) if processes else (perturbation,)
+            return runner_type(config, members, rows, priors, state, *options)
+    if processes:
+        step: Step = StepOfPart(processes, *arguments)
+    else:
+        step = step_class(config, members, rows.mean_weight.device)(*arguments)
+    return TorchRunner(config, members, rows, step, perturbation)
 
 
 @dataclass
@@ -468,6 +621,7 @@ class _Run:
     runner: Runner
     history: TrainingHistory
     best: BestWeights
+    processes: Processes | None = None
 
     def epochs(self, first_epoch: int, hooks: Sequence[Hook]) -> None:
         """Train until every member has finished, stopped early or failed."""
@@ -478,12 +632,17 @@ class _Run:
         one_by_one = stops_early or any(hook.every_epoch for hook in hooks)
         while epoch < last and not done:
             n = 1 if one_by_one else min(runner.max_epochs, last - epoch)
-            history.add(*runner.run(first_epoch, epoch, n))
+            if self.processes:
+                n = self.processes.of_first(n)
+            losses = runner.run(first_epoch, epoch, n)
+            self._synchronize(*losses)
+            history.add(*losses)
             epoch += n
             posterior = runner.state.posterior
             with torch_threads(n_threads):
                 if stops_early:
                     score = validation_score(posterior, self.rows, _N_VALIDATION_DRAWS)
+                    self._synchronize(score)
                     history.validation.append(score)
                 if epoch * n_batches % _CHECK_EVERY < n * n_batches:
                     history.find_failures()
@@ -491,6 +650,16 @@ class _Run:
             for i in range(epoch - n, epoch):
                 for hook in hooks:
                     hook.epoch_end(i + 1, posterior)
+
+    def _synchronize(self, *values: torch.Tensor) -> None:
+        """Give all processes the state of the first one, and its values.
+
+        Processors of different types round differently, and would drift apart.
+        """
+        if self.processes:
+            state = self.runner.state
+            tensors = state.parameters.values, *state.moments(), *values
+            self.processes.copy_first(*tensors)
 
     def _kl_constant(self, posterior: Posterior) -> np.ndarray:
         layers, keep = posterior.layers, posterior.keep

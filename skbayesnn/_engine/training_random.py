@@ -325,6 +325,57 @@ class _WordStock:
         return self.streams.words(n).unsqueeze(1)
 
 
+# ---- a part of the rows of a batch
+
+
+class RandomOfPart:
+    """A random source from which some rows of every batch are taken.
+
+    Parameters
+    ----------
+    source : TrainingRandom or PaddedRandom
+        It draws the numbers of all rows.
+    first, stop : int
+        First of the rows, and the row after the last.
+    n_rows : int
+        Rows of a batch.
+    """
+
+    def __init__(
+        self, source: "TrainingRandom | PaddedRandom", first: int, stop: int, n_rows
+    ):
+        self._source, self._first, self._stop = source, first, stop
+        self._n_rows = n_rows
+        self.shared_by_rows = source.shared_by_rows
+        self.start_epoch, self.next_step = source.start_epoch, source.next_step
+
+    def order(self, n_rows: np.ndarray, n_batches: int) -> torch.Tensor:
+        """As ``TrainingRandom.order``, with the own rows of every batch."""
+        order = self._source.order(n_rows, n_batches).unflatten(1, (n_batches, -1))
+        return order[..., self._first : self._stop].flatten(1)
+
+    def bernoulli(self, probability: torch.Tensor, *shape: int) -> torch.Tensor:
+        """Zeros and ones, (members or 1, \\*shape)."""
+        of_all = self._source.bernoulli(probability, *self._whole(shape))
+        return self._own(of_all, shape)
+
+    def normal(self, *shape: int) -> torch.Tensor:
+        """Standard normal numbers, (members or 1, \\*shape)."""
+        return self._own(self._source.normal(*self._whole(shape)), shape)
+
+    def uniform(self, *shape: int) -> torch.Tensor:
+        """Uniform numbers in [0, 1), (members or 1, \\*shape)."""
+        return self._own(self._source.uniform(*self._whole(shape)), shape)
+
+    def _whole(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape for all rows; the first axis is rows, or a multiple of them."""
+        return shape[0] // (self._stop - self._first) * self._n_rows, *shape[1:]
+
+    def _own(self, values: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
+        start = shape[0] // (self._stop - self._first) * self._first
+        return values[:, start : start + shape[0]]
+
+
 # ---- members with different numbers of rows
 
 

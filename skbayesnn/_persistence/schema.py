@@ -273,6 +273,7 @@ _NETWORK_OPTIONAL = {
     # Files of the first versions lack the following.
     "elbo_std_error_": RECORD,
     "engine_": TEXT,
+    "n_processes_": POSITIVE_COUNT,
     "table_": _TABLE,
     "tau_training_": SCALE,
     "weight_decay_training_": SIZE,

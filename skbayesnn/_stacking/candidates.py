@@ -9,7 +9,6 @@ import numpy as np
 from sklearn.base import clone, is_classifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import ParameterGrid
-from sklearn.utils.parallel import delayed
 
 from skbayesnn._batch.cross_fit import ReturnEstimator, fitted_to
 from skbayesnn._batch.executor import Executor, Resources
@@ -478,10 +477,10 @@ def _fitted_alone(
     for key, model in models.items():
         groups.setdefault((key[1], _params_of_fit(model)), {})[key] = model
     calls = (
-        delayed(_outcomes_alone)(group, path, data, splits[fold][0], result_builder)
+        (_outcomes_alone, group, path, data, splits[fold][0], result_builder)
         for (fold, _), group in groups.items()
     )
-    for outcomes in resources.parallel()(calls):
+    for outcomes in resources.workers().results(calls):
         yield ProgramResult(outcomes)
 
 

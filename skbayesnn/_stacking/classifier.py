@@ -83,7 +83,7 @@ default="from_dtype"
     memory_budget : float, default=None
         Memory in mebibytes for the networks that are trained at the same time. None is
         scikit-learn's ``working_memory``.
-    device : str or torch.device, default="auto"
+    device : str, torch.device or list of these, default="auto"
         Device of the default candidates.
     verbose : bool or int, default=False
         If at least 1 (True), print the progress, the expected time left, and

@@ -79,6 +79,7 @@ class BayesianNetwork(
     # Fitted attributes.
     n_iter_: int
     engine_: str
+    n_processes_: int
     n_epochs_seen_: int
     total_weight_: float
     network_: dict[str, Any]
@@ -190,6 +191,12 @@ class BayesianNetwork(
             The fitted estimator. After an error or an interruption it is unchanged.
             Exception: with ``warm_start=True``, an interruption during the final
             training on all rows keeps the finished epochs, with a warning.
+
+        Raises
+        ------
+        ConnectionError, TimeoutError
+            If several processes share the fit (``n_processes_``) and one of them is
+            lost. With ``warm_start=True``, the estimator keeps the finished epochs.
         """
         with atomic_update(self) as new:
             warm = _validation.check_bool("warm_start", self.warm_start)
@@ -207,6 +214,8 @@ class BayesianNetwork(
             set_fitted(new, trained_job, self.n_epochs_seen_ if warm else 0)
             warn_if_doubtful(new, trained_job.job)
             new._warn_of_posterior()
+        if trained_job.trained.lost is not None:
+            raise trained_job.trained.lost
         return self
 
     @abstractmethod

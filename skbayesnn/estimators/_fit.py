@@ -6,20 +6,28 @@ a single estimator. Progress is reported after every epoch: to scikit-learn's ca
 """
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import copy_context
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import torch
+from sklearn.utils.parallel import Parallel
 
 from skbayesnn import _validation
 from skbayesnn._data.training_rows import TrainingRows
 from skbayesnn._engine.config import Hook, MemberParams, TrainingConfig
 from skbayesnn._engine.posterior import Posterior
+from skbayesnn._engine.processes import present_processes
+from skbayesnn._engine.step import select_state
 from skbayesnn._engine.training import Trained, initial_posterior, train
 from skbayesnn._runtime import default_settings
 from skbayesnn._sklearn_compat import callback_context, has_callbacks
 from skbayesnn.estimators import _selection
 from skbayesnn.estimators._job import TrainedJob, TrainingJob, joined
+from skbayesnn.estimators._workers import Workers, n_cluster_workers
 
 # ---- progress
 
@@ -138,12 +146,14 @@ def train_together(
                 f"{estimators[0]!r} with "
                 f"{config} and {estimator!r} with {job.config}."
             )
-    torch_device = _validation.device_for_fit(device or estimators[0].device)
+    devices = _validation.devices_for_fit(device or estimators[0].device)
+    torch_device = devices[0]
     dtype = computed_in(config, torch_device)
     jobs = _selection.select_settings(jobs, torch_device, dtype)
     members, training_rows = joined(jobs, torch_device, dtype)
     posterior = initial_posterior(config, members, torch_device, dtype)
-    trained = run(estimators, config, members, training_rows, posterior, hooks=hooks)
+    program = config, members, training_rows, posterior
+    trained = run(estimators, *program, hooks=hooks, devices=devices)
     if len(jobs) == 1:
         return [jobs[0].with_trained(trained)]
     ends = np.cumsum([job.n_members for job in jobs])
@@ -162,23 +172,95 @@ def run(
     optimizer_state=None,
     first_epoch: int = 0,
     hooks: Sequence[Hook] = (),
+    devices: Sequence[torch.device] = (),
 ) -> Trained:
-    """Train and report progress; raise if all networks fail."""
+    """Train and report progress; raise if all networks fail.
+
+    devices : the members are spread over them, if there are several
+    """
     shown = _validation.verbosity(estimators[0].verbose) > 0
-    with epochs_reported(estimators, int(members.n_epochs.max()), shown) as report:
-        trained = train(
-            config,
-            members,
-            training_rows,
-            posterior,
-            optimizer_state,
-            first_epoch,
-            [_Reported(report), *hooks],
-            compute_bound=True,
-        )
+    processes = present_processes()
+    shown = shown and (processes is None or processes.rank == 0)
+    program = config, members, training_rows, posterior, optimizer_state, first_epoch
+    n_epochs = int(members.n_epochs.max())
+    with epochs_reported(estimators, n_epochs, shown) as report:
+        n_members = len(members.seeds)
+        n_workers = min(n_cluster_workers(), n_members)
+        if n_workers > 1 and not hooks:
+            trained = _train_on_cluster(n_workers, *program)
+            report(n_epochs)
+        elif len(devices) > 1 and n_members > 1 and not hooks:
+            trained = _train_on_devices(devices[:n_members], *program)
+            report(n_epochs)
+        else:
+            hooks = [_Reported(report), *hooks]
+            trained = train(*program, hooks, compute_bound=True)
     if trained.failed.all():
         raise all_failed(config, trained)
     return trained
+
+
+def _parts(
+    n_parts: int,
+    config: TrainingConfig,
+    members: MemberParams,
+    training_rows: TrainingRows,
+    posterior: Posterior,
+    optimizer_state,
+    first_epoch: int,
+) -> Iterator[tuple]:
+    """Split the members of a program; arguments of ``train`` for each part."""
+    for part in np.array_split(np.arange(len(members.seeds)), n_parts):
+        yield (
+            config,
+            members.select(part),
+            training_rows.select(part),
+            posterior.select(part),
+            select_state(optimizer_state, part) if optimizer_state else None,
+            first_epoch,
+        )
+
+
+def _train_on_cluster(n_workers: int, *program) -> Trained:
+    """Train parts of the members on the workers of joblib's active backend.
+
+    program : arguments of ``train``
+    """
+    call = partial(train, compute_bound=True)
+    calls = ((call, *part) for part in _parts(n_workers, *program))
+    trained = list(Workers(Parallel()).results(calls))
+    return replace(Trained.concatenate(trained), n_processes=n_workers)
+
+
+def _train_on_devices(devices: Sequence[torch.device], *program) -> Trained:
+    """Train parts of the members on several devices, at the same time.
+
+    program : arguments of ``train``
+    """
+    dtype = program[3].dtype
+
+    def train_part(device: torch.device, part: tuple) -> Trained:
+        config, members, rows, posterior, state, first_epoch = part
+        trained = train(
+            config,
+            members,
+            rows.to(device),
+            posterior.to(device, dtype),
+            state,
+            first_epoch,
+            compute_bound=True,
+        )
+        return replace(trained, posterior=trained.posterior.to(devices[0], dtype))
+
+    with ThreadPoolExecutor(len(devices)) as pool:
+        futures = [
+            # With a copy of the context, which warnings depend on.
+            pool.submit(copy_context().run, train_part, device, part)
+            for device, part in zip(
+                devices, _parts(len(devices), *program), strict=True
+            )
+        ]
+        return Trained.concatenate([future.result() for future in futures])
 
 
 class _Reported(Hook):

@@ -253,6 +253,7 @@ def fitted_attributes(
             dropout, length_scale, total_weight, tau_training
         ),
         "engine_": trained.engine,
+        "n_processes_": trained.n_processes,
         "optimizer_": trained.optimizer,
         "history_": history,
         "loss_curve_": np.nanmean(history["loss"], axis=1).tolist(),

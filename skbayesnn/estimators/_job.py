@@ -8,6 +8,7 @@ differ.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from numbers import Integral
 
 import numpy as np
 import torch
@@ -19,6 +20,7 @@ from skbayesnn._data.scaling import Scaling
 from skbayesnn._data.training_rows import RowSubset, TrainingRows
 from skbayesnn._data.validation import Table, stacked
 from skbayesnn._engine.config import MemberParams, TrainingConfig, TrainingOptions
+from skbayesnn._engine.processes import present_processes
 from skbayesnn._engine.training import Trained
 from skbayesnn._families import Family
 from skbayesnn._likelihoods import LIKELIHOODS, Likelihood
@@ -96,7 +98,7 @@ def training_job(
     TypeError, ValueError
         If a parameter has the wrong type, or is out of range.
     """
-    random_state = _validation.random_source(estimator.random_state)
+    random_state = _random_source(estimator)
     n_members = _n_members(estimator)
     _validation.check_n_draws(estimator.n_draws)
     _validation.verbosity(estimator.verbose)
@@ -169,6 +171,16 @@ def training_job(
             estimator, data, config, default, n_independent, len(rows)
         ),
     )
+
+
+def _random_source(estimator) -> np.random.RandomState:
+    """Generator of the fit; without a seed, the same one in all processes."""
+    random_state = _validation.random_source(estimator.random_state)
+    if not isinstance(estimator.random_state, Integral):
+        processes = present_processes()
+        if processes:
+            random_state.set_state(processes.of_first(random_state.get_state()))
+    return random_state
 
 
 def likelihood_class(name, *, is_classification: bool) -> type[Likelihood]:

@@ -138,9 +138,9 @@ dtype, verbose, random_state
         Minus the mean penalised loss of the members, nats, up to constants that depend
         on the size of the network only.
     tau_, noise_std_, dropout_, length_scale_, elbo_std_error_, tau_training_, \
-weight_decay_training_, history_, loss_curve_, n_iter_, engine_, n_features_in_, \
-feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, x_scale_, \
-table_, y_mean_, y_scale_
+weight_decay_training_, history_, loss_curve_, n_iter_, engine_, n_processes_, \
+n_features_in_, feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, \
+x_scale_, table_, y_mean_, y_scale_
         As in :class:`MCDropoutRegressor`.
 
     See Also

@@ -242,9 +242,9 @@ dtype, verbose, random_state
     pruning_ : dict or None
         What ``prune`` did: the share, layer sizes before, scores before and after.
     tau_, noise_std_, dropout_, length_scale_, tau_training_, weight_decay_training_, \
-elbo_, elbo_std_error_, history_, loss_curve_, n_iter_, engine_, n_features_in_, \
-feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, x_scale_, \
-table_, y_mean_, y_scale_
+elbo_, elbo_std_error_, history_, loss_curve_, n_iter_, engine_, n_processes_, \
+n_features_in_, feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, \
+x_scale_, table_, y_mean_, y_scale_
         As in :class:`MCDropoutRegressor`.
 
     See Also
@@ -404,8 +404,9 @@ dtype, verbose, random_state
     weight_decay_, prior_, pruning_
         As in :class:`BBBRegressor`.
     tau_training_, weight_decay_training_, dropout_, length_scale_, elbo_, \
-elbo_std_error_, history_, loss_curve_, n_iter_, engine_, n_features_in_, \
-feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, x_scale_
+elbo_std_error_, history_, loss_curve_, n_iter_, engine_, n_processes_, \
+n_features_in_, feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, \
+x_scale_
         As in :class:`MCDropoutRegressor`.
 
     See Also

@@ -211,9 +211,11 @@ default="from_dtype"
     warm_start : bool, default=False
         Whether ``fit`` continues from the present weights and standardisation. An
         interrupted fit then keeps its finished epochs.
-    device : str or torch.device, default="auto"
+    device : str, torch.device or list of these, default="auto"
         ``"auto"`` (a CUDA GPU if there is one), ``"cpu"``, ``"cuda"``, ``"cuda:1"``,
-        ``"mps"``. Predictions use the CPU if the device does not exist.
+        ``"mps"``. Predictions use the CPU if the device does not exist. With a list
+        such as ``["cuda:0", "cuda:1"]``, the networks are spread over the devices, and
+        predictions use the first.
     dtype : {"float32", "float64"}, default="float32"
         Precision of the training; ``"float64"`` takes up to twice as long. Scaling and
         predictions have X's precision.
@@ -265,6 +267,8 @@ default="from_dtype"
         perceptrons on a CPU), a Triton kernel for each network (on a GPU, if the
         environment variable ``SKBAYESNN_ENGINE=fused`` allows it), or torch. All give
         the same networks up to rounding. ``SKBAYESNN_ENGINE=torch`` forces torch.
+    n_processes_ : int
+        Number of processes that shared the training, as under torchrun.
     n_features_in_ : int
         Number of columns of X.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -434,8 +438,9 @@ random_state
     tau_ : float
         The inverse temperature.
     dropout_, length_scale_, weight_decay_, tau_training_, weight_decay_training_, \
-elbo_, elbo_std_error_, history_, loss_curve_, n_iter_, engine_, n_features_in_, \
-feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, x_scale_
+elbo_, elbo_std_error_, history_, loss_curve_, n_iter_, engine_, n_processes_, \
+n_features_in_, feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, \
+x_scale_
         As in :class:`MCDropoutRegressor`.
 
     See Also

@@ -206,9 +206,9 @@ dtype, verbose, random_state
         p l^2 / (2 N tau), p = 1 - dropout. With the log-uniform prior, which has no
         scale, it is the weight decay of the biases, l^2 / (2 N tau).
     tau_, noise_std_, dropout_, length_scale_, tau_training_, weight_decay_training_, \
-elbo_, elbo_std_error_, history_, loss_curve_, n_iter_, engine_, n_features_in_, \
-feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, x_scale_, \
-table_, y_mean_, y_scale_
+elbo_, elbo_std_error_, history_, loss_curve_, n_iter_, engine_, n_processes_, \
+n_features_in_, feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, \
+x_scale_, table_, y_mean_, y_scale_
         As in :class:`MCDropoutRegressor`.
 
     See Also
@@ -322,8 +322,9 @@ random_state
     alpha_, sparsity_, pruning_, weight_decay_
         As in :class:`VariationalDropoutRegressor`.
     tau_training_, weight_decay_training_, dropout_, length_scale_, elbo_, \
-elbo_std_error_, history_, loss_curve_, n_iter_, engine_, n_features_in_, \
-feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, x_scale_
+elbo_std_error_, history_, loss_curve_, n_iter_, engine_, n_processes_, \
+n_features_in_, feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, \
+x_scale_
         As in :class:`MCDropoutRegressor`.
 
     See Also

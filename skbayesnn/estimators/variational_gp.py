@@ -92,9 +92,9 @@ dtype, verbose, random_state
     length_scale_ : ndarray of shape (2,)
         The length scale of w and b, and the length scale of v, sqrt(K).
     tau_, noise_std_, dropout_, weight_decay_, tau_training_, weight_decay_training_, \
-elbo_, elbo_std_error_, history_, loss_curve_, n_iter_, engine_, n_features_in_, \
-feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, x_scale_, \
-table_, y_mean_, y_scale_
+elbo_, elbo_std_error_, history_, loss_curve_, n_iter_, engine_, n_processes_, \
+n_features_in_, feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, \
+x_scale_, table_, y_mean_, y_scale_
         As in :class:`MCDropoutRegressor`.
 
     See Also

@@ -1,19 +1,24 @@
 """Programs on the backends of joblib: threads, processes, a Dask and a Ray cluster."""
 
+import os
 import random
 import threading
 import warnings
 
 import joblib
+import numpy as np
 import pytest
 import torch
 from joblib.externals.loky import get_reusable_executor
 from joblib.parallel import ThreadingBackend
+from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.utils.parallel import Parallel
 
 from skbayesnn._batch import executor
+from skbayesnn.estimators._workers import Workers, _Sender
 from skbayesnn.model_selection import BatchedGridSearchCV
 from tests.helpers.comparison import assert_same_results, quiet, regressor
 
@@ -102,6 +107,39 @@ def test_backend_that_returns_all_results_at_the_end(data, monkeypatch):
     assert_same_on("all_at_once", data, n_jobs=2)
 
 
+class LosingWorkers:
+    """Stands for an executor of joblib that loses workers, after some calls each."""
+
+    _backend = ThreadingBackend()
+
+    def __init__(self, n_losses, after=2):
+        self.n_losses, self.after = n_losses, after
+
+    def __call__(self, calls):
+        for n_done, (function, args, _) in enumerate(calls):
+            if n_done == self.after and self.n_losses:
+                self.n_losses -= 1
+                raise RuntimeError("a worker ended")
+            yield function.function(*args)
+
+
+def test_calls_of_a_lost_worker_run_again():
+    calls = [(pow, i, 2) for i in range(7)]
+    with pytest.warns(UserWarning, match="worker was lost .*a worker ended"):
+        results = list(Workers(LosingWorkers(3)).results(calls))
+    assert results == [i**2 for i in range(7)]
+    with quiet(), pytest.raises(RuntimeError, match="a worker ended"):
+        list(Workers(LosingWorkers(9, after=0)).results(calls))
+
+
+def test_exception_of_a_call_is_raised_at_once():
+    calls = [(pow, 0, -i) for i in range(3)]
+    results = Workers(LosingWorkers(0)).results(calls)
+    assert next(results) == 1
+    with pytest.raises(ZeroDivisionError):
+        next(results)
+
+
 @pytest.mark.slow
 def test_processes(data):
     try:
@@ -121,7 +159,7 @@ def python_generator_restored():
 
 
 @pytest.mark.slow
-def test_dask(data, python_generator_restored):
+def test_dask(data, python_generator_restored, tmp_path):
     """Both processes of the cluster train."""
     distributed = pytest.importorskip(
         "distributed", reason="a Dask cluster needs distributed (in the extra `test`)"
@@ -137,6 +175,42 @@ def test_dask(data, python_generator_restored):
                 assert_same_on("dask", data, n_jobs=n_jobs)
             assert len(tasks.data) == N_PROGRAMS
             assert len({task["worker"] for task in tasks.data}) == 2
+        assert_same_members(data)
+        assert_survives_a_lost_worker(tmp_path)
+
+
+def assert_same_members(data):
+    """The networks of one ensemble are trained by two workers."""
+    ensemble = regressor(n_estimators=3)
+    alone = clone(ensemble).fit(data.X, data.y)
+    with joblib.parallel_config("dask"):
+        ensemble.fit(data.X, data.y)
+    assert (alone.n_processes_, ensemble.n_processes_) == (1, 2)
+    np.testing.assert_allclose(ensemble.predict(data.X), alone.predict(data.X))
+
+
+def end_once(path, i, values):
+    """A sum; the second call ends its process when it runs first."""
+    if i == 1 and not path.exists():
+        path.touch()
+        os._exit(1)
+    return i * values.sum()
+
+
+def assert_survives_a_lost_worker(folder):
+    """Its tasks run again, and the data are sent to the workers once, not per task."""
+    values = np.arange(1e5)
+    calls = [(end_once, folder / "ended", i, values) for i in range(5)]
+    with joblib.parallel_config("dask"):
+        workers = Workers(Parallel(return_as="generator"))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            results = list(workers.results(calls))
+    assert results == [i * values.sum() for i in range(5)]
+    sender = _Sender(workers._backend)
+    packed = [sender.packed(call) for call in calls]
+    assert max(len(content) for content, _ in packed) < 2000
+    assert {id(array) for _, array in packed} == {id(values)}
 
 
 @pytest.mark.slow

@@ -111,7 +111,9 @@ _FIRST_SAMPLING = len(_SCALING)
     LOG_UNIFORM,  # whether their prior is log-uniform
     KINGMA,  # whether their KL is the approximation of Kingma, or else of Molchanov
     # Sizes.
-    N_ROWS,  # rows of a batch
+    N_ROWS,  # rows of a batch, or of the own part of a batch
+    N_BATCH_ROWS,  # rows of a batch
+    FIRST_ROW,  # first row of the own part
     N_INPUTS,
     N_OUTPUTS,
     N_NOISE,  # parameters of the noise: 0, 1, inputs, or inputs * outputs
@@ -147,7 +149,7 @@ _FIRST_SAMPLING = len(_SCALING)
     HEAD_INPUTS,  # (rows, inputs), before the scales of the heads
     WORKSPACE_END,
     N_COLUMNS,
-) = map(np.int64, range(38))
+) = map(np.int64, range(40))
 
 
 @compiled
@@ -206,6 +208,21 @@ def lay_out(map_row, start):
         start += sizes[k]
     map_row[WORKSPACE_END] = start
     return start
+
+
+# ---- random words
+
+
+@compiled
+def _fill_own_words(map_row, words, per_row, seed, n_used, per_word):
+    """Write the words of the own rows of a batch; return the count after all rows.
+
+    per_row, per_word : random numbers per row, and per word
+    """
+    before = map_row[FIRST_ROW] * per_row // per_word
+    fill_words(words, seed, n_used + before)
+    n = map_row[N_BATCH_ROWS] * per_row
+    return n_used + ((n + 3) // 4 if per_word == 4 else n + n % 2)
 
 
 # ---- factors of the inputs
@@ -340,7 +357,7 @@ def _sample_outputs(
     stds = array_of(workspace, map_row, OUTPUT_STDS)
     product(layer_inputs, weight_means, outputs, shape)
     product(squared_inputs, weight_variances, stds, shape)
-    n_used = fill_words(words[: normals.size], seed, n_used)
+    n_used = _fill_own_words(map_row, words[: normals.size], n_outputs, seed, n_used, 1)
     fill_normal(normals, words)
     smallest = workspace.dtype.type(MIN_VARIANCE)
     for i in range(n_rows):
@@ -661,8 +678,12 @@ def forward(
             squared_inputs[i] = layer_inputs[i] * layer_inputs[i]
     if has_spike or (family != POINT and not is_sampled):
         # A word has four masks; normal numbers are drawn in pairs.
-        n_words = (n + 3) // 4 if has_spike or family == BERNOULLI else n + n % 2
-        n_used = fill_words(words[:n_words], seed, n_used)
+        per_word = 4 if has_spike or family == BERNOULLI else 1
+        n_words = (n + 3) // 4 if per_word == 4 else n + n % 2
+        n_inputs = map_row[N_INPUTS]
+        n_used = _fill_own_words(
+            map_row, words[:n_words], n_inputs, seed, n_used, per_word
+        )
         _call_factors(
             map_row[FACTORS_ADDRESS],
             map_row,

@@ -1,5 +1,6 @@
 """Train the members of a program by the compiled loop, on several threads."""
 
+import ctypes
 import math
 import sys
 import threading
@@ -26,6 +27,7 @@ from skbayesnn._engine.member_loops import (
     likelihood_name,
 )
 from skbayesnn._engine.posterior import Posterior
+from skbayesnn._engine.processes import Processes
 from skbayesnn._engine.step import RowPerturbation, TrainingState
 from skbayesnn._families import Family
 from skbayesnn._families.variational_dropout import MAX_LOG_ALPHA, Variational
@@ -150,6 +152,54 @@ def _is_watched() -> bool:
     return sys.stderr is not None and (hasattr(sys, "ps1") or sys.stderr.isatty())
 
 
+class _Sums:
+    """The vector that the loop has summed over the processes in every step.
+
+    Parameters
+    ----------
+    processes : Processes, or None if this process computes all rows
+    n_parameters : int
+    dtype
+        Precision of the parameters.
+    """
+
+    def __init__(self, processes: Processes | None, n_parameters: int, dtype):
+        self._processes = processes
+        self.values = np.zeros(n_parameters + 2 if processes else 0, dtype)
+        self._tensor = torch.from_numpy(self.values)
+        # Kept alive, since the loop knows only its address.
+        self._function = ctypes.CFUNCTYPE(ctypes.c_int64)(self._sum)
+        pointer = ctypes.cast(self._function, ctypes.c_void_p)
+        self.address = (pointer.value or 0) if processes else 0
+        self._error: BaseException | None = None
+
+    def part_of(self, batch_rows: int) -> loop.Part:
+        """The rows of a batch that this process computes."""
+        first, stop = 0, batch_rows
+        if self._processes:
+            first, stop = self._processes.rows_of(batch_rows)
+        return loop.Part(first, stop, self.values, self.address)
+
+    def _sum(self) -> int:
+        """Sum the values; return whether the loop has to stop."""
+        # An exception cannot pass through compiled code.
+        try:
+            assert self._processes is not None
+            self.values[-1] = self._processes.wants_to_stop
+            self._processes.sum(self._tensor)
+            if self.values[-1] > 0:
+                raise KeyboardInterrupt
+        except BaseException as error:
+            self._error = error
+            return 1
+        return 0
+
+    def raise_error(self) -> None:
+        """Raise the exception that stopped the loop."""
+        assert self._error is not None
+        raise self._error
+
+
 class CompiledRunner(MemberRunner):
     """Trains the members by the compiled loop, on several threads."""
 
@@ -157,7 +207,8 @@ class CompiledRunner(MemberRunner):
 
     def _prepare(self, rows, perturbation, of_prior):
         config, state = self._config, self.state
-        self._n_threads = min(n_threads(), self._n_members)
+        # With other processes, all of them must have the members in the same order.
+        self._n_threads = 1 if self._processes else min(n_threads(), self._n_members)
         self._pool = ThreadPoolExecutor(self._n_threads)
         trained = state.parameters.values, *state.moments()
         self._vectors = tuple(v.numpy() for v in (*trained, *of_prior))
@@ -170,6 +221,8 @@ class CompiledRunner(MemberRunner):
             for m, places in zip(members, self._places, strict=True)
         ]
         self._tables = [_table(rows, m, perturbation) for m in members]
+        n_parameters = self._loop_members[0].values.size
+        self._sums = _Sums(self._processes, n_parameters, self._vectors[0].dtype)
         self._failed = np.zeros(self._n_members, dtype=bool)
 
     def _kl(self):
@@ -252,9 +305,12 @@ class CompiledRunner(MemberRunner):
                 kl_weight=steps[2],
             ),
             int(self._batch_rows[m]),
+            self._sums.part_of(int(self._batch_rows[m])),
             out[0],
             out[1],
         )
+        if n < 0:
+            self._sums.raise_error()
         losses[:, part.start : part.start + n] = out[:, :n]
         return n
 

@@ -1,0 +1,233 @@
+"""Calls on workers of joblib: threads, processes, or the machines of a cluster.
+
+A worker of a cluster (Dask, Ray, Spark) gets each large array once, not once per call.
+Calls whose worker is lost run again on the others.
+"""
+
+import io
+import pickle
+import sys
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import joblib
+import numpy as np
+import torch
+from sklearn.utils.parallel import Parallel, delayed
+
+from skbayesnn._runtime import imported, warn
+
+try:
+    from cloudpickle import CloudPickler  # type: ignore[import-untyped]
+except ImportError:  # joblib before 1.6 contains it
+    from joblib.externals.cloudpickle import CloudPickler
+
+# Backends of joblib on this computer. Of these, loky shares large arrays.
+_LOCAL = (
+    joblib._parallel_backends.SequentialBackend,
+    joblib._parallel_backends.ThreadingBackend,
+    joblib._parallel_backends.MultiprocessingBackend,
+    joblib._parallel_backends.LokyBackend,
+)
+# Arrays of at least this many bytes are sent separately.
+_LARGE = 1 << 16
+# Workers that may be lost without a result in between.
+_MAX_LOSSES = 3
+
+
+def n_cluster_workers() -> int:
+    """Workers of joblib's active backend; 0 if it is no cluster, or in its tasks."""
+    backend, _ = joblib.parallel.get_active_backend()
+    if not _is_cluster(backend) or backend.nesting_level:
+        return 0
+    # In its tasks, the backend of Dask looks as outside.
+    dask = sys.modules.get("distributed.worker")
+    if dask is not None and hasattr(dask.thread_state, "execution_state"):
+        return 0
+    return joblib.effective_n_jobs()
+
+
+def _is_cluster(backend) -> bool:
+    return type(backend) not in _LOCAL
+
+
+class Workers:
+    """Runs calls on the workers of an executor of joblib.
+
+    Parameters
+    ----------
+    parallel : Parallel
+        It yields the results in order, or lists them.
+    """
+
+    def __init__(self, parallel: Parallel):
+        self._parallel, self._backend = parallel, parallel._backend
+
+    def results(self, calls: Iterable[tuple]) -> Iterator[Any]:
+        """Results of calls, in their order.
+
+        calls : tuples of a function and its arguments
+
+        Raises
+        ------
+        Exception
+            The first exception of a call.
+        """
+        sender, calls = _Sender(self._backend), iter(calls)
+        sent: deque[tuple] = deque()
+
+        def outgoing(again: list[tuple]):
+            for call in chain(again, calls):
+                sent.append(call)
+                yield delayed(_answer)(*sender.packed(call))
+
+        n_losses = 0
+        while True:
+            again = list(sent)
+            sent.clear()
+            try:
+                for answer in self._parallel(outgoing(again)):
+                    sent.popleft()
+                    n_losses = 0
+                    yield answer.value()
+            except _Failure as failure:
+                raise failure.error from None
+            except Exception as error:  # of joblib: calls return their exceptions
+                n_losses += 1
+                if not sent or n_losses > _MAX_LOSSES or _is_certain(error):
+                    raise
+                reason = str(error).partition("\n")[0]
+                warn(
+                    f"a worker was lost ({type(error).__name__}: {reason}); its tasks "
+                    "run again on the others."
+                )
+                sender = _Sender(self._backend)
+            else:
+                return
+
+
+def _is_certain(error: Exception) -> bool:
+    """Whether an error would occur again: a value that cannot be pickled."""
+    return isinstance(error, pickle.PicklingError | TypeError | AttributeError)
+
+
+class _Failure(Exception):
+    """Wraps the exception of a call, to tell it from exceptions of joblib."""
+
+    def __init__(self, error: Exception):
+        super().__init__(error)
+        self.error = error
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """What a worker returns: the result of a call, or its exception."""
+
+    result: Any
+    error: Exception | None = None
+
+    def value(self):
+        """The result.
+
+        Raises
+        ------
+        _Failure
+            If the call failed.
+        """
+        if self.error is not None:
+            raise _Failure(self.error)
+        return self.result
+
+
+def _answer(content, *arrays) -> _Answer:
+    """Run a call on a worker.
+
+    content : the call, or its pickle without ``arrays``
+    """
+    if isinstance(content, bytes):
+        content = _Unpickler(io.BytesIO(content), arrays).load()
+    function, *arguments = content
+    try:
+        return _Answer(function(*arguments))
+    except Exception as error:
+        return _Answer(None, error)
+
+
+class _Sender:
+    """Packs calls for workers.
+
+    Parameters
+    ----------
+    backend : ParallelBackendBase
+        Backend of joblib; a cluster gets large arrays once.
+    """
+
+    def __init__(self, backend):
+        self._is_remote = _is_cluster(backend)
+        self._is_ray = type(backend).__module__.startswith("ray.")
+        # By id, with the object itself, so that its id is not reused.
+        self._arrays: dict[int, tuple[Any, Any]] = {}
+
+    def packed(self, call: tuple) -> tuple:
+        """Arguments of ``_answer``."""
+        if not self._is_remote:
+            return (call,)
+        file = io.BytesIO()
+        pickler = _Pickler(file, self)
+        pickler.dump(call)
+        return file.getvalue(), *pickler.arrays
+
+    def shared(self, value) -> Any:
+        """What stands for an array: the same object in all calls.
+
+        joblib's backend for Dask scatters the arguments of a call once per object.
+        """
+        if id(value) not in self._arrays:
+            array = value.numpy() if isinstance(value, torch.Tensor) else value
+            # Ray shares what is put into its store.
+            array = imported("ray").put(array) if self._is_ray else array
+            self._arrays[id(value)] = value, array
+        return self._arrays[id(value)][1]
+
+
+class _Pickler(CloudPickler):
+    """Pickler that leaves out large arrays and tensors."""
+
+    def __init__(self, file, sender: _Sender):
+        super().__init__(file)
+        self.arrays: list[Any] = []
+        self._sender, self._index = sender, dict[int, int]()
+
+    def persistent_id(self, value):
+        """Position of an array, and its kind; None for values to be pickled."""
+        is_tensor = type(value) is torch.Tensor
+        if is_tensor:
+            if value.device.type != "cpu" or value.requires_grad:
+                return None
+        elif type(value) is not np.ndarray or value.dtype.hasobject:
+            return None
+        if value.nbytes < _LARGE:
+            return None
+        if id(value) not in self._index:
+            self._index[id(value)] = len(self.arrays)
+            self.arrays.append(self._sender.shared(value))
+        return self._index[id(value)], is_tensor
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, file, arrays):
+        super().__init__(file)
+        self._arrays = arrays
+
+    def persistent_load(self, key):
+        """The array that ``_Pickler.persistent_id`` left out."""
+        index, is_tensor = key
+        array = self._arrays[index]
+        if not isinstance(array, np.ndarray):
+            array = imported("ray").get(array)
+        if not array.flags.writeable:  # Loops are compiled for arrays that can be.
+            array = array.copy()
+        return torch.from_numpy(array) if is_tensor else array

@@ -1,0 +1,111 @@
+"""The script that ``test_processes.py`` starts in two processes.
+
+Arguments: a folder for the results, and a port for the second connection.
+"""
+
+import os
+import pickle
+import signal
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+from skbayesnn import BBBRegressor, MCDropoutClassifier, MCDropoutRegressor
+from skbayesnn._engine import processes, training
+from skbayesnn._engine.compiled import ENGINE_VARIABLE
+
+# By name: the estimator, and the engine.
+MODELS = {
+    "rows": (MCDropoutRegressor(dropout=0.2, n_estimators=1), "compiled"),
+    "rows, torch": (MCDropoutClassifier(dropout=0.2), "torch"),
+    "members": (BBBRegressor(n_estimators=3), "compiled"),
+    "no seed": (MCDropoutRegressor(dropout=0.0), "compiled"),
+}
+
+
+def table():
+    random = np.random.default_rng(1)
+    X = random.normal(size=(57, 4))
+    return X, X[:, 0] * X[:, 1] + 0.1 * random.normal(size=57)
+
+
+def fitted(name):
+    model, engine = MODELS[name]
+    os.environ[ENGINE_VARIABLE] = engine
+    model.set_params(
+        hidden_layer_sizes=(6,),
+        batch_size=19,
+        max_iter=4,
+        early_stopping=False,
+        device="cpu",
+        dtype="float64",
+        random_state=None if name == "no seed" else 5,
+    )
+    X, y = table()
+    return model.fit(X, y > 0 if "torch" in name else y)
+
+
+def wait_for(path):
+    while not path.exists():
+        time.sleep(0.02)
+
+
+def main():
+    folder, port, rank = Path(sys.argv[1]), sys.argv[2], os.environ["RANK"]
+    processes.MIN_PRODUCTS = 0
+    results = {name: fitted(name) for name in MODELS}
+
+    def failure(fit, *args):
+        try:
+            fit(*args)
+        except (ValueError, OSError) as error:
+            return repr(error)
+        return "no error"
+
+    X, y = table()
+    other = MCDropoutRegressor(max_iter=2, random_state=0)
+    results["other data"] = failure(other.fit, X, y if rank == "0" else y[::-1])
+    # The second process is late: it calls no fit until the first has given up.
+    os.environ[processes.TIMEOUT_VARIABLE] = "1"
+    processes.leave_processes()
+    os.environ["MASTER_PORT"] = port
+    fitted("rows")
+    has_given_up = folder / "has given up"
+    if rank == "0":
+        results["late"] = failure(fitted, "rows")
+        has_given_up.touch()
+    else:
+        wait_for(has_given_up)
+    processes.leave_processes()
+    os.environ["MASTER_PORT"] = sys.argv[3]
+
+    def stopped(action):
+        """A long fit, in the third run of which the second process does something."""
+        add, n_runs = training.TrainingHistory.add, []
+
+        def add_and_act(*args):
+            n_runs.append(1)
+            if rank == "1" and len(n_runs) == 3:
+                action()
+            add(*args)
+
+        training.TrainingHistory.add = add_and_act
+        model = MCDropoutRegressor(max_iter=10_000, batch_size=19, n_estimators=1)
+        model.set_params(early_stopping=False, tau=1.0, length_scale=1.0)
+        model.set_params(device="cpu", warm_start=True, random_state=0)
+        error = failure(model.fit, X, y)
+        training.TrainingHistory.add = add
+        return error, model
+
+    results["interrupted"] = stopped(lambda: os.kill(os.getpid(), signal.SIGINT))
+    if rank == "1":
+        (folder / "1.pickle").write_bytes(pickle.dumps(results))
+    # The second process ends in the middle of a fit.
+    results["lost"] = stopped(lambda: os._exit(0))
+    (folder / "0.pickle").write_bytes(pickle.dumps(results))
+
+
+if __name__ == "__main__":
+    main()

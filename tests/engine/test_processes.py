@@ -1,0 +1,247 @@
+"""Several processes train what one process trains, up to rounding."""
+
+import contextlib
+import os
+import pickle
+import socket
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+
+from skbayesnn import MCDropoutRegressor
+from skbayesnn._engine import training
+from skbayesnn._engine.compiled import ENGINE_VARIABLE
+from skbayesnn._engine.processes import TIMEOUT_VARIABLE, Processes
+from skbayesnn.networks import TabM
+from tests.engine import launched
+from tests.engine.test_compiled import POSTERIORS, ROUNDING, assert_same_training, exact
+
+ROWS, INPUTS, TARGETS = 43, 5, 2
+
+
+class ThreadsAsProcesses(Processes):
+    """One of several threads that take the place of processes."""
+
+    def __init__(self, shared, rank):
+        self.rank, self.count, self._shared = rank, len(shared.values), shared
+        self._names = ["thread"] * self.count
+
+    def sum(self, values):
+        values.copy_(torch.stack(self.gather(values.clone())).sum(0))
+
+    def gather(self, value):
+        self._shared.values[self.rank] = value
+        self._shared.barrier.wait()
+        values = list(self._shared.values)
+        self._shared.barrier.wait()
+        return values
+
+    def of_first(self, value):
+        return self.gather(value)[0]
+
+    def can_split(self, n_rows, n_weights):
+        return True
+
+    wants_to_stop = False
+    together_interrupted = separate_work = contextlib.nullcontext
+
+
+class _Shared:
+    def __init__(self, count):
+        self.values = [None] * count
+        self.barrier = threading.Barrier(count, timeout=60)
+
+
+def fitted_together(model, *args, monkeypatch, count=2):
+    """The estimators that ``count`` processes get."""
+    shared, local = _Shared(count), threading.local()
+    monkeypatch.setattr(
+        training, "present_processes", lambda: getattr(local, "processes", None)
+    )
+
+    def fit(rank):
+        local.processes = ThreadsAsProcesses(shared, rank)
+        try:
+            return clone(model).fit(*args)
+        except BaseException:
+            shared.barrier.abort()
+            raise
+
+    with ThreadPoolExecutor(count) as pool:
+        return list(pool.map(fit, range(count)))
+
+
+def assert_all_same(model, *args, monkeypatch, count=2, **tolerance):
+    alone = clone(model).fit(*args)
+    assert alone.n_processes_ == 1
+    results = fitted_together(model, *args, monkeypatch=monkeypatch, count=count)
+    for result in results:
+        assert result.n_processes_ == count
+        assert result.engine_ == alone.engine_
+        assert_same_training(alone, result, **(tolerance or ROUNDING))
+    for key, values in results[0].parameters_.items():
+        assert all(np.array_equal(values, r.parameters_[key]) for r in results)
+
+
+@pytest.fixture(scope="module")
+def table():
+    random = np.random.default_rng(3)
+    X = random.normal(size=(ROWS, INPUTS))
+    Y = np.stack([np.sin(X[:, 0]), X[:, 1] ** 2], axis=1)
+    return X, Y + 0.3 * random.normal(size=Y.shape), random.uniform(0.3, 2, size=ROWS)
+
+
+# Every family in the compiled loop; in torch, one for each kind of random numbers.
+CASES = [(name, "compiled") for name in POSTERIORS] + [
+    (name, "torch") for name in ("bernoulli", "concrete", "mean_field, spikes")
+]
+
+
+@pytest.mark.parametrize(("name", "engine"), CASES)
+def test_rows_are_split(name, engine, table, seed, monkeypatch):
+    """A batch of 9 rows is split into 4 and 5 rows, for every family."""
+    monkeypatch.setenv(ENGINE_VARIABLE, engine)
+    model = exact(POSTERIORS[name], seed, n_estimators=1)
+    tolerance = {"rtol": 1e-8, "atol": 1e-10} if "weight" in name else {}
+    assert_all_same(model, *table, monkeypatch=monkeypatch, **tolerance)
+
+
+@pytest.mark.parametrize("n_draws", [1, 2])
+def test_heads_of_a_part(n_draws, table, seed, monkeypatch):
+    """A row has the head that it has in a single process."""
+    model = MCDropoutRegressor(
+        network=TabM((7, 6), n_heads=3), n_training_draws=n_draws, dropout=0.2
+    )
+    model = exact(model, seed, n_estimators=1)
+    assert_all_same(model, *table, monkeypatch=monkeypatch)
+
+
+def test_members_are_split(table, seed, monkeypatch):
+    model = exact(MCDropoutRegressor(), seed, n_estimators=5, early_stopping=True)
+    assert_all_same(model, *table, monkeypatch=monkeypatch, count=3)
+
+
+# ---- waiting for slower processes
+
+
+def waiting(rank, store, seconds):
+    processes = object.__new__(Processes)
+    processes.rank, processes.count, processes._store = rank, 2, store
+    processes._seconds, processes._n_waits = seconds, 0
+    processes._names = ["host", "other host"]
+    return processes
+
+
+def test_a_slow_process_is_waited_for():
+    """It works longer than the time-out, and shows that it is alive."""
+    store, ended = torch.distributed.HashStore(), []
+
+    def work(rank, seconds):
+        with waiting(rank, store, 0.1).separate_work():
+            threading.Event().wait(seconds)
+            ended.append(rank)
+        return list(ended)
+
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(work, (0, 1), (0.0, 0.4))) == [[0, 1]] * 2
+
+
+def test_a_process_without_a_sign_of_life_is_named():
+    first = waiting(0, torch.distributed.HashStore(), 0.1)
+    with pytest.raises(TimeoutError, match=r"^process 1 \(other host\) did not answer"):
+        with first.separate_work():
+            pass
+
+
+# ---- processes of torch.distributed
+
+
+def _free_ports(n):
+    sockets = [socket.socket() for _ in range(n)]
+    try:
+        for s in sockets:
+            s.bind(("127.0.0.1", 0))
+        return [str(s.getsockname()[1]) for s in sockets]
+    finally:
+        for s in sockets:
+            s.close()
+
+
+@pytest.fixture(scope="module")
+def launched_results(tmp_path_factory):
+    """What the two processes of ``launched.py`` return."""
+    folder = tmp_path_factory.mktemp("launched")
+    first, *further = _free_ports(3)
+    root = Path(__file__).parents[2]
+    environment = os.environ | {
+        "WORLD_SIZE": "2",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": first,
+        "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": os.pathsep.join([str(root), os.environ.get("PYTHONPATH", "")]),
+    }
+    command = [sys.executable, "-m", "tests.engine.launched", str(folder), *further]
+    runs = [
+        subprocess.Popen(command, env=environment | {"RANK": str(rank)}, cwd=root)
+        for rank in range(2)
+    ]
+    try:
+        for run in runs:
+            assert run.wait(timeout=120) == 0
+    finally:
+        for run in runs:
+            run.kill()
+    return [pickle.loads((folder / f"{rank}.pickle").read_bytes()) for rank in range(2)]
+
+
+@pytest.mark.skipif(
+    not torch.distributed.is_gloo_available(), reason="torch has no gloo"
+)
+def test_processes(launched_results, monkeypatch):
+    """Both processes have the same model: the one of a single process."""
+    for name in launched.MODELS:
+        models = [results[name] for results in launched_results]
+        engine = launched.MODELS[name][1]
+        assert [(m.n_processes_, m.engine_) for m in models] == [(2, engine)] * 2
+        for key, values in models[0].parameters_.items():
+            np.testing.assert_array_equal(values, models[1].parameters_[key])
+        if name != "no seed":
+            monkeypatch.setenv(ENGINE_VARIABLE, engine)
+            assert_same_training(launched.fitted(name), models[0], **ROUNDING)
+    assert not np.array_equal(models[0].seeds_, launched.fitted("no seed").seeds_)
+
+
+@pytest.mark.skipif(
+    not torch.distributed.is_gloo_available(), reason="torch has no gloo"
+)
+def test_failures_name_the_process(launched_results):
+    first = launched_results[0]
+    for results in launched_results:
+        assert "same data" in results["other data"]
+        assert "process 1 (" in results["other data"]
+    assert first["late"].startswith("TimeoutError('process 1 (")
+    assert TIMEOUT_VARIABLE in first["late"]
+    error, kept = first["lost"]
+    assert error.startswith("ConnectionError('process 1 (")
+    # The second process ended in its third run, with one epoch in the first run.
+    assert 2 <= kept.n_iter_ < kept.max_iter
+    assert np.isfinite(kept.predict(launched.table()[0])).all()
+
+
+@pytest.mark.skipif(
+    not torch.distributed.is_gloo_available(), reason="torch has no gloo"
+)
+def test_interruption_of_one_process_stops_all(launched_results):
+    """They keep the same epochs, as after Ctrl-C in a single process."""
+    (no_error, first), (_, second) = (r["interrupted"] for r in launched_results)
+    assert no_error == "no error"
+    assert 3 <= first.n_iter_ == second.n_iter_ < first.max_iter
+    for key, values in first.parameters_.items():
+        np.testing.assert_array_equal(values, second.parameters_[key])

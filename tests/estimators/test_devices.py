@@ -1,0 +1,93 @@
+"""Several devices in one process; two names of the CPU stand for two GPUs."""
+
+import threading
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+
+import skbayesnn
+from skbayesnn import BayesianStackingRegressor, MCDropoutRegressor
+from skbayesnn._data.training_rows import TrainingRows
+from skbayesnn._validation import device_for_fit
+from skbayesnn.model_selection import BatchedGridSearchCV
+
+ROWS, INPUTS = 61, 4
+DEVICES = ["cpu:0", "cpu:1"]
+
+
+@pytest.fixture(scope="module")
+def table():
+    random = np.random.default_rng(2)
+    X = random.normal(size=(ROWS, INPUTS))
+    return X, X[:, 0] * X[:, 1] + 0.1 * random.normal(size=ROWS)
+
+
+def ensemble(device, **params):
+    """Three networks with settings that no rows are held out for."""
+    params = {"n_estimators": 3, "hidden_layer_sizes": (5,)} | params
+    model = MCDropoutRegressor(device=device, dtype="float64", random_state=0)
+    return model.set_params(max_iter=4, length_scale=1.0, tau=1.0, **params)
+
+
+def test_networks_are_spread(table, monkeypatch, tmp_path):
+    """Each device trains its networks, at the same time as the other."""
+    to, seen, both = TrainingRows.to, [], threading.Barrier(2, timeout=60)
+
+    def to_device(rows, device):
+        seen.append((str(device), len(rows.n_rows)))
+        both.wait()
+        return to(rows, device)
+
+    X, y = table
+    alone = ensemble("cpu").fit(X, y)
+    monkeypatch.setattr(TrainingRows, "to", to_device)
+    model = ensemble(DEVICES).fit(X, y)
+    assert sorted(seen) == [("cpu:0", 2), ("cpu:1", 1)]
+    # Members of programs of other sizes: the order of sums may differ.
+    np.testing.assert_allclose(model.predict(X), alone.predict(X), rtol=1e-10)
+    assert clone(model).device == DEVICES
+    skbayesnn.save(model, tmp_path / "model.skb")
+    loaded = skbayesnn.load(tmp_path / "model.skb")
+    np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
+
+
+def test_candidates_are_spread(table):
+    """The networks of a search and of a stack."""
+    X, y = table
+    for device in ("cpu", DEVICES):
+        search = BatchedGridSearchCV(
+            ensemble(device, n_estimators=1), {"dropout": [0.1, 0.3]}, cv=3
+        )
+        stack = BayesianStackingRegressor(
+            [("network", ensemble(device, n_estimators=1), {"dropout": [0.1, 0.3]})],
+            n_refits=1,
+            random_state=0,
+        )
+        scores = search.fit(X, y).cv_results_["mean_test_score"]
+        predictions = stack.fit(X, y).predict(X)
+        if device == "cpu":
+            expected = scores, predictions
+    np.testing.assert_allclose(scores, expected[0], rtol=1e-10)
+    np.testing.assert_allclose(predictions, expected[1], rtol=1e-10)
+
+
+def test_no_device(table):
+    with pytest.raises(ValueError, match="at least one device; got an empty list"):
+        ensemble([]).fit(*table)
+    with pytest.raises(ValueError, match=r"`device` must be 'auto'.*got 'gpu'"):
+        ensemble(["cpu", "gpu"]).fit(*table)
+    with pytest.raises(TypeError, match="or a list of these; got 1"):
+        ensemble(1).fit(*table)
+
+
+def test_gpu_of_a_process(monkeypatch):
+    """Under torchrun, the processes of a computer have different GPUs."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setenv("LOCAL_RANK", "3")
+    assert device_for_fit("auto") == device_for_fit("cuda") == torch.device("cuda:1")
+    assert device_for_fit("cuda:0") == torch.device("cuda:0")
+    monkeypatch.delenv("LOCAL_RANK")
+    assert device_for_fit("auto") == torch.device("cuda")
