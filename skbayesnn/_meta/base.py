@@ -93,8 +93,13 @@ class BaseHeldOutMetaEstimator(MetaEstimatorMixin, BaseEstimator):
         return self.cv is None or isinstance(self.cv, Integral)
 
     def _takes_groups(self) -> bool:
-        """Whether the estimator's ``fit`` has a parameter ``groups``."""
-        return "groups" in signature(self.estimator.fit).parameters
+        """Whether ``fit`` of the estimator takes groups; a search takes any name."""
+        parameters = signature(self.estimator.fit).parameters.values()
+        takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters)
+        is_pipeline = isinstance(self.estimator, Pipeline)
+        return any(p.name == "groups" for p in parameters) or (
+            takes_any and not is_pipeline
+        )
 
     def _check_groups_are_kept(self, routed) -> None:
         """Raise if the estimator gets groups, but the folds here would split them."""
