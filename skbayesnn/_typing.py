@@ -1,5 +1,6 @@
 """Types of the arguments and results of public methods."""
 
+import os
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,4 +17,6 @@ class SparseMatrix(Protocol):
 # Data frames are array-like.
 MatrixLike = ArrayLike | SparseMatrix
 Array = NDArray[Any]
+# Path of a file for predictions; None returns them.
+OutputPath = str | os.PathLike[str] | None
 RandomState = int | np.random.RandomState | None

@@ -20,16 +20,16 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from skbayesnn._engine.resources import torch_threads
+from skbayesnn._predictive.by_blocks import by_blocks, generators
 from skbayesnn._predictive.classes import check_known
 from skbayesnn._predictive.summaries import select_kinds, to_frame
 from skbayesnn._runtime import default_settings, on_snapshot
 from skbayesnn._sklearn_compat import num_samples
-from skbayesnn._typing import Array, MatrixLike, RandomState
+from skbayesnn._typing import Array, MatrixLike, OutputPath, RandomState
 from skbayesnn._validation import (
     check_levels,
     check_number,
     check_one_of_std_and_cov,
-    numpy_random_state,
 )
 
 # Number of rows whose draws are in memory at once.
@@ -241,6 +241,8 @@ class PredictiveMixin:
         X: MatrixLike,
         kind: Literal["all"] | list[str] | tuple[str, ...],
         as_frame: Literal[False] = False,
+        *,
+        output: OutputPath = None,
     ) -> dict[str, Array]: ...
     @overload
     def predict_uncertainty(
@@ -248,6 +250,8 @@ class PredictiveMixin:
         X: MatrixLike,
         kind: str | None = None,
         as_frame: Literal[False] = False,
+        *,
+        output: OutputPath = None,
     ) -> Array: ...
     @overload
     def predict_uncertainty(
@@ -255,9 +259,12 @@ class PredictiveMixin:
         X: MatrixLike,
         kind: str | list[str] | tuple[str, ...] | None = None,
         as_frame: bool = False,
+        *,
+        output: OutputPath = None,
     ) -> Any: ...
+    @by_blocks
     @default_settings
-    def predict_uncertainty(self, X, kind=None, as_frame=False):
+    def predict_uncertainty(self, X, kind=None, as_frame=False, *, output=None):
         """Predict the uncertainty of y, in total or split by its source.
 
         Parameters
@@ -294,6 +301,9 @@ class PredictiveMixin:
         as_frame : bool, default=False
             Whether to return a pandas DataFrame, with one column per kind (and target),
             and with the index of X if X is a DataFrame.
+        output : path, default=None
+            Parquet file for the results, one column each, written block by block.
+            The method then returns None.
 
         Returns
         -------
@@ -319,8 +329,11 @@ class PredictiveMixin:
         values = select_kinds(kind, kinds, compute)
         return to_frame(values, kind, X) if as_frame else values
 
+    @by_blocks
     @default_settings
-    def log_predictive_density(self, X: MatrixLike, y: ArrayLike) -> Array:
+    def log_predictive_density(
+        self, X: MatrixLike, y: ArrayLike, *, output: OutputPath = None
+    ) -> Array:
         """Log density of y under the predictive distribution.
 
         For labels and counts it is the log probability. Its mean over test rows is a
@@ -332,6 +345,9 @@ class PredictiveMixin:
             Inputs.
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
             Observed target values or labels.
+        output : path, default=None
+            Parquet file for the results, one column each, written block by block.
+            The method then returns None.
 
         Returns
         -------
@@ -352,9 +368,15 @@ class PredictiveMixin:
 
         return self._at(X, y, density, by_draws=True)
 
+    @by_blocks
     @default_settings
     def sample_f(
-        self, X: MatrixLike, n_samples: int = 1, random_state: RandomState = 0
+        self,
+        X: MatrixLike,
+        n_samples: int = 1,
+        random_state: RandomState = 0,
+        *,
+        output: OutputPath = None,
     ) -> Array:
         """Draw functions from the posterior, without observation noise.
 
@@ -371,6 +393,9 @@ class PredictiveMixin:
             ``n_draws`` for more distinct functions.
         random_state : int, RandomState instance or None, default=0
             Source of the random numbers.
+        output : path, default=None
+            Parquet file for the results, one column each, written block by block.
+            The method then returns None.
 
         Returns
         -------
@@ -381,9 +406,15 @@ class PredictiveMixin:
             X, n_samples, random_state, lambda block, draws, _: block.sample_f(draws)
         )
 
+    @by_blocks
     @default_settings
     def sample_y(
-        self, X: MatrixLike, n_samples: int = 1, random_state: RandomState = 0
+        self,
+        X: MatrixLike,
+        n_samples: int = 1,
+        random_state: RandomState = 0,
+        *,
+        output: OutputPath = None,
     ) -> Array:
         """Draw y from the predictive distribution.
 
@@ -396,6 +427,9 @@ class PredictiveMixin:
             Inputs.
         n_samples, random_state
             As in ``sample_f``.
+        output : path, default=None
+            Parquet file for the results, one column each, written block by block.
+            The method then returns None.
 
         Returns
         -------
@@ -415,8 +449,7 @@ class PredictiveMixin:
 
     def _sampled(self, X, n_samples, random_state, sample):
         check_number("n_samples", n_samples, kind=Integral, low=1)
-        seed = seed_from(random_state)
-        draw_random, noise_random = np.random.default_rng(seed).spawn(2)
+        draw_random, noise_random = generators(random_state)
         parts: list[np.ndarray] = []
         for _, block in self._opened_rows(X, by_draws=True).blocks():
             if not parts:
@@ -459,6 +492,8 @@ class RegressionPredictiveMixin(PredictiveMixin):
         X: MatrixLike,
         return_std: Literal[False] = False,
         return_cov: Literal[False] = False,
+        *,
+        output: OutputPath = None,
     ) -> Array: ...
     @overload
     def predict(
@@ -466,6 +501,8 @@ class RegressionPredictiveMixin(PredictiveMixin):
         X: MatrixLike,
         return_std: Literal[True],
         return_cov: Literal[False] = False,
+        *,
+        output: OutputPath = None,
     ) -> tuple[Array, Array]: ...
     @overload
     def predict(
@@ -474,13 +511,20 @@ class RegressionPredictiveMixin(PredictiveMixin):
         return_std: Literal[False] = False,
         *,
         return_cov: Literal[True],
+        output: OutputPath = None,
     ) -> tuple[Array, Array]: ...
     @overload
     def predict(
-        self, X: MatrixLike, return_std: bool = False, return_cov: bool = False
+        self,
+        X: MatrixLike,
+        return_std: bool = False,
+        return_cov: bool = False,
+        *,
+        output: OutputPath = None,
     ) -> Array | tuple[Array, Array]: ...
+    @by_blocks
     @default_settings
-    def predict(self, X, return_std=False, return_cov=False):
+    def predict(self, X, return_std=False, return_cov=False, *, output=None):
         """Predict the mean of y, and optionally its standard deviation or covariance.
 
         Parameters
@@ -492,6 +536,9 @@ class RegressionPredictiveMixin(PredictiveMixin):
         return_cov : bool, default=False
             Whether to return the covariance of the targets, one matrix per row. Cannot
             be combined with ``return_std``.
+        output : path, default=None
+            Parquet file for the results, one column each, written block by block.
+            The method then returns None.
 
         Returns
         -------
@@ -511,8 +558,11 @@ class RegressionPredictiveMixin(PredictiveMixin):
     def _predict(self, X, return_std, return_cov):
         return predicted_moments(self._opened_rows(X), return_std, return_cov)
 
+    @by_blocks
     @default_settings
-    def predict_quantile(self, X: MatrixLike, q: float | Sequence[float]) -> Array:
+    def predict_quantile(
+        self, X: MatrixLike, q: float | Sequence[float], *, output: OutputPath = None
+    ) -> Array:
         """Quantiles of the predictive distribution, the mixture of all draws.
 
         If y is transformed, these are the transformed quantiles, which is exact for a
@@ -523,6 +573,9 @@ class RegressionPredictiveMixin(PredictiveMixin):
         ----------
         X : {frame, array-like, sparse matrix} of shape (n_samples, n_features)
         q : float or sequence of float in (0, 1)
+        output : path, default=None
+            Parquet file for the results, one column each, written block by block.
+            The method then returns None.
 
         Returns
         -------
@@ -537,12 +590,15 @@ class RegressionPredictiveMixin(PredictiveMixin):
         )
         return result if np.ndim(q) else result[..., 0]
 
+    @by_blocks
     @default_settings
     def predict_interval(
         self,
         X: MatrixLike,
         coverage: float | Sequence[float] = 0.9,
         kind: str = "equal_tailed",
+        *,
+        output: OutputPath = None,
     ) -> Array:
         """Prediction interval that contains y with a given probability.
 
@@ -556,6 +612,9 @@ class RegressionPredictiveMixin(PredictiveMixin):
             ``"highest_density"``: the shortest interval. It takes about forty times as
             long. Its probability is exact; its bounds are accurate to about 1e-5 of
             their levels.
+        output : path, default=None
+            Parquet file for the results, one column each, written block by block.
+            The method then returns None.
 
         Returns
         -------
@@ -569,8 +628,11 @@ class RegressionPredictiveMixin(PredictiveMixin):
         )
         return result if np.ndim(coverage) else result[..., 0, :]
 
+    @by_blocks
     @default_settings
-    def predictive_cdf(self, X: MatrixLike, y: ArrayLike) -> Array:
+    def predictive_cdf(
+        self, X: MatrixLike, y: ArrayLike, *, output: OutputPath = None
+    ) -> Array:
         """Cumulative distribution function of the predictive distribution, at y.
 
         Use it to check calibration. If the predictive distribution is correct, the
@@ -581,6 +643,9 @@ class RegressionPredictiveMixin(PredictiveMixin):
         ----------
         X : {frame, array-like, sparse matrix} of shape (n_samples, n_features)
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
+        output : path, default=None
+            Parquet file for the results, one column each, written block by block.
+            The method then returns None.
 
         Returns
         -------
@@ -588,8 +653,9 @@ class RegressionPredictiveMixin(PredictiveMixin):
         """
         return self._at(X, y, lambda block, values: block.cdf(values), "predictive_cdf")
 
+    @by_blocks
     @default_settings
-    def crps(self, X: MatrixLike, y: ArrayLike) -> Array:
+    def crps(self, X: MatrixLike, y: ArrayLike, *, output: OutputPath = None) -> Array:
         """Continuous ranked probability score (CRPS) of each row; smaller is better.
 
         Exact for Gaussian mixtures and counts. If y has a monotone, smooth transform,
@@ -600,6 +666,9 @@ class RegressionPredictiveMixin(PredictiveMixin):
         ----------
         X : {frame, array-like, sparse matrix} of shape (n_samples, n_features)
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
+        output : path, default=None
+            Parquet file for the results, one column each, written block by block.
+            The method then returns None.
 
         Returns
         -------
@@ -614,14 +683,18 @@ class ClassificationPredictiveMixin(PredictiveMixin):
 
     classes_: Any
 
+    @by_blocks
     @on_snapshot
-    def predict(self, X: MatrixLike) -> Array:
+    def predict(self, X: MatrixLike, *, output: OutputPath = None) -> Array:
         """Predict the class of the largest mean probability.
 
         Parameters
         ----------
         X : {frame, array-like, sparse matrix} of shape (n_samples, n_features)
             Inputs.
+        output : path, default=None
+            Parquet file for the results, one column each, written block by block.
+            The method then returns None.
 
         Returns
         -------
@@ -632,14 +705,18 @@ class ClassificationPredictiveMixin(PredictiveMixin):
         codes = self.predict_proba(X).argmax(1)
         return self.classes_[codes]
 
+    @by_blocks
     @default_settings
-    def predict_proba(self, X: MatrixLike) -> Array:
+    def predict_proba(self, X: MatrixLike, *, output: OutputPath = None) -> Array:
         """Predict class probabilities, averaged over the posterior.
 
         Parameters
         ----------
         X : {frame, array-like, sparse matrix} of shape (n_samples, n_features)
             Inputs.
+        output : path, default=None
+            Parquet file for the results, one column each, written block by block.
+            The method then returns None.
 
         Returns
         -------
@@ -648,18 +725,9 @@ class ClassificationPredictiveMixin(PredictiveMixin):
         """
         return predicted_means(self._opened_rows(X))
 
+    @by_blocks
     @default_settings
-    def predict_log_proba(self, X: MatrixLike) -> Array:
+    def predict_log_proba(self, X: MatrixLike, *, output: OutputPath = None) -> Array:
         """Predict logarithms of class probabilities; see ``predict_proba``."""
         with np.errstate(divide="ignore"):
             return np.log(self.predict_proba(X))
-
-
-def seed_from(random_state):
-    """Convert scikit-learn's random_state to a seed for NumPy's generators."""
-    if random_state is None:
-        return None
-    state = numpy_random_state(random_state)
-    if isinstance(random_state, int | np.integer):
-        return random_state
-    return state.randint(2**31)

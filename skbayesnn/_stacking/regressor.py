@@ -11,6 +11,7 @@ from skbayesnn._data.table_encoder import AVERAGED
 from skbayesnn._data.validation import check_numbers, check_target_given
 from skbayesnn._meta.cross_conformal import cross_interval, not_below_zero, too_few
 from skbayesnn._meta.unwrap import open_predictive
+from skbayesnn._predictive.by_blocks import by_blocks
 from skbayesnn._predictive.mixin import RegressionPredictiveMixin, mean_and_std
 from skbayesnn._runtime import on_snapshot
 from skbayesnn._sklearn_compat import RegressorMixin, safe_indexing
@@ -21,7 +22,7 @@ from skbayesnn._stacking.summary import (
     warn_if_nothing_is_explained,
 )
 from skbayesnn._stacking.weights import corrected, factor_with_starts, share_of_starts
-from skbayesnn._typing import Array, MatrixLike
+from skbayesnn._typing import Array, MatrixLike, OutputPath
 from skbayesnn._validation import check_levels, check_option
 from skbayesnn.estimators._diagnostics import some_rows
 
@@ -280,6 +281,7 @@ default="from_dtype"
         self.verbose = verbose
         self.random_state = random_state
 
+    @by_blocks
     @on_snapshot
     def predict_interval(
         self,
@@ -287,6 +289,8 @@ default="from_dtype"
         coverage: float | Sequence[float] = 0.9,
         kind: str = "equal_tailed",
         method: str = "mixture",
+        *,
+        output: OutputPath = None,
     ) -> Array:
         """Predict an interval that contains y with a given probability.
 
@@ -307,6 +311,9 @@ default="from_dtype"
             intervals of coverage c contain y with probability c in practice, even if
             the mixture is poor. This is not guaranteed, because the weights were
             fitted to the same rows. Their ``kind`` is ``"equal_tailed"``.
+        output : path, default=None
+            Parquet file for the results, one column each, written block by block.
+            The method then returns None.
 
         Returns
         -------

@@ -13,6 +13,7 @@ from skbayesnn._data import class_order
 from skbayesnn._data.validation import check_classification, refuse_one_class
 from skbayesnn._distributions.components import labels_at
 from skbayesnn._engine.resources import prediction_slots
+from skbayesnn._predictive.by_blocks import by_blocks
 from skbayesnn._predictive.classes import ClassPredictive, label_log_density
 from skbayesnn._predictive.mixin import (
     ClassificationPredictiveMixin,
@@ -26,7 +27,7 @@ from skbayesnn._predictive.summaries import (
 )
 from skbayesnn._runtime import on_snapshot
 from skbayesnn._sklearn_compat import ClassifierMixin
-from skbayesnn._typing import Array, MatrixLike
+from skbayesnn._typing import Array, MatrixLike, OutputPath
 from skbayesnn.estimators._base import BayesianNetwork
 from skbayesnn.estimators._diagnostics import explained_entropy
 from skbayesnn.estimators._fitted import (
@@ -258,8 +259,11 @@ class BayesianClassifier(
             )
         return self.classes_
 
+    @by_blocks
     @on_snapshot
-    def predict(self, X: MatrixLike, *, method: str = "draws") -> Array:
+    def predict(
+        self, X: MatrixLike, *, method: str = "draws", output: OutputPath = None
+    ) -> Array:
         """Predict the class of the largest mean probability.
 
         Parameters
@@ -268,6 +272,9 @@ class BayesianClassifier(
             Inputs.
         method : {"draws", "mean_weights"}, default="draws"
             How to compute the probabilities, as in ``predict_proba``.
+        output : path, default=None
+            Parquet file for the results, one column each, written block by block.
+            The method then returns None.
 
         Returns
         -------
@@ -280,8 +287,11 @@ class BayesianClassifier(
         codes = self.predict_proba(X, **options).argmax(1)
         return self.classes_[codes]
 
+    @by_blocks
     @on_snapshot
-    def predict_proba(self, X: MatrixLike, *, method: str = "draws") -> Array:
+    def predict_proba(
+        self, X: MatrixLike, *, method: str = "draws", output: OutputPath = None
+    ) -> Array:
         """Predict class probabilities, averaged over the posterior.
 
         Parameters
@@ -294,6 +304,9 @@ class BayesianClassifier(
             the posterior means of its weights (units scaled by their probability of
             being kept). It is about a hundred times as fast, and its probabilities are
             more confident.
+        output : path, default=None
+            Parquet file for the results, one column each, written block by block.
+            The method then returns None.
 
         Returns
         -------

@@ -11,6 +11,7 @@ from skbayesnn import _validation
 from skbayesnn._data.scaling import Scaling
 from skbayesnn._data.validation import check_regression
 from skbayesnn._engine.resources import prediction_slots
+from skbayesnn._predictive.by_blocks import by_blocks
 from skbayesnn._predictive.mixin import (
     PredictiveBlocks,
     RegressionPredictiveMixin,
@@ -21,7 +22,7 @@ from skbayesnn._predictive.mixture import MixturePredictive
 from skbayesnn._predictive.summaries import REGRESSION_KINDS, LogDensity, Moments
 from skbayesnn._runtime import on_snapshot
 from skbayesnn._sklearn_compat import RegressorMixin
-from skbayesnn._typing import Array, MatrixLike
+from skbayesnn._typing import Array, MatrixLike, OutputPath
 from skbayesnn.estimators._base import BayesianNetwork
 from skbayesnn.estimators._diagnostics import explained_variance, is_far_off
 from skbayesnn.estimators._fitted import (
@@ -199,6 +200,7 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
         return_cov: Literal[False] = False,
         *,
         method: str = "draws",
+        output: OutputPath = None,
     ) -> Array: ...
     @overload
     def predict(
@@ -208,6 +210,7 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
         return_cov: Literal[False] = False,
         *,
         method: str = "draws",
+        output: OutputPath = None,
     ) -> tuple[Array, Array]: ...
     @overload
     def predict(
@@ -217,6 +220,7 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
         *,
         return_cov: Literal[True],
         method: str = "draws",
+        output: OutputPath = None,
     ) -> tuple[Array, Array]: ...
     @overload
     def predict(
@@ -226,9 +230,13 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
         return_cov: bool = False,
         *,
         method: str = "draws",
+        output: OutputPath = None,
     ) -> Array | tuple[Array, Array]: ...
+    @by_blocks
     @on_snapshot
-    def predict(self, X, return_std=False, return_cov=False, *, method="draws"):
+    def predict(
+        self, X, return_std=False, return_cov=False, *, method="draws", output=None
+    ):
         """Predict the mean of y, and optionally its standard deviation or covariance.
 
         Parameters
@@ -248,6 +256,9 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
             hundred times as fast, and the mean is slightly different. The standard
             deviation then contains the observation noise and the spread of the ensemble
             members, but not the spread of the draws.
+        output : path, default=None
+            Parquet file for the results, one column each, written block by block.
+            The method then returns None.
 
         Returns
         -------
