@@ -13,7 +13,7 @@ import tempfile
 import weakref
 from abc import ABC, abstractmethod
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import copy_context
@@ -82,6 +82,32 @@ def split_columns(table, names: Sequence[str]) -> tuple[Any, list[np.ndarray]]:
     frame = narwhals.from_native(table, eager_only=True)
     values = [column_values(frame.get_column(name)) for name in names]
     return frame.drop(*names).to_native(), values
+
+
+def resolved_columns(X, *values):
+    """X without its columns that ``values`` name, and these columns in their place.
+
+    X : frame, or anything if no value is a name
+
+    Raises
+    ------
+    ValueError
+        If a value is a name, and X has no column of this name.
+    """
+    names = [value for value in values if isinstance(value, str)]
+    if not names:
+        return X, *values
+    columns = list(getattr(X, "column_names", X.columns)) if is_frame(X) else []
+    missing = [name for name in names if name not in columns]
+    if missing:
+        shown = ", ".join(map(repr, columns[:20])) or "no named columns"
+        raise ValueError(
+            f"X must have a column {missing[0]!r}, which is named in place of values; "
+            f"it has {shown}{', ...' * (len(columns) > 20)}."
+        )
+    X, found = split_columns(X, names)
+    by_name = dict(zip(names, found, strict=True))
+    return X, *(by_name[v] if isinstance(v, str) else v for v in values)
 
 
 def column_values(series) -> np.ndarray:
@@ -569,7 +595,7 @@ def _check_same_columns(path: str, first: str, found: dict, kinds: dict) -> None
             )
 
 
-def read_ahead(values: Iterator[Any]) -> Iterator[Any]:
+def read_ahead(values: Iterator[Any]) -> Generator[Any, None, None]:
     """The same values; a thread computes the next one while the present one is used."""
     nothing = object()
     with ThreadPoolExecutor(1) as pool:

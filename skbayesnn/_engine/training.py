@@ -62,6 +62,11 @@ class TrainingHistory:
         self._nll.append(nll)
         self._kl.append(kl)
 
+    @property
+    def has_epochs(self) -> bool:
+        """Whether an epoch is finished."""
+        return bool(self._nll)
+
     def find_failures(self) -> None:
         """Store the first epoch in which a member's loss was not finite."""
         if self._checked == len(self._nll):
@@ -292,6 +297,8 @@ def train(
     first_epoch: int = 0,
     hooks: Sequence[Hook] = (),
     compute_bound: bool = False,
+    perturbation: RowPerturbation | None = None,
+    epochs_done: int = 0,
 ) -> Trained:
     """Minimise F / (N tau) of every member, starting from ``posterior``.
 
@@ -310,8 +317,14 @@ def train(
         Called in order after every epoch.
     compute_bound : bool
         Whether to compute the evidence lower bound at the end.
+    perturbation : RowPerturbation, optional
+        By default the same for the rows in all epochs, if ``config.perturbed``.
+    epochs_done : int
+        Number of epochs of this training that an interrupted run has finished; then
+        ``optimizer_state`` is from that run.
     """
-    perturbation = _perturbation(config, members, rows, first_epoch)
+    if perturbation is None:
+        perturbation = _perturbation(config, members, rows, first_epoch)
     keep_freed_memory()
     # Tensors created in a caller's inference mode cannot be trained.
     with torch.inference_mode(False), torch.no_grad():
@@ -323,19 +336,21 @@ def train(
             ),
         )
         priors = make_priors(config, members, posterior)
+        state = optimizer_state, epochs_done
         runner = choose_runner(
-            config, members, rows, posterior, priors, optimizer_state, perturbation
+            config, members, rows, posterior, priors, state, perturbation
         )
         history = TrainingHistory(len(members.seeds))
         best = BestWeights(
             runner.state.parameters, members.n_epochs, config.patience, config.tol
         )
+        best.n_epochs += epochs_done
         run = _Run(config, members, rows, priors, runner, history, best)
         interrupted = False
         try:
-            run.epochs(first_epoch, hooks)
+            run.epochs(first_epoch, hooks, epochs_done)
         except KeyboardInterrupt:
-            if not config.keep_interrupted or not best.n_epochs.any():
+            if not config.keep_interrupted or not history.has_epochs:
                 raise
             interrupted = True
         bound = None
@@ -438,10 +453,13 @@ def _fused_kernel():
 
 
 def choose_runner(
-    config, members, rows, posterior, priors, optimizer_state, perturbation
+    config, members, rows, posterior, priors, state, perturbation
 ) -> Runner:
-    """Choose the implementation: the fastest that covers the program."""
-    arguments = config, members, rows, posterior, priors, optimizer_state
+    """Choose the implementation: the fastest that covers the program.
+
+    state : ``optimizer_state`` and ``epochs_done`` of ``train``
+    """
+    arguments = config, members, rows, posterior, priors, *state
     compiled, engine = None, os.environ.get(ENGINE_VARIABLE)
     if isinstance(rows, TableRows):
         if engine == "fused":
@@ -469,10 +487,13 @@ class _Run:
     history: TrainingHistory
     best: BestWeights
 
-    def epochs(self, first_epoch: int, hooks: Sequence[Hook]) -> None:
-        """Train until every member has finished, stopped early or failed."""
+    def epochs(self, first_epoch: int, hooks: Sequence[Hook], epoch: int = 0) -> None:
+        """Train until every member has finished, stopped early or failed.
+
+        epoch : number of epochs that are done
+        """
         runner, history, n_batches = self.runner, self.history, self.config.n_batches
-        last, epoch, done = int(self.members.n_epochs.max()), 0, False
+        last, done = int(self.members.n_epochs.max()), False
         stops_early = self.config.patience is not None
         n_threads = _threads_of_step(self.config, self.members, self.rows)
         one_by_one = stops_early or any(hook.every_epoch for hook in hooks)

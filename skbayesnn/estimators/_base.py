@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from skbayesnn import _validation
 from skbayesnn._data.column_encoding import EncodedRows
 from skbayesnn._data.scaling import Scaling, warn_of_far_rows
+from skbayesnn._data.sources import resolved_columns, source_of
 from skbayesnn._data.table_encoder import TableEncoder
 from skbayesnn._data.validation import (
     Table,
@@ -30,7 +31,7 @@ from skbayesnn._sklearn_compat import (
     with_callbacks,
 )
 from skbayesnn._typing import Array, MatrixLike
-from skbayesnn.estimators import _fit, _fitted, _job, _streaming
+from skbayesnn.estimators import _fit, _fitted, _job, _out_of_core, _streaming
 from skbayesnn.estimators._defaults import defaults_of
 from skbayesnn.estimators._diagnostics import (
     ExplainedVariance,
@@ -106,6 +107,8 @@ class BayesianNetwork(
     likelihood_options: dict | None = None
     network: NetworkDescription | None = None
     _predictive_class: type[_fitted.PredictiveByDraws]
+    # An interrupted fit to a source of rows, which the next `fit` continues.
+    _unfinished: _out_of_core.Unfinished | None = None
     # With metadata routing, `groups` are requested by default, as by GroupKFold.
     __metadata_request__fit: ClassVar = {"groups": True}
 
@@ -202,17 +205,30 @@ class BayesianNetwork(
         with atomic_update(self) as new:
             warm = _validation.check_bool("warm_start", self.warm_start)
             warm = warm and hasattr(self, "parameters_")
-            data = training_data(
-                new, X, y, sample_weight, X_val, y_val, groups, reset=not warm
-            )
+            source, seen, n_before = source_of(X), 0.0, 0
+            if source is not None and source.is_small:
+                X, source = source.read(), None
             # Callbacks receive `self`, not the copy `new`.
-            if warm:
-                trained_job = _streaming.warm_start(self, data)
-            else:
-                [trained_job] = _fit.train_together(
-                    [self], [_job.training_job(self, data)]
+            if source is not None:
+                _out_of_core.refuse_validation_set(X_val, y_val)
+                trained_job, seen, n_before = _out_of_core.fit_source(
+                    self, new, source, y, sample_weight, groups, warm=warm
                 )
-            set_fitted(new, trained_job, self.n_epochs_seen_ if warm else 0)
+            else:
+                X, y, sample_weight, groups = resolved_columns(
+                    X, y, sample_weight, groups
+                )
+                data = training_data(
+                    new, X, y, sample_weight, X_val, y_val, groups, reset=not warm
+                )
+                if warm:
+                    n_before = self.n_epochs_seen_
+                    trained_job = _streaming.warm_start(self, data)
+                else:
+                    [trained_job] = _fit.train_together(
+                        [self], [_job.training_job(self, data)]
+                    )
+            set_fitted(new, trained_job, n_before, seen)
             warn_if_doubtful(new, trained_job.job)
             new._warn_of_posterior()
         return self
@@ -400,8 +416,14 @@ class BayesianNetwork(
 
 
 def set_fitted(
-    estimator: BayesianNetwork, trained_job: _job.TrainedJob, n_epochs_before: int = 0
+    estimator: BayesianNetwork,
+    trained_job: _job.TrainedJob,
+    n_epochs_before: int = 0,
+    seen: float = 0.0,
 ) -> None:
-    """Store trained networks, without diverged ones, as fitted attributes."""
-    estimator._store_fitted(without_diverged(trained_job), seen=0.0)
+    """Store trained networks, without diverged ones, as fitted attributes.
+
+    seen : total weight of training rows that the job does not contain
+    """
+    estimator._store_fitted(without_diverged(trained_job), seen=seen)
     estimator.n_epochs_seen_ = estimator.n_iter_ + n_epochs_before

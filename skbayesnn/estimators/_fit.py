@@ -25,10 +25,13 @@ from skbayesnn.estimators._job import TrainedJob, TrainingJob, joined
 
 
 @contextmanager
-def epochs_reported(estimators, n_epochs: int, shown: bool) -> Iterator:
+def epochs_reported(
+    estimators, n_epochs: int, shown: bool, rows_of_epoch: int | None = None
+) -> Iterator:
     """Context with a function to call after each epoch, with the number of epochs done.
 
     shown : whether to show a tqdm bar
+    rows_of_epoch : the bar counts rows if they are given
 
     Raises
     ------
@@ -42,15 +45,16 @@ def epochs_reported(estimators, n_epochs: int, shown: bool) -> Iterator:
     ]
     for estimator, context in contexts:
         context.call_on_fit_task_begin(estimator=estimator)
-    bar = (
-        tqdm_bar(total=n_epochs, desc=_title(estimators), unit="epoch")
-        if shown
-        else None
-    )
+    bar, scale = None, rows_of_epoch or 1
+    if shown:
+        unit: dict = {"unit": "epoch"}
+        if rows_of_epoch is not None:
+            unit = {"unit": " rows", "unit_scale": True}
+        bar = tqdm_bar(total=n_epochs * scale, desc=_title(estimators), **unit)
 
     def report(epoch: int) -> None:
         if bar is not None:
-            bar.update(epoch - bar.n)
+            bar.update(epoch * scale - bar.n)
         for estimator, context in contexts:
             task = context.subcontext(task_name="epoch")
             task.call_on_fit_task_begin(estimator=estimator)
@@ -162,10 +166,18 @@ def run(
     optimizer_state=None,
     first_epoch: int = 0,
     hooks: Sequence[Hook] = (),
+    *,
+    rows_of_epoch: int | None = None,
+    **options,
 ) -> Trained:
-    """Train and report progress; raise if all networks fail."""
+    """Train and report progress; raise if all networks fail.
+
+    rows_of_epoch : rows of an epoch, if progress is reported in rows
+    options : further arguments of ``train``
+    """
     shown = _validation.verbosity(estimators[0].verbose) > 0
-    with epochs_reported(estimators, int(members.n_epochs.max()), shown) as report:
+    n_epochs = int(members.n_epochs.max())
+    with epochs_reported(estimators, n_epochs, shown, rows_of_epoch) as report:
         trained = train(
             config,
             members,
@@ -175,6 +187,7 @@ def run(
             first_epoch,
             [_Reported(report), *hooks],
             compute_bound=True,
+            **options,
         )
     if trained.failed.all():
         raise all_failed(config, trained)
