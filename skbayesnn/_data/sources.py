@@ -34,8 +34,11 @@ from skbayesnn._runtime import imported
 BYTES_PER_VALUE = 256
 # Bytes of a block of an array without chunks.
 _BLOCK_BYTES = 1 << 22
-# Bytes that a reader of a Parquet file holds of each column.
-_BUFFER_BYTES = 1 << 16
+# Bytes that a reader of a Parquet file holds of each column: of the file, and at most
+# of a page, its dictionary and their decoded values.
+_BUFFER_BYTES, _PAGE_BYTES = 1 << 16, 3 << 20
+# Most blocks that are read in turns.
+_MAX_OPEN = 8
 
 
 def working_memory() -> int:
@@ -217,6 +220,14 @@ class RowSource(ABC):
         for block in range(len(self.block_rows)):
             yield from self._rows_of(block, n_at_once)
 
+    def _bytes_open(self) -> int:
+        """Bytes that an open block takes, apart from the rows that it returns."""
+        return max(self.block_rows) * self.n_columns * 8
+
+    def n_open(self, n_bytes: int) -> int:
+        """Number of blocks that can be open at once within ``n_bytes``, at most 8."""
+        return min(max(1, n_bytes // max(1, self._bytes_open())), _MAX_OPEN)
+
     def shuffled(
         self, random: np.random.Generator, n_at_once: int, n_open: int
     ) -> Iterator[Rows]:
@@ -286,6 +297,9 @@ class SlicedSource(RowSource):
     def block_rows(self):
         starts = range(0, self._n, self._step)
         return [min(self._step, self._n - start) for start in starts]
+
+    def _bytes_open(self):
+        return 1
 
     def _read(self, block, n_at_once):
         first = block * self._step
@@ -406,6 +420,10 @@ class ParquetFiles(RowSource):
             ]
             self._first_group.append(len(groups))
         self._groups, self.columns = groups, list(kinds)
+
+    def _bytes_open(self):
+        of_column = min(_PAGE_BYTES, 16 * max(self._groups))
+        return len(self.columns or ()) * (of_column + _BUFFER_BYTES)
 
     @property
     def block_rows(self):
@@ -530,6 +548,9 @@ class LazyTable(RowSource):
     @property
     def fingerprint(self):
         return self.name, self.n_rows, tuple(self.columns or ())
+
+    def _bytes_open(self):
+        return self._file()._bytes_open()
 
     def _read(self, block, n_at_once):
         yield from self._file().only(self.columns or [])._read(block, n_at_once)

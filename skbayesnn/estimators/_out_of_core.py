@@ -13,8 +13,10 @@ shuffles the rows of a buffer.
 """
 
 import math
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import copy_context
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -64,17 +66,17 @@ from skbayesnn.estimators._training_data import training_data
 
 # Most rows of the sample.
 SAMPLE_ROWS = 100_000
-# Shares of the working memory for the sample in double precision, and for a buffer.
-_SHARE_OF_SAMPLE, _SHARE_OF_BUFFER = 1 / 32, 1 / 16
+# Shares of the working memory for the sample in double precision, for a buffer (there
+# are two), for open blocks, and for rows that are encoded at once.
+_SHARE_OF_SAMPLE, _SHARE_OF_BUFFER = 1 / 32, 1 / 8
+_SHARE_OF_BLOCKS, _SHARE_AT_ONCE = 1 / 5, 1 / 64
 # Smallest number of rows per class in the sample, if there are as many.
 _ROWS_PER_CLASS = 20
 # Most rows of the sample that are held out to estimate the observation noise, and their
 # largest share.
 _MAX_HELD_OUT, _SHARE_HELD_OUT = 5000, 0.1
-# Blocks that are read in turns, and parts of a buffer that come from one block.
-_N_OPEN, _PARTS_OF_BUFFER = 8, 16
-# Most rows that are encoded at once.
-_ROWS_AT_ONCE = 1 << 15
+# Parts of a buffer, which may come from different blocks.
+_PARTS_OF_BUFFER = 8
 # `max_iter="auto"`: most steps of a training, rounded up to a pass over all rows.
 MAX_STEPS = 50_000
 # The rows count as sorted if the means of y of parts of the table explain at least this
@@ -163,6 +165,17 @@ class TrainingSource:
     def n_inputs(self) -> int:
         """Number of columns of X."""
         return self.source.n_columns - len(self._named)
+
+    @property
+    def rows_at_once(self) -> int:
+        """Most rows that are read at once, for the working memory."""
+        n_bytes = 8 * max(1, self.source.n_columns)
+        return max(1, int(working_memory() * _SHARE_AT_ONCE / n_bytes))
+
+    @property
+    def n_open(self) -> int:
+        """Number of blocks that are read in turns."""
+        return self.source.n_open(int(working_memory() * _SHARE_OF_BLOCKS))
 
     def parts(self, rows: Iterator[Rows]) -> Iterator[Part]:
         """Split y, weights and groups from X; drop rows of weight zero."""
@@ -259,7 +272,7 @@ def survey(estimator, training: TrainingSource, seed: int) -> Survey:
     class_weight: dict = {}
     n_of_class: dict = {}
     statistics = _BlockStatistics()
-    rows = source.in_order(min(_ROWS_AT_ONCE, max(1, n_sample // 4)))
+    rows = source.in_order(min(training.rows_at_once, max(1, n_sample // 4)))
     for part in read_ahead(training.parts(rows)):
         first, last = np.searchsorted(chosen, part.ids[[0, -1]], "left")
         wanted = np.isin(part.ids, chosen[first : last + 1], assume_unique=True)
@@ -344,8 +357,8 @@ class _BlockStatistics:
             warn(
                 f"the rows of {name} are sorted by y or nearly: parts of {sizes.max()} "
                 f"consecutive rows explain {share:.0%} of the variance of y. Training "
-                f"reads {_N_OPEN} blocks at a time, in random order, so that its "
-                "batches are not random samples. Shuffle the rows before."
+                "reads blocks in random order and shuffles the rows of a few blocks "
+                "at a time, so its batches are no random samples. Shuffle the rows."
             )
 
 
@@ -509,52 +522,46 @@ class Buffers:
         if held_out.groups is not None and len(held_out.ids):
             self._held_out_groups = np.unique(held_out.groups)
 
-    def from_number(self, first: int) -> Generator[Buffer, None, None]:
-        """Iterate over the buffers from one on; a thread fills the next one."""
-        return read_ahead(self._filled(first))
+    def from_number(self, first: int) -> Iterator[Buffer]:
+        """Iterate over the buffers from one on.
 
-    def _filled(self, first: int) -> Iterator[Buffer]:
-        # Two buffers in turns: one is filled while the other is copied.
-        spare: list[Buffer | None] = [None, None]
-        number = 0
+        All have the same arrays: use a buffer before the next one is requested.
+        """
+        spare: Buffer | None = None
+        number, n = 0, self._passes.n_rows
         for n_pass in range(self._passes.n_passes):
             if number + self._passes.n_buffers <= first:
                 number += self._passes.n_buffers
                 continue
-            n_filled, n = 0, self._passes.n_rows
+            n_filled = 0
             for rows in self._encoded(n_pass):
                 start = 0
+                spare = spare or _empty(rows, n)
                 while start < len(rows.ids):
-                    if spare[number % 2] is None:
-                        spare[number % 2] = _empty(rows, n)
-                    buffer = spare[number % 2]
-                    assert buffer is not None
                     stop = min(len(rows.ids), start + n - n_filled)
                     place = slice(n_filled, n_filled + stop - start)
-                    for target, values in zip(buffer, rows, strict=True):
+                    for target, values in zip(spare, rows, strict=True):
                         target[place] = values[start:stop]
                     start, n_filled = stop, place.stop
                     if n_filled == n:
                         if number >= first:
-                            yield buffer
+                            yield spare
                         number, n_filled = number + 1, 0
-            if n_filled:
+            if n_filled and spare is not None:
                 # The last buffer of a pass is filled up from its start.
-                buffer = spare[number % 2]
-                assert buffer is not None
-                for target in buffer:
-                    target[n_filled:] = np.resize(
-                        target[:n_filled], target[n_filled:].shape
-                    )
+                for values in spare:
+                    missing = values[n_filled:]
+                    missing[:] = np.resize(values[:n_filled], missing.shape)
                 if number >= first:
-                    yield buffer
+                    yield spare
                 number += 1
 
     def _encoded(self, n_pass: int) -> Iterator[Buffer]:
-        n_at_once = max(1, min(_ROWS_AT_ONCE, self._passes.n_rows // _PARTS_OF_BUFFER))
+        training, of_buffer = self._training, self._passes.n_rows
+        n_at_once = min(training.rows_at_once, max(1, of_buffer // _PARTS_OF_BUFFER))
         random = np.random.default_rng([self._seed, n_pass])
-        rows = self._training.source.shuffled(random, n_at_once, _N_OPEN)
-        for part in self._training.parts(rows):
+        rows = training.source.shuffled(random, n_at_once, training.n_open)
+        for part in training.parts(rows):
             out = np.isin(part.ids, self._held_out_ids, assume_unique=True)
             if self._held_out_groups is not None and part.groups is not None:
                 out |= np.isin(part.groups, self._held_out_groups)
@@ -572,26 +579,48 @@ def _empty(like: Buffer, n: int) -> Buffer:
 class Refill(Hook):
     """Hook that loads the next buffer after each epoch of the engine.
 
-    An error while reading ends the training as an interruption does, so that the
-    finished part is kept; ``error`` is then raised by the caller.
+    A thread fills it during the epoch. An error while reading ends the training as an
+    interruption does, so that the finished part is kept; the caller raises ``error``.
+
+    Parameters
+    ----------
+    buffers : iterator of Buffer
+    n_epochs : int
+        Number of epochs of the training.
     """
 
-    def __init__(self, rows: BufferedRows, buffers: Iterator[Buffer], n_epochs: int):
-        self._rows, self._buffers, self._n_epochs = rows, buffers, n_epochs
-        self.perturbation: PerturbationById | None = None
+    rows: BufferedRows
+    perturbation: "PerturbationById | None" = None
+
+    def __init__(self, buffers: Iterator[Buffer], n_epochs: int):
+        self._buffers, self._n_epochs = buffers, n_epochs
+        self._pool = ThreadPoolExecutor(1)
+        # The thread has the settings of NumPy and of warnings of this one.
+        self._context = copy_context()
         self.error: Exception | None = None
+
+    def fill(self) -> None:
+        """Start to fill the next buffer."""
+        buffers = self._buffers
+        self._next = self._pool.submit(self._context.run, next, buffers)  # type: ignore
 
     def epoch_end(self, n_done, posterior):
         if n_done == self._n_epochs:
             return
         try:
-            buffer = next(self._buffers)
+            buffer = self._next.result()
         except Exception as error:
             self.error = error
             raise KeyboardInterrupt from error
         if self.perturbation is not None:
             self.perturbation.renew(buffer.ids, buffer.weights)
-        self._rows.load(buffer.x, buffer.y, buffer.weights)
+        self.rows.load(buffer.x, buffer.y, buffer.weights)
+        if n_done < self._n_epochs - 1:
+            self.fill()
+
+    def close(self) -> None:
+        """End the thread."""
+        self._pool.shutdown(cancel_futures=True)
 
 
 class PerturbationById(RowPerturbation):
@@ -895,7 +924,8 @@ class _Plan:
             self.total_weight,
             self.is_weighted,
         )
-        refill = Refill(rows, buffers, passes.n_epochs)
+        refill = Refill(buffers, passes.n_epochs)
+        refill.rows = rows
         hooks: list[Hook] = [refill]
         if job.config.perturbed:
             refill.perturbation = PerturbationById(
@@ -908,6 +938,9 @@ class _Plan:
             )
         if posterior is None:
             posterior = initial_posterior(job.config, job.members, device, dtype)
+        del first, x, y, weights  # the thread overwrites the buffer
+        if n_done < passes.n_epochs - 1:
+            refill.fill()
         try:
             trained = _fit.run(
                 [estimator],
@@ -927,7 +960,7 @@ class _Plan:
                 raise refill.error from None
             raise
         finally:
-            buffers.close()  # ends the thread
+            refill.close()
         if before is not None:
             trained = _after(before.trained, trained)
         if trained.interrupted:
