@@ -252,6 +252,7 @@ class BayesianNetwork(
         *,
         n_epochs=1,
         n_replay=0,
+        n_total=None,
         renew=False,
         **check_params,
     ):
@@ -276,7 +277,16 @@ class BayesianNetwork(
             table_of_all = _streaming.with_kept(table, kept)
             rows = np.flatnonzero(table_of_all.sample_weight > 0)
             data = TrainingData(table_of_all, rows, None, target_attributes)
+            weights = self._row_weights(table_of_all, rows, data.classes)
             seen = 0.0
+            if n_total is not None and not renew:
+                new_weight = float(weights.sum())
+                _validation.check_number("n_total", n_total, low=new_weight)
+                seen = n_total - new_weight
+            elif not (first or renew):
+                # Replayed rows are part of `total_weight_`: subtract their weight.
+                weight_kept = float(weights[rows >= len(table.y)].sum())
+                seen = self.total_weight_ - weight_kept
             if renew:
                 if first:
                     job = _job.training_job(self, data)
@@ -287,12 +297,8 @@ class BayesianNetwork(
                 # new rows may differ from earlier ones.
                 trained_job = without_diverged(trained_job)
             elif first:
-                trained_job = _streaming.begin_stream(self, data, n_epochs)
+                trained_job = _streaming.begin_stream(self, data, n_epochs, seen)
             else:
-                # Replayed rows are part of `total_weight_`: subtract their weight.
-                weights = self._row_weights(table_of_all, rows, data.classes)
-                weight_kept = float(weights[rows >= len(table.y)].sum())
-                seen = self.total_weight_ - weight_kept
                 trained_job = _streaming.continue_stream(self, data, n_epochs, seen)
             new._store_fitted(trained_job, seen=seen)
             before = 0 if first else self.n_epochs_seen_

@@ -204,6 +204,7 @@ class BayesianClassifier(
         *,
         n_epochs: int = 1,
         n_replay: int = 0,
+        n_total: float | None = None,
     ) -> Self:
         """Update the fit with new rows, for streams and out-of-core data.
 
@@ -225,6 +226,8 @@ class BayesianClassifier(
         n_epochs, n_replay : int, default=1 and 0
             Passes over the new rows, and number of earlier rows to replay, as in
             :meth:`MCDropoutRegressor.partial_fit`.
+        n_total : float, default=None
+            Total weight of the rows of the whole stream, as in the same method.
 
         Returns
         -------
@@ -237,6 +240,7 @@ class BayesianClassifier(
             sample_weight,
             n_epochs=n_epochs,
             n_replay=n_replay,
+            n_total=n_total,
             classes=self._classes_of_stream(classes),
         )
 

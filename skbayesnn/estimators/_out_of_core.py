@@ -602,7 +602,7 @@ class Refill(Hook):
     def fill(self) -> None:
         """Start to fill the next buffer."""
         buffers = self._buffers
-        self._next = self._pool.submit(self._context.run, next, buffers)  # type: ignore
+        self._next = self._pool.submit(self._context.run, next, buffers)
 
     def epoch_end(self, n_done, posterior):
         if n_done == self._n_epochs:

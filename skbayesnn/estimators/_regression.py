@@ -159,6 +159,7 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
         *,
         n_epochs: int = 1,
         n_replay: int = 0,
+        n_total: float | None = None,
     ) -> Self:
         """Update the fit with new rows, for streams and out-of-core data.
 
@@ -182,6 +183,11 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
             rows are a uniform sample of the rows of all calls with ``n_replay > 0``,
             and are stored in ``replay_``. Every call trains on them, with weights that
             represent all of these rows. A call with 0 discards them.
+        n_total : float, default=None
+            Total weight (or number) of the rows of the whole stream. Set it if the
+            chunks are parts of one table: the prior then has the weight that it has in
+            a fit to the whole table, from the first call on, and the same rows may be
+            passed several times. Every call needs it.
 
         Returns
         -------
@@ -189,7 +195,12 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
             The updated estimator.
         """
         return self._partial_fit(
-            X, y, sample_weight, n_epochs=n_epochs, n_replay=n_replay
+            X,
+            y,
+            sample_weight,
+            n_epochs=n_epochs,
+            n_replay=n_replay,
+            n_total=n_total,
         )
 
     @overload

@@ -33,15 +33,22 @@ from skbayesnn.estimators._training_data import TrainingData
 PARTIAL_FIT_HORIZON = 2000
 
 
-def begin_stream(estimator, data: TrainingData, n_epochs: int) -> TrainedJob:
-    """Train on the first rows of a stream."""
-    # The total number of rows is unknown: size the layers for many.
+def begin_stream(
+    estimator, data: TrainingData, n_epochs: int, others: float = 0.0
+) -> TrainedJob:
+    """Train on the first rows of a stream.
+
+    others : total weight of the rows to come, if it is known
+    """
+    # The total number of rows may be unknown: size the layers for many.
     hidden = hidden_layer_sizes(estimator, math.inf)
     job, device, dtype = _job_and_device(estimator, data, hidden)
+    if others:
+        fan_ins, n_rows = job.config.network.prior_fan_ins, others + job.total_weight
+        job = job.with_length_scale(estimator._length_scales(fan_ins, n_rows))
     job = job.for_streaming(PARTIAL_FIT_HORIZON, n_epochs)
-    return _train(
-        estimator, job, _fit.initial_posterior(job.config, job.members, device, dtype)
-    )
+    posterior = _fit.initial_posterior(job.config, job.members, device, dtype)
+    return _train(estimator, job, posterior, others)
 
 
 def continue_stream(
