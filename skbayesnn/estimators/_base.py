@@ -175,9 +175,15 @@ class BayesianNetwork(
             Training inputs. For float32 inputs, predictions are float32, unless that
             precision cannot represent y (its mean is more than 800 standard deviations
             from zero). For all other inputs they are float64.
-        y : array-like of shape (n_samples,) or (n_samples, n_targets)
-            Target values or class labels.
-        sample_weight : array-like of shape (n_samples,), default=None
+
+            Or a source of rows, which need not fit into memory: Parquet files (a path,
+            a pattern such as ``"flights/*.parquet"``, a folder or a list), a pyarrow
+            dataset, a polars LazyFrame, a Dask collection, or an array on disk
+            (``numpy.memmap``, HDF5, Zarr). See Notes.
+        y : array-like of shape (n_samples,) or (n_samples, n_targets), or str
+            Target values or class labels. If X has named columns, y can be the name of
+            one of them; so can ``sample_weight`` and ``groups``.
+        sample_weight : array-like of shape (n_samples,) or str, default=None
             Weights of the rows in the likelihood; the prior is not weighted. Weight 2
             is equivalent to a duplicated row, weight 0 to a removed row. A class whose
             rows all have weight 0 stays in ``classes_`` with probability 0.
@@ -201,6 +207,18 @@ class BayesianNetwork(
             The fitted estimator. After an error or an interruption it is unchanged.
             Exception: with ``warm_start=True``, an interruption during the final
             training on all rows keeps the finished epochs, with a warning.
+
+        Notes
+        -----
+        A source is read once for the number of rows, the classes and a random sample
+        of up to 100,000 rows. The sample sets the encoding of the columns, the
+        standardisation, and the rows that are held out. Then ``max_iter`` passes train
+        on all rows, in blocks of random order whose rows are shuffled in a buffer.
+        ``max_iter="auto"`` is at most 50,000 steps, rounded up to whole passes. The
+        memory stays within scikit-learn's ``working_memory`` (1 GiB, see
+        :func:`sklearn.set_config`), whatever the size of the source; a source that is
+        small by this limit is read as a whole. After an interruption or an error of
+        reading, the next ``fit`` to the same source continues the training.
         """
         with atomic_update(self) as new:
             warm = _validation.check_bool("warm_start", self.warm_start)

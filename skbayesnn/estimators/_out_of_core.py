@@ -169,7 +169,7 @@ class TrainingSource:
     @property
     def rows_at_once(self) -> int:
         """Most rows that are read at once, for the working memory."""
-        n_bytes = 8 * max(1, self.source.n_columns)
+        n_bytes = 8 * (self.n_inputs + 1)
         return max(1, int(working_memory() * _SHARE_AT_ONCE / n_bytes))
 
     @property
@@ -518,6 +518,10 @@ class Buffers:
     ):
         self._training, self._encode, self._passes = training, encode, passes
         self._held_out_ids, self._seed = np.sort(held_out.ids), seed
+        # Here and not in a thread, in which scikit-learn has its default settings.
+        part = max(1, passes.n_rows // _PARTS_OF_BUFFER)
+        self._n_at_once = min(training.rows_at_once, part)
+        self._n_open = training.n_open
         self._held_out_groups = None
         if held_out.groups is not None and len(held_out.ids):
             self._held_out_groups = np.unique(held_out.groups)
@@ -557,11 +561,9 @@ class Buffers:
                 number += 1
 
     def _encoded(self, n_pass: int) -> Iterator[Buffer]:
-        training, of_buffer = self._training, self._passes.n_rows
-        n_at_once = min(training.rows_at_once, max(1, of_buffer // _PARTS_OF_BUFFER))
         random = np.random.default_rng([self._seed, n_pass])
-        rows = training.source.shuffled(random, n_at_once, training.n_open)
-        for part in training.parts(rows):
+        rows = self._training.source.shuffled(random, self._n_at_once, self._n_open)
+        for part in self._training.parts(rows):
             out = np.isin(part.ids, self._held_out_ids, assume_unique=True)
             if self._held_out_groups is not None and part.groups is not None:
                 out |= np.isin(part.groups, self._held_out_groups)
