@@ -140,6 +140,13 @@ def selected_rows(table, positions: np.ndarray):
     return narwhals.from_native(table, eager_only=True)[positions].to_native()
 
 
+def selected_columns(table, names: Sequence[str]):
+    """Columns of a frame by name, in the given order."""
+    import narwhals.stable.v2 as narwhals
+
+    return narwhals.from_native(table, eager_only=True).select(*names).to_native()
+
+
 # ---- sources
 
 
@@ -306,7 +313,7 @@ class SlicedSource(RowSource):
         stop = min(first + self._step, self._n)
         for start in range(first, stop, n_at_once):
             rows = self._take(start, min(start + n_at_once, stop))
-            yield rows if self.columns is None else rows.select(self.columns)
+            yield rows if self.columns is None else selected_columns(rows, self.columns)
 
     @classmethod
     def of_array(cls, array) -> "SlicedSource":
@@ -323,6 +330,19 @@ class SlicedSource(RowSource):
             of_chunk * n_chunks,
             lambda start, stop: np.array(array[start:stop]),
         )
+
+    @classmethod
+    def in_memory(cls, X) -> "SlicedSource":
+        """A frame or an array in memory."""
+        if not is_frame(X):
+            X = np.asarray(X)
+            return cls("X", len(X), len(X), lambda i, j: X[i:j])
+        import narwhals.stable.v2 as narwhals
+
+        frame = narwhals.from_native(X, eager_only=True)
+        names = list(frame.columns)
+        source = cls("X", len(X), len(X), lambda i, j: frame[i:j].to_native(), names)
+        return source
 
     @classmethod
     def of_table(cls, table) -> "SlicedSource":

@@ -91,7 +91,7 @@ def by_blocks(method: Callable[P, R]) -> Callable[P, R]:
         if source is None:
             if output is None:
                 return method(*args, **kwargs)
-            source = _in_memory(X)
+            source = SlicedSource.in_memory(X)
         arguments = arguments_of.bind(*args, **kwargs).arguments
         arguments.pop("X")
         model, *_ = (arguments.pop(name) for name in list(arguments)[:1])
@@ -101,17 +101,6 @@ def by_blocks(method: Callable[P, R]) -> Callable[P, R]:
         return default_settings(call.of_source)(source, output)
 
     return predict
-
-
-def _in_memory(X) -> RowSource:
-    """A source of the rows of a frame or an array in memory."""
-    if not is_frame(X):
-        X = np.asarray(X)
-        return SlicedSource("X", len(X), _MAX_ROWS, lambda i, j: X[i:j])
-    import narwhals.stable.v2 as narwhals
-
-    frame = narwhals.from_native(X, eager_only=True)
-    return SlicedSource("X", len(X), _MAX_ROWS, lambda i, j: frame[i:j].to_native())
 
 
 class _Call:

@@ -229,8 +229,9 @@ class BayesianNetwork(
             # Callbacks receive `self`, not the copy `new`.
             if source is not None:
                 _out_of_core.refuse_validation_set(X_val, y_val)
+                training = _out_of_core.TrainingSource(source, y, sample_weight, groups)
                 trained_job, seen, n_before = _out_of_core.fit_source(
-                    self, new, source, y, sample_weight, groups, warm=warm
+                    self, new, training, warm=warm
                 )
             else:
                 X, y, sample_weight, groups = resolved_columns(

@@ -13,10 +13,11 @@ shuffles the rows of a buffer.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import copy_context
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -143,7 +144,8 @@ class TrainingSource:
         Names of columns, or values by row. y may be a list of names.
     """
 
-    def __init__(self, source: RowSource, y, sample_weight, groups):
+    def __init__(self, source: RowSource, y, sample_weight=None, groups=None):
+        self._transform: Callable[[Part], Part] | None = None
         self._values = {"y": y, "sample_weight": sample_weight, "groups": groups}
         self._names: dict[str, list[str]] = {}
         for role, value in self._values.items():
@@ -157,14 +159,22 @@ class TrainingSource:
             inputs = [n for n in source.columns or () if n not in self._named]
             source = source.only([*inputs, *self._named])
         self.source = source
+        self.n_inputs = source.n_columns - len(self._named)
         for role, value in self._values.items():
             if value is not None and role not in self._names:
                 _check_length(role, value, source.n_rows)
 
     @property
-    def n_inputs(self) -> int:
-        """Number of columns of X."""
-        return self.source.n_columns - len(self._named)
+    def fingerprint(self) -> tuple:
+        """What identifies the rows and the roles of the columns."""
+        roles = {n: v if isinstance(v, str) else None for n, v in self._values.items()}
+        return self.source.fingerprint, tuple(roles.items())
+
+    def transformed(self, transform: Callable[[Part], Part]) -> "TrainingSource":
+        """The same rows with other X or weights."""
+        other = copy(self)
+        other._transform = transform
+        return other
 
     @property
     def rows_at_once(self) -> int:
@@ -189,18 +199,18 @@ class TrainingSource:
                 y, weights, groups = (
                     self._of_role(role, by_name, start, n) for role in self._values
                 )
-                part = Part(
-                    X, y, np.ones(n), groups, np.arange(start, start + n), place
-                )
-                if weights is None:
-                    yield part
-                    continue
-                weights = np.asarray(weights, dtype=np.float64)
-                if not (np.isfinite(weights).all() and (weights >= 0).all()):
-                    check_row_weights(weights, X)  # raises
-            used = np.flatnonzero(weights)
+                ids = np.arange(start, start + n)
+                part = Part(X, y, np.ones(n), groups, ids, place)
+                if weights is not None:
+                    weights = np.asarray(weights, dtype=np.float64)
+                    if not (np.isfinite(weights).all() and (weights >= 0).all()):
+                        check_row_weights(weights, X)  # raises
+                    part = part._replace(weights=weights)
+                if self._transform is not None:
+                    part = self._transform(part)
+            used = np.flatnonzero(part.weights)
             if len(used):
-                yield part._replace(weights=weights).at(used)
+                yield part if len(used) == n else part.at(used)
 
     def _of_role(self, role: str, by_name: dict, start: int, n: int):
         if role in self._names:
@@ -259,14 +269,19 @@ class Survey:
     n_of_class: dict
 
 
-def survey(estimator, training: TrainingSource, seed: int) -> Survey:
-    """Read all rows once; warn if they are sorted by y."""
+def survey(
+    estimator, training: TrainingSource, seed: int, n_sample: int = SAMPLE_ROWS
+) -> Survey:
+    """Read all rows once; warn if they are sorted by y.
+
+    n_sample : most rows of the sample
+    """
     source = training.source
     if source.n_rows == 0:
         raise ValueError(f"{source.name} must have at least one row; got none.")
     random = np.random.default_rng(seed)
     most = int(working_memory() * _SHARE_OF_SAMPLE / (8 * max(1, training.n_inputs)))
-    n_sample = min(SAMPLE_ROWS, source.n_rows, max(most, 1000))
+    n_sample = min(n_sample, source.n_rows, max(most, 1000))
     chosen = np.sort(random.choice(source.n_rows, n_sample, replace=False))
     n_rows, weight, samples = 0, 0.0, []
     class_weight: dict = {}
@@ -730,13 +745,19 @@ def refuse_validation_set(X_val, y_val) -> None:
 
 
 def fit_source(
-    estimator, new, source: RowSource, y, sample_weight, groups, *, warm: bool
+    estimator,
+    new,
+    training: TrainingSource,
+    *,
+    warm: bool = False,
+    variance_source: str | None = None,
 ) -> tuple[TrainedJob, float, int]:
     """Train the networks of an estimator on all rows of a source.
 
     estimator : with the parameters, and the state of an earlier fit
     new : copy that gets the fitted attributes
     warm : whether to start from the fitted weights
+    variance_source : of the configuration of the training, by default as for a table
     returns : trained networks with the sample as their rows; total weight of other
         rows; number of epochs of fits before
 
@@ -746,8 +767,7 @@ def fit_source(
         If the training is interrupted, or reading fails. The finished part is stored
         in ``estimator._unfinished``, for the next call.
     """
-    training = TrainingSource(source, y, sample_weight, groups)
-    key = _key(estimator, training, (y, sample_weight, groups))
+    key = _key(estimator, training)
     before = vars(estimator).pop("_unfinished", None)
     vars(new).pop("_unfinished", None)
     if before is not None and before.key == key:
@@ -761,6 +781,9 @@ def fit_source(
         seed = int(random_state.randint(2**31, size=2)[1])
         found = survey(new, training, seed)
         job, posterior = _job(estimator, new, found, warm)
+        if variance_source is not None:
+            config = replace(job.config, variance_source=variance_source)
+            job = replace(job, config=config)
     plan = _Plan.of(estimator, new, training, found, job, seed)
     try:
         trained = plan.train(estimator, posterior, before, first_epoch)
@@ -780,12 +803,11 @@ def fit_source(
     return result, plan.others, first_epoch
 
 
-def _key(estimator, training: TrainingSource, names) -> tuple:
+def _key(estimator, training: TrainingSource) -> tuple:
     """What an interrupted fit and its continuation must have in common."""
     params = estimator.get_params()
     params = {n: repr(v) for n, v in params.items() if n not in ("verbose", "n_draws")}
-    roles = tuple(name if isinstance(name, str) else type(name) for name in names)
-    return training.source.fingerprint, roles, tuple(sorted(params.items()))
+    return training.fingerprint, tuple(sorted(params.items()))
 
 
 def _job(estimator, new, found: Survey, warm: bool) -> tuple[TrainingJob, Any]:
