@@ -76,6 +76,8 @@ _ROWS_PER_CLASS = 20
 # Most rows of the sample that are held out to estimate the observation noise, and their
 # largest share.
 _MAX_HELD_OUT, _SHARE_HELD_OUT = 5000, 0.1
+# Rows that are standardised at once, in double precision.
+_ROWS_IN_CACHE = 1024
 # Parts of a buffer, which may come from different blocks.
 _PARTS_OF_BUFFER = 8
 # `max_iter="auto"`: most steps of a training, rounded up to a pass over all rows.
@@ -482,8 +484,15 @@ class Encoder:
             factors = np.array([self.factor_of_class[c] for c in classes.tolist()])
             weights = weights * factors[table.y]
         y = table.codes if self.job.data.classes is not None else y
-        x = scaling.x_to_network(self._features(part, table)).astype(self.dtype)
-        return Buffer(x, y, weights, part.ids)
+        return Buffer(self._standardised(part, table), y, weights, part.ids)
+
+    def _standardised(self, part: Part, table: Table) -> np.ndarray:
+        features = self._features(part, table)
+        x = np.empty(features.shape, self.dtype)
+        for start in range(0, len(x), _ROWS_IN_CACHE):
+            rows = slice(start, start + _ROWS_IN_CACHE)
+            x[rows] = self.job.scaling.x_to_network(features[rows])
+        return x
 
     def _table(self, part: Part) -> Table:
         data = self.job.data
