@@ -55,7 +55,11 @@ def report(name, model, fit, X, y):
 def main():
     """Compare the fits for every named table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("tables", nargs="*", default=["protein-tertiary-structure", "adult", "generated"])
+    parser.add_argument(
+        "tables",
+        nargs="*",
+        default=["protein-tertiary-structure", "adult", "generated"],
+    )
     parser.add_argument("--selection-rows", type=int, nargs="*", default=[10_000])
     parser.add_argument("--estimators", default="auto")
     parser.add_argument("--rows", type=int, default=GENERATED)

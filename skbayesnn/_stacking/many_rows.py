@@ -70,7 +70,7 @@ def _fitted(network: BayesianNetwork, training: TrainingSource, found: Survey):
 def passes_over_all_rows(network, n_sample: int, n_rows: int) -> int:
     """Number of passes over all rows.
 
-    The steps are those of the fit to the sample, times the root of the number of rows
+    It takes the steps of the fit to the sample, times the root of the number of rows
     in units of the sample, and at most ``MAX_STEPS``.
     """
 
