@@ -1,6 +1,6 @@
 """What a stack loses if its candidates are compared on a sample of the rows.
 
-    python benchmarks/many_rows.py protein-tertiary-structure adult --selection-rows 10000
+    python benchmarks/many_rows.py adult generated --selection-rows 10000
 
 Each line is one fit to the same rows: candidates compared on all rows or on a sample,
 and the networks with positive weight fitted to all rows in both cases. ``generated`` is
@@ -62,8 +62,12 @@ def main():
     )
     parser.add_argument("--selection-rows", type=int, nargs="*", default=[10_000])
     parser.add_argument("--estimators", default="auto")
+    parser.add_argument("--only-networks", action="store_true")
     parser.add_argument("--rows", type=int, default=GENERATED)
     arguments = parser.parse_args()
+    if arguments.only_networks:
+        size = arguments.estimators
+        arguments.estimators = [(name, size) for name in ("network", "linear")]
     for table in arguments.tables:
         if table == "generated":
             run_generated(arguments)

@@ -260,8 +260,9 @@ class _OfPartition:
 
 def _example(X):
     """Some rows of the form of a Dask collection, without computing it."""
-    if hasattr(X, "_meta_nonempty"):
-        return X._meta_nonempty
+    if hasattr(X, "map_partitions"):
+        utils = imported("dask.dataframe.utils")
+        return utils.meta_nonempty(utils.make_meta(X))
     return np.zeros((1, *(int(n) for n in X.shape[1:])), X.dtype)
 
 
