@@ -2,11 +2,14 @@
 
 Candidates are compared on a sample. The networks that the mixture uses are then fitted
 to all rows of the source, one after the other, with the columns as the stack encoded
-them for the sample. Other models, such as forests, stay fitted to the sample.
+them for the sample. Other models of this package, such as forests, are fitted to all
+rows if these fit into the working memory, and stay fitted to the sample otherwise, as
+models of other libraries do.
 """
 
 import math
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,8 +19,12 @@ from sklearn.pipeline import Pipeline
 
 from skbayesnn import _validation
 from skbayesnn._batch.jobs import last_step
+from skbayesnn._data.sources import concatenated
 from skbayesnn._data.validation import check_inputs
 from skbayesnn._runtime import atomic_update
+from skbayesnn._stacking.candidates import params_of_fit
+from skbayesnn._stacking.foreign import ForeignModel
+from skbayesnn._stacking.forest import without_unused_trees
 from skbayesnn.estimators._base import BayesianNetwork, set_fitted
 from skbayesnn.estimators._out_of_core import (
     MAX_STEPS,
@@ -42,19 +49,43 @@ def fits_to_all_rows(
     class_weight : of the stack
     """
     models, fitted = stack.estimators_, []
+    # Fits of models that differ only in parameters of their predictions.
+    shared: dict[str, Any] = {}
     factors = _class_factors(found, class_weight)
     features = _features_of_sample(stack, found.sample)
     for i, (model, on_frame) in enumerate(zip(models, stack.on_frame_, strict=True)):
-        network = last_step(model)
-        if isinstance(network, BayesianNetwork):
-            rows = RowsOfStack(stack, model, on_frame, factors, found.sample, features)
-            network = _fitted(network, training.transformed(rows), found)
-            log(f"{i + 1} of {len(models)} fitted to {found.n_rows} rows")
-        fitted.append(_with_last_step(model, network))
-    return fitted
+        last = last_step(model)
+        rows = RowsOfStack(stack, model, on_frame, factors, found.sample, features)
+        encoded = training.transformed(rows)
+        if isinstance(last, BayesianNetwork):
+            last = _network(last, encoded, found)
+        elif training.source.is_small and not isinstance(last, ForeignModel):
+            last = _other_model(last, encoded, shared)
+        fitted.append(_with_last_step(model, last))
+        log(f"{i + 1} of {len(models)} fitted to many rows")
+    return without_unused_trees(fitted, stack.n_draws_)
 
 
-def _fitted(network: BayesianNetwork, training: TrainingSource, found: Survey):
+def _other_model(model, training: TrainingSource, shared: dict[str, Any]):
+    """A model with the same parameters, fitted to all rows at once.
+
+    shared : fits by a hash of their parameters, extended
+    """
+    key = params_of_fit(model)
+    if key not in shared:
+        parts = list(training.parts(training.source.in_order(training.source.n_rows)))
+        X, y, weights = (
+            concatenated([getattr(part, name) for part in parts])
+            for name in ("X", "y", "weights")
+        )
+        options = {} if (weights == 1).all() else {"sample_weight": weights}
+        if parts[0].groups is not None:
+            options["groups"] = np.concatenate([part.groups for part in parts])
+        shared[key] = clone(model).fit(X, y, **options)
+    return copy(shared[key]).set_params(**model.get_params(deep=False))
+
+
+def _network(network: BayesianNetwork, training: TrainingSource, found: Survey):
     """A network with the same parameters, fitted to all rows."""
     n_passes = passes_over_all_rows(network, len(found.sample.ids), found.n_rows)
     fresh = clone(network).set_params(max_iter=n_passes)

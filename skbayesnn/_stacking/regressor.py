@@ -110,8 +110,10 @@ default="from_dtype"
         With more rows, the candidates are compared and weighted on a random sample of
         about this number. Rare classes have at least 20 rows in it, and the order of
         the rows is kept. Networks with positive weight are then fitted to all rows, in
-        blocks; other models, such as forests, to the sample. Attributes by row, such as
-        ``oof_prediction_``, are for the rows of the sample, ``sample_rows_``.
+        blocks. So are other models, such as forests, if the table is small by the
+        working memory (256 bytes for each value of X); otherwise they stay fitted to
+        the sample. Attributes by row, such as ``oof_prediction_``, are for the rows of
+        the sample, ``sample_rows_``.
     device : str or torch.device, default="auto"
         Device of the default candidates.
     verbose : bool or int, default=False

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import sklearn
 
 import skbayesnn
 from skbayesnn import (
@@ -98,6 +99,25 @@ def test_small_tables_are_not_sampled(frame):
     model = _regressor().set_params(n_selection_rows=N).fit(frame, y="y")
     assert not hasattr(model, "sample_rows_")
     assert len(model.oof_prediction_) == N
+
+
+def test_forests_of_tables_that_fit_into_memory(frame):
+    """They are fitted to all rows, with the trees that the mixture uses."""
+    X = frame[["a", "b", "c"]]
+    models = [
+        BayesianStackingRegressor(
+            [("forest", "fast")], n_selection_rows=n, random_state=0
+        ).fit(X, frame["y"])
+        for n in (N_SAMPLE, N)
+    ]
+    errors = [np.mean(np.square(model.predict(X) - frame["y"])) for model in models]
+    # Training rows: a forest that has not seen two thirds of them predicts far worse.
+    assert errors[0] < 2 * errors[1]
+    with sklearn.config_context(working_memory=0.01):
+        model = BayesianStackingRegressor(
+            [("forest", "fast")], n_selection_rows=N_SAMPLE, random_state=0
+        ).fit(X, frame["y"])
+    assert np.mean(np.square(model.predict(X) - frame["y"])) > 2 * errors[1]
 
 
 def test_number_of_passes():
