@@ -428,10 +428,12 @@ class ParquetFiles(RowSource):
         groups: list[int] = []
         self._first_group = [0]
         kinds: dict[str, str] = {}
+        schemas: list[Any] = []
         for path in self._paths:
             with naming_file(path):
                 metadata = parquet.read_metadata(path)
                 schema = metadata.schema.to_arrow_schema()
+            schemas.append(schema)
             found = {field.name: _kind(field.type) for field in schema}
             kinds = kinds or found
             _check_same_columns(path, self._paths[0], found, kinds)
@@ -439,7 +441,12 @@ class ParquetFiles(RowSource):
                 metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)
             ]
             self._first_group.append(len(groups))
-        self._groups, self.columns = groups, list(kinds)
+        self._groups, self.columns = groups, _names_of(schemas[0])
+        # Of files whose numbers have different types; else None.
+        self._schema: Any = None
+        if any(not schema.equals(schemas[0]) for schema in schemas):
+            unify = imported("pyarrow").unify_schemas
+            self._schema = unify(schemas, promote_options="permissive")
 
     def _bytes_open(self):
         of_column = min(_PAGE_BYTES, 16 * max(self._groups))
@@ -481,14 +488,18 @@ class ParquetFiles(RowSource):
                 if batch is None:
                     return
                 # The columns come in the order of the file.
-                yield arrow.Table.from_batches([batch]).select(self.columns)
+                table = arrow.Table.from_batches([batch]).select(self.columns)
+                if self._schema is not None:
+                    fields = map(self._schema.field, self.columns or ())
+                    table = table.cast(arrow.schema(list(fields)))
+                yield table
 
 
 class Dataset(RowSource):
     """A pyarrow dataset; the blocks are its fragments, or their row groups."""
 
     def __init__(self, dataset):
-        super().__init__(list(dataset.schema.names))
+        super().__init__(_names_of(dataset.schema))
         self.name, self._dataset = "pyarrow.dataset", dataset
 
     @cached_property
@@ -601,6 +612,12 @@ def naming_file(path: str) -> Iterator[None]:
         raise ValueError(f"{path} cannot be read: {error}") from error
     except imported("pyarrow").ArrowException as error:
         raise ValueError(f"{path} cannot be read: {error}") from error
+
+
+def _names_of(schema) -> list[str]:
+    """Names of the columns, without the index of a pandas frame."""
+    index = (schema.pandas_metadata or {}).get("index_columns", ())
+    return [name for name in schema.names if name not in index]
 
 
 def _kind(arrow_type) -> str:

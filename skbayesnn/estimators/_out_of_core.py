@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from contextvars import copy_context
 from copy import copy
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -272,18 +273,21 @@ class Survey:
 
 
 def survey(
-    estimator, training: TrainingSource, seed: int, n_sample: int = SAMPLE_ROWS
+    estimator, training: TrainingSource, seed: int, n_sample: int | None = None
 ) -> Survey:
     """Read all rows once; warn if they are sorted by y.
 
-    n_sample : most rows of the sample
+    n_sample : most rows of the sample, by default for the working memory
     """
     source = training.source
     if source.n_rows == 0:
         raise ValueError(f"{source.name} must have at least one row; got none.")
     random = np.random.default_rng(seed)
-    most = int(working_memory() * _SHARE_OF_SAMPLE / (8 * max(1, training.n_inputs)))
-    n_sample = min(n_sample, source.n_rows, max(most, 1000))
+    if n_sample is None:
+        n_values = working_memory() * _SHARE_OF_SAMPLE / 8
+        most = int(n_values / max(1, training.n_inputs))
+        n_sample = min(SAMPLE_ROWS, max(most, 1000))
+    n_sample = min(n_sample, source.n_rows)
     chosen = np.sort(random.choice(source.n_rows, n_sample, replace=False))
     n_rows, weight, samples = 0, 0.0, []
     class_weight: dict = {}
@@ -556,16 +560,16 @@ class Buffers:
         All have the same arrays: use a buffer before the next one is requested.
         """
         spare: Buffer | None = None
-        number, n = 0, self._passes.n_rows
-        for n_pass in range(self._passes.n_passes):
-            if number + self._passes.n_buffers <= first:
-                number += self._passes.n_buffers
-                continue
-            n_filled = 0
-            for rows in self._encoded(n_pass):
+        n, n_buffers = self._passes.n_rows, self._passes.n_buffers
+        for n_pass in range(first // n_buffers, self._passes.n_passes):
+            # A pass has exactly its number of buffers: with too few rows, the last one
+            # is filled up from the start of the pass.
+            number, n_filled = n_pass * n_buffers, 0
+            end = number + n_buffers
+            for rows in chain.from_iterable(self._again(n_pass)):
                 start = 0
                 spare = spare or _empty(rows, n)
-                while start < len(rows.ids):
+                while start < len(rows.ids) and number < end:
                     stop = min(len(rows.ids), start + n - n_filled)
                     place = slice(n_filled, n_filled + stop - start)
                     for target, values in zip(spare, rows, strict=True):
@@ -575,14 +579,13 @@ class Buffers:
                         if number >= first:
                             yield spare
                         number, n_filled = number + 1, 0
-            if n_filled and spare is not None:
-                # The last buffer of a pass is filled up from its start.
-                for values in spare:
-                    missing = values[n_filled:]
-                    missing[:] = np.resize(values[:n_filled], missing.shape)
-                if number >= first:
-                    yield spare
-                number += 1
+                if number == end:
+                    break
+
+    def _again(self, n_pass: int) -> Iterator[Iterator[Buffer]]:
+        """The rows of a pass, as often as they are requested."""
+        while True:
+            yield self._encoded(n_pass)
 
     def _encoded(self, n_pass: int) -> Iterator[Buffer]:
         random = np.random.default_rng([self._seed, n_pass])
@@ -901,7 +904,9 @@ class _Plan:
         total_weight = weight - weight_held_out
         n_inputs = job.table.X.shape[1]
         passes = Passes.of(
-            estimator, n_rows - n_held_out, (n_inputs + 2) * encode.dtype.itemsize
+            estimator,
+            max(1, n_rows - n_held_out),
+            (n_inputs + 2) * encode.dtype.itemsize,
         )
         config = replace(job.config, n_batches=passes.n_batches, keep_interrupted=True)
         if config.patience is not None:

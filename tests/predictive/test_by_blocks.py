@@ -206,6 +206,14 @@ def test_through_a_pipeline(frame, path, tmp_path):
 # ---- bad input
 
 
+def test_the_index_of_pandas_is_no_column(frame, tmp_path):
+    shuffled = frame.sample(frac=1.0, random_state=0)
+    shuffled.to_parquet(tmp_path / "rows.parquet")
+    model = MCDropoutRegressor((3,), max_iter=1, random_state=0)
+    model.fit(tmp_path / "rows.parquet", y="y")
+    assert model.feature_names_in_.tolist() == list("abcd")
+
+
 def test_missing_column(path, model, tmp_path):
     part = pandas.read_parquet(path.parent / "0.parquet").drop(columns="c")
     part.to_parquet(tmp_path / "part.parquet")
@@ -218,6 +226,17 @@ def test_another_type_in_a_later_file(path, frame, model, tmp_path):
     frame.assign(b="text").to_parquet(tmp_path / "1.parquet")
     with pytest.raises(ValueError, match=r"column 'b'.*number in .*0\.parquet.*1\.par"):
         model.predict(tmp_path)
+
+
+def test_numbers_of_other_types_in_a_later_file(frame, model, tmp_path):
+    """Integers in one file and fractions in another are the same kind."""
+    whole = frame.assign(a=np.arange(len(frame)) % 3)
+    whole[:60].to_parquet(tmp_path / "0.parquet")
+    fractions = whole[60:].assign(a=whole["a"][60:].astype(float))
+    fractions.to_parquet(tmp_path / "1.parquet")
+    np.testing.assert_allclose(
+        model.predict(tmp_path), model.predict(whole[list("abcd")]), rtol=1e-5
+    )
 
 
 @pytest.mark.parametrize("part", ["end", "middle"])
