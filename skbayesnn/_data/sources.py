@@ -423,7 +423,13 @@ class ParquetFiles(RowSource):
 
     def __init__(self, name: str, paths: Sequence[str]):
         super().__init__(None)
-        parquet = imported("pyarrow.parquet")
+        try:
+            parquet = imported("pyarrow.parquet")
+        except ImportError as error:
+            raise ImportError(
+                "Parquet files are read by pyarrow, which is not installed; install it "
+                "with `pip install pyarrow`."
+            ) from error
         self.name, self._paths = name, list(paths)
         groups: list[int] = []
         self._first_group = [0]
