@@ -23,6 +23,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import joblib
 import numpy as np
 import sklearn
 
@@ -37,6 +38,8 @@ _BLOCK_BYTES = 1 << 22
 # Bytes that a reader of a Parquet file holds of each column: of the file, and at most
 # of a page, its dictionary and their decoded values.
 _BUFFER_BYTES, _PAGE_BYTES = 1 << 16, 3 << 20
+# Rows that identify a source, at each of some places.
+_ROWS_OF_FINGERPRINT = 64
 # Most blocks that are read in turns.
 _MAX_OPEN = 8
 
@@ -271,8 +274,10 @@ class RowSource(ABC):
 
     @cached_property
     def fingerprint(self) -> tuple:
-        """What identifies the rows, as far as is cheap to find out."""
-        return self.name, tuple(self.block_rows), tuple(self.columns or ())
+        """What identifies the rows: their number, their names, and some of the rows."""
+        first = next(self.in_order(_ROWS_OF_FINGERPRINT), None)
+        table = None if first is None else np.asarray(first.table)
+        return self.name, self.n_rows, tuple(self.columns or ()), joblib.hash(table)
 
     def _rows_of(self, block: int, n_at_once: int) -> Iterator[Rows]:
         start, place = self._starts[block], self._place(block)
@@ -299,6 +304,15 @@ class SlicedSource(RowSource):
         super().__init__(columns)
         self.name, self._take = name, take
         self._n, self._step = n_rows, max(1, min(rows_of_block, n_rows))
+
+    @cached_property
+    def fingerprint(self):
+        return (
+            self.name,
+            self._n,
+            tuple(self.columns or ()),
+            digest(self._take, self._n),
+        )
 
     @cached_property
     def block_rows(self):
@@ -582,10 +596,6 @@ class LazyTable(RowSource):
     def block_rows(self):
         return self._file().block_rows
 
-    @property
-    def fingerprint(self):
-        return self.name, self.n_rows, tuple(self.columns or ())
-
     def _bytes_open(self):
         return self._file()._bytes_open()
 
@@ -603,6 +613,16 @@ class LazyTable(RowSource):
                 part = batch[first : first + n_at_once]
                 yield Rows(part, start, self.name)
                 start += len(part)
+
+
+def digest(take: Callable[[int, int], Any], n_rows: int) -> str:
+    """Hash of rows at the start, in the middle and at the end.
+
+    take : reads the rows from a start to a stop
+    """
+    n = min(_ROWS_OF_FINGERPRINT, n_rows)
+    starts = 0, (n_rows - n) // 2, n_rows - n
+    return joblib.hash([np.asarray(take(start, start + n)) for start in starts])
 
 
 @contextmanager

@@ -345,10 +345,10 @@ def train(
             runner.state.parameters, members.n_epochs, config.patience, config.tol
         )
         best.n_epochs += epochs_done
-        run = _Run(config, members, rows, priors, runner, history, best)
+        run = _Run(config, members, rows, priors, runner, history, best, epochs_done)
         interrupted = False
         try:
-            run.epochs(first_epoch, hooks, epochs_done)
+            run.epochs(first_epoch, hooks)
         except KeyboardInterrupt:
             if not config.keep_interrupted or not history.has_epochs:
                 raise
@@ -486,14 +486,13 @@ class _Run:
     runner: Runner
     history: TrainingHistory
     best: BestWeights
+    epochs_done: int = 0
 
-    def epochs(self, first_epoch: int, hooks: Sequence[Hook], epoch: int = 0) -> None:
-        """Train until every member has finished, stopped early or failed.
-
-        epoch : number of epochs that are done
-        """
+    def epochs(self, first_epoch: int, hooks: Sequence[Hook]) -> None:
+        """Train until every member has finished, stopped early or failed."""
         runner, history, n_batches = self.runner, self.history, self.config.n_batches
         last, done = int(self.members.n_epochs.max()), False
+        epoch = self.epochs_done
         stops_early = self.config.patience is not None
         n_threads = _threads_of_step(self.config, self.members, self.rows)
         one_by_one = stops_early or any(hook.every_epoch for hook in hooks)

@@ -172,6 +172,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         # Replace all attributes at the end: a failed fit changes nothing, and nothing
         # of an earlier fit remains.
         replace_fitted(self, attributes)
+        self._unfinished = None
         log(str(self.summary_))
         return self
 
@@ -226,15 +227,14 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             ResultStore(len(splits), conditions, Fingerprint.from_values(splits)),
             ResultStore(1, conditions),
         ).resumed(self._unfinished)
-        self._unfinished = None
+        # Until the end of `fit`, which may fit networks to more rows.
+        self._unfinished = progress
         try:
-            attributes = self._fit_stack(data, candidates, splits, progress, log)
+            return self._fit_stack(data, candidates, splits, progress, log)
         except BaseException as error:
             if not isinstance(error, KeyboardInterrupt):
                 progress.forget_failures()
-            self._unfinished = progress
             raise
-        return attributes
 
     def _fit_stack(self, data, candidates, splits, progress: "_Progress", log) -> dict:
         """Compute the fitted attributes; store trained models in ``progress``."""

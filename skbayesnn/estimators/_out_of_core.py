@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from contextvars import copy_context
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -32,6 +33,7 @@ from skbayesnn._data.sources import (
     Rows,
     RowSource,
     concatenated,
+    digest,
     read_ahead,
     selected_rows,
     split_columns,
@@ -170,8 +172,12 @@ class TrainingSource:
     @property
     def fingerprint(self) -> tuple:
         """What identifies the rows and the roles of the columns."""
-        roles = {n: v if isinstance(v, str) else None for n, v in self._values.items()}
-        return self.source.fingerprint, tuple(roles.items())
+        roles = []
+        for role, value in self._values.items():
+            if value is not None and role not in self._names:
+                value = digest(partial(_values_at, value), self.source.n_rows)
+            roles.append(value if isinstance(value, str) else repr(value))
+        return self.source.fingerprint, tuple(roles)
 
     def transformed(self, transform: Callable[[Part], Part]) -> "TrainingSource":
         """The same rows with other X or weights."""
@@ -221,10 +227,12 @@ class TrainingSource:
             is_one = isinstance(self._values[role], str)
             return columns[0] if is_one else np.column_stack(columns)
         value = self._values[role]
-        if value is None:
-            return None
-        value = getattr(value, "iloc", value)
-        return np.asarray(value[start : start + n])
+        return None if value is None else _values_at(value, start, start + n)
+
+
+def _values_at(values, start: int, stop: int) -> np.ndarray:
+    """Some values of an array-like by position."""
+    return np.asarray(getattr(values, "iloc", values)[start:stop])
 
 
 def _are_names(value, columns) -> bool:
