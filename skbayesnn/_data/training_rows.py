@@ -382,6 +382,70 @@ class TrainingRows:
         return as_tensor(values).to(self._device, self._dtype)
 
 
+class BufferedRows(TrainingRows):
+    """Rows of a buffer that is filled with other rows between the epochs.
+
+    All members have the same rows. The arrays stay the same, so that a loop that holds
+    them trains on the rows of the last ``load``.
+
+    Parameters
+    ----------
+    table : Table
+        Standardised rows of the buffer, followed by held-out rows. The weights of the
+        rows of the buffer are divided by the mean weight of all rows.
+    n_members, n_rows : int
+        Number of networks, and of rows of the buffer.
+    device, dtype : device and precision of the computation
+    total_weight : float
+        N, the total weight of all rows.
+    is_weighted : bool
+        Whether rows have other weights than one.
+    """
+
+    def __init__(
+        self,
+        table: Table,
+        n_members: int,
+        n_rows: int,
+        device: torch.device,
+        dtype: torch.dtype,
+        total_weight: float,
+        is_weighted: bool,
+    ):
+        n_targets = 1 if table.y.ndim == 1 else table.y.shape[1]
+        subset = RowSubset(
+            n_members=n_members,
+            rows=np.arange(n_rows),
+            weights=table.sample_weight[:n_rows],
+            held_out_rows=np.arange(n_rows, table.n_rows),
+            scaling=Scaling.none(table.X.shape[1], n_targets),
+        )
+        super().__init__(table, [subset], device, dtype)
+        self.mean_weight.fill_(1.0)
+        self.total_weight.fill_(total_weight)
+        weights = self._tensor(subset.weights[None]) if is_weighted else None
+        self._subsets = self._subsets._replace(weights=weights)
+        # Arrays of weights that loops hold, with their factors.
+        self._held: list[tuple[np.ndarray, np.ndarray | None]] = []
+
+    def load(self, x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> None:
+        """Replace the rows of the buffer; arguments as in the table."""
+        n = len(weights)
+        self._x[:n] = self._tensor(x)
+        self._y[:n] = torch.as_tensor(y).to(self._y)
+        if self._subsets.weights is not None:
+            self._subsets.weights[:] = self._tensor(weights)
+        for held, factor in self._held:
+            held[:] = weights if factor is None else weights * factor
+
+    def member_table(self, member, weight_factor=None, y_shift=None):
+        """The rows of one member; see `TrainingRows`."""
+        table = super().member_table(member, weight_factor, y_shift)
+        if len(table.weights):
+            self._held.append((table.weights, weight_factor))
+        return table
+
+
 def _distinct(subsets: Sequence[RowSubset]) -> tuple[list[RowSubset], np.ndarray]:
     """Return the distinct subsets, and the index of each given subset among them."""
     indices: dict[tuple, int] = {}

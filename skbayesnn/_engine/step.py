@@ -153,10 +153,10 @@ class Schedule:
         values[..., 1] *= EPSILON
         return values
 
-    def step_values(self, like: torch.Tensor) -> Iterator[StepValues]:
-        """Iterate over the values of all steps, as tensors like ``like``."""
+    def step_values(self, like: torch.Tensor, first: int = 0) -> Iterator[StepValues]:
+        """Iterate over the values of all steps from ``first``, as tensors."""
         n_steps = max(n for n, _ in self._schedules)
-        for start in range(0, n_steps, _STEPS_PER_CHUNK):
+        for start in range(first, n_steps, _STEPS_PER_CHUNK):
             steps = range(start, min(start + _STEPS_PER_CHUNK, n_steps))
             values = torch.as_tensor(self.arrays(steps, like.dtype)).to(like)
             columns = values.transpose(0, 1).unbind(-1)
@@ -264,6 +264,8 @@ class TrainingState:
         Prior of every parameter group.
     optimizer_state : dict, optional
         ``optimizer_state()`` of the run to continue.
+    epochs_done : int
+        Epochs of the schedule that the run to continue has finished.
     """
 
     def __init__(
@@ -274,6 +276,7 @@ class TrainingState:
         posterior: Posterior,
         priors: tuple[Prior, ...],
         optimizer_state: dict[str, np.ndarray] | None = None,
+        epochs_done: int = 0,
     ):
         self.parameters = FlatParameters(posterior)
         # Its parameters are views of the parameters in training.
@@ -293,14 +296,14 @@ class TrainingState:
             self.parameters, self.posterior, self.objective, self.random.shared_by_rows
         )
         self._optimizer = Adam(self.parameters, optimizer_state)
-        before = optimizer_state["step"] if optimizer_state else 0
+        self._n_done = epochs_done * config.n_batches
+        before = optimizer_state["step"] - self._n_done if optimizer_state else 0
         self.schedule = Schedule(
             config,
             members.n_epochs,
             np.broadcast_to(before, members.seeds.shape),
             self.parameters.member_of,
         )
-        self._n_done = 0
 
     def _random_source(self, config, members, rows):
         values = self.parameters.values
@@ -336,8 +339,11 @@ class Step(TrainingState):
         posterior: Posterior,
         priors: tuple[Prior, ...],
         optimizer_state: dict[str, np.ndarray] | None = None,
+        epochs_done: int = 0,
     ):
-        super().__init__(config, members, rows, posterior, priors, optimizer_state)
+        super().__init__(
+            config, members, rows, posterior, priors, optimizer_state, epochs_done
+        )
         self._likelihood = config.likelihood
         # Which members learn the likelihood's parameters; None if all do.
         self._learns_likelihood: torch.Tensor | None = None
@@ -345,7 +351,9 @@ class Step(TrainingState):
             learns = torch.as_tensor(members.learns_likelihood)
             self._learns_likelihood = learns.to(self.parameters.values)
         self._data_gradient = DATA_GRADIENTS[config.gradient]
-        self._step_values = self.schedule.step_values(self.parameters.values)
+        self._step_values = self.schedule.step_values(
+            self.parameters.values, self._n_done
+        )
 
     def start_epoch(self, epoch: int, n_batches: int) -> None:
         """Start an epoch; ``epoch`` counts the epochs of earlier runs, too."""

@@ -65,6 +65,11 @@ class TrainingHistory:
         self._nll.append(nll)
         self._kl.append(kl)
 
+    @property
+    def has_epochs(self) -> bool:
+        """Whether an epoch is finished."""
+        return bool(self._nll)
+
     def find_failures(self) -> None:
         """Store the first epoch in which a member's loss was not finite."""
         if self._checked == len(self._nll):
@@ -335,6 +340,8 @@ def train(
     first_epoch: int = 0,
     hooks: Sequence[Hook] = (),
     compute_bound: bool = False,
+    perturbation: RowPerturbation | None = None,
+    epochs_done: int = 0,
 ) -> Trained:
     """Minimise F / (N tau) of every member, starting from ``posterior``.
 
@@ -353,6 +360,11 @@ def train(
         Called in order after every epoch.
     compute_bound : bool
         Whether to compute the evidence lower bound at the end.
+    perturbation : RowPerturbation, optional
+        By default the same for the rows in all epochs, if ``config.perturbed``.
+    epochs_done : int
+        Number of epochs of this training that an interrupted run has finished; then
+        ``optimizer_state`` is from that run.
 
     Raises
     ------
@@ -361,7 +373,7 @@ def train(
         is kept after an interruption, it is returned with the error.
     """
     program = config, members, rows, posterior, optimizer_state
-    options = first_epoch, hooks, compute_bound
+    options = first_epoch, hooks, compute_bound, perturbation, epochs_done
     processes = present_processes()
     if processes is None:
         return _train(*program, *options)
@@ -442,13 +454,16 @@ def _train(
     first_epoch: int,
     hooks: Sequence[Hook],
     compute_bound: bool,
+    perturbation: RowPerturbation | None,
+    epochs_done: int,
     processes: Processes | None = None,
 ) -> Trained:
     """Train the members in this process, or with others; see ``train``.
 
     processes : the processes over which the rows of every batch are split
     """
-    perturbation = _perturbation(config, members, rows, first_epoch)
+    if perturbation is None:
+        perturbation = _perturbation(config, members, rows, first_epoch)
     keep_freed_memory()
     # Tensors created in a caller's inference mode cannot be trained.
     with torch.inference_mode(False), torch.no_grad():
@@ -460,18 +475,31 @@ def _train(
             ),
         )
         priors = make_priors(config, members, posterior)
-        arguments = config, members, rows, posterior, priors, optimizer_state
-        runner = choose_runner(*arguments, perturbation, processes)
+        state = optimizer_state, epochs_done
+        runner = choose_runner(
+            config, members, rows, posterior, priors, state, perturbation, processes
+        )
         history = TrainingHistory(len(members.seeds))
         best = BestWeights(
             runner.state.parameters, members.n_epochs, config.patience, config.tol
         )
-        run = _Run(config, members, rows, priors, runner, history, best, processes)
+        best.n_epochs += epochs_done
+        run = _Run(
+            config,
+            members,
+            rows,
+            priors,
+            runner,
+            history,
+            best,
+            epochs_done,
+            processes,
+        )
         interrupted, lost = False, None
         try:
             run.epochs(first_epoch, hooks)
         except (KeyboardInterrupt, ConnectionError, TimeoutError) as error:
-            if not config.keep_interrupted or not best.n_epochs.any():
+            if not config.keep_interrupted or not history.has_epochs:
                 raise
             interrupted = True
             lost = error if isinstance(error, OSError) else None
@@ -582,12 +610,15 @@ def choose_runner(
     rows,
     posterior,
     priors,
-    optimizer_state,
+    state,
     perturbation,
     processes: Processes | None = None,
 ) -> Runner:
-    """Choose the implementation: the fastest that covers the program."""
-    arguments = config, members, rows, posterior, priors, optimizer_state
+    """Choose the implementation: the fastest that covers the program.
+
+    state : ``optimizer_state`` and ``epochs_done`` of ``train``
+    """
+    arguments = config, members, rows, posterior, priors, *state
     compiled, engine = None, os.environ.get(ENGINE_VARIABLE)
     if isinstance(rows, TableRows):
         if engine == "fused" and processes is None:
@@ -621,12 +652,14 @@ class _Run:
     runner: Runner
     history: TrainingHistory
     best: BestWeights
+    epochs_done: int = 0
     processes: Processes | None = None
 
     def epochs(self, first_epoch: int, hooks: Sequence[Hook]) -> None:
         """Train until every member has finished, stopped early or failed."""
         runner, history, n_batches = self.runner, self.history, self.config.n_batches
-        last, epoch, done = int(self.members.n_epochs.max()), 0, False
+        last, done = int(self.members.n_epochs.max()), False
+        epoch = self.epochs_done
         stops_early = self.config.patience is not None
         n_threads = _threads_of_step(self.config, self.members, self.rows)
         one_by_one = stops_early or any(hook.every_epoch for hook in hooks)

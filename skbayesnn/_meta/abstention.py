@@ -12,11 +12,12 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 from skbayesnn._data.class_order import if_ordered
 from skbayesnn._meta import functions
 from skbayesnn._meta.base import BaseHeldOutMetaEstimator, one_target
+from skbayesnn._predictive.by_blocks import by_blocks
 from skbayesnn._predictive.classes import check_known
 from skbayesnn._predictive.summaries import CLASSIFICATION_KINDS, REGRESSION_KINDS
 from skbayesnn._runtime import on_snapshot, warn, warn_once_per_call
 from skbayesnn._sklearn_compat import available_if, safe_indexing
-from skbayesnn._typing import Array, MatrixLike
+from skbayesnn._typing import Array, MatrixLike, OutputPath
 from skbayesnn._validation import check_number, check_option
 from skbayesnn.metrics import risk_coverage_curve
 from skbayesnn.metrics._validation import drop_zero_weights
@@ -170,13 +171,17 @@ class Abstainer(BaseHeldOutMetaEstimator):
         """
         return self.predict_uncertainty(X) <= self.threshold_
 
+    @by_blocks
     @on_snapshot
-    def predict(self, X: MatrixLike) -> Array:
+    def predict(self, X: MatrixLike, *, output: OutputPath = None) -> Array:
         """Predict the accepted rows; return ``abstain_label_`` for the others.
 
         Parameters
         ----------
         X : {frame, array-like, sparse matrix} of shape (n_samples, n_features)
+        output : path, default=None
+            Parquet file for the results, one column each, written block by block.
+            The method then returns None.
 
         Returns
         -------
@@ -188,11 +193,14 @@ class Abstainer(BaseHeldOutMetaEstimator):
             return y
         return np.where(accepted, y, self.abstain_label_)
 
+    @by_blocks
     def predict_uncertainty(
         self,
         X: MatrixLike,
         kind: Any = None,
         as_frame: bool = False,
+        *,
+        output: OutputPath = None,
     ) -> Any:
         """Uncertainty of the fitted estimator, by default of the ``kind`` it uses."""
         check_is_fitted(self)
@@ -200,7 +208,8 @@ class Abstainer(BaseHeldOutMetaEstimator):
         return functions.predict_uncertainty(self.estimator_, X, kind, as_frame)
 
     @available_if(lambda self: hasattr(self.estimator, "predict_proba"))
-    def predict_proba(self, X: MatrixLike) -> Array:
+    @by_blocks
+    def predict_proba(self, X: MatrixLike, *, output: OutputPath = None) -> Array:
         """Class probabilities of all rows, including rejected rows."""
         check_is_fitted(self)
         return self.estimator_.predict_proba(X)

@@ -22,9 +22,10 @@ from skbayesnn._meta.cross_conformal import (
 )
 from skbayesnn._meta.functions import predict_with_std
 from skbayesnn._meta.unwrap import open_predictive
+from skbayesnn._predictive.by_blocks import by_blocks
 from skbayesnn._runtime import default_settings, imported, on_snapshot
 from skbayesnn._sklearn_compat import ClassifierMixin, RegressorMixin, safe_indexing
-from skbayesnn._typing import Array, MatrixLike
+from skbayesnn._typing import Array, MatrixLike, OutputPath
 from skbayesnn._validation import check_levels
 
 
@@ -176,23 +177,33 @@ class ConformalRegressor(RegressorMixin, BaseHeldOutMetaEstimator):
         )
 
     @overload
-    def predict(self, X: MatrixLike, return_std: Literal[False] = False) -> Array: ...
+    def predict(
+        self,
+        X: MatrixLike,
+        return_std: Literal[False] = False,
+        *,
+        output: OutputPath = None,
+    ) -> Array: ...
     @overload
     def predict(
-        self, X: MatrixLike, return_std: Literal[True]
+        self, X: MatrixLike, return_std: Literal[True], *, output: OutputPath = None
     ) -> tuple[Array, Array]: ...
     @overload
     def predict(
-        self, X: MatrixLike, return_std: bool = False
+        self, X: MatrixLike, return_std: bool = False, *, output: OutputPath = None
     ) -> Array | tuple[Array, Array]: ...
+    @by_blocks
     @on_snapshot
-    def predict(self, X, return_std=False):
+    def predict(self, X, return_std=False, *, output=None):
         """Predict the mean over the fitted models, and its standard deviation.
 
         Parameters
         ----------
         X : {frame, array-like, sparse matrix} of shape (n_samples, n_features)
         return_std : bool, default=False
+        output : path, default=None
+            Parquet file for the results, one column each, written block by block.
+            The method then returns None.
 
         Returns
         -------
@@ -210,12 +221,15 @@ class ConformalRegressor(RegressorMixin, BaseHeldOutMetaEstimator):
         means, stds = map(np.stack, zip(*predicted, strict=True))
         return means.mean(0), np.sqrt(np.square(stds).mean(0) + means.var(0))
 
+    @by_blocks
     @on_snapshot
     def predict_interval(
         self,
         X: MatrixLike,
         coverage: float | Sequence[float] = 0.9,
         kind: str = "equal_tailed",
+        *,
+        output: OutputPath = None,
     ) -> Array:
         """Predict an interval that contains y with at least the given probability.
 
@@ -227,6 +241,9 @@ class ConformalRegressor(RegressorMixin, BaseHeldOutMetaEstimator):
             infinite, with a warning.
         kind : {"equal_tailed"}, default="equal_tailed"
             The only option: the interval is symmetric about the prediction.
+        output : path, default=None
+            Parquet file for the results, one column each, written block by block.
+            The method then returns None.
 
         Returns
         -------
@@ -383,20 +400,27 @@ class ConformalClassifier(ClassifierMixin, BaseHeldOutMetaEstimator):
             n_calibration_=len(rows),
         )
 
+    @by_blocks
     @on_snapshot
-    def predict(self, X: MatrixLike) -> Array:
+    def predict(self, X: MatrixLike, *, output: OutputPath = None) -> Array:
         """Predict labels with the fitted estimator."""
         check_is_fitted(self)
         return self.estimator_.predict(X)
 
-    def predict_proba(self, X: MatrixLike) -> Array:
+    @by_blocks
+    def predict_proba(self, X: MatrixLike, *, output: OutputPath = None) -> Array:
         """Class probabilities of the fitted estimator, (n_samples, n_classes)."""
         check_is_fitted(self)
         return self.estimator_.predict_proba(X)
 
+    @by_blocks
     @on_snapshot
     def predict_set(
-        self, X: MatrixLike, coverage: float | Sequence[float] = 0.9
+        self,
+        X: MatrixLike,
+        coverage: float | Sequence[float] = 0.9,
+        *,
+        output: OutputPath = None,
     ) -> Array:
         """Predict a set of labels that contains the correct one with high probability.
 
@@ -407,6 +431,9 @@ class ConformalClassifier(ClassifierMixin, BaseHeldOutMetaEstimator):
             Probability that the set contains the correct label. With n calibration
             rows, sets for coverages above n / (n + 1) contain every label, with a
             warning.
+        output : path, default=None
+            Parquet file for the results, one column each, written block by block.
+            The method then returns None.
 
         Returns
         -------

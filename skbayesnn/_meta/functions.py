@@ -29,9 +29,10 @@ from numpy.typing import ArrayLike
 
 from skbayesnn._meta.bounds import bounds, has_bounds_only
 from skbayesnn._meta.unwrap import open_predictive, unwrap
+from skbayesnn._predictive.by_blocks import by_blocks
 from skbayesnn._predictive.mixin import RegressionPredictiveMixin
 from skbayesnn._sklearn_compat import BaseEstimator
-from skbayesnn._typing import Array, MatrixLike, RandomState
+from skbayesnn._typing import Array, MatrixLike, OutputPath, RandomState
 from skbayesnn._validation import check_levels, check_option
 from skbayesnn.estimators._regression import BayesianRegressor
 
@@ -42,6 +43,8 @@ def predict_uncertainty(
     X: MatrixLike,
     kind: Literal["all"] | list[str] | tuple[str, ...],
     as_frame: Literal[False] = False,
+    *,
+    output: OutputPath = None,
 ) -> dict[str, Array]: ...
 @overload
 def predict_uncertainty(
@@ -49,6 +52,8 @@ def predict_uncertainty(
     X: MatrixLike,
     kind: str | None = None,
     as_frame: Literal[False] = False,
+    *,
+    output: OutputPath = None,
 ) -> Array: ...
 @overload
 def predict_uncertainty(
@@ -56,10 +61,13 @@ def predict_uncertainty(
     X: MatrixLike,
     kind: str | list[str] | tuple[str, ...] | None = None,
     as_frame: bool = False,
+    *,
+    output: OutputPath = None,
 ) -> Any: ...
 
 
-def predict_uncertainty(model, X, kind=None, as_frame=False):
+@by_blocks
+def predict_uncertainty(model, X, kind=None, as_frame=False, *, output=None):
     """Measure the uncertainty of predictions, through meta-estimators.
 
     See the method ``predict_uncertainty`` of the estimators of this package.
@@ -77,6 +85,9 @@ def predict_uncertainty(model, X, kind=None, as_frame=False):
     as_frame : bool, default=False
         Whether to return a pandas DataFrame with one column per kind, and with the
         index of X if X is a DataFrame.
+    output : path, default=None
+        Parquet file for the results, one column each, written block by block. The
+        function then returns None.
 
     Returns
     -------
@@ -90,7 +101,10 @@ def predict_uncertainty(model, X, kind=None, as_frame=False):
     return frame.set_axis(X.index) if isinstance(X, type(frame)) else frame
 
 
-def predict_quantile(model: Any, X: MatrixLike, q: float | Sequence[float]) -> Array:
+@by_blocks
+def predict_quantile(
+    model: Any, X: MatrixLike, q: float | Sequence[float], *, output: OutputPath = None
+) -> Array:
     """Predict quantiles of y, through meta-estimators.
 
     See the method ``predict_quantile`` of the regressors of this package. With a target
@@ -102,6 +116,9 @@ def predict_quantile(model: Any, X: MatrixLike, q: float | Sequence[float]) -> A
     model, X : as in ``predict_uncertainty``
     q : float or sequence of float in (0, 1)
         Levels of the quantiles.
+    output : path, default=None
+        Parquet file for the results, one column each, written block by block. The
+        function then returns None.
 
     Returns
     -------
@@ -111,12 +128,15 @@ def predict_quantile(model: Any, X: MatrixLike, q: float | Sequence[float]) -> A
     return method(X, q)
 
 
+@by_blocks
 def predict_interval(
     model: Any,
     X: MatrixLike,
     coverage: float | Sequence[float] = 0.9,
     kind: str = "equal_tailed",
     method: str = "mixture",
+    *,
+    output: OutputPath = None,
 ) -> Array:
     """Predict intervals of y, through meta-estimators.
 
@@ -135,6 +155,9 @@ def predict_interval(
     method : {"mixture", "cv+"}, default="mixture"
         ``"cv+"`` computes the interval from out-of-fold residuals; see
         :meth:`BayesianStackingRegressor.predict_interval`. It requires a stack inside.
+    output : path, default=None
+        Parquet file for the results, one column each, written block by block. The
+        function then returns None.
 
     Returns
     -------
@@ -154,7 +177,10 @@ def predict_interval(
     return interval if np.ndim(coverage) else interval[..., 0, :]
 
 
-def predictive_cdf(model: Any, X: MatrixLike, y: ArrayLike) -> Array:
+@by_blocks
+def predictive_cdf(
+    model: Any, X: MatrixLike, y: ArrayLike, *, output: OutputPath = None
+) -> Array:
     """Evaluate the predictive distribution function at y, through meta-estimators.
 
     Use it to check calibration: the values are uniform if the predictive distribution
@@ -164,6 +190,9 @@ def predictive_cdf(model: Any, X: MatrixLike, y: ArrayLike) -> Array:
     ----------
     model, X : as in ``predict_uncertainty``
     y : array-like of shape (n_samples,) or (n_samples, n_targets)
+    output : path, default=None
+        Parquet file for the results, one column each, written block by block. The
+        function then returns None.
 
     Returns
     -------
@@ -173,8 +202,14 @@ def predictive_cdf(model: Any, X: MatrixLike, y: ArrayLike) -> Array:
     return method(X, y)
 
 
+@by_blocks
 def sample_f(
-    model: Any, X: MatrixLike, n_samples: int = 1, random_state: RandomState = 0
+    model: Any,
+    X: MatrixLike,
+    n_samples: int = 1,
+    random_state: RandomState = 0,
+    *,
+    output: OutputPath = None,
 ) -> Array:
     """Sample functions without observation noise, through meta-estimators.
 
@@ -187,6 +222,9 @@ def sample_f(
     n_samples : int, default=1
         Number of functions.
     random_state : int, RandomState instance or None, default=0
+    output : path, default=None
+        Parquet file for the results, one column each, written block by block. The
+        function then returns None.
 
     Returns
     -------
@@ -198,8 +236,14 @@ def sample_f(
     return method(X, n_samples, random_state)
 
 
+@by_blocks
 def sample_y(
-    model: Any, X: MatrixLike, n_samples: int = 1, random_state: RandomState = 0
+    model: Any,
+    X: MatrixLike,
+    n_samples: int = 1,
+    random_state: RandomState = 0,
+    *,
+    output: OutputPath = None,
 ) -> Array:
     """Sample y from the predictive distribution, through meta-estimators.
 
@@ -210,6 +254,9 @@ def sample_y(
     Parameters
     ----------
     model, X, n_samples, random_state : as in ``sample_f``
+    output : path, default=None
+        Parquet file for the results, one column each, written block by block. The
+        function then returns None.
 
     Returns
     -------
@@ -220,7 +267,10 @@ def sample_y(
     return method(X, n_samples, random_state)
 
 
-def log_predictive_density(model: Any, X: MatrixLike, y: ArrayLike) -> Array:
+@by_blocks
+def log_predictive_density(
+    model: Any, X: MatrixLike, y: ArrayLike, *, output: OutputPath = None
+) -> Array:
     """Evaluate the log predictive density of y, through meta-estimators (eq. 8).
 
     For a classifier this is the log probability of the label. Larger is better.
@@ -229,6 +279,9 @@ def log_predictive_density(model: Any, X: MatrixLike, y: ArrayLike) -> Array:
     ----------
     model, X : as in ``predict_uncertainty``
     y : array-like of shape (n_samples,) or (n_samples, n_targets)
+    output : path, default=None
+        Parquet file for the results, one column each, written block by block. The
+        function then returns None.
 
     Returns
     -------
@@ -239,7 +292,10 @@ def log_predictive_density(model: Any, X: MatrixLike, y: ArrayLike) -> Array:
     return method(X, y)
 
 
-def crps(model: Any, X: MatrixLike, y: ArrayLike) -> Array:
+@by_blocks
+def crps(
+    model: Any, X: MatrixLike, y: ArrayLike, *, output: OutputPath = None
+) -> Array:
     """Continuous ranked probability score of a regression, through meta-estimators.
 
     Smaller is better. It is exact for Gaussian mixtures. With a monotone, smooth target
@@ -250,6 +306,9 @@ def crps(model: Any, X: MatrixLike, y: ArrayLike) -> Array:
     ----------
     model, X : as in ``predict_uncertainty``
     y : array-like of shape (n_samples,) or (n_samples, n_targets)
+    output : path, default=None
+        Parquet file for the results, one column each, written block by block. The
+        function then returns None.
 
     Returns
     -------

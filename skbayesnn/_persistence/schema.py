@@ -304,7 +304,16 @@ _STACK_OPTIONAL = {
     "table_": _TABLE,
     "fold_tables_": none_or(list_of(of_type(TableEncoder))),
     "on_frame_": none_or(list_of(FLAG)),
+    "sample_rows_": integers(ndim=1),
 }
+# Parameters and attributes of stacks that earlier versions lack.
+_ADDED_TO_STACKS = (
+    "categorical_features",
+    "n_selection_rows",
+    "table_",
+    "fold_tables_",
+    "on_frame_",
+)
 _LINEAR = {
     "columns_": integers(ndim=1),
     "coef_": FLOATS,
@@ -467,13 +476,13 @@ def _stacks() -> Iterator[StoredClass]:
             **_FOLDS_OPTIONAL,
             "weights": one_of("log_density", "crps"),
         },
-        ("categorical_features", "table_", "fold_tables_", "on_frame_", "weights"),
+        (*_ADDED_TO_STACKS, "weights"),
         consistency.check_stack,
     )
     yield regressor
     yield replace(
         regressor,
-        added=("categorical_features", "table_", "fold_tables_", "on_frame_"),
+        added=_ADDED_TO_STACKS,
         class_name="BayesianStackingClassifier",
         fitted={**_STACK, **_CLASSIFIER},
         others=_STACK_OPTIONAL,

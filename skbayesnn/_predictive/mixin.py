@@ -20,16 +20,16 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from skbayesnn._engine.resources import torch_threads
+from skbayesnn._predictive.by_blocks import by_blocks, generators
 from skbayesnn._predictive.classes import check_known
 from skbayesnn._predictive.summaries import select_kinds, to_frame
 from skbayesnn._runtime import default_settings, imported, on_snapshot
 from skbayesnn._sklearn_compat import num_samples
-from skbayesnn._typing import Array, MatrixLike, RandomState
+from skbayesnn._typing import Array, MatrixLike, OutputPath, RandomState
 from skbayesnn._validation import (
     check_levels,
     check_number,
     check_one_of_std_and_cov,
-    numpy_random_state,
 )
 
 # Number of rows whose draws are in memory at once.
@@ -249,6 +249,8 @@ class PredictiveMixin:
         X: MatrixLike,
         kind: Literal["all"] | list[str] | tuple[str, ...],
         as_frame: Literal[False] = False,
+        *,
+        output: OutputPath = None,
     ) -> dict[str, Array]: ...
     @overload
     def predict_uncertainty(
@@ -256,6 +258,8 @@ class PredictiveMixin:
         X: MatrixLike,
         kind: str | None = None,
         as_frame: Literal[False] = False,
+        *,
+        output: OutputPath = None,
     ) -> Array: ...
     @overload
     def predict_uncertainty(
@@ -263,9 +267,12 @@ class PredictiveMixin:
         X: MatrixLike,
         kind: str | list[str] | tuple[str, ...] | None = None,
         as_frame: bool = False,
+        *,
+        output: OutputPath = None,
     ) -> Any: ...
+    @by_blocks
     @default_settings
-    def predict_uncertainty(self, X, kind=None, as_frame=False):
+    def predict_uncertainty(self, X, kind=None, as_frame=False, *, output=None):
         """Predict the uncertainty of y, in total or split by its source.
 
         Parameters
@@ -302,6 +309,9 @@ class PredictiveMixin:
         as_frame : bool, default=False
             Whether to return a pandas DataFrame, with one column per kind (and target),
             and with the index of X if X is a DataFrame.
+        output : path, default=None
+            Parquet file for the results, one column each, written block by block.
+            The method then returns None.
 
         Returns
         -------
@@ -327,8 +337,11 @@ class PredictiveMixin:
         values = select_kinds(kind, kinds, compute)
         return to_frame(values, kind, X) if as_frame else values
 
+    @by_blocks
     @default_settings
-    def log_predictive_density(self, X: MatrixLike, y: ArrayLike) -> Array:
+    def log_predictive_density(
+        self, X: MatrixLike, y: ArrayLike, *, output: OutputPath = None
+    ) -> Array:
         """Log density of y under the predictive distribution.
 
         For labels and counts it is the log probability. Its mean over test rows is a
@@ -340,6 +353,9 @@ class PredictiveMixin:
             Inputs.
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
             Observed target values or labels.
+        output : path, default=None
+            Parquet file for the results, one column each, written block by block.
+            The method then returns None.
 
         Returns
         -------
@@ -395,9 +411,15 @@ class PredictiveMixin:
             self, X, y, X_train=X_train, target=target, random_state=random_state
         )
 
+    @by_blocks
     @default_settings
     def sample_f(
-        self, X: MatrixLike, n_samples: int = 1, random_state: RandomState = 0
+        self,
+        X: MatrixLike,
+        n_samples: int = 1,
+        random_state: RandomState = 0,
+        *,
+        output: OutputPath = None,
     ) -> Array:
         """Draw functions from the posterior, without observation noise.
 
@@ -414,6 +436,9 @@ class PredictiveMixin:
             ``n_draws`` for more distinct functions.
         random_state : int, RandomState instance or None, default=0
             Source of the random numbers.
+        output : path, default=None
+            Parquet file for the results, one column each, written block by block.
+            The method then returns None.
 
         Returns
         -------
@@ -424,9 +449,15 @@ class PredictiveMixin:
             X, n_samples, random_state, lambda block, draws, _: block.sample_f(draws)
         )
 
+    @by_blocks
     @default_settings
     def sample_y(
-        self, X: MatrixLike, n_samples: int = 1, random_state: RandomState = 0
+        self,
+        X: MatrixLike,
+        n_samples: int = 1,
+        random_state: RandomState = 0,
+        *,
+        output: OutputPath = None,
     ) -> Array:
         """Draw y from the predictive distribution.
 
@@ -439,6 +470,9 @@ class PredictiveMixin:
             Inputs.
         n_samples, random_state
             As in ``sample_f``.
+        output : path, default=None
+            Parquet file for the results, one column each, written block by block.
+            The method then returns None.
 
         Returns
         -------
@@ -458,8 +492,7 @@ class PredictiveMixin:
 
     def _sampled(self, X, n_samples, random_state, sample):
         check_number("n_samples", n_samples, kind=Integral, low=1)
-        seed = seed_from(random_state)
-        draw_random, noise_random = np.random.default_rng(seed).spawn(2)
+        draw_random, noise_random = generators(random_state)
         parts: list[np.ndarray] = []
         for _, block in self._opened_rows(X, by_draws=True).blocks():
             if not parts:
@@ -502,6 +535,8 @@ class RegressionPredictiveMixin(PredictiveMixin):
         X: MatrixLike,
         return_std: Literal[False] = False,
         return_cov: Literal[False] = False,
+        *,
+        output: OutputPath = None,
     ) -> Array: ...
     @overload
     def predict(
@@ -509,6 +544,8 @@ class RegressionPredictiveMixin(PredictiveMixin):
         X: MatrixLike,
         return_std: Literal[True],
         return_cov: Literal[False] = False,
+        *,
+        output: OutputPath = None,
     ) -> tuple[Array, Array]: ...
     @overload
     def predict(
@@ -517,13 +554,20 @@ class RegressionPredictiveMixin(PredictiveMixin):
         return_std: Literal[False] = False,
         *,
         return_cov: Literal[True],
+        output: OutputPath = None,
     ) -> tuple[Array, Array]: ...
     @overload
     def predict(
-        self, X: MatrixLike, return_std: bool = False, return_cov: bool = False
+        self,
+        X: MatrixLike,
+        return_std: bool = False,
+        return_cov: bool = False,
+        *,
+        output: OutputPath = None,
     ) -> Array | tuple[Array, Array]: ...
+    @by_blocks
     @default_settings
-    def predict(self, X, return_std=False, return_cov=False):
+    def predict(self, X, return_std=False, return_cov=False, *, output=None):
         """Predict the mean of y, and optionally its standard deviation or covariance.
 
         Parameters
@@ -535,6 +579,9 @@ class RegressionPredictiveMixin(PredictiveMixin):
         return_cov : bool, default=False
             Whether to return the covariance of the targets, one matrix per row. Cannot
             be combined with ``return_std``.
+        output : path, default=None
+            Parquet file for the results, one column each, written block by block.
+            The method then returns None.
 
         Returns
         -------
@@ -554,8 +601,11 @@ class RegressionPredictiveMixin(PredictiveMixin):
     def _predict(self, X, return_std, return_cov):
         return predicted_moments(self._opened_rows(X), return_std, return_cov)
 
+    @by_blocks
     @default_settings
-    def predict_quantile(self, X: MatrixLike, q: float | Sequence[float]) -> Array:
+    def predict_quantile(
+        self, X: MatrixLike, q: float | Sequence[float], *, output: OutputPath = None
+    ) -> Array:
         """Quantiles of the predictive distribution, the mixture of all draws.
 
         If y is transformed, these are the transformed quantiles, which is exact for a
@@ -566,6 +616,9 @@ class RegressionPredictiveMixin(PredictiveMixin):
         ----------
         X : {frame, array-like, sparse matrix} of shape (n_samples, n_features)
         q : float or sequence of float in (0, 1)
+        output : path, default=None
+            Parquet file for the results, one column each, written block by block.
+            The method then returns None.
 
         Returns
         -------
@@ -580,12 +633,15 @@ class RegressionPredictiveMixin(PredictiveMixin):
         )
         return result if np.ndim(q) else result[..., 0]
 
+    @by_blocks
     @default_settings
     def predict_interval(
         self,
         X: MatrixLike,
         coverage: float | Sequence[float] = 0.9,
         kind: str = "equal_tailed",
+        *,
+        output: OutputPath = None,
     ) -> Array:
         """Prediction interval that contains y with a given probability.
 
@@ -599,6 +655,9 @@ class RegressionPredictiveMixin(PredictiveMixin):
             ``"highest_density"``: the shortest interval. It takes about forty times as
             long. Its probability is exact; its bounds are accurate to about 1e-5 of
             their levels.
+        output : path, default=None
+            Parquet file for the results, one column each, written block by block.
+            The method then returns None.
 
         Returns
         -------
@@ -612,8 +671,11 @@ class RegressionPredictiveMixin(PredictiveMixin):
         )
         return result if np.ndim(coverage) else result[..., 0, :]
 
+    @by_blocks
     @default_settings
-    def predictive_cdf(self, X: MatrixLike, y: ArrayLike) -> Array:
+    def predictive_cdf(
+        self, X: MatrixLike, y: ArrayLike, *, output: OutputPath = None
+    ) -> Array:
         """Cumulative distribution function of the predictive distribution, at y.
 
         Use it to check calibration. If the predictive distribution is correct, the
@@ -624,6 +686,9 @@ class RegressionPredictiveMixin(PredictiveMixin):
         ----------
         X : {frame, array-like, sparse matrix} of shape (n_samples, n_features)
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
+        output : path, default=None
+            Parquet file for the results, one column each, written block by block.
+            The method then returns None.
 
         Returns
         -------
@@ -631,8 +696,9 @@ class RegressionPredictiveMixin(PredictiveMixin):
         """
         return self._at(X, y, lambda block, values: block.cdf(values), "predictive_cdf")
 
+    @by_blocks
     @default_settings
-    def crps(self, X: MatrixLike, y: ArrayLike) -> Array:
+    def crps(self, X: MatrixLike, y: ArrayLike, *, output: OutputPath = None) -> Array:
         """Continuous ranked probability score (CRPS) of each row; smaller is better.
 
         Exact for Gaussian mixtures and counts. If y has a monotone, smooth transform,
@@ -643,6 +709,9 @@ class RegressionPredictiveMixin(PredictiveMixin):
         ----------
         X : {frame, array-like, sparse matrix} of shape (n_samples, n_features)
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
+        output : path, default=None
+            Parquet file for the results, one column each, written block by block.
+            The method then returns None.
 
         Returns
         -------
@@ -657,14 +726,18 @@ class ClassificationPredictiveMixin(PredictiveMixin):
 
     classes_: Any
 
+    @by_blocks
     @on_snapshot
-    def predict(self, X: MatrixLike) -> Array:
+    def predict(self, X: MatrixLike, *, output: OutputPath = None) -> Array:
         """Predict the class of the largest mean probability.
 
         Parameters
         ----------
         X : {frame, array-like, sparse matrix} of shape (n_samples, n_features)
             Inputs.
+        output : path, default=None
+            Parquet file for the results, one column each, written block by block.
+            The method then returns None.
 
         Returns
         -------
@@ -675,14 +748,18 @@ class ClassificationPredictiveMixin(PredictiveMixin):
         codes = self.predict_proba(X).argmax(1)
         return self.classes_[codes]
 
+    @by_blocks
     @default_settings
-    def predict_proba(self, X: MatrixLike) -> Array:
+    def predict_proba(self, X: MatrixLike, *, output: OutputPath = None) -> Array:
         """Predict class probabilities, averaged over the posterior.
 
         Parameters
         ----------
         X : {frame, array-like, sparse matrix} of shape (n_samples, n_features)
             Inputs.
+        output : path, default=None
+            Parquet file for the results, one column each, written block by block.
+            The method then returns None.
 
         Returns
         -------
@@ -691,18 +768,9 @@ class ClassificationPredictiveMixin(PredictiveMixin):
         """
         return predicted_means(self._opened_rows(X))
 
+    @by_blocks
     @default_settings
-    def predict_log_proba(self, X: MatrixLike) -> Array:
+    def predict_log_proba(self, X: MatrixLike, *, output: OutputPath = None) -> Array:
         """Predict logarithms of class probabilities; see ``predict_proba``."""
         with np.errstate(divide="ignore"):
             return np.log(self.predict_proba(X))
-
-
-def seed_from(random_state):
-    """Convert scikit-learn's random_state to a seed for NumPy's generators."""
-    if random_state is None:
-        return None
-    state = numpy_random_state(random_state)
-    if isinstance(random_state, int | np.integer):
-        return random_state
-    return state.randint(2**31)

@@ -28,6 +28,7 @@ from skbayesnn._data.column_encoding import EncodedRows
 from skbayesnn._data.columns import is_frame
 from skbayesnn._data.groups import check_groups
 from skbayesnn._data.scaling import FAR_ROWS, warn_of_far_rows
+from skbayesnn._data.sources import SlicedSource, resolved_columns, source_of
 from skbayesnn._data.table_encoder import TableEncoder
 from skbayesnn._data.validation import (
     check_new_rows,
@@ -43,9 +44,10 @@ from skbayesnn._runtime import (
     on_snapshot,
     replace_fitted,
     silence_warning,
+    snapshot,
     warn,
 )
-from skbayesnn._sklearn_compat import ShowsSummary, accept_frames
+from skbayesnn._sklearn_compat import ShowsSummary, accept_frames, num_samples
 from skbayesnn._stacking.candidates import (
     Candidate,
     StackData,
@@ -60,6 +62,7 @@ from skbayesnn._stacking.candidates import (
 from skbayesnn._stacking.folds import make_folds
 from skbayesnn._stacking.foreign import ForeignModel
 from skbayesnn._stacking.forest import without_unused_trees
+from skbayesnn._stacking.many_rows import fits_to_all_rows
 from skbayesnn._stacking.pool import (
     CandidateSpec,
     PoolSize,
@@ -75,6 +78,7 @@ from skbayesnn._stacking.weights import BOUND, OutOfFold, Stacked, corrected, po
 from skbayesnn._typing import Array, MatrixLike
 from skbayesnn.estimators._base import BayesianNetwork
 from skbayesnn.estimators._fit import time_left
+from skbayesnn.estimators._out_of_core import TrainingSource, survey
 from skbayesnn.estimators._training_data import training_data
 from skbayesnn.estimators.mc_dropout import MCDropoutClassifier, MCDropoutRegressor
 from skbayesnn.preprocessing import PiecewiseLinearEncoder
@@ -95,6 +99,8 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
     max_iter: Any
     n_jobs: int | None
     memory_budget: float | None
+    # Stacks saved by earlier versions have no such parameter.
+    n_selection_rows: Any = 50_000
     device: Any
     verbose: bool | int
     random_state: Any
@@ -132,9 +138,12 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         Parameters
         ----------
         X : {frame, array-like, sparse matrix} of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,) or (n_samples, n_targets)
-            Targets, or labels.
-        sample_weight : array-like of shape (n_samples,), default=None
+            Or a source of rows, which need not fit into memory; see
+            :meth:`MCDropoutRegressor.fit`.
+        y : array-like of shape (n_samples,) or (n_samples, n_targets), or str
+            Targets, or labels. If X has named columns, y can be the name of one of
+            them; so can ``sample_weight`` and ``groups``.
+        sample_weight : array-like of shape (n_samples,) or str, default=None
             Weights of the rows. They enter the likelihood of the candidates and the
             log density that the stacking weights maximise.
         groups : array-like of shape (n_samples,), default=None
@@ -151,6 +160,47 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         self : object
         """
         log = partial(self._log, time.perf_counter())
+        n_most = _validation.check_number(
+            "n_selection_rows", self.n_selection_rows, kind=Integral, low=100
+        )
+        source = source_of(X)
+        if source is None:
+            X, y, sample_weight, groups = resolved_columns(X, y, sample_weight, groups)
+            if num_samples(X) > n_most and not sparse.issparse(X):
+                source = SlicedSource.in_memory(X)
+        if source is None:
+            attributes = self._fitted_attributes(X, y, sample_weight, groups, log)
+        else:
+            training = TrainingSource(source, y, sample_weight, groups)
+            attributes = self._fitted_to_many_rows(training, n_most, log)
+        # Replace all attributes at the end: a failed fit changes nothing, and nothing
+        # of an earlier fit remains.
+        replace_fitted(self, attributes)
+        self._unfinished = None
+        log(str(self.summary_))
+        return self
+
+    def _fitted_to_many_rows(
+        self, training: TrainingSource, n_sample: int, log
+    ) -> dict[str, Any]:
+        """Fitted attributes: of a sample, with its networks fitted to all rows."""
+        seed = self._seed()
+        found = survey(self, training, seed, n_sample)
+        sample = found.sample
+        weights = None if (sample.weights == 1).all() else sample.weights
+        log(f"candidates are compared on {len(sample.ids)} of {found.n_rows} rows")
+        attributes = self._fitted_attributes(
+            sample.X, sample.y, weights, sample.groups, log
+        )
+        fitted = snapshot(self)
+        replace_fitted(fitted, attributes)
+        attributes["estimators_"] = fits_to_all_rows(
+            fitted, training, found, getattr(self, "class_weight", None), log
+        )
+        return attributes | {"sample_rows_": sample.ids}
+
+    def _fitted_attributes(self, X, y, sample_weight, groups, log) -> dict[str, Any]:
+        """Cross-validate the candidates, weight them, and refit them to all rows."""
         original_y, y = y, self._checked_targets(y)
         ordered_y = if_ordered(original_y)
         if isinstance(self.n_refits, str):
@@ -181,19 +231,14 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             ResultStore(len(splits), conditions, Fingerprint.from_values(splits)),
             ResultStore(1, conditions),
         ).resumed(self._unfinished)
-        self._unfinished = None
+        # Until the end of `fit`, which may fit networks to more rows.
+        self._unfinished = progress
         try:
-            attributes = self._fit_stack(data, candidates, splits, progress, log)
+            return self._fit_stack(data, candidates, splits, progress, log)
         except BaseException as error:
             if not isinstance(error, KeyboardInterrupt):
                 progress.forget_failures()
-            self._unfinished = progress
             raise
-        # Replace all attributes at the end: a failed fit changes nothing, and nothing
-        # of an earlier fit remains.
-        replace_fitted(self, attributes)
-        log(str(self.summary_))
-        return self
 
     def _fit_stack(self, data, candidates, splits, progress: "_Progress", log) -> dict:
         """Compute the fitted attributes; store trained models in ``progress``."""
@@ -410,7 +455,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         params = self.get_params(deep=False)
         # The folds of `cv` are compared, and the seed is among the arguments.
         unused = "n_jobs", "memory_budget", "verbose", "cv", "random_state", "weights"
-        for name in unused:
+        for name in (*unused, "n_selection_rows"):
             params.pop(name, None)
         return Fingerprint.from_values(*params.values(), *arguments)
 

@@ -475,7 +475,7 @@ def _fitted_alone(
     """
     groups: dict[tuple, dict[Key, Any]] = {}
     for key, model in models.items():
-        groups.setdefault((key[1], _params_of_fit(model)), {})[key] = model
+        groups.setdefault((key[1], params_of_fit(model)), {})[key] = model
     calls = (
         (_outcomes_alone, group, path, data, splits[fold][0], result_builder)
         for (fold, _), group in groups.items()
@@ -484,7 +484,7 @@ def _fitted_alone(
         yield ProgramResult(outcomes)
 
 
-def _params_of_fit(model) -> str:
+def params_of_fit(model) -> str:
     """Hash of the parameters on which the fit depends."""
     params = model.get_params()
     for name in getattr(model, "params_of_predictions", ()):

@@ -83,6 +83,14 @@ default="from_dtype"
     memory_budget : float, default=None
         Memory in mebibytes for the networks that are trained at the same time. None is
         scikit-learn's ``working_memory``.
+    n_selection_rows : int, default=50_000
+        With more rows, the candidates are compared and weighted on a random sample of
+        about this number. Rare classes have at least 20 rows in it, and the order of
+        the rows is kept. Networks with positive weight are then fitted to all rows, in
+        blocks. So are other models, such as forests, if the table is small by the
+        working memory (256 bytes for each value of X); otherwise they stay fitted to
+        the sample. Attributes by row, such as ``oof_prediction_``, are for the rows of
+        the sample, ``sample_rows_``.
     device : str, torch.device or list of these, default="auto"
         Device of the default candidates.
     verbose : bool or int, default=False
@@ -185,6 +193,7 @@ default="from_dtype"
         class_weight=None,
         n_jobs=None,
         memory_budget=None,
+        n_selection_rows=50_000,
         device="auto",
         verbose=False,
         random_state=None,
@@ -197,6 +206,7 @@ default="from_dtype"
         self.class_weight = class_weight
         self.n_jobs = n_jobs
         self.memory_budget = memory_budget
+        self.n_selection_rows = n_selection_rows
         self.device = device
         self.verbose = verbose
         self.random_state = random_state

@@ -11,6 +11,7 @@ from skbayesnn._data.table_encoder import AVERAGED
 from skbayesnn._data.validation import check_numbers, check_target_given
 from skbayesnn._meta.cross_conformal import cross_interval, not_below_zero, too_few
 from skbayesnn._meta.unwrap import open_predictive
+from skbayesnn._predictive.by_blocks import by_blocks
 from skbayesnn._predictive.mixin import RegressionPredictiveMixin, mean_and_std
 from skbayesnn._runtime import on_snapshot
 from skbayesnn._sklearn_compat import RegressorMixin, safe_indexing
@@ -21,7 +22,7 @@ from skbayesnn._stacking.summary import (
     warn_if_nothing_is_explained,
 )
 from skbayesnn._stacking.weights import corrected, factor_with_starts, share_of_starts
-from skbayesnn._typing import Array, MatrixLike
+from skbayesnn._typing import Array, MatrixLike, OutputPath
 from skbayesnn._validation import check_levels, check_option
 from skbayesnn.estimators._diagnostics import some_rows
 
@@ -105,6 +106,14 @@ default="from_dtype"
     memory_budget : float, default=None
         Memory in mebibytes for the networks that are trained at the same time. None is
         scikit-learn's ``working_memory``.
+    n_selection_rows : int, default=50_000
+        With more rows, the candidates are compared and weighted on a random sample of
+        about this number. Rare classes have at least 20 rows in it, and the order of
+        the rows is kept. Networks with positive weight are then fitted to all rows, in
+        blocks. So are other models, such as forests, if the table is small by the
+        working memory (256 bytes for each value of X); otherwise they stay fitted to
+        the sample. Attributes by row, such as ``oof_prediction_``, are for the rows of
+        the sample, ``sample_rows_``.
     device : str, torch.device or list of these, default="auto"
         Device of the default candidates.
     verbose : bool or int, default=False
@@ -267,6 +276,7 @@ default="from_dtype"
         max_iter="auto",
         n_jobs=None,
         memory_budget=None,
+        n_selection_rows=50_000,
         device="auto",
         verbose=False,
         random_state=None,
@@ -279,10 +289,12 @@ default="from_dtype"
         self.max_iter = max_iter
         self.n_jobs = n_jobs
         self.memory_budget = memory_budget
+        self.n_selection_rows = n_selection_rows
         self.device = device
         self.verbose = verbose
         self.random_state = random_state
 
+    @by_blocks
     @on_snapshot
     def predict_interval(
         self,
@@ -290,6 +302,8 @@ default="from_dtype"
         coverage: float | Sequence[float] = 0.9,
         kind: str = "equal_tailed",
         method: str = "mixture",
+        *,
+        output: OutputPath = None,
     ) -> Array:
         """Predict an interval that contains y with a given probability.
 
@@ -310,6 +324,9 @@ default="from_dtype"
             intervals of coverage c contain y with probability c in practice, even if
             the mixture is poor. This is not guaranteed, because the weights were
             fitted to the same rows. Their ``kind`` is ``"equal_tailed"``.
+        output : path, default=None
+            Parquet file for the results, one column each, written block by block.
+            The method then returns None.
 
         Returns
         -------

@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from skbayesnn import _validation
 from skbayesnn._data.column_encoding import EncodedRows
 from skbayesnn._data.scaling import Scaling, warn_of_far_rows
+from skbayesnn._data.sources import resolved_columns, source_of
 from skbayesnn._data.table_encoder import TableEncoder
 from skbayesnn._data.validation import (
     Table,
@@ -30,7 +31,7 @@ from skbayesnn._sklearn_compat import (
     with_callbacks,
 )
 from skbayesnn._typing import Array, MatrixLike
-from skbayesnn.estimators import _fit, _fitted, _job, _streaming
+from skbayesnn.estimators import _fit, _fitted, _job, _out_of_core, _streaming
 from skbayesnn.estimators._defaults import defaults_of
 from skbayesnn.estimators._diagnostics import (
     ExplainedVariance,
@@ -107,6 +108,8 @@ class BayesianNetwork(
     likelihood_options: dict | None = None
     network: NetworkDescription | None = None
     _predictive_class: type[_fitted.PredictiveByDraws]
+    # An interrupted fit to a source of rows, which the next `fit` continues.
+    _unfinished: _out_of_core.Unfinished | None = None
     # With metadata routing, `groups` are requested by default, as by GroupKFold.
     __metadata_request__fit: ClassVar = {"groups": True}
 
@@ -165,9 +168,15 @@ class BayesianNetwork(
             Training inputs. For float32 inputs, predictions are float32, unless that
             precision cannot represent y (its mean is more than 800 standard deviations
             from zero). For all other inputs they are float64.
-        y : array-like of shape (n_samples,) or (n_samples, n_targets)
-            Target values or class labels.
-        sample_weight : array-like of shape (n_samples,), default=None
+
+            Or a source of rows, which need not fit into memory: Parquet files (a path,
+            a pattern such as ``"flights/*.parquet"``, a folder or a list), a pyarrow
+            dataset, a polars LazyFrame, a Dask collection, or an array on disk
+            (``numpy.memmap``, HDF5, Zarr). See Notes.
+        y : array-like of shape (n_samples,) or (n_samples, n_targets), or str
+            Target values or class labels. If X has named columns, y can be the name of
+            one of them; so can ``sample_weight`` and ``groups``.
+        sample_weight : array-like of shape (n_samples,) or str, default=None
             Weights of the rows in the likelihood; the prior is not weighted. Weight 2
             is equivalent to a duplicated row, weight 0 to a removed row. A class whose
             rows all have weight 0 stays in ``classes_`` with probability 0.
@@ -197,21 +206,47 @@ class BayesianNetwork(
         ConnectionError, TimeoutError
             If several processes share the fit (``n_processes_``) and one of them is
             lost. With ``warm_start=True``, the estimator keeps the finished epochs.
+
+        Notes
+        -----
+        A source is read once for the number of rows, the classes and a random sample
+        of up to 100,000 rows. The sample sets the encoding of the columns, the
+        standardisation, and the rows that are held out. Then ``max_iter`` passes train
+        on all rows, in blocks of random order whose rows are shuffled in a buffer.
+        ``max_iter="auto"`` is at most 50,000 steps, rounded up to whole passes. The
+        memory stays within scikit-learn's ``working_memory`` (1 GiB, see
+        :func:`sklearn.set_config`), whatever the size of the source; a source that is
+        small by this limit is read as a whole. After an interruption or an error of
+        reading, the next ``fit`` to the same source continues the training.
         """
         with atomic_update(self) as new:
             warm = _validation.check_bool("warm_start", self.warm_start)
             warm = warm and hasattr(self, "parameters_")
-            data = training_data(
-                new, X, y, sample_weight, X_val, y_val, groups, reset=not warm
-            )
+            source, seen, n_before = source_of(X), 0.0, 0
+            if source is not None and source.is_small:
+                X, source = source.read(), None
             # Callbacks receive `self`, not the copy `new`.
-            if warm:
-                trained_job = _streaming.warm_start(self, data)
-            else:
-                [trained_job] = _fit.train_together(
-                    [self], [_job.training_job(self, data)]
+            if source is not None:
+                _out_of_core.refuse_validation_set(X_val, y_val)
+                training = _out_of_core.TrainingSource(source, y, sample_weight, groups)
+                trained_job, seen, n_before = _out_of_core.fit_source(
+                    self, new, training, warm=warm
                 )
-            set_fitted(new, trained_job, self.n_epochs_seen_ if warm else 0)
+            else:
+                X, y, sample_weight, groups = resolved_columns(
+                    X, y, sample_weight, groups
+                )
+                data = training_data(
+                    new, X, y, sample_weight, X_val, y_val, groups, reset=not warm
+                )
+                if warm:
+                    n_before = self.n_epochs_seen_
+                    trained_job = _streaming.warm_start(self, data)
+                else:
+                    [trained_job] = _fit.train_together(
+                        [self], [_job.training_job(self, data)]
+                    )
+            set_fitted(new, trained_job, n_before, seen)
             warn_if_doubtful(new, trained_job.job)
             new._warn_of_posterior()
         if trained_job.trained.lost is not None:
@@ -237,6 +272,7 @@ class BayesianNetwork(
         *,
         n_epochs=1,
         n_replay=0,
+        n_total=None,
         renew=False,
         **check_params,
     ):
@@ -261,7 +297,16 @@ class BayesianNetwork(
             table_of_all = _streaming.with_kept(table, kept)
             rows = np.flatnonzero(table_of_all.sample_weight > 0)
             data = TrainingData(table_of_all, rows, None, target_attributes)
+            weights = self._row_weights(table_of_all, rows, data.classes)
             seen = 0.0
+            if n_total is not None and not renew:
+                new_weight = float(weights.sum())
+                _validation.check_number("n_total", n_total, low=new_weight)
+                seen = n_total - new_weight
+            elif not (first or renew):
+                # Replayed rows are part of `total_weight_`: subtract their weight.
+                weight_kept = float(weights[rows >= len(table.y)].sum())
+                seen = self.total_weight_ - weight_kept
             if renew:
                 if first:
                     job = _job.training_job(self, data)
@@ -272,12 +317,8 @@ class BayesianNetwork(
                 # new rows may differ from earlier ones.
                 trained_job = without_diverged(trained_job)
             elif first:
-                trained_job = _streaming.begin_stream(self, data, n_epochs)
+                trained_job = _streaming.begin_stream(self, data, n_epochs, seen)
             else:
-                # Replayed rows are part of `total_weight_`: subtract their weight.
-                weights = self._row_weights(table_of_all, rows, data.classes)
-                weight_kept = float(weights[rows >= len(table.y)].sum())
-                seen = self.total_weight_ - weight_kept
                 trained_job = _streaming.continue_stream(self, data, n_epochs, seen)
             new._store_fitted(trained_job, seen=seen)
             before = 0 if first else self.n_epochs_seen_
@@ -401,8 +442,14 @@ class BayesianNetwork(
 
 
 def set_fitted(
-    estimator: BayesianNetwork, trained_job: _job.TrainedJob, n_epochs_before: int = 0
+    estimator: BayesianNetwork,
+    trained_job: _job.TrainedJob,
+    n_epochs_before: int = 0,
+    seen: float = 0.0,
 ) -> None:
-    """Store trained networks, without diverged ones, as fitted attributes."""
-    estimator._store_fitted(without_diverged(trained_job), seen=0.0)
+    """Store trained networks, without diverged ones, as fitted attributes.
+
+    seen : total weight of training rows that the job does not contain
+    """
+    estimator._store_fitted(without_diverged(trained_job), seen=seen)
     estimator.n_epochs_seen_ = estimator.n_iter_ + n_epochs_before

@@ -13,6 +13,7 @@ from skbayesnn._data import class_order
 from skbayesnn._data.validation import check_classification, refuse_one_class
 from skbayesnn._distributions.components import labels_at
 from skbayesnn._engine.resources import prediction_slots
+from skbayesnn._predictive.by_blocks import by_blocks
 from skbayesnn._predictive.classes import ClassPredictive, label_log_density
 from skbayesnn._predictive.mixin import (
     ClassificationPredictiveMixin,
@@ -26,7 +27,7 @@ from skbayesnn._predictive.summaries import (
 )
 from skbayesnn._runtime import on_snapshot
 from skbayesnn._sklearn_compat import ClassifierMixin
-from skbayesnn._typing import Array, MatrixLike
+from skbayesnn._typing import Array, MatrixLike, OutputPath
 from skbayesnn.estimators._base import BayesianNetwork
 from skbayesnn.estimators._diagnostics import explained_entropy
 from skbayesnn.estimators._fitted import (
@@ -203,6 +204,7 @@ class BayesianClassifier(
         *,
         n_epochs: int = 1,
         n_replay: int = 0,
+        n_total: float | None = None,
     ) -> Self:
         """Update the fit with new rows, for streams and out-of-core data.
 
@@ -224,6 +226,8 @@ class BayesianClassifier(
         n_epochs, n_replay : int, default=1 and 0
             Passes over the new rows, and number of earlier rows to replay, as in
             :meth:`MCDropoutRegressor.partial_fit`.
+        n_total : float, default=None
+            Total weight of the rows of the whole stream, as in the same method.
 
         Returns
         -------
@@ -236,6 +240,7 @@ class BayesianClassifier(
             sample_weight,
             n_epochs=n_epochs,
             n_replay=n_replay,
+            n_total=n_total,
             classes=self._classes_of_stream(classes),
         )
 
@@ -258,8 +263,11 @@ class BayesianClassifier(
             )
         return self.classes_
 
+    @by_blocks
     @on_snapshot
-    def predict(self, X: MatrixLike, *, method: str = "draws") -> Array:
+    def predict(
+        self, X: MatrixLike, *, method: str = "draws", output: OutputPath = None
+    ) -> Array:
         """Predict the class of the largest mean probability.
 
         Parameters
@@ -268,6 +276,9 @@ class BayesianClassifier(
             Inputs.
         method : {"draws", "mean_weights"}, default="draws"
             How to compute the probabilities, as in ``predict_proba``.
+        output : path, default=None
+            Parquet file for the results, one column each, written block by block.
+            The method then returns None.
 
         Returns
         -------
@@ -280,8 +291,11 @@ class BayesianClassifier(
         codes = self.predict_proba(X, **options).argmax(1)
         return self.classes_[codes]
 
+    @by_blocks
     @on_snapshot
-    def predict_proba(self, X: MatrixLike, *, method: str = "draws") -> Array:
+    def predict_proba(
+        self, X: MatrixLike, *, method: str = "draws", output: OutputPath = None
+    ) -> Array:
         """Predict class probabilities, averaged over the posterior.
 
         Parameters
@@ -294,6 +308,9 @@ class BayesianClassifier(
             the posterior means of its weights (units scaled by their probability of
             being kept). It is about a hundred times as fast, and its probabilities are
             more confident.
+        output : path, default=None
+            Parquet file for the results, one column each, written block by block.
+            The method then returns None.
 
         Returns
         -------

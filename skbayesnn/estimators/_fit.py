@@ -33,10 +33,13 @@ from skbayesnn.estimators._workers import Workers, n_cluster_workers
 
 
 @contextmanager
-def epochs_reported(estimators, n_epochs: int, shown: bool) -> Iterator:
+def epochs_reported(
+    estimators, n_epochs: int, shown: bool, rows_of_epoch: int | None = None
+) -> Iterator:
     """Context with a function to call after each epoch, with the number of epochs done.
 
     shown : whether to show a tqdm bar
+    rows_of_epoch : the bar counts rows if they are given
 
     Raises
     ------
@@ -50,15 +53,16 @@ def epochs_reported(estimators, n_epochs: int, shown: bool) -> Iterator:
     ]
     for estimator, context in contexts:
         context.call_on_fit_task_begin(estimator=estimator)
-    bar = (
-        tqdm_bar(total=n_epochs, desc=_title(estimators), unit="epoch")
-        if shown
-        else None
-    )
+    bar, scale = None, rows_of_epoch or 1
+    if shown:
+        unit: dict = {"unit": "epoch"}
+        if rows_of_epoch is not None:
+            unit = {"unit": " rows", "unit_scale": True}
+        bar = tqdm_bar(total=n_epochs * scale, desc=_title(estimators), **unit)
 
     def report(epoch: int) -> None:
         if bar is not None:
-            bar.update(epoch - bar.n)
+            bar.update(epoch * scale - bar.n)
         for estimator, context in contexts:
             task = context.subcontext(task_name="epoch")
             task.call_on_fit_task_begin(estimator=estimator)
@@ -173,28 +177,33 @@ def run(
     first_epoch: int = 0,
     hooks: Sequence[Hook] = (),
     devices: Sequence[torch.device] = (),
+    rows_of_epoch: int | None = None,
+    **options,
 ) -> Trained:
     """Train and report progress; raise if all networks fail.
 
     devices : the members are spread over them, if there are several
+    rows_of_epoch : rows of an epoch, if progress is reported in rows
+    options : further arguments of ``train``, for a training in this process
     """
     shown = _validation.verbosity(estimators[0].verbose) > 0
     processes = present_processes()
     shown = shown and (processes is None or processes.rank == 0)
     program = config, members, training_rows, posterior, optimizer_state, first_epoch
     n_epochs = int(members.n_epochs.max())
-    with epochs_reported(estimators, n_epochs, shown) as report:
+    is_local = bool(hooks or options)
+    with epochs_reported(estimators, n_epochs, shown, rows_of_epoch) as report:
         n_members = len(members.seeds)
-        n_workers = min(n_cluster_workers(), n_members)
-        if n_workers > 1 and not hooks:
+        n_workers = 1 if is_local else min(n_cluster_workers(), n_members)
+        if n_workers > 1:
             trained = _train_on_cluster(n_workers, *program)
             report(n_epochs)
-        elif len(devices) > 1 and n_members > 1 and not hooks:
+        elif len(devices) > 1 and n_members > 1 and not is_local:
             trained = _train_on_devices(devices[:n_members], *program)
             report(n_epochs)
         else:
             hooks = [_Reported(report), *hooks]
-            trained = train(*program, hooks, compute_bound=True)
+            trained = train(*program, hooks, compute_bound=True, **options)
     if trained.failed.all():
         raise all_failed(config, trained)
     return trained

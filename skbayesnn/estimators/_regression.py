@@ -11,6 +11,7 @@ from skbayesnn import _validation
 from skbayesnn._data.scaling import Scaling
 from skbayesnn._data.validation import check_regression
 from skbayesnn._engine.resources import prediction_slots
+from skbayesnn._predictive.by_blocks import by_blocks
 from skbayesnn._predictive.mixin import (
     PredictiveBlocks,
     RegressionPredictiveMixin,
@@ -21,7 +22,7 @@ from skbayesnn._predictive.mixture import MixturePredictive
 from skbayesnn._predictive.summaries import REGRESSION_KINDS, LogDensity, Moments
 from skbayesnn._runtime import on_snapshot
 from skbayesnn._sklearn_compat import RegressorMixin
-from skbayesnn._typing import Array, MatrixLike
+from skbayesnn._typing import Array, MatrixLike, OutputPath
 from skbayesnn.estimators._base import BayesianNetwork
 from skbayesnn.estimators._diagnostics import explained_variance, is_far_off
 from skbayesnn.estimators._fitted import (
@@ -158,6 +159,7 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
         *,
         n_epochs: int = 1,
         n_replay: int = 0,
+        n_total: float | None = None,
     ) -> Self:
         """Update the fit with new rows, for streams and out-of-core data.
 
@@ -181,6 +183,11 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
             rows are a uniform sample of the rows of all calls with ``n_replay > 0``,
             and are stored in ``replay_``. Every call trains on them, with weights that
             represent all of these rows. A call with 0 discards them.
+        n_total : float, default=None
+            Total weight (or number) of the rows of the whole stream. Set it if the
+            chunks are parts of one table: the prior then has the weight that it has in
+            a fit to the whole table, from the first call on, and the same rows may be
+            passed several times. Every call needs it.
 
         Returns
         -------
@@ -188,7 +195,12 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
             The updated estimator.
         """
         return self._partial_fit(
-            X, y, sample_weight, n_epochs=n_epochs, n_replay=n_replay
+            X,
+            y,
+            sample_weight,
+            n_epochs=n_epochs,
+            n_replay=n_replay,
+            n_total=n_total,
         )
 
     @overload
@@ -199,6 +211,7 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
         return_cov: Literal[False] = False,
         *,
         method: str = "draws",
+        output: OutputPath = None,
     ) -> Array: ...
     @overload
     def predict(
@@ -208,6 +221,7 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
         return_cov: Literal[False] = False,
         *,
         method: str = "draws",
+        output: OutputPath = None,
     ) -> tuple[Array, Array]: ...
     @overload
     def predict(
@@ -217,6 +231,7 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
         *,
         return_cov: Literal[True],
         method: str = "draws",
+        output: OutputPath = None,
     ) -> tuple[Array, Array]: ...
     @overload
     def predict(
@@ -226,9 +241,13 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
         return_cov: bool = False,
         *,
         method: str = "draws",
+        output: OutputPath = None,
     ) -> Array | tuple[Array, Array]: ...
+    @by_blocks
     @on_snapshot
-    def predict(self, X, return_std=False, return_cov=False, *, method="draws"):
+    def predict(
+        self, X, return_std=False, return_cov=False, *, method="draws", output=None
+    ):
         """Predict the mean of y, and optionally its standard deviation or covariance.
 
         Parameters
@@ -248,6 +267,9 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
             hundred times as fast, and the mean is slightly different. The standard
             deviation then contains the observation noise and the spread of the ensemble
             members, but not the spread of the draws.
+        output : path, default=None
+            Parquet file for the results, one column each, written block by block.
+            The method then returns None.
 
         Returns
         -------

@@ -452,6 +452,19 @@ def _score_by_noise_variance(
     return HeldOutScore(density @ (np.ptp(y, axis=0) > 0), weights, predictive_params)
 
 
+def held_out_noise(
+    job: TrainingJob, draws: np.ndarray, y: np.ndarray, weights: np.ndarray
+) -> dict[str, np.ndarray] | None:
+    """Estimate the ``predictive_params`` on held-out rows; None if that is impossible.
+
+    draws : results of ``validation_draws`` for all networks together, (rows, ...)
+    """
+    if job.estimates_tau:
+        return _score_by_noise_variance(draws, y, weights).predictive_params
+    likelihood = job.config.likelihood
+    return _score_by_predictive_params(likelihood, draws, y, weights).predictive_params
+
+
 def best_setting(job: TrainingJob, scores: Sequence[HeldOutScore]) -> int:
     """Index of the setting with the highest score.
 

@@ -33,15 +33,22 @@ from skbayesnn.estimators._training_data import TrainingData
 PARTIAL_FIT_HORIZON = 2000
 
 
-def begin_stream(estimator, data: TrainingData, n_epochs: int) -> TrainedJob:
-    """Train on the first rows of a stream."""
-    # The total number of rows is unknown: size the layers for many.
+def begin_stream(
+    estimator, data: TrainingData, n_epochs: int, others: float = 0.0
+) -> TrainedJob:
+    """Train on the first rows of a stream.
+
+    others : total weight of the rows to come, if it is known
+    """
+    # The total number of rows may be unknown: size the layers for many.
     hidden = hidden_layer_sizes(estimator, math.inf)
     job, device, dtype = _job_and_device(estimator, data, hidden)
+    if others:
+        fan_ins, n_rows = job.config.network.prior_fan_ins, others + job.total_weight
+        job = job.with_length_scale(estimator._length_scales(fan_ins, n_rows))
     job = job.for_streaming(PARTIAL_FIT_HORIZON, n_epochs)
-    return _train(
-        estimator, job, _fit.initial_posterior(job.config, job.members, device, dtype)
-    )
+    posterior = _fit.initial_posterior(job.config, job.members, device, dtype)
+    return _train(estimator, job, posterior, others)
 
 
 def continue_stream(
@@ -51,7 +58,7 @@ def continue_stream(
 
     seen : total weight of the earlier rows that are not in ``data``
     """
-    job, posterior = _continued(estimator, data, seen)
+    job, posterior = continued(estimator, data, seen)
     job = job.for_streaming(PARTIAL_FIT_HORIZON, n_epochs)
     if estimator.prior_ is not None:
         job = job.under_prior(estimator.prior_)
@@ -65,7 +72,7 @@ def warm_start(estimator, data: TrainingData) -> TrainedJob:
 
     Warm starts hold out no rows: the noise that an earlier fit estimated is kept.
     """
-    job, posterior = _continued(estimator, data)
+    job, posterior = continued(estimator, data)
     names = job.config.likelihood.predictive_params
     # After a stream there is no estimate to keep.
     if job.estimates_tau and set(names) & posterior.likelihood_params.keys():
@@ -79,12 +86,12 @@ def warm_start(estimator, data: TrainingData) -> TrainedJob:
 
 def refit_with_posterior_prior(estimator, data: TrainingData) -> TrainedJob:
     """Run a full fit whose prior is the fitted posterior."""
-    job, posterior = _continued(estimator, data)
+    job, posterior = continued(estimator, data)
     job = job.under_prior(_fitted.prior_from(posterior))
     return _train(estimator, job, posterior, first_epoch=estimator.n_epochs_seen_)
 
 
-def _continued(
+def continued(
     estimator, data: TrainingData, seen: float = 0.0
 ) -> tuple[TrainingJob, Posterior]:
     """Return a job with the scaling and seeds of the fit, and the fitted posterior.

@@ -322,6 +322,7 @@ x_scale_, table_, y_mean_, y_scale_
         *,
         n_epochs: int = 1,
         n_replay: int = 0,
+        n_total: float | None = None,
     ) -> Self:
         """Update the fit with new rows, for streams and out-of-core data.
 
@@ -347,15 +348,18 @@ x_scale_, table_, y_mean_, y_scale_
             Passes over the new rows, and number of earlier rows to replay, as in
             :meth:`MCDropoutRegressor.partial_fit`. Leave the defaults with
             ``prior="previous"``.
+        n_total : float, default=None
+            Total weight of the rows of the whole stream, as in the same method. Without
+            effect with ``prior="previous"``.
 
         Returns
         -------
         self : object
             The updated estimator.
         """
-        how = {"n_epochs": n_epochs, "n_replay": n_replay}
-        renew = self._renews(prior, **how)
-        return self._partial_fit(X, y, sample_weight, renew=renew, **how)
+        how: dict[str, Any] = {"n_epochs": n_epochs, "n_replay": n_replay}
+        how |= {"renew": self._renews(prior, **how), "n_total": n_total}
+        return self._partial_fit(X, y, sample_weight, **how)
 
 
 class BBBClassifier(_BayesByBackprop, BayesianClassifier):
@@ -478,6 +482,7 @@ x_scale_
         *,
         n_epochs: int = 1,
         n_replay: int = 0,
+        n_total: float | None = None,
     ) -> Self:
         """Update the fit with new rows, for streams and out-of-core data.
 
@@ -492,7 +497,7 @@ x_scale_
             contains all of them.
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the rows, as in ``fit``.
-        prior, n_epochs, n_replay
+        prior, n_epochs, n_replay, n_total
             As in :meth:`BBBRegressor.partial_fit`.
 
         Returns
@@ -502,6 +507,6 @@ x_scale_
         """
         classes = self._classes_of_stream(classes)
         how: dict[str, Any] = {"n_epochs": n_epochs, "n_replay": n_replay}
-        renew = self._renews(prior, **how)
-        how |= {"renew": renew, "classes": classes}
+        how |= {"renew": self._renews(prior, **how), "n_total": n_total}
+        how["classes"] = classes
         return self._partial_fit(X, y, sample_weight, **how)

@@ -223,7 +223,7 @@ def test_interruption_of_an_epoch(data, monkeypatch, warm_start):
     bars = []
 
     @contextmanager
-    def interrupted(estimators, n_epochs, shown):
+    def interrupted(estimators, n_epochs, shown, rows_of_epoch=None):
         def report(epoch):
             bars.append(epoch)
             if len(bars) == 2:

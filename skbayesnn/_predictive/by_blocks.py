@@ -1,0 +1,319 @@
+"""Predictions for the rows of a source, block by block, into memory or into a file."""
+
+import os
+import uuid
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import wraps
+from inspect import signature
+from pathlib import Path
+from typing import Any, NamedTuple, ParamSpec, TypeVar
+
+import numpy as np
+import sklearn
+
+from skbayesnn._data.columns import is_frame
+from skbayesnn._data.sources import (
+    RowSource,
+    SlicedSource,
+    concatenated,
+    is_lazy,
+    read_ahead,
+    source_of,
+    split_columns,
+    working_memory,
+)
+from skbayesnn._runtime import default_settings, imported, snapshot
+from skbayesnn._validation import numpy_random_state
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+# Share of the working memory for the values of X of a block, and for the draws.
+_SHARE_OF_ROWS, _SHARE_OF_DRAWS = 1 / 64, 1 / 8
+# Most rows of a block.
+_MAX_ROWS = 1 << 16
+
+
+class BlockSeed(NamedTuple):
+    """Random state of the samples of one block of rows.
+
+    The posterior draws are the same for all blocks; the observation noise is not.
+    """
+
+    seed: int
+    block: int
+
+
+def generators(random_state) -> tuple[np.random.Generator, np.random.Generator]:
+    """Random numbers that select draws, and of the observation noise.
+
+    random_state : scikit-learn's random_state, or a ``BlockSeed``
+    """
+    if isinstance(random_state, BlockSeed):
+        draws, noise = np.random.default_rng(random_state.seed).spawn(2)
+        if random_state.block:
+            noise = np.random.default_rng([*random_state])
+        return draws, noise
+    draws, noise = np.random.default_rng(seed_from(random_state)).spawn(2)
+    return draws, noise
+
+
+def seed_from(random_state):
+    """Convert scikit-learn's random_state to a seed for NumPy's generators."""
+    if random_state is None:
+        return None
+    state = numpy_random_state(random_state)
+    if isinstance(random_state, int | np.integer):
+        return random_state
+    return state.randint(2**31)
+
+
+def by_blocks(method: Callable[P, R]) -> Callable[P, R]:
+    """Decorate a prediction, so that X may be a source of rows.
+
+    The method or function takes a model and X first. Its ``output`` is a path of a
+    Parquet file for the results; otherwise they are returned as for an array. For Dask
+    collections they are lazy.
+    """
+    arguments_of = signature(method)
+
+    @wraps(method)
+    def predict(*args: P.args, **kwargs: P.kwargs) -> R:
+        output: Any = kwargs.pop("output", None)
+        if len(args) < 2 and "X" not in kwargs:
+            return method(*args, **kwargs)  # Python's error
+        X = kwargs["X"] if "X" in kwargs else args[1]
+        if output is None and type(X) is np.ndarray:
+            return method(*args, **kwargs)
+        source = source_of(X)
+        if source is None:
+            if output is None:
+                return method(*args, **kwargs)
+            source = SlicedSource.in_memory(X)
+        arguments = arguments_of.bind(*args, **kwargs).arguments
+        arguments.pop("X")
+        model, *_ = (arguments.pop(name) for name in list(arguments)[:1])
+        call = _Call(predict, snapshot(model), arguments)
+        if is_lazy(X) and output is None and not call.needs_y:
+            return call.lazily(X)
+        return default_settings(call.of_source)(source, output)
+
+    return predict
+
+
+class _Call:
+    """A call of a prediction, for any rows.
+
+    Parameters
+    ----------
+    method : callable
+        Decorated with ``by_blocks``; takes the model, X, and other arguments.
+    model : fitted estimator
+    arguments : dict
+        The other arguments by name.
+    """
+
+    def __init__(self, method: Any, model, arguments: dict):
+        self._method, self._model, self._arguments = method, model, arguments
+        if "random_state" in signature(method).parameters:
+            seed = seed_from(arguments.get("random_state", 0))
+            if seed is None:
+                seed = int(np.random.SeedSequence().generate_state(1)[0])
+            self._seed = int(seed)
+        self.needs_y = "y" in arguments
+
+    def of_source(self, source: RowSource, output) -> Any:
+        """Results for all rows; None if they are written to a file."""
+        results = self._results(source)
+        if output is None:
+            parts = list(results)
+            if not parts:
+                raise ValueError(f"{source.name} must have at least one row; got none.")
+            return _joined(parts)
+        _write(output, (self.columns_of(result) for result in results))
+        return None
+
+    def lazily(self, X) -> Any:
+        """Results for a Dask collection, as a collection of the same kind."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            example = self.of_rows(_example(X), 0)
+        if hasattr(X, "map_partitions"):
+            none = imported("pandas").DataFrame(self.columns_of(example))[:0]
+            return X.map_partitions(
+                _OfPartition(self, none), meta=none, enforce_metadata=False
+            )
+        if not isinstance(example, np.ndarray):
+            raise ValueError(
+                "a prediction for a dask.array must be one array; got a "
+                f"{type(example).__name__}. Give a dask.dataframe, or one kind."
+            )
+        shape = example.shape[1:]
+        X = X.rechunk({axis: -1 for axis in range(1, X.ndim)})
+        return X.map_blocks(
+            _OfPartition(self, example[:0]),
+            dtype=example.dtype,
+            chunks=(X.chunks[0], *((n,) for n in shape)),
+            drop_axis=list(range(1 + len(shape), X.ndim)),
+            new_axis=list(range(X.ndim, 1 + len(shape))),
+            meta=example[:0],
+        )
+
+    def _results(self, source: RowSource) -> Iterator[Any]:
+        """Results of the blocks of a source."""
+        y: Any = self._arguments.get("y")
+        names = [y] if isinstance(y, str) else []
+        if source.columns is not None:
+            inputs = getattr(self._model, "feature_names_in_", None)
+            if inputs is None:
+                inputs = [name for name in source.columns if name not in names]
+            source = source.only([*inputs, *names])
+        elif names:
+            source.only(names)  # raises
+        budget = working_memory()
+        n_at_once = int(budget * _SHARE_OF_ROWS / (8 * max(1, source.n_columns)))
+        n_at_once = min(max(1, n_at_once), _MAX_ROWS)
+        with sklearn.config_context(working_memory=budget * _SHARE_OF_DRAWS / 2**20):
+            for i, rows in enumerate(read_ahead(source.in_order(n_at_once))):
+                table, values = rows.table, y
+                if names:
+                    table, [values] = split_columns(table, names)
+                elif self.needs_y:
+                    values = np.asarray(y[rows.start : rows.start + len(table)])
+                try:
+                    yield self.of_rows(table, i, values)
+                except (TypeError, ValueError) as error:
+                    kind = TypeError if isinstance(error, TypeError) else ValueError
+                    raise kind(f"in {rows.place}: {error}") from error
+
+    def of_rows(self, table, block: int, y=None):
+        """Result for rows in memory."""
+        arguments = dict(self._arguments)
+        if self.needs_y:
+            arguments["y"] = y
+        if hasattr(self, "_seed"):
+            arguments["random_state"] = BlockSeed(self._seed, block)
+        return self._method.__wrapped__(self._model, table, **arguments)
+
+    def columns_of(self, result) -> dict[str, np.ndarray]:
+        """Results of some rows as named columns."""
+        if isinstance(result, dict):
+            parts = result
+        elif isinstance(result, tuple):
+            spread = "cov" if self._arguments.get("return_cov") else "std"
+            parts = dict(zip(("mean", spread), result, strict=True))
+        elif is_frame(result):
+            return {str(name): result[name].to_numpy() for name in result.columns}
+        else:
+            name = self._method.__name__.removeprefix("predict_")
+            parts = {"prediction" if name == "predict" else name: result}
+        columns = {}
+        for name, values in parts.items():
+            labels = self._labels(values)
+            for place in np.ndindex(values.shape[1:]):
+                suffix = [str(labels[axis][i]) for axis, i in enumerate(place)]
+                columns["_".join([name, *suffix])] = values[:, *place]
+        return columns
+
+    def _labels(self, values: np.ndarray) -> list[Sequence]:
+        """Labels along the axes after the rows."""
+        labels: list[Sequence] = [range(n) for n in values.shape[1:]]
+        name, arguments = self._method.__name__, self._arguments
+        if name == "predict_interval":
+            labels[-1] = ("lower", "upper")
+            if np.ndim(coverage := arguments.get("coverage", 0.9)):
+                labels[-2] = list(coverage)
+        elif name == "predict_quantile" and np.ndim(arguments["q"]):
+            labels[-1] = list(arguments["q"])
+        elif name.endswith("proba"):
+            labels[-1] = self._model.classes_
+        return labels
+
+
+@dataclass(frozen=True)
+class _OfPartition:
+    """Function of a partition of a Dask collection.
+
+    Parameters
+    ----------
+    call : _Call
+    none : result for no rows
+    """
+
+    call: _Call
+    none: Any
+
+    def __call__(self, part):
+        if not len(part):
+            return self.none
+        result = self.call.of_rows(part, 0)
+        if isinstance(self.none, np.ndarray):
+            return result
+        return type(self.none)(self.call.columns_of(result), index=part.index)
+
+    def __dask_tokenize__(self):
+        """A new name: equal models are not found."""
+        return uuid.uuid4().hex
+
+
+def _example(X):
+    """Some rows of the form of a Dask collection, without computing it."""
+    if hasattr(X, "map_partitions"):
+        utils = imported("dask.dataframe.utils")
+        return utils.meta_nonempty(utils.make_meta(X))
+    return np.zeros((1, *(int(n) for n in X.shape[1:])), X.dtype)
+
+
+def _joined(parts: list):
+    """Concatenate the results of blocks."""
+    first = parts[0]
+    if isinstance(first, dict):
+        return {name: np.concatenate([part[name] for part in parts]) for name in first}
+    if isinstance(first, tuple):
+        return tuple(map(np.concatenate, zip(*parts, strict=True)))
+    return concatenated(parts)
+
+
+def _write(output, blocks: Iterator[dict[str, np.ndarray]]) -> None:
+    """Write columns to a Parquet file, which appears when it is complete.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be written, for instance because the disk is full.
+    """
+    path = Path(os.fspath(output))
+    try:
+        arrow, parquet = imported("pyarrow"), imported("pyarrow.parquet")
+    except ImportError as error:
+        raise ImportError(
+            "`output` writes a Parquet file with pyarrow, which is not installed; "
+            "install it with `pip install pyarrow`."
+        ) from error
+    temporary = path.with_name(f".{path.name}-{uuid.uuid4().hex}")
+    writer = None
+    try:
+        for columns in blocks:
+            table = arrow.table(columns)
+            try:
+                writer = writer or parquet.ParquetWriter(temporary, table.schema)
+                writer.write_table(table)
+            except OSError as error:
+                raise OSError(
+                    f"{path} could not be written, and does not exist or is unchanged: "
+                    f"{error}"
+                ) from error
+        if writer is None:
+            raise ValueError("`X` must have at least one row; got none.")
+        writer.close()
+        os.replace(temporary, path)
+    except BaseException:
+        try:
+            if writer is not None and writer.is_open:
+                writer.close()
+        except OSError:
+            pass
+        temporary.unlink(missing_ok=True)
+        raise

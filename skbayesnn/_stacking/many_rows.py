@@ -1,0 +1,187 @@
+"""Fit the networks of a stack to more rows than the comparison of candidates needs.
+
+Candidates are compared on a sample. The networks that the mixture uses are then fitted
+to all rows of the source, one after the other, with the columns as the stack encoded
+them for the sample. Other models of this package, such as forests, are fitted to all
+rows if these fit into the working memory, and stay fitted to the sample otherwise, as
+models of other libraries do.
+"""
+
+import math
+from collections.abc import Callable
+from copy import copy
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.pipeline import Pipeline
+
+from skbayesnn import _validation
+from skbayesnn._batch.jobs import last_step
+from skbayesnn._data.sources import concatenated
+from skbayesnn._data.validation import check_inputs
+from skbayesnn._runtime import atomic_update
+from skbayesnn._stacking.candidates import params_of_fit
+from skbayesnn._stacking.foreign import ForeignModel
+from skbayesnn._stacking.forest import without_unused_trees
+from skbayesnn.estimators._base import BayesianNetwork, set_fitted
+from skbayesnn.estimators._out_of_core import (
+    MAX_STEPS,
+    Part,
+    Survey,
+    TrainingSource,
+    fit_source,
+)
+
+
+def fits_to_all_rows(
+    stack,
+    training: TrainingSource,
+    found: Survey,
+    class_weight,
+    log: Callable[[str], None],
+) -> list:
+    """Models of a stack, with its networks fitted to all rows.
+
+    stack : fitted to the sample
+    found : survey of the rows, with the sample
+    class_weight : of the stack
+    """
+    models, fitted = stack.estimators_, []
+    # Fits of models that differ only in parameters of their predictions.
+    shared: dict[str, Any] = {}
+    factors = _class_factors(found, class_weight)
+    features = _features_of_sample(stack, found.sample)
+    for i, (model, on_frame) in enumerate(zip(models, stack.on_frame_, strict=True)):
+        last = last_step(model)
+        rows = RowsOfStack(stack, model, on_frame, factors, found.sample, features)
+        encoded = training.transformed(rows)
+        if isinstance(last, BayesianNetwork):
+            last = _network(last, encoded, found)
+        elif training.source.is_small and not isinstance(last, ForeignModel):
+            last = _other_model(last, encoded, shared)
+        fitted.append(_with_last_step(model, last))
+        log(f"{i + 1} of {len(models)} fitted to many rows")
+    return without_unused_trees(fitted, stack.n_draws_)
+
+
+def _other_model(model, training: TrainingSource, shared: dict[str, Any]):
+    """A model with the same parameters, fitted to all rows at once.
+
+    shared : fits by a hash of their parameters, extended
+    """
+    key = params_of_fit(model)
+    if key not in shared:
+        parts = list(training.parts(training.source.in_order(training.source.n_rows)))
+        X, y, weights = (
+            concatenated([getattr(part, name) for part in parts])
+            for name in ("X", "y", "weights")
+        )
+        options = {} if (weights == 1).all() else {"sample_weight": weights}
+        if parts[0].groups is not None:
+            options["groups"] = np.concatenate([part.groups for part in parts])
+        shared[key] = clone(model).fit(X, y, **options)
+    return copy(shared[key]).set_params(**model.get_params(deep=False))
+
+
+def _network(network: BayesianNetwork, training: TrainingSource, found: Survey):
+    """A network with the same parameters, fitted to all rows."""
+    n_passes = passes_over_all_rows(network, len(found.sample.ids), found.n_rows)
+    fresh = clone(network).set_params(max_iter=n_passes)
+    with atomic_update(fresh) as new:
+        # As in the stack, the noise of the training: the mixture is corrected.
+        trained_job, seen, _ = fit_source(
+            fresh, new, training, variance_source="training"
+        )
+        set_fitted(new, trained_job, 0, seen)
+    return fresh
+
+
+def passes_over_all_rows(network, n_sample: int, n_rows: int) -> int:
+    """Number of passes over all rows.
+
+    It takes the steps of the fit to the sample, times the root of the number of rows
+    in units of the sample, and at most ``MAX_STEPS``.
+    """
+
+    def steps_of_pass(n):
+        return math.ceil(n / _validation.batch_rows(network.batch_size, n))
+
+    steps = network.n_iter_ * steps_of_pass(n_sample) * math.sqrt(n_rows / n_sample)
+    return max(1, round(min(steps, MAX_STEPS) / steps_of_pass(n_rows)))
+
+
+def _with_last_step(model, network):
+    """The model, or a pipeline with another last step."""
+    if not isinstance(model, Pipeline):
+        return network
+    name, inner = model.steps[-1]
+    return Pipeline([*model.steps[:-1], (name, _with_last_step(inner, network))])
+
+
+def _class_factors(found: Survey, class_weight) -> dict:
+    """Factors of the weights by class; empty without class weights."""
+    if class_weight is None:
+        return {}
+    if isinstance(class_weight, dict):
+        return {label: class_weight.get(label, 1.0) for label in found.n_of_class}
+    n = sum(found.n_of_class.values())
+    return {c: n / (len(found.n_of_class) * k) for c, k in found.n_of_class.items()}
+
+
+def _features_of_sample(stack, sample: Part) -> np.ndarray | None:
+    """Encoded rows of the sample, whose statistics of y exclude the row itself.
+
+    returns : None if no column has such statistics
+    """
+    encoder = getattr(stack, "table_", None)
+    if encoder is None or not encoder.uses_y:
+        return None
+    statistics = encoder.with_statistics_of(
+        sample.X, sample.y, [sample.weights], sample.groups
+    )
+    return next(iter(statistics))[1]
+
+
+@dataclass(frozen=True)
+class RowsOfStack:
+    """Transforms rows of the source to what a network of the stack takes.
+
+    Parameters
+    ----------
+    stack : fitted stack, whose encoder of the columns is used
+    model : fitted candidate, whose steps before the network are used
+    on_frame : bool
+        Whether the candidate takes X as it is given.
+    factors : dict of label to float
+        Class weights, or empty.
+    sample : Part
+    features : ndarray or None
+        Result of ``_features_of_sample``.
+    """
+
+    stack: Any
+    model: Any
+    on_frame: bool
+    factors: dict
+    sample: Part
+    features: np.ndarray | None
+
+    def __call__(self, part: Part) -> Part:
+        X = part.X
+        # Networks of a user's pool check X themselves.
+        if not self.on_frame and self.stack.fitted_to_sparse_ is not None:
+            X = check_inputs(self.stack, X, reset=False)
+            if self.features is not None:
+                at = np.searchsorted(self.sample.ids, part.ids)
+                at = np.minimum(at, len(self.sample.ids) - 1)
+                is_sampled = self.sample.ids[at] == part.ids
+                X[is_sampled] = self.features[at[is_sampled]]
+        model = self.model
+        while isinstance(model, Pipeline):
+            X, model = model[:-1].transform(X), model.steps[-1][1]
+        if not self.factors:
+            return part._replace(X=X)
+        factors = np.array([self.factors[label] for label in part.y.tolist()])
+        return part._replace(X=X, weights=part.weights * factors)

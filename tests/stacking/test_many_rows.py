@@ -1,0 +1,133 @@
+"""Stacks on more rows than the comparison of their candidates needs."""
+
+import numpy as np
+import pytest
+import sklearn
+
+import skbayesnn
+from skbayesnn import (
+    BayesianStackingClassifier,
+    BayesianStackingRegressor,
+    MCDropoutClassifier,
+    MCDropoutRegressor,
+)
+from skbayesnn._stacking.many_rows import passes_over_all_rows
+from skbayesnn.estimators._out_of_core import MAX_STEPS
+
+pandas = pytest.importorskip("pandas", reason="needs pandas")
+
+N, N_SAMPLE = 900, 300
+
+
+def _frame():
+    random = np.random.default_rng(2)
+    X = random.normal(size=(N, 3))
+    y = X[:, 0] - 0.5 * X[:, 1] ** 2 + 0.2 * random.normal(size=N)
+    level = np.array([f"level {i}" for i in range(30)])[np.arange(N) % 30]
+    return pandas.DataFrame(X, columns=list("abc")).assign(level=level, y=y)
+
+
+def _regressor(**params):
+    network = MCDropoutRegressor((6,), max_iter=20, n_draws=10)
+    pool = [("network", network, {"dropout": [0.05, 0.1]}), ("linear", "fast")]
+    return BayesianStackingRegressor(
+        pool,
+        n_refits=1,
+        max_iter=5,
+        n_selection_rows=N_SAMPLE,
+        random_state=0,
+        **params,
+    )
+
+
+@pytest.fixture(scope="module")
+def frame():
+    return _frame()
+
+
+@pytest.fixture(scope="module")
+def model(frame):
+    return _regressor().fit(frame, y="y")
+
+
+def test_sample_and_all_rows(frame, model):
+    """Candidates are compared on the sample; networks are fitted to all rows."""
+    assert len(model.sample_rows_) == len(model.oof_prediction_) == N_SAMPLE
+    assert (np.diff(model.sample_rows_) > 0).all()
+    networks = [m for m in model.estimators_ if isinstance(m, MCDropoutRegressor)]
+    assert networks
+    for network in networks:
+        assert network.total_weight_ == N
+    assert model.n_features_in_ == 4
+    X = frame.drop(columns="y")
+    assert np.isfinite(model.predict_interval(X[:5])).all()
+    assert model.score(X, frame["y"]) > 0.5
+
+
+def test_source_and_table_give_the_same(frame, model, tmp_path):
+    pytest.importorskip("pyarrow")
+    frame.to_parquet(tmp_path / "rows.parquet", index=False)
+    other = _regressor().fit(tmp_path / "rows.parquet", y="y")
+    np.testing.assert_array_equal(other.sample_rows_, model.sample_rows_)
+    X = frame.drop(columns="y")[:50]
+    # float32 and float64 weights of the candidates' encoded columns.
+    np.testing.assert_allclose(other.predict(X), model.predict(X), rtol=1e-4, atol=1e-4)
+
+
+def test_saved(frame, model, tmp_path):
+    skbayesnn.save(model, tmp_path / "model")
+    other = skbayesnn.load(tmp_path / "model")
+    X = frame.drop(columns="y")[:20]
+    np.testing.assert_array_equal(other.predict(X), model.predict(X))
+
+
+def test_classes_and_their_weights(frame):
+    labels = np.where(frame["y"] > 0.3, "high", "low").astype(object)
+    labels[[4, 811]] = "rare"
+    network = MCDropoutClassifier((6,), max_iter=3, n_draws=10)
+    model = BayesianStackingClassifier(
+        [("network", network)],
+        n_refits=1,
+        n_selection_rows=N_SAMPLE,
+        class_weight={"low": 2.0},
+        random_state=0,
+    )
+    X = frame[["a", "b", "c"]]
+    model.fit(X, labels)
+    assert model.classes_.tolist() == ["high", "low", "rare"]
+    [fitted] = model.estimators_
+    assert fitted.total_weight_ == N + (labels == "low").sum()
+    assert model.predict_proba(X[:4]).shape == (4, 3)
+
+
+def test_small_tables_are_not_sampled(frame):
+    model = _regressor().set_params(n_selection_rows=N).fit(frame, y="y")
+    assert not hasattr(model, "sample_rows_")
+    assert len(model.oof_prediction_) == N
+
+
+def test_forests_of_tables_that_fit_into_memory(frame):
+    """They are fitted to all rows, with the trees that the mixture uses."""
+    X = frame[["a", "b", "c"]]
+    stack = BayesianStackingRegressor(
+        [("forest", "fast")], n_selection_rows=N_SAMPLE, random_state=0
+    )
+    errors = []
+    for megabytes in (1024, 0.01):
+        with sklearn.config_context(working_memory=megabytes):
+            stack.fit(X, frame["y"])
+        errors.append(np.mean(np.square(stack.predict(X) - frame["y"])))
+    # Of training rows: two thirds of them are new to the second forest.
+    assert errors[1] > 2 * errors[0]
+
+
+def test_number_of_passes():
+    """Steps grow with the root of the number of rows, up to a bound."""
+    network = MCDropoutRegressor(batch_size=100)
+    network.n_iter_ = 10  # 10 passes of 10 steps
+    assert passes_over_all_rows(network, 1000, 1000) == 10
+    assert passes_over_all_rows(network, 1000, 4000) == 5
+    assert passes_over_all_rows(network, 1000, 10**8) == 1
+    network.n_iter_ = 10_000
+    n_passes = passes_over_all_rows(network, 1000, 100_000)
+    assert n_passes * 1000 == MAX_STEPS
