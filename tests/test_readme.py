@@ -15,7 +15,7 @@ from skbayesnn._networks import NETWORKS
 
 ROOT = Path(__file__).parent.parent
 README, CONTRIBUTING = ROOT / "README.md", ROOT / "CONTRIBUTING.md"
-PAGES = [README, *sorted((ROOT / "docs").glob("*.md")), CONTRIBUTING]
+PAGES = [README, *sorted((ROOT / "docs").rglob("*.md")), CONTRIBUTING]
 LINKED = [*PAGES, ROOT / "CHANGELOG.md", *sorted((ROOT / "benchmarks").glob("*.md"))]
 
 FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", flags=re.DOTALL | re.MULTILINE)

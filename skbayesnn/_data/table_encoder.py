@@ -311,10 +311,13 @@ default="from_dtype"
     ) -> Iterator[tuple[Self, np.ndarray]]:
         """Copies with the statistics of y of other rows, and the features of all rows.
 
-        y : checked
-        weights : arrays of shape (rows,), one for each copy; zero for rows that are not
-            used
-        groups : result of ``check_groups``
+        Parameters
+        ----------
+        X : table of the rows
+        y : checked values of the rows
+        weights : arrays of shape (rows,)
+            One for each copy; zero for rows that are not used.
+        groups : result of ``check_groups``, or None
         """
         reader = TableReader(as_table(X))
         texts = {
