@@ -41,7 +41,7 @@ WITH_CODE = [page for page in PAGES if _code_and_output(page)]
 
 
 def test_pages_have_code():
-    assert {README, CONTRIBUTING, ROOT / "docs" / "guide.md"} <= set(WITH_CODE)
+    assert {README, CONTRIBUTING, ROOT / "docs" / "index.md"} <= set(WITH_CODE)
     assert sum(len(_code_and_output(page)) for page in WITH_CODE) >= 15
 
 

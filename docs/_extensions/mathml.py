@@ -1,23 +1,33 @@
 """Formulas as MathML, which browsers draw without a script from a network."""
 
 from docutils import nodes
+from docutils.utils.math import MathError
 from docutils.utils.math.latex2mathml import tex2mathml
-from sphinx.util.math import get_node_equation_number
+from sphinx.util import logging
+
+LOGGER = logging.getLogger(__name__)
+
+
+def _mathml(node, **options) -> str:
+    try:
+        return tex2mathml(node.astext(), **options)
+    except MathError as error:
+        LOGGER.warning(str(error), location=node)
+        return ""
 
 
 def _inline(translator, node):
-    translator.body.append(tex2mathml(node.astext()))
+    translator.body.append(_mathml(node))
     raise nodes.SkipNode
 
 
 def _block(translator, node):
+    """The number of an equation is the end of its label: comments cite "eq. 4"."""
     translator.body.append(translator.starttag(node, "div", CLASS="math-block"))
-    translator.body.append(tex2mathml(node.astext(), as_block=True))
-    if node["number"]:
-        number = get_node_equation_number(translator, node)
-        translator.body.append(f'<span class="eqno">({number})')
-        translator.add_permalink_ref(node, "Link to this equation")
-        translator.body.append("</span>")
+    translator.body.append(_mathml(node, as_block=True))
+    if node["label"]:
+        number = node["label"].removeprefix("eq-")
+        translator.body.append(f'<span class="eqno">({number})</span>')
     translator.body.append("</div>\n")
     raise nodes.SkipNode
 

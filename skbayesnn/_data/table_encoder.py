@@ -596,6 +596,7 @@ def _warn_of_dropped(columns: Sequence[Column]) -> None:
             for name, encoding in list(dropped.items())[:10]
         )
         warn_once(
+            "SKB203",
             "dropped columns",
             f"{len(dropped)} columns of X were dropped, because nothing can be learned "
             f"from them: {reasons}{', ...' * (len(dropped) > 10)}.",
@@ -606,6 +607,7 @@ def warn_of_new_missing(names: Sequence, consequence: str) -> None:
     """Warn of missing values in columns without an indicator of missing values."""
     if names:
         warn_once(
+            "SKB304",
             "new missing values",
             "values are missing, or are levels that `fit` has not seen, in columns "
             f"with fewer than five missing values in `fit`: {_listed(names)}. "
@@ -616,6 +618,7 @@ def warn_of_new_missing(names: Sequence, consequence: str) -> None:
 def _warn_of_later_dates(names: Sequence) -> None:
     if names:
         warn_once(
+            "SKB305",
             "later dates",
             f"dates are later than all training dates: {_listed(names)}. Predictions "
             "extrapolate in time, and the predicted uncertainty may be too small.",
