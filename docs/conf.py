@@ -33,6 +33,8 @@ extensions = [
 # ---- pages
 
 root_doc = "docs/index"
+# Single back-ticks in docstrings of examples.
+default_role = "code"
 include_patterns = ["docs/**", "benchmarks/*.md", "CHANGELOG.md", "CONTRIBUTING.md"]
 exclude_patterns = [
     ".*",

@@ -61,7 +61,7 @@ def _run_short(example: Path) -> list[Path]:
 def _pictures(example: Path) -> tuple[list[Path], bool]:
     """Pictures to show, and whether they are of the short form."""
     names = pictures_of(example)
-    # Pictures that are recorded in the repository are never out of date.
+    # At full size an example may take an hour: its pictures are used at any age.
     if all((OUTPUT / name).exists() for name in names):
         return [OUTPUT / name for name in names], False
     short = OUTPUT / "short"
