@@ -55,6 +55,7 @@ templates_path = [str(DOCS / "_templates")]
 # The anchors of headings are those of GitHub.
 myst_heading_anchors = 4
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
+highlight_language = "none"
 suppress_warnings = ["config.cache"]
 
 # ---- reference
@@ -64,6 +65,7 @@ autodoc_typehints = "none"
 autodoc_member_order = "groupwise"
 numpydoc_show_class_members = False
 numpydoc_xref_param_type = False
+toc_object_entries_show_parents = "hide"
 
 # ---- appearance
 
@@ -84,7 +86,10 @@ html_theme_options = {
     "footer_end": [],
     "secondary_sidebar_items": ["page-toc"],
 }
-html_sidebars = {"docs/index": []}
+# These pages have no pages below them.
+html_sidebars = dict.fromkeys(
+    ["docs/index", "docs/which_estimator", "docs/troubleshooting"], []
+)
 
 linkcheck_timeout = 20
 
