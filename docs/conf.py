@@ -13,6 +13,8 @@ DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
 sys.path[:0] = [str(ROOT), str(DOCS / "_extensions")]
 
+from sphinx.util.nodes import make_refnode  # noqa: E402
+
 import skbayesnn  # noqa: E402
 
 project = "skbayesnn"
@@ -87,9 +89,11 @@ html_theme_options = {
     "secondary_sidebar_items": ["page-toc"],
 }
 # These pages have no pages below them.
-html_sidebars = dict.fromkeys(
-    ["docs/index", "docs/which_estimator", "docs/troubleshooting"], []
-)
+html_sidebars = {
+    "docs/index": [],
+    "docs/troubleshooting": [],
+    "docs/which_estimator": [],
+}
 
 linkcheck_timeout = 20
 
@@ -121,6 +125,18 @@ def _escape_prose(app, what, name, item, options, lines):
     lines[:] = "".join(parts).split("\n")
 
 
+def _find_public(app, env, node, contnode):
+    """Docstrings name classes and functions of ``skbayesnn`` without their module."""
+    name = f"skbayesnn.{node['reftarget']}"
+    domain = env.get_domain("py")
+    if node["refdomain"] == "py" and name in domain.objects:
+        found = domain.objects[name]
+        return make_refnode(
+            app.builder, node["refdoc"], found.docname, found.node_id, contnode
+        )
+    return None
+
+
 # ---- gallery
 
 sphinx_gallery_conf = {
@@ -141,5 +157,6 @@ sphinx_gallery_conf = {
 def setup(app):
     """Connect the hooks of this file."""
     app.connect("autodoc-skip-member", _keep_own_members)
+    app.connect("missing-reference", _find_public)
     # After numpydoc, which reads the sections.
     app.connect("autodoc-process-docstring", _escape_prose, priority=900)
