@@ -154,8 +154,15 @@ sphinx_gallery_conf = {
 }
 
 
+def _link_to_gallery(app, docname, source):
+    """Links to the scripts of examples lead to their pages in the gallery."""
+    script = r"\]\((?:\.\./)*examples/(\w+)\.py\)"
+    source[0] = re.sub(script, r"](/docs/gallery/\1.rst)", source[0])
+
+
 def setup(app):
     """Connect the hooks of this file."""
+    app.connect("source-read", _link_to_gallery)
     app.connect("autodoc-skip-member", _keep_own_members)
     app.connect("missing-reference", _find_public)
     # After numpydoc, which reads the sections.
