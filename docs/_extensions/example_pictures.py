@@ -1,9 +1,9 @@
 """Pictures of the examples in the gallery.
 
-Pictures in ``examples/output`` are used if all of an example are there.
-Otherwise the example runs in its short form, in a process: that takes seconds, and
-shows what a picture looks like, but not its result. What an example prints is shown,
-too. ``SKBAYESNN_GALLERY=none`` in the environment runs no example.
+Pictures of an example in ``examples/output`` are used if it has drawn them. Otherwise
+the example runs in its short form, in a process: that takes seconds, and shows what a
+picture looks like, but not its result. ``SKBAYESNN_GALLERY=none`` in the environment
+runs no example.
 """
 
 import os
@@ -33,14 +33,6 @@ def pictures_of(example: Path) -> list[str]:
     return re.findall(r'\bsave\(\w+, "(.+?)"\)', example.read_text(encoding="utf-8"))
 
 
-def _are_drawn(folder: Path, example: Path, names: list[str]) -> bool:
-    drawn = [folder / name for name in names]
-    return bool(drawn) and all(
-        path.exists() and path.stat().st_mtime >= example.stat().st_mtime
-        for path in drawn
-    )
-
-
 def _run_short(example: Path) -> list[Path]:
     """Run an example in its short form; return the pictures that it printed."""
     LOGGER.info(f"running {example.name} in its short form")
@@ -61,12 +53,14 @@ def _run_short(example: Path) -> list[Path]:
 def _pictures(example: Path) -> tuple[list[Path], bool]:
     """Pictures to show, and whether they are of the short form."""
     names = pictures_of(example)
-    # At full size an example may take an hour: its pictures are used at any age.
-    if all((OUTPUT / name).exists() for name in names):
-        return [OUTPUT / name for name in names], False
-    short = OUTPUT / "short"
-    if _are_drawn(short, example, names):
-        return [short / name for name in names], True
+    # An example may lack the data of one of its pictures. At full size it may take an
+    # hour: its pictures are used at any age.
+    if full := [OUTPUT / name for name in names if (OUTPUT / name).exists()]:
+        return full, False
+    changed = example.stat().st_mtime
+    paths = [OUTPUT / "short" / name for name in names]
+    if short := [p for p in paths if p.exists() and p.stat().st_mtime >= changed]:
+        return short, True
     if os.environ.get("SKBAYESNN_GALLERY") == "none":
         return [], False
     return _run_short(example), True
