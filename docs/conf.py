@@ -147,6 +147,10 @@ sphinx_gallery_conf = {
     # The extension example_pictures runs the examples, each in a process.
     "plot_gallery": False,
     "download_all_examples": False,
+    "first_notebook_cell": (
+        "# Run this in a clone of the repository. Pictures are in examples/output.\n"
+        'import sys\n\nsys.path.insert(0, "examples")'
+    ),
     "remove_config_comments": True,
     "show_memory": False,
     "write_computation_times": False,
