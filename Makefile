@@ -10,6 +10,9 @@ PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 PYTEST := $(ONE_THREAD) MPLBACKEND=Agg $(BIN)/python -m pytest
 
+# Any warning fails, so that every link within the site leads somewhere.
+SPHINX := $(ONE_THREAD) $(BIN)/python -m sphinx -q -W --keep-going -c docs
+
 # The tests hold for any seed. Changes are tested with the same seed; `test-seeds` tries
 # other seeds, before a release or after statistical tests have changed.
 SEEDS := 5
@@ -23,7 +26,7 @@ BENCHMARKS := default_speed fit_speed family_speed network_speed predict_speed s
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: demo test test-seeds test-floor lint bench clean help
+.PHONY: demo test test-seeds test-floor lint bench docs linkcheck clean help
 
 demo: $(VENV)/.extra-demo ## run examples/plot_stacking.py: less than a minute
 	@echo "demo: examples/plot_stacking.py"
@@ -57,8 +60,16 @@ bench: $(VENV)/.extra-bench ## run the benchmarks one after another
 		$(BIN)/python benchmarks/$$name.py; \
 	done
 
+docs: $(VENV)/.extra-docs ## build the documentation site in build/site
+	@echo "docs: build/site/docs/index.html"
+	@$(SPHINX) -b html . build/site
+
+linkcheck: $(VENV)/.extra-docs ## check the links of the documentation to other sites
+	@echo "linkcheck: sphinx"
+	@SKBAYESNN_GALLERY=none $(SPHINX) -b linkcheck . build/linkcheck
+
 clean: ## remove the environment, the caches and the builds
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache htmlcov .coverage .coverage.*
+	rm -rf $(VENV) build dist docs/api docs/gallery .pytest_cache .mypy_cache .ruff_cache htmlcov .coverage .coverage.*
 	find skbayesnn tests examples benchmarks -type d -name __pycache__ -prune \
 		-exec rm -rf {} + 2>/dev/null || true
 

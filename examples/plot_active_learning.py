@@ -1,4 +1,5 @@
 """Do labels chosen by mutual information teach more than labels at random?
+========================================================================
 
 A network starts with two labelled images of every digit. In each round it is fitted
 again, and ten more images are labelled [Gal, Islam & Ghahramani 2017]: at random, or

@@ -1,4 +1,5 @@
 """Thompson sampling: what is it worth to know what is not known?
+==============================================================
 
 A contextual bandit like the mushrooms of [Blundell et al. 2015, section 5.3], with a
 table of scikit-learn. The agent sees thirty measurements of a tumour and treats it or

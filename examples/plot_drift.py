@@ -1,4 +1,5 @@
 """A sensor drifts while a model is in use: when is it detected, and which one is it?
+==================================================================================
 
 An anchored ensemble is fitted to rows of a synthetic plant with ten sensors, five of
 which matter (Friedman 1991). It then predicts week by week. From the sixth week on the

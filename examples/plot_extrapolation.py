@@ -1,4 +1,5 @@
 """What do models predict for concrete older than any in training?
+===============================================================
 
 Strength of 1,030 samples of concrete by mix and age [Yeh 1998]. The models are trained
 on samples of up to four weeks. The picture shows one mix that was measured up to nine

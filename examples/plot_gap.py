@@ -1,4 +1,5 @@
 """Which networks and ensembles detect a gap in the data, in one dimension?
+========================================================================
 
 Noisy rows of two curves, without rows in the middle. One curve rises through the gap;
 the other has a hump there, of which the rows show only the beginning. A posterior that

@@ -1,4 +1,5 @@
 """How noisy are the gradients of variational inference, and what helps?
+=====================================================================
 
 Left: the three estimators of the gradient of E f(x), x ~ N(mu, sigma^2) [Gal 2016,
 thesis, 3.1]. Each has the lowest variance of d/dsigma for some f: the characteristic

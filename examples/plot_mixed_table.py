@@ -1,4 +1,5 @@
 """A table as it is: text, categories, dates and missing values.
+=============================================================
 
 2,000 generated sales of 80 shops, some of which appear only after the training. The
 stack gets the frame without preparation. The pictures show (1) the standard deviation

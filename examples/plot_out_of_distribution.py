@@ -1,4 +1,5 @@
 """Does a network distinguish letters from the digits that it was trained on?
+==========================================================================
 
 Networks with dropout learn the digits of MNIST. Test digits and letters of notMNIST are
 then ranked by each of the five measures of uncertainty. AUROC is the share of pairs of

@@ -1,4 +1,5 @@
 """Fine dust in Beijing from the weather: MC dropout, the stack, or a Gaussian process?
+====================================================================================
 
 All models see the same 14 columns of weather, time of day and season, learn log(1 +
 PM2.5) on 2010 to 2013 and predict 2014. Rows are split by time, since neighbouring

@@ -1,4 +1,5 @@
 """What does each posterior know about the gap between two clouds of data?
+=======================================================================
 
 Every family of the package, and two networks without a posterior, are fitted to the
 same noisy rows of a curve. There are no rows in the middle: a posterior should be less

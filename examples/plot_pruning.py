@@ -1,4 +1,5 @@
 """How many weights can be removed, and which posterior ranks them best?
+=====================================================================
 
 Left: the test error against the share of weights that is left, on scikit-learn's
 digits. Bayes by Backprop removes the weights with the lowest signal to noise [Blundell

@@ -1,4 +1,5 @@
 """Raw frames: the default stack, CatBoost and HistGradientBoosting.
+=================================================================
 
 Three tables with categories and missing values: generated sales of 80 shops, survival
 on the Titanic, and whether an income is high (a sample of adult). The stack

@@ -1,4 +1,5 @@
 """Do the intervals have their nominal coverage, before and after recalibration?
+=============================================================================
 
 The noise of these data is skewed and grows with the first feature. The network is given
 a precision that is much too large, `tau = 100 / y.var()`: its intervals are too narrow.

@@ -1,4 +1,5 @@
 """Windows of a series: a recurrent network, or a perceptron on the same columns?
+==============================================================================
 
 Gal & Ghahramani (2016), "A theoretically grounded application of dropout in recurrent
 neural networks", keep one draw of the weights for all steps of a sequence: a unit of

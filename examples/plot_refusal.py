@@ -1,4 +1,5 @@
 """Which rows should a model refuse?
+=================================
 
 A classifier trained on 300 digits passes uncertain digits to a person. `Abstainer`
 estimates, by cross-validation on the training rows, how uncertain an accepted digit may

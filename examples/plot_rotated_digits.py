@@ -1,4 +1,5 @@
 """How do five measures of uncertainty change when a digit is turned?
+==================================================================
 
 A network with dropout learns upright digits. Then the first 1 of the test images is
 turned by up to half a turn, as in [Gal & Ghahramani 2016, fig. 4]. The picture shows

@@ -1,4 +1,5 @@
 """Turned letters: does the uncertainty rise before the errors do?
+===============================================================
 
 A perceptron and a LeNet with MC dropout, as in plot_rotated_mnist.py, and a LeNet
 without, learn letters from A to J in hundreds of typefaces (notMNIST, 1,500 images).

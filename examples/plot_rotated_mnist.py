@@ -1,4 +1,5 @@
 """Dropout after every layer of a LeNet: what does it add to a plain one?
+======================================================================
 
 In [Gal & Ghahramani 2016, arXiv:1506.02158] a LeNet with dropout after all layers had
 the lowest error with the mean over its masks, and a very high one with one pass with

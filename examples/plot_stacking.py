@@ -1,4 +1,5 @@
 """How well do predictions and their intervals match runs that were left out?
+==========================================================================
 
 In the towing tank of Delft 22 model yachts were towed at 14 speeds each [Gerritsma,
 Onnink & Versluis 1981; UCI "Yacht Hydrodynamics", examples/data]. A quarter of the runs

@@ -1,4 +1,5 @@
 """A regression with intervals, and a digit that is turned until it is unreadable.
+===============================================================================
 
 Uses data of scikit-learn. Writes two pictures to examples/output/.
 """

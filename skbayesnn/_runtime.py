@@ -34,17 +34,19 @@ _FOLDERS = tuple(
 )
 
 
-def warn(message: str, category: type[Warning] = UserWarning) -> None:
+def warn(code: str, message: str, category: type[Warning] = UserWarning) -> None:
     """``warnings.warn`` at the innermost line outside of this package.
 
     The number of frames in between depends on the version of scikit-learn, so a fixed
     ``stacklevel`` would be wrong.
+
+    code : section of ``docs/troubleshooting.md``, at the end of the message
     """
     level = 1
     frame: FrameType | None = sys._getframe()
     while frame is not None and _is_between(frame.f_code.co_filename):
         level, frame = level + 1, frame.f_back
-    warnings.warn(message, category, stacklevel=level)
+    warnings.warn(f"{message} [{code}]", category, stacklevel=level)
 
 
 # Subjects of the warnings within the outermost call; None outside of a call.
@@ -70,7 +72,7 @@ def warn_once_per_call(function: Callable[P, R]) -> Callable[P, R]:
     return wrapper
 
 
-def warn_once(subject: str, message: str) -> None:
+def warn_once(code: str, subject: str, message: str) -> None:
     """``warn``, unless the present call has already warned about the subject.
 
     One call may fit or use many networks, each of which would warn.
@@ -78,7 +80,7 @@ def warn_once(subject: str, message: str) -> None:
     warned = _warned.get()
     if warned is None or subject not in warned:
         silence_warning(subject)
-        warn(message)
+        warn(code, message)
 
 
 def silence_warning(subject: str) -> None:

@@ -75,7 +75,7 @@ def _texts():
     docstrings, comments and names.
     """
     documents = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "Makefile"]
-    documents += sorted((ROOT / "docs").glob("*.md"))
+    documents += sorted((ROOT / "docs").rglob("*.md"))
     for path in [*sorted(PACKAGE.rglob("*.py")), *documents]:
         yield path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")
     for path in _scripts():
@@ -84,8 +84,8 @@ def _texts():
 
 
 def _scripts():
-    """Python files of the tests, examples, benchmarks and tools."""
-    for folder in ("tests", "examples", "benchmarks", "tools"):
+    """Python files of the tests, examples, benchmarks, tools and documentation."""
+    for folder in ("tests", "examples", "benchmarks", "tools", "docs/_extensions"):
         yield from sorted((ROOT / folder).rglob("*.py"))
 
 

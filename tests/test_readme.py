@@ -15,7 +15,7 @@ from skbayesnn._networks import NETWORKS
 
 ROOT = Path(__file__).parent.parent
 README, CONTRIBUTING = ROOT / "README.md", ROOT / "CONTRIBUTING.md"
-PAGES = [README, *sorted((ROOT / "docs").glob("*.md")), CONTRIBUTING]
+PAGES = [README, *sorted((ROOT / "docs").rglob("*.md")), CONTRIBUTING]
 LINKED = [*PAGES, ROOT / "CHANGELOG.md", *sorted((ROOT / "benchmarks").glob("*.md"))]
 
 FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", flags=re.DOTALL | re.MULTILINE)
@@ -41,7 +41,7 @@ WITH_CODE = [page for page in PAGES if _code_and_output(page)]
 
 
 def test_pages_have_code():
-    assert {README, CONTRIBUTING, ROOT / "docs" / "guide.md"} <= set(WITH_CODE)
+    assert {README, CONTRIBUTING, ROOT / "docs" / "index.md"} <= set(WITH_CODE)
     assert sum(len(_code_and_output(page)) for page in WITH_CODE) >= 15
 
 

@@ -67,30 +67,31 @@ def fitted(model, X=X, y=Y):
 def test_warning_is_given_once_per_outermost_call():
     @warn_once_per_call
     def inner():
-        warn_once("rows", "some rows")
+        warn_once("SKB999", "rows", "some rows")
 
     @warn_once_per_call
     def outer():
         inner()
         inner()
-        warn_once("cold", "some rows are cold")
+        warn_once("SKB999", "cold", "some rows are cold")
 
     @warn_once_per_call
     def silent():
         silence_warning("rows")
         inner()
 
-    assert messages(outer) == ["some rows", "some rows are cold"]
-    assert messages(lambda: (inner(), inner())) == ["some rows"] * 2
-    assert messages(lambda: warn_once("rows", "some rows")) == ["some rows"]
+    rows, cold = "some rows [SKB999]", "some rows are cold [SKB999]"
+    assert messages(outer) == [rows, cold]
+    assert messages(lambda: (inner(), inner())) == [rows] * 2
+    assert messages(lambda: warn_once("SKB999", "rows", "some rows")) == [rows]
     assert messages(silent) == []
-    assert messages(inner) == ["some rows"]
+    assert messages(inner) == [rows]
 
 
 def test_call_ends_with_an_error():
     @warn_once_per_call
     def broken():
-        warn_once("rows", "some rows")
+        warn_once("SKB999", "rows", "some rows")
         raise ValueError
 
     for _ in range(2):

@@ -475,6 +475,7 @@ def _halves(group: list) -> list[list]:
 
 def _warn_of_halving(n_members: int) -> None:
     warn(
+        "SKB501",
         f"out of memory with {n_members} members in one program, which is split in "
         "halves. Lower `memory_budget`, so that programs have fewer members.",
     )

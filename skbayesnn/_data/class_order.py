@@ -43,9 +43,10 @@ def warn_of_sorted_text(classes) -> None:
     texts = [label for label in classes.tolist() if isinstance(label, str)]
     if len(classes) > 2 and not all(map(_SORTABLE.fullmatch, texts)):
         warn(
+            "SKB205",
             "likelihood='ordinal' takes the labels of y in alphabetical order: "
             f"{_in_order(texts)}. Is this their order? Give y as an ordered "
-            "pandas.Categorical (or a polars Enum), or as integers."
+            "pandas.Categorical (or a polars Enum), or as integers.",
         )
 
 

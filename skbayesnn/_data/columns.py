@@ -388,6 +388,7 @@ def _check_text(texts: list[str], name) -> None:
 
 def _warn_of_text(name, content: str, function: str) -> None:
     warn_once(
+        "SKB204",
         f"text in column {name!r}",
         f"column {name!r} contains text that represents {content} and is read as "
         f"categories. Convert it with {function}. If the values are categories, name "

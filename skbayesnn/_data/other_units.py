@@ -58,9 +58,10 @@ def warn_of_other_units(X, X_val) -> None:
     ]
     if 2 * np.sum(scaled) >= varies.sum() and _most(far, strange, np.array(scaled)):
         warn(
+            "SKB210",
             "`X_val` seems to be in other units than `X`, whose columns are scaled: "
             "its scores are meaningless, and training stops too early or too late. "
-            f"{THROUGH_STEPS}"
+            f"{THROUGH_STEPS}",
         )
 
 

@@ -142,6 +142,7 @@ def warn_of_far_rows(X, mean, scale, n_rows: float, names=None) -> None:
     row = int(np.abs(values - mean[column]).argmax())
     name = column if names is None else repr(str(names[column]))
     warn_once(
+        "SKB303",
         FAR_ROWS,
         f"some rows lie far outside of the training rows: {values[row]:.3g} in column "
         f"{name} of row {row} is {distance[column]:.1g} standard deviations from the "

@@ -319,12 +319,16 @@ default="from_dtype"
     ) -> Iterator[tuple[Self, np.ndarray]]:
         """Copies with the statistics of y of other rows, and the features of all rows.
 
-        y : checked
-        weights : arrays of shape (rows,), one for each copy; zero for rows that are not
-            used
-        groups : result of ``check_groups``
-        used : (rows,), weights whose rows have all classes; default: the largest of the
-            copies. A copy without rows of a class has its share, too.
+        Parameters
+        ----------
+        X : table of the rows
+        y : checked values of the rows
+        weights : arrays of shape (rows,)
+            One for each copy; zero for rows that are not used.
+        groups : result of ``check_groups``, or None
+        used : weights of shape (rows,), or None
+            Their rows have all classes; None: the largest weights of the copies. A
+            copy without rows of a class has its share, too.
         """
         reader = TableReader(as_table(X))
         targets = self._targets(y, np.max(weights, axis=0) if used is None else used)
@@ -610,6 +614,7 @@ def _warn_of_dropped(columns: Sequence[Column]) -> None:
             for name, encoding in list(dropped.items())[:10]
         )
         warn_once(
+            "SKB203",
             "dropped columns",
             f"{len(dropped)} columns of X were dropped, because nothing can be learned "
             f"from them: {reasons}{', ...' * (len(dropped) > 10)}.",
@@ -620,6 +625,7 @@ def warn_of_new_missing(names: Sequence, consequence: str) -> None:
     """Warn of missing values in columns without an indicator of missing values."""
     if names:
         warn_once(
+            "SKB304",
             "new missing values",
             "values are missing, or are levels that `fit` has not seen, in columns "
             f"with fewer than five missing values in `fit`: {_listed(names)}. "
@@ -630,6 +636,7 @@ def warn_of_new_missing(names: Sequence, consequence: str) -> None:
 def _warn_of_later_dates(names: Sequence) -> None:
     if names:
         warn_once(
+            "SKB305",
             "later dates",
             f"dates are later than all training dates: {_listed(names)}. Predictions "
             "extrapolate in time, and the predicted uncertainty may be too small.",

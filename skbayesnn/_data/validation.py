@@ -511,6 +511,7 @@ def check_weights(sample_weight, X):
 
 def _warn_of_weights(mean: float, comparison: str, meaning: str) -> None:
     warn(
+        "SKB206",
         f"the mean of `sample_weight` is {mean:.1g}. The sum of the weights is the "
         "number of rows, N, in the posterior, so the prior has far "
         f"{comparison} influence than with unit weights. If the weights {meaning}, "

@@ -586,9 +586,10 @@ def _compiled_loop():
         from skbayesnn._engine.compiled.run import CompiledRunner, can_train
     except Exception as error:  # e.g. a NumPy that numba refuses
         warn(
+            "SKB502",
             f"numba cannot be imported ({error}), so torch trains the networks, which "
             "takes several times as long. Install a numba that supports your NumPy, or "
-            f"set the environment variable {ENGINE_VARIABLE}=torch."
+            f"set the environment variable {ENGINE_VARIABLE}=torch.",
         )
         return None
     return can_train, CompiledRunner

@@ -330,6 +330,7 @@ class Abstainer(BaseHeldOutMetaEstimator):
         acceptable = np.flatnonzero(error <= self.target_error)
         if len(acceptable) == 0:
             warn(
+                "SKB401",
                 f"No threshold keeps the error among the accepted rows at or below "
                 f"{self.target_error:g}; the smallest on held-out rows is "
                 f"{error.min():.3g}, with {coverage[error.argmin()]:.1%} of the rows. "

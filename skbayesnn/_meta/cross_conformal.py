@@ -16,6 +16,7 @@ def too_few(n_rows: int, coverage: float) -> bool:
     is_too_few = (coverage - NUDGE) * (n_rows + 1) > n_rows
     if is_too_few:
         warn(
+            "SKB402",
             f"A coverage of {coverage:g} needs at least "
             f"{int(np.ceil(coverage / (1 - coverage) - NUDGE))} calibration rows; got "
             f"{n_rows}: intervals are infinite, and label sets contain every label.",

@@ -23,11 +23,12 @@ def warn_of_rounded_columns(model) -> None:
         rounded |= set(_rounded(centre, spread).tolist())
     if rounded:
         warn(
+            "SKB503",
             f"the graph takes float32, which rounds columns {sorted(rounded)[:10]} of "
             "X by more than a hundredth of their standard deviation, because their "
             "values are far from zero. Use inputs in double precision, "
             "initial_types=[('X', skl2onnx.common.data_types.DoubleTensorType([None, "
-            "n_features]))], or subtract a constant from these columns before fit."
+            "n_features]))], or subtract a constant from these columns before fit.",
         )
 
 
@@ -37,11 +38,12 @@ def warn_of_rounded_features(table: TableEncoder, step) -> None:
     if rounded:
         names = [table.columns_[j].column for j in rounded[:10]]
         warn(
+            "SKB503",
             f"skl2onnx converts {type(step).__name__} in single precision, which "
             f"rounds columns {', '.join(map(repr, names))} by more than a hundredth of "
             "their standard deviation, because their values are far from zero. Put a "
             "StandardScaler before this step, or subtract a constant from these "
-            "columns before fit."
+            "columns before fit.",
         )
 
 

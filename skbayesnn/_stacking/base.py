@@ -643,10 +643,11 @@ def _warn_of_dates(columns: list) -> None:
     """Warn that rows may be ordered in time."""
     if columns:
         warn(
+            "SKB208",
             f"X has columns of dates ({', '.join(map(repr, columns))}), and the folds "
             "are shuffled. If the model will predict later rows, sort the rows by time "
             "and give cv=TimeSeriesSplit(), so that weights and summary_ rest on the "
-            "errors of later rows."
+            "errors of later rows.",
         )
 
 

@@ -404,6 +404,7 @@ def drop_failed(candidates: Sequence[Candidate], store: ResultStore) -> list[Can
     if errors:
         name, error = next(iter(errors.items()))
         warn(
+            "SKB109",
             f"{len(errors)} of {len(candidates)} candidates could not be trained and "
             f"were dropped; the first, {name}: {type(error).__name__}: {error}",
             ConvergenceWarning,

@@ -47,10 +47,11 @@ def warn_of_copies(X, y) -> None:
     if np.mean(n_values_of_y[n_rows > 1] > 1) > _WITH_OTHER_Y:
         return
     warn(
+        "SKB207",
         f"{share:.0%} of the rows are repeated, y included. Folds separate equal rows, "
         "so that a network that memorises rows seems accurate: weights, intervals and "
         "summary would be overconfident. Give each row once, with its count as "
-        "`sample_weight`; or give `groups`, whose rows stay together."
+        "`sample_weight`; or give `groups`, whose rows stay together.",
     )
 
 

@@ -319,11 +319,11 @@ default="from_dtype"
 
             ``"mixture"`` takes quantiles of the predictive distribution. ``"cv+"``
             takes out-of-fold residuals in units of the predictive standard deviation,
-            about the predictions of the fold networks [2]_; with one held-out part
-            these are split conformal intervals. If rows are exchangeable, "cv+"
-            intervals of coverage c contain y with probability c in practice, even if
-            the mixture is poor. This is not guaranteed, because the weights were
-            fitted to the same rows. Their ``kind`` is ``"equal_tailed"``.
+            about the predictions of the fold networks (reference 2 of the class); with
+            one held-out part these are split conformal intervals. If rows are
+            exchangeable, "cv+" intervals of coverage c contain y with probability c in
+            practice, even if the mixture is poor. This is not guaranteed, because the
+            weights were fitted to the same rows. Their ``kind`` is ``"equal_tailed"``.
         output : path, default=None
             Parquet file for the results, one column each, written block by block.
             The method then returns None.

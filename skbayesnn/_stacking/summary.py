@@ -89,7 +89,11 @@ def warn_if_nothing_is_explained(mean, y, weights, X) -> None:
         )
     else:
         return
-    warn(f"out of fold the mixture {problem}. {reason.lstrip()}", ConvergenceWarning)
+    warn(
+        "SKB110",
+        f"out of fold the mixture {problem}. {reason.lstrip()}",
+        ConvergenceWarning,
+    )
 
 
 def warn_if_no_better_than_shares(log_density, y, weights, X) -> None:
@@ -112,6 +116,7 @@ def warn_if_no_better_than_shares(log_density, y, weights, X) -> None:
         "the relation."
     )
     warn(
+        "SKB110",
         "out of fold the mixture predicts the classes no better than their shares do "
         f"(log density {mean:.3g} instead of {baseline:.3g}). {reason}",
         ConvergenceWarning,

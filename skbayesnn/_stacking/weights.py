@@ -625,6 +625,7 @@ def _has_known_label(labels, weights) -> np.ndarray:
         test_labels = np.concatenate([test for test, _ in labels])
         unknown = np.unique(test_labels[~is_known])
         warn(
+            "SKB209",
             f"{n_unknown} held-out rows have labels that are missing from the training "
             f"rows of their fold: all rows of {unknown.tolist()[:10]} are held out "
             "together. They do not count in weights and summary. Give each class at "

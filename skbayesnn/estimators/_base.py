@@ -351,6 +351,7 @@ class BayesianNetwork(
         if failed.any():
             epochs = failed[failed > 0]
             warn(
+                "SKB101",
                 f"{len(epochs)} of {len(failed)} networks were left out, because their "
                 "loss became infinite or NaN, or their predictions of training rows "
                 f"became absurdly large, first in epoch {epochs.min()}. Lower "
@@ -359,6 +360,7 @@ class BayesianNetwork(
             )
         if trained.interrupted:
             warn(
+                "SKB108",
                 f"the fit was interrupted; {trained.n_epochs.max()} finished "
                 "epochs are kept (warm_start=True). Call `fit` again to continue.",
                 ConvergenceWarning,

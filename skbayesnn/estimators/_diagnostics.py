@@ -121,6 +121,7 @@ def _warn_if_diverged(explained: ExplainedVariance, learning_rate: float) -> boo
     diverged = explained.network < explained.least
     if diverged:
         warn(
+            "SKB102",
             "on the training rows the network is far worse than a constant (it "
             f"explains a share of {explained.network:.2g} of y): the training "
             "diverged, or was too short, or the prior outweighs the data. Lower "
@@ -139,6 +140,7 @@ def _warn_if_far_behind(explained: ExplainedVariance) -> None:
     lower_bound = explained.linear - explained.margin
     if lower_bound > _MUCH and explained.network < lower_bound / 2:
         warn(
+            "SKB103",
             f"the network explains {explained.network:.0%} of y in its training rows, "
             f"a linear model {explained.linear:.0%}. The training was too short, its "
             "steps were too large, or dropout and prior are too strong. Raise "
@@ -153,6 +155,7 @@ def _warn_if_collapsed(explained: ExplainedVariance) -> bool:
     collapsed = explained.network < explained.linear - explained.margin
     if collapsed:
         warn(
+            "SKB104",
             f"the network explains {explained.network:.0%} of y in its training rows, "
             f"a linear model {explained.linear:.0%}. The KL to the prior outweighs the "
             "data (posterior collapse), or the training was too short. For a "
@@ -180,13 +183,18 @@ def _warn_of_outliers(spread: float, in_words: str, outliers: str) -> None:
         _warn_of_constant(in_words, outliers)
     else:
         warn(
+            "SKB105",
             f"the predictions follow outliers: {in_words}. {outliers}",
             ConvergenceWarning,
         )
 
 
 def _warn_of_constant(in_words: str, reason: str) -> None:
-    warn(f"the predictions are constant: {in_words}. {reason}", ConvergenceWarning)
+    warn(
+        "SKB106",
+        f"the predictions are constant: {in_words}. {reason}",
+        ConvergenceWarning,
+    )
 
 
 def _outliers_in(X, y, likelihood) -> str:

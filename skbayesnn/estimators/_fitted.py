@@ -421,6 +421,7 @@ def warn_of_nan(predicted: np.ndarray) -> None:
     is_nan = np.isnan(predicted).reshape(len(predicted), -1).any(1)
     if is_nan.any():
         warn(
+            "SKB306",
             f"the predictions of {is_nan.sum()} rows are NaN, first row "
             f"{is_nan.argmax()}: their inputs, or values computed from them, are too "
             f"large for {predicted.dtype}. Check that X has the units of the training "

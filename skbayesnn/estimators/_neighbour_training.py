@@ -241,4 +241,4 @@ def report_failures(n_failed: int, n_members: int, rate: float) -> None:
     )
     if n_failed == n_members:
         raise ValueError(reason)
-    warn(f"{reason} They were left out.", ConvergenceWarning)
+    warn("SKB101", f"{reason} They were left out.", ConvergenceWarning)

@@ -384,10 +384,11 @@ class _BlockStatistics:
         expected = (n_parts - 1) / max(total - 1, 1)
         if share > max(_SORTED_SHARE, _SORTED_RATIO * expected):
             warn(
+                "SKB211",
                 f"the rows of {name} are sorted by y or nearly: parts of {sizes.max()} "
                 f"consecutive rows explain {share:.0%} of the variance of y. Training "
                 "reads blocks in random order and shuffles the rows of a few blocks "
-                "at a time, so its batches are no random samples. Shuffle the rows."
+                "at a time, so its batches are no random samples. Shuffle the rows.",
             )
 
 

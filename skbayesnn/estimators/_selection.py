@@ -149,9 +149,10 @@ def _warn_of_missing_estimate(job: TrainingJob) -> None:
     if "predictive_log_df" in likelihood.predictive_params:
         parameters += f"{' and ' if parameters else ''}likelihood_options={{'df': ...}}"
     warn(
+        "SKB301",
         f"{reason}: no rows were held out to estimate the observation noise. The noise "
         "is estimated from training rows, and intervals may be too narrow. Put "
-        f"CalibratedUncertaintyRegressor around the estimator, or give {parameters}."
+        f"CalibratedUncertaintyRegressor around the estimator, or give {parameters}.",
     )
 
 
@@ -159,6 +160,7 @@ def _warn_if_far_off(error: float) -> None:
     """Warn if a constant would predict the held-out rows better."""
     if error > _FAR_OFF:
         warn(
+            "SKB107",
             "held-out rows are predicted worse than by their mean: the mean squared "
             f"error is {error:.2g} times the variance of y. The prior allows too wide "
             "functions for so few rows, or the training diverged. Raise length_scale "

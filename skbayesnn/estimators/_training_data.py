@@ -159,6 +159,7 @@ def _warn_of_constant_columns(table: Table, names) -> None:
         labels = columns.tolist() if names is None else [str(names[j]) for j in columns]
         shown = ", ".join(map(repr, labels[:10])) + ", ..." * (len(labels) > 10)
         warn_once(
+            "SKB201",
             "constant columns",
             f"{len(columns)} columns of X are constant in the training rows ({shown}): "
             "nothing can be learned from them, and for other values in a prediction "
@@ -171,6 +172,7 @@ def _warn_of_constant_targets(table: Table) -> None:
     y = table.y[table.sample_weight > 0]
     if (y == y[0]).all(0).any():
         warn(
+            "SKB202",
             "y is constant in the training rows: the observation noise cannot be "
             "estimated, and predicted uncertainties are meaningless. Check the rows "
             "and the column of y.",

@@ -101,8 +101,9 @@ class Workers:
                     raise
                 reason = str(error).partition("\n")[0]
                 warn(
+                    "SKB504",
                     f"a worker was lost ({type(error).__name__}: {reason}); its tasks "
-                    "run again on the others."
+                    "run again on the others.",
                 )
                 sender = _Sender(self._backend)
             else:

@@ -68,12 +68,13 @@ class _MCDropout(BayesianNetwork):
         rates = np.broadcast_to(self.dropout_, len(n_masks))
         if rates @ n_masks < _MIN_DROPPED:
             warn(
+                "SKB302",
                 f"the learned dropout rates are nearly zero ({rates.max():.1g} at "
                 "most): nine of ten draws drop no unit, and the epistemic uncertainty "
                 "is too small. If you need the epistemic uncertainty, for instance to "
                 "detect rows unlike the training data, use an anchored ensemble "
                 "(AnchoredEnsembleRegressor, AnchoredEnsembleClassifier) or stacking "
-                "(BayesianStackingRegressor, BayesianStackingClassifier)."
+                "(BayesianStackingRegressor, BayesianStackingClassifier).",
             )
 
 

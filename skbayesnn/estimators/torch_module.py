@@ -450,8 +450,9 @@ def _warn_of_shares(outputs) -> None:
     """Warn if logits may be probabilities of one class against the others."""
     if outputs.shape[1] >= _ROWS_TO_WARN and ((outputs >= 0) & (outputs <= 1)).all():
         warn(
+            "SKB405",
             "all outputs of `module` are in [0, 1], but they are treated as logits. "
             "If they are probabilities of one class against the others, give the "
             "module without its last sigmoid. If they are logits, set "
-            "outputs='logits'."
+            "outputs='logits'.",
         )

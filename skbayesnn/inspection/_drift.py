@@ -358,6 +358,7 @@ def _threshold(uncertainty: np.ndarray, rate: float) -> float:
     # In floating point 1 / 0.05 - 1 is a little more than 19.
     if rate * (n_rows + 1) < 1 - 1e-9:
         warn(
+            "SKB403",
             f"false_alarm_rate={rate:g} needs at least {1 / rate - 1:.0f} held-out "
             f"rows; got {n_rows}. The threshold is their largest uncertainty, which "
             f"{1 / (n_rows + 1):.2g} of undrifted rows exceed. Give more rows, or "
@@ -370,11 +371,12 @@ def _warn_of_one_way(names) -> None:
     """Warn about columns that only move forward."""
     if names:
         warn(
+            "SKB404",
             "these columns only rise or only fall from row to row, as a time or a row "
             f"number does: {', '.join(map(repr, names))}. New rows lie beyond the "
             "range of such columns, and are flagged only for this reason. Remove the "
             "columns from X, or replace them by features that recur (hour, weekday, "
-            "month). If the rows are only sorted, shuffle them."
+            "month). If the rows are only sorted, shuffle them.",
         )
 
 
@@ -382,10 +384,11 @@ def _warn_of_rows_beyond(names) -> None:
     """Warn about columns whose values lie all beyond their training range."""
     if names:
         warn(
+            "SKB404",
             "all rows lie beyond the training range of columns that only rise or only "
             f"fall from row to row: {', '.join(map(repr, names))}. The rows may be "
             "flagged only for this reason. Fit the monitor without these columns, or "
-            "replace them by features that recur (hour, weekday, month)."
+            "replace them by features that recur (hour, weekday, month).",
         )
 
 

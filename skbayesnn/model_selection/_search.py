@@ -244,6 +244,7 @@ class _BatchedSearch(BestEstimatorMixin, BaseSearchCV):
             if n_complete in (0, len(candidates)):
                 raise
             warn(
+                "SKB108",
                 f"the search was interrupted; `cv_results_` contains {n_complete} of "
                 f"{len(candidates)} candidates, and nothing was refitted. Call `fit` "
                 "with the same data to continue.",

@@ -602,7 +602,7 @@ def test_warning_names_the_parameters_that_can_be_set():
     """Only the degrees of freedom if tau is given; rows of weight zero do not count."""
     X, y = np.ones((6, 2)), np.arange(6.0)
     message = (
-        r"too few of 5 rows differ.* or give likelihood_options=\{'df': \.\.\.\}\.$"
+        r"too few of 5 rows.* or give likelihood_options=\{'df': \.\.\.\}\. \[SKB301\]$"
     )
     with pytest.warns(UserWarning, match=message):
         MCDropoutRegressor(**EXACT, likelihood="student_t", tau=4.0).fit(
