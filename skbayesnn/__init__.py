@@ -11,6 +11,7 @@ from skbayesnn._meta.functions import (
     predict_quantile,
     predict_uncertainty,
     predictive_cdf,
+    report,
     sample_f,
     sample_y,
 )
@@ -23,7 +24,6 @@ from skbayesnn._persistence.functions import (
     save,
     trusted_types,
 )
-from skbayesnn._report import report
 from skbayesnn._stacking.classifier import BayesianStackingClassifier
 from skbayesnn._stacking.pool import default_pool
 from skbayesnn._stacking.regressor import BayesianStackingRegressor

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 from sklearn.base import is_classifier
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_consistent_length
@@ -23,7 +22,6 @@ from skbayesnn._meta.functions import (
 )
 from skbayesnn._runtime import warn_once_per_call
 from skbayesnn._sklearn_compat import num_samples, safe_indexing
-from skbayesnn._typing import MatrixLike
 from skbayesnn.inspection._columns import column_drift, column_names, training_columns
 from skbayesnn.inspection._importance import select_target, with_column
 from skbayesnn.metrics import expected_calibration_error
@@ -83,59 +81,8 @@ class Report:
 
 
 @warn_once_per_call
-def report(
-    model: Any,
-    X: MatrixLike,
-    y: ArrayLike,
-    *,
-    X_train: MatrixLike | None = None,
-    target: int | None = None,
-    random_state: Any = 0,
-) -> Report:
-    """Describe a fitted model and its predictions of held-out rows, on one page.
-
-    The page contains scores, also of a constant prediction, pictures of the
-    predictions, their calibration and the parts of their uncertainty, candidates and
-    weights of a stack, the most uncertain rows with a reason, and columns that have
-    drifted. It takes some predictions for each column of X. It needs matplotlib.
-
-    Parameters
-    ----------
-    model : fitted estimator
-        Any model that :func:`skbayesnn.predict_uncertainty` accepts.
-    X : {frame, array-like} of shape (n_samples, n_features)
-        Rows that the model was not fitted to.
-    y : array-like of shape (n_samples,) or (n_samples, n_targets)
-    X_train : {frame, array-like} of shape (n_rows, n_features), default=None
-        Training rows, to find columns that have drifted. Leave it out if they are not
-        at hand; the page then has no such section.
-    target : int, default=None
-        Index of the target; required if the model has several targets.
-    random_state : int, RandomState instance or None, default=0
-        Selects the rows of pictures, and the rows that replace values.
-
-    Returns
-    -------
-    report : Report
-        ``report.save("report.html")`` writes the page; a notebook shows it.
-
-    Raises
-    ------
-    ImportError
-        If matplotlib is not installed.
-    ValueError
-        If X and y have different lengths.
-
-    Examples
-    --------
-    >>> import skbayesnn
-    >>> from sklearn.datasets import load_diabetes
-    >>> X, y = load_diabetes(return_X_y=True)
-    >>> model = skbayesnn.MCDropoutRegressor(max_iter=50, random_state=0)
-    >>> page = skbayesnn.report(model.fit(X[:300], y[:300]), X[300:], y[300:])
-    >>> page.html[:15]
-    '<!DOCTYPE html>'
-    """
+def page_of(model, X, y, X_train, target, random_state) -> Report:
+    """Describe a fitted model and its predictions; see :func:`skbayesnn.report`."""
     require_matplotlib("report")
     check_consistent_length(X, y)
     random = check_random_state(random_state)

@@ -1,5 +1,6 @@
 """Every example runs in its short form and writes the pictures that it names."""
 
+import random
 import re
 import runpy
 import sys
@@ -26,7 +27,10 @@ def short(monkeypatch):
     monkeypatch.setenv("SKBAYESNN_EXAMPLES", "short")
     monkeypatch.syspath_prepend(ROOT / "examples")
     monkeypatch.delitem(sys.modules, "_common", raising=False)
+    # Dask draws from Python's generator.
+    state = random.getstate()
     yield
+    random.setstate(state)
     sys.modules.pop("_common", None)
 
 

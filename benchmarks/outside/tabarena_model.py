@@ -1,6 +1,6 @@
 """The Bayesian stack as a model of TabArena and AutoGluon.
 
-The class is in a file of its own, because TabArena pickles it by its module.
+The class has a separate file, because TabArena pickles it by its module.
 """
 
 from autogluon.core.models import AbstractModel

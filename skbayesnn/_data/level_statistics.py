@@ -66,9 +66,9 @@ class LevelStatistics:
         Posterior mean of the deviation of each level from the mean of all rows. The
         last row is an unseen level.
     spreads : ndarray of shape (levels + 1, columns)
-        Posterior standard deviation of a level beyond that of an average training row,
-        divided by the standard deviation of the posterior means of the levels; 1 for an
-        unseen level, 0 if it is small.
+        Posterior standard deviation of a level, as far as it exceeds the average
+        training row. It is divided by the standard deviation of the posterior means of
+        the levels; 1 for an unseen level, 0 if it is small.
     deviations : ndarray of shape (levels, columns)
         Posterior mean of the difference between each level and the value that its text
         predicts.

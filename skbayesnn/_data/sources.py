@@ -745,10 +745,15 @@ def is_lazy(X) -> bool:
 
 
 def _is_list_of_paths(X) -> bool:
+    """Whether X lists files; other lists of strings are rows of text."""
     return (
         isinstance(X, list | tuple)
         and len(X) > 0
-        and all(isinstance(path, str | os.PathLike) for path in X)
+        and all(
+            isinstance(path, os.PathLike)
+            or (isinstance(path, str) and path.endswith((".parquet", ".pq")))
+            for path in X
+        )
     )
 
 

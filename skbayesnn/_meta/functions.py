@@ -31,6 +31,7 @@ from skbayesnn._meta.bounds import bounds, has_bounds_only
 from skbayesnn._meta.unwrap import open_predictive, unwrap
 from skbayesnn._predictive.by_blocks import by_blocks
 from skbayesnn._predictive.mixin import RegressionPredictiveMixin
+from skbayesnn._runtime import imported
 from skbayesnn._sklearn_compat import BaseEstimator
 from skbayesnn._typing import Array, MatrixLike, OutputPath, RandomState
 from skbayesnn._validation import check_levels, check_option
@@ -343,3 +344,61 @@ def _predictive(model, X, name):
     # A class of another library may have an unrelated method with the same name.
     has_method = isinstance(model, BaseEstimator) and hasattr(model, name)
     return getattr(model if has_method else _OpenedModel(model), name), X
+
+
+def report(
+    model: Any,
+    X: MatrixLike,
+    y: ArrayLike,
+    *,
+    X_train: MatrixLike | None = None,
+    target: int | None = None,
+    random_state: RandomState = 0,
+) -> Any:
+    """Describe a fitted model and its predictions of held-out rows, on one page.
+
+    The page contains scores, also of a constant prediction, pictures of the
+    predictions, their calibration and the parts of their uncertainty, candidates and
+    weights of a stack, the most uncertain rows with a reason, and columns that have
+    drifted. It takes some predictions for each column of X. It needs matplotlib.
+
+    Parameters
+    ----------
+    model : fitted estimator
+        Any model that :func:`skbayesnn.predict_uncertainty` accepts.
+    X : {frame, array-like} of shape (n_samples, n_features)
+        Rows that the model was not fitted to.
+    y : array-like of shape (n_samples,) or (n_samples, n_targets)
+    X_train : {frame, array-like} of shape (n_rows, n_features), default=None
+        Training rows, to find columns that have drifted. Leave it out if they are not
+        at hand; the page then has no such section.
+    target : int, default=None
+        Index of the target; required if the model has several targets.
+    random_state : int, RandomState instance or None, default=0
+        Selects the rows of pictures, and the rows that replace values.
+
+    Returns
+    -------
+    report : Report
+        ``report.save("report.html")`` writes the page; a notebook shows it.
+
+    Raises
+    ------
+    ImportError
+        If matplotlib is not installed.
+    ValueError
+        If X and y have different lengths.
+
+    Examples
+    --------
+    >>> import skbayesnn
+    >>> from sklearn.datasets import load_diabetes
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = skbayesnn.MCDropoutRegressor(max_iter=50, random_state=0)
+    >>> page = skbayesnn.report(model.fit(X[:300], y[:300]), X[300:], y[300:])
+    >>> page.html[:15]
+    '<!DOCTYPE html>'
+    """
+    # The page draws with displays, which are above this module.
+    page_of = imported("skbayesnn._report").page_of
+    return page_of(model, X, y, X_train, target, random_state)

@@ -406,10 +406,8 @@ class PredictiveMixin:
             ``report.save("report.html")`` writes the page; a notebook shows it.
         """
         # The page draws with displays, which are above the estimators.
-        page_of = imported("skbayesnn._report").report
-        return page_of(
-            self, X, y, X_train=X_train, target=target, random_state=random_state
-        )
+        page_of = imported("skbayesnn._report").page_of
+        return page_of(self, X, y, X_train, target, random_state)
 
     @by_blocks
     @default_settings

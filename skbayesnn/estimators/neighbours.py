@@ -248,7 +248,7 @@ class NeighbourModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
         return encoder.fit(X, sample_weight=weights * (len(X) / weights.sum()))
 
     def _standardised(self, X, dtype) -> np.ndarray:
-        """Standardised columns."""
+        """Standardise the columns of X, and clip distant values."""
         scaled = (X - self.x_mean_) / self.x_scale_
         return np.clip(scaled, -MAX_FEATURE, MAX_FEATURE).astype(dtype)
 

@@ -456,7 +456,7 @@ def test_groups_of_single_rows_are_no_groups(kind, seed):
 
 
 def test_groups_reach_the_statistics_of_categories(seed):
-    """A row is not encoded by y of its own group."""
+    """A row is encoded by y of other groups."""
     pandas = pytest.importorskip("pandas")
     random = np.random.default_rng(seed)
     group = np.repeat(np.arange(10), 13)

@@ -333,7 +333,8 @@ def test_columns_of_categories(frame, tmp_path, small_memory):
     mixed = frame.assign(a=level, b=frame["b"].where(frame["b"] > -1))
     path = _path(mixed, tmp_path, "y")
     model = MCDropoutRegressor((6,), max_iter=5, random_state=0).fit(path, y="y")
-    assert [c.kind for c in model.table_.columns_] == ["category", "number", "number"]
+    kinds = [c.kind for c in model.table_.columns_]
+    assert kinds == ["category", "number", "number", "count"]
     np.testing.assert_allclose(
         model.predict(path), model.predict(mixed[NAMES]), rtol=1e-5, atol=1e-5
     )
