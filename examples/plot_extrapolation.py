@@ -45,7 +45,9 @@ BLUE, ORANGE = "#0072B2", "#D55E00"
 
 MODELS = {
     "MC dropout": MCDropoutRegressor(max_iter=MAX_ITER, random_state=0),
-    "stack": BayesianStackingRegressor(max_iter=MAX_ITER, random_state=0),
+    "stack": BayesianStackingRegressor(
+        size("auto", short="fast"), max_iter=MAX_ITER, random_state=0
+    ),
     "anchored ensemble": AnchoredEnsembleRegressor(max_iter=MAX_ITER, random_state=0),
 }
 

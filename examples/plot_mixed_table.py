@@ -74,7 +74,9 @@ def main() -> None:
     frame, y = sales(np.random.default_rng(0))
     train, test = frame[:TRAINING], frame[TRAINING:]
     y_train, y_test = y[:TRAINING], y[TRAINING:]
-    model = BayesianStackingRegressor(max_iter=MAX_ITER, random_state=0)
+    model = BayesianStackingRegressor(
+        size("auto", short="fast"), max_iter=MAX_ITER, random_state=0
+    )
     with warnings.catch_warnings():
         # The test rows are later than the training rows, on purpose.
         warnings.filterwarnings("ignore", "X has columns of dates")

@@ -140,7 +140,9 @@ def timed(model, X, y, X_test, y_test):
 
 def stack(X, y, X_test, y_test, seed):
     """The same for the default stack, on fewer hours, to save time."""
-    model = BayesianStackingRegressor(max_iter=STACK_ITER, random_state=seed)
+    model = BayesianStackingRegressor(
+        size("auto", short="fast"), max_iter=STACK_ITER, random_state=seed
+    )
     kept = slice(None, None, STACK_EVERY)
     return timed(on_log_scale(model), X[kept], y[kept], X_test, y_test)
 

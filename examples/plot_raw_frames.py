@@ -61,7 +61,10 @@ def models_of(is_class):
         HistGradientBoostingClassifier if is_class else HistGradientBoostingRegressor
     )
     models = {
-        "stack": (stack(max_iter=MAX_ITER, random_state=0), True),
+        "stack": (
+            stack(size("auto", short="fast"), max_iter=MAX_ITER, random_state=0),
+            True,
+        ),
         "HistGradientBoosting": (boosting(random_state=0), False),
     }
     try:

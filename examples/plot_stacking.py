@@ -50,7 +50,9 @@ def main():
         "ridge": make_pipeline(StandardScaler(), RidgeCV()),
         "gradient boosting": HistGradientBoostingRegressor(random_state=0),
         "Gaussian process": make_pipeline(StandardScaler(), process),
-        "BayesianStacking": BayesianStackingRegressor(max_iter=EPOCHS, random_state=0),
+        "BayesianStacking": BayesianStackingRegressor(
+            size("auto", short="fast"), max_iter=EPOCHS, random_state=0
+        ),
     }
     print(f"Resistance of yachts: {len(train)} training runs, {len(test)} test runs")
     print(f"\n{'':<18}{'RMSE':>7}{'CRPS':>7}{'log density':>13}", end="")
