@@ -144,7 +144,7 @@ def test_private_names_are_imported_in_one_file():
     assert not offenders, "import these in _sklearn_compat.py:\n" + "\n".join(offenders)
 
 
-# Attributes of torch, skorch and joblib, for which no public names exist. `_getframe` is
+# Attributes of torch, skorch and joblib without public names. `_getframe` is
 # Python's.
 _OF_OTHERS = {
     "estimators/_torch_dropout.py": {
