@@ -32,16 +32,19 @@ def test_concurrent_fits_restore_the_number_of_threads(engine, seed, n_threads):
     members = engine.members(config, [seed], 0.8, 1.0, 3.0, n_epochs=20)
     rows = engine.rows(config, 1, seed)
 
-    def fit(_):
+    barrier = threading.Barrier(4)
+
+    def fit(i):
         engine.train(config, members, rows)
+        if i < 4:  # Every thread runs a fit.
+            barrier.wait()
         return torch.get_num_threads()
 
     for _ in range(3):
         with ThreadPoolExecutor(4) as pool:
             list(pool.map(fit, range(12)))
-            barrier = threading.Barrier(4)
 
-            def after(_, barrier=barrier):
+            def after(_):
                 barrier.wait()
                 return torch.get_num_threads()
 
