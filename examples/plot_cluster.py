@@ -1,4 +1,5 @@
-"""A stack on the workers of a Dask cluster, with the usual fit.
+"""A stack on the workers of a Dask cluster, with the usual fit
+============================================================
 
 The cluster consists of two processes of this machine. For a real one, give its address:
 Client("tcp://scheduler:8786"). The table is generated. Writes a picture to

@@ -1,4 +1,5 @@
-"""More rows than fit into memory: fit to a Parquet file, and predict into another.
+"""More rows than fit into memory: fit to a Parquet file, and predict into another
+===============================================================================
 
 A file of 2,000,000 generated flights is written in parts. A network is fitted to some
 thousand of them in memory, and to the whole file, of which a small part is in memory at

@@ -1,6 +1,7 @@
-"""One script for one process or many: the same network, sooner.
+"""One script for one process or many: the same network, sooner
+============================================================
 
-Run it alone, or with torchrun, on one machine or several:
+Run it alone, or with torchrun, on one machine or several::
 
     python examples/plot_many_processes.py
     torchrun --nproc-per-node=2 examples/plot_many_processes.py
