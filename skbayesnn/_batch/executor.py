@@ -27,6 +27,7 @@ from skbayesnn._batch.outcomes import (
     TrainedFit,
     without_frames,
 )
+from skbayesnn._engine.processes import ProcessError
 from skbayesnn._engine.resources import is_out_of_memory, torch_threads
 from skbayesnn._runtime import warn
 from skbayesnn._sklearn_compat import check_method_params, safe_split
@@ -170,6 +171,8 @@ class FoldScorer:
             start = time.perf_counter()
             try:
                 scores.append(self.scorer(estimator, *rows, **params))
+            except ProcessError:
+                raise
             except Exception as error:
                 scores.append(without_frames(error))
             seconds.append(time.perf_counter() - start)
@@ -218,6 +221,8 @@ def train_group(
         return ProgramResult()
     try:
         trained, outcomes = _trained_together(group, device)
+    except ProcessError:
+        raise
     except Exception as error:
         if len(group) > 1 and _is_out_of_memory(error):
             return ProgramResult()
