@@ -16,7 +16,6 @@ import numpy as np
 import sklearn
 from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
-from sklearn.utils.parallel import Parallel
 
 from skbayesnn import _validation
 from skbayesnn._batch.jobs import FoldFit
@@ -362,11 +361,7 @@ class Resources:
             options = {"n_jobs": len(self.devices), "require": "sharedmem"}
         elif self.backend is not None:
             options["backend"] = self.backend
-        options["pre_dispatch"] = self.pre_dispatch
-        try:
-            return Workers(Parallel(return_as="generator", **options))
-        except ValueError:  # The backend cannot return results one at a time.
-            return Workers(Parallel(**options))
+        return Workers.of_backend(pre_dispatch=self.pre_dispatch, **options)
 
 
 class Executor:
