@@ -26,7 +26,7 @@ from skbayesnn._batch.outcomes import (
     TrainedFit,
     without_frames,
 )
-from skbayesnn._engine.processes import ProcessError
+from skbayesnn._engine.processes import ProcessError, present_processes
 from skbayesnn._engine.resources import is_out_of_memory, torch_threads
 from skbayesnn._runtime import warn
 from skbayesnn._sklearn_compat import check_method_params, safe_split
@@ -230,11 +230,15 @@ def train_group(
     result = build_results(trained, builder)
     outcomes |= result.outcomes
     if len(group) > 1:
-        outcomes = {
-            key: outcome
+        too_large = {
+            key
             for key, outcome in outcomes.items()
-            if not any(map(_is_out_of_memory, [outcome.error, *outcome.results]))
+            if any(map(_is_out_of_memory, [outcome.error, *outcome.results]))
         }
+        processes = present_processes()
+        if processes is not None:  # All of them train the same programs next.
+            too_large = set().union(*processes.gather(too_large))
+        outcomes = {key: outcomes[key] for key in outcomes if key not in too_large}
     return ProgramResult(outcomes, result.unscored)
 
 

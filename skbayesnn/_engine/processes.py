@@ -290,6 +290,7 @@ class Processes:
         _forget(self)
         with suppress(RuntimeError, ValueError):
             dist.destroy_process_group(self._group)
+        self._group = None  # The last reference: the connections are closed.
 
     def _lost(self, error: RuntimeError, seconds: float) -> OSError:
         """The error for an exchange that failed; it names the lost processes."""

@@ -17,6 +17,8 @@ import torch
 from sklearn.base import clone
 
 from skbayesnn import MCDropoutRegressor
+from skbayesnn._batch import executor
+from skbayesnn._batch.outcomes import Outcome
 from skbayesnn._engine import processes, training
 from skbayesnn._engine.compiled import ENGINE_VARIABLE
 from skbayesnn._engine.processes import TIMEOUT_VARIABLE, ProcessError, Processes
@@ -162,6 +164,27 @@ def test_an_error_is_raised_in_all_processes(monkeypatch):
         return str(caught.value)
 
     assert run_together(error_of) == ["in the second"] * 2
+
+
+def test_memory_of_one_process(monkeypatch):
+    """All processes train a program that is too large for one of them again."""
+    local, keys = threading.local(), [("a", 0), ("b", 1)]
+    monkeypatch.setattr(executor, "present_processes", lambda: local.processes)
+    monkeypatch.setattr(
+        executor, "_trained_together", lambda group, _: (dict.fromkeys(group), {})
+    )
+
+    class Builder:
+        def build(self, key, *_):
+            fails = local.processes.rank == 1 and key == keys[1]
+            return Outcome(MemoryError() if fails else None)
+
+    def trained(processes):
+        local.processes = processes
+        result = executor.train_group(keys, Builder(), executor.MemoryLimit())
+        return list(result.outcomes)
+
+    assert run_together(trained) == [keys[:1]] * 2
 
 
 OTHERS = {
@@ -350,6 +373,9 @@ def test_failures_name_the_process(launched_results):
         assert "process 1 (" in results["other data"]
     assert first["late"].startswith("LateProcessError('process 1 (")
     assert TIMEOUT_VARIABLE in first["late"]
+    errors = [results["out of memory"] for results in launched_results]
+    assert errors[0].startswith("LostProcessError('process 1 (")
+    assert "process 1 is out of memory. (too large)" in errors[1]
     error, kept = first["lost"]
     assert error.startswith("LostProcessError('process 1 (")
     # The second process ended in its third run, with one epoch in the first run.
