@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -236,6 +237,20 @@ def test_errors_of_the_script_change_nothing(table, monkeypatch):
         model.fit(*table)
     for name, values in before.items():
         np.testing.assert_array_equal(model.parameters_[name], values)
+
+
+def test_a_lost_process_in_partial_fit(table, monkeypatch):
+    """It keeps the finished epochs, and raises the error."""
+    run = _fit.run
+
+    def loses_a_process(*args, **options):
+        return replace(run(*args, **options), lost=ConnectionError("lost"))
+
+    monkeypatch.setattr(_fit, "run", loses_a_process)
+    model = exact(MCDropoutRegressor(), 0)
+    with pytest.raises(ConnectionError, match="lost"):
+        model.partial_fit(*table[:2])
+    assert model.n_iter_ == 1
 
 
 def test_signals_reach_the_script():
