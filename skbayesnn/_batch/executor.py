@@ -16,7 +16,6 @@ import numpy as np
 import sklearn
 from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
-from sklearn.utils.parallel import Parallel
 
 from skbayesnn import _validation
 from skbayesnn._batch.jobs import FoldFit
@@ -27,6 +26,7 @@ from skbayesnn._batch.outcomes import (
     TrainedFit,
     without_frames,
 )
+from skbayesnn._engine.processes import ProcessError, present_processes
 from skbayesnn._engine.resources import is_out_of_memory, torch_threads
 from skbayesnn._runtime import warn
 from skbayesnn._sklearn_compat import check_method_params, safe_split
@@ -170,6 +170,8 @@ class FoldScorer:
             start = time.perf_counter()
             try:
                 scores.append(self.scorer(estimator, *rows, **params))
+            except ProcessError:
+                raise
             except Exception as error:
                 scores.append(without_frames(error))
             seconds.append(time.perf_counter() - start)
@@ -218,6 +220,8 @@ def train_group(
         return ProgramResult()
     try:
         trained, outcomes = _trained_together(group, device)
+    except ProcessError:
+        raise
     except Exception as error:
         if len(group) > 1 and _is_out_of_memory(error):
             return ProgramResult()
@@ -226,11 +230,15 @@ def train_group(
     result = build_results(trained, builder)
     outcomes |= result.outcomes
     if len(group) > 1:
-        outcomes = {
-            key: outcome
+        too_large = {
+            key
             for key, outcome in outcomes.items()
-            if not any(map(_is_out_of_memory, [outcome.error, *outcome.results]))
+            if any(map(_is_out_of_memory, [outcome.error, *outcome.results]))
         }
+        processes = present_processes()
+        if processes is not None:  # All of them train the same programs next.
+            too_large = set().union(*processes.gather(too_large))
+        outcomes = {key: outcomes[key] for key in outcomes if key not in too_large}
     return ProgramResult(outcomes, result.unscored)
 
 
@@ -357,11 +365,7 @@ class Resources:
             options = {"n_jobs": len(self.devices), "require": "sharedmem"}
         elif self.backend is not None:
             options["backend"] = self.backend
-        options["pre_dispatch"] = self.pre_dispatch
-        try:
-            return Workers(Parallel(return_as="generator", **options))
-        except ValueError:  # The backend cannot return results one at a time.
-            return Workers(Parallel(**options))
+        return Workers.of_backend(pre_dispatch=self.pre_dispatch, **options)
 
 
 class Executor:

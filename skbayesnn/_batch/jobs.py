@@ -15,6 +15,7 @@ from sklearn.pipeline import Pipeline
 
 from skbayesnn import _validation
 from skbayesnn._batch.outcomes import Fingerprint, Key, Outcome, without_frames
+from skbayesnn._engine.processes import ProcessError
 from skbayesnn._sklearn_compat import (
     check_method_params,
     drop_callbacks,
@@ -124,6 +125,8 @@ class FoldFitBuilder:
                 key = name, fold
                 try:
                     fold_fits.append(self._fold_fit(key, prototype, transformed))
+                except ProcessError:
+                    raise
                 except Exception as error:
                     failed[key] = Outcome(without_frames(error))
         return fold_fits, failed
@@ -137,6 +140,8 @@ class FoldFitBuilder:
                 transformed[fold_key] = self._fit_preprocessing(
                     clone(prototype), key[1]
                 )
+            except ProcessError:
+                raise
             except Exception as error:
                 transformed[fold_key] = without_frames(error)
         fold = transformed[fold_key]

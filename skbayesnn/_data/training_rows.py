@@ -82,6 +82,14 @@ class _DeviceRows(NamedTuple):
 
         return _DeviceRows(*(selected(part) for part in self))
 
+    def shortened(self, n_rows: int) -> "_DeviceRows":
+        """The same subsets without padding after ``n_rows`` training rows."""
+        train, weights = (
+            part if part is None else part[:, :n_rows].contiguous()
+            for part in (self.train, self.weights)
+        )
+        return self._replace(train=train, weights=weights)
+
     def to(self, device: torch.device) -> "_DeviceRows":
         """The same subsets on another device."""
 
@@ -169,8 +177,13 @@ class TrainingRows:
         rows.n_rows = self.n_rows[members]
         rows.mean_weight = self.mean_weight[index]
         rows.total_weight = self.total_weight[index]
-        rows._subset_of_member = self._subset_of_member[members]
-        rows._member_index = torch.as_tensor(rows._subset_of_member).to(self._device)
+        used, subset_of_member = np.unique(
+            self._subset_of_member[members], return_inverse=True
+        )
+        rows._subset_of_member = subset_of_member
+        rows._member_index = torch.as_tensor(subset_of_member).to(self._device)
+        subsets = self._subsets.select(torch.as_tensor(used).to(self._device))
+        rows._subsets = subsets.shortened(int(rows.n_rows.max()))
         return rows
 
     def member_table(

@@ -20,7 +20,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
@@ -39,7 +39,7 @@ _GRACE = 5.0
 _BEAT = 2.0
 _HINT = (
     "All processes must call the same fits, in the same order. With warm_start=True, "
-    "the estimator keeps the last finished epochs."
+    "the estimator keeps the last finished epochs: save it, and continue in a new run."
 )
 # Rows of a batch are split at multiples of this number. A random word has four masks,
 # and normal numbers are drawn in pairs.
@@ -47,6 +47,25 @@ _ROWS_PER_BLOCK = 4
 # Rows of a batch times weights from which the rows are split. In a smaller step the sum
 # of the gradients, some 0.4 ms, takes longer than what it saves.
 MIN_PRODUCTS = 1 << 23
+
+
+class ProcessError(Exception):
+    """Base of the errors of :class:`Processes`.
+
+    They concern the whole script, so that searches and stacks do not catch them.
+    """
+
+
+class LostProcessError(ProcessError, ConnectionError):
+    """Another process has ended, or the connection to it."""
+
+
+class LateProcessError(ProcessError, TimeoutError):
+    """Another process does not answer in time."""
+
+
+class DifferentProcessError(ProcessError, ValueError):
+    """Another process has different data or parameters."""
 
 
 class Processes:
@@ -66,15 +85,19 @@ class Processes:
 
     Raises
     ------
-    ConnectionError, TimeoutError
+    LostProcessError, LateProcessError
         By every exchange: if a process has ended, or does not answer in time.
     """
 
     def __init__(self, store, rank: int, count: int, seconds: float):
         self.rank, self.count, self._seconds = rank, count, seconds
         self._store = store
-        self._group = dist.new_group(backend="gloo", timeout=timedelta(seconds=seconds))
-        self._interrupted, self._n_waits = False, 0
+        # The group of torch from which this one was made.
+        self.world = dist.group.WORLD
+        self._interrupted, self._stopped, self._n_waits = False, False, 0
+        self._names = ["unknown host"] * count
+        timeout = timedelta(seconds=seconds)
+        self._group = self._attempt(dist.new_group, backend="gloo", timeout=timeout)
         self._names = self.gather(f"{socket.gethostname()}, pid {os.getpid()}")
 
     # ---- the part of this process
@@ -131,31 +154,37 @@ class Processes:
         for tensor, values in zip(tensors, self.of_first(on_cpu), strict=True):
             tensor.copy_(values)
 
-    def check_same(self, name: str, values: np.ndarray) -> None:
-        """Raise if another process has other values, up to rounding.
+    def check_same(self, name: str, text: str, values: np.ndarray) -> None:
+        """Raise if another process has a different text or, up to rounding, values.
 
         Raises
         ------
-        ValueError
-            If the values differ.
+        DifferentProcessError
+            If they differ.
         """
-        of_all = self.gather(values)
-        for rank, other in enumerate(of_all):
-            if np.shape(other) != np.shape(of_all[0]) or not np.allclose(
-                other, of_all[0], rtol=1e-3, atol=1e-6, equal_nan=True
+        of_all = self.gather((text, values))
+        first_text, first = of_all[0]
+        for rank, (other_text, other) in enumerate(of_all):
+            same = other_text == first_text and np.shape(other) == np.shape(first)
+            if not same or not np.allclose(
+                other, first, rtol=1e-3, atol=1e-6, equal_nan=True
             ):
-                raise ValueError(
-                    f"all processes must have the same {name}; process {rank} "
-                    f"({self._names[rank]}) has others than process 0. Every process "
-                    "loads the whole table, and fit gives it a part of each batch. To "
-                    "fit different models in different processes, set the environment "
-                    f"variable {PROCESSES_VARIABLE}=alone."
+                raise DifferentProcessError(
+                    f"all processes must have the same {name}; {self._named([rank])} "
+                    "has different ones from process 0. Every process loads the whole "
+                    "table, and fit gives it a part of each batch. To fit different "
+                    "models in different processes, set the environment variable "
+                    f"{PROCESSES_VARIABLE}=alone."
                 )
 
     def _exchange(self, function, *arguments, **options) -> None:
+        self._attempt(function, *arguments, **{"group": self._group} | options)
+
+    def _attempt(self, function, *arguments, **options):
+        """Call a function of torch.distributed; raise if a process is lost."""
         start = time.monotonic()
         try:
-            function(*arguments, **{"group": self._group} | options)
+            return function(*arguments, **options)
         except RuntimeError as error:
             _forget(self)
             raise self._lost(error, time.monotonic() - start) from error
@@ -192,20 +221,22 @@ class Processes:
 
         Raises
         ------
-        TimeoutError
+        LateProcessError
             If one of the others is neither here nor alive.
         """
+        store, attempt = self._store, self._attempt
         self._n_waits += 1
-        self._store.set(f"done/{self._n_waits}/{self.rank}", "yes")
+        attempt(store.set, f"done/{self._n_waits}/{self.rank}", "yes")
         start = time.monotonic()
         seen = {rank: (b"", start) for rank in range(self.count) if rank != self.rank}
         while seen:
             for rank, (last, since) in list(seen.items()):
-                if self._store.check([f"done/{self._n_waits}/{rank}"]):
+                if attempt(store.check, [f"done/{self._n_waits}/{rank}"]):
                     del seen[rank]
                     continue
-                key = f"beat/{rank}"
-                beat = self._store.get(key) if self._store.check([key]) else b""
+                key, beat = f"beat/{rank}", b""
+                if attempt(store.check, [key]):
+                    beat = attempt(store.get, key)
                 if beat != last:
                     seen[rank] = beat, time.monotonic()
                 elif time.monotonic() - since > self._seconds:
@@ -220,12 +251,15 @@ class Processes:
         """Context in which Ctrl-C and SIGTERM end the training of all processes.
 
         They only set ``wants_to_stop``: an exception in one process would leave the
-        others waiting.
+        others waiting. At the end, the script's handler gets the signal that has not
+        stopped the training, and SIGTERM in any case.
         """
-        self._interrupted = False
+        self._interrupted = self._stopped = False
+        received = []
 
-        def note(*_) -> None:
+        def note(number, _) -> None:
             self._interrupted = True
+            received.append(number)
 
         signals = signal.SIGINT, signal.SIGTERM
         earlier = [signal.signal(number, note) for number in signals]
@@ -233,32 +267,49 @@ class Processes:
             yield
         finally:
             for number, handler in zip(signals, earlier, strict=True):
-                signal.signal(number, handler)
+                # None: a handler that Python has not set.
+                signal.signal(number, handler or signal.SIG_DFL)
+            for number in dict.fromkeys(received):
+                if number == signal.SIGTERM or not self._stopped:
+                    signal.raise_signal(number)
 
     @property
     def wants_to_stop(self) -> bool:
         """Whether this process was interrupted."""
         return self._interrupted
 
+    def stop_training(self) -> NoReturn:
+        """Raise KeyboardInterrupt, after all have exchanged ``wants_to_stop``."""
+        self._stopped = True
+        raise KeyboardInterrupt
+
     # ---- lost processes
+
+    def close(self) -> None:
+        """After an error in this process alone: end the waiting of the others."""
+        _forget(self)
+        with suppress(RuntimeError, ValueError):
+            dist.destroy_process_group(self._group)
+        self._group = None  # The last reference: the connections are closed.
 
     def _lost(self, error: RuntimeError, seconds: float) -> OSError:
         """The error for an exchange that failed; it names the lost processes."""
         missing = self._missing()
         if not missing:
-            return ConnectionError(
+            return LostProcessError(
                 f"the connection between the {self.count} processes of this script was "
                 f"lost. {_HINT} ({error})"
             )
         if seconds >= 0.9 * self._seconds:
             return self._late(missing, error)
-        return ConnectionError(
-            f"{self._named(missing)} was lost during a fit. {_HINT} ({error})"
+        was = "was" if len(missing) == 1 else "were"
+        return LostProcessError(
+            f"{self._named(missing)} {was} lost during a fit. {_HINT} ({error})"
         )
 
-    def _late(self, ranks: list[int], reason) -> TimeoutError:
+    def _late(self, ranks: list[int], reason) -> LateProcessError:
         """The error for processes that do not answer."""
-        return TimeoutError(
+        return LateProcessError(
             f"{self._named(ranks)} did not answer within {self._seconds:g} s, the "
             f"value of the environment variable {TIMEOUT_VARIABLE}. {_HINT} ({reason})"
         )
@@ -284,6 +335,24 @@ class Processes:
 
 _present: Processes | None = None
 _n_starts = 0
+# The group of the process from which this one was forked.
+_group_of_parent: Any = None
+
+
+def _note_fork() -> None:
+    """Note the group of the parent, in which a child has no part."""
+    global _group_of_parent
+    _group_of_parent = _world()
+
+
+def _world():
+    """torch's process group, or None."""
+    is_started = dist.is_available() and dist.is_initialized()
+    return dist.group.WORLD if is_started else None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_note_fork)
 
 
 def present_processes() -> Processes | None:
@@ -296,9 +365,12 @@ def present_processes() -> Processes | None:
         return None
     if os.environ.get(PROCESSES_VARIABLE) == "alone" or not dist.is_available():
         return None
-    if _present is not None and dist.is_initialized():
+    world = _world()
+    if world is not None and world is _group_of_parent:  # a forked worker of joblib
+        return None
+    if _present is not None and _present.world is world:
         return _present
-    if not dist.is_initialized():
+    if world is None:
         if multiprocessing.parent_process() is not None:  # a worker of joblib
             return None
         if not all(os.environ.get(name) for name in _VARIABLES):
@@ -333,15 +405,24 @@ def _forget(processes: Processes) -> None:
 
 def _connect(seconds: float) -> None:
     """Start torch's process group from the environment."""
-    backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+    has_nccl = torch.cuda.is_available() and dist.is_nccl_available()
+    backend = "cpu:gloo,cuda:nccl" if has_nccl else "gloo"
     rank, count = os.environ["RANK"], os.environ["WORLD_SIZE"]
+    start = time.monotonic()
     try:
         dist.init_process_group(backend, timeout=timedelta(seconds=seconds))
     except RuntimeError as error:
-        raise TimeoutError(
-            f"process {rank} could not connect to the other {int(count) - 1} processes "
-            f"within {seconds:g} s, the value of the environment variable "
-            f"{TIMEOUT_VARIABLE}. All processes must call fit. To train without them, "
+        error_type: type[ProcessError] = LostProcessError
+        within = ""
+        if time.monotonic() - start >= 0.9 * seconds:
+            error_type = LateProcessError
+            within = (
+                f" within {seconds:g} s, the value of the environment variable "
+                f"{TIMEOUT_VARIABLE}"
+            )
+        raise error_type(
+            f"process {rank} could not connect to the other {int(count) - 1} "
+            f"processes{within}. All processes must call fit. To train without them, "
             f"set {PROCESSES_VARIABLE}=alone. ({error})"
         ) from error
     # Threads of torch abort a process that ends without this.

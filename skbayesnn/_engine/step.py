@@ -452,7 +452,7 @@ class StepOfPart(Step):
         mean = torch.cat([mean, stops])
         self._processes.sum(mean)
         if mean[-1] > 0:
-            raise KeyboardInterrupt
+            self._processes.stop_training()
         return mean[:-1]
 
     @property

@@ -7,6 +7,7 @@ result, up to rounding, as if it were trained alone.
 
 import math
 import os
+import pickle
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, reduce
@@ -28,10 +29,19 @@ from skbayesnn._engine.cuda_graph import step_class
 from skbayesnn._engine.objective import at_anchors, make_priors
 from skbayesnn._engine.optimizer import FlatParameters
 from skbayesnn._engine.posterior import Posterior, select_members
-from skbayesnn._engine.processes import Processes, present_processes
+from skbayesnn._engine.processes import (
+    LostProcessError,
+    ProcessError,
+    Processes,
+    present_processes,
+)
 from skbayesnn._engine.random import initial_normal
 from skbayesnn._engine.residual_variance import with_residual_variance
-from skbayesnn._engine.resources import keep_freed_memory, torch_threads
+from skbayesnn._engine.resources import (
+    is_out_of_memory,
+    keep_freed_memory,
+    torch_threads,
+)
 from skbayesnn._engine.step import (
     Batches,
     RowPerturbation,
@@ -368,42 +378,56 @@ def train(
 
     Raises
     ------
-    ConnectionError, TimeoutError
-        If processes share the training, and one of them is lost. If the members' state
-        is kept after an interruption, it is returned with the error.
+    ProcessError
+        If processes share the training, and one of them is lost, or has different data.
+        If the members' state is kept after an interruption, it is returned with the
+        error.
     """
     program = config, members, rows, posterior, optimizer_state
     options = first_epoch, hooks, compute_bound, perturbation, epochs_done
     processes = present_processes()
     if processes is None:
         return _train(*program, *options)
-    processes.check_same("data, parameters and `random_state`", _summary(members, rows))
+    processes.check_same(
+        "data, parameters and `random_state`", repr(config), _summary(members, rows)
+    )
     n_members = len(members.seeds)
     # A hook that reads the posterior needs all members in every epoch.
     if not isinstance(rows, TableRows) or any(hook.every_epoch for hook in hooks):
         return _train_by_each(processes, *program, *options)
     if n_members >= processes.count:
         own = processes.part_of(n_members)
-        with processes.separate_work():
-            trained = _train(
-                config,
-                members.select(own),
-                rows.select(own),
-                posterior.select(own),
-                select_state(optimizer_state, own) if optimizer_state else None,
-                *options,
-            )
-        parts = [_on(rows, part) for part in processes.gather(_on(None, trained))]
+        of_all = _train_separately(
+            processes,
+            config,
+            members.select(own),
+            rows.select(own),
+            posterior.select(own),
+            select_state(optimizer_state, own) if optimizer_state else None,
+            *options,
+        )
+        parts = [_on(rows, part) for part in of_all]
         return replace(Trained.concatenate(parts), n_processes=processes.count)
     n_rows = int(config.batch_rows(rows.n_rows).min())
     if not processes.can_split(n_rows, config.network.n_weights):
         return _train_by_each(processes, *program, *options)
-    with processes.together_interrupted():
-        trained = _train(*program, *options, processes)
-    trained = replace(trained, n_processes=processes.count)
-    if trained.interrupted:
-        return trained
-    return _on(rows, processes.of_first(_on(None, trained)))
+    try:
+        with processes.together_interrupted():
+            trained = _train(*program, *options, processes)
+            if not trained.interrupted:
+                trained = _on(rows, processes.of_first(_on(None, trained)))
+    except ProcessError:
+        raise
+    except Exception as error:
+        processes.close()
+        if is_out_of_memory(
+            error
+        ):  # This process alone must not try a smaller program.
+            raise LostProcessError(
+                f"process {processes.rank} is out of memory. ({error})"
+            ) from error
+        raise
+    return replace(trained, n_processes=processes.count)
 
 
 def _train_by_each(processes: Processes, *arguments) -> Trained:
@@ -411,12 +435,44 @@ def _train_by_each(processes: Processes, *arguments) -> Trained:
 
     arguments : arguments of ``_train``
     """
+    _, _, rows, *_ = arguments
+    return _on(rows, _train_separately(processes, *arguments)[0])
+
+
+def _train_separately(processes: Processes, *arguments) -> list[Trained]:
+    """What the processes have trained, in their order, on the CPU.
+
+    arguments : arguments of ``_train``
+
+    Raises
+    ------
+    Exception
+        In all processes, if it was raised in one of them.
+    """
+    result: Trained | Exception
     with processes.separate_work():
-        trained = _train(*arguments)
-    return processes.of_first(trained)
+        try:
+            result = _on(None, _train(*arguments))
+        except Exception as error:
+            result = _sendable(error)
+    of_all = processes.gather(result)
+    for result in of_all:
+        if isinstance(result, Exception):
+            raise result
+    return of_all
 
 
-def _on(rows: TableRows | None, trained: Trained) -> Trained:
+def _sendable(error: Exception) -> Exception:
+    """The error without its traceback, or its text if it cannot be pickled."""
+    error = error.with_traceback(None)
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        return RuntimeError(f"{type(error).__name__}: {error}")
+    return error
+
+
+def _on(rows: MemberRows | None, trained: Trained) -> Trained:
     """The trained networks on the device of the rows; None: the CPU."""
     device = torch.device("cpu") if rows is None else rows.mean_weight.device
     posterior = trained.posterior
@@ -428,21 +484,29 @@ _COMPARED_ROWS = 1000
 
 
 def _summary(members: MemberParams, rows: MemberRows) -> np.ndarray:
-    """Figures that differ between programs with different data or seeds."""
+    """Figures that differ between programs with different data, parameters or seeds."""
     n_rows = rows.n_rows.min()
     positions = np.linspace(0, n_rows - 1, min(n_rows, _COMPARED_ROWS), dtype=np.int64)
     order = torch.as_tensor(positions).unsqueeze(0).to(rows.mean_weight.device)
     batch = next(iter(rows.batches(order, len(positions))))
-    # Weights that depend on the position, so that another order has other sums.
-    weights = np.cos(np.arange(len(positions)))
     parts = [batch.x.double().mean(2), batch.y.double()]
-    sums = [
-        np.tensordot(weights, part.cpu().numpy()[0], axes=1).ravel() for part in parts
-    ]
-    # Float64 holds the seeds, which are below 2^31, exactly.
+    if batch.weights is not None:
+        parts.append(batch.weights.double())
+    sums = [_weighted_sums(part.cpu().numpy()[0]) for part in parts]
+    sums += [_weighted_sums(members.tau), _weighted_sums(members.keep)]
+    for group in members.prior:
+        sums += [_weighted_sums(group[name]) for name in sorted(group)]
+    # Not the seeds, whose relative differences are small.
     seeds = np.cos(members.seeds.astype(float))
     counts = [len(seeds), rows.n_rows.sum(), float(rows.total_weight.sum())]
-    return np.concatenate([counts, members.n_epochs, seeds, *sums])
+    return np.concatenate(
+        [counts, members.n_epochs, seeds, *(part.ravel() for part in sums)]
+    )
+
+
+def _weighted_sums(values: np.ndarray) -> np.ndarray:
+    """Sums along the first axis, with weights by which another order is noticed."""
+    return np.tensordot(np.cos(np.arange(len(values))), values, axes=1)
 
 
 def _train(
@@ -498,7 +562,7 @@ def _train(
         interrupted, lost = False, None
         try:
             run.epochs(first_epoch, hooks)
-        except (KeyboardInterrupt, ConnectionError, TimeoutError) as error:
+        except (KeyboardInterrupt, ProcessError) as error:
             if not config.keep_interrupted or not history.has_epochs:
                 raise
             interrupted = True
@@ -676,7 +740,8 @@ class _Run:
             with torch_threads(n_threads):
                 if stops_early:
                     score = validation_score(posterior, self.rows, _N_VALIDATION_DRAWS)
-                    self._synchronize(score)
+                    if self.processes:
+                        self.processes.copy_first(score)
                     history.validation.append(score)
                 if epoch * n_batches % _CHECK_EVERY < n * n_batches:
                     history.find_failures()

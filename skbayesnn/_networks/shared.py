@@ -127,6 +127,8 @@ class SharedPerceptron(Perceptron):
         if self.n_heads == 1:
             return x.new_ones(1, len(rows), 1)
         first = (random.shared_by_rows.uniform(1) * self.n_heads).long()
+        # The source of a part of the batch knows where the part starts.
+        rows = rows + getattr(random, "first_row", 0)
         head = (rows + first) % self.n_heads
         return (head.unsqueeze(-1) == heads).to(x.dtype)
 

@@ -29,6 +29,7 @@ from skbayesnn._batch.outcomes import (
     without_frames,
 )
 from skbayesnn._data.table_encoder import TableEncoder
+from skbayesnn._engine.processes import ProcessError
 from skbayesnn._likelihoods import likelihood_named
 from skbayesnn._meta.unwrap import open_predictive
 from skbayesnn._predictive.mixin import Predictive
@@ -501,6 +502,8 @@ def _outcomes_alone(
     try:
         first = next(iter(models.values()))
         fitted = fitted_to(first, data.X, data.y, train, data.fit_params(path))
+    except ProcessError:
+        raise
     except Exception as error:
         return dict.fromkeys(models, Outcome(without_frames(error)))
     outcomes = {}

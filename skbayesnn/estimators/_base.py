@@ -329,6 +329,8 @@ class BayesianNetwork(
                 new.replay_ = _streaming.update_reservoir(table, kept, n_replay, seed)
             if renew:
                 warn_if_doubtful(new, trained_job.job)
+        if trained_job.trained.lost is not None:
+            raise trained_job.trained.lost
         return self
 
     def _check_can_continue(

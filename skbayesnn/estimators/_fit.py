@@ -5,8 +5,9 @@ a single estimator. Progress is reported after every epoch: to scikit-learn's ca
 (``set_callbacks``, from scikit-learn 1.9), and with ``verbose >= 1`` by a tqdm bar.
 """
 
+import threading
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from contextvars import copy_context
 from dataclasses import replace
@@ -14,7 +15,6 @@ from functools import partial
 
 import numpy as np
 import torch
-from sklearn.utils.parallel import Parallel
 
 from skbayesnn import _validation
 from skbayesnn._data.training_rows import TrainingRows
@@ -192,9 +192,12 @@ def run(
     program = config, members, training_rows, posterior, optimizer_state, first_epoch
     n_epochs = int(members.n_epochs.max())
     is_local = bool(hooks or options)
+    on_cpu = training_rows.mean_weight.device.type == "cpu"
     with epochs_reported(estimators, n_epochs, shown, rows_of_epoch) as report:
         n_members = len(members.seeds)
-        n_workers = 1 if is_local else min(n_cluster_workers(), n_members)
+        # The workers of a cluster may not have the device of the rows.
+        n_workers = min(n_cluster_workers(), n_members)
+        n_workers = n_workers if on_cpu and not is_local else 1
         if n_workers > 1:
             trained = _train_on_cluster(n_workers, *program)
             report(n_epochs)
@@ -237,7 +240,7 @@ def _train_on_cluster(n_workers: int, *program) -> Trained:
     """
     call = partial(train, compute_bound=True)
     calls = ((call, *part) for part in _parts(n_workers, *program))
-    trained = list(Workers(Parallel()).results(calls))
+    trained = list(Workers.of_backend().results(calls))
     return replace(Trained.concatenate(trained), n_processes=n_workers)
 
 
@@ -245,8 +248,13 @@ def _train_on_devices(devices: Sequence[torch.device], *program) -> Trained:
     """Train parts of the members on several devices, at the same time.
 
     program : arguments of ``train``
+
+    Raises
+    ------
+    KeyboardInterrupt
+        After Ctrl-C, unless all parts keep their finished epochs.
     """
-    dtype = program[3].dtype
+    dtype, stop = program[3].dtype, threading.Event()
 
     def train_part(device: torch.device, part: tuple) -> Trained:
         config, members, rows, posterior, state, first_epoch = part
@@ -257,6 +265,7 @@ def _train_on_devices(devices: Sequence[torch.device], *program) -> Trained:
             posterior.to(device, dtype),
             state,
             first_epoch,
+            [_Stopped(stop)],
             compute_bound=True,
         )
         return replace(trained, posterior=trained.posterior.to(devices[0], dtype))
@@ -269,7 +278,28 @@ def _train_on_devices(devices: Sequence[torch.device], *program) -> Trained:
                 devices, _parts(len(devices), *program), strict=True
             )
         ]
-        return Trained.concatenate([future.result() for future in futures])
+        try:
+            wait(futures)
+        except KeyboardInterrupt:
+            stop.set()
+        trained = Trained.concatenate([future.result() for future in futures])
+    if stop.is_set() and not trained.interrupted:
+        raise KeyboardInterrupt
+    return trained
+
+
+class _Stopped(Hook):
+    """Hook that ends the training of a thread when an event is set."""
+
+    every_epoch = False
+
+    def __init__(self, event: threading.Event):
+        self._event = event
+
+    def epoch_end(self, n_done, posterior):
+        """Raise KeyboardInterrupt if the event is set."""
+        if self._event.is_set():
+            raise KeyboardInterrupt
 
 
 class _Reported(Hook):

@@ -133,6 +133,7 @@ def _train(
         posterior,
         optimizer_state,
         first_epoch,
+        devices=_validation.devices_for_fit(estimator.device),
     )
     return TrainedJob(job, trained)
 

@@ -1,7 +1,7 @@
 """Calls on workers of joblib: threads, processes, or the machines of a cluster.
 
-A worker of a cluster (Dask, Ray, Spark) gets each large array once, not once per call.
-Calls whose worker is lost run again on the others.
+A cluster (Dask, Ray) gets each large array once per round, not once per call. If a
+worker of Dask or Ray is lost, the calls without a result are a new round.
 """
 
 import io
@@ -36,6 +36,15 @@ _LOCAL = (
 _LARGE = 1 << 16
 # Workers that may be lost without a result in between.
 _MAX_LOSSES = 3
+# Names of exceptions for lost workers: of Dask, of futures, and of Ray.
+_LOST = {
+    "KilledWorker",
+    "CancelledError",
+    "NodeDiedError",
+    "ObjectLostError",
+    "RayActorError",
+    "WorkerCrashedError",
+}
 
 
 def n_cluster_workers() -> int:
@@ -65,6 +74,17 @@ class Workers:
 
     def __init__(self, parallel: Parallel):
         self._parallel, self._backend = parallel, parallel._backend
+
+    @classmethod
+    def of_backend(cls, **options) -> "Workers":
+        """Workers of joblib's active backend, which return each result when computed.
+
+        options : of ``Parallel``
+        """
+        try:
+            return cls(Parallel(return_as="generator", **options))
+        except ValueError:  # The backend cannot return results one at a time.
+            return cls(Parallel(**options))
 
     def results(self, calls: Iterable[tuple]) -> Iterator[Any]:
         """Results of calls, in their order.
@@ -97,7 +117,7 @@ class Workers:
                 raise failure.error from None
             except Exception as error:  # of joblib: calls return their exceptions
                 n_losses += 1
-                if not sent or n_losses > _MAX_LOSSES or _is_certain(error):
+                if not (sent and self._is_lost_worker(error)) or n_losses > _MAX_LOSSES:
                     raise
                 reason = str(error).partition("\n")[0]
                 warn(
@@ -109,10 +129,10 @@ class Workers:
             else:
                 return
 
-
-def _is_certain(error: Exception) -> bool:
-    """Whether an error would occur again: a value that cannot be pickled."""
-    return isinstance(error, pickle.PicklingError | TypeError | AttributeError)
+    def _is_lost_worker(self, error: Exception) -> bool:
+        """Whether an error of joblib means that a worker of a cluster has ended."""
+        names = {kind.__name__ for kind in type(error).__mro__}
+        return _is_cluster(self._backend) and bool(names & _LOST)
 
 
 class _Failure(Exception):

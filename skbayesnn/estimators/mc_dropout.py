@@ -215,8 +215,8 @@ default="from_dtype"
     device : str, torch.device or list of these, default="auto"
         ``"auto"`` (a CUDA GPU if there is one), ``"cpu"``, ``"cuda"``, ``"cuda:1"``,
         ``"mps"``. Predictions use the CPU if the device does not exist. With a list
-        such as ``["cuda:0", "cuda:1"]``, the networks are spread over the devices, and
-        predictions use the first.
+        such as ``["cuda:0", "cuda:1"]``, the networks of the final training are spread
+        over the devices. A selection on held-out rows and predictions use the first.
     dtype : {"float32", "float64"}, default="float32"
         Precision of the training; ``"float64"`` takes up to twice as long. Scaling and
         predictions have X's precision.
@@ -269,7 +269,8 @@ default="from_dtype"
         environment variable ``SKBAYESNN_ENGINE=fused`` allows it), or torch. All give
         the same networks up to rounding. ``SKBAYESNN_ENGINE=torch`` forces torch.
     n_processes_ : int
-        Number of processes that shared the training, as under torchrun.
+        Number of processes that shared the training, as under torchrun; on a cluster,
+        the number of parts into which the networks were divided.
     n_features_in_ : int
         Number of columns of X.
     feature_names_in_ : ndarray of shape (n_features_in_,)

@@ -107,19 +107,26 @@ def test_backend_that_returns_all_results_at_the_end(data, monkeypatch):
     assert_same_on("all_at_once", data, n_jobs=2)
 
 
+class KilledWorker(Exception):
+    """The name of the exception that Dask raises."""
+
+
+class Cluster(ThreadingBackend):
+    """A backend that is not one of joblib's, as of a cluster."""
+
+
 class LosingWorkers:
     """Stands for an executor of joblib that loses workers, after some calls each."""
 
-    _backend = ThreadingBackend()
-
-    def __init__(self, n_losses, after=2):
-        self.n_losses, self.after = n_losses, after
+    def __init__(self, n_losses, after=2, error=KilledWorker, backend=Cluster):
+        self.n_losses, self.after, self.error = n_losses, after, error
+        self._backend = backend()
 
     def __call__(self, calls):
         for n_done, (function, args, _) in enumerate(calls):
             if n_done == self.after and self.n_losses:
                 self.n_losses -= 1
-                raise RuntimeError("a worker ended")
+                raise self.error("a worker ended")
             yield function.function(*args)
 
 
@@ -128,8 +135,19 @@ def test_calls_of_a_lost_worker_run_again():
     with pytest.warns(UserWarning, match="worker was lost .*a worker ended"):
         results = list(Workers(LosingWorkers(3)).results(calls))
     assert results == [i**2 for i in range(7)]
-    with quiet(), pytest.raises(RuntimeError, match="a worker ended"):
+    with quiet(), pytest.raises(KilledWorker, match="a worker ended"):
         list(Workers(LosingWorkers(9, after=0)).results(calls))
+
+
+@pytest.mark.parametrize(
+    "kinds",
+    [{"error": RuntimeError}, {"backend": ThreadingBackend}],
+    ids=["another error", "no cluster"],
+)
+def test_other_errors_of_joblib_are_raised_at_once(kinds):
+    calls = [(pow, i, 2) for i in range(7)]
+    with pytest.raises(kinds.get("error", KilledWorker), match="a worker ended"):
+        list(Workers(LosingWorkers(1, **kinds)).results(calls))
 
 
 def test_exception_of_a_call_is_raised_at_once():

@@ -125,3 +125,24 @@ def test_sums_of_weights(table, shares):
     sums = np.array([share.weights.sum() for share in _of_members(shares)])
     np.testing.assert_allclose(rows.total_weight, 7.0 + sums, rtol=1e-14)
     np.testing.assert_allclose(rows.mean_weight, sums / TRAINING, rtol=1e-14)
+
+
+def test_selected_members_with_fewer_rows(table, seed):
+    """As if they were alone: without the subsets and the padding of the others."""
+    random = np.random.default_rng(seed)
+    shares, n_targets = [], 1 if table.y.ndim == 1 else TARGETS
+    for n_rows in (9, 7, 11, 7):
+        rows, held_out = np.split(random.permutation(ROWS), [n_rows])
+        weights, scaling = table.sample_weight[rows], Scaling.none(INPUTS, n_targets)
+        shares.append(RowSubset(1, rows, weights, held_out, scaling))
+    alone = TrainingRows(table, [shares[3], shares[1]], CPU, F64)
+    selected = TrainingRows(table, shares, CPU, F64).select(np.array([3, 1]))
+    assert selected.weights.shape == alone.weights.shape == (2, 7)
+    positions = torch.as_tensor(np.stack([random.permutation(7) for _ in range(2)]))
+    for own, other in zip(selected.take(positions), alone.take(positions), strict=True):
+        torch.testing.assert_close(own, other, rtol=0, atol=0)
+    if selected.is_dense:
+        tables = selected.subset_tables()
+        for member in range(2):
+            rows = tables.rows[tables.subset[member]]
+            np.testing.assert_array_equal(rows, shares[3 - 2 * member].rows)

@@ -52,6 +52,10 @@ def wait_for(path):
         time.sleep(0.02)
 
 
+def out_of_memory():
+    raise MemoryError("too large")
+
+
 def main():
     folder, port, rank = Path(sys.argv[1]), sys.argv[2], os.environ["RANK"]
     processes.MIN_PRODUCTS = 0
@@ -99,6 +103,11 @@ def main():
         training.TrainingHistory.add = add
         return error, model
 
+    results["out of memory"] = stopped(out_of_memory)[0]
+    has_noticed = folder / "has noticed"
+    if rank == "0":
+        has_noticed.touch()
+    wait_for(has_noticed)
     results["interrupted"] = stopped(lambda: os.kill(os.getpid(), signal.SIGINT))
     if rank == "1":
         (folder / "1.pickle").write_bytes(pickle.dumps(results))

@@ -3,11 +3,13 @@
 import contextlib
 import os
 import pickle
+import signal
 import socket
 import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +18,13 @@ import torch
 from sklearn.base import clone
 
 from skbayesnn import MCDropoutRegressor
-from skbayesnn._engine import training
+from skbayesnn._batch import executor
+from skbayesnn._batch.outcomes import Outcome
+from skbayesnn._engine import processes, training
 from skbayesnn._engine.compiled import ENGINE_VARIABLE
-from skbayesnn._engine.processes import TIMEOUT_VARIABLE, Processes
+from skbayesnn._engine.processes import TIMEOUT_VARIABLE, ProcessError, Processes
+from skbayesnn.estimators import _fit
+from skbayesnn.model_selection import BatchedGridSearchCV
 from skbayesnn.networks import TabM
 from tests.engine import launched
 from tests.engine.test_compiled import POSTERIORS, ROUNDING, assert_same_training, exact
@@ -61,21 +67,31 @@ class _Shared:
 
 def fitted_together(model, *args, monkeypatch, count=2):
     """The estimators that ``count`` processes get."""
-    shared, local = _Shared(count), threading.local()
+    local = threading.local()
     monkeypatch.setattr(
         training, "present_processes", lambda: getattr(local, "processes", None)
     )
 
-    def fit(rank):
-        local.processes = ThreadsAsProcesses(shared, rank)
+    def fit(processes):
+        local.processes = processes
+        return clone(model).fit(*args)
+
+    return run_together(fit, count)
+
+
+def run_together(function, count=2):
+    """The results of a function of the processes, in all of them."""
+    shared = _Shared(count)
+
+    def run(rank):
         try:
-            return clone(model).fit(*args)
+            return function(ThreadsAsProcesses(shared, rank))
         except BaseException:
             shared.barrier.abort()
             raise
 
     with ThreadPoolExecutor(count) as pool:
-        return list(pool.map(fit, range(count)))
+        return list(pool.map(run, range(count)))
 
 
 def assert_all_same(model, *args, monkeypatch, count=2, **tolerance):
@@ -114,8 +130,10 @@ def test_rows_are_split(name, engine, table, seed, monkeypatch):
 
 
 @pytest.mark.parametrize("n_draws", [1, 2])
-def test_heads_of_a_part(n_draws, table, seed, monkeypatch):
+@pytest.mark.parametrize("engine", ["compiled", "torch"])
+def test_heads_of_a_part(engine, n_draws, table, seed, monkeypatch):
     """A row has the head that it has in a single process."""
+    monkeypatch.setenv(ENGINE_VARIABLE, engine)
     model = MCDropoutRegressor(
         network=TabM((7, 6), n_heads=3), n_training_draws=n_draws, dropout=0.2
     )
@@ -126,6 +144,148 @@ def test_heads_of_a_part(n_draws, table, seed, monkeypatch):
 def test_members_are_split(table, seed, monkeypatch):
     model = exact(MCDropoutRegressor(), seed, n_estimators=5, early_stopping=True)
     assert_all_same(model, *table, monkeypatch=monkeypatch, count=3)
+
+
+# ---- errors
+
+
+def test_an_error_is_raised_in_all_processes(monkeypatch):
+    """Otherwise a search would continue with other programs in one of them."""
+    monkeypatch.setattr(training, "_on", lambda rows, trained: trained)
+
+    def fails_in_the_second(rank):
+        if rank == 1:
+            raise MemoryError("in the second")
+
+    monkeypatch.setattr(training, "_train", fails_in_the_second)
+
+    def error_of(processes):
+        with pytest.raises(MemoryError) as caught:
+            training._train_separately(processes, processes.rank)
+        return str(caught.value)
+
+    assert run_together(error_of) == ["in the second"] * 2
+
+
+def test_memory_of_one_process(monkeypatch):
+    """All processes train a program that is too large for one of them again."""
+    local, keys = threading.local(), [("a", 0), ("b", 1)]
+    monkeypatch.setattr(executor, "present_processes", lambda: local.processes)
+    monkeypatch.setattr(
+        executor, "_trained_together", lambda group, _: (dict.fromkeys(group), {})
+    )
+
+    class Builder:
+        def build(self, key, *_):
+            fails = local.processes.rank == 1 and key == keys[1]
+            return Outcome(MemoryError() if fails else None)
+
+    def trained(processes):
+        local.processes = processes
+        result = executor.train_group(keys, Builder(), executor.MemoryLimit())
+        return list(result.outcomes)
+
+    assert run_together(trained) == [keys[:1]] * 2
+
+
+OTHERS = {
+    "tau": {"tau": 2.0},
+    "prior": {"length_scale": 2.0},
+    "keep": {"dropout": 0.3},
+    "config": {"learning_rate_init": 0.02},
+    "seed": {"random_state": 1},
+    "weights": {},
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_processes_must_have_the_same(name, table, monkeypatch):
+    """A search does not take the error for the error of a candidate."""
+    monkeypatch.setattr(training, "_train", None)
+    local = threading.local()
+    monkeypatch.setattr(
+        training, "present_processes", lambda: getattr(local, "processes", None)
+    )
+    X, Y, weights = table
+
+    def error_of(processes):
+        local.processes, params, w = processes, {"tau": 1.0}, weights
+        if processes.rank == 1:
+            params, w = params | OTHERS[name], weights[::-1] if not OTHERS[name] else w
+        model = exact(MCDropoutRegressor(), 0, n_estimators=2).set_params(
+            length_scale=1.0, dropout=0.1
+        )
+        search = BatchedGridSearchCV(model.set_params(**params), {"max_iter": [2]})
+        with pytest.raises(ProcessError) as caught:
+            search.fit(X, Y, sample_weight=w)
+        return str(caught.value)
+
+    for error in run_together(error_of):
+        assert "process 1 (thread) has different ones from process 0" in error
+
+
+def test_errors_of_the_script_change_nothing(table, monkeypatch):
+    """A callback may raise the errors that stand for a lost process elsewhere."""
+    model = exact(MCDropoutRegressor(), 0, warm_start=True).fit(*table)
+    before = {name: values.copy() for name, values in model.parameters_.items()}
+
+    def fail(*_):
+        raise ConnectionError("of the script")
+
+    monkeypatch.setattr(_fit._Reported, "epoch_end", fail)
+    with pytest.raises(ConnectionError, match="of the script"):
+        model.fit(*table)
+    for name, values in before.items():
+        np.testing.assert_array_equal(model.parameters_[name], values)
+
+
+def test_a_lost_process_in_partial_fit(table, monkeypatch):
+    """It keeps the finished epochs, and raises the error."""
+    run = _fit.run
+
+    def loses_a_process(*args, **options):
+        return replace(run(*args, **options), lost=ConnectionError("lost"))
+
+    monkeypatch.setattr(_fit, "run", loses_a_process)
+    model = exact(MCDropoutRegressor(), 0)
+    with pytest.raises(ConnectionError, match="lost"):
+        model.partial_fit(*table[:2])
+    assert model.n_iter_ == 1
+
+
+def test_signals_reach_the_script():
+    """SIGINT unless it has stopped the training, and SIGTERM in any case."""
+    signals, received = (signal.SIGINT, signal.SIGTERM), []
+    earlier = [signal.signal(n, lambda n, _: received.append(n)) for n in signals]
+    processes = waiting(0, None, 1.0)
+    try:
+        for stops in (False, True):
+            received.clear()
+            with contextlib.suppress(KeyboardInterrupt):
+                with processes.together_interrupted():
+                    for number in signals:
+                        signal.raise_signal(number)
+                    assert processes.wants_to_stop
+                    assert not received
+                    if stops:
+                        processes.stop_training()
+            assert received == list(signals[stops:])
+    finally:
+        for number, handler in zip(signals, earlier, strict=True):
+            signal.signal(number, handler)
+
+
+def test_a_forked_process_trains_alone(monkeypatch):
+    """It has a copy of the group, but is not one of its processes."""
+    group = object()
+    monkeypatch.setattr(processes, "_world", lambda: group)
+    monkeypatch.setattr(processes, "_present", waiting(0, None, 1.0))
+    processes._present.world = group
+    monkeypatch.setattr(processes, "_group_of_parent", None)
+    monkeypatch.delenv(processes.PROCESSES_VARIABLE, raising=False)
+    assert processes.present_processes() is processes._present
+    processes._note_fork()
+    assert processes.present_processes() is None
 
 
 # ---- waiting for slower processes
@@ -226,10 +386,13 @@ def test_failures_name_the_process(launched_results):
     for results in launched_results:
         assert "same data" in results["other data"]
         assert "process 1 (" in results["other data"]
-    assert first["late"].startswith("TimeoutError('process 1 (")
+    assert first["late"].startswith("LateProcessError('process 1 (")
     assert TIMEOUT_VARIABLE in first["late"]
+    errors = [results["out of memory"] for results in launched_results]
+    assert errors[0].startswith("LostProcessError('process 1 (")
+    assert "process 1 is out of memory. (too large)" in errors[1]
     error, kept = first["lost"]
-    assert error.startswith("ConnectionError('process 1 (")
+    assert error.startswith("LostProcessError('process 1 (")
     # The second process ended in its third run, with one epoch in the first run.
     assert 2 <= kept.n_iter_ < kept.max_iter
     assert np.isfinite(kept.predict(launched.table()[0])).all()

@@ -1,15 +1,20 @@
 """Several devices in one process; two names of the CPU stand for two GPUs."""
 
+import contextlib
+import os
+import signal
 import threading
 
 import numpy as np
 import pytest
 import torch
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 
 import skbayesnn
 from skbayesnn import BayesianStackingRegressor, MCDropoutRegressor
 from skbayesnn._data.training_rows import TrainingRows
+from skbayesnn._engine import training
 from skbayesnn._validation import device_for_fit
 from skbayesnn.model_selection import BatchedGridSearchCV
 
@@ -71,6 +76,46 @@ def test_candidates_are_spread(table):
             expected = scores, predictions
     np.testing.assert_allclose(scores, expected[0], rtol=1e-10)
     np.testing.assert_allclose(predictions, expected[1], rtol=1e-10)
+
+
+@pytest.mark.parametrize("warm_start", [False, True])
+def test_interruption_ends_all_parts(table, warm_start, monkeypatch):
+    """They keep their finished epochs only for a warm start."""
+    add, n_runs = training.TrainingHistory.add, []
+
+    def interrupt(*args):
+        add(*args)
+        n_runs.append(1)
+        if len(n_runs) == 5:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(training.TrainingHistory, "add", interrupt)
+    model = ensemble(DEVICES, warm_start=warm_start).set_params(max_iter=100_000)
+    with contextlib.ExitStack() as stack:
+        if warm_start:
+            stack.enter_context(pytest.warns(ConvergenceWarning, match="interrupted"))
+        else:
+            stack.enter_context(pytest.raises(KeyboardInterrupt))
+        model.fit(*table)
+    assert hasattr(model, "parameters_") == warm_start
+    if warm_start:
+        assert 0 < model.n_iter_ < 100_000
+
+
+def test_continued_training_is_spread(table, monkeypatch):
+    """A warm start and a stream."""
+    to, seen = TrainingRows.to, []
+
+    def to_device(rows, device):
+        seen.append(str(device))
+        return to(rows, device)
+
+    X, y = table
+    alone = ensemble("cpu").partial_fit(X, y).set_params(warm_start=True).fit(X, y)
+    monkeypatch.setattr(TrainingRows, "to", to_device)
+    model = ensemble(DEVICES).partial_fit(X, y).set_params(warm_start=True).fit(X, y)
+    assert sorted(seen) == ["cpu:0"] * 2 + ["cpu:1"] * 2
+    np.testing.assert_allclose(model.predict(X), alone.predict(X), rtol=1e-10)
 
 
 def test_no_device(table):

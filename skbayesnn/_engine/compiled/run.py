@@ -188,7 +188,7 @@ class _Sums:
             self.values[-1] = self._processes.wants_to_stop
             self._processes.sum(self._tensor)
             if self.values[-1] > 0:
-                raise KeyboardInterrupt
+                self._processes.stop_training()
         except BaseException as error:
             self._error = error
             return 1
@@ -274,9 +274,13 @@ class CompiledRunner(MemberRunner):
         return _epochs_at_once(n_epochs, seconds, self._n_threads, self._n_members)
 
     def _load(self) -> None:
-        """Copy the program's parameters to the members: hooks may have changed them."""
+        """Copy the program's parameters and moments to the members.
+
+        Hooks may have changed them, or the exchange with other processes.
+        """
         for index, member in zip(self._places, self._loop_members, strict=True):
-            member.values[:] = self._vectors[0][index]
+            for vector, values in zip(self._vectors[:3], member[:3], strict=True):
+                values[:] = vector[index]
 
     def _store(self) -> None:
         """Copy the members' parameters and moments to the vectors of the program."""
