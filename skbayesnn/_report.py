@@ -163,7 +163,22 @@ class _Page:
             )
         else:
             rows = [row[:3] for row in rows]
-        return f"<p>{text}</p>{_table(header, rows)}"
+        return f"<p>{text}</p>{_table(header, rows)}{self._dominating_row()}"
+
+    def _dominating_row(self) -> str:
+        """A note if a single row changes the mean log density by more than 1 nat."""
+        try:
+            density = log_predictive_density(self.model, self.X, self.y)
+        except TypeError:
+            return ""
+        worst = int(np.argmin(density))
+        others = np.delete(density, worst)
+        if not len(others) or density[worst] - others.mean() > -len(density):
+            return ""
+        return _note(
+            f"Row {worst} alone has a log density of {density[worst]:.4g}. Without it "
+            f"the mean is {others.mean():.3f}. Look at this row first."
+        )
 
     def _regression_scores(self, summary) -> list[list[str]]:
         y, mean = self.y.astype(float), self.model.predict(self.X)
@@ -350,7 +365,9 @@ class _Page:
     def _reasons(self, top: np.ndarray, names: Sequence[str]) -> list[str]:
         """For each row, the column that explains most of its uncertainty."""
         rows = np.repeat(top, N_REPLACED)
-        others = self.random.randint(num_samples(self.X), size=len(rows))
+        # The same rows for all, so that equal rows have equal reasons.
+        others = self.random.randint(num_samples(self.X), size=N_REPLACED)
+        others = np.tile(others, len(top))
         base = safe_indexing(self.X, rows)
         before = self._uncertainty(safe_indexing(self.X, top))
         after = np.stack(

@@ -89,6 +89,25 @@ def test_most_uncertain_rows_and_their_reasons(rows, regressor):
     assert table.startswith(start)
 
 
+def test_a_row_that_dominates_the_scores_is_named(rows, regressor):
+    X, y, _ = rows
+    X, y = X[60:], y[60:].copy()
+    assert "alone has a log density" not in regressor.report(X, y).html
+    y[7] = 1e6
+    text = text_of(regressor.report(X, y))
+    density = regressor.log_predictive_density(X, y)
+    assert f"Row 7 alone has a log density of {density[7]:.4g}" in text
+    assert f"the mean is {np.delete(density, 7).mean():.3f}" in text
+
+
+def test_equal_rows_have_equal_reasons(rows, regressor):
+    X, y, _ = rows
+    page = regressor.report(np.tile(X[60:65], (6, 1)), np.tile(y[60:65], 6))
+    table = page.html.partition("mostly because of")[2]
+    found = re.findall(r"<tr><td>\d+</td>(.*?)</tr>", table)
+    assert len(found) == 5 and len(set(found)) == 1  # six copies of a row
+
+
 def test_classes_with_special_characters(rows):
     X, _, labels = rows
     model = make_pipeline(StandardScaler(), MCDropoutClassifier(**SMALL))

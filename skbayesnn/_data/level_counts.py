@@ -2,9 +2,8 @@
 
 A level of many rows differs from a rare one, and statistics of y of a rare level are
 uncertain. The feature is log(1 + n), where n is the number of other training rows with
-the same level, or with the same combination of levels of two or more columns [Pargent
-et al. 2022, section 2.1, "frequency encoding"; Prokhorenkova et al. 2018, section 4,
-for combinations].
+the same level, or with the same combination of levels of two or more columns. CatBoost
+also counts levels and combines columns [Prokhorenkova et al. 2018].
 """
 
 from collections.abc import Iterator, Sequence

@@ -144,7 +144,7 @@ default="from_dtype"
        section 2.7; for n-grams of categories, Cerda & Varoquaux (2022), "Encoding
        high-cardinality string categorical variables", IEEE TKDE 34(3).
     .. [3] Prokhorenkova et al. (2018), "CatBoost: unbiased boosting with categorical
-       features", NeurIPS 31, section 4, for combinations of categories.
+       features", NeurIPS 31, for counts and combinations of categories.
 
     Examples
     --------
