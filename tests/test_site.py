@@ -63,9 +63,15 @@ def _codes_of_warnings():
                 yield getattr(node.args[0], "value", None)
 
 
-def test_codes_of_warnings():
+def _codes_of_errors():
+    """Codes of errors: in messages, or as attributes of classes."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        yield from re.findall(r"SKB6\d\d", path.read_text(encoding="utf-8"))
+
+
+def test_codes_of_warnings_and_errors():
     """Each warning has a code, and each code a section."""
-    codes = list(_codes_of_warnings())
+    codes = [*_codes_of_warnings(), *_codes_of_errors()]
     assert len(codes) > 30
     sections = re.findall(r"^### (.+)$", page("troubleshooting.md"), flags=re.MULTILINE)
     assert sections == sorted(set(sections))

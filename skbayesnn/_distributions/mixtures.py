@@ -1,6 +1,6 @@
 """Draws that are mixtures of normal distributions, and draws of several kinds."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -362,29 +362,28 @@ class JoinedDraws(Components):
         return self.crps_of_draws(y)
 
 
-def of_one_class(parts: Sequence[Components]) -> list:
-    """Continuous distributions of several kinds, or mixtures, as ``JoinedDraws``."""
-    kinds = {type(part) for part in parts}
-    is_single = len(kinds) == 1 and kinds != {GaussianMixtures}
-    if is_single or any(part.discrete for part in parts):
-        return list(parts)
-    return [JoinedDraws.of(part) for part in parts]
-
-
-def joined_draws(components: Sequence[Components]) -> Components:
-    """Concatenate the draws of several objects, which may be of different kinds.
+def of_one_class(parts: Iterable[Components]) -> list:
+    """Distributions of several kinds, or mixtures, as ``JoinedDraws``.
 
     Raises
     ------
     TypeError
-        If counts and continuous distributions are joined.
+        If distributions of counts and of real numbers are combined.
     """
-    parts = of_one_class(components)
+    parts = list(parts)
     kinds = {type(part) for part in parts}
-    if len(kinds) > 1:
+    if len(kinds) == 1 and kinds != {GaussianMixtures}:
+        return parts
+    if any(part.discrete for part in parts):
         names = ", ".join(sorted(kind.__name__ for kind in kinds))
         raise TypeError(
             "distributions of counts and of real numbers cannot be combined; got "
             f"{names}. Give all members likelihood='poisson', or none."
         )
+    return [JoinedDraws.of(part) for part in parts]
+
+
+def joined_draws(components: Sequence[Components]) -> Components:
+    """Concatenate the draws of several objects, which may be of different kinds."""
+    parts = of_one_class(components)
     return type(parts[0]).concatenated(parts)

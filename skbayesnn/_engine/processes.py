@@ -53,19 +53,35 @@ class ProcessError(Exception):
     """Base of the errors of :class:`Processes`.
 
     They concern the whole script, so that searches and stacks do not catch them.
+
+    Attributes
+    ----------
+    code : str
+        Section of ``docs/troubleshooting.md``, at the end of the message.
     """
+
+    code: str
+
+    def __str__(self) -> str:
+        return f"{super().__str__()} [{self.code}]"
 
 
 class LostProcessError(ProcessError, ConnectionError):
     """Another process has ended, or the connection to it."""
 
+    code = "SKB602"
+
 
 class LateProcessError(ProcessError, TimeoutError):
     """Another process does not answer in time."""
 
+    code = "SKB603"
+
 
 class DifferentProcessError(ProcessError, ValueError):
     """Another process has different data or parameters."""
+
+    code = "SKB604"
 
 
 class Processes:

@@ -266,7 +266,7 @@ def _errors_of(name: str) -> Iterator[None]:
         raise ValueError(
             f"{name} has objects of types that are not trusted: {error}. If you trust "
             "them and the file, load it with trusted=[...], their names; "
-            "skbayesnn.get_untrusted_types lists them."
+            "skbayesnn.get_untrusted_types lists them. [SKB601]"
         ) from error
     except Exception as error:
         raise ValueError(

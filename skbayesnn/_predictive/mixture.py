@@ -198,7 +198,7 @@ class MixturePredictive:
                 "transforms that differ (each is fitted to its own rows). Put "
                 "TransformedTargetRegressor around the ensemble, not inside."
             )
-        components = of_one_class([part.components for part in parts])
+        components = of_one_class(part.components for part in parts)
         if n_draws is None:
             components = _even(components)
         else:
@@ -222,7 +222,7 @@ class MixturePredictive:
                 "target transform or a recalibration."
             )
         n_draws = max(part.n_draws for part in parts)
-        components = _of_same_kind(part.components.resized(n_draws) for part in parts)
+        components = of_one_class(part.components.resized(n_draws) for part in parts)
         joined = type(components[0]).concatenated(components, axis=1)
         return replace(parts[0], components=joined)
 
@@ -236,7 +236,7 @@ class MixturePredictive:
             )
         parts = [part.in_units_of_target() for part in parts]
         maps = [part.maps or _UNCHANGED * part.components.n_targets for part in parts]
-        components = _of_same_kind(part.components for part in parts)
+        components = of_one_class(part.components for part in parts)
         return cls(
             type(components[0]).concatenated(_even(components), axis=2),
             squeeze_targets=False,
@@ -662,19 +662,6 @@ def _each(functions, values) -> np.ndarray:
     """Apply one function per target."""
     columns = zip(functions, values.T, strict=True)
     return np.stack([function(column) for function, column in columns], axis=-1)
-
-
-def _of_same_kind(components) -> list:
-    """Components of one class; raise if they have several kinds of noise."""
-    components = of_one_class(list(components))
-    kinds = {type(part) for part in components}
-    if len(kinds) > 1:
-        raise TypeError(
-            "distributions that are combined must have the same kind of noise; got "
-            f"{', '.join(sorted(kind.__name__ for kind in kinds))}. Give all members "
-            "the same `likelihood`."
-        )
-    return components
 
 
 def _even(components):

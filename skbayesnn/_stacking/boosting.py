@@ -10,8 +10,6 @@ References
    NeurIPS 30.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 from scipy.special import expit, softmax
 from sklearn.ensemble import HistGradientBoostingClassifier
@@ -26,7 +24,7 @@ from skbayesnn._predictive.mixin import (
 )
 from skbayesnn._runtime import atomic_update, on_snapshot
 from skbayesnn._sklearn_compat import BaseEstimator, ClassifierMixin, boosted_trees
-from skbayesnn._stacking.forest import leaves
+from skbayesnn._stacking.forest import leaves, store_trees
 from skbayesnn._typing import Array
 
 
@@ -103,21 +101,15 @@ class BoostingClassifier(
             model.fit(X, codes, sample_weight=weights / weights.mean())
             baseline, trees = boosted_trees(model)
             new.baseline_ = baseline
-            parts = [_ordered(tree) for tree in trees]
-            sizes = np.array([len(part.feature) for part in parts])
-            first = np.cumsum(sizes) - sizes
-            n_leaves = np.array([len(part.value) for part in parts])
-            first_leaf = np.cumsum(n_leaves) - n_leaves
-            new.roots_ = first.astype(np.int32)
-            new.feature_ = np.concatenate([part.feature for part in parts])
-            new.threshold_ = np.concatenate([part.threshold for part in parts])
-            new.child_ = np.concatenate(
-                [
-                    np.where(part.feature < 0, leaf, node) + part.child
-                    for part, node, leaf in zip(parts, first, first_leaf, strict=True)
-                ]
-            ).astype(np.int32)
-            new.leaf_value_ = np.concatenate([part.value for part in parts])
+            trees = [_ordered(tree) for tree in trees]
+            feature = [
+                np.where(tree["is_leaf"], -1, tree["feature_idx"].astype(int))
+                for tree in trees
+            ]
+            store_trees(new, feature, [tree["right"] for tree in trees])
+            nodes, is_leaf = np.concatenate(trees), new.feature_ < 0
+            new.threshold_ = np.where(is_leaf, 0.0, nodes["num_threshold"])
+            new.leaf_value_ = nodes["value"][is_leaf]
         return self
 
     def _outputs(self, X) -> np.ndarray:
@@ -141,45 +133,21 @@ class BoostingClassifier(
         return ClassPredictive(probability[None], self.classes_)
 
 
-class Tree(NamedTuple):
-    """A tree whose nodes precede their children, the left child directly.
-
-    Parameters
-    ----------
-    feature : ndarray of shape (nodes,), int32; -1 in a leaf
-    threshold : ndarray of shape (nodes,)
-    child : ndarray of shape (nodes,), int32
-        The right child; in a leaf its index.
-    value : ndarray of shape (leaves,)
-    """
-
-    feature: np.ndarray
-    threshold: np.ndarray
-    child: np.ndarray
-    value: np.ndarray
-
-
-def _ordered(nodes: np.ndarray) -> Tree:
-    """Order the nodes of a tree of scikit-learn depth first.
+def _ordered(nodes: np.ndarray) -> np.ndarray:
+    """Nodes of a tree of scikit-learn, depth first: the left child is the next node.
 
     nodes : structured array of one tree; the first node is the root
     """
     left, right = nodes["left"].tolist(), nodes["right"].tolist()
-    is_leaf = nodes["is_leaf"].astype(bool)
-    order, stack, leaf_list = [], [0], is_leaf.tolist()
+    is_leaf = nodes["is_leaf"].tolist()
+    order, stack = [], [0]
     while stack:
         node = stack.pop()
         order.append(node)
-        if not leaf_list[node]:
+        if not is_leaf[node]:
             stack += [right[node], left[node]]
     place = np.empty(len(nodes), np.int64)
     place[order] = np.arange(len(order))
-    ordered, leaf = nodes[order], is_leaf[order]
-    child = place[ordered["right"]]
-    child[leaf] = np.arange(np.count_nonzero(leaf))
-    return Tree(
-        np.where(leaf, -1, ordered["feature_idx"]).astype(np.int32),
-        np.where(leaf, 0.0, ordered["num_threshold"]),
-        child,
-        ordered["value"][leaf],
-    )
+    ordered = nodes[order]
+    ordered["right"] = place[ordered["right"]]
+    return ordered

@@ -143,7 +143,7 @@ class ForestRegressor(
             # scikit-learn warns of a single target with a second axis.
             flat = standard.ravel() if standard.shape[1] == 1 else standard
             forest.fit(X, flat, sample_weight=weights / weights.mean())
-            new._store_trees([member.tree_ for member in forest.estimators_])
+            new._store([member.tree_ for member in forest.estimators_])
             new.leaf_variance_ = np.empty((0, Y.shape[1]), np.float32)
             if self.width is None:
                 variance = leaf_variance(
@@ -155,35 +155,28 @@ class ForestRegressor(
                 new.leaf_variance_ = variance.astype(np.float32)
         return self
 
-    def _store_trees(self, trees) -> None:
-        """Store the arrays of scikit-learn's trees, one after another."""
-        n_nodes = np.array([tree.node_count for tree in trees])
-        first = np.cumsum(n_nodes) - n_nodes
-        feature = np.concatenate([tree.feature for tree in trees])
-        is_leaf = feature < 0
-        left = np.concatenate([tree.children_left for tree in trees])
-        right = np.concatenate([tree.children_right for tree in trees])
-        following = np.arange(len(feature)) + 1 - np.repeat(first, n_nodes)
-        if not np.array_equal(left[~is_leaf], following[~is_leaf]):
-            raise RuntimeError(
-                "the left child of a node must be the next node; this version of "
-                "scikit-learn stores trees in another order."
-            )
-        child = right + np.repeat(first, n_nodes)
-        child[is_leaf] = np.arange(np.count_nonzero(is_leaf))
+    def _store(self, trees) -> None:
+        """Store the arrays of scikit-learn's trees."""
+        feature = [tree.feature for tree in trees]
+        for one, tree in zip(feature, trees, strict=True):
+            inner = np.flatnonzero(one >= 0)
+            if not np.array_equal(tree.children_left[inner], inner + 1):
+                raise RuntimeError(
+                    "the left child of a node must be the next node; this version of "
+                    "scikit-learn stores trees in another order."
+                )
+        store_trees(self, feature, [tree.children_right for tree in trees])
+        is_leaf = self.feature_ < 0
         threshold = np.concatenate([tree.threshold for tree in trees])
         # The largest float32 that is not larger: a column in float32 is at most this
         # value if, and only if, it is at most the threshold.
         rounded = threshold.astype(np.float32)
         too_large = rounded > threshold
         rounded[too_large] = np.nextafter(rounded[too_large], np.float32(-np.inf))
-        self.roots_ = first.astype(np.int32)
-        # Multiples of the golden ratio spread the wide trees evenly.
-        position = (np.arange(len(first)) + 0.5) * GOLDEN_RATIO
-        self.is_wide_ = position % 1 < 1 / WIDE_EVERY
-        self.feature_ = np.where(is_leaf, -1, feature).astype(np.int32)
         self.threshold_ = np.where(is_leaf, np.float32(0), rounded)
-        self.child_ = child.astype(np.int32)
+        # Multiples of the golden ratio spread the wide trees evenly.
+        position = (np.arange(len(trees)) + 0.5) * GOLDEN_RATIO
+        self.is_wide_ = position % 1 < 1 / WIDE_EVERY
         mean = np.concatenate([tree.value[..., 0] for tree in trees])
         self.leaf_mean_ = mean[is_leaf].astype(np.float32)
 
@@ -241,6 +234,25 @@ class ForestRegressor(
     @property
     def _scaling(self) -> Scaling:
         return Scaling(self.x_mean_, self.x_scale_, self.y_mean_, self.y_scale_)
+
+
+def store_trees(model, feature: list, right: list) -> None:
+    """Store ``roots_``, ``feature_`` and ``child_`` of trees, one tree after another.
+
+    The left child of a node is the next node.
+
+    feature : for each tree the column that a node splits, negative in a leaf
+    right : for each tree the position of the right child in the tree
+    """
+    sizes = np.array([len(one) for one in feature])
+    first = np.cumsum(sizes) - sizes
+    features = np.concatenate(feature)
+    is_leaf = features < 0
+    child = np.concatenate(right) + np.repeat(first, sizes)
+    child[is_leaf] = np.arange(np.count_nonzero(is_leaf))
+    model.roots_ = first.astype(np.int32)
+    model.feature_ = np.where(is_leaf, -1, features).astype(np.int32)
+    model.child_ = child.astype(np.int32)
 
 
 def size_of_forest(

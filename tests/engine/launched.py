@@ -72,7 +72,7 @@ def main():
     other = MCDropoutRegressor(max_iter=2, random_state=0)
     results["other data"] = failure(other.fit, X, y if rank == "0" else y[::-1])
     # The second process is late: it calls no fit until the first has given up.
-    os.environ[processes.TIMEOUT_VARIABLE] = "1"
+    os.environ[processes.TIMEOUT_VARIABLE] = "2"
     processes.leave_processes()
     os.environ["MASTER_PORT"] = port
     fitted("rows")
@@ -83,6 +83,8 @@ def main():
     else:
         wait_for(has_given_up)
     processes.leave_processes()
+    # Long enough for a busy machine; a process that ends is noticed at once.
+    os.environ[processes.TIMEOUT_VARIABLE] = "60"
     os.environ["MASTER_PORT"] = sys.argv[3]
 
     def stopped(action):
