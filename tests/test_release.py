@@ -46,6 +46,13 @@ def test_links_of_the_long_description_are_absolute(metadata_for):
     assert metadata["urls"]["Source"] == URL
 
 
+def test_citations_of_the_paper():
+    keys = re.findall(r"^@\w+\{(\w+),", (ROOT / "paper.bib").read_text("utf-8"), re.M)
+    cited = re.findall(r"@(\w+)", (ROOT / "paper.md").read_text("utf-8"))
+    assert set(keys) == set(cited)
+    assert len(keys) == len(set(keys))
+
+
 def test_without_an_address_nothing_changes(metadata_for):
     metadata = metadata_for("")
     text = (ROOT / "README.md").read_text(encoding="utf-8")
