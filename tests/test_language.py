@@ -74,8 +74,9 @@ def _texts():
     Of the package and the documentation the whole text, of tests and scripts the
     docstrings, comments and names.
     """
-    documents = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "Makefile"]
-    documents += sorted((ROOT / "docs").rglob("*.md"))
+    documents = [*sorted(ROOT.glob("*.md")), ROOT / "Makefile"]
+    for folder in ("docs", "benchmarks", "reproductions", ".github"):
+        documents += sorted((ROOT / folder).rglob("*.md"))
     for path in [*sorted(PACKAGE.rglob("*.py")), *documents]:
         yield path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")
     for path in _scripts():
@@ -85,7 +86,14 @@ def _texts():
 
 def _scripts():
     """Python files of the tests, examples, benchmarks, tools and documentation."""
-    for folder in ("tests", "examples", "benchmarks", "tools", "docs/_extensions"):
+    for folder in (
+        "tests",
+        "examples",
+        "benchmarks",
+        "tools",
+        "docs/_extensions",
+        "reproductions",
+    ):
         yield from sorted((ROOT / folder).rglob("*.py"))
 
 

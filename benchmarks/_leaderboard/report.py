@@ -26,19 +26,22 @@ from uci import ONLY_BY_NAME, with_error
 
 HEAD = """# Leaderboard
 
-What `benchmarks/leaderboard.py --report` made of the runs of
+Tables that `benchmarks/leaderboard.py --report` writes from the runs of
 `python benchmarks/leaderboard.py{arguments}`.
 
-Nobody is tuned: ours are as their constructors make them, peers as their READMEs or
-defaults do. Every split is fitted in a process of its own; seconds are those of fit and
-prediction on the {clock} clock, imports not included, with {threads} thread(s) each.
-Log densities are those of the exact predictive, in nats and y's units; of quantiles
-they are those of the distribution function drawn straight between them, and "-" where
-two of them coincide. The AUROC of errors is that of 1 - the largest probability, over
-splits with an error. Lines marked "published" are quoted; their splits and settings may
-differ from ours, and they have no ranks. +- is the standard error over splits.
-Ranks are by the means over the splits that all of a table have, and then averaged over
-the sets.
+- No method is tuned. Ours have default parameters; the others have the settings of
+  their READMEs, or defaults.
+- Each split is fitted in a separate process. Seconds are for fit and prediction
+  ({clock} clock, {threads} thread(s)), without imports.
+- Log densities are of the exact predictive distribution, in nats and y's units. For a
+  method that predicts quantiles, the distribution function is linear between them; "-"
+  means that two quantiles are equal.
+- The AUROC of errors is of 1 - the largest probability, over splits with an error.
+- Lines marked "published" are quoted and have no ranks. Their splits and settings may
+  differ.
+- +- is the standard error over splits.
+- Ranks are by the means over the splits that all methods of a table have. They are
+  averaged over the sets.
 
 Ran on: {machines}.
 """
