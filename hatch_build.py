@@ -1,8 +1,8 @@
 """Metadata of the package that depend on the address of its repository.
 
 The address is the environment variable ``SKBAYESNN_URL``, which the release workflow
-sets. With it, the package has ``[project.urls]``, and the links and pictures of its long
-description are absolute, because a package index has no other files of the repository.
+sets. With it, the package has ``[project.urls]``, and the links and pictures of its
+long description are absolute: a package index has no other files of the repository.
 """
 
 import os

@@ -85,15 +85,9 @@ def _texts():
 
 
 def _scripts():
-    """Python files of the tests, examples, benchmarks, tools and documentation."""
-    for folder in (
-        "tests",
-        "examples",
-        "benchmarks",
-        "tools",
-        "docs/_extensions",
-        "reproductions",
-    ):
+    """Python files outside of the package."""
+    folders = "tests", "examples", "benchmarks", "reproductions", "tools", "docs"
+    for folder in folders:
         yield from sorted((ROOT / folder).rglob("*.py"))
 
 
