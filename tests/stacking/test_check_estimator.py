@@ -31,13 +31,10 @@ QUICK = {
 GRID = {"length_scale": [1.0, "auto"]}
 OPTIONS = {"cv": 2, "n_refits": 1, "random_state": 0}
 ESTIMATORS = [
+    # With given candidates, and with the default pool.
     BayesianStackingRegressor(
         [("network", MCDropoutRegressor(**QUICK), GRID)], **OPTIONS
     ),
-    BayesianStackingClassifier(
-        [("network", MCDropoutClassifier(**QUICK), GRID)], **OPTIONS
-    ),
-    BayesianStackingRegressor(**OPTIONS),
     BayesianStackingClassifier(**OPTIONS),
 ]
 
