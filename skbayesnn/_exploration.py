@@ -50,6 +50,12 @@ class Exploration:
     """
 
     def __init__(self, model, X, y=None, X_train=None) -> None:
+        if not hasattr(model, "predict"):
+            raise TypeError(
+                f"the model must be a regressor or classifier; got {type(model).__name__}."
+            )
+        if not len(X):
+            raise ValueError("the table must have at least one row; got none.")
         self.model, self.is_classifier = model, is_classifier(model)
         self.X, self.y = _columns_of(model, X)[:MAX_ROWS], y
         try:
@@ -105,14 +111,14 @@ class Exploration:
             intervals = [("90 % interval", *wide.T), ("50 % interval", *narrow.T)]
             return [Line("mean", mean, intervals)]
         probability, classes = self.model.predict_proba(X), self.model.classes_
-        bands: list = [[]] * len(classes)
+        bands: list[list] = [[] for _ in classes]
         with suppress(TypeError):  # e.g. calibrated afterwards
             draws = sample_f(self.model, X, N_FUNCTIONS)
             bounds = np.quantile(draws, [0.05, 0.95], axis=2).transpose(2, 0, 1)
             bands = [[("90 % of the posterior draws", *b)] for b in bounds]
         chosen = [1] if len(classes) == 2 else np.argsort(-probability.mean(0))
         return [
-            Line(f"probability of {classes[k]}", probability[:, k], bands[k])
+            Line(str(classes[k]), probability[:, k], bands[k])
             for k in sorted(chosen[:MAX_CLASSES])
         ]
 
@@ -128,9 +134,13 @@ class Exploration:
         frame, values = self.changed(row, changes), self.row(row) | dict(changes)
         facts = {}
         for line in self.lines(frame, target):
-            facts[line.name] = f"{line.middle[0]:.4g}"
+            kind = "probability of " if self.is_classifier else ""
+            facts[kind + line.name] = f"{line.middle[0]:.4g}"
             for name, (low,), (high,) in line.bands:
-                facts[f"{line.name}, {name}"] = f"{low:.4g} to {high:.4g}"
+                if self.is_classifier:
+                    facts[kind + line.name] += f" ({low:.4g} to {high:.4g})"
+                else:
+                    facts[name] = f"{low:.4g} to {high:.4g}"
         if self.y is not None and values == self.row(row):
             facts["measured"] = shown(self.y.iat[row, target])
         outside = [
@@ -170,7 +180,9 @@ class Exploration:
         """Rows as the model takes them: without names if it was fitted without."""
         if hasattr(self.model, "feature_names_in_"):
             return frame
-        return frame.to_numpy(float if self._is_numeric else object)
+        if self._is_numeric:
+            return frame.to_numpy(float, na_value=np.nan)
+        return frame.to_numpy(object)
 
 
 def _columns_of(model, X) -> Any:

@@ -17,6 +17,7 @@ import numpy as np
 
 from skbayesnn._exploration import Exploration, Line
 from skbayesnn._persistence.functions import load
+from skbayesnn._report import N_REPLACED
 from skbayesnn.inspection._column_values import ChangeableColumn, shown
 from skbayesnn.inspection._importance import short_names
 
@@ -24,16 +25,22 @@ __all__ = ["main"]
 
 # Most columns with a control.
 _MAX_CONTROLS = 100
+_LOCAL = ["127.0.0.1", "localhost"]
+_CAUSES = (
+    f"The change of the epistemic uncertainty if values of {N_REPLACED} other rows "
+    "replace this value."
+)
 _COLORS = "0,114,178", "213,94,0", "0,158,115", "204,121,167", "102,102,102"
 _PAGE = """<!DOCTYPE html><html lang="en"><head>{%metas%}<title>{%title%}</title>
 {%favicon%}{%css%}<style>
 body {font: 15px/1.45 system-ui, sans-serif; color: #222; margin: 0}
-main {display: grid; grid-template-columns: 340px 1fr; height: 100vh}
+main {display: grid; grid-template-columns: 400px 1fr; height: 100vh}
 aside, section {overflow-y: auto; padding: 12px 20px}
 aside {border-right: 1px solid #ddd}
 h1 {font-size: 1.15em; margin: 0} h2 {font-size: 1em; margin: 1em 0 .3em}
 .name {margin-top: 10px; overflow-wrap: anywhere} .note {color: #666}
 .error {color: #b00020; min-height: 1.4em} td {padding-right: 18px}
+.dash-slider-container input {min-width: 9ch}
 </style></head><body>{%app_entry%}<footer>{%config%}{%scripts%}{%renderer%}</footer>
 </body></html>"""
 
@@ -69,10 +76,11 @@ def _app(state: Exploration, target: int) -> Any:
             levels = [(level, level) for level in column.levels if level is not None]
             return choice(id, levels, value, clearable=column.optional)
         if not column.has_slider:
-            return dcc.Input(id, value, debounce=True, placeholder="missing")
-        low, high = column.usual_range
-        step = 1 if column.is_whole else (high - low) / 200 or 1
-        return dcc.Slider(low, high, step, id=id, value=value or low, marks=None)
+            return dcc.Input(value, id=id, debounce=True, placeholder="missing")
+        low, high, step = column.slider()
+        value = low if value is None else value
+        still = {"disabled": low == high, "marks": None}
+        return dcc.Slider(low, high, step, value=value, id=id, **still)
 
     names = [(columns[j].name, j) for j in range(len(columns))]
     missing = [j for j in optional if values[j] is None]
@@ -92,10 +100,11 @@ def _app(state: Exploration, target: int) -> Any:
     section = [
         named("predictions along", choice("column", names, 0)),
         html.Div(id="error", className="error", role="alert"),
-        dcc.Graph(id="curve", config={"displaylogo": False}),
+        dcc.Graph(id="curve", config={"displayModeBar": False}),
         html.Div(id="reasons"),
     ]
     app.layout = html.Main([html.Aside(aside), html.Section(section)])
+    result = "probability" if state.is_classifier else "prediction"
     all_values = {"type": "value", "column": dash.ALL}, "value"
     inputs = [
         Input("row", "value"),
@@ -133,7 +142,7 @@ def _app(state: Exploration, target: int) -> Any:
         except (TypeError, ValueError) as error:
             return dash.no_update, str(error)
         value = changes.get(j, columns[j].at(row))
-        return _figure(columns[j], x, lines, value), ""
+        return _figure(columns[j], x, lines, value, result), ""
 
     @app.callback(Output("reasons", "children"), *inputs)
     def explain(row, target, missing, values):
@@ -145,75 +154,68 @@ def _app(state: Exploration, target: int) -> Any:
         table = [html.Tr([html.Td(k), html.Td(v)]) for k, v in facts.items()]
         parts = [html.H2("This row"), html.Table(table)]
         titles = "Outside of the training range", "Uncertain mostly because of"
-        for title, texts in zip(titles, (outside, causes), strict=True):
+        notes = "", _CAUSES
+        for title, note, texts in zip(titles, notes, (outside, causes), strict=True):
             items = html.Ul([html.Li(text) for text in texts])
-            parts += [html.H2(title), items] if texts else []
+            note = html.Div(note, className="note")
+            parts += [html.H2(title), note, items] if texts else []
         return parts
 
     return app
 
 
 def _figure(
-    column: ChangeableColumn, x: list, lines: Sequence[Line], value
+    column: ChangeableColumn, x: list, lines: Sequence[Line], value, result: str
 ) -> dict[str, Any]:
-    """Curves with bands; for levels bars, one line below the other."""
+    """Curves with bands; for levels bars, the first level on top."""
     traces: list[dict[str, Any]] = []
+    has_levels, trace = bool(column.levels), dict[str, Any]()
+    names = _labels([line.name for line in lines], 40)
     for i, (line, color) in enumerate(zip(lines, _COLORS, strict=False)):
-        name = escape(short_names([line.name], 50)[0])
         at = np.arange(len(x)) + 0.12 * (i - (len(lines) - 1) / 2)
         for k, (band, low, high) in enumerate(line.bands):
-            style: dict[str, Any] = {
-                "name": f"{name}, {band}",
-                "mode": "lines",
-                "hoverinfo": "skip",
-            }
-            if column.levels:
-                gap = np.full(len(x), np.nan)
-                style["x"] = np.column_stack([low, high, gap]).ravel()
-                style["y"] = np.repeat(at, 3)
-                style["line"] = {"width": 4 + 4 * k, "color": f"rgba({color},.4)"}
+            shade = f"rgba({color},{0.2 + 0.15 * k})"
+            if has_levels:
+                ends = np.column_stack([low, high, np.full(len(x), np.nan)]).ravel()
+                trace = {"x": ends, "y": np.repeat(at, 3)}
+                trace["line"] = {"width": 5 + 3 * k, "color": shade}
             else:
-                style |= {"x": [*x, *x[::-1]], "y": [*low, *high[::-1]]}
-                style |= {"fill": "toself", "fillcolor": f"rgba({color},.2)"}
-                style["line"] = {"width": 0}
-            traces.append(style)
-        points = (
-            {"x": line.middle, "y": at} if column.levels else {"x": x, "y": line.middle}
-        )
-        mode, color = "markers" if column.levels else "lines", f"rgb({color})"
-        traces.append({"name": name, "mode": mode, "line": {"color": color}, **points})
-    name, axis = (
-        escape(short_names([column.name], 60)[0]),
-        {"title": {"text": "prediction"}},
-    )
+                trace = {"x": [*x, *x[::-1]], "y": [*low, *high[::-1]]}
+                trace |= {"fill": "toself", "fillcolor": shade, "line": {"width": 0}}
+            about = {"name": band, "mode": "lines", "showlegend": i == 0}
+            traces.append({**about, "hoverinfo": "skip", **trace})
+        positions, middle = (line.middle, at) if has_levels else (x, line.middle)
+        trace = {"x": positions, "y": middle}
+        paint = {key: {"color": f"rgb({color})"} for key in ("line", "marker")}
+        mode = "markers" if has_levels else "lines"
+        traces.append({"name": names[i], "mode": mode, **trace, **paint})
+    plain: dict[str, Any] = {"zeroline": False, "automargin": True}
+    result = plain | {"title": {"text": result}}
+    axis = plain | {"title": {"text": _labels([column.name], 60)[0]}}
     layout: dict[str, Any] = {
-        "margin": {"t": 10, "r": 10},
-        "template": "plotly_white",
+        "margin": {"t": 10, "r": 10, "b": 50},
         "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom"},
         "height": 440,
     }
     if column.levels:
-        labels = [escape(label) for label in short_names([shown(v) for v in x], 40)]
-        labels = [
-            f"<b>{b}</b>" if v == value else b for v, b in zip(x, labels, strict=True)
-        ]
-        ticks = {"tickvals": [*range(len(x))], "ticktext": labels, "automargin": True}
-        axes = {
-            "xaxis": axis,
-            "yaxis": ticks | {"autorange": "reversed", "title": {"text": name}},
-        }
-        layout["height"] = max(440, 28 * len(x) + 120)
-        return {"data": traces, "layout": layout | axes}
-    layout |= {"xaxis": {"title": {"text": name}}, "yaxis": axis}
+        pairs = zip(_labels([shown(level) for level in x], 40), x, strict=True)
+        ticks = [f"<b>{name}</b>" if v == value else name for name, v in pairs]
+        axis |= {"tickvals": [*range(len(x))], "ticktext": ticks}
+        layout["height"] = max(440, 26 * len(x) + 120)
+        axis["range"] = [len(x) - 0.5, -0.5]
+        return {"data": traces, "layout": {**layout, "xaxis": result, "yaxis": axis}}
     if value is not None:
-        dots = {"dash": "dot", "width": 1.5, "color": "#666"}
-        edge = {"x0": value, "x1": value, "y0": 0, "y1": 1, "yref": "paper"}
-        layout["shapes"] = [{"type": "line", "line": dots, **edge}]
+        here = {"x0": value, "x1": value, "y0": 0, "y1": 1, "yref": "paper"}
+        layout["shapes"] = [{"type": "line", "line": {"dash": "dot"}, **here}]
     if column.has_slider:
-        ends = column.usual_range
-        ends = ends if value is None else (min(*ends, value), max(*ends, value))
-        layout["xaxis"]["range"] = ends
-    return {"data": traces, "layout": layout}
+        shown_range = {*column.usual_range, *[value] * (value is not None)}
+        axis["range"] = [min(shown_range), max(shown_range)]
+    return {"data": traces, "layout": {**layout, "xaxis": axis, "yaxis": result}}
+
+
+def _labels(names: Sequence[str], longest: int) -> list[str]:
+    """Names as Plotly shows them: it would read tags."""
+    return [escape(name) for name in short_names(names, longest)]
 
 
 # ---- command
@@ -228,12 +230,10 @@ def _table(path: str) -> Any:
         return pandas.read_parquet(path).reset_index(drop=True)
     if kind != ".csv":
         raise ValueError(f"a table must be a .parquet or .csv file; got {path}.")
-    table = pandas.read_csv(path)
-    try:  # A file that NumPy has written has no names in the first line.
-        table.columns.astype(float)
-    except ValueError:
-        return table
-    return pandas.read_csv(path, header=None)
+    # Files that NumPy has written have no names in the first line.
+    dtypes = pandas.read_csv(path, header=None, nrows=1).dtypes
+    has_names = not all(dtype.kind in "if" for dtype in dtypes)
+    return pandas.read_csv(path, header=0 if has_names else None)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -276,6 +276,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         raise SystemExit(f"error: {error}") from error
     from werkzeug.serving import make_server
 
+    if options.host in _LOCAL:  # not for a web page under another name
+        app.server.config["TRUSTED_HOSTS"] = _LOCAL
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     server = make_server(options.host, options.port, app.server, threaded=True)
     address = f"http://{options.host}:{server.server_port}"
@@ -297,9 +299,16 @@ def _app_of(options: argparse.Namespace) -> Any:
             'pip install "skbayesnn[app]"'
         ) from error
     model, table = load(options.model, options.trusted), _table(options.table)
-    y = table[options.y] if options.y else None
-    table = table.drop(columns=options.y or [])
-    state = Exploration(model, table, y, options.train and _table(options.train))
+    targets = options.y or []
+    if missing := [name for name in targets if name not in table.columns]:
+        raise ValueError(f"--y must name columns of the table; it lacks {missing}.")
+    y = table[targets] if targets else None
+    train = _table(options.train) if options.train else None
+    state = Exploration(model, table.drop(columns=targets), y, train)
+    if targets and len(targets) != state.n_targets:
+        raise ValueError(
+            f"--y must name the {state.n_targets} targets of the model; got {targets}."
+        )
     if not 0 <= options.target < state.n_targets:
         raise ValueError(
             f"--target must be from 0 to {state.n_targets - 1}, the index of a target "

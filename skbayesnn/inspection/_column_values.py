@@ -67,7 +67,8 @@ class ChangeableColumn:
 
     def __init__(self, reader, j: int, cells, training: TrainingColumn) -> None:
         self.training, self.kind, self._cells = training, training.kind, cells
-        self.name = f"{training.name}{' (seconds)' * (self.kind == 'duration')}"
+        name = training.name if isinstance(training.name, str) else f"column {j}"
+        self.name = name + " (seconds)" * (self.kind == "duration")
         self.has_slider = self.kind in ("number", "duration")
         self.levels: dict[str | None, int] = {}  # position of a cell with each level
         if training.has_levels or self.kind == "other":
@@ -89,7 +90,12 @@ class ChangeableColumn:
         usual = present[(low <= present) & (present <= high)]
         self.range = float(present.min()), float(present.max())
         self.usual_range = float(usual.min()), float(usual.max())
+        # A step of the slider, and decimal places of a hundredth of it.
+        span = self.usual_range[1] - self.usual_range[0]
         self.is_whole = self.kind != "date" and bool((present % 1 == 0).all())
+        self._step = 10.0 ** np.floor(np.log10(span / 50)) if span else 1.0
+        self._step = max(1.0, self._step) if self.is_whole else self._step
+        self._digits = max(0, 2 - int(np.floor(np.log10(self._step))))
 
     def at(self, row: int) -> Any:
         """Value of a row."""
@@ -98,7 +104,7 @@ class ChangeableColumn:
     def value(self, number: float) -> Any:
         """Value of a number; of seconds since 1970 for a date."""
         if np.isnan(number) or self.kind != "date":
-            return None if np.isnan(number) else float(number)
+            return None if np.isnan(number) else round(float(number), self._digits)
         date = str(np.datetime64(round(number), "s")).replace("T", " ")
         return date.removesuffix(" 00:00:00")
 
@@ -113,6 +119,14 @@ class ChangeableColumn:
                 f"{self.name} must be a date such as 2024-05-31; got {value!r}."
             ) from error
         return float(date.astype(np.int64))
+
+    def slider(self) -> tuple[float, float, float]:
+        """Ends and step, within the usual range: short numbers."""
+        low, high = self.usual_range
+        if low < high:
+            low = np.ceil(low / self._step) * self._step
+            high = np.floor(high / self._step) * self._step
+        return round(low, self._digits), round(high, self._digits), self._step
 
     def grid(self, value) -> list:
         """Values of a curve, with this one."""
@@ -151,7 +165,9 @@ class ChangeableColumn:
             if value in known or self.kind == "other":
                 return None
             return f"never {'missing' if value is None else 'this level'}"
-        low, high = training.values[[0, -1]] if len(training.values) else (np.inf,) * 2
-        if low <= self.number(value) <= high:
+        if not len(training.values):
+            return "always missing"
+        low, high = (self.value(number) for number in training.values[[0, -1]])
+        if self.number(low) <= self.number(value) <= self.number(high):
             return None
-        return f"{shown(self.value(low))} to {shown(self.value(high))}"
+        return f"{shown(low)} to {shown(high)}"
