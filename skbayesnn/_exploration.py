@@ -15,7 +15,11 @@ from skbayesnn._data.validation import table_of
 from skbayesnn._meta.find import find_estimator
 from skbayesnn._meta.functions import predict_interval, predict_uncertainty, sample_f
 from skbayesnn._report import MAX_COLUMNS_WITH_REASONS, N_REPLACED, uncertainty_without
-from skbayesnn.inspection._column_values import changeable_columns, shown
+from skbayesnn.inspection._column_values import (
+    changeable_columns,
+    shown,
+    with_kinds_of,
+)
 from skbayesnn.inspection._importance import select_target
 
 # Functions of the band of a probability, most classes in a picture, causes of a row,
@@ -52,7 +56,8 @@ class Exploration:
     def __init__(self, model, X, y=None, X_train=None) -> None:
         if not hasattr(model, "predict"):
             raise TypeError(
-                f"the model must be a regressor or classifier; got {type(model).__name__}."
+                "the model must be a regressor or classifier; got "
+                f"{type(model).__name__}."
             )
         if not len(X):
             raise ValueError("the table must have at least one row; got none.")
@@ -67,6 +72,9 @@ class Exploration:
             encoder = None  # It encodes what earlier steps of a pipeline return.
         if X_train is not None:
             X_train = _columns_of(model, X_train)
+        if encoder is not None:
+            self.X = with_kinds_of(self.X, encoder)
+            X_train = None if X_train is None else with_kinds_of(X_train, encoder)
         self.columns = changeable_columns(self.X, X_train, encoder)
         kinds = {column.kind for column in self.columns}
         self._is_numeric = kinds <= {"number", "boolean"}
@@ -155,7 +163,8 @@ class Exploration:
                 facts[f"{part} uncertainty"] = f"{value:.3g}"
             uncertainty = partial(self._uncertainty, target=target)
             [value], compared = uncertainty(X), uncertainty(self._compared)
-            share = np.mean(compared < value)
+            # A row is not more certain than itself, also up to rounding.
+            share = np.mean(compared < 0.999 * value)
             facts["drift score"] = (
                 f"{share:.0%} of the {self.compared_with} are more certain"
             )

@@ -190,7 +190,7 @@ def _figure(
         mode = "markers" if has_levels else "lines"
         traces.append({"name": names[i], "mode": mode, **trace, **paint})
     plain: dict[str, Any] = {"zeroline": False, "automargin": True}
-    result = plain | {"title": {"text": result}}
+    other = plain | {"title": {"text": result}}
     axis = plain | {"title": {"text": _labels([column.name], 60)[0]}}
     layout: dict[str, Any] = {
         "margin": {"t": 10, "r": 10, "b": 50},
@@ -203,14 +203,14 @@ def _figure(
         axis |= {"tickvals": [*range(len(x))], "ticktext": ticks}
         layout["height"] = max(440, 26 * len(x) + 120)
         axis["range"] = [len(x) - 0.5, -0.5]
-        return {"data": traces, "layout": {**layout, "xaxis": result, "yaxis": axis}}
+        return {"data": traces, "layout": {**layout, "xaxis": other, "yaxis": axis}}
     if value is not None:
         here = {"x0": value, "x1": value, "y0": 0, "y1": 1, "yref": "paper"}
         layout["shapes"] = [{"type": "line", "line": {"dash": "dot"}, **here}]
     if column.has_slider:
         shown_range = {*column.usual_range, *[value] * (value is not None)}
         axis["range"] = [min(shown_range), max(shown_range)]
-    return {"data": traces, "layout": {**layout, "xaxis": axis, "yaxis": result}}
+    return {"data": traces, "layout": {**layout, "xaxis": axis, "yaxis": other}}
 
 
 def _labels(names: Sequence[str], longest: int) -> list[str]:
@@ -262,7 +262,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     Parameters
     ----------
     arguments : sequence of str, default=None
-        Arguments of the command; None takes those of the process. ``["--help"]`` prints
+        Arguments of the command; None takes the command line. ``["--help"]`` prints
         a list.
 
     Returns

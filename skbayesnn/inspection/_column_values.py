@@ -41,6 +41,26 @@ def changeable_columns(X, X_train=None, encoder=None) -> list["ChangeableColumn"
     ]
 
 
+def with_kinds_of(X, encoder):
+    """A frame of pandas whose text has the kinds of a fitted ``TableEncoder``.
+
+    In CSV files, ordered categories and durations are text.
+    """
+    import pandas
+
+    X = X.copy()
+    for j, column in enumerate(encoder._columns):
+        text = X.iloc[:, j]
+        if column.kind == "duration" and not hasattr(text, "dt"):
+            X.isetitem(j, pandas.to_timedelta(text))
+        elif column.kind == "ordered" and not hasattr(text, "cat"):
+            known = dict.fromkeys(column.levels)
+            levels = [*known, *sorted({*text.dropna().astype(str)} - {*known})]
+            text = text.astype(str).where(text.notna())
+            X.isetitem(j, pandas.Categorical(text, levels, ordered=True))
+    return X
+
+
 def _with_range_of(column: TrainingColumn, fitted) -> TrainingColumn:
     """Statistics with the levels, or the bounds, that an encoder was fitted to."""
     column = replace(column, n_missing=fitted.n_missing)
