@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from skbayesnn._exploration import Exploration, Line
-from skbayesnn._persistence.functions import load
+from skbayesnn._persistence.functions import get_untrusted_types, load
 from skbayesnn._report import N_REPLACED
 from skbayesnn.inspection._column_values import ChangeableColumn, shown
 from skbayesnn.inspection._importance import short_names
@@ -298,7 +298,13 @@ def _app_of(options: argparse.Namespace) -> Any:
             f"{error.name} is not installed. The page needs the extra `app`: "
             'pip install "skbayesnn[app]"'
         ) from error
-    model, table = load(options.model, options.trusted), _table(options.table)
+    trusted = options.trusted or []
+    if others := set(get_untrusted_types(options.model)) - {*trusted}:
+        raise ValueError(
+            f"{options.model} has objects of other packages. If you trust them and the "
+            f"file, name their types: --trusted {' '.join(sorted(others))}"
+        )
+    model, table = load(options.model, trusted), _table(options.table)
     targets = options.y or []
     if missing := [name for name in targets if name not in table.columns]:
         raise ValueError(f"--y must name columns of the table; it lacks {missing}.")

@@ -9,6 +9,8 @@ from queue import Queue
 
 import numpy as np
 import pytest
+from sklearn.feature_selection import VarianceThreshold
+from sklearn.pipeline import make_pipeline
 
 from skbayesnn import MCDropoutClassifier, MCDropoutRegressor, save
 from tests.helpers.frames import mixed_frame
@@ -230,12 +232,17 @@ def test_page_is_local(files, serve):
 def test_errors_name_the_way_out(files, capsys):
     model, table = files / "model.skb", files / "table.parquet"
     (files / "text.skb").write_text("no model")
+    pytest.importorskip("skops")
+    numbers = np.eye(9, 2)
+    model_of_others = make_pipeline(VarianceThreshold(), MCDropoutRegressor(**SMALL))
+    save(model_of_others.fit(numbers, numbers[:, 0]), files / "others.skb")
     pd.DataFrame({"a": [1.0]}).to_csv(files / "other.csv", index=False)
     cases = {
         (files / "missing.skb", table): "missing.skb",
         (model, files / "missing.parquet"): "missing.parquet",
         (model, files / "missing.xlsx"): "must be a .parquet or .csv file",
         (files / "text.skb", table): "must be a whole file of skbayesnn.save",
+        (files / "others.skb", table): "--trusted sklearn.feature_selection._variance",
         (model, files / "other.csv"): "it lacks size, flag, colour",
         (model, table, "--y", "price"): "--y must name columns of the table",
         (model, table, "--y", "y"): "--y must name the 2 targets of the model",
