@@ -364,21 +364,11 @@ class _Page:
 
     def _reasons(self, top: np.ndarray, names: Sequence[str]) -> list[str]:
         """For each row, the column that explains most of its uncertainty."""
-        rows = np.repeat(top, N_REPLACED)
+        rows = safe_indexing(self.X, top)
         # The same rows for all, so that equal rows have equal reasons.
         others = self.random.randint(num_samples(self.X), size=N_REPLACED)
-        others = np.tile(others, len(top))
-        base = safe_indexing(self.X, rows)
-        before = self._uncertainty(safe_indexing(self.X, top))
-        after = np.stack(
-            [
-                self._uncertainty(with_column(base, j, self.X, others))
-                .reshape(len(top), N_REPLACED)
-                .mean(1)
-                for j in range(len(names))
-            ],
-            axis=1,
-        )
+        before = self._uncertainty(rows)
+        after = uncertainty_without(self._uncertainty, rows, self.X, others)
         reasons = []
         for row, (value, without) in enumerate(zip(before, after, strict=True)):
             best = int(without.argmin())
@@ -411,6 +401,26 @@ class _Page:
             "worse there, and scores out of fold too good."
         )
         return f"<p>{text}</p>{_table(header, rows)}"
+
+
+def uncertainty_without(
+    uncertainty: Callable[[Any], np.ndarray], rows, X, others: np.ndarray
+) -> np.ndarray:
+    """Mean uncertainty of rows if a column has the values of other rows.
+
+    uncertainty : of each row of a table, (rows,)
+    others : (replacements,), indices of rows of X whose values are inserted
+
+    returns : (rows, columns), one column replaced at a time
+    """
+    n_rows, n_others = num_samples(rows), len(others)
+    base = safe_indexing(rows, np.repeat(np.arange(n_rows), n_others))
+    others = np.tile(others, n_rows)
+    after = [
+        uncertainty(with_column(base, j, X, others)).reshape(n_rows, -1).mean(1)
+        for j in range(len(column_names(X)))
+    ]
+    return np.stack(after, axis=1)
 
 
 def _optional(name: str, score: Callable[[], Any], constant: str, out_of_fold):

@@ -11,6 +11,7 @@ import skbayesnn
 PACKAGES = {
     "skbayesnn": {
         "estimators",
+        "explore",
         "gradient_estimators",
         "inspection",
         "metrics",
@@ -36,6 +37,7 @@ PACKAGES = {
     "skbayesnn.preprocessing": set(),
 }
 MODULES = [
+    "skbayesnn.explore",
     "skbayesnn.gradient_estimators",
     "skbayesnn.networks",
     "skbayesnn.scoring",

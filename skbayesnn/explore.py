@@ -1,0 +1,327 @@
+"""A page in the browser that shows what a fitted model predicts, and why.
+
+``python -m skbayesnn.explore model.skb table.parquet`` opens it. It needs the extra
+``app``: ``pip install "skbayesnn[app]"``.
+"""
+
+import argparse
+import logging
+import webbrowser
+from collections.abc import Sequence
+from contextlib import suppress
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from skbayesnn._exploration import Exploration, Line
+from skbayesnn._persistence.functions import get_untrusted_types, load
+from skbayesnn._report import N_REPLACED
+from skbayesnn.inspection._column_values import ChangeableColumn, shown
+from skbayesnn.inspection._importance import short_names
+
+__all__ = ["main"]
+
+# Most columns with a control.
+_MAX_CONTROLS = 100
+_LOCAL = ["127.0.0.1", "localhost"]
+_CAUSES = (
+    f"The change of the epistemic uncertainty if values of {N_REPLACED} other rows "
+    "replace this value."
+)
+_COLORS = "0,114,178", "213,94,0", "0,158,115", "204,121,167", "102,102,102"
+_PAGE = """<!DOCTYPE html><html lang="en"><head>{%metas%}<title>{%title%}</title>
+{%favicon%}{%css%}<style>
+body {font: 15px/1.45 system-ui, sans-serif; color: #222; margin: 0}
+main {display: grid; grid-template-columns: 400px 1fr; height: 100vh}
+aside, section {overflow-y: auto; padding: 12px 20px}
+aside {border-right: 1px solid #ddd}
+h1 {font-size: 1.15em; margin: 0} h2 {font-size: 1em; margin: 1em 0 .3em}
+.name {margin-top: 10px; overflow-wrap: anywhere} .note {color: #666}
+.error {color: #b00020; min-height: 1.4em} td {padding-right: 18px}
+.dash-slider-container input {min-width: 9ch}
+</style></head><body>{%app_entry%}<footer>{%config%}{%scripts%}{%renderer%}</footer>
+</body></html>"""
+
+
+# ---- page
+
+
+def _app(state: Exploration, target: int) -> Any:
+    """The page, an app of Dash."""
+    import dash
+    from dash import Input, Output, dcc, html
+
+    app = dash.Dash(__name__, title="skbayesnn", update_title=None)
+    app.index_string = _PAGE
+    columns, rows = state.columns, state.most_uncertain(target)
+    changeable = range(min(len(columns), _MAX_CONTROLS))
+    # Levels and dates can be cleared; numbers are missing if a list contains them.
+    optional = [j for j in changeable if columns[j].optional and columns[j].has_slider]
+    values, summary = state.row(0), getattr(state.estimator, "summary_", "")
+
+    def named(name: str, box, show: Any = True):
+        style = {} if show else {"display": "none"}
+        return html.Div([html.Div(name, className="name"), box], style=style)
+
+    def choice(id: Any, options: Sequence, value, **kwargs):
+        pairs = [{"label": str(label), "value": v} for label, v in options]
+        kwargs = {"clearable": False, "placeholder": "missing"} | kwargs
+        return dcc.Dropdown(pairs, value, id=id, **kwargs)
+
+    def control(j: int):
+        column, value, id = columns[j], values[j], {"type": "value", "column": j}
+        if column.levels:
+            levels = [(level, level) for level in column.levels if level is not None]
+            return choice(id, levels, value, clearable=column.optional)
+        if not column.has_slider:
+            return dcc.Input(value, id=id, debounce=True, placeholder="missing")
+        low, high, step = column.slider()
+        value = low if value is None else value
+        still = {"disabled": low == high, "marks": None}
+        return dcc.Slider(low, high, step, value=value, id=id, **still)
+
+    names = [(columns[j].name, j) for j in range(len(columns))]
+    missing = [j for j in optional if values[j] is None]
+    missing = choice(
+        "missing", [names[j] for j in optional], missing, multi=True, placeholder="none"
+    )
+    targets = choice("target", [(k, k) for k in range(state.n_targets)], target)
+    row = choice("row", [(f"{i:,}", i) for i in rows], 0)
+    aside = [
+        html.H1(type(state.estimator).__name__),
+        html.Div(str(summary), className="note"),
+        named("row, the most uncertain first", row),
+        named("target", targets, state.n_targets > 1),
+        named("missing numbers", missing, optional),
+        *(named(columns[j].name, control(j)) for j in changeable),
+    ]
+    section = [
+        named("predictions along", choice("column", names, 0)),
+        html.Div(id="error", className="error", role="alert"),
+        dcc.Graph(id="curve", config={"displayModeBar": False}),
+        html.Div(id="reasons"),
+    ]
+    app.layout = html.Main([html.Aside(aside), html.Section(section)])
+    result = "probability" if state.is_classifier else "prediction"
+    all_values = {"type": "value", "column": dash.ALL}, "value"
+    inputs = [
+        Input("row", "value"),
+        Input("target", "value"),
+        Input("missing", "value"),
+        Input(*all_values),
+    ]
+
+    def changes_of(missing: Sequence[int], values: Sequence) -> dict[int, Any]:
+        changes = {j: None if v == "" else v for j, v in enumerate(values)}
+        return changes | dict.fromkeys(missing or ())
+
+    @app.callback(
+        Output("missing", "value"),
+        Output(*all_values),
+        Input("row", "value"),
+        prevent_initial_call=True,
+    )
+    def set_row(row):
+        values = state.row(row)
+        missing = [j for j in optional if values[j] is None]
+        no_update = dict.fromkeys(missing, dash.no_update)
+        return missing, [(values | no_update)[j] for j in changeable]
+
+    @app.callback(
+        Output("curve", "figure"),
+        Output("error", "children"),
+        Input("column", "value"),
+        *inputs,
+    )
+    def draw(j, row, target, missing, values):
+        changes = changes_of(missing, values)
+        try:
+            x, lines = state.curve(j, row, changes, target)
+        except (TypeError, ValueError) as error:
+            return dash.no_update, str(error)
+        value = changes.get(j, columns[j].at(row))
+        return _figure(columns[j], x, lines, value, result), ""
+
+    @app.callback(Output("reasons", "children"), *inputs)
+    def explain(row, target, missing, values):
+        try:
+            found = state.reasons(row, changes_of(missing, values), target)
+        except (TypeError, ValueError):  # `draw` shows the error.
+            return []
+        facts, outside, causes = found
+        table = [html.Tr([html.Td(k), html.Td(v)]) for k, v in facts.items()]
+        parts = [html.H2("This row"), html.Table(table)]
+        titles = "Outside of the training range", "Uncertain mostly because of"
+        notes = "", _CAUSES
+        for title, note, texts in zip(titles, notes, (outside, causes), strict=True):
+            items = html.Ul([html.Li(text) for text in texts])
+            note = html.Div(note, className="note")
+            parts += [html.H2(title), note, items] if texts else []
+        return parts
+
+    return app
+
+
+def _figure(
+    column: ChangeableColumn, x: list, lines: Sequence[Line], value, result: str
+) -> dict[str, Any]:
+    """Curves with bands; for levels bars, the first level on top."""
+    traces: list[dict[str, Any]] = []
+    has_levels, trace = bool(column.levels), dict[str, Any]()
+    names = _labels([line.name for line in lines], 40)
+    for i, (line, color) in enumerate(zip(lines, _COLORS, strict=False)):
+        at = np.arange(len(x)) + 0.12 * (i - (len(lines) - 1) / 2)
+        for k, (band, low, high) in enumerate(line.bands):
+            shade = f"rgba({color},{0.2 + 0.15 * k})"
+            if has_levels:
+                ends = np.column_stack([low, high, np.full(len(x), np.nan)]).ravel()
+                trace = {"x": ends, "y": np.repeat(at, 3)}
+                trace["line"] = {"width": 5 + 3 * k, "color": shade}
+            else:
+                trace = {"x": [*x, *x[::-1]], "y": [*low, *high[::-1]]}
+                trace |= {"fill": "toself", "fillcolor": shade, "line": {"width": 0}}
+            about = {"name": band, "mode": "lines", "showlegend": i == 0}
+            traces.append({**about, "hoverinfo": "skip", **trace})
+        positions, middle = (line.middle, at) if has_levels else (x, line.middle)
+        trace = {"x": positions, "y": middle}
+        paint = {key: {"color": f"rgb({color})"} for key in ("line", "marker")}
+        mode = "markers" if has_levels else "lines"
+        traces.append({"name": names[i], "mode": mode, **trace, **paint})
+    plain: dict[str, Any] = {"zeroline": False, "automargin": True}
+    other = plain | {"title": {"text": result}}
+    axis = plain | {"title": {"text": _labels([column.name], 60)[0]}}
+    layout: dict[str, Any] = {
+        "margin": {"t": 10, "r": 10, "b": 50},
+        "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom"},
+        "height": 440,
+    }
+    if column.levels:
+        pairs = zip(_labels([shown(level) for level in x], 40), x, strict=True)
+        ticks = [f"<b>{name}</b>" if v == value else name for name, v in pairs]
+        axis |= {"tickvals": [*range(len(x))], "ticktext": ticks}
+        layout["height"] = max(440, 26 * len(x) + 120)
+        axis["range"] = [len(x) - 0.5, -0.5]
+        return {"data": traces, "layout": {**layout, "xaxis": other, "yaxis": axis}}
+    if value is not None:
+        here = {"x0": value, "x1": value, "y0": 0, "y1": 1, "yref": "paper"}
+        layout["shapes"] = [{"type": "line", "line": {"dash": "dot"}, **here}]
+    if column.has_slider:
+        shown_range = {*column.usual_range, *[value] * (value is not None)}
+        axis["range"] = [min(shown_range), max(shown_range)]
+    return {"data": traces, "layout": {**layout, "xaxis": axis, "yaxis": other}}
+
+
+def _labels(names: Sequence[str], longest: int) -> list[str]:
+    """Names as Plotly shows them: it would read tags."""
+    return [escape(name) for name in short_names(names, longest)]
+
+
+# ---- command
+
+
+def _table(path: str) -> Any:
+    """Read a file as a frame of pandas."""
+    import pandas
+
+    kind = Path(path.removesuffix(".gz")).suffix
+    if kind in (".parquet", ".pq"):
+        return pandas.read_parquet(path).reset_index(drop=True)
+    if kind != ".csv":
+        raise ValueError(f"a table must be a .parquet or .csv file; got {path}.")
+    # Files that NumPy has written have no names in the first line.
+    dtypes = pandas.read_csv(path, header=None, nrows=1).dtypes
+    has_names = not all(dtype.kind in "if" for dtype in dtypes)
+    return pandas.read_csv(path, header=0 if has_names else None)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m skbayesnn.explore",
+        description="Show in a browser what a model predicts for a table, and why.",
+    )
+    add = parser.add_argument
+    add("model", help="file of skbayesnn.save")
+    add("table", help=".parquet or .csv file with the columns of the model")
+    add("--y", nargs="+", help="columns with the measured targets")
+    add("--train", metavar="TABLE", help="training rows, if the table has other rows")
+    add("--target", type=int, default=0, help="index of the target; default 0")
+    add(
+        "--trusted", nargs="+", metavar="TYPE", help="types to load; see skbayesnn.load"
+    )
+    add("--host", default="127.0.0.1", help="0.0.0.0 lets other machines see the table")
+    add("--port", type=int, default=8050, help="0 finds a free port")
+    add("--no-browser", action="store_true", help="only print the address")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Show a saved model and a table in a browser, until Ctrl-C.
+
+    Parameters
+    ----------
+    arguments : sequence of str, default=None
+        Arguments of the command; None takes the command line. ``["--help"]`` prints
+        a list.
+
+    Returns
+    -------
+    None
+    """
+    options = _parser().parse_args(arguments)
+    try:
+        app = _app_of(options)
+    except (ImportError, OSError, TypeError, ValueError) as error:
+        raise SystemExit(f"error: {error}") from error
+    from werkzeug.serving import make_server
+
+    if options.host in _LOCAL:  # not for a web page under another name
+        app.server.config["TRUSTED_HOSTS"] = _LOCAL
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    server = make_server(options.host, options.port, app.server, threaded=True)
+    address = f"http://{options.host}:{server.server_port}"
+    print(f"{address} shows the model. Ctrl-C ends it.", flush=True)
+    if not options.no_browser:
+        webbrowser.open(address)
+    with suppress(KeyboardInterrupt):
+        server.serve_forever()
+
+
+def _app_of(options: argparse.Namespace) -> Any:
+    """Load the files, and create the page."""
+    try:
+        import dash  # noqa: F401
+        import pandas  # noqa: F401
+    except ImportError as error:
+        raise ImportError(
+            f"{error.name} is not installed. The page needs the extra `app`: "
+            'pip install "skbayesnn[app]"'
+        ) from error
+    trusted = options.trusted or []
+    if others := set(get_untrusted_types(options.model)) - {*trusted}:
+        raise ValueError(
+            f"{options.model} has objects of other packages. If you trust them and the "
+            f"file, name their types: --trusted {' '.join(sorted(others))}"
+        )
+    model, table = load(options.model, trusted), _table(options.table)
+    targets = options.y or []
+    if missing := [name for name in targets if name not in table.columns]:
+        raise ValueError(f"--y must name columns of the table; it lacks {missing}.")
+    y = table[targets] if targets else None
+    train = _table(options.train) if options.train else None
+    state = Exploration(model, table.drop(columns=targets), y, train)
+    if targets and len(targets) != state.n_targets:
+        raise ValueError(
+            f"--y must name the {state.n_targets} targets of the model; got {targets}."
+        )
+    if not 0 <= options.target < state.n_targets:
+        raise ValueError(
+            f"--target must be from 0 to {state.n_targets - 1}, the index of a target "
+            f"of the model; got {options.target}."
+        )
+    return _app(state, options.target)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,255 @@
+"""Predictions along a column and reasons for a row, without the page."""
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LinearRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from skbayesnn import (
+    ConformalRegressor,
+    MCDropoutClassifier,
+    MCDropoutRegressor,
+    sample_f,
+)
+from skbayesnn.inspection._columns import reader_of
+from tests.helpers.frames import mixed_frame, new_frame
+from tests.helpers.seed import SEED
+
+pd = pytest.importorskip("pandas")
+exploration = pytest.importorskip("skbayesnn._exploration")
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::UserWarning"),
+    pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
+]
+SMALL = {
+    "hidden_layer_sizes": (7,),
+    "max_iter": 5,
+    "n_draws": 4,
+    # One row and many rows are predicted by different code, equal up to rounding.
+    "dtype": "float64",
+    "random_state": 0,
+}
+POSITIONS = {"size": 0, "flag": 1, "colour": 2, "shop": 3, "grade": 4, "start": 5}
+
+
+@pytest.fixture(scope="module")
+def frame():
+    return mixed_frame(90, np.random.default_rng([SEED, 8]))
+
+
+@pytest.fixture(scope="module")
+def y(frame):
+    noise = np.random.default_rng([SEED, 9]).standard_normal(len(frame))
+    return np.nan_to_num(frame["size"]) + 0.1 * noise
+
+
+@pytest.fixture(scope="module")
+def state(frame, y):
+    model = MCDropoutRegressor(**SMALL).fit(frame, y)
+    return exploration.Exploration(model, frame, pd.DataFrame({"y": y}))
+
+
+def test_values_and_cells_of_all_kinds(state, frame):
+    """A column of a row's value has this value again, also if it is missing."""
+    kinds = [column.kind for column in state.columns]
+    assert set(kinds) >= {"number", "boolean", "category", "ordered", "date"}
+    for row in range(12):
+        series = [c.series([c.at(row)]) for c in state.columns]
+        again = pd.concat(series, axis=1)
+        again.columns = frame.columns
+        reader, old = reader_of(again), reader_of(frame[row : row + 1])
+        for j, column in enumerate(state.columns):
+            assert pd.isna(again.iloc[0, j]) == pd.isna(frame.iloc[row, j])
+            if column.levels:
+                assert reader.categories(j).levels == old.categories(j).levels
+            elif column.at(row) is not None:
+                # Numbers have two decimal places more than the slider's steps.
+                found = column.number(column.at(row))
+                step = column.slider()[2]
+                assert abs(found - column._values[row]) <= 0.01 * step
+        prediction = state.model.predict(again)
+        assert np.isfinite(prediction).all()
+        assert state.changed(row, state.row(row)).equals(
+            frame[row : row + 1].reset_index(drop=True)
+        )
+
+
+@pytest.mark.parametrize("name", ["size", "flag", "shop", "grade"])
+def test_curve_equals_predictions_of_changed_rows(state, frame, name):
+    row, j = 7, POSITIONS[name]
+    changes = {POSITIONS["colour"]: "green"}
+    x, [line] = state.curve(j, row, changes, 0)
+    assert state.columns[j].at(row) in x and len(set(x)) == len(x)
+    X = pd.concat([frame[row : row + 1]] * len(x), ignore_index=True)
+    X["colour"] = "green"
+    values = [v == "True" for v in x] if name == "flag" else x
+    X[name] = pd.Series(values, dtype=None if name == "flag" else X[name].dtype)
+    np.testing.assert_allclose(line.middle, state.model.predict(X))
+    interval = state.model.predict_interval(X, (0.9, 0.5))
+    for k, (_, low, high) in enumerate(line.bands):
+        np.testing.assert_allclose(np.stack([low, high], -1), interval[:, k])
+
+
+def test_grids(state, frame):
+    """The whole range, more points in the usual one, and values beyond."""
+    size = state.columns[0]
+    present = frame["size"].dropna()
+    grid = size.grid(99.0)
+    assert grid[-1] == 99 and grid[0] == pytest.approx(present.min(), abs=1e-3)
+    start = state.columns[POSITIONS["start"]]
+    grid = start.grid("2031-05-06 07:08")
+    assert grid[-1] == "2031-05-06 07:08:00" and grid == sorted(grid)
+    assert None in state.columns[POSITIONS["colour"]].grid("red")
+    whole = state.columns[6]  # seconds
+    assert whole.name == "length (seconds)"
+    assert all(v == round(v) for v in whole.grid(None))
+    with pytest.raises(ValueError, match="start must be a date such as 2024-05-31"):
+        start.grid("31.12.2024")
+
+
+def test_an_outlier_leaves_the_slider_its_range():
+    column = np.append(np.linspace(0, 1, 60), 1e7)
+    X = pd.DataFrame({"a": column, "b": np.arange(61.0) % 7})
+    model = MCDropoutRegressor(**SMALL).fit(X, X["b"])
+    outlier, other = exploration.Exploration(model, X).columns
+    low, high, step = outlier.slider()
+    assert (low, high, step) == (0, 1, 0.01)
+    assert other.slider() == (0, 6, 1)
+    # The outlier's own row has the outlier.
+    assert outlier.at(60) == 1e7 and outlier.grid(0.5)[-1] == 1e7
+    assert sum(v <= 1 for v in outlier.grid(0.5)) > 100
+
+
+def test_facts_equal_the_methods(state, frame, y):
+    facts, outside, _ = state.reasons(5, {}, 0)
+    X = frame[5:6]
+    low, high = state.model.predict_interval(X, 0.9)[0]
+    assert facts["mean"] == f"{state.model.predict(X)[0]:.4g}"
+    assert facts["90 % interval"] == f"{low:.4g} to {high:.4g}"
+    for kind in ("total", "epistemic", "aleatoric"):
+        value = state.model.predict_uncertainty(X, kind)[0]
+        assert facts[f"{kind} uncertainty"] == f"{value:.3g}"
+    values = state.model.predict_uncertainty(frame, "epistemic")
+    share = np.mean(values < 0.999 * values[5])
+    assert (
+        facts["drift score"] == f"{share:.0%} of the rows of the table are more certain"
+    )
+    assert facts["measured"] == f"{y[5]:.6g}" and outside == []
+    assert state.most_uncertain(0) == np.argsort(-values, kind="stable").tolist()
+    # A changed row was not measured.
+    assert "measured" not in state.reasons(5, {0: 1.5}, 0)[0]
+
+
+def test_values_outside_of_the_training_range(state, frame, y):
+    """The ranges are from the model's encoder, or from given training rows."""
+    rows = new_frame(30, np.random.default_rng([SEED, 10]))
+    rows["size"] = rows["size"].clip(-1, 1)
+    rows.loc[4, "size"] = 55.0
+    by_encoder = exploration.Exploration(state.model, rows)
+    by_rows = exploration.Exploration(state.model, rows, X_train=frame)
+    for explored in (by_encoder, by_rows):
+        _, [level], _ = explored.reasons(1, {}, 0)
+        assert level == "colour = mauve (training rows: never this level)"
+        outside = explored.reasons(3, {}, 0)[1]
+        for name in ("flag", "shop", "end"):
+            assert f"{name} = missing (training rows: never missing)" in outside
+        low, high = frame["size"].min(), frame["size"].max()
+        found = [t for t in explored.reasons(4, {}, 0)[1] if t.startswith("size = 55")]
+        [low_text, high_text] = found[0].split("rows: ")[1].rstrip(")").split(" to ")
+        # Two decimal places more than the steps of the slider, 0.01 or 0.1.
+        assert float(low_text) == pytest.approx(low, abs=1e-3)
+        assert float(high_text) == pytest.approx(high, abs=1e-3)
+    assert "of the training rows are" in by_rows.reasons(1, {}, 0)[0]["drift score"]
+
+
+def test_the_cause_is_the_unusual_column(y):
+    X = np.random.default_rng([SEED, 11]).standard_normal((90, 3))
+    model = MCDropoutRegressor(**SMALL).fit(X, y)
+    state = exploration.Exploration(model, pd.DataFrame(X))
+    _, outside, causes = state.reasons(11, {1: 40.0}, 0)
+    assert causes[0].startswith("column 1 = 40 (\u2212")
+    [text] = outside
+    assert text.startswith("column 1 = 40 (rows of the table: ")
+
+
+def test_classes(frame, y):
+    labels = np.array([f"<{k}>" for k in range(7)])
+    labels = labels[np.digitize(y, np.quantile(y, np.arange(1, 7) / 7))]
+    model = MCDropoutClassifier(**SMALL).fit(frame, labels)
+    state = exploration.Exploration(model, frame)
+    x, lines = state.curve(2, 3, {}, 0)
+    X = pd.concat([frame[3:4]] * len(x), ignore_index=True)
+    X["colour"] = x
+    probability = model.predict_proba(X)
+    draws = sample_f(model, X, exploration.N_FUNCTIONS)
+    top = sorted(np.argsort(-probability.mean(0))[: exploration.MAX_CLASSES])
+    assert [line.name for line in lines] == model.classes_[top].tolist()
+    for line, k in zip(lines, top, strict=True):
+        np.testing.assert_allclose(line.middle, probability[:, k])
+        [(_, low, high)] = line.bands
+        expected = np.quantile(draws[:, k], [0.05, 0.95], axis=1)
+        np.testing.assert_allclose([low, high], expected)
+    facts, _, _ = state.reasons(3, {}, 0)
+    value = model.predict_uncertainty(frame[3:4], "mutual_information")[0]
+    assert facts["epistemic uncertainty"] == f"{value:.3g}"
+    # Of two classes, the second.
+    model = MCDropoutClassifier(**SMALL).fit(frame, y > 0)
+    [line] = exploration.Exploration(model, frame).curve(0, 3, {}, 0)[1]
+    assert line.name == "True"
+
+
+def test_several_targets(frame, y):
+    model = MCDropoutRegressor(**SMALL).fit(frame, np.column_stack([y, -y, y]))
+    state = exploration.Exploration(model, frame)
+    assert state.n_targets == 3
+    _, [line] = state.curve(1, 4, {}, 2)
+    assert np.isclose(line.middle, model.predict(frame[4:5])[0, 2]).any()
+
+
+def test_tables_of_models_without_names(frame, y):
+    """Arrays of numbers or objects; the table has names of its columns or not."""
+    objects = frame.drop(columns=["end", "length"])
+    for X in (frame[["size", "flag"]].astype(float).fillna(0.0), objects):
+        array = X.to_numpy()
+        model = MCDropoutRegressor(**SMALL).fit(array, y)
+        for table in (X, pd.DataFrame(array)):
+            state = exploration.Exploration(model, table)
+            x, [line] = state.curve(1, 3, {}, 0)
+            rows = array[[3] * len(x)].copy()
+            rows[:, 1] = [v == "True" if isinstance(v, str) else v for v in x]
+            np.testing.assert_allclose(line.middle, model.predict(rows))
+
+
+def test_pipelines_and_conformal_intervals():
+    X = pd.DataFrame(
+        np.random.default_rng([SEED, 12]).normal(size=(80, 2)), columns=["a", "b"]
+    )
+    y = X["a"] + 0.1 * X["b"]
+    network = make_pipeline(StandardScaler(), MCDropoutRegressor(**SMALL))
+    state = exploration.Exploration(network.fit(X, y), X)
+    assert type(state.estimator) is MCDropoutRegressor
+    assert len(state.reasons(2, {}, 0)[0]) == 7
+    pytest.importorskip("crepes")
+    model = ConformalRegressor(MCDropoutRegressor(**SMALL)).fit(X, y)
+    state = exploration.Exploration(model, X)
+    facts, _, _ = state.reasons(2, {}, 0)
+    low, high = model.predict_interval(X[2:3], 0.9)[0]
+    assert facts["90 % interval"] == f"{low:.4g} to {high:.4g}"
+
+
+def test_bad_models_and_tables(state, frame, y):
+    explore = exploration.Exploration
+    with pytest.raises(ValueError, match="it lacks shop, end"):
+        explore(state.model, frame.drop(columns=["shop", "end"]))
+    with pytest.raises(ValueError, match="at least one row; got none"):
+        explore(state.model, frame[:0])
+    numbers = np.ones((90, 2)) * y[:, None]
+    model = MCDropoutRegressor(**SMALL).fit(numbers, y)
+    with pytest.raises(ValueError, match=r"the 2 columns of the model.*got a, b, c"):
+        explore(model, pd.DataFrame(np.ones((3, 3)), columns=list("abc")))
+    with pytest.raises(TypeError, match="regressor or classifier; got StandardScaler"):
+        explore(StandardScaler().fit(numbers), pd.DataFrame(numbers))
+    with pytest.raises(TypeError, match="LinearRegression"):
+        explore(LinearRegression().fit(numbers, y), pd.DataFrame(numbers))
