@@ -12,16 +12,16 @@ networks of every family; this example compares one and five networks of each me
 - One network of MC dropout is as certain in the gap as in the data. Five have the same
   band; it contains the first curve because it is wide everywhere.
 - Five networks of variational dropout do not detect a gap either.
-- Five networks without a posterior (MAP) have by far the largest ratio of uncertainty
-  in the gap to uncertainty in the data, since they agree so well on the data. But their
-  band contains either curve in less than half of the gap: the ratio alone does not show
-  whether a band can be trusted.
-- The anchored ensemble, ten networks tied to their own draws from a prior, detects both
-  gaps as well as the Gaussian process does.
-- The stack with its defaults is less certain in both gaps, but its band misses the
-  hump.
+- Five networks without a posterior (MAP) are much less certain in the gap than in the
+  data, but their band contains either curve in less than half of the gap. The ratio of
+  the two uncertainties alone does not show whether a band can be trusted.
+- The anchored ensemble, ten networks tied to separate draws from a prior, detects both
+  gaps. Its band is wider than that of the Gaussian process, and contains the first
+  curve, and most of the hump.
+- The stack with its defaults is less certain in both gaps, but its band misses half of
+  the hump.
 
-All of this holds for rows and networks of three seeds. Writes examples/output/gap.png
+Ratios are medians of three seeds of rows and networks. Writes examples/output/gap.png
 and prints the ratios.
 """
 
