@@ -59,8 +59,8 @@ class TauCV(BestEstimatorMixin, BaseSearchCV):
     Parameters
     ----------
     estimator : estimator
-        A single network of this package, such as :class:`MCDropoutRegressor` or
-        :class:`AnchoredEnsembleClassifier`. Its own ``tau`` is ignored. Put ``TauCV``
+        A single network of this package, such as :class:`MCDropoutRegressor`,
+        :class:`AnchoredEnsembleClassifier` or :class:`VariationalGPRegressor`. Its own ``tau`` is ignored. Put ``TauCV``
         last in a ``Pipeline``, not around it; use :class:`BatchedGridSearchCV` to
         search other parameters too.
     taus : int or array-like of shape (n_taus,) or (n_taus, n_targets), default=10
