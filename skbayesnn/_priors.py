@@ -15,6 +15,10 @@ tends to infinity. Two approximations are implemented.
 Anchored ensembles draw an anchor per member from N(0, 1 / l^2) [PLB20]. The anchor
 replaces zero as the centre of the member's prior. In a linear model the members are
 then draws from the posterior.
+
+The discrete prior has the probabilities exp(-l^2 w^2 / 2) / Z on the multiples w of a
+step [Gal16 3.2.3, example 2]. The KL of masked point masses on these values is finite
+and exact: eq. 4 plus constants. The KL of a distribution with a density is infinite.
 """
 
 import math
@@ -143,6 +147,85 @@ def _sum_per_member(terms: torch.Tensor) -> torch.Tensor:
 def _log(precision: torch.Tensor) -> torch.Tensor:
     """log precision, and 0 where the precision is 0."""
     return torch.where(precision > 0, precision, torch.ones_like(precision)).log()
+
+
+# ---- discrete prior [Gal16 3.2.3]
+
+# Values on either side of zero: a value's number has 16 bits.
+N_POSITIVE = (1 << 15) - 1
+
+
+@dataclass(frozen=True)
+class Quantised(Normal):
+    """exp(-precision w^2 / 2) / Z on the multiples w of a step, up to 2^15 - 1 steps.
+
+    With precision 0 it is uniform, and proper.
+
+    Parameters
+    ----------
+    step : tensor
+        > 0, in the shape of the precision.
+    """
+
+    step: torch.Tensor
+
+    def nearest(self, values: torch.Tensor) -> torch.Tensor:
+        """The nearest values that have a probability."""
+        numbers = (values / self.step).round_().clamp_(-N_POSITIVE, N_POSITIVE)
+        return numbers.mul_(self.step)
+
+    def log_scale(self, like: torch.Tensor) -> torch.Tensor:
+        """The sum of -log Z over an array of the shape of ``like``, (members,)."""
+        unit = (self.precision.double().sqrt() * self.step.double()).flatten()
+        different, inverse = torch.unique(unit, return_inverse=True)
+        numbers = torch.arange(1, N_POSITIVE + 1).to(unit)
+        positive = [
+            (-0.5 * (value * numbers).square()).exp().sum() for value in different
+        ]
+        log_z = (2 * torch.stack(positive)).log1p()[inverse]
+        return _sum_per_member(-log_z.to(like).view_as(self.precision).expand_as(like))
+
+    def log_density(self, values: torch.Tensor) -> torch.Tensor:
+        """Log probability of values (..., members, *array), nats, (..., members)."""
+        one = torch.zeros_like(self.precision)
+        log_one = self.log_scale(one).view_as(one)
+        terms = log_one - 0.5 * self.precision * values.square()
+        terms = torch.where(values == self.nearest(values), terms, -torch.inf)
+        return terms.flatten(1 - self.centre.ndim).sum(-1)
+
+    def kl_of_width(self, variance: torch.Tensor) -> torch.Tensor:
+        """Infinite: a normal distribution has no mass on single values."""
+        return torch.full_like(variance.flatten(1).sum(1), torch.inf)
+
+
+@dataclass(frozen=True)
+class DiscretePrior:
+    """exp(-l^2 w^2 / 2) / Z on the multiples of a step, for every weight and bias.
+
+    Parameters
+    ----------
+    length_scale : tensor of shape (members,)
+        l; 0 is the uniform distribution.
+    step : tensor of shape (members,)
+    """
+
+    length_scale: torch.Tensor
+    step: torch.Tensor
+
+    @cached_property
+    def weight(self) -> Quantised:
+        """The prior of weights (members, inputs, outputs)."""
+        return self._quantised(2)
+
+    @cached_property
+    def bias(self) -> Quantised:
+        """The prior of biases (members, outputs)."""
+        return self._quantised(1)
+
+    def _quantised(self, n_axes: int) -> Quantised:
+        normal = _isotropic(self.length_scale, n_axes)
+        step = self.step.view_as(normal.precision)
+        return Quantised(normal.centre, normal.precision, step)
 
 
 # ---- scale mixture [BBB15 eq. 7]: a narrow and a wide normal distribution
@@ -335,11 +418,17 @@ def _anchored(normal: torch.Tensor, length_scale: torch.Tensor) -> Normal:
 # ---- table of priors
 
 Prior = (
-    GaussianPrior | PosteriorPrior | ScaleMixturePrior | LogUniformPrior | AnchoredPrior
+    GaussianPrior
+    | PosteriorPrior
+    | DiscretePrior
+    | ScaleMixturePrior
+    | LogUniformPrior
+    | AnchoredPrior
 )
 
 PRIORS: dict[str, type] = {
     "gaussian": GaussianPrior,
+    "discrete": DiscretePrior,
     "scale_mixture": ScaleMixturePrior,
     "log_uniform": LogUniformPrior,
     "previous": PosteriorPrior,
@@ -349,6 +438,7 @@ PRIORS: dict[str, type] = {
 __all__ = [
     "PRIORS",
     "AnchoredPrior",
+    "DiscretePrior",
     "GaussianPrior",
     "LogUniformPrior",
     "PosteriorPrior",

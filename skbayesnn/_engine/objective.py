@@ -32,7 +32,7 @@ from skbayesnn._engine.random import anchor_normal
 from skbayesnn._families import Params, RandomSource
 from skbayesnn._families.base import require_grad
 from skbayesnn._likelihoods import Likelihood
-from skbayesnn._priors import PRIORS, AnchoredPrior, Prior
+from skbayesnn._priors import PRIORS, AnchoredPrior, DiscretePrior, Prior
 from skbayesnn.gradient_estimators import leave_one_out
 
 # ---- the objective
@@ -155,6 +155,21 @@ def at_anchors(posterior: Posterior, priors: tuple[Prior, ...]) -> Posterior:
     layers = [
         params | {"mean": prior.weight.centre, "bias": prior.bias.centre}
         if isinstance(prior, AnchoredPrior)
+        else params
+        for params, prior in zip(posterior.layers, priors, strict=True)
+    ]
+    return replace(posterior, layers=layers)
+
+
+def at_values(posterior: Posterior, priors: tuple[Prior, ...]) -> Posterior:
+    """Round the means to the nearest values of a discrete prior, if any."""
+    layers = [
+        params
+        | {
+            "mean": prior.weight.nearest(params["mean"]),
+            "bias": prior.bias.nearest(params["bias"]),
+        }
+        if isinstance(prior, DiscretePrior)
         else params
         for params, prior in zip(posterior.layers, priors, strict=True)
     ]

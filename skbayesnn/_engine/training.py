@@ -26,7 +26,7 @@ from skbayesnn._engine.config import (
     TrainingConfig,
 )
 from skbayesnn._engine.cuda_graph import step_class
-from skbayesnn._engine.objective import at_anchors, make_priors
+from skbayesnn._engine.objective import at_anchors, at_values, make_priors
 from skbayesnn._engine.optimizer import FlatParameters
 from skbayesnn._engine.posterior import Posterior, select_members
 from skbayesnn._engine.processes import (
@@ -369,7 +369,8 @@ def train(
     hooks : sequence of Hook
         Called in order after every epoch.
     compute_bound : bool
-        Whether to compute the evidence lower bound at the end.
+        Whether to compute the evidence lower bound at the end, after rounding the
+        weights to the values of a discrete prior, if any.
     perturbation : RowPerturbation, optional
         By default the same for the rows in all epochs, if ``config.perturbed``.
     epochs_done : int
@@ -567,13 +568,14 @@ def _train(
                 raise
             interrupted = True
             lost = error if isinstance(error, OSError) else None
-        bound = None
+        bound, posterior = None, best.posterior
         if compute_bound:
+            posterior = at_values(posterior, priors)
             with torch_threads(_threads_of_step(config, members, rows)):
                 bound = estimate_bound(
-                    config, members, rows, best.posterior, priors, perturbation
+                    config, members, rows, posterior, priors, perturbation
                 )
-        return replace(run.outcome(bound, interrupted), lost=lost)
+        return replace(run.outcome(posterior, bound, interrupted), lost=lost)
 
 
 def _perturbation(config, members, rows, first_epoch) -> RowPerturbation | None:
@@ -739,7 +741,8 @@ class _Run:
             posterior = runner.state.posterior
             with torch_threads(n_threads):
                 if stops_early:
-                    score = validation_score(posterior, self.rows, _N_VALIDATION_DRAWS)
+                    kept = at_values(posterior, self.priors)
+                    score = validation_score(kept, self.rows, _N_VALIDATION_DRAWS)
                     if self.processes:
                         self.processes.copy_first(score)
                     history.validation.append(score)
@@ -765,9 +768,14 @@ class _Run:
         constant = posterior.network.kl_constant(layers, keep, self.priors)
         return constant.double().cpu().numpy()
 
-    def outcome(self, bound: Bound | None, interrupted: bool) -> Trained:
-        """The result, after the estimate of the noise variance."""
-        history, best, posterior = self.history, self.best, self.best.posterior
+    def outcome(
+        self, posterior: Posterior, bound: Bound | None, interrupted: bool
+    ) -> Trained:
+        """The result, after the estimate of the noise variance.
+
+        posterior : with the best weights
+        """
+        history, best = self.history, self.best
         history.find_failures()
         # A loss that is not finite after a member has stopped is not a failure.
         failed_after_stop = best.stopped & (history.failed > best.n_epochs)

@@ -62,6 +62,12 @@ class Masked(Family):
         """Number of independent masks in one draw."""
         return math.prod(self.mask_shape(params))
 
+    def n_effective(self, params: Params) -> torch.Tensor:
+        """Number of masks whose value matters, (members,): rows of zeros need none."""
+        if self.units is not None:
+            return params["bias"].new_full((len(params["bias"]),), self.n_masks(params))
+        return params["mean"].any(-1).sum(1)
+
     def masked(self, mask: torch.Tensor, params: Params) -> Draw:
         """A draw with masks (draws, members, \\*mask shape)."""
         mean, bias = params["mean"], params["bias"]
@@ -129,7 +135,7 @@ class InputMask(Masked):
         """The entropy of the masks, and the prior's normalising constant."""
         mean = params["mean"]
         bias_constant = super().kl_constant(params, keep, prior)
-        mask_entropy = self.n_masks(params) * self.entropy(keep)
+        mask_entropy = self.n_effective(params) * self.entropy(keep)
         return bias_constant - prior.weight.log_scale(mean) - mask_entropy
 
 
@@ -265,9 +271,11 @@ class Concrete(Masked):
         return weights - self.n_masks(params) * entropy + biases
 
     def kl_constant(self, params, keep, prior):
-        """The prior's normalising constant."""
+        """The prior's normalising constant, and the entropy of masks without effect."""
         bias_constant = super().kl_constant(params, keep, prior)
-        return bias_constant - prior.weight.log_scale(params["mean"])
+        n_idle = self.n_masks(params) - self.n_effective(params)
+        idle_entropy = n_idle * binary_entropy(self.keep_of(params, keep))
+        return bias_constant - prior.weight.log_scale(params["mean"]) + idle_entropy
 
     def kl_gradient(self, params, keep, prior, random):
         """Gradients, with H'(p) = -logit p."""

@@ -163,7 +163,7 @@ class DropConnect(Family):
         """The entropy of the masks, and the prior's normalising constant."""
         mean = params["mean"]
         bias_constant = super().kl_constant(params, keep, prior)
-        mask_entropy = mean[0].numel() * binary_entropy(keep)
+        mask_entropy = mean.flatten(1).count_nonzero(1) * binary_entropy(keep)
         return bias_constant - prior.weight.log_scale(mean) - mask_entropy
 
 

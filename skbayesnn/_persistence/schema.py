@@ -431,8 +431,9 @@ def _networks() -> Iterator[StoredClass]:
     """The single estimators."""
     roles = ("Regressor", _REGRESSOR), ("Classifier", _CLASSIFIER)
     for method in ("AnchoredEnsemble", "BBB", "MCDropout", "VariationalDropout"):
+        added = ("prior", "prior_step") if method == "MCDropout" else ()
         for role, rules in roles:
-            yield _network("skbayesnn", method + role, rules)
+            yield _network("skbayesnn", method + role, rules, added)
     yield _network("skbayesnn", "VariationalGPRegressor", _REGRESSOR)
 
 
@@ -454,14 +455,16 @@ def _neighbours() -> Iterator[StoredClass]:
         )
 
 
-def _network(module: str, name: str, rules: Rules) -> StoredClass:
+def _network(
+    module: str, name: str, rules: Rules, added: tuple[str, ...] = ()
+) -> StoredClass:
     fitted = {**_NETWORK, **rules}
     return StoredClass(
         module,
         name,
         fitted,
         _NETWORK_OPTIONAL,
-        ("categorical_features", "table_"),
+        ("categorical_features", "table_", *added),
         consistency.check_network,
     )
 

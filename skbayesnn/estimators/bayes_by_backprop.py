@@ -30,6 +30,12 @@ class _BayesByBackprop(_pruning.Prunable):
 
     def _posterior_spec(self, fan_ins):
         rates = _validation.dropout_rates(self.dropout, len(fan_ins))
+        if isinstance(self.prior, str) and self.prior == "discrete":
+            raise ValueError(
+                "normal weights require a prior with a density, 'gaussian' or "
+                "'scale_mixture', since their KL to a discrete prior is infinite; got "
+                "prior='discrete'. Use MCDropout*, whose weights have few values."
+            )
         prior, kl, kl_weighting, gradient = (
             _validation.check_option(name, getattr(self, name), options)
             for name, options in {

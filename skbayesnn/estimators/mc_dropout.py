@@ -1,5 +1,7 @@
 """Monte Carlo dropout [GG16]: dropout as approximate Bayesian inference."""
 
+from typing import Any
+
 import numpy as np
 import torch
 
@@ -12,8 +14,11 @@ from skbayesnn.estimators._base import BayesianNetwork
 from skbayesnn.estimators._classification import BayesianClassifier
 from skbayesnn.estimators._job import PosteriorSpec
 from skbayesnn.estimators._regression import BayesianRegressor
+from skbayesnn.networks import MLP
 
 NOISES = ("bernoulli", "gaussian", "dropconnect", "additive")
+# Those with a density.
+_CONTINUOUS = ("gaussian", "additive")
 # Warn if a draw drops fewer units than this on average: then most draws are equal.
 _MIN_DROPPED = 0.1
 
@@ -22,6 +27,8 @@ class _MCDropout(BayesianNetwork):
     """The stochastic regularisation techniques of [Gal16 3.2]."""
 
     noise: str
+    prior: str
+    prior_step: Any
 
     # Initial rate for `dropout="auto"`.
     _start_rate: float
@@ -48,14 +55,37 @@ class _MCDropout(BayesianNetwork):
             families = tuple(
                 FAMILIES[noise if rate > 0 else "point"]() for rate in rates
             )
+        prior = _validation.check_option("prior", self.prior, ("gaussian", "discrete"))
+        step = _validation.check_number(
+            "prior_step", self.prior_step, low=0, open_low=True
+        )
+        if prior == "discrete":
+            self._check_discrete(noise)
         return PosteriorSpec(
             rates,
             families,
+            prior=prior,
+            prior_fields={"step": step} if prior == "discrete" else {},
             training=TrainingOptions(
                 n_training_draws=_validation.training_draws(self),
                 variance_source="held_out" if self._learns_rates else "residuals",
             ),
         )
+
+    def _check_discrete(self, noise):
+        """Raise if the KL to a discrete prior is infinite, or unknown."""
+        if noise in _CONTINUOUS:
+            raise ValueError(
+                "prior='discrete' requires noise='bernoulli' or 'dropconnect', with "
+                "which a weight has two values: the KL of weights with a density is "
+                f"infinite; got noise={noise!r}. Set prior='gaussian'."
+            )
+        if not (self.network is None or isinstance(self.network, MLP)):
+            raise ValueError(
+                "prior='discrete' requires a perceptron, whose masks are on the rows "
+                f"of its weights; got network={self.network!r}. Set network=None, an "
+                "MLP, or prior='gaussian'."
+            )
 
     def _warn_of_posterior(self):
         """Warn if the learned dropout rates are so low that draws are equal."""
@@ -127,6 +157,20 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
         for a unit with one weight m it is .92 - log |m| nats too large.
         ``"dropconnect"`` is trained with normal activations of the same mean and
         variance.
+    prior : {"gaussian", "discrete"}, default="gaussian"
+        Leave the default unless ``elbo_`` must bound the evidence. ``"gaussian"`` is
+        N(0, 1 / l^2) on every weight and bias; the KL of dropout to it is infinite, and
+        ``elbo_`` omits the infinite constant. ``"discrete"`` has probabilities in
+        proportion to exp(-l^2 w^2 / 2) on the multiples w of ``prior_step``, as in Gal
+        (2016, section 3.2.3). The training is the same; at the end, weights are rounded
+        to such multiples. ``elbo_`` is then a lower bound of the log evidence under
+        this prior, with all constants (with ``"dropconnect"`` its data term has normal
+        activations). It requires ``noise="bernoulli"`` or ``"dropconnect"``, and a
+        perceptron.
+    prior_step : float > 0, default=0.001
+        Step of the discrete prior, for standardised columns. Leave the default: weights
+        are between -32.767 and 32.767, 16 bits each. ``elbo_`` is lower by about log 2
+        for every weight and bias if the step is halved, so compare it at equal steps.
     length_scale : {"auto", "fan_in"}, float >= 0 or sequence of float, default="auto"
         Leave the default, or give ``"fan_in"``, which halves the training time. The
         prior of the weights is N(0, 1 / l^2), with one l or one per layer. A larger l
@@ -249,7 +293,8 @@ default="from_dtype"
     elbo_ : float
         Evidence lower bound in nats and y's units, mean over networks, at
         ``tau_training_``. Compare it over tau, ``length_scale`` and ``dropout``, but
-        not over kinds of ``noise``: point estimates have an unknown constant. It is
+        not over kinds of ``noise``: point masses have an infinite constant, which is
+        omitted unless ``prior`` is ``"discrete"``. It is
         estimated from draws on the training rows (on a sample if there are many rows);
         after ``partial_fit``, on the rows of that call.
     elbo_std_error_ : float
@@ -339,6 +384,8 @@ default="from_dtype"
         network=None,
         dropout=0.01,
         noise="bernoulli",
+        prior="gaussian",
+        prior_step=0.001,
         length_scale="auto",
         tau="auto",
         likelihood="gaussian",
@@ -385,7 +432,7 @@ class MCDropoutClassifier(_MCDropout, BayesianClassifier):
         sequence has one rate for the inputs of each weight layer (hidden layers + 1),
         the network's inputs first. ``"auto"`` learns one rate per layer with the
         weights, starting at 0.1.
-    noise
+    noise, prior, prior_step
         As in :class:`MCDropoutRegressor`.
     length_scale : {"auto", "fan_in"}, float >= 0 or sequence of float, default="auto"
         Leave the default unless a search selects l. The prior of the weights is N(0, 1
@@ -481,6 +528,8 @@ x_scale_
         network=None,
         dropout=0.1,
         noise="bernoulli",
+        prior="gaussian",
+        prior_step=0.001,
         length_scale="auto",
         tau=1.0,
         likelihood="categorical",

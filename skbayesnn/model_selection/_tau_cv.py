@@ -59,10 +59,10 @@ class TauCV(BestEstimatorMixin, BaseSearchCV):
     Parameters
     ----------
     estimator : estimator
-        A single network of this package, such as :class:`MCDropoutRegressor` or
-        :class:`AnchoredEnsembleClassifier`. Its own ``tau`` is ignored. Put ``TauCV``
-        last in a ``Pipeline``, not around it; use :class:`BatchedGridSearchCV` to
-        search other parameters too.
+        A single network of this package, such as :class:`MCDropoutRegressor`,
+        :class:`AnchoredEnsembleClassifier` or :class:`VariationalGPRegressor`. Its own
+        ``tau`` is ignored. Put ``TauCV`` last in a ``Pipeline``, not around it; use
+        :class:`BatchedGridSearchCV` to search other parameters too.
     taus : int or array-like of shape (n_taus,) or (n_taus, n_targets), default=10
         Leave the default unless the best value is the first or the last. An array
         contains the values to try: precisions 1 / noise variance in units of y, one for

@@ -43,7 +43,7 @@ def problem(engine, seed):
             n: changes.pop(n) for n in ("weighted", "shared") if n in changes
         }
         n_rows = changes.pop("n_rows", 24)
-        names = ("pi", "s1", "s2", "bias_length_scale")
+        names = ("pi", "s1", "s2", "bias_length_scale", "step")
         prior_params = {n: changes.pop(n) for n in names if n in changes}
         config = engine.config(kind, **changes)
         members = engine.members(
@@ -281,6 +281,8 @@ def _prior_params(prior):
     """Parameters of a prior other than its length scale; they differ by member."""
     if prior == "anchored":
         return {"bias_length_scale": [0.4, 1.0, 3.0]}
+    if prior == "discrete":
+        return {"step": [0.25, 0.001, 0.1]}
     if prior != "scale_mixture":
         return {}
     return {"pi": [0.5, 0.25, 0.8], "s1": [1.0, 2.0, 0.5], "s2": [0.1, 0.3, 0.05]}

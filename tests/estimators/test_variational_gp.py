@@ -3,7 +3,10 @@
 import numpy as np
 import pytest
 import torch
+from scipy import sparse
 from scipy.special import erf
+from scipy.stats import multivariate_normal
+from sklearn.exceptions import NotFittedError
 
 from skbayesnn import MCDropoutRegressor, VariationalGPRegressor
 from skbayesnn._families import Bernoulli, FixedWidth, MeanField, Point
@@ -90,20 +93,11 @@ def exact(features, y, tau, new):
     return new @ mean, np.einsum("ni,ij,nj->n", new, covariance, new)
 
 
-def features_of(model, X):
-    """sqrt(1 / K) (sigma(w x + b), 1), with w and b point estimates."""
-    arrays = model.parameters_
-    hidden = X @ arrays["layers/0/mean"][0] + arrays["layers/0/bias"][0]
-    units = {"erf": erf, "identity": lambda u: u}[model.activation](hidden)
-    ones = np.ones((len(X), 1))
-    return np.hstack([units, ones]) / np.sqrt(model.n_features)
-
-
 def test_mean_equals_linear_regression_on_the_features(rows, seed):
     """If only v is random, for any number of features."""
     X, y = rows
     model = gp_with_random_v(seed, n_features=6).fit(X, y)
-    mean, variance = exact(features_of(model, X), y, 4.0, features_of(model, X))
+    mean, variance = exact(model.features(X), y, 4.0, model.features(X))
     actual = model.predict(X, method="mean_weights")
     # The training is stochastic.
     assert abs(actual - mean).max() < 0.1 * np.sqrt(variance.max())
@@ -117,7 +111,7 @@ def test_predictive_equals_linear_regression_on_one_feature(seed):
     noise = 0.5 * random.normal(size=ROWS // 2)
     y = 1.5 * X[:, 0] + np.r_[noise, -noise]
     model = gp_with_random_v(seed, n_features=1, activation="identity").fit(X, y)
-    mean, variance = exact(features_of(model, X), y, 4.0, features_of(model, X))
+    mean, variance = exact(model.features(X), y, 4.0, model.features(X))
     actual = model.predict(X, method="mean_weights")
     assert abs(actual - mean).max() < 0.1 * np.sqrt(variance.max())
     # A few per cent for the training, three for the std of 2,500 draws.
@@ -126,6 +120,172 @@ def test_predictive_equals_linear_regression_on_one_feature(seed):
     )
     _, std = model.predict(X, return_std=True)
     np.testing.assert_allclose(std**2, variance + 1 / 4.0, rtol=0.05)
+
+
+# ---- features, kernels and the marginal likelihood
+
+
+def shifted(rows):
+    """Rows and two targets in other units than the network's."""
+    X, y = rows
+    return 2.0 + 3.0 * X, np.stack([5.0 + 4.0 * y, 0.1 * y - X[:, 0]], axis=1)
+
+
+def features_by_hand(model, X, weight, bias):
+    """sqrt(1 / K) (sigma(w x + b), 1)."""
+    hidden = (X - model.x_mean_) / model.x_scale_ @ weight + bias
+    units = {
+        "erf": erf,
+        "tanh": np.tanh,
+        "relu": lambda u: np.maximum(u, 0),
+        "identity": lambda u: u,
+    }[model.activation](hidden)
+    return np.hstack([units, np.ones((len(X), 1))]) / np.sqrt(model.n_features)
+
+
+@pytest.mark.parametrize("activation", ["erf", "tanh", "relu", "identity"])
+def test_features_at_the_posterior_means(rows, seed, activation):
+    """In any container, also if rows of w are dropped: their mean is p m."""
+    X, Y = shifted(rows)
+    options = {"activation": activation, "dropout": [0.3, 0.0], "n_features": 6}
+    model = gp(seed, **options).fit(X, Y)
+    arrays = model.parameters_
+    weight, bias = 0.7 * arrays["layers/0/mean"][0], arrays["layers/0/bias"][0]
+    expected = features_by_hand(model, X, weight, bias)
+    features = model.features(X)
+    assert features.shape == (ROWS, 7)
+    # Sums in another order.
+    np.testing.assert_allclose(features, expected, rtol=1e-10, atol=1e-12)
+    np.testing.assert_array_equal(model.features(sparse.csr_array(X)), features)
+    single = model.features(X.astype(np.float32))
+    assert single.dtype == np.float32
+    np.testing.assert_allclose(single, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("sigma", [0.0, 0.4])
+def test_predictions_average_the_features_of_draws(rows, seed, sigma):
+    """Each draw of f is the sum of its features, times its weights."""
+    X, Y = shifted(rows)
+    options = {"sigma": sigma, "dropout": 0.2, "n_features": 6, "n_estimators": 2}
+    model = gp(seed, **options).fit(X, Y)
+    posterior = _fitted.restore_posterior(model, torch.device("cpu"), torch.float64)
+    functions = []
+    for number in range(2 * 7):
+        draw, member = divmod(number, 2)
+        *_, (weight, bias) = posterior.draw(range(draw, draw + 1))
+        v = np.vstack([weight[0, member], bias.expand(1, 2, -1)[0, [member]]])
+        f = np.sqrt(6) * model.features(X, draw=number) @ v
+        functions.append(f * model.y_scale_ + model.y_mean_)
+    mean = np.mean(functions, axis=0)
+    np.testing.assert_allclose(mean, model.predict(X), rtol=1e-9, atol=1e-9)
+
+
+def test_kernel_is_the_product_of_features(rows, seed):
+    X, Y = shifted(rows)
+    model = gp(seed, n_features=6).fit(X, Y)
+    for draw in (None, 3):
+        left, right = (model.features(part, draw=draw) for part in (X, X[:5]))
+        kernel = model.kernel(X, X[:5], draw=draw)
+        np.testing.assert_allclose(kernel, left @ right.T, rtol=1e-12)
+        np.testing.assert_array_equal(
+            model.kernel(X[:5], draw=draw), model.kernel(X[:5], X[:5], draw=draw)
+        )
+    assert not np.array_equal(model.kernel(X, draw=3), model.kernel(X, draw=4))
+
+
+@pytest.mark.parametrize(
+    ("activation", "limit"),
+    [("erf", arc_sine), ("relu", arc_cosine), ("identity", lambda inner: inner)],
+)
+def test_kernel_of_many_features_is_the_prior_kernel(rows, seed, activation, limit):
+    """With w and b from the prior: the limit, and 1 / K for the constant.
+
+    sigma = 1 is the width of the prior. The means are replaced by zeros, so that draws
+    of the posterior are draws of the prior. The tolerance is six standard errors of the
+    mean over K = 20,000 features.
+    """
+    X = 2.0 + 3.0 * rows[0][:4]
+    options = {"activation": activation, "length_scale": 1.5, "sigma": 1.0}
+    model = gp(seed, n_features=20_000, max_iter=1, **options).fit(X, rows[1][:4])
+    for name in ("mean", "bias"):
+        key = f"layers/0/{name}"
+        model.parameters_[key] = np.zeros_like(model.parameters_[key])
+    Z = (X - model.x_mean_) / model.x_scale_
+    expected = limit((Z @ Z.T + 1) / 1.5**2) + 1 / 20_000
+    np.testing.assert_allclose(model.prior_kernel(X), expected, rtol=1e-10)
+    np.testing.assert_allclose(model.prior_kernel(X, X[:3]), expected[:, :3])
+    units = np.sqrt(20_000) * model.features(X, draw=2)
+    products = units[:, None] * units
+    error = products.std(-1) / np.sqrt(20_000)
+    assert (abs(model.kernel(X, draw=2) - expected) < 6 * error).all()
+
+
+@pytest.mark.parametrize("n_features", [5, 60])
+@pytest.mark.parametrize("tau", ["auto", 7.0, [0.4, 90.0]])
+def test_marginal_likelihood_is_a_multivariate_normal(rows, seed, n_features, tau):
+    """With fewer and with more features than rows, for several targets in their units.
+
+    Two factorisations of well-conditioned matrices agree to about 1e-10.
+    """
+    X, Y = shifted(rows)
+    model = gp(seed, n_features=n_features, tau=tau).fit(X, Y)
+    X_new, Y_new = X[:9] + 0.5, Y[:9] - 0.2
+    for draw in (None, 5):
+        kernel, expected = model.kernel(X_new, draw=draw), 0.0
+        for target in range(2):
+            noise = np.eye(9) / np.broadcast_to(model.tau_, 2)[target]
+            covariance = model.y_scale_[target] ** 2 * kernel + noise
+            mean = np.full(9, model.y_mean_[target])
+            normal = multivariate_normal(mean, covariance)
+            expected += normal.logpdf(Y_new[:, target])
+        actual = model.log_marginal_likelihood(X_new, Y_new, draw=draw)
+        assert actual == pytest.approx(expected, rel=1e-8)
+
+
+def test_marginal_likelihood_is_at_least_the_evidence_bound(rows, seed):
+    """Given w and b, the bound is the marginal minus a KL of v, minus the prior of w.
+
+    With points w and b, ``elbo_`` contains - l^2 / 2 (|w|^2 + |b|^2) and the constant
+    of the prior without the entropy of points, log l for every weight.
+    """
+    X, y = rows
+    model = gp_with_random_v(seed, n_features=6, max_iter=300, length_scale=1.3)
+    model.fit(X, y)
+    arrays = [model.parameters_[f"layers/0/{name}"] for name in ("mean", "bias")]
+    log_prior = sum(
+        (np.log(1.3) - 0.5 * np.square(1.3 * values)).sum() for values in arrays
+    )
+    slack = 5 * model.elbo_std_error_
+    marginal = model.log_marginal_likelihood(X, y)
+    assert marginal + log_prior > model.elbo_ - slack
+
+
+def test_features_refuse_what_has_no_kernel(rows, seed):
+    X, y = rows
+    model = gp(seed, n_features=6, activation="tanh", likelihood="student_t").fit(X, y)
+    for call, message in [
+        (lambda: model.prior_kernel(X), "closed form, 'erf', 'relu'.*got 'tanh'"),
+        (lambda: model.log_marginal_likelihood(X, y), "'gaussian'.*got 'student_t'"),
+        (lambda: model.features(X, draw=7), r"`draw` must be in \[0, 7\); got 7"),
+        (lambda: model.kernel(X, X[:, :2]), "2 features"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            call()
+    with_nan = X.copy()
+    with_nan[3, 1] = np.nan
+    with pytest.raises(ValueError, match=r"without missing values.*got 1 columns"):
+        with pytest.warns(UserWarning, match="missing"):
+            model.features(with_nan)
+    gaussian = gp(seed, n_features=6).fit(X, y)
+    with pytest.raises(
+        ValueError, match="`y` must have the 1 targets of the fit; got 2"
+    ):
+        gaussian.log_marginal_likelihood(X, np.stack([y, y], axis=1))
+    with pytest.raises(NotFittedError):
+        gp(seed).features(X)
+
+
+# ---- options
 
 
 def test_sigma_zero_equals_mc_dropout(rows, seed):

@@ -150,6 +150,8 @@ def _prior(kind, normal, dtype):
             "s1": by_member(1.0, 2.0, 0.6),
             "s2": by_member(0.1, 0.4, 0.05),
         }
+    if kind == "discrete":
+        fields["step"] = by_member(0.25, 0.001, 0.1)
     if kind == "anchored":
         fields |= {
             "bias_length_scale": by_member(0.7, 2.0, 0.4),

@@ -268,6 +268,8 @@ def config_and_members(case, seed, **changes):
             "s1": [1.0, 2.0, 0.5, 1.0],
             "s2": [0.1, 0.3, 0.05, 0.5],
         }
+    if case.prior == "discrete":
+        prior_params = {"step": [0.1, 0.001, 0.25, 0.01]}
     if case.prior == "anchored":
         prior_params = {"bias_length_scale": [0.3, 1.0, 2.0, 0.7]}
     members = Engine.members(

@@ -38,9 +38,11 @@ def _priors(family: Family) -> list[str]:
     if name == "variational_independent":
         return ["log_uniform", "gaussian"]
     if name == "point":  # also layers without dropout in a network with dropout
-        return ["gaussian", "log_uniform", "anchored"]
+        return ["gaussian", "discrete", "log_uniform", "anchored"]
     if name == "bernoulli":
-        return ["gaussian", "anchored"]
+        return ["gaussian", "discrete", "anchored"]
+    if name in ("concrete", "dropconnect"):
+        return ["gaussian", "discrete"]
     return ["log_uniform"] if isinstance(family, Variational) else ["gaussian"]
 
 

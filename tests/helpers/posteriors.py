@@ -35,6 +35,7 @@ POSTERIORS = {
     "gaussian": (MC_DROPOUT, {"noise": "gaussian", "dropout": 0.1}),
     "dropconnect": (MC_DROPOUT, {"noise": "dropconnect", "dropout": 0.1}),
     "additive": (MC_DROPOUT, {"noise": "additive", "dropout": 0.1}),
+    "discrete": (MC_DROPOUT, {"dropout": 0.1, "prior": "discrete"}),
     "concrete": (MC_DROPOUT, {"dropout": "auto"}),
     "some layers": (MC_DROPOUT, {"dropout": [0.0, 0.1, 0.3]}),
     "mean field": (BBB, {}),

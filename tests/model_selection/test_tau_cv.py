@@ -200,9 +200,12 @@ def test_several_targets(data, taus):
     assert model.taus_.shape == np.shape(taus)
 
 
-def test_path_is_trained_in_one_program(data, programs):
-    """If all folds have the same size."""
-    new(cv=ShuffleSplit(5, train_size=30, random_state=0)).fit(data.X, data.y)
+@pytest.mark.parametrize("network_class", NETWORK_CLASSES)
+def test_path_is_trained_in_one_program(data, programs, network_class):
+    """If all folds have the same size; also ensembles, whose networks have anchors."""
+    model = new(network_class, cv=ShuffleSplit(5, train_size=30, random_state=0))
+    with quiet():
+        model.fit(data.X, target(model, data))
     assert programs == [(len(TAUS) * 5, None)]
 
 

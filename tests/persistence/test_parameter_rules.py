@@ -31,6 +31,7 @@ USED_BY_FIT_ONLY = {
     "noisy_targets",
     "pi",
     "prior",
+    "prior_step",
     "s1",
     "s2",
     "sigma",
