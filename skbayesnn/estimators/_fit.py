@@ -11,7 +11,6 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from contextvars import copy_context
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import torch
@@ -26,7 +25,15 @@ from skbayesnn._engine.training import Trained, initial_posterior, train
 from skbayesnn._runtime import default_settings
 from skbayesnn._sklearn_compat import callback_context, has_callbacks
 from skbayesnn.estimators import _selection
-from skbayesnn.estimators._job import TrainedJob, TrainingJob, joined
+from skbayesnn.estimators._checkpoint import (
+    Checkpoint,
+    restored,
+    seeded,
+    settings_of,
+    with_settings_of,
+)
+from skbayesnn.estimators._job import TrainedJob, TrainingJob, joined, training_job
+from skbayesnn.estimators._training_data import TrainingData
 from skbayesnn.estimators._workers import Workers, n_cluster_workers
 
 # ---- progress
@@ -167,6 +174,39 @@ def train_together(
     ]
 
 
+@default_settings
+def train_with_checkpoint(
+    estimator,
+    data: TrainingData,
+    checkpoint: Checkpoint | None,
+    of_fit: dict,
+    continued: bool,
+) -> TrainedJob:
+    """Train an estimator on a table; write a file, or continue from one.
+
+    of_fit : ``identity`` of the fit
+    continued : whether it continues the unfinished fit of the estimator
+    """
+    twin = seeded(estimator, continued=continued)
+    job, before = training_job(twin, data), None
+    devices = _validation.devices_for_fit(estimator.device)
+    dtype = computed_in(job.config, devices[0])
+    if continued:
+        job = with_settings_of(job, estimator)
+        before = restored(estimator, devices[0], dtype)
+    else:
+        [job] = _selection.select_settings([job], devices[0], dtype)
+    if checkpoint is not None:
+        checkpoint.begin(job.with_trained, of_fit | settings_of(twin, job))
+    members, training_rows = joined([job], devices[0], dtype)
+    posterior = initial_posterior(job.config, members, devices[0], dtype)
+    program = job.config, members, training_rows, posterior
+    trained = run(
+        [estimator], *program, devices=devices, before=before, checkpoint=checkpoint
+    )
+    return job.with_trained(trained)
+
+
 def run(
     estimators,
     config: TrainingConfig,
@@ -178,38 +218,83 @@ def run(
     hooks: Sequence[Hook] = (),
     devices: Sequence[torch.device] = (),
     rows_of_epoch: int | None = None,
+    before: Trained | None = None,
+    checkpoint: Checkpoint | None = None,
     **options,
 ) -> Trained:
     """Train and report progress; raise if all networks fail.
 
     devices : the members are spread over them, if there are several
     rows_of_epoch : rows of an epoch, if progress is reported in rows
+    before : unfinished result of this training, from which it continues
+    checkpoint : file to which the networks are written
     options : further arguments of ``train``, for a training in this process
     """
     shown = _validation.verbosity(estimators[0].verbose) > 0
     processes = present_processes()
     shown = shown and (processes is None or processes.rank == 0)
+    keeps_interrupted = config.keep_interrupted
+    if checkpoint is not None:
+        config = replace(config, keep_interrupted=True)
     program = config, members, training_rows, posterior, optimizer_state, first_epoch
     n_epochs = int(members.n_epochs.max())
     is_local = bool(hooks or options)
     on_cpu = training_rows.mean_weight.device.type == "cpu"
+    n_members = len(members.seeds)
+    # The workers of a cluster may not have the device of the rows.
+    n_workers = min(n_cluster_workers(), n_members)
+    n_workers = n_workers if on_cpu and not is_local else 1
     with epochs_reported(estimators, n_epochs, shown, rows_of_epoch) as report:
-        n_members = len(members.seeds)
-        # The workers of a cluster may not have the device of the rows.
-        n_workers = min(n_cluster_workers(), n_members)
-        n_workers = n_workers if on_cpu and not is_local else 1
-        if n_workers > 1:
-            trained = _train_on_cluster(n_workers, *program)
-            report(n_epochs)
-        elif len(devices) > 1 and n_members > 1 and not is_local:
-            trained = _train_on_devices(devices[:n_members], *program)
-            report(n_epochs)
+
+        def leg(before: Trained | None, until: int | None) -> Trained:
+            part = *program, before, until
+            if n_workers > 1:
+                trained = _train_on_cluster(n_workers, *part)
+            elif len(devices) > 1 and n_members > 1 and not is_local:
+                trained = _train_on_devices(devices[:n_members], *part)
+            else:
+                called = [_Reported(report), *hooks]
+                return _train_here(*part, called, **options)
+            report(n_epochs if until is None else min(until, n_epochs))
+            return trained
+
+        if checkpoint is None:
+            trained = leg(before, None).after(before)
         else:
-            hooks = [_Reported(report), *hooks]
-            trained = train(*program, hooks, compute_bound=True, **options)
+            trained = checkpoint.train_in_legs(leg, before)
+    if trained.interrupted and not keeps_interrupted:
+        raise trained.lost or KeyboardInterrupt
     if trained.failed.all():
         raise all_failed(config, trained)
     return trained
+
+
+def _train_here(
+    config: TrainingConfig,
+    members: MemberParams,
+    training_rows: TrainingRows,
+    posterior: Posterior,
+    optimizer_state,
+    first_epoch: int,
+    before: Trained | None,
+    until: int | None,
+    hooks: Sequence[Hook] = (),
+    **options,
+) -> Trained:
+    """Call ``train``, with the bound."""
+    return train(
+        config,
+        members,
+        training_rows,
+        posterior,
+        optimizer_state,
+        first_epoch,
+        hooks,
+        compute_bound=True,
+        before=before,
+        until=until,
+        **options,
+    )
 
 
 def _parts(
@@ -220,8 +305,10 @@ def _parts(
     posterior: Posterior,
     optimizer_state,
     first_epoch: int,
+    before: Trained | None,
+    until: int | None,
 ) -> Iterator[tuple]:
-    """Split the members of a program; arguments of ``train`` for each part."""
+    """Split the members of a program; arguments of ``_train_here`` for each part."""
     for part in np.array_split(np.arange(len(members.seeds)), n_parts):
         yield (
             config,
@@ -230,16 +317,17 @@ def _parts(
             posterior.select(part),
             select_state(optimizer_state, part) if optimizer_state else None,
             first_epoch,
+            None if before is None else before.select(part),
+            until,
         )
 
 
 def _train_on_cluster(n_workers: int, *program) -> Trained:
     """Train parts of the members on the workers of joblib's active backend.
 
-    program : arguments of ``train``
+    program : arguments of ``_train_here``
     """
-    call = partial(train, compute_bound=True)
-    calls = ((call, *part) for part in _parts(n_workers, *program))
+    calls = ((_train_here, *part) for part in _parts(n_workers, *program))
     trained = list(Workers.of_backend().results(calls))
     return replace(Trained.concatenate(trained), n_processes=n_workers)
 
@@ -247,7 +335,7 @@ def _train_on_cluster(n_workers: int, *program) -> Trained:
 def _train_on_devices(devices: Sequence[torch.device], *program) -> Trained:
     """Train parts of the members on several devices, at the same time.
 
-    program : arguments of ``train``
+    program : arguments of ``_train_here``
 
     Raises
     ------
@@ -257,16 +345,19 @@ def _train_on_devices(devices: Sequence[torch.device], *program) -> Trained:
     dtype, stop = program[3].dtype, threading.Event()
 
     def train_part(device: torch.device, part: tuple) -> Trained:
-        config, members, rows, posterior, state, first_epoch = part
-        trained = train(
+        config, members, rows, posterior, state, first_epoch, before, until = part
+        if before is not None:
+            before = replace(before, posterior=before.posterior.to(device, dtype))
+        trained = _train_here(
             config,
             members,
             rows.to(device),
             posterior.to(device, dtype),
             state,
             first_epoch,
+            before,
+            until,
             [_Stopped(stop)],
-            compute_bound=True,
         )
         return replace(trained, posterior=trained.posterior.to(devices[0], dtype))
 
