@@ -64,17 +64,21 @@ class Checkpoint:
                 f"{type(path).__name__}, {path!r:.100}."
             )
         self._path, self._model, self._store = Path(path), model, store
-        if self._is_writer and not self._path.resolve().parent.is_dir():
+        # Asked for once: after a loss, they would connect again.
+        self._processes = present_processes()
+        self._is_writer = self._processes is None or self._processes.rank == 0
+        if not self._is_writer:
+            return
+        if not self._path.resolve().parent.is_dir():
             raise FileNotFoundError(
                 f"the folder of `checkpoint` must exist; got {str(path)!r}. Create it "
                 "first."
             )
-
-    @property
-    def _is_writer(self) -> bool:
-        """Whether this process writes the file."""
-        processes = present_processes()
-        return processes is None or processes.rank == 0
+        if self._path.is_dir():
+            raise IsADirectoryError(
+                "`checkpoint` must be the path of a file; got the folder "
+                f"{str(path)!r}. Give the name of a file in it."
+            )
 
     def begin(
         self,
@@ -101,13 +105,13 @@ class Checkpoint:
         leg : continues a training up to an epoch
         trained : unfinished result to continue, or None
         """
-        processes, n_epochs = present_processes(), 1
+        n_epochs = 1
         while trained is None or not trained.finished:
             start = time.monotonic()
             n_before = 0 if trained is None else trained.epochs_done
-            if processes:
-                n_epochs = processes.of_first(n_epochs)
             try:
+                if self._processes:
+                    n_epochs = self._processes.of_first(n_epochs)
                 trained = leg(trained, n_before + n_epochs).after(trained)
             except (KeyboardInterrupt, LostProcessError, LateProcessError) as error:
                 if trained is None:

@@ -5,11 +5,8 @@ a single estimator. Progress is reported after every epoch: to scikit-learn's ca
 (``set_callbacks``, from scikit-learn 1.9), and with ``verbose >= 1`` by a tqdm bar.
 """
 
-import threading
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from contextvars import copy_context
 from dataclasses import replace
 
 import numpy as np
@@ -20,7 +17,6 @@ from skbayesnn._data.training_rows import TrainingRows
 from skbayesnn._engine.config import Hook, MemberParams, TrainingConfig
 from skbayesnn._engine.posterior import Posterior
 from skbayesnn._engine.processes import present_processes
-from skbayesnn._engine.step import select_state
 from skbayesnn._engine.training import Trained, initial_posterior, train
 from skbayesnn._runtime import default_settings
 from skbayesnn._sklearn_compat import callback_context, has_callbacks
@@ -33,8 +29,9 @@ from skbayesnn.estimators._checkpoint import (
     with_settings_of,
 )
 from skbayesnn.estimators._job import TrainedJob, TrainingJob, joined, training_job
+from skbayesnn.estimators._parts import train_on_cluster, train_on_devices
 from skbayesnn.estimators._training_data import TrainingData
-from skbayesnn.estimators._workers import Workers, n_cluster_workers
+from skbayesnn.estimators._workers import n_cluster_workers
 
 # ---- progress
 
@@ -160,7 +157,7 @@ def train_together(
     devices = _validation.devices_for_fit(device or estimators[0].device)
     torch_device = devices[0]
     dtype = computed_in(config, torch_device)
-    jobs = _selection.select_settings(jobs, torch_device, dtype)
+    jobs = _selection.select_settings(jobs, devices, dtype)
     members, training_rows = joined(jobs, torch_device, dtype)
     posterior = initial_posterior(config, members, torch_device, dtype)
     program = config, members, training_rows, posterior
@@ -195,7 +192,7 @@ def train_with_checkpoint(
         job = with_settings_of(job, estimator)
         before = restored(estimator, devices[0], dtype)
     else:
-        [job] = _selection.select_settings([job], devices[0], dtype)
+        [job] = _selection.select_settings([job], devices, dtype)
     if checkpoint is not None:
         checkpoint.begin(job.with_trained, of_fit | settings_of(twin, job))
     members, training_rows = joined([job], devices[0], dtype)
@@ -236,25 +233,31 @@ def run(
     keeps_interrupted = config.keep_interrupted
     if checkpoint is not None:
         config = replace(config, keep_interrupted=True)
-    program = config, members, training_rows, posterior, optimizer_state, first_epoch
-    n_epochs = int(members.n_epochs.max())
+    program = {
+        "config": config,
+        "members": members,
+        "rows": training_rows,
+        "posterior": posterior,
+        "optimizer_state": optimizer_state,
+        "first_epoch": first_epoch,
+        "compute_bound": True,
+    }
+    n_epochs, n_members = int(members.n_epochs.max()), len(members.seeds)
     is_local = bool(hooks or options)
     on_cpu = training_rows.mean_weight.device.type == "cpu"
-    n_members = len(members.seeds)
     # The workers of a cluster may not have the device of the rows.
     n_workers = min(n_cluster_workers(), n_members)
     n_workers = n_workers if on_cpu and not is_local else 1
     with epochs_reported(estimators, n_epochs, shown, rows_of_epoch) as report:
 
         def leg(before: Trained | None, until: int | None) -> Trained:
-            part = *program, before, until
+            part = program | {"before": before, "until": until}
             if n_workers > 1:
-                trained = _train_on_cluster(n_workers, *part)
+                trained = train_on_cluster(n_workers, part)
             elif len(devices) > 1 and n_members > 1 and not is_local:
-                trained = _train_on_devices(devices[:n_members], *part)
+                trained = train_on_devices(devices[:n_members], part)
             else:
-                called = [_Reported(report), *hooks]
-                return _train_here(*part, called, **options)
+                return train(**part, hooks=[_Reported(report), *hooks], **options)
             report(n_epochs if until is None else min(until, n_epochs))
             return trained
 
@@ -267,130 +270,6 @@ def run(
     if trained.failed.all():
         raise all_failed(config, trained)
     return trained
-
-
-def _train_here(
-    config: TrainingConfig,
-    members: MemberParams,
-    training_rows: TrainingRows,
-    posterior: Posterior,
-    optimizer_state,
-    first_epoch: int,
-    before: Trained | None,
-    until: int | None,
-    hooks: Sequence[Hook] = (),
-    **options,
-) -> Trained:
-    """Call ``train``, with the bound."""
-    return train(
-        config,
-        members,
-        training_rows,
-        posterior,
-        optimizer_state,
-        first_epoch,
-        hooks,
-        compute_bound=True,
-        before=before,
-        until=until,
-        **options,
-    )
-
-
-def _parts(
-    n_parts: int,
-    config: TrainingConfig,
-    members: MemberParams,
-    training_rows: TrainingRows,
-    posterior: Posterior,
-    optimizer_state,
-    first_epoch: int,
-    before: Trained | None,
-    until: int | None,
-) -> Iterator[tuple]:
-    """Split the members of a program; arguments of ``_train_here`` for each part."""
-    for part in np.array_split(np.arange(len(members.seeds)), n_parts):
-        yield (
-            config,
-            members.select(part),
-            training_rows.select(part),
-            posterior.select(part),
-            select_state(optimizer_state, part) if optimizer_state else None,
-            first_epoch,
-            None if before is None else before.select(part),
-            until,
-        )
-
-
-def _train_on_cluster(n_workers: int, *program) -> Trained:
-    """Train parts of the members on the workers of joblib's active backend.
-
-    program : arguments of ``_train_here``
-    """
-    calls = ((_train_here, *part) for part in _parts(n_workers, *program))
-    trained = list(Workers.of_backend().results(calls))
-    return replace(Trained.concatenate(trained), n_processes=n_workers)
-
-
-def _train_on_devices(devices: Sequence[torch.device], *program) -> Trained:
-    """Train parts of the members on several devices, at the same time.
-
-    program : arguments of ``_train_here``
-
-    Raises
-    ------
-    KeyboardInterrupt
-        After Ctrl-C, unless all parts keep their finished epochs.
-    """
-    dtype, stop = program[3].dtype, threading.Event()
-
-    def train_part(device: torch.device, part: tuple) -> Trained:
-        config, members, rows, posterior, state, first_epoch, before, until = part
-        if before is not None:
-            before = replace(before, posterior=before.posterior.to(device, dtype))
-        trained = _train_here(
-            config,
-            members,
-            rows.to(device),
-            posterior.to(device, dtype),
-            state,
-            first_epoch,
-            before,
-            until,
-            [_Stopped(stop)],
-        )
-        return replace(trained, posterior=trained.posterior.to(devices[0], dtype))
-
-    with ThreadPoolExecutor(len(devices)) as pool:
-        futures = [
-            # With a copy of the context, which warnings depend on.
-            pool.submit(copy_context().run, train_part, device, part)
-            for device, part in zip(
-                devices, _parts(len(devices), *program), strict=True
-            )
-        ]
-        try:
-            wait(futures)
-        except KeyboardInterrupt:
-            stop.set()
-        trained = Trained.concatenate([future.result() for future in futures])
-    if stop.is_set() and not trained.interrupted:
-        raise KeyboardInterrupt
-    return trained
-
-
-class _Stopped(Hook):
-    """Hook that ends the training of a thread when an event is set."""
-
-    every_epoch = False
-
-    def __init__(self, event: threading.Event):
-        self._event = event
-
-    def epoch_end(self, n_done, posterior):
-        """Raise KeyboardInterrupt if the event is set."""
-        if self._event.is_set():
-            raise KeyboardInterrupt
 
 
 class _Reported(Hook):

@@ -8,6 +8,7 @@ import pickle
 import signal
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -85,7 +86,7 @@ def main():
     processes.leave_processes()
     os.environ["MASTER_PORT"] = sys.argv[3]
 
-    def stopped(action):
+    def stopped(action, **fit):
         """A long fit, in the third run of which the second process does something."""
         add, n_runs = training.TrainingHistory.add, []
 
@@ -99,7 +100,7 @@ def main():
         model = MCDropoutRegressor(max_iter=10_000, batch_size=19, n_estimators=1)
         model.set_params(early_stopping=False, tau=1.0, length_scale=1.0)
         model.set_params(device="cpu", warm_start=True, random_state=0)
-        error = failure(model.fit, X, y)
+        error = failure(partial(model.fit, **fit), X, y)
         training.TrainingHistory.add = add
         return error, model
 
@@ -112,7 +113,7 @@ def main():
     if rank == "1":
         (folder / "1.pickle").write_bytes(pickle.dumps(results))
     # The second process ends in the middle of a fit.
-    results["lost"] = stopped(lambda: os._exit(0))
+    results["lost"] = stopped(lambda: os._exit(0), checkpoint=folder / "fit.skb")
     (folder / "0.pickle").write_bytes(pickle.dumps(results))
 
 

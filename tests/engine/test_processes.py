@@ -17,13 +17,14 @@ import pytest
 import torch
 from sklearn.base import clone
 
+import skbayesnn
 from skbayesnn import MCDropoutRegressor
 from skbayesnn._batch import executor
 from skbayesnn._batch.outcomes import Outcome
 from skbayesnn._engine import processes, training
 from skbayesnn._engine.compiled import ENGINE_VARIABLE
 from skbayesnn._engine.processes import TIMEOUT_VARIABLE, ProcessError, Processes
-from skbayesnn.estimators import _fit
+from skbayesnn.estimators import _checkpoint, _fit
 from skbayesnn.model_selection import BatchedGridSearchCV
 from skbayesnn.networks import TabM
 from tests.engine import launched
@@ -144,6 +145,37 @@ def test_heads_of_a_part(engine, n_draws, table, seed, monkeypatch):
 def test_members_are_split(table, seed, monkeypatch):
     model = exact(MCDropoutRegressor(), seed, n_estimators=5, early_stopping=True)
     assert_all_same(model, *table, monkeypatch=monkeypatch, count=3)
+
+
+def test_members_are_split_between_checkpoints(table, seed, monkeypatch, tmp_path):
+    """All processes stop for each of them; the first one writes all networks."""
+    local, model = threading.local(), exact(MCDropoutRegressor(), seed, n_estimators=5)
+    model.set_params(early_stopping=True, max_iter=12)
+    alone = clone(model).fit(*table)
+    for module in training, _checkpoint:
+        monkeypatch.setattr(
+            module, "present_processes", lambda: getattr(local, "processes", None)
+        )
+    monkeypatch.setattr(_checkpoint, "_SECONDS_BETWEEN", 0.0)
+    monkeypatch.setattr(_checkpoint, "_SHARE_OF_TIME", np.inf)
+    path, written = tmp_path / "fit.skb", []
+
+    def save(model, file):
+        written.append(model)
+        skbayesnn.save(model, file)
+
+    monkeypatch.setattr(_checkpoint.Checkpoint, "save", save)
+
+    def fit(processes):
+        local.processes = processes
+        return clone(model).fit(*table, checkpoint=path)
+
+    results = run_together(fit, 2)
+    for result in (*results, skbayesnn.load(path)):
+        assert_same_training(alone, result, **ROUNDING)
+    n_epochs = [model.n_iter_ for model in written]
+    assert n_epochs == [*range(1, alone.n_iter_), alone.n_iter_]
+    assert all(len(model.seeds_) == 5 for model in written)
 
 
 # ---- errors
@@ -358,7 +390,8 @@ def launched_results(tmp_path_factory):
     finally:
         for run in runs:
             run.kill()
-    return [pickle.loads((folder / f"{rank}.pickle").read_bytes()) for rank in range(2)]
+    results = [folder / f"{rank}.pickle" for rank in range(2)]
+    return *(pickle.loads(path.read_bytes()) for path in results), folder
 
 
 @pytest.mark.skipif(
@@ -367,7 +400,7 @@ def launched_results(tmp_path_factory):
 def test_processes(launched_results, monkeypatch):
     """Both processes have the same model: the one of a single process."""
     for name in launched.MODELS:
-        models = [results[name] for results in launched_results]
+        models = [results[name] for results in launched_results[:2]]
         engine = launched.MODELS[name][1]
         assert [(m.n_processes_, m.engine_) for m in models] == [(2, engine)] * 2
         for key, values in models[0].parameters_.items():
@@ -382,20 +415,27 @@ def test_processes(launched_results, monkeypatch):
     not torch.distributed.is_gloo_available(), reason="torch has no gloo"
 )
 def test_failures_name_the_process(launched_results):
-    first = launched_results[0]
-    for results in launched_results:
+    first, _, folder = launched_results
+    for results in launched_results[:2]:
         assert "same data" in results["other data"]
         assert "process 1 (" in results["other data"]
     assert first["late"].startswith("LateProcessError('process 1 (")
     assert TIMEOUT_VARIABLE in first["late"]
-    errors = [results["out of memory"] for results in launched_results]
+    errors = [results["out of memory"] for results in launched_results[:2]]
     assert errors[0].startswith("LostProcessError('process 1 (")
     assert "process 1 is out of memory. (too large)" in errors[1]
     error, kept = first["lost"]
-    assert error.startswith("LostProcessError('process 1 (")
+    assert error.startswith('LostProcessError("process 1 (')
     # The second process ended in its third run, with one epoch in the first run.
     assert 2 <= kept.n_iter_ < kept.max_iter
-    assert np.isfinite(kept.predict(launched.table()[0])).all()
+    X, y = launched.table()
+    assert np.isfinite(kept.predict(X)).all()
+    # The last epochs are in the file, too, and a single process can continue.
+    assert str(folder / "fit.skb") in error
+    loaded = skbayesnn.load(folder / "fit.skb")
+    assert loaded.n_iter_ == kept.n_iter_
+    np.testing.assert_array_equal(loaded.predict(X), kept.predict(X))
+    assert loaded.fit(X, y).n_iter_ == kept.max_iter
 
 
 @pytest.mark.skipif(
@@ -403,7 +443,7 @@ def test_failures_name_the_process(launched_results):
 )
 def test_interruption_of_one_process_stops_all(launched_results):
     """They keep the same epochs, as after Ctrl-C in a single process."""
-    (no_error, first), (_, second) = (r["interrupted"] for r in launched_results)
+    (no_error, first), (_, second) = (r["interrupted"] for r in launched_results[:2])
     assert no_error == "no error"
     assert 3 <= first.n_iter_ == second.n_iter_ < first.max_iter
     for key, values in first.parameters_.items():
