@@ -457,18 +457,17 @@ def train(
     if before is not None:
         posterior, optimizer_state = before.posterior, before.optimizer
     program = config, members, rows, posterior, optimizer_state
-    options = first_epoch, hooks, compute_bound, perturbation, until
+    options = compute_bound, perturbation, until
     processes = present_processes()
     if processes is None:
-        return _train(*program, *options, before)
+        return _train(*program, first_epoch, hooks, *options, before)
     processes.check_same(
         "data, parameters and `random_state`", repr(config), _summary(members, rows)
     )
     n_members = len(members.seeds)
     # A hook that reads the posterior needs all members in every epoch.
-    if not isinstance(rows, TableRows) or any(hook.every_epoch for hook in hooks):
-        return _train_by_each(processes, *program, *options, before)
-    if n_members >= processes.count:
+    reads = any(hook.every_epoch for hook in hooks)
+    if isinstance(rows, TableRows) and n_members >= processes.count and not reads:
         own = processes.part_of(n_members)
         of_all = _train_separately(
             processes,
@@ -477,40 +476,56 @@ def train(
             rows.select(own),
             posterior.select(own),
             select_state(optimizer_state, own) if optimizer_state else None,
+            first_epoch,
+            [*hooks, _StoppedTogether(processes)],
             *options,
             None if before is None else before.select(own),
         )
         parts = [_on(rows, part) for part in of_all]
         return replace(Trained.concatenate(parts), n_processes=processes.count)
     n_rows = int(config.batch_rows(rows.n_rows).min())
-    if not processes.can_split(n_rows, config.network.n_weights):
-        return _train_by_each(processes, *program, *options, before)
+    can_split = processes.can_split(n_rows, config.network.n_weights)
+    if isinstance(rows, TableRows) and can_split:
+        trained = _train_on_parts_of_rows(
+            *program, first_epoch, hooks, *options, before, processes
+        )
+        return replace(trained, n_processes=processes.count)
+    # Every process trains all; the others get the result of the first.
+    hooks = [*hooks, _StoppedTogether(processes)]
+    of_all = _train_separately(
+        processes, *program, first_epoch, hooks, *options, before
+    )
+    return _on(rows, of_all[0])
+
+
+def _train_on_parts_of_rows(*arguments) -> Trained:
+    """Train together with the other processes, which compute other rows of the batches.
+
+    arguments : arguments of ``_train``, with the processes
+    """
+    _, _, rows, *_, processes = arguments
     try:
         with processes.together_interrupted():
-            trained = _train(*program, *options, before, processes)
+            trained = _train(*arguments)
             if not trained.interrupted:
-                trained = _on(rows, processes.of_first(_on(None, trained)))
+                return _on(rows, processes.of_first(_on(None, trained)))
+            if trained.lost is None and not processes.has_stopped:
+                processes.close()  # A hook has ended the training of this one alone.
+            return trained
     except ProcessError:
+        raise
+    except KeyboardInterrupt:
+        if not processes.has_stopped:
+            processes.close()
         raise
     except Exception as error:
         processes.close()
-        if is_out_of_memory(
-            error
-        ):  # This process alone must not try a smaller program.
+        if is_out_of_memory(error):
+            # This process alone must not try a smaller program.
             raise LostProcessError(
                 f"process {processes.rank} is out of memory. ({error})"
             ) from error
         raise
-    return replace(trained, n_processes=processes.count)
-
-
-def _train_by_each(processes: Processes, *arguments) -> Trained:
-    """Train in every process; all get the result of the first.
-
-    arguments : arguments of ``_train``
-    """
-    _, _, rows, *_ = arguments
-    return _on(rows, _train_separately(processes, *arguments)[0])
 
 
 def _train_separately(processes: Processes, *arguments) -> list[Trained]:
@@ -520,23 +535,44 @@ def _train_separately(processes: Processes, *arguments) -> list[Trained]:
 
     Raises
     ------
-    Exception
+    Exception, KeyboardInterrupt
         In all processes, if it was raised in one of them.
     """
-    result: Trained | Exception
-    with processes.separate_work():
-        try:
-            result = _on(None, _train(*arguments))
-        except Exception as error:
-            result = _sendable(error)
-    of_all = processes.gather(result)
+    result: Trained | BaseException
+    with processes.together_interrupted():
+        with processes.separate_work():
+            try:
+                result = _on(None, _train(*arguments))
+            except (Exception, KeyboardInterrupt) as error:
+                result = _sendable(error)
+        of_all = processes.gather(result)
+        if any(isinstance(r, KeyboardInterrupt) or _is_cut(r) for r in of_all):
+            processes.has_stopped = True
     for result in of_all:
-        if isinstance(result, Exception):
+        if isinstance(result, BaseException):
             raise result
     return of_all
 
 
-def _sendable(error: Exception) -> Exception:
+def _is_cut(result: Trained | BaseException) -> bool:
+    return isinstance(result, Trained) and result.interrupted
+
+
+class _StoppedTogether(Hook):
+    """Hook that ends the training when this process or another was interrupted."""
+
+    every_epoch = False
+
+    def __init__(self, processes: Processes):
+        self._processes = processes
+
+    def epoch_end(self, n_done, posterior):
+        """Raise KeyboardInterrupt after an interruption."""
+        if self._processes.wants_to_stop:
+            self._processes.stop_training()
+
+
+def _sendable(error: BaseException) -> BaseException:
     """The error without its traceback, or its text if it cannot be pickled."""
     error = error.with_traceback(None)
     try:

@@ -86,7 +86,7 @@ def main():
     processes.leave_processes()
     os.environ["MASTER_PORT"] = sys.argv[3]
 
-    def stopped(action, **fit):
+    def stopped(action, n_estimators=1, **fit):
         """A long fit, in the third run of which the second process does something."""
         add, n_runs = training.TrainingHistory.add, []
 
@@ -97,7 +97,8 @@ def main():
             add(*args)
 
         training.TrainingHistory.add = add_and_act
-        model = MCDropoutRegressor(max_iter=10_000, batch_size=19, n_estimators=1)
+        model = MCDropoutRegressor(batch_size=19, n_estimators=n_estimators)
+        model.set_params(max_iter=10_000 if n_estimators == 1 else 100_000_000)
         model.set_params(early_stopping=False, tau=1.0, length_scale=1.0)
         model.set_params(device="cpu", warm_start=True, random_state=0)
         error = failure(partial(model.fit, **fit), X, y)
@@ -109,7 +110,12 @@ def main():
     if rank == "0":
         has_noticed.touch()
     wait_for(has_noticed)
-    results["interrupted"] = stopped(lambda: os.kill(os.getpid(), signal.SIGINT))
+
+    def interrupt():
+        os.kill(os.getpid(), signal.SIGINT)
+
+    results["interrupted"] = stopped(interrupt)
+    results["interrupted, spread"] = stopped(interrupt, 3)
     if rank == "1":
         (folder / "1.pickle").write_bytes(pickle.dumps(results))
     # The second process ends in the middle of a fit.
