@@ -64,7 +64,7 @@ class Checkpoint:
                 f"{type(path).__name__}, {path!r:.100}."
             )
         self._path, self._model, self._store = Path(path), model, store
-        # Asked for once: after a loss, they would connect again.
+        # Stored, because after a loss a further call would connect again.
         self._processes = present_processes()
         self._is_writer = self._processes is None or self._processes.rank == 0
         if not self._is_writer:
@@ -172,8 +172,8 @@ class Checkpoint:
                 "SKB505",
                 "checkpoint",
                 f"the checkpoint {str(self._path)!r} could not be written "
-                f"({error.strerror or error}). The fit goes on, and tries again at the "
-                f"next checkpoint; until then the file {state}. Free space on the "
+                f"({error.strerror or error}). The fit continues, and tries again at "
+                f"the next checkpoint; until then the file {state}. Free space on the "
                 "disk, or make the folder writable.",
             )
 
@@ -254,7 +254,7 @@ def is_continued(model, of_fit: dict[str, Any]) -> bool:
 
 
 def seeded(estimator, *, continued: bool):
-    """The estimator, or a copy with an integer if its random state is none.
+    """The estimator, or a copy whose random state is an integer.
 
     continued : whether the integer is the one of its unfinished fit
     """
