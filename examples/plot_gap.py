@@ -21,8 +21,8 @@ networks of every family; this example compares one and five networks of each me
 - The stack with its defaults is less certain in both gaps, but its band misses half of
   the hump.
 
-Ratios are medians of three seeds of rows and networks; the picture shows the first. Writes examples/output/gap.png
-and prints the ratios.
+Ratios are medians of three seeds of rows and networks; the picture shows the first.
+Writes examples/output/gap.png and prints the ratios.
 """
 
 import matplotlib.pyplot as plt

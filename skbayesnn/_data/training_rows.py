@@ -9,6 +9,7 @@ from dataclasses import astuple, dataclass, replace
 from functools import cached_property
 from itertools import repeat
 from typing import NamedTuple
+from weakref import ref
 
 import numpy as np
 import torch
@@ -439,7 +440,7 @@ class BufferedRows(TrainingRows):
         weights = self._tensor(subset.weights[None]) if is_weighted else None
         self._subsets = self._subsets._replace(weights=weights)
         # Arrays of weights that loops hold, with their factors.
-        self._held: list[tuple[np.ndarray, np.ndarray | None]] = []
+        self._held: list[tuple[ref[np.ndarray], np.ndarray | None]] = []
 
     def load(self, x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> None:
         """Replace the rows of the buffer; arguments as in the table."""
@@ -449,13 +450,16 @@ class BufferedRows(TrainingRows):
         if self._subsets.weights is not None:
             self._subsets.weights[:] = self._tensor(weights)
         for held, factor in self._held:
-            held[:] = weights if factor is None else weights * factor
+            values = held()
+            if values is not None:
+                values[:] = weights if factor is None else weights * factor
 
     def member_table(self, member, weight_factor=None, y_shift=None):
         """The rows of one member; see `TrainingRows`."""
         table = super().member_table(member, weight_factor, y_shift)
         if len(table.weights):
-            self._held.append((table.weights, weight_factor))
+            self._held = [held for held in self._held if held[0]() is not None]
+            self._held.append((ref(table.weights), weight_factor))
         return table
 
 

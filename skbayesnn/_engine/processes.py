@@ -110,7 +110,9 @@ class Processes:
         self._store = store
         # The group of torch from which this one was made.
         self.world = dist.group.WORLD
-        self._interrupted, self._stopped, self._n_waits = False, False, 0
+        # Whether an interruption has ended the present training, in all processes.
+        self.has_stopped = False
+        self._interrupted, self._n_waits = False, 0
         self._names = ["unknown host"] * count
         timeout = timedelta(seconds=seconds)
         self._group = self._attempt(dist.new_group, backend="gloo", timeout=timeout)
@@ -212,7 +214,8 @@ class Processes:
         """Context of work without exchanges; it ends when all processes are done.
 
         The work may take any time, and longer in one process than in another: while it
-        lasts, a thread shows that the process is alive.
+        lasts, a thread shows that the process is alive. If another process was
+        interrupted, the thread notices it, and ``wants_to_stop`` becomes true.
         """
         stop = threading.Event()
         beats = threading.Thread(target=self._beat, args=(stop,), daemon=True)
@@ -225,12 +228,16 @@ class Processes:
             beats.join()
 
     def _beat(self, stop: threading.Event) -> None:
-        """Count in the store until ``stop`` is set."""
-        n = 0
+        """Count in the store, and exchange interruptions, until ``stop`` is set."""
+        n, interruption = 0, f"interrupted/{self._n_waits}"
         with suppress(RuntimeError):  # The store has ended.
             while not stop.wait(min(_BEAT, self._seconds / 4)):
                 n += 1
                 self._store.set(f"beat/{self.rank}", str(n))
+                if self._interrupted:
+                    self._store.set(interruption, "yes")
+                elif self._store.check([interruption]):
+                    self._interrupted = True
 
     def _wait_for_all(self) -> None:
         """Wait until all processes are here.
@@ -270,7 +277,7 @@ class Processes:
         others waiting. At the end, the script's handler gets the signal that has not
         stopped the training, and SIGTERM in any case.
         """
-        self._interrupted = self._stopped = False
+        self._interrupted = self.has_stopped = False
         received = []
 
         def note(number, _) -> None:
@@ -286,17 +293,17 @@ class Processes:
                 # None: a handler that Python has not set.
                 signal.signal(number, handler or signal.SIG_DFL)
             for number in dict.fromkeys(received):
-                if number == signal.SIGTERM or not self._stopped:
+                if number == signal.SIGTERM or not self.has_stopped:
                     signal.raise_signal(number)
 
     @property
     def wants_to_stop(self) -> bool:
-        """Whether this process was interrupted."""
+        """Whether this process was interrupted, or in separate work another one."""
         return self._interrupted
 
     def stop_training(self) -> NoReturn:
-        """Raise KeyboardInterrupt, after all have exchanged ``wants_to_stop``."""
-        self._stopped = True
+        """Raise KeyboardInterrupt, which ends the training in all processes."""
+        self.has_stopped = True
         raise KeyboardInterrupt
 
     # ---- lost processes

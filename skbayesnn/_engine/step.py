@@ -462,7 +462,7 @@ class StepOfPart(Step):
 
 def select_state(state: dict[str, np.ndarray], members: np.ndarray):
     """Select members of an ``optimizer_state()`` by index."""
-    moments = {n: values[members] for n, values in state.items() if n != "step"}
+    moments = select_arrays(_without_step(state), members)
     if state["step"].ndim == 0:
         return {"step": state["step"]} | moments
     return {"step": _collapse_equal(state["step"][members])} | moments
@@ -474,12 +474,24 @@ def concatenate_states(
     """Concatenate the members of several ``optimizer_state()``."""
     counts = zip(states, n_members, strict=True)
     steps = np.concatenate([np.broadcast_to(state["step"], n) for state, n in counts])
-    moments = {
-        name: np.concatenate([state[name] for state in states])
-        for name in states[0]
-        if name != "step"
-    }
+    moments = concatenate_arrays([_without_step(state) for state in states])
     return {"step": _collapse_equal(steps)} | moments
+
+
+def _without_step(state: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    return {name: values for name, values in state.items() if name != "step"}
+
+
+def select_arrays(
+    arrays: dict[str, np.ndarray], members: np.ndarray
+) -> dict[str, np.ndarray]:
+    """Select members by index from arrays whose first axis is the members."""
+    return {name: values[members] for name, values in arrays.items()}
+
+
+def concatenate_arrays(parts: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """Concatenate the members of arrays of the same names."""
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
 def _collapse_equal(values: np.ndarray) -> np.ndarray:

@@ -48,7 +48,9 @@ from skbayesnn._engine.step import (
     Step,
     StepOfPart,
     TrainingState,
+    concatenate_arrays,
     concatenate_states,
+    select_arrays,
     select_state,
 )
 from skbayesnn._priors import Prior
@@ -58,14 +60,22 @@ from skbayesnn._runtime import warn
 
 
 class TrainingHistory:
-    """Losses of each epoch and member; they stay on the device until requested."""
+    """Losses of each epoch and member; they stay on the device until requested.
 
-    def __init__(self, n_members: int):
+    Parameters
+    ----------
+    failed : ndarray of shape (members,), int
+        First epoch in which the loss was not finite, or 0, in a run to continue.
+    epochs_done : int
+        Number of epochs of that run.
+    """
+
+    def __init__(self, failed: np.ndarray, epochs_done: int = 0):
         self._nll: list[torch.Tensor] = []
         self._kl: list[torch.Tensor] = []
         self.validation: list[torch.Tensor] = []
-        self.failed = np.zeros(n_members, dtype=int)
-        self._checked = self._n_epochs_checked = 0
+        self.failed = failed.copy()
+        self._checked, self._n_epochs_checked = 0, epochs_done
 
     def add(self, nll: torch.Tensor, kl: torch.Tensor) -> None:
         """Add some epochs.
@@ -96,6 +106,8 @@ class TrainingHistory:
 
     def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
         """Return nll, KL and validation score, (epochs, members) each."""
+        if not self.has_epochs:
+            return *np.empty((2, 0, len(self.failed))), None
         nll, kl = (torch.cat(v).double().cpu().numpy() for v in (self._nll, self._kl))
         if not self.validation:
             return nll, kl, None
@@ -115,6 +127,10 @@ class BestWeights:
         A member stops early after this many epochs without an improvement of its
         validation score by more than ``tol``. None: keep the last epoch's parameters.
     tol : float
+    best : tensor like ``flat.values``
+        The best parameters so far.
+    progress : dict, optional
+        ``progress()`` of the run to continue.
     """
 
     def __init__(
@@ -123,17 +139,44 @@ class BestWeights:
         most_epochs: np.ndarray,
         patience: int | None,
         tol: float,
+        best: torch.Tensor,
+        progress: dict[str, np.ndarray] | None = None,
     ):
         self._flat, self._patience, self._tol = flat, patience, tol
         self._most_epochs, n_members = most_epochs, len(most_epochs)
-        self._score = np.full(n_members, -np.inf)
-        self._epoch = np.zeros(n_members, dtype=int)
-        self.stopped = np.zeros(n_members, dtype=bool)
-        self.n_epochs = np.zeros(n_members, dtype=int)
-        self._best = flat.values.clone()
+        self._best = best
+        progress = progress or {
+            "score": np.full(n_members, -np.inf),
+            "best_epoch": np.zeros(n_members, dtype=int),
+            "stopped": np.zeros(n_members, dtype=bool),
+            "n_epochs": np.zeros(n_members, dtype=int),
+        }
+        self._score = progress["score"].copy()
+        self._epoch = progress["best_epoch"].copy()
+        self.stopped = progress["stopped"].copy()
+        self.n_epochs = progress["n_epochs"].copy()
 
-    def update(self, history: TrainingHistory, n_epochs: int = 1) -> bool:
-        """Update after some epochs; return whether all members have finished.
+    def progress(self) -> dict[str, np.ndarray]:
+        """State from which a run can continue by name, (members, ...) each.
+
+        With early stopping it contains the present parameters, as "value/...".
+        """
+        values = {}
+        if self._patience is not None:
+            values = self._flat.to_arrays(self._flat.values)
+        return {
+            "score": self._score,
+            "best_epoch": self._epoch,
+            "stopped": self.stopped,
+            "n_epochs": self.n_epochs,
+        } | {f"value/{name}": value.copy() for name, value in values.items()}
+
+    def have_finished(self, history: TrainingHistory) -> bool:
+        """Whether all members have finished, stopped early or failed."""
+        return bool(self.stopped[history.failed == 0].all())
+
+    def update(self, history: TrainingHistory, n_epochs: int = 1) -> None:
+        """Update after some epochs.
 
         n_epochs : 1 with early stopping
         """
@@ -145,7 +188,6 @@ class BestWeights:
         else:
             self._stop_early(running, history, self._patience)
         self.stopped |= self.n_epochs == self._most_epochs
-        return bool(self.stopped[history.failed == 0].all())
 
     def _stop_early(
         self, running: np.ndarray, history: TrainingHistory, patience: int
@@ -247,7 +289,8 @@ class Trained:
     the constant that the KL omits, nats. ``bound`` is the evidence lower bound of the
     best parameters; None unless requested. ``engine`` is the runner's. ``n_processes``
     is the number of processes that shared the training. ``lost`` is the error that
-    ended it, if the connection to one of them was lost.
+    ended it, if the connection to one of them was lost. ``finished`` is False if it was
+    interrupted, or paused: then ``train`` continues from this result.
     """
 
     posterior: Posterior
@@ -259,10 +302,32 @@ class Trained:
     kl_constant: np.ndarray
     interrupted: bool
     optimizer: dict[str, np.ndarray]
+    progress: dict[str, np.ndarray]
+    finished: bool = True
     bound: Bound | None = None
     engine: str = "torch"
     n_processes: int = 1
     lost: OSError | None = None
+
+    @property
+    def epochs_done(self) -> int:
+        """Number of epochs of this training."""
+        return len(self.nll)
+
+    def after(self, before: "Trained | None") -> "Trained":
+        """Prepend the history of the run that this one continued."""
+        if before is None:
+            return self
+
+        def joined(first, second):
+            return first if second is None else np.concatenate([first, second])
+
+        return replace(
+            self,
+            nll=joined(before.nll, self.nll),
+            kl=joined(before.kl, self.kl),
+            validation=joined(before.validation, self.validation),
+        )
 
     @classmethod
     def concatenate(cls, parts: "Sequence[Trained]") -> "Trained":
@@ -296,6 +361,8 @@ class Trained:
                 [part.optimizer for part in parts],
                 [part.posterior.n_members for part in parts],
             ),
+            progress=concatenate_arrays([part.progress for part in parts]),
+            finished=all(part.finished for part in parts),
             bound=Bound.concatenate([bound for bound in bounds if bound is not None]),
             engine=parts[0].engine,
         )
@@ -312,6 +379,7 @@ class Trained:
             failed=self.failed[members],
             kl_constant=self.kl_constant[members],
             optimizer=select_state(self.optimizer, members),
+            progress=select_arrays(self.progress, members),
             bound=None if self.bound is None else self.bound.select(members),
         )
 
@@ -351,7 +419,8 @@ def train(
     hooks: Sequence[Hook] = (),
     compute_bound: bool = False,
     perturbation: RowPerturbation | None = None,
-    epochs_done: int = 0,
+    before: Trained | None = None,
+    until: int | None = None,
 ) -> Trained:
     """Minimise F / (N tau) of every member, starting from ``posterior``.
 
@@ -363,7 +432,7 @@ def train(
     posterior : Posterior
         Initial parameters; it is not changed.
     optimizer_state : dict, optional
-        ``Trained.optimizer`` of the run to continue.
+        ``Trained.optimizer`` of an earlier training.
     first_epoch : int
         Number of epochs of earlier runs; the random numbers continue from there.
     hooks : sequence of Hook
@@ -373,9 +442,11 @@ def train(
         weights to the values of a discrete prior, if any.
     perturbation : RowPerturbation, optional
         By default the same for the rows in all epochs, if ``config.perturbed``.
-    epochs_done : int
-        Number of epochs of this training that an interrupted run has finished; then
-        ``optimizer_state`` is from that run.
+    before : Trained, optional
+        Unfinished result of this training, from which it continues; it replaces
+        ``posterior`` and ``optimizer_state``.
+    until : int, optional
+        Epoch of this training after which it pauses. A paused training has no bound.
 
     Raises
     ------
@@ -384,19 +455,20 @@ def train(
         If the members' state is kept after an interruption, it is returned with the
         error.
     """
+    if before is not None:
+        posterior, optimizer_state = before.posterior, before.optimizer
     program = config, members, rows, posterior, optimizer_state
-    options = first_epoch, hooks, compute_bound, perturbation, epochs_done
+    options = compute_bound, perturbation, until
     processes = present_processes()
     if processes is None:
-        return _train(*program, *options)
+        return _train(*program, first_epoch, hooks, *options, before)
     processes.check_same(
         "data, parameters and `random_state`", repr(config), _summary(members, rows)
     )
     n_members = len(members.seeds)
     # A hook that reads the posterior needs all members in every epoch.
-    if not isinstance(rows, TableRows) or any(hook.every_epoch for hook in hooks):
-        return _train_by_each(processes, *program, *options)
-    if n_members >= processes.count:
+    reads = any(hook.every_epoch for hook in hooks)
+    if isinstance(rows, TableRows) and n_members >= processes.count and not reads:
         own = processes.part_of(n_members)
         of_all = _train_separately(
             processes,
@@ -405,39 +477,56 @@ def train(
             rows.select(own),
             posterior.select(own),
             select_state(optimizer_state, own) if optimizer_state else None,
+            first_epoch,
+            [*hooks, _StoppedTogether(processes)],
             *options,
+            None if before is None else before.select(own),
         )
         parts = [_on(rows, part) for part in of_all]
         return replace(Trained.concatenate(parts), n_processes=processes.count)
     n_rows = int(config.batch_rows(rows.n_rows).min())
-    if not processes.can_split(n_rows, config.network.n_weights):
-        return _train_by_each(processes, *program, *options)
+    can_split = processes.can_split(n_rows, config.network.n_weights)
+    if isinstance(rows, TableRows) and can_split:
+        trained = _train_on_parts_of_rows(
+            *program, first_epoch, hooks, *options, before, processes
+        )
+        return replace(trained, n_processes=processes.count)
+    # Every process trains all; the others get the result of the first.
+    hooks = [*hooks, _StoppedTogether(processes)]
+    of_all = _train_separately(
+        processes, *program, first_epoch, hooks, *options, before
+    )
+    return _on(rows, of_all[0])
+
+
+def _train_on_parts_of_rows(*arguments) -> Trained:
+    """Train together with the other processes, which compute other rows of the batches.
+
+    arguments : arguments of ``_train``, with the processes
+    """
+    _, _, rows, *_, processes = arguments
     try:
         with processes.together_interrupted():
-            trained = _train(*program, *options, processes)
+            trained = _train(*arguments)
             if not trained.interrupted:
-                trained = _on(rows, processes.of_first(_on(None, trained)))
+                return _on(rows, processes.of_first(_on(None, trained)))
+            if trained.lost is None and not processes.has_stopped:
+                processes.close()  # A hook has ended the training of this one alone.
+            return trained
     except ProcessError:
+        raise
+    except KeyboardInterrupt:
+        if not processes.has_stopped:
+            processes.close()
         raise
     except Exception as error:
         processes.close()
-        if is_out_of_memory(
-            error
-        ):  # This process alone must not try a smaller program.
+        if is_out_of_memory(error):
+            # This process alone must not try a smaller program.
             raise LostProcessError(
                 f"process {processes.rank} is out of memory. ({error})"
             ) from error
         raise
-    return replace(trained, n_processes=processes.count)
-
-
-def _train_by_each(processes: Processes, *arguments) -> Trained:
-    """Train in every process; all get the result of the first.
-
-    arguments : arguments of ``_train``
-    """
-    _, _, rows, *_ = arguments
-    return _on(rows, _train_separately(processes, *arguments)[0])
 
 
 def _train_separately(processes: Processes, *arguments) -> list[Trained]:
@@ -447,23 +536,44 @@ def _train_separately(processes: Processes, *arguments) -> list[Trained]:
 
     Raises
     ------
-    Exception
+    Exception, KeyboardInterrupt
         In all processes, if it was raised in one of them.
     """
-    result: Trained | Exception
-    with processes.separate_work():
-        try:
-            result = _on(None, _train(*arguments))
-        except Exception as error:
-            result = _sendable(error)
-    of_all = processes.gather(result)
+    result: Trained | BaseException
+    with processes.together_interrupted():
+        with processes.separate_work():
+            try:
+                result = _on(None, _train(*arguments))
+            except (Exception, KeyboardInterrupt) as error:
+                result = _sendable(error)
+        of_all = processes.gather(result)
+        if any(isinstance(r, KeyboardInterrupt) or _is_cut(r) for r in of_all):
+            processes.has_stopped = True
     for result in of_all:
-        if isinstance(result, Exception):
+        if isinstance(result, BaseException):
             raise result
     return of_all
 
 
-def _sendable(error: Exception) -> Exception:
+def _is_cut(result: Trained | BaseException) -> bool:
+    return isinstance(result, Trained) and result.interrupted
+
+
+class _StoppedTogether(Hook):
+    """Hook that ends the training when this process or another was interrupted."""
+
+    every_epoch = False
+
+    def __init__(self, processes: Processes):
+        self._processes = processes
+
+    def epoch_end(self, n_done, posterior):
+        """Raise KeyboardInterrupt after an interruption."""
+        if self._processes.wants_to_stop:
+            self._processes.stop_training()
+
+
+def _sendable(error: BaseException) -> BaseException:
     """The error without its traceback, or its text if it cannot be pickled."""
     error = error.with_traceback(None)
     try:
@@ -520,7 +630,8 @@ def _train(
     hooks: Sequence[Hook],
     compute_bound: bool,
     perturbation: RowPerturbation | None,
-    epochs_done: int,
+    until: int | None,
+    before: Trained | None,
     processes: Processes | None = None,
 ) -> Trained:
     """Train the members in this process, or with others; see ``train``.
@@ -539,16 +650,31 @@ def _train(
                 posterior.likelihood_params
             ),
         )
+        flat = FlatParameters(posterior)
+        progress, epochs_done, failed = None, 0, np.zeros(len(members.seeds), dtype=int)
+        if before is not None:
+            progress, epochs_done, failed = (
+                before.progress,
+                before.epochs_done,
+                before.failed,
+            )
+            if config.patience is not None:
+                # `posterior` has the best parameters so far.
+                posterior = flat.posterior(flat.to_vector(progress, "value"))
         priors = make_priors(config, members, posterior)
         state = optimizer_state, epochs_done
         runner = choose_runner(
             config, members, rows, posterior, priors, state, perturbation, processes
         )
-        history = TrainingHistory(len(members.seeds))
+        history = TrainingHistory(failed, epochs_done)
         best = BestWeights(
-            runner.state.parameters, members.n_epochs, config.patience, config.tol
+            runner.state.parameters,
+            members.n_epochs,
+            config.patience,
+            config.tol,
+            flat.values,
+            progress,
         )
-        best.n_epochs += epochs_done
         run = _Run(
             config,
             members,
@@ -558,6 +684,7 @@ def _train(
             history,
             best,
             epochs_done,
+            until,
             processes,
         )
         interrupted, lost = False, None
@@ -568,14 +695,19 @@ def _train(
                 raise
             interrupted = True
             lost = error if isinstance(error, OSError) else None
-        bound, posterior = None, best.posterior
-        if compute_bound:
-            posterior = at_values(posterior, priors)
+        trained = replace(run.outcome(interrupted, compute_bound), lost=lost)
+        if compute_bound and (trained.finished or interrupted):
             with torch_threads(_threads_of_step(config, members, rows)):
                 bound = estimate_bound(
-                    config, members, rows, posterior, priors, perturbation
+                    config,
+                    members,
+                    rows,
+                    at_values(best.posterior, priors),
+                    priors,
+                    perturbation,
                 )
-        return replace(run.outcome(posterior, bound, interrupted), lost=lost)
+            trained = replace(trained, bound=bound)
+        return trained
 
 
 def _perturbation(config, members, rows, first_epoch) -> RowPerturbation | None:
@@ -720,17 +852,19 @@ class _Run:
     history: TrainingHistory
     best: BestWeights
     epochs_done: int = 0
+    until: int | None = None
     processes: Processes | None = None
 
     def epochs(self, first_epoch: int, hooks: Sequence[Hook]) -> None:
-        """Train until every member has finished, stopped early or failed."""
+        """Train until all members have finished, or up to the epoch ``until``."""
         runner, history, n_batches = self.runner, self.history, self.config.n_batches
-        last, done = int(self.members.n_epochs.max()), False
-        epoch = self.epochs_done
+        last, epoch = int(self.members.n_epochs.max()), self.epochs_done
+        if self.until is not None:
+            last = min(last, self.until)
         stops_early = self.config.patience is not None
         n_threads = _threads_of_step(self.config, self.members, self.rows)
         one_by_one = stops_early or any(hook.every_epoch for hook in hooks)
-        while epoch < last and not done:
+        while epoch < last and not self.best.have_finished(history):
             n = 1 if one_by_one else min(runner.max_epochs, last - epoch)
             if self.processes:
                 n = self.processes.of_first(n)
@@ -748,7 +882,7 @@ class _Run:
                     history.validation.append(score)
                 if epoch * n_batches % _CHECK_EVERY < n * n_batches:
                     history.find_failures()
-                done = self.best.update(history, n)
+                self.best.update(history, n)
             for i in range(epoch - n, epoch):
                 for hook in hooks:
                     hook.epoch_end(i + 1, posterior)
@@ -768,17 +902,18 @@ class _Run:
         constant = posterior.network.kl_constant(layers, keep, self.priors)
         return constant.double().cpu().numpy()
 
-    def outcome(
-        self, posterior: Posterior, bound: Bound | None, interrupted: bool
-    ) -> Trained:
-        """The result, after the estimate of the noise variance.
+    def outcome(self, interrupted: bool, is_last: bool) -> Trained:
+        """The result without the bound, after the estimate of the noise variance.
 
-        posterior : with the best weights
+        is_last : whether the weights get the values of a discrete prior at the end
         """
-        history, best = self.history, self.best
+        history, best, posterior = self.history, self.best, self.best.posterior
         history.find_failures()
         # A loss that is not finite after a member has stopped is not a failure.
         failed_after_stop = best.stopped & (history.failed > best.n_epochs)
+        finished = not interrupted and best.have_finished(history)
+        if is_last and (finished or interrupted):
+            posterior = at_values(posterior, self.priors)
         curvature = self.runner.state.penalty.curvature
         posterior = with_residual_variance(self.config, self.rows, posterior, curvature)
         nll, kl, validation = history.arrays()
@@ -792,6 +927,7 @@ class _Run:
             failed=np.where(failed_after_stop, 0, history.failed),
             interrupted=interrupted,
             optimizer=self.runner.state.optimizer_state(),
-            bound=bound,
+            progress=best.progress(),
+            finished=finished,
             engine=self.runner.engine,
         )

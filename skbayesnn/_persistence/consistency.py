@@ -68,6 +68,8 @@ def check_network(model: BayesianNetwork) -> None:
     _check_groups(posterior, model.parameters_)
     if hasattr(model, "replay_"):
         _check_replay(model.replay_, n_columns)
+    if hasattr(model, "unfinished_"):
+        _check_unfinished(model.unfinished_, model)
     if getattr(model, "pruning_", None) is None:
         _check_moments(model.optimizer_, model.parameters_, len(posterior.layers))
     agree("epochs", *(values.shape for values in model.history_.values()))
@@ -193,6 +195,48 @@ def _check_replay(stored, n_columns: int) -> None:
     names = "X", "y", "sample_weight", "key"
     agree("stored rows", *(len(stored[name]) for name in names))
     agree("columns", n_columns, stored["X"].shape[1])
+
+
+# Keys of ``unfinished_``, and the types of their values.
+_UNFINISHED = {
+    "rows": str,
+    "parameters": dict,
+    "random_state": int,
+    "length_scale": np.ndarray,
+    "n_epochs": int,
+    "predictive_params": dict | None,
+    "nll": np.ndarray,
+    "kl": np.ndarray,
+    "validation": np.ndarray | None,
+    "kl_constant": np.ndarray,
+    "progress": dict,
+}
+_PROGRESS = {"score", "best_epoch", "stopped", "n_epochs"}
+
+
+def _check_unfinished(state: dict, model) -> None:
+    """Check what a fit needs to continue."""
+    agree("keys of an unfinished fit", sorted(state), sorted(_UNFINISHED))
+    for name, kind in _UNFINISHED.items():
+        checked = isinstance(state[name], kind)
+        agree(f"the type of `unfinished_[{name!r}]`", True, checked)
+    arrays, n_members = state["progress"], len(model.seeds_)
+    values = {name: v for name, v in arrays.items() if name.startswith("value/")}
+    agree("progress", sorted(arrays.keys() - values), sorted(_PROGRESS))
+    _check_moments(values, model.parameters_, len(model.parameters_["keep"]))
+    n_epochs = len(state["nll"])
+    agree("epochs", (n_epochs, n_members), state["nll"].shape, state["kl"].shape)
+    if state["validation"] is not None:
+        agree("epochs", (n_epochs, n_members), state["validation"].shape)
+    lengths = [arrays[name].shape for name in _PROGRESS]
+    agree("networks", (n_members,), state["kl_constant"].shape, *lengths)
+    n_layers = len(model.parameters_["keep"])
+    agree("layers", (n_layers,), state["length_scale"].shape)
+    if state["n_epochs"] < n_epochs:
+        raise ValueError(
+            f"an unfinished fit must have at most {state['n_epochs']} epochs; got "
+            f"{n_epochs}."
+        )
 
 
 def _check_moments(moments, parameters, n_layers: int) -> None:

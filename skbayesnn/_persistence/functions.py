@@ -20,6 +20,7 @@ from skbayesnn._persistence.file_format import (
 from skbayesnn._persistence.rules import is_fitted
 from skbayesnn._persistence.schema import trusted_names
 from skbayesnn._version import __version__
+from skbayesnn.estimators._checkpoint import Checkpoint
 
 # Version of the file format; the description of a network has its own version.
 FORMAT = 1
@@ -82,6 +83,10 @@ def save(model: Any, file: File) -> None:
     True
     """
     write(file, dumps(model))
+
+
+# Fits write checkpoints by it; their modules cannot import this one.
+Checkpoint.save = staticmethod(save)
 
 
 def dumps(model: Any) -> bytes:

@@ -270,6 +270,8 @@ _NETWORK_OPTIONAL = {
     **NETWORK_SETTINGS,
     "pruning_": none_or(DICT),
     "replay_": dict_of(either(numbers(), NUMBER)),
+    # Of a fit that is not finished; see consistency.check_network.
+    "unfinished_": DICT,
     # Files of the first versions lack the following.
     "elbo_std_error_": RECORD,
     "engine_": TEXT,

@@ -62,7 +62,7 @@ from skbayesnn._stacking.candidates import (
 from skbayesnn._stacking.folds import make_folds
 from skbayesnn._stacking.foreign import ForeignModel
 from skbayesnn._stacking.forest import without_unused_trees
-from skbayesnn._stacking.many_rows import fits_to_all_rows
+from skbayesnn._stacking.many_rows import cv_of_sample, fits_to_all_rows
 from skbayesnn._stacking.pool import (
     CandidateSpec,
     PoolSize,
@@ -169,7 +169,9 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             if num_samples(X) > n_most and not sparse.issparse(X):
                 source = SlicedSource.in_memory(X)
         if source is None:
-            attributes = self._fitted_attributes(X, y, sample_weight, groups, log)
+            attributes = self._fitted_attributes(
+                X, y, sample_weight, groups, log, self.cv
+            )
         else:
             training = TrainingSource(source, y, sample_weight, groups)
             attributes = self._fitted_to_many_rows(training, n_most, log)
@@ -190,7 +192,12 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         weights = None if (sample.weights == 1).all() else sample.weights
         log(f"candidates are compared on {len(sample.ids)} of {found.n_rows} rows")
         attributes = self._fitted_attributes(
-            sample.X, sample.y, weights, sample.groups, log
+            sample.X,
+            sample.y,
+            weights,
+            sample.groups,
+            log,
+            cv_of_sample(self.cv, sample.ids, training.source.n_rows),
         )
         fitted = snapshot(self)
         replace_fitted(fitted, attributes)
@@ -199,8 +206,13 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         )
         return attributes | {"sample_rows_": sample.ids}
 
-    def _fitted_attributes(self, X, y, sample_weight, groups, log) -> dict[str, Any]:
-        """Cross-validate the candidates, weight them, and refit them to all rows."""
+    def _fitted_attributes(
+        self, X, y, sample_weight, groups, log, cv
+    ) -> dict[str, Any]:
+        """Cross-validate the candidates, weight them, and refit them to all rows.
+
+        cv : the parameter, for these rows
+        """
         original_y, y = y, self._checked_targets(y)
         ordered_y = if_ordered(original_y)
         if isinstance(self.n_refits, str):
@@ -218,7 +230,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         candidates = expand_pool(pool)
         check_can_be_mixed(candidates, is_classification=self._is_classification)
         splits = make_folds(
-            self.cv,
+            cv,
             data,
             groups,
             is_classification=self._is_classification,

@@ -11,10 +11,12 @@ import math
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.model_selection import PredefinedSplit, TimeSeriesSplit
 from sklearn.pipeline import Pipeline
 
 from skbayesnn import _validation
@@ -33,6 +35,42 @@ from skbayesnn.estimators._out_of_core import (
     TrainingSource,
     fit_source,
 )
+
+
+def cv_of_sample(cv, ids: np.ndarray, n_rows: int):
+    """The folds of the sample for a ``cv`` that counts or numbers all rows.
+
+    cv : as the stack takes it
+    ids : positions of the sample's rows among all rows, sorted
+    n_rows : number of all rows
+
+    Raises
+    ------
+    ValueError
+        If a given fold has no rows in the sample.
+    """
+    if isinstance(cv, TimeSeriesSplit):
+        cv, share = copy(cv), len(ids) / n_rows
+        for name in ("gap", "test_size", "max_train_size"):
+            value = getattr(cv, name)
+            setattr(cv, name, value and max(1, round(value * share)))
+        return cv
+    if isinstance(cv, PredefinedSplit):
+        return PredefinedSplit(cv.test_fold[ids])
+    if cv is None or isinstance(cv, Integral) or hasattr(cv, "split"):
+        return cv
+    folds = [
+        tuple(np.flatnonzero(np.isin(ids, np.arange(n_rows)[part])) for part in fold)
+        for fold in cv
+    ]
+    for i, (train, test) in enumerate(folds):
+        if not (len(train) and len(test)):
+            raise ValueError(
+                f"fold {i} of `cv` must have training and test rows in the sample of "
+                f"{len(ids)} of {n_rows} rows; got {len(train)} and {len(test)}. Raise "
+                "n_selection_rows, or give larger folds."
+            )
+    return folds
 
 
 def fits_to_all_rows(

@@ -5,6 +5,7 @@ from abc import ABCMeta, abstractmethod
 from collections.abc import Sequence
 from inspect import signature
 from numbers import Integral
+from os import PathLike
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -31,7 +32,14 @@ from skbayesnn._sklearn_compat import (
     with_callbacks,
 )
 from skbayesnn._typing import Array, MatrixLike
-from skbayesnn.estimators import _fit, _fitted, _job, _out_of_core, _streaming
+from skbayesnn.estimators import (
+    _checkpoint,
+    _fit,
+    _fitted,
+    _job,
+    _out_of_core,
+    _streaming,
+)
 from skbayesnn.estimators._defaults import defaults_of
 from skbayesnn.estimators._diagnostics import (
     ExplainedVariance,
@@ -159,6 +167,7 @@ class BayesianNetwork(
         X_val: MatrixLike | None = None,
         y_val: ArrayLike | None = None,
         groups: ArrayLike | None = None,
+        checkpoint: str | PathLike | None = None,
     ) -> Self:
         """Fit the posterior to training data.
 
@@ -193,6 +202,16 @@ class BayesianNetwork(
             group are among the training rows, and the noise is underestimated.
             Rules for few rows count the groups, if these are fewer. With metadata
             routing, groups are requested by default.
+        checkpoint : str or path-like, default=None
+            Give it for fits that take hours, or on machines that may stop. Path of a
+            file, such as ``"fit.skb"``, to which the networks are written after the
+            first epoch of the training on all rows, and then at most every 30 seconds
+            and for at most 5 % of the time. Whatever ends the process,
+            :func:`skbayesnn.load` returns the networks of the last write, which can
+            predict, and the ``fit`` of the loaded estimator with the same rows and
+            parameters trains the remaining epochs: the result is the one of a fit
+            without interruption, up to rounding. At the end the file contains the
+            fitted estimator.
 
         Returns
         -------
@@ -205,7 +224,8 @@ class BayesianNetwork(
         ------
         ConnectionError, TimeoutError
             If several processes share the fit (``n_processes_``) and one of them is
-            lost. With ``warm_start=True``, the estimator keeps the finished epochs.
+            lost. With ``warm_start=True``, the estimator keeps the finished epochs; so
+            does the file of ``checkpoint``.
 
         Notes
         -----
@@ -220,6 +240,11 @@ class BayesianNetwork(
         reading, the next ``fit`` to the same source continues the training.
         """
         with atomic_update(self) as new:
+            vars(new).pop("unfinished_", None)
+            file = None
+            if checkpoint is not None:
+                file = _checkpoint.Checkpoint(checkpoint, new, set_fitted)
+            has_unfinished = getattr(self, "unfinished_", None) is not None
             warm = _validation.check_bool("warm_start", self.warm_start)
             warm = warm and hasattr(self, "parameters_")
             source, seen, n_before = source_of(X), 0.0, 0
@@ -230,18 +255,31 @@ class BayesianNetwork(
                 _out_of_core.refuse_validation_set(X_val, y_val)
                 training = _out_of_core.TrainingSource(source, y, sample_weight, groups)
                 trained_job, seen, n_before = _out_of_core.fit_source(
-                    self, new, training, warm=warm
+                    self, new, training, warm=warm, checkpoint=file
                 )
             else:
                 X, y, sample_weight, groups = resolved_columns(
                     X, y, sample_weight, groups
                 )
-                data = training_data(
-                    new, X, y, sample_weight, X_val, y_val, groups, reset=not warm
-                )
+                table = X, y, sample_weight, X_val, y_val, groups
+                of_fit, continued = None, False
+                if has_unfinished or (file is not None and not warm):
+                    fresh = snapshot(new)
+                    data = training_data(fresh, *table)
+                    of_fit = _checkpoint.identity(self, _checkpoint.rows_of(data))
+                    continued = _checkpoint.is_continued(self, of_fit)
+                    if continued or not warm:
+                        warm = False
+                        vars(new).update(vars(fresh))
+                if of_fit is None or warm:
+                    data = training_data(new, *table, reset=not warm)
                 if warm:
                     n_before = self.n_epochs_seen_
-                    trained_job = _streaming.warm_start(self, data)
+                    trained_job = _streaming.warm_start(self, data, file)
+                elif of_fit is not None:
+                    trained_job = _fit.train_with_checkpoint(
+                        self, data, file, of_fit, continued
+                    )
                 else:
                     [trained_job] = _fit.train_together(
                         [self], [_job.training_job(self, data)]
@@ -251,6 +289,8 @@ class BayesianNetwork(
             new._warn_of_posterior()
         if trained_job.trained.lost is not None:
             raise trained_job.trained.lost
+        if file is not None and not trained_job.trained.interrupted:
+            file.write(self)
         return self
 
     @abstractmethod

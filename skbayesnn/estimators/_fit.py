@@ -5,13 +5,9 @@ a single estimator. Progress is reported after every epoch: to scikit-learn's ca
 (``set_callbacks``, from scikit-learn 1.9), and with ``verbose >= 1`` by a tqdm bar.
 """
 
-import threading
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from contextvars import copy_context
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import torch
@@ -21,13 +17,21 @@ from skbayesnn._data.training_rows import TrainingRows
 from skbayesnn._engine.config import Hook, MemberParams, TrainingConfig
 from skbayesnn._engine.posterior import Posterior
 from skbayesnn._engine.processes import present_processes
-from skbayesnn._engine.step import select_state
 from skbayesnn._engine.training import Trained, initial_posterior, train
 from skbayesnn._runtime import default_settings
 from skbayesnn._sklearn_compat import callback_context, has_callbacks
 from skbayesnn.estimators import _selection
-from skbayesnn.estimators._job import TrainedJob, TrainingJob, joined
-from skbayesnn.estimators._workers import Workers, n_cluster_workers
+from skbayesnn.estimators._checkpoint import (
+    Checkpoint,
+    restored,
+    seeded,
+    settings_of,
+    with_settings_of,
+)
+from skbayesnn.estimators._job import TrainedJob, TrainingJob, joined, training_job
+from skbayesnn.estimators._parts import train_on_cluster, train_on_devices
+from skbayesnn.estimators._training_data import TrainingData
+from skbayesnn.estimators._workers import n_cluster_workers
 
 # ---- progress
 
@@ -153,7 +157,7 @@ def train_together(
     devices = _validation.devices_for_fit(device or estimators[0].device)
     torch_device = devices[0]
     dtype = computed_in(config, torch_device)
-    jobs = _selection.select_settings(jobs, torch_device, dtype)
+    jobs = _selection.select_settings(jobs, devices, dtype)
     members, training_rows = joined(jobs, torch_device, dtype)
     posterior = initial_posterior(config, members, torch_device, dtype)
     program = config, members, training_rows, posterior
@@ -167,6 +171,39 @@ def train_together(
     ]
 
 
+@default_settings
+def train_with_checkpoint(
+    estimator,
+    data: TrainingData,
+    checkpoint: Checkpoint | None,
+    of_fit: dict,
+    continued: bool,
+) -> TrainedJob:
+    """Train an estimator on a table; write a file, or continue from one.
+
+    of_fit : ``identity`` of the fit
+    continued : whether it continues the unfinished fit of the estimator
+    """
+    twin = seeded(estimator, continued=continued)
+    job, before = training_job(twin, data), None
+    devices = _validation.devices_for_fit(estimator.device)
+    dtype = computed_in(job.config, devices[0])
+    if continued:
+        job = with_settings_of(job, estimator)
+        before = restored(estimator, devices[0], dtype)
+    else:
+        [job] = _selection.select_settings([job], devices, dtype)
+    if checkpoint is not None:
+        checkpoint.begin(job.with_trained, of_fit | settings_of(twin, job))
+    members, training_rows = joined([job], devices[0], dtype)
+    posterior = initial_posterior(job.config, members, devices[0], dtype)
+    program = job.config, members, training_rows, posterior
+    trained = run(
+        [estimator], *program, devices=devices, before=before, checkpoint=checkpoint
+    )
+    return job.with_trained(trained)
+
+
 def run(
     estimators,
     config: TrainingConfig,
@@ -178,128 +215,61 @@ def run(
     hooks: Sequence[Hook] = (),
     devices: Sequence[torch.device] = (),
     rows_of_epoch: int | None = None,
+    before: Trained | None = None,
+    checkpoint: Checkpoint | None = None,
     **options,
 ) -> Trained:
     """Train and report progress; raise if all networks fail.
 
     devices : the members are spread over them, if there are several
     rows_of_epoch : rows of an epoch, if progress is reported in rows
+    before : unfinished result of this training, from which it continues
+    checkpoint : file to which the networks are written
     options : further arguments of ``train``, for a training in this process
     """
     shown = _validation.verbosity(estimators[0].verbose) > 0
     processes = present_processes()
     shown = shown and (processes is None or processes.rank == 0)
-    program = config, members, training_rows, posterior, optimizer_state, first_epoch
-    n_epochs = int(members.n_epochs.max())
+    keeps_interrupted = config.keep_interrupted
+    if checkpoint is not None:
+        config = replace(config, keep_interrupted=True)
+    program = {
+        "config": config,
+        "members": members,
+        "rows": training_rows,
+        "posterior": posterior,
+        "optimizer_state": optimizer_state,
+        "first_epoch": first_epoch,
+        "compute_bound": True,
+    }
+    n_epochs, n_members = int(members.n_epochs.max()), len(members.seeds)
     is_local = bool(hooks or options)
     on_cpu = training_rows.mean_weight.device.type == "cpu"
+    # The workers of a cluster may not have the device of the rows.
+    n_workers = min(n_cluster_workers(), n_members)
+    n_workers = n_workers if on_cpu and not is_local else 1
     with epochs_reported(estimators, n_epochs, shown, rows_of_epoch) as report:
-        n_members = len(members.seeds)
-        # The workers of a cluster may not have the device of the rows.
-        n_workers = min(n_cluster_workers(), n_members)
-        n_workers = n_workers if on_cpu and not is_local else 1
-        if n_workers > 1:
-            trained = _train_on_cluster(n_workers, *program)
-            report(n_epochs)
-        elif len(devices) > 1 and n_members > 1 and not is_local:
-            trained = _train_on_devices(devices[:n_members], *program)
-            report(n_epochs)
+
+        def leg(before: Trained | None, until: int | None) -> Trained:
+            part = program | {"before": before, "until": until}
+            if n_workers > 1:
+                trained = train_on_cluster(n_workers, part)
+            elif len(devices) > 1 and n_members > 1 and not is_local:
+                trained = train_on_devices(devices[:n_members], part)
+            else:
+                return train(**part, hooks=[_Reported(report), *hooks], **options)
+            report(n_epochs if until is None else min(until, n_epochs))
+            return trained
+
+        if checkpoint is None:
+            trained = leg(before, None).after(before)
         else:
-            hooks = [_Reported(report), *hooks]
-            trained = train(*program, hooks, compute_bound=True, **options)
+            trained = checkpoint.train_in_legs(leg, before)
+    if trained.interrupted and not keeps_interrupted:
+        raise trained.lost or KeyboardInterrupt
     if trained.failed.all():
         raise all_failed(config, trained)
     return trained
-
-
-def _parts(
-    n_parts: int,
-    config: TrainingConfig,
-    members: MemberParams,
-    training_rows: TrainingRows,
-    posterior: Posterior,
-    optimizer_state,
-    first_epoch: int,
-) -> Iterator[tuple]:
-    """Split the members of a program; arguments of ``train`` for each part."""
-    for part in np.array_split(np.arange(len(members.seeds)), n_parts):
-        yield (
-            config,
-            members.select(part),
-            training_rows.select(part),
-            posterior.select(part),
-            select_state(optimizer_state, part) if optimizer_state else None,
-            first_epoch,
-        )
-
-
-def _train_on_cluster(n_workers: int, *program) -> Trained:
-    """Train parts of the members on the workers of joblib's active backend.
-
-    program : arguments of ``train``
-    """
-    call = partial(train, compute_bound=True)
-    calls = ((call, *part) for part in _parts(n_workers, *program))
-    trained = list(Workers.of_backend().results(calls))
-    return replace(Trained.concatenate(trained), n_processes=n_workers)
-
-
-def _train_on_devices(devices: Sequence[torch.device], *program) -> Trained:
-    """Train parts of the members on several devices, at the same time.
-
-    program : arguments of ``train``
-
-    Raises
-    ------
-    KeyboardInterrupt
-        After Ctrl-C, unless all parts keep their finished epochs.
-    """
-    dtype, stop = program[3].dtype, threading.Event()
-
-    def train_part(device: torch.device, part: tuple) -> Trained:
-        config, members, rows, posterior, state, first_epoch = part
-        trained = train(
-            config,
-            members,
-            rows.to(device),
-            posterior.to(device, dtype),
-            state,
-            first_epoch,
-            [_Stopped(stop)],
-            compute_bound=True,
-        )
-        return replace(trained, posterior=trained.posterior.to(devices[0], dtype))
-
-    with ThreadPoolExecutor(len(devices)) as pool:
-        futures = [
-            # With a copy of the context, which warnings depend on.
-            pool.submit(copy_context().run, train_part, device, part)
-            for device, part in zip(
-                devices, _parts(len(devices), *program), strict=True
-            )
-        ]
-        try:
-            wait(futures)
-        except KeyboardInterrupt:
-            stop.set()
-        trained = Trained.concatenate([future.result() for future in futures])
-    if stop.is_set() and not trained.interrupted:
-        raise KeyboardInterrupt
-    return trained
-
-
-class _Stopped(Hook):
-    """Hook that ends the training of a thread when an event is set."""
-
-    every_epoch = False
-
-    def __init__(self, event: threading.Event):
-        self._event = event
-
-    def epoch_end(self, n_done, posterior):
-        """Raise KeyboardInterrupt if the event is set."""
-        if self._event.is_set():
-            raise KeyboardInterrupt
 
 
 class _Reported(Hook):

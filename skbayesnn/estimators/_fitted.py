@@ -4,6 +4,7 @@ Fitted attributes are plain arrays and scalars, without torch objects. So pickle
 and skops can store them, and a model that was fitted on a GPU loads on any machine.
 """
 
+import math
 from collections.abc import Iterable
 from copy import deepcopy
 from functools import cached_property
@@ -267,8 +268,13 @@ def fitted_attributes(
 
 
 def _elbo(trained, scaling: Scaling, total_weight: float) -> tuple[float, float]:
-    """Mean -F over networks in nats, for y in its units, and its standard error."""
+    """Mean -F over networks in nats, for y in its units, and its standard error.
+
+    NaN in the file of a fit that is not finished.
+    """
     bound = trained.bound
+    if bound is None:
+        return math.nan, math.nan
     nll = total_weight * (bound.nll - scaling.log_density_shift())
     elbo = -(nll + bound.kl + trained.kl_constant)
     error = np.hypot(total_weight * bound.nll_error, bound.kl_error)

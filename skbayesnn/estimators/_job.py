@@ -98,7 +98,7 @@ def training_job(
     TypeError, ValueError
         If a parameter has the wrong type, or is out of range.
     """
-    random_state = _random_source(estimator)
+    random_state = random_source(estimator)
     n_members = _n_members(estimator)
     _validation.check_n_draws(estimator.n_draws)
     _validation.verbosity(estimator.verbose)
@@ -173,7 +173,7 @@ def training_job(
     )
 
 
-def _random_source(estimator) -> np.random.RandomState:
+def random_source(estimator) -> np.random.RandomState:
     """Generator of the fit; without a seed, the same one in all processes."""
     random_state = _validation.random_source(estimator.random_state)
     if not isinstance(estimator.random_state, Integral):

@@ -51,6 +51,7 @@ from skbayesnn._data.validation import (
 )
 from skbayesnn._engine.config import Hook, TrainingConfig
 from skbayesnn._engine.held_out_tau import Ensemble, HeldOutTauUpdater, draws_together
+from skbayesnn._engine.posterior import Posterior
 from skbayesnn._engine.step import RowPerturbation
 from skbayesnn._engine.training import Trained, initial_posterior, validation_draws
 from skbayesnn._engine.training_random import (
@@ -63,6 +64,15 @@ from skbayesnn._engine.training_random import (
 )
 from skbayesnn._runtime import warn
 from skbayesnn.estimators import _fit, _streaming
+from skbayesnn.estimators._checkpoint import (
+    Checkpoint,
+    identity,
+    is_continued,
+    restored,
+    seeded,
+    settings_of,
+    with_networks_of,
+)
 from skbayesnn.estimators._defaults import defaults_of, hidden_layer_sizes
 from skbayesnn.estimators._job import TrainedJob, TrainingJob, training_job
 from skbayesnn.estimators._selection import held_out_noise
@@ -731,29 +741,30 @@ class Unfinished:
 
     Parameters
     ----------
-    key : tuple
-        Rows and parameters of the fit.
-    seed : int
-        Of the order of the rows.
+    of_fit : dict
+        ``identity`` of the fit.
+    twin : BayesianNetwork
+        Estimator with an integer as random state.
     job : TrainingJob
     found : Survey
     attributes : dict
         Attributes of the estimator that depend on the columns.
     trained : Trained
+        Its epochs are buffers.
+    warm : bool
+        Whether the fit started from fitted weights.
     first_epoch : int
         Number of epochs of fits before.
-    n_done : int
-        Finished buffers.
     """
 
-    key: tuple
-    seed: int
+    of_fit: dict
+    twin: Any
     job: TrainingJob
     found: Survey
     attributes: dict
     trained: Trained
+    warm: bool
     first_epoch: int
-    n_done: int
 
 
 def refuse_validation_set(X_val, y_val) -> None:
@@ -772,6 +783,7 @@ def fit_source(
     *,
     warm: bool = False,
     variance_source: str | None = None,
+    checkpoint: Checkpoint | None = None,
 ) -> tuple[TrainedJob, float, int]:
     """Train the networks of an estimator on all rows of a source.
 
@@ -788,47 +800,52 @@ def fit_source(
         If the training is interrupted, or reading fails. The finished part is stored
         in ``estimator._unfinished``, for the next call.
     """
-    key = _key(estimator, training)
+    of_fit = identity(estimator, training.fingerprint)
     before = vars(estimator).pop("_unfinished", None)
     vars(new).pop("_unfinished", None)
-    if before is not None and before.key == key:
-        seed, found, first_epoch = before.seed, before.found, before.first_epoch
-        job, posterior = before.job, before.trained.posterior
+    trained = posterior = None
+    if before is not None and before.of_fit == of_fit:
+        twin, found, trained = before.twin, before.found, before.trained
+        job, warm, first_epoch = before.job, before.warm, before.first_epoch
         vars(new).update(before.attributes)
     else:
-        before, first_epoch = None, estimator.n_epochs_seen_ if warm else 0
-        # The job draws from a source of the same seed: take another number.
-        random_state = _validation.random_source(estimator.random_state)
-        seed = int(random_state.randint(2**31, size=2)[1])
-        found = survey(new, training, seed)
-        job, posterior = _job(estimator, new, found, warm)
+        of_file = is_continued(estimator, of_fit)
+        warm = warm and not of_file
+        first_epoch = estimator.n_epochs_seen_ if warm else 0
+        twin = seeded(estimator, continued=of_file)
+        found = survey(new, training, _seed_of(twin))
+        job, posterior = _job(twin, new, found, warm)
         if variance_source is not None:
             config = replace(job.config, variance_source=variance_source)
             job = replace(job, config=config)
-    plan = _Plan.of(estimator, new, training, found, job, seed)
-    try:
-        trained = plan.train(estimator, posterior, before, first_epoch)
-    except _Interrupted as stop:
-        trained = stop.trained
+        if of_file:
+            job = with_networks_of(job, estimator)
+            device = _validation.device_for_fit(estimator.device)
+            dtype = _fit.computed_in(job.config, device)
+            trained = restored(estimator, device, dtype)
+    plan = _Plan.of(estimator, new, training, found, job, _seed_of(twin), warm)
+    if checkpoint is not None:
+        unfinished = None if warm else of_fit | settings_of(twin, plan.job)
+        checkpoint.begin(plan.result, unfinished, first_epoch, plan.others)
+    trained, error = plan.train(estimator, posterior, trained, first_epoch, checkpoint)
+    if trained.interrupted:
         columns = ("n_features_in_", "feature_names_in_", "table_")
         attributes = {name: vars(new)[name] for name in columns if name in vars(new)}
-        n_done = int(trained.n_epochs.max())
         estimator._unfinished = Unfinished(
-            key, seed, job, found, attributes, trained, first_epoch, n_done
+            of_fit, twin, job, found, attributes, trained, warm, first_epoch
         )
-        if stop.error is not None:
-            raise stop.error from None
+        if error is not None:
+            raise error
         if not estimator.warm_start:
-            raise KeyboardInterrupt from None
-    result = TrainedJob(plan.job, _by_pass(trained, plan.passes))
-    return result, plan.others, first_epoch
+            raise trained.lost or KeyboardInterrupt
+    return plan.result(trained), plan.others, first_epoch
 
 
-def _key(estimator, training: TrainingSource) -> tuple:
-    """What an interrupted fit and its continuation must have in common."""
-    params = estimator.get_params()
-    params = {n: repr(v) for n, v in params.items() if n not in ("verbose", "n_draws")}
-    return training.fingerprint, tuple(sorted(params.items()))
+def _seed_of(estimator) -> int:
+    """Seed of the sample and of the order of the rows."""
+    # The job draws from a source of the same seed: take another number.
+    random_state = _validation.random_source(estimator.random_state)
+    return int(random_state.randint(2**31, size=2)[1])
 
 
 def _job(estimator, new, found: Survey, warm: bool) -> tuple[TrainingJob, Any]:
@@ -848,14 +865,6 @@ def _job(estimator, new, found: Survey, warm: bool) -> tuple[TrainingJob, Any]:
         hidden = hidden_layer_sizes(estimator, found.weight)
         return training_job(estimator, data, hidden), None
     return _streaming.continued(estimator, data)
-
-
-class _Interrupted(Exception):
-    """A training that ended early, by the user or by an error of reading."""
-
-    def __init__(self, trained: Trained, error: Exception | None):
-        super().__init__()
-        self.trained, self.error = trained, error
 
 
 @dataclass(frozen=True)
@@ -883,8 +892,13 @@ class _Plan:
     is_weighted: bool
 
     @classmethod
-    def of(cls, estimator, new, training, found: Survey, job, seed: int) -> "_Plan":
-        """Plan the training: held-out rows, class weights, passes and schedule."""
+    def of(
+        cls, estimator, new, training, found: Survey, job, seed: int, warm: bool
+    ) -> "_Plan":
+        """Plan the training: held-out rows, class weights, passes and schedule.
+
+        warm : whether the length scale of the fit before is kept
+        """
         job = replace(job, settings=())
         out = _held_out(job, found.sample, seed)
         factors = _class_factors(estimator, job, found)
@@ -922,7 +936,7 @@ class _Plan:
             config = replace(config, patience=config.patience * passes.n_buffers)
         n_epochs = np.full_like(job.members.n_epochs, passes.n_epochs)
         members = replace(job.members, n_epochs=n_epochs)
-        if not warm_length_scale(estimator):
+        if not warm:
             fan_ins = config.network.prior_fan_ins
             scale = estimator._length_scales(fan_ins, total_weight)
             job = job.with_length_scale(scale)
@@ -952,14 +966,25 @@ class _Plan:
         return self.total_weight - self.job.total_weight
 
     def train(
-        self, estimator, posterior, before: Unfinished | None, first_epoch: int
-    ) -> Trained:
-        """Train on all rows; raise ``_Interrupted`` if it ends early."""
+        self,
+        estimator,
+        posterior: Posterior | None,
+        before: Trained | None,
+        first_epoch: int,
+        checkpoint: Checkpoint | None,
+    ) -> tuple[Trained, Exception | None]:
+        """Train on all rows.
+
+        posterior : of a warm start
+        before : unfinished result to continue
+        returns : trained networks, with an epoch for each buffer, and an error of
+            reading that has interrupted the training
+        """
         job, passes = self.job, self.passes
         device = _validation.device_for_fit(estimator.device)
         dtype = _fit.computed_in(job.config, device)
-        n_done = 0 if before is None else before.n_done
-        buffers = self.buffers.from_number(n_done)
+        n_done = 0 if before is None else before.epochs_done
+        buffers = self.buffers.from_number(min(n_done, passes.n_epochs - 1))
         first = next(buffers)
         x, y, weights, _ = map(np.concatenate, zip(first, self.held_out, strict=True))
         rows = BufferedRows(
@@ -983,7 +1008,10 @@ class _Plan:
             hooks.insert(
                 0, HeldOutTauUpdater(rows, [ensemble], _N_DRAWS, job.members.tau)
             )
-        if posterior is None:
+        if before is not None:
+            posterior = before.posterior.to(device, dtype)
+            before = replace(before, posterior=posterior)
+        elif posterior is None:
             posterior = initial_posterior(job.config, job.members, device, dtype)
         del first, x, y, weights  # the thread overwrites the buffer
         if n_done < passes.n_epochs - 1:
@@ -995,12 +1023,12 @@ class _Plan:
                 job.members,
                 rows,
                 posterior,
-                None if before is None else before.trained.optimizer,
-                first_epoch,
-                hooks,
+                first_epoch=first_epoch,
+                hooks=hooks,
                 perturbation=refill.perturbation,
-                epochs_done=n_done,
                 rows_of_epoch=passes.n_rows,
+                before=before,
+                checkpoint=checkpoint,
             )
         except KeyboardInterrupt:
             if refill.error is not None:
@@ -1008,30 +1036,35 @@ class _Plan:
             raise
         finally:
             refill.close()
-        if before is not None:
-            trained = _after(before.trained, trained)
-        if trained.interrupted:
-            raise _Interrupted(trained, refill.error)
-        return self._with_noise(trained, rows)
+        return trained, refill.error
 
-    def _with_noise(self, trained: Trained, rows: BufferedRows) -> Trained:
+    def result(self, trained: Trained) -> TrainedJob:
+        """The result of the fit: with the noise of held-out rows, an epoch per pass."""
+        return TrainedJob(self.job, _by_pass(self._with_noise(trained), self.passes))
+
+    def _with_noise(self, trained: Trained) -> Trained:
         """Estimate the observation noise on held-out rows."""
-        job = self.job
-        if not (job.estimates_variance and len(self.held_out.ids)):
+        job, out, posterior = self.job, self.held_out, trained.posterior
+        if not (job.estimates_variance and len(out.ids)):
             return trained
+        # The held-out rows stand for the training rows, too, which are not used.
+        x, y, weights, _ = (np.concatenate([values] * 2) for values in out)
+        rows = BufferedRows(
+            Table(x, y, weights),
+            job.n_members,
+            len(out.ids),
+            posterior.device,
+            posterior.dtype,
+            self.total_weight,
+            self.is_weighted,
+        )
         alive = np.flatnonzero(trained.failed == 0)
-        draws = validation_draws(trained.posterior, rows, _N_DRAWS, [alive])
+        draws = validation_draws(posterior, rows, _N_DRAWS, [alive])
         together = draws_together(next(draws).cpu().double().numpy())
         values = held_out_noise(job, together, self.held_out.y, self.held_out.weights)
         if values is None:
             return trained
-        posterior = trained.posterior.with_predictive_params(values)
-        return replace(trained, posterior=posterior)
-
-
-def warm_length_scale(estimator) -> bool:
-    """Whether a warm start keeps the length scale of the fit before."""
-    return bool(estimator.warm_start) and hasattr(estimator, "parameters_")
+        return replace(trained, posterior=posterior.with_predictive_params(values))
 
 
 def _held_out(job: TrainingJob, sample: Part, seed: int) -> np.ndarray:
@@ -1062,19 +1095,6 @@ def _class_factors(estimator, job: TrainingJob, found: Survey) -> dict:
     _validation.compute_class_weights(by_class, job.data.classes)  # checks
     n = sum(found.n_of_class.values())
     return {c: n / (len(labels) * found.n_of_class[c]) for c in labels}
-
-
-def _after(first: Trained, second: Trained) -> Trained:
-    """Join the history of an interrupted training and of its continuation."""
-    validation = None
-    if second.validation is not None and first.validation is not None:
-        validation = np.concatenate([first.validation, second.validation])
-    return replace(
-        second,
-        nll=np.concatenate([first.nll, second.nll]),
-        kl=np.concatenate([first.kl, second.kl]),
-        validation=validation,
-    )
 
 
 def _by_pass(trained: Trained, passes: Passes) -> Trained:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import groupby, zip_longest
+from typing import Any
 
 import numpy as np
 import torch
@@ -40,6 +41,7 @@ from skbayesnn._engine.training import (
 from skbayesnn._likelihoods import Likelihood
 from skbayesnn._runtime import warn
 from skbayesnn.estimators._job import MAX_ENTRIES, Setting, TrainingJob, joined
+from skbayesnn.estimators._parts import train_on_devices
 
 # Number of folds.
 _N_FOLDS = 5
@@ -112,9 +114,12 @@ _NO_SCORE = HeldOutScore(np.empty(0), np.empty(0))
 
 
 def select_settings(
-    jobs: Sequence[TrainingJob], device: torch.device, dtype: torch.dtype
+    jobs: Sequence[TrainingJob], devices: Sequence[torch.device], dtype: torch.dtype
 ) -> list[TrainingJob]:
-    """Select settings for those jobs of a program that need it."""
+    """Select settings for those jobs of a program that need it.
+
+    devices : the networks are divided among them; predictions use the first
+    """
     jobs = list(jobs)
     pending = [i for i, job in enumerate(jobs) if job.needs_selection]
     # Train no more networks at once than in the program itself.
@@ -123,7 +128,7 @@ def select_settings(
         n_each = max(_n_networks(jobs[i]) for i in pending)
         n_at_once = max(1, n_members // n_each)
         batch, pending = pending[:n_at_once], pending[n_at_once:]
-        scores = held_out_scores([jobs[i] for i in batch], device, dtype)
+        scores = held_out_scores([jobs[i] for i in batch], devices, dtype)
         for i, job_scores in zip(batch, scores, strict=True):
             jobs[i] = _with_best_setting(jobs[i], job_scores)
         _warn_if_far_off(
@@ -171,7 +176,7 @@ def _warn_if_far_off(error: float) -> None:
 
 
 def held_out_scores(
-    jobs: Sequence[TrainingJob], device: torch.device, dtype: torch.dtype
+    jobs: Sequence[TrainingJob], devices: Sequence[torch.device], dtype: torch.dtype
 ) -> list[list[HeldOutScore]]:
     """Scores of all settings of each job, in the order of the settings."""
     scores: list[list[HeldOutScore]] = [[] for _ in jobs]
@@ -184,20 +189,20 @@ def held_out_scores(
                 job_scores.extend([_NO_SCORE] * len(job.settings))
         if trainable:
             fold_jobs, scores_of_jobs = zip(*trainable, strict=True)
-            results = _program_scores(fold_jobs, device, dtype)
+            results = _program_scores(fold_jobs, devices, dtype)
             for job_scores, new_scores in zip(scores_of_jobs, results, strict=True):
                 job_scores.extend(new_scores)
     return scores
 
 
 def _program_scores(
-    jobs: Sequence[TrainingJob], device, dtype
+    jobs: Sequence[TrainingJob], devices: Sequence[torch.device], dtype
 ) -> list[list[HeldOutScore]]:
     """Train fold jobs in one program and score their settings.
 
     jobs : results of ``_fold_jobs`` with one configuration, none of them empty
     """
-    members, training_rows = joined(jobs, device, dtype)
+    members, training_rows = joined(jobs, devices[0], dtype)
     ends = np.cumsum([job.n_members for job in jobs])
     members_of_job = np.split(np.arange(ends[-1]), ends[:-1])
     config = jobs[0].config
@@ -211,8 +216,18 @@ def _program_scores(
     elif jobs[0].estimates_variance:
         predict = validation_draws
         score = partial(_score_by_predictive_params, config.likelihood)
-    posterior = initial_posterior(config, members, device, dtype)
-    trained = train(config, members, training_rows, posterior, hooks=hooks)
+    posterior = initial_posterior(config, members, devices[0], dtype)
+    program: dict[str, Any] = {
+        "config": config,
+        "members": members,
+        "rows": training_rows,
+        "posterior": posterior,
+    }
+    # The hook couples the networks of an ensemble.
+    if len(devices) > 1 and not hooks:
+        trained = train_on_devices(devices[: len(members.seeds)], program)
+    else:
+        trained = train(**program, hooks=hooks)
     # A generator: the draws of one job at a time, since they need much memory.
     predictions = predict(trained.posterior, training_rows, _N_DRAWS, members_of_job)
     scores = []

@@ -17,7 +17,9 @@ from skbayesnn import _validation
 from skbayesnn._data.training_rows import TrainingRows
 from skbayesnn._data.validation import Table
 from skbayesnn._engine.posterior import Posterior
+from skbayesnn._engine.training import Trained
 from skbayesnn.estimators import _fit, _fitted
+from skbayesnn.estimators._checkpoint import Checkpoint
 from skbayesnn.estimators._defaults import hidden_layer_sizes
 from skbayesnn.estimators._job import (
     TrainedJob,
@@ -67,7 +69,9 @@ def continue_stream(
     )
 
 
-def warm_start(estimator, data: TrainingData) -> TrainedJob:
+def warm_start(
+    estimator, data: TrainingData, checkpoint: Checkpoint | None = None
+) -> TrainedJob:
     """Run a full fit that starts from the fitted weights.
 
     Warm starts hold out no rows: the noise that an earlier fit estimated is kept.
@@ -77,11 +81,20 @@ def warm_start(estimator, data: TrainingData) -> TrainedJob:
     # After a stream there is no estimate to keep.
     if job.estimates_tau and set(names) & posterior.likelihood_params.keys():
         job = job.with_fixed_likelihood()
-    result = _train(estimator, job, posterior, first_epoch=estimator.n_epochs_seen_)
-    if job.estimates_variance:
-        updated = result.trained.posterior.copy_predictive_params(posterior)
-        result = replace(result, trained=replace(result.trained, posterior=updated))
-    return result
+
+    def trained_job(trained: Trained) -> TrainedJob:
+        if job.estimates_variance:
+            updated = trained.posterior.copy_predictive_params(posterior)
+            trained = replace(trained, posterior=updated)
+        return TrainedJob(job, trained)
+
+    n_before = estimator.n_epochs_seen_
+    if checkpoint is not None:
+        checkpoint.begin(trained_job, None, n_before)
+    result = _train(
+        estimator, job, posterior, first_epoch=n_before, checkpoint=checkpoint
+    )
+    return trained_job(result.trained)
 
 
 def refit_with_posterior_prior(estimator, data: TrainingData) -> TrainedJob:
@@ -120,6 +133,7 @@ def _train(
     seen: float = 0.0,
     optimizer_state: dict[str, np.ndarray] | None = None,
     first_epoch: int = 0,
+    checkpoint: Checkpoint | None = None,
 ) -> TrainedJob:
     """Train a job without a selection on held-out rows, starting from ``posterior``."""
     rows = TrainingRows(
@@ -134,6 +148,7 @@ def _train(
         optimizer_state,
         first_epoch,
         devices=_validation.devices_for_fit(estimator.device),
+        checkpoint=checkpoint,
     )
     return TrainedJob(job, trained)
 

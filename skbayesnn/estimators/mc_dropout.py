@@ -259,8 +259,8 @@ default="from_dtype"
     device : str, torch.device or list of these, default="auto"
         ``"auto"`` (a CUDA GPU if there is one), ``"cpu"``, ``"cuda"``, ``"cuda:1"``,
         ``"mps"``. Predictions use the CPU if the device does not exist. With a list
-        such as ``["cuda:0", "cuda:1"]``, the networks of the final training are spread
-        over the devices. A selection on held-out rows and predictions use the first.
+        such as ``["cuda:0", "cuda:1"]``, the networks are spread over the devices.
+        Predictions use the first.
     dtype : {"float32", "float64"}, default="float32"
         Precision of the training; ``"float64"`` takes up to twice as long. Scaling and
         predictions have X's precision.
@@ -324,6 +324,9 @@ default="from_dtype"
         The networks as plain arrays.
     replay_ : dict
         Rows of a stream that ``partial_fit`` has kept; only with ``n_replay``.
+    unfinished_ : dict
+        What ``fit`` needs to continue; only after loading a file of ``checkpoint``
+        whose fit is not finished.
     table_ : TableEncoder or None
         Encoder of a table with categories, dates or missing values; None if X was an
         array or frame of numbers. ``table_.columns_`` shows what each column became.

@@ -8,6 +8,7 @@ import pickle
 import signal
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -87,7 +88,7 @@ def main():
     os.environ[processes.TIMEOUT_VARIABLE] = "60"
     os.environ["MASTER_PORT"] = sys.argv[3]
 
-    def stopped(action):
+    def stopped(action, n_estimators=1, **fit):
         """A long fit, in the third run of which the second process does something."""
         add, n_runs = training.TrainingHistory.add, []
 
@@ -98,10 +99,11 @@ def main():
             add(*args)
 
         training.TrainingHistory.add = add_and_act
-        model = MCDropoutRegressor(max_iter=10_000, batch_size=19, n_estimators=1)
+        model = MCDropoutRegressor(batch_size=19, n_estimators=n_estimators)
+        model.set_params(max_iter=10_000 if n_estimators == 1 else 100_000_000)
         model.set_params(early_stopping=False, tau=1.0, length_scale=1.0)
         model.set_params(device="cpu", warm_start=True, random_state=0)
-        error = failure(model.fit, X, y)
+        error = failure(partial(model.fit, **fit), X, y)
         training.TrainingHistory.add = add
         return error, model
 
@@ -110,11 +112,16 @@ def main():
     if rank == "0":
         has_noticed.touch()
     wait_for(has_noticed)
-    results["interrupted"] = stopped(lambda: os.kill(os.getpid(), signal.SIGINT))
+
+    def interrupt():
+        os.kill(os.getpid(), signal.SIGINT)
+
+    results["interrupted"] = stopped(interrupt)
+    results["interrupted, spread"] = stopped(interrupt, 3)
     if rank == "1":
         (folder / "1.pickle").write_bytes(pickle.dumps(results))
     # The second process ends in the middle of a fit.
-    results["lost"] = stopped(lambda: os._exit(0))
+    results["lost"] = stopped(lambda: os._exit(0), checkpoint=folder / "fit.skb")
     (folder / "0.pickle").write_bytes(pickle.dumps(results))
 
 

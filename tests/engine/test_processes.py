@@ -1,6 +1,7 @@
 """Several processes train what one process trains, up to rounding."""
 
 import contextlib
+import copy
 import os
 import pickle
 import signal
@@ -8,6 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -17,13 +19,15 @@ import pytest
 import torch
 from sklearn.base import clone
 
-from skbayesnn import MCDropoutRegressor
+import skbayesnn
+from skbayesnn import AnchoredEnsembleRegressor, MCDropoutRegressor
 from skbayesnn._batch import executor
 from skbayesnn._batch.outcomes import Outcome
+from skbayesnn._data import sources
 from skbayesnn._engine import processes, training
 from skbayesnn._engine.compiled import ENGINE_VARIABLE
 from skbayesnn._engine.processes import TIMEOUT_VARIABLE, ProcessError, Processes
-from skbayesnn.estimators import _fit
+from skbayesnn.estimators import _checkpoint, _fit
 from skbayesnn.model_selection import BatchedGridSearchCV
 from skbayesnn.networks import TabM
 from tests.engine import launched
@@ -50,12 +54,13 @@ class ThreadsAsProcesses(Processes):
         return values
 
     def of_first(self, value):
-        return self.gather(value)[0]
+        # A copy, as between processes: the first one may change its own.
+        return self.gather(copy.deepcopy(value) if self.rank == 0 else None)[0]
 
     def can_split(self, n_rows, n_weights):
         return True
 
-    wants_to_stop = False
+    wants_to_stop = has_stopped = False
     together_interrupted = separate_work = contextlib.nullcontext
 
 
@@ -144,6 +149,53 @@ def test_heads_of_a_part(engine, n_draws, table, seed, monkeypatch):
 def test_members_are_split(table, seed, monkeypatch):
     model = exact(MCDropoutRegressor(), seed, n_estimators=5, early_stopping=True)
     assert_all_same(model, *table, monkeypatch=monkeypatch, count=3)
+
+
+@pytest.mark.parametrize("engine", ["compiled", "torch"])
+def test_rows_of_a_source_are_split(engine, seed, monkeypatch, tmp_path):
+    """Every process reads all rows, and computes a part of each batch."""
+    monkeypatch.setenv(ENGINE_VARIABLE, engine)
+    monkeypatch.setattr(sources.RowSource, "is_small", False)
+    random = np.random.default_rng(4)
+    X = np.lib.format.open_memmap(tmp_path / "X.npy", "w+", shape=(90, INPUTS))
+    X[:] = random.normal(size=X.shape)
+    y = np.sin(X[:, 0]) + 0.1 * random.normal(size=len(X))
+    X = np.load(tmp_path / "X.npy", mmap_mode="r")
+    model = AnchoredEnsembleRegressor(random_state=seed)
+    # More networks than processes: hooks read all of them.
+    model = exact(model, seed, n_estimators=3)
+    assert_all_same(model, X, y, monkeypatch=monkeypatch)
+
+
+def test_members_are_split_between_checkpoints(table, seed, monkeypatch, tmp_path):
+    """All processes stop for each of them; the first one writes all networks."""
+    local, model = threading.local(), exact(MCDropoutRegressor(), seed, n_estimators=5)
+    model.set_params(early_stopping=True, max_iter=12)
+    alone = clone(model).fit(*table)
+    for module in training, _checkpoint:
+        monkeypatch.setattr(
+            module, "present_processes", lambda: getattr(local, "processes", None)
+        )
+    monkeypatch.setattr(_checkpoint, "_SECONDS_BETWEEN", 0.0)
+    monkeypatch.setattr(_checkpoint, "_SHARE_OF_TIME", np.inf)
+    path, written = tmp_path / "fit.skb", []
+
+    def save(model, file):
+        written.append(model)
+        skbayesnn.save(model, file)
+
+    monkeypatch.setattr(_checkpoint.Checkpoint, "save", save)
+
+    def fit(processes):
+        local.processes = processes
+        return clone(model).fit(*table, checkpoint=path)
+
+    results = run_together(fit, 2)
+    for result in (*results, skbayesnn.load(path)):
+        assert_same_training(alone, result, **ROUNDING)
+    n_epochs = [model.n_iter_ for model in written]
+    assert n_epochs == [*range(1, alone.n_iter_), alone.n_iter_]
+    assert all(len(model.seeds_) == 5 for model in written)
 
 
 # ---- errors
@@ -295,7 +347,7 @@ def waiting(rank, store, seconds):
     processes = object.__new__(Processes)
     processes.rank, processes.count, processes._store = rank, 2, store
     processes._seconds, processes._n_waits = seconds, 0
-    processes._names = ["host", "other host"]
+    processes._names, processes._interrupted = ["host", "other host"], False
     return processes
 
 
@@ -311,6 +363,26 @@ def test_a_slow_process_is_waited_for():
 
     with ThreadPoolExecutor(2) as pool:
         assert list(pool.map(work, (0, 1), (0.0, 0.4))) == [[0, 1]] * 2
+
+
+def test_separate_work_is_interrupted_together():
+    """The process that is not interrupted notices it, and the next work does not."""
+    store = torch.distributed.HashStore()
+
+    def work(rank):
+        processes, seen = waiting(rank, store, 0.1), []
+        for n in range(2):
+            with processes.separate_work():
+                processes._interrupted = n == 0 and rank == 1
+                end = time.monotonic() + (30 if n == 0 else 0.2)
+                while not processes.wants_to_stop and time.monotonic() < end:
+                    time.sleep(0.01)
+                seen.append(processes.wants_to_stop)
+            processes._interrupted = False  # as at the start of a training
+        return seen
+
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(work, range(2))) == [[True, False]] * 2
 
 
 def test_a_process_without_a_sign_of_life_is_named():
@@ -358,7 +430,8 @@ def launched_results(tmp_path_factory):
     finally:
         for run in runs:
             run.kill()
-    return [pickle.loads((folder / f"{rank}.pickle").read_bytes()) for rank in range(2)]
+    results = [folder / f"{rank}.pickle" for rank in range(2)]
+    return *(pickle.loads(path.read_bytes()) for path in results), folder
 
 
 @pytest.mark.skipif(
@@ -367,7 +440,7 @@ def launched_results(tmp_path_factory):
 def test_processes(launched_results, monkeypatch):
     """Both processes have the same model: the one of a single process."""
     for name in launched.MODELS:
-        models = [results[name] for results in launched_results]
+        models = [results[name] for results in launched_results[:2]]
         engine = launched.MODELS[name][1]
         assert [(m.n_processes_, m.engine_) for m in models] == [(2, engine)] * 2
         for key, values in models[0].parameters_.items():
@@ -382,20 +455,27 @@ def test_processes(launched_results, monkeypatch):
     not torch.distributed.is_gloo_available(), reason="torch has no gloo"
 )
 def test_failures_name_the_process(launched_results):
-    first = launched_results[0]
-    for results in launched_results:
+    first, _, folder = launched_results
+    for results in launched_results[:2]:
         assert "same data" in results["other data"]
         assert "process 1 (" in results["other data"]
     assert first["late"].startswith("LateProcessError('process 1 (")
     assert TIMEOUT_VARIABLE in first["late"]
-    errors = [results["out of memory"] for results in launched_results]
+    errors = [results["out of memory"] for results in launched_results[:2]]
     assert errors[0].startswith("LostProcessError('process 1 (")
     assert "process 1 is out of memory. (too large)" in errors[1]
     error, kept = first["lost"]
-    assert error.startswith("LostProcessError('process 1 (")
+    assert error.startswith('LostProcessError("process 1 (')
     # The second process ended in its third run, with one epoch in the first run.
     assert 2 <= kept.n_iter_ < kept.max_iter
-    assert np.isfinite(kept.predict(launched.table()[0])).all()
+    X, y = launched.table()
+    assert np.isfinite(kept.predict(X)).all()
+    # The last epochs are in the file, too, and a single process can continue.
+    assert str(folder / "fit.skb") in error
+    loaded = skbayesnn.load(folder / "fit.skb")
+    assert loaded.n_iter_ == kept.n_iter_
+    np.testing.assert_array_equal(loaded.predict(X), kept.predict(X))
+    assert loaded.fit(X, y).n_iter_ == kept.max_iter
 
 
 @pytest.mark.skipif(
@@ -403,8 +483,10 @@ def test_failures_name_the_process(launched_results):
 )
 def test_interruption_of_one_process_stops_all(launched_results):
     """They keep the same epochs, as after Ctrl-C in a single process."""
-    (no_error, first), (_, second) = (r["interrupted"] for r in launched_results)
-    assert no_error == "no error"
-    assert 3 <= first.n_iter_ == second.n_iter_ < first.max_iter
-    for key, values in first.parameters_.items():
-        np.testing.assert_array_equal(values, second.parameters_[key])
+    for name, n_members in {"interrupted": 1, "interrupted, spread": 3}.items():
+        (no_error, first), (_, second) = (r[name] for r in launched_results[:2])
+        assert no_error == "no error"
+        assert 3 <= first.n_iter_ == second.n_iter_ < first.max_iter
+        assert len(first.seeds_) == n_members
+        for key, values in first.parameters_.items():
+            np.testing.assert_array_equal(values, second.parameters_[key])

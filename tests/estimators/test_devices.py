@@ -16,6 +16,7 @@ from skbayesnn import BayesianStackingRegressor, MCDropoutRegressor
 from skbayesnn._data.training_rows import TrainingRows
 from skbayesnn._engine import training
 from skbayesnn._validation import device_for_fit
+from skbayesnn.estimators import _checkpoint
 from skbayesnn.model_selection import BatchedGridSearchCV
 
 ROWS, INPUTS = 61, 4
@@ -33,7 +34,8 @@ def ensemble(device, **params):
     """Three networks with settings that no rows are held out for."""
     params = {"n_estimators": 3, "hidden_layer_sizes": (5,)} | params
     model = MCDropoutRegressor(device=device, dtype="float64", random_state=0)
-    return model.set_params(max_iter=4, length_scale=1.0, tau=1.0, **params)
+    params = {"max_iter": 4, "length_scale": 1.0, "tau": 1.0} | params
+    return model.set_params(**params)
 
 
 def test_networks_are_spread(table, monkeypatch, tmp_path):
@@ -56,6 +58,62 @@ def test_networks_are_spread(table, monkeypatch, tmp_path):
     skbayesnn.save(model, tmp_path / "model.skb")
     loaded = skbayesnn.load(tmp_path / "model.skb")
     np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
+
+
+def test_held_out_networks_are_spread(table, monkeypatch):
+    """The networks that select the length scale: five folds times the candidates."""
+    to, seen = TrainingRows.to, []
+
+    def to_device(rows, device):
+        seen.append((str(device), len(rows.n_rows)))
+        return to(rows, device)
+
+    X, y = table
+    params = {"length_scale": "auto", "tau": "auto", "n_estimators": 1}
+    alone = ensemble("cpu", **params).fit(X, y)
+    monkeypatch.setattr(TrainingRows, "to", to_device)
+    model = ensemble(DEVICES, **params).fit(X, y)
+    # The final training has one network, which stays on the first device.
+    assert sorted(device for device, _ in seen) == DEVICES
+    assert sum(n for _, n in seen) >= 5
+    np.testing.assert_array_equal(model.length_scale_, alone.length_scale_)
+    np.testing.assert_allclose(model.predict(X), alone.predict(X), rtol=1e-10)
+
+
+def test_a_checkpoint_has_all_networks(table, monkeypatch, tmp_path):
+    """The devices train in legs, to the same result."""
+    monkeypatch.setattr(_checkpoint, "_SECONDS_BETWEEN", 0.0)
+    monkeypatch.setattr(_checkpoint, "_SHARE_OF_TIME", np.inf)
+    X, y = table
+    path, written = tmp_path / "fit.skb", []
+
+    def save(model, file):
+        written.append(model)
+        skbayesnn.save(model, file)
+
+    alone = ensemble("cpu").fit(X, y)
+    monkeypatch.setattr(_checkpoint.Checkpoint, "save", save)
+    model = ensemble(DEVICES).fit(X, y, checkpoint=path)
+    assert [model.n_iter_ for model in written] == [1, 2, 3, 4]
+    assert all(len(model.seeds_) == 3 for model in written)
+    for fitted in (model, skbayesnn.load(path), written[1].fit(X, y)):
+        np.testing.assert_allclose(fitted.predict(X), alone.predict(X), rtol=1e-10)
+
+
+@pytest.mark.parametrize("failing", DEVICES)
+def test_an_error_on_one_device_ends_the_others(failing, table, monkeypatch):
+    """The error is raised, not the interruption of the other part."""
+    to = TrainingRows.to
+
+    def to_device(rows, device):
+        if str(device) == failing:
+            raise MemoryError(failing)
+        return to(rows, device)
+
+    monkeypatch.setattr(TrainingRows, "to", to_device)
+    model = ensemble(DEVICES).set_params(max_iter=10_000_000)
+    with pytest.raises(MemoryError, match=failing):
+        model.fit(*table)
 
 
 def test_candidates_are_spread(table):
@@ -91,7 +149,7 @@ def test_interruption_ends_all_parts(table, warm_start, monkeypatch):
             os.kill(os.getpid(), signal.SIGINT)
 
     monkeypatch.setattr(training.TrainingHistory, "add", interrupt)
-    model = ensemble(DEVICES, warm_start=warm_start).set_params(max_iter=300_000)
+    model = ensemble(DEVICES, warm_start=warm_start).set_params(max_iter=30_000_000)
     with contextlib.ExitStack() as stack:
         if warm_start:
             stack.enter_context(pytest.warns(ConvergenceWarning, match="interrupted"))
@@ -100,7 +158,7 @@ def test_interruption_ends_all_parts(table, warm_start, monkeypatch):
         model.fit(*table)
     assert hasattr(model, "parameters_") == warm_start
     if warm_start:
-        assert 0 < model.n_iter_ < 300_000
+        assert 0 < model.n_iter_ < 30_000_000
 
 
 def test_continued_training_is_spread(table, monkeypatch):

@@ -63,7 +63,7 @@ def _plan(model, path, **names):
     training = TrainingSource(source_of(path), *_roles(**names))
     found = survey(model, training, 3)
     job, _ = _out_of_core._job(model, model, found, False)
-    return _Plan.of(model, model, training, found, job, 3)
+    return _Plan.of(model, model, training, found, job, 3, False)
 
 
 def _roles(y="y", sample_weight=None, groups=None):

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import sklearn
+from sklearn.model_selection import PredefinedSplit, TimeSeriesSplit
 
 import skbayesnn
 from skbayesnn import (
@@ -11,6 +12,7 @@ from skbayesnn import (
     MCDropoutClassifier,
     MCDropoutRegressor,
 )
+from skbayesnn._stacking import base
 from skbayesnn._stacking.many_rows import passes_over_all_rows
 from skbayesnn.estimators._out_of_core import MAX_STEPS
 
@@ -72,6 +74,63 @@ def test_source_and_table_give_the_same(frame, model, tmp_path):
     X = frame.drop(columns="y")[:50]
     # float32 and float64 weights of the candidates' encoded columns.
     np.testing.assert_allclose(other.predict(X), model.predict(X), rtol=1e-4, atol=1e-4)
+
+
+@pytest.fixture
+def seen_folds(monkeypatch):
+    """The folds of the last fit of a stack."""
+    folds, make = [], base.make_folds
+
+    def seen(*args, **options):
+        folds[:] = make(*args, **options)
+        return folds
+
+    monkeypatch.setattr(base, "make_folds", seen)
+    return folds
+
+
+def _fitted(frame, cv=None, groups=None):
+    model = BayesianStackingRegressor(
+        [("linear", "fast")], n_selection_rows=N_SAMPLE, cv=cv, random_state=0
+    )
+    return model.fit(frame[["a", "b", "c"]], frame["y"], groups=groups)
+
+
+def test_folds_of_the_sample_keep_groups_together(frame, seen_folds):
+    """Groups of 7 rows, of which the sample has two or three."""
+    groups = np.arange(N) // 7
+    of_sample = groups[_fitted(frame, 4, groups).sample_rows_]
+    assert len(np.unique(of_sample)) > 100
+    assert len(seen_folds) == 4
+    for train, test in seen_folds:
+        assert not np.isin(of_sample[train], of_sample[test]).any()
+
+
+def test_folds_of_the_sample_follow_time(frame, seen_folds):
+    """Numbers of rows in the splitter are numbers of all rows."""
+    cv = TimeSeriesSplit(3, gap=90, test_size=150, max_train_size=240)
+    rows = _fitted(frame, cv).sample_rows_
+    assert len(seen_folds) == 3
+    for train, test in seen_folds:
+        # A third of the rows, in order: 30, 50 and 80 of them.
+        assert (test[0] - train[-1] - 1, len(test), len(train)) == (30, 50, 80)
+        assert rows[train].max() < rows[test].min()
+    assert (cv.gap, cv.test_size, cv.max_train_size) == (90, 150, 240)
+
+
+def test_given_folds_are_of_all_rows(frame, seen_folds):
+    first = np.arange(N) < 500
+    for cv in (
+        [(np.flatnonzero(first), np.flatnonzero(~first))],
+        [(first, ~first)],
+        PredefinedSplit(np.where(first, -1, 0)),
+    ):
+        rows = _fitted(frame, cv).sample_rows_
+        [(train, test)] = seen_folds
+        np.testing.assert_array_equal(rows[train], rows[rows < 500])
+        np.testing.assert_array_equal(rows[test], rows[rows >= 500])
+    with pytest.raises(ValueError, match="fold 0 of `cv` must have training and test"):
+        _fitted(frame, [(rows[:200], np.setdiff1d(np.arange(N), rows))])
 
 
 def test_saved(frame, model, tmp_path):
