@@ -77,6 +77,7 @@ class Exploration:
         training = self.X if X_train is None else X_train
         chosen = np.random.RandomState(0).permutation(len(training))[:MAX_COMPARED]
         self._compared = self._inputs(training.iloc[chosen])
+        self._of_compared: dict[int, np.ndarray] = {}  # uncertainty, by target
         prediction = np.asarray(model.predict(self._inputs(self.X[:1])))
         self.n_targets = 1 if prediction.ndim == 1 else prediction.shape[1]
         self.lines(self.X[:1], 0)  # raises if there is no distribution
@@ -155,7 +156,7 @@ class Exploration:
                 [value] = self._uncertainty(X, target, part)
                 facts[f"{part} uncertainty"] = f"{value:.3g}"
             uncertainty = partial(self._uncertainty, target=target)
-            [value], compared = uncertainty(X), uncertainty(self._compared)
+            [value], compared = uncertainty(X), self._compared_uncertainty(target)
             # A row is not more certain than itself, also up to rounding.
             share = np.mean(compared < 0.999 * value)
             facts[f"{self.compared_with} that are more certain"] = f"{share:.0%}"
@@ -171,6 +172,11 @@ class Exploration:
         except TypeError as error:
             facts["uncertainty"] = f"not available: {error}"
         return facts, outside, causes
+
+    def _compared_uncertainty(self, target: int) -> np.ndarray:
+        if target not in self._of_compared:
+            self._of_compared[target] = self._uncertainty(self._compared, target)
+        return self._of_compared[target]
 
     def _uncertainty(self, X, target: int, part: str = "epistemic") -> np.ndarray:
         kind = PARTS[self.is_classifier][part]

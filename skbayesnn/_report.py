@@ -24,7 +24,11 @@ from skbayesnn._predictive.mixin import PredictiveMixin
 from skbayesnn._runtime import warn_once_per_call
 from skbayesnn._sklearn_compat import num_samples, safe_indexing
 from skbayesnn.inspection._columns import column_drift, column_names, training_columns
-from skbayesnn.inspection._importance import select_target, with_column
+from skbayesnn.inspection._importance import (
+    default_kind,
+    select_target,
+    with_column,
+)
 from skbayesnn.metrics import expected_calibration_error
 from skbayesnn.plotting import (
     CalibrationCurveDisplay,
@@ -114,8 +118,7 @@ class _Page:
         shown = random.permutation(n_rows)[:MAX_SHOWN]
         self.shown = np.sort(shown)
         # The part of the uncertainty that more data would reduce.
-        kind = "mutual_information" if self.is_classifier else "epistemic"
-        self.kind = kind
+        self.kind = default_kind(model)
 
     def sections(self) -> Iterator[str]:
         """HTML of each section."""
