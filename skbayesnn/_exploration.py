@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.base import is_classifier
 
-from skbayesnn._data.validation import table_of
-from skbayesnn._meta.find import find_estimator
+from skbayesnn._meta.find import described_estimator, find_encoder
 from skbayesnn._meta.functions import predict_interval, predict_uncertainty, sample_f
 from skbayesnn._report import MAX_COLUMNS_WITH_REASONS, N_REPLACED, uncertainty_without
 from skbayesnn.inspection._column_values import (
@@ -63,13 +62,7 @@ class Exploration:
             raise ValueError("the table must have at least one row; got none.")
         self.model, self.is_classifier = model, is_classifier(model)
         self.X, self.y = _columns_of(model, X)[:MAX_ROWS], y
-        try:
-            self.estimator = find_estimator(model)
-        except TypeError:  # e.g. an ensemble of several
-            self.estimator = model
-        encoder: Any = table_of(self.estimator)
-        if encoder is not None and encoder.n_features_in_ != self.X.shape[1]:
-            encoder = None  # It encodes what earlier steps of a pipeline return.
+        self.estimator, encoder = described_estimator(model), find_encoder(model)
         if X_train is not None:
             X_train = _columns_of(model, X_train)
         if encoder is not None:
@@ -84,6 +77,7 @@ class Exploration:
         training = self.X if X_train is None else X_train
         chosen = np.random.RandomState(0).permutation(len(training))[:MAX_COMPARED]
         self._compared = self._inputs(training.iloc[chosen])
+        self._of_compared: dict[int, np.ndarray] = {}  # uncertainty, by target
         prediction = np.asarray(model.predict(self._inputs(self.X[:1])))
         self.n_targets = 1 if prediction.ndim == 1 else prediction.shape[1]
         self.lines(self.X[:1], 0)  # raises if there is no distribution
@@ -162,12 +156,10 @@ class Exploration:
                 [value] = self._uncertainty(X, target, part)
                 facts[f"{part} uncertainty"] = f"{value:.3g}"
             uncertainty = partial(self._uncertainty, target=target)
-            [value], compared = uncertainty(X), uncertainty(self._compared)
+            [value], compared = uncertainty(X), self._compared_uncertainty(target)
             # A row is not more certain than itself, also up to rounding.
             share = np.mean(compared < 0.999 * value)
-            facts["drift score"] = (
-                f"{share:.0%} of the {self.compared_with} are more certain"
-            )
+            facts[f"{self.compared_with} that are more certain"] = f"{share:.0%}"
             if len(self.columns) <= MAX_COLUMNS_WITH_REASONS:
                 others = np.arange(min(N_REPLACED, len(compared)))
                 [after] = uncertainty_without(uncertainty, X, self._compared, others)
@@ -180,6 +172,11 @@ class Exploration:
         except TypeError as error:
             facts["uncertainty"] = f"not available: {error}"
         return facts, outside, causes
+
+    def _compared_uncertainty(self, target: int) -> np.ndarray:
+        if target not in self._of_compared:
+            self._of_compared[target] = self._uncertainty(self._compared, target)
+        return self._of_compared[target]
 
     def _uncertainty(self, X, target: int, part: str = "epistemic") -> np.ndarray:
         kind = PARTS[self.is_classifier][part]

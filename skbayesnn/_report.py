@@ -13,17 +13,22 @@ from sklearn.base import is_classifier
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_consistent_length
 
-from skbayesnn._meta.find import find_estimator
+from skbayesnn._meta.find import described_estimator
 from skbayesnn._meta.functions import (
     crps,
     log_predictive_density,
     predict_interval,
     predict_uncertainty,
 )
+from skbayesnn._predictive.mixin import PredictiveMixin
 from skbayesnn._runtime import warn_once_per_call
 from skbayesnn._sklearn_compat import num_samples, safe_indexing
 from skbayesnn.inspection._columns import column_drift, column_names, training_columns
-from skbayesnn.inspection._importance import select_target, with_column
+from skbayesnn.inspection._importance import (
+    default_kind,
+    select_target,
+    with_column,
+)
 from skbayesnn.metrics import expected_calibration_error
 from skbayesnn.plotting import (
     CalibrationCurveDisplay,
@@ -88,7 +93,7 @@ def page_of(model, X, y, X_train, target, random_state) -> Report:
     random = check_random_state(random_state)
     page = _Page(model, X, np.asarray(y), X_train, target, random)
     body = "\n".join(page.sections())
-    name = html.escape(type(find_estimator(model)).__name__)
+    name = html.escape(type(page.estimator).__name__)
     return Report(
         f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         f"<title>{name}</title><style>{STYLE}</style></head>\n"
@@ -104,13 +109,16 @@ class _Page:
         self.model, self.X, self.X_train = model, X, X_train
         self.y, self.target = y, target
         self.is_classifier = is_classifier(model)
+        self.estimator = described_estimator(model)
+        if not isinstance(self.estimator, PredictiveMixin):
+            # An ensemble; raises for a model without a predictive distribution.
+            predict_uncertainty(model, safe_indexing(X, [0]))
         self.random = random
         n_rows = num_samples(X)
         shown = random.permutation(n_rows)[:MAX_SHOWN]
         self.shown = np.sort(shown)
         # The part of the uncertainty that more data would reduce.
-        kind = "mutual_information" if self.is_classifier else "epistemic"
-        self.kind = kind
+        self.kind = default_kind(model)
 
     def sections(self) -> Iterator[str]:
         """HTML of each section."""
@@ -122,7 +130,7 @@ class _Page:
         yield self._section("Calibration", self._calibration)
         yield self._section("Parts of the uncertainty", self._parts)
         yield self._section("Rejecting uncertain rows", self._risk)
-        if hasattr(find_estimator(self.model), "weights_"):
+        if hasattr(self.estimator, "weights_"):
             yield self._section("Candidates and their weights", self._candidates)
         yield self._section("The most uncertain rows", self._uncertain_rows)
         if self.X_train is not None:
@@ -137,7 +145,7 @@ class _Page:
         return f"<h2>{html.escape(title)}</h2>\n{found}"
 
     def _scores(self) -> str:
-        summary = getattr(find_estimator(self.model), "summary_", None)
+        summary = getattr(self.estimator, "summary_", None)
         if self.is_classifier:
             rows = self._class_scores(summary)
             text = (
@@ -313,7 +321,7 @@ class _Page:
         )
 
     def _candidates(self) -> str:
-        weights = dict(find_estimator(self.model).weights_["weight"].items())
+        weights = dict(self.estimator.weights_["weight"].items())
         used = [(name, w) for name, w in weights.items() if w >= 0.005]
         rows = [[html.escape(str(name)), f"{w:.0%}"] for name, w in used]
         n_others = len(weights) - len(used)

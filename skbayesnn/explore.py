@@ -55,11 +55,15 @@ def _app(state: Exploration, target: int) -> Any:
 
     app = dash.Dash(__name__, title="skbayesnn", update_title=None)
     app.index_string = _PAGE
-    columns, rows = state.columns, state.most_uncertain(target)
+    columns = state.columns
     changeable = range(min(len(columns), _MAX_CONTROLS))
     # Levels and dates can be cleared; numbers are missing if a list contains them.
     optional = [j for j in changeable if columns[j].optional and columns[j].has_slider]
     values, summary = state.row(0), getattr(state.estimator, "summary_", "")
+
+    def sorted_rows(target: int) -> list[dict]:
+        rows = state.most_uncertain(target)
+        return [{"label": f"{i:,}", "value": i} for i in rows]
 
     def named(name: str, box, show: Any = True):
         style = {} if show else {"display": "none"}
@@ -88,7 +92,7 @@ def _app(state: Exploration, target: int) -> Any:
         "missing", [names[j] for j in optional], missing, multi=True, placeholder="none"
     )
     targets = choice("target", [(k, k) for k in range(state.n_targets)], target)
-    row = choice("row", [(f"{i:,}", i) for i in rows], 0)
+    row = dcc.Dropdown(sorted_rows(target), 0, id="row", clearable=False)
     aside = [
         html.H1(type(state.estimator).__name__),
         html.Div(str(summary), className="note"),
@@ -128,6 +132,12 @@ def _app(state: Exploration, target: int) -> Any:
         missing = [j for j in optional if values[j] is None]
         no_update = dict.fromkeys(missing, dash.no_update)
         return missing, [(values | no_update)[j] for j in changeable]
+
+    @app.callback(
+        Output("row", "options"), Input("target", "value"), prevent_initial_call=True
+    )
+    def sort_rows(target):
+        return sorted_rows(target)
 
     @app.callback(
         Output("curve", "figure"),
@@ -230,10 +240,13 @@ def _table(path: str) -> Any:
         return pandas.read_parquet(path).reset_index(drop=True)
     if kind != ".csv":
         raise ValueError(f"a table must be a .parquet or .csv file; got {path}.")
-    # Files that NumPy has written have no names in the first line.
-    dtypes = pandas.read_csv(path, header=None, nrows=1).dtypes
-    has_names = not all(dtype.kind in "if" for dtype in dtypes)
-    return pandas.read_csv(path, header=0 if has_names else None)
+    # Files that NumPy has written have no names in the first line. pandas writes the
+    # positions of columns without names.
+    first = pandas.read_csv(path, header=None, nrows=1)
+    if not all(dtype.kind in "if" for dtype in first.dtypes):
+        return pandas.read_csv(path)
+    has_positions = first.to_numpy().ravel().tolist() == [*range(first.shape[1])]
+    return pandas.read_csv(path, header=None, skiprows=int(has_positions))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -305,15 +318,19 @@ def _app_of(options: argparse.Namespace) -> Any:
             f"file, name their types: --trusted {' '.join(sorted(others))}"
         )
     model, table = load(options.model, trusted), _table(options.table)
-    targets = options.y or []
-    if missing := [name for name in targets if name not in table.columns]:
+    names = {str(name): name for name in table.columns}
+    if missing := [name for name in options.y or () if name not in names]:
         raise ValueError(f"--y must name columns of the table; it lacks {missing}.")
+    targets = [names[name] for name in options.y or ()]
     y = table[targets] if targets else None
     train = _table(options.train) if options.train else None
+    if train is not None and train.shape[1] == table.shape[1]:
+        train = train.drop(columns=targets, errors="ignore")
     state = Exploration(model, table.drop(columns=targets), y, train)
     if targets and len(targets) != state.n_targets:
         raise ValueError(
-            f"--y must name the {state.n_targets} targets of the model; got {targets}."
+            f"--y must name the {state.n_targets} targets of the model; got "
+            f"{options.y}."
         )
     if not 0 <= options.target < state.n_targets:
         raise ValueError(

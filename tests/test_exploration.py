@@ -2,7 +2,10 @@
 
 import numpy as np
 import pytest
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.ensemble import BaggingRegressor
 from sklearn.linear_model import LinearRegression
+from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -12,6 +15,7 @@ from skbayesnn import (
     MCDropoutRegressor,
     sample_f,
 )
+from skbayesnn._data.column_encoding import KINDS
 from skbayesnn.inspection._columns import reader_of
 from tests.helpers.frames import mixed_frame, new_frame
 from tests.helpers.seed import SEED
@@ -53,8 +57,7 @@ def state(frame, y):
 
 def test_values_and_cells_of_all_kinds(state, frame):
     """A column of a row's value has this value again, also if it is missing."""
-    kinds = [column.kind for column in state.columns]
-    assert set(kinds) >= {"number", "boolean", "category", "ordered", "date"}
+    assert {column.kind for column in state.columns} == {*KINDS}
     for row in range(12):
         series = [c.series([c.at(row)]) for c in state.columns]
         again = pd.concat(series, axis=1)
@@ -105,8 +108,9 @@ def test_grids(state, frame):
     whole = state.columns[6]  # seconds
     assert whole.name == "length (seconds)"
     assert all(v == round(v) for v in whole.grid(None))
-    with pytest.raises(ValueError, match="start must be a date such as 2024-05-31"):
-        start.grid("31.12.2024")
+    for text in ("31.12.2024", "today", "NaT", " ", ""):
+        with pytest.raises(ValueError, match=f"date such as 2024-05-31; got '{text}'"):
+            start.grid(text)
 
 
 def test_an_outlier_leaves_the_slider_its_range():
@@ -133,9 +137,7 @@ def test_facts_equal_the_methods(state, frame, y):
         assert facts[f"{kind} uncertainty"] == f"{value:.3g}"
     values = state.model.predict_uncertainty(frame, "epistemic")
     share = np.mean(values < 0.999 * values[5])
-    assert (
-        facts["drift score"] == f"{share:.0%} of the rows of the table are more certain"
-    )
+    assert facts["rows of the table that are more certain"] == f"{share:.0%}"
     assert facts["measured"] == f"{y[5]:.6g}" and outside == []
     assert state.most_uncertain(0) == np.argsort(-values, kind="stable").tolist()
     # A changed row was not measured.
@@ -161,7 +163,7 @@ def test_values_outside_of_the_training_range(state, frame, y):
         # Two decimal places more than the steps of the slider, 0.01 or 0.1.
         assert float(low_text) == pytest.approx(low, abs=1e-3)
         assert float(high_text) == pytest.approx(high, abs=1e-3)
-    assert "of the training rows are" in by_rows.reasons(1, {}, 0)[0]["drift score"]
+    assert "training rows that are more certain" in by_rows.reasons(1, {}, 0)[0]
 
 
 def test_the_cause_is_the_unusual_column(y):
@@ -220,6 +222,69 @@ def test_tables_of_models_without_names(frame, y):
             rows = array[[3] * len(x)].copy()
             rows[:, 1] = [v == "True" if isinstance(v, str) else v for v in x]
             np.testing.assert_allclose(line.middle, model.predict(rows))
+
+
+def test_encoders_after_a_transformer_are_not_used():
+    """The encoder of the network has ranges of scaled numbers."""
+    random = np.random.default_rng([SEED, 14])
+    X = pd.DataFrame({"a": random.normal(160, 5, 80), "b": random.normal(size=80)})
+    y = X["a"] - X["b"]
+    X.loc[:9, "b"] = np.nan
+    network = MCDropoutRegressor(**SMALL)
+    scaled = make_pipeline(StandardScaler(), network).fit(X, y)
+    assert hasattr(scaled[-1], "table_")
+    state = exploration.Exploration(scaled, X)
+    assert [state.reasons(row, {}, 0)[1] for row in range(20)] == [[]] * 20
+    assert state.range_of == "rows of the table"
+    # Steps and wrappers that leave X as it is.
+    models = [
+        make_pipeline("passthrough", network),
+        TransformedTargetRegressor(network),
+        GridSearchCV(network, {"tau": [1.0]}, cv=2),
+    ]
+    for model in models:
+        state = exploration.Exploration(model.fit(X, y), X[:5])
+        assert state.range_of == "training rows"
+    ensemble = BaggingRegressor(network, n_estimators=2, random_state=0)
+    state = exploration.Exploration(ensemble.fit(X.to_numpy(), y), X)
+    assert type(state.estimator) is BaggingRegressor
+    assert state.range_of == "rows of the table"
+
+
+def test_few_rows_have_the_range_of_the_training_rows(state, frame, y):
+    """One row, and rows without any value of a column."""
+    rows = frame[3:4].copy()
+    rows["size"], rows["start"] = np.nan, pd.NaT
+    few = exploration.Exploration(state.model, rows)
+    for name in ("size", "start"):
+        column = few.columns[POSITIONS[name]]
+        low, high = frame[name].min(), frame[name].max()
+        ends = [column.grid(None)[i] for i in (0, -1)]
+        if name == "start":
+            assert pd.to_datetime(ends).tz_localize(low.tz)[0] == low.floor("s")
+        else:
+            np.testing.assert_allclose(ends, [low, high], atol=1e-3)
+        x, [line] = few.curve(POSITIONS[name], 0, {}, 0)
+        assert len(x) > 20 and np.isfinite(line.middle).all()
+        assert few.reasons(0, {POSITIONS[name]: ends[1]}, 0)[1] == []
+    low, high, _ = few.columns[0].slider()
+    assert low < high
+    [text] = few.reasons(0, {0: 1e3}, 0)[1]
+    assert text.startswith("size = 1000 (training rows: ")
+
+
+def test_columns_that_the_model_does_not_use(frame, y):
+    """Of a constant column the encoder has no range; of a missing one, it has."""
+    training = frame[["size"]].assign(constant=2.0, missing=np.nan)
+    model = MCDropoutRegressor(**SMALL).fit(training, y)
+    rows = training[:4].assign(constant=np.nan, missing=5.0)
+    texts = exploration.Exploration(model, rows).reasons(1, {}, 0)[1]
+    assert texts == [
+        "constant = missing (training rows: never missing)",
+        "missing = 5 (training rows: always missing)",
+    ]
+    texts = exploration.Exploration(model, rows).reasons(1, {1: 3.0}, 0)[1]
+    assert texts == ["missing = 5 (training rows: always missing)"]
 
 
 def test_pipelines_and_conformal_intervals():

@@ -229,6 +229,38 @@ def test_page_is_local(files, serve):
         urlopen(Request(address, headers={"Host": "example.org"}))
 
 
+def test_columns_without_names(files):
+    """Targets of a file without names, and training rows with or without them."""
+    numbers = np.loadtxt(files / "array.csv", delimiter=",")
+    with_target = np.column_stack([numbers, 100 + numbers[:, 0]])
+    np.savetxt(files / "y.csv", with_target, delimiter=",")
+    pd.DataFrame(with_target).to_csv(files / "positions.csv", index=False)
+    for table, train in (
+        ("y.csv", "y.csv"),
+        ("y.csv", "array.csv"),
+        ("positions.csv", "positions.csv"),
+    ):
+        assert explore._table(str(files / table)).shape == with_target.shape
+        options = files / "array.skb", files / table, "--train", files / train
+        arguments = [*map(str, options), "--y", "3"]
+        explore._app_of(explore._parser().parse_args(arguments))
+
+
+def test_rows_are_sorted_by_the_target_shown(files):
+    state = explore.Exploration(
+        explore.load(files / "model.skb"), pd.read_parquet(files / "table.parquet")
+    )
+    app = explore._app(state, 0)
+    [sort_rows] = [
+        callback["callback"].__wrapped__
+        for output, callback in app.callback_map.items()
+        if output == "row.options"
+    ]
+    for target in (0, 1):
+        rows = [option["value"] for option in sort_rows(target)]
+        assert rows == state.most_uncertain(target)
+
+
 def test_errors_name_the_way_out(files, capsys):
     model, table = files / "model.skb", files / "table.parquet"
     (files / "text.skb").write_text("no model")

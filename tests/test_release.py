@@ -46,6 +46,24 @@ def test_links_of_the_long_description_are_absolute(metadata_for):
     assert metadata["urls"]["Source"] == URL
 
 
+def _text(path):
+    return (ROOT / path).read_text(encoding="utf-8")
+
+
+def test_the_package_claims_what_is_tested():
+    """Versions of Python in a release, and the oldest scikit-learn."""
+    package, workflows = _text("pyproject.toml"), ROOT / ".github" / "workflows"
+    [oldest] = re.findall(r'"scikit-learn>=([\d.]+)"', package)
+    assert f"FLOOR := scikit-learn=={oldest}\n" in _text("Makefile")
+    if not workflows.exists():
+        pytest.skip("the source distribution has no workflows")
+    claimed = re.findall(r'"Programming Language :: Python :: (3\.\d+)"', package)
+    release = _text(".github/workflows/release.yml")
+    [tested] = re.findall(r"python: \[(.*)\]", release)
+    assert re.findall(r"[\d.]+", tested) == claimed
+    assert f"scikit-learn=={oldest}/" in _text(".github/workflows/test.yml")
+
+
 def test_citations_of_the_paper():
     keys = re.findall(r"^@\w+\{(\w+),", (ROOT / "paper.bib").read_text("utf-8"), re.M)
     cited = re.findall(r"@(\w+)", (ROOT / "paper.md").read_text("utf-8"))

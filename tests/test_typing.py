@@ -55,8 +55,8 @@ pipeline = make_pipeline(preprocessing.PiecewiseLinearEncoder(n_bins=8), network
 search = model_selection.BatchedGridSearchCV(pipeline, {"tau": [1.0]}, cv=3).fit(X, y)
 print(search.best_params_, search.cv_results_["mean_fit_time"], search.score(X, y))
 print(skbayesnn.find_estimator(search).noise_std_, search.predict(X, return_std=True))
-skbayesnn.save(search, "model.skbayesnn")
-loaded = skbayesnn.load("model.skbayesnn")
+skbayesnn.save(search, "model.skb")
+loaded = skbayesnn.load("model.skb")
 skbayesnn.crps(loaded, X, y) + skbayesnn.predict_interval(loaded, X).mean()
 skbayesnn.predict_uncertainty(loaded, X, "all")["total"].mean()
 

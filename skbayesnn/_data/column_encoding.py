@@ -31,6 +31,7 @@ SECONDS = {"day": 86_400.0, "week": 7 * 86_400.0, "year": 365.2425 * 86_400.0}
 # Values that take the place of an unknown one, evenly spaced in probability.
 N_SUBSTITUTES = 16
 OTHER = "other"
+ALL_MISSING = "dropped: all missing"
 BY_LEVEL = "mean of y by level"
 BY_TEXT = "mean of y by level and parts of its text"
 
@@ -231,7 +232,7 @@ def _fit_number(name, kind: str, values: np.ndarray, weights: np.ndarray) -> Col
     """Fit numbers, positions of levels, or seconds since 1970; NaN is missing."""
     _refuse_infinite(values, name)
     used, missing = weights > 0, np.isnan(values)
-    column = Column(name, kind, "dropped: all missing", int(missing[used].sum()))
+    column = Column(name, kind, ALL_MISSING, int(missing[used].sum()))
     present = used & ~missing
     if not present.any():
         return column

@@ -4,8 +4,10 @@ from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
 
+from skbayesnn._data.table_encoder import TableEncoder
+from skbayesnn._data.validation import table_of
 from skbayesnn._meta.base import BaseHeldOutMetaEstimator
-from skbayesnn._meta.unwrap import fitted_estimators, inner_estimator
+from skbayesnn._meta.unwrap import changes_columns, fitted_estimators, inner_estimator
 from skbayesnn._predictive.mixin import PredictiveMixin
 
 
@@ -61,6 +63,34 @@ def find_estimator(model: Any) -> Any:
         estimator = inner_estimator(_single_estimator(estimator))
     check_is_fitted(estimator)
     return estimator
+
+
+def described_estimator(model: Any) -> Any:
+    """The estimator whose attributes describe a model: the one inside, or an ensemble.
+
+    An ensemble of several estimators, and a model of another library, describes itself.
+    """
+    try:
+        return find_estimator(model)
+    except TypeError:
+        return model
+
+
+def find_encoder(model: Any) -> TableEncoder | None:
+    """The encoder of the columns of X that a model contains; None without one.
+
+    An encoder after a transformer of a pipeline encodes other columns.
+    """
+    while not changes_columns(model):
+        model = inner_estimator(model)
+        is_wrapper = isinstance(model, BaseHeldOutMetaEstimator)
+        if isinstance(model, PredictiveMixin) and not is_wrapper:
+            return table_of(model)
+        inside = fitted_estimators(model)
+        if len(inside) != 1:
+            break
+        [model] = inside
+    return None
 
 
 def _single_estimator(model):

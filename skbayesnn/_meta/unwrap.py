@@ -66,6 +66,19 @@ def inner_estimator(model):
     return model
 
 
+def changes_columns(model) -> bool:
+    """Whether the estimator that ``inner_estimator`` finds may get other columns."""
+    while (step := _pass_through(model)) is not None:
+        if step.inputs is _through_steps:
+            if any(hasattr(inner, "transform") for _, inner in model.steps[:-1]):
+                return True
+        elif step.inputs is not _same_rows:
+            return True
+        model = step.inner_estimator(model)
+    # Bagging selects columns.
+    return hasattr(model, "estimators_features_")
+
+
 # Attributes in which meta-estimators store fitted estimators. `estimator_` is last,
 # since ensembles have an `estimator_` that is not fitted.
 _FITTED = ("final_estimator_", "regressor_", "estimators_", "estimator_")
@@ -146,6 +159,10 @@ def _as_array(model, X):
 # ---- pass-through
 
 
+def _same_rows(model, X):
+    return X
+
+
 class PassThrough(NamedTuple):
     """How to reach the estimator inside of a meta-estimator that changes X at most.
 
@@ -158,7 +175,7 @@ class PassThrough(NamedTuple):
     """
 
     inner_estimator: Callable[[Any], Any]
-    inputs: Callable[[Any, Any], Any] = lambda model, X: X
+    inputs: Callable[[Any, Any], Any] = _same_rows
 
 
 def _through_steps(pipeline, X):

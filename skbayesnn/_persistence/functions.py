@@ -76,7 +76,7 @@ def save(model: Any, file: File) -> None:
     >>> X, y = load_diabetes(return_X_y=True)
     >>> model = skbayesnn.MCDropoutRegressor((16,), max_iter=10, random_state=0)
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = os.path.join(folder, "model.skbayesnn")
+    ...     path = os.path.join(folder, "model.skb")
     ...     skbayesnn.save(model.fit(X, y), path)
     ...     again = skbayesnn.load(path)
     >>> bool((again.predict(X) == model.predict(X)).all())

@@ -87,6 +87,7 @@ class BoostingClassifier(
             present, codes = np.unique(table.y[used], return_inverse=True)
             new.classes_ = classes[present]
             new.total_weight_ = float(weights.sum())
+            # The second argument stands for y, which is not scaled.
             scaling = Scaling.of(X, weights, weights, inputs=True, targets=False)
             new.x_mean_, new.x_scale_ = scaling.x_mean, scaling.x_scale
             # A tenth of the rows, stratified, stops the training.

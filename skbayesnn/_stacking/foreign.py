@@ -318,6 +318,7 @@ class ForeignModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
             return
         self.n_features_in_ = X.shape[1]
         self.total_weight_ = float(weights.sum())
+        # The second argument stands for y, which is not scaled.
         scaling = Scaling.of(X, weights, weights, inputs=True, targets=False)
         self.x_mean_, self.x_scale_ = scaling.x_mean, scaling.x_scale
 
@@ -418,7 +419,7 @@ class ForeignRegressor(RegressionPredictiveMixin, RegressorMixin, ForeignModel):
         last = last_step(self.estimator)
         if "return_std" in signature(last.predict).parameters:
             return "return_std"
-        if hasattr(self.estimator, "pred_dist"):
+        if hasattr(last, "pred_dist"):
             return "pred_dist"
         params = last.get_params(deep=False)
         if params.get("loss_function") == "RMSEWithUncertainty":
@@ -442,7 +443,8 @@ class ForeignRegressor(RegressionPredictiveMixin, RegressorMixin, ForeignModel):
             mean, std = last.predict(rows, return_std=True)
             variance = np.square(std)
         elif source == "pred_dist":
-            distribution = self.estimator_.pred_dist(X)
+            last, rows = _opened(self.estimator_, X)
+            distribution = last.pred_dist(rows)
             mean, variance = distribution.mean(), np.square(distribution.std())
         elif source == "second column":
             mean, variance = np.asarray(self.estimator_.predict(X)).T
@@ -465,8 +467,7 @@ class ForeignRegressor(RegressionPredictiveMixin, RegressorMixin, ForeignModel):
 def _variance_of(y, sample_weight) -> np.ndarray:
     """Positive variance of the rows with positive weight, (targets,)."""
     used = slice(None) if sample_weight is None else sample_weight > 0
-    variance = y[used].reshape(-1, *y.shape[1:] or (1,)).var(0)
-    return variance + np.finfo(float).tiny
+    return np.atleast_1d(y[used].var(0)) + np.finfo(float).tiny
 
 
 class QuantileFits(NamedTuple):

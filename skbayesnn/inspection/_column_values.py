@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from skbayesnn._data.column_encoding import ALL_MISSING
 from skbayesnn._data.scaling import common_range
 from skbayesnn.inspection._columns import (
     TrainingColumn,
@@ -67,7 +68,14 @@ def _with_range_of(column: TrainingColumn, fitted) -> TrainingColumn:
     named = fitted.levels if column.kind == "ordered" else fitted.named
     if levels := (*named, *fitted.rare):
         return replace(column, levels=levels)
-    bounded = len(column.values) and np.isfinite(fitted.bounds).all()
+    is_missing = fitted.encoding == ALL_MISSING
+    # At least one training row has a value, unless all are missing.
+    column = replace(
+        column, n_rows=fitted.n_missing + (not is_missing), time_zone=fitted.time_zone
+    )
+    if is_missing:
+        return replace(column, values=np.zeros(0))
+    bounded = np.isfinite(fitted.bounds).all()  # not if the column is constant
     return replace(column, values=np.array(fitted.bounds)) if bounded else column
 
 
@@ -105,6 +113,8 @@ class ChangeableColumn:
         self._values = numbers_of(reader, j, self.kind, training.time_zone)
         present = self._values[~np.isnan(self._values)]
         self.optional = len(present) < len(self._values)
+        # The table may have few values within the range of the training rows.
+        present = np.append(present, training.values)
         present = present if len(present) else np.zeros(1)
         low, high = common_range(present[:, np.newaxis])
         usual = present[(low <= present) & (present <= high)]
@@ -133,6 +143,9 @@ class ChangeableColumn:
         if value is None or self.kind != "date":
             return np.nan if value is None else float(value)
         try:
+            # NumPy would take "today" and "NaT", too.
+            if not value.strip()[:1].isdigit():
+                raise ValueError(value)
             date = np.datetime64(value.strip().replace(" ", "T"), "s")
         except ValueError as error:
             raise ValueError(
@@ -169,6 +182,8 @@ class ChangeableColumn:
         if self.kind == "number":
             is_single = self._cells.dtype == np.float32
             return pandas.Series(numbers, dtype=np.float32 if is_single else float)
+        if self.kind not in ("date", "duration"):
+            raise NotImplementedError(f"values of columns of kind {self.kind!r}")
         unit = "datetime64[us]" if self.kind == "date" else "timedelta64[us]"
         times = pandas.Series((numbers * 1e6).round().astype(unit))
         if (zone := self.training.time_zone) is None:
@@ -186,7 +201,8 @@ class ChangeableColumn:
                 return None
             return f"never {'missing' if value is None else 'this level'}"
         if not len(training.values):
-            return "always missing"
+            is_missing = training.n_missing == training.n_rows
+            return "always missing" if is_missing else None
         low, high = (self.value(number) for number in training.values[[0, -1]])
         if self.number(low) <= self.number(value) <= self.number(high):
             return None

@@ -53,7 +53,7 @@ def fitted(request, data, seed):
 
 @pytest.fixture
 def path(tmp_path):
-    return tmp_path / "model.skbayesnn"
+    return tmp_path / "model.skb"
 
 
 @pytest.fixture
@@ -199,7 +199,7 @@ def test_loading_in_another_process(network, path, data, tmp_path):
         import sys
         import numpy as np, skbayesnn, torch
         torch.set_num_threads(int(sys.argv[2]))
-        model = skbayesnn.load(sys.argv[1] + "/model.skbayesnn")
+        model = skbayesnn.load(sys.argv[1] + "/model.skb")
         X = np.load(sys.argv[1] + "/X.npy")
         np.save(sys.argv[1] + "/result.npy", model.predict(X))
         assert "skbayesnn.inspection" not in sys.modules

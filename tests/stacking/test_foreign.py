@@ -197,8 +197,13 @@ class WithDistribution(RegressorMixin, BaseEstimator):
 
 def test_predicted_distributions_are_read(linear):
     X, y = linear
-    _, std = ForeignRegressor(WithDistribution()).fit(X, y).predict(X, return_std=True)
-    np.testing.assert_allclose(std, 1 + np.abs(X[:, 0]), rtol=1e-6)
+    scaled = make_pipeline(StandardScaler(), WithDistribution())
+    for estimator, rows in (
+        (WithDistribution(), X),
+        (scaled, StandardScaler().fit_transform(X)),
+    ):
+        _, std = ForeignRegressor(estimator).fit(X, y).predict(X, return_std=True)
+        np.testing.assert_allclose(std, 1 + np.abs(rows[:, 0]), rtol=1e-6)
 
 
 def test_probabilities_are_one_draw(linear):
