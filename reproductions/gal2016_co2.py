@@ -4,8 +4,8 @@ Four models learn the concentration of CO2 up to a date, and predict far beyond 
 network with dropout by one pass with its mean weights (standard dropout), a Gaussian
 process with a squared exponential kernel, and MC dropout with ReLU and with tanh. In
 the paper, standard dropout predicts a value without any doubt; the uncertainty of the
-ReLU network and of the Gaussian process grows away from the data; that of the tanh
-network stays bounded.
+ReLU network and of the Gaussian process grows away from the data; with tanh it stays
+bounded.
 """
 
 import matplotlib.pyplot as plt

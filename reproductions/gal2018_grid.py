@@ -35,13 +35,13 @@ VARIANT = "100_xepochs_1_hidden_layers"
 
 
 def main(quick):
-    """RMSE and log density, mean over the splits, against those of the same splits."""
+    """RMSE and log density, mean over splits, against the published means."""
     published = json.loads(data_file("uci", "published_gal2016.json").read_text())
     report = Report(
         "Gal & Ghahramani (2016), table 1, grid search of the published code (2018).",
         "As published: splits, network, epochs, batches, grid, selection. Not as "
         f"published: the package's initial weights, {N_DRAWS} draws in place of "
-        "10,000, fewer splits of large sets (the published means are over the same "
+        "10,000, fewer splits of most sets (the published means are over the same "
         "splits), no naval and protein. Tolerance: two standard errors of the "
         "published mean.",
     )

@@ -85,7 +85,8 @@ def _texts():
 
 def _scripts():
     """Python files of the tests, examples, benchmarks, tools and documentation."""
-    for folder in ("tests", "examples", "benchmarks", "tools", "docs/_extensions"):
+    folders = ("tests", "examples", "benchmarks", "reproductions", "tools")
+    for folder in (*folders, "docs/_extensions"):
         yield from sorted((ROOT / folder).rglob("*.py"))
 
 

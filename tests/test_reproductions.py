@@ -10,7 +10,9 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "reproductions"
-SCRIPTS = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem != "side_by_side")
+SCRIPTS = sorted(
+    path.stem for path in FOLDER.glob("*.py") if path.stem != "side_by_side"
+)
 PAGE = (ROOT / "docs" / "reproductions.md").read_text(encoding="utf-8")
 SECTIONS = dict(
     re.findall(
