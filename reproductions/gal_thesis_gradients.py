@@ -34,6 +34,8 @@ FUNCTIONS = {
     "exp(-x^2)": lambda x: torch.exp(-x * x),
     "sin(10 x)": lambda x: torch.sin(10 * x),
 }
+# Where the picture has an estimator without variance.
+FLOOR, OFFSET = 0.03, {"textcoords": "offset points", "fontsize": 8}
 # Correlation of the columns, observations, precision of the noise, length scale.
 CORRELATION, ROWS, TAU, LENGTH_SCALE = 0.9, 200, 4.0, 1.0
 
@@ -133,10 +135,12 @@ def draw(exact, quick):
         for place, function in enumerate(FUNCTIONS):
             for name, (_, color) in ESTIMATORS.items():
                 value = exact[parameter, function, name]
+                if value < FLOOR:
+                    ax.annotate("exactly 0", (FLOOR, place), (9, -3), **OFFSET)
                 # Equal marks: an open one around the other.
                 fill = "none" if name.startswith("char") else color
                 size = 11 if name.startswith("char") else 7
-                ax.plot(value, place, "o", color=color, mfc=fill, ms=size)
+                ax.plot(max(value, FLOOR), place, "o", color=color, mfc=fill, ms=size)
         ax.set(xscale="log", title=rf"$d / d\{parameter}$", xlabel="variance")
         ax.set_yticks(range(len(FUNCTIONS)), [f"${f}$" for f in FUNCTIONS])
         ax.grid(axis="x", color="#EEEEEE")

@@ -129,9 +129,10 @@ def write_section(script, text):
     before = RESULTS.read_text(encoding="utf-8")
     head, *sections = re.split(r"^## (?=\w+\.py$)", before, flags=re.MULTILINE)
     by_name = {part.split("\n", 1)[0]: part for part in sections}
-    by_name[script] = f"{script}\n\n{text}\n\n"
+    by_name[script] = f"{script}\n\n{text}"
     parts = [head, *(f"## {by_name[name]}" for name in sorted(by_name))]
-    RESULTS.write_text("".join(parts).rstrip() + "\n", encoding="utf-8")
+    text = "\n\n".join(part.strip() for part in parts)
+    RESULTS.write_text(text + "\n", encoding="utf-8")
 
 
 def machine():

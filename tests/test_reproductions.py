@@ -93,6 +93,8 @@ def test_write_section(shared, monkeypatch, tmp_path):
     monkeypatch.setattr(shared, "RESULTS", file)
     shared.write_section("b.py", "new")
     shared.write_section("a.py", "first")
+    shared.write_section("d.py", "last")
     assert file.read_text() == (
-        "# Title\n\nText.\n\n## a.py\n\nfirst\n\n## b.py\n\nnew\n\n## c.py\n\nkept\n"
+        "# Title\n\nText.\n\n## a.py\n\nfirst\n\n## b.py\n\nnew\n\n## c.py\n\nkept\n\n"
+        "## d.py\n\nlast\n"
     )
