@@ -70,7 +70,7 @@ linkcheck: $(VENV)/.extra-docs ## check the links of the documentation to other 
 
 clean: ## remove the environment, the caches and the builds
 	rm -rf $(VENV) build dist docs/api docs/gallery .pytest_cache .mypy_cache .ruff_cache htmlcov .coverage .coverage.*
-	find skbayesnn tests examples benchmarks -type d -name __pycache__ -prune \
+	find skbayesnn tests examples benchmarks reproductions -type d -name __pycache__ -prune \
 		-exec rm -rf {} + 2>/dev/null || true
 
 help: ## show this list

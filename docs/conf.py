@@ -37,7 +37,13 @@ extensions = [
 root_doc = "docs/index"
 # Single back-ticks in docstrings of examples.
 default_role = "code"
-include_patterns = ["docs/**", "benchmarks/*.md", "CHANGELOG.md", "CONTRIBUTING.md"]
+include_patterns = [
+    "docs/**",
+    "benchmarks/*.md",
+    "reproductions/*.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+]
 exclude_patterns = [
     ".*",
     "build",

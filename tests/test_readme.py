@@ -16,7 +16,12 @@ from skbayesnn._networks import NETWORKS
 ROOT = Path(__file__).parent.parent
 README, CONTRIBUTING = ROOT / "README.md", ROOT / "CONTRIBUTING.md"
 PAGES = [README, *sorted((ROOT / "docs").rglob("*.md")), CONTRIBUTING]
-LINKED = [*PAGES, ROOT / "CHANGELOG.md", *sorted((ROOT / "benchmarks").glob("*.md"))]
+LINKED = [
+    *PAGES,
+    ROOT / "CHANGELOG.md",
+    *sorted((ROOT / "benchmarks").glob("*.md")),
+    *sorted((ROOT / "reproductions").glob("*.md")),
+]
 
 FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", flags=re.DOTALL | re.MULTILINE)
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
@@ -141,7 +146,7 @@ def test_cited_pages_and_sections_exist():
     broken = []
     for file in (
         file
-        for folder in ("skbayesnn", "tests", "examples", "benchmarks")
+        for folder in ("skbayesnn", "tests", "examples", "benchmarks", "reproductions")
         for file in (ROOT / folder).rglob("*.py")
     ):
         lines = file.read_text(encoding="utf-8").splitlines()

@@ -96,6 +96,7 @@ class BayesianNetwork(
     optimizer_: dict[str, Array]
     seeds_: Array
     replay_: dict[str, Any]
+    unfinished_: dict[str, Any]
     table_: TableEncoder | None
     x_mean_: Array
     x_scale_: Array
