@@ -16,7 +16,7 @@ networks of every family; this example compares one and five networks of each me
   data, but their band contains either curve in less than half of the gap. The ratio of
   the two uncertainties alone does not show whether a band can be trusted.
 - The anchored ensemble, ten networks tied to separate draws from a prior, detects both
-  gaps. Its band is wider than that of the Gaussian process, and contains the first
+  gaps. Its band is wider than the band of the Gaussian process, and contains the first
   curve, and most of the hump.
 - The stack with its defaults is less certain in both gaps, but its band misses half of
   the hump.
