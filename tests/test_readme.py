@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import itertools
 import re
 from pathlib import Path
 
@@ -94,7 +95,8 @@ def _differences(printed, shown):
     """Lines of an output that differ from the page by more than rounding.
 
     Processors and versions of torch round differently, so a training ends with other
-    weights: values may differ by a tenth, or by two units of their last digit.
+    weights: values may differ by a tenth, or by two units of their last digit. A mean
+    that is printed with its standard error ("0.235 +- 0.112") may differ by that error.
     """
     if len(printed.splitlines()) != len(shown.splitlines()):
         return [printed]
@@ -102,13 +104,23 @@ def _differences(printed, shown):
         (line, expected)
         for line, expected in zip(printed.splitlines(), shown.splitlines(), strict=True)
         if NUMBER.sub("", line).split() != NUMBER.sub("", expected).split()
-        or not all(map(_close, NUMBER.findall(line), NUMBER.findall(expected)))
+        or not all(map(_close, NUMBER.findall(line), *_values_and_errors(expected)))
     ]
 
 
-def _close(value, expected):
+def _values_and_errors(line):
+    """Numbers of a line, and the standard error that follows each, or 0."""
+    found = list(NUMBER.finditer(line))
+    errors = [
+        float(error[0]) if line[value.end() : error.start()].strip() == "+-" else 0.0
+        for value, error in itertools.pairwise(found)
+    ]
+    return [value[0] for value in found], [*errors, 0.0][: len(found)]
+
+
+def _close(value, expected, standard_error):
     last_digit = 10.0 ** -len(expected.partition(".")[2])
-    allowed = max(0.1 * abs(float(expected)), 2.5 * last_digit)
+    allowed = max(0.1 * abs(float(expected)), 2.5 * last_digit, standard_error)
     return abs(float(value) - float(expected)) <= allowed
 
 
