@@ -38,8 +38,8 @@ Tables that `benchmarks/leaderboard.py --report` writes from the runs of
   means that two quantiles are equal.
 - The AUROC of errors is of 1 - the largest probability, over splits with an error.
 - Lines marked "published" are quoted and have no ranks. Their splits and settings may
-  differ. Foundation models (TabPFN, TabICL) were not run, because their weights could not
-  be downloaded.
+  differ. Foundation models (TabPFN, TabICL) were not run: their weights could not be
+  downloaded.
 - +- is the standard error over splits.
 - Ranks are by the means over the splits that all methods of a table have. They are
   averaged over the sets.
