@@ -21,6 +21,7 @@ from sklearn.pipeline import Pipeline
 
 from skbayesnn import _validation
 from skbayesnn._batch.jobs import last_step
+from skbayesnn._batch.outcomes import Fingerprint
 from skbayesnn._data.sources import concatenated
 from skbayesnn._data.validation import check_inputs
 from skbayesnn._runtime import atomic_update
@@ -98,18 +99,31 @@ def fits_to_all_rows(
         if isinstance(last, BayesianNetwork):
             last = _network(last, encoded, found)
         elif training.source.is_small and not isinstance(last, ForeignModel):
-            last = _other_model(last, encoded, shared)
+            key = _key_of_fit(model, on_frame)
+            last = _other_model(last, encoded, shared, key)
         fitted.append(_with_last_step(model, last))
         log(f"{i + 1} of {len(models)} fitted to many rows")
     return without_unused_trees(fitted, stack.n_draws_)
 
 
-def _other_model(model, training: TrainingSource, shared: dict[str, Any]):
+def _key_of_fit(model, on_frame: bool) -> str:
+    """Hash of what the fit of the last step of a model depends on, but the rows.
+
+    The steps before it count with what they have learned, since it gets their output.
+    """
+    steps: list = []
+    while isinstance(model, Pipeline):
+        steps += [step for _, step in model.steps[:-1]]
+        model = model.steps[-1][1]
+    before = Fingerprint.from_values(on_frame, *steps)
+    return f"{before.text} {params_of_fit(model)}"
+
+
+def _other_model(model, training: TrainingSource, shared: dict[str, Any], key: str):
     """A model with the same parameters, fitted to all rows at once.
 
-    shared : fits by a hash of their parameters, extended
+    shared : fits by ``_key_of_fit``, extended
     """
-    key = params_of_fit(model)
     if key not in shared:
         parts = list(training.parts(training.source.in_order(training.source.n_rows)))
         X, y, weights = (

@@ -1,9 +1,13 @@
 """Stacks on more rows than the comparison of their candidates needs."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import sklearn
 from sklearn.model_selection import PredefinedSplit, TimeSeriesSplit
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import StandardScaler
 
 import skbayesnn
 from skbayesnn import (
@@ -12,9 +16,11 @@ from skbayesnn import (
     MCDropoutClassifier,
     MCDropoutRegressor,
 )
+from skbayesnn._data.sources import SlicedSource
 from skbayesnn._stacking import base
-from skbayesnn._stacking.many_rows import passes_over_all_rows
-from skbayesnn.estimators._out_of_core import MAX_STEPS
+from skbayesnn._stacking.forest import ForestRegressor
+from skbayesnn._stacking.many_rows import fits_to_all_rows, passes_over_all_rows
+from skbayesnn.estimators._out_of_core import MAX_STEPS, TrainingSource, survey
 
 pandas = pytest.importorskip("pandas", reason="needs pandas")
 
@@ -178,6 +184,24 @@ def test_forests_of_tables_that_fit_into_memory(frame):
         errors.append(np.mean(np.square(stack.predict(X) - frame["y"])))
     # Of training rows: two thirds of them are new to the second forest.
     assert errors[1] > 2 * errors[0]
+
+
+def test_models_after_other_steps_have_their_own_fits(frame):
+    """The same forest behind two steps that differ, and behind the same step twice."""
+    forest = ForestRegressor(n_trees=5)
+    stack = SimpleNamespace(
+        estimators_=[], on_frame_=[True] * 3, n_draws_=[5] * 3, table_=None
+    )
+    X, y = frame[["a", "b", "c"]].to_numpy(), frame["y"].to_numpy()
+    for scale in (1.0, 100.0, 1.0):
+        scaler = StandardScaler().fit(scale * X)
+        stack.estimators_.append(Pipeline([("scaler", scaler), ("forest", forest)]))
+    training = TrainingSource(SlicedSource.in_memory(X), y)
+    found = survey(forest, training, 0, N_SAMPLE)
+    fitted = fits_to_all_rows(stack, training, found, None, lambda _: None)
+    scales = [np.ravel(model[-1].x_scale_)[0] for model in fitted]
+    np.testing.assert_allclose(scales, [1, 0.01, 1], rtol=0.01)
+    assert fitted[0][-1].threshold_ is fitted[2][-1].threshold_
 
 
 def test_number_of_passes():
