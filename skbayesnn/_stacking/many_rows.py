@@ -79,6 +79,7 @@ def fits_to_all_rows(
     training: TrainingSource,
     found: Survey,
     class_weight,
+    fits: dict[str, Any],
     log: Callable[[str], None],
 ) -> list:
     """Models of a stack, with its networks fitted to all rows.
@@ -86,28 +87,27 @@ def fits_to_all_rows(
     stack : fitted to the sample
     found : survey of the rows, with the sample
     class_weight : of the stack
+    fits : by ``_key_of_fit``, also of an earlier call that was interrupted; extended
     """
     models, fitted = stack.estimators_, []
-    # Fits of models that differ only in parameters of their predictions.
-    shared: dict[str, Any] = {}
     factors = _class_factors(found, class_weight)
     features = _features_of_sample(stack, found.sample)
     for i, (model, on_frame) in enumerate(zip(models, stack.on_frame_, strict=True)):
         last = last_step(model)
         rows = RowsOfStack(stack, model, on_frame, factors, found.sample, features)
         encoded = training.transformed(rows)
+        key = _key_of_fit(model, on_frame, training)
         if isinstance(last, BayesianNetwork):
-            last = _network(last, encoded, found)
+            last = _network(last, encoded, found, fits, key)
         elif training.source.is_small and not isinstance(last, ForeignModel):
-            key = _key_of_fit(model, on_frame)
-            last = _other_model(last, encoded, shared, key)
+            last = _other_model(last, encoded, fits, key)
         fitted.append(_with_last_step(model, last))
         log(f"{i + 1} of {len(models)} fitted to many rows")
     return without_unused_trees(fitted, stack.n_draws_)
 
 
-def _key_of_fit(model, on_frame: bool) -> str:
-    """Hash of what the fit of the last step of a model depends on, but the rows.
+def _key_of_fit(model, on_frame: bool, training: TrainingSource) -> str:
+    """Hash of what the fit of the last step of a model depends on.
 
     The steps before it count with what they have learned, since it gets their output.
     """
@@ -115,16 +115,16 @@ def _key_of_fit(model, on_frame: bool) -> str:
     while isinstance(model, Pipeline):
         steps += [step for _, step in model.steps[:-1]]
         model = model.steps[-1][1]
-    before = Fingerprint.from_values(on_frame, *steps)
+    before = Fingerprint.from_values(training.fingerprint, on_frame, *steps)
     return f"{before.text} {params_of_fit(model)}"
 
 
-def _other_model(model, training: TrainingSource, shared: dict[str, Any], key: str):
+def _other_model(model, training: TrainingSource, fits: dict[str, Any], key: str):
     """A model with the same parameters, fitted to all rows at once.
 
-    shared : fits by ``_key_of_fit``, extended
+    Models that differ only in parameters of their predictions share a fit.
     """
-    if key not in shared:
+    if key not in fits:
         parts = list(training.parts(training.source.in_order(training.source.n_rows)))
         X, y, weights = (
             concatenated([getattr(part, name) for part in parts])
@@ -133,21 +133,31 @@ def _other_model(model, training: TrainingSource, shared: dict[str, Any], key: s
         options = {} if (weights == 1).all() else {"sample_weight": weights}
         if parts[0].groups is not None:
             options["groups"] = np.concatenate([part.groups for part in parts])
-        shared[key] = clone(model).fit(X, y, **options)
-    return copy(shared[key]).set_params(**model.get_params(deep=False))
+        fits[key] = clone(model).fit(X, y, **options)
+    return copy(fits[key]).set_params(**model.get_params(deep=False))
 
 
-def _network(network: BayesianNetwork, training: TrainingSource, found: Survey):
+def _network(
+    network: BayesianNetwork,
+    training: TrainingSource,
+    found: Survey,
+    fits: dict[str, Any],
+    key: str,
+):
     """A network with the same parameters, fitted to all rows."""
-    n_passes = passes_over_all_rows(network, len(found.sample.ids), found.n_rows)
-    fresh = clone(network).set_params(max_iter=n_passes)
-    with atomic_update(fresh) as new:
-        # As in the stack, the noise of the training: the mixture is corrected.
-        trained_job, seen, _ = fit_source(
-            fresh, new, training, variance_source="training"
-        )
-        set_fitted(new, trained_job, 0, seen)
-    return fresh
+    if key not in fits:
+        n_passes = passes_over_all_rows(network, len(found.sample.ids), found.n_rows)
+        fits[key] = clone(network).set_params(max_iter=n_passes)
+    fit = fits[key]
+    if not hasattr(fit, "parameters_"):
+        # After an interruption `fit` has the finished part of its training.
+        with atomic_update(fit) as new:
+            # As in the stack, the noise of the training: the mixture is corrected.
+            trained_job, seen, _ = fit_source(
+                fit, new, training, variance_source="training"
+            )
+            set_fitted(new, trained_job, 0, seen)
+    return copy(fit)
 
 
 def passes_over_all_rows(network, n_sample: int, n_rows: int) -> int:
