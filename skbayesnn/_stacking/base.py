@@ -230,7 +230,8 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             _validation.check_number("n_refits", self.n_refits, kind=Integral, low=1)
         _validation.check_option("weights", self.weights, ["log_density", "crps"])
         _validation.verbosity(self.verbose)
-        conditions = self._conditions(seed, X, y, ordered_y, sample_weight, groups)
+        orders = None if ordered_y is None else ordered_y.orders
+        conditions = self._conditions(seed, X, y, orders, sample_weight, groups)
         data, pool = self._data_and_pool(
             X, y, sample_weight, check_groups(groups, X), seed
         )

@@ -29,6 +29,7 @@ from sklearn.base import is_classifier
 from sklearn.model_selection import GroupShuffleSplit
 
 from skbayesnn import _validation
+from skbayesnn._data.class_order import if_ordered, joined_labels
 from skbayesnn._data.sources import (
     Rows,
     RowSource,
@@ -242,7 +243,9 @@ class TrainingSource:
 
 def _values_at(values, start: int, stop: int) -> np.ndarray:
     """Some values of an array-like by position."""
-    return np.asarray(getattr(values, "iloc", values)[start:stop])
+    values = getattr(values, "iloc", values)[start:stop]
+    ordered = if_ordered(values)
+    return np.asarray(values) if ordered is None else ordered
 
 
 def _are_names(value, columns) -> bool:
@@ -342,7 +345,7 @@ def survey(
         groups = np.concatenate([part.groups for part in samples])
     sample = Part(
         concatenated([part.X for part in samples]),
-        np.concatenate([part.y for part in samples]),
+        joined_labels([part.y for part in samples]),
         np.concatenate([part.weights for part in samples]),
         groups,
         np.concatenate([part.ids for part in samples]),
