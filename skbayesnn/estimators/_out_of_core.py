@@ -804,7 +804,8 @@ def fit_source(
         in ``estimator._unfinished``, for the next call.
     """
     of_fit = identity(estimator, training.fingerprint)
-    before = vars(estimator).pop("_unfinished", None)
+    # The estimator keeps it until the end of this fit.
+    before = estimator._unfinished
     vars(new).pop("_unfinished", None)
     trained = posterior = None
     if before is not None and before.of_fit == of_fit:
@@ -834,9 +835,11 @@ def fit_source(
     if trained.interrupted:
         columns = ("n_features_in_", "feature_names_in_", "table_")
         attributes = {name: vars(new)[name] for name in columns if name in vars(new)}
-        estimator._unfinished = Unfinished(
+        unfinished = Unfinished(
             of_fit, twin, job, found, attributes, trained, warm, first_epoch
         )
+        # In `new` for a fit that returns, in `estimator` for one that raises.
+        new._unfinished = estimator._unfinished = unfinished
         if error is not None:
             raise error
         if not estimator.warm_start:

@@ -417,6 +417,36 @@ def test_an_interrupted_fit_resumes(
     assert "_unfinished" not in vars(model)
 
 
+def test_a_second_interruption_loses_nothing(
+    frame, tmp_path, monkeypatch, small_memory
+):
+    """Neither one that keeps the networks, nor one before the training starts."""
+    path = _path(frame, tmp_path, "y")
+    params = {"max_iter": 4, "batch_size": 32, "random_state": 0}
+    expected = MCDropoutRegressor((6,), **params).fit(path, y="y")
+    model = MCDropoutRegressor((6,), warm_start=True, **params)
+    epochs = []
+    for after in (3, 2):
+        with monkeypatch.context() as patch:
+            _Interrupts(patch, after, KeyboardInterrupt())
+            with pytest.warns(UserWarning, match="interrupted"):
+                model.fit(path, y="y")
+        epochs.append(model._unfinished.trained.epochs_done)
+    assert epochs == [3, 5]
+
+    def interrupted(*args):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_Plan, "of", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            model.fit(path, y="y")
+    model.fit(path, y="y")
+    _assert_same_networks(model, expected, rtol=1e-6, atol=1e-7)
+    assert model.n_iter_ == 4
+    assert "_unfinished" not in vars(model)
+
+
 def test_other_parameters_do_not_resume(frame, tmp_path, monkeypatch, small_memory):
     path = _path(frame, tmp_path, "y")
     model = MCDropoutRegressor((6,), max_iter=3, random_state=0)
