@@ -804,6 +804,8 @@ def fit_source(
         in ``estimator._unfinished``, for the next call.
     """
     of_fit = identity(estimator, training.fingerprint)
+    # It sets the rows of the sample and of a buffer.
+    of_fit["parameters"]["working_memory"] = repr(working_memory())
     # The estimator keeps it until the end of this fit.
     before = estimator._unfinished
     vars(new).pop("_unfinished", None)

@@ -458,6 +458,22 @@ def test_other_parameters_do_not_resume(frame, tmp_path, monkeypatch, small_memo
     _assert_same_networks(model, expected.fit(path, y="y"), rtol=0)
 
 
+def test_other_working_memory_does_not_resume(frame, tmp_path, monkeypatch):
+    """It changes the rows of a buffer, which the number of buffers counts."""
+    path = _path(frame, tmp_path, "y")
+    model = MCDropoutRegressor((6,), max_iter=3, random_state=0)
+    expected = MCDropoutRegressor((6,), max_iter=3, random_state=0)
+    with sklearn.config_context(working_memory=SMALL / 2):
+        expected.fit(path, y="y")
+    with sklearn.config_context(working_memory=SMALL):
+        _Interrupts(monkeypatch, 4, KeyboardInterrupt())
+        with pytest.raises(KeyboardInterrupt):
+            model.fit(path, y="y")
+    with sklearn.config_context(working_memory=SMALL / 2):
+        model.fit(path, y="y")
+    _assert_same_networks(model, expected, rtol=0)
+
+
 def test_an_error_of_reading_loses_nothing(frame, tmp_path, monkeypatch, small_memory):
     """The error is raised, and the next fit continues with the finished part."""
     path = _path(frame, tmp_path, "y")
