@@ -13,7 +13,7 @@ shuffles the rows of a buffer.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import copy_context
@@ -276,7 +276,7 @@ class Survey:
     Parameters
     ----------
     sample : Part
-        Random rows, sorted by position; and rows of rare classes.
+        Random rows of positive weight, sorted by position; and rows of rare classes.
     n_rows : int
         Number of rows of positive weight.
     weight : float
@@ -303,55 +303,112 @@ def survey(
     source = training.source
     if source.n_rows == 0:
         raise ValueError(f"{source.name} must have at least one row; got none.")
-    random = np.random.default_rng(seed)
     if n_sample is None:
         n_values = working_memory() * _SHARE_OF_SAMPLE / 8
         most = int(n_values / max(1, training.n_inputs))
         n_sample = min(SAMPLE_ROWS, max(most, 1000))
-    n_sample = min(n_sample, source.n_rows)
-    chosen = np.sort(random.choice(source.n_rows, n_sample, replace=False))
-    n_rows, weight, samples = 0, 0.0, []
+    reservoir = _Reservoir(min(n_sample, source.n_rows), seed)
+    n_rows, weight = 0, 0.0
     class_weight: dict = {}
     n_of_class: dict = {}
     statistics = _BlockStatistics()
     rows = source.in_order(min(training.rows_at_once, max(1, n_sample // 4)))
     for part in read_ahead(training.parts(rows)):
-        first, last = np.searchsorted(chosen, part.ids[[0, -1]], "left")
-        wanted = np.isin(part.ids, chosen[first : last + 1], assume_unique=True)
+        codes = None
         with located(part.place):
             if is_classifier(estimator):
                 labels, codes = np.unique(check_labels(part.y), return_inverse=True)
-                sums = np.bincount(codes, part.weights)
-                for i, label in enumerate(labels.tolist()):
-                    of_class = np.flatnonzero(codes == i)
-                    before = n_of_class.get(label, 0)
-                    wanted[of_class[: max(0, _ROWS_PER_CLASS - before)]] = True
-                    n_of_class[label] = before + len(of_class)
-                    class_weight[label] = class_weight.get(label, 0.0) + sums[i]
-                statistics.add_labels(labels.tolist(), codes)
+                counts, sums = np.bincount(codes), np.bincount(codes, part.weights)
+                for label, n, of_label in zip(
+                    labels.tolist(), counts.tolist(), sums, strict=True
+                ):
+                    n_of_class[label] = n_of_class.get(label, 0) + n
+                    class_weight[label] = class_weight.get(label, 0.0) + of_label
+                places = {label: i for i, label in enumerate(n_of_class)}
+                codes = np.array([places[label] for label in labels.tolist()])[codes]
+                statistics.add_classes(codes, len(places))
             else:
                 y = check_numbers(estimator, part.y)
-                statistics.add(len(y), y.reshape(len(y), -1))
+                statistics.add(y.reshape(len(y), -1))
         n_rows, weight = n_rows + len(part.ids), weight + float(part.weights.sum())
-        if wanted.any():
-            samples.append(part.at(np.flatnonzero(wanted)))
-    if not samples:
+        reservoir.add(part, codes)
+    if not n_rows:
         raise ValueError(
             "`sample_weight` must be positive for at least one row; got zeros only."
         )
     statistics.warn_if_sorted(source.name)
-    groups = None
-    if samples[0].groups is not None:
-        groups = np.concatenate([part.groups for part in samples])
-    sample = Part(
-        concatenated([part.X for part in samples]),
-        joined_labels([part.y for part in samples]),
-        np.concatenate([part.weights for part in samples]),
-        groups,
-        np.concatenate([part.ids for part in samples]),
-        f"a sample of {source.name}",
-    )
+    sample = reservoir.sample()._replace(place=f"a sample of {source.name}")
     return Survey(sample, n_rows, weight, class_weight, n_of_class)
+
+
+class _Reservoir:
+    """Random rows of all rows, and at least some of every class, in one pass.
+
+    Each row gets a random number. The rows with the smallest numbers are the sample.
+
+    Parameters
+    ----------
+    n : int
+        Number of rows.
+    seed : int
+    """
+
+    def __init__(self, n: int, seed: int):
+        self._n, self._random = n, np.random.default_rng(seed)
+        self._held: list[tuple[Part, np.ndarray, np.ndarray | None]] = []
+        # No row with a larger number is among the smallest of all.
+        self._largest = np.inf
+
+    def add(self, part: Part, codes: np.ndarray | None) -> None:
+        """Add consecutive rows.
+
+        codes : number of the class of each row, or None
+        """
+        self._keep(part, self._random.random(len(part.ids)), codes)
+        n_held = sum(len(numbers) for _, numbers, _ in self._held)
+        of_classes = 0 if codes is None else _ROWS_PER_CLASS * (int(codes.max()) + 1)
+        if n_held > 2 * (self._n + of_classes):
+            self._drop()
+
+    def sample(self) -> Part:
+        """Rows of the sample, sorted by position."""
+        self._drop()
+        return self._held[0][0]
+
+    def _keep(self, part: Part, numbers, codes) -> None:
+        is_kept = numbers <= self._largest
+        if codes is not None:
+            order = np.lexsort([numbers, codes])
+            starts = np.searchsorted(codes[order], codes[order])
+            is_kept[order[np.arange(len(order)) - starts < _ROWS_PER_CLASS]] = True
+        kept = np.flatnonzero(is_kept)
+        if len(kept):
+            codes = None if codes is None else codes[kept]
+            self._held.append((part.at(kept), numbers[kept], codes))
+
+    def _drop(self) -> None:
+        """Join the parts; drop the rows that are not among the smallest any more."""
+        parts, numbers, codes = zip(*self._held, strict=True)
+        self._held = []
+        all_numbers = np.concatenate(numbers)
+        if len(all_numbers) > self._n:
+            self._largest = np.partition(all_numbers, self._n - 1)[self._n - 1]
+        all_codes = None if codes[0] is None else np.concatenate(codes)
+        self._keep(_joined(parts), all_numbers, all_codes)
+
+
+def _joined(parts: Sequence[Part]) -> Part:
+    groups = None
+    if parts[0].groups is not None:
+        groups = np.concatenate([part.groups for part in parts])
+    return Part(
+        concatenated([part.X for part in parts]),
+        joined_labels([part.y for part in parts]),
+        np.concatenate([part.weights for part in parts]),
+        groups,
+        np.concatenate([part.ids for part in parts]),
+        parts[0].place,
+    )
 
 
 class _BlockStatistics:
@@ -361,21 +418,19 @@ class _BlockStatistics:
         self._sizes: list[int] = []
         self._means: list[np.ndarray] = []
         self._squares: Any = 0.0
-        self._labels: dict[Any, int] = {}
+        self._of_classes = False
 
-    def add(self, n: int, y: np.ndarray) -> None:
+    def add(self, y: np.ndarray) -> None:
         """Add the y of a part, (rows, targets)."""
-        self._sizes.append(n)
+        self._sizes.append(len(y))
         self._means.append(y.mean(0))
         self._squares = self._squares + np.square(y).sum(0)
 
-    def add_labels(self, labels: list, codes: np.ndarray) -> None:
-        """Add the classes of a part: labels, and the index of the label per row."""
-        places = [self._labels.setdefault(v, len(self._labels)) for v in labels]
-        counts = np.zeros(len(self._labels))
-        counts[places] = np.bincount(codes)
+    def add_classes(self, codes: np.ndarray, n_classes: int) -> None:
+        """Add the classes of a part by their numbers."""
+        self._of_classes = True
         self._sizes.append(len(codes))
-        self._means.append(counts / len(codes))
+        self._means.append(np.bincount(codes, minlength=n_classes) / len(codes))
 
     def warn_if_sorted(self, name: str) -> None:
         """Warn if the parts differ much more than parts of shuffled rows would."""
@@ -385,14 +440,14 @@ class _BlockStatistics:
         total = sizes.sum()
         mean = (sizes * means).sum(0) / total
         between = (sizes * np.square(means - mean)).sum(0)
-        if self._labels:
+        if self._of_classes:
             squares = total * mean * (1 - mean)
         else:
             squares = self._squares - total * np.square(mean)
         if n_parts < 2 or not (squares > 0).all():
             return
-        share = float(between.sum() if self._labels else (between / squares).max())
-        if self._labels:
+        share = float(between.sum() if self._of_classes else (between / squares).max())
+        if self._of_classes:
             share /= float(squares.sum())
         expected = (n_parts - 1) / max(total - 1, 1)
         if share > max(_SORTED_SHARE, _SORTED_RATIO * expected):

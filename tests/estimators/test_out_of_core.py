@@ -351,6 +351,48 @@ def test_automatic_number_of_passes():
     assert _out_of_core.Passes.of(model, 10**9, 200).n_passes == 1
 
 
+def _survey(frame, n_sample, y="y", model=MCDropoutRegressor, **roles):
+    source = sources.SlicedSource.in_memory(frame)
+    return survey(model(), TrainingSource(source, y, **roles), 3, n_sample)
+
+
+def test_the_sample_is_of_rows_with_weight():
+    """As many as are wanted, wherever the few rows of positive weight are."""
+    n = 4000
+    frame = pandas.DataFrame({"a": np.arange(n), "y": np.sin(np.arange(n)), "w": 0.0})
+    used = np.unique(np.arange(500) ** 2 % n)
+    frame.loc[used, "w"] = 2.0
+    for n_sample in (20, len(used), 1000):
+        found = _survey(frame, n_sample, sample_weight="w")
+        ids = found.sample.ids
+        assert len(ids) == min(n_sample, len(used))
+        assert np.isin(ids, used).all()
+        assert (np.diff(ids) > 0).all()
+        np.testing.assert_array_equal(found.sample.weights, 2.0)
+        np.testing.assert_array_equal(found.sample.y, np.sin(ids))
+        assert (found.n_rows, found.weight) == (len(used), 2 * len(used))
+
+
+def test_the_sample_is_uniform():
+    """Its positions, and its classes, of which each has at least 20 rows."""
+    n, n_sample = 40_000, 4000
+    labels = np.where(np.arange(n) % 2, "odd", "even").astype(object)
+    labels[5:50] = "rare"
+    frame = pandas.DataFrame({"a": np.arange(n), "label": labels})
+    found = _survey(frame, n_sample, "label", MCDropoutClassifier)
+    ids, of_sample = found.sample.ids, found.sample.y
+    assert found.n_of_class == {"even": 19_978, "odd": 19_977, "rare": 45}
+    assert (of_sample == "rare").sum() == 20
+    assert n_sample <= len(ids) <= n_sample + 20
+    # Five standard errors of a mean of uniform numbers, and of a share.
+    assert abs(ids.mean() / n - 0.5) < 5 / np.sqrt(12 * n_sample)
+    assert abs((of_sample == "odd").mean() - 0.5) < 2.5 / np.sqrt(n_sample)
+    # Independent of the rows that are read at once.
+    with sklearn.config_context(working_memory=1):
+        again = _survey(frame, n_sample, "label", MCDropoutClassifier)
+    np.testing.assert_array_equal(again.sample.ids, ids)
+
+
 def test_rare_classes_are_found(tmp_path, small_memory):
     frame = _frame(3000)
     frame.loc[[17, 2950], "label"] = "rare"
