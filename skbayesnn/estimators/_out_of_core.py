@@ -417,14 +417,18 @@ class _BlockStatistics:
     def __init__(self):
         self._sizes: list[int] = []
         self._means: list[np.ndarray] = []
-        self._squares: Any = 0.0
+        # Sum of squared differences from the mean of the part.
+        self._within: Any = 0.0
         self._of_classes = False
 
     def add(self, y: np.ndarray) -> None:
         """Add the y of a part, (rows, targets)."""
         self._sizes.append(len(y))
-        self._means.append(y.mean(0))
-        self._squares = self._squares + np.square(y).sum(0)
+        # The second mean is of small numbers: it removes the rounding of the first.
+        start = y.mean(0)
+        mean = start + (y - start).mean(0)
+        self._means.append(mean)
+        self._within = self._within + np.square(y - mean).sum(0)
 
     def add_classes(self, codes: np.ndarray, n_classes: int) -> None:
         """Add the classes of a part by their numbers."""
@@ -438,12 +442,15 @@ class _BlockStatistics:
         widest = max(map(len, self._means))
         means = np.stack([np.pad(m, (0, widest - len(m))) for m in self._means])
         total = sizes.sum()
+        # Differences, so that a large mean does not round them.
+        means, first = means - means[0], means[0]
         mean = (sizes * means).sum(0) / total
         between = (sizes * np.square(means - mean)).sum(0)
         if self._of_classes:
+            mean = first + mean
             squares = total * mean * (1 - mean)
         else:
-            squares = self._squares - total * np.square(mean)
+            squares = self._within + between
         if n_parts < 2 or not (squares > 0).all():
             return
         share = float(between.sum() if self._of_classes else (between / squares).max())

@@ -1,5 +1,7 @@
 """Fits to sources of rows that need not fit into memory."""
 
+import warnings
+
 import numpy as np
 import pytest
 import sklearn
@@ -413,6 +415,19 @@ def test_sorted_rows_are_noticed(target, frame, tmp_path, small_memory, recwarn)
     path = _path(frame.sort_values("y"), tmp_path, target)
     with pytest.warns(UserWarning, match=r"rows of .*rows\.parquet are sorted by y"):
         model.fit(path, y=target)
+
+
+@pytest.mark.parametrize("mean", [0.0, 1e8, -1e12])
+def test_sorted_rows_are_noticed_at_any_mean(mean):
+    """Deviations of one from a large mean do not cancel."""
+    y = np.random.default_rng(0).normal(size=4000)
+    frame = pandas.DataFrame({"a": y, "y": y + mean})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        _survey(frame, 800)
+        _survey(frame.assign(y=mean + 0.1), 800)
+    with pytest.warns(UserWarning, match=r"explain 98% .*SKB211"):
+        _survey(frame.sort_values("y"), 800)
 
 
 class _Interrupts:
