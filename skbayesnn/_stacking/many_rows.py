@@ -20,7 +20,7 @@ from sklearn.model_selection import PredefinedSplit, TimeSeriesSplit
 from sklearn.pipeline import Pipeline
 
 from skbayesnn import _validation
-from skbayesnn._batch.jobs import last_step
+from skbayesnn._batch.jobs import last_step, with_last_step
 from skbayesnn._batch.outcomes import Fingerprint
 from skbayesnn._data.sources import concatenated
 from skbayesnn._data.validation import check_inputs
@@ -34,7 +34,9 @@ from skbayesnn.estimators._out_of_core import (
     Part,
     Survey,
     TrainingSource,
+    class_factors,
     fit_source,
+    with_sampled_rows,
 )
 
 
@@ -90,7 +92,7 @@ def fits_to_all_rows(
     fits : by ``_key_of_fit``, also of an earlier call that was interrupted; extended
     """
     models, fitted = stack.estimators_, []
-    factors = _class_factors(found, class_weight)
+    factors = class_factors(class_weight, found)
     features = _features_of_sample(stack, found.sample)
     for i, (model, on_frame) in enumerate(zip(models, stack.on_frame_, strict=True)):
         last = last_step(model)
@@ -101,7 +103,7 @@ def fits_to_all_rows(
             last = _network(last, encoded, found, fits, key)
         elif training.source.is_small and not isinstance(last, ForeignModel):
             last = _other_model(last, encoded, fits, key)
-        fitted.append(_with_last_step(model, last))
+        fitted.append(with_last_step(model, last))
         log(f"{i + 1} of {len(models)} fitted to many rows")
     return without_unused_trees(fitted, stack.n_draws_)
 
@@ -174,24 +176,6 @@ def passes_over_all_rows(network, n_sample: int, n_rows: int) -> int:
     return max(1, round(min(steps, MAX_STEPS) / steps_of_pass(n_rows)))
 
 
-def _with_last_step(model, network):
-    """The model, or a pipeline with another last step."""
-    if not isinstance(model, Pipeline):
-        return network
-    name, inner = model.steps[-1]
-    return Pipeline([*model.steps[:-1], (name, _with_last_step(inner, network))])
-
-
-def _class_factors(found: Survey, class_weight) -> dict:
-    """Factors of the weights by class; empty without class weights."""
-    if class_weight is None:
-        return {}
-    if isinstance(class_weight, dict):
-        return {label: class_weight.get(label, 1.0) for label in found.n_of_class}
-    n = sum(found.n_of_class.values())
-    return {c: n / (len(found.n_of_class) * k) for c, k in found.n_of_class.items()}
-
-
 def _features_of_sample(stack, sample: Part) -> np.ndarray | None:
     """Encoded rows of the sample, whose statistics of y exclude the row itself.
 
@@ -236,10 +220,7 @@ class RowsOfStack:
         if not self.on_frame and self.stack.fitted_to_sparse_ is not None:
             X = check_inputs(self.stack, X, reset=False)
             if self.features is not None:
-                at = np.searchsorted(self.sample.ids, part.ids)
-                at = np.minimum(at, len(self.sample.ids) - 1)
-                is_sampled = self.sample.ids[at] == part.ids
-                X[is_sampled] = self.features[at[is_sampled]]
+                X = with_sampled_rows(X, part.ids, self.features, self.sample.ids)
         model = self.model
         while isinstance(model, Pipeline):
             X, model = model[:-1].transform(X), model.steps[-1][1]

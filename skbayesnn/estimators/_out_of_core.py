@@ -599,12 +599,22 @@ class Encoder:
         encoder = getattr(self.estimator, "table_", None)
         if encoder is None or not encoder.uses_y:
             return table.X
-        at = np.searchsorted(self.sample_ids, part.ids)
-        at = np.minimum(at, len(self.sample_ids) - 1)
-        is_sampled = self.sample_ids[at] == part.ids
-        features = table.X.copy()
-        features[is_sampled] = self.job.table.X[at[is_sampled]]
-        return features
+        return with_sampled_rows(table.X, part.ids, self.job.table.X, self.sample_ids)
+
+
+def with_sampled_rows(
+    X: np.ndarray, ids: np.ndarray, sample: np.ndarray, sample_ids: np.ndarray
+) -> np.ndarray:
+    """A copy of encoded rows, with those of the sample as it has them.
+
+    ids, sample_ids : positions in the source; those of the sample are sorted
+    """
+    at = np.searchsorted(sample_ids, ids)
+    at = np.minimum(at, len(sample_ids) - 1)
+    is_sampled = sample_ids[at] == ids
+    X = X.copy()
+    X[is_sampled] = sample[at[is_sampled]]
+    return X
 
 
 class Buffers:
@@ -899,11 +909,11 @@ def fit_source(
     if trained.interrupted:
         columns = ("n_features_in_", "feature_names_in_", "table_")
         attributes = {name: vars(new)[name] for name in columns if name in vars(new)}
-        unfinished = Unfinished(
+        state = Unfinished(
             of_fit, twin, job, found, attributes, trained, warm, first_epoch
         )
         # In `new` for a fit that returns, in `estimator` for one that raises.
-        new._unfinished = estimator._unfinished = unfinished
+        new._unfinished = estimator._unfinished = state
         if error is not None:
             raise error
         if not estimator.warm_start:
@@ -971,7 +981,7 @@ class _Plan:
         """
         job = replace(job, settings=())
         out = _held_out(job, found.sample, seed)
-        factors = _class_factors(estimator, job, found)
+        factors = class_factors(getattr(estimator, "class_weight", None), found)
         weight, n_rows = found.weight, found.n_rows
         if factors:
             sums = found.class_weight
@@ -1152,17 +1162,18 @@ def _held_out(job: TrainingJob, sample: Part, seed: int) -> np.ndarray:
     return np.sort(rows)
 
 
-def _class_factors(estimator, job: TrainingJob, found: Survey) -> dict:
-    """Factors of the row weights by class, from the classes of all rows."""
-    by_class = getattr(estimator, "class_weight", None)
-    if by_class is None or job.data.classes is None:
+def class_factors(class_weight, found: Survey) -> dict:
+    """Factors of the row weights by class, from the classes of all rows.
+
+    returns : empty without class weights
+    """
+    if class_weight is None or not found.n_of_class:
         return {}
-    labels = job.data.classes.tolist()
-    if isinstance(by_class, dict):
-        factors = estimator._weights_by_class(job.data.classes)
+    labels = list(found.n_of_class)
+    factors = _validation.compute_class_weights(class_weight, np.array(labels))
+    if isinstance(class_weight, dict):
         return dict(zip(labels, factors.tolist(), strict=True))
     # As scikit-learn computes it from all labels.
-    _validation.compute_class_weights(by_class, job.data.classes)  # checks
     n = sum(found.n_of_class.values())
     return {c: n / (len(labels) * found.n_of_class[c]) for c in labels}
 
