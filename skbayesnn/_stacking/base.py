@@ -78,7 +78,7 @@ from skbayesnn._stacking.weights import BOUND, OutOfFold, Stacked, corrected, po
 from skbayesnn._typing import Array, MatrixLike
 from skbayesnn.estimators._base import BayesianNetwork
 from skbayesnn.estimators._fit import time_left
-from skbayesnn.estimators._out_of_core import TrainingSource, survey
+from skbayesnn.estimators._survey import TrainingSource, survey
 from skbayesnn.estimators._training_data import training_data
 from skbayesnn.estimators.mc_dropout import MCDropoutClassifier, MCDropoutRegressor
 from skbayesnn.preprocessing import PiecewiseLinearEncoder

@@ -31,13 +31,10 @@ from skbayesnn._stacking.forest import without_unused_trees
 from skbayesnn.estimators._base import BayesianNetwork, set_fitted
 from skbayesnn.estimators._out_of_core import (
     MAX_STEPS,
-    Part,
-    Survey,
-    TrainingSource,
-    class_factors,
     fit_source,
     with_sampled_rows,
 )
+from skbayesnn.estimators._survey import Part, Survey, TrainingSource
 
 
 def cv_of_sample(cv, ids: np.ndarray, n_rows: int):
@@ -92,7 +89,7 @@ def fits_to_all_rows(
     fits : by ``_key_of_fit``, also of an earlier call that was interrupted; extended
     """
     models, fitted = stack.estimators_, []
-    factors = class_factors(class_weight, found)
+    factors = found.class_factors(class_weight)
     features = _features_of_sample(stack, found.sample)
     for i, (model, on_frame) in enumerate(zip(models, stack.on_frame_, strict=True)):
         last = last_step(model)

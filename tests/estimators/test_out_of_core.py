@@ -17,12 +17,8 @@ from skbayesnn import (
 from skbayesnn._data import sources
 from skbayesnn._data.sources import source_of
 from skbayesnn.estimators import _out_of_core
-from skbayesnn.estimators._out_of_core import (
-    PerturbationById,
-    TrainingSource,
-    _Plan,
-    survey,
-)
+from skbayesnn.estimators._out_of_core import PerturbationById, _Plan
+from skbayesnn.estimators._survey import TrainingSource, survey
 
 pandas = pytest.importorskip("pandas", reason="needs pandas")
 pytest.importorskip("pyarrow", reason="needs pyarrow")
@@ -376,7 +372,7 @@ def test_the_sample_is_of_rows_with_weight():
 
 
 def test_the_sample_is_uniform():
-    """Its positions, and its classes, of which each has at least 20 rows."""
+    """Its positions, and its classes. Each class has at least 20 rows."""
     n, n_sample = 40_000, 4000
     labels = np.where(np.arange(n) % 2, "odd", "even").astype(object)
     labels[5:50] = "rare"

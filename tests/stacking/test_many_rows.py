@@ -21,7 +21,8 @@ from skbayesnn._stacking import base, many_rows
 from skbayesnn._stacking.forest import ForestRegressor
 from skbayesnn._stacking.many_rows import fits_to_all_rows, passes_over_all_rows
 from skbayesnn.estimators import _out_of_core
-from skbayesnn.estimators._out_of_core import MAX_STEPS, TrainingSource, survey
+from skbayesnn.estimators._out_of_core import MAX_STEPS
+from skbayesnn.estimators._survey import TrainingSource, survey
 
 pandas = pytest.importorskip("pandas", reason="needs pandas")
 
@@ -246,7 +247,7 @@ def test_forests_of_tables_that_fit_into_memory(frame):
 
 
 def test_models_after_other_steps_have_their_own_fits(frame):
-    """The same forest behind two steps that differ, and behind the same step twice."""
+    """The same forest after two steps that differ, and after the same step twice."""
     forest = ForestRegressor(n_trees=5)
     stack = SimpleNamespace(
         estimators_=[], on_frame_=[True] * 3, n_draws_=[5] * 3, table_=None
