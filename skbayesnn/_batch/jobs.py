@@ -158,7 +158,7 @@ class FoldFitBuilder:
             variance_source=self._variance_source or job.config.variance_source,
         )
         job = replace(job, config=config)
-        estimator = _with_network(fold.estimator, network)
+        estimator = with_last_step(fold.estimator, network)
         return FoldFit(key, estimator, network, job)
 
     def _fit_preprocessing(self, estimator, fold: int) -> "TransformedFold":
@@ -167,7 +167,7 @@ class FoldFitBuilder:
         params = check_method_params(self._X, self._fit_params, indices=train)
         X, y = safe_split(estimator, self._X, self._y, train)
         recorder = _Recorder(network_of(estimator))
-        estimator = _with_network(estimator, recorder)
+        estimator = with_last_step(estimator, recorder)
         estimator.fit(X, y, **params)
         return TransformedFold(estimator, recorder.network, recorder.data_)
 
@@ -258,16 +258,16 @@ def network_of(estimator) -> BayesianNetwork:
     return inner
 
 
-def _with_network(estimator, network):
-    """The network, or a copy of the pipeline with the network as its last step.
+def with_last_step(estimator, last):
+    """The last step given, or a copy of the pipeline that ends in it.
 
     The copy shares the other steps.
     """
     if not isinstance(estimator, Pipeline):
-        return network
-    name, last = estimator.steps[-1]
+        return last
+    name, inner = estimator.steps[-1]
     pipeline = copy(estimator)
-    pipeline.steps = [*estimator.steps[:-1], (name, _with_network(last, network))]
+    pipeline.steps = [*estimator.steps[:-1], (name, with_last_step(inner, last))]
     return pipeline
 
 

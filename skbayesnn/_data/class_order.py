@@ -6,6 +6,8 @@ training rows.
 """
 
 import re
+from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -16,26 +18,85 @@ from skbayesnn._runtime import warn
 _SORTABLE = re.compile(r".|\d.*", re.DOTALL)
 
 
+class OrderedLabels(np.ndarray):
+    """Labels with the declared order of their categories, which rows of them keep.
+
+    Parameters
+    ----------
+    labels : array-like of shape (rows,) or (rows, 1)
+    orders : tuple of tuple
+        Categories from first to last. Parts of a table may declare different orders;
+        the order of a part that declares none is empty.
+    """
+
+    orders: tuple[tuple, ...]
+
+    def __new__(cls, labels, orders: Iterable[tuple]):
+        array = np.asarray(labels).view(cls)
+        # Sorted: the same in every process.
+        array.orders = tuple(sorted(set(orders), key=repr))
+        return array
+
+    def __array_finalize__(self, other):
+        self.orders = getattr(other, "orders", ())
+
+    def __reduce__(self):
+        return OrderedLabels, (np.asarray(self), self.orders)
+
+
+def if_ordered(y) -> OrderedLabels | None:
+    """The labels if y declares an order of its categories, otherwise None.
+
+    y : a pandas ``Categorical`` or Series of it (or a frame of one column), and a
+        pyarrow dictionary, declare an order if they are ordered; a polars ``Enum``
+        does
+    """
+    if isinstance(y, OrderedLabels):
+        return y if y.orders else None
+    is_frame = len(getattr(y, "shape", ())) == 2 and hasattr(y, "dtypes")
+    kinds = list(y.dtypes) if is_frame else [getattr(y, "dtype", None)]
+    kind: Any = kinds[0] if len(kinds) == 1 else None
+    # In pandas an attribute declares the order; a polars Enum is always ordered.
+    if getattr(kind, "ordered", type(kind).__name__ == "Enum"):
+        return OrderedLabels(y, [tuple(kind.categories)])
+    if getattr(getattr(y, "type", None), "ordered", False):
+        # In pyarrow each part of a column has its categories.
+        parts = [part.dictionary.to_pylist() for part in getattr(y, "chunks", [y])]
+        if parts:
+            return OrderedLabels(y, map(tuple, parts))
+    return None
+
+
+def joined_labels(parts: Sequence[np.ndarray]) -> np.ndarray:
+    """Concatenate labels of parts of a table, with the orders that they declare."""
+    labels = np.concatenate([np.asarray(part) for part in parts])
+    if not any(isinstance(part, OrderedLabels) for part in parts):
+        return labels
+    orders = (getattr(part, "orders", [()]) for part in parts)
+    return OrderedLabels(labels, chain.from_iterable(orders))
+
+
 def declared_order(y) -> list | None:
     """Return the categories of y from first to last, or None if y declares no order.
 
-    y : a pandas Series (or frame of one column) of an ordered ``Categorical``, and a
-        polars Series of an ``Enum``, declare an order
+    y : see ``if_ordered``
+
+    Raises
+    ------
+    ValueError
+        If parts of y declare different orders.
     """
-    is_frame = len(getattr(y, "shape", ())) == 2 and hasattr(y, "dtypes")
-    dtypes: list[Any] = list(y.dtypes) if is_frame else [getattr(y, "dtype", None)]
-    # In pandas an attribute declares the order; a polars Enum is always ordered.
-    ordered = [
-        list(dtype.categories)
-        for dtype in dtypes
-        if getattr(dtype, "ordered", type(dtype).__name__ == "Enum")
-    ]
-    return ordered[0] if len(dtypes) == len(ordered) == 1 else None
-
-
-def if_ordered(y):
-    """Return y if it declares an order of its categories, otherwise None."""
-    return None if declared_order(y) is None else y
+    ordered = if_ordered(y)
+    if ordered is None:
+        return None
+    if len(ordered.orders) > 1:
+        shown = [_in_order(order) or "none" for order in ordered.orders]
+        raise ValueError(
+            "an ordered y must have the same categories in all parts of the table; "
+            f"got {shown[0]} in one part and {shown[1]} in another. Write all parts "
+            "with the same categories."
+        )
+    return list(ordered.orders[0])
 
 
 def warn_of_sorted_text(classes) -> None:

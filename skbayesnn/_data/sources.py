@@ -27,6 +27,7 @@ import joblib
 import numpy as np
 import sklearn
 
+from skbayesnn._data.class_order import OrderedLabels, if_ordered
 from skbayesnn._data.columns import is_frame
 from skbayesnn._runtime import imported
 
@@ -117,11 +118,20 @@ def resolved_columns(X, *values):
 
 
 def column_values(series) -> np.ndarray:
-    """Values of a column of narwhals, (rows,); labels are objects."""
+    """Values of a column of narwhals, (rows,); labels are objects.
+
+    Categories with an order are ``OrderedLabels``.
+    """
+    ordered = if_ordered(series.to_native())
+    if ordered is not None:
+        return OrderedLabels(_objects(series), ordered.orders)
     if series.dtype.is_numeric() and not series.null_count():
         return series.to_numpy()
-    values = series.to_list()
-    return np.array([*values, None], dtype=object)[:-1]
+    return _objects(series)
+
+
+def _objects(series) -> np.ndarray:
+    return np.array([*series.to_list(), None], dtype=object)[:-1]
 
 
 def concatenated(tables: Sequence):

@@ -9,7 +9,7 @@ from functools import partial
 from itertools import compress
 from numbers import Integral
 from operator import not_
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self, cast
 
 import joblib
 import numpy as np
@@ -78,7 +78,7 @@ from skbayesnn._stacking.weights import BOUND, OutOfFold, Stacked, corrected, po
 from skbayesnn._typing import Array, MatrixLike
 from skbayesnn.estimators._base import BayesianNetwork
 from skbayesnn.estimators._fit import time_left
-from skbayesnn.estimators._out_of_core import TrainingSource, survey
+from skbayesnn.estimators._survey import TrainingSource, survey
 from skbayesnn.estimators._training_data import training_data
 from skbayesnn.estimators.mc_dropout import MCDropoutClassifier, MCDropoutRegressor
 from skbayesnn.preprocessing import PiecewiseLinearEncoder
@@ -168,13 +168,15 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             X, y, sample_weight, groups = resolved_columns(X, y, sample_weight, groups)
             if num_samples(X) > n_most and not sparse.issparse(X):
                 source = SlicedSource.in_memory(X)
+        # Drawn once: a fit that resumes has the folds and the sample of the first one.
+        seed = self._seed()
         if source is None:
             attributes = self._fitted_attributes(
-                X, y, sample_weight, groups, log, self.cv
+                X, y, sample_weight, groups, log, self.cv, seed
             )
         else:
             training = TrainingSource(source, y, sample_weight, groups)
-            attributes = self._fitted_to_many_rows(training, n_most, log)
+            attributes = self._fitted_to_many_rows(training, n_most, log, seed)
         # Replace all attributes at the end: a failed fit changes nothing, and nothing
         # of an earlier fit remains.
         replace_fitted(self, attributes)
@@ -183,10 +185,9 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         return self
 
     def _fitted_to_many_rows(
-        self, training: TrainingSource, n_sample: int, log
+        self, training: TrainingSource, n_sample: int, log, seed: int
     ) -> dict[str, Any]:
         """Fitted attributes: of a sample, with its networks fitted to all rows."""
-        seed = self._seed()
         found = survey(self, training, seed, n_sample)
         sample = found.sample
         weights = None if (sample.weights == 1).all() else sample.weights
@@ -198,20 +199,28 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             sample.groups,
             log,
             cv_of_sample(self.cv, sample.ids, training.source.n_rows),
+            seed,
         )
         fitted = snapshot(self)
         replace_fitted(fitted, attributes)
+        progress = cast(_Progress, self._unfinished)
         attributes["estimators_"] = fits_to_all_rows(
-            fitted, training, found, getattr(self, "class_weight", None), log
+            fitted,
+            training,
+            found,
+            getattr(self, "class_weight", None),
+            progress.many_rows,
+            log,
         )
         return attributes | {"sample_rows_": sample.ids}
 
     def _fitted_attributes(
-        self, X, y, sample_weight, groups, log, cv
+        self, X, y, sample_weight, groups, log, cv, seed: int
     ) -> dict[str, Any]:
         """Cross-validate the candidates, weight them, and refit them to all rows.
 
         cv : the parameter, for these rows
+        seed : of folds and candidates
         """
         original_y, y = y, self._checked_targets(y)
         ordered_y = if_ordered(original_y)
@@ -221,8 +230,8 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             _validation.check_number("n_refits", self.n_refits, kind=Integral, low=1)
         _validation.check_option("weights", self.weights, ["log_density", "crps"])
         _validation.verbosity(self.verbose)
-        seed = self._seed()
-        conditions = self._conditions(seed, X, y, ordered_y, sample_weight, groups)
+        orders = None if ordered_y is None else ordered_y.orders
+        conditions = self._conditions(seed, X, y, orders, sample_weight, groups)
         data, pool = self._data_and_pool(
             X, y, sample_weight, check_groups(groups, X), seed
         )
@@ -242,6 +251,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             seed,
             ResultStore(len(splits), conditions, Fingerprint.from_values(splits)),
             ResultStore(1, conditions),
+            {},
         ).resumed(self._unfinished)
         # Until the end of `fit`, which may fit networks to more rows.
         self._unfinished = progress
@@ -629,20 +639,26 @@ class _Progress(NamedTuple):
         The number that was drawn from ``random_state``.
     out_of_fold, refits : ResultStore
         Outcomes of the folds and of the fits to all rows, by candidate's name.
+    many_rows : dict of str to estimator
+        Fits to more rows than the candidates are compared on, by a hash of what they
+        depend on. The training of the last network may be unfinished.
     """
 
     random_state: Any
     seed: int
     out_of_fold: ResultStore
     refits: ResultStore
+    many_rows: dict[str, Any]
 
     def resumed(self, earlier: "_Progress | None") -> "_Progress":
         """Progress with the outcomes of an earlier fit that are still valid."""
         if earlier is None:
             return self
+        refits = self.refits.resumed(earlier.refits)
         return self._replace(
             out_of_fold=self.out_of_fold.resumed(earlier.out_of_fold),
-            refits=self.refits.resumed(earlier.refits),
+            refits=refits,
+            many_rows=earlier.many_rows if refits is earlier.refits else {},
         )
 
     def forget_failures(self) -> None:

@@ -202,8 +202,8 @@ class StackData:
     sample_weight : ndarray of shape (rows,), or None
     columns : ndarray of shape (columns,), or None
         Names of the columns of the original X.
-    ordered_y : Series or None
-        The original y, if it is an ordered categorical: candidates use the order.
+    ordered_y : OrderedLabels or None
+        y, if it is an ordered categorical: candidates use the order.
     frame : frame or array, or None
         The original X, if ``encoder`` made X from it.
     encoder : TableEncoder, or None
@@ -251,7 +251,7 @@ class StackData:
             sample_weight=None
             if self.sample_weight is None
             else self.sample_weight[:n],
-            ordered_y=None if self.ordered_y is None else self.ordered_y.iloc[:n],
+            ordered_y=None if self.ordered_y is None else self.ordered_y[:n],
             groups=None if self.groups is None else self.groups[:n],
         )
         return data, [(train % n, test % n) for train, test in splits]
@@ -294,7 +294,7 @@ def encode_by_fold(
         X=np.concatenate(features),
         y=data.y[rows],
         sample_weight=None if data.sample_weight is None else data.sample_weight[rows],
-        ordered_y=None if data.ordered_y is None else data.ordered_y.iloc[rows],
+        ordered_y=None if data.ordered_y is None else data.ordered_y[rows],
         groups=None if data.groups is None else data.groups[rows],
     )
     return copies, folds, encoders

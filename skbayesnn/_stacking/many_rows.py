@@ -20,7 +20,8 @@ from sklearn.model_selection import PredefinedSplit, TimeSeriesSplit
 from sklearn.pipeline import Pipeline
 
 from skbayesnn import _validation
-from skbayesnn._batch.jobs import last_step
+from skbayesnn._batch.jobs import last_step, with_last_step
+from skbayesnn._batch.outcomes import Fingerprint
 from skbayesnn._data.sources import concatenated
 from skbayesnn._data.validation import check_inputs
 from skbayesnn._runtime import atomic_update
@@ -30,11 +31,10 @@ from skbayesnn._stacking.forest import without_unused_trees
 from skbayesnn.estimators._base import BayesianNetwork, set_fitted
 from skbayesnn.estimators._out_of_core import (
     MAX_STEPS,
-    Part,
-    Survey,
-    TrainingSource,
     fit_source,
+    with_sampled_rows,
 )
+from skbayesnn.estimators._survey import Part, Survey, TrainingSource
 
 
 def cv_of_sample(cv, ids: np.ndarray, n_rows: int):
@@ -78,6 +78,7 @@ def fits_to_all_rows(
     training: TrainingSource,
     found: Survey,
     class_weight,
+    fits: dict[str, Any],
     log: Callable[[str], None],
 ) -> list:
     """Models of a stack, with its networks fitted to all rows.
@@ -85,32 +86,44 @@ def fits_to_all_rows(
     stack : fitted to the sample
     found : survey of the rows, with the sample
     class_weight : of the stack
+    fits : by ``_key_of_fit``, also of an earlier call that was interrupted; extended
     """
     models, fitted = stack.estimators_, []
-    # Fits of models that differ only in parameters of their predictions.
-    shared: dict[str, Any] = {}
-    factors = _class_factors(found, class_weight)
+    factors = found.class_factors(class_weight)
     features = _features_of_sample(stack, found.sample)
     for i, (model, on_frame) in enumerate(zip(models, stack.on_frame_, strict=True)):
         last = last_step(model)
         rows = RowsOfStack(stack, model, on_frame, factors, found.sample, features)
         encoded = training.transformed(rows)
+        key = _key_of_fit(model, on_frame, training)
         if isinstance(last, BayesianNetwork):
-            last = _network(last, encoded, found)
+            last = _network(last, encoded, found, fits, key)
         elif training.source.is_small and not isinstance(last, ForeignModel):
-            last = _other_model(last, encoded, shared)
-        fitted.append(_with_last_step(model, last))
+            last = _other_model(last, encoded, fits, key)
+        fitted.append(with_last_step(model, last))
         log(f"{i + 1} of {len(models)} fitted to many rows")
     return without_unused_trees(fitted, stack.n_draws_)
 
 
-def _other_model(model, training: TrainingSource, shared: dict[str, Any]):
+def _key_of_fit(model, on_frame: bool, training: TrainingSource) -> str:
+    """Hash of what the fit of the last step of a model depends on.
+
+    The steps before it count with what they have learned, since it gets their output.
+    """
+    steps: list = []
+    while isinstance(model, Pipeline):
+        steps += [step for _, step in model.steps[:-1]]
+        model = model.steps[-1][1]
+    before = Fingerprint.from_values(training.fingerprint, on_frame, *steps)
+    return f"{before.text} {params_of_fit(model)}"
+
+
+def _other_model(model, training: TrainingSource, fits: dict[str, Any], key: str):
     """A model with the same parameters, fitted to all rows at once.
 
-    shared : fits by a hash of their parameters, extended
+    Models that differ only in parameters of their predictions share a fit.
     """
-    key = params_of_fit(model)
-    if key not in shared:
+    if key not in fits:
         parts = list(training.parts(training.source.in_order(training.source.n_rows)))
         X, y, weights = (
             concatenated([getattr(part, name) for part in parts])
@@ -119,21 +132,31 @@ def _other_model(model, training: TrainingSource, shared: dict[str, Any]):
         options = {} if (weights == 1).all() else {"sample_weight": weights}
         if parts[0].groups is not None:
             options["groups"] = np.concatenate([part.groups for part in parts])
-        shared[key] = clone(model).fit(X, y, **options)
-    return copy(shared[key]).set_params(**model.get_params(deep=False))
+        fits[key] = clone(model).fit(X, y, **options)
+    return copy(fits[key]).set_params(**model.get_params(deep=False))
 
 
-def _network(network: BayesianNetwork, training: TrainingSource, found: Survey):
+def _network(
+    network: BayesianNetwork,
+    training: TrainingSource,
+    found: Survey,
+    fits: dict[str, Any],
+    key: str,
+):
     """A network with the same parameters, fitted to all rows."""
-    n_passes = passes_over_all_rows(network, len(found.sample.ids), found.n_rows)
-    fresh = clone(network).set_params(max_iter=n_passes)
-    with atomic_update(fresh) as new:
-        # As in the stack, the noise of the training: the mixture is corrected.
-        trained_job, seen, _ = fit_source(
-            fresh, new, training, variance_source="training"
-        )
-        set_fitted(new, trained_job, 0, seen)
-    return fresh
+    if key not in fits:
+        n_passes = passes_over_all_rows(network, len(found.sample.ids), found.n_rows)
+        fits[key] = clone(network).set_params(max_iter=n_passes)
+    fit = fits[key]
+    if not hasattr(fit, "parameters_"):
+        # After an interruption `fit` has the finished part of its training.
+        with atomic_update(fit) as new:
+            # As in the stack, the noise of the training: the mixture is corrected.
+            trained_job, seen, _ = fit_source(
+                fit, new, training, variance_source="training"
+            )
+            set_fitted(new, trained_job, 0, seen)
+    return copy(fit)
 
 
 def passes_over_all_rows(network, n_sample: int, n_rows: int) -> int:
@@ -148,24 +171,6 @@ def passes_over_all_rows(network, n_sample: int, n_rows: int) -> int:
 
     steps = network.n_iter_ * steps_of_pass(n_sample) * math.sqrt(n_rows / n_sample)
     return max(1, round(min(steps, MAX_STEPS) / steps_of_pass(n_rows)))
-
-
-def _with_last_step(model, network):
-    """The model, or a pipeline with another last step."""
-    if not isinstance(model, Pipeline):
-        return network
-    name, inner = model.steps[-1]
-    return Pipeline([*model.steps[:-1], (name, _with_last_step(inner, network))])
-
-
-def _class_factors(found: Survey, class_weight) -> dict:
-    """Factors of the weights by class; empty without class weights."""
-    if class_weight is None:
-        return {}
-    if isinstance(class_weight, dict):
-        return {label: class_weight.get(label, 1.0) for label in found.n_of_class}
-    n = sum(found.n_of_class.values())
-    return {c: n / (len(found.n_of_class) * k) for c, k in found.n_of_class.items()}
 
 
 def _features_of_sample(stack, sample: Part) -> np.ndarray | None:
@@ -212,10 +217,7 @@ class RowsOfStack:
         if not self.on_frame and self.stack.fitted_to_sparse_ is not None:
             X = check_inputs(self.stack, X, reset=False)
             if self.features is not None:
-                at = np.searchsorted(self.sample.ids, part.ids)
-                at = np.minimum(at, len(self.sample.ids) - 1)
-                is_sampled = self.sample.ids[at] == part.ids
-                X[is_sampled] = self.features[at[is_sampled]]
+                X = with_sampled_rows(X, part.ids, self.features, self.sample.ids)
         model = self.model
         while isinstance(model, Pipeline):
             X, model = model[:-1].transform(X), model.steps[-1][1]

@@ -47,6 +47,7 @@ from skbayesnn.estimators._diagnostics import (
     without_diverged,
 )
 from skbayesnn.estimators._job import PosteriorSpec
+from skbayesnn.estimators._survey import TrainingSource
 from skbayesnn.estimators._training_data import TrainingData, training_data
 from skbayesnn.networks import NetworkDescription
 
@@ -254,7 +255,7 @@ class BayesianNetwork(
             # Callbacks receive `self`, not the copy `new`.
             if source is not None:
                 _out_of_core.refuse_validation_set(X_val, y_val)
-                training = _out_of_core.TrainingSource(source, y, sample_weight, groups)
+                training = TrainingSource(source, y, sample_weight, groups)
                 trained_job, seen, n_before = _out_of_core.fit_source(
                     self, new, training, warm=warm, checkpoint=file
                 )

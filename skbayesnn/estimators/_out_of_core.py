@@ -1,7 +1,6 @@
 """Fit networks to the rows of a source, which need not fit into memory.
 
-    survey   one pass over all rows: number and weight of the rows, classes, whether
-             they are sorted by y; and a random sample of the rows
+    survey   one pass over all rows, with a random sample of them (`_survey.py`)
     job      from the sample: encoding of the columns, standardisation, held-out rows
     buffers  rows of blocks in random order, encoded, a part of the table at a time; a
              thread fills the next buffer while the networks train on the present one
@@ -13,40 +12,26 @@ shuffles the rows of a buffer.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from contextvars import copy_context
-from copy import copy
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from sklearn.base import is_classifier
 from sklearn.model_selection import GroupShuffleSplit
 
 from skbayesnn import _validation
 from skbayesnn._data.sources import (
-    Rows,
-    RowSource,
-    concatenated,
-    digest,
-    read_ahead,
-    selected_rows,
-    split_columns,
     working_memory,
 )
 from skbayesnn._data.training_rows import BufferedRows
 from skbayesnn._data.validation import (
     Table,
     check_classification,
-    check_labels,
-    check_numbers,
     check_regression,
-    check_row_weights,
     refuse_one_class,
 )
 from skbayesnn._engine.config import Hook, TrainingConfig
@@ -62,7 +47,6 @@ from skbayesnn._engine.training_random import (
     SHIFT_2,
     SHIFT_3,
 )
-from skbayesnn._runtime import warn
 from skbayesnn.estimators import _fit, _streaming
 from skbayesnn.estimators._checkpoint import (
     Checkpoint,
@@ -76,16 +60,11 @@ from skbayesnn.estimators._checkpoint import (
 from skbayesnn.estimators._defaults import defaults_of, hidden_layer_sizes
 from skbayesnn.estimators._job import TrainedJob, TrainingJob, training_job
 from skbayesnn.estimators._selection import held_out_noise
+from skbayesnn.estimators._survey import Part, Survey, TrainingSource, located, survey
 from skbayesnn.estimators._training_data import training_data
 
-# Most rows of the sample.
-SAMPLE_ROWS = 100_000
-# Shares of the working memory for the sample in double precision, for a buffer (there
-# are two), for open blocks, and for rows that are encoded at once.
-_SHARE_OF_SAMPLE, _SHARE_OF_BUFFER = 1 / 32, 1 / 8
-_SHARE_OF_BLOCKS, _SHARE_AT_ONCE = 1 / 5, 1 / 64
-# Smallest number of rows per class in the sample, if there are as many.
-_ROWS_PER_CLASS = 20
+# Share of the working memory for a buffer; there are two.
+_SHARE_OF_BUFFER = 1 / 8
 # Most rows of the sample that are held out to estimate the observation noise, and their
 # largest share.
 _MAX_HELD_OUT, _SHARE_HELD_OUT = 5000, 0.1
@@ -95,311 +74,8 @@ _ROWS_IN_CACHE = 1024
 _PARTS_OF_BUFFER = 8
 # `max_iter="auto"`: most steps of a training, rounded up to a pass over all rows.
 MAX_STEPS = 50_000
-# The rows count as sorted if the means of y of parts of the table explain at least this
-# share of the variance of y, and this many times as much as means of random rows.
-_SORTED_SHARE, _SORTED_RATIO = 0.2, 10.0
 # Posterior draws in the predictive distribution of held-out rows.
 _N_DRAWS = 50
-
-
-# ---- rows with their y, weights and groups
-
-
-class Part(NamedTuple):
-    """Rows of positive weight with their y.
-
-    Parameters
-    ----------
-    X : frame or ndarray
-    y : ndarray of shape (rows,) or (rows, targets)
-    weights : ndarray of shape (rows,)
-    groups : ndarray of shape (rows,), or None
-    ids : ndarray of shape (rows,), int
-        Positions in the source.
-    place : str
-    """
-
-    X: Any
-    y: np.ndarray
-    weights: np.ndarray
-    groups: np.ndarray | None
-    ids: np.ndarray
-    place: str
-
-    def at(self, positions: np.ndarray) -> "Part":
-        """Some of these rows."""
-        groups = None if self.groups is None else self.groups[positions]
-        return Part(
-            selected_rows(self.X, positions),
-            self.y[positions],
-            self.weights[positions],
-            groups,
-            self.ids[positions],
-            self.place,
-        )
-
-
-@contextmanager
-def located(place: str) -> Iterator[None]:
-    """Name the place of rows in errors about them."""
-    try:
-        yield
-    except (TypeError, ValueError) as error:
-        kind = TypeError if isinstance(error, TypeError) else ValueError
-        raise kind(f"in {place}: {error}") from error
-
-
-class TrainingSource:
-    """A source with y, and optionally weights and groups.
-
-    Parameters
-    ----------
-    source : RowSource
-    y, sample_weight, groups : str, array-like or None
-        Names of columns, or values by row. y may be a list of names.
-    """
-
-    def __init__(self, source: RowSource, y, sample_weight=None, groups=None):
-        self._transform: Callable[[Part], Part] | None = None
-        self._values = {"y": y, "sample_weight": sample_weight, "groups": groups}
-        self._names: dict[str, list[str]] = {}
-        for role, value in self._values.items():
-            if isinstance(value, str):
-                self._names[role] = [value]
-            elif role == "y" and _are_names(value, source.columns):
-                self._names[role] = list(value)
-        self._named = [name for names in self._names.values() for name in names]
-        if self._named:
-            source.only(self._named)  # raises
-            inputs = [n for n in source.columns or () if n not in self._named]
-            source = source.only([*inputs, *self._named])
-        self.source = source
-        self.n_inputs = source.n_columns - len(self._named)
-        for role, value in self._values.items():
-            if value is not None and role not in self._names:
-                _check_length(role, value, source.n_rows)
-
-    @property
-    def fingerprint(self) -> tuple:
-        """What identifies the rows and the roles of the columns."""
-        roles = []
-        for role, value in self._values.items():
-            if value is not None and role not in self._names:
-                value = digest(partial(_values_at, value), self.source.n_rows)
-            roles.append(value if isinstance(value, str) else repr(value))
-        return self.source.fingerprint, tuple(roles)
-
-    def transformed(self, transform: Callable[[Part], Part]) -> "TrainingSource":
-        """The same rows with other X or weights."""
-        other = copy(self)
-        other._transform = transform
-        return other
-
-    @property
-    def rows_at_once(self) -> int:
-        """Most rows that are read at once, for the working memory."""
-        n_bytes = 8 * (self.n_inputs + 1)
-        return max(1, int(working_memory() * _SHARE_AT_ONCE / n_bytes))
-
-    @property
-    def n_open(self) -> int:
-        """Number of blocks that are read in turns."""
-        return self.source.n_open(int(working_memory() * _SHARE_OF_BLOCKS))
-
-    def parts(self, rows: Iterator[Rows]) -> Iterator[Part]:
-        """Split y, weights and groups from X; drop rows of weight zero."""
-        for table, start, place in rows:
-            n, X = len(table), table
-            columns: list[np.ndarray] = []
-            with located(place):
-                if self._named:
-                    X, columns = split_columns(table, self._named)
-                by_name = dict(zip(self._named, columns, strict=True))
-                y, weights, groups = (
-                    self._of_role(role, by_name, start, n) for role in self._values
-                )
-                ids = np.arange(start, start + n)
-                part = Part(X, y, np.ones(n), groups, ids, place)
-                if weights is not None:
-                    weights = np.asarray(weights, dtype=np.float64)
-                    if not (np.isfinite(weights).all() and (weights >= 0).all()):
-                        check_row_weights(weights, X)  # raises
-                    part = part._replace(weights=weights)
-                if self._transform is not None:
-                    part = self._transform(part)
-            used = np.flatnonzero(part.weights)
-            if len(used):
-                yield part if len(used) == n else part.at(used)
-
-    def _of_role(self, role: str, by_name: dict, start: int, n: int):
-        if role in self._names:
-            columns = [by_name[name] for name in self._names[role]]
-            is_one = isinstance(self._values[role], str)
-            return columns[0] if is_one else np.column_stack(columns)
-        value = self._values[role]
-        return None if value is None else _values_at(value, start, start + n)
-
-
-def _values_at(values, start: int, stop: int) -> np.ndarray:
-    """Some values of an array-like by position."""
-    return np.asarray(getattr(values, "iloc", values)[start:stop])
-
-
-def _are_names(value, columns) -> bool:
-    return (
-        isinstance(value, list | tuple)
-        and columns is not None
-        and len(value) > 0
-        and all(isinstance(name, str) and name in columns for name in value)
-    )
-
-
-def _check_length(role: str, value, n_rows: int) -> None:
-    length = value.shape[0] if hasattr(value, "shape") else len(value)
-    if length != n_rows:
-        raise ValueError(
-            f"`{role}` must have one value for each of the {n_rows} rows of the source;"
-            f" got {length}."
-        )
-
-
-# ---- survey: one pass over all rows
-
-
-@dataclass
-class Survey:
-    """What a pass over all rows finds.
-
-    Parameters
-    ----------
-    sample : Part
-        Random rows, sorted by position; and rows of rare classes.
-    n_rows : int
-        Number of rows of positive weight.
-    weight : float
-        Sum of the weights, also by class.
-    class_weight : dict of label to float
-        Sum of the weights of each class; empty for regression.
-    n_of_class : dict of label to int
-    """
-
-    sample: Part
-    n_rows: int
-    weight: float
-    class_weight: dict
-    n_of_class: dict
-
-
-def survey(
-    estimator, training: TrainingSource, seed: int, n_sample: int | None = None
-) -> Survey:
-    """Read all rows once; warn if they are sorted by y.
-
-    n_sample : most rows of the sample, by default for the working memory
-    """
-    source = training.source
-    if source.n_rows == 0:
-        raise ValueError(f"{source.name} must have at least one row; got none.")
-    random = np.random.default_rng(seed)
-    if n_sample is None:
-        n_values = working_memory() * _SHARE_OF_SAMPLE / 8
-        most = int(n_values / max(1, training.n_inputs))
-        n_sample = min(SAMPLE_ROWS, max(most, 1000))
-    n_sample = min(n_sample, source.n_rows)
-    chosen = np.sort(random.choice(source.n_rows, n_sample, replace=False))
-    n_rows, weight, samples = 0, 0.0, []
-    class_weight: dict = {}
-    n_of_class: dict = {}
-    statistics = _BlockStatistics()
-    rows = source.in_order(min(training.rows_at_once, max(1, n_sample // 4)))
-    for part in read_ahead(training.parts(rows)):
-        first, last = np.searchsorted(chosen, part.ids[[0, -1]], "left")
-        wanted = np.isin(part.ids, chosen[first : last + 1], assume_unique=True)
-        with located(part.place):
-            if is_classifier(estimator):
-                labels, codes = np.unique(check_labels(part.y), return_inverse=True)
-                sums = np.bincount(codes, part.weights)
-                for i, label in enumerate(labels.tolist()):
-                    of_class = np.flatnonzero(codes == i)
-                    before = n_of_class.get(label, 0)
-                    wanted[of_class[: max(0, _ROWS_PER_CLASS - before)]] = True
-                    n_of_class[label] = before + len(of_class)
-                    class_weight[label] = class_weight.get(label, 0.0) + sums[i]
-                statistics.add_labels(labels.tolist(), codes)
-            else:
-                y = check_numbers(estimator, part.y)
-                statistics.add(len(y), y.reshape(len(y), -1))
-        n_rows, weight = n_rows + len(part.ids), weight + float(part.weights.sum())
-        if wanted.any():
-            samples.append(part.at(np.flatnonzero(wanted)))
-    if not samples:
-        raise ValueError(
-            "`sample_weight` must be positive for at least one row; got zeros only."
-        )
-    statistics.warn_if_sorted(source.name)
-    groups = None
-    if samples[0].groups is not None:
-        groups = np.concatenate([part.groups for part in samples])
-    sample = Part(
-        concatenated([part.X for part in samples]),
-        np.concatenate([part.y for part in samples]),
-        np.concatenate([part.weights for part in samples]),
-        groups,
-        np.concatenate([part.ids for part in samples]),
-        f"a sample of {source.name}",
-    )
-    return Survey(sample, n_rows, weight, class_weight, n_of_class)
-
-
-class _BlockStatistics:
-    """Means of y, or shares of the classes, of consecutive parts of the table."""
-
-    def __init__(self):
-        self._sizes: list[int] = []
-        self._means: list[np.ndarray] = []
-        self._squares: Any = 0.0
-        self._labels: dict[Any, int] = {}
-
-    def add(self, n: int, y: np.ndarray) -> None:
-        """Add the y of a part, (rows, targets)."""
-        self._sizes.append(n)
-        self._means.append(y.mean(0))
-        self._squares = self._squares + np.square(y).sum(0)
-
-    def add_labels(self, labels: list, codes: np.ndarray) -> None:
-        """Add the classes of a part: labels, and the index of the label per row."""
-        places = [self._labels.setdefault(v, len(self._labels)) for v in labels]
-        counts = np.zeros(len(self._labels))
-        counts[places] = np.bincount(codes)
-        self._sizes.append(len(codes))
-        self._means.append(counts / len(codes))
-
-    def warn_if_sorted(self, name: str) -> None:
-        """Warn if the parts differ much more than parts of shuffled rows would."""
-        n_parts, sizes = len(self._sizes), np.array(self._sizes)[:, None]
-        widest = max(map(len, self._means))
-        means = np.stack([np.pad(m, (0, widest - len(m))) for m in self._means])
-        total = sizes.sum()
-        mean = (sizes * means).sum(0) / total
-        between = (sizes * np.square(means - mean)).sum(0)
-        if self._labels:
-            squares = total * mean * (1 - mean)
-        else:
-            squares = self._squares - total * np.square(mean)
-        if n_parts < 2 or not (squares > 0).all():
-            return
-        share = float(between.sum() if self._labels else (between / squares).max())
-        if self._labels:
-            share /= float(squares.sum())
-        expected = (n_parts - 1) / max(total - 1, 1)
-        if share > max(_SORTED_SHARE, _SORTED_RATIO * expected):
-            warn(
-                "SKB211",
-                f"the rows of {name} are sorted by y or nearly: parts of {sizes.max()} "
-                f"consecutive rows explain {share:.0%} of the variance of y. Training "
-                "reads blocks in random order and shuffles the rows of a few blocks "
-                "at a time, so its batches are no random samples. Shuffle the rows.",
-            )
 
 
 # ---- buffers: encoded rows in random order
@@ -534,12 +210,23 @@ class Encoder:
         encoder = getattr(self.estimator, "table_", None)
         if encoder is None or not encoder.uses_y:
             return table.X
-        at = np.searchsorted(self.sample_ids, part.ids)
-        at = np.minimum(at, len(self.sample_ids) - 1)
-        is_sampled = self.sample_ids[at] == part.ids
-        features = table.X.copy()
-        features[is_sampled] = self.job.table.X[at[is_sampled]]
-        return features
+        return with_sampled_rows(table.X, part.ids, self.job.table.X, self.sample_ids)
+
+
+def with_sampled_rows(
+    X: np.ndarray, ids: np.ndarray, sample: np.ndarray, sample_ids: np.ndarray
+) -> np.ndarray:
+    """A copy of encoded rows; rows of the sample are as the sample has them.
+
+    ids : positions of the rows in the source
+    sample_ids : positions of the sample's rows, sorted
+    """
+    at = np.searchsorted(sample_ids, ids)
+    at = np.minimum(at, len(sample_ids) - 1)
+    is_sampled = sample_ids[at] == ids
+    X = X.copy()
+    X[is_sampled] = sample[at[is_sampled]]
+    return X
 
 
 class Buffers:
@@ -801,7 +488,10 @@ def fit_source(
         in ``estimator._unfinished``, for the next call.
     """
     of_fit = identity(estimator, training.fingerprint)
-    before = vars(estimator).pop("_unfinished", None)
+    # It sets the rows of the sample and of a buffer.
+    of_fit["parameters"]["working_memory"] = repr(working_memory())
+    # The estimator keeps it until the end of this fit.
+    before = estimator._unfinished
     vars(new).pop("_unfinished", None)
     trained = posterior = None
     if before is not None and before.of_fit == of_fit:
@@ -831,9 +521,11 @@ def fit_source(
     if trained.interrupted:
         columns = ("n_features_in_", "feature_names_in_", "table_")
         attributes = {name: vars(new)[name] for name in columns if name in vars(new)}
-        estimator._unfinished = Unfinished(
+        state = Unfinished(
             of_fit, twin, job, found, attributes, trained, warm, first_epoch
         )
+        # In `new` for a fit that returns, in `estimator` for one that raises.
+        new._unfinished = estimator._unfinished = state
         if error is not None:
             raise error
         if not estimator.warm_start:
@@ -901,7 +593,7 @@ class _Plan:
         """
         job = replace(job, settings=())
         out = _held_out(job, found.sample, seed)
-        factors = _class_factors(estimator, job, found)
+        factors = found.class_factors(getattr(estimator, "class_weight", None))
         weight, n_rows = found.weight, found.n_rows
         if factors:
             sums = found.class_weight
@@ -1080,21 +772,6 @@ def _held_out(job: TrainingJob, sample: Part, seed: int) -> np.ndarray:
     splitter = GroupShuffleSplit(1, test_size=size / n, random_state=seed % 2**31)
     [(_, rows)] = splitter.split(sample.ids, groups=sample.groups)
     return np.sort(rows)
-
-
-def _class_factors(estimator, job: TrainingJob, found: Survey) -> dict:
-    """Factors of the row weights by class, from the classes of all rows."""
-    by_class = getattr(estimator, "class_weight", None)
-    if by_class is None or job.data.classes is None:
-        return {}
-    labels = job.data.classes.tolist()
-    if isinstance(by_class, dict):
-        factors = estimator._weights_by_class(job.data.classes)
-        return dict(zip(labels, factors.tolist(), strict=True))
-    # As scikit-learn computes it from all labels.
-    _validation.compute_class_weights(by_class, job.data.classes)  # checks
-    n = sum(found.n_of_class.values())
-    return {c: n / (len(labels) * found.n_of_class[c]) for c in labels}
 
 
 def _by_pass(trained: Trained, passes: Passes) -> Trained:

@@ -260,22 +260,41 @@ with sklearn.config_context(working_memory=0.07):
 """
 
 
+def _rows(folder):
+    """700 rows in a file."""
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    random = np.random.default_rng(1)
+    frame = pandas.DataFrame(random.normal(size=(700, 3)), columns=list("abc"))
+    path = folder / "rows.parquet"
+    frame.astype(np.float32).assign(y=frame["a"] ** 2).to_parquet(
+        path, row_group_size=50, index=False
+    )
+    return frame, path
+
+
 def source_model():
     return MCDropoutRegressor((6,), max_iter=4, batch_size=32, random_state=0)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_other_working_memory_does_not_continue(tmp_path):
+    """It changes the sample, and the rows of an epoch."""
+    _, rows = _rows(tmp_path)
+    with sklearn.config_context(working_memory=0.07):
+        model = stopped_file(source_model(), tmp_path / "fit.skb", rows, "y", at=3)
+    with sklearn.config_context(working_memory=0.05):
+        expected = source_model().fit(rows, y="y")
+        with pytest.warns(UserWarning, match=r"working_memory have changed.*SKB111"):
+            assert_same_fit(expected, model.fit(rows, y="y"))
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_a_killed_fit_to_files_continues(tmp_path):
     """It has a checkpoint after every part of the table that is in memory."""
-    pandas = pytest.importorskip("pandas")
-    pytest.importorskip("pyarrow")
-    random = np.random.default_rng(1)
-    frame = pandas.DataFrame(random.normal(size=(700, 3)), columns=list("abc"))
-    rows, path = tmp_path / "rows.parquet", tmp_path / "fit.skb"
-    frame.astype(np.float32).assign(y=frame["a"] ** 2).to_parquet(
-        rows, row_group_size=50, index=False
-    )
+    frame, rows = _rows(tmp_path)
+    path = tmp_path / "fit.skb"
     root = Path(__file__).parents[2]
     folders = [str(root), os.environ.get("PYTHONPATH", "")]
     child = subprocess.run(

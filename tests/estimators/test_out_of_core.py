@@ -1,5 +1,7 @@
 """Fits to sources of rows that need not fit into memory."""
 
+import warnings
+
 import numpy as np
 import pytest
 import sklearn
@@ -15,12 +17,8 @@ from skbayesnn import (
 from skbayesnn._data import sources
 from skbayesnn._data.sources import source_of
 from skbayesnn.estimators import _out_of_core
-from skbayesnn.estimators._out_of_core import (
-    PerturbationById,
-    TrainingSource,
-    _Plan,
-    survey,
-)
+from skbayesnn.estimators._out_of_core import PerturbationById, _Plan
+from skbayesnn.estimators._survey import TrainingSource, survey
 
 pandas = pytest.importorskip("pandas", reason="needs pandas")
 pytest.importorskip("pyarrow", reason="needs pyarrow")
@@ -351,6 +349,48 @@ def test_automatic_number_of_passes():
     assert _out_of_core.Passes.of(model, 10**9, 200).n_passes == 1
 
 
+def _survey(frame, n_sample, y="y", model=MCDropoutRegressor, **roles):
+    source = sources.SlicedSource.in_memory(frame)
+    return survey(model(), TrainingSource(source, y, **roles), 3, n_sample)
+
+
+def test_the_sample_is_of_rows_with_weight():
+    """As many as are wanted, wherever the few rows of positive weight are."""
+    n = 4000
+    frame = pandas.DataFrame({"a": np.arange(n), "y": np.sin(np.arange(n)), "w": 0.0})
+    used = np.unique(np.arange(500) ** 2 % n)
+    frame.loc[used, "w"] = 2.0
+    for n_sample in (20, len(used), 1000):
+        found = _survey(frame, n_sample, sample_weight="w")
+        ids = found.sample.ids
+        assert len(ids) == min(n_sample, len(used))
+        assert np.isin(ids, used).all()
+        assert (np.diff(ids) > 0).all()
+        np.testing.assert_array_equal(found.sample.weights, 2.0)
+        np.testing.assert_array_equal(found.sample.y, np.sin(ids))
+        assert (found.n_rows, found.weight) == (len(used), 2 * len(used))
+
+
+def test_the_sample_is_uniform():
+    """Its positions, and its classes. Each class has at least 20 rows."""
+    n, n_sample = 40_000, 4000
+    labels = np.where(np.arange(n) % 2, "odd", "even").astype(object)
+    labels[5:50] = "rare"
+    frame = pandas.DataFrame({"a": np.arange(n), "label": labels})
+    found = _survey(frame, n_sample, "label", MCDropoutClassifier)
+    ids, of_sample = found.sample.ids, found.sample.y
+    assert found.n_of_class == {"even": 19_978, "odd": 19_977, "rare": 45}
+    assert (of_sample == "rare").sum() == 20
+    assert n_sample <= len(ids) <= n_sample + 20
+    # Five standard errors of a mean of uniform numbers, and of a share.
+    assert abs(ids.mean() / n - 0.5) < 5 / np.sqrt(12 * n_sample)
+    assert abs((of_sample == "odd").mean() - 0.5) < 2.5 / np.sqrt(n_sample)
+    # Independent of the rows that are read at once.
+    with sklearn.config_context(working_memory=1):
+        again = _survey(frame, n_sample, "label", MCDropoutClassifier)
+    np.testing.assert_array_equal(again.sample.ids, ids)
+
+
 def test_rare_classes_are_found(tmp_path, small_memory):
     frame = _frame(3000)
     frame.loc[[17, 2950], "label"] = "rare"
@@ -371,6 +411,19 @@ def test_sorted_rows_are_noticed(target, frame, tmp_path, small_memory, recwarn)
     path = _path(frame.sort_values("y"), tmp_path, target)
     with pytest.warns(UserWarning, match=r"rows of .*rows\.parquet are sorted by y"):
         model.fit(path, y=target)
+
+
+@pytest.mark.parametrize("mean", [0.0, 1e8, -1e12])
+def test_sorted_rows_are_noticed_at_any_mean(mean):
+    """Deviations of one from a large mean do not cancel."""
+    y = np.random.default_rng(0).normal(size=4000)
+    frame = pandas.DataFrame({"a": y, "y": y + mean})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        _survey(frame, 800)
+        _survey(frame.assign(y=mean + 0.1), 800)
+    with pytest.warns(UserWarning, match=r"explain 98% .*SKB211"):
+        _survey(frame.sort_values("y"), 800)
 
 
 class _Interrupts:
@@ -417,6 +470,36 @@ def test_an_interrupted_fit_resumes(
     assert "_unfinished" not in vars(model)
 
 
+def test_a_second_interruption_loses_nothing(
+    frame, tmp_path, monkeypatch, small_memory
+):
+    """Neither one that keeps the networks, nor one before the training starts."""
+    path = _path(frame, tmp_path, "y")
+    params = {"max_iter": 4, "batch_size": 32, "random_state": 0}
+    expected = MCDropoutRegressor((6,), **params).fit(path, y="y")
+    model = MCDropoutRegressor((6,), warm_start=True, **params)
+    epochs = []
+    for after in (3, 2):
+        with monkeypatch.context() as patch:
+            _Interrupts(patch, after, KeyboardInterrupt())
+            with pytest.warns(UserWarning, match="interrupted"):
+                model.fit(path, y="y")
+        epochs.append(model._unfinished.trained.epochs_done)
+    assert epochs == [3, 5]
+
+    def interrupted(*args):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_Plan, "of", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            model.fit(path, y="y")
+    model.fit(path, y="y")
+    _assert_same_networks(model, expected, rtol=1e-6, atol=1e-7)
+    assert model.n_iter_ == 4
+    assert "_unfinished" not in vars(model)
+
+
 def test_other_parameters_do_not_resume(frame, tmp_path, monkeypatch, small_memory):
     path = _path(frame, tmp_path, "y")
     model = MCDropoutRegressor((6,), max_iter=3, random_state=0)
@@ -426,6 +509,22 @@ def test_other_parameters_do_not_resume(frame, tmp_path, monkeypatch, small_memo
     model.set_params(dropout=0.2).fit(path, y="y")
     expected = MCDropoutRegressor((6,), max_iter=3, dropout=0.2, random_state=0)
     _assert_same_networks(model, expected.fit(path, y="y"), rtol=0)
+
+
+def test_other_working_memory_does_not_resume(frame, tmp_path, monkeypatch):
+    """It changes the rows of a buffer, which the number of buffers counts."""
+    path = _path(frame, tmp_path, "y")
+    model = MCDropoutRegressor((6,), max_iter=3, random_state=0)
+    expected = MCDropoutRegressor((6,), max_iter=3, random_state=0)
+    with sklearn.config_context(working_memory=SMALL / 2):
+        expected.fit(path, y="y")
+    with sklearn.config_context(working_memory=SMALL):
+        _Interrupts(monkeypatch, 4, KeyboardInterrupt())
+        with pytest.raises(KeyboardInterrupt):
+            model.fit(path, y="y")
+    with sklearn.config_context(working_memory=SMALL / 2):
+        model.fit(path, y="y")
+    _assert_same_networks(model, expected, rtol=0)
 
 
 def test_an_error_of_reading_loses_nothing(frame, tmp_path, monkeypatch, small_memory):

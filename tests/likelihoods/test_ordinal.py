@@ -8,7 +8,9 @@ import warnings
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow
 import pytest
+import sklearn
 import torch
 from scipy.special import expit
 from sklearn.base import clone
@@ -27,6 +29,7 @@ from skbayesnn import (
     load,
     save,
 )
+from skbayesnn._data import sources
 from skbayesnn._likelihoods import Categorical, Ordinal, likelihood_from
 from skbayesnn.model_selection import BatchedGridSearchCV, TauCV
 
@@ -365,6 +368,80 @@ def test_a_stream_keeps_the_order(rows):
     reversed_order = y.cat.reorder_categories(NAMES[::-1].tolist(), ordered=True)
     with pytest.raises(ValueError, match=r"'poor' < 'fair' < .* y has 'excellent' < "):
         model.partial_fit(X, reversed_order)
+
+
+def _named(kind, X, codes, folder):
+    """X and y of a kind of table, or source of rows, with categories as y."""
+    frame = pd.DataFrame(X, columns=list("abc")).assign(y=_as_series(codes).array)
+    path = folder / "rows.parquet"
+    frame.to_parquet(path, index=False, row_group_size=30)
+    if kind == "dask":
+        dask = pytest.importorskip("dask.dataframe")
+        return dask.from_pandas(frame, npartitions=2, sort=False), "y"
+    if kind == "values":
+        source = np.memmap(folder / "X", np.float64, "w+", shape=X.shape)
+        source[:] = X
+        return source, _as_series(codes)
+    return {
+        "pandas": frame,
+        "pyarrow": pyarrow.table(frame),
+        "parquet": path,
+        "lazy": pl.DataFrame(X, list("abc")).with_columns(y=_as_polars(codes)).lazy(),
+    }[kind], "y"
+
+
+@pytest.mark.filterwarnings("error:likelihood='ordinal' takes")
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize(
+    "kind", ["pandas", "pyarrow", "parquet", "lazy", "dask", "values"]
+)
+def test_order_of_a_named_column_and_of_sources(kind, rows, tmp_path, monkeypatch):
+    X, codes = rows
+    params = SMALL | {"max_iter": 1}
+    expected = MCDropoutClassifier(**params).fit(X, _as_series(codes))
+    model = MCDropoutClassifier(**params).fit(*_named(kind, X, codes, tmp_path))
+    ranks = expected.network_["likelihood"]["ranks"]
+    assert model.network_["likelihood"]["ranks"] == ranks
+    monkeypatch.setattr(sources.RowSource, "is_small", False)
+    streamed = MCDropoutClassifier(**params).fit(*_named(kind, X, codes, tmp_path))
+    assert streamed.network_["likelihood"]["ranks"] == ranks
+
+
+@pytest.mark.filterwarnings("error:likelihood='ordinal' takes")
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_order_in_a_stack_on_many_rows(tmp_path):
+    X, codes = _ordered(1, 200)
+    network = MCDropoutClassifier(**SMALL | {"max_iter": 2, "n_draws": 3})
+    stack = BayesianStackingClassifier(
+        [("net", network)], cv=2, n_refits=1, n_selection_rows=100, random_state=0
+    )
+    expected = network.fit(X, _as_series(codes)).network_["likelihood"]["ranks"]
+    for kind in ("pandas", "parquet"):
+        stack.fit(*_named(kind, X, codes, tmp_path))
+        [fitted] = stack.estimators_
+        assert fitted.network_["likelihood"]["ranks"] == expected
+        assert fitted.total_weight_ == len(X)
+    # Statistics of y need rows of y by fold.
+    frame = pd.DataFrame(X, columns=list("abc")).assign(d=np.arange(200) % 40)
+    frame["d"] = frame["d"].map("level {}".format)
+    stack.set_params(n_selection_rows=200).fit(pl.from_pandas(frame), _as_polars(codes))
+    assert stack.estimators_[0].network_["likelihood"]["ranks"] == expected
+
+
+def test_parts_with_different_orders(rows, tmp_path):
+    """They are refused if the likelihood needs the order."""
+    X, codes = rows
+    frame = pd.DataFrame(X, columns=list("abc"))
+    for i, names in enumerate((NAMES, NAMES[::-1])):
+        y = pd.Categorical(NAMES[codes], names, ordered=True)
+        frame.assign(y=y).to_parquet(tmp_path / f"{i}.parquet", index=False)
+    small = SMALL | {"max_iter": 1}
+    for megabytes in (1024, 0.01):
+        with sklearn.config_context(working_memory=megabytes):
+            with pytest.raises(ValueError, match=r"'exc.* < .* in one part and 'poor"):
+                MCDropoutClassifier(**small).fit(tmp_path, y="y")
+            nominal = small | {"likelihood": "categorical"}
+            MCDropoutClassifier(**nominal).fit(tmp_path, y="y")
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

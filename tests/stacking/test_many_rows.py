@@ -1,9 +1,13 @@
 """Stacks on more rows than the comparison of their candidates needs."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import sklearn
 from sklearn.model_selection import PredefinedSplit, TimeSeriesSplit
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import StandardScaler
 
 import skbayesnn
 from skbayesnn import (
@@ -12,9 +16,13 @@ from skbayesnn import (
     MCDropoutClassifier,
     MCDropoutRegressor,
 )
-from skbayesnn._stacking import base
-from skbayesnn._stacking.many_rows import passes_over_all_rows
+from skbayesnn._data.sources import SlicedSource
+from skbayesnn._stacking import base, many_rows
+from skbayesnn._stacking.forest import ForestRegressor
+from skbayesnn._stacking.many_rows import fits_to_all_rows, passes_over_all_rows
+from skbayesnn.estimators import _out_of_core
 from skbayesnn.estimators._out_of_core import MAX_STEPS
+from skbayesnn.estimators._survey import TrainingSource, survey
 
 pandas = pytest.importorskip("pandas", reason="needs pandas")
 
@@ -133,6 +141,64 @@ def test_given_folds_are_of_all_rows(frame, seen_folds):
         _fitted(frame, [(rows[:200], np.setdiff1d(np.arange(N), rows))])
 
 
+@pytest.mark.parametrize("random_state", [0, None])
+def test_an_interrupted_fit_continues(frame, monkeypatch, random_state):
+    """Nothing that was finished before the interruption is trained again."""
+    X, y = frame[["a", "b", "c"]], frame["y"]
+    network = MCDropoutRegressor((4,), max_iter=8, n_draws=5, batch_size=300)
+    pool = [("network", network, {"dropout": [0.05, 0.1]})]
+
+    def new(random_state):
+        return BayesianStackingRegressor(
+            pool, n_refits=1, n_selection_rows=N_SAMPLE, random_state=random_state
+        )
+
+    samples, trained, n_steps, n_stored = [], [], [], []
+    survey, fit_source = base.survey, many_rows.fit_source
+    epoch_end = _out_of_core.Refill.epoch_end
+    predict_held_out = base.predict_held_out
+
+    def surveyed(*args):
+        samples.append(survey(*args))
+        return samples[-1]
+
+    def counted(estimator, *args, **options):
+        trained.append(estimator)
+        return fit_source(estimator, *args, **options)
+
+    def interrupted(self, *args):
+        n_steps.append(args[0])
+        if len(trained) == 2 and args[0] == 2:
+            raise KeyboardInterrupt
+        epoch_end(self, *args)
+
+    def stored(*args):
+        n_stored.append(len(args[-1]))
+        yield from predict_held_out(*args)
+
+    monkeypatch.setattr(base, "survey", surveyed)
+    monkeypatch.setattr(base, "predict_held_out", stored)
+    monkeypatch.setattr(many_rows, "fit_source", counted)
+    monkeypatch.setattr(_out_of_core.Refill, "epoch_end", interrupted)
+    model = new(random_state)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X, y)
+    # The first network is finished, the second one has two epochs.
+    n_before = len(n_steps)
+    model.fit(X, y)
+    np.testing.assert_array_equal(samples[0].sample.ids, samples[1].sample.ids)
+    assert n_stored[0] == 0
+    assert n_stored[1] > 0
+    assert len(trained) == 3
+    assert trained[2] is trained[1]
+    assert n_steps[n_before] == 3
+    if random_state is not None:
+        expected = new(random_state).fit(X, y)
+        np.testing.assert_allclose(
+            model.predict(X), expected.predict(X), rtol=1e-5, atol=1e-6
+        )
+
+
 def test_saved(frame, model, tmp_path):
     skbayesnn.save(model, tmp_path / "model")
     other = skbayesnn.load(tmp_path / "model")
@@ -178,6 +244,24 @@ def test_forests_of_tables_that_fit_into_memory(frame):
         errors.append(np.mean(np.square(stack.predict(X) - frame["y"])))
     # Of training rows: two thirds of them are new to the second forest.
     assert errors[1] > 2 * errors[0]
+
+
+def test_models_after_other_steps_have_their_own_fits(frame):
+    """The same forest after two steps that differ, and after the same step twice."""
+    forest = ForestRegressor(n_trees=5)
+    stack = SimpleNamespace(
+        estimators_=[], on_frame_=[True] * 3, n_draws_=[5] * 3, table_=None
+    )
+    X, y = frame[["a", "b", "c"]].to_numpy(), frame["y"].to_numpy()
+    for scale in (1.0, 100.0, 1.0):
+        scaler = StandardScaler().fit(scale * X)
+        stack.estimators_.append(Pipeline([("scaler", scaler), ("forest", forest)]))
+    training = TrainingSource(SlicedSource.in_memory(X), y)
+    found = survey(forest, training, 0, N_SAMPLE)
+    fitted = fits_to_all_rows(stack, training, found, None, {}, lambda _: None)
+    scales = [np.ravel(model[-1].x_scale_)[0] for model in fitted]
+    np.testing.assert_allclose(scales, [1, 0.01, 1], rtol=0.01)
+    assert fitted[0][-1].threshold_ is fitted[2][-1].threshold_
 
 
 def test_number_of_passes():
