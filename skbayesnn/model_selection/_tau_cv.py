@@ -65,10 +65,10 @@ class TauCV(BestEstimatorMixin, BaseSearchCV):
         :class:`BatchedGridSearchCV` to search other parameters too.
     taus : int or array-like of shape (n_taus,) or (n_taus, n_targets), default=10
         Leave the default unless the best value is the first or the last. An array
-        contains the values to try: precisions 1 / noise variance in units of y, one for
-        all targets or one per target. An int is the number of values, spaced
-        geometrically from 1 / var(y) to 1000 / var(y) per target; for classifiers and
-        counts from 0.01 to 100.
+        contains the values to try: precisions 1 / noise variance, with y in its own
+        units, one for all targets or one per target. An int is the number of values,
+        spaced geometrically from 1 / var(y) to 1000 / var(y) per target; for
+        classifiers and counts from 0.01 to 100.
     cv : int, splitter or iterable of (train, test), default=None
         Folds, as in scikit-learn: None is 5, stratified for classifiers.
     scoring : str or callable, default=None
@@ -88,7 +88,7 @@ class TauCV(BestEstimatorMixin, BaseSearchCV):
         ``predict``, ``predict_proba``, ``predict_uncertainty``, ``predict_interval``
         and so on to it.
     tau_ : float or ndarray of shape (n_targets,)
-        The best tau, in units of y.
+        The best tau: 1 / noise variance, with y in its own units.
     taus_ : ndarray of shape (n_taus,) or (n_taus, n_targets)
         The values tried.
     scores_ : ndarray of shape (n_taus, n_folds)
