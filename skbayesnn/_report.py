@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from sklearn.base import is_classifier
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_consistent_length
 
 from skbayesnn._meta.find import described_estimator
 from skbayesnn._meta.functions import (
@@ -89,7 +88,12 @@ class Report:
 def page_of(model, X, y, X_train, target, random_state) -> Report:
     """Describe a fitted model and its predictions; see :func:`skbayesnn.report`."""
     require_matplotlib("report")
-    check_consistent_length(X, y)
+    if num_samples(X) != num_samples(y):
+        raise ValueError(
+            "`X` and `y` must have the same rows; got inconsistent numbers of samples: "
+            f"{num_samples(X)} rows of X and {num_samples(y)} of y. Give the held-out "
+            "rows of both."
+        )
     random = check_random_state(random_state)
     page = _Page(model, X, np.asarray(y), X_train, target, random)
     body = "\n".join(page.sections())

@@ -184,6 +184,12 @@ class TableReader:
             return [_level(v) for v in categorical.categories.tolist()]
         return [_level(v) for v in series.cat.get_categories().to_list()]
 
+    def first_text(self, j: int) -> tuple[int, str] | None:
+        """Row and value of a text in a column, see ``first_text``."""
+        if self._frame is None:
+            return first_text(self._array[:, j])
+        return first_text(_objects(self._series(j)))
+
     def is_complete_number(self, j: int) -> bool:
         """Whether a frame's column contains numbers or booleans, and all of them."""
         series = self._series(j)
@@ -246,6 +252,13 @@ def is_frame(X) -> bool:
     from narwhals.stable.v2 import dependencies
 
     return dependencies.is_into_dataframe(X)
+
+
+def first_text(values: np.ndarray) -> tuple[int, str] | None:
+    """Position and value of the first text, if possible of one that is no number."""
+    texts = [(i, v) for i, v in enumerate(values.tolist()) if isinstance(v, str)]
+    others = (found for found in texts if not _share_of_numbers([found[1]]))
+    return next(others, texts[0] if texts else None)
 
 
 def _is_ordered(series) -> bool:
@@ -414,14 +427,24 @@ def _warn_of_format(distinct: list[str], name) -> bool:
         if formats:
             _warn_of_text(name, f"dates, such as {text[:40]!r},", _to_datetime(formats))
             return True
-    plain = sum(map(bool, map(_WITHOUT_COMMA.fullmatch, sample)))
+    way = _without_commas(sample)
+    if way:
+        example = next(text for text in sample if "," in text)
+        _warn_of_text(name, f"numbers with commas, such as {example[:40]!r},", way)
+    return bool(way)
+
+
+def _without_commas(texts: Sequence[str]) -> str:
+    """How to convert numbers, many of which have commas; empty for other text."""
+    plain = sum(map(bool, map(_WITHOUT_COMMA.fullmatch, texts)))
     decimal, thousands = (
-        [text for text in sample if pattern.fullmatch(text)]
+        [text for text in texts if pattern.fullmatch(text)]
         for pattern in (_DECIMAL_COMMA, _THOUSANDS)
     )
-    found = max(decimal, thousands, key=len)
-    if len(found) < enough / 2 or len(found) + plain < enough:
-        return False
+    n_found = max(len(decimal), len(thousands))
+    enough = _CONVERTIBLE_SHARE * len(texts)
+    if n_found < enough / 2 or n_found + plain < enough:
+        return ""
     with_dot = any("." in text for text in decimal)
     without_dot = ".str.replace('.', '')" * with_dot
     ways = [
@@ -430,14 +453,9 @@ def _warn_of_format(distinct: list[str], name) -> bool:
         "pandas.to_numeric(column.str.replace(',', '')), or give thousands=',' to "
         "pandas.read_csv",
     ]
-    if len(thousands) < len(decimal):
-        way = ways[0]
-    elif len(decimal) < len(thousands):
-        way = ways[1]
-    else:
-        way = f"{ways[0]}; if the commas are between thousands, with {ways[1]}"
-    _warn_of_text(name, f"numbers with commas, such as {found[0][:40]!r},", way)
-    return True
+    if len(decimal) == len(thousands):
+        return f"{ways[0]}; if the commas are between thousands, with {ways[1]}"
+    return ways[len(decimal) < len(thousands)]
 
 
 def _date_formats(text: str, texts: Sequence[str], enough: float = 1) -> list[str]:
@@ -524,11 +542,11 @@ def _as_numbers(values: np.ndarray, name) -> np.ndarray:
     out = np.full(len(values), np.nan)
     for i, value in enumerate(values):
         if not is_missing(value):
-            out[i] = _as_number(value, name)
+            out[i] = _as_number(value, i, name)
     return out
 
 
-def _as_number(value, name) -> float:
+def _as_number(value, row: int, name) -> float:
     if isinstance(value, datetime.timedelta):
         return value.total_seconds()
     if isinstance(value, np.timedelta64):
@@ -538,9 +556,24 @@ def _as_number(value, name) -> float:
             raise TypeError
         return float(value)
     except (TypeError, ValueError) as error:
+        way = f" {how_to_read_numbers(value)}" if isinstance(value, str) else ""
+        value = str(value) if isinstance(value, str) else value
         raise ValueError(
-            f"column {name!r} must contain numbers, as in `fit`; got {value!r}."
+            f"column {name!r} must contain numbers, as in `fit`; got {value!r} in row "
+            f"{row}.{way}"
         ) from error
+
+
+def how_to_read_numbers(text: str) -> str:
+    """Sentence on how to make a number of a text, or of all texts like it."""
+    is_number = _share_of_numbers([text]) == 1
+    way = "pandas.to_numeric(column)" if is_number else _without_commas([text])
+    if way:
+        return f"Convert the column with {way}."
+    return (
+        "If only some values are no numbers, pandas.to_numeric(column, "
+        "errors='coerce') makes them missing."
+    )
 
 
 def _as_categories(values: np.ndarray, name) -> Categories:
