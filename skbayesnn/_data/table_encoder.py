@@ -652,8 +652,8 @@ def _warn_of_unseen_levels(
             "SKB304",
             "unseen levels",
             "all values are levels that `fit` has not seen, in the columns "
-            f"{', '.join(parts)}{', ...' * (len(columns) > 10)}. {consequence} Check "
-            "that spelling and type are those of the training rows.",
+            f"{', '.join(parts)}{', ...' * (len(columns) > 10)}. {consequence} "
+            "Check that spelling and type equal those in the training rows.",
         )
 
 

@@ -280,6 +280,18 @@ def test_no_warning_without_a_reason(data, small, kind):
         model.sample_y(data.X_new, 2)
 
 
+@BOTH
+def test_a_code_for_missing_values(data, small, fitted, kind):
+    """A warning in the fit, and one at prediction if the fit has not seen it."""
+    X = data.X.copy()
+    X[:6, 2] = -999.0
+    message = r"code for missing values: -999 in column 2 .*SKB303"
+    with pytest.warns(UserWarning, match=message):
+        kind(**small).fit(X, target(kind, data))
+    with pytest.warns(UserWarning, match=message):
+        fitted[kind].predict(X)
+
+
 # ---- the kind of y
 
 
@@ -340,7 +352,7 @@ def test_text_labels_for_a_regressor(data, assert_refused, labels, dtype):
         (["1,5", "2"], r"'1,5' in row 0\. Convert y .*y\.str\.replace\(',', '\.'\)"),
     ],
 )
-def test_text_among_the_numbers_of_y(data, labels, advice):
+def test_text_among_values_of_y(data, labels, advice):
     y = np.resize(np.array(labels, dtype=object), 41)
     with pytest.raises(ValueError, match=rf"got {advice}.* BayesianStackingClassifier"):
         MCDropoutRegressor().fit(data.X, y)
