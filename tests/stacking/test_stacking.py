@@ -467,6 +467,20 @@ def test_constant_target_is_left_out_of_the_r2_score(table):
     assert np.isfinite(both.summary_.others[CONSTANT])
 
 
+def test_few_rows_warn():
+    """Rows of weight zero do not count."""
+    random = np.random.default_rng(0)
+    X, y = random.standard_normal((16, 2)), random.standard_normal(16)
+    stack = BayesianStackingRegressor([("one", MCDropoutRegressor(**QUICK))], cv=2)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        stack.fit(X[:15], y[:15])
+    assert not any("hardly better" in str(w.message) for w in caught)
+    message = r"fitted to 14 rows. With fewer than 15 .*hardly better .*SKB110"
+    with pytest.warns(UserWarning, match=message):
+        stack.fit(X, y, sample_weight=np.r_[np.ones(14), 0, 0])
+
+
 def test_warning_if_columns_are_unrelated_to_y(seed):
     """A constant out-of-fold prediction is a little worse than the mean of all rows."""
     random = np.random.default_rng(seed)
