@@ -185,7 +185,7 @@ def check_new_rows(estimator, X, mean=None, std=None) -> EncodedRows:
 
 def _refuse_single_row(X) -> None:
     """Raise if X is a row without its table: a series or a dict."""
-    if isinstance(X, dict):
+    if isinstance(X, dict) and not sparse.issparse(X):  # dok_array is a dict
         way_out = "Give pandas.DataFrame(X), or pandas.DataFrame([X]) if it is one row."
     elif isinstance(X, list) and X and isinstance(X[0], dict):
         way_out = "Give pandas.DataFrame(X)."

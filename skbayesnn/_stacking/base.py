@@ -255,7 +255,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
     def _fit_stack(self, data, candidates, splits, progress: "_Progress", log) -> dict:
         """Compute the fitted attributes; store trained models in ``progress``."""
         resources = self._resources()
-        warn_of_few_rows(np.count_nonzero(data.weights > 0))
+        warn_of_few_rows(int(np.count_nonzero(data.weights > 0)))
         fold_data, folds, fold_tables = encode_by_fold(data, splits)
         seconds = _collect(
             predict_held_out(
