@@ -4,14 +4,14 @@ import base64
 import html
 import io
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from sklearn.base import is_classifier
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_consistent_length
 
 from skbayesnn._meta.find import described_estimator
 from skbayesnn._meta.functions import (
@@ -23,6 +23,7 @@ from skbayesnn._meta.functions import (
 from skbayesnn._predictive.mixin import PredictiveMixin
 from skbayesnn._runtime import warn_once_per_call
 from skbayesnn._sklearn_compat import num_samples, safe_indexing
+from skbayesnn._stacking.summary import normal_log_density, shares_log_probability
 from skbayesnn.inspection._columns import column_drift, column_names, training_columns
 from skbayesnn.inspection._importance import (
     default_kind,
@@ -68,9 +69,18 @@ class Report:
     ----------
     html : str
         The page. It loads nothing from other files.
+    scores : dict of str to float
+        Scores of the held-out rows: ``"log density"``, ``"R^2"``, ``"CRPS"`` and
+        ``"90 % intervals cover"``, a share; for classes ``"log probability"``,
+        ``"accuracy"`` and ``"calibration error"``. Without the scores that the model
+        does not have.
+    constant_scores : dict of str to float
+        The same of a constant prediction, the distribution of these y.
     """
 
-    html: str
+    html: str = field(repr=False)
+    scores: dict[str, float]
+    constant_scores: dict[str, float]
 
     def save(self, path: str | Path) -> None:
         """Write the page to a file."""
@@ -89,7 +99,12 @@ class Report:
 def page_of(model, X, y, X_train, target, random_state) -> Report:
     """Describe a fitted model and its predictions; see :func:`skbayesnn.report`."""
     require_matplotlib("report")
-    check_consistent_length(X, y)
+    if num_samples(X) != num_samples(y):
+        raise ValueError(
+            "`X` and `y` must have the same rows; got inconsistent numbers of samples: "
+            f"{num_samples(X)} rows of X and {num_samples(y)} of y. Give the held-out "
+            "rows of both."
+        )
     random = check_random_state(random_state)
     page = _Page(model, X, np.asarray(y), X_train, target, random)
     body = "\n".join(page.sections())
@@ -98,7 +113,9 @@ def page_of(model, X, y, X_train, target, random_state) -> Report:
         f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         f"<title>{name}</title><style>{STYLE}</style></head>\n"
         f"<body><h1>{name}: predictions of {num_samples(X):,} held-out rows</h1>\n"
-        f"{body}\n</body></html>"
+        f"{body}\n</body></html>",
+        page.scores,
+        page.constant_scores,
     )
 
 
@@ -114,6 +131,9 @@ class _Page:
             # An ensemble; raises for a model without a predictive distribution.
             predict_uncertainty(model, safe_indexing(X, [0]))
         self.random = random
+        self.scores: dict[str, float] = {}
+        self.constant_scores: dict[str, float] = {}
+        self.labels = getattr(X, "index", None) if hasattr(X, "iloc") else None
         n_rows = num_samples(X)
         shown = random.permutation(n_rows)[:MAX_SHOWN]
         self.shown = np.sort(shown)
@@ -184,9 +204,14 @@ class _Page:
         if not len(others) or density[worst] - others.mean() > -len(density):
             return ""
         return _note(
-            f"Row {worst} alone has a log density of {density[worst]:.4g}. Without it "
-            f"the mean is {others.mean():.3f}. Look at this row first."
+            f"Row {self._label(worst)} alone has a log density of "
+            f"{density[worst]:.4g}. Without it the mean is "
+            f"{others.mean():.3f}. Look at this row first."
         )
+
+    def _label(self, row: int) -> str:
+        """Label of a row in the index of a frame; its position in other tables."""
+        return str(row if self.labels is None else self.labels[row])
 
     def _regression_scores(self, summary) -> list[list[str]]:
         y, mean = self.y.astype(float), self.model.predict(self.X)
@@ -199,23 +224,34 @@ class _Page:
         r2 = np.mean(1 - np.square(y2 - mean2).sum(0) / np.where(spread, spread, 1.0))
         inside = np.mean((low <= y2) & (y2 <= high))
         others = {} if summary is None else summary.others
-        std = np.where(spread, np.sqrt(spread / len(y)), 1.0)
-        constant = float(np.sum(-0.5 * (1 + np.log(2 * np.pi)) - np.log(std)))
-        rows = [
-            _optional(
+        score = self.scores
+        with suppress(TypeError):
+            score["log density"] = _mean(log_predictive_density(self.model, self.X, y))
+        score["R^2"] = float(r2)
+        with suppress(TypeError):
+            score["CRPS"] = _mean(crps(self.model, self.X, y))
+        score["90 % intervals cover"] = float(inside)
+        self.constant_scores |= {
+            "log density": normal_log_density(y),
+            "R^2": 0.0,
+            # Of the distribution of y: half of the mean of |y_i - y_j|.
+            "CRPS": _mean_gap(y2) / 2,
+        }
+        constant = self.constant_scores
+        return [
+            [
                 "log density",
-                lambda: np.mean(log_predictive_density(self.model, self.X, y)),
-                f"{constant:.3f}",
-                None if summary is None else summary.log_density,
-            ),
+                _number(score.get("log density"), "not available"),
+                f"{constant['log density']:.3f}",
+                _number(None if summary is None else summary.log_density),
+            ],
             ["R<sup>2</sup>", f"{r2:.3f}", "0", _number(others.get("R^2"))],
-            _optional(
+            [
                 "CRPS",
-                lambda: np.mean(crps(self.model, self.X, y)),
-                # Of the distribution of y: half of the mean of |y_i - y_j|.
-                f"{_mean_gap(y2) / 2:.3g}",
-                None,
-            ),
+                _number(score.get("CRPS"), "not available"),
+                f"{constant['CRPS']:.3g}",
+                "",
+            ],
             [
                 "90 % intervals cover",
                 f"{inside:.1%}",
@@ -223,33 +259,41 @@ class _Page:
                 _percent(others.get("90 % intervals cover")),
             ],
         ]
-        return rows
 
     def _class_scores(self, summary) -> list[list[str]]:
         probability = self.model.predict_proba(self.X)
         classes = self.model.classes_
         code = _codes(classes, self.y)
         predicted = probability.argmax(1)
-        share = np.bincount(code, minlength=len(classes)) / len(code)
-        entropy = float(np.sum(share[share > 0] * np.log(share[share > 0])))
         floor = np.finfo(probability.dtype).tiny
         log_p = np.log(np.maximum(probability[np.arange(len(code)), code], floor))
         others = {} if summary is None else summary.others
-        error = expected_calibration_error(self.y, probability, classes)
+        self.scores |= {
+            "log probability": float(log_p.mean()),
+            "accuracy": float(np.mean(predicted == code)),
+            "calibration error": float(
+                expected_calibration_error(self.y, probability, classes)
+            ),
+        }
+        self.constant_scores |= {
+            "log probability": shares_log_probability(code),
+            "accuracy": float(np.bincount(code).max() / len(code)),
+        }
+        score, constant = self.scores, self.constant_scores
         return [
             [
                 "log probability",
-                f"{log_p.mean():.3f}",
-                f"{entropy:.3f}",
+                f"{score['log probability']:.3f}",
+                f"{constant['log probability']:.3f}",
                 _number(None if summary is None else summary.log_density),
             ],
             [
                 "accuracy",
-                f"{np.mean(predicted == code):.1%}",
-                f"{share.max():.1%}",
+                f"{score['accuracy']:.1%}",
+                f"{constant['accuracy']:.1%}",
                 _percent(others.get("accuracy")),
             ],
-            ["calibration error", f"{error:.3f}", "", ""],
+            ["calibration error", f"{score['calibration error']:.3f}", "", ""],
         ]
 
     def _predictions(self) -> str:
@@ -353,12 +397,24 @@ class _Page:
             mean = select_target("prediction", mean, self.target)
             predicted = [f"{value:.4g}" for value in mean]
         rows = [
-            [str(row), prediction, f"{uncertainty[row]:.3g}"]
+            [html.escape(self._label(row)), prediction, f"{uncertainty[row]:.3g}"]
             for row, prediction in zip(top.tolist(), predicted, strict=True)
         ]
+        meaning = (
+            "the mutual information of class and model, in nats"
+            if self.kind == "mutual_information"
+            else "the standard deviation of the mean prediction over the models that "
+            "fit the training rows, in units of y"
+        )
         text = (
-            f"The median of all rows is {np.median(uncertainty):.3g}. The first row is "
-            "row 0."
+            "The rows whose prediction the model knows least. The epistemic "
+            f"uncertainty is {meaning}; more training rows reduce it. Its median over "
+            f"all {len(uncertainty):,} held-out rows is {np.median(uncertainty):.3g}. "
+        )
+        text += (
+            "Rows have their position; the first is row 0."
+            if self.labels is None
+            else "Rows have their label in the index of X: <code>X.loc[[label]]</code>."
         )
         if len(names) <= MAX_COLUMNS_WITH_REASONS:
             header.append("mostly because of")
@@ -431,17 +487,12 @@ def uncertainty_without(
     return np.stack(after, axis=1)
 
 
-def _optional(name: str, score: Callable[[], Any], constant: str, out_of_fold):
-    """A row of the table of scores; some models lack the score."""
-    try:
-        value = f"{score():.3f}"
-    except TypeError:
-        value = "not available"
-    return [name, value, constant, _number(out_of_fold)]
+def _mean(values) -> float:
+    return float(np.mean(values))
 
 
-def _number(value) -> str:
-    return "" if value is None else f"{value:.3f}"
+def _number(value, other: str = "") -> str:
+    return other if value is None else f"{value:.3f}"
 
 
 def _percent(value) -> str:

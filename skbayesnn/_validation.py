@@ -84,7 +84,8 @@ def check_levels(name, value) -> list[float]:
         ):
             raise TypeError(f"{rule}; got {level!r}.")
         if not 0 < level < 1:
-            raise ValueError(f"`{name}` must be in (0, 1); got {float(level)!r}.")
+            hint = f" For {level:g} % give {level / 100:g}." * bool(10 <= level < 100)
+            raise ValueError(f"`{name}` must be in (0, 1); got {float(level)!r}.{hint}")
     return [float(level) for level in levels.ravel()]
 
 

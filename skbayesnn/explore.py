@@ -5,7 +5,11 @@
 """
 
 import argparse
+import csv
+import gzip
 import logging
+import re
+import warnings
 import webbrowser
 from collections.abc import Sequence
 from contextlib import suppress
@@ -238,15 +242,49 @@ def _table(path: str) -> Any:
     kind = Path(path.removesuffix(".gz")).suffix
     if kind in (".parquet", ".pq"):
         return pandas.read_parquet(path).reset_index(drop=True)
+    if kind == ".xlsx":
+        try:
+            return pandas.read_excel(path, engine="openpyxl")
+        except ImportError as error:
+            raise ImportError(
+                f"{path} cannot be read: {error} Or save the table as .csv or .parquet."
+            ) from error
     if kind != ".csv":
-        raise ValueError(f"a table must be a .parquet or .csv file; got {path}.")
+        raise ValueError(
+            f"a table must be a .parquet, .csv or .xlsx file; got {path}. Save it as "
+            ".csv or .parquet."
+        )
+    options = _csv_options(path)
     # Files that NumPy has written have no names in the first line. pandas writes the
     # positions of columns without names.
-    first = pandas.read_csv(path, header=None, nrows=1)
+    first = pandas.read_csv(path, header=None, nrows=1, **options)
     if not all(dtype.kind in "if" for dtype in first.dtypes):
-        return pandas.read_csv(path)
+        return pandas.read_csv(path, **options)
     has_positions = first.to_numpy().ravel().tolist() == [*range(first.shape[1])]
-    return pandas.read_csv(path, header=None, skiprows=int(has_positions))
+    return pandas.read_csv(path, header=None, skiprows=int(has_positions), **options)
+
+
+def _csv_options(path: str) -> dict[str, Any]:
+    """Separator of the columns and decimal point of a CSV file, by its first lines."""
+    opened = gzip.open if path.endswith(".gz") else open
+    with opened(path, "rt", encoding="utf-8", errors="replace", newline="") as file:
+        lines = [line for line, _ in zip(file, range(200), strict=False)]
+    for separator in "\t;":
+        rows = [row for row in csv.reader(lines, delimiter=separator) if row]
+        widths = {len(row) for row in rows}
+        if len(widths) == 1 and widths != {1}:
+            break
+    else:
+        return {}
+    n_commas, n_points = (
+        sum(
+            bool(re.fullmatch(rf"\s*[+-]?\d+{mark}\d+\s*", v))
+            for row in rows
+            for v in row
+        )
+        for mark in (",", "[.]")
+    )
+    return {"sep": separator, "decimal": "," if n_commas > n_points else "."}
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -256,7 +294,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("model", help="file of skbayesnn.save")
-    add("table", help=".parquet or .csv file with the columns of the model")
+    add("table", help=".parquet, .csv or .xlsx file with the columns of the model")
     add("--y", nargs="+", help="columns with the measured targets")
     add("--train", metavar="TABLE", help="training rows, if the table has other rows")
     add("--target", type=int, default=0, help="index of the target; default 0")
@@ -340,5 +378,21 @@ def _app_of(options: argparse.Namespace) -> Any:
     return _app(state, options.target)
 
 
+def _print_warnings_once() -> None:
+    """Print each warning once, not at each change of a control.
+
+    The action "once" prints a warning again after a change of the filters.
+    """
+    show, shown_texts = warnings.showwarning, set[str]()
+
+    def show_once(message, *args, **kwargs):
+        if str(message) not in shown_texts:
+            shown_texts.add(str(message))
+            show(message, *args, **kwargs)
+
+    warnings.showwarning = show_once
+
+
 if __name__ == "__main__":
+    _print_warnings_once()
     main()

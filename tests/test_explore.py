@@ -5,6 +5,7 @@ import shutil
 import sys
 import threading
 import time
+import warnings
 from queue import Queue
 
 import numpy as np
@@ -261,6 +262,55 @@ def test_rows_are_sorted_by_the_target_shown(files):
         assert rows == state.most_uncertain(target)
 
 
+@pytest.mark.parametrize("compressed", ["", ".gz"])
+@pytest.mark.parametrize(
+    ("sep", "decimal"), [(",", "."), (";", "."), (";", ","), ("\t", ",")]
+)
+def test_separators_of_csv_files(tmp_path, sep, decimal, compressed):
+    """With names that have other separators, dates with dots, and without names."""
+    frame = pd.DataFrame(
+        {
+            "size, in m;": [1.5, -2.25, None],
+            "day": ["31.12.2024", "1,2;3", None],
+            "n": [1, 2, 3],
+        }
+    )
+    path = tmp_path / f"table.csv{compressed}"
+    frame.to_csv(path, index=False, sep=sep, decimal=decimal)
+    pd.testing.assert_frame_equal(explore._table(str(path)), frame)
+    numbers = frame[["size, in m;", "n"]][:2]
+    numbers.to_csv(path, index=False, header=False, sep=sep, decimal=decimal)
+    assert explore._table(str(path)).to_numpy().tolist() == numbers.to_numpy().tolist()
+
+
+def test_excel_files(tmp_path, monkeypatch):
+    """They are read with openpyxl; without it the error has the way out."""
+    path = str(tmp_path / "table.xlsx")
+    monkeypatch.setitem(sys.modules, "openpyxl", None)
+    with pytest.raises(ImportError, match=r"(?s)openpyxl.*save the table as .csv or"):
+        explore._table(path)
+    monkeypatch.undo()
+    pytest.importorskip("openpyxl")
+    frame = pd.DataFrame({"a": [1.5, 2.0], "b": ["x", "y"]})
+    frame.to_excel(path, index=False)
+    pd.testing.assert_frame_equal(explore._table(path), frame)
+
+
+def test_warnings_are_printed_once(monkeypatch):
+    """Also if a prediction has changed the filters in between."""
+    printed = []
+    monkeypatch.setattr(warnings, "showwarning", lambda *args: printed.append(args[0]))
+    explore._print_warnings_once()
+    for i in range(3):
+        warnings.simplefilter("always")
+        warnings.warn("some rows are far", UserWarning, stacklevel=1)
+        warnings.warn(f"row {i}", UserWarning, stacklevel=1)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+    texts = sorted(map(str, printed))
+    assert texts == ["row 0", "row 1", "row 2", "some rows are far"]
+
+
 def test_errors_name_the_way_out(files, capsys):
     model, table = files / "model.skb", files / "table.parquet"
     (files / "text.skb").write_text("no model")
@@ -272,7 +322,7 @@ def test_errors_name_the_way_out(files, capsys):
     cases = {
         (files / "missing.skb", table): "missing.skb",
         (model, files / "missing.parquet"): "missing.parquet",
-        (model, files / "missing.xlsx"): "must be a .parquet or .csv file",
+        (model, files / "missing.ods"): "must be a .parquet, .csv or .xlsx file",
         (files / "text.skb", table): "must be a whole file of skbayesnn.save",
         (files / "others.skb", table): "--trusted sklearn.feature_selection._variance",
         (model, files / "other.csv"): "it lacks size, flag, colour",

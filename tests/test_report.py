@@ -64,6 +64,46 @@ def test_scores_equal_the_methods(rows, regressor):
     assert f"90 % intervals cover {inside:.1%}" in text
 
 
+def test_scores_and_a_short_text_without_the_page(rows, regressor):
+    """The text of the report has the scores, and not its pictures."""
+    X, y, labels = rows
+    X, y = X[60:], y[60:]
+    page = regressor.report(X, y)
+    density = regressor.log_predictive_density(X, y).mean()
+    lower, upper = regressor.predict_interval(X, 0.9).T
+    expected = {
+        "log density": density,
+        "R^2": regressor.score(X, y),
+        "CRPS": regressor.crps(X, y).mean(),
+        "90 % intervals cover": np.mean((lower <= y) & (y <= upper)),
+    }
+    assert page.scores == pytest.approx(expected)
+    assert page.constant_scores["R^2"] == 0
+    assert len(repr(page)) < 500 and "R^2" in repr(page) and "base64" not in repr(page)
+    model = MCDropoutClassifier(**SMALL).fit(rows[0][:60], labels[:60])
+    page = model.report(X, labels[60:])
+    assert page.scores["accuracy"] == pytest.approx(model.score(X, labels[60:]))
+    share = max(np.mean(labels[60:] == label) for label in labels)
+    assert page.constant_scores["accuracy"] == pytest.approx(share)
+
+
+def test_rows_have_the_labels_of_the_index(rows, regressor):
+    X, y, _ = rows
+    frame = pd.DataFrame(X[60:], index=[f"<{i}>" for i in range(30)])
+    frame.columns = ["a", "b", "c"]
+    model = MCDropoutRegressor(**SMALL).fit(frame, y[60:])
+    top = model.predict_uncertainty(frame, kind="epistemic").argmax()
+    outlier = y[60:].copy()
+    outlier[4] = 1e6
+    page = report(model, frame, outlier)
+    assert f"<tr><td>&lt;{top}&gt;</td>" in page.html
+    assert "Row &lt;4&gt; alone" in page.html
+    text = text_of(page)
+    assert "label in the index" in text and "first is row 0" not in text
+    assert "the standard deviation of the mean prediction" in text
+    assert "first is row 0" in text_of(report(regressor, X[60:], y[60:]))
+
+
 def test_page_is_one_file_and_a_function_of_its_arguments(rows, regressor, tmp_path):
     X, y, _ = rows
     page = regressor.report(X[60:], y[60:])
@@ -164,7 +204,7 @@ def test_ensembles_of_several_networks(rows):
 
 def test_bad_arguments(rows, regressor):
     X, y, _ = rows
-    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+    with pytest.raises(ValueError, match=r"inconsistent .* 90 rows of X and 5 of y"):
         report(regressor, X, y[:5])
     with pytest.raises(TypeError, match="LinearRegression"):
         report(LinearRegression().fit(X, y), X, y)

@@ -448,10 +448,15 @@ def level_index(column: Column, data: Categories) -> np.ndarray:
     return np.where(index == -1, missing, np.where(index == -2, n_levels, index))
 
 
-def _unknown_levels(column: Column, data: Categories) -> np.ndarray:
-    """Rows with a level that ``fit`` has not seen, (rows,), bool."""
-    index = data.recoded((*column.named, *column.rare))
-    return (index == -2) | ((index == -1) & (not column.indicator))
+def _new_level(data: Categories, index: np.ndarray) -> str | None:
+    """A level that ``fit`` has not seen, if several rows have no other level.
+
+    index : (rows,), negative for a missing value and for an unseen level
+    """
+    is_new = index == -2
+    if len(index) < 2 or not is_new.any() or (index >= 0).any():
+        return None
+    return data.levels[data.codes[is_new.argmax()]]
 
 
 # ---- columns of all kinds
@@ -499,12 +504,15 @@ class EncodedColumn(NamedTuple):
         As in ``UnknownValues``.
     is_later : bool
         Whether dates are later than in ``fit``.
+    new_level : str, optional
+        A level that ``fit`` has not seen, if several rows have no other level.
     """
 
     features: np.ndarray
     is_unknown: np.ndarray
     substitutes: np.ndarray
     is_later: bool = False
+    new_level: str | None = None
 
 
 def encode_column(reader: TableReader, j: int, column: Column) -> EncodedColumn:
@@ -515,10 +523,13 @@ def encode_column(reader: TableReader, j: int, column: Column) -> EncodedColumn:
         return EncodedColumn(*nothing, substitutes)
     if column.kind == "category":
         data = reader.categories(j)
+        index = data.recoded((*column.named, *column.rare))
+        new_level = _new_level(data, index)
         if column.uses_y:
-            return EncodedColumn(*_encode_levels(column, data))
+            return EncodedColumn(*_encode_levels(column, data), new_level=new_level)
         features = column.level_features[level_index(column, data)]
-        return EncodedColumn(features, _unknown_levels(column, data), substitutes)
+        is_unknown = (index == -2) | ((index == -1) & (not column.indicator))
+        return EncodedColumn(features, is_unknown, substitutes, new_level=new_level)
     values = _values(reader, j, column)
     _refuse_infinite(values, column.name)
     features = features_of_values(values, column)

@@ -25,8 +25,20 @@ _MIN_WORDS = 4.0
 _MIN_TEXTS = 20
 # With this share of values that represent numbers or dates, text should be converted.
 _CONVERTIBLE_SHARE = 0.9
+# With fewer distinct values, text is not compared with other formats of dates and
+# numbers; with more, the first ones are.
+_MIN_FORMATTED, _MAX_FORMATTED = 10, 200
 # A date in ISO 8601, as in CSV files that pandas writes. A time zone may follow.
 _ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?)?")
+# Parts of a date in another format, such as 31.12.2024 10:30 or Dec 31, 2024.
+_OTHER_DATE = re.compile(
+    r"(\d{1,2}|\d{4}|[A-Za-z]{3,9})([./ -])(\d{1,2}|[A-Za-z]{3,9})(\2|, )(\d{4}|\d\d)"
+    r"(?:([T ]|, )\d{1,2}:\d\d(:\d\d)?( ?[AaPp][Mm])?)?"
+)
+# Numbers: with a decimal comma, with commas between thousands, and without commas.
+_DECIMAL_COMMA = re.compile(r"\s*[+-]?(\d+|\d{1,3}([. ']\d{3})+),\d+\s*")
+_THOUSANDS = re.compile(r"\s*[+-]?[1-9]\d{0,2}(,\d{3})+(\.\d+)?\s*")
+_WITHOUT_COMMA = re.compile(r"\s*[+-]?\d+\s*")
 # Text of missing values in a column of categories.
 MISSING = "missing"
 
@@ -172,6 +184,12 @@ class TableReader:
             return [_level(v) for v in categorical.categories.tolist()]
         return [_level(v) for v in series.cat.get_categories().to_list()]
 
+    def first_text(self, j: int) -> tuple[int, str] | None:
+        """Row and value of a text in a column, see ``first_text``."""
+        if self._frame is None:
+            return first_text(self._array[:, j])
+        return first_text(_objects(self._series(j)))
+
     def is_complete_number(self, j: int) -> bool:
         """Whether a frame's column contains numbers or booleans, and all of them."""
         series = self._series(j)
@@ -234,6 +252,13 @@ def is_frame(X) -> bool:
     from narwhals.stable.v2 import dependencies
 
     return dependencies.is_into_dataframe(X)
+
+
+def first_text(values: np.ndarray) -> tuple[int, str] | None:
+    """Position and value of the first text, if possible of one that is no number."""
+    texts = [(i, v) for i, v in enumerate(values.tolist()) if isinstance(v, str)]
+    others = (found for found in texts if not _share_of_numbers([found[1]]))
+    return next(others, texts[0] if texts else None)
 
 
 def _is_ordered(series) -> bool:
@@ -357,6 +382,8 @@ def _odd_kind(got: str, name) -> ValueError:
 def _check_text(texts: list[str], name) -> None:
     """Raise if a column contains sentences; warn if it contains numbers or dates."""
     distinct = list(dict.fromkeys(texts))
+    if _warn_of_format(distinct, name):
+        return
     n_words = np.mean([len(text.split()) for text in distinct]) if distinct else 0
     is_long = len(distinct) >= _MIN_TEXTS
     different = len(distinct) >= _DISTINCT_SHARE * len(texts)
@@ -384,6 +411,105 @@ def _check_text(texts: list[str], name) -> None:
             f"numbers, such as {texts[0][:40]!r},",
             "pandas.to_numeric(..., errors='coerce')",
         )
+
+
+def _warn_of_format(distinct: list[str], name) -> bool:
+    """Warn of dates that are not in ISO format, and of commas in numbers.
+
+    returns : whether there was a warning
+    """
+    if len(distinct) < _MIN_FORMATTED:
+        return False
+    sample = distinct[:_MAX_FORMATTED]
+    enough = _CONVERTIBLE_SHARE * len(sample)
+    for text in sample[:3]:
+        formats = _date_formats(text, sample, enough)
+        if formats:
+            _warn_of_text(name, f"dates, such as {text[:40]!r},", _to_datetime(formats))
+            return True
+    way = _without_commas(sample)
+    if way:
+        example = next(text for text in sample if "," in text)
+        _warn_of_text(name, f"numbers with commas, such as {example[:40]!r},", way)
+    return bool(way)
+
+
+def _without_commas(texts: Sequence[str]) -> str:
+    """How to convert numbers, many of which have commas; empty for other text."""
+    plain = sum(map(bool, map(_WITHOUT_COMMA.fullmatch, texts)))
+    decimal, thousands = (
+        [text for text in texts if pattern.fullmatch(text)]
+        for pattern in (_DECIMAL_COMMA, _THOUSANDS)
+    )
+    n_found = max(len(decimal), len(thousands))
+    enough = _CONVERTIBLE_SHARE * len(texts)
+    if n_found < enough / 2 or n_found + plain < enough:
+        return ""
+    with_dot = any("." in text for text in decimal)
+    without_dot = ".str.replace('.', '')" * with_dot
+    ways = [
+        f"pandas.to_numeric(column{without_dot}.str.replace(',', '.')), or give "
+        f"""decimal=','{", thousands='.'" * with_dot} to pandas.read_csv""",
+        "pandas.to_numeric(column.str.replace(',', '')), or give thousands=',' to "
+        "pandas.read_csv",
+    ]
+    if len(decimal) == len(thousands):
+        return f"{ways[0]}; if the commas are between thousands, with {ways[1]}"
+    return ways[len(decimal) < len(thousands)]
+
+
+def _date_formats(text: str, texts: Sequence[str], enough: float = 1) -> list[str]:
+    """Formats of ``strptime`` that could be a text's, if it is a date but not in ISO.
+
+    Day and month may be in both orders. The more frequent format is the first.
+
+    enough : texts that must have a format
+    """
+    parts = _OTHER_DATE.fullmatch(text)
+    if parts is None or _is_date(text):
+        return []
+    first, gap, second, second_gap, year, time_gap, seconds, half = parts.groups()
+    if gap == "." and len(first + second + year) < 6:  # such as 1.12.10, a version
+        return []
+    if time_gap is None:
+        time = ""
+    else:
+        time = f"{time_gap}{'%I' if half else '%H'}:%M{':%S' if seconds else ''}"
+        time += (half or "")[:-2] + "%p" * bool(half)
+    names = {
+        part: "%b" if len(part) == 3 else "%B"
+        for part in (first, second)
+        if part.isalpha()
+    }
+    if len(first) == 4 and first.isdigit():
+        orders = [("%Y", "%m", "%d")]
+    elif second in names:
+        orders = [("%d", names[second], "%y")]
+    elif first in names:
+        orders = [(names[first], "%d", "%y")]
+    else:
+        orders = [("%d", "%m", "%y"), ("%m", "%d", "%y")]
+    formats = [
+        f"{a}{gap}{b}{second_gap}{'%Y' if len(year) == 4 else c}{time}"
+        for a, b, c in orders
+    ]
+    counts = {f: sum(_has_format(t, f) for t in texts) for f in formats}
+    most = max(counts.values())
+    return [f for f, count in counts.items() if count == most >= enough]
+
+
+def _has_format(text: str, date_format: str) -> bool:
+    try:
+        datetime.datetime.strptime(text, date_format)
+    except ValueError:
+        return False
+    return True
+
+
+def _to_datetime(formats: Sequence[str]) -> str:
+    """Calls of pandas that read dates in a format."""
+    calls = [f"pandas.to_datetime(column, format={f!r})" for f in formats]
+    return " or ".join(calls)
 
 
 def _warn_of_text(name, content: str, function: str) -> None:
@@ -416,11 +542,11 @@ def _as_numbers(values: np.ndarray, name) -> np.ndarray:
     out = np.full(len(values), np.nan)
     for i, value in enumerate(values):
         if not is_missing(value):
-            out[i] = _as_number(value, name)
+            out[i] = _as_number(value, i, name)
     return out
 
 
-def _as_number(value, name) -> float:
+def _as_number(value, row: int, name) -> float:
     if isinstance(value, datetime.timedelta):
         return value.total_seconds()
     if isinstance(value, np.timedelta64):
@@ -430,9 +556,24 @@ def _as_number(value, name) -> float:
             raise TypeError
         return float(value)
     except (TypeError, ValueError) as error:
+        way = f" {how_to_read_numbers(value)}" if isinstance(value, str) else ""
+        value = str(value) if isinstance(value, str) else value
         raise ValueError(
-            f"column {name!r} must contain numbers, as in `fit`; got {value!r}."
+            f"column {name!r} must contain numbers, as in `fit`; got {value!r} in row "
+            f"{row}.{way}"
         ) from error
+
+
+def how_to_read_numbers(text: str) -> str:
+    """Sentence on how to make a number of a text, or of all texts like it."""
+    is_number = _share_of_numbers([text]) == 1
+    way = "pandas.to_numeric(column)" if is_number else _without_commas([text])
+    if way:
+        return f"Convert the column with {way}."
+    return (
+        "If only some values are no numbers, pandas.to_numeric(column, "
+        "errors='coerce') makes them missing."
+    )
 
 
 def _as_categories(values: np.ndarray, name) -> Categories:
@@ -499,15 +640,33 @@ def _as_dates(values: np.ndarray, zone: str | None, name) -> np.ndarray:
         row, value = odd[0]
         raise ValueError(
             f"column {name!r} must contain dates, as in `fit`; got {value!r} in row "
-            f"{row}, and {len(odd) - 1} others. Convert the column with "
-            "pandas.to_datetime(..., format='ISO8601', errors='coerce'), which makes "
-            "them missing values."
+            f"{row}, and {len(odd) - 1} others. {_how_to_read_dates(odd)}"
         )
     if present:
         _check_zone(_zone_of_objects(values, name), zone, name)
     if zone is not None:
         dates = [None if v is None else _local(v, _zone(zone), name) for v in dates]
     return np.array(dates, dtype="datetime64[us]")
+
+
+def _how_to_read_dates(odd: list[tuple[int, Any]]) -> str:
+    """Sentence on how to make dates of other values.
+
+    odd : rows and values
+    """
+    _, value = odd[0]
+    texts = [v for _, v in odd[:_MAX_FORMATTED] if isinstance(v, str)]
+    if isinstance(value, str):
+        formats = _date_formats(value, texts)
+        if formats:
+            return f"Convert the column with {_to_datetime(formats)}."
+        return "Replace values that are no dates by None, a missing value."
+    if _kind_of_type(type(value)) == "number":
+        return (
+            "Convert the column with pandas.to_datetime(column, unit='s'), with the "
+            "unit of the numbers: 'D', 's' or 'ms' since 1970."
+        )
+    return "Convert the column with pandas.to_datetime(column)."
 
 
 def _local(date: datetime.datetime, zone: datetime.tzinfo, name) -> datetime.datetime:

@@ -65,6 +65,13 @@ _SWAMPED = 2.0
 _FAR, _FAR_PER_ROOT = 1e3, 10.0
 # Key of the warning that is raised once per call.
 FAR_ROWS = "far rows"
+# Values that stand for a missing value in many tables. In training rows one is taken
+# for such a code if it occurs in _CODE_ROWS rows and its distance from all other values
+# exceeds their range. In new rows, if its distance from the mean exceeds the following
+# standard deviations, but not if ten of up to 10,000 training rows, or a thousandth of
+# more, have the code, too: they would be at most the root of n / 10 from the mean.
+CODES = tuple(float(v) for n in range(1, 7) for v in (10**n - 1, 1 - 10**n))[1:]
+_CODE_ROWS, _CODE_FAR, _CODE_FARTHEST = 3, 10.0, 1000**0.5
 
 
 def common_range(
@@ -133,14 +140,27 @@ def warn_of_far_rows(X, mean, scale, n_rows: float, names=None) -> None:
     if sparse.issparse(X):
         lowest, highest = lowest.toarray().ravel(), highest.toarray().ravel()
     with np.errstate(over="ignore"):
-        distance = np.maximum(mean - lowest, highest - mean) / scale
+        below, above = (mean - lowest) / scale, (highest - mean) / scale
+    distance = np.maximum(below, above)
+    codes = np.where(below > above, lowest, highest)
+    enough = np.clip(np.sqrt(n_rows / 10), _CODE_FAR, _CODE_FARTHEST)
+    far = np.flatnonzero((distance > enough) & np.isin(codes, CODES))
+    if len(far):
+        parts = [
+            f"{codes[j]:g} in column {_name(names, j)} is {distance[j]:.3g} standard "
+            "deviations from the training mean"
+            for j in far[:5]
+        ]
+        consequence = "Predictions are extrapolations there."
+        _warn_of_codes(FAR_ROWS, parts, len(far) > 5, consequence)
+        return
     column = int(distance.argmax())
     if distance[column] <= max(_FAR, _FAR_PER_ROOT * np.sqrt(n_rows)):
         return
     values = X[:, [column]]
     values = (values.toarray() if sparse.issparse(X) else values)[:, 0]
     row = int(np.abs(values - mean[column]).argmax())
-    name = column if names is None else repr(str(names[column]))
+    name = _name(names, column)
     warn_once(
         "SKB303",
         FAR_ROWS,
@@ -149,6 +169,49 @@ def warn_of_far_rows(X, mean, scale, n_rows: float, names=None) -> None:
         "training mean. Predictions are extrapolations there and can be absurd. Check "
         "that the rows have the units of the training rows.",
     )
+
+
+def warn_of_codes(X, names=None) -> None:
+    """Warn if a column of training rows has a code for missing values, once per call.
+
+    X : (rows, columns), array or sparse; a sparse one is not checked
+    names : (columns,), optional
+    """
+    if sparse.issparse(X) or not len(X):
+        return
+    lowest, highest = X.min(axis=0), X.max(axis=0)
+    parts = []
+    may_have = np.isin(lowest, CODES) | np.isin(highest, CODES)
+    for j in np.flatnonzero(may_have).tolist():
+        is_code = np.isin(X[:, j], CODES)
+        others = X[~is_code, j]
+        low, high = (others.min(), others.max()) if len(others) else (0.0, 0.0)
+        for code, n in zip(*np.unique(X[is_code, j], return_counts=True), strict=True):
+            gap = max(low - code, code - high)
+            if n >= _CODE_ROWS and gap > high - low > 0:
+                parts.append(
+                    f"{code:g} in column {_name(names, j)} ({n} rows; the other values "
+                    f"are from {low:.3g} to {high:.3g})"
+                )
+    if parts:
+        consequence = "It is read as a number."
+        _warn_of_codes("codes in training rows", parts[:5], len(parts) > 5, consequence)
+
+
+def _warn_of_codes(
+    subject: str, parts: Sequence[str], are_more: bool, consequence: str
+) -> None:
+    warn_once(
+        "SKB303",
+        subject,
+        "a value looks like a code for missing values: "
+        f"{', '.join(parts)}{', ...' * are_more}. {consequence} If it is a code, give "
+        "NaN in its place, in `fit` and in predictions: X.replace(code, np.nan).",
+    )
+
+
+def _name(names, column: int):
+    return column if names is None else repr(str(names[column]))
 
 
 # ---- units of the data <-> units of the network

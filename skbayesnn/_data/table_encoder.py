@@ -290,18 +290,22 @@ default="from_dtype"
         validate_data(estimator, X, reset=False, skip_check_array=True)
         reader = TableReader(X)
         blocks, unknown, later, new, position = [], [], [], [], 0
+        unseen: list[tuple[Column, str]] = []
         for j, column in enumerate(self._columns):
             encoded = encode_column(reader, j, column)
             place = slice(position, position + len(column.suffixes))
             position = place.stop
             blocks.append(encoded.features)
             later += [column.name] * encoded.is_later
+            if encoded.new_level is not None:
+                unseen.append((column, encoded.new_level))
             if encoded.is_unknown.any():
                 unknown.append(
                     UnknownValues(place, encoded.is_unknown, encoded.substitutes)
                 )
                 new += [column.name] * (column.kind != "category")
         warn_of_new_missing(new, consequence)
+        _warn_of_unseen_levels(unseen, consequence)
         _warn_of_later_dates(later)
         keys = _Keys(reader, self._columns)
         blocks += [
@@ -630,6 +634,26 @@ def warn_of_new_missing(names: Sequence, consequence: str) -> None:
             "values are missing, or are levels that `fit` has not seen, in columns "
             f"with fewer than five missing values in `fit`: {_listed(names)}. "
             f"{consequence}",
+        )
+
+
+def _warn_of_unseen_levels(
+    columns: Sequence[tuple[Column, str]], consequence: str
+) -> None:
+    """Warn of columns without any level of ``fit``, with an example of the levels."""
+    if columns:
+        parts = [
+            f"{column.name!r} (such as {level[:40]!r}; in `fit`: "
+            f"{', '.join(repr(v[:40]) for v in column.named[:3])}"
+            f"{', ...' * (len(column.named) > 3)})"
+            for column, level in columns[:10]
+        ]
+        warn_once(
+            "SKB304",
+            "unseen levels",
+            "all values are levels that `fit` has not seen, in the columns "
+            f"{', '.join(parts)}{', ...' * (len(columns) > 10)}. {consequence} "
+            "Check that spelling and type equal those in the training rows.",
         )
 
 

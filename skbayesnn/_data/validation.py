@@ -24,7 +24,13 @@ from skbayesnn._data.column_encoding import (
     UnknownValues,
     normal_substitutes,
 )
-from skbayesnn._data.columns import is_missing
+from skbayesnn._data.columns import (
+    TableReader,
+    first_text,
+    how_to_read_numbers,
+    is_frame,
+    is_missing,
+)
 from skbayesnn._data.table_encoder import (
     AVERAGED,
     TYPICAL,
@@ -177,8 +183,28 @@ def check_new_rows(estimator, X, mean=None, std=None) -> EncodedRows:
     return EncodedRows(filled, tuple(unknown))
 
 
+def _refuse_single_row(X) -> None:
+    """Raise if X is a row without its table: a series or a dict."""
+    if isinstance(X, dict) and not sparse.issparse(X):  # dok_array is a dict
+        way_out = "Give pandas.DataFrame(X), or pandas.DataFrame([X]) if it is one row."
+    elif isinstance(X, list) and X and isinstance(X[0], dict):
+        way_out = "Give pandas.DataFrame(X)."
+    elif type(X).__name__ == "Series" and getattr(X, "ndim", 1) == 1:
+        way_out = (
+            "For one row give X.loc[[i]] or X.iloc[[i]] in place of X.loc[i], for one "
+            "column X[[name]]."
+        )
+    else:
+        return
+    kind = "list of dicts" if isinstance(X, list) else type(X).__name__
+    raise ValueError(
+        f"`X` must be a table of shape (n_samples, n_features); got a {kind}. {way_out}"
+    )
+
+
 def _as_numbers(estimator, X, *, reset, allow_nan=False):
     """X as numbers; NaN is allowed in dense X only."""
+    _refuse_single_row(X)
     refuse_non_numeric_columns(X, in_fit=reset)
     X = _flat_rows(getattr(estimator, "network", None), X)
     _refuse_text(X, in_fit=reset)
@@ -205,6 +231,7 @@ def table_of(estimator) -> TableEncoder | None:
 
 def _encoded(estimator, X, consequence: str) -> EncodedRows:
     """Features of the rows of a table; errors name the estimator."""
+    _refuse_single_row(X)
     if num_samples(X) == 0:
         raise ValueError("`X` must have at least one row; got none.")
     with named_after(estimator, estimator.table_):
@@ -226,9 +253,11 @@ def _fit_table(estimator, X, y, weights, groups) -> np.ndarray:
     with named_after(estimator, encoder):
         features = encoder.fit_transform(X, y, weights, groups)
     if not features.shape[1]:
+        n_rows = num_samples(X)
         raise ValueError(
             "X must have a column to learn from; got only columns that are constant, "
             "missing, or identifiers whose text does not predict y."
+            f"{f' All are constant, because n_samples={n_rows}.' * (n_rows == 1)}"
         )
     validate_data(estimator, X, reset=True, skip_check_array=True)
     estimator.table_ = encoder
@@ -350,20 +379,58 @@ def check_numbers(estimator, y) -> np.ndarray:
             "(y - y.min()) / np.timedelta64(1, 'D')."
         )
     if values.dtype.kind in "OUS":
-        missing = [value for value in values.flat if is_missing(value)]
-        if missing:
-            raise ValueError(
-                f"`y` must have a value for every row; got {missing[0]!r} in "
-                f"{len(missing)} of {values.size} places. Remove these rows."
-            )
+        _refuse_places(y, values, [is_missing(value) for value in values.flat])
         try:
             values.astype(np.float64)
         except (TypeError, ValueError) as error:
             raise ValueError(
-                f"`y` must hold numbers for {class_name}; got {values.dtype} "
-                f"({error}). For labels use the classifiers."
+                f"`y` must hold numbers for {class_name}; got "
+                f"{_odd_target(values) or f'{values.dtype} ({error})'}. For labels use "
+                "the classifiers, such as BayesianStackingClassifier."
             ) from error
-    return check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
+    checked = check_array(
+        y, ensure_2d=False, dtype=np.float64, input_name="y", ensure_all_finite=False
+    )
+    if checked.size and not np.isfinite(checked.sum()):
+        _refuse_places(y, checked, np.isnan(checked), "Input y contains NaN, ")
+        infinite = "Input y contains infinity or a value too large for dtype('float64')"
+        _refuse_places(y, checked, np.isinf(checked), f"{infinite}, ")
+    return checked
+
+
+def _refuse_places(y, values: np.ndarray, odd, words: str = "") -> None:
+    """Raise if y has values that are missing or not finite.
+
+    values : y as an array
+    odd : of the shape of the values, or flat
+    words : of scikit-learn about the same error
+    """
+    by_row = np.reshape(odd, (len(values), -1)) if values.ndim else np.atleast_2d(odd)
+    rows = np.flatnonzero(by_row.any(axis=1))
+    if not len(rows):
+        return
+    first = values.reshape(len(by_row), -1)[rows[0]][by_row[rows[0]].argmax()]
+    shown = ", ".join(map(str, rows[:5])) + ", ..." * (len(rows) > 5)
+    test = "np.isfinite(y)"
+    if hasattr(y, "notna") and is_missing(first):
+        test = "y.notna()"
+    by_column = ".all(axis=1)" * (values.ndim > 1)
+    raise ValueError(
+        f"`y` must have a value for every row; {words}got {first!s} in {len(rows)} of "
+        f"{len(by_row)} rows, at positions {shown}. Remove these rows: keep = "
+        f"{test}{by_column}, then X[keep] and y[keep]."
+    )
+
+
+def _odd_target(values: np.ndarray) -> str:
+    """A text in y, and how to read it; empty if there is no text."""
+    found = first_text(values.ravel())
+    if found is None:
+        return ""
+    place, text = found
+    row = place // (values.size // len(values))
+    advice = how_to_read_numbers(text).replace("the column", "y").replace("column", "y")
+    return f"{text[:40]!r} in row {row}. {advice.rstrip('.')}"
 
 
 def check_labels(y) -> np.ndarray:
@@ -537,7 +604,7 @@ def refuse_non_numeric_columns(X, in_fit: bool = True):
     else:
         return
     if columns:
-        _refuse_columns(columns, in_fit)
+        _refuse_columns(columns, in_fit, X)
 
 
 def _refuse_text(X, in_fit: bool):
@@ -552,7 +619,7 @@ def _refuse_text(X, in_fit: bool):
         return
     columns = [j for j in range(values.shape[1]) if _is_text_or_time(values[:, j])]
     if columns:
-        _refuse_columns(columns, in_fit)
+        _refuse_columns(columns, in_fit, values)
 
 
 def _is_text_or_time(column) -> bool:
@@ -567,17 +634,33 @@ def _is_text_or_time(column) -> bool:
     return False
 
 
-def _refuse_columns(columns, in_fit: bool):
-    way_out = (
-        "Encode them first, for instance with sklearn.compose.ColumnTransformer or "
-        "skrub.TableVectorizer in a pipeline."
-        if in_fit
-        else "Convert them, for instance with pandas.to_numeric."
-    )
+def _refuse_columns(columns, in_fit: bool, X):
+    if in_fit:
+        way_out = (
+            "Encode them first, for instance with sklearn.compose.ColumnTransformer or "
+            "skrub.TableVectorizer in a pipeline."
+        )
+    else:
+        way_out = "Convert them, for instance with pandas.to_numeric."
+        found = _text_of_column(X, columns[0])
+        if found is not None:
+            row, text = found
+            way_out = (
+                f"Convert them. Row {row} of column {columns[0]!r} has {text[:40]!r}: "
+                f"{how_to_read_numbers(text)}"
+            )
     raise ValueError(
         f"every column of X must contain numbers{'' if in_fit else ', as in `fit`'}; "
         f"got columns of other kinds: {', '.join(map(repr, columns))}. {way_out}"
     )
+
+
+def _text_of_column(X, name) -> tuple[int, str] | None:
+    """Row and value of a text in a column of a frame, or of an array by position."""
+    if not (is_frame(X) or isinstance(X, np.ndarray)):
+        return None
+    reader = TableReader(X)
+    return reader.first_text(reader.names.index(name))
 
 
 def _is_numeric(column, dtype):

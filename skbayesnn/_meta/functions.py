@@ -381,6 +381,8 @@ def report(
     -------
     report : Report
         ``report.save("report.html")`` writes the page; a notebook shows it.
+        ``report.scores`` is a dict of the scores, such as ``"R^2"`` and
+        ``"90 % intervals cover"``; ``report.constant_scores`` of a constant.
 
     Raises
     ------

@@ -404,6 +404,8 @@ class PredictiveMixin:
         -------
         report : Report
             ``report.save("report.html")`` writes the page; a notebook shows it.
+            ``report.scores`` is a dict of the scores, such as ``"R^2"`` and
+            ``"90 % intervals cover"``; ``report.constant_scores`` of a constant.
         """
         # The page draws with displays, which are above the estimators.
         page_of = imported("skbayesnn._report").page_of

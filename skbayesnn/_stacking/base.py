@@ -73,7 +73,7 @@ from skbayesnn._stacking.pool import (
     largest_size,
     pool_items,
 )
-from skbayesnn._stacking.summary import Summary
+from skbayesnn._stacking.summary import Summary, warn_of_few_rows
 from skbayesnn._stacking.weights import BOUND, OutOfFold, Stacked, corrected, pooled
 from skbayesnn._typing import Array, MatrixLike
 from skbayesnn.estimators._base import BayesianNetwork
@@ -265,6 +265,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
     def _fit_stack(self, data, candidates, splits, progress: "_Progress", log) -> dict:
         """Compute the fitted attributes; store trained models in ``progress``."""
         resources = self._resources()
+        warn_of_few_rows(int(np.count_nonzero(data.weights > 0)))
         fold_data, folds, fold_tables = encode_by_fold(data, splits)
         seconds = _collect(
             predict_held_out(

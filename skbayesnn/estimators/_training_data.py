@@ -7,7 +7,7 @@ from scipy import sparse
 
 from skbayesnn._data.groups import check_can_hold_out, check_groups
 from skbayesnn._data.other_units import THROUGH_STEPS, warn_of_other_units
-from skbayesnn._data.scaling import Scaling
+from skbayesnn._data.scaling import Scaling, warn_of_codes
 from skbayesnn._data.validation import Table, check_inputs, network_columns, table_of
 from skbayesnn._likelihoods import likelihood_named
 from skbayesnn._runtime import warn, warn_once
@@ -103,7 +103,10 @@ def training_data(
     likelihood = likelihood_named(estimator.likelihood)
     has_noise = likelihood is not None and not likelihood.tempered
     if estimator.network is None or not estimator.network.row_shapes:
-        _warn_of_constant_columns(table, network_columns(estimator))
+        names, used = network_columns(estimator), table.sample_weight > 0
+        rows_used = table.X if used.all() else table.X[used]
+        _warn_of_constant_columns(rows_used, names)
+        warn_of_codes(rows_used, names)
     if has_noise:
         _warn_of_constant_targets(table)
     rows = np.flatnonzero(table.sample_weight > 0)
@@ -147,10 +150,8 @@ def _type_name(value):
     return None if value is None else type(value).__name__
 
 
-def _warn_of_constant_columns(table: Table, names) -> None:
+def _warn_of_constant_columns(X, names) -> None:
     """Warn of constant columns, once for all folds of a call."""
-    used = table.sample_weight > 0
-    X = table.X if used.all() else table.X[used]
     bounds = X.max(axis=0), X.min(axis=0)
     if sparse.issparse(X):
         bounds = tuple(bound.toarray().ravel() for bound in bounds)

@@ -284,11 +284,22 @@ def test_text_in_a_column_of_numbers_is_refused():
         TableReader(table).numbers(0)
 
 
-@pytest.mark.parametrize("value", ["2020-01", "spring", 18_262])
-def test_other_values_in_a_column_of_dates_are_refused(value):
+@pytest.mark.parametrize(
+    ("value", "way"),
+    [
+        ("2020-01", "by None, a missing value"),
+        ("spring", "by None, a missing value"),
+        (18_262, "pandas.to_datetime(column, unit='s')"),
+        ("31.12.2024 10:30", "format='%d.%m.%Y %H:%M'"),
+    ],
+)
+def test_other_values_in_a_column_of_dates_are_refused(value, way):
+    """The advice does not make the whole column missing."""
     table = pd.DataFrame({"day": [DAYS[0], value]}, dtype=object)
-    with pytest.raises(ValueError, match=rf"'day' must contain dates.*got {value!r}"):
+    message = rf"'day' must contain dates.*got {value!r}.*{re.escape(way)}"
+    with pytest.raises(ValueError, match=message) as error:
         TableReader(table).dates(0)
+    assert "coerce" not in str(error.value)
 
 
 AWARE = [DAYS[0].replace(tzinfo=PARIS), None, DAYS[1].replace(tzinfo=PARIS)]
@@ -393,6 +404,82 @@ def test_text_of_numbers_or_dates(text, message):
     table = pd.DataFrame({"size": text})
     with pytest.warns(UserWarning, match=rf"'size' contains .*{message}.*pandas.to_"):
         assert TableReader(table).kind(0) == "category"
+
+
+@pytest.mark.parametrize(
+    "date_format",
+    [
+        *("%d.%m.%Y", "%m/%d/%Y", "%d/%m/%y", "%Y/%m/%d", "%d.%m.%Y %H:%M"),
+        *("%d %b %Y", "%B %d, %Y", "%m/%d/%Y %I:%M:%S %p"),
+    ],
+)
+@pytest.mark.parametrize("rows", [12, 40])
+def test_dates_in_another_format(date_format, rows):
+    """The warning names the format; at prediction the error does."""
+    dates = [
+        datetime.datetime(2024, 3, 1, 10, 30) + i * 37 * 60 * 60 * SECOND
+        for i in range(rows)
+    ]
+    table = pd.DataFrame({"day": [d.strftime(date_format) for d in dates]})
+    call = re.escape(f"pandas.to_datetime(column, format={date_format!r})")
+    example = re.escape(table["day"][0])
+    with pytest.warns(
+        UserWarning, match=f"'day' .* dates, such as '{example}'.*{call}"
+    ):
+        assert TableReader(table).kind(0) == "category"
+    converted = pd.to_datetime(table["day"], format=date_format)
+    assert (converted.dt.date == pd.Series([d.date() for d in dates])).all()
+    with pytest.raises(
+        ValueError, match=f"'day' must contain dates.*{example}.*{call}"
+    ):
+        TableReader(table).dates(0)
+
+
+def test_the_order_of_day_and_month_can_be_unknown():
+    table = pd.DataFrame({"day": [f"{i}/3/2024" for i in range(1, 13)]})
+    with pytest.warns(UserWarning, match=r"'%d/%m/%Y'\) or .*'%m/%d/%Y'\)"):
+        TableReader(table).kind(0)
+
+
+@pytest.mark.parametrize(
+    ("texts", "way", "value"),
+    [
+        (["3,14", *(f"{i},5" for i in range(8)), "2"], "decimal=','", 3.14),
+        ([f"1.{i},5" for i in range(100, 112)], "thousands='.'", 1100.5),
+        ([f"{i},100,000.5" for i in range(1, 12)], "thousands=','", 1_100_000.5),
+        ([f"{i},100" for i in range(1, 12)], "if the commas are between", 1.1),
+    ],
+)
+def test_numbers_with_commas(texts, way, value):
+    table = pd.DataFrame({"size": texts})
+    with pytest.warns(UserWarning, match=re.escape(way)) as warned:
+        assert TableReader(table).kind(0) == "category"
+    message = str(warned[0].message)
+    assert "'size' contains text that represents numbers with commas" in message
+    assert repr(texts[0]) in message
+    replaced = re.search(r"to_numeric\(column(.*?)\), or give", message)[1]
+    column = table["size"]
+    for old, new in re.findall(r"replace\('(.)', '(.?)'\)", replaced):
+        column = column.str.replace(old, new)
+    assert pd.to_numeric(column)[0] == value
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        [f"{i}.{i}.{i}" for i in range(1, 13)],
+        [f"31.12.20{i}" for i in range(10, 19)],
+        [f"{i},5" for i in range(9)],
+        [f"{i},5 cm" for i in range(30)],
+        [f"area {i}" for i in range(30)],
+        [*(f"0{i}.12.2024" for i in range(1, 9)), "spring", "autumn"],
+    ],
+    ids=["versions", "few dates", "few numbers", "units", "names", "other text"],
+)
+def test_other_text_does_not_warn(texts):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert TableReader(pd.DataFrame({"x": texts})).kind(0) == "category"
 
 
 def test_few_numbers_as_text_do_not_warn():

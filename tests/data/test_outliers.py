@@ -10,6 +10,7 @@ from skbayesnn._data.scaling import (
     common_range,
     is_outlier,
     ordinary_rows,
+    warn_of_codes,
     warn_of_far_rows,
 )
 
@@ -97,3 +98,48 @@ def test_heavy_tails_are_not_far(seed):
     rare = np.zeros((2_000_000, 1), np.float32)
     rare[0] = 1
     assert warned(warn_of_far_rows, rare, rare.mean(0), rare.std(0), len(rare)) is None
+
+
+@pytest.mark.parametrize("code", [-9.0, -99.0, 999.0, -9999.0])
+def test_codes_for_missing_values_in_training_rows(code, seed):
+    X = np.random.default_rng(seed).uniform(0, 4, (ROWS, 2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warn_of_codes(X)
+        warn_of_codes(np.where(np.arange(ROWS)[:, None] < 2, code, X))  # two rows
+        # Within the range of the other values, or near it.
+        warn_of_codes(np.c_[X[:, 0], np.linspace(2 * code, -code, ROWS)].round())
+        warn_of_codes(np.where(X > 2, code, code + np.abs(code) * X))
+        warn_of_codes(np.where(X > 2, code, 0.0))  # one other value
+    X[[3, 8, 9], 1] = code
+    message = f"{code:g} in column 'size' .3 rows; .* from 0.*X.replace.*SKB303"
+    with pytest.warns(UserWarning, match=message):
+        warn_of_codes(X, ["a", "size"])
+
+
+def test_codes_for_missing_values_in_new_rows(seed):
+    X = np.random.default_rng(seed).normal(15, 8, (ROWS, 2))
+    moments = np.full(2, 15.0), np.full(2, 8.0)
+    for make in (np.asarray, sparse.csr_array):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            X[5, 0] = 15.0
+            warn_of_far_rows(make(X), *moments, 1000)
+            X[5, 0] = -98.0  # as far as a code
+            warn_of_far_rows(make(X), *moments, 1000)
+        X[5, 0] = -99.0
+        message = "-99 in column 'a' is 14.2 standard deviations .*SKB303"
+        with pytest.warns(UserWarning, match=message):
+            warn_of_far_rows(make(X), *moments, 1000, ["a", "b"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        # A share of the many training rows may have the code.
+        warn_of_far_rows(X, *moments, 1e5)
+
+
+def test_a_code_in_the_training_rows_is_not_reported_again(seed):
+    X = np.random.default_rng(seed).normal(size=(1000, 1))
+    X[:12] = -999.0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warn_of_far_rows(X[:20], X.mean(0), X.std(0), 1000)

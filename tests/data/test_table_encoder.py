@@ -509,3 +509,20 @@ def test_one_new_row_and_none(random):
     assert encoder.transform(table[:0]).shape == (0, features.shape[1])
     copy = pickle.loads(pickle.dumps(encoder))
     np.testing.assert_array_equal(copy.transform(table), features)
+
+
+@pytest.mark.parametrize("n_levels", [3, 20])
+def test_only_unseen_levels_warn(n_levels):
+    """Of few and of many levels; the message has the column and examples."""
+    levels = [f"level {i % n_levels}" for i in range(200)]
+    table = pd.DataFrame({"color": levels, "size": range(200)})
+    encoder = TableEncoder().fit(table, np.arange(200) % n_levels)
+    new = table[:3].assign(color=["Level 0", None, "Level 1"])
+    message = r"'color' \(such as 'Level 0'; in `fit`: 'level 0'.*SKB304"
+    with pytest.warns(UserWarning, match=message):
+        encoder.transform(new)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        encoder.transform(new.assign(color=["Level 0", "level 2", "Level 1"]))
+        encoder.transform(new[:1])
+        encoder.transform(new.assign(color=[None] * 3))

@@ -176,6 +176,31 @@ def test_text_arrays(data, small, fitted, kind):
             fitted[kind].predict(table)
 
 
+@pytest.mark.parametrize(
+    ("text", "advice"),
+    [
+        ("n/a", r"column, errors='coerce'\) makes them missing"),
+        ("3,14", r"column\.str\.replace\(',', '\.'\)"),
+        ("3.14", r"to_numeric\(column\)"),
+    ],
+)
+@pytest.mark.parametrize("with_category", [False, True])
+def test_text_in_a_column_of_numbers(data, small, text, advice, with_category):
+    """The message has the row, the column, the text and a way to convert it."""
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(data.X, columns=list("abcd"))
+    if with_category:
+        frame["kind"] = np.resize(["u", "v"], 41)
+    model = MCDropoutRegressor(**small).fit(frame, data.y)
+    new = frame.astype({"b": object})
+    new.loc[6, "b"] = text
+    where = f"as in `fit`.*Row 6 of column 'b' has '{text}'"
+    if with_category:
+        where = f"'b' must .* as in `fit`; got '{text}' in row 6"
+    with pytest.raises(ValueError, match=rf"{where}.*{advice}"):
+        model.predict(new)
+
+
 def test_columns_of_times(data, fitted):
     X = np.zeros((41, 4), dtype="datetime64[s]")
     with pytest.raises(ValueError, match=NOT_NUMERIC.format("0, 1, 2, 3")):

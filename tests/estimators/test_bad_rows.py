@@ -80,6 +80,32 @@ def test_nan_and_infinity_in_y(data, assert_refused, fitted, value, word):
     assert_refused(MCDropoutClassifier, data.X, labels, ValueError, message)
 
 
+def test_rows_without_a_target_are_named(data, small):
+    """The message has the rows, and the way to remove them."""
+    pd = pytest.importorskip("pandas")
+    X, y = pd.DataFrame(data.X), pd.Series(data.y)
+    y[[3, 7]] = np.nan
+    message = (
+        r"NaN, got nan in 2 of 41 rows, at positions 3, 7\. .*keep = y\.notna\(\),"
+    )
+    for kind in (MCDropoutRegressor(**small), BayesianStackingRegressor()):
+        with pytest.raises(ValueError, match=message):
+            kind.fit(X, y)
+    keep = y.notna()
+    MCDropoutRegressor(**small).fit(X[keep], y[keep])
+    Y = data.Y.copy()
+    Y[5, 1] = np.inf
+    message = (
+        r"got inf in 1 of 41 rows, at positions 5\..*np.isfinite\(y\).all\(axis=1\)"
+    )
+    with pytest.raises(ValueError, match=message):
+        MCDropoutRegressor(**small).fit(X, Y)
+    missing = pd.Series([None, *data.y[1:]], dtype=object)
+    message = r"got None in 1 of 41 rows, at positions 0\. .*y\.notna\(\)"
+    with pytest.raises(ValueError, match=message):
+        MCDropoutRegressor(**small).fit(X, missing)
+
+
 @pytest.mark.parametrize("dtype", ["Int64", "boolean", "Float64", "string"])
 def test_missing_pandas_targets(data, assert_refused, dtype):
     """The error comes without a warning of NumPy's cast."""
@@ -166,6 +192,30 @@ def test_one_dimensional_x(data, assert_refused, fitted, kind):
         fitted[kind].predict(data.X[0])
 
 
+@pytest.mark.parametrize("with_category", [False, True])
+def test_a_row_without_its_table(data, small, with_category):
+    """A row of a frame, and rows as dicts; the message has the way out."""
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(data.X, columns=list("abcd"))
+    if with_category:
+        frame["kind"] = np.resize(["u", "v"], 41)
+    model = MCDropoutRegressor(**small).fit(frame, data.y)
+    row = frame.loc[4]
+    for rows, kind, way in (
+        (row, "Series", r"X\.loc\[\[i\]\]"),
+        (row.to_dict(), "dict", r"pandas\.DataFrame\(\[X\]\)"),
+        ([row.to_dict()], "list of dicts", r"pandas\.DataFrame\(X\)"),
+    ):
+        message = rf"`X` must be a table .*; got a {kind}\. .*{way}"
+        with pytest.raises(ValueError, match=message):
+            model.predict(rows)
+        for new in (MCDropoutRegressor(**small), BayesianStackingRegressor()):
+            with pytest.raises(ValueError, match=message):
+                new.fit(rows, np.ones(len(rows)))
+    expected = model.predict(frame.loc[[4]])
+    assert model.predict(pd.DataFrame([row.to_dict()])) == expected
+
+
 # ---- constant columns and targets
 
 
@@ -230,6 +280,18 @@ def test_no_warning_without_a_reason(data, small, kind):
         model.sample_y(data.X_new, 2)
 
 
+@BOTH
+def test_a_code_for_missing_values(data, small, fitted, kind):
+    """A warning in the fit, and one at prediction if the fit has not seen it."""
+    X = data.X.copy()
+    X[:6, 2] = -999.0
+    message = r"code for missing values: -999 in column 2 .*SKB303"
+    with pytest.warns(UserWarning, match=message):
+        kind(**small).fit(X, target(kind, data))
+    with pytest.warns(UserWarning, match=message):
+        fitted[kind].predict(X)
+
+
 # ---- the kind of y
 
 
@@ -281,6 +343,19 @@ def test_text_labels_for_a_regressor(data, assert_refused, labels, dtype):
     y = np.resize(np.array(labels, dtype=dtype), 41)
     message = r"`y` must hold numbers for MCDropoutRegressor; got .*the classifiers"
     assert_refused(MCDropoutRegressor, data.X, y, ValueError, message)
+
+
+@pytest.mark.parametrize(
+    ("labels", "advice"),
+    [
+        (["1.5", "yes"], r"'yes' in row 1\. If only some .*to_numeric\(y, errors"),
+        (["1,5", "2"], r"'1,5' in row 0\. Convert y .*y\.str\.replace\(',', '\.'\)"),
+    ],
+)
+def test_text_among_values_of_y(data, labels, advice):
+    y = np.resize(np.array(labels, dtype=object), 41)
+    with pytest.raises(ValueError, match=rf"got {advice}.* BayesianStackingClassifier"):
+        MCDropoutRegressor().fit(data.X, y)
 
 
 def test_continuous_y_for_a_classifier(data, assert_refused):

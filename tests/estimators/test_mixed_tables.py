@@ -167,11 +167,12 @@ def test_bad_tables_are_refused_in_fit(random):
         model.fit(X.assign(tags=[[1]] * ROWS), y)
     with pytest.raises(ValueError, match=r"infinity .* in column 'count'"):
         model.fit(X.assign(count=np.inf), y)
-    with (
-        pytest.warns(UserWarning, match="1 columns of X were dropped"),
-        pytest.raises(ValueError, match="must have a column to learn from"),
-    ):
-        model.fit(X.assign(one="x")[["one"]], y)
+    for rows, reason in ((ROWS, ""), (1, r".* constant, because n_samples=1\.")):
+        with (
+            pytest.warns(UserWarning, match="columns of X were dropped"),
+            pytest.raises(ValueError, match=f"a column to learn from{reason}"),
+        ):
+            model.fit(X.assign(one="x")[["one"]][:rows], y[:rows])
 
 
 def test_columns_that_are_no_categories_take_the_path_of_arrays(random):

@@ -265,6 +265,8 @@ def test_coverages_are_checked():
     for coverage in (0, 1, 1.5, -0.1, [0.5, 1.0]):
         with pytest.raises(ValueError, match=r"`coverage` must be in \(0, 1\)"):
             check_levels("coverage", coverage)
+    with pytest.raises(ValueError, match=r"got 90\.0\. For 90 % give 0\.9\."):
+        check_levels("coverage", [0.5, 90])
     for coverage in ("0.9", True, None, [0.5, "0.9"]):
         with pytest.raises(TypeError, match="`coverage` must be a number"):
             check_levels("coverage", coverage)

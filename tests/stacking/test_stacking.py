@@ -6,7 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
-from scipy import sparse
+from scipy import sparse, stats
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, DataConversionWarning
 from sklearn.feature_extraction.text import TfidfVectorizer
@@ -32,6 +32,12 @@ from skbayesnn._engine.resources import torch_threads
 from skbayesnn._predictive import mixin
 from skbayesnn._predictive.mixture import MixturePredictive
 from skbayesnn._stacking import base
+from skbayesnn._stacking.summary import (
+    CONSTANT,
+    Summary,
+    normal_log_density,
+    shares_log_probability,
+)
 from skbayesnn.model_selection import BatchedGridSearchCV
 from skbayesnn.preprocessing import PiecewiseLinearEncoder
 from tests.helpers.stacks import (
@@ -427,6 +433,25 @@ def test_warning_names_only_the_row_with_an_outlier(seed):
         stack.fit(X, y)
 
 
+def test_summary_has_the_log_density_of_a_constant():
+    """Against densities of SciPy, with weights; and a text that has both."""
+    random = np.random.default_rng(0)
+    y, weights = random.standard_normal((50, 2)) * [1, 9] + 3, random.uniform(size=50)
+    centre = np.average(y, axis=0, weights=weights)
+    std = np.sqrt(np.average((y - centre) ** 2, axis=0, weights=weights))
+    density = stats.norm.logpdf(y, centre, std).sum(1)
+    expected = np.average(density, weights=weights)
+    assert normal_log_density(y, weights) == pytest.approx(expected)
+    labels = random.choice(["a", "b", "c"], 50)
+    share = {label: weights[labels == label].sum() / weights.sum() for label in "abc"}
+    expected = np.average([np.log(share[v]) for v in labels], weights=weights)
+    assert shares_log_probability(labels, weights) == pytest.approx(expected)
+    summary = Summary(-1.0, 0.5, {CONSTANT: -1.25, "R^2": 0.375})
+    assert str(summary) == (
+        "out of fold: log density -1.000 +- 0.500 (of a constant -1.250), R^2 0.375"
+    )
+
+
 def test_constant_target_is_left_out_of_the_r2_score(table):
     """The score is the mean over the targets that vary."""
     X, y = table
@@ -439,6 +464,21 @@ def test_constant_target_is_left_out_of_the_r2_score(table):
             X, np.c_[y, np.full(ROWS, 3)]
         )
     assert 0 < both.summary_.others["R^2"] < 1
+    assert np.isfinite(both.summary_.others[CONSTANT])
+
+
+def test_few_rows_warn():
+    """Rows of weight zero do not count."""
+    random = np.random.default_rng(0)
+    X, y = random.standard_normal((16, 2)), random.standard_normal(16)
+    stack = BayesianStackingRegressor([("one", MCDropoutRegressor(**QUICK))], cv=2)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        stack.fit(X[:15], y[:15])
+    assert not any("hardly better" in str(w.message) for w in caught)
+    message = r"fitted to 14 rows. With fewer than 15 .*hardly better .*SKB110"
+    with pytest.warns(UserWarning, match=message):
+        stack.fit(X, y, sample_weight=np.r_[np.ones(14), 0, 0])
 
 
 def test_warning_if_columns_are_unrelated_to_y(seed):
