@@ -407,7 +407,7 @@ class _Page:
             "fit the training rows, in units of y"
         )
         text = (
-            "The rows whose prediction the model knows least. The epistemic "
+            "The rows with the largest epistemic uncertainty. This "
             f"uncertainty is {meaning}; more training rows reduce it. Its median over "
             f"all {len(uncertainty):,} held-out rows is {np.median(uncertainty):.3g}. "
         )
