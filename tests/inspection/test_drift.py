@@ -97,6 +97,14 @@ def test_conventions(table, seed):
         clone(monitor).predict(X)
 
 
+@pytest.fixture
+def short_defaults(monkeypatch):
+    """Default estimators train for a few epochs."""
+    for network in (AnchoredEnsembleRegressor, AnchoredEnsembleClassifier):
+        monkeypatch.setitem(network.__init__.__kwdefaults__, "max_iter", 5)
+
+
+@pytest.mark.usefixtures("short_defaults")
 def test_default_estimator_depends_on_the_type_of_y(table, seed):
     X, y = table
     labels = np.where(y[:60] > 0, "up", "down")
@@ -316,6 +324,7 @@ def test_statistics_of_columns_are_computed_once(distances, table, monkeypatch):
     assert len(calls) == 1
 
 
+@pytest.mark.usefixtures("short_defaults")
 def test_errors_name_the_monitor(table):
     """With a default estimator, which the user did not choose."""
     X, y = table
