@@ -36,8 +36,8 @@ EXPECTED_FAILED_CHECKS = {
 }
 # The contract does not depend on the number of epochs or draws. Checks that need some
 # accuracy have 25 epochs, all others two. Every option with separate code occurs in one
-# estimator, and test_posteriors.py has the promises of all posteriors. One regressor and
-# one classifier estimate settings on held-out rows, which takes most of the time.
+# estimator, and test_posteriors.py has the promises of all posteriors. A few of them
+# estimate settings on held-out rows, which takes most of the time.
 SHORT = {"max_iter": 25, "n_draws": 10}
 SHORT_REGRESSOR = SHORT | {"tau": 10.0, "length_scale": 1.0}
 SHORT_CLASSIFIER = SHORT | {"length_scale": 1.0}

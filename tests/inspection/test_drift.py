@@ -71,7 +71,8 @@ def test_false_alarms_and_alarms(table, seed):
 
 def test_conventions(table, seed):
     X, y = table
-    monitor = DriftMonitor(_model(seed), cv=KFold(3)).fit(X[:ROWS], y[:ROWS])
+    model = _model(seed).set_params(n_estimators=3)
+    monitor = DriftMonitor(model, cv=KFold(3)).fit(X[:ROWS], y[:ROWS])
     score = monitor.score_samples(X)
     np.testing.assert_array_equal(
         score,
@@ -85,7 +86,7 @@ def test_conventions(table, seed):
     )
     # Folds in order: each row is predicted by the model that held it out.
     third = ROWS // 3
-    left_out = _model(seed).fit(X[third:ROWS], y[third:ROWS])
+    left_out = clone(model).fit(X[third:ROWS], y[third:ROWS])
     np.testing.assert_allclose(
         monitor.uncertainty_[:third],
         left_out.predict_uncertainty(X[:third], "epistemic"),

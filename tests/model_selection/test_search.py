@@ -133,9 +133,7 @@ CLASSIFIERS = {
         {"random_state": [3, 4, 5], "dropout": [0.1, 0.3]},
     ),
     "scale mixture": (
-        BBBClassifier(
-            **SMALL, length_scale=1.0, prior="scale_mixture", kl="sampled"
-        ),
+        BBBClassifier(**SMALL, length_scale=1.0, prior="scale_mixture", kl="sampled"),
         {"s1": [1.0, 2.0], "s2": [0.05, 0.1]},
     ),
     "variational dropout": (
