@@ -91,6 +91,15 @@ def _scripts():
         yield from sorted((ROOT / folder).rglob("*.py"))
 
 
+def _documented(node):
+    """The module, its classes and functions; not the expressions, which are many."""
+    if isinstance(node, DOCUMENTED):
+        yield node
+    for field in ("body", "orelse", "handlers", "finalbody", "cases"):
+        for child in getattr(node, field, ()):
+            yield from _documented(child)
+
+
 def _prose(text):
     """Docstrings, comments, and names of functions and classes, each in its line.
 
@@ -100,12 +109,10 @@ def _prose(text):
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type == tokenize.COMMENT:
             prose[token.start[0]] = token.string
-    for node in ast.walk(ast.parse(text)):
-        if not isinstance(node, DOCUMENTED):
-            continue
+    for node in _documented(ast.parse(text)):
         if not isinstance(node, ast.Module):
             prose[node.lineno] = node.name.replace("_", " ")
-        if ast.get_docstring(node) is not None:
+        if ast.get_docstring(node, clean=False) is not None:
             docstring = node.body[0]
             for number in range(docstring.lineno, docstring.end_lineno + 1):
                 prose[number] = lines[number - 1]
@@ -124,9 +131,9 @@ def _banned_phrases(text):
 
 def _docstrings(text):
     """Line number and docstring of the module, its classes and functions."""
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, DOCUMENTED) and ast.get_docstring(node):
-            yield getattr(node, "lineno", 1), ast.get_docstring(node)
+    for node in _documented(ast.parse(text)):
+        if docstring := ast.get_docstring(node):
+            yield getattr(node, "lineno", 1), docstring
 
 
 def test_no_banned_phrase():

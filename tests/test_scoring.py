@@ -104,6 +104,12 @@ def model():
 
 
 @pytest.fixture(scope="module")
+def with_tau(model):
+    """A regressor that does not estimate tau, in further fits on held-out rows."""
+    return clone(model).set_params(tau=10.0)
+
+
+@pytest.fixture(scope="module")
 def fitted(model, data):
     return clone(model).fit(data.X, data.y)
 
@@ -345,14 +351,14 @@ def test_impossible_row_of_weight_zero(classifier, data):
 
 
 @parametrize_regression_scorers
-def test_as_scoring(model, data, scorer):
-    pipeline = make_pipeline(StandardScaler(), model)
+def test_as_scoring(with_tau, data, scorer):
+    pipeline = make_pipeline(StandardScaler(), with_tau)
     scores = cross_val_score(pipeline, data.X, data.y, cv=KFold(3), scoring=scorer)
     train, test = next(iter(KFold(3).split(data.X)))
     first = clone(pipeline).fit(data.X[train], data.y[train])
     assert scores.shape == (3,)
     assert scores[0] == pytest.approx(scorer(first, data.X[test], data.y[test]))
-    search = GridSearchCV(model, {"dropout": [0.05, 0.5]}, scoring=scorer, cv=2)
+    search = GridSearchCV(with_tau, {"dropout": [0.05, 0.5]}, scoring=scorer, cv=2)
     search.fit(data.X, data.y)
     means = search.cv_results_["mean_test_score"]
     assert search.best_score_ == means.max()
@@ -371,11 +377,11 @@ def test_as_scoring_of_classifiers(classifier, data, scorer):
     )
 
 
-def test_several_scorers_at_once(model, data):
+def test_several_scorers_at_once(with_tau, data):
     scoring = {scorer.__name__: scorer for scorer in OF_REGRESSORS}
-    results = cross_validate(model, data.X, data.y, cv=2, scoring=scoring)
+    results = cross_validate(with_tau, data.X, data.y, cv=2, scoring=scoring)
     for key, scorer in scoring.items():
-        alone = cross_validate(model, data.X, data.y, cv=2, scoring=scorer)
+        alone = cross_validate(with_tau, data.X, data.y, cv=2, scoring=scorer)
         np.testing.assert_allclose(results[f"test_{key}"], alone["test_score"])
 
 
@@ -431,11 +437,12 @@ def routing():
 
 @EVERY_SCORER
 @pytest.mark.usefixtures("routing")
-def test_routed_weights(model, classifier, data, scorer):
+def test_routed_weights(with_tau, classifier, data, scorer):
     """The scorer gets the weights of the test rows, alone and in a dict."""
-    y = data.y
+    model, y = with_tau, data.y
     if scorer is neg_brier_scorer:
-        model, y = classifier, data.labels
+        model = clone(classifier).set_params(length_scale=1.0)
+        y = data.labels
     # The network is fitted without weights.
     model = clone(model).set_fit_request(sample_weight=False)
     weighted = scorer.set_score_request(sample_weight=True)

@@ -18,6 +18,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.parallel import Parallel
 
 from skbayesnn._batch import executor
+from skbayesnn._engine.compiled import ENGINE_VARIABLE
 from skbayesnn.estimators._workers import Workers, _Sender
 from skbayesnn.model_selection import BatchedGridSearchCV
 from tests.helpers.comparison import assert_same_results, quiet, regressor
@@ -177,8 +178,9 @@ def python_generator_restored():
 
 
 @pytest.mark.slow
-def test_dask(data, python_generator_restored, tmp_path):
+def test_dask(data, python_generator_restored, monkeypatch, tmp_path):
     """Both processes of the cluster train."""
+    monkeypatch.setenv(ENGINE_VARIABLE, "torch")  # which need not be compiled
     distributed = pytest.importorskip(
         "distributed", reason="a Dask cluster needs distributed (in the extra `test`)"
     )

@@ -572,10 +572,10 @@ def test_grid_search_over_tau(case, data, small):
     """The score of a candidate equals the score of a single fit."""
     y = target(case, data)
     model = case.model(**small | {"max_iter": 5})
-    folds = KFold(2, shuffle=True, random_state=0)
-    search = GridSearchCV(model, {"tau": [0.5, 2.0]}, cv=folds).fit(data.X, y)
+    [train, test], _ = KFold(2, shuffle=True, random_state=0).split(data.X)
+    search = GridSearchCV(model, {"tau": [0.5, 2.0]}, cv=[(train, test)])
+    search.fit(data.X, y)
     assert search.best_params_["tau"] == search.best_estimator_.tau_
-    train, test = next(iter(folds.split(data.X)))
     for i, tau in enumerate([0.5, 2.0]):
         single = clone(model).set_params(tau=tau).fit(data.X[train], y[train])
         assert search.cv_results_["split0_test_score"][i] == pytest.approx(

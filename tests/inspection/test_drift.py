@@ -71,7 +71,8 @@ def test_false_alarms_and_alarms(table, seed):
 
 def test_conventions(table, seed):
     X, y = table
-    monitor = DriftMonitor(_model(seed), cv=KFold(3)).fit(X[:ROWS], y[:ROWS])
+    model = _model(seed).set_params(n_estimators=3)
+    monitor = DriftMonitor(model, cv=KFold(3)).fit(X[:ROWS], y[:ROWS])
     score = monitor.score_samples(X)
     np.testing.assert_array_equal(
         score,
@@ -85,7 +86,7 @@ def test_conventions(table, seed):
     )
     # Folds in order: each row is predicted by the model that held it out.
     third = ROWS // 3
-    left_out = _model(seed).fit(X[third:ROWS], y[third:ROWS])
+    left_out = clone(model).fit(X[third:ROWS], y[third:ROWS])
     np.testing.assert_allclose(
         monitor.uncertainty_[:third],
         left_out.predict_uncertainty(X[:third], "epistemic"),
@@ -97,6 +98,14 @@ def test_conventions(table, seed):
         clone(monitor).predict(X)
 
 
+@pytest.fixture
+def short_defaults(monkeypatch):
+    """Default estimators train for a few epochs."""
+    for network in (AnchoredEnsembleRegressor, AnchoredEnsembleClassifier):
+        monkeypatch.setitem(network.__init__.__kwdefaults__, "max_iter", 5)
+
+
+@pytest.mark.usefixtures("short_defaults")
 def test_default_estimator_depends_on_the_type_of_y(table, seed):
     X, y = table
     labels = np.where(y[:60] > 0, "up", "down")
@@ -316,6 +325,7 @@ def test_statistics_of_columns_are_computed_once(distances, table, monkeypatch):
     assert len(calls) == 1
 
 
+@pytest.mark.usefixtures("short_defaults")
 def test_errors_name_the_monitor(table):
     """With a default estimator, which the user did not choose."""
     X, y = table

@@ -19,17 +19,19 @@ pytestmark = pytest.mark.filterwarnings(
 )
 
 # Without dropout training is deterministic, and integer weights equal repeated rows to
-# rounding.
+# rounding. No setting is estimated on held-out rows, in further fits.
 QUICK = {
     "hidden_layer_sizes": (16,),
     "dropout": 0.0,
+    "length_scale": 1.0,
     "max_iter": 15,
     "learning_rate_init": 0.1,
     "n_draws": 3,
     "dtype": "float64",
     "random_state": 0,
 }
-REGRESSOR, CLASSIFIER = MCDropoutRegressor(**QUICK), MCDropoutClassifier(**QUICK)
+REGRESSOR = MCDropoutRegressor(**QUICK, tau=10.0)
+CLASSIFIER = MCDropoutClassifier(**QUICK)
 ESTIMATORS = [
     CalibratedUncertaintyRegressor(REGRESSOR, method="isotonic", cv=2),
     ConformalRegressor(REGRESSOR, method="cv+", cv=2),

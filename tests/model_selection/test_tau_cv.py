@@ -172,7 +172,7 @@ def test_types_of_tables(data, kind):
 def test_precision_of_the_training(data, network_class, dtype):
     """Of the path and of the final fit, whatever the dtype of X."""
     for X in (data.X, data.X.astype(np.float32)):
-        model = new(network_class, dtype=dtype)
+        model = new(network_class, dtype=dtype, taus=TAUS[:2], cv=2)
         with quiet():
             model.fit(X, target(model, data))
         arrays = {
@@ -576,7 +576,8 @@ def test_progress(data, capsys):
 QUICK = {
     "hidden_layer_sizes": (16,),
     "dtype": "float64",
-    "max_iter": 30,
+    "length_scale": 1.0,
+    "max_iter": 15,
     "learning_rate_init": 0.1,
     "n_draws": 3,
     "random_state": 0,

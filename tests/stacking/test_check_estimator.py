@@ -21,19 +21,20 @@ pytestmark = pytest.mark.filterwarnings(
 QUICK = {
     "hidden_layer_sizes": (16,),
     "dropout": 0.0,
-    "max_iter": 15,
+    "max_iter": 10,
     "learning_rate_init": 0.1,
     "n_draws": 3,
     # The temperature multiplies the rounding differences of repeated rows.
     "dtype": "float64",
     "random_state": 0,
 }
-GRID = {"length_scale": [1.0, "auto"]}
+# Without settings that are estimated on held-out rows, in further fits.
+GRID = {"length_scale": [1.0, 3.0]}
 OPTIONS = {"cv": 2, "n_refits": 1, "random_state": 0}
 ESTIMATORS = [
     # With given candidates, and with the default pool.
     BayesianStackingRegressor(
-        [("network", MCDropoutRegressor(**QUICK), GRID)], **OPTIONS
+        [("network", MCDropoutRegressor(**QUICK, tau=10.0), GRID)], **OPTIONS
     ),
     BayesianStackingClassifier(**OPTIONS),
 ]
