@@ -2,6 +2,7 @@
 
 import io
 import pickle
+import re
 import warnings
 
 import joblib
@@ -557,7 +558,8 @@ def test_only_the_final_fit_warns(data):
         warnings.simplefilter("always")
         new(BBBRegressor, **hopeless).fit(data.X, data.y)
     assert [warning.category for warning in caught] == [ConvergenceWarning]
-    assert "worse than a constant" in str(caught[0].message)
+    # Worse than a constant, or than a linear model; the first for most seeds.
+    assert re.search("SKB10[24]", str(caught[0].message))
 
 
 def test_progress(data, capsys):
