@@ -32,7 +32,7 @@ class OrderedLabels(np.ndarray):
     orders: tuple[tuple, ...]
 
     def __new__(cls, labels, orders: Iterable[tuple]):
-        array = np.asarray(labels).view(cls)
+        array = label_array(labels).view(cls)
         # Sorted: the same in every process.
         array.orders = tuple(sorted(set(orders), key=repr))
         return array
@@ -65,6 +65,16 @@ def if_ordered(y) -> OrderedLabels | None:
         if parts:
             return OrderedLabels(y, map(tuple, parts))
     return None
+
+
+def label_array(labels) -> np.ndarray:
+    """Labels as an array; missing ones of pyarrow are None.
+
+    NumPy would convert a missing value of a pyarrow dictionary to one of its values.
+    """
+    if getattr(labels, "null_count", 0) and hasattr(labels, "to_pylist"):
+        return np.array(labels.to_pylist(), dtype=object)
+    return np.asarray(labels)
 
 
 def joined_labels(parts: Sequence[np.ndarray]) -> np.ndarray:

@@ -41,6 +41,8 @@ _BLOCK_BYTES = 1 << 22
 _BUFFER_BYTES, _PAGE_BYTES = 1 << 16, 3 << 20
 # Rows that identify a source, at each of some places.
 _ROWS_OF_FINGERPRINT = 64
+# Rows that are hashed at once.
+_ROWS_OF_HASH = 65_536
 # Most blocks that are read in turns.
 _MAX_OPEN = 8
 
@@ -308,11 +310,22 @@ class SlicedSource(RowSource):
     take : callable
         Reads the rows from a start to a stop.
     columns : list of str, or None
+    version : int, optional
+        Time of the last change of the file that contains the rows. The fingerprint then
+        depends on some of the rows only, since all would be read for it.
     """
 
-    def __init__(self, name, n_rows, rows_of_block, take, columns=None):
+    def __init__(
+        self,
+        name,
+        n_rows,
+        rows_of_block,
+        take,
+        columns=None,
+        version: int | None = None,
+    ):
         super().__init__(columns)
-        self.name, self._take = name, take
+        self.name, self._take, self._version = name, take, version
         self._n, self._step = n_rows, max(1, min(rows_of_block, n_rows))
 
     @cached_property
@@ -321,7 +334,8 @@ class SlicedSource(RowSource):
             self.name,
             self._n,
             tuple(self.columns or ()),
-            digest(self._take, self._n),
+            self._version,
+            digest(self._take, self._n, whole=self._version is None),
         )
 
     @cached_property
@@ -353,6 +367,7 @@ class SlicedSource(RowSource):
             array.shape[0],
             of_chunk * n_chunks,
             lambda start, stop: np.array(array[start:stop]),
+            version=_time_of_change(array),
         )
 
     @classmethod
@@ -625,14 +640,30 @@ class LazyTable(RowSource):
                 start += len(part)
 
 
-def digest(take: Callable[[int, int], Any], n_rows: int) -> str:
-    """Hash of rows at the start, in the middle and at the end.
+def digest(take: Callable[[int, int], Any], n_rows: int, whole: bool = True) -> str:
+    """Hash of all rows, or of rows at the start, in the middle and at the end.
 
     take : reads the rows from a start to a stop
     """
-    n = min(_ROWS_OF_FINGERPRINT, n_rows)
-    starts = 0, (n_rows - n) // 2, n_rows - n
-    return joblib.hash([np.asarray(take(start, start + n)) for start in starts])
+    n = min(_ROWS_OF_HASH if whole else _ROWS_OF_FINGERPRINT, n_rows)
+    starts = range(0, n_rows, n) if whole else (0, (n_rows - n) // 2, n_rows - n)
+    parts = (take(start, min(start + n, n_rows)) for start in starts)
+    return joblib.hash([joblib.hash(_content(part)) for part in parts])
+
+
+def _content(table) -> np.ndarray:
+    """An array that differs if the values of a table differ."""
+    if not hasattr(table, "iloc"):
+        return np.asarray(table)
+    # An array of objects for mixed columns would take ten times as long.
+    return imported("pandas.util").hash_pandas_object(table, index=False).to_numpy()
+
+
+def _time_of_change(array) -> int:
+    """When the file of an array was changed; 0 if the file is unknown."""
+    file = getattr(array, "file", array)  # of a dataset of HDF5
+    path = getattr(file, "filename", None)
+    return os.stat(path).st_mtime_ns if path and os.path.exists(path) else 0
 
 
 @contextmanager

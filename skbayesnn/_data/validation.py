@@ -19,6 +19,7 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
+from skbayesnn._data.class_order import label_array
 from skbayesnn._data.column_encoding import (
     EncodedRows,
     UnknownValues,
@@ -441,7 +442,7 @@ def check_labels(y) -> np.ndarray:
     ValueError
         If labels are continuous, missing, or of types that cannot be sorted together.
     """
-    y = column_or_1d(y, warn=True)
+    y = column_or_1d(label_array(y) if hasattr(y, "to_pylist") else y, warn=True)
     # Missing integers become NaN when pandas converts to an array.
     labels = y.tolist() if y.dtype.kind in "fO" else []
     missing = [row for row, label in enumerate(labels) if is_missing(label)]

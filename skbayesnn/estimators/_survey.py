@@ -15,6 +15,7 @@ import numpy as np
 from sklearn.base import is_classifier
 
 from skbayesnn._data.class_order import if_ordered, joined_labels
+from skbayesnn._data.columns import is_missing
 from skbayesnn._data.sources import (
     Rows,
     RowSource,
@@ -90,6 +91,26 @@ def located(place: str) -> Iterator[None]:
     except (TypeError, ValueError) as error:
         kind = TypeError if isinstance(error, TypeError) else ValueError
         raise kind(f"in {place}: {error}") from error
+
+
+@contextmanager
+def _counted_from_the_first_row(part: Part) -> Iterator[None]:
+    """Add the positions in the source of rows without a value of y to an error."""
+    try:
+        yield
+    except ValueError as error:
+        y = np.asarray(part.y)
+        odd = [any(map(_is_odd, np.atleast_1d(row).tolist())) for row in y]
+        ids = part.ids[np.array(odd, dtype=bool)]
+        if not len(ids):
+            raise
+        shown = ", ".join(map(str, ids[:5])) + ", ..." * (len(ids) > 5)
+        raise ValueError(f"{error} Positions in the whole source: {shown}.") from error
+
+
+def _is_odd(value) -> bool:
+    """Whether a value is missing or infinite."""
+    return is_missing(value) or (isinstance(value, float) and np.isinf(value))
 
 
 class TrainingSource:
@@ -272,7 +293,7 @@ def survey(
     rows = source.in_order(min(training.rows_at_once, max(1, n_sample // 4)))
     for part in read_ahead(training.parts(rows)):
         codes = None
-        with located(part.place):
+        with located(part.place), _counted_from_the_first_row(part):
             if is_classifier(estimator):
                 labels, codes = np.unique(check_labels(part.y), return_inverse=True)
                 counts, sums = np.bincount(codes), np.bincount(codes, part.weights)

@@ -318,6 +318,18 @@ def test_text_as_target_is_refused(data, kind):
             kind().fit(data.X, y)
 
 
+@pytest.mark.parametrize("ordered", [False, True])
+def test_missing_labels_of_pyarrow(data, ordered):
+    """NumPy converts missing values of its categories to one of the categories."""
+    pyarrow = pytest.importorskip("pyarrow")
+    y = pyarrow.array(["a", "b"] * 20 + [None]).dictionary_encode()
+    y = pyarrow.DictionaryArray.from_arrays(y.indices, y.dictionary, ordered=ordered)
+    message = "label for every row; got None in 1 rows, first in row 40"
+    for labels in y, pyarrow.chunked_array([y[:7], y[7:]]):
+        with pytest.raises(ValueError, match=message):
+            MCDropoutClassifier(max_iter=2).fit(data.X, labels)
+
+
 @pytest.mark.parametrize("kind", [MCDropoutClassifier, BayesianStackingClassifier])
 @pytest.mark.parametrize("missing", [None, float("nan"), "pandas.NA"])
 @pytest.mark.parametrize("labels", [["a", "b"], [1, 2]])

@@ -21,7 +21,7 @@ from skbayesnn.estimators._out_of_core import PerturbationById, _Plan
 from skbayesnn.estimators._survey import TrainingSource, survey
 
 pandas = pytest.importorskip("pandas", reason="needs pandas")
-pytest.importorskip("pyarrow", reason="needs pyarrow")
+pyarrow = pytest.importorskip("pyarrow", reason="needs pyarrow")
 
 NAMES = list("abc")
 # Megabytes with which 700 rows are not read at once. Buffers have some 300 rows.
@@ -555,6 +555,44 @@ def test_bad_rows_are_located(frame, tmp_path, small_memory):
     bad = frame.assign(y=frame["y"].where(frame.index != 333, np.nan))
     with pytest.raises(ValueError, match=r"rows\.parquet, row group 6"):
         MCDropoutRegressor().fit(_path(bad, tmp_path, "y"), y="y")
+
+
+def test_a_missing_y_is_located_in_the_source(frame, tmp_path, small_memory):
+    """Its position counts all rows, also those of weight zero."""
+    odd = frame.assign(y=frame["y"].where(frame.index != 333))
+    path = _path(odd.assign(w=np.arange(700) % 2), tmp_path, "y", "w")
+    with pytest.raises(ValueError, match=r"Positions in the whole source: 333\.$"):
+        MCDropoutRegressor().fit(path, y="y", sample_weight="w")
+
+
+@pytest.mark.parametrize("role", ["X", "y", "sample_weight", "groups"])
+@pytest.mark.parametrize("kind", ["array", "frame", "pyarrow"])
+def test_other_rows_have_another_fingerprint(frame, kind, role):
+    """Any value counts, not only those of some rows."""
+    convert = {
+        "array": lambda X: sources.SlicedSource.in_memory(X.to_numpy()),
+        "frame": sources.SlicedSource.in_memory,
+        "pyarrow": lambda X: sources.SlicedSource.of_table(
+            pyarrow.Table.from_pandas(X)
+        ),
+    }[kind]
+
+    def fingerprint(changed=None):
+        values = {
+            "X": frame[NAMES].copy(),
+            "y": frame["label"].to_numpy(dtype=object),
+            "sample_weight": frame["w"].to_numpy().copy(),
+            "groups": frame["group"].to_numpy().copy(),
+        }
+        if changed == "X":
+            values["X"].iloc[123, 1] = 9.0
+        elif changed is not None:
+            values[changed][123] = "new" if changed == "y" else 99
+        X = convert(values.pop("X"))
+        return TrainingSource(X, **values).fingerprint
+
+    assert fingerprint() == fingerprint()
+    assert fingerprint() != fingerprint(role)
 
 
 def test_bad_names(frame, tmp_path, small_memory):
