@@ -676,7 +676,7 @@ def _warn_of_dates(columns: list) -> None:
             f"X has columns of dates ({', '.join(map(repr, columns))}), and the folds "
             "are shuffled. If the model will predict later rows, sort the rows by time "
             "and give cv=TimeSeriesSplit(), so that weights and summary_ rest on the "
-            "errors of later rows.",
+            "errors of later rows. Otherwise give cv=KFold(5, shuffle=True).",
         )
 
 
