@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from scipy import sparse
 from sklearn.ensemble import BaggingRegressor
+from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection import GroupKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
@@ -212,3 +214,26 @@ def test_outlier_in_the_training_rows_is_not_reported():
     for model in (NETWORK, BayesianStackingRegressor(max_iter=2, random_state=SEED)):
         assert messages(model.fit, rows, Y) == []
         assert messages(model.predict, rows) == []
+
+
+def test_levels_of_held_out_groups_are_not_reported():
+    """They are new in every fold; new rows with new levels are reported."""
+    pandas = pytest.importorskip("pandas")
+    groups = np.repeat([f"g{i}" for i in range(8)], ROWS // 8)
+    frame = pandas.DataFrame({"group": groups, "a": X[:, 0]})
+    folds = GroupKFold(2)
+    network = MCDropoutRegressor(**SMALL | {"max_iter": 1})
+    model = BayesianStackingRegressor([("net", network)], n_refits=1, cv=2)
+    new = frame.assign(group="other")
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        model.fit(frame, Y, groups=groups)
+        TauCV(network, taus=[1.0], cv=folds).fit(frame, Y, groups=groups)
+        CalibratedUncertaintyRegressor(network, cv=folds).fit(frame, Y, groups=groups)
+        cross_val_predict_uncertainty(network, frame, Y, groups=groups, cv=folds)
+    assert not any("SKB304" in str(warning.message) for warning in warned)
+    with pytest.warns(UserWarning, match="all values are levels .*SKB304"):
+        model.predict(new)
+    frozen = FrozenEstimator(fitted(network, frame))
+    with pytest.warns(UserWarning, match="all values are levels .*SKB304"):
+        CalibratedUncertaintyRegressor(frozen).fit(new, Y)

@@ -29,7 +29,7 @@ from skbayesnn._data.columns import is_frame
 from skbayesnn._data.groups import check_groups
 from skbayesnn._data.scaling import FAR_ROWS, warn_of_far_rows
 from skbayesnn._data.sources import SlicedSource, resolved_columns, source_of
-from skbayesnn._data.table_encoder import TableEncoder
+from skbayesnn._data.table_encoder import UNSEEN_LEVELS, TableEncoder
 from skbayesnn._data.validation import (
     check_new_rows,
     check_weights,
@@ -760,6 +760,7 @@ def _collect(
         # A fold may contain an outlier. The summary warns if that makes the mixture
         # poor.
         silence_warning(FAR_ROWS)
+        silence_warning(UNSEEN_LEVELS)
         n_start, start = None, 0.0
         for new in training:
             store.update(new)

@@ -20,7 +20,13 @@ from sklearn.utils.validation import check_is_fitted
 from skbayesnn._batch.executor import Executor, FoldScorer, Resources
 from skbayesnn._batch.jobs import FoldFitBuilder, network_of
 from skbayesnn._batch.outcomes import Fingerprint, Outcome, ProgramResult, ResultStore
-from skbayesnn._runtime import replace_fitted, warn, warn_once_per_call
+from skbayesnn._data.table_encoder import UNSEEN_LEVELS
+from skbayesnn._runtime import (
+    replace_fitted,
+    silence_warning,
+    warn,
+    warn_once_per_call,
+)
 from skbayesnn._sklearn_compat import (
     BaseSearchCV,
     GridSearchCV,
@@ -225,6 +231,7 @@ class _BatchedSearch(BestEstimatorMixin, BaseSearchCV):
         self : object
             The fitted search.
         """
+        silence_warning(UNSEEN_LEVELS)
         inputs = self._inputs(X, y, params)
         executor = Executor(self._scorer(inputs), self._resources())
         store = self._new_store(inputs).resumed(self._unfinished)
