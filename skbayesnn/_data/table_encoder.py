@@ -430,6 +430,12 @@ default="from_dtype"
             for names, name in self._names_of_counts()
         ]
 
+    @property
+    def are_numbers(self) -> list[bool]:
+        """Whether each feature is a column of numbers, as it is in the table."""
+        of_columns = [c.kind == "number" for c in self._columns for _ in c.suffixes]
+        return of_columns + [False] * len(self.level_counts)
+
     def _names_of_counts(self) -> Iterator[tuple[tuple, str]]:
         """Names of the columns of each count, and of its feature."""
         for counts in self.level_counts:
