@@ -273,6 +273,7 @@ def test_codes_in_given_tables():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warn_of_codes_in_table(frame, np.arange(ROWS) > 9)
+        warn_of_codes_in_table(frame[["kind"]])
         warn_of_codes_in_table(["text"] * ROWS)
 
 

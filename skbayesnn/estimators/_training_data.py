@@ -142,7 +142,7 @@ def warn_of_codes_in_table(X, weights=None) -> None:
         names = [name for name, dtype in schema.items() if dtype.is_numeric()]
         reader = TableReader(X)
         numbers = [reader.numbers(reader.names.index(name)) for name in names]
-        values = np.array(numbers).reshape(len(names), -1).T[used]
+        values = np.array(numbers).reshape(len(names), reader.n_rows).T[used]
         warn_of_codes(values, InputColumns(names, None, hasattr(X, "iloc")))
     elif isinstance(X, np.ndarray) and X.dtype.kind in "iuf" and X.ndim == 2:
         warn_of_codes(X[used])
