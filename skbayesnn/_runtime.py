@@ -90,6 +90,19 @@ def silence_warning(subject: str) -> None:
         warned.add(subject)
 
 
+@contextmanager
+def silenced(subject: str) -> Iterator[None]:
+    """Silence ``warn_once`` about the subject within a block."""
+    warned = _warned.get()
+    is_new = warned is not None and subject not in warned
+    silence_warning(subject)
+    try:
+        yield
+    finally:
+        if is_new and warned is not None:
+            warned.discard(subject)
+
+
 def _is_between(filename: str) -> bool:
     return Path(filename).as_posix().startswith(_FOLDERS)
 

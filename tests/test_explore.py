@@ -283,6 +283,64 @@ def test_separators_of_csv_files(tmp_path, sep, decimal, compressed):
     assert explore._table(str(path)).to_numpy().tolist() == numbers.to_numpy().tolist()
 
 
+def read_csv(path, content, encoding="utf-8"):
+    """The table of a file with some content."""
+    path.write_bytes(content.encode(encoding))
+    return explore._table(str(path))
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ("12,345 101,000 9,876", None),
+        ("12,345 101,000 9,8", [12.345, 101, 9.8]),
+        ("0,345 101,000 9,876", [0.345, 101, 9.876]),
+        ("12345,678 1,000 1,000", [12345.678, 1, 1]),
+        ("12,345 1.5 2.5", None),
+    ],
+)
+def test_a_comma_in_numbers_can_separate_thousands(tmp_path, capsys, values, expected):
+    """Then the column stays text, and a sentence is printed."""
+    values = values.split()
+    rows = [f"A\t{value}\t1\n" for value in values]
+    frame = read_csv(tmp_path / "t.csv", "city\tpop\tx\n" + "".join(rows))
+    assert frame["pop"].tolist() == (expected or values)
+    assert frame["x"].tolist() == [1, 1, 1]
+    printed = capsys.readouterr().out
+    assert ("column 'pop' is read as text" in printed) == (expected is None)
+
+
+@pytest.mark.parametrize(
+    ("content", "columns", "first"),
+    [
+        ("sep=;\na;b\n1,5;2\n", ["a", "b"], [1.5, 2]),
+        ("sep=,\n1.5,2\n2.5,3\n", [0, 1], [1.5, 2]),
+        ("name,tag,x\nanna,a;b,1.5\n", ["name", "tag", "x"], ["anna", "a;b", 1.5]),
+        ("name,u;v,x\nanna,a;b,1.5\n", ["name", "u;v", "x"], ["anna", "a;b", 1.5]),
+        ("who;town\nA, B;C\nD, E;F\n", ["who", "town"], ["A, B", "C"]),
+        ("a;b;c\n1,5;2;3\n1;2\n2;3;4\n", ["a", "b", "c"], [1.5, 2, 3]),
+        ("a;b\n1,5;2\n   \n2;3\n", ["a", "b"], [1.5, 2]),
+        ("1,5;2,5\n3,5;4,5\n", [0, 1], [1.5, 2.5]),
+        ("a\n1\n2\n", ["a"], [1]),
+        ("größe;x\n1,5;2\n", ["größe", "x"], [1.5, 2]),
+    ],
+)
+def test_forms_of_csv_files(tmp_path, content, columns, first):
+    """As Excel and others write them, in each supported encoding."""
+    for encoding in ("utf-8", "utf-8-sig", "utf-16", "cp1252"):
+        frame = read_csv(tmp_path / "T.CSV", content, encoding)
+        assert frame.columns.tolist() == columns
+        assert frame.iloc[0].tolist() == first
+
+
+def test_wide_csv_files_and_other_encodings(tmp_path):
+    """A line can be longer than the values that the csv module reads."""
+    rows = "\n".join([",".join([f"0.{10**16 + i}" for i in range(8000)])] * 2)
+    assert read_csv(tmp_path / "wide.csv", rows).shape == (2, 8000)
+    with pytest.raises(ValueError, match=r"is not in UTF-8. Save it as CSV with UTF-8"):
+        read_csv(tmp_path / "other.csv", "ーx,y\n1,2\n", "shift_jis")
+
+
 def test_excel_files(tmp_path, monkeypatch):
     """They are read with openpyxl; without it the error has the way out."""
     path = str(tmp_path / "table.xlsx")

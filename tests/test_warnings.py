@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from scipy import sparse
 from sklearn.ensemble import BaggingRegressor
+from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection import GroupKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
@@ -18,9 +20,11 @@ from skbayesnn import (
     ConformalRegressor,
     MCDropoutClassifier,
     MCDropoutRegressor,
+    NeighbourRegressor,
     predict_interval,
 )
 from skbayesnn._runtime import silence_warning, warn_once, warn_once_per_call
+from skbayesnn.estimators._training_data import warn_of_codes_in_table
 from skbayesnn.inspection import DriftMonitor, uncertainty_importance
 from skbayesnn.model_selection import (
     BatchedGridSearchCV,
@@ -212,3 +216,73 @@ def test_outlier_in_the_training_rows_is_not_reported():
     for model in (NETWORK, BayesianStackingRegressor(max_iter=2, random_state=SEED)):
         assert messages(model.fit, rows, Y) == []
         assert messages(model.predict, rows) == []
+
+
+def test_levels_of_held_out_groups_are_not_reported():
+    """They are new in every fold; new rows with new levels are reported."""
+    pandas = pytest.importorskip("pandas")
+    groups = np.repeat([f"g{i}" for i in range(8)], ROWS // 8)
+    frame = pandas.DataFrame({"group": groups, "a": X[:, 0]})
+    folds = GroupKFold(2)
+    network = MCDropoutRegressor(**SMALL | {"max_iter": 1})
+    model = BayesianStackingRegressor([("net", network)], n_refits=1, cv=2)
+    new = frame.assign(group="other")
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        model.fit(frame, Y, groups=groups)
+        TauCV(network, taus=[1.0], cv=folds).fit(frame, Y, groups=groups)
+        CalibratedUncertaintyRegressor(network, cv=folds).fit(frame, Y, groups=groups)
+        cross_val_predict_uncertainty(network, frame, Y, groups=groups, cv=folds)
+    assert not any("SKB304" in str(warning.message) for warning in warned)
+    with pytest.warns(UserWarning, match="all values are levels .*SKB304"):
+        model.predict(new)
+    frozen = FrozenEstimator(fitted(network, frame))
+    with pytest.warns(UserWarning, match="all values are levels .*SKB304"):
+        CalibratedUncertaintyRegressor(frozen).fit(new, Y)
+
+
+def test_codes_are_counted_in_all_rows():
+    """And not in the training rows of a fold, which may have fewer than three."""
+    rows = np.abs(X)
+    rows[[1, 9, 20], 2] = 99.0
+    network = MCDropoutRegressor(**SMALL | {"max_iter": 1})
+    pool = [("net", network), ("neighbours", NeighbourRegressor())]
+    for model in (
+        BayesianStackingRegressor(pool, n_refits=1, random_state=SEED),
+        BatchedGridSearchCV(network, {"tau": [1.0]}, cv=2),
+        CalibratedUncertaintyRegressor(network, cv=2),
+    ):
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            model.fit(rows, Y)
+        [text] = [m for w in warned if "read as a number" in (m := str(w.message))]
+        assert "99 in column 2 (3 rows; " in text
+
+
+def test_codes_in_given_tables():
+    """A stack of given networks checks the columns of numbers, used rows only."""
+    pandas = pytest.importorskip("pandas")
+    polars = pytest.importorskip("polars")
+    frame = pandas.DataFrame({"kind": ["a", "b"] * 20, "age": 10 + X[:, 0]})
+    frame["day"] = pandas.Timestamp("2020-01-01") + pandas.to_timedelta(X[:, 1], "D")
+    frame.loc[[1, 9, 20, 30], "age"] = -99.0
+    frame.loc[25, "age"] = np.nan
+    for table in (frame, polars.from_pandas(frame)):
+        with pytest.warns(UserWarning, match=r"-99 in column 'age' \(3 rows;.*SKB303"):
+            warn_of_codes_in_table(table, np.arange(ROWS) > 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warn_of_codes_in_table(frame, np.arange(ROWS) > 9)
+        warn_of_codes_in_table(frame[["kind"]])
+        warn_of_codes_in_table(["text"] * ROWS)
+
+
+def test_elapsed_days_are_no_codes():
+    pandas = pytest.importorskip("pandas")
+    days = pandas.Timestamp("2020-01-01") + pandas.to_timedelta(np.arange(ROWS), "D")
+    model = fitted(NETWORK, pandas.DataFrame({"day": days, "a": X[:, 0]}))
+    new = pandas.DataFrame({"day": [days[0] + pandas.Timedelta(days=999)], "a": [0.0]})
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        model.predict(new)
+    assert [str(w.message)[-8:] for w in warned] == ["[SKB305]"]

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import check_cv
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted
@@ -16,6 +17,8 @@ from sklearn.utils.validation import check_is_fitted
 from skbayesnn._batch.executor import Executor, Resources
 from skbayesnn._batch.jobs import FoldFitBuilder, network_of
 from skbayesnn._batch.outcomes import Key, Outcome, TrainedFit
+from skbayesnn._data.table_encoder import UNSEEN_LEVELS
+from skbayesnn._runtime import silence_warning
 from skbayesnn._sklearn_compat import check_method_params, num_samples, safe_indexing
 
 
@@ -131,6 +134,8 @@ def cross_fitted(
     n_jobs : parallel fits, or threads of the networks' program
     """
     fit_params = fit_params or {}
+    if not isinstance(estimator, FrozenEstimator):
+        silence_warning(UNSEEN_LEVELS)
     try:
         network_of(estimator)
     except TypeError:

@@ -64,6 +64,8 @@ class Column:
         Levels with their own encoding; all levels of an ordered category.
     rare : tuple of str
         Levels of ``fit`` that are encoded as "other".
+    mostly_unique : bool
+        Whether most levels of a category have one row, as names do.
     level_features : ndarray of shape (levels + 1, features)
         Features of each level of a category, then of all other values.
     substitutes : ndarray of shape (N_SUBSTITUTES, features)
@@ -101,6 +103,7 @@ class Column:
     text_ratio: np.ndarray = field(default_factory=lambda: np.zeros(0))
     time_zone: str | None = None
     bounds: tuple[float, float] = (-np.inf, np.inf)
+    mostly_unique: bool = False
 
     @property
     def uses_y(self) -> bool:
@@ -310,12 +313,14 @@ def _fit_category(name, data: Categories, weights: np.ndarray, has_y: bool) -> C
     )
     missing, by_level = weight_of[0], weight_of[1:]
     seen = sorted(np.flatnonzero(by_level > 0), key=lambda i: data.levels[i])
+    n_rows = np.bincount(data.codes[used] + 1, minlength=len(data.levels) + 1)[1:]
     column = Column(
         name,
         "category",
         "dropped: constant",
         int((data.codes[used] < 0).sum()),
         indicator=bool(missing),
+        mostly_unique=bool(2 * np.count_nonzero(n_rows == 1) > len(seen)),
     )
     if len(seen) + (missing > 0) < 2:
         return column
@@ -448,12 +453,16 @@ def level_index(column: Column, data: Categories) -> np.ndarray:
     return np.where(index == -1, missing, np.where(index == -2, n_levels, index))
 
 
-def _new_level(data: Categories, index: np.ndarray) -> str | None:
+def _new_level(column: Column, data: Categories, index: np.ndarray) -> str | None:
     """A level that ``fit`` has not seen, if several rows have no other level.
+
+    None if new levels are to be expected, or their text predicts y.
 
     index : (rows,), negative for a missing value and for an unseen level
     """
     is_new = index == -2
+    if column.mostly_unique or column.parts is not None:
+        return None
     if len(index) < 2 or not is_new.any() or (index >= 0).any():
         return None
     return data.levels[data.codes[is_new.argmax()]]
@@ -505,7 +514,7 @@ class EncodedColumn(NamedTuple):
     is_later : bool
         Whether dates are later than in ``fit``.
     new_level : str, optional
-        A level that ``fit`` has not seen, if several rows have no other level.
+        As ``_new_level`` returns it.
     """
 
     features: np.ndarray
@@ -524,7 +533,7 @@ def encode_column(reader: TableReader, j: int, column: Column) -> EncodedColumn:
     if column.kind == "category":
         data = reader.categories(j)
         index = data.recoded((*column.named, *column.rare))
-        new_level = _new_level(data, index)
+        new_level = _new_level(column, data, index)
         if column.uses_y:
             return EncodedColumn(*_encode_levels(column, data), new_level=new_level)
         features = column.level_features[level_index(column, data)]

@@ -3,8 +3,10 @@
 Only this module knows both. All other code uses one of them.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -63,8 +65,8 @@ _SWAMPED = 2.0
 # 63]. Heavy tails stay inside, such as log-normal values with a log scale of 2 or
 # Student's t with 2 degrees of freedom.
 _FAR, _FAR_PER_ROOT = 1e3, 10.0
-# Key of the warning that is raised once per call.
-FAR_ROWS = "far rows"
+# Subjects of the warnings that are given once per call.
+FAR_ROWS, TRAINING_CODES = "far rows", "codes in training rows"
 # Values that stand for a missing value in many tables. In training rows one is taken
 # for such a code if it occurs in _CODE_ROWS rows and its distance from all other values
 # exceeds their range. In new rows, if its distance from the mean exceeds the following
@@ -125,7 +127,46 @@ def ordinary_rows(*tables) -> np.ndarray:
     return is_ordinary if is_ordinary.any() else ~is_ordinary
 
 
-def warn_of_far_rows(X, mean, scale, n_rows: float, names=None) -> None:
+class InputColumns(NamedTuple):
+    """Columns of the user's table from which inputs of a network come, for messages.
+
+    Parameters
+    ----------
+    names : (columns,), or None
+    are_numbers : (columns,) of bool, or None
+        Whether a column has the numbers of the user's table as they are; None if all
+        have.
+    in_pandas : bool
+        Whether the table is a frame of pandas.
+    """
+
+    names: Sequence | None = None
+    are_numbers: Sequence[bool] | None = None
+    in_pandas: bool = False
+
+    def name(self, j: int) -> str:
+        """Name or position of a column, for a message."""
+        return str(j) if self.names is None else repr(str(self.names[j]))
+
+    def replacement(self, codes: Sequence[tuple[int, float]]) -> str:
+        """How to replace codes for missing values, pairs of column and code."""
+        text = "If it is a code, give NaN in its place, in `fit` and in predictions"
+        if not self.in_pandas or self.names is None:
+            return f"{text}, but keep equal values of other columns."
+        columns = [f"X[{self.names[j]!r}]" for j, _ in codes]
+        lines = [
+            f"{column} = {column}.replace({code:g}, np.nan)"
+            for column, (_, code) in zip(columns, codes, strict=True)
+        ]
+        return f"{text}: {'; '.join(lines)}."
+
+
+_UNNAMED = InputColumns()
+
+
+def warn_of_far_rows(
+    X, mean, scale, n_rows: float, columns: InputColumns = _UNNAMED
+) -> None:
     """Warn about rows far outside of the training rows, once per call.
 
     Parameters
@@ -134,84 +175,94 @@ def warn_of_far_rows(X, mean, scale, n_rows: float, names=None) -> None:
     mean, scale : (columns,), of the training rows
     n_rows : float
         Sum of the weights of the training rows.
-    names : (columns,), optional
+    columns : InputColumns
     """
     lowest, highest = X.min(axis=0), X.max(axis=0)
     if sparse.issparse(X):
         lowest, highest = lowest.toarray().ravel(), highest.toarray().ravel()
     with np.errstate(over="ignore"):
-        below, above = (mean - lowest) / scale, (highest - mean) / scale
-    distance = np.maximum(below, above)
-    codes = np.where(below > above, lowest, highest)
-    enough = np.clip(np.sqrt(n_rows / 10), _CODE_FAR, _CODE_FARTHEST)
-    far = np.flatnonzero((distance > enough) & np.isin(codes, CODES))
-    if len(far):
+        # Of the smallest and of the largest value of each column.
+        distance = np.stack([mean - lowest, highest - mean]) / scale
+    enough = min(max(math.sqrt(n_rows / 10), _CODE_FAR), _CODE_FARTHEST)
+    if distance.max() <= enough:
+        return
+    texts = []
+    is_code = (distance > enough) & np.isin([lowest, highest], CODES)
+    if columns.are_numbers is not None:
+        is_code &= columns.are_numbers
+    if is_code.any():
+        found = [
+            (j, float((lowest, highest)[side][j]), distance[side, j])
+            for j, side in np.argwhere(is_code.T).tolist()
+        ]
         parts = [
-            f"{codes[j]:g} in column {_name(names, j)} is {distance[j]:.3g} standard "
-            "deviations from the training mean"
-            for j in far[:5]
+            f"{code:g} in column {columns.name(j)} is {far:.3g} standard deviations "
+            "from the training mean"
+            for j, code, far in found
         ]
         consequence = "Predictions are extrapolations there."
-        _warn_of_codes(FAR_ROWS, parts, len(far) > 5, consequence)
-        return
-    column = int(distance.argmax())
-    if distance[column] <= max(_FAR, _FAR_PER_ROOT * np.sqrt(n_rows)):
-        return
-    values = X[:, [column]]
-    values = (values.toarray() if sparse.issparse(X) else values)[:, 0]
-    row = int(np.abs(values - mean[column]).argmax())
-    name = _name(names, column)
-    warn_once(
-        "SKB303",
-        FAR_ROWS,
-        f"some rows lie far outside of the training rows: {values[row]:.3g} in column "
-        f"{name} of row {row} is {distance[column]:.1g} standard deviations from the "
-        "training mean. Predictions are extrapolations there and can be absurd. Check "
-        "that the rows have the units of the training rows.",
-    )
+        codes = [(j, code) for j, code, _ in found]
+        texts.append(_about_codes(parts, codes, consequence, columns))
+    # A code must not hide a farther value.
+    distance[is_code] = 0
+    side, column = np.unravel_index(distance.argmax(), distance.shape)
+    if distance[side, column] > max(_FAR, _FAR_PER_ROOT * math.sqrt(n_rows)):
+        values = X[:, [column]]
+        values = (values.toarray() if sparse.issparse(X) else values)[:, 0]
+        row = int(values.argmax() if side else values.argmin())
+        texts.append(
+            f"some rows lie far outside of the training rows: {values[row]:.3g} in "
+            f"column {columns.name(int(column))} of row {row} is "
+            f"{distance[side, column]:.1g} standard deviations from the training mean. "
+            "Predictions are extrapolations there and can be absurd. Check that the "
+            "rows have the units of the training rows."
+        )
+    if texts:
+        warn_once("SKB303", FAR_ROWS, " Also, ".join(texts))
 
 
-def warn_of_codes(X, names=None) -> None:
+def warn_of_codes(X, columns: InputColumns = _UNNAMED) -> None:
     """Warn if a column of training rows has a code for missing values, once per call.
 
-    X : (rows, columns), array or sparse; a sparse one is not checked
-    names : (columns,), optional
+    X : (rows, columns), array or sparse; a sparse one is not checked; NaN is missing
     """
     if sparse.issparse(X) or not len(X):
         return
-    lowest, highest = X.min(axis=0), X.max(axis=0)
-    parts = []
-    may_have = np.isin(lowest, CODES) | np.isin(highest, CODES)
+    may_have = np.isin(np.fmin.reduce(X), CODES) | np.isin(np.fmax.reduce(X), CODES)
+    if columns.are_numbers is not None:
+        may_have &= columns.are_numbers
+    parts, codes = [], []
     for j in np.flatnonzero(may_have).tolist():
-        is_code = np.isin(X[:, j], CODES)
-        others = X[~is_code, j]
+        values = X[~np.isnan(X[:, j]), j]
+        is_code = np.isin(values, CODES)
+        others = values[~is_code]
         low, high = (others.min(), others.max()) if len(others) else (0.0, 0.0)
-        for code, n in zip(*np.unique(X[is_code, j], return_counts=True), strict=True):
+        found = np.unique(values[is_code], return_counts=True)
+        for code, n in zip(*found, strict=True):
             gap = max(low - code, code - high)
             if n >= _CODE_ROWS and gap > high - low > 0:
+                codes.append((j, float(code)))
                 parts.append(
-                    f"{code:g} in column {_name(names, j)} ({n} rows; the other values "
+                    f"{code:g} in column {columns.name(j)} ({n} rows; the other values "
                     f"are from {low:.3g} to {high:.3g})"
                 )
-    if parts:
+    if codes:
         consequence = "It is read as a number."
-        _warn_of_codes("codes in training rows", parts[:5], len(parts) > 5, consequence)
+        text = _about_codes(parts, codes, consequence, columns)
+        warn_once("SKB303", TRAINING_CODES, text)
 
 
-def _warn_of_codes(
-    subject: str, parts: Sequence[str], are_more: bool, consequence: str
-) -> None:
-    warn_once(
-        "SKB303",
-        subject,
+def _about_codes(
+    parts: Sequence[str],
+    codes: Sequence[tuple[int, float]],
+    consequence: str,
+    columns: InputColumns,
+) -> str:
+    return (
         "a value looks like a code for missing values: "
-        f"{', '.join(parts)}{', ...' * are_more}. {consequence} If it is a code, give "
-        "NaN in its place, in `fit` and in predictions: X.replace(code, np.nan).",
+        f"{', '.join(parts[:5])}{', ...' * (len(parts) > 5)}. {consequence} "
+        f"{columns.replacement(codes[:5])}"
     )
-
-
-def _name(names, column: int):
-    return column if names is None else repr(str(names[column]))
 
 
 # ---- units of the data <-> units of the network

@@ -51,6 +51,9 @@ from skbayesnn._validation import check_option
 # What predictions do with unknown values, for the warning.
 AVERAGED = "Predictions average over values of the training rows."
 TYPICAL = "Typical values take their place."
+# Subject of the warning of columns without any level of `fit`. Folds silence it: all
+# levels of held-out groups can be new.
+UNSEEN_LEVELS = "unseen levels"
 ROWS = "log(1 + n) of the other training rows with the same levels"
 
 
@@ -427,6 +430,12 @@ default="from_dtype"
             for names, name in self._names_of_counts()
         ]
 
+    @property
+    def are_numbers(self) -> list[bool]:
+        """Whether each feature is a column of numbers, as it is in the table."""
+        of_columns = [c.kind == "number" for c in self._columns for _ in c.suffixes]
+        return of_columns + [False] * len(self.level_counts)
+
     def _names_of_counts(self) -> Iterator[tuple[tuple, str]]:
         """Names of the columns of each count, and of its feature."""
         for counts in self.level_counts:
@@ -650,7 +659,7 @@ def _warn_of_unseen_levels(
         ]
         warn_once(
             "SKB304",
-            "unseen levels",
+            UNSEEN_LEVELS,
             "all values are levels that `fit` has not seen, in the columns "
             f"{', '.join(parts)}{', ...' * (len(columns) > 10)}. {consequence} "
             "Check that spelling and type equal those in the training rows.",

@@ -10,12 +10,13 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from skbayesnn._data.class_order import if_ordered
+from skbayesnn._data.scaling import TRAINING_CODES
 from skbayesnn._meta import functions
 from skbayesnn._meta.base import BaseHeldOutMetaEstimator, one_target
 from skbayesnn._predictive.by_blocks import by_blocks
 from skbayesnn._predictive.classes import check_known
 from skbayesnn._predictive.summaries import CLASSIFICATION_KINDS, REGRESSION_KINDS
-from skbayesnn._runtime import on_snapshot, warn, warn_once_per_call
+from skbayesnn._runtime import on_snapshot, silenced, warn, warn_once_per_call
 from skbayesnn._sklearn_compat import available_if, safe_indexing
 from skbayesnn._typing import Array, MatrixLike, OutputPath
 from skbayesnn._validation import check_number, check_option
@@ -152,7 +153,8 @@ class Abstainer(BaseHeldOutMetaEstimator):
         to_fit = y if ordered_y is None else ordered_y
         attributes: dict[str, Any] = {"threshold_": self.threshold}
         if self.target_error is not None:
-            held_out = self._cross_fit(X, to_fit, routed)
+            with silenced(TRAINING_CODES):  # the fit to all rows warns
+                held_out = self._cross_fit(X, to_fit, routed)
             attributes = self._select_threshold(X, y, weights, held_out)
         model = clone(self.estimator).fit(X, to_fit, **routed.estimator.fit)
         if is_classifier(model):

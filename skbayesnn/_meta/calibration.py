@@ -9,6 +9,7 @@ from sklearn.base import clone, is_classifier
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
+from skbayesnn._data.scaling import TRAINING_CODES
 from skbayesnn._meta.base import BaseHeldOutMetaEstimator
 from skbayesnn._meta.unwrap import open_predictive
 from skbayesnn._predictive.mixin import (
@@ -17,7 +18,7 @@ from skbayesnn._predictive.mixin import (
     mean_and_covariance,
 )
 from skbayesnn._predictive.recalibration import QuantileMap, likeliest_scale
-from skbayesnn._runtime import default_settings, on_snapshot
+from skbayesnn._runtime import default_settings, on_snapshot, silenced
 from skbayesnn._sklearn_compat import RegressorMixin, safe_indexing
 from skbayesnn._typing import MatrixLike
 
@@ -135,9 +136,11 @@ class CalibratedUncertaintyRegressor(
         X, y, weights, routed = self._validate_fit_arguments(
             X, y, sample_weight, fit_params
         )
+        with silenced(TRAINING_CODES):  # the fit to all rows warns
+            fitted = self._cross_fit(X, y, routed)
         held_out = [
             (model, rows[weights[rows] > 0])
-            for model, rows in self._cross_fit(X, y, routed)
+            for model, rows in fitted
             if weights[rows].any()
         ]
         step = -(-sum(len(rows) for _, rows in held_out) // MAX_ROWS)

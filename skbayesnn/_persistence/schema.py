@@ -780,7 +780,9 @@ def _tables() -> Iterator[StoredClass]:
             "text_ratio": floats(NOT_NEGATIVE, ndim=1),
             "time_zone": none_or(TIME_ZONE),
             "bounds": BOUNDS,
+            "mostly_unique": FLAG,
         },
+        added=("mostly_unique",),
         agrees=consistency.check_column,
         has_state=False,
     )

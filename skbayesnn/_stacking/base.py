@@ -27,14 +27,13 @@ from skbayesnn._data.class_order import if_ordered
 from skbayesnn._data.column_encoding import EncodedRows
 from skbayesnn._data.columns import is_frame
 from skbayesnn._data.groups import check_groups
-from skbayesnn._data.scaling import FAR_ROWS, warn_of_far_rows
+from skbayesnn._data.scaling import FAR_ROWS, TRAINING_CODES, warn_of_far_rows
 from skbayesnn._data.sources import SlicedSource, resolved_columns, source_of
-from skbayesnn._data.table_encoder import TableEncoder
+from skbayesnn._data.table_encoder import UNSEEN_LEVELS, TableEncoder, is_default
 from skbayesnn._data.validation import (
     check_new_rows,
     check_weights,
     named_after,
-    network_columns,
     refuse_named_categories,
 )
 from skbayesnn._meta.unwrap import open_predictive
@@ -44,6 +43,7 @@ from skbayesnn._runtime import (
     on_snapshot,
     replace_fitted,
     silence_warning,
+    silenced,
     snapshot,
     warn,
 )
@@ -79,7 +79,11 @@ from skbayesnn._typing import Array, MatrixLike
 from skbayesnn.estimators._base import BayesianNetwork
 from skbayesnn.estimators._fit import time_left
 from skbayesnn.estimators._survey import TrainingSource, survey
-from skbayesnn.estimators._training_data import training_data
+from skbayesnn.estimators._training_data import (
+    input_columns,
+    training_data,
+    warn_of_codes_in_table,
+)
 from skbayesnn.estimators.mc_dropout import MCDropoutClassifier, MCDropoutRegressor
 from skbayesnn.preprocessing import PiecewiseLinearEncoder
 
@@ -267,15 +271,17 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         resources = self._resources()
         warn_of_few_rows(int(np.count_nonzero(data.weights > 0)))
         fold_data, folds, fold_tables = encode_by_fold(data, splits)
-        seconds = _collect(
-            predict_held_out(
-                candidates, fold_data, folds, resources, progress.out_of_fold
-            ),
-            progress.out_of_fold,
-            log,
-            len(candidates) * len(splits),
-            "networks out of fold",
-        )
+        # Not by the rows of a fold, which may be fewer.
+        with silenced(TRAINING_CODES):
+            seconds = _collect(
+                predict_held_out(
+                    candidates, fold_data, folds, resources, progress.out_of_fold
+                ),
+                progress.out_of_fold,
+                log,
+                len(candidates) * len(splits),
+                "networks out of fold",
+            )
         candidates, oof, stacked, kept, models = self._refit_until_all_succeed(
             drop_failed(candidates, progress.out_of_fold),
             data,
@@ -396,6 +402,8 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
                 self.categorical_features,
                 "a stack of given `estimators`, which have this parameter themselves",
             )
+            if not any(_names_categories(estimator) for _, estimator, _ in items):
+                warn_of_codes_in_table(X, sample_weight)
             return StackData(X, y, sample_weight, groups=groups), specs
         # Validate X and y here, so that an error or warning occurs once and not for
         # each candidate.
@@ -405,6 +413,8 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         probe = network_class(categorical_features=self.categorical_features)
         with named_after(self, probe):
             table = training_data(probe, X, y, sample_weight, groups=groups).table
+        # Candidates get encoded columns, without their names.
+        silence_warning(TRAINING_CODES)
         names, encoder = getattr(probe, "feature_names_in_", None), probe.table_
         if encoder is not None and self.cv is None:
             _warn_of_dates([c.column for c in encoder.columns_ if c.kind == "date"])
@@ -571,7 +581,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         if scales is None:
             return rows
         mean, scale, total_weight = scales
-        warn_of_far_rows(rows.X, mean, scale, total_weight, network_columns(self))
+        warn_of_far_rows(rows.X, mean, scale, total_weight, input_columns(self, X))
         # Do not warn again about encoded columns, which have other values and no
         # names.
         silence_warning(FAR_ROWS)
@@ -668,6 +678,14 @@ class _Progress(NamedTuple):
         self.refits.forget_failures()
 
 
+def _names_categories(estimator) -> bool:
+    """Whether columns are named as categories: their codes are no numbers."""
+    return any(
+        name.endswith("categorical_features") and not is_default(value)
+        for name, value in estimator.get_params().items()
+    )
+
+
 def _warn_of_dates(columns: list) -> None:
     """Warn that rows may be ordered in time."""
     if columns:
@@ -760,6 +778,7 @@ def _collect(
         # A fold may contain an outlier. The summary warns if that makes the mixture
         # poor.
         silence_warning(FAR_ROWS)
+        silence_warning(UNSEEN_LEVELS)
         n_start, start = None, 0.0
         for new in training:
             store.update(new)

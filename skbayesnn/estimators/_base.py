@@ -21,7 +21,6 @@ from skbayesnn._data.table_encoder import TableEncoder
 from skbayesnn._data.validation import (
     Table,
     check_new_rows,
-    network_columns,
 )
 from skbayesnn._predictive.mixin import PredictiveBlocks, PredictiveMixin
 from skbayesnn._runtime import atomic_update, default_settings, snapshot, warn
@@ -48,7 +47,11 @@ from skbayesnn.estimators._diagnostics import (
 )
 from skbayesnn.estimators._job import PosteriorSpec
 from skbayesnn.estimators._survey import TrainingSource
-from skbayesnn.estimators._training_data import TrainingData, training_data
+from skbayesnn.estimators._training_data import (
+    TrainingData,
+    input_columns,
+    training_data,
+)
 from skbayesnn.networks import NetworkDescription
 
 
@@ -427,7 +430,7 @@ class BayesianNetwork(
         rows = check_new_rows(self, X, *moments)
         if standardized:
             scale = self.x_mean_, self.x_scale_, self.total_weight_
-            warn_of_far_rows(rows.X, *scale, network_columns(self))
+            warn_of_far_rows(rows.X, *scale, input_columns(self, X))
         return rows
 
     def _open_predictive(self, X):

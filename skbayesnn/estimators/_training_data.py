@@ -5,9 +5,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from scipy import sparse
 
+from skbayesnn._data.columns import TableReader, is_frame
 from skbayesnn._data.groups import check_can_hold_out, check_groups
 from skbayesnn._data.other_units import THROUGH_STEPS, warn_of_other_units
-from skbayesnn._data.scaling import Scaling, warn_of_codes
+from skbayesnn._data.scaling import InputColumns, Scaling, warn_of_codes
 from skbayesnn._data.validation import Table, check_inputs, network_columns, table_of
 from skbayesnn._likelihoods import likelihood_named
 from skbayesnn._runtime import warn, warn_once
@@ -103,10 +104,10 @@ def training_data(
     likelihood = likelihood_named(estimator.likelihood)
     has_noise = likelihood is not None and not likelihood.tempered
     if estimator.network is None or not estimator.network.row_shapes:
-        names, used = network_columns(estimator), table.sample_weight > 0
+        columns, used = input_columns(estimator, X), table.sample_weight > 0
         rows_used = table.X if used.all() else table.X[used]
-        _warn_of_constant_columns(rows_used, names)
-        warn_of_codes(rows_used, names)
+        _warn_of_constant_columns(rows_used, columns.names)
+        warn_of_codes(rows_used, columns)
     if has_noise:
         _warn_of_constant_targets(table)
     rows = np.flatnonzero(table.sample_weight > 0)
@@ -115,6 +116,36 @@ def training_data(
         estimator, table, X_val, y_val, target_attributes
     )
     return TrainingData(table, rows, validation, target_attributes, groups)
+
+
+def input_columns(estimator, X) -> InputColumns:
+    """Columns of the user's table X, of an estimator that is fitted or in `fit`."""
+    table = table_of(estimator)
+    are_numbers = None if table is None else table.are_numbers
+    return InputColumns(network_columns(estimator), are_numbers, hasattr(X, "iloc"))
+
+
+def warn_of_codes_in_table(X, weights=None) -> None:
+    """Warn if columns of numbers have a code for missing values.
+
+    X : as a user gives it; only frames and arrays of numbers are checked
+    weights : (rows,), or None
+    """
+    used = slice(None) if weights is None else weights > 0
+    if is_frame(X):
+        import narwhals.stable.v2 as narwhals
+
+        columns = getattr(X, "column_names", X.columns)
+        if len(set(columns)) < len(columns):  # narwhals refuses them
+            return
+        schema = narwhals.from_native(X, eager_only=True).schema
+        names = [name for name, dtype in schema.items() if dtype.is_numeric()]
+        reader = TableReader(X)
+        numbers = [reader.numbers(reader.names.index(name)) for name in names]
+        values = np.array(numbers).reshape(len(names), reader.n_rows).T[used]
+        warn_of_codes(values, InputColumns(names, None, hasattr(X, "iloc")))
+    elif isinstance(X, np.ndarray) and X.dtype.kind in "iuf" and X.ndim == 2:
+        warn_of_codes(X[used])
 
 
 def _with_validation(estimator, table, X_val, y_val, target_attributes):

@@ -20,7 +20,6 @@ from skbayesnn._data.validation import (
     check_classification,
     check_new_rows,
     check_regression,
-    network_columns,
     refuse_one_class,
 )
 from skbayesnn._distributions.mixtures import GaussianMixtures
@@ -63,6 +62,7 @@ from skbayesnn.estimators._neighbour_training import (
     report_failures,
     vector,
 )
+from skbayesnn.estimators._training_data import input_columns
 from skbayesnn.preprocessing import PiecewiseLinearEncoder
 
 # Largest number of bins of a column, and of all columns.
@@ -361,7 +361,7 @@ class NeighbourModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
         _validation.check_n_draws(self.n_draws)
         rows = check_new_rows(self, X, self.x_mean_, self.x_scale_)
         scale = self.x_mean_, self.x_scale_, self.total_weight_
-        warn_of_far_rows(rows.X, *scale, network_columns(self))
+        warn_of_far_rows(rows.X, *scale, input_columns(self, X))
         draws = self._draws()
 
         def opened(X):

@@ -20,7 +20,15 @@ from sklearn.utils.validation import check_is_fitted
 from skbayesnn._batch.executor import Executor, FoldScorer, Resources
 from skbayesnn._batch.jobs import FoldFitBuilder, network_of
 from skbayesnn._batch.outcomes import Fingerprint, Outcome, ProgramResult, ResultStore
-from skbayesnn._runtime import replace_fitted, warn, warn_once_per_call
+from skbayesnn._data.scaling import TRAINING_CODES
+from skbayesnn._data.table_encoder import UNSEEN_LEVELS
+from skbayesnn._runtime import (
+    replace_fitted,
+    silence_warning,
+    silenced,
+    warn,
+    warn_once_per_call,
+)
 from skbayesnn._sklearn_compat import (
     BaseSearchCV,
     GridSearchCV,
@@ -225,6 +233,7 @@ class _BatchedSearch(BestEstimatorMixin, BaseSearchCV):
         self : object
             The fitted search.
         """
+        silence_warning(UNSEEN_LEVELS)
         inputs = self._inputs(X, y, params)
         executor = Executor(self._scorer(inputs), self._resources())
         store = self._new_store(inputs).resumed(self._unfinished)
@@ -312,7 +321,12 @@ class _BatchedSearch(BestEstimatorMixin, BaseSearchCV):
         )
         by_name = dict(zip(names, candidates, strict=True))
         n_at_once = executor.candidates_at_once(n_folds, builder.max_train_rows)
-        with self._progress(len(by_name) * n_folds, n_folds) as progress:
+        # The refit warns, by the number of all rows.
+        in_folds = silenced(TRAINING_CODES) if self.refit else nullcontext()
+        with (
+            in_folds,
+            self._progress(len(by_name) * n_folds, n_folds) as progress,
+        ):
 
             def keep(result):
                 store.update(result)

@@ -7,6 +7,7 @@ import pytest
 from scipy import sparse
 
 from skbayesnn._data.scaling import (
+    InputColumns,
     common_range,
     is_outlier,
     ordinary_rows,
@@ -82,7 +83,9 @@ def test_far_rows_are_beyond_a_thousand_standard_deviations(kind):
             rows[2, 1] = mean[1] + sign * 1.001 * reach * scale[1]
             text = warned(warn_of_far_rows, kind(rows), mean, scale, n_rows)
             assert f"in column 1 of row 2 is {reach:.1g} standard dev" in text
-    text = warned(warn_of_far_rows, kind(rows), mean, scale, 20, ["a", "b", "c"])
+    text = warned(
+        warn_of_far_rows, kind(rows), mean, scale, 20, InputColumns(["a", "b", "c"])
+    )
     assert "in column 'b' of row 2" in text
 
 
@@ -112,9 +115,15 @@ def test_codes_for_missing_values_in_training_rows(code, seed):
         warn_of_codes(np.where(X > 2, code, code + np.abs(code) * X))
         warn_of_codes(np.where(X > 2, code, 0.0))  # one other value
     X[[3, 8, 9], 1] = code
-    message = f"{code:g} in column 'size' .3 rows; .* from 0.*X.replace.*SKB303"
-    with pytest.warns(UserWarning, match=message):
-        warn_of_codes(X, ["a", "size"])
+    text = warned(warn_of_codes, X, InputColumns(["a", "size"]))
+    assert f"{code:g} in column 'size' (3 rows; the other values are from 0." in text
+    assert "keep equal values of other columns. [SKB303]" in text
+    text = warned(warn_of_codes, X, InputColumns(["a", "size"], in_pandas=True))
+    assert f": X['size'] = X['size'].replace({code:g}, np.nan). [SKB303]" in text
+    elapsed_days = InputColumns(["a", "day"], are_numbers=[True, False])
+    assert warned(warn_of_codes, X, elapsed_days) is None
+    X[5, 1] = np.nan
+    assert warned(warn_of_codes, X) is not None
 
 
 def test_codes_for_missing_values_in_new_rows(seed):
@@ -130,11 +139,27 @@ def test_codes_for_missing_values_in_new_rows(seed):
         X[5, 0] = -99.0
         message = "-99 in column 'a' is 14.2 standard deviations .*SKB303"
         with pytest.warns(UserWarning, match=message):
-            warn_of_far_rows(make(X), *moments, 1000, ["a", "b"])
+            warn_of_far_rows(make(X), *moments, 1000, InputColumns(["a", "b"]))
+    elapsed_days = InputColumns(are_numbers=[False, True])
+    assert warned(warn_of_far_rows, X, *moments, 1000, elapsed_days) is None
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         # A share of the many training rows may have the code.
         warn_of_far_rows(X, *moments, 1e5)
+
+
+@pytest.mark.parametrize("far", [[[0.0, 1e9]], [[-1e9, 0.0]], [[1e9, 0.0], [0, 0]]])
+def test_a_code_does_not_hide_a_far_value(far):
+    """In another column, on either side in the same one, or farther than a code."""
+    rows = np.array([[99.0, 0.0], *far])
+    text = warned(warn_of_far_rows, rows, np.zeros(2), np.ones(2), 100)
+    has_code = far[0][0] < 1e9  # else it is between other values
+    assert ("99 in column 0 is 99 standard" in text) == has_code
+    assert "of row 1 is 1e+09 standard deviations" in text
+    rows[0] = -999999.0, 5e3  # the code is the farthest value
+    rows[1:] = 0.0
+    text = warned(warn_of_far_rows, rows, np.zeros(2), np.ones(2), 100)
+    assert "-999999 in column 0" in text and "5e+03 in column 1 of row 0" in text
 
 
 def test_a_code_in_the_training_rows_is_not_reported_again(seed):

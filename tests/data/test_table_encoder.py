@@ -526,3 +526,20 @@ def test_only_unseen_levels_warn(n_levels):
         encoder.transform(new.assign(color=["Level 0", "level 2", "Level 1"]))
         encoder.transform(new[:1])
         encoder.transform(new.assign(color=[None] * 3))
+
+
+def test_new_levels_that_are_expected_do_not_warn(random):
+    """Names of rows, without y or few, and levels whose text predicts y."""
+    names = [f"name {i}" for i in range(40)]
+    towns = [f"{place} {i:02}" for i in range(20) for place in ("north", "south")]
+    for column, y in (
+        (names, None),
+        (names[:8], np.arange(8)),
+        (["none"] * 20 + names, random.standard_normal(60)),
+        (np.repeat(towns, 5), np.tile(np.repeat([0.0, 5.0], 5), 20)),
+    ):
+        encoder = TableEncoder().fit(pd.DataFrame({"x": column}), y)
+        assert encoder.get_feature_names_out().size
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            encoder.transform(pd.DataFrame({"x": ["north 77", "south 77"]}))
