@@ -286,3 +286,20 @@ def test_elapsed_days_are_no_codes():
         warnings.simplefilter("always")
         model.predict(new)
     assert [str(w.message)[-8:] for w in warned] == ["[SKB305]"]
+
+
+def test_dates_a_little_later_do_not_warn():
+    """The last date of random rows may be held out."""
+    pandas = pytest.importorskip("pandas")
+    days = pandas.Timestamp("2020-01-01") + pandas.to_timedelta(np.arange(ROWS), "D")
+    model = fitted(NETWORK, pandas.DataFrame({"day": days, "a": X[:, 0]}))
+
+    def predict(share):
+        day = days[-1] + share * (days[-1] - days[0])
+        model.predict(pandas.DataFrame({"day": [day], "a": [0.0]}))
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        predict(0.019)
+    with pytest.warns(UserWarning, match="SKB305"):
+        predict(0.021)

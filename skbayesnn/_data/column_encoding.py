@@ -188,6 +188,9 @@ class EncodedRows:
 
 
 _SHARES = (np.arange(N_SUBSTITUTES) + 0.5) / N_SUBSTITUTES
+# Dates count as later than those of ``fit`` if they are later by this share of the time
+# that those cover: the last of random rows may be held out.
+_LATER_SHARE = 0.02
 
 
 def normal_substitutes(mean: float, std: float) -> np.ndarray:
@@ -512,7 +515,7 @@ class EncodedColumn(NamedTuple):
     substitutes : ndarray
         As in ``UnknownValues``.
     is_later : bool
-        Whether dates are later than in ``fit``.
+        Whether dates are clearly later than in ``fit``.
     new_level : str, optional
         As ``_new_level`` returns it.
     """
@@ -543,5 +546,8 @@ def encode_column(reader: TableReader, j: int, column: Column) -> EncodedColumn:
     _refuse_infinite(values, column.name)
     features = features_of_values(values, column)
     is_unknown = np.isnan(values) & (not column.indicator)
-    is_later = column.kind == "date" and bool((values > column.bounds[1]).any())
+    first, last = column.bounds
+    is_later = column.kind == "date" and bool(
+        (values > last + _LATER_SHARE * (last - first)).any()
+    )
     return EncodedColumn(features, is_unknown, substitutes, is_later)

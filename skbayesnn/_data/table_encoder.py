@@ -640,9 +640,8 @@ def warn_of_new_missing(names: Sequence, consequence: str) -> None:
         warn_once(
             "SKB304",
             "new missing values",
-            "values are missing, or are levels that `fit` has not seen, in columns "
-            f"with fewer than five missing values in `fit`: {_listed(names)}. "
-            f"{consequence}",
+            "values are missing in columns with fewer than five missing values in "
+            f"`fit`: {_listed(names)}. {consequence}",
         )
 
 
