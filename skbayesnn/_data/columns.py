@@ -5,7 +5,6 @@ arrays, which may contain objects.
 """
 
 import datetime
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -15,6 +14,15 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
 
+from skbayesnn._data.text_formats import (
+    CONVERTIBLE_SHARE,
+    ISO_DATE,
+    how_to_read_dates,
+    how_to_read_numbers,
+    is_iso_date,
+    odd_format,
+    share_of_numbers,
+)
 from skbayesnn._runtime import warn_once
 
 # A text column is free text if more than this share of its values differ and they have
@@ -23,22 +31,6 @@ _DISTINCT_SHARE = 0.5
 _MIN_WORDS = 4.0
 # With fewer distinct values, text is taken for categories.
 _MIN_TEXTS = 20
-# With this share of values that represent numbers or dates, text should be converted.
-_CONVERTIBLE_SHARE = 0.9
-# With fewer distinct values, text is not compared with other formats of dates and
-# numbers; with more, the first ones are.
-_MIN_FORMATTED, _MAX_FORMATTED = 10, 200
-# A date in ISO 8601, as in CSV files that pandas writes. A time zone may follow.
-_ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?)?")
-# Parts of a date in another format, such as 31.12.2024 10:30 or Dec 31, 2024.
-_OTHER_DATE = re.compile(
-    r"(\d{1,2}|\d{4}|[A-Za-z]{3,9})([./ -])(\d{1,2}|[A-Za-z]{3,9})(\2|, )(\d{4}|\d\d)"
-    r"(?:([T ]|, )\d{1,2}:\d\d(:\d\d)?( ?[AaPp][Mm])?)?"
-)
-# Numbers: with a decimal comma, with commas between thousands, and without commas.
-_DECIMAL_COMMA = re.compile(r"\s*[+-]?(\d+|\d{1,3}([. ']\d{3})+),\d+\s*")
-_THOUSANDS = re.compile(r"\s*[+-]?[1-9]\d{0,2}(,\d{3})+(\.\d+)?\s*")
-_WITHOUT_COMMA = re.compile(r"\s*[+-]?\d+\s*")
 # Text of missing values in a column of categories.
 MISSING = "missing"
 
@@ -184,11 +176,9 @@ class TableReader:
             return [_level(v) for v in categorical.categories.tolist()]
         return [_level(v) for v in series.cat.get_categories().to_list()]
 
-    def first_text(self, j: int) -> tuple[int, str] | None:
-        """Row and value of a text in a column, see ``first_text``."""
-        if self._frame is None:
-            return first_text(self._array[:, j])
-        return first_text(_objects(self._series(j)))
+    def values(self, j: int) -> np.ndarray:
+        """Values of a column as they are, (rows,), of objects for a frame."""
+        return self._array[:, j] if self._frame is None else _objects(self._series(j))
 
     def is_complete_number(self, j: int) -> bool:
         """Whether a frame's column contains numbers or booleans, and all of them."""
@@ -257,7 +247,7 @@ def is_frame(X) -> bool:
 def first_text(values: np.ndarray) -> tuple[int, str] | None:
     """Position and value of the first text, if possible of one that is no number."""
     texts = [(i, v) for i, v in enumerate(values.tolist()) if isinstance(v, str)]
-    others = (found for found in texts if not _share_of_numbers([found[1]]))
+    others = (found for found in texts if not share_of_numbers([found[1]]))
     return next(others, texts[0] if texts else None)
 
 
@@ -318,18 +308,7 @@ def _kind_of_objects(values: np.ndarray, name) -> str:
 
 def _are_dates(texts: list[str]) -> bool:
     """Whether all texts are dates in ISO format, such as 2024-02-29 10:30."""
-    return _without_zone(texts) is not None or all(map(_is_date, texts))
-
-
-def _is_date(text: str) -> bool:
-    """Whether text is a date in ISO format, with or without a time zone."""
-    if not _ISO_DATE.match(text):
-        return False
-    try:
-        datetime.datetime.fromisoformat(text)
-    except ValueError:
-        return False
-    return True
+    return _without_zone(texts) is not None or all(map(is_iso_date, texts))
 
 
 def _without_zone(texts: list) -> np.ndarray | None:
@@ -337,7 +316,7 @@ def _without_zone(texts: list) -> np.ndarray | None:
 
     texts : None for a missing value
     """
-    if not all(text is None or _ISO_DATE.fullmatch(text) for text in texts):
+    if not all(text is None or ISO_DATE.fullmatch(text) for text in texts):
         return None
     try:
         return np.array(texts, dtype="datetime64[us]")
@@ -382,7 +361,9 @@ def _odd_kind(got: str, name) -> ValueError:
 def _check_text(texts: list[str], name) -> None:
     """Raise if a column contains sentences; warn if it contains numbers or dates."""
     distinct = list(dict.fromkeys(texts))
-    if _warn_of_format(distinct, name):
+    odd = odd_format(distinct)
+    if odd is not None:
+        _warn_of_text(name, *odd)
         return
     n_words = np.mean([len(text.split()) for text in distinct]) if distinct else 0
     is_long = len(distinct) >= _MIN_TEXTS
@@ -397,119 +378,20 @@ def _check_text(texts: list[str], name) -> None:
             f"categorical_features=[{name!r}]."
         )
     # A few numbers as text can be names of categories; a few dates cannot.
-    others = [text for text in distinct if not _is_date(text)]
-    if 1 - len(others) / max(len(distinct), 1) >= _CONVERTIBLE_SHARE:
+    others = [text for text in distinct if not is_iso_date(text)]
+    if 1 - len(others) / max(len(distinct), 1) >= CONVERTIBLE_SHARE:
         _warn_of_text(
             name,
             f"dates, except {len(others)} of {len(distinct)} values such as "
             f"{others[0][:40]!r},",
             "pandas.to_datetime(..., format='ISO8601', errors='coerce')",
         )
-    elif is_long and _share_of_numbers(distinct) >= _CONVERTIBLE_SHARE:
+    elif is_long and share_of_numbers(distinct) >= CONVERTIBLE_SHARE:
         _warn_of_text(
             name,
             f"numbers, such as {texts[0][:40]!r},",
             "pandas.to_numeric(..., errors='coerce')",
         )
-
-
-def _warn_of_format(distinct: list[str], name) -> bool:
-    """Warn of dates that are not in ISO format, and of commas in numbers.
-
-    returns : whether there was a warning
-    """
-    if len(distinct) < _MIN_FORMATTED:
-        return False
-    sample = distinct[:_MAX_FORMATTED]
-    enough = _CONVERTIBLE_SHARE * len(sample)
-    for text in sample[:3]:
-        formats = _date_formats(text, sample, enough)
-        if formats:
-            _warn_of_text(name, f"dates, such as {text[:40]!r},", _to_datetime(formats))
-            return True
-    way = _without_commas(sample)
-    if way:
-        example = next(text for text in sample if "," in text)
-        _warn_of_text(name, f"numbers with commas, such as {example[:40]!r},", way)
-    return bool(way)
-
-
-def _without_commas(texts: Sequence[str]) -> str:
-    """How to convert numbers, many of which have commas; empty for other text."""
-    plain = sum(map(bool, map(_WITHOUT_COMMA.fullmatch, texts)))
-    decimal, thousands = (
-        [text for text in texts if pattern.fullmatch(text)]
-        for pattern in (_DECIMAL_COMMA, _THOUSANDS)
-    )
-    n_found = max(len(decimal), len(thousands))
-    enough = _CONVERTIBLE_SHARE * len(texts)
-    if n_found < enough / 2 or n_found + plain < enough:
-        return ""
-    with_dot = any("." in text for text in decimal)
-    without_dot = ".str.replace('.', '')" * with_dot
-    ways = [
-        f"pandas.to_numeric(column{without_dot}.str.replace(',', '.')), or give "
-        f"""decimal=','{", thousands='.'" * with_dot} to pandas.read_csv""",
-        "pandas.to_numeric(column.str.replace(',', '')), or give thousands=',' to "
-        "pandas.read_csv",
-    ]
-    if len(decimal) == len(thousands):
-        return f"{ways[0]}; if the commas are between thousands, with {ways[1]}"
-    return ways[len(decimal) < len(thousands)]
-
-
-def _date_formats(text: str, texts: Sequence[str], enough: float = 1) -> list[str]:
-    """Formats of ``strptime`` that could be a text's, if it is a date but not in ISO.
-
-    Day and month may be in both orders. The more frequent format is the first.
-
-    enough : texts that must have a format
-    """
-    parts = _OTHER_DATE.fullmatch(text)
-    if parts is None or _is_date(text):
-        return []
-    first, gap, second, second_gap, year, time_gap, seconds, half = parts.groups()
-    if gap == "." and len(first + second + year) < 6:  # such as 1.12.10, a version
-        return []
-    if time_gap is None:
-        time = ""
-    else:
-        time = f"{time_gap}{'%I' if half else '%H'}:%M{':%S' if seconds else ''}"
-        time += (half or "")[:-2] + "%p" * bool(half)
-    names = {
-        part: "%b" if len(part) == 3 else "%B"
-        for part in (first, second)
-        if part.isalpha()
-    }
-    if len(first) == 4 and first.isdigit():
-        orders = [("%Y", "%m", "%d")]
-    elif second in names:
-        orders = [("%d", names[second], "%y")]
-    elif first in names:
-        orders = [(names[first], "%d", "%y")]
-    else:
-        orders = [("%d", "%m", "%y"), ("%m", "%d", "%y")]
-    formats = [
-        f"{a}{gap}{b}{second_gap}{'%Y' if len(year) == 4 else c}{time}"
-        for a, b, c in orders
-    ]
-    counts = {f: sum(_has_format(t, f) for t in texts) for f in formats}
-    most = max(counts.values())
-    return [f for f, count in counts.items() if count == most >= enough]
-
-
-def _has_format(text: str, date_format: str) -> bool:
-    try:
-        datetime.datetime.strptime(text, date_format)
-    except ValueError:
-        return False
-    return True
-
-
-def _to_datetime(formats: Sequence[str]) -> str:
-    """Calls of pandas that read dates in a format."""
-    calls = [f"pandas.to_datetime(column, format={f!r})" for f in formats]
-    return " or ".join(calls)
 
 
 def _warn_of_text(name, content: str, function: str) -> None:
@@ -522,17 +404,6 @@ def _warn_of_text(name, content: str, function: str) -> None:
     )
 
 
-def _share_of_numbers(texts: list[str]) -> float:
-    n_numbers = 0
-    for text in texts:
-        try:
-            float(text)
-        except ValueError:
-            continue
-        n_numbers += 1
-    return n_numbers / len(texts)
-
-
 def _as_numbers(values: np.ndarray, name) -> np.ndarray:
     if values.dtype.kind == "m":
         seconds = values.astype("timedelta64[us]").astype(np.float64) / 1e6
@@ -542,11 +413,12 @@ def _as_numbers(values: np.ndarray, name) -> np.ndarray:
     out = np.full(len(values), np.nan)
     for i, value in enumerate(values):
         if not is_missing(value):
-            out[i] = _as_number(value, i, name)
+            out[i] = _as_number(values, i, name)
     return out
 
 
-def _as_number(value, row: int, name) -> float:
+def _as_number(values: np.ndarray, row: int, name) -> float:
+    value = values[row]
     if isinstance(value, datetime.timedelta):
         return value.total_seconds()
     if isinstance(value, np.timedelta64):
@@ -556,24 +428,20 @@ def _as_number(value, row: int, name) -> float:
             raise TypeError
         return float(value)
     except (TypeError, ValueError) as error:
-        way = f" {how_to_read_numbers(value)}" if isinstance(value, str) else ""
-        value = str(value) if isinstance(value, str) else value
+        way = ""
+        if isinstance(value, str):
+            value, way = str(value), f" {advice_for_texts(values)}"
         raise ValueError(
             f"column {name!r} must contain numbers, as in `fit`; got {value!r} in row "
             f"{row}.{way}"
         ) from error
 
 
-def how_to_read_numbers(text: str) -> str:
-    """Sentence on how to make a number of a text, or of all texts like it."""
-    is_number = _share_of_numbers([text]) == 1
-    way = "pandas.to_numeric(column)" if is_number else _without_commas([text])
-    if way:
-        return f"Convert the column with {way}."
-    return (
-        "If only some values are no numbers, pandas.to_numeric(column, "
-        "errors='coerce') makes them missing."
-    )
+def advice_for_texts(values: np.ndarray) -> str:
+    """How to make numbers of the texts among some values."""
+    texts = [value for value in values.tolist() if isinstance(value, str)]
+    n_present = sum(not is_missing(value) for value in values.tolist())
+    return how_to_read_numbers(texts, is_mixed=len(texts) < n_present)
 
 
 def _as_categories(values: np.ndarray, name) -> Categories:
@@ -640,7 +508,7 @@ def _as_dates(values: np.ndarray, zone: str | None, name) -> np.ndarray:
         row, value = odd[0]
         raise ValueError(
             f"column {name!r} must contain dates, as in `fit`; got {value!r} in row "
-            f"{row}, and {len(odd) - 1} others. {_how_to_read_dates(odd)}"
+            f"{row}, and {len(odd) - 1} others. {_how_to_read_dates(dates, odd)}"
         )
     if present:
         _check_zone(_zone_of_objects(values, name), zone, name)
@@ -649,24 +517,23 @@ def _as_dates(values: np.ndarray, zone: str | None, name) -> np.ndarray:
     return np.array(dates, dtype="datetime64[us]")
 
 
-def _how_to_read_dates(odd: list[tuple[int, Any]]) -> str:
+def _how_to_read_dates(values: list, odd: list[tuple[int, Any]]) -> str:
     """Sentence on how to make dates of other values.
 
-    odd : rows and values
+    values : all values of the column
+    odd : rows and values of those that are no dates
     """
-    _, value = odd[0]
-    texts = [v for _, v in odd[:_MAX_FORMATTED] if isinstance(v, str)]
-    if isinstance(value, str):
-        formats = _date_formats(value, texts)
-        if formats:
-            return f"Convert the column with {_to_datetime(formats)}."
-        return "Replace values that are no dates by None, a missing value."
-    if _kind_of_type(type(value)) == "number":
+    kinds = {_kind_of_type(type(value)) for _, value in odd}
+    n_present = sum(value is not None for value in values)
+    texts = [value for _, value in odd if isinstance(value, str)]
+    if texts:
+        return how_to_read_dates(texts, is_mixed=len(texts) < n_present)
+    if kinds == {"number"} and not any(isinstance(v, bool | np.bool_) for _, v in odd):
         return (
             "Convert the column with pandas.to_datetime(column, unit='s'), with the "
             "unit of the numbers: 'D', 's' or 'ms' since 1970."
         )
-    return "Convert the column with pandas.to_datetime(column)."
+    return "Replace values that are no dates by None, a missing value."
 
 
 def _local(date: datetime.datetime, zone: datetime.tzinfo, name) -> datetime.datetime:
@@ -692,7 +559,7 @@ def _parsed(values: np.ndarray) -> np.ndarray:
     parsed = np.empty(len(objects), dtype=object)
     parsed[:] = [
         datetime.datetime.fromisoformat(value)
-        if isinstance(value, str) and _is_date(value)
+        if isinstance(value, str) and is_iso_date(value)
         else value
         for value in objects
     ]

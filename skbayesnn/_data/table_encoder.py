@@ -1,5 +1,6 @@
 """Encode a table with categories, dates and missing values as numeric columns."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from copy import copy
 from typing import Any, NamedTuple, Self
@@ -535,6 +536,7 @@ def needs_encoding(X, categorical_features) -> bool:
     if not is_default(categorical_features):
         return True
     if is_frame(X):
+        _refuse_repeated_names(X)
         reader = TableReader(X)
         return any(not reader.is_complete_number(j) for j in range(len(reader.names)))
     if not hasattr(X, "dtype"):
@@ -545,11 +547,26 @@ def needs_encoding(X, categorical_features) -> bool:
         if X.dtype.kind == "U":
             return True
     kind = getattr(X.dtype, "kind", None)
-    if X.ndim != 2 or kind is None:  # such as a tensor
+    if kind is None or getattr(X, "ndim", 1) != 2:  # such as a tensor
         return False
     if kind == "f":
         return bool(np.isnan(np.asarray(X).min(initial=0.0)))
     return kind in "OUMm" and not _are_numbers(X)
+
+
+def _refuse_repeated_names(X) -> None:
+    names = list(getattr(X, "column_names", X.columns))
+    if len(set(names)) == len(names):
+        return
+    counts = Counter(names)
+    repeated = [name for name in counts if counts[name] > 1]
+    way_out = "Rename them"
+    if hasattr(X, "iloc"):
+        way_out += ", or drop them: X.loc[:, ~X.columns.duplicated()]"
+    raise ValueError(
+        f"the columns of X must have different names; got {_listed(repeated)} more "
+        f"than once. {way_out}."
+    )
 
 
 def _are_numbers(X: np.ndarray) -> bool:

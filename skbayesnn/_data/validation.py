@@ -27,8 +27,8 @@ from skbayesnn._data.column_encoding import (
 )
 from skbayesnn._data.columns import (
     TableReader,
+    advice_for_texts,
     first_text,
-    how_to_read_numbers,
     is_frame,
     is_missing,
 )
@@ -191,10 +191,12 @@ def _refuse_single_row(X) -> None:
     elif isinstance(X, list) and X and isinstance(X[0], dict):
         way_out = "Give pandas.DataFrame(X)."
     elif type(X).__name__ == "Series" and getattr(X, "ndim", 1) == 1:
-        way_out = (
-            "For one row give X.loc[[i]] or X.iloc[[i]] in place of X.loc[i], for one "
-            "column X[[name]]."
-        )
+        way_out = "For one column give X.select(name) in place of X[name]."
+        if hasattr(X, "iloc"):
+            way_out = (
+                "For one row give X.loc[[i]] or X.iloc[[i]] in place of X.loc[i], for "
+                "one column X[[name]]."
+            )
     else:
         return
     kind = "list of dicts" if isinstance(X, list) else type(X).__name__
@@ -379,7 +381,7 @@ def check_numbers(estimator, y) -> np.ndarray:
             "whose unit is unclear. Convert them to a duration, for instance "
             "(y - y.min()) / np.timedelta64(1, 'D')."
         )
-    if values.dtype.kind in "OUS":
+    if values.dtype.kind in "OUS" and values.ndim:
         _refuse_places(y, values, [is_missing(value) for value in values.flat])
         try:
             values.astype(np.float64)
@@ -392,11 +394,17 @@ def check_numbers(estimator, y) -> np.ndarray:
     checked = check_array(
         y, ensure_2d=False, dtype=np.float64, input_name="y", ensure_all_finite=False
     )
-    if checked.size and not np.isfinite(checked.sum()):
+    with np.errstate(over="ignore"):
+        is_finite = np.isfinite(checked.sum())
+    if not is_finite:
         _refuse_places(y, checked, np.isnan(checked), "Input y contains NaN, ")
         infinite = "Input y contains infinity or a value too large for dtype('float64')"
         _refuse_places(y, checked, np.isinf(checked), f"{infinite}, ")
     return checked
+
+
+# Start of the way out in the error of ``_refuse_places``.
+REMOVE_ROWS = "Remove these rows from X and y"
 
 
 def _refuse_places(y, values: np.ndarray, odd, words: str = "") -> None:
@@ -406,20 +414,24 @@ def _refuse_places(y, values: np.ndarray, odd, words: str = "") -> None:
     odd : of the shape of the values, or flat
     words : of scikit-learn about the same error
     """
+    if not values.size:
+        return
     by_row = np.reshape(odd, (len(values), -1)) if values.ndim else np.atleast_2d(odd)
     rows = np.flatnonzero(by_row.any(axis=1))
     if not len(rows):
         return
     first = values.reshape(len(by_row), -1)[rows[0]][by_row[rows[0]].argmax()]
     shown = ", ".join(map(str, rows[:5])) + ", ..." * (len(rows) > 5)
-    test = "np.isfinite(y)"
-    if hasattr(y, "notna") and is_missing(first):
-        test = "y.notna()"
-    by_column = ".all(axis=1)" * (values.ndim > 1)
+    way_out = REMOVE_ROWS
+    if isinstance(y, np.ndarray) or hasattr(y, "iloc"):
+        test = "np.isfinite(np.asarray(y, dtype=float))"
+        if hasattr(y, "notna") and is_missing(first):
+            test = "y.notna().to_numpy()"
+        by_column = ".all(axis=1)" * (values.ndim > 1)
+        way_out += f": keep = {test}{by_column}, then X[keep] and y[keep]"
     raise ValueError(
         f"`y` must have a value for every row; {words}got {first!s} in {len(rows)} of "
-        f"{len(by_row)} rows, at positions {shown}. Remove these rows: keep = "
-        f"{test}{by_column}, then X[keep] and y[keep]."
+        f"{len(by_row)} rows, at positions {shown}. {way_out}."
     )
 
 
@@ -430,7 +442,8 @@ def _odd_target(values: np.ndarray) -> str:
         return ""
     place, text = found
     row = place // (values.size // len(values))
-    advice = how_to_read_numbers(text).replace("the column", "y").replace("column", "y")
+    advice = advice_for_texts(values.ravel())
+    advice = advice.replace("the column", "y").replace("(column", "(pandas.Series(y)")
     return f"{text[:40]!r} in row {row}. {advice.rstrip('.')}"
 
 
@@ -643,12 +656,13 @@ def _refuse_columns(columns, in_fit: bool, X):
         )
     else:
         way_out = "Convert them, for instance with pandas.to_numeric."
-        found = _text_of_column(X, columns[0])
+        values = _values_of(X, columns[0])
+        found = first_text(values)
         if found is not None:
             row, text = found
             way_out = (
                 f"Convert them. Row {row} of column {columns[0]!r} has {text[:40]!r}: "
-                f"{how_to_read_numbers(text)}"
+                f"{advice_for_texts(values)}"
             )
     raise ValueError(
         f"every column of X must contain numbers{'' if in_fit else ', as in `fit`'}; "
@@ -656,12 +670,12 @@ def _refuse_columns(columns, in_fit: bool, X):
     )
 
 
-def _text_of_column(X, name) -> tuple[int, str] | None:
-    """Row and value of a text in a column of a frame, or of an array by position."""
+def _values_of(X, name) -> np.ndarray:
+    """Values of a column of a frame, or of an array by position; else none."""
     if not (is_frame(X) or isinstance(X, np.ndarray)):
-        return None
+        return np.empty(0, dtype=object)
     reader = TableReader(X)
-    return reader.first_text(reader.names.index(name))
+    return reader.values(reader.names.index(name))
 
 
 def _is_numeric(column, dtype):

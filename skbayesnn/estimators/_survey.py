@@ -27,6 +27,7 @@ from skbayesnn._data.sources import (
     working_memory,
 )
 from skbayesnn._data.validation import (
+    REMOVE_ROWS,
     check_labels,
     check_numbers,
     check_row_weights,
@@ -105,7 +106,11 @@ def _counted_from_the_first_row(part: Part) -> Iterator[None]:
         if not len(ids):
             raise
         shown = ", ".join(map(str, ids[:5])) + ", ..." * (len(ids) > 5)
-        raise ValueError(f"{error} Positions in the whole source: {shown}.") from error
+        message = str(error).partition(REMOVE_ROWS)[0].rstrip()
+        raise ValueError(
+            f"{message} Positions in the whole source: {shown}. Remove these rows, or "
+            "give them a weight of zero."
+        ) from error
 
 
 def _is_odd(value) -> bool:

@@ -290,7 +290,7 @@ def test_text_in_a_column_of_numbers_is_refused():
         ("2020-01", "by None, a missing value"),
         ("spring", "by None, a missing value"),
         (18_262, "pandas.to_datetime(column, unit='s')"),
-        ("31.12.2024 10:30", "format='%d.%m.%Y %H:%M'"),
+        ("31.12.2024 10:30", "Write all dates in one format"),
     ],
 )
 def test_other_values_in_a_column_of_dates_are_refused(value, way):
@@ -444,24 +444,90 @@ def test_the_order_of_day_and_month_can_be_unknown():
 @pytest.mark.parametrize(
     ("texts", "way", "value"),
     [
-        (["3,14", *(f"{i},5" for i in range(8)), "2"], "decimal=','", 3.14),
-        ([f"1.{i},5" for i in range(100, 112)], "thousands='.'", 1100.5),
-        ([f"{i},100,000.5" for i in range(1, 12)], "thousands=','", 1_100_000.5),
+        (["3,14", *(f"{i},5" for i in range(8)), "2"], "", 3.14),
+        ([f"1.{i},5" for i in range(100, 112)], "", 1100.5),
+        ([f"1 {i},5" for i in range(100, 112)], "", 1100.5),
+        ([f"1\u00a0{i},5" for i in range(100, 112)], "", 1100.5),
+        ([f"1'{i},5" for i in range(100, 112)], "", 1100.5),
+        ([f"{i},100,000.5" for i in range(1, 12)], "", 1_100_000.5),
         ([f"{i},100" for i in range(1, 12)], "if the commas are between", 1.1),
+        ([*(f"{i},5" for i in range(19)), "n/a"], "such as 'n/a', missing", 0.5),
     ],
 )
 def test_numbers_with_commas(texts, way, value):
+    """The call in the warning reads them."""
     table = pd.DataFrame({"size": texts})
     with pytest.warns(UserWarning, match=re.escape(way)) as warned:
         assert TableReader(table).kind(0) == "category"
     message = str(warned[0].message)
     assert "'size' contains text that represents numbers with commas" in message
     assert repr(texts[0]) in message
-    replaced = re.search(r"to_numeric\(column(.*?)\), or give", message)[1]
-    column = table["size"]
-    for old, new in re.findall(r"replace\('(.)', '(.?)'\)", replaced):
-        column = column.str.replace(old, new)
-    assert pd.to_numeric(column)[0] == value
+    call = _call_in(message)
+    read = _evaluated(call, table["size"])
+    assert read[0] == value
+    assert read.isna().sum() == ("n/a" in texts)
+
+
+def _call_in(message):
+    """The first call of pandas in a message."""
+    return re.search(
+        r"(pandas\.to_\w+\(.*?\))(?:, which| or | makes|\.(?: |$))", message
+    )[1]
+
+
+def _evaluated(call, column):
+    return eval(call, {"pandas": pd, "column": column})
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([1.5, "2,5", 3.0, None], [1.5, 2.5, 3.0, None]),
+        ([1.5, "2", 3.0], [1.5, 2.0, 3.0]),
+        (["1.5", "n/a", "2"], [1.5, None, 2.0]),
+        ([1.5, "n/a", 2.0], [1.5, None, 2.0]),
+        (["6\u202f090,04", "7,5", "?"], [6090.04, 7.5, None]),
+        (["1,5", 2, "1_000"], [1.5, 2, None]),
+        (["1,5", "2.5", "2"], [1.5, 2.5, 2]),
+    ],
+)
+def test_advice_for_numbers_can_be_run(values, expected):
+    """It reads the numbers; only values that are no numbers become missing."""
+    table = pd.DataFrame({"size": pd.Series(values, dtype=object)})
+    with pytest.raises(ValueError, match="'size' must contain numbers") as error:
+        TableReader(table).numbers(0)
+    read = _evaluated(_call_in(str(error.value)), table["size"])
+    np.testing.assert_array_equal(
+        read.to_numpy(dtype=float, na_value=np.nan), np.array(expected, dtype=float)
+    )
+
+
+def test_advice_for_numbers_with_units():
+    """It would be wrong to make all of them missing."""
+    table = pd.DataFrame({"size": ["5%", "7%"]})
+    with pytest.raises(ValueError, match=r"Remove what is not part .* as '5%'"):
+        TableReader(table).numbers(0)
+
+
+@pytest.mark.parametrize(
+    ("values", "way"),
+    [
+        (["31.12.2024", "2024-01-01", None], "Write all dates in one format"),
+        (
+            ["31.12.2024", "01.02.2025", "unknown"],
+            "to_datetime.*such as 'unknown', mis",
+        ),
+        (["01 May 2024", "02 June 2024", "03 July 2024"], "format='%d %B %Y'"),
+        ([DAYS[0], True], "Replace values that are no dates by None"),
+    ],
+)
+def test_advice_for_dates_can_be_run(values, way):
+    table = pd.DataFrame({"day": pd.Series(values, dtype=object)})
+    with pytest.raises(ValueError, match=f"'day' must contain dates.*{way}") as error:
+        TableReader(table).dates(0)
+    if "pandas" in str(error.value):
+        read = _evaluated(_call_in(str(error.value)), table["day"])
+        assert read.notna().tolist() == [v != "unknown" for v in values]
 
 
 @pytest.mark.parametrize(

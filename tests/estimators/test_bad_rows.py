@@ -1,5 +1,6 @@
 """Bad rows: NaN and infinity, few or constant rows, targets of the wrong type."""
 
+import re
 import warnings
 
 import numpy as np
@@ -80,30 +81,58 @@ def test_nan_and_infinity_in_y(data, assert_refused, fitted, value, word):
     assert_refused(MCDropoutClassifier, data.X, labels, ValueError, message)
 
 
-def test_rows_without_a_target_are_named(data, small):
-    """The message has the rows, and the way to remove them."""
+@pytest.mark.parametrize(
+    ("kind", "missing"),
+    [
+        *(("array", value) for value in (np.nan, np.inf, None)),
+        *(("series", value) for value in (np.nan, np.inf, None)),
+        *(("frame", value) for value in (np.nan, -np.inf)),
+        ("Int64", None),
+    ],
+)
+@pytest.mark.parametrize("with_index", [False, True])
+def test_rows_without_a_target_are_named(data, small, kind, missing, with_index):
+    """The message has the rows; the code in it removes them."""
     pd = pytest.importorskip("pandas")
-    X, y = pd.DataFrame(data.X), pd.Series(data.y)
-    y[[3, 7]] = np.nan
-    message = (
-        r"NaN, got nan in 2 of 41 rows, at positions 3, 7\. .*keep = y\.notna\(\),"
-    )
-    for kind in (MCDropoutRegressor(**small), BayesianStackingRegressor()):
-        with pytest.raises(ValueError, match=message):
-            kind.fit(X, y)
-    keep = y.notna()
+    X, y = pd.DataFrame(data.X), np.round(data.y, 1)
+    if missing is None:
+        y = y.astype(object)
+    if kind == "frame":
+        y = np.stack([y, -y, 2 * y], axis=1)
+    y[[3, 7]] = missing
+    if kind == "Int64":
+        y = pd.array([None if v is None else round(v) for v in y], dtype="Int64")
+    if kind in ("series", "Int64"):
+        y = pd.Series(y)
+    elif kind == "frame":
+        y = pd.DataFrame(y)
+    if with_index:
+        X.index += 100
+    for model in (MCDropoutRegressor(**small), BayesianStackingRegressor()):
+        with pytest.raises(ValueError, match=r"in 2 of 41 rows, .* 3, 7") as error:
+            model.fit(X, y)
+    code = re.search(r"keep = (.*), then", str(error.value))[1]
+    keep = eval(code, {"y": y, "np": np})
+    assert np.flatnonzero(~keep).tolist() == [3, 7]
     MCDropoutRegressor(**small).fit(X[keep], y[keep])
-    Y = data.Y.copy()
-    Y[5, 1] = np.inf
-    message = (
-        r"got inf in 1 of 41 rows, at positions 5\..*np.isfinite\(y\).all\(axis=1\)"
-    )
-    with pytest.raises(ValueError, match=message):
-        MCDropoutRegressor(**small).fit(X, Y)
-    missing = pd.Series([None, *data.y[1:]], dtype=object)
-    message = r"got None in 1 of 41 rows, at positions 0\. .*y\.notna\(\)"
-    with pytest.raises(ValueError, match=message):
-        MCDropoutRegressor(**small).fit(X, missing)
+
+
+def test_targets_that_are_no_arrays(data, small):
+    """There is no code for lists, whose rows cannot be removed with a mask."""
+    y = data.y.tolist()
+    y[3] = None
+    with pytest.raises(ValueError, match=r"Remove these rows from X and y\.$"):
+        MCDropoutRegressor(**small).fit(data.X, y)
+
+
+def test_names_of_columns_must_differ(data, small):
+    pd = pytest.importorskip("pandas")
+    X = pd.concat([pd.DataFrame(data.X, columns=list("abcd"))] * 2, axis=1)
+    message = r"different names; got 'a', 'b', .* X\.loc\[:, ~X\.columns"
+    for model in (MCDropoutRegressor(**small), BayesianStackingRegressor()):
+        with pytest.raises(ValueError, match=message):
+            model.fit(X, data.y)
+    MCDropoutRegressor(**small).fit(X.loc[:, ~X.columns.duplicated()], data.y)
 
 
 @pytest.mark.parametrize("dtype", ["Int64", "boolean", "Float64", "string"])
@@ -214,6 +243,9 @@ def test_a_row_without_its_table(data, small, with_category):
                 new.fit(rows, np.ones(len(rows)))
     expected = model.predict(frame.loc[[4]])
     assert model.predict(pd.DataFrame([row.to_dict()])) == expected
+    column = pytest.importorskip("polars").Series("a", data.X[:, 0])
+    with pytest.raises(ValueError, match=r"got a Series\. .*X\.select\(name\)"):
+        MCDropoutRegressor(**small).fit(column, data.y)
 
 
 # ---- constant columns and targets
@@ -360,8 +392,11 @@ def test_text_labels_for_a_regressor(data, assert_refused, labels, dtype):
 @pytest.mark.parametrize(
     ("labels", "advice"),
     [
-        (["1.5", "yes"], r"'yes' in row 1\. If only some .*to_numeric\(y, errors"),
-        (["1,5", "2"], r"'1,5' in row 0\. Convert y .*y\.str\.replace\(',', '\.'\)"),
+        (["1.5", "yes"], r"'yes' in row 1\. Convert y with .*Series\(y\), errors"),
+        (
+            ["1,5", "2"],
+            r"'1,5' in row 0\. Convert y .*Series\(y\)\.astype\('string'\)",
+        ),
     ],
 )
 def test_text_among_values_of_y(data, labels, advice):
