@@ -92,14 +92,15 @@ class Abstainer(BaseHeldOutMetaEstimator):
     For labels the bound is that of Clopper & Pearson for a share: the largest share of
     errors that is compatible with the number of errors seen, as in [2]_. The search
     starts at fixed shares of accepted rows, 60 %, 30 %, 15 % and so on, as long as
-    these are 100 rows, and goes on from each to larger thresholds until the bound
+    these are 100 rows, and continues from each to larger thresholds until the bound
     exceeds the target [3]_. The searches share the probability of an error equally
     (Bonferroni).
 
     The statement is about the average over training sets, for new rows that are
     independent and distributed like the training rows. For a ``FrozenEstimator`` it
     needs no further assumption. With ``cv`` it is approximate, since models of the
-    folds select the threshold for a model of all rows. It is also approximate for rows
+    folds select the threshold for a model of all rows, which is often more certain and
+    accepts more rows. It is also approximate for rows
     in groups and with unequal ``sample_weight``, whose number of rows is the square of
     the sum of weights divided by the sum of squares.
 

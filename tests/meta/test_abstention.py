@@ -151,7 +151,7 @@ def test_rows_of_weight_zero_do_not_count(data):
 # ------------------------------------------------------------------- confidence
 
 
-def test_bound_of_a_share_is_that_of_the_binomial_distribution():
+def test_bound_of_a_share_inverts_the_binomial_distribution():
     """With a share at the bound, at most so many errors have probability 1 - level."""
     wrong = np.repeat([0.0, 1.0, 0.0, 1.0], [5, 1, 20, 3])
     order = np.arange(len(wrong))
@@ -210,7 +210,7 @@ def test_error_of_new_rows_is_probably_below_the_target(seed):
     assert accepted > 0.3  # of at most sqrt(6 * 0.08) = 0.69
 
 
-def test_search_goes_on_until_the_first_failure():
+def test_search_continues_until_the_first_failure():
     meets = np.array([1, 1, 0, 1, 1, 1, 0, 1, 1, 1], bool)
     assert last_before_failure(meets, np.array([3, 1])) == 5
     assert last_before_failure(meets, np.array([0])) == 1
