@@ -53,7 +53,7 @@ MAX_SHOWN, N_REPLACED = 300, 8
 # Samples of labels that give the calibration error of calibrated probabilities, and
 # about the most labels in all of them.
 N_SAMPLES, MAX_LABELS = 200, 4_000_000
-# With fewer rows, thirds of them have no coverage of their own.
+# With fewer rows the coverage of thirds is mostly noise.
 MIN_ROWS_FOR_THIRDS = 30
 # With more columns, no reason of the uncertainty is computed.
 MAX_COLUMNS_WITH_REASONS = 60
@@ -191,7 +191,7 @@ class _Page:
             text = (
                 "The log probability of the true class, in nats; larger is better. The "
                 "calibration error is the mean difference between predicted and "
-                "observed probabilities. With so many rows it is "
+                "observed probabilities. For this number of rows it is "
                 f"{self.calibrated_error:.3f} by chance if the probabilities are true."
             )
         else:

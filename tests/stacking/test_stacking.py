@@ -456,7 +456,7 @@ def test_summary_has_the_log_density_of_a_constant():
 
 
 def test_summary_has_the_standard_error_of_the_coverage():
-    """Equal to that of a binomial share; weights reduce the number of rows."""
+    """Equal to the one of a binomial share; weights reduce the number of rows."""
     inside = np.arange(50) % 10 > 0
     coverage, error = share_and_error(inside)
     assert coverage == pytest.approx(0.9)
