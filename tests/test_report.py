@@ -188,7 +188,7 @@ def test_stack_on_a_frame_with_drift(rows):
 
 
 def test_columns_that_have_not_drifted_are_not_listed(rows):
-    """A new level is no drift of the column's values; it has a line of its own."""
+    """A new level is no drift of the column's values; it has a separate line."""
     X, y, _ = rows
     frame = pd.DataFrame(X, columns=["a", "b", "c"])
     frame["kind"] = pd.Categorical(["x", "y", "z"] * 30)
@@ -233,8 +233,9 @@ def test_coverage_has_an_error_and_three_parts(rows, regressor):
     inside = (lower <= y) & (y <= upper)
 
     def shown(part):
-        share = part.mean()
-        return f"{share:.1%} +- {np.sqrt(share * (1 - share) / len(part)):.1%}"
+        share, n = part.mean(), len(part)
+        outside = np.clip(1 - share, 0.5 / n, 1 - 0.5 / n)
+        return f"{share:.1%} +- {np.sqrt(outside * (1 - outside) / n):.1%}"
 
     assert f"90 % intervals cover {shown(inside)}" in text
     low, middle, high = np.split(inside[regressor.predict(X).argsort()], 3)

@@ -196,10 +196,18 @@ def summarise_classification(mixture, y, weights) -> Summary:
 def share_and_error(inside, weights=None) -> tuple[float, float]:
     """Share of values that are inside, and its standard error for independent rows.
 
+    If all values are inside, or none, the error is that of a share with half a row on
+    the other side, since an error of zero would be too certain.
+
     inside : of bool, (rows[, targets]); with several targets the mean over them
     """
     inside = np.reshape(inside, (len(inside), -1)).mean(1)
-    return _mean_and_error(inside, np.ones(len(inside)) if weights is None else weights)
+    weights = np.ones(len(inside)) if weights is None else weights
+    share, error = _mean_and_error(inside, weights)
+    if share in (0, 1):
+        n = weights.sum() ** 2 / np.square(weights).sum()
+        error = float(np.sqrt(0.5 / n * (1 - 0.5 / n) / n))
+    return share, error
 
 
 def _mean_and_error(values, weights) -> tuple[float, float]:

@@ -463,8 +463,13 @@ def test_summary_has_the_standard_error_of_the_coverage():
     assert error == pytest.approx(stats.binom.std(50, 0.9) / 50)
     _, of_half = share_and_error(inside, np.arange(50) < 20)
     assert of_half == pytest.approx(stats.binom.std(20, 0.9) / 20)
-    # Two targets whose intervals miss the same rows say no more than one.
+    # Two targets that miss the same rows together contain no more than one.
     assert share_and_error(np.c_[inside, inside])[1] == pytest.approx(error)
+    # If all rows are inside, as with half of a row outside.
+    for share in (1.0, 0.0):
+        coverage, of_all = share_and_error(np.full(50, share == 1))
+        assert coverage == share
+        assert of_all == pytest.approx(stats.binom.std(50, 0.01) / 50)
     summary = Summary(-1.0, 0.5, {COVERAGE: 0.9, COVERAGE_ERROR: error})
     assert str(summary).endswith("90 % intervals cover 0.900 +- 0.042")
     older = Summary(-1.0, 0.5, {COVERAGE: 0.9})
