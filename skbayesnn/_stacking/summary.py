@@ -196,8 +196,8 @@ def summarise_classification(mixture, y, weights) -> Summary:
 def share_and_error(inside, weights=None) -> tuple[float, float]:
     """Share of values that are inside, and its standard error for independent rows.
 
-    If all values are inside, or none, the error is that of a share with half a row on
-    the other side, since an error of zero would be too certain.
+    If all values are inside, or none, half a row is counted on the other side for the
+    error, since an error of zero would be too certain.
 
     inside : of bool, (rows[, targets]); with several targets the mean over them
     """
