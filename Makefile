@@ -21,7 +21,7 @@ SEEDS := 5
 FLOOR := scikit-learn==1.6.1
 FLOOR_TESTS := tests/test_layers.py $(wildcard tests/test_sklearn_compat.py)
 
-BENCHMARKS := default_speed fit_speed family_speed fast_dropout network_speed predict_speed serving streams mixtures uci recalibration \
+BENCHMARKS := default_speed fit_speed family_speed fast_dropout network_speed predict_speed serving streams mixtures uci recalibration abstention \
 	detection noise epistemic search_speed optuna_speed search_memory scaling import_time
 
 .DEFAULT_GOAL := help

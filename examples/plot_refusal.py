@@ -3,11 +3,11 @@
 
 A classifier trained on 300 digits passes uncertain digits to a person. `Abstainer`
 estimates, by cross-validation on the training rows, how uncertain an accepted digit may
-be so that at most 1 % of the accepted ones are wrong. The test digits show whether this
-holds. The upper picture shows the error among the accepted digits against their share,
-for each measure of uncertainty, between random refusal (dashed) and an oracle that
-refuses exactly the wrong ones (dotted). The lower pictures show the digits refused
-first and the most certain ones.
+be so that, with a probability of 90 %, at most 3 % of the accepted ones are wrong. The
+test digits show whether this holds. The upper picture shows the error among the
+accepted digits against their share, for each measure of uncertainty, between random
+refusal (dashed) and an oracle that refuses exactly the wrong ones (dotted). The lower
+pictures show the digits refused first and the most certain ones.
 
 Writes examples/output/refusal.png and prints, for each measure, the threshold, the
 share accepted, the error on test digits, and the area under the curve.
@@ -25,7 +25,7 @@ from skbayesnn import Abstainer, MCDropoutClassifier, predict_uncertainty
 from skbayesnn.metrics import area_under_risk_coverage
 from skbayesnn.plotting import RiskCoverageDisplay
 
-ROWS, TARGET_ERROR, SHOWN = 300, 0.01, 12
+ROWS, TARGET_ERROR, SHOWN = 300, 0.03, 12
 MAX_ITER = size("auto", short=5)
 KINDS = ("entropy", "expected_entropy", "mutual_information", "variation_ratio")
 

@@ -6,6 +6,7 @@ import io
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy as np
 from sklearn.base import is_classifier
 from sklearn.utils import check_random_state
 
-from skbayesnn._meta.find import described_estimator
+from skbayesnn._meta.find import described_estimator, transforms_target
 from skbayesnn._meta.functions import (
     crps,
     log_predictive_density,
@@ -23,7 +24,14 @@ from skbayesnn._meta.functions import (
 from skbayesnn._predictive.mixin import PredictiveMixin
 from skbayesnn._runtime import warn_once_per_call
 from skbayesnn._sklearn_compat import num_samples, safe_indexing
-from skbayesnn._stacking.summary import normal_log_density, shares_log_probability
+from skbayesnn._stacking.summary import (
+    COVERAGE,
+    COVERAGE_ERROR,
+    normal_log_density,
+    share_and_error,
+    shares_log_probability,
+)
+from skbayesnn._validation import check_number
 from skbayesnn.inspection._columns import column_drift, column_names, training_columns
 from skbayesnn.inspection._importance import (
     default_kind,
@@ -39,14 +47,20 @@ from skbayesnn.plotting import (
 )
 from skbayesnn.plotting._shared import require_matplotlib
 
-# Most rows in pictures of predictions, most uncertain rows in the table, and rows whose
-# values replace the values of an uncertain row.
-MAX_SHOWN, N_UNCERTAIN, N_REPLACED = 300, 5, 8
+# Most rows in pictures of predictions, and rows whose values replace the values of an
+# uncertain row.
+MAX_SHOWN, N_REPLACED = 300, 8
+# Samples of labels that give the calibration error of calibrated probabilities, and
+# about the most labels in all of them.
+N_SAMPLES, MAX_LABELS = 200, 4_000_000
+# With fewer rows the coverage of thirds is mostly noise.
+MIN_ROWS_FOR_THIRDS = 30
 # With more columns, no reason of the uncertainty is computed.
 MAX_COLUMNS_WITH_REASONS = 60
 # Most classes in the table of predicted and true classes.
 MAX_CLASSES = 12
-# A column with a smaller p-value, divided by the number of columns, has drifted.
+# A column whose p-value is below this level, divided by the number of columns that are
+# tested, has drifted.
 LEVEL = 0.05
 DPI, SIZE = 90, (6.4, 4.0)
 
@@ -96,9 +110,10 @@ class Report:
 
 
 @warn_once_per_call
-def page_of(model, X, y, X_train, target, random_state) -> Report:
+def page_of(model, X, y, X_train, target, random_state, n_rows) -> Report:
     """Describe a fitted model and its predictions; see :func:`skbayesnn.report`."""
     require_matplotlib("report")
+    n_rows = check_number("n_rows", n_rows, kind=Integral, low=0)
     if num_samples(X) != num_samples(y):
         raise ValueError(
             "`X` and `y` must have the same rows; got inconsistent numbers of samples: "
@@ -106,7 +121,7 @@ def page_of(model, X, y, X_train, target, random_state) -> Report:
             "rows of both."
         )
     random = check_random_state(random_state)
-    page = _Page(model, X, np.asarray(y), X_train, target, random)
+    page = _Page(model, X, np.asarray(y), X_train, target, random, n_rows)
     body = "\n".join(page.sections())
     name = html.escape(type(page.estimator).__name__)
     return Report(
@@ -122,9 +137,9 @@ def page_of(model, X, y, X_train, target, random_state) -> Report:
 class _Page:
     """The sections of a page."""
 
-    def __init__(self, model, X, y, X_train, target, random) -> None:
+    def __init__(self, model, X, y, X_train, target, random, n_uncertain) -> None:
         self.model, self.X, self.X_train = model, X, X_train
-        self.y, self.target = y, target
+        self.y, self.target, self.n_uncertain = y, target, n_uncertain
         self.is_classifier = is_classifier(model)
         self.estimator = described_estimator(model)
         if not isinstance(self.estimator, PredictiveMixin):
@@ -133,6 +148,7 @@ class _Page:
         self.random = random
         self.scores: dict[str, float] = {}
         self.constant_scores: dict[str, float] = {}
+        self.thirds = ""
         self.labels = getattr(X, "index", None) if hasattr(X, "iloc") else None
         n_rows = num_samples(X)
         shown = random.permutation(n_rows)[:MAX_SHOWN]
@@ -152,7 +168,8 @@ class _Page:
         yield self._section("Rejecting uncertain rows", self._risk)
         if hasattr(self.estimator, "weights_"):
             yield self._section("Candidates and their weights", self._candidates)
-        yield self._section("The most uncertain rows", self._uncertain_rows)
+        if self.n_uncertain:
+            yield self._section("The most uncertain rows", self._uncertain_rows)
         if self.X_train is not None:
             yield self._section("Columns that have drifted", self._drift)
 
@@ -166,12 +183,16 @@ class _Page:
 
     def _scores(self) -> str:
         summary = getattr(self.estimator, "summary_", None)
+        if summary is not None and transforms_target(self.model):
+            # The scores out of fold are of the transformed y, in its units.
+            summary = None
         if self.is_classifier:
             rows = self._class_scores(summary)
             text = (
                 "The log probability of the true class, in nats; larger is better. The "
                 "calibration error is the mean difference between predicted and "
-                "observed probabilities."
+                "observed probabilities. For this number of rows it is "
+                f"{self.calibrated_error:.3f} by chance if the probabilities are true."
             )
         else:
             rows = self._regression_scores(summary)
@@ -191,7 +212,8 @@ class _Page:
             )
         else:
             rows = [row[:3] for row in rows]
-        return f"<p>{text}</p>{_table(header, rows)}{self._dominating_row()}"
+        notes = self.thirds + self._dominating_row()
+        return f"<p>{text}</p>{_table(header, rows)}{notes}"
 
     def _dominating_row(self) -> str:
         """A note if a single row changes the mean log density by more than 1 nat."""
@@ -222,7 +244,9 @@ class _Page:
         )
         spread = np.square(y2 - y2.mean(0)).sum(0)
         r2 = np.mean(1 - np.square(y2 - mean2).sum(0) / np.where(spread, spread, 1.0))
-        inside = np.mean((low <= y2) & (y2 <= high))
+        inside = (low <= y2) & (y2 <= high)
+        coverage, error = share_and_error(inside)
+        self.thirds = _coverage_of_thirds(mean2, inside)
         others = {} if summary is None else summary.others
         score = self.scores
         with suppress(TypeError):
@@ -230,7 +254,7 @@ class _Page:
         score["R^2"] = float(r2)
         with suppress(TypeError):
             score["CRPS"] = _mean(crps(self.model, self.X, y))
-        score["90 % intervals cover"] = float(inside)
+        score[COVERAGE] = coverage
         self.constant_scores |= {
             "log density": normal_log_density(y),
             "R^2": 0.0,
@@ -253,10 +277,10 @@ class _Page:
                 "",
             ],
             [
-                "90 % intervals cover",
-                f"{inside:.1%}",
+                COVERAGE,
+                _percent(coverage, error),
                 "",
-                _percent(others.get("90 % intervals cover")),
+                _percent(others.get(COVERAGE), others.get(COVERAGE_ERROR)),
             ],
         ]
 
@@ -265,6 +289,7 @@ class _Page:
         classes = self.model.classes_
         code = _codes(classes, self.y)
         predicted = probability.argmax(1)
+        self.calibrated_error = error_of_calibrated(probability)
         floor = np.finfo(probability.dtype).tiny
         log_p = np.log(np.maximum(probability[np.arange(len(code)), code], floor))
         others = {} if summary is None else summary.others
@@ -382,7 +407,7 @@ class _Page:
 
     def _uncertain_rows(self) -> str:
         uncertainty = self._uncertainty(self.X)
-        top = np.argsort(-uncertainty, kind="stable")[:N_UNCERTAIN]
+        top = np.argsort(-uncertainty, kind="stable")[: self.n_uncertain]
         names = [html.escape(str(name)) for name in column_names(self.X)]
         header = ["row", "prediction", "epistemic uncertainty"]
         if self.is_classifier:
@@ -446,25 +471,33 @@ class _Page:
 
     def _drift(self) -> str:
         drifts = column_drift(self.X, training_columns(self.X_train))
-        level = LEVEL / max(len(drifts), 1)
-        found = [d for d in drifts if d.p_value < level or d.new_levels]
+        new_levels = "".join(
+            f"<p>Levels of {html.escape(str(d.column))} that no training row has: "
+            f"{html.escape(', '.join(map(str, d.new_levels[:5])))}"
+            f"{', and others' if len(d.new_levels) > 5 else ''}.</p>"
+            for d in drifts
+            if d.new_levels
+        )
+        n_tested = max(1, sum(not np.isnan(d.p_value) for d in drifts))
+        found = [d for d in drifts if d.p_value < LEVEL / n_tested]
         if not found:
-            return "<p>No column differs significantly from the training rows.</p>"
+            text = "No column differs significantly from the training rows."
+            return f"<p>{text}</p>{new_levels}"
         rows = [
             [
                 html.escape(str(d.column)),
                 html.escape(d.change),
                 f"{d.p_value:.1g}",
-                html.escape(", ".join(d.new_levels[:5])),
             ]
             for d in sorted(found, key=lambda d: d.p_value)
         ]
-        header = ["column", "change", "p-value", "new levels"]
         text = (
-            "Columns whose values differ from the training rows. Predictions may be "
+            "Columns whose values differ significantly from the training rows: p below "
+            f"{LEVEL:g} divided by the {n_tested} columns tested. Predictions may be "
             "worse there, and scores out of fold too good."
         )
-        return f"<p>{text}</p>{_table(header, rows)}"
+        table = _table(["column", "change", "p-value"], rows)
+        return f"<p>{text}</p>{table}{new_levels}"
 
 
 def uncertainty_without(
@@ -487,6 +520,26 @@ def uncertainty_without(
     return np.stack(after, axis=1)
 
 
+def error_of_calibrated(probability: np.ndarray) -> float:
+    """Mean calibration error of labels that have these probabilities.
+
+    probability : (rows, classes)
+    """
+    random = np.random.default_rng(0)
+    n_rows, n_classes = probability.shape
+    classes, upper = np.arange(n_classes), probability.cumsum(1)
+    # The last sum is 1 but for rounding.
+    upper = upper[:, :-1]
+    n_samples = min(N_SAMPLES, max(5, MAX_LABELS // n_rows))
+    errors = [
+        expected_calibration_error(
+            (upper < random.random((n_rows, 1))).sum(1), probability, classes
+        )
+        for _ in range(n_samples)
+    ]
+    return _mean(errors)
+
+
 def _mean(values) -> float:
     return float(np.mean(values))
 
@@ -495,8 +548,23 @@ def _number(value, other: str = "") -> str:
     return other if value is None else f"{value:.3f}"
 
 
-def _percent(value) -> str:
-    return "" if value is None else f"{value:.1%}"
+def _percent(value, error=None) -> str:
+    if value is None:
+        return ""
+    return f"{value:.1%}" + ("" if error is None else f" +- {error:.1%}")
+
+
+def _coverage_of_thirds(mean: np.ndarray, inside: np.ndarray) -> str:
+    """Shares inside of the intervals by the size of the prediction, (rows, targets)."""
+    if len(mean) < MIN_ROWS_FOR_THIRDS:
+        return ""
+    order = mean.argsort(axis=0, kind="stable")
+    thirds = np.array_split(np.take_along_axis(inside, order, axis=0), 3)
+    low, middle, high = (_percent(*share_and_error(third)) for third in thirds)
+    return _note(
+        f"By thirds of the rows: 90 % intervals cover {low} of the lowest predictions, "
+        f"{middle} of the middle ones and {high} of the highest."
+    )
 
 
 def _mean_gap(y: np.ndarray) -> float:

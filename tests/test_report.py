@@ -4,6 +4,7 @@ import re
 
 import numpy as np
 import pytest
+from sklearn.compose import TransformedTargetRegressor
 from sklearn.ensemble import BaggingRegressor
 from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import GridSearchCV
@@ -15,11 +16,15 @@ from skbayesnn import (
     BayesianStackingRegressor,
     MCDropoutClassifier,
     MCDropoutRegressor,
+    find_estimator,
     report,
 )
+from skbayesnn.metrics import expected_calibration_error
 
 pytest.importorskip("matplotlib")
 pd = pytest.importorskip("pandas")
+
+from skbayesnn._report import _Page, error_of_calibrated  # noqa: E402
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
@@ -180,6 +185,98 @@ def test_stack_on_a_frame_with_drift(rows):
     assert " b " in drifted and " a " not in drifted
     text = text_of(model.report(frame[60:], y[60:], X_train=frame[:60]))
     assert "No column differs significantly" in text
+
+
+def test_columns_that_have_not_drifted_are_not_listed(rows):
+    """A new level is no drift of the column's values; it has a separate line."""
+    X, y, _ = rows
+    frame = pd.DataFrame(X, columns=["a", "b", "c"])
+    frame["kind"] = pd.Categorical(["x", "y", "z"] * 30)
+    frame["text"] = [f"free text {i}" for i in range(90)]
+    model = MCDropoutRegressor(**SMALL).fit(frame[["a", "b"]][:60], y[:60])
+    later = frame[60:].assign(kind=["x", "y", "z"] * 9 + ["x", "y", "<new>"])
+    random = np.random.RandomState(0)
+    drift = _Page(model, later, y[60:], frame[:60], None, random, 5)._drift()
+    assert "No column differs significantly" in drift and "<table>" not in drift
+    line = "<p>Levels of kind that no training row has: &lt;new&gt;.</p>"
+    assert line in drift
+    later["b"] += 3
+    drift = _Page(model, later, y[60:], frame[:60], None, random, 5)._drift()
+    table = drift[drift.index("<table>") : drift.index("</table>")]
+    assert table.count("<tr>") == 2 and "<td>b</td>" in table
+    assert "No column differs" not in drift and line in drift
+
+
+def test_scores_of_a_transformed_target_are_left_out(rows):
+    """Out of fold they are scores of log(y), in other units than the held-out rows."""
+    X, y, _ = rows
+    pool = [("linear", LinearRegression()), ("network", MCDropoutRegressor(**SMALL))]
+    stack = BayesianStackingRegressor(pool, random_state=0)
+    log_y = TransformedTargetRegressor(stack, func=np.log, inverse_func=np.exp)
+    model = make_pipeline(StandardScaler(), log_y).fit(X[:60], y[:60])
+    text = text_of(report(model, X[60:], y[60:]))
+    assert "Candidates and their weights" in text
+    assert "training rows, out of fold" not in text
+    assert "If held-out rows have clearly worse scores" not in text
+    inner = find_estimator(model)
+    text = text_of(
+        report(inner, StandardScaler().fit(X[:60]).transform(X[60:]), y[60:])
+    )
+    assert "training rows, out of fold" in text
+
+
+def test_coverage_has_an_error_and_three_parts(rows, regressor):
+    X, y, _ = rows
+    X, y = X[60:], y[60:]
+    text = text_of(regressor.report(X, y))
+    lower, upper = regressor.predict_interval(X, 0.9).T
+    inside = (lower <= y) & (y <= upper)
+
+    def shown(part):
+        share, n = part.mean(), len(part)
+        outside = np.clip(1 - share, 0.5 / n, 1 - 0.5 / n)
+        return f"{share:.1%} +- {np.sqrt(outside * (1 - outside) / n):.1%}"
+
+    assert f"90 % intervals cover {shown(inside)}" in text
+    low, middle, high = np.split(inside[regressor.predict(X).argsort()], 3)
+    assert (
+        f"90 % intervals cover {shown(low)} of the lowest predictions, {shown(middle)} "
+        f"of the middle ones and {shown(high)} of the highest." in text
+    )
+    assert "By thirds" not in text_of(regressor.report(X[:20], y[:20]))
+
+
+def test_number_of_uncertain_rows(rows, regressor):
+    X, y, _ = rows
+    for n_rows in (2, 7):
+        page = regressor.report(X[60:], y[60:], n_rows=n_rows)
+        table = page.html.partition("mostly because of")[2]
+        assert len(re.findall(r"<tr><td>\d+</td>", table)) == n_rows
+    text = text_of(report(regressor, X[60:], y[60:], n_rows=0))
+    assert "The most uncertain rows" not in text
+    with pytest.raises(ValueError, match="`n_rows` must be finite and >= 0; got -1"):
+        report(regressor, X[60:], y[60:], n_rows=-1)
+
+
+def test_calibration_error_of_calibrated_probabilities(rows):
+    """Labels that are drawn from the probabilities have about this error."""
+    random = np.random.default_rng(8)
+    probability = random.dirichlet(np.ones(3), 60)
+    expected = error_of_calibrated(probability)
+    labels = [
+        [random.choice(3, p=row) for row in probability / probability.sum(1)[:, None]]
+        for _ in range(60)
+    ]
+    errors = [
+        expected_calibration_error(drawn, probability, np.arange(3)) for drawn in labels
+    ]
+    assert expected == pytest.approx(np.mean(errors), rel=0.12)
+    assert error_of_calibrated(np.repeat(np.eye(3), 20, axis=0)) == 0
+    X, _, labels = rows
+    model = MCDropoutClassifier(**SMALL).fit(X[:60], labels[:60])
+    shown = error_of_calibrated(model.predict_proba(X[60:]))
+    text = text_of(model.report(X[60:], labels[60:]))
+    assert f"it is {shown:.3f} by chance if the probabilities are true" in text
 
 
 def test_search_and_several_targets(rows):

@@ -4,6 +4,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import betaincinv, stdtrit
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils import get_tags
@@ -23,14 +24,20 @@ from skbayesnn._validation import check_number, check_option
 from skbayesnn.metrics import risk_coverage_curve
 from skbayesnn.metrics._validation import drop_zero_weights
 
+# Searches for a threshold start at this share of accepted rows, at a half of it, a
+# quarter and so on, as long as these are MIN_START rows. More searches find smaller
+# shares, but each has a looser bound.
+FIRST_START, MIN_START = 0.6, 100
+
 
 class Abstainer(BaseHeldOutMetaEstimator):
     """Classifier or regressor that abstains on uncertain rows.
 
     Use it if a wrong prediction costs more than no prediction. A row is accepted if its
     uncertainty is at most a threshold. Give the threshold, or the largest acceptable
-    error of the accepted rows. In the second case cross-validation selects the largest
-    threshold with at most this error [1]_ [2]_, which takes one more fit per fold.
+    error of the accepted rows. In the second case held-out rows of a cross-validation
+    select the threshold [1]_, which takes one more fit per fold. It is the largest
+    threshold for which an upper confidence bound of the error meets the target [2]_.
 
     Parameters
     ----------
@@ -47,6 +54,13 @@ class Abstainer(BaseHeldOutMetaEstimator):
     target_error : float, default=None
         Largest error among the accepted rows: share of wrong labels, or root mean
         squared error in y's units.
+    confidence : float, default=0.9
+        Probability with which the error of accepted new rows is at most
+        ``target_error``; see the notes. With few rows or a small target the bound may
+        reject nearly all rows: even without any wrong label a target of 0.05 needs
+        about 60 accepted held-out rows, and 0.01 about 300. None is no bound: the
+        error of the held-out rows is at most the target, and that of new rows is often
+        larger.
     abstain_label : label, default="auto"
         Prediction for rejected rows. ``"auto"`` is NaN for regressors, -1 for
         classifiers with numeric labels and ``"abstain"`` for string labels.
@@ -63,20 +77,47 @@ class Abstainer(BaseHeldOutMetaEstimator):
         Minus infinity, with a warning, if no threshold meets ``target_error``.
     coverage_, error_ : float
         Share of accepted held-out rows, and the error among them. They exist only with
-        ``target_error``. The error is slightly optimistic, since the threshold was
-        selected on the same rows; use :meth:`report` on other rows.
+        ``target_error``. The error is optimistic, since the threshold was selected on
+        the same rows; use :meth:`report` on other rows.
+    error_bound_ : float
+        Upper confidence bound of the error of accepted rows. It exists only with
+        ``target_error`` and ``confidence``.
     classes_ : ndarray of shape (n_classes,)
         Classes of a classifier, without the label of abstention.
     abstain_label_ : label
     n_features_in_, feature_names_in_
         As in the fitted estimator, if it has them.
 
+    Notes
+    -----
+    For labels the bound is that of Clopper & Pearson for a share: the largest share of
+    errors that is compatible with the number of errors seen, as in [2]_. The search
+    starts at fixed shares of accepted rows, 60 %, 30 %, 15 % and so on, as long as
+    these are 100 rows, and continues from each to larger thresholds until the bound
+    exceeds the target [3]_. The searches share the probability of an error equally
+    (Bonferroni).
+
+    The statement is about the average over training sets, for new rows that are
+    independent and distributed like the training rows. For a ``FrozenEstimator`` it
+    needs no further assumption. With ``cv`` it is approximate, since models of the
+    folds select the threshold for a model of all rows, which is often more certain and
+    accepts more rows. It is also approximate for rows
+    in groups and with unequal ``sample_weight``, whose number of rows is the square of
+    the sum of weights divided by the sum of squares.
+
+    For regressors the bound is approximate: a squared error has no largest value, so no
+    bound holds for every distribution. The bound takes the logarithm of the mean
+    squared error as Student-t distributed, and is too small if few rows have most of
+    the squared error.
+
     References
     ----------
     .. [1] Chow (1970), "On optimum recognition error and reject tradeoff", IEEE Trans.
        Information Theory 16.
     .. [2] Geifman & El-Yaniv (2017), "Selective classification for deep neural
-       networks", NeurIPS; here without the bound of their algorithm 1.
+       networks", NeurIPS, algorithm 1.
+    .. [3] Angelopoulos, Bates, Candes, Jordan & Lei (2021), "Learn then test:
+       calibrating predictive algorithms to achieve risk control", arXiv:2110.01052.
 
     Examples
     --------
@@ -84,7 +125,7 @@ class Abstainer(BaseHeldOutMetaEstimator):
     >>> from skbayesnn import Abstainer, MCDropoutClassifier
     >>> X, y = load_iris(return_X_y=True)
     >>> network = MCDropoutClassifier((16,), random_state=0)
-    >>> model = Abstainer(network, kind="entropy", target_error=0.02).fit(X, y)
+    >>> model = Abstainer(network, kind="entropy", target_error=0.1).fit(X, y)
     >>> sorted(model.report(X, y))
     ['coverage', 'error', 'n_accepted']
     """
@@ -93,6 +134,7 @@ class Abstainer(BaseHeldOutMetaEstimator):
     threshold_: float
     coverage_: float
     error_: float
+    error_bound_: float
     classes_: Array
     abstain_label_: Any
 
@@ -103,6 +145,7 @@ class Abstainer(BaseHeldOutMetaEstimator):
         kind=None,
         threshold=None,
         target_error=None,
+        confidence=0.9,
         abstain_label="auto",
         cv=None,
         n_jobs=None,
@@ -111,6 +154,7 @@ class Abstainer(BaseHeldOutMetaEstimator):
         self.kind = kind
         self.threshold = threshold
         self.target_error = target_error
+        self.confidence = confidence
         self.abstain_label = abstain_label
         self.cv = cv
         self.n_jobs = n_jobs
@@ -155,7 +199,9 @@ class Abstainer(BaseHeldOutMetaEstimator):
         if self.target_error is not None:
             with silenced(TRAINING_CODES):  # the fit to all rows warns
                 held_out = self._cross_fit(X, to_fit, routed)
-            attributes = self._select_threshold(X, y, weights, held_out)
+            attributes = self._select_threshold(
+                *self._held_out_losses(X, y, weights, held_out)
+            )
         model = clone(self.estimator).fit(X, to_fit, **routed.estimator.fit)
         if is_classifier(model):
             attributes["classes_"] = model.classes_
@@ -241,7 +287,7 @@ class Abstainer(BaseHeldOutMetaEstimator):
         error = np.average(losses, weights=kept) if kept.sum() > 0 else np.nan
         return {
             "coverage": float(kept.sum() / weights.sum()),
-            "error": self._error(error),
+            "error": float(self._error(error)),
             "n_accepted": int(accepted.sum()),
         }
 
@@ -293,6 +339,8 @@ class Abstainer(BaseHeldOutMetaEstimator):
             check_option("kind", self.kind, kinds)
         if self.target_error is not None:
             check_number("target_error", self.target_error, low=0)
+        if self.confidence is not None:
+            check_number("confidence", self.confidence, low=0, high=1, open_low=True)
         if self.threshold is not None and self.threshold not in (-np.inf, np.inf):
             check_number("threshold", self.threshold)
 
@@ -315,8 +363,8 @@ class Abstainer(BaseHeldOutMetaEstimator):
             )
         return label
 
-    def _select_threshold(self, X, y, weights, held_out) -> dict:
-        """Largest threshold whose error on held-out rows meets the target."""
+    def _held_out_losses(self, X, y, weights, held_out) -> list[Array]:
+        """Losses, uncertainties and weights of held-out rows, (rows,) each."""
         uncertainties, losses, row_weights = [], [], []
         for model, rows in held_out:
             X_test = safe_indexing(X, rows)
@@ -325,26 +373,42 @@ class Abstainer(BaseHeldOutMetaEstimator):
             )
             losses.append(self._losses(model, X_test, y[rows]))
             row_weights.append(weights[rows])
-        coverage, risk, threshold = risk_coverage_curve(
-            *(np.concatenate(parts) for parts in (losses, uncertainties, row_weights))
-        )
-        error = np.array([self._error(value) for value in risk])
-        acceptable = np.flatnonzero(error <= self.target_error)
-        if len(acceptable) == 0:
+        return [np.concatenate(v) for v in (losses, uncertainties, row_weights)]
+
+    def _select_threshold(self, losses, uncertainty, weights) -> dict:
+        """Largest threshold whose error, or its bound, meets the target."""
+        values = (losses, uncertainty, weights)
+        coverage, risk, threshold = risk_coverage_curve(*values)
+        error = self._error(risk)
+        if self.confidence is None:
+            bound, what, probably = error, "error", ""
+            starts = np.arange(len(error))
+        else:
+            shares = starting_shares(weights)
+            starts = np.searchsorted(coverage, shares)
+            level = 1 - (1 - self.confidence) / len(shares)
+            classifies = is_classifier(self.estimator)
+            bound = self._error(upper_bounds(*values, level, shares=classifies))
+            what, probably = "bound", f" with a probability of {self.confidence:.0%}"
+        last = last_before_failure(bound <= self.target_error, starts)
+        if last is None:
+            best = starts[bound[starts].argmin()]
             warn(
                 "SKB401",
                 f"No threshold keeps the error among the accepted rows at or below "
-                f"{self.target_error:g}; the smallest on held-out rows is "
-                f"{error.min():.3g}, with {coverage[error.argmin()]:.1%} of the rows. "
-                "All rows are rejected. Give a larger `target_error`.",
+                f"{self.target_error:g}{probably}; the smallest {what} on held-out "
+                f"rows is {bound[best]:.3g}, with {coverage[best]:.1%} of the rows. "
+                "All rows are rejected. Give a larger `target_error`, or more rows.",
             )
-            return {"threshold_": -np.inf, "coverage_": 0.0, "error_": np.nan}
-        last = acceptable[-1]
-        return {
-            "threshold_": float(threshold[last]),
-            "coverage_": float(coverage[last]),
-            "error_": float(error[last]),
-        }
+            threshold_, coverage_, error_, bound_ = -np.inf, 0.0, np.nan, np.nan
+        else:
+            threshold_, coverage_, error_, bound_ = (
+                curve[last] for curve in (threshold, coverage, error, bound)
+            )
+        found = {"threshold_": threshold_, "coverage_": coverage_, "error_": error_}
+        if self.confidence is not None:
+            found["error_bound_"] = bound_
+        return {name: float(value) for name, value in found.items()}
 
     def _losses(self, model, X, y):
         """Loss of each row: 0 or 1 for labels, squared error for regression."""
@@ -353,9 +417,9 @@ class Abstainer(BaseHeldOutMetaEstimator):
             return (predicted != y).astype(float)
         return np.square(predicted - y)
 
-    def _error(self, risk) -> float:
-        """Convert a mean loss to the units of ``target_error``."""
-        return float(risk if is_classifier(self.estimator) else np.sqrt(risk))
+    def _error(self, risk):
+        """Convert mean losses to the units of ``target_error``."""
+        return risk if is_classifier(self.estimator) else np.sqrt(risk)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -364,3 +428,60 @@ class Abstainer(BaseHeldOutMetaEstimator):
         tags.classifier_tags = inner.classifier_tags
         tags.regressor_tags = inner.regressor_tags
         return tags
+
+
+def upper_bounds(
+    losses: Array, uncertainty: Array, weights: Array, level: float, *, shares: bool
+) -> Array:
+    """Upper confidence bound of the mean loss up to each threshold.
+
+    losses, uncertainty, weights : (rows,); losses are 0 or 1 if the means are shares
+    level : probability of each bound to be at least the mean of new rows
+
+    returns : (thresholds,), in the order of :func:`risk_coverage_curve`
+    """
+    used = weights > 0
+    losses, weights = losses[used], weights[used]
+    value = np.unique(uncertainty[used], return_inverse=True)[1]
+
+    def up_to(terms):
+        return np.bincount(value, terms).cumsum()
+
+    total, squares = up_to(weights), up_to(weights**2)
+    mean, n = up_to(weights * losses) / total, total**2 / squares
+    if shares:
+        wrong = np.clip(n * mean, 0, n)
+        right = n - wrong
+        some = right > 1e-9 * n
+        bound = betaincinv(wrong + 1, np.where(some, right, 1.0), level)
+        return np.where(some, bound, 1.0)
+    spread = (
+        up_to((weights * losses) ** 2)
+        - 2 * mean * up_to(weights**2 * losses)
+        + mean**2 * squares
+    )
+    several = n > 1 + 1e-9
+    freedom = np.where(several, n - 1, 1.0)
+    error = np.sqrt(np.maximum(spread, 0) * n / freedom) / total
+    relative = error / np.where(mean > 0, mean, 1.0)
+    with np.errstate(over="ignore"):
+        bound = mean * np.exp(stdtrit(freedom, level) * relative)
+    return np.where(several, bound, np.inf)
+
+
+def starting_shares(weights: Array) -> Array:
+    """Shares of accepted rows at which searches start; they depend on no loss."""
+    n = weights.sum() ** 2 / np.square(weights).sum()
+    halvings = int(np.log2(max(FIRST_START * n / MIN_START, 1)))
+    return FIRST_START * 0.5 ** np.arange(halvings + 1)
+
+
+def last_before_failure(meets: Array, starts: Array) -> int | None:
+    """Largest threshold that is reached from one of the starts without a failure.
+
+    meets : of bool, (thresholds,)
+    starts : indices of thresholds
+    """
+    failures = np.append(np.flatnonzero(~meets), len(meets))
+    end = failures[np.searchsorted(failures, starts)]
+    return int(end[end > starts].max()) - 1 if (end > starts).any() else None

@@ -1,7 +1,9 @@
 """Find the fitted network or stack inside of meta-estimators."""
 
+from collections.abc import Iterator
 from typing import Any
 
+from sklearn.compose import TransformedTargetRegressor
 from sklearn.utils.validation import check_is_fitted
 
 from skbayesnn._data.table_encoder import TableEncoder
@@ -56,13 +58,26 @@ def find_estimator(model: Any) -> Any:
     >>> find_estimator(pipeline).n_iter_
     20
     """
+    *_, estimator = _down_to_estimator(model)
+    check_is_fitted(estimator)
+    return estimator
+
+
+def transforms_target(model: Any) -> bool:
+    """Whether the estimator inside of a model is fitted to a transformed y."""
+    found = _down_to_estimator(model)
+    return any(isinstance(inner, TransformedTargetRegressor) for inner in found)
+
+
+def _down_to_estimator(model) -> Iterator:
+    """Meta-estimators with one estimator inside, and at last that of this package."""
     estimator = inner_estimator(model)
     while isinstance(estimator, BaseHeldOutMetaEstimator) or not isinstance(
         estimator, PredictiveMixin
     ):
+        yield estimator
         estimator = inner_estimator(_single_estimator(estimator))
-    check_is_fitted(estimator)
-    return estimator
+    yield estimator
 
 
 def described_estimator(model: Any) -> Any:

@@ -354,6 +354,7 @@ def report(
     X_train: MatrixLike | None = None,
     target: int | None = None,
     random_state: RandomState = 0,
+    n_rows: int = 5,
 ) -> Any:
     """Describe a fitted model and its predictions of held-out rows, on one page.
 
@@ -376,6 +377,8 @@ def report(
         Index of the target; required if the model has several targets.
     random_state : int, RandomState instance or None, default=0
         Selects the rows of pictures, and the rows that replace values.
+    n_rows : int, default=5
+        Number of uncertain rows that are listed with a reason; 0 lists none.
 
     Returns
     -------
@@ -403,4 +406,4 @@ def report(
     """
     # The page draws with displays, which are above this module.
     page_of = imported("skbayesnn._report").page_of
-    return page_of(model, X, y, X_train, target, random_state)
+    return page_of(model, X, y, X_train, target, random_state, n_rows)

@@ -651,6 +651,7 @@ def _decisions() -> Iterator[StoredClass]:
             **_CLASSIFIER,
             "coverage_": number(SHARE),
             "error_": RECORD,
+            "error_bound_": RECORD,
             "kind": kind,
         },
         agrees=consistency.check_abstainer,

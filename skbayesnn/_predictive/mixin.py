@@ -384,6 +384,7 @@ class PredictiveMixin:
         X_train: MatrixLike | None = None,
         target: int | None = None,
         random_state: RandomState = 0,
+        n_rows: int = 5,
     ) -> Any:
         """Describe the model and its predictions of held-out rows, on one page.
 
@@ -399,6 +400,8 @@ class PredictiveMixin:
         target : int, default=None
             Index of the target; required if the model has several targets.
         random_state : int, RandomState instance or None, default=0
+        n_rows : int, default=5
+            Number of uncertain rows that are listed with a reason; 0 lists none.
 
         Returns
         -------
@@ -409,7 +412,7 @@ class PredictiveMixin:
         """
         # The page draws with displays, which are above the estimators.
         page_of = imported("skbayesnn._report").page_of
-        return page_of(self, X, y, X_train, target, random_state)
+        return page_of(self, X, y, X_train, target, random_state, n_rows)
 
     @by_blocks
     @default_settings

@@ -18,6 +18,7 @@ _MIN_ROWS_TO_WARN = 30
 # better with 15 (medians of six tables).
 FEWEST_ROWS = 15
 CONSTANT = "log density of a constant"
+COVERAGE, COVERAGE_ERROR = "90 % intervals cover", "standard error of the coverage"
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,8 @@ class Summary:
     others : dict of str to float
         Further scores by name. ``"log density of a constant"``: of a normal
         distribution with mean and standard deviation of y; for classes, of their
-        shares. ``"R^2"`` and ``"90 % intervals cover"``, or ``"accuracy"``.
+        shares. ``"R^2"`` and ``"90 % intervals cover"``, with the ``"standard error of
+        the coverage"`` as a share of independent rows, or ``"accuracy"``.
     """
 
     log_density: float
@@ -44,21 +46,27 @@ class Summary:
     def __str__(self):
         others = dict(self.others)
         constant = others.pop(CONSTANT, None)
+        error = others.pop(COVERAGE_ERROR, None)
         scores = [f"log density {self.log_density:.3f} +- {self.error:.3f}"]
         if constant is not None:
             scores[0] += f" (of a constant {constant:.3f})"
-        scores += [f"{name} {value:.3g}" for name, value in others.items()]
+        for name, value in others.items():
+            if name == COVERAGE and error is not None:
+                scores.append(f"{name} {value:.3f} +- {error:.3f}")
+            else:
+                scores.append(f"{name} {value:.3g}")
         return f"out of fold: {', '.join(scores)}"
 
 
 def summarise_regression(mixture, y, weights) -> Summary:
     """R^2 and coverage of the central 90 % intervals, means over targets."""
-    cdf = mixture.cdf(y)
-    inside = np.average(np.abs(cdf - 0.5) <= 0.45, axis=0, weights=weights)
+    inside = np.abs(mixture.cdf(y) - 0.5) <= 0.45
+    coverage, error = share_and_error(inside, weights)
     others = {
         CONSTANT: normal_log_density(y, weights),
         "R^2": _r2(mixture.mean(), y, weights),
-        "90 % intervals cover": float(np.mean(inside)),
+        COVERAGE: coverage,
+        COVERAGE_ERROR: error,
     }
     return Summary(*_mean_and_error(mixture.log_density(y), weights), others)
 
@@ -183,6 +191,23 @@ def summarise_classification(mixture, y, weights) -> Summary:
         "accuracy": float(np.average(correct, weights=weights)),
     }
     return Summary(*_mean_and_error(mixture.log_density(y), weights), others)
+
+
+def share_and_error(inside, weights=None) -> tuple[float, float]:
+    """Share of values that are inside, and its standard error for independent rows.
+
+    If all values are inside, or none, half a row is counted on the other side for the
+    error, since an error of zero would be too certain.
+
+    inside : of bool, (rows[, targets]); with several targets the mean over them
+    """
+    inside = np.reshape(inside, (len(inside), -1)).mean(1)
+    weights = np.ones(len(inside)) if weights is None else weights
+    share, error = _mean_and_error(inside, weights)
+    if share in (0, 1):
+        n = weights.sum() ** 2 / np.square(weights).sum()
+        error = float(np.sqrt(0.5 / n * (1 - 0.5 / n) / n))
+    return share, error
 
 
 def _mean_and_error(values, weights) -> tuple[float, float]:

@@ -1,10 +1,12 @@
 """Abstainer: the largest threshold that meets the target error on held-out rows."""
 
 import pickle
+import warnings
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from scipy.stats import beta, binom
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.cluster import KMeans
 from sklearn.exceptions import DataConversionWarning, NotFittedError
@@ -19,6 +21,11 @@ from skbayesnn import (
     MCDropoutClassifier,
     MCDropoutRegressor,
     predict_uncertainty,
+)
+from skbayesnn._meta.abstention import (
+    last_before_failure,
+    starting_shares,
+    upper_bounds,
 )
 from tests.helpers.linear_gaussian import LinearGaussian
 from tests.helpers.seed import SEED
@@ -52,7 +59,8 @@ def data():
 
 @pytest.fixture(scope="module")
 def classifier(data):
-    model = Abstainer(MCDropoutClassifier(**SMALL), target_error=0.05, cv=3)
+    network = MCDropoutClassifier(**SMALL)
+    model = Abstainer(network, target_error=0.05, confidence=None, cv=3)
     return model.fit(data.X, data.labels)
 
 
@@ -68,7 +76,7 @@ def test_threshold_is_the_largest_that_meets_the_target(data):
     """By brute force over all thresholds, on the rows that each fold holds out."""
     folds = list(KFold(4, shuffle=True, random_state=SEED).split(data.X))
     target = 1.2
-    model = uneven(target_error=target, cv=folds).fit(data.X, data.y)
+    model = uneven(target_error=target, confidence=None, cv=folds).fit(data.X, data.y)
     uncertainty, square = np.empty(ROWS), np.empty(ROWS)
     for train, test in folds:
         fold_model = LinearGaussian(uneven=1.0).fit(data.X[train], data.y[train])
@@ -127,9 +135,10 @@ def test_rows_of_weight_zero_do_not_count(data):
     """With a frozen model, so that the weights change the threshold only."""
     frozen = FrozenEstimator(LinearGaussian(uneven=1.0).fit(data.X, data.y))
     weight = np.arange(ROWS) % 3
-    some = Abstainer(frozen, target_error=1.2).fit(data.X, data.y, sample_weight=weight)
+    model = Abstainer(frozen, target_error=1.2, confidence=None)
+    some = clone(model).fit(data.X, data.y, sample_weight=weight)
     again = np.repeat(np.arange(ROWS), weight)
-    repeated = Abstainer(frozen, target_error=1.2).fit(data.X[again], data.y[again])
+    repeated = model.fit(data.X[again], data.y[again])
     assert some.threshold_ == repeated.threshold_
     assert some.coverage_ == pytest.approx(repeated.coverage_, rel=1e-12)
     assert some.error_ == pytest.approx(repeated.error_, rel=1e-12)
@@ -137,6 +146,93 @@ def test_rows_of_weight_zero_do_not_count(data):
         report = some.report(data.X[rows], data.y[rows], weights)
         assert report["error"] == pytest.approx(some.error_, rel=1e-12)
         assert report["coverage"] == pytest.approx(some.coverage_, rel=1e-12)
+
+
+# ------------------------------------------------------------------- confidence
+
+
+def test_bound_of_a_share_inverts_the_binomial_distribution():
+    """With a share at the bound, at most so many errors have probability 1 - level."""
+    wrong = np.repeat([0.0, 1.0, 0.0, 1.0], [5, 1, 20, 3])
+    order = np.arange(len(wrong))
+    bound = upper_bounds(wrong, order, np.ones(len(wrong)), 0.97, shares=True)
+    n, k = order + 1, wrong.cumsum()
+    np.testing.assert_allclose(binom.cdf(k, n, bound), 0.03, rtol=1e-9)
+    np.testing.assert_allclose(bound, beta.ppf(0.97, k + 1, n - k), rtol=1e-12)
+    weighted = upper_bounds(wrong, order, np.full(len(wrong), 7.0), 0.97, shares=True)
+    np.testing.assert_allclose(weighted, bound, rtol=1e-12)
+    # Rows of equal uncertainty are accepted together; without a right label nothing
+    # is known about the share.
+    together = upper_bounds(wrong, 0 * order, np.ones(len(wrong)), 0.97, shares=True)
+    np.testing.assert_array_equal(together, bound[-1:])
+    assert upper_bounds(wrong[-2:], order[:2], np.ones(2), 0.97, shares=True)[1] == 1
+
+
+@pytest.mark.parametrize(("n_rows", "allowed"), [(12, 0.16), (60, 0.11)])
+def test_bound_of_a_squared_error_holds(seed, n_rows, allowed):
+    """For normal errors, in about 90 % of the samples of 12 rows and 93 % of 60 rows,
+    instead of the 95 % of a bound that is exact."""
+    random = np.random.default_rng([seed, 12])
+    alike, weights = np.zeros(n_rows), np.ones(n_rows)
+    below = [
+        upper_bounds(sample**2, alike, weights, 0.95, shares=False)[0] < 1
+        for sample in random.normal(size=(600, n_rows))
+    ]
+    assert 0 < np.mean(below) < allowed
+    one_row = upper_bounds(np.ones(1), np.zeros(1), np.ones(1), 0.95, shares=False)
+    assert one_row == np.inf
+    perfect = upper_bounds(0 * alike, alike, weights, 0.95, shares=False)
+    assert perfect == 0
+
+
+def test_error_of_new_rows_is_probably_below_the_target(seed):
+    """Labels are wrong with probability u^2 / 2, so that with a threshold of t the
+    error of the accepted rows is t^2 / 6. In at most 10 % of the samples it may exceed
+    the target; without a bound it does in about half of them."""
+    random = np.random.default_rng([seed, 13])
+    target, n_samples, n_rows = 0.08, 300, 400
+    excess, accepted = {0.9: 0, None: 0}, 0
+    for _ in range(n_samples):
+        u = random.uniform(size=n_rows)
+        wrong = (random.uniform(size=n_rows) < u**2 / 2).astype(float)
+        for confidence in excess:
+            abstainer = Abstainer(
+                MCDropoutClassifier(), target_error=target, confidence=confidence
+            )
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                found = abstainer._select_threshold(wrong, u, np.ones(n_rows))
+            threshold = max(found["threshold_"], 0.0)
+            excess[confidence] += threshold**2 / 6 > target
+            if confidence is not None:
+                accepted += threshold / n_samples
+    assert excess[0.9] <= 0.1 * n_samples < 0.2 * n_samples < excess[None]
+    assert accepted > 0.3  # of at most sqrt(6 * 0.08) = 0.69
+
+
+def test_search_continues_until_the_first_failure():
+    meets = np.array([1, 1, 0, 1, 1, 1, 0, 1, 1, 1], bool)
+    assert last_before_failure(meets, np.array([3, 1])) == 5
+    assert last_before_failure(meets, np.array([0])) == 1
+    assert last_before_failure(meets, np.array([8])) == 9
+    assert last_before_failure(meets, np.array([2, 6])) is None
+    np.testing.assert_allclose(starting_shares(np.ones(50)), [0.6])
+    np.testing.assert_allclose(starting_shares(np.ones(700)), [0.6, 0.3, 0.15])
+
+
+def test_threshold_with_confidence_is_smaller(data):
+    """The error bound of the threshold meets the target, and is documented."""
+    frozen = FrozenEstimator(LinearGaussian(uneven=1.0).fit(data.X, data.y))
+    model = Abstainer(frozen, target_error=1.2)
+    careful = clone(model).fit(data.X_new, data.y_new)
+    bold = clone(model).set_params(confidence=None).fit(data.X_new, data.y_new)
+    assert 0 < careful.coverage_ < bold.coverage_
+    assert careful.error_ < careful.error_bound_ <= 1.2
+    assert not hasattr(bold, "error_bound_")
+    weight = np.arange(FRESH) % 2
+    odd = clone(model).fit(data.X_new[1::2], data.y_new[1::2])
+    some = clone(model).fit(data.X_new, data.y_new, sample_weight=weight)
+    assert some.threshold_ == odd.threshold_ and some.error_bound_ == odd.error_bound_
 
 
 # ------------------------------------------------------------------ predictions
@@ -260,7 +356,9 @@ def test_search_over_kinds(data):
         return model.report(X, y)["coverage"]
 
     search = GridSearchCV(
-        Abstainer(MCDropoutClassifier(**SMALL), target_error=0.1, cv=2),
+        Abstainer(
+            MCDropoutClassifier(**SMALL), target_error=0.1, confidence=None, cv=2
+        ),
         {"kind": ["entropy", "variation_ratio"]},
         scoring=coverage,
         cv=2,
@@ -305,8 +403,14 @@ def test_a_failed_fit_changes_nothing(data):
             "`kind` must be the name of one measure",
         ),
         (KMeans(), {"threshold": 1.0}, TypeError, "classifier or a regressor"),
+        (
+            MCDropoutRegressor(),
+            {"target_error": 1.0, "confidence": 1.0},
+            ValueError,
+            r"`confidence` must be in \(0, 1\); got 1",
+        ),
     ],
-    ids=["neither", "both", "negative", "kinds", "cluster"],
+    ids=["neither", "both", "negative", "kinds", "cluster", "certain"],
 )
 def test_wrong_parameters(data, estimator, parameters, error, message):
     with pytest.raises(error, match=message):

@@ -58,7 +58,8 @@ def conformal(cv, X, y):
 
 
 def abstaining(cv, X, y):
-    return Abstainer(INNER, target_error=0.5, cv=cv).fit(X, y).threshold_
+    model = Abstainer(INNER, target_error=0.5, confidence=None, cv=cv)
+    return model.fit(X, y).threshold_
 
 
 def monitored(cv, X, y):
@@ -132,7 +133,7 @@ def test_groups_are_not_split(table):
     for model in (
         CalibratedUncertaintyRegressor(INNER),
         ConformalRegressor(INNER, method="cv+"),
-        Abstainer(INNER, target_error=0.5),
+        Abstainer(INNER, target_error=0.5, confidence=None),
     ):
         by_group = clone(model).set_params(cv=cv).fit(X, y, groups=groups)
         by_split = clone(model).set_params(cv=splits).fit(X, y)

@@ -132,7 +132,7 @@ def classifiers(seed):
             skbayesnn.NeighbourClassifier, seed, n_bins=0
         ),
         "tau of classes": TauCV(network, taus=2, cv=2),
-        "abstaining": Abstainer(network, target_error=0.9, cv=2),
+        "abstaining": Abstainer(network, target_error=0.9, confidence=None, cv=2),
         "monitor of classes": DriftMonitor(network, false_alarm_rate=0.2, cv=2),
         "boosting": BoostingClassifier(max_iter=3, random_state=seed),
         "stack of classes": BayesianStackingClassifier(

@@ -34,8 +34,11 @@ from skbayesnn._predictive.mixture import MixturePredictive
 from skbayesnn._stacking import base
 from skbayesnn._stacking.summary import (
     CONSTANT,
+    COVERAGE,
+    COVERAGE_ERROR,
     Summary,
     normal_log_density,
+    share_and_error,
     shares_log_probability,
 )
 from skbayesnn.model_selection import BatchedGridSearchCV
@@ -450,6 +453,27 @@ def test_summary_has_the_log_density_of_a_constant():
     assert str(summary) == (
         "out of fold: log density -1.000 +- 0.500 (of a constant -1.250), R^2 0.375"
     )
+
+
+def test_summary_has_the_standard_error_of_the_coverage():
+    """Equal to the one of a binomial share; weights reduce the number of rows."""
+    inside = np.arange(50) % 10 > 0
+    coverage, error = share_and_error(inside)
+    assert coverage == pytest.approx(0.9)
+    assert error == pytest.approx(stats.binom.std(50, 0.9) / 50)
+    _, of_half = share_and_error(inside, np.arange(50) < 20)
+    assert of_half == pytest.approx(stats.binom.std(20, 0.9) / 20)
+    # Two targets that miss the same rows together contain no more than one.
+    assert share_and_error(np.c_[inside, inside])[1] == pytest.approx(error)
+    # If all rows are inside, as with half of a row outside.
+    for share in (1.0, 0.0):
+        coverage, of_all = share_and_error(np.full(50, share == 1))
+        assert coverage == share
+        assert of_all == pytest.approx(stats.binom.std(50, 0.01) / 50)
+    summary = Summary(-1.0, 0.5, {COVERAGE: 0.9, COVERAGE_ERROR: error})
+    assert str(summary).endswith("90 % intervals cover 0.900 +- 0.042")
+    older = Summary(-1.0, 0.5, {COVERAGE: 0.9})
+    assert str(older).endswith("90 % intervals cover 0.9")
 
 
 def test_constant_target_is_left_out_of_the_r2_score(table):
