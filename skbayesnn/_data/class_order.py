@@ -48,8 +48,8 @@ def if_ordered(y) -> OrderedLabels | None:
     """The labels if y declares an order of its categories, otherwise None.
 
     y : a pandas ``Categorical`` or Series of it (or a frame of one column), and a
-        pyarrow dictionary, declare an order if they are ordered; a polars ``Enum``
-        does
+        pyarrow dictionary (also in pandas), declare an order if they are ordered; a
+        polars ``Enum`` does
     """
     if isinstance(y, OrderedLabels):
         return y if y.orders else None
@@ -59,6 +59,8 @@ def if_ordered(y) -> OrderedLabels | None:
     # In pandas an attribute declares the order; a polars Enum is always ordered.
     if getattr(kind, "ordered", type(kind).__name__ == "Enum"):
         return OrderedLabels(y, [tuple(kind.categories)])
+    if getattr(getattr(kind, "pyarrow_dtype", None), "ordered", False):  # of pandas
+        y = (y.iloc[:, 0] if is_frame else y).array.__arrow_array__()
     if getattr(getattr(y, "type", None), "ordered", False):
         # In pyarrow each part of a column has its categories.
         parts = [part.dictionary.to_pylist() for part in getattr(y, "chunks", [y])]

@@ -300,7 +300,7 @@ def check_regression(estimator, X, y, sample_weight, *, groups=None, reset):
     ValueError
         See ``check_inputs`` and ``check_numbers``; also if y has another length.
     """
-    check_y = partial(check_numbers, estimator)
+    check_y = partial(check_numbers, estimator, X=X)
     X, y = _checked_pair(
         estimator, X, y, sample_weight, check_y, groups=groups, reset=reset
     )
@@ -321,11 +321,13 @@ def check_regression(estimator, X, y, sample_weight, *, groups=None, reset):
 
 def _refuse_extreme_targets(y) -> None:
     """Raise if the variance of y, (rows, targets), would overflow or underflow."""
-    largest, span = np.abs(y).max(), np.ptp(y, axis=0)
-    too_small = (span > 0) & (span < _MIN_Y)
-    if largest <= _MAX_Y and not too_small.any():
-        return
-    seen = largest if largest > _MAX_Y else span[too_small].min()
+    seen = np.abs(y).max()
+    if seen <= _MAX_Y:  # The span of larger values could overflow.
+        span = np.ptp(y, axis=0)
+        too_small = (span > 0) & (span < _MIN_Y)
+        if not too_small.any():
+            return
+        seen = span[too_small].min()
     raise ValueError(
         f"`y` must have values of at most {_MAX_Y:g} that differ by at least "
         f"{_MIN_Y:g}, so that its variance is finite; got {seen:g}. Give y in "
@@ -365,8 +367,10 @@ def check_classification(
     return Table(X, columns_of(y, classes), weights), classes
 
 
-def check_numbers(estimator, y) -> np.ndarray:
-    """Convert targets of a regression to float64, of any shape.
+def check_numbers(estimator, y, X=None) -> np.ndarray:
+    """Convert targets of a regression to float64, of any shape but a single value.
+
+    X : the table of the same rows, for the advice in errors
 
     Raises
     ------
@@ -375,14 +379,19 @@ def check_numbers(estimator, y) -> np.ndarray:
     """
     class_name = type(estimator).__name__
     values = np.asarray(y)
+    if not values.ndim:
+        raise ValueError(
+            "`y` must be of shape (n_samples,) or (n_samples, n_targets); got the "
+            f"single value {str(values)[:40]!r}."
+        )
     if values.dtype.kind in "mM":
         raise ValueError(
             f"`y` must hold numbers for {class_name}; got times ({values.dtype}), "
             "whose unit is unclear. Convert them to a duration, for instance "
             "(y - y.min()) / np.timedelta64(1, 'D')."
         )
-    if values.dtype.kind in "OUS" and values.ndim:
-        _refuse_places(y, values, [is_missing(value) for value in values.flat])
+    if values.dtype.kind in "OUS":
+        _refuse_places(X, y, values, [is_missing(value) for value in values.flat])
         try:
             values.astype(np.float64)
         except (TypeError, ValueError) as error:
@@ -394,12 +403,10 @@ def check_numbers(estimator, y) -> np.ndarray:
     checked = check_array(
         y, ensure_2d=False, dtype=np.float64, input_name="y", ensure_all_finite=False
     )
-    with np.errstate(over="ignore"):
-        is_finite = np.isfinite(checked.sum())
-    if not is_finite:
-        _refuse_places(y, checked, np.isnan(checked), "Input y contains NaN, ")
+    if not np.isfinite(checked).all():
+        _refuse_places(X, y, checked, np.isnan(checked), "Input y contains NaN, ")
         infinite = "Input y contains infinity or a value too large for dtype('float64')"
-        _refuse_places(y, checked, np.isinf(checked), f"{infinite}, ")
+        _refuse_places(X, y, checked, np.isinf(checked), f"{infinite}, ")
     return checked
 
 
@@ -407,32 +414,57 @@ def check_numbers(estimator, y) -> np.ndarray:
 REMOVE_ROWS = "Remove these rows from X and y"
 
 
-def _refuse_places(y, values: np.ndarray, odd, words: str = "") -> None:
+def _refuse_places(X, y, values: np.ndarray, odd, words: str = "") -> None:
     """Raise if y has values that are missing or not finite.
 
+    X : the table of the same rows, or None
     values : y as an array
     odd : of the shape of the values, or flat
     words : of scikit-learn about the same error
     """
-    if not values.size:
+    if not np.any(odd):
         return
-    by_row = np.reshape(odd, (len(values), -1)) if values.ndim else np.atleast_2d(odd)
+    by_row = np.reshape(odd, (len(values), -1))
     rows = np.flatnonzero(by_row.any(axis=1))
-    if not len(rows):
-        return
     first = values.reshape(len(by_row), -1)[rows[0]][by_row[rows[0]].argmax()]
     shown = ", ".join(map(str, rows[:5])) + ", ..." * (len(rows) > 5)
-    way_out = REMOVE_ROWS
-    if isinstance(y, np.ndarray) or hasattr(y, "iloc"):
-        test = "np.isfinite(np.asarray(y, dtype=float))"
-        if hasattr(y, "notna") and is_missing(first):
-            test = "y.notna().to_numpy()"
-        by_column = ".all(axis=1)" * (values.ndim > 1)
-        way_out += f": keep = {test}{by_column}, then X[keep] and y[keep]"
     raise ValueError(
         f"`y` must have a value for every row; {words}got {first!s} in {len(rows)} of "
-        f"{len(by_row)} rows, at positions {shown}. {way_out}."
+        f"{len(by_row)} rows, at positions {shown}. {REMOVE_ROWS}"
+        f"{_how_to_remove(X, y)}."
     )
+
+
+def _how_to_remove(X, y) -> str:
+    """Code that removes the rows without a finite y; empty if X is not a known table.
+
+    The mask is an array, so that the index of a pandas y may differ from that of X.
+    """
+    of_X, of_y = _kept_rows("X", X), _kept_rows("y", y)
+    if not (of_X and of_y):
+        return ""
+    try:
+        n_dimensions = np.asarray(y, dtype=np.float64).ndim
+        keep = "np.isfinite(np.asarray(y, dtype=float))"
+    except (TypeError, ValueError):  # pandas.NA, or text
+        n_dimensions = np.asarray(y).ndim
+        keep = "pandas.notna(np.asarray(y, dtype=object))"
+    by_row = ".all(axis=1)" * (n_dimensions > 1)
+    return f": keep = {keep}{by_row}, then X = {of_X} and y = {of_y}"
+
+
+def _kept_rows(name: str, table) -> str:
+    """Code for the rows of a mask ``keep``; empty for an unknown kind of table."""
+    if sparse.issparse(table):
+        return f"{name}.tocsr()[keep]"
+    if isinstance(table, np.ndarray):
+        return f"{name}[keep]"
+    if isinstance(table, Sequence):
+        return f"[row for row, kept in zip({name}, keep) if kept]"
+    library = type(table).__module__.partition(".")[0]
+    by_library = {"pandas": ".loc[keep]", "polars": ".filter(keep)"}
+    by_library["pyarrow"] = by_library["polars"]
+    return f"{name}{by_library[library]}" if library in by_library else ""
 
 
 def _odd_target(values: np.ndarray) -> str:
@@ -455,13 +487,21 @@ def check_labels(y) -> np.ndarray:
     ValueError
         If labels are continuous, missing, or of types that cannot be sorted together.
     """
+    given = y
     y = column_or_1d(label_array(y) if hasattr(y, "to_pylist") else y, warn=True)
     # Missing integers become NaN when pandas converts to an array.
     labels = y.tolist() if y.dtype.kind in "fO" else []
+    if y.dtype.kind in "mM":
+        labels = list(y)
+    elif y.dtype.kind == "U" and isinstance(given, list | tuple):
+        labels = list(given)
+    elif y.dtype.kind == "U" and isinstance(given, np.ndarray):
+        # NumPy makes text of NaN.
+        labels = [np.nan if label == "nan" else label for label in y.tolist()]
     missing = [row for row, label in enumerate(labels) if is_missing(label)]
     if missing:
         raise ValueError(
-            f"`y` must have a label for every row; got {labels[missing[0]]!r} in "
+            f"`y` must have a label for every row; got {labels[missing[0]]!s} in "
             f"{len(missing)} rows, first in row {missing[0]}. Remove these rows, "
             "or give them a separate label."
         )

@@ -309,7 +309,7 @@ class Abstainer(BaseHeldOutMetaEstimator):
     def _accepted(self, X, y, sample_weight) -> tuple[Array, Array, Array]:
         """Whether each row is accepted, and the validated y and weights, (rows,)."""
         accepted = self.accepts(X)
-        y = one_target(self._checked_target(y), "An Abstainer has one target.")
+        y = one_target(self._checked_target(y, X), "An Abstainer has one target.")
         check_consistent_length(X, y)
         if is_classifier(self) and not np.isin(y, self.classes_).any():
             check_known(y, self.classes_)

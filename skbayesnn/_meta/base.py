@@ -69,7 +69,7 @@ class BaseHeldOutMetaEstimator(MetaEstimatorMixin, BaseEstimator):
             sample_weight, X, dtype=np.float64, ensure_non_negative=True
         )
         # Validate here, since no estimator's `fit` validates the calibration rows.
-        y = self._checked_target(y)
+        y = self._checked_target(y, X)
         check_consistent_length(X, y)
         return X, y, weights, routed
 
@@ -110,12 +110,12 @@ class BaseHeldOutMetaEstimator(MetaEstimatorMixin, BaseEstimator):
         if is_given and self._has_default_folds():
             raise ValueError(f"`groups` {self._way_out_of_groups()}")
 
-    def _checked_target(self, y) -> np.ndarray:
-        """Return y as finite values, or as labels without missing values."""
+    def _checked_target(self, y, X) -> np.ndarray:
+        """Return y of the rows of X, finite values or labels without missing ones."""
         if is_classifier(self.estimator):
             y = np.asarray(y)
             return check_labels(y) if y.ndim == 1 else y
-        return check_numbers(self, y)
+        return check_numbers(self, y, X)
 
     def _check_takes(self, name: str) -> None:
         """Raise if the estimator's fit does not take a parameter."""

@@ -226,7 +226,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         cv : the parameter, for these rows
         seed : of folds and candidates
         """
-        original_y, y = y, self._checked_targets(y)
+        original_y, y = y, self._checked_targets(y, X)
         ordered_y = if_ordered(original_y)
         if isinstance(self.n_refits, str):
             _validation.check_named("n_refits", self.n_refits, ["auto"])
@@ -371,8 +371,8 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
     # ---- inputs
 
     @abstractmethod
-    def _checked_targets(self, y) -> np.ndarray:
-        """Return y as an array, or raise if it has the wrong kind."""
+    def _checked_targets(self, y, X) -> np.ndarray:
+        """Return y, of the rows of X, as an array, or raise if it has a wrong kind."""
 
     def _class_weights(self, y) -> np.ndarray | None:
         """Factors of the row weights, or None."""

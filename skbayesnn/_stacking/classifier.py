@@ -211,7 +211,7 @@ default="from_dtype"
         self.verbose = verbose
         self.random_state = random_state
 
-    def _checked_targets(self, y):
+    def _checked_targets(self, y, X):
         check_target_given(self, y)
         y = check_labels(y)
         self._check_weighted(y)

@@ -379,9 +379,9 @@ default="from_dtype"
         result = result if self.oof_prediction_.ndim == 2 else result[:, 0]
         return result if np.ndim(coverage) else result[..., 0, :]
 
-    def _checked_targets(self, y):
+    def _checked_targets(self, y, X):
         check_target_given(self, y)
-        y = check_numbers(self, y)
+        y = check_numbers(self, y, X)
         return column_or_1d(y, warn=True) if y.shape[1:] == (1,) else y
 
     def _summary(self, mixture, oof):

@@ -13,6 +13,7 @@ from skbayesnn import (
     MCDropoutClassifier,
     MCDropoutRegressor,
 )
+from skbayesnn._data.validation import check_numbers
 from tests.helpers.bad_input import BOTH, target
 from tests.helpers.posteriors import BBB, MC_DROPOUT, VARIATIONAL
 
@@ -112,17 +113,77 @@ def test_rows_without_a_target_are_named(data, small, kind, missing, with_index)
         with pytest.raises(ValueError, match=r"in 2 of 41 rows, .* 3, 7") as error:
             model.fit(X, y)
     code = re.search(r"keep = (.*), then", str(error.value))[1]
-    keep = eval(code, {"y": y, "np": np})
+    keep = eval(code, {"y": y, "np": np, "pandas": pd})
     assert np.flatnonzero(~keep).tolist() == [3, 7]
-    MCDropoutRegressor(**small).fit(X[keep], y[keep])
+    MCDropoutRegressor(**small).fit(X.loc[keep], y[keep])
 
 
-def test_targets_that_are_no_arrays(data, small):
-    """There is no code for lists, whose rows cannot be removed with a mask."""
-    y = data.y.tolist()
-    y[3] = None
+@pytest.mark.parametrize(
+    "of_y", ["array", "list", "pandas", "polars", "pyarrow", "NA", "frame of NA"]
+)
+@pytest.mark.parametrize(
+    "of_X", ["array", "list", "pandas", "polars", "pyarrow", "csr", "coo"]
+)
+def test_removal_of_rows_without_a_target(of_X, of_y):
+    """The code in the message leaves the other rows, of every kind of table."""
+    pd, pl, pa = map(pytest.importorskip, ["pandas", "polars", "pyarrow"])
+    values = [None if i == 2 else float(i) for i in range(5)]
+    X = np.arange(10.0).reshape(5, 2)
+    columns = dict(zip("ab", X.T, strict=True))
+    X = {
+        "array": X,
+        "list": X.tolist(),
+        "pandas": pd.DataFrame(columns),
+        "polars": pl.DataFrame(columns),
+        "pyarrow": pa.table(columns),
+        "csr": sparse.csr_array(X),
+        "coo": sparse.coo_array(X),
+    }[of_X]
+    y = {
+        "array": np.array(values, dtype=object),
+        "list": values,
+        "pandas": pd.Series(values, index=range(7, 12)),
+        "polars": pl.Series(values),
+        "pyarrow": pa.array(values),
+        "NA": pd.Series(values, dtype=object).fillna(pd.NA),
+        "frame of NA": pd.DataFrame({"u": values, "v": 1}).astype("Int64"),
+    }[of_y]
+    with pytest.raises(ValueError, match="at positions 2") as error:
+        MCDropoutRegressor().fit(X, y)
+    code = re.search(r"y: keep = (.*), then X = (.*) and y = (.*)\.$", str(error.value))
+    names = {"X": X, "y": y, "np": np, "pandas": pd}
+    names["keep"] = eval(code[1], names)
+    kept_X, kept_y = eval(code[2], names), eval(code[3], names)
+    kept_X = kept_X.toarray() if sparse.issparse(kept_X) else np.asarray(kept_X)
+    assert kept_X.tolist() == [[0, 1], [2, 3], [6, 7], [8, 9]]
+    kept_y = np.asarray(kept_y, dtype=float).reshape(4, -1)
+    assert kept_y[:, 0].tolist() == [0, 1, 3, 4]
+
+
+def test_rows_of_an_unknown_table():
+    """The message has no code for them."""
     with pytest.raises(ValueError, match=r"Remove these rows from X and y\.$"):
-        MCDropoutRegressor(**small).fit(data.X, y)
+        check_numbers(MCDropoutRegressor(), [1.0, None])
+
+
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        ("abc", "single value 'abc'"),
+        (5.0, "single value '5.0'"),
+        (np.array([], dtype=object), "0 sample"),
+        ([np.inf, -np.inf], "got inf in 2 of 2 rows"),
+    ],
+)
+def test_targets_of_odd_shapes_and_sizes(y, message):
+    """Errors come without warnings of overflow."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(ValueError, match=message):
+            check_numbers(MCDropoutRegressor(), y)
+        assert len(check_numbers(MCDropoutRegressor(), np.full(5, 1e308))) == 5
+        with pytest.raises(ValueError, match=r"at most 1e\+140"):
+            MCDropoutRegressor().fit(np.ones((2, 1)), [1e308, -1e308])
 
 
 def test_names_of_columns_must_differ(data, small):
@@ -372,6 +433,21 @@ def test_missing_labels(data, kind, missing, labels):
     y[5] = y[8] = missing
     with pytest.raises(ValueError, match=r"label for every row; .* 2 rows, first in"):
         kind().fit(data.X, y)
+
+
+@pytest.mark.parametrize(
+    "y",
+    [
+        np.array(["2020-01-01", "NaT"], dtype="datetime64[D]"),
+        np.array(["a", np.nan]),
+        ["a", np.nan],
+    ],
+    ids=["NaT", "text array", "list"],
+)
+def test_missing_labels_that_become_a_class(y):
+    """NumPy makes text of NaN, and NaT differs from itself."""
+    with pytest.raises(ValueError, match=r"every row; .* first in row 1"):
+        MCDropoutClassifier().fit(np.ones((2, 1)), y)
 
 
 @pytest.mark.parametrize("kind", [MCDropoutClassifier, BayesianStackingClassifier])

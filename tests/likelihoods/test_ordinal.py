@@ -284,6 +284,13 @@ def _as_polars(codes):
     return pl.Series(NAMES[codes], dtype=pl.Enum(NAMES.tolist()))
 
 
+def _as_arrow(codes):
+    """A dictionary of pyarrow in a pandas series."""
+    pa = pytest.importorskip("pyarrow")
+    values = pa.DictionaryArray.from_arrays(codes, NAMES.tolist(), ordered=True)
+    return pd.Series(pd.arrays.ArrowExtensionArray(values))
+
+
 def _with_order():
     """Estimators and searches that get y as given, or pass it unchanged."""
     small = SMALL | {"max_iter": 2, "n_draws": 3}
@@ -305,7 +312,7 @@ def _with_order():
 
 # As few epochs as these are not meant to fit well.
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("as_categories", [_as_series, _as_polars])
+@pytest.mark.parametrize("as_categories", [_as_series, _as_polars, _as_arrow])
 def test_names_of_categories_do_not_matter(as_categories, rows):
     """Codes and categories give the same fit in any alphabetical order."""
     X, codes = rows
