@@ -380,17 +380,20 @@ def _check_text(texts: list[str], name) -> None:
     # A few numbers as text can be names of categories; a few dates cannot.
     others = [text for text in distinct if not is_iso_date(text)]
     if 1 - len(others) / max(len(distinct), 1) >= CONVERTIBLE_SHARE:
+        dates = set(distinct).difference(others)
+        has_zone = not all(map(ISO_DATE.fullmatch, dates))
         _warn_of_text(
             name,
             f"dates, except {len(others)} of {len(distinct)} values such as "
             f"{others[0][:40]!r},",
-            "pandas.to_datetime(..., format='ISO8601', errors='coerce')",
+            "pandas.to_datetime(column, format='ISO8601', errors='coerce'"
+            f"{', utc=True' * has_zone})",
         )
     elif is_long and share_of_numbers(distinct) >= CONVERTIBLE_SHARE:
         _warn_of_text(
             name,
             f"numbers, such as {texts[0][:40]!r},",
-            "pandas.to_numeric(..., errors='coerce')",
+            "pandas.to_numeric(column, errors='coerce')",
         )
 
 
@@ -398,9 +401,9 @@ def _warn_of_text(name, content: str, function: str) -> None:
     warn_once(
         "SKB204",
         f"text in column {name!r}",
-        f"column {name!r} contains text that represents {content} and is read as "
-        f"categories. Convert it with {function}. If the values are categories, name "
-        f"the column: categorical_features=[{name!r}].",
+        f"column {name!r} contains text that seems to represent {content} and is read "
+        f"as categories. If it does, convert it with {function}. If the values are "
+        f"categories, name the column: categorical_features=[{name!r}].",
     )
 
 
@@ -533,6 +536,8 @@ def _how_to_read_dates(values: list, odd: list[tuple[int, Any]]) -> str:
             "Convert the column with pandas.to_datetime(column, unit='s'), with the "
             "unit of the numbers: 'D', 's' or 'ms' since 1970."
         )
+    if {type(value).__name__ for _, value in odd} == {"Period"}:
+        return "Convert the column with pandas.PeriodIndex(column).to_timestamp()."
     return "Replace values that are no dates by None, a missing value."
 
 
@@ -581,7 +586,8 @@ def _zone_of_objects(values: np.ndarray, name) -> str | None:
     if None in zones:
         raise ValueError(
             f"the dates of column {name!r} must have a time zone, or none of them; got "
-            "both. Convert them, for instance with pandas.to_datetime(..., utc=True)."
+            "both. Convert them, for instance with pandas.to_datetime(column, "
+            "format='ISO8601', utc=True)."
         )
     zone = str(zones.pop())
     try:

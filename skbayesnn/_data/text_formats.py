@@ -17,17 +17,21 @@ _MIN_FORMATTED, MAX_FORMATTED = 10, 200
 ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?)?")
 # Parts of a date in another format, such as 31.12.2024 10:30 or Dec 31, 2024.
 _OTHER_DATE = re.compile(
-    r"(\d{1,2}|\d{4}|[A-Za-z]{3,9})([./ -])(\d{1,2}|[A-Za-z]{3,9})(\2|, )(\d{4}|\d\d)"
-    r"(?:([T ]|, )\d{1,2}:\d\d(:\d\d)?( ?[AaPp][Mm])?)?"
+    r"(\d{1,2}|\d{4}|[A-Za-z]{3,9}\.?)([./ -])(\d{1,2}|[A-Za-z]{3,9}\.?)"
+    r"(\2|, )(\d{4}|\d\d?)(?:([T ]|, )\d{1,2}:\d\d(:\d\d)?( ?[AaPp][Mm])?)?"
 )
-# Numbers: without a comma, with a decimal comma, and with commas between thousands. In
-# the second, marks separate thousands; two of them are spaces that do not break lines.
-_MARKS = ". '\N{RIGHT SINGLE QUOTATION MARK}\N{NO-BREAK SPACE}\N{NARROW NO-BREAK SPACE}"
-_PLAIN = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*")
-_WITHOUT_COMMA = re.compile(r"\s*[+-]?\d+\s*")
-_DECIMAL_COMMA = re.compile(rf"\s*[+-]?(\d+|\d{{1,3}}([{_MARKS}]\d{{3}})+),\d+\s*")
-_THOUSANDS = re.compile(r"\s*[+-]?[1-9]\d{0,2}(,\d{3})+(\.\d+)?\s*")
-# Calls are in messages, and marks in them readable.
+# A number that pandas reads.
+_PLAIN = re.compile(r"\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*")
+# Marks between thousands, besides commas or dots; also spaces that do not break lines.
+_MARKS = r"\s'\u2019_"
+# Dots or commas that separate thousands, decimal marks, and the condition in words.
+_READINGS = (
+    ("", ",.", ""),
+    (".", ",", "(if the dots are between thousands) "),
+    (",", ".", "(if the commas are between thousands) "),
+)
+# Above this share of common integers on both sides of a comma, texts are pairs.
+_PAIRS_SHARE = 0.7
 _NUMBERS = "pandas.to_numeric(column{replaced}{errors})"
 _DATES = "pandas.to_datetime(column, format={format!r}{errors})"
 _COERCE = ", errors='coerce'"
@@ -52,24 +56,22 @@ def share_of_numbers(texts: Sequence[str]) -> float:
 def odd_format(distinct: Sequence[str]) -> tuple[str, str] | None:
     """Content and conversion of dates that are not in ISO format, or of numbers.
 
-    Only of numbers with commas. The result has words for a message; None: most values
-    have no such format, or there are few.
+    Only of numbers that need a conversion, such as 3,14 or 5%. The result has words for
+    a message; None: most values have no such format, or there are few.
     """
     if len(distinct) < _MIN_FORMATTED:
         return None
-    sample = distinct[:MAX_FORMATTED]
-    calls, others = date_calls(sample, CONVERTIBLE_SHARE)
+    calls, others = date_calls(distinct, CONVERTIBLE_SHARE)
     if calls:
-        example = next(text for text in sample if text not in others)
+        example = next(text for text in distinct if text not in others)
         return f"dates, such as {example[:40]!r},", _joined(calls, others)
-    calls, others = _calls_without_commas(sample, CONVERTIBLE_SHARE)
-    if calls:
-        example = next(text for text in sample if "," in text and text not in others)
-        return (
-            f"numbers with commas, such as {example[:40]!r},",
-            _joined(calls, others),
-        )
-    return None
+    calls, others = _number_calls(distinct, CONVERTIBLE_SHARE)
+    read = set(distinct).difference(others)
+    odd = [text for text in distinct if text in read and not _PLAIN.fullmatch(text)]
+    if not calls or len(odd) < CONVERTIBLE_SHARE / 2 * len(distinct) or _are_pairs(odd):
+        return None
+    commas = " with commas" if "," in odd[0] else ""
+    return f"numbers{commas}, such as {odd[0][:40]!r},", _joined(calls, others)
 
 
 def how_to_read_numbers(texts: Sequence[str], is_mixed: bool = True) -> str:
@@ -78,11 +80,12 @@ def how_to_read_numbers(texts: Sequence[str], is_mixed: bool = True) -> str:
     texts : all texts of the column
     is_mixed : whether other values of the column are numbers
     """
-    texts = list(dict.fromkeys(texts))[:MAX_FORMATTED]
-    calls, others = _calls_without_commas(texts, 0.5, with_commas=0.0)
-    if not calls and share_of_numbers(texts) >= 0.5:
-        others = [text for text in texts if not _PLAIN.fullmatch(text)]
-        calls = [_NUMBERS.format(replaced="", errors=_COERCE if others else "")]
+    texts = list(dict.fromkeys(texts))
+    calls, others = _number_calls(texts, 0.5)
+    has_plain = is_mixed or any(map(_PLAIN.fullmatch, texts))
+    # 5% and 0.05 may be the same.
+    if (not calls or "%" in calls[0]) and has_plain and any("%" in t for t in texts):
+        return "Write all numbers in one format, such as 0.05."
     if calls:
         return f"Convert the column with {_joined(calls, others)}."
     if is_mixed:
@@ -98,8 +101,8 @@ def how_to_read_dates(texts: Sequence[str], is_mixed: bool) -> str:
 
     is_mixed : whether other values of the column are dates
     """
-    calls, others = date_calls(list(dict.fromkeys(texts))[:MAX_FORMATTED], 0.5)
-    if calls and is_mixed:
+    calls, others = date_calls(list(dict.fromkeys(texts)), 0.5)
+    if any(_formats_of(text) for text in (texts if is_mixed else others)):
         return "Write all dates in one format, such as 2024-12-31."
     if calls:
         return f"Convert the column with {_joined(calls, others)}."
@@ -117,41 +120,65 @@ def _joined(calls: Sequence[str], others: Sequence[str]) -> str:
 # ---- numbers
 
 
-def _calls_without_commas(
-    texts: Sequence[str], share: float, with_commas: float = 0.5
-) -> tuple[list[str], list[str]]:
-    """Calls that read numbers with commas, and the values that they cannot read.
+def _number_calls(texts: Sequence[str], share: float) -> tuple[list[str], list[str]]:
+    """Calls that read numbers, and the values that they make missing.
 
-    A comma may be a decimal comma, or separate thousands; there are two calls if both
-    are possible.
+    There are several calls if dots or commas may be decimal marks or separate
+    thousands. A call never makes a wrong number of a value in another format.
 
-    share : of the texts that must be numbers; otherwise there are no calls
-    with_commas : share of these that must have commas; at least one must
+    share : of the texts that must be numbers; at least one must
     """
-    decimal, thousands = (
-        {text for text in texts if pattern.fullmatch(text)}
-        for pattern in (_DECIMAL_COMMA, _THOUSANDS)
-    )
-    marks = sorted({mark for text in decimal for mark in text if mark in _MARKS})
-    # After the removal of dots only whole numbers without commas are right.
-    without_comma = _WITHOUT_COMMA if "." in marks else _PLAIN
-    plain = {text for text in texts if without_comma.fullmatch(text)}
-    n_found = max(len(decimal), len(thousands))
-    enough = share * len(texts)
-    if not n_found or n_found < with_commas * enough or n_found + len(plain) < enough:
-        return [], []
-    found = (decimal if len(decimal) == n_found else thousands) | plain
-    others = [text for text in texts if text not in found]
-    errors = _COERCE if others else ""
-    without = "".join(f".str.replace({mark!r}, '')" for mark in marks)
-    # Numbers among the texts are converted, too; missing values stay missing.
-    as_text = ".astype('string')"
-    ways = [f"{as_text}{without}.str.replace(',', '.')"] * (len(decimal) == n_found)
-    ways += [f"{as_text}.str.replace(',', '')"] * (len(thousands) == n_found)
-    calls = [_NUMBERS.format(replaced=way, errors=errors) for way in ways]
-    if len(calls) == 2:
-        calls[1] = f"(if the commas are between thousands) {calls[1]}"
-    return calls, others
+    percent = "%" * (sum("%" in text for text in texts) > len(texts) / 2)
+    best: list[str] = []
+    calls: dict[str, str] = {}
+    for group, decimal, condition in _READINGS:
+        pattern = re.compile(
+            rf"\s*[+-]?(([0-9]+|[1-9][0-9]{{0,2}}([{_MARKS}{group}][0-9]{{3}})+)"
+            rf"([{decimal}][0-9]*)?|[{decimal}][0-9]+)([eE][+-]?[0-9]+)?\s*{percent}\s*"
+        )
+        read = [text for text in texts if pattern.fullmatch(text)]
+        if not read or len(read) < max(share * len(texts), len(best)):
+            continue
+        inner = "".join(text.strip() for text in read)
+        marks = sorted(set(re.findall(rf"[{_MARKS}{group}%]", inner)))
+        removed = "".join(dict.fromkeys(r"\s" if m.isspace() else m for m in marks))
+        has_decimal_comma = group != "," and "," in inner
+
+        def converted(text, removed=removed, has_comma=has_decimal_comma):
+            text = re.sub(f"[{removed}]", "", text) if removed else text
+            return text.replace(",", ".") if has_comma else text
+
+        others = set(texts).difference(read)
+        if any(_PLAIN.fullmatch(converted(text)) for text in others):
+            continue
+        if len(read) > len(best):
+            best, calls = read, {}
+        quote = '"' if "'" in removed else "'"
+        # Numbers among the texts are left as they are.
+        way = ".astype(object)" * bool(removed or has_decimal_comma)
+        if removed:
+            way += f".replace(r{quote}[{removed}]{quote}, '', regex=True)"
+        if has_decimal_comma:
+            way += ".replace(',', '.', regex=True)"
+        calls.setdefault(way, condition * bool(calls))
+    found = set(best)
+    not_read = [text for text in texts if text not in found]
+    errors = _COERCE if not_read else ""
+    return [
+        condition + _NUMBERS.format(replaced=way, errors=errors)
+        for way, condition in calls.items()
+    ], not_read
+
+
+def _are_pairs(texts: Sequence[str]) -> bool:
+    """Whether most integers on one side of a comma are also on the other side.
+
+    They are then pairs of codes, such as 3,4, rather than decimals.
+    """
+    if not all(re.fullmatch(r"[0-9]+,[0-9]+", text) for text in texts):
+        return False
+    left, right = map(set, zip(*(text.split(",") for text in texts), strict=True))
+    return len(left & right) > _PAIRS_SHARE * len(left | right)
 
 
 # ---- dates
@@ -160,22 +187,24 @@ def _calls_without_commas(
 def date_calls(texts: Sequence[str], share: float) -> tuple[list[str], list[str]]:
     """Calls that read dates in another format than ISO, and what they cannot read.
 
-    Day and month may be in both orders; there are then two calls.
+    Day and month may be in both orders; there are then two calls. Of many texts, the
+    formats of the first ones decide.
 
     share : of the texts that must have the format; otherwise there are no calls
     """
-    enough = share * len(texts)
-    # The month names of the first texts may have several formats, as of May.
-    for text in [*texts[:3], *texts[len(texts) // 2 :][:3]]:
-        counts = {f: [_has_format(t, f) for t in texts] for f in _formats_of(text)}
-        most = max(map(sum, counts.values()), default=0)
-        formats = [f for f, has in counts.items() if sum(has) == most >= enough]
-        if formats:
-            has = counts[formats[0]]
-            others = [t for t, is_read in zip(texts, has, strict=True) if not is_read]
-            errors = _COERCE if others else ""
-            return [_DATES.format(format=f, errors=errors) for f in formats], others
-    return [], []
+    sample = texts[:MAX_FORMATTED]
+    possible = dict.fromkeys(f for text in sample for f in _formats_of(text))
+    unread = {f: [t for t in sample if not _has_format(t, f)] for f in possible}
+    fewest = min(map(len, unread.values()), default=len(sample))
+    if len(sample) - fewest < max(1, share * len(sample)):
+        return [], []
+    formats = [f for f, others in unread.items() if len(others) == fewest]
+    others = unread[formats[0]]
+    rest = texts[MAX_FORMATTED:]
+    if rest and not others:
+        others = [t for t in rest if not any(_has_format(t, f) for f in formats)][:1]
+    errors = _COERCE if others else ""
+    return [_DATES.format(format=f, errors=errors) for f in formats], others
 
 
 def _formats_of(text: str) -> list[str]:
@@ -186,15 +215,17 @@ def _formats_of(text: str) -> list[str]:
     first, gap, second, second_gap, year, time_gap, seconds, half = parts.groups()
     if gap == "." and len(first + second + year) < 6:  # such as 1.12.10, a version
         return []
+    if len(year) == 1 and not (len(first) == 4 and first.isdigit()):
+        return []
     if time_gap is None:
         time = ""
     else:
         time = f"{time_gap}{'%I' if half else '%H'}:%M{':%S' if seconds else ''}"
         time += (half or "")[:-2] + "%p" * bool(half)
     names = {
-        part: "%b" if len(part) == 3 else "%B"
+        part: ("%b" if len(bare) == 3 else "%B") + part[len(bare) :]
         for part in (first, second)
-        if part.isalpha()
+        if (bare := part.rstrip(".")).isalpha()
     }
     if len(first) == 4 and first.isdigit():
         orders = [("%Y", "%m", "%d")]

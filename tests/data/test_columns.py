@@ -449,19 +449,24 @@ def test_the_order_of_day_and_month_can_be_unknown():
         ([f"1 {i},5" for i in range(100, 112)], "", 1100.5),
         ([f"1\u00a0{i},5" for i in range(100, 112)], "", 1100.5),
         ([f"1'{i},5" for i in range(100, 112)], "", 1100.5),
+        ([f"1\u202f{i}" for i in range(100, 112)], "", 1100),
+        ([f"1_{i}" for i in range(100, 112)], "", 1100),
+        ([f"{i} %" for i in range(10, 22)], "", 10),
         ([f"{i},100,000.5" for i in range(1, 12)], "", 1_100_000.5),
         ([f"{i},100" for i in range(1, 12)], "if the commas are between", 1.1),
         ([*(f"{i},5" for i in range(19)), "n/a"], "such as 'n/a', missing", 0.5),
+        ([*(f"{i},5" for i in range(300)), "n/a"], "such as 'n/a', missing", 0.5),
     ],
 )
-def test_numbers_with_commas(texts, way, value):
+def test_numbers_that_need_a_conversion(texts, way, value):
     """The call in the warning reads them."""
     table = pd.DataFrame({"size": texts})
     with pytest.warns(UserWarning, match=re.escape(way)) as warned:
         assert TableReader(table).kind(0) == "category"
     message = str(warned[0].message)
-    assert "'size' contains text that represents numbers with commas" in message
-    assert repr(texts[0]) in message
+    commas = " with commas" * ("," in texts[0])
+    content = f"seems to represent numbers{commas}, such as {texts[0]!r},"
+    assert f"'size' contains text that {content}" in message
     call = _call_in(message)
     read = _evaluated(call, table["size"])
     assert read[0] == value
@@ -471,7 +476,7 @@ def test_numbers_with_commas(texts, way, value):
 def _call_in(message):
     """The first call of pandas in a message."""
     return re.search(
-        r"(pandas\.to_\w+\(.*?\))(?:, which| or | makes|\.(?: |$))", message
+        r"(pandas\.\w+\(.*?\))(?:, (?:which|with)| or | makes|\.(?: |$))", message
     )[1]
 
 
@@ -487,7 +492,10 @@ def _evaluated(call, column):
         (["1.5", "n/a", "2"], [1.5, None, 2.0]),
         ([1.5, "n/a", 2.0], [1.5, None, 2.0]),
         (["6\u202f090,04", "7,5", "?"], [6090.04, 7.5, None]),
-        (["1,5", 2, "1_000"], [1.5, 2, None]),
+        (["1,5", 2, "1_000"], [1.5, 2, 1000]),
+        ([1.5, "1.100,5"], [1.5, 1100.5]),
+        (["1.5", "1.100,5"], [1.5, None]),
+        (["5%", "7%"], [5, 7]),
         (["1,5", "2.5", "2"], [1.5, 2.5, 2]),
     ],
 )
@@ -504,9 +512,41 @@ def test_advice_for_numbers_can_be_run(values, expected):
 
 def test_advice_for_numbers_with_units():
     """It would be wrong to make all of them missing."""
-    table = pd.DataFrame({"size": ["5%", "7%"]})
-    with pytest.raises(ValueError, match=r"Remove what is not part .* as '5%'"):
+    table = pd.DataFrame({"size": ["5 cm", "7 cm"]})
+    with pytest.raises(ValueError, match=r"Remove what is not part .* as '5 cm'"):
         TableReader(table).numbers(0)
+    for values in (["0.05", "5%", "6%", "7%"], [0.05, "5%"]):
+        table = pd.DataFrame({"size": pd.Series(values, dtype=object)})
+        with pytest.raises(ValueError, match="Write all numbers in one format"):
+            TableReader(table).numbers(0)
+
+
+@pytest.mark.parametrize("highest", [5, 20])
+def test_pairs_of_codes_are_categories(highest):
+    """Without a warning of numbers with decimal commas."""
+    codes = np.random.default_rng(0).integers(1, highest + 1, (300, 2))
+    table = pd.DataFrame({"x": [f"{a},{b}" for a, b in codes]})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert TableReader(table).kind(0) == "category"
+    # Decimals are other integers than those before the comma.
+    table = pd.DataFrame({"x": [f"{36 + a % 5},{b % 10}" for a, b in codes]})
+    with pytest.warns(UserWarning, match="seems to represent numbers with commas"):
+        TableReader(table).kind(0)
+
+
+@pytest.mark.parametrize("zones", [("",), ("+01:00", "+02:00")])
+def test_advice_for_dates_in_iso_format_can_be_run(zones):
+    texts = [f"2024-01-{i:02d}T10:00{zones[i % len(zones)]}" for i in range(1, 29)]
+    table = pd.DataFrame({"day": [*texts, "unknown"]})
+    with pytest.warns(UserWarning, match="dates, except 1 of 29") as warned:
+        assert TableReader(table).kind(0) == "category"
+    read = _evaluated(_call_in(str(warned[0].message)), table["day"])
+    assert read.isna().tolist() == [False] * 28 + [True]
+    mixed = np.array([["2024-01-01"], ["2024-01-02T10:00+01:00"]], dtype=object)
+    with pytest.raises(ValueError, match="or none of them; got both") as error:
+        TableReader(mixed).time_zone(0)
+    assert _evaluated(_call_in(str(error.value)), mixed[:, 0]).notna().all()
 
 
 @pytest.mark.parametrize(
@@ -518,6 +558,14 @@ def test_advice_for_numbers_with_units():
             "to_datetime.*such as 'unknown', mis",
         ),
         (["01 May 2024", "02 June 2024", "03 July 2024"], "format='%d %B %Y'"),
+        (["unknown", "31.12.2024", "30.12.2024"], "such as 'unknown', mis"),
+        (["31.12.2024", "12/31/2024"], "Write all dates in one format"),
+        (["Jan. 05, 2020", "Dec. 31, 2020"], "format='%b. %d, %Y'"),
+        (["2020-1-5", "2020-10-5"], "format='%Y-%m-%d'"),
+        ([*(f"{i}.12.2024" for i in range(1, 32))] * 2, "format='%d.%m.%Y'"),
+        ([f"31.12.{year}" for year in range(1700, 2000)] + ["unknown"], "'unknown'"),
+        ([18_262, 18_263], "unit='s'"),
+        ([pd.Period("2024-01"), pd.Period("2024-02")], "PeriodIndex"),
         ([DAYS[0], True], "Replace values that are no dates by None"),
     ],
 )

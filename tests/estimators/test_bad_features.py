@@ -180,7 +180,7 @@ def test_text_arrays(data, small, fitted, kind):
     ("text", "advice"),
     [
         ("n/a", r"column, errors='coerce'\) makes them missing"),
-        ("3,14", r"column\.astype\('string'\)\.str\.replace"),
+        ("3,14", r"column\.astype\(object\)\.replace\(',', '\.'"),
         ("3.14", r"to_numeric\(column\)"),
     ],
 )

@@ -471,7 +471,7 @@ def test_text_labels_for_a_regressor(data, assert_refused, labels, dtype):
         (["1.5", "yes"], r"'yes' in row 1\. Convert y with .*Series\(y\), errors"),
         (
             ["1,5", "2"],
-            r"'1,5' in row 0\. Convert y .*Series\(y\)\.astype\('string'\)",
+            r"'1,5' in row 0\. Convert y .*Series\(y\)\.astype\(object\)",
         ),
     ],
 )
