@@ -536,7 +536,7 @@ def needs_encoding(X, categorical_features) -> bool:
     if not is_default(categorical_features):
         return True
     if is_frame(X):
-        _refuse_repeated_names(X)
+        refuse_repeated_names(X)
         reader = TableReader(X)
         return any(not reader.is_complete_number(j) for j in range(len(reader.names)))
     if not hasattr(X, "dtype"):
@@ -554,8 +554,9 @@ def needs_encoding(X, categorical_features) -> bool:
     return kind in "OUMm" and not _are_numbers(X)
 
 
-def _refuse_repeated_names(X) -> None:
-    names = list(getattr(X, "column_names", X.columns))
+def refuse_repeated_names(X) -> None:
+    """Raise if several columns of a frame have one name."""
+    names = getattr(X, "column_names", getattr(X, "columns", ()))
     if len(set(names)) == len(names):
         return
     counts = Counter(names)

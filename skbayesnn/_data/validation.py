@@ -38,6 +38,7 @@ from skbayesnn._data.table_encoder import (
     TableEncoder,
     is_default,
     needs_encoding,
+    refuse_repeated_names,
     warn_of_new_missing,
 )
 from skbayesnn._distributions.components import columns_of
@@ -184,7 +185,7 @@ def check_new_rows(estimator, X, mean=None, std=None) -> EncodedRows:
     return EncodedRows(filled, tuple(unknown))
 
 
-def _refuse_single_row(X) -> None:
+def _refuse_other_tables(X) -> None:
     """Raise if X is a row without its table: a series or a dict."""
     if isinstance(X, dict) and not sparse.issparse(X):  # dok_array is a dict
         way_out = "Give pandas.DataFrame(X), or pandas.DataFrame([X]) if it is one row."
@@ -207,7 +208,7 @@ def _refuse_single_row(X) -> None:
 
 def _as_numbers(estimator, X, *, reset, allow_nan=False):
     """X as numbers; NaN is allowed in dense X only."""
-    _refuse_single_row(X)
+    _refuse_other_tables(X)
     refuse_non_numeric_columns(X, in_fit=reset)
     X = _flat_rows(getattr(estimator, "network", None), X)
     _refuse_text(X, in_fit=reset)
@@ -234,7 +235,7 @@ def table_of(estimator) -> TableEncoder | None:
 
 def _encoded(estimator, X, consequence: str) -> EncodedRows:
     """Features of the rows of a table; errors name the estimator."""
-    _refuse_single_row(X)
+    _refuse_other_tables(X)
     if num_samples(X) == 0:
         raise ValueError("`X` must have at least one row; got none.")
     with named_after(estimator, estimator.table_):

@@ -193,7 +193,9 @@ def test_names_of_columns_must_differ(data, small):
     for model in (MCDropoutRegressor(**small), BayesianStackingRegressor()):
         with pytest.raises(ValueError, match=message):
             model.fit(X, data.y)
-    MCDropoutRegressor(**small).fit(X.loc[:, ~X.columns.duplicated()], data.y)
+    fitted = MCDropoutRegressor(**small).fit(X.loc[:, ~X.columns.duplicated()], data.y)
+    with pytest.raises(ValueError, match=message):
+        fitted.predict(X)
 
 
 @pytest.mark.parametrize("dtype", ["Int64", "boolean", "Float64", "string"])
