@@ -556,7 +556,10 @@ def needs_encoding(X, categorical_features) -> bool:
 
 def refuse_repeated_names(X) -> None:
     """Raise if several columns of a frame have one name."""
-    names = getattr(X, "column_names", getattr(X, "columns", ()))
+    names = getattr(X, "columns", ())
+    if getattr(names, "is_unique", False):  # of pandas, at once
+        return
+    names = getattr(X, "column_names", names)  # of pyarrow
     if len(set(names)) == len(names):
         return
     counts = Counter(names)

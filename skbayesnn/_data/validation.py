@@ -186,7 +186,8 @@ def check_new_rows(estimator, X, mean=None, std=None) -> EncodedRows:
 
 
 def _refuse_other_tables(X) -> None:
-    """Raise if X is a row without its table: a series or a dict."""
+    """Raise if X is a row without its table, or if columns of it share a name."""
+    refuse_repeated_names(X)
     if isinstance(X, dict) and not sparse.issparse(X):  # dok_array is a dict
         way_out = "Give pandas.DataFrame(X), or pandas.DataFrame([X]) if it is one row."
     elif isinstance(X, list) and X and isinstance(X[0], dict):
