@@ -5,18 +5,12 @@
 """
 
 import argparse
-import codecs
-import csv
-import gzip
-import io
 import logging
-import re
 import warnings
 import webbrowser
 from collections.abc import Sequence
 from contextlib import suppress
 from html import escape
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,6 +18,7 @@ import numpy as np
 from skbayesnn._exploration import Exploration, Line
 from skbayesnn._persistence.functions import get_untrusted_types, load
 from skbayesnn._report import N_REPLACED
+from skbayesnn._table_files import read_table
 from skbayesnn.inspection._column_values import ChangeableColumn, shown
 from skbayesnn.inspection._importance import short_names
 
@@ -237,131 +232,6 @@ def _labels(names: Sequence[str], longest: int) -> list[str]:
 # ---- command
 
 
-def _table(path: str) -> Any:
-    """Read a file as a frame of pandas."""
-    import pandas
-
-    kind = Path(path.lower().removesuffix(".gz")).suffix
-    if kind in (".parquet", ".pq"):
-        return pandas.read_parquet(path).reset_index(drop=True)
-    if kind == ".xlsx":
-        try:
-            return pandas.read_excel(path, engine="openpyxl")
-        except ImportError as error:
-            raise ImportError(
-                f"{path} cannot be read: {error} Or save the table as .csv or .parquet."
-            ) from error
-    if kind != ".csv":
-        raise ValueError(
-            f"a table must be a .parquet, .csv or .xlsx file; got {path}. Save it as "
-            ".csv or .parquet."
-        )
-    options = _csv_options(path)
-    # Files that NumPy has written have no names in the first line. pandas writes the
-    # positions of columns without names.
-    first = pandas.read_csv(path, header=None, nrows=1, **options)
-    if not all(dtype.kind in "if" for dtype in first.dtypes):
-        return pandas.read_csv(path, **options)
-    has_positions = first.to_numpy().ravel().tolist() == [*range(first.shape[1])]
-    options["skiprows"] = options.get("skiprows", 0) + has_positions
-    return pandas.read_csv(path, header=None, **options)
-
-
-# A number, with a decimal point or a decimal comma.
-_NUMBER = re.compile(r"\s*[+-]?(\d+)(?:([.,])(\d+))?(?:[eE][+-]?\d+)?\s*")
-
-
-def _csv_options(path: str) -> dict[str, Any]:
-    """Encoding, separator and decimal point of a CSV file, by its first lines.
-
-    Prints which columns may have a decimal comma or a comma between thousands: they
-    stay text.
-    """
-    encoding = _encoding(path)
-    with _opened(path) as binary:
-        text = io.TextIOWrapper(binary, encoding, newline="")
-        lines = [line for line, _ in zip(text, range(200), strict=False)]
-    options: dict[str, Any] = {"encoding": encoding}
-    if re.fullmatch(r"sep=.\s*", lines[0] if lines else ""):  # as Excel writes it
-        options |= {"skiprows": 1, "sep": lines[0][4]}
-        tables = [(lines[0][4], _rows(lines[1:], lines[0][4]))]
-    else:
-        tables = [(separator, _rows(lines, separator)) for separator in "\t;,"]
-    tables = [(separator, rows) for separator, rows in tables if _is_table(rows)]
-    if not tables:
-        return options
-    # Another separator within the values leaves fewer numbers, or fewer columns.
-    separator, rows = max(tables, key=lambda t: (_share_of_numbers(*t), len(t[1][0])))
-    options["sep"] = separator
-    if separator == ",":
-        return options
-    numbers = [
-        (j, match)
-        for row in rows
-        for j, value in enumerate(row)
-        if (match := _NUMBER.fullmatch(value)) and match[2]
-    ]
-    n_points = sum(match[2] == "." for _, match in numbers)
-    commas = [(j, match) for j, match in numbers if match[2] == ","]
-    # 12,345 can be twelve thousand.
-    if len(commas) > n_points and any(
-        match[1].startswith("0") or len(match[1]) > 3 or len(match[3]) != 3
-        for _, match in commas
-    ):
-        return options | {"decimal": ","}
-    ambiguous = {j: match[0].strip() for j, match in reversed(commas)}
-    for j in sorted(ambiguous):
-        print(
-            f"{path}: column {rows[0][j]!r} is read as text, since the comma in "
-            f"{ambiguous[j]} may be a decimal comma, or separate thousands. Write the "
-            "numbers with a point, or without separators.",
-            flush=True,
-        )
-    return options
-
-
-def _opened(path: str) -> Any:
-    """A file, if necessary decompressed, for reading bytes."""
-    return (gzip.open if path.lower().endswith(".gz") else open)(path, "rb")
-
-
-def _encoding(path: str) -> str:
-    """UTF-8, UTF-16 with its mark, or the encoding of Excel in Windows."""
-    with _opened(path) as file:
-        start = file.read(3)
-    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return "utf-16"
-    for encoding in ("utf-8-sig" if start == codecs.BOM_UTF8 else "utf-8", "cp1252"):
-        decoder = codecs.getincrementaldecoder(encoding)()
-        with suppress(UnicodeDecodeError), _opened(path) as file:
-            while block := file.read(1 << 20):
-                decoder.decode(block)
-            decoder.decode(b"", final=True)
-            return encoding
-    raise ValueError(f"{path} is not in UTF-8. Save it as CSV with UTF-8, or .parquet.")
-
-
-def _rows(lines: Sequence[str], separator: str) -> list[list[str]]:
-    """Values of the lines that are not blank; none if a value is too long."""
-    try:
-        rows = list(csv.reader(lines, delimiter=separator))
-    except csv.Error:
-        return []
-    return [row for row in rows if any(value.strip() for value in row)]
-
-
-def _is_table(rows: Sequence[Sequence[str]]) -> bool:
-    """Whether there are columns, and most rows have as many values as the first."""
-    n_equal = sum(len(row) == len(rows[0]) for row in rows)
-    return bool(rows) and len(rows[0]) > 1 and 2 * n_equal > len(rows)
-
-
-def _share_of_numbers(separator: str, rows: Sequence[Sequence[str]]) -> float:
-    """Share of values that are numbers."""
-    are_numbers = [bool(_NUMBER.fullmatch(value)) for row in rows[:50] for value in row]
-    return sum(are_numbers) / len(are_numbers)
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m skbayesnn.explore",
@@ -430,13 +300,13 @@ def _app_of(options: argparse.Namespace) -> Any:
             f"{options.model} has objects of other packages. If you trust them and the "
             f"file, name their types: --trusted {' '.join(sorted(others))}"
         )
-    model, table = load(options.model, trusted), _table(options.table)
+    model, table = load(options.model, trusted), read_table(options.table)
     names = {str(name): name for name in table.columns}
     if missing := [name for name in options.y or () if name not in names]:
         raise ValueError(f"--y must name columns of the table; it lacks {missing}.")
     targets = [names[name] for name in options.y or ()]
     y = table[targets] if targets else None
-    train = _table(options.train) if options.train else None
+    train = read_table(options.train) if options.train else None
     if train is not None and train.shape[1] == table.shape[1]:
         train = train.drop(columns=targets, errors="ignore")
     state = Exploration(model, table.drop(columns=targets), y, train)

@@ -14,6 +14,7 @@ from sklearn.feature_selection import VarianceThreshold
 from sklearn.pipeline import make_pipeline
 
 from skbayesnn import MCDropoutClassifier, MCDropoutRegressor, save
+from skbayesnn._table_files import read_table
 from tests.helpers.frames import mixed_frame
 from tests.helpers.seed import SEED
 
@@ -241,10 +242,16 @@ def test_columns_without_names(files):
         ("y.csv", "array.csv"),
         ("positions.csv", "positions.csv"),
     ):
-        assert explore._table(str(files / table)).shape == with_target.shape
+        assert read_table(str(files / table)).shape == with_target.shape
         options = files / "array.skb", files / table, "--train", files / train
         arguments = [*map(str, options), "--y", "3"]
         explore._app_of(explore._parser().parse_args(arguments))
+
+
+def test_the_page_is_short():
+    """One file, which can be read at once."""
+    with open(explore.__file__, encoding="utf-8") as file:
+        assert len(file.readlines()) < 400
 
 
 def test_rows_are_sorted_by_the_target_shown(files):
@@ -277,16 +284,16 @@ def test_separators_of_csv_files(tmp_path, sep, decimal, compressed):
     )
     path = tmp_path / f"table.csv{compressed}"
     frame.to_csv(path, index=False, sep=sep, decimal=decimal)
-    pd.testing.assert_frame_equal(explore._table(str(path)), frame)
+    pd.testing.assert_frame_equal(read_table(str(path)), frame)
     numbers = frame[["size, in m;", "n"]][:2]
     numbers.to_csv(path, index=False, header=False, sep=sep, decimal=decimal)
-    assert explore._table(str(path)).to_numpy().tolist() == numbers.to_numpy().tolist()
+    assert read_table(str(path)).to_numpy().tolist() == numbers.to_numpy().tolist()
 
 
 def read_csv(path, content, encoding="utf-8"):
     """The table of a file with some content."""
     path.write_bytes(content.encode(encoding))
-    return explore._table(str(path))
+    return read_table(str(path))
 
 
 @pytest.mark.parametrize(
@@ -346,12 +353,12 @@ def test_excel_files(tmp_path, monkeypatch):
     path = str(tmp_path / "table.xlsx")
     monkeypatch.setitem(sys.modules, "openpyxl", None)
     with pytest.raises(ImportError, match=r"(?s)openpyxl.*save the table as .csv or"):
-        explore._table(path)
+        read_table(path)
     monkeypatch.undo()
     pytest.importorskip("openpyxl")
     frame = pd.DataFrame({"a": [1.5, 2.0], "b": ["x", "y"]})
     frame.to_excel(path, index=False)
-    pd.testing.assert_frame_equal(explore._table(path), frame)
+    pd.testing.assert_frame_equal(read_table(path), frame)
 
 
 def test_warnings_are_printed_once(monkeypatch):
