@@ -41,13 +41,14 @@ AGENTS = {
 def main(quick):
     """Cumulative regret of all agents."""
     X, edible = mushrooms()
-    n_steps, seeds = (60, (0,)) if quick else (4000, (0, 1, 2))
+    n_steps, seeds = (60, (0,)) if quick else (50_000, (0, 1, 2))
     report = Report(
         "Blundell et al. (2015), figure 6, mushrooms, cumulative regret.",
-        f"As published: rewards, two layers of 100 units, agents. Here {n_steps} steps "
-        "(50,000 in the paper), networks are fitted again whenever the number of eaten "
-        "mushrooms has grown by a tenth (a training step per mushroom in the paper), "
-        f"and only the reward of eating is learned. Mean of {len(seeds)} seeds.",
+        f"As published: rewards, two layers of 100 units, agents. {n_steps:,} "
+        "mushrooms (50,000 in the paper). Networks are fitted again whenever the "
+        "number of eaten mushrooms has grown by a tenth (a training step per mushroom "
+        "in the paper), and only the reward of eating is learned. "
+        f"Mean of {len(seeds)} seeds.",
     )
     regret = {
         name: np.array([play(X, edible, kind, share, n_steps, s, quick) for s in seeds])

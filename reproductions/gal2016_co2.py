@@ -13,7 +13,6 @@ import numpy as np
 from side_by_side import BLUE, ORANGE, Report, run, save
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
-from statsmodels.datasets import co2
 
 from skbayesnn import MCDropoutRegressor
 
@@ -93,6 +92,8 @@ def main(quick):
 
 def series(step):
     """Years and CO2 in ppm, missing weeks left out."""
+    from statsmodels.datasets import co2
+
     table = co2.load_pandas().data.dropna()[::step]
     years = table.index.year + (table.index.day_of_year - 1) / 365.25
     return years.to_numpy()[:, None], table["co2"].to_numpy()
@@ -118,11 +119,13 @@ def mean_weights_of(model):
     return predict
 
 
-def gaussian_process(x, y):
+def gaussian_process(x, y, n_restarts=0):
     """Squared exponential kernel; the standard deviation without the noise."""
     centre, scale = x.mean(), x.std()
-    kernel = ConstantKernel(1.0) * RBF(0.5, (0.05, 5)) + WhiteKernel(0.01)
-    model = GaussianProcessRegressor(kernel, normalize_y=True, random_state=0)
+    kernel = ConstantKernel(1.0) * RBF(0.5, (0.01, 5)) + WhiteKernel(0.01)
+    model = GaussianProcessRegressor(
+        kernel, normalize_y=True, n_restarts_optimizer=n_restarts, random_state=0
+    )
     model.fit((x - centre) / scale, y)
     noise = model.kernel_.k2.noise_level * y.var()
 

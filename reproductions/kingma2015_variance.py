@@ -36,7 +36,7 @@ BATCH = 1000
 
 def main(quick):
     """Variances and seconds of three ways to draw the weights."""
-    X, y, _, _ = mnist(200 if quick else None)
+    X, y, _, _ = mnist(200 if quick else 10_000)
     units, epochs = (10, (1, 2)) if quick else (200, (10, 40))
     report = Report(
         "Kingma, Salimans & Welling (2015), table 1 and section 5.1, MNIST.",

@@ -60,7 +60,8 @@ class Report:
         higher : bool, whether higher is better; names the side of a difference
         """
         verdict = "within"
-        if abs(here - published) > tolerance:
+        # Also for nan.
+        if not abs(here - published) <= tolerance:
             verdict = "outside"
             if higher is not None:
                 better = (here > published) == higher
@@ -184,11 +185,18 @@ def uci(name):
 
 
 def mnist(n_train=None, n_test=None):
-    """X_train, y_train, X_test, y_test of 10,000 and 2,000 MNIST images, in [0, 2]."""
-    with np.load(data_file("digits", "mnist_10k2k.npz")) as arrays:
-        # Divided by 126 as in Blundell et al. (2015), section 5.1.
-        X, X_test = (
-            (arrays[key][:n].reshape(-1, 784) / 126).astype(np.float32)
-            for key, n in (("X_train", n_train), ("X_test", n_test))
-        )
-        return X, arrays["y_train"][:n_train], X_test, arrays["y_test"][:n_test]
+    """X_train, y_train, X_test, y_test of MNIST, in [0, 2]; at most so many images.
+
+    All 70,000 images if ``digits/mnist.npz`` is there (the file of Keras and of
+    TensorFlow, with x_train, y_train, x_test, y_test); else 10,000 and 2,000 of them.
+    """
+    names = "mnist.npz", "mnist_10k2k.npz"
+    name = next((n for n in names if (DATA / "digits" / n).is_file()), names[1])
+    with np.load(data_file("digits", name)) as arrays:
+        by_name = {key.lower(): value for key, value in arrays.items()}
+    # Divided by 126 as in Blundell et al. (2015), section 5.1.
+    X, X_test = (
+        (by_name[key][:n].reshape(-1, 784) / 126).astype(np.float32)
+        for key, n in (("x_train", n_train), ("x_test", n_test))
+    )
+    return X, by_name["y_train"][:n_train], X_test, by_name["y_test"][:n_test]

@@ -69,6 +69,7 @@ def test_verdicts(shared):
     report = shared.Report("source", "setting")
     report.number("equal", 1.0, 1.1, 0.2)
     report.number("far", 1.0, 1.5, 0.2)
+    report.number("nan", 1.0, float("nan"), 0.2)
     report.number("lower is better", 1.0, 0.5, 0.2, higher=False)
     report.number("higher is better", 1.0, 0.5, 0.2, higher=True)
     report.statement("true", "1 < 2", True)
@@ -77,13 +78,14 @@ def test_verdicts(shared):
     assert [line[-1] for line in report.lines] == [
         "within",
         "outside",
+        "outside",
         "outside, better",
         "outside, worse",
         "agrees",
         "differs",
         "not compared",
     ]
-    assert str(report).endswith("2 of 6 agree with the paper.")
+    assert str(report).endswith("2 of 7 agree with the paper.")
 
 
 def test_write_section(shared, monkeypatch, tmp_path):
