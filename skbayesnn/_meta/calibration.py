@@ -45,7 +45,10 @@ class CalibratedUncertaintyRegressor(
         :mod:`skbayesnn`). A ``FrozenEstimator`` is not fitted again: all rows of
         ``fit`` calibrate, and the model must not have been fitted to them.
     method : {"scale", "isotonic"}, default="scale"
-        Leave the default unless the shape of the distribution is also wrong.
+        Leave the default with few rows. With 300 rows or more try ``"isotonic"``: on
+        six UCI tables of 277 to 8,611 training rows it had a lower error of the
+        coverage, a lower CRPS and no lower log density than ``"scale"`` (with 60 rows
+        it had not). It cannot be exported to ONNX.
 
         ``"scale"`` multiplies the spread of draws and observation noise about the mean
         by one factor per target, which maximises the log predictive density [1]_.
