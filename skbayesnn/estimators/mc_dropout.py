@@ -196,9 +196,11 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
         if y has outliers, which then have little effect on the fit (Lange, Little &
         Taylor 1989) and on the scale of y; ``tau`` is still 1 / variance.
         ``"mixture"``: for noise with several peaks or skew, a few Gaussians that depend
-        on the input (Bishop 1994); ``tau`` is their overall level. With Student's t and
-        mixtures a fit takes up to 4 times as long, because held-out rows estimate the
-        noise. ``"poisson"``: for counts; the output is the log rate (McCullagh & Nelder
+        on the input (Bishop 1994); ``tau`` is their overall level. For Student's t and
+        mixtures held-out rows estimate the noise: with a given ``length_scale`` a fit
+        with Student's t takes up to 4 times as long. A fit with mixtures takes 5 times
+        as long, with a given ``length_scale`` up to 30 times, because torch trains
+        them. ``"poisson"``: for counts; the output is the log rate (McCullagh & Nelder
         1989). y is not scaled, and ``tau`` is an inverse temperature as for
         classifiers; ``"auto"`` is 1.
     likelihood_options : dict, default=None
