@@ -588,8 +588,21 @@ def refuse_named_categories(categorical_features, where: str) -> None:
         )
 
 
+def refuse_column_name(caller: str, y):
+    """Raise an error if y is a name: only some estimators look up columns by it."""
+    if isinstance(y, str):
+        raise TypeError(
+            f"{caller} needs X and y as values in memory; got the "
+            f"name y={y!r}. Read the table and give its columns, for example "
+            "`fit(frame.drop(columns=name), frame[name])`. Files and names of columns "
+            "are for `fit` of stacks and of single networks, such as "
+            "MCDropoutRegressor."
+        )
+
+
 def check_target_given(estimator, y):
-    """Raise scikit-learn's error if y is None."""
+    """Raise scikit-learn's error if y is None, and an error if it is a name."""
+    refuse_column_name(type(estimator).__name__, y)
     if y is None:
         raise ValueError(
             f"{type(estimator).__name__} requires y to be passed, but the target y "

@@ -36,9 +36,10 @@ class ConformalRegressor(RegressorMixin, BaseHeldOutMetaEstimator):
     interval is proportional to the predictive standard deviation of its row. The
     factor is an order statistic of held-out residuals, divided by their predictive
     standard deviations. If the rows are exchangeable, an interval of coverage c
-    contains a new y with probability at least c with ``"split"``, and at least 2 c - 1
-    with ``"cv+"`` (in practice about c). ``"split"`` uses a part of the rows for
-    calibration only; ``"cv+"`` needs one more fit per fold.
+    contains a new y with probability at least c with ``"split"``. With ``"cv+"`` and n
+    rows the bound is 2 c - 1 - sqrt(2 / n), and the probability in practice about c.
+    ``"split"`` uses a part of the rows for calibration only; ``"cv+"`` fits one model
+    per fold.
 
     Parameters
     ----------

@@ -33,8 +33,8 @@ class BayesianStackingClassifier(
     Parameters
     ----------
     estimators : {"fast", "auto", "best"} or list of tuple, default="auto"
-        The pool of candidates. Start with ``"fast"``, publish with ``"auto"``, and give
-        ``"best"`` if a few per cent are worth up to five times the seconds.
+        The pool of candidates. Leave the default unless time matters. ``"fast"`` is for
+        first results. ``"best"`` takes up to five times as long as ``"auto"``.
 
         ``"auto"`` contains networks and logistic regressions. The networks have two
         hidden layers and several length scales and dropout rates. Some get the original

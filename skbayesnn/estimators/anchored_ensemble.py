@@ -60,8 +60,8 @@ class AnchoredEnsembleRegressor(_AnchoredEnsemble, BayesianRegressor):
 
     Use it to detect gaps between training rows and drift: its epistemic uncertainty is
     the best of the single estimators. A fit trains ten networks side by side, without
-    masks, and some more to estimate the noise. It takes about as long as a fit of
-    :class:`MCDropoutRegressor`.
+    masks, and some more to estimate the noise. It takes up to three times as long as a
+    fit of :class:`MCDropoutRegressor`.
 
     A member minimises the squared error of y, with its own noise added to y, plus
     weight_decay_ times the squared distance of its weights from its anchor, a draw from

@@ -374,7 +374,7 @@ class BBBClassifier(_BayesByBackprop, BayesianClassifier):
     Use it if the width of every weight's posterior matters, to prune weights, or to use
     a posterior as the prior of the next fit. Every weight and bias has its own
     normal distribution, whose mean and standard deviation minimise the variational free
-    energy (Blundell et al. 2015). A fit takes about twice as long as a fit of
+    energy (Blundell et al. 2015). A fit takes about as long as a fit of
     :class:`MCDropoutClassifier`.
 
     Parameters

@@ -114,10 +114,11 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
     Use it for a fast network with uncertainty. Dropout stays active in predictions:
     each mask is a draw from an approximate posterior over the weights, and the spread
     of the draws is the epistemic uncertainty (Gal & Ghahramani 2016). A fit takes about
-    as long as a fit of a plain network, and two to five times as long if held-out rows
-    select ``length_scale`` (the default). :class:`BayesianStackingRegressor`
-    predicts better and needs no tuning, but takes longer. For gaps between training
-    rows and for drift use :class:`AnchoredEnsembleRegressor`.
+    as long as a fit of a plain network. If held-out rows select ``length_scale`` (the
+    default), it takes three times (several thousand rows) to nine times (a few hundred
+    rows) as long. :class:`BayesianStackingRegressor` predicts better and needs no
+    tuning, but takes longer. For gaps between training rows and for drift use
+    :class:`AnchoredEnsembleRegressor`.
 
     The objective is the variational free energy under the prior N(0, 1 /
     length_scale^2) on every weight and Gaussian noise of precision tau: half the mean
@@ -172,12 +173,12 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
         are between -32.767 and 32.767, 16 bits each. ``elbo_`` is lower by about log 2
         for every weight and bias if the step is halved, so compare it at equal steps.
     length_scale : {"auto", "fan_in"}, float >= 0 or sequence of float, default="auto"
-        Leave the default, or give ``"fan_in"``, which halves the training time. The
-        prior of the weights is N(0, 1 / l^2), with one l or one per layer. A larger l
-        keeps weights smaller and functions smoother. ``"fan_in"`` is l^2 = the number
-        of inputs of each layer, and ``"auto"`` adds an upper bound that depends on the
-        number of rows. If ``tau`` is also ``"auto"``, held-out rows may select l = 4 or
-        l = 1 in all layers instead. Details: ``docs/defaults.md``, "Prior length
+        Leave the default, or give ``"fan_in"``, which takes a third of the time or
+        less. The prior of the weights is N(0, 1 / l^2), with one l or one per layer. A
+        larger l keeps weights smaller and functions smoother. ``"fan_in"`` is l^2 = the
+        number of inputs of each layer, and ``"auto"`` adds an upper bound that depends
+        on the number of rows. If ``tau`` is also ``"auto"``, held-out rows may select l
+        = 4 or l = 1 in all layers instead. Details: ``docs/defaults.md``, "Prior length
         scale".
     tau : "auto", float > 0 or sequence of float, default="auto"
         Leave ``"auto"`` unless the noise is known or a search selects tau. Tau is the
@@ -195,9 +196,11 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
         if y has outliers, which then have little effect on the fit (Lange, Little &
         Taylor 1989) and on the scale of y; ``tau`` is still 1 / variance.
         ``"mixture"``: for noise with several peaks or skew, a few Gaussians that depend
-        on the input (Bishop 1994); ``tau`` is their overall level. With Student's t and
-        mixtures a fit takes up to 4 times as long, because held-out rows estimate the
-        noise. ``"poisson"``: for counts; the output is the log rate (McCullagh & Nelder
+        on the input (Bishop 1994); ``tau`` is their overall level. For Student's t and
+        mixtures held-out rows estimate the noise: with a given ``length_scale`` a fit
+        with Student's t takes up to 4 times as long. A fit with mixtures takes 5 times
+        as long, with a given ``length_scale`` up to 30 times, because torch trains
+        them. ``"poisson"``: for counts; the output is the log rate (McCullagh & Nelder
         1989). y is not scaled, and ``tau`` is an inverse temperature as for
         classifiers; ``"auto"`` is 1.
     likelihood_options : dict, default=None
@@ -422,7 +425,7 @@ class MCDropoutClassifier(_MCDropout, BayesianClassifier):
     each mask is a draw from an approximate posterior over the weights. Probabilities
     are means over the draws, and the disagreement of the draws is the epistemic
     uncertainty (Gal & Ghahramani 2016). A fit costs about as much as a fit of a plain
-    network, and two to four times as much with fewer than 5,000 rows, because held-out
+    network, and three to nine times as much with fewer than 5,000 rows: held-out
     rows then select the number of epochs. :class:`BayesianStackingClassifier` predicts
     better and needs no tuning, but takes longer.
 

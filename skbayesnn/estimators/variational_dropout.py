@@ -130,8 +130,8 @@ class VariationalDropoutRegressor(_VariationalDropout, BayesianRegressor):
     Units, or weights, are multiplied by N(1, alpha), and alpha minimises the
     variational free energy together with the weights (Kingma et al. 2015). Under the
     log-uniform prior the KL depends on alpha alone, so alpha grows if the data permit.
-    A fit takes two to four times as long as a fit of :class:`MCDropoutRegressor` with a
-    given length scale.
+    A fit takes two times (several thousand rows) to seven times (a few hundred rows) as
+    long as a fit of :class:`MCDropoutRegressor` with a given length scale.
 
     This prior does not shrink the weights, and long training over-fits. So held-out
     rows select the number of epochs (``max_iter``) and estimate the noise (``tau``). In

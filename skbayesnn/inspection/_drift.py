@@ -11,7 +11,7 @@ from sklearn.utils import indexable
 from sklearn.utils.validation import check_is_fitted
 
 from skbayesnn._batch.cross_fit import cross_fitted, held_out_folds, refuse_fitted
-from skbayesnn._data.validation import named_after, table_of
+from skbayesnn._data.validation import named_after, refuse_column_name, table_of
 from skbayesnn._meta.functions import predict_uncertainty
 from skbayesnn._runtime import on_snapshot, replace_fitted, warn, warn_once_per_call
 from skbayesnn._sklearn_compat import (
@@ -176,6 +176,7 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
         rate = check_number(
             "false_alarm_rate", self.false_alarm_rate, low=0, high=1, open_low=True
         )
+        refuse_column_name(type(self).__name__, y)
         X, y = indexable(X, y)
         estimator = self._estimator(y)
         # Before the models are fitted, which takes longer.

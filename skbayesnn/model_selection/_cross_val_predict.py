@@ -19,6 +19,7 @@ from skbayesnn._batch.cross_fit import (
     held_out_folds,
     refuse_fitted,
 )
+from skbayesnn._data.validation import refuse_column_name
 from skbayesnn._meta import functions
 from skbayesnn._runtime import warn_once_per_call
 from skbayesnn._sklearn_compat import (
@@ -113,6 +114,7 @@ def cross_val_predict_uncertainty(
         raise TypeError(
             f"options of {method!r} must be among {list(allowed)}; got {unknown}."
         )
+    refuse_column_name("cross_val_predict_uncertainty", y)
     X, y = indexable(X, y)
     routed = _routed_params(estimator, cv, groups, params or {})
     is_classification = is_classifier(estimator)

@@ -22,6 +22,7 @@ from skbayesnn._batch.jobs import FoldFitBuilder, network_of
 from skbayesnn._batch.outcomes import Fingerprint, Outcome, ProgramResult, ResultStore
 from skbayesnn._data.scaling import TRAINING_CODES
 from skbayesnn._data.table_encoder import UNSEEN_LEVELS
+from skbayesnn._data.validation import refuse_column_name
 from skbayesnn._runtime import (
     replace_fitted,
     silence_warning,
@@ -270,6 +271,7 @@ class _BatchedSearch(BestEstimatorMixin, BaseSearchCV):
     def _inputs(self, X, y, params: dict) -> SearchInputs:
         """Check and split the arguments of ``fit``."""
         network_of(self.estimator)
+        refuse_column_name(type(self).__name__, y)
         scorer, refit_metric = scorers_of_search(self)
         X, y = indexable(X, y)
         routed = routed_fit_params(self, check_method_params(X, params))

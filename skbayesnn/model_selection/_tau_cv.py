@@ -19,6 +19,7 @@ from sklearn.model_selection import check_cv
 from sklearn.utils import indexable
 
 from skbayesnn import _validation
+from skbayesnn._data.validation import refuse_column_name
 from skbayesnn._runtime import replace_fitted, warn_once_per_call
 from skbayesnn._sklearn_compat import (
     BaseSearchCV,
@@ -197,6 +198,7 @@ multimetric_, classes_, n_features_in_, feature_names_in_
             The fitted estimator. An error or an interruption leaves it unchanged.
         """
         network = self._network()
+        refuse_column_name(type(self).__name__, y)
         data = training_data(network, X, y, sample_weight, X_val, y_val, groups)
         taus = self._taus_to_try(network, data)
         network.set_params(**_fixed_settings(network, data, taus[0]))

@@ -1,6 +1,7 @@
 """Fits to sources of rows that need not fit into memory."""
 
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
@@ -10,8 +11,10 @@ from skbayesnn import (
     AnchoredEnsembleClassifier,
     AnchoredEnsembleRegressor,
     BBBRegressor,
+    CalibratedUncertaintyRegressor,
     MCDropoutClassifier,
     MCDropoutRegressor,
+    NeighbourRegressor,
     VariationalDropoutClassifier,
 )
 from skbayesnn._data import sources
@@ -19,6 +22,12 @@ from skbayesnn._data.sources import source_of
 from skbayesnn.estimators import _out_of_core
 from skbayesnn.estimators._out_of_core import PerturbationById, _Plan
 from skbayesnn.estimators._survey import TrainingSource, survey
+from skbayesnn.inspection import DriftMonitor
+from skbayesnn.model_selection import (
+    BatchedGridSearchCV,
+    TauCV,
+    cross_val_predict_uncertainty,
+)
 
 pandas = pytest.importorskip("pandas", reason="needs pandas")
 pyarrow = pytest.importorskip("pyarrow", reason="needs pyarrow")
@@ -90,6 +99,25 @@ def test_small_sources_are_read(frame, tmp_path):
     by_name = MCDropoutRegressor((6,), max_iter=4, random_state=0)
     by_name.fit(frame[[*NAMES, "y", "w"]], y="y", sample_weight="w")
     _assert_same_networks(by_name, expected, rtol=0)
+
+
+@pytest.mark.parametrize(
+    "fit",
+    [
+        NeighbourRegressor().fit,
+        CalibratedUncertaintyRegressor(MCDropoutRegressor()).fit,
+        DriftMonitor().fit,
+        BatchedGridSearchCV(MCDropoutRegressor(), {"tau": [1.0]}).fit,
+        TauCV(MCDropoutRegressor()).fit,
+        partial(cross_val_predict_uncertainty, MCDropoutRegressor()),
+        MCDropoutRegressor().partial_fit,
+    ],
+    ids=lambda fit: getattr(fit, "__qualname__", "cross_val_predict_uncertainty"),
+)
+def test_names_and_files_are_refused_elsewhere(fit, frame, tmp_path):
+    for X in frame, _path(frame, tmp_path, "y"), str(tmp_path / "rows.parquet"):
+        with pytest.raises(TypeError, match="as values in memory; got the name y='y'"):
+            fit(X, "y")
 
 
 @pytest.mark.parametrize("engine", ["compiled", "torch"])
