@@ -28,8 +28,8 @@ from skbayesnn import BBBRegressor, MCDropoutRegressor
 UNIT = 20.0
 TAU = UNIT**2
 FIRST, GROWTH = 20, 1.1
-# Most eaten mushrooms, the last ones, that a network is fitted to, as in the paper.
-BUFFER = 4096
+# Epochs of a fit, and the number of rows above which there are fewer of them.
+EPOCHS, MANY = 50, 4096
 RATES = (0.0, 0.1, 0.1)
 # Colour, network, share of choices at random or None for Thompson sampling.
 AGENTS = {
@@ -47,9 +47,8 @@ def main(quick):
     n_steps, seeds = (60, (0,)) if quick else (50_000, (0, 1, 2))
     report = Report(
         "Blundell et al. (2015), figure 6, mushrooms, cumulative regret.",
-        "As published: rewards, two layers of 100 units, agents, and training on the "
-        f"last {BUFFER:,} eaten mushrooms. {n_steps:,} mushrooms (50,000 in the "
-        "paper). Networks are fitted again whenever the "
+        f"As published: rewards, two layers of 100 units, agents. {n_steps:,} "
+        "mushrooms (50,000 in the paper). Networks are fitted again whenever the "
         "number of eaten mushrooms has grown by a tenth (a training step per mushroom "
         "in the paper), and only the reward of eating is learned. "
         f"Mean of {len(seeds)} seeds.",
@@ -132,13 +131,13 @@ def play(X, edible, kind, share, n_steps, seed, quick, tau=TAU):
         if eat and len(eaten) >= due:
             model = kind(
                 (10, 10) if quick else (100, 100),
-                max_iter=3 if quick else 50,
+                max_iter=3 if quick else EPOCHS * MANY // max(MANY, len(eaten)),
                 batch_size=64,
                 standardize=False,
                 dropout=0.0 if kind is BBBRegressor else RATES,
                 tau=tau,
                 random_state=seed,
-            ).fit(X[rows[eaten[-BUFFER:]]], reward[eaten[-BUFFER:]] / UNIT)
+            ).fit(X[rows[eaten]], reward[eaten] / UNIT)
             due = max(len(eaten) + 1, GROWTH * len(eaten))
     print(kind.__name__, share, seed, f"{regret.sum():.0f}", file=sys.stderr)
     return regret.cumsum()
