@@ -20,6 +20,7 @@ from skbayesnn._data.sources import (
     concatenated,
     is_lazy,
     read_ahead,
+    resolved_columns,
     source_of,
     split_columns,
     working_memory,
@@ -88,11 +89,15 @@ def by_blocks(method: Callable[P, R]) -> Callable[P, R]:
         if output is None and type(X) is np.ndarray:
             return method(*args, **kwargs)
         source = source_of(X)
+        bound = arguments_of.bind(*args, **kwargs)
+        arguments = bound.arguments
         if source is None:
+            if isinstance(y := arguments.get("y"), str):
+                X, y = _named_target(next(iter(arguments.values())), X, y)
+                arguments.update(X=X, y=y)
             if output is None:
-                return method(*args, **kwargs)
+                return method(*bound.args, **bound.kwargs)
             source = SlicedSource.in_memory(X)
-        arguments = arguments_of.bind(*args, **kwargs).arguments
         arguments.pop("X")
         model, *_ = (arguments.pop(name) for name in list(arguments)[:1])
         call = _Call(predict, snapshot(model), arguments)
@@ -101,6 +106,18 @@ def by_blocks(method: Callable[P, R]) -> Callable[P, R]:
         return default_settings(call.of_source)(source, output)
 
     return predict
+
+
+def _named_target(model, X, y: str):
+    """The features of a frame as in ``fit``, and the values of its column y."""
+    import narwhals.stable.v2 as narwhals
+
+    X, y = resolved_columns(X, y)
+    frame = narwhals.from_native(X, eager_only=True)
+    inputs = getattr(model, "feature_names_in_", None)
+    if inputs is not None and set(inputs) <= set(frame.columns):
+        X = frame.select(*inputs).to_native()
+    return X, y
 
 
 class _Call:

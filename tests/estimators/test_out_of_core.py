@@ -16,6 +16,8 @@ from skbayesnn import (
     MCDropoutRegressor,
     NeighbourRegressor,
     VariationalDropoutClassifier,
+    crps,
+    log_predictive_density,
 )
 from skbayesnn._data import sources
 from skbayesnn._data.sources import source_of
@@ -99,6 +101,12 @@ def test_small_sources_are_read(frame, tmp_path):
     by_name = MCDropoutRegressor((6,), max_iter=4, random_state=0)
     by_name.fit(frame[[*NAMES, "y", "w"]], y="y", sample_weight="w")
     _assert_same_networks(by_name, expected, rtol=0)
+    for score in crps, log_predictive_density:
+        values = score(expected, frame[NAMES], frame["y"])
+        for X in frame, pyarrow.Table.from_pandas(frame), path:
+            np.testing.assert_allclose(score(expected, X, "y"), values, rtol=1e-5)
+    with pytest.raises(ValueError, match="must have a column 'z'"):
+        crps(expected, frame, "z")
 
 
 @pytest.mark.parametrize(
