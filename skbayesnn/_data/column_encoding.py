@@ -474,6 +474,11 @@ def _new_level(column: Column, data: Categories, index: np.ndarray) -> str | Non
 # ---- columns of all kinds
 
 
+def stored_name(name) -> str | int:
+    """Name of a column, as it is stored: text if it is no number, such as a pair."""
+    return name if isinstance(name, str) or type(name) is int else str(name)
+
+
 def fit_column(
     reader: TableReader, j: int, kind: str, weights: np.ndarray, has_y: bool
 ) -> Column:
@@ -482,7 +487,7 @@ def fit_column(
     has_y : whether statistics of y may encode a category; ``with_statistics`` then
         completes the column
     """
-    name = reader.names[j]
+    name = stored_name(reader.names[j])
     if kind == "category":
         return _fit_category(name, reader.categories(j), weights, has_y)
     column = Column(name, kind, "", 0)

@@ -38,6 +38,7 @@ from skbayesnn._data.table_encoder import (
     TableEncoder,
     is_default,
     needs_encoding,
+    refuse_other_names,
     refuse_repeated_names,
     warn_of_new_missing,
 )
@@ -211,6 +212,8 @@ def _as_numbers(estimator, X, *, reset, allow_nan=False):
     """X as numbers; NaN is allowed in dense X only."""
     _refuse_other_tables(X)
     refuse_non_numeric_columns(X, in_fit=reset)
+    if not (reset or hasattr(estimator, "feature_names_in_")):
+        refuse_other_names(X, range(estimator.n_features_in_))
     X = _flat_rows(getattr(estimator, "network", None), X)
     _refuse_text(X, in_fit=reset)
     X = validate_data(
