@@ -53,9 +53,12 @@ from skbayesnn._validation import check_option
 # What predictions do with unknown values, for the warning.
 AVERAGED = "Predictions average over values of the training rows."
 TYPICAL = "Typical values take their place."
-# Subject of the warning of columns without any level of `fit`. Folds silence it: all
-# levels of held-out groups can be new.
-UNSEEN_LEVELS = "unseen levels"
+# Subjects of the warnings of columns without any level of `fit`, of new missing values
+# and of later dates. Folds silence them: all levels of held-out groups can be new, and
+# a fold can have fewer missing values, or end earlier.
+UNSEEN_LEVELS, NEW_MISSING = "unseen levels", "new missing values"
+LATER_DATES = "later dates"
+EXPECTED_IN_FOLDS = UNSEEN_LEVELS, NEW_MISSING, LATER_DATES
 ROWS = "log(1 + n) of the other training rows with the same levels"
 
 
@@ -702,7 +705,7 @@ def warn_of_new_missing(names: Sequence, consequence: str) -> None:
     if names:
         warn_once(
             "SKB304",
-            "new missing values",
+            NEW_MISSING,
             "values are missing in columns with fewer than five missing values in "
             f"`fit`: {_listed(names)}. {consequence}",
         )
@@ -732,7 +735,7 @@ def _warn_of_later_dates(names: Sequence) -> None:
     if names:
         warn_once(
             "SKB305",
-            "later dates",
+            LATER_DATES,
             f"dates are later than all training dates: {_listed(names)}. Predictions "
             "extrapolate in time, and the predicted uncertainty may be too small.",
         )
