@@ -507,7 +507,18 @@ def _values(reader: TableReader, j: int, column: Column) -> np.ndarray:
     if column.kind == "ordered":
         index = reader.categories(j).recoded(column.levels).astype(np.float64)
         return np.where(index < 0, np.nan, index)
-    return reader.numbers(j)
+    values = reader.numbers(j)
+    is_duration = column.kind == "duration"
+    if reader.has_durations(j) != is_duration and not np.isnan(values).all():
+        if is_duration:
+            kinds, way = ("durations", "numbers"), "pandas.to_timedelta(column, 's')"
+        else:
+            kinds, way = ("numbers", "durations"), "column / pandas.Timedelta('1s')"
+        raise ValueError(
+            f"column {column.name!r} must contain {kinds[0]}, as in `fit`; got "
+            f"{kinds[1]}. Convert it with {way}, in the right unit."
+        )
+    return values
 
 
 class EncodedColumn(NamedTuple):

@@ -543,3 +543,22 @@ def test_new_levels_that_are_expected_do_not_warn(random):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             encoder.transform(pd.DataFrame({"x": ["north 77", "south 77"]}))
+
+
+def test_durations_and_numbers_do_not_replace_each_other():
+    """Their units can differ; missing values have none."""
+    pd = pytest.importorskip("pandas")
+    days = pd.DataFrame({"t": np.arange(9), "c": ["a", "b", "c"] * 3})
+    for unit in ("s", "D"):
+        durations = days.assign(t=pd.to_timedelta(days["t"], unit))
+        encoder = TableEncoder().fit(durations)
+        with pytest.raises(ValueError, match="must contain durations, as in `fit`; "):
+            encoder.transform(days)
+        for other in (durations.astype({"t": object}), durations.to_numpy(object)):
+            features = encoder.transform(other)
+            np.testing.assert_array_equal(features, encoder.transform(durations))
+        encoder = TableEncoder().fit(days)
+        with pytest.raises(ValueError, match="must contain numbers, as in `fit`; got"):
+            encoder.transform(durations)
+        with pytest.warns(UserWarning, match="SKB304"):
+            encoder.transform(durations.assign(t=durations["t"] * np.nan))
