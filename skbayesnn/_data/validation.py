@@ -1,5 +1,6 @@
 """Check X, y and weights, and convert them to plain arrays."""
 
+import datetime
 import numbers
 import re
 from collections.abc import Iterator, Sequence
@@ -42,6 +43,7 @@ from skbayesnn._data.table_encoder import (
     refuse_repeated_names,
     warn_of_new_missing,
 )
+from skbayesnn._data.text_formats import is_iso_date
 from skbayesnn._distributions.components import columns_of
 from skbayesnn._runtime import warn
 from skbayesnn._sklearn_compat import check_sample_weight, num_samples
@@ -216,20 +218,40 @@ def _as_numbers(estimator, X, *, reset, allow_nan=False):
         refuse_other_names(X, range(estimator.n_features_in_))
     X = _flat_rows(getattr(estimator, "network", None), X)
     _refuse_text(X, in_fit=reset)
-    X = validate_data(
-        estimator,
-        X,
-        reset=reset,
-        dtype=list(FLOATS),
-        accept_sparse="csr",
-        order="C",
-        ensure_all_finite="allow-nan" if allow_nan and not sparse.issparse(X) else True,
-    )
+    try:
+        X = validate_data(
+            estimator,
+            X,
+            reset=reset,
+            dtype=list(FLOATS),
+            accept_sparse="csr",
+            order="C",
+            ensure_all_finite=(
+                "allow-nan" if allow_nan and not sparse.issparse(X) else True
+            ),
+        )
+    except ValueError as error:
+        if "infinity" not in str(error) or sparse.issparse(X):
+            raise
+        raise ValueError(f"{error}{_place_of_infinity(X)}") from error
     if sparse.issparse(X) and not X.has_canonical_format:
         # Duplicate entries must be summed before they are squared.
         X = X.copy()
         X.sum_duplicates()
     return X
+
+
+def _place_of_infinity(X) -> str:
+    """Sentences on the first column with infinity, and the way out."""
+    reader = TableReader(X if is_frame(X) else np.asarray(X, dtype=np.float64))
+    for j, name in enumerate(reader.names):
+        rows = np.flatnonzero(np.isinf(reader.numbers(j)))
+        if len(rows):
+            return (
+                f" Column {name!r} has infinity in {len(rows)} rows, first in row "
+                f"{rows[0]}. Replace it by NaN if the value is unknown."
+            )
+    return ""
 
 
 def table_of(estimator) -> TableEncoder | None:
@@ -397,6 +419,7 @@ def check_numbers(estimator, y, X=None) -> np.ndarray:
         )
     if values.dtype.kind in "OUS":
         _refuse_places(X, y, values, [is_missing(value) for value in values.flat])
+        _refuse_dates(values, class_name)
         try:
             values.astype(np.float64)
         except (TypeError, ValueError) as error:
@@ -413,6 +436,20 @@ def check_numbers(estimator, y, X=None) -> np.ndarray:
         infinite = "Input y contains infinity or a value too large for dtype('float64')"
         _refuse_places(X, y, checked, np.isinf(checked), f"{infinite}, ")
     return checked
+
+
+def _refuse_dates(values: np.ndarray, class_name: str) -> None:
+    """Raise if y has dates, as objects or as text in ISO format."""
+    first = next(iter(values.flat), None)
+    if isinstance(first, datetime.date) or (
+        isinstance(first, str) and is_iso_date(first)
+    ):
+        raise ValueError(
+            f"`y` must hold numbers for {class_name}; got dates, such as {str(first)!r}"
+            ", whose unit is unclear. Convert them to a duration, for instance with "
+            "dates = pandas.Series(pandas.to_datetime(y)), then "
+            "y = (dates - dates.min()) / pandas.Timedelta('1D')."
+        )
 
 
 # Start of the way out in the error of ``_refuse_places``.
@@ -480,7 +517,8 @@ def _odd_target(values: np.ndarray) -> str:
     place, text = found
     row = place // (values.size // len(values))
     advice = advice_for_texts(values.ravel())
-    advice = advice.replace("the column", "y").replace("(column", "(pandas.Series(y)")
+    advice = advice.replace("the column", "y").replace("column.map", "(column).map")
+    advice = advice.replace("(column", "(pandas.Series(y)")
     return f"{text[:40]!r} in row {row}. {advice.rstrip('.')}"
 
 
@@ -700,8 +738,12 @@ def _refuse_columns(columns, in_fit: bool, X):
             "skrub.TableVectorizer in a pipeline."
         )
     else:
-        way_out = "Convert them, for instance with pandas.to_numeric."
         values = _values_of(X, columns[0])
+        known = [value for value in values if not is_missing(value)]
+        way_out = "Convert them, for instance with pandas.to_numeric."
+        if known and not isinstance(known[0], str):
+            # `pandas.to_numeric` would make nanoseconds of dates.
+            way_out = f"Convert them: column {columns[0]!r} has {known[0]!s:.40}."
         found = first_text(values)
         if found is not None:
             row, text = found
