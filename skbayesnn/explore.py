@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from skbayesnn._exploration import Exploration, Line
+from skbayesnn._exploration import Exploration, Line, names_in_fit
 from skbayesnn._persistence.functions import get_untrusted_types, load
 from skbayesnn._report import N_REPLACED
 from skbayesnn._table_files import read_table
@@ -301,7 +301,7 @@ def _app_of(options: argparse.Namespace) -> Any:
             f"file, name their types: --trusted {' '.join(sorted(others))}"
         )
     model = load(options.model, trusted)
-    columns = getattr(model, "feature_names_in_", ())
+    columns = names_in_fit(model)
     table = read_table(options.table, columns)
     names = {str(name): name for name in table.columns}
     if missing := [name for name in options.y or () if name not in names]:
