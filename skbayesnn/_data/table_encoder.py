@@ -655,9 +655,14 @@ def _named_categories(categorical_features, names: Sequence) -> np.ndarray:
     mask = np.zeros(len(names), dtype=bool)
     if is_default(categorical_features):
         return mask
-    if isinstance(categorical_features, str):
-        categorical_features = [categorical_features]
-    wanted = np.atleast_1d(np.array(categorical_features, dtype=object)).tolist()
+    wanted = categorical_features
+    if not isinstance(wanted, str | list | tuple):
+        wanted = np.array(wanted, dtype=object).tolist()
+    # Levels of names are tuples.
+    is_one = not isinstance(wanted, list | tuple) or (
+        isinstance(wanted, tuple) and wanted in names
+    )
+    wanted = [wanted] if is_one else list(wanted)
     if wanted and all(isinstance(value, bool | np.bool_) for value in wanted):
         if len(wanted) != len(names):
             raise ValueError(

@@ -7,6 +7,7 @@ import warnings
 import numpy as np
 import pytest
 
+from skbayesnn import dumps, loads
 from skbayesnn.preprocessing import TableEncoder
 
 pd = pytest.importorskip("pandas")
@@ -442,6 +443,19 @@ def test_named_categories(named):
     for dtype in (float, str, "Int64"):
         new = table.astype({"code": dtype})
         np.testing.assert_array_equal(encoder.transform(new), expected)
+
+
+def test_categories_named_by_levels_of_names():
+    table = pd.DataFrame([[7, "a"], [9, "b"]] * 5)
+    table.columns = pd.MultiIndex.from_tuples([("code", 1), ("code", 2)])
+    for named in ([("code", 1)], ("code", 1), [0]):
+        encoder = TableEncoder(categorical_features=named).fit(table)
+        assert [c.kind for c in encoder.columns_] == ["category", "category"]
+        assert_equal_transforms(loads(dumps(encoder)), encoder, table)
+
+
+def assert_equal_transforms(actual, expected, table):
+    np.testing.assert_array_equal(actual.transform(table), expected.transform(table))
 
 
 def test_names_of_no_column_are_refused():
