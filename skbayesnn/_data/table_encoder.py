@@ -545,6 +545,8 @@ def needs_encoding(X, categorical_features) -> bool:
     if is_frame(X):
         refuse_repeated_names(X)
         reader = TableReader(X)
+        if not reader.names:
+            raise ValueError("`X` must have at least one column; got none.")
         if not (_are_texts(reader.names) or _are_positions(reader.names)):
             return True
         return any(not reader.is_complete_number(j) for j in range(len(reader.names)))

@@ -188,9 +188,22 @@ def check_new_rows(estimator, X, mean=None, std=None) -> EncodedRows:
     return EncodedRows(filled, tuple(unknown))
 
 
+def _refuse_masked(name: str, values) -> None:
+    """Raise if values are masked: conversions to arrays would use them."""
+    if np.ma.is_masked(values):
+        way_out = "Remove their rows from X and y."
+        if name == "X":
+            way_out = "Give X.astype(float).filled(np.nan)."
+        raise ValueError(
+            f"`{name}` must not have masked values; got "
+            f"{np.ma.count_masked(values)}. {way_out}"
+        )
+
+
 def _refuse_other_tables(X) -> None:
     """Raise if X is a row without its table, or if columns of it share a name."""
     refuse_repeated_names(X)
+    _refuse_masked("X", X)
     if isinstance(X, dict) and not sparse.issparse(X):  # dok_array is a dict
         way_out = "Give pandas.DataFrame(X), or pandas.DataFrame([X]) if it is one row."
     elif isinstance(X, list) and X and isinstance(X[0], dict):
@@ -405,6 +418,7 @@ def check_numbers(estimator, y, X=None) -> np.ndarray:
         If y has NaN, infinity, text, times, or other objects that are not numbers.
     """
     class_name = type(estimator).__name__
+    _refuse_masked("y", y)
     values = np.asarray(y)
     if not values.ndim:
         raise ValueError(
@@ -531,6 +545,7 @@ def check_labels(y) -> np.ndarray:
         If labels are continuous, missing, or of types that cannot be sorted together.
     """
     given = y
+    _refuse_masked("y", y)
     y = column_or_1d(label_array(y) if hasattr(y, "to_pylist") else y, warn=True)
     # Missing integers become NaN when pandas converts to an array.
     labels = y.tolist() if y.dtype.kind in "fO" else []

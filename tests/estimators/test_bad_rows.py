@@ -59,6 +59,20 @@ def test_nan_in_x_of_a_model_of_complete_rows(data, small, fitted, kind):
 
 
 @BOTH
+def test_masked_values_are_refused(data, small, fitted, kind):
+    """The values below a mask are not used."""
+    y = target(kind, data)
+    masked = np.ma.array(data.X, mask=data.X > 1)
+    with pytest.raises(ValueError, match=r"X\.astype\(float\)\.filled\(np\.nan\)"):
+        kind(**small).fit(masked, y)
+    with pytest.raises(ValueError, match="`X` must not have masked values"):
+        fitted[kind].predict(masked)
+    with pytest.raises(ValueError, match="`y` must not have masked values; got 3"):
+        kind(**small).fit(data.X, np.ma.array(y, mask=np.arange(len(y)) < 3))
+    kind(**small).fit(masked.astype(float).filled(np.nan), y)
+
+
+@BOTH
 def test_nan_in_sparse_rows(data, assert_refused, fitted, kind):
     X = data.X.copy()
     X[7, 2] = np.nan
