@@ -81,7 +81,7 @@ class Checkpoint:
                 "`checkpoint` must be the path of a file; got the folder "
                 f"{str(path)!r}. Give the name of a file in it."
             )
-        if self._path.is_file() and not self.is_model_file(self._path):
+        if self._path.is_file() and not Checkpoint.is_model_file(self._path):
             raise FileExistsError(
                 "`checkpoint` must be a new file, or one of skbayesnn.save, which is "
                 f"replaced; got {str(path)!r}, which has other content. Give another "
