@@ -442,8 +442,13 @@ def check_numbers(estimator, y, X=None) -> np.ndarray:
                 f"{_odd_target(values) or f'{values.dtype} ({error})'}. For labels use "
                 "the classifiers, such as BayesianStackingClassifier."
             ) from error
+    # scikit-learn refuses frames whose columns share a name, which y may be.
     checked = check_array(
-        y, ensure_2d=False, dtype=np.float64, input_name="y", ensure_all_finite=False
+        values if is_frame(y) else y,
+        ensure_2d=False,
+        dtype=np.float64,
+        input_name="y",
+        ensure_all_finite=False,
     )
     if not np.isfinite(checked).all():
         _refuse_places(X, y, checked, np.isnan(checked), "Input y contains NaN, ")

@@ -175,6 +175,15 @@ def test_removal_of_rows_without_a_target(of_X, of_y):
     assert kept_y[:, 0].tolist() == [0, 1, 3, 4]
 
 
+@pytest.mark.parametrize("dtype", [float, "Float64", "double[pyarrow]", object])
+def test_names_of_targets_may_repeat(data, dtype):
+    pd = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    y = pd.DataFrame(data.Y[:, :2], columns=["y", "y"]).astype(dtype)
+    checked = check_numbers(MCDropoutRegressor(), y)
+    np.testing.assert_array_equal(checked, data.Y[:, :2])
+
+
 def test_dates_in_y():
     """The code in the message makes days of them."""
     pd = pytest.importorskip("pandas")
