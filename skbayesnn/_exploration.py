@@ -191,21 +191,36 @@ class Exploration:
         return frame.to_numpy(object)
 
 
+def names_in_fit(model) -> list[str]:
+    """Names of the columns of the model; empty if they have none, as of an array."""
+    if hasattr(model, "feature_names_in_"):
+        return list(model.feature_names_in_)
+    encoder = find_encoder(model)
+    columns = [] if encoder is None else encoder.columns_[: encoder.n_features_in_]
+    names = [c.column for c in columns]
+    # scikit-learn stores no names that are numbers or pairs.
+    return [] if names == [*range(len(names))] else list(map(str, names))
+
+
 def _columns_of(model, X) -> Any:
     """The columns of a frame that the model uses."""
-    names = list(getattr(model, "feature_names_in_", X.columns))
-    n_columns = getattr(model, "n_features_in_", len(names))
-    if missing := [name for name in names if name not in X.columns]:
+    names = names_in_fit(model)
+    by_name = {str(name): name for name in X.columns}
+    missing = [name for name in names if name not in by_name]
+    if names and not missing:
+        return X[[by_name[name] for name in names]]
+    if hasattr(model, "feature_names_in_"):
         raise ValueError(
             "the table must have the columns of the model; it lacks "
             f"{_listed(missing)}. Its columns are {_listed(X.columns)}."
         )
-    if n_columns != len(names):
+    n_columns = getattr(model, "n_features_in_", X.shape[1])
+    if n_columns != X.shape[1]:
         raise ValueError(
             f"the table must have the {n_columns} columns of the model, which have no "
-            f"names; got {_listed(names)}. Name targets by --y."
+            f"names; got {_listed(X.columns)}. Name targets by --y."
         )
-    return X[names]
+    return X
 
 
 def _listed(names) -> str:

@@ -14,6 +14,7 @@ import numpy as np
 from sklearn.base import is_classifier
 from sklearn.utils import check_random_state
 
+from skbayesnn._data.validation import check_numbers, check_target_given
 from skbayesnn._meta.find import described_estimator, transforms_target
 from skbayesnn._meta.functions import (
     crps,
@@ -114,14 +115,18 @@ def page_of(model, X, y, X_train, target, random_state, n_rows) -> Report:
     """Describe a fitted model and its predictions; see :func:`skbayesnn.report`."""
     require_matplotlib("report")
     n_rows = check_number("n_rows", n_rows, kind=Integral, low=0)
+    check_target_given(model, y)
     if num_samples(X) != num_samples(y):
         raise ValueError(
             "`X` and `y` must have the same rows; got inconsistent numbers of samples: "
             f"{num_samples(X)} rows of X and {num_samples(y)} of y. Give the held-out "
             "rows of both."
         )
+    y = np.asarray(y) if is_classifier(model) else check_numbers(model, y, X)
+    if y.ndim == 2 and y.shape[1] == 1:
+        y = y[:, 0]
     random = check_random_state(random_state)
-    page = _Page(model, X, np.asarray(y), X_train, target, random, n_rows)
+    page = _Page(model, X, y, X_train, target, random, n_rows)
     body = "\n".join(page.sections())
     name = html.escape(type(page.estimator).__name__)
     return Report(
@@ -236,22 +241,24 @@ class _Page:
         return str(row if self.labels is None else self.labels[row])
 
     def _regression_scores(self, summary) -> list[list[str]]:
-        y, mean = self.y.astype(float), self.model.predict(self.X)
+        y, mean = self.y, self.model.predict(self.X)
         interval = predict_interval(self.model, self.X, 0.9)
         y2, mean2 = y.reshape(len(y), -1), np.reshape(mean, (len(y), -1))
         low, high = (
             interval[..., i].reshape(len(y), -1) for i in range(interval.shape[-1])
         )
         spread = np.square(y2 - y2.mean(0)).sum(0)
-        r2 = np.mean(1 - np.square(y2 - mean2).sum(0) / np.where(spread, spread, 1.0))
+        varies = spread > 0
+        error = np.square(y2 - mean2).sum(0)[varies] / spread[varies]
         inside = (low <= y2) & (y2 <= high)
-        coverage, error = share_and_error(inside)
+        coverage, coverage_error = share_and_error(inside)
         self.thirds = _coverage_of_thirds(mean2, inside)
         others = {} if summary is None else summary.others
         score = self.scores
         with suppress(TypeError):
             score["log density"] = _mean(log_predictive_density(self.model, self.X, y))
-        score["R^2"] = float(r2)
+        if varies.any():
+            score["R^2"] = _mean(1 - error)
         with suppress(TypeError):
             score["CRPS"] = _mean(crps(self.model, self.X, y))
         score[COVERAGE] = coverage
@@ -269,7 +276,12 @@ class _Page:
                 f"{constant['log density']:.3f}",
                 _number(None if summary is None else summary.log_density),
             ],
-            ["R<sup>2</sup>", f"{r2:.3f}", "0", _number(others.get("R^2"))],
+            [
+                "R<sup>2</sup>",
+                _number(score.get("R^2"), "not available: y is constant"),
+                "0",
+                _number(others.get("R^2")),
+            ],
             [
                 "CRPS",
                 _number(score.get("CRPS"), "not available"),
@@ -278,7 +290,7 @@ class _Page:
             ],
             [
                 COVERAGE,
-                _percent(coverage, error),
+                _percent(coverage, coverage_error),
                 "",
                 _percent(others.get(COVERAGE), others.get(COVERAGE_ERROR)),
             ],

@@ -83,11 +83,11 @@ def warn_once(code: str, subject: str, message: str) -> None:
         warn(code, message)
 
 
-def silence_warning(subject: str) -> None:
-    """Silence ``warn_once`` about the subject for the rest of the present call."""
+def silence_warning(*subjects: str) -> None:
+    """Silence ``warn_once`` about the subjects for the rest of the present call."""
     warned = _warned.get()
     if warned is not None:
-        warned.add(subject)
+        warned.update(subjects)
 
 
 @contextmanager

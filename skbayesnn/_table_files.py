@@ -5,36 +5,51 @@ import csv
 import gzip
 import io
 import re
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 
-def read_table(path: str) -> Any:
-    """Read a file as a frame of pandas."""
-    import pandas
+def read_table(path: str, names: Sequence[str] = ()) -> Any:
+    """Read a file as a frame of pandas.
 
+    names : of columns that a table with names has; a first line of numbers then has
+        names, too, such as years
+    """
     kind = Path(path.lower().removesuffix(".gz")).suffix
-    if kind in (".parquet", ".pq"):
-        return pandas.read_parquet(path).reset_index(drop=True)
-    if kind == ".xlsx":
-        try:
-            return pandas.read_excel(path, engine="openpyxl")
-        except ImportError as error:
-            raise ImportError(
-                f"{path} cannot be read: {error} Or save the table as .csv or .parquet."
-            ) from error
-    if kind != ".csv":
+    if kind not in (".parquet", ".pq", ".xlsx", ".csv"):
         raise ValueError(
             f"a table must be a .parquet, .csv or .xlsx file; got {path}. Save it as "
             ".csv or .parquet."
         )
+    try:
+        return _read(path, kind, names)
+    except ImportError as error:
+        raise ImportError(
+            f"{path} cannot be read: {error} Or save the table as .csv or .parquet."
+        ) from error
+    except Exception as error:  # Broken files raise many kinds of errors.
+        if getattr(error, "filename", None):
+            raise
+        raise ValueError(f"{path} cannot be read: {error}") from error
+
+
+def _read(path: str, kind: str, names: Sequence[str]) -> Any:
+    import pandas
+
+    if kind in (".parquet", ".pq"):
+        return pandas.read_parquet(path).reset_index(drop=True)
+    if kind == ".xlsx":
+        return pandas.read_excel(path, engine="openpyxl")
     options = _csv_options(path)
     # Files that NumPy has written have no names in the first line. pandas writes the
     # positions of columns without names.
     first = pandas.read_csv(path, header=None, nrows=1, **options)
-    if not all(dtype.kind in "if" for dtype in first.dtypes):
+    texts = pandas.read_csv(path, header=None, nrows=1, dtype=str, **options)
+    has_names = len(names) and {*names} <= {*texts.iloc[0]}
+    if has_names or not all(dtype.kind in "if" for dtype in first.dtypes):
         return pandas.read_csv(path, **options)
     has_positions = first.to_numpy().ravel().tolist() == [*range(first.shape[1])]
     options["skiprows"] = options.get("skiprows", 0) + has_positions
@@ -60,13 +75,31 @@ def _csv_options(path: str) -> dict[str, Any]:
         options |= {"skiprows": 1, "sep": lines[0][4]}
         tables = [(lines[0][4], _rows(lines[1:], lines[0][4]))]
     else:
-        tables = [(separator, _rows(lines, separator)) for separator in "\t;,"]
-    tables = [(separator, rows) for separator, rows in tables if _is_table(rows)]
+        tables = [(separator, _rows(lines, separator)) for separator in "\t;|,"]
+    tables = [table for table in tables if _is_table(*table)]
     if not tables:
         return options
     # Another separator within the values leaves fewer numbers, or fewer columns.
-    separator, rows = max(tables, key=lambda t: (_share_of_numbers(*t), len(t[1][0])))
+    separator, rows = max(
+        tables,
+        key=lambda t: (
+            _n_values(t[1]) <= len(t[1][0]),
+            _share_of_numbers(*t),
+            len(t[1][0]),
+        ),
+    )
     options["sep"] = separator
+    n_names, n_values = len(rows[0]), max(map(len, rows[:2]))
+    # pandas would take the first value of each row for its label.
+    if n_values > n_names:
+        if all(not row[-1].strip() for row in rows if len(row) == n_values):
+            options["index_col"] = False  # Only the rows end with a separator.
+        elif not re.match(r"\s*[\"']", lines[-1]):  # R writes labels in quotes.
+            raise ValueError(
+                f"the first line has fewer values ({n_names}) than the next one "
+                f"({n_values}: {separator.join(rows[1])[:40]!r}). Name each column, "
+                "and write numbers with a decimal point."
+            )
     if separator == ",":
         return options
     numbers = [
@@ -112,7 +145,7 @@ def _encoding(path: str) -> str:
                 decoder.decode(block)
             decoder.decode(b"", final=True)
             return encoding
-    raise ValueError(f"{path} is not in UTF-8. Save it as CSV with UTF-8, or .parquet.")
+    raise ValueError("it is not in UTF-8. Save it as CSV with UTF-8, or .parquet.")
 
 
 def _rows(lines: Sequence[str], separator: str) -> list[list[str]]:
@@ -124,10 +157,26 @@ def _rows(lines: Sequence[str], separator: str) -> list[list[str]]:
     return [row for row in rows if any(value.strip() for value in row)]
 
 
-def _is_table(rows: Sequence[Sequence[str]]) -> bool:
-    """Whether there are columns, and most rows have as many values as the first."""
-    n_equal = sum(len(row) == len(rows[0]) for row in rows)
-    return bool(rows) and len(rows[0]) > 1 and 2 * n_equal > len(rows)
+def _is_table(separator: str, rows: Sequence[Sequence[str]]) -> bool:
+    """Whether there are columns, and most rows have as many values as the first.
+
+    Or one more. A single name and two values are more likely text with a semicolon.
+    """
+    if not rows:
+        return False
+    n_names, n_values = len(rows[0]), _n_values(rows)
+    if n_names == 1 and separator != ",":
+        return False
+    n_equal = sum(len(row) == n_values for row in rows[1:])
+    return (
+        n_values > 1 and 0 <= n_values - n_names <= 1 and 2 * n_equal >= len(rows[1:])
+    )
+
+
+def _n_values(rows: Sequence[Sequence[str]]) -> int:
+    """Number of values in most rows after the first."""
+    counts = Counter(len(row) for row in rows[1:] or rows)
+    return counts.most_common(1)[0][0]
 
 
 def _share_of_numbers(separator: str, rows: Sequence[Sequence[str]]) -> float:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from skbayesnn._exploration import Exploration, Line
+from skbayesnn._exploration import Exploration, Line, names_in_fit
 from skbayesnn._persistence.functions import get_untrusted_types, load
 from skbayesnn._report import N_REPLACED
 from skbayesnn._table_files import read_table
@@ -300,13 +300,15 @@ def _app_of(options: argparse.Namespace) -> Any:
             f"{options.model} has objects of other packages. If you trust them and the "
             f"file, name their types: --trusted {' '.join(sorted(others))}"
         )
-    model, table = load(options.model, trusted), read_table(options.table)
+    model = load(options.model, trusted)
+    columns = names_in_fit(model)
+    table = read_table(options.table, columns)
     names = {str(name): name for name in table.columns}
     if missing := [name for name in options.y or () if name not in names]:
         raise ValueError(f"--y must name columns of the table; it lacks {missing}.")
     targets = [names[name] for name in options.y or ()]
     y = table[targets] if targets else None
-    train = read_table(options.train) if options.train else None
+    train = read_table(options.train, columns) if options.train else None
     if train is not None and train.shape[1] == table.shape[1]:
         train = train.drop(columns=targets, errors="ignore")
     state = Exploration(model, table.drop(columns=targets), y, train)

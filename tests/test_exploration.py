@@ -224,6 +224,18 @@ def test_tables_of_models_without_names(frame, y):
             np.testing.assert_allclose(line.middle, model.predict(rows))
 
 
+def test_names_that_are_numbers_or_pairs():
+    """The columns of a file have them as text, perhaps in another order."""
+    for names in ([2019, 2020], [("a", 1), ("a", 2)]):
+        X = pd.DataFrame(np.random.RandomState(0).normal(size=(20, 2)), columns=names)
+        model = MCDropoutRegressor(**SMALL).fit(X, X.iloc[:, 0])
+        table = X.set_axis(list(map(str, names)), axis=1).assign(other=1.0)
+        state = exploration.Exploration(model, table.iloc[:, ::-1])
+        assert exploration.names_in_fit(model) == list(map(str, names))
+        [line] = state.lines(state.X, 0)
+        np.testing.assert_array_equal(line.middle, model.predict(X))
+
+
 def test_encoders_after_a_transformer_are_not_used():
     """The encoder of the network has ranges of scaled numbers."""
     random = np.random.default_rng([SEED, 14])

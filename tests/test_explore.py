@@ -1,5 +1,6 @@
 """The command ``python -m skbayesnn.explore``: its page in a browser, its errors."""
 
+import gzip
 import re
 import shutil
 import sys
@@ -348,6 +349,39 @@ def test_wide_csv_files_and_other_encodings(tmp_path):
         read_csv(tmp_path / "other.csv", "ーx,y\n1,2\n", "shift_jis")
 
 
+@pytest.mark.parametrize(
+    ("content", "columns", "first"),
+    [
+        # Only the rows end with a separator.
+        ("a,b\n1,2,\n3,4,\n", ["a", "b"], [1, 2]),
+        ("a;b\n1,5;2;\n3,25;4;\n", ["a", "b"], [1.5, 2]),
+        # Labels of R without a name are no column.
+        ('"a","b"\n"x",1,2\n"y",3,4\n', ["a", "b"], [1, 2]),
+        ("a|b\n1|2\n3|4\n", ["a", "b"], [1, 2]),
+    ],
+)
+def test_rows_with_more_values_than_names(tmp_path, content, columns, first):
+    frame = read_csv(tmp_path / "t.csv", content)
+    assert (frame.columns.tolist(), frame.iloc[0].tolist()) == (columns, first)
+
+
+@pytest.mark.parametrize(
+    "content", ["a\n1,5\n2,5\n", "a,b\n1,5,2\n2,5,3\n", "a,b\n1,5,2\n3,4\n5,6\n"]
+)
+def test_decimal_commas_between_commas(tmp_path, content):
+    """The first value of a row would be its label."""
+    with pytest.raises(ValueError, match=r"t\.csv cannot be read: the first line"):
+        read_csv(tmp_path / "t.csv", content)
+
+
+def test_names_of_years(tmp_path):
+    """A model knows that its columns have names that are numbers."""
+    (tmp_path / "years.csv").write_text("2019,2020\n1,2\n4,5\n")
+    frame = read_table(str(tmp_path / "years.csv"), ["2020", "2019"])
+    assert frame["2019"].tolist() == [1, 4]
+    assert read_table(str(tmp_path / "years.csv")).shape == (3, 2)
+
+
 def test_excel_files(tmp_path, monkeypatch):
     """They are read with openpyxl; without it the error has the way out."""
     path = str(tmp_path / "table.xlsx")
@@ -384,7 +418,11 @@ def test_errors_name_the_way_out(files, capsys):
     model_of_others = make_pipeline(VarianceThreshold(), MCDropoutRegressor(**SMALL))
     save(model_of_others.fit(numbers, numbers[:, 0]), files / "others.skb")
     pd.DataFrame({"a": [1.0]}).to_csv(files / "other.csv", index=False)
+    (files / "cut.csv.gz").write_bytes(gzip.compress(b"a,b\n1,2\n")[:-9])
+    (files / "cut.parquet").write_bytes(b"PAR1")
     cases = {
+        (model, files / "cut.csv.gz"): "cut.csv.gz cannot be read: ",
+        (model, files / "cut.parquet"): "cut.parquet cannot be read: ",
         (files / "missing.skb", table): "missing.skb",
         (model, files / "missing.parquet"): "missing.parquet",
         (model, files / "missing.ods"): "must be a .parquet, .csv or .xlsx file",

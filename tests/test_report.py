@@ -305,3 +305,25 @@ def test_bad_arguments(rows, regressor):
         report(regressor, X, y[:5])
     with pytest.raises(TypeError, match="LinearRegression"):
         report(LinearRegression().fit(X, y), X, y)
+
+
+def test_y_of_a_report_is_checked(rows, regressor):
+    """A column is y, too, and errors have the places and the way out."""
+    X, y, labels = rows
+    classifier = MCDropoutClassifier(**SMALL).fit(X, labels)
+    for model, target in ((regressor, y), (classifier, labels)):
+        column = pd.DataFrame({"y": target})
+        assert report(model, X, column).scores == report(model, X, target).scores
+    missing = np.where(np.arange(len(y)) == 2, np.nan, y)
+    with pytest.raises(ValueError, match=r"at positions 2\. Remove these rows"):
+        report(regressor, X, missing)
+    with pytest.raises(ValueError, match=r"Convert y with pandas\.to_numeric"):
+        report(regressor, X, [f"{value:.2f}".replace(".", ",") for value in y])
+    with pytest.raises(ValueError, match="requires y to be passed"):
+        report(regressor, X, None)
+
+
+def test_a_constant_y_has_no_share_of_explained_variance(rows, regressor):
+    page = report(regressor, rows[0][:1], rows[1][:1])
+    assert "R^2" not in page.scores
+    assert "not available: y is constant" in text_of(page)

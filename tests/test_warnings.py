@@ -241,6 +241,22 @@ def test_levels_of_held_out_groups_are_not_reported():
         CalibratedUncertaintyRegressor(frozen).fit(new, Y)
 
 
+def test_rows_of_folds_do_not_warn_as_new_rows():
+    """A fold may end before the last dates, or have few of the missing values."""
+    pandas = pytest.importorskip("pandas")
+    days = pandas.Timestamp("2020-01-01") + pandas.to_timedelta(np.arange(ROWS), "D")
+    frame = pandas.DataFrame({"day": days, "a": X[:, 0]})
+    frame.loc[ROWS - 5 :, "a"] = np.nan
+    network = MCDropoutRegressor(**SMALL | {"max_iter": 1})
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        Abstainer(network, target_error=9.0, cv=2).fit(frame, Y)
+        CalibratedUncertaintyRegressor(network, cv=2).fit(frame, Y)
+        ConformalRegressor(network, random_state=0).fit(frame, Y)
+        TauCV(network, taus=[1.0], cv=2).fit(frame, Y)
+    assert not any("SKB30" in str(warning.message) for warning in warned)
+
+
 def test_codes_are_counted_in_all_rows():
     """And not in the training rows of a fold, which may have fewer than three."""
     rows = np.abs(X)
@@ -257,6 +273,21 @@ def test_codes_are_counted_in_all_rows():
             model.fit(rows, Y)
         [text] = [m for w in warned if "read as a number" in (m := str(w.message))]
         assert "99 in column 2 (3 rows; " in text
+
+
+@pytest.mark.parametrize("name", ["age", 7, ("a", 1)])
+def test_code_that_replaces_codes(name):
+    """It runs for each kind of name of a column."""
+    pandas = pytest.importorskip("pandas")
+    other = {str: "x", int: 3, tuple: ("x", 0)}[type(name)]
+    frame = pandas.DataFrame(X[:, :2])
+    frame.columns = pandas.Index([other, name])
+    frame.iloc[[1, 9, 20, 30], 1] = -99.0
+    with pytest.warns(UserWarning, match="SKB303") as warned:
+        MCDropoutRegressor(**SMALL | {"max_iter": 1}).fit(frame, Y)
+    [text] = [m for w in warned if "SKB303" in (m := str(w.message))]
+    exec(text.split("in predictions: ")[1].split(". [SKB")[0], {"X": frame, "np": np})
+    assert frame[name].isna().sum() == 4
 
 
 def test_codes_in_given_tables():

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from skbayesnn._batch.executor import Executor, Resources
 from skbayesnn._batch.jobs import FoldFitBuilder, network_of
 from skbayesnn._batch.outcomes import Key, Outcome, TrainedFit
-from skbayesnn._data.table_encoder import UNSEEN_LEVELS
+from skbayesnn._data.table_encoder import EXPECTED_IN_FOLDS
 from skbayesnn._runtime import silence_warning
 from skbayesnn._sklearn_compat import check_method_params, num_samples, safe_indexing
 
@@ -135,7 +135,7 @@ def cross_fitted(
     """
     fit_params = fit_params or {}
     if not isinstance(estimator, FrozenEstimator):
-        silence_warning(UNSEEN_LEVELS)
+        silence_warning(*EXPECTED_IN_FOLDS)
     try:
         network_of(estimator)
     except TypeError:

@@ -474,6 +474,11 @@ def _new_level(column: Column, data: Categories, index: np.ndarray) -> str | Non
 # ---- columns of all kinds
 
 
+def stored_name(name) -> str | int:
+    """Name of a column, as it is stored: text if it is no number, such as a pair."""
+    return name if isinstance(name, str) or type(name) is int else str(name)
+
+
 def fit_column(
     reader: TableReader, j: int, kind: str, weights: np.ndarray, has_y: bool
 ) -> Column:
@@ -482,7 +487,7 @@ def fit_column(
     has_y : whether statistics of y may encode a category; ``with_statistics`` then
         completes the column
     """
-    name = reader.names[j]
+    name = stored_name(reader.names[j])
     if kind == "category":
         return _fit_category(name, reader.categories(j), weights, has_y)
     column = Column(name, kind, "", 0)
@@ -502,7 +507,18 @@ def _values(reader: TableReader, j: int, column: Column) -> np.ndarray:
     if column.kind == "ordered":
         index = reader.categories(j).recoded(column.levels).astype(np.float64)
         return np.where(index < 0, np.nan, index)
-    return reader.numbers(j)
+    values = reader.numbers(j)
+    is_duration = column.kind == "duration"
+    if reader.has_durations(j) != is_duration and not np.isnan(values).all():
+        if is_duration:
+            kinds, way = ("durations", "numbers"), "pandas.to_timedelta(column, 's')"
+        else:
+            kinds, way = ("numbers", "durations"), "column / pandas.Timedelta('1s')"
+        raise ValueError(
+            f"column {column.name!r} must contain {kinds[0]}, as in `fit`; got "
+            f"{kinds[1]}. Convert it with {way}, in the right unit."
+        )
+    return values
 
 
 class EncodedColumn(NamedTuple):

@@ -143,6 +143,19 @@ class TableReader:
             return series.cast(narwhals.Float64).to_numpy().astype(np.float64)
         return _as_numbers(_objects(series), self.names[j])
 
+    def has_durations(self, j: int) -> bool:
+        """Whether values are durations, which ``numbers`` returns in seconds."""
+        values = self._array[:, j] if self._frame is None else None
+        if values is None:
+            series = self._series(j)
+            if type(series.dtype).__name__ not in ("Object", "Unknown"):
+                return type(series.dtype).__name__ == "Duration"
+            values = _objects(series)
+        if values.dtype.kind != "O":
+            return values.dtype.kind == "m"
+        first = next((v for v in values.tolist() if not is_missing(v)), None)
+        return _kind_of_type(type(first)) == "duration"
+
     def categories(self, j: int) -> Categories:
         """Values as categories.
 

@@ -443,7 +443,31 @@ def _mean_and_scale(values, weights, alike: Alike | None = None):
         mean, scale = scaler.mean_, np.sqrt(scaler.var_)
         # The constant columns of the divided values are constant in their own units.
         constant = scaler.scale_ != scale
+        if constant.any() and not sparse.issparse(values):
+            _separate_close_values(
+                divided(values, unit), weights, mean, scale, constant
+            )
     return unit * mean, np.where(constant, 1.0, unit * scale)
+
+
+def _separate_close_values(values, weights, mean, scale, constant) -> None:
+    """Correct mean, scale and ``constant`` of columns with large, close values.
+
+    StandardScaler takes numbers such as 10**16, 10**16 + 100 and so on for constants
+    with rounding errors, the more rows there are.
+    """
+    used = weights > 0
+    first = values[used.argmax()].astype(np.float64)
+    for j in np.flatnonzero(constant):
+        difference = values[used, j] - first[j]  # exact, because the values are close
+        if np.ptp(difference) > 10 * np.finfo(values.dtype).eps * np.abs(first[j]):
+            shift = np.average(difference, weights=weights[used])
+            square = np.square(difference - shift)
+            mean[j] = first[j] + shift
+            scale[j] = np.sqrt(np.average(square, weights=weights[used]))
+            constant[j] = False
+        else:  # The mean of equal large numbers has rounding errors.
+            mean[j] = first[j]
 
 
 def _pooled(means, variances, shape: tuple[int, ...], axis: int):

@@ -23,6 +23,7 @@ from skbayesnn._data.column_encoding import (
     fit_column,
     is_identifier,
     level_index,
+    stored_name,
     with_statistics,
     without_levels,
 )
@@ -52,9 +53,12 @@ from skbayesnn._validation import check_option
 # What predictions do with unknown values, for the warning.
 AVERAGED = "Predictions average over values of the training rows."
 TYPICAL = "Typical values take their place."
-# Subject of the warning of columns without any level of `fit`. Folds silence it: all
-# levels of held-out groups can be new.
-UNSEEN_LEVELS = "unseen levels"
+# Subjects of the warnings of columns without any level of `fit`, of new missing values
+# and of later dates. Folds silence them: all levels of held-out groups can be new, and
+# a fold can have fewer missing values, or end earlier.
+UNSEEN_LEVELS, NEW_MISSING = "unseen levels", "new missing values"
+LATER_DATES = "later dates"
+EXPECTED_IN_FOLDS = UNSEEN_LEVELS, NEW_MISSING, LATER_DATES
 ROWS = "log(1 + n) of the other training rows with the same levels"
 
 
@@ -292,6 +296,8 @@ default="from_dtype"
         check_is_fitted(self)
         X = as_table(X)
         validate_data(estimator, X, reset=False, skip_check_array=True)
+        if not hasattr(self, "feature_names_in_"):
+            refuse_other_names(X, [column.name for column in self._columns])
         reader = TableReader(X)
         blocks, unknown, later, new, position = [], [], [], [], 0
         unseen: list[tuple[Column, str]] = []
@@ -531,13 +537,18 @@ def _joined(blocks, reader: TableReader) -> np.ndarray:
 def needs_encoding(X, categorical_features) -> bool:
     """Whether X has columns that are not numbers, missing values, or named categories.
 
-    Sparse matrices and arrays that scikit-learn refuses are left to its checks.
+    Also whether columns have names that only the encoder stores. Sparse matrices and
+    arrays that scikit-learn refuses are left to its checks.
     """
     if not is_default(categorical_features):
         return True
     if is_frame(X):
         refuse_repeated_names(X)
         reader = TableReader(X)
+        if not reader.names:
+            raise ValueError("`X` must have at least one column; got none.")
+        if not (_are_texts(reader.names) or _are_positions(reader.names)):
+            return True
         return any(not reader.is_complete_number(j) for j in range(len(reader.names)))
     if not hasattr(X, "dtype"):
         try:
@@ -571,6 +582,42 @@ def refuse_repeated_names(X) -> None:
         f"the columns of X must have different names; got {_listed(repeated)} more "
         f"than once. {way_out}."
     )
+
+
+def refuse_other_names(X, names_in_fit: Sequence) -> None:
+    """Raise if a frame has other columns than in ``fit``, or in another order.
+
+    scikit-learn compares names that are text; these are other names, such as numbers
+    and pairs. Names of positions may be of an array, as in ``pandas.DataFrame(array)``,
+    and are only compared with names of positions.
+    """
+    if not is_frame(X):
+        return
+    names = TableReader(X).names
+    # scikit-learn compares the numbers of columns.
+    if len(names) != len(names_in_fit) or any(isinstance(n, str) for n in names):
+        return
+    stored = [stored_name(name) for name in names]
+    same = set(stored) == set(names_in_fit)
+    if stored == [*names_in_fit] or (
+        not same and (_are_positions(stored) or _are_positions(names_in_fit))
+    ):
+        return
+    pairs = zip(stored, names_in_fit, strict=True)
+    j = next(j for j, pair in enumerate(pairs) if pair[0] != pair[1])
+    raise ValueError(
+        "`X` must have the columns of `fit` in the same order; got "
+        f"{names[j]!r} instead of {names_in_fit[j]} at position {j}."
+    )
+
+
+def _are_texts(names: Sequence) -> bool:
+    return all(isinstance(name, str) for name in names)
+
+
+def _are_positions(names: Sequence) -> bool:
+    """Whether names are 0, 1, 2 and so on."""
+    return all(type(n) is int and n == j for j, n in enumerate(names))
 
 
 def _are_numbers(X: np.ndarray) -> bool:
@@ -610,9 +657,14 @@ def _named_categories(categorical_features, names: Sequence) -> np.ndarray:
     mask = np.zeros(len(names), dtype=bool)
     if is_default(categorical_features):
         return mask
-    if isinstance(categorical_features, str):
-        categorical_features = [categorical_features]
-    wanted = np.atleast_1d(np.array(categorical_features, dtype=object)).tolist()
+    wanted = categorical_features
+    if not isinstance(wanted, str | list | tuple):
+        wanted = np.array(wanted, dtype=object).tolist()
+    # Levels of names are tuples.
+    is_one = not isinstance(wanted, list | tuple) or (
+        isinstance(wanted, tuple) and wanted in names
+    )
+    wanted = [wanted] if is_one else list(wanted)
     if wanted and all(isinstance(value, bool | np.bool_) for value in wanted):
         if len(wanted) != len(names):
             raise ValueError(
@@ -660,7 +712,7 @@ def warn_of_new_missing(names: Sequence, consequence: str) -> None:
     if names:
         warn_once(
             "SKB304",
-            "new missing values",
+            NEW_MISSING,
             "values are missing in columns with fewer than five missing values in "
             f"`fit`: {_listed(names)}. {consequence}",
         )
@@ -690,7 +742,7 @@ def _warn_of_later_dates(names: Sequence) -> None:
     if names:
         warn_once(
             "SKB305",
-            "later dates",
+            LATER_DATES,
             f"dates are later than all training dates: {_listed(names)}. Predictions "
             "extrapolate in time, and the predicted uncertainty may be too small.",
         )

@@ -32,6 +32,8 @@ _READINGS = (
 )
 # Above this share of common integers on both sides of a comma, texts are pairs.
 _PAIRS_SHARE = 0.7
+# Words of truth values, in lower case.
+_WORDS = {"true": True, "yes": True, "false": False, "no": False}
 _NUMBERS = "pandas.to_numeric(column{replaced}{errors})"
 _DATES = "pandas.to_datetime(column, format={format!r}{errors})"
 _COERCE = ", errors='coerce'"
@@ -81,6 +83,9 @@ def how_to_read_numbers(texts: Sequence[str], is_mixed: bool = True) -> str:
     is_mixed : whether other values of the column are numbers
     """
     texts = list(dict.fromkeys(texts))
+    words = {text: _WORDS.get(text.strip().lower()) for text in texts}
+    if not is_mixed and None not in words.values():
+        return f"Convert the column with column.map({words})."
     calls, others = _number_calls(texts, 0.5)
     has_plain = is_mixed or any(map(_PLAIN.fullmatch, texts))
     # 5% and 0.05 may be the same.

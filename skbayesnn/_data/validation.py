@@ -1,5 +1,6 @@
 """Check X, y and weights, and convert them to plain arrays."""
 
+import datetime
 import numbers
 import re
 from collections.abc import Iterator, Sequence
@@ -38,9 +39,11 @@ from skbayesnn._data.table_encoder import (
     TableEncoder,
     is_default,
     needs_encoding,
+    refuse_other_names,
     refuse_repeated_names,
     warn_of_new_missing,
 )
+from skbayesnn._data.text_formats import is_iso_date
 from skbayesnn._distributions.components import columns_of
 from skbayesnn._runtime import warn
 from skbayesnn._sklearn_compat import check_sample_weight, num_samples
@@ -185,9 +188,22 @@ def check_new_rows(estimator, X, mean=None, std=None) -> EncodedRows:
     return EncodedRows(filled, tuple(unknown))
 
 
+def _refuse_masked(name: str, values) -> None:
+    """Raise if values are masked: conversions to arrays would use them."""
+    if np.ma.is_masked(values):
+        way_out = "Remove their rows from X and y."
+        if name == "X":
+            way_out = "Give X.astype(float).filled(np.nan)."
+        raise ValueError(
+            f"`{name}` must not have masked values; got "
+            f"{np.ma.count_masked(values)}. {way_out}"
+        )
+
+
 def _refuse_other_tables(X) -> None:
     """Raise if X is a row without its table, or if columns of it share a name."""
     refuse_repeated_names(X)
+    _refuse_masked("X", X)
     if isinstance(X, dict) and not sparse.issparse(X):  # dok_array is a dict
         way_out = "Give pandas.DataFrame(X), or pandas.DataFrame([X]) if it is one row."
     elif isinstance(X, list) and X and isinstance(X[0], dict):
@@ -211,22 +227,44 @@ def _as_numbers(estimator, X, *, reset, allow_nan=False):
     """X as numbers; NaN is allowed in dense X only."""
     _refuse_other_tables(X)
     refuse_non_numeric_columns(X, in_fit=reset)
+    if not (reset or hasattr(estimator, "feature_names_in_")):
+        refuse_other_names(X, range(estimator.n_features_in_))
     X = _flat_rows(getattr(estimator, "network", None), X)
     _refuse_text(X, in_fit=reset)
-    X = validate_data(
-        estimator,
-        X,
-        reset=reset,
-        dtype=list(FLOATS),
-        accept_sparse="csr",
-        order="C",
-        ensure_all_finite="allow-nan" if allow_nan and not sparse.issparse(X) else True,
-    )
+    try:
+        X = validate_data(
+            estimator,
+            X,
+            reset=reset,
+            dtype=list(FLOATS),
+            accept_sparse="csr",
+            order="C",
+            ensure_all_finite=(
+                "allow-nan" if allow_nan and not sparse.issparse(X) else True
+            ),
+        )
+    except ValueError as error:
+        if "infinity" not in str(error) or sparse.issparse(X):
+            raise
+        raise ValueError(f"{error}{_place_of_infinity(X)}") from error
     if sparse.issparse(X) and not X.has_canonical_format:
         # Duplicate entries must be summed before they are squared.
         X = X.copy()
         X.sum_duplicates()
     return X
+
+
+def _place_of_infinity(X) -> str:
+    """Sentences on the first column with infinity, and the way out."""
+    reader = TableReader(X if is_frame(X) else np.asarray(X, dtype=np.float64))
+    for j, name in enumerate(reader.names):
+        rows = np.flatnonzero(np.isinf(reader.numbers(j)))
+        if len(rows):
+            return (
+                f" Column {name!r} has infinity in {len(rows)} rows, first in row "
+                f"{rows[0]}. Replace it by NaN if the value is unknown."
+            )
+    return ""
 
 
 def table_of(estimator) -> TableEncoder | None:
@@ -380,6 +418,7 @@ def check_numbers(estimator, y, X=None) -> np.ndarray:
         If y has NaN, infinity, text, times, or other objects that are not numbers.
     """
     class_name = type(estimator).__name__
+    _refuse_masked("y", y)
     values = np.asarray(y)
     if not values.ndim:
         raise ValueError(
@@ -394,6 +433,7 @@ def check_numbers(estimator, y, X=None) -> np.ndarray:
         )
     if values.dtype.kind in "OUS":
         _refuse_places(X, y, values, [is_missing(value) for value in values.flat])
+        _refuse_dates(values, class_name)
         try:
             values.astype(np.float64)
         except (TypeError, ValueError) as error:
@@ -402,14 +442,33 @@ def check_numbers(estimator, y, X=None) -> np.ndarray:
                 f"{_odd_target(values) or f'{values.dtype} ({error})'}. For labels use "
                 "the classifiers, such as BayesianStackingClassifier."
             ) from error
+    # scikit-learn refuses frames whose columns share a name, which y may be.
     checked = check_array(
-        y, ensure_2d=False, dtype=np.float64, input_name="y", ensure_all_finite=False
+        values if is_frame(y) else y,
+        ensure_2d=False,
+        dtype=np.float64,
+        input_name="y",
+        ensure_all_finite=False,
     )
     if not np.isfinite(checked).all():
         _refuse_places(X, y, checked, np.isnan(checked), "Input y contains NaN, ")
         infinite = "Input y contains infinity or a value too large for dtype('float64')"
         _refuse_places(X, y, checked, np.isinf(checked), f"{infinite}, ")
     return checked
+
+
+def _refuse_dates(values: np.ndarray, class_name: str) -> None:
+    """Raise if y has dates, as objects or as text in ISO format."""
+    first = next(iter(values.flat), None)
+    if isinstance(first, datetime.date) or (
+        isinstance(first, str) and is_iso_date(first)
+    ):
+        raise ValueError(
+            f"`y` must hold numbers for {class_name}; got dates, such as {str(first)!r}"
+            ", whose unit is unclear. Convert them to a duration, for instance with "
+            "dates = pandas.Series(pandas.to_datetime(y)), then "
+            "y = (dates - dates.min()) / pandas.Timedelta('1D')."
+        )
 
 
 # Start of the way out in the error of ``_refuse_places``.
@@ -477,7 +536,8 @@ def _odd_target(values: np.ndarray) -> str:
     place, text = found
     row = place // (values.size // len(values))
     advice = advice_for_texts(values.ravel())
-    advice = advice.replace("the column", "y").replace("(column", "(pandas.Series(y)")
+    advice = advice.replace("the column", "y").replace("column.map", "(column).map")
+    advice = advice.replace("(column", "(pandas.Series(y)")
     return f"{text[:40]!r} in row {row}. {advice.rstrip('.')}"
 
 
@@ -490,6 +550,7 @@ def check_labels(y) -> np.ndarray:
         If labels are continuous, missing, or of types that cannot be sorted together.
     """
     given = y
+    _refuse_masked("y", y)
     y = column_or_1d(label_array(y) if hasattr(y, "to_pylist") else y, warn=True)
     # Missing integers become NaN when pandas converts to an array.
     labels = y.tolist() if y.dtype.kind in "fO" else []
@@ -710,8 +771,12 @@ def _refuse_columns(columns, in_fit: bool, X):
             "skrub.TableVectorizer in a pipeline."
         )
     else:
-        way_out = "Convert them, for instance with pandas.to_numeric."
         values = _values_of(X, columns[0])
+        known = [value for value in values if not is_missing(value)]
+        way_out = "Convert them, for instance with pandas.to_numeric."
+        if known and not isinstance(known[0], str):
+            # `pandas.to_numeric` would make nanoseconds of dates.
+            way_out = f"Convert them: column {columns[0]!r} has {known[0]!s:.40}."
         found = first_text(values)
         if found is not None:
             row, text = found

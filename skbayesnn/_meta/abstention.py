@@ -338,7 +338,9 @@ class Abstainer(BaseHeldOutMetaEstimator):
         if self.kind is not None:
             check_option("kind", self.kind, kinds)
         if self.target_error is not None:
-            check_number("target_error", self.target_error, low=0)
+            # A share of labels: 5 would be 500 %, and accept all rows.
+            high = 1 if classifies else None
+            check_number("target_error", self.target_error, low=0, high=high)
         if self.confidence is not None:
             check_number("confidence", self.confidence, low=0, high=1, open_low=True)
         if self.threshold is not None and self.threshold not in (-np.inf, np.inf):

@@ -21,12 +21,13 @@ from sklearn.utils.validation import (
 )
 
 from skbayesnn._batch.cross_fit import cross_fitted, fitted_to, held_out_folds
+from skbayesnn._data.table_encoder import EXPECTED_IN_FOLDS
 from skbayesnn._data.validation import (
     check_labels,
     check_numbers,
     check_target_given,
 )
-from skbayesnn._runtime import replace_fitted
+from skbayesnn._runtime import replace_fitted, silence_warning
 from skbayesnn._sklearn_compat import (
     BaseEstimator,
     MetaEstimatorMixin,
@@ -177,6 +178,7 @@ class BaseHeldOutMetaEstimator(MetaEstimatorMixin, BaseEstimator):
         rows = np.arange(len(y))
         if isinstance(self.estimator, FrozenEstimator):
             return self.estimator, rows
+        silence_warning(*EXPECTED_IN_FOLDS)
         # Do not stratify: rows selected by class are not exchangeable with new rows.
         train, test = train_test_split(
             rows,

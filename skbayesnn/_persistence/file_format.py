@@ -24,6 +24,8 @@ import numpy as np
 # ---- archive
 
 DOCUMENT, CHECKSUM = "model.json", "model.json.sha256"
+# Position of the name of the first member in an archive.
+_NAME_AT = 30
 ARRAY, FOREIGN = ".npy", ".skops"
 File = str | os.PathLike | BinaryIO
 _NOT_BINARY = (
@@ -53,6 +55,13 @@ def packed(document: dict[str, Any], members: Mapping[str, bytes]) -> bytes:
         for name, member in {**about, **members}.items():
             archive.writestr(zipfile.ZipInfo(name), member)
     return file.getvalue()
+
+
+def is_model_file(path: Path) -> bool:
+    """Whether a file is empty, or starts as ``packed`` does."""
+    with path.open("rb") as file:
+        start = file.read(_NAME_AT + len(DOCUMENT))
+    return not start or start[_NAME_AT:] == DOCUMENT.encode()
 
 
 def unpacked(content: bytes) -> tuple[dict[str, Any], dict[str, bytes]]:

@@ -11,6 +11,7 @@ from skbayesnn._persistence import foreign
 from skbayesnn._persistence.codec import decoded, encoded
 from skbayesnn._persistence.file_format import (
     File,
+    is_model_file,
     name_of,
     packed,
     read,
@@ -87,6 +88,7 @@ def save(model: Any, file: File) -> None:
 
 # Fits write checkpoints by it; their modules cannot import this one.
 Checkpoint.save = staticmethod(save)
+Checkpoint.is_model_file = staticmethod(is_model_file)
 
 
 def dumps(model: Any) -> bytes:

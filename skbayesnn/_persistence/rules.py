@@ -214,8 +214,12 @@ def _is_choice_of_columns(value) -> bool:
         return True
     if isinstance(value, np.ndarray):
         value = value.tolist() if value.ndim == 1 else None
+    names = str | bool | np.bool_ | Integral
     return isinstance(value, list | tuple) and all(
-        isinstance(v, str | bool | np.bool_ | Integral) for v in value
+        isinstance(v, names)
+        # The name of a column of a frame with levels of names.
+        or (isinstance(v, tuple) and all(isinstance(part, names) for part in v))
+        for v in value
     )
 
 
@@ -306,7 +310,8 @@ COLUMN_NAME = either(
     Rule("an integer", lambda v: is_number(v) and isinstance(v, Integral)),
 )
 COLUMN_CHOICE = Rule(
-    "None, a string, or a sequence of strings, integers or bools", _is_choice_of_columns
+    "None, a string, or a sequence of strings, integers, bools or tuples of them",
+    _is_choice_of_columns,
 )
 TIME_ZONE = Rule("the name of a time zone", _is_time_zone)
 BOUNDS = Rule("a tuple of two numbers, the smaller one first", _are_bounds)

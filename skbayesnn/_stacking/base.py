@@ -29,7 +29,7 @@ from skbayesnn._data.columns import is_frame
 from skbayesnn._data.groups import check_groups
 from skbayesnn._data.scaling import FAR_ROWS, TRAINING_CODES, warn_of_far_rows
 from skbayesnn._data.sources import SlicedSource, resolved_columns, source_of
-from skbayesnn._data.table_encoder import UNSEEN_LEVELS, TableEncoder, is_default
+from skbayesnn._data.table_encoder import EXPECTED_IN_FOLDS, TableEncoder, is_default
 from skbayesnn._data.validation import (
     check_new_rows,
     check_weights,
@@ -45,7 +45,7 @@ from skbayesnn._runtime import (
     silence_warning,
     silenced,
     snapshot,
-    warn,
+    warn_once,
 )
 from skbayesnn._sklearn_compat import ShowsSummary, accept_frames, num_samples
 from skbayesnn._stacking.candidates import (
@@ -689,8 +689,9 @@ def _names_categories(estimator) -> bool:
 def _warn_of_dates(columns: list) -> None:
     """Warn that rows may be ordered in time."""
     if columns:
-        warn(
+        warn_once(
             "SKB208",
+            "dates",
             f"X has columns of dates ({', '.join(map(repr, columns))}), and the folds "
             "are shuffled. If the model will predict later rows, sort the rows by time "
             "and give cv=TimeSeriesSplit(), so that weights and summary_ rest on the "
@@ -778,7 +779,7 @@ def _collect(
         # A fold may contain an outlier. The summary warns if that makes the mixture
         # poor.
         silence_warning(FAR_ROWS)
-        silence_warning(UNSEEN_LEVELS)
+        silence_warning(*EXPECTED_IN_FOLDS)
         n_start, start = None, 0.0
         for new in training:
             store.update(new)

@@ -54,8 +54,10 @@ class Checkpoint:
         in the job.
     """
 
-    # ``skbayesnn.save``. Its module sets it, since it imports the estimators.
+    # ``skbayesnn.save``, and whether it may have written a file. Its module sets them,
+    # since it imports the estimators.
     save: ClassVar[Callable[[Any, Path], None]]
+    is_model_file: ClassVar[Callable[[Path], bool]]
 
     def __init__(self, path: str | PathLike, model, store: Callable):
         if not isinstance(path, str | PathLike):
@@ -78,6 +80,12 @@ class Checkpoint:
             raise IsADirectoryError(
                 "`checkpoint` must be the path of a file; got the folder "
                 f"{str(path)!r}. Give the name of a file in it."
+            )
+        if self._path.is_file() and not Checkpoint.is_model_file(self._path):
+            raise FileExistsError(
+                "`checkpoint` must be a new file, or one of skbayesnn.save, which is "
+                f"replaced; got {str(path)!r}, which has other content. Give another "
+                "name, or remove the file."
             )
 
     def begin(

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from scipy import sparse
 
+from skbayesnn._data.column_encoding import stored_name
 from skbayesnn._data.columns import TableReader, is_frame
 from skbayesnn._data.groups import check_can_hold_out, check_groups
 from skbayesnn._data.other_units import THROUGH_STEPS, warn_of_other_units
@@ -122,7 +123,11 @@ def input_columns(estimator, X) -> InputColumns:
     """Columns of the user's table X, of an estimator that is fitted or in `fit`."""
     table = table_of(estimator)
     are_numbers = None if table is None else table.are_numbers
-    return InputColumns(network_columns(estimator), are_numbers, hasattr(X, "iloc"))
+    names, in_pandas = network_columns(estimator), hasattr(X, "iloc")
+    if names is not None and in_pandas:
+        given = {stored_name(name): name for name in X.columns}
+        names = [given.get(name, name) for name in names]
+    return InputColumns(names, are_numbers, in_pandas)
 
 
 def warn_of_codes_in_table(X, weights=None) -> None:

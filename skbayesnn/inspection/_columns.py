@@ -9,6 +9,7 @@ import numpy as np
 from scipy import sparse
 from scipy.stats import chi2_contingency, fisher_exact, ks_2samp
 
+from skbayesnn._data.column_encoding import stored_name
 from skbayesnn._data.columns import MISSING, Categories, TableReader, is_frame
 
 # Numeric values kept per column, and most levels of a column that is compared.
@@ -212,7 +213,7 @@ def training_columns(X, table=None) -> list[TrainingColumn]:
 
 def _statistics(reader: TableReader, j: int, table) -> TrainingColumn:
     kind = kind_of(reader, j, table)
-    column = TrainingColumn(reader.names[j], kind, reader.n_rows)
+    column = TrainingColumn(stored_name(reader.names[j]), kind, reader.n_rows)
     if kind == "other":
         return column
     if kind in WITH_LEVELS:
@@ -302,7 +303,8 @@ def column_drift(X, columns: Sequence[TrainingColumn]) -> list[ColumnDrift]:
             f"`X` must have the {len(columns)} columns of `fit`; got "
             f"{len(reader.names)}."
         )
-    _check_names(reader.names, [column.name for column in columns])
+    names = [stored_name(name) for name in reader.names]
+    _check_names(names, [column.name for column in columns])
     if not reader.n_rows:
         raise ValueError("`X` must have at least one row; got none.")
     return [_compared(reader, j, column) for j, column in enumerate(columns)]

@@ -21,7 +21,7 @@ from skbayesnn._batch.executor import Executor, FoldScorer, Resources
 from skbayesnn._batch.jobs import FoldFitBuilder, network_of
 from skbayesnn._batch.outcomes import Fingerprint, Outcome, ProgramResult, ResultStore
 from skbayesnn._data.scaling import TRAINING_CODES
-from skbayesnn._data.table_encoder import UNSEEN_LEVELS
+from skbayesnn._data.table_encoder import EXPECTED_IN_FOLDS
 from skbayesnn._data.validation import refuse_column_name
 from skbayesnn._runtime import (
     replace_fitted,
@@ -234,7 +234,7 @@ class _BatchedSearch(BestEstimatorMixin, BaseSearchCV):
         self : object
             The fitted search.
         """
-        silence_warning(UNSEEN_LEVELS)
+        silence_warning(*EXPECTED_IN_FOLDS)
         inputs = self._inputs(X, y, params)
         executor = Executor(self._scorer(inputs), self._resources())
         store = self._new_store(inputs).resumed(self._unfinished)

@@ -676,3 +676,14 @@ def test_frames():
     with warnings.catch_warnings():  # of the columns of a lazy frame
         warnings.simplefilter("ignore")
         assert not any(is_frame(other) for other in others)
+
+
+@pytest.mark.parametrize("words", [["True", "False"], ["no", "YES "], [" true"]])
+def test_truth_values_as_text_are_mapped(words):
+    column = pd.Series([*words, None])
+    with pytest.raises(ValueError, match=r"Convert the column with column\.map") as e:
+        TableReader(pd.DataFrame({"a": column})).numbers(0)
+    call = re.search(r"with (column\.map\(.*\))\.$", str(e.value))[1]
+    expected = [word.strip().lower() in ("true", "yes") for word in words]
+    converted = eval(call, {"column": column})
+    assert converted[:-1].tolist() == expected and pd.isna(converted.iloc[-1])

@@ -155,3 +155,20 @@ def test_class_codes_are_not_scaled(data):
     assert scaling.n_targets == 1 and scaling.log_density_shift() == 0
     none = Scaling.none(INPUTS, TARGETS)
     np.testing.assert_array_equal(none.x_to_network(X), X)
+
+
+def test_large_close_values_are_no_constants():
+    """Such as numbers of orders; rounding errors of a constant are one."""
+    steps = np.arange(1000.0) * 4
+    rounded = np.where(steps % 8, 0.1 + 0.2, 0.3)
+    X = np.column_stack([2.0**53 + steps, rounded, np.full(1000, 1e17)])
+    weights = (steps > 40).astype(float)
+    scaling = Scaling.of(X, X[:, :1], weights, inputs=True, targets=True)
+    network = scaling.x_to_network(X)
+    expected = Scaling.of(steps[:, None], X, weights, inputs=True, targets=False)
+    np.testing.assert_allclose(
+        network[:, 0], expected.x_to_network(steps[:, None])[:, 0], atol=1e-12
+    )
+    assert scaling.x_scale[1:].tolist() == [1, 1]
+    assert np.abs(network[:, 1:]).max() < 1e-9
+    np.testing.assert_array_equal(scaling.y_scale, scaling.x_scale[:1])

@@ -7,6 +7,7 @@ import warnings
 import numpy as np
 import pytest
 
+from skbayesnn import dumps, loads
 from skbayesnn.preprocessing import TableEncoder
 
 pd = pytest.importorskip("pandas")
@@ -444,6 +445,19 @@ def test_named_categories(named):
         np.testing.assert_array_equal(encoder.transform(new), expected)
 
 
+def test_categories_named_by_levels_of_names():
+    table = pd.DataFrame([[7, "a"], [9, "b"]] * 5)
+    table.columns = pd.MultiIndex.from_tuples([("code", 1), ("code", 2)])
+    for named in ([("code", 1)], ("code", 1), [0]):
+        encoder = TableEncoder(categorical_features=named).fit(table)
+        assert [c.kind for c in encoder.columns_] == ["category", "category"]
+        assert_equal_transforms(loads(dumps(encoder)), encoder, table)
+
+
+def assert_equal_transforms(actual, expected, table):
+    np.testing.assert_array_equal(actual.transform(table), expected.transform(table))
+
+
 def test_names_of_no_column_are_refused():
     table = pd.DataFrame({"a": [1.5, 2.5]})
     for named in (["b"], [1], "b"):
@@ -543,3 +557,22 @@ def test_new_levels_that_are_expected_do_not_warn(random):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             encoder.transform(pd.DataFrame({"x": ["north 77", "south 77"]}))
+
+
+def test_durations_and_numbers_do_not_replace_each_other():
+    """Their units can differ; missing values have none."""
+    pd = pytest.importorskip("pandas")
+    days = pd.DataFrame({"t": np.arange(9), "c": ["a", "b", "c"] * 3})
+    for unit in ("s", "D"):
+        durations = days.assign(t=pd.to_timedelta(days["t"], unit))
+        encoder = TableEncoder().fit(durations)
+        with pytest.raises(ValueError, match="must contain durations, as in `fit`; "):
+            encoder.transform(days)
+        for other in (durations.astype({"t": object}), durations.to_numpy(object)):
+            features = encoder.transform(other)
+            np.testing.assert_array_equal(features, encoder.transform(durations))
+        encoder = TableEncoder().fit(days)
+        with pytest.raises(ValueError, match="must contain numbers, as in `fit`; got"):
+            encoder.transform(durations)
+        with pytest.warns(UserWarning, match="SKB304"):
+            encoder.transform(durations.assign(t=durations["t"] * np.nan))

@@ -4,6 +4,7 @@ import datetime
 
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 from sklearn.exceptions import NotFittedError
 from sklearn.preprocessing import StandardScaler
 
@@ -11,6 +12,8 @@ import skbayesnn
 from skbayesnn import (
     MCDropoutClassifier,
     MCDropoutRegressor,
+    dumps,
+    loads,
 )
 from tests.helpers.bad_input import BOTH, target
 
@@ -205,3 +208,29 @@ def test_columns_of_times(data, fitted):
     X = np.zeros((41, 4), dtype="datetime64[s]")
     with pytest.raises(ValueError, match=NOT_NUMERIC.format("0, 1, 2, 3")):
         fitted[MCDropoutRegressor].predict(X)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [[0, 1], [5, 7], [1, 0], [2.5, 3.5], [("a", 1), ("a", 2)]],
+    ids=str,
+)
+def test_the_order_of_columns_whose_names_are_no_text_counts(names):
+    pd = pytest.importorskip("pandas")
+    X = pd.DataFrame(np.random.RandomState(0).normal(size=(20, 2)), columns=names)
+    model = MCDropoutRegressor((4,), max_iter=1, random_state=0).fit(X, X.iloc[:, 0])
+    model = loads(dumps(model))
+    with pytest.raises(ValueError, match=r"in the same order; got .* at position 0"):
+        model.predict(X.iloc[:, ::-1])
+    assert_array_equal(model.predict(X), model.predict(X.to_numpy()))
+
+
+def test_other_columns_whose_names_are_no_text_are_refused():
+    pd = pytest.importorskip("pandas")
+    X = pd.DataFrame(np.random.RandomState(0).normal(size=(20, 2)), columns=[1, 2])
+    model = MCDropoutRegressor((4,), max_iter=1, random_state=0).fit(X, X[1])
+    with pytest.raises(ValueError, match="got 3 instead of 2 at position 1"):
+        model.predict(X.rename(columns={2: 3}))
+    # The columns of an array have names of positions.
+    by_position = pd.DataFrame(X.to_numpy())
+    assert_array_equal(model.predict(X), model.predict(by_position))

@@ -26,7 +26,8 @@ def test_infinity_in_x(data, assert_refused, fitted, kind, value):
     X = data.X.copy()
     X[7, 2] = value
     message = "Input X contains infinity"
-    assert_refused(kind, X, target(kind, data), ValueError, message)
+    place = message + r".*Column 2 has infinity in 1 rows, first in row 7\. Replace it"
+    assert_refused(kind, X, target(kind, data), ValueError, place)
     # Also with missing values in another column.
     X[3, 1] = np.nan
     for method in ("predict", "predict_uncertainty", "sample_f", "sample_y"):
@@ -55,6 +56,20 @@ def test_nan_in_x_of_a_model_of_complete_rows(data, small, fitted, kind):
     raw = kind(**small, standardize=False).fit(data.X, target(kind, data))
     with pytest.raises(ValueError, match="Input X contains NaN"):
         raw.predict(X)
+
+
+@BOTH
+def test_masked_values_are_refused(data, small, fitted, kind):
+    """The values below a mask are not used."""
+    y = target(kind, data)
+    masked = np.ma.array(data.X, mask=data.X > 1)
+    with pytest.raises(ValueError, match=r"X\.astype\(float\)\.filled\(np\.nan\)"):
+        kind(**small).fit(masked, y)
+    with pytest.raises(ValueError, match="`X` must not have masked values"):
+        fitted[kind].predict(masked)
+    with pytest.raises(ValueError, match="`y` must not have masked values; got 3"):
+        kind(**small).fit(data.X, np.ma.array(y, mask=np.arange(len(y)) < 3))
+    kind(**small).fit(masked.astype(float).filled(np.nan), y)
 
 
 @BOTH
@@ -158,6 +173,28 @@ def test_removal_of_rows_without_a_target(of_X, of_y):
     assert kept_X.tolist() == [[0, 1], [2, 3], [6, 7], [8, 9]]
     kept_y = np.asarray(kept_y, dtype=float).reshape(4, -1)
     assert kept_y[:, 0].tolist() == [0, 1, 3, 4]
+
+
+@pytest.mark.parametrize("dtype", [float, "Float64", "double[pyarrow]", object])
+def test_names_of_targets_may_repeat(data, dtype):
+    pd = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    y = pd.DataFrame(data.Y[:, :2], columns=["y", "y"]).astype(dtype)
+    checked = check_numbers(MCDropoutRegressor(), y)
+    np.testing.assert_array_equal(checked, data.Y[:, :2])
+
+
+def test_dates_in_y():
+    """The code in the message makes days of them."""
+    pd = pytest.importorskip("pandas")
+    days = pd.Series(pd.to_datetime(["2020-01-01", "2020-01-04"]))
+    zoned = days.dt.tz_localize("UTC")
+    for y in (days.astype(str), days.astype(str).tolist(), days.dt.date, zoned):
+        with pytest.raises(ValueError, match="got dates, such as '2020-01-01") as error:
+            check_numbers(MCDropoutRegressor(), y)
+        code = re.search(r"with dates = (.*), then y = (.*)\.$", str(error.value))
+        dates = eval(code[1], {"pandas": pd, "y": y})
+        assert eval(code[2], {"pandas": pd, "dates": dates}).tolist() == [0, 3]
 
 
 def test_rows_of_an_unknown_table():
@@ -401,7 +438,7 @@ def test_times_as_targets_are_refused(data, kind, dtype):
     pd = pytest.importorskip("pandas")
     with pytest.raises(ValueError, match=message):
         kind().fit(data.X, pd.Series(y))
-    with pytest.raises(ValueError, match=r"`y` must hold numbers for .* 'Timestamp'"):
+    with pytest.raises(ValueError, match=r"must hold numbers for .*got dates, such"):
         days = pd.date_range("2020-01-01", periods=41, tz="UTC")
         kind().fit(data.X, pd.Series(days))
 

@@ -187,7 +187,13 @@ def test_bad_paths(table, tmp_path):
         model.fit(*table, checkpoint=tmp_path / "nowhere" / "fit.skb")
     with pytest.raises(IsADirectoryError, match="the folder"):
         model.fit(*table, checkpoint=tmp_path)
+    (tmp_path / "rows.csv").write_text("a,b\n1,2\n" * 20)
+    with pytest.raises(FileExistsError, match="which has other content"):
+        model.fit(*table, checkpoint=tmp_path / "rows.csv")
     assert not hasattr(model, "parameters_")
+    (tmp_path / "fit.skb").touch()
+    for _ in range(2):  # A finished fit is replaced.
+        model.fit(*table, checkpoint=tmp_path / "fit.skb")
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

@@ -402,6 +402,12 @@ def test_a_failed_fit_changes_nothing(data):
             TypeError,
             "`kind` must be the name of one measure",
         ),
+        (
+            MCDropoutClassifier(),
+            {"target_error": 5},
+            ValueError,
+            r"`target_error` must be in \[0, 1\); got 5",
+        ),
         (KMeans(), {"threshold": 1.0}, TypeError, "classifier or a regressor"),
         (
             MCDropoutRegressor(),
@@ -410,7 +416,7 @@ def test_a_failed_fit_changes_nothing(data):
             r"`confidence` must be in \(0, 1\); got 1",
         ),
     ],
-    ids=["neither", "both", "negative", "kinds", "cluster", "certain"],
+    ids=["neither", "both", "negative", "kinds", "percent", "cluster", "certain"],
 )
 def test_wrong_parameters(data, estimator, parameters, error, message):
     with pytest.raises(error, match=message):
