@@ -6,9 +6,9 @@ normal distribution (Bayes by Backprop) has a mean and a variance for each weigh
 thesis explains the better results of dropout by the correlations within a row, which
 the others lose.
 
-The thesis also says that the uncertainty of dropout is not calibrated: its scale
-depends on the dropout rate, as that of a Gaussian process depends on the covariance
-function. It can be corrected on held-out rows.
+In the thesis the uncertainty of dropout is not calibrated, either: its scale depends on
+the dropout rate, as the uncertainty of a Gaussian process depends on its covariance
+function. Held-out rows can correct it.
 """
 
 import matplotlib.pyplot as plt
