@@ -281,10 +281,10 @@ def test_same_results_or_same_error(data, name):
             message = message.replace("Batched", "")
             outcomes.append((type(error), message))
         else:
-            # A batched search checks the convergence of the last fit only.
-            outcomes.append(
-                (search, {w.category for w in caught} - {ConvergenceWarning})
-            )
+            # A batched search checks the convergence of the last fit only, and does not
+            # warn of missing values that a fold has and its training rows lack.
+            kinds = {w.category for w in caught if "[SKB304]" not in str(w.message)}
+            outcomes.append((search, kinds - {ConvergenceWarning}))
     (plain, plain_messages), (batched, batched_messages) = outcomes
     if isinstance(plain, type):
         assert plain == batched
