@@ -29,7 +29,8 @@ def main(quick):
         "Kingma, Salimans & Welling (2015), figure 1, MNIST.",
         f"{n_rows:,} training images (50,000 in the paper), {n_test:,} test images, "
         f"three layers of {', '.join(map(str, widths))} units, {epochs} epochs, one "
-        "seed. One standard error of an error of 3 % is "
+        "seed. The step was chosen on 10,000 other images, with 100 units. One "
+        "standard error of an error of 3 % is "
         f"{100 * np.sqrt(0.03 * 0.97 / n_test):.2f} %.",
     )
     errors = errors_by_width(data, widths, epochs, quick)
@@ -59,7 +60,7 @@ def errors_by_width(data, widths, epochs, quick):
             "standardize": False,
             "batch_size": 128,
             "max_iter": epochs,
-            "learning_rate_init": 0.005,
+            "learning_rate_init": 0.002,
             "n_draws": 3 if quick else 30,
             "random_state": 0,
         }
