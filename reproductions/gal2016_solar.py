@@ -11,10 +11,8 @@ The file is ``solar/lean2000_irradiance.txt`` of NOAA's paleoclimatology archive
 
 import matplotlib.pyplot as plt
 import numpy as np
-from gal2016_co2 import bands_of, gaussian_process
+from gal2016_co2 import bands_of, gaussian_process, network
 from side_by_side import BLUE, GREEN, ORANGE, Report, data_file, run, save
-
-from skbayesnn import MCDropoutRegressor
 
 SEGMENTS, LENGTH, MARGIN = 5, 20, 20
 
@@ -32,15 +30,8 @@ def main(quick):
         "draws. Statements are quoted from memory.",
     )
     networks = {
-        f"MC dropout, {activation}": MCDropoutRegressor(
-            (units,) * layers,
-            activation,
-            dropout=(0,) + (0.1,) * layers,
-            learning_rate_init=0.001,
-            max_iter=epochs,
-            length_scale=0.01,
-            n_draws=20 if quick else 1000,
-            random_state=0,
+        f"MC dropout, {activation}": network(
+            units, layers, activation, epochs, 0.01, quick
         ).fit(x[kept], y[kept])
         for activation in ("relu", "tanh")
     }
