@@ -150,8 +150,13 @@ class Page:
         search = self.browser.find_elements("css selector", ".dash-dropdown-search")
         if search:
             search[0].send_keys(text)
-        options = self.browser.find_elements("css selector", OPTION)
-        next(option for option in options if option.text == text).click()
+        # In the page, because the list may be drawn again at any time.
+        script = (
+            "const found = Array.from(document.querySelectorAll(arguments[0]))"
+            ".find(option => option.innerText.trim() === arguments[1]);"
+            "if (found) found.click(); return Boolean(found)"
+        )
+        self.changed(lambda: self.browser.execute_script(script, OPTION, text), False)
 
 
 def value(column):

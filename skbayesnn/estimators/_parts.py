@@ -60,8 +60,13 @@ def train_on_devices(
         After Ctrl-C, unless all parts keep their finished epochs.
     """
     dtype, stop = program["posterior"].dtype, threading.Event()
+    # Parts begin together: after an interruption all of them have a result, or none.
+    submitted = threading.Event()
 
     def train_part(device: torch.device, part: dict[str, Any]) -> Trained:
+        submitted.wait()
+        if stop.is_set():
+            raise KeyboardInterrupt
         before = part.get("before")
         if before is not None:
             before = replace(before, posterior=before.posterior.to(device, dtype))
@@ -82,10 +87,13 @@ def train_on_devices(
                 # With a copy of the context, which warnings depend on.
                 run = copy_context().run
                 futures.append(pool.submit(run, train_part, device, part))
+            submitted.set()
             done, _ = wait(futures, return_when=FIRST_EXCEPTION)
         except KeyboardInterrupt:
             stop.set()
             done = set()
+        finally:
+            submitted.set()
         failed = [future for future in done if future.exception() is not None]
         if failed:
             stop.set()
