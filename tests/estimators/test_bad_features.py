@@ -234,3 +234,9 @@ def test_other_columns_whose_names_are_no_text_are_refused():
     # The columns of an array have names of positions.
     by_position = pd.DataFrame(X.to_numpy())
     assert_array_equal(model.predict(X), model.predict(by_position))
+
+
+def test_a_table_without_columns():
+    pandas = pytest.importorskip("pandas")
+    with pytest.raises(ValueError, match="at least one column; got none"):
+        MCDropoutRegressor().fit(pandas.DataFrame(index=range(7)), np.arange(7.0))

@@ -25,6 +25,9 @@ from skbayesnn import (
     AnchoredEnsembleClassifier,
     AnchoredEnsembleRegressor,
     MCDropoutClassifier,
+    MCDropoutRegressor,
+    load,
+    save,
 )
 from skbayesnn.inspection import DriftMonitor
 from skbayesnn.inspection._columns import (
@@ -532,3 +535,15 @@ def test_columns_of_too_many_levels_are_not_compared(n_levels):
     [drift] = column_drift(X[:7], [column])
     assert np.isnan(drift.p_value) == (not is_compared)
     assert ("too many levels" in drift.change) == (not is_compared)
+
+
+def test_pairs_as_names_of_columns_are_saved(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    random = np.random.default_rng(0)
+    X = pandas.DataFrame(random.normal(size=(60, 3)))
+    X.columns = pandas.MultiIndex.from_tuples([("a", 1), ("a", 2), ("b", 1)])
+    monitor = DriftMonitor(MCDropoutRegressor((4,), max_iter=3, random_state=0), cv=2)
+    monitor.fit(X, X.iloc[:, 0].to_numpy())
+    save(monitor, tmp_path / "monitor.skb")
+    loaded = load(tmp_path / "monitor.skb")
+    np.testing.assert_array_equal(loaded.score_samples(X), monitor.score_samples(X))
