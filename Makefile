@@ -4,7 +4,7 @@
 VENV := .venv
 BIN := $(VENV)/bin
 CANDIDATES := $(PYTHON) python3 python3.14 python3.13 python3.12 python3.11
-PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check
+PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check
 
 # The pytest workers run side by side, so each gets one thread.
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
@@ -46,7 +46,9 @@ test-floor: $(VENV)/.floor ## run the tests of scikit-learn's interface with its
 	@echo "test-floor: pytest, $(FLOOR)"
 	@PYTHONPATH=$(VENV)/floor $(PYTEST) -n 0 $(FLOOR_TESTS)
 
-lint: $(VENV)/.extra-dev ## ruff check, ruff format --check, mypy
+lint: $(VENV)/.extra-dev ## conflict marks, ruff check, ruff format --check, mypy
+	@echo "lint: conflict marks"
+	@! git grep --line-number --extended-regexp '^(<<<<<<<|[|]{7}|>>>>>>>)( |$$)'
 	@echo "lint: ruff check"
 	@$(BIN)/ruff check .
 	@echo "lint: ruff format --check"
