@@ -3,7 +3,7 @@
 Estimators with default parameters, fitted to 1,000 rows x 10 columns: one row at a time
 on one thread, 100,000 rows at once, eight threads that predict 100 rows each, the time
 of a new process to load a pickle (without importing torch and scikit-learn), and the
-size of the pickle.
+size of the pickle. Then the CPU time of calls with frames of 30 mixed columns.
 
     python benchmarks/serving.py
 """
@@ -17,6 +17,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
 import torch
 from common import command_line, environment, table, verdict
 from import_time import output_of
@@ -46,6 +49,9 @@ KINDS = (
     AnchoredEnsembleRegressor,
     BayesianStackingRegressor,
 )
+FRAME_ROWS = 1, 1000
+# Milliseconds of a frame of pandas, by the number of rows, that may not be exceeded.
+MOST_OF_FRAME = {1: 4.0, 1000: 20.0}
 LOADED = """
 import pickle, sys, time
 import sklearn.base, torch
@@ -111,8 +117,61 @@ def seconds_to_load(model, folder):
     return statistics.median(float(output_of(code)) for _ in range(5))
 
 
+def mixed_frame():
+    """30 columns: 21 of numbers, 4 of text, 2 of categories, 2 of dates, 1 boolean."""
+    random = np.random.default_rng(4)
+    numbers = random.normal(size=(ROWS, 21))
+    numbers[:, :3] = np.where(random.random((ROWS, 3)) < 0.2, np.nan, numbers[:, :3])
+    frame = pd.DataFrame(numbers).add_prefix("number ")
+    for j, levels in enumerate((4, 4, 4, 40)):
+        frame[f"text {j}"] = [f"level {i}" for i in random.integers(0, levels, ROWS)]
+    levels = random.choice(["a", "b", "c"], size=(2, ROWS))
+    frame["category"] = pd.Categorical(levels[0])
+    frame["ordered"] = pd.Categorical(levels[1], ordered=True)
+    hours = random.integers(0, 7000, size=ROWS)
+    frame["date"] = np.datetime64("2024-01-01", "h") + hours
+    frame["date as text"] = frame["date"].dt.strftime("%Y-%m-%d")
+    frame["boolean"] = random.random(ROWS) < 0.5
+    return frame
+
+
+def milliseconds(model, X):
+    """CPU milliseconds of one prediction: the least of many."""
+    times = []
+    for _ in range(150):
+        start = time.process_time()
+        model.predict(X)
+        times.append(time.process_time() - start)
+    return 1e3 * min(times)
+
+
+def of_frames():
+    """Print a table of the CPU time of predictions for frames."""
+    frame = mixed_frame()
+    y = frame["number 5"] + np.random.default_rng(5).normal(size=ROWS)
+    tables = {
+        "pandas": frame,
+        "polars": pl.from_pandas(frame),
+        "pyarrow": pa.Table.from_pandas(frame, preserve_index=False),
+        "an array of 30 numbers": np.random.default_rng(6).normal(size=(ROWS, 30)),
+    }
+    rows, measured = [], {}
+    for kind in (MCDropoutRegressor, BayesianStackingRegressor):
+        for name, table_of_kind in tables.items():
+            model = kind(max_iter=5, random_state=0).fit(table_of_kind, y)
+            times = [milliseconds(model, table_of_kind[:n]) for n in FRAME_ROWS]
+            rows.append([kind.__name__, name, *(f"{value:.1f}" for value in times)])
+            if kind is MCDropoutRegressor and name == "pandas":
+                measured = dict(zip(FRAME_ROWS, times, strict=True))
+    print(f"\nCPU milliseconds of predict, 30 mixed columns: {environment()}")
+    print(table(["", "table", *(f"rows: {n:,}" for n in FRAME_ROWS)], rows))
+    for n, value in measured.items():
+        text = verdict(value, MOST_OF_FRAME[n], at_most=True)
+        print(f"{KINDS[0].__name__}, pandas, {n:,} rows: {text}")
+
+
 def main():
-    """Print the table."""
+    """Print the tables."""
     command_line(__doc__).parse_args()
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
@@ -144,6 +203,7 @@ def main():
     print(table(header, rows))
     for what, text in verdicts.items():
         print(f"{what}: {text}")
+    of_frames()
 
 
 if __name__ == "__main__":

@@ -399,6 +399,23 @@ def test_every_frame_gives_the_same_result(name):
     assert offenders == {}
 
 
+def test_predictions_convert_frames_and_not_each_column(monkeypatch):
+    """A conversion takes a third of the time of one row; a frame has 8 columns."""
+    import narwhals.stable.v2 as narwhals
+
+    models = {name: clone(REGRESSOR).fit(X, Y) for name, X in FRAMES.items()}
+    calls, from_native = [], narwhals.from_native
+    monkeypatch.setattr(
+        narwhals, "from_native", lambda *a, **k: calls.append(1) or from_native(*a, **k)
+    )
+    for name, X in FRAMES.items():
+        calls.clear()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            models[name].predict(X[:3])
+        assert len(calls) <= 2, name
+
+
 def test_arrays_with_nan_or_objects():
     """Equal frames of the same columns without names."""
     frame = FRAMES["pandas"][["price", "count", "colour", "waited"]]

@@ -5,9 +5,11 @@ arrays, which may contain objects.
 """
 
 import datetime
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import cached_property
 from numbers import Real
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -73,10 +75,16 @@ class TableReader:
     names : list
         Names of the columns of a frame; positions for an array.
     n_rows : int
+
+    Raises
+    ------
+    ValueError
+        If several columns of a frame have one name.
     """
 
     def __init__(self, X):
         self._frame: Any = X if is_frame(X) else None
+        refuse_repeated_names(self._frame)
         self.names: list[Any]
         if self._frame is None:
             self._array = np.asarray(X)
@@ -86,12 +94,24 @@ class TableReader:
         self.n_rows = len(X)
         self._categories: dict[int, Categories] = {}
 
+    @cached_property
+    def _series(self) -> list:
+        """The columns of a frame: converted once, since that takes much of the time."""
+        import narwhals.stable.v2 as narwhals
+
+        return list(narwhals.from_native(self._frame, eager_only=True).iter_columns())
+
+    @cached_property
+    def _dtypes(self) -> list:
+        """Data types of the columns of a frame."""
+        return [series.dtype for series in self._series]
+
     @property
     def dtype(self) -> type:
         """Precision of the features: float32 if all columns are float32."""
         if self._frame is None:
             return np.float32 if self._array.dtype == np.float32 else np.float64
-        dtypes = {type(self._series(j).dtype).__name__ for j in range(len(self.names))}
+        dtypes = {type(dtype).__name__ for dtype in self._dtypes}
         return np.float32 if dtypes == {"Float32"} else np.float64
 
     def kind(self, j: int) -> str:
@@ -105,8 +125,7 @@ class TableReader:
         name = self.names[j]
         if self._frame is None:
             return _kind_of_objects(self._array[:, j], name)
-        series = self._series(j)
-        dtype = series.dtype
+        series, dtype = self._series[j], self._dtypes[j]
         if dtype.is_numeric():
             return "number"
         dtype_name = type(dtype).__name__
@@ -138,19 +157,22 @@ class TableReader:
             return _as_numbers(self._array[:, j], self.names[j])
         import narwhals.stable.v2 as narwhals
 
-        series = self._series(j)
-        if series.dtype.is_numeric() or series.dtype == narwhals.Boolean:
-            return series.cast(narwhals.Float64).to_numpy().astype(np.float64)
+        series, dtype = self._series[j], self._dtypes[j]
+        if dtype.is_numeric() or dtype == narwhals.Boolean:
+            values = series.to_numpy()
+            if values.dtype.kind not in "biuf":  # such as booleans with missing values
+                values = series.cast(narwhals.Float64).to_numpy()
+            return values.astype(np.float64)
         return _as_numbers(_objects(series), self.names[j])
 
     def has_durations(self, j: int) -> bool:
         """Whether values are durations, which ``numbers`` returns in seconds."""
         values = self._array[:, j] if self._frame is None else None
         if values is None:
-            series = self._series(j)
-            if type(series.dtype).__name__ not in ("Object", "Unknown"):
-                return type(series.dtype).__name__ == "Duration"
-            values = _objects(series)
+            dtype_name = type(self._dtypes[j]).__name__
+            if dtype_name not in ("Object", "Unknown"):
+                return dtype_name == "Duration"
+            values = _objects(self._series[j])
         if values.dtype.kind != "O":
             return values.dtype.kind == "m"
         first = next((v for v in values.tolist() if not is_missing(v)), None)
@@ -171,11 +193,11 @@ class TableReader:
     def _read_categories(self, j: int) -> Categories:
         if self._frame is None:
             return _as_categories(self._array[:, j], self.names[j])
-        series = self._series(j)
+        series = self._series[j]
         categorical = _pandas_categorical(series)
         if categorical is not None:
             return _merged(categorical.codes, categorical.categories.tolist())
-        if series.dtype.is_integer() and series.null_count():
+        if self._dtypes[j].is_integer() and series.null_count():
             # In float64, integers above 2**53 would become equal.
             values = np.array([*series.to_list(), None], dtype=object)[:-1]
             return _as_categories(values, self.names[j])
@@ -183,7 +205,7 @@ class TableReader:
 
     def ordered_levels(self, j: int) -> list[str]:
         """All levels of an ordered column, in their order."""
-        series = self._series(j)
+        series = self._series[j]
         categorical = _pandas_categorical(series)
         if categorical is not None:
             return [_level(v) for v in categorical.categories.tolist()]
@@ -191,18 +213,19 @@ class TableReader:
 
     def values(self, j: int) -> np.ndarray:
         """Values of a column as they are, (rows,), of objects for a frame."""
-        return self._array[:, j] if self._frame is None else _objects(self._series(j))
+        return self._array[:, j] if self._frame is None else _objects(self._series[j])
 
     def is_complete_number(self, j: int) -> bool:
         """Whether a frame's column contains numbers or booleans, and all of them."""
-        series = self._series(j)
-        numeric = series.dtype.is_numeric() or type(series.dtype).__name__ == "Boolean"
-        if type(series.dtype).__name__ in ("Object", "Unknown"):
+        series, dtype = self._series[j], self._dtypes[j]
+        dtype_name = type(dtype).__name__
+        numeric = dtype.is_numeric() or dtype_name == "Boolean"
+        if dtype_name in ("Object", "Unknown"):
             numeric = self.kind(j) in ("number", "boolean")
             return numeric and not np.isnan(self.numbers(j)).any()
         if not numeric or series.null_count():
             return False
-        return type(series.dtype).__name__ not in ("Float32", "Float64") or not bool(
+        return dtype_name not in ("Float32", "Float64") or not bool(
             series.is_nan().any()
         )
 
@@ -210,9 +233,9 @@ class TableReader:
         """Time zone of a column of dates."""
         if self._frame is None:
             return _zone_of_objects(self._array[:, j], self.names[j])
-        series = self._series(j)
-        if type(series.dtype).__name__ in ("Datetime", "Date"):
-            return getattr(series.dtype, "time_zone", None)
+        series, dtype = self._series[j], self._dtypes[j]
+        if type(dtype).__name__ in ("Datetime", "Date"):
+            return getattr(dtype, "time_zone", None)
         return _zone_of_objects(_objects(series), self.names[j])
 
     def dates(self, j: int, time_zone: str | None = None) -> np.ndarray:
@@ -229,23 +252,17 @@ class TableReader:
         name = self.names[j]
         if self._frame is None:
             return _as_dates(self._array[:, j], time_zone, name)
-        series = self._series(j)
-        if getattr(series.dtype, "time_zone", None) is None:
+        series = self._series[j]
+        if getattr(self._dtypes[j], "time_zone", None) is None:
             return _as_dates(_objects(series), time_zone, name)
         _check_zone(self.time_zone(j), time_zone, name)
         local = series.dt.convert_time_zone(time_zone).dt.replace_time_zone(None)
         return local.to_numpy().astype("datetime64[us]")
 
-    def _series(self, j: int):
-        """Column by position: names may occur twice."""
-        import narwhals.stable.v2 as narwhals
 
-        X = self._frame
-        if hasattr(X, "iloc"):
-            column = X.iloc[:, j]
-        else:
-            column = X.to_series(j) if hasattr(X, "to_series") else X.column(j)
-        return narwhals.from_native(column, series_only=True)
+def listed(names: Sequence) -> str:
+    """The first ten names, for messages."""
+    return ", ".join(map(repr, names[:10])) + ", ..." * (len(names) > 10)
 
 
 def is_frame(X) -> bool:
@@ -255,6 +272,25 @@ def is_frame(X) -> bool:
     from narwhals.stable.v2 import dependencies
 
     return dependencies.is_into_dataframe(X)
+
+
+def refuse_repeated_names(X) -> None:
+    """Raise if several columns of a frame have one name."""
+    names = getattr(X, "columns", ())
+    if getattr(names, "is_unique", False):  # of pandas, at once
+        return
+    names = getattr(X, "column_names", names)  # of pyarrow
+    if len(set(names)) == len(names):
+        return
+    counts = Counter(names)
+    repeated = [name for name in counts if counts[name] > 1]
+    way_out = "Rename them"
+    if hasattr(X, "iloc"):
+        way_out += ", or drop them: X.loc[:, ~X.columns.duplicated()]"
+    raise ValueError(
+        f"the columns of X must have different names; got {listed(repeated)} more "
+        f"than once. {way_out}."
+    )
 
 
 def first_text(values: np.ndarray) -> tuple[int, str] | None:

@@ -1,6 +1,5 @@
 """Encode a table with categories, dates and missing values as numeric columns."""
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from copy import copy
 from typing import Any, NamedTuple, Self
@@ -27,7 +26,7 @@ from skbayesnn._data.column_encoding import (
     with_statistics,
     without_levels,
 )
-from skbayesnn._data.columns import TableReader, is_frame
+from skbayesnn._data.columns import TableReader, is_frame, listed
 from skbayesnn._data.groups import check_groups
 from skbayesnn._data.level_counts import (
     LevelCounts,
@@ -543,7 +542,6 @@ def needs_encoding(X, categorical_features) -> bool:
     if not is_default(categorical_features):
         return True
     if is_frame(X):
-        refuse_repeated_names(X)
         reader = TableReader(X)
         if not reader.names:
             raise ValueError("`X` must have at least one column; got none.")
@@ -563,25 +561,6 @@ def needs_encoding(X, categorical_features) -> bool:
     if kind == "f":
         return bool(np.isnan(np.asarray(X).min(initial=0.0)))
     return kind in "OUMm" and not _are_numbers(X)
-
-
-def refuse_repeated_names(X) -> None:
-    """Raise if several columns of a frame have one name."""
-    names = getattr(X, "columns", ())
-    if getattr(names, "is_unique", False):  # of pandas, at once
-        return
-    names = getattr(X, "column_names", names)  # of pyarrow
-    if len(set(names)) == len(names):
-        return
-    counts = Counter(names)
-    repeated = [name for name in counts if counts[name] > 1]
-    way_out = "Rename them"
-    if hasattr(X, "iloc"):
-        way_out += ", or drop them: X.loc[:, ~X.columns.duplicated()]"
-    raise ValueError(
-        f"the columns of X must have different names; got {_listed(repeated)} more "
-        f"than once. {way_out}."
-    )
 
 
 def refuse_other_names(X, names_in_fit: Sequence) -> None:
@@ -688,10 +667,6 @@ def _named_categories(categorical_features, names: Sequence) -> np.ndarray:
 # ---- warnings
 
 
-def _listed(names: Sequence) -> str:
-    return ", ".join(map(repr, names[:10])) + ", ..." * (len(names) > 10)
-
-
 def _warn_of_dropped(columns: Sequence[Column]) -> None:
     dropped = {c.name: c.encoding for c in columns if not c.suffixes}
     if dropped:
@@ -714,7 +689,7 @@ def warn_of_new_missing(names: Sequence, consequence: str) -> None:
             "SKB304",
             NEW_MISSING,
             "values are missing in columns with fewer than five missing values in "
-            f"`fit`: {_listed(names)}. {consequence}",
+            f"`fit`: {listed(names)}. {consequence}",
         )
 
 
@@ -743,6 +718,6 @@ def _warn_of_later_dates(names: Sequence) -> None:
         warn_once(
             "SKB305",
             LATER_DATES,
-            f"dates are later than all training dates: {_listed(names)}. Predictions "
+            f"dates are later than all training dates: {listed(names)}. Predictions "
             "extrapolate in time, and the predicted uncertainty may be too small.",
         )

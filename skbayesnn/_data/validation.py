@@ -32,6 +32,7 @@ from skbayesnn._data.columns import (
     first_text,
     is_frame,
     is_missing,
+    refuse_repeated_names,
 )
 from skbayesnn._data.table_encoder import (
     AVERAGED,
@@ -40,7 +41,6 @@ from skbayesnn._data.table_encoder import (
     is_default,
     needs_encoding,
     refuse_other_names,
-    refuse_repeated_names,
     warn_of_new_missing,
 )
 from skbayesnn._data.text_formats import is_iso_date

@@ -140,12 +140,9 @@ def warn_of_codes_in_table(X, weights=None) -> None:
     if is_frame(X):
         import narwhals.stable.v2 as narwhals
 
-        columns = getattr(X, "column_names", X.columns)
-        if len(set(columns)) < len(columns):  # narwhals refuses them
-            return
+        reader = TableReader(X)
         schema = narwhals.from_native(X, eager_only=True).schema
         names = [name for name, dtype in schema.items() if dtype.is_numeric()]
-        reader = TableReader(X)
         numbers = [reader.numbers(reader.names.index(name)) for name in names]
         values = np.array(numbers).reshape(len(names), reader.n_rows).T[used]
         warn_of_codes(values, InputColumns(names, None, hasattr(X, "iloc")))

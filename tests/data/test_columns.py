@@ -140,21 +140,36 @@ def test_complete_numbers():
 
 
 def test_columns_are_read_by_position():
-    """Names may occur twice, be integers next to text, or tuples."""
-    twice = pd.DataFrame(
-        [[1.0, "x"], [None, "y"]], columns=["a", "a"], index=["z", "z"]
+    """Names may be integers next to text, or tuples."""
+    table = pd.DataFrame(
+        [[1.0, "x"], [None, "y"]], columns=["a", "b"], index=["z", "z"]
     )
-    levels = twice.set_axis(
+    levels = table.set_axis(
         pd.MultiIndex.from_tuples([("a", "b"), ("a", "c")]), axis="columns"
     )
-    integers = twice.set_axis([1, 0], axis="columns")
-    for table in (twice, levels, integers):
-        reader = TableReader(table)
-        assert reader.names == table.columns.tolist()
+    for X in (table, levels, table.set_axis([1, 0], axis="columns")):
+        reader = TableReader(X)
+        assert reader.names == X.columns.tolist()
         assert content(reader, "number", 0) == [1.0, None]
         assert content(reader, "category", 1) == ["x", "y"]
-    table = pa.Table.from_arrays([pa.array([1, 2]), pa.array(["x", "y"])], ["a", "a"])
-    assert content(TableReader(table), "category", 1) == ["x", "y"]
+
+
+def test_repeated_names_are_refused():
+    twice = pa.Table.from_arrays([pa.array([1]), pa.array(["x"])], ["a", "a"])
+    for table in (twice, twice.to_pandas()):
+        with pytest.raises(ValueError, match="must have different names; got 'a'"):
+            TableReader(table)
+
+
+def test_large_integers_with_missing_values():
+    """pyarrow refuses to convert integers above 2**53 to floats."""
+    values = [2**60, None, -3]
+    arrow = pa.array(values)
+    columns = pd.Series(values, dtype="Int64"), pl.Series(values), arrow
+    for column in (*columns, pd.Series(arrow, dtype=pd.ArrowDtype(arrow.type))):
+        numbers = TableReader(as_table(column)).numbers(0)
+        assert numbers.tolist()[:1] + numbers.tolist()[2:] == [2.0**60, -3.0]
+        assert np.isnan(numbers[1])
 
 
 def test_levels_do_not_depend_on_missing_values_or_types():
