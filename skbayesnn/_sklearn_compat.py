@@ -19,7 +19,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics._scorer import _MultimetricScorer as MultimetricScorer
 from sklearn.metrics._scorer import _PassthroughScorer, _Scorer
 from sklearn.pipeline import Pipeline
-from sklearn.utils import _safe_indexing, estimator_html_repr
+from sklearn.utils import _safe_indexing, estimator_html_repr, get_tags
 from sklearn.utils.metadata_routing import _routing_enabled as routing_enabled
 from sklearn.utils.metaestimators import _safe_split
 from sklearn.utils.validation import (
@@ -235,6 +235,24 @@ def accept_frames(tags):
     tags.input_tags.categorical = True
     tags.input_tags.string = True
     return tags
+
+
+def predicts_numbers(estimator) -> bool:
+    """Whether an estimator is a regressor.
+
+    Without a type, as in NGBoost: whether it has ``predict``, and neither
+    ``predict_proba`` nor ``transform``.
+    """
+    try:
+        kind = get_tags(estimator).estimator_type
+    except AttributeError:  # not a subclass of BaseEstimator
+        kind = getattr(estimator, "_estimator_type", None)
+    if kind is not None:
+        return kind == "regressor"
+    others = "predict_proba", "transform"
+    return hasattr(estimator, "predict") and not any(
+        hasattr(estimator, name) for name in others
+    )
 
 
 # ---- rows

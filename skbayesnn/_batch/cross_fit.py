@@ -7,19 +7,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from sklearn.base import clone, is_classifier, is_regressor
-from sklearn.exceptions import NotFittedError
+from sklearn.base import clone, is_classifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import check_cv
 from sklearn.utils.parallel import Parallel, delayed
-from sklearn.utils.validation import check_is_fitted
 
 from skbayesnn._batch.executor import Executor, Resources
 from skbayesnn._batch.jobs import FoldFitBuilder, network_of
 from skbayesnn._batch.outcomes import Key, Outcome, TrainedFit
 from skbayesnn._data.table_encoder import EXPECTED_IN_FOLDS
 from skbayesnn._runtime import silence_warning
-from skbayesnn._sklearn_compat import check_method_params, num_samples, safe_indexing
+from skbayesnn._sklearn_compat import (
+    check_method_params,
+    num_samples,
+    predicts_numbers,
+    safe_indexing,
+)
 
 
 def refuse_fitted(estimator) -> None:
@@ -33,12 +36,13 @@ def refuse_fitted(estimator) -> None:
     ValueError
     """
     for part in (*_nested_estimators(estimator), estimator):
-        if not (is_classifier(part) or is_regressor(part)):
+        if not (predicts_numbers(part) or is_classifier(part)):
             continue
         try:
-            check_is_fitted(clone(part))
+            if clone(part) is not part:
+                continue
         # CatBoost with lists as parameters cannot be cloned, but is not frozen.
-        except (NotFittedError, RuntimeError):
+        except RuntimeError:
             continue
         name = type(part).__name__
         if hasattr(part, "estimator"):

@@ -520,7 +520,7 @@ def _stacks() -> Iterator[StoredClass]:
         "skbayesnn._stacking.foreign",
         "ForeignQuantileRegressor",
         {
-            "estimators_": list_of(FITTED),
+            "estimators_": list_of(ESTIMATOR),
             "levels_": both(FLOATS_1D, SORTED),
             "least_scale_": POSITIVE_FLOATS_1D,
             "spread_factor_": POSITIVE_FLOATS_1D,
@@ -541,7 +541,8 @@ def _stacks() -> Iterator[StoredClass]:
         yield StoredClass(
             "skbayesnn._stacking.foreign",
             f"Foreign{role}",
-            {"estimator_": FITTED, **rules},
+            # scikit-learn does not recognise whether some are fitted, as NGBoost.
+            {"estimator_": ESTIMATOR, **rules},
             of_foreign_model,
             agrees=consistency.check_foreign_model,
         )

@@ -18,8 +18,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 from scipy.special import softmax
-from sklearn.base import clone, is_classifier, is_regressor
+from sklearn.base import clone, is_classifier
 from sklearn.pipeline import Pipeline
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from skbayesnn._batch.cross_fit import refuse_fitted
@@ -41,6 +42,7 @@ from skbayesnn._sklearn_compat import (
     ClassifierMixin,
     RegressorMixin,
     num_samples,
+    predicts_numbers,
     safe_indexing,
 )
 from skbayesnn._typing import Array
@@ -57,6 +59,8 @@ PRIOR_ROWS = 10.0
 N_PARTS = 5
 # Smallest variance, as a share of the variance of y.
 MIN_VARIANCE = 1e-8
+# Largest predicted variance. Its products with residuals are finite.
+MAX_VARIANCE = 1e100
 
 # ---- other constants
 
@@ -450,7 +454,10 @@ class ForeignRegressor(RegressionPredictiveMixin, RegressorMixin, ForeignModel):
             mean, variance = np.asarray(self.estimator_.predict(X)).T
         else:
             mean = self.estimator_.predict(X)
-        variance = None if variance is None else _columns(variance, n_rows)
+        if variance is not None:
+            # Student's t distributions may have none, or an infinite one.
+            variance = _columns(variance, n_rows)
+            variance = np.where(variance < MAX_VARIANCE, variance, MAX_VARIANCE)
         return _columns(mean, n_rows)[None], variance
 
     def _distribution(self, X):
@@ -678,7 +685,7 @@ def adapted(name: str, estimator, *, is_classification: bool, seed: int):
         If it does not predict what the stack requires.
     """
     is_estimator = hasattr(estimator, "get_params") and hasattr(estimator, "fit")
-    fits_task = is_classifier if is_classification else is_regressor
+    fits_task = is_classifier if is_classification else predicts_numbers
     if not is_estimator or not fits_task(estimator):
         required = "classifiers" if is_classification else "regressors"
         raise TypeError(
@@ -691,10 +698,13 @@ def adapted(name: str, estimator, *, is_classification: bool, seed: int):
             f"{name!r}. Put CalibratedClassifierCV around it."
         )
     refuse_fitted(estimator)
+    # NGBoost replaces None by NumPy's global generator.
+    unseeded = None, check_random_state(None)
     seeds = {
         param: seed
         for param, value in estimator.get_params().items()
-        if value is None and param.rpartition("__")[2] == "random_state"
+        if param.rpartition("__")[2] == "random_state"
+        and any(value is other for other in unseeded)
     }
     adapter: type[ForeignModel] = ForeignClassifier
     if not is_classification:

@@ -2,13 +2,14 @@
 
 import pickle
 import random
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 import sklearn
 from scipy.special import logsumexp
-from scipy.stats import norm
+from scipy.stats import norm, t
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import (
@@ -38,6 +39,7 @@ from skbayesnn import (
     BayesianStackingRegressor,
     MCDropoutRegressor,
 )
+from skbayesnn._batch.cross_fit import refuse_fitted
 from skbayesnn._stacking import foreign
 from skbayesnn._stacking.foreign import (
     ForeignClassifier,
@@ -420,9 +422,99 @@ def test_predicted_standard_deviations_of_a_pipeline_with_routing(linear):
 def test_frozen_estimators_are_refused(linear):
     """They were trained on the rows that are held out."""
     X, y = linear
-    frozen = FrozenEstimator(LinearRegression().fit(X, y))
-    with pytest.raises(ValueError, match="fitted"):
-        _stack([("frozen", frozen)]).fit(X, y)
+    for fitted in (LinearRegression().fit(X, y), Untyped().fit(X, y)):
+        with pytest.raises(ValueError, match="already fitted"):
+            _stack([("frozen", FrozenEstimator(fitted))]).fit(X, y)
+
+
+def test_estimators_that_predict_before_fit_are_not_fitted(linear):
+    """scikit-learn's `check_is_fitted` accepts them before ``fit``."""
+    process = GaussianProcessRegressor(RBF() + WhiteKernel(), random_state=0)
+    for estimator in (process, make_pipeline(StandardScaler(), process)):
+        refuse_fitted(estimator)  # as out-of-fold predictions and DriftMonitor do
+        assert _stack([("process", estimator)]).fit(*linear).score(*linear) > 0.5
+        with pytest.raises(ValueError, match="already fitted"):
+            refuse_fitted(FrozenEstimator(estimator.fit(*linear)))
+
+
+class Untyped(BaseEstimator):
+    """A regressor without scikit-learn's tags."""
+
+    def __init__(self, shift=0.0):
+        self.shift = shift
+
+    def fit(self, X, y):
+        """Fit a linear model."""
+        self.inner_ = LinearRegression().fit(X, y)
+        return self
+
+    def predict(self, X):
+        """Return the means."""
+        return self.inner_.predict(X) + self.shift
+
+
+class WithoutBase:
+    """The methods that scikit-learn's ``clone`` needs, and no class of it."""
+
+    def __init__(self, shift=0.0):
+        self.shift = shift
+
+    def get_params(self, deep=True):
+        """Return the parameters."""
+        return {"shift": self.shift}
+
+    def set_params(self, **params):
+        """Change parameters, as BaseEstimator does."""
+        vars(self).update(params)
+        return self
+
+    fit, predict = Untyped.fit, Untyped.predict
+
+
+def test_regressors_without_a_type(linear):
+    X, y = linear
+    expected = _stack([("typed", LinearRegression())]).fit(X, y).predict(X)
+    for regressor in (Untyped(), WithoutBase(), make_pipeline(Untyped())):
+        model = _stack([("untyped", regressor)]).fit(X, y)
+        np.testing.assert_allclose(model.predict(X), expected)
+    with pytest.raises(TypeError, match="regressors only; got StandardScaler"):
+        _stack([("scaler", StandardScaler())]).fit(X, y)
+
+
+def test_ngboost(linear):
+    """It has no type, and no attributes by which scikit-learn knows a fitted one."""
+    ngboost = pytest.importorskip("ngboost")
+    X, y = linear
+    boosting = ngboost.NGBRegressor(n_estimators=5, verbose=False)
+    first, model = (_stack([("boosting", boosting)]).fit(X, y) for _ in range(2))
+    np.testing.assert_array_equal(first.predict(X), model.predict(X))
+    [candidate] = model.estimators_
+    assert candidate.predicts_variance
+    expected = candidate.estimator_.pred_dist(X).mean()
+    np.testing.assert_allclose(model.predict(X), expected)
+    data = skbayesnn.dumps(model)
+    again = skbayesnn.loads(data, trusted=skbayesnn.get_untrusted_types(data=data))
+    np.testing.assert_array_equal(again.predict_interval(X), model.predict_interval(X))
+
+
+@pytest.mark.parametrize("df", [0.5, 1.5])
+def test_predicted_distributions_without_variance(linear, df):
+    """Their noise is estimated as if no variance were predicted."""
+
+    class Wide(WithDistribution):
+        def pred_dist(self, X):
+            half = np.arange(len(X)) % 2 == 0
+            means = np.full(len(X), self.mean_)
+            return SimpleNamespace(
+                mean=lambda: means,
+                std=lambda: np.where(half, t(df).std(), 1.0),
+            )
+
+    X, y = linear
+    model = _stack([("wide", Wide())]).fit(X, y)
+    assert model.estimators_[0].noise_factor_ == 0
+    _, std = model.predict(X, return_std=True)
+    assert 0.3 * y.std() < std.min() <= std.max() < 3 * y.std()
 
 
 def test_which_estimators_get_the_frame():
