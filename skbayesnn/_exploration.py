@@ -16,6 +16,7 @@ from skbayesnn._meta.functions import predict_interval, predict_uncertainty, sam
 from skbayesnn._report import MAX_COLUMNS_WITH_REASONS, N_REPLACED, uncertainty_without
 from skbayesnn.inspection._column_values import (
     changeable_columns,
+    number_text,
     shown,
     with_kinds_of,
 )
@@ -137,12 +138,13 @@ class Exploration:
         facts = {}
         for line in self.lines(frame, target):
             kind = "probability of " if self.is_classifier else ""
-            facts[kind + line.name] = f"{line.middle[0]:.4g}"
+            facts[kind + line.name] = number_text(line.middle[0])
             for name, (low,), (high,) in line.bands:
+                band = f"{number_text(low)} to {number_text(high)}"
                 if self.is_classifier:
-                    facts[kind + line.name] += f" ({low:.4g} to {high:.4g})"
+                    facts[kind + line.name] += f" ({band})"
                 else:
-                    facts[name] = f"{low:.4g} to {high:.4g}"
+                    facts[name] = band
         if self.y is not None and values == self.row(row):
             facts["measured"] = shown(self.y.iat[row, target])
         outside = [
@@ -154,18 +156,19 @@ class Exploration:
         try:
             for part in PARTS[self.is_classifier]:
                 [value] = self._uncertainty(X, target, part)
-                facts[f"{part} uncertainty"] = f"{value:.3g}"
+                facts[f"{part} uncertainty"] = number_text(value)
             uncertainty = partial(self._uncertainty, target=target)
             [value], compared = uncertainty(X), self._compared_uncertainty(target)
             # A row is not more certain than itself, also up to rounding.
             share = np.mean(compared < 0.999 * value)
-            facts[f"{self.compared_with} that are more certain"] = f"{share:.0%}"
+            name = f"{self.compared_with} with a smaller epistemic uncertainty"
+            facts[name] = f"{100 * share:.0f} %"
             if len(self.columns) <= MAX_COLUMNS_WITH_REASONS:
                 others = np.arange(min(N_REPLACED, len(compared)))
                 [after] = uncertainty_without(uncertainty, X, self._compared, others)
                 causes = [
                     f"{self.columns[j].name} = {shown(values[j])} "
-                    f"(\u2212{1 - after[j] / value:.0%})"
+                    f"(\u2212{100 * (1 - after[j] / value):.0f} %)"
                     for j in np.argsort(after)[:N_CAUSES]
                     if after[j] < 0.995 * value
                 ]

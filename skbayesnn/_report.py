@@ -12,10 +12,17 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import is_classifier
+from sklearn.metrics import (
+    average_precision_score,
+    confusion_matrix,
+    r2_score,
+    roc_auc_score,
+)
 from sklearn.utils import check_random_state
 
+from skbayesnn._data.sources import concatenated
 from skbayesnn._data.validation import check_numbers, check_target_given
-from skbayesnn._meta.find import described_estimator, transforms_target
+from skbayesnn._meta.find import described_estimator, target_transform
 from skbayesnn._meta.functions import (
     crps,
     log_predictive_density,
@@ -33,6 +40,7 @@ from skbayesnn._stacking.summary import (
     shares_log_probability,
 )
 from skbayesnn._validation import check_number
+from skbayesnn.inspection._column_values import number_text, shown
 from skbayesnn.inspection._columns import column_drift, column_names, training_columns
 from skbayesnn.inspection._importance import (
     default_kind,
@@ -46,7 +54,13 @@ from skbayesnn.plotting import (
     RiskCoverageDisplay,
     UncertaintyDecompositionDisplay,
 )
-from skbayesnn.plotting._shared import require_matplotlib
+from skbayesnn.plotting._prediction_interval import LONGEST_LABEL
+from skbayesnn.plotting._shared import (
+    name_of_target,
+    require_matplotlib,
+    short_label,
+    y_of_target,
+)
 
 # Most rows in pictures of predictions, and rows whose values replace the values of an
 # uncertain row.
@@ -56,8 +70,14 @@ MAX_SHOWN, N_REPLACED = 300, 8
 N_SAMPLES, MAX_LABELS = 200, 4_000_000
 # With fewer rows the coverage of thirds is mostly noise.
 MIN_ROWS_FOR_THIRDS = 30
-# With more columns, no reason of the uncertainty is computed.
-MAX_COLUMNS_WITH_REASONS = 60
+# With more columns, no reason of the uncertainty is computed. Cells of the rows that
+# are predicted at once for reasons.
+MAX_COLUMNS_WITH_REASONS, MAX_CELLS = 300, 2_000_000
+# Parts of the rows that are sorted by the probability of the rarest class, and fewest
+# rows of a part.
+N_PARTS, MIN_ROWS_OF_PART = 10, 10
+# Costs of a missed row of the rarest class, in costs of a false alarm.
+COST_RATIOS = (1, 3, 10, 30, 100)
 # Most classes in the table of predicted and true classes.
 MAX_CLASSES = 12
 # A column whose p-value is below this level, divided by the number of columns that are
@@ -87,8 +107,8 @@ class Report:
     scores : dict of str to float
         Scores of the held-out rows: ``"log density"``, ``"R^2"``, ``"CRPS"`` and
         ``"90 % intervals cover"``, a share; for classes ``"log probability"``,
-        ``"accuracy"`` and ``"calibration error"``. Without the scores that the model
-        does not have.
+        ``"accuracy"``, ``"area under the ROC curve"``, ``"average precision"`` and
+        ``"calibration error"``. Without the scores that the model does not have.
     constant_scores : dict of str to float
         The same of a constant prediction, the distribution of these y.
     """
@@ -115,6 +135,12 @@ def page_of(model, X, y, X_train, target, random_state, n_rows) -> Report:
     """Describe a fitted model and its predictions; see :func:`skbayesnn.report`."""
     require_matplotlib("report")
     n_rows = check_number("n_rows", n_rows, kind=Integral, low=0)
+    if y is None:
+        raise ValueError(
+            "a report requires y to be passed, the measured targets of the rows of X, "
+            "to compare the predictions with them; got None. Call `report(X, y)` with "
+            "held-out rows."
+        )
     check_target_given(model, y)
     if num_samples(X) != num_samples(y):
         raise ValueError(
@@ -122,13 +148,14 @@ def page_of(model, X, y, X_train, target, random_state, n_rows) -> Report:
             f"{num_samples(X)} rows of X and {num_samples(y)} of y. Give the held-out "
             "rows of both."
         )
+    y_name = name_of_target(y, target)
     y = np.asarray(y) if is_classifier(model) else check_numbers(model, y, X)
     if y.ndim == 2 and y.shape[1] == 1:
         y = y[:, 0]
     random = check_random_state(random_state)
-    page = _Page(model, X, y, X_train, target, random, n_rows)
+    page = _Page(model, X, y, X_train, target, random, n_rows, y_name)
     body = "\n".join(page.sections())
-    name = html.escape(type(page.estimator).__name__)
+    name = html.escape(page.name)
     return Report(
         f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         f"<title>{name}</title><style>{STYLE}</style></head>\n"
@@ -142,14 +169,23 @@ def page_of(model, X, y, X_train, target, random_state, n_rows) -> Report:
 class _Page:
     """The sections of a page."""
 
-    def __init__(self, model, X, y, X_train, target, random, n_uncertain) -> None:
+    def __init__(
+        self, model, X, y, X_train, target, random, n_uncertain, y_name="y"
+    ) -> None:
         self.model, self.X, self.X_train = model, X, X_train
         self.y, self.target, self.n_uncertain = y, target, n_uncertain
         self.is_classifier = is_classifier(model)
         self.estimator = described_estimator(model)
+        self.name, self.y_name = type(self.estimator).__name__, y_name
+        self.transform = target_transform(model)
+        if self.transform is not None:
+            self.name += f" of {self.transform}({y_name})"
         if not isinstance(self.estimator, PredictiveMixin):
             # An ensemble; raises for a model without a predictive distribution.
             predict_uncertainty(model, safe_indexing(X, [0]))
+        if self.is_classifier:
+            self.probability = model.predict_proba(X)
+            self.code = _codes(model.classes_, y)
         self.random = random
         self.scores: dict[str, float] = {}
         self.constant_scores: dict[str, float] = {}
@@ -166,6 +202,7 @@ class _Page:
         yield self._section("Scores", self._scores)
         if self.is_classifier:
             yield self._section("Predicted and true classes", self._confusion)
+            yield self._section("Probability of the rarest class", self._rarest)
         else:
             yield self._section("Predictions", self._predictions)
         yield self._section("Calibration", self._calibration)
@@ -188,14 +225,16 @@ class _Page:
 
     def _scores(self) -> str:
         summary = getattr(self.estimator, "summary_", None)
-        if summary is not None and transforms_target(self.model):
+        if self.transform is not None:
             # The scores out of fold are of the transformed y, in its units.
             summary = None
         if self.is_classifier:
             rows = self._class_scores(summary)
             text = (
                 "The log probability of the true class, in nats; larger is better. The "
-                "calibration error is the mean difference between predicted and "
+                "area under the ROC curve and the average precision are scores of the "
+                f"order of the rows by their probability {self.ranked}; 1 is the best. "
+                "The calibration error is the mean difference between predicted and "
                 "observed probabilities. For this number of rows it is "
                 f"{self.calibrated_error:.3f} by chance if the probabilities are true."
             )
@@ -204,9 +243,16 @@ class _Page:
             text = (
                 "The log density of y, in nats, and R<sup>2</sup>: larger is better. "
                 "The CRPS is the error of the predictive distribution in units of y; "
-                "smaller is better. 90 % intervals should cover 90 % of the rows. The "
-                "constant prediction is the distribution of these y."
+                "smaller is better. 90 % intervals should cover 90 % of the rows"
+                f"{self.more_is_covered}. The constant prediction is the distribution "
+                "of these y: a normal distribution for the log density, their values "
+                "for the CRPS."
             )
+            if self.transform is not None:
+                text = (
+                    "The model is fitted to a transformed y. This page has the units "
+                    f"of y. {text}"
+                )
         header = ["", "held-out rows", "constant prediction"]
         if summary is not None:
             header.append("training rows, out of fold")
@@ -232,7 +278,7 @@ class _Page:
             return ""
         return _note(
             f"Row {self._label(worst)} alone has a log density of "
-            f"{density[worst]:.4g}. Without it the mean is "
+            f"{number_text(density[worst])}. Without it the mean is "
             f"{others.mean():.3f}. Look at this row first."
         )
 
@@ -247,10 +293,10 @@ class _Page:
         low, high = (
             interval[..., i].reshape(len(y), -1) for i in range(interval.shape[-1])
         )
-        spread = np.square(y2 - y2.mean(0)).sum(0)
-        varies = spread > 0
-        error = np.square(y2 - mean2).sum(0)[varies] / spread[varies]
+        varies = np.ptp(y2, axis=0) > 0
         inside = (low <= y2) & (y2 <= high)
+        are_integers = not np.any([y2 % 1, low % 1, high % 1])
+        self.more_is_covered = "; intervals of integers cover more" * are_integers
         coverage, coverage_error = share_and_error(inside)
         self.thirds = _coverage_of_thirds(mean2, inside)
         others = {} if summary is None else summary.others
@@ -258,7 +304,7 @@ class _Page:
         with suppress(TypeError):
             score["log density"] = _mean(log_predictive_density(self.model, self.X, y))
         if varies.any():
-            score["R^2"] = _mean(1 - error)
+            score["R^2"] = float(r2_score(y2[:, varies], mean2[:, varies]))
         with suppress(TypeError):
             score["CRPS"] = _mean(crps(self.model, self.X, y))
         score[COVERAGE] = coverage
@@ -284,8 +330,8 @@ class _Page:
             ],
             [
                 "CRPS",
-                _number(score.get("CRPS"), "not available"),
-                f"{constant['CRPS']:.3g}",
+                number_text(score["CRPS"]) if "CRPS" in score else "not available",
+                number_text(constant["CRPS"]),
                 "",
             ],
             [
@@ -297,10 +343,8 @@ class _Page:
         ]
 
     def _class_scores(self, summary) -> list[list[str]]:
-        probability = self.model.predict_proba(self.X)
-        classes = self.model.classes_
-        code = _codes(classes, self.y)
-        predicted = probability.argmax(1)
+        probability, code = self.probability, self.code
+        classes, predicted = self.model.classes_, probability.argmax(1)
         self.calibrated_error = error_of_calibrated(probability)
         floor = np.finfo(probability.dtype).tiny
         log_p = np.log(np.maximum(probability[np.arange(len(code)), code], floor))
@@ -317,6 +361,7 @@ class _Page:
             "accuracy": float(np.bincount(code).max() / len(code)),
         }
         score, constant = self.scores, self.constant_scores
+        self._rank(probability, code)
         return [
             [
                 "log probability",
@@ -326,17 +371,57 @@ class _Page:
             ],
             [
                 "accuracy",
-                f"{score['accuracy']:.1%}",
-                f"{constant['accuracy']:.1%}",
+                _percent(score["accuracy"]),
+                _percent(constant["accuracy"]),
                 _percent(others.get("accuracy")),
             ],
+            *(
+                [
+                    name,
+                    _number(score.get(name), "not available: one class"),
+                    _number(constant.get(name)),
+                    "",
+                ]
+                for name in ("area under the ROC curve", "average precision")
+            ),
             ["calibration error", f"{score['calibration error']:.3f}", "", ""],
         ]
+
+    def _rank(self, probability: np.ndarray, code: np.ndarray) -> None:
+        """Scores of the ranking: of the rarer of two classes, or means over classes."""
+        counts = np.bincount(code, minlength=probability.shape[1])
+        # A class needs rows, and other rows, to be ranked.
+        ranked = np.flatnonzero((counts > 0) & (counts < len(code)))
+        rarest = ranked[counts[ranked].argmin()] if len(ranked) else None
+        self.rarest = rarest
+        if len(counts) == 2 and rarest is not None:
+            ranked = np.array([rarest])
+            self.ranked = f"of {html.escape(self._class(rarest))}"
+        else:
+            self.ranked = "of each class, means over the classes"
+        if len(ranked):
+            is_class, score = code[:, None] == ranked, probability[:, ranked]
+            self.scores |= {
+                "area under the ROC curve": float(roc_auc_score(is_class, score)),
+                "average precision": float(average_precision_score(is_class, score)),
+            }
+            self.constant_scores |= {
+                "area under the ROC curve": 0.5,
+                "average precision": _mean(is_class),
+            }
+
+    def _class(self, code: int) -> str:
+        return str(self.model.classes_[code])
 
     def _predictions(self) -> str:
         shown = safe_indexing(self.X, self.shown)
         display = PredictionIntervalDisplay.from_estimator(
-            self.model, shown, self.y[self.shown], target=self.target, ax=_axes()
+            self.model,
+            shown,
+            self.y[self.shown],
+            target=self.target,
+            y_name=self.y_name,
+            ax=_axes(),
         )
         text = (
             f"{len(self.shown)} rows, sorted by their prediction, with intervals that "
@@ -350,21 +435,86 @@ class _Page:
         classes = self.model.classes_
         if len(classes) > MAX_CLASSES:
             return _note(f"{len(classes)} classes are too many for a table.")
-        probability = self.model.predict_proba(self.X)
-        code, predicted = _codes(classes, self.y), probability.argmax(1)
-        counts = np.zeros((len(classes), len(classes)), int)
-        np.add.at(counts, (code, predicted), 1)
+        predicted, labels = self.probability.argmax(1), range(len(classes))
+        counts = confusion_matrix(self.code, predicted, labels=labels)
         names = [html.escape(str(label)) for label in classes]
         rows = [
             [name, *map(str, row)]
             for name, row in zip(names, counts.tolist(), strict=True)
         ]
-        text = "Number of rows: true classes in rows, the most probable in columns."
+        text = (
+            "Number of rows: true classes in rows, the most probable in columns. A "
+            "rare class is seldom the most probable one, also for a good model."
+        )
         return f"<p>{text}</p>{_table(['', *names], rows)}"
+
+    def _rarest(self) -> str:
+        """Observed shares of parts of the rows, and decisions at some thresholds."""
+        if self.rarest is None:
+            return _note("These rows have one class only.")
+        p, is_rare = self.probability[:, self.rarest], self.code == self.rarest
+        n_rows = len(p)
+        n_parts = int(np.clip(n_rows // MIN_ROWS_OF_PART, 1, N_PARTS))
+        order, first, n_found, parts = np.argsort(-p, kind="stable"), 1, 0, []
+        for part in np.array_split(order, n_parts):
+            n_found += is_rare[part].sum()
+            parts.append(
+                [
+                    f"{first:,} to {first + len(part) - 1:,}",
+                    _percent(_mean(p[part])),
+                    _percent(_mean(is_rare[part])),
+                    _percent(n_found / is_rare.sum()),
+                ]
+            )
+            first += len(part)
+        decisions = []
+        for ratio in COST_RATIOS:
+            threshold = 1 / (1 + ratio)
+            _, false, missed, found = confusion_matrix(
+                is_rare, p >= threshold, labels=[False, True]
+            ).ravel()
+            constant = min(ratio * is_rare.mean(), 1 - is_rare.mean())
+            decisions.append(
+                [
+                    str(ratio),
+                    _percent(threshold),
+                    f"{found + false:,}",
+                    _percent(found / (found + false)) if found + false else "",
+                    _percent(found / (found + missed)),
+                    _number((ratio * missed + false) / n_rows),
+                    _number(constant),
+                ]
+            )
+        text = (
+            f"{html.escape(self._class(self.rarest))} is the class of "
+            f"{is_rare.sum():,} of {n_rows:,} rows. The table has all rows in equal "
+            "parts, sorted by the probability of this class, the largest first: its "
+            "mean probability, its observed share, and the share of its rows that are "
+            "in this part or above. The probabilities of a calibrated model are equal "
+            "to the observed shares."
+        )
+        rule = (
+            "If a missed row of this class costs r times as much as a false alarm, the "
+            "best decision is to accept the class from a probability of 1 / (1 + r) "
+            "on. Costs are means over the rows, in units of a false alarm. The last "
+            "column is the cost without a model: no row is accepted, or every row, "
+            "whichever costs less."
+        )
+        header = ["r", "threshold", "rows accepted", "precision", "recall", "cost"]
+        tables = (
+            _table(["rows", "predicted", "observed", "found up to here"], parts),
+            _table([*header, "cost without a model"], decisions),
+        )
+        return f"<p>{text}</p>{tables[0]}<p>{rule}</p>{tables[1]}"
 
     def _calibration(self) -> str:
         display = CalibrationCurveDisplay.from_estimator(
-            self.model, self.X, self.y, target=self.target, ax=_axes()
+            self.model,
+            self.X,
+            self.y,
+            target=self.target,
+            name=type(self.estimator).__name__,
+            ax=_axes(),
         )
         text = (
             "A calibrated model is on the diagonal: of the rows with a predicted "
@@ -380,6 +530,9 @@ class _Page:
         display = UncertaintyDecompositionDisplay.from_estimator(
             self.model, shown, target=self.target, ax=_axes()
         )
+        units = f"units of {short_label(self.y_name, LONGEST_LABEL)}"
+        label = display.ax_.get_ylabel().replace("y's units", units)
+        display.ax_.set_ylabel(label)
         text = (
             "Aleatoric uncertainty is noise of y: more rows do not reduce it. "
             "Epistemic uncertainty is about the model: it is large where training rows "
@@ -404,7 +557,7 @@ class _Page:
     def _candidates(self) -> str:
         weights = dict(self.estimator.weights_["weight"].items())
         used = [(name, w) for name, w in weights.items() if w >= 0.005]
-        rows = [[html.escape(str(name)), f"{w:.0%}"] for name, w in used]
+        rows = [[html.escape(str(name)), f"{100 * w:.0f} %"] for name, w in used]
         n_others = len(weights) - len(used)
         text = (
             "The prediction is a mixture of these models. Their weights maximise the "
@@ -421,21 +574,22 @@ class _Page:
         uncertainty = self._uncertainty(self.X)
         top = np.argsort(-uncertainty, kind="stable")[: self.n_uncertain]
         names = [html.escape(str(name)) for name in column_names(self.X)]
-        header = ["row", "prediction", "epistemic uncertainty"]
+        header = ["row", "prediction", "measured", "epistemic uncertainty"]
         if self.is_classifier:
-            probability = self.model.predict_proba(safe_indexing(self.X, top))
-            classes = self.model.classes_
             predicted = [
-                f"{html.escape(str(classes[p.argmax()]))} ({p.max():.0%})"
-                for p in probability
+                f"{html.escape(self._class(p.argmax()))} ({100 * p.max():.0f} %)"
+                for p in self.probability[top]
             ]
+            measured = [html.escape(self._class(code)) for code in self.code[top]]
         else:
             mean = self.model.predict(safe_indexing(self.X, top))
             mean = select_target("prediction", mean, self.target)
-            predicted = [f"{value:.4g}" for value in mean]
+            predicted = [number_text(value) for value in mean]
+            y = y_of_target(self.y[top], self.target)
+            measured = [number_text(value) for value in y]
         rows = [
-            [html.escape(self._label(row)), prediction, f"{uncertainty[row]:.3g}"]
-            for row, prediction in zip(top.tolist(), predicted, strict=True)
+            [html.escape(self._label(row)), *texts, number_text(uncertainty[row])]
+            for row, *texts in zip(top.tolist(), predicted, measured, strict=True)
         ]
         meaning = (
             "the mutual information of class and model, in nats"
@@ -446,7 +600,8 @@ class _Page:
         text = (
             "The rows with the largest epistemic uncertainty. This "
             f"uncertainty is {meaning}; more training rows reduce it. Its median over "
-            f"all {len(uncertainty):,} held-out rows is {np.median(uncertainty):.3g}. "
+            f"all {len(uncertainty):,} held-out rows is "
+            f"{number_text(np.median(uncertainty))}. "
         )
         text += (
             "Rows have their position; the first is row 0."
@@ -460,6 +615,11 @@ class _Page:
             text += (
                 " The reason is the column whose value, replaced by the values of "
                 f"{N_REPLACED} other rows, reduces the uncertainty most."
+            )
+        else:
+            text += (
+                f" X has {len(names)} columns. Columns that make a row uncertain are "
+                f"computed for at most {MAX_COLUMNS_WITH_REASONS}."
             )
         return f"<p>{text}</p>{_table(header, rows)}"
 
@@ -476,9 +636,9 @@ class _Page:
             if without[best] >= value:
                 reasons.append("no single column")
                 continue
-            shown = html.escape(_cell(self.X, int(top[row]), best))
-            share = 1 - without[best] / value
-            reasons.append(f"{names[best]} = {shown} (&minus;{share:.0%})")
+            cell = html.escape(_cell(self.X, int(top[row]), best))
+            share = 100 * (1 - without[best] / value)
+            reasons.append(f"{names[best]} = {cell} (&minus;{share:.0f} %)")
         return reasons
 
     def _drift(self) -> str:
@@ -522,14 +682,18 @@ def uncertainty_without(
 
     returns : (rows, columns), one column replaced at a time
     """
-    n_rows, n_others = num_samples(rows), len(others)
+    n_rows, n_others, n_columns = num_samples(rows), len(others), len(column_names(X))
     base = safe_indexing(rows, np.repeat(np.arange(n_rows), n_others))
     others = np.tile(others, n_rows)
-    after = [
-        uncertainty(with_column(base, j, X, others)).reshape(n_rows, -1).mean(1)
-        for j in range(len(column_names(X)))
-    ]
-    return np.stack(after, axis=1)
+    # Predictions of few rows take a fixed time: predict for many columns at once.
+    n_at_once = max(1, MAX_CELLS // (len(others) * n_columns))
+    after = []
+    for start in range(0, n_columns, n_at_once):
+        columns = range(start, min(start + n_at_once, n_columns))
+        tables = [with_column(base, j, X, others) for j in columns]
+        values = uncertainty(concatenated(tables))
+        after.append(values.reshape(len(columns), n_rows, n_others).mean(2))
+    return np.concatenate(after).T
 
 
 def error_of_calibrated(probability: np.ndarray) -> float:
@@ -563,7 +727,9 @@ def _number(value, other: str = "") -> str:
 def _percent(value, error=None) -> str:
     if value is None:
         return ""
-    return f"{value:.1%}" + ("" if error is None else f" +- {error:.1%}")
+    plus_minus = "" if error is None else f" \u00b1 {100 * error:.1f}"
+    # Without a line break before the sign.
+    return f"{100 * value:.1f}{plus_minus}\u00a0%"
 
 
 def _coverage_of_thirds(mean: np.ndarray, inside: np.ndarray) -> str:
@@ -607,7 +773,8 @@ def _cell(X, row: int, column: int) -> str:
         value = X.column(column)[row].as_py()
     else:
         value = X[row, column] if hasattr(X, "shape") else X[row][column]
-    return f"{value:.4g}" if isinstance(value, float | np.floating) else str(value)
+    is_fraction = isinstance(value, float | np.floating) and value % 1 > 0
+    return number_text(value) if is_fraction else shown(value)
 
 
 def _axes():
@@ -617,7 +784,9 @@ def _axes():
 
     figure = Figure(figsize=SIZE, layout="constrained")
     FigureCanvasAgg(figure)
-    return figure.subplots()
+    axes = figure.subplots()
+    axes.ticklabel_format(axis="y", scilimits=(-5, 9), useOffset=False)
+    return axes
 
 
 def _captioned(text: str, figure, description: str) -> str:

@@ -134,10 +134,11 @@ def test_facts_equal_the_methods(state, frame, y):
     assert facts["90 % interval"] == f"{low:.4g} to {high:.4g}"
     for kind in ("total", "epistemic", "aleatoric"):
         value = state.model.predict_uncertainty(X, kind)[0]
-        assert facts[f"{kind} uncertainty"] == f"{value:.3g}"
+        assert facts[f"{kind} uncertainty"] == f"{value:.4g}"
     values = state.model.predict_uncertainty(frame, "epistemic")
     share = np.mean(values < 0.999 * values[5])
-    assert facts["rows of the table that are more certain"] == f"{share:.0%}"
+    name = "rows of the table with a smaller epistemic uncertainty"
+    assert facts[name] == f"{100 * share:.0f} %"
     assert facts["measured"] == f"{y[5]:.6g}" and outside == []
     assert state.most_uncertain(0) == np.argsort(-values, kind="stable").tolist()
     # A changed row was not measured.
@@ -163,7 +164,8 @@ def test_values_outside_of_the_training_range(state, frame, y):
         # Two decimal places more than the steps of the slider, 0.01 or 0.1.
         assert float(low_text) == pytest.approx(low, abs=1e-3)
         assert float(high_text) == pytest.approx(high, abs=1e-3)
-    assert "training rows that are more certain" in by_rows.reasons(1, {}, 0)[0]
+    facts, _, _ = by_rows.reasons(1, {}, 0)
+    assert "training rows with a smaller epistemic uncertainty" in facts
 
 
 def test_the_cause_is_the_unusual_column(y):
@@ -195,7 +197,7 @@ def test_classes(frame, y):
         np.testing.assert_allclose([low, high], expected)
     facts, _, _ = state.reasons(3, {}, 0)
     value = model.predict_uncertainty(frame[3:4], "mutual_information")[0]
-    assert facts["epistemic uncertainty"] == f"{value:.3g}"
+    assert facts["epistemic uncertainty"] == f"{value:.4g}"
     # Of two classes, the second.
     model = MCDropoutClassifier(**SMALL).fit(frame, y > 0)
     [line] = exploration.Exploration(model, frame).curve(0, 3, {}, 0)[1]

@@ -1,12 +1,19 @@
 """The page about a fitted model: scores, tables, pictures, and its limits."""
 
 import re
+from functools import partial
 
 import numpy as np
 import pytest
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.ensemble import BaggingRegressor
 from sklearn.linear_model import LinearRegression
+from sklearn.metrics import (
+    average_precision_score,
+    precision_score,
+    recall_score,
+    roc_auc_score,
+)
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -24,7 +31,11 @@ from skbayesnn.metrics import expected_calibration_error
 pytest.importorskip("matplotlib")
 pd = pytest.importorskip("pandas")
 
-from skbayesnn._report import _Page, error_of_calibrated  # noqa: E402
+from skbayesnn._report import (  # noqa: E402
+    _Page,
+    error_of_calibrated,
+    uncertainty_without,
+)
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
@@ -65,8 +76,8 @@ def test_scores_equal_the_methods(rows, regressor):
     assert f"R 2 {regressor.score(X, y):.3f} 0" in text
     # CRPS of the distribution of y, whose values y_j have equal probabilities.
     constant = np.abs(y[:, None] - y).mean() / 2
-    assert f"CRPS {regressor.crps(X, y).mean():.3f} {constant:.3g}" in text
-    assert f"90 % intervals cover {inside:.1%}" in text
+    assert f"CRPS {regressor.crps(X, y).mean():.4g} {constant:.4g}" in text
+    assert f"90 % intervals cover {100 * inside:.1f}" in text
 
 
 def test_scores_and_a_short_text_without_the_page(rows, regressor):
@@ -131,7 +142,8 @@ def test_most_uncertain_rows_and_their_reasons(rows, regressor):
     assert uncertainty.argmax() == 11
     table = text.partition("mostly because of")[2]
     prediction = regressor.predict(X)[11]
-    start = f" 11 {prediction:.4g} {uncertainty[11]:.3g} column 1 = 40 ("
+    numbers = f"{prediction:.4g} {y[71]:.4g} {uncertainty[11]:.4g}"
+    start = f" 11 {numbers} column 1 = 40 ("
     assert table.startswith(start)
 
 
@@ -142,7 +154,7 @@ def test_a_row_that_dominates_the_scores_is_named(rows, regressor):
     y[7] = 1e6
     text = text_of(regressor.report(X, y))
     density = regressor.log_predictive_density(X, y)
-    assert f"Row 7 alone has a log density of {density[7]:.4g}" in text
+    assert f"Row 7 alone has a log density of {density[7]:,.0f}" in text
     assert f"the mean is {np.delete(density, 7).mean():.3f}" in text
 
 
@@ -160,7 +172,7 @@ def test_classes_with_special_characters(rows):
     page = report(model.fit(X[:60], labels[:60]), X[60:], labels[60:])
     text = text_of(page)
     accuracy = model.score(X[60:], labels[60:])
-    assert f"accuracy {accuracy:.1%}" in text
+    assert f"accuracy {100 * accuracy:.1f} %" in text
     log_p = skbayesnn.log_predictive_density(model, X[60:], labels[60:]).mean()
     assert f"log probability {log_p:.3f}" in text
     assert "<low>" not in page.html and "&lt;low&gt;" in page.html
@@ -180,7 +192,7 @@ def test_stack_on_a_frame_with_drift(rows):
     assert f"{summary.log_density:.3f}" in text and "out of fold" in text
     for name, weight in model.weights_["weight"].items():
         if weight >= 0.005:
-            assert f"{name} {weight:.0%}" in text
+            assert f"{name} {100 * weight:.0f} %" in text
     drifted = text.partition("Columns that have drifted")[2]
     assert " b " in drifted and " a " not in drifted
     text = text_of(model.report(frame[60:], y[60:], X_train=frame[:60]))
@@ -216,6 +228,8 @@ def test_scores_of_a_transformed_target_are_left_out(rows):
     model = make_pipeline(StandardScaler(), log_y).fit(X[:60], y[:60])
     text = text_of(report(model, X[60:], y[60:]))
     assert "Candidates and their weights" in text
+    assert text.startswith(" BayesianStackingRegressor of log(y): predictions of 30")
+    assert "The model is fitted to a transformed y" in text
     assert "training rows, out of fold" not in text
     assert "If held-out rows have clearly worse scores" not in text
     inner = find_estimator(model)
@@ -235,7 +249,8 @@ def test_coverage_has_an_error_and_three_parts(rows, regressor):
     def shown(part):
         share, n = part.mean(), len(part)
         outside = np.clip(1 - share, 0.5 / n, 1 - 0.5 / n)
-        return f"{share:.1%} +- {np.sqrt(outside * (1 - outside) / n):.1%}"
+        error = np.sqrt(outside * (1 - outside) / n)
+        return f"{100 * share:.1f} \u00b1 {100 * error:.1f} %"
 
     assert f"90 % intervals cover {shown(inside)}" in text
     low, middle, high = np.split(inside[regressor.predict(X).argsort()], 3)
@@ -319,11 +334,143 @@ def test_y_of_a_report_is_checked(rows, regressor):
         report(regressor, X, missing)
     with pytest.raises(ValueError, match=r"Convert y with pandas\.to_numeric"):
         report(regressor, X, [f"{value:.2f}".replace(".", ",") for value in y])
-    with pytest.raises(ValueError, match="requires y to be passed"):
-        report(regressor, X, None)
+    for call in (lambda: report(regressor, X), lambda: classifier.report(X)):
+        with pytest.raises(ValueError, match=r"requires y to be passed.*got None"):
+            call()
 
 
 def test_a_constant_y_has_no_share_of_explained_variance(rows, regressor):
     page = report(regressor, rows[0][:1], rows[1][:1])
     assert "R^2" not in page.scores
     assert "not available: y is constant" in text_of(page)
+
+
+@pytest.fixture(scope="module")
+def rare():
+    """A classifier, and 400 held-out rows with 3 classes, of which "rare" has 9."""
+    random = np.random.default_rng(9)
+    X = random.standard_normal((600, 3))
+    y = np.where(X[:, 0] > 0, "often", "usual").astype(object)
+    y[np.argsort(-X[:, 1] - 0.5 * random.standard_normal(600))[:25]] = "rare"
+    rows = np.r_[np.flatnonzero(y == "rare")[:9], np.flatnonzero(y != "rare")[:391]]
+    others = np.setdiff1d(np.arange(600), rows)
+    model = MCDropoutClassifier(**SMALL | {"max_iter": 30}).fit(X[others], y[others])
+    return model, X[rows], y[rows]
+
+
+def test_ranking_of_classes_equals_scikit_learn(rare):
+    model, X, y = rare
+    page = model.report(X, y)
+    probability = model.predict_proba(X)
+    area = roc_auc_score(y, probability, multi_class="ovr", labels=model.classes_)
+    precision = average_precision_score(y[:, None] == model.classes_, probability)
+    assert page.scores["area under the ROC curve"] == pytest.approx(area)
+    assert page.scores["average precision"] == pytest.approx(precision)
+    assert page.constant_scores["average precision"] == pytest.approx(1 / 3)
+    text = text_of(page)
+    assert f"area under the ROC curve {area:.3f} 0.500" in text
+    assert f"average precision {precision:.3f} 0.333" in text
+    # With two classes, the scores are of the rarer one.
+    two = np.where(y == "rare", "rare", "usual")
+    model = MCDropoutClassifier(**SMALL).fit(X, two)
+    page, probability = model.report(X, two), model.predict_proba(X)[:, 0]
+    expected = average_precision_score(two == "rare", probability)
+    assert page.scores["average precision"] == pytest.approx(expected)
+    assert page.constant_scores["average precision"] == pytest.approx(9 / 400)
+    # One class cannot be ranked.
+    page = model.report(X[9:], two[9:])
+    assert "average precision" not in page.scores
+    text = text_of(page)
+    assert "not available: one class" in text and "have one class only" in text
+
+
+def test_parts_and_thresholds_of_the_rarest_class(rare):
+    model, X, y = rare
+    page = model.report(X, y).html.partition("rarest class</h2>")[2]
+    parts, decisions = re.findall(r"<table>(.*?)</table>", page, re.DOTALL)[:2]
+
+    def cells(table):
+        found = re.findall(r"<tr><td>(.*?)</td></tr>", table.replace("\u00a0", " "))
+        return [row.split("</td><td>") for row in found]
+
+    p = model.predict_proba(X)[:, list(model.classes_).index("rare")]
+    is_rare = y == "rare"
+    top = np.argsort(-p, kind="stable")
+    first, *_, last = rows = cells(parts)
+    assert len(rows) == 10
+    means = [f"{100 * v[top[:40]].mean():.1f} %" for v in (p, is_rare)]
+    found = f"{100 * is_rare[top[:40]].sum() / 9:.1f} %"
+    assert first == ["1 to 40", *means, found]
+    assert last[0] == "361 to 400" and last[3] == "100.0 %"
+    for ratio, *found in cells(decisions):
+        accepted = p >= 1 / (1 + int(ratio))
+        cost = np.where(is_rare, int(ratio) * ~accepted, accepted).mean()
+        precision = precision_score(is_rare, accepted, zero_division=0)
+        assert found == [
+            f"{100 / (1 + int(ratio)):.1f} %",
+            str(accepted.sum()),
+            f"{100 * precision:.1f} %" if accepted.any() else "",
+            f"{100 * recall_score(is_rare, accepted):.1f} %",
+            f"{cost:.3f}",
+            f"{min(int(ratio) * 9 / 400, 391 / 400):.3f}",
+        ]
+    assert [row[0] for row in cells(decisions)] == ["1", "3", "10", "30", "100"]
+
+
+def test_names_of_y_and_numbers_without_exponents(rows, regressor):
+    X, y, _ = rows
+    name = "price <b> in $"
+    price = pd.Series(1e5 * y[:60], name=name)
+    model = TransformedTargetRegressor(regressor, func=np.log, inverse_func=np.exp)
+    model.fit(X[:60], price)
+    page = report(model, X[60:], pd.Series(1e5 * y[60:], name=name))
+    text = text_of(page)
+    assert text.startswith(" MCDropoutRegressor of log(price &lt;b&gt; in $): ")
+    assert "<b>" not in page.html
+    assert not re.search(r"\de[+-]?\d", text)
+    table = text.partition("mostly because of")[2]
+    row = int(table.split()[0])
+    assert table.split()[2] == f"{1e5 * y[60 + row]:,.0f}"
+
+
+def test_intervals_of_counts_cover_more(rows, regressor):
+    """A phrase is shown if y and the bounds are integers."""
+    X, y, _ = rows
+    counts = np.round(y)
+    model = MCDropoutRegressor(likelihood="poisson", **SMALL).fit(X[:60], counts[:60])
+    phrase = "intervals of integers cover more"
+    assert phrase in text_of(model.report(X[60:], counts[60:]))
+    assert phrase not in text_of(regressor.report(X[60:], counts[60:]))
+
+
+@pytest.mark.parametrize("library", ["numpy", "pandas", "polars", "pyarrow"])
+def test_reasons_do_not_depend_on_the_columns_at_once(library, monkeypatch):
+    random = np.random.default_rng(4)
+    X = random.standard_normal((30, 7))
+    if library != "numpy":
+        frame = pd.DataFrame(X, columns=list("abcdefg"))
+        frame["kind"] = pd.Categorical(["u", "v", "w"] * 10)
+        polars, arrow = pytest.importorskip("polars"), pytest.importorskip("pyarrow")
+        convert = {"polars": polars.from_pandas, "pyarrow": arrow.Table.from_pandas}
+        X = convert.get(library, lambda table: table)(frame)
+    model = MCDropoutRegressor(**SMALL).fit(X, random.standard_normal(30))
+    uncertainty = partial(model.predict_uncertainty, kind="epistemic")
+    others = np.array([3, 1, 22, 8])
+    all_at_once = uncertainty_without(uncertainty, X[:5], X, others)
+    assert all_at_once.shape == (5, X.shape[1])
+    monkeypatch.setattr("skbayesnn._report.MAX_CELLS", 1)
+    one_by_one = uncertainty_without(uncertainty, X[:5], X, others)
+    np.testing.assert_allclose(all_at_once, one_by_one, rtol=1e-5)
+
+
+def test_reasons_of_many_columns(rows, monkeypatch):
+    """80 columns have reasons; if there are none, the page has a sentence about it."""
+    X = np.random.default_rng(2).standard_normal((90, 80))
+    model = MCDropoutRegressor(**SMALL).fit(X[:60], rows[1][:60])
+    random = np.random.RandomState(0)
+    page = _Page(model, X[60:], rows[1][60:], None, None, random, 5)
+    assert "mostly because of" in page._uncertain_rows()
+    monkeypatch.setattr("skbayesnn._report.MAX_COLUMNS_WITH_REASONS", 79)
+    text = page._uncertain_rows()
+    assert "mostly because of" not in text
+    assert "X has 80 columns. Columns that make a row uncertain are computed" in text

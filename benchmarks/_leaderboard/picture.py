@@ -15,7 +15,7 @@ from _leaderboard.ranking import (
 )
 
 # Okabe & Ito: colours that colour-blind people can distinguish.
-VERMILION, BLUE = "#D55E00", "#0072B2"
+BLUE, GREY = "#0072B2", "#666666"
 # Width of a letter of a name, as a share of the panel.
 WIDTH = 0.013
 
@@ -46,7 +46,7 @@ def draw(records: list[dict], path: Path, clock: str) -> bool:
         )
         axes.set_ylabel(f"mean rank by {TITLES[score]} (1 is the best)")
         axes.set_title(f"{kind}: {len(tasks)} sets, {len(ranks)} models")
-    for label, color in (("skbayesnn", VERMILION), ("other packages", BLUE)):
+    for label, color in (("skbayesnn", BLUE), ("other packages", GREY)):
         figure.axes[0].plot([], [], "o", color=color, ms=6, label=label)
     figure.axes[0].legend(loc="lower right", frameon=False)
     figure.savefig(path, dpi=130)
@@ -57,7 +57,7 @@ def _panel(axes, ranks: dict[str, float], times: dict[str, float]) -> None:
     from matplotlib.patheffects import withStroke
 
     ours = {one.name for one in CONTESTANTS if one.is_ours}
-    colors = {one: VERMILION if one in ours else BLUE for one in ranks}
+    colors = {one: BLUE if one in ours else GREY for one in ranks}
     for one, rank in ranks.items():
         axes.plot(times[one], rank, "o", color=colors[one], ms=6, zorder=3)
     front = pareto_front(ranks, times)

@@ -175,7 +175,7 @@ def text_of(records: list[dict], picture: str | None, clock: str) -> str:
     ]
     if picture:
         parts.append(
-            "![Mean rank against seconds, ours in orange; no contestant is both faster "
+            "![Mean rank against seconds, ours in blue; no contestant is both faster "
             f"and better than one on the line]({picture})\n"
         )
     for kind in SCORES:

@@ -1,6 +1,7 @@
 """Find the fitted network or stack inside of meta-estimators."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 from sklearn.compose import TransformedTargetRegressor
@@ -63,10 +64,18 @@ def find_estimator(model: Any) -> Any:
     return estimator
 
 
-def transforms_target(model: Any) -> bool:
-    """Whether the estimator inside of a model is fitted to a transformed y."""
-    found = _down_to_estimator(model)
-    return any(isinstance(inner, TransformedTargetRegressor) for inner in found)
+def target_transform(model: Any) -> str | None:
+    """Name of the function of y that the estimator inside of a model is fitted to.
+
+    None if it is fitted to y itself, and for an ensemble.
+    """
+    with suppress(TypeError):
+        for inner in _down_to_estimator(model):
+            if isinstance(inner, TransformedTargetRegressor):
+                transform = inner.transformer if inner.func is None else inner.func
+                if transform is not None:
+                    return getattr(transform, "__name__", type(transform).__name__)
+    return None
 
 
 def _down_to_estimator(model) -> Iterator:

@@ -349,7 +349,7 @@ def _predictive(model, X, name):
 def report(
     model: Any,
     X: MatrixLike,
-    y: ArrayLike,
+    y: ArrayLike | None = None,
     *,
     X_train: MatrixLike | None = None,
     target: int | None = None,
@@ -370,6 +370,7 @@ def report(
     X : {frame, array-like} of shape (n_samples, n_features)
         Rows that the model was not fitted to.
     y : array-like of shape (n_samples,) or (n_samples, n_targets)
+        Measured targets; required. The page has the name of a series.
     X_train : {frame, array-like} of shape (n_rows, n_features), default=None
         Training rows, to find columns that have drifted. Leave it out if they are not
         at hand; the page then has no such section.

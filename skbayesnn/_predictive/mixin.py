@@ -379,7 +379,7 @@ class PredictiveMixin:
     def report(
         self,
         X: MatrixLike,
-        y: ArrayLike,
+        y: ArrayLike | None = None,
         *,
         X_train: MatrixLike | None = None,
         target: int | None = None,
@@ -395,6 +395,7 @@ class PredictiveMixin:
         X : {frame, array-like} of shape (n_samples, n_features)
             Rows that the model was not fitted to.
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
+            Measured targets; required. The page has the name of a series.
         X_train : {frame, array-like} of shape (n_rows, n_features), default=None
             Training rows, to find columns that have drifted.
         target : int, default=None

@@ -80,10 +80,19 @@ def _with_range_of(column: TrainingColumn, fitted) -> TrainingColumn:
 
 
 def shown(value) -> str:
-    """Text of a value."""
-    if isinstance(value, float):
-        return f"{value:.0f}" if value.is_integer() else f"{value:.6g}"
+    """Text of a value of a column."""
+    if isinstance(value, float | np.floating):
+        if np.isnan(value):
+            return "missing"
+        number = float(value)
+        is_whole = number.is_integer() and abs(number) < 1e15
+        return f"{number:.0f}" if is_whole else f"{number:.6g}"
     return "missing" if value is None else str(value)
+
+
+def number_text(value: float) -> str:
+    """Text of a number: four digits, or an integer with separators from 1,000."""
+    return f"{value:,.0f}" if 1000 <= abs(value) < 1e15 else f"{value:.4g}"
 
 
 class ChangeableColumn:

@@ -20,12 +20,18 @@ from skbayesnn.plotting._shared import (
     label_positions,
     legend_on_top,
     marker_size,
+    name_of_target,
     require_matplotlib,
     row_positions,
     select_feature,
+    set_log_axis_if_skewed,
+    short_label,
     styled,
     y_of_target,
 )
+
+# Longest name of y on the axis and in the legend, in characters.
+LONGEST_LABEL, LONGEST_IN_LEGEND = 30, 20
 
 
 class PredictionIntervalDisplay:
@@ -35,7 +41,8 @@ class PredictionIntervalDisplay:
     one feature, or sorted by their prediction. Targets outside of the widest interval
     are marked and counted. Infinite intervals, such as conformal intervals from too few
     rows, are not drawn. If a few distant targets or intervals dominate the range, the y
-    axis leaves them out and its label counts them.
+    axis leaves them out and its label counts them. For sorted rows with positive and
+    skewed predictions and targets, such as prices, the y axis has a log scale.
 
     Parameters
     ----------
@@ -46,6 +53,8 @@ class PredictionIntervalDisplay:
         Coverage of the intervals, in (0, 1).
     y : ndarray of shape (n_samples,), default=None
         Targets; None shows none.
+    y_name : str, default="y"
+        Label of the y axis.
     x : ndarray of shape (n_samples,), default=None
         Positions of the rows, numbers or datetime64. Rows without a position are not
         shown. None sorts them by prediction.
@@ -88,6 +97,7 @@ class PredictionIntervalDisplay:
         interval,
         coverage,
         y=None,
+        y_name="y",
         x=None,
         x_name=None,
         x_levels=None,
@@ -97,6 +107,7 @@ class PredictionIntervalDisplay:
         self.interval = interval
         self.coverage = coverage
         self.y = y
+        self.y_name = y_name
         self.x = x
         self.x_name = x_name
         self.x_levels = x_levels
@@ -126,6 +137,7 @@ class PredictionIntervalDisplay:
             Any regressor that :func:`skbayesnn.predict_interval` accepts.
         X : {frame, array-like, sparse matrix} of shape (n_samples, n_features)
         y : array-like of shape (n_samples,) or (n_samples, n_targets), default=None
+            The y axis has the name of a series, or of a frame's column.
         coverage : float or sequence of float in (0, 1), default=(0.5, 0.9)
         feature : int or str, default=None
             Column of X for the x axis: numbers, dates, durations or categories. None
@@ -169,6 +181,7 @@ class PredictionIntervalDisplay:
         *,
         coverage: Any = (0.5, 0.9),
         target: int | None = None,
+        y_name: str | None = None,
         x: Any = None,
         x_name: str | None = None,
         x_levels: Any = None,
@@ -188,6 +201,8 @@ class PredictionIntervalDisplay:
             Coverage of the intervals.
         target : int, default=None
             Index of the target; required if there are several.
+        y_name : str, default=None
+            Label of the y axis; None uses the name of y.
         x, x_name, x_levels, joined
             See the class.
         ax : matplotlib Axes, default=None
@@ -212,6 +227,7 @@ class PredictionIntervalDisplay:
                 f"coverage, shape {(len(prediction), len(coverage), 2)}; got "
                 f"{interval.shape}."
             )
+        y_name = name_of_target(y, target) if y_name is None else y_name
         y = None if y is None else y_of_target(y, target)
         if y is not None and len(y) != len(prediction):
             raise ValueError(
@@ -223,6 +239,7 @@ class PredictionIntervalDisplay:
             interval=interval,
             coverage=coverage,
             y=y,
+            y_name=y_name,
             x=check_positions(x, len(prediction)),
             x_name=x_name,
             x_levels=x_levels,
@@ -297,28 +314,36 @@ class PredictionIntervalDisplay:
         self.inside_ = self.outside_ = None
         if self.y is not None:
             self._plot_targets(ax, order, positions, widest_first[0], y_kwargs)
-        ax.set(xlabel=label, ylabel="y")
+        ax.set(xlabel=label, ylabel=short_label(self.y_name, LONGEST_LABEL))
         label_positions(ax, self.x, self.x_levels)
         self._limit_to_common_range(ax)
         legend_on_top(ax)
         return self
 
     def _limit_to_common_range(self, ax):
-        """Leave out a few distant targets and bounds that dominate the range."""
+        """Leave out a few distant targets and bounds that dominate the range.
+
+        Or give the axis a log scale, on which targets and predictions are less distant.
+        """
+        if not ax.get_autoscaley_on():
+            return
         drawn = np.column_stack(
-            [self.prediction, self.interval.reshape(len(self.prediction), -1)]
+            [self.prediction, *([] if self.y is None else [self.y])]
         )
-        if self.y is not None:
-            drawn = np.column_stack([drawn, self.y])
-        limits = common_limits(drawn)
-        if limits is None or not ax.get_autoscaley_on():
+        if self.x is None and set_log_axis_if_skewed(ax, drawn):
+            ax.set_ylabel(f"{ax.get_ylabel()} (log scale)")
+            return
+        bounds = self.interval.reshape(len(drawn), -1)
+        drawn = np.column_stack([drawn, bounds])
+        if (limits := common_limits(drawn)) is None:
             return
         low, high = limits
         room = (high - low) / 10
         left_out = ((drawn < low - room) | (drawn > high + room)).any(axis=1).sum()
         # auto=None: later artists still move the limits.
         ax.set_ylim(low - room, high + room, auto=None)
-        ax.set_ylabel(f"y ({left_out} of {len(drawn)} rows reach beyond)")
+        count = f"{left_out} of {len(drawn)} rows reach beyond"
+        ax.set_ylabel(f"{ax.get_ylabel()} ({count})")
 
     def _plot_targets(self, ax, order, positions, widest, y_kwargs):
         """Draw the targets; targets outside the widest interval have their own mark."""
@@ -329,7 +354,7 @@ class PredictionIntervalDisplay:
         missed = f"outside of {share}: {(~inside).sum()} of {len(y)}"
         many, size = len(y) > MANY, marker_size(len(y))
         parts = (
-            (inside, ".", GREY, size, "y"),
+            (inside, ".", GREY, size, short_label(self.y_name, LONGEST_IN_LEGEND)),
             (~inside, "x", VERMILION, max(size, 3), missed),
         )
         self.inside_, self.outside_ = (

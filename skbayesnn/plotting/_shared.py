@@ -6,6 +6,7 @@ import numpy as np
 
 from skbayesnn._data.columns import MISSING, is_frame
 from skbayesnn._data.scaling import common_range
+from skbayesnn.inspection._column_values import number_text
 from skbayesnn.inspection._columns import (
     categories_of,
     column_names,
@@ -36,6 +37,8 @@ MANY = 1000
 # An axis shows everything, unless its range is more than this many times the range
 # without outliers.
 LONGEST = 4
+# Values are skewed if their median is in this share of the axis, at its lower end.
+SKEWED = 0.2
 # Most levels of a category on an axis; the others share a position.
 MAX_SHOWN_LEVELS = 20
 # Share of the space between two levels that the rows of a level take.
@@ -108,15 +111,22 @@ def legend_on_top(ax, **kwargs):
         if hasattr(handle, "set_markersize"):
             handle.set_markersize(max(handle.get_markersize(), 4))
     if ax.get_autoscaley_on():
-        low, high = ax.get_ylim()
+        scale = ax.yaxis.get_transform()  # linear or logarithmic
+        low, high = scale.transform(ax.get_ylim())
         share = min(box.height / room.height, 0.6)
+        limits = low, low + (high - low) / (1 - share)
         # auto=None: later artists still move the limits.
-        ax.set_ylim(low, low + (high - low) / (1 - share), auto=None)
+        ax.set_ylim(scale.inverted().transform(limits), auto=None)
 
 
 def plain(name: str) -> str:
     """A name as matplotlib shows it: no formula between dollars, and no blank."""
     return name.replace("$", r"\$") if name.strip() else repr(name)
+
+
+def short_label(name: str, longest: int) -> str:
+    """A name as matplotlib shows it, with its middle cut out if it is long."""
+    return plain(*short_names([name], longest))
 
 
 def marker_size(n_rows):
@@ -133,6 +143,14 @@ def y_of_target(y, target) -> np.ndarray:
     """Select one target of y: its column, or y itself if it has one axis."""
     y = np.asarray(y)
     return select_target("y", y, target if y.ndim == 2 else None)
+
+
+def name_of_target(y, target) -> str:
+    """Name of a series, or of the target's column of a frame; "y" if it has none."""
+    name: Any = getattr(y, "name", None)
+    if is_frame(y):
+        name = column_names(y)[target or 0]
+    return name if isinstance(name, str) and name else "y"
 
 
 class Positions(NamedTuple):
@@ -182,7 +200,7 @@ def select_feature(X, feature) -> Positions:
     index %= len(names)
     kind = kind_of(reader, index)
     name = f"feature {index}" if not is_frame(X) else column_names(X)[index]
-    name = plain(*short_names([name], 60))
+    name = short_label(name, 60)
     if kind == "other":
         raise ValueError(
             f"`feature` must contain numbers, dates or categories; got {feature!r}, "
@@ -337,3 +355,33 @@ def common_limits(drawn: np.ndarray) -> tuple[float, float] | None:
     if np.ptp(finite) <= LONGEST * np.ptp(common):
         return None
     return float(common.min()), float(common.max())
+
+
+def set_log_axis_if_skewed(ax, drawn: np.ndarray) -> bool:
+    """Give the y axis a log scale if the values are positive and skewed to the right.
+
+    They are if their median is near the lower end of a linear axis, and is not near an
+    end of a logarithmic one.
+
+    drawn : values of any shape, which set the limits of the axis
+    """
+    if not (np.isfinite(drawn).all() and (drawn > 0).all()):
+        return False
+    log = np.log10(drawn)
+    middle, middle_of_log = (
+        (np.median(values) - values.min()) / (np.ptp(values) or 1)
+        for values in (drawn, log)
+    )
+    if middle >= SKEWED or not SKEWED <= middle_of_log <= 1 - SKEWED:
+        return False
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+    ax.set_yscale("log", nonpositive="clip")
+    subs = (1, 2, 5) if np.ptp(log) < 3 else (1,)
+    ax.yaxis.set_major_locator(LogLocator(subs=subs))
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: number_text(value)))
+    ax.yaxis.set_minor_locator(NullLocator())
+    room = np.ptp(log) / 10
+    # auto=None: later artists still move the limits.
+    ax.set_ylim(10 ** (log.min() - room), 10 ** (log.max() + room), auto=None)
+    return True

@@ -295,3 +295,56 @@ def test_one_distant_row_exceeds_the_limits(n_rows, kind):
     low, high = display.ax_.get_ylim()
     assert -4 < low < -1.9 and 1.9 < high < 4
     assert display.ax_.get_ylabel() == f"y (1 of {n_rows} rows reach beyond)"
+
+
+def test_name_of_y(regressor, two_targets, data):
+    """The axis and the legend have the name of y, short and without formulas."""
+    Y = pd.DataFrame(np.column_stack([data.y_new, -data.y_new]), columns=["u", "v"])
+    for model, y, target, expected in (
+        (regressor, data.y_new, None, "y"),
+        (regressor, pd.Series(data.y_new), None, "y"),
+        (regressor, pd.Series(data.y_new, name="in $"), None, r"in \$"),
+        (regressor, pl.Series("load", data.y_new), None, "load"),
+        (regressor, pd.Series(data.y_new, name="a" * 90), None, "a\u2026a"),
+        (two_targets, Y, 1, "v"),
+    ):
+        display = PredictionIntervalDisplay.from_estimator(
+            model, data.X_new, y, target=target
+        )
+        label = display.ax_.get_ylabel()
+        assert label == expected or (len(label) < 40 and expected in label)
+        assert label[:9] == display.inside_.get_label()[:9]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_log_axis_of_skewed_positive_targets(seed):
+    """All rows are shown, and half of the rows take more than a fifth of the axis."""
+    mean = np.exp(12 + np.linspace(-1, 1.5, 80))
+    random = np.random.default_rng([seed, 3])
+    y = mean * np.exp(0.1 * random.standard_normal(80))
+    y[40] = 2e6
+    bounds = mean[:, None] + 1e5 * np.array([-1, 1])  # some are negative
+
+    def limits(y, mean, bounds, **kwargs):
+        ax = PredictionIntervalDisplay.from_predictions(
+            y, mean, bounds, coverage=0.9, **kwargs
+        ).ax_
+        return ax.get_yscale(), *ax.get_ylim(), ax.get_ylabel()
+
+    scale, low, high, label = limits(y, mean, bounds)
+    assert scale == "log" and label == "y (log scale)"
+    assert 0 < low < min(y.min(), mean.min()) and y.max() < high
+    shares = (np.log(np.quantile(y, [0, 0.5])) - np.log(low)) / np.log(high / low)
+    assert np.diff(shares) > 0.15
+    # Not if a value is not positive, if y is not skewed, and along a feature.
+    for arguments in (
+        (np.where(y == y.min(), 0, y), mean, bounds),
+        (1e7 + y, 1e7 + mean, 1e7 + bounds),
+        (np.linspace(1, 2, 80), np.linspace(1, 2, 80), bounds),
+    ):
+        assert limits(*arguments)[0] == "linear"
+    assert limits(y, mean, bounds, x=np.arange(80))[0] == "linear"
+    # A value that is far from all others is left out, as on other axes.
+    y[40] = 1e15
+    scale, _, high, label = limits(y, mean, bounds)
+    assert scale == "linear" and high < 1e8 and "1 of 80" in label
