@@ -175,9 +175,7 @@ class EncodedRows:
         X = np.repeat(self.X[rows], n_versions, axis=0)
         first = np.cumsum(n_versions) - n_versions
         for values, mask in zip(self.unknown, masks, strict=True):
-            # Another order in each column: unknown values are independent.
-            random = np.random.RandomState(values.features.start)
-            order = random.permutation(N_SUBSTITUTES)
+            order = order_of_substitutes(values.features.start)
             places = first[mask][:, np.newaxis] + np.arange(N_SUBSTITUTES)
             substitutes = values.substitutes[..., order, :]
             if substitutes.ndim == 3:
@@ -185,6 +183,16 @@ class EncodedRows:
                 substitutes = substitutes[first_unknown:][: mask.sum()]
             X[places, values.features] = substitutes
         return X, n_versions
+
+
+def order_of_substitutes(position: int) -> np.ndarray:
+    """The substitute that each version of a row has, (N_SUBSTITUTES,).
+
+    Each column has its own order: unknown values are independent.
+
+    position : of the first feature of the column
+    """
+    return np.random.RandomState(position).permutation(N_SUBSTITUTES)
 
 
 _SHARES = (np.arange(N_SUBSTITUTES) + 0.5) / N_SUBSTITUTES

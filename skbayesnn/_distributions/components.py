@@ -47,6 +47,24 @@ NO_OTHER_UNITS = (
 )
 
 
+def versions_of_draws(n_draws: int, most: int) -> tuple[int, np.ndarray]:
+    """How many times a mixture repeats each draw, and the version of each of these.
+
+    With fewer draws than versions, every draw is combined with every version. Otherwise
+    each block of ``most`` draws uses each version once, in random order, so that the
+    draws of each of several networks use nearly all versions.
+
+    most : the largest number of versions of a row
+    """
+    if n_draws < most:
+        return most, np.tile(np.arange(most), n_draws)
+    turn = np.arange(n_draws) % most
+    for block, start in enumerate(range(0, n_draws, most)):
+        order = np.random.RandomState(block).permutation(most)
+        turn[start : start + most] = order[turn[start : start + most]]
+    return 1, turn
+
+
 class DrawArrays:
     """Base of dataclasses of arrays with the first axes (draws, rows, ...).
 
@@ -112,22 +130,12 @@ class DrawArrays:
     def mix_versions(self, first: np.ndarray, n_versions: np.ndarray, most: int):
         """Mix the versions of each row: draws use them in turn.
 
-        With fewer draws than versions, every draw is combined with every version.
-        Otherwise each block of ``most`` draws uses each version once, in random order,
-        so that the draws of each of several networks use nearly all versions.
-
         first, n_versions : (rows,), position of the first version, and their number
         most : the largest number of versions
         """
-        n = self.n_draws
-        if n < most:
-            turn = np.tile(np.arange(most), n)
-            return self.repeated(most)._with_versions(turn, first, n_versions)
-        turn = np.arange(n) % most
-        for block, start in enumerate(range(0, n, most)):
-            order = np.random.RandomState(block).permutation(most)
-            turn[start : start + most] = order[turn[start : start + most]]
-        return self._with_versions(turn, first, n_versions)
+        times, turn = versions_of_draws(self.n_draws, most)
+        draws = self if times == 1 else self.repeated(times)
+        return draws._with_versions(turn, first, n_versions)
 
     def _with_versions(self, turn, first, n_versions):
         """Rows with one of their versions in each draw; turn : (draws,)."""

@@ -83,7 +83,9 @@ def to_onnx(
 
     Inputs of a model that encodes the columns of a frame (``table_``, or a
     ``TableEncoder`` in a pipeline) have the names of the columns. The metadata
-    ``columns`` contain their kinds and time zones as JSON.
+    ``columns`` contain their kinds and time zones as JSON. The graph averages over
+    unknown values as ``predict`` does; but an unseen level gets the mean of all rows,
+    also if ``predict`` would use its text.
 
     ==================  =============  ================================================
     column              type           missing value

@@ -22,7 +22,7 @@ from skbayesnn._likelihoods.gaussian import (
 )
 from skbayesnn._likelihoods.mixture import Mixture
 from skbayesnn._likelihoods.poisson import LOG_RATE_BOUNDS, Poisson
-from skbayesnn._onnx.graph import Tensor
+from skbayesnn._onnx.graph import Graph, Tensor
 
 # Classes with normal components, which have quantiles in the graph.
 NORMAL = Gaussians, GaussianMixtures
@@ -42,21 +42,31 @@ class Normals(NamedTuple):
 class Moments(NamedTuple):
     """Draws of y, (draws, rows, targets).
 
-    ``share`` contains their weights in the whole mixture, (draws, 1, 1). ``normals``
-    are the parts of draws that are mixtures themselves.
+    ``uses`` are the places of the whole mixture that contain each draw, (draws,
+    places), bool. ``normals`` are the parts of draws that are mixtures themselves.
     """
 
-    share: Tensor
+    uses: np.ndarray
     mean: Tensor
     variance: Tensor
     normals: Normals | None = None
 
     @classmethod
-    def of_normals(cls, share: Tensor, normals: Normals) -> "Moments":
+    def of_normals(cls, uses: np.ndarray, normals: Normals) -> "Moments":
         """Moments of draws that are mixtures."""
         mean = (normals.share * normals.mean).sum(-1)
         squares = normals.variance + (normals.mean - mean.unsqueeze(-1)).square()
-        return cls(share, mean, (normals.share * squares).sum(-1), normals)
+        return cls(uses, mean, (normals.share * squares).sum(-1), normals)
+
+    @property
+    def share(self) -> Tensor:
+        """Weight of each draw in the whole mixture, (draws, 1, 1)."""
+        return shares(self.mean.graph, self.uses)
+
+    def mapped(self, uses: np.ndarray, function: Callable[[Tensor], Tensor]):
+        """Apply a function to all tensors."""
+        normals = self.normals and Normals(*map(function, self.normals))
+        return Moments(uses, function(self.mean), function(self.variance), normals)
 
     def rescaled(self, shift, factor) -> "Moments":
         """Moments of shift + factor y.
@@ -73,25 +83,32 @@ class Moments(NamedTuple):
                 normals.variance * np.square(factor)[:, None],
             )
         mean, variance = self.mean * factor + shift, self.variance * np.square(factor)
-        return Moments(self.share, mean, variance, normals)
+        return Moments(self.uses, mean, variance, normals)
 
-    def components(self) -> "Moments":
+    def components(self) -> Normals:
         """All normal distributions as draws with their own shares."""
         if self.normals is None:
-            return self
+            return Normals(self.share, self.mean, self.variance)
         share = self.share.unsqueeze(-1) * self.normals.share
         mean, variance = self.normals.mean, self.normals.variance
-        share, mean, variance = map(_components_first, (share, mean, variance))
-        return Moments(share, mean, variance)
+        return Normals(*map(_components_first, (share, mean, variance)))
 
 
-def moments(posterior: Posterior, share: np.ndarray, outputs: Tensor) -> Moments:
+def shares(graph: Graph, uses: np.ndarray) -> Tensor:
+    """Weight of each draw in a mixture, (draws, 1, 1).
+
+    uses : (draws, places), whether a place of the mixture contains the draw
+    """
+    return graph.constant(uses.mean(1)[:, None, None])
+
+
+def moments(posterior: Posterior, uses: np.ndarray, outputs: Tensor) -> Moments:
     """Mixture components of a regression, in the scale of the network.
 
-    share : (networks,), weight of each network in the whole mixture
+    uses : (networks, places), as in ``Moments``
     outputs : (networks, rows, outputs)
     """
-    return _MOMENTS[posterior.likelihood.name](posterior, share, outputs)
+    return _MOMENTS[posterior.likelihood.name](posterior, uses, outputs)
 
 
 def probabilities(posterior: Posterior, outputs: Tensor) -> Tensor:
@@ -110,7 +127,7 @@ def probabilities(posterior: Posterior, outputs: Tensor) -> Tensor:
     return padded.take(np.array(likelihood.ranks), axis=2)
 
 
-def _constant_noise(posterior, share, outputs) -> Moments:
+def _constant_noise(posterior, uses, outputs) -> Moments:
     """Components whose variance does not depend on the outputs."""
     posterior = replace(
         posterior, likelihood_params=_double(posterior.likelihood_params)
@@ -118,11 +135,10 @@ def _constant_noise(posterior, share, outputs) -> Moments:
     shape = 1, posterior.n_members, 1, posterior.likelihood.n_outputs
     components = posterior.predictive_components(torch.zeros(shape).double())
     variance = outputs.graph.constant(components.variance)
-    share = outputs.graph.constant(share[:, None, None])
-    return Moments(share, outputs, variance.expand_as(outputs))
+    return Moments(uses, outputs, variance.expand_as(outputs))
 
 
-def _heteroscedastic(posterior, share, outputs) -> Moments:
+def _heteroscedastic(posterior, uses, outputs) -> Moments:
     likelihood, params = posterior.likelihood, _double(posterior.likelihood_params)
     assert isinstance(likelihood, Heteroscedastic)
     n = likelihood.n_targets
@@ -134,10 +150,10 @@ def _heteroscedastic(posterior, share, outputs) -> Moments:
     log_tau = lowest + (8.0 * (log_tau - lowest)).op("Softplus") / 8.0
     log_factor = likelihood.log_noise_factor(params)
     variance = (np.asarray(log_factor) - log_tau).op("Exp")
-    return Moments(outputs.graph.constant(share[:, None, None]), mean, variance)
+    return Moments(uses, mean, variance)
 
 
-def _mixture(posterior, share, outputs) -> Moments:
+def _mixture(posterior, uses, outputs) -> Moments:
     """Networks whose draws are mixtures of Gaussians."""
     likelihood, params = posterior.likelihood, _double(posterior.likelihood_params)
     assert isinstance(likelihood, Mixture)
@@ -151,8 +167,7 @@ def _mixture(posterior, share, outputs) -> Moments:
     variance = (-log_tau).op("Exp")
     if "log_added" in params:
         variance = variance + params["log_added"].exp()[:, None, :, None].numpy()
-    share = outputs.graph.constant(share[:, None, None])
-    return Moments.of_normals(share, Normals(weight, location, variance))
+    return Moments.of_normals(uses, Normals(weight, location, variance))
 
 
 def _components_first(values: Tensor) -> Tensor:
@@ -162,12 +177,12 @@ def _components_first(values: Tensor) -> Tensor:
     return values.op("Transpose", perm=[0, 3, 1, 2]).op("Reshape", shape)
 
 
-def _poisson(posterior, share, outputs) -> Moments:
+def _poisson(posterior, uses, outputs) -> Moments:
     likelihood, params = posterior.likelihood, _double(posterior.likelihood_params)
     assert isinstance(likelihood, Poisson)
     log_rate = outputs + params["offset"].unsqueeze(1).numpy()
     rate = log_rate.op("Clip", *map(np.array, LOG_RATE_BOUNDS)).op("Exp")
-    return Moments(outputs.graph.constant(share[:, None, None]), rate, rate)
+    return Moments(uses, rate, rate)
 
 
 def _categorical(posterior, outputs) -> Tensor:

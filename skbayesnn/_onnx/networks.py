@@ -24,7 +24,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 def outputs_of(
-    posterior: Posterior, n_draws: int, counts: np.ndarray, x: Tensor
+    posterior: Posterior, n_draws: int, uses: np.ndarray, x: Tensor
 ) -> Iterator[tuple[Posterior, np.ndarray, Tensor]]:
     """Outputs of the networks, a few networks at a time.
 
@@ -32,28 +32,29 @@ def outputs_of(
     therefore evaluated separately.
 
     n_draws : number of distinct draws
-    counts : multiplicity of each network in the mixture, draws before members
+    uses : (networks, places), bool, the places of the mixture that contain each
+        network, draws before members
     x : (rows, inputs), float32, standardised
-    yields : posterior of the members; multiplicities, (networks,); outputs (networks,
-        rows, outputs), float64
+    yields : posterior of the members; their part of ``uses``; outputs (networks, rows,
+        outputs), float64
     """
-    counts_per_draw = counts.reshape(n_draws, posterior.n_members)
+    uses_per_draw = uses.reshape(n_draws, posterior.n_members, -1)
     if n_draws == 1:
-        [member_counts] = counts_per_draw
-        used = np.flatnonzero(member_counts)
+        [member_uses] = uses_per_draw
+        used = np.flatnonzero(member_uses.any(1))
         members = posterior.select(used)
         layers = [tuple(_array(v)[0] for v in layer) for layer in _drawn(members, 1)]
-        yield members, member_counts[used], _applied(members.network, layers, x)
+        yield members, member_uses[used], _applied(members.network, layers, x)
         return
-    for i, draw_counts in enumerate(counts_per_draw.T):
-        used = np.flatnonzero(draw_counts)
+    for i, draw_uses in enumerate(uses_per_draw.swapaxes(0, 1)):
+        used = np.flatnonzero(draw_uses.any(1))
         if len(used):
             member = posterior.select(np.array([i]))
             layers = [
                 tuple(_select_draws(_array(v)[:, 0], used) for v in layer)
                 for layer in _drawn(member, n_draws)
             ]
-            yield member, draw_counts[used], _applied(member.network, layers, x)
+            yield member, draw_uses[used], _applied(member.network, layers, x)
 
 
 def _drawn(posterior: Posterior, n_draws: int):

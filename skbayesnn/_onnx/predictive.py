@@ -15,9 +15,11 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
+from skbayesnn._data.column_encoding import N_SUBSTITUTES
 from skbayesnn._data.scaling import Scaling
 from skbayesnn._data.table_encoder import TableEncoder
 from skbayesnn._data.validation import table_of
+from skbayesnn._distributions.components import versions_of_draws
 from skbayesnn._meta.calibration import CalibratedUncertaintyRegressor
 from skbayesnn._onnx import neighbours
 from skbayesnn._onnx.graph import Tensor
@@ -28,11 +30,12 @@ from skbayesnn._onnx.likelihoods import (
     Normals,
     moments,
     probabilities,
+    shares,
 )
 from skbayesnn._onnx.networks import outputs_of
 from skbayesnn._onnx.parts import thawed
 from skbayesnn._onnx.steps import after_table, transformed
-from skbayesnn._onnx.tables import encoded_table
+from skbayesnn._onnx.tables import Versions, encoded_table, encoded_versions
 from skbayesnn._stacking.base import BayesianStacking
 from skbayesnn._stacking.boosting import BoostingClassifier
 from skbayesnn._stacking.foreign import ForeignModel
@@ -96,7 +99,7 @@ class Regression:
         parts = [(part.share * values(part)).sum(0) for part in self.draws]
         return reduce(add, parts)
 
-    def components(self) -> Moments:
+    def components(self) -> Normals:
         """Normal distributions of all draws, with their shares."""
         parts = [part.components() for part in self.draws]
         if any(part.normals for part in self.draws):
@@ -104,8 +107,21 @@ class Regression:
         first, *others = parts
         if not others:
             return first
-        columns = zip(*(part[:3] for part in parts), strict=True)
-        return Moments(*(a.op("Concat", *b, axis=0) for a, *b in columns))
+        columns = zip(*parts, strict=True)
+        return Normals(*(a.op("Concat", *b, axis=0) for a, *b in columns))
+
+    def mixed(self, versions: Versions) -> "Regression":
+        """Mixture of the versions of each row, as ``DrawArrays.mix_versions``."""
+        parts = []
+        for part in self.draws:
+            uses, select = _mixing(part.uses, versions)
+            parts.append(part.mapped(uses, select))
+        return replace(self, draws=tuple(parts))
+
+    def placed(self, part: "Part") -> "Regression":
+        """The draws as a part of a larger mixture."""
+        parts = [p._replace(uses=_resized(p.uses, part)) for p in self.draws]
+        return replace(self, draws=tuple(parts))
 
     def corrected(self, factor: np.ndarray, bound: float = np.inf) -> "Regression":
         """Spread the mixture about its mean, as ``Components.scaled_about``.
@@ -131,20 +147,35 @@ class Classes:
 
     Parameters
     ----------
-    share : Tensor (networks, 1, 1)
+    uses : ndarray of shape (networks, places), bool
+        As in ``Moments``.
     probability : Tensor (networks, rows, classes)
     labels : ndarray of shape (classes,)
     """
 
-    share: Tensor
+    uses: np.ndarray
     probability: Tensor
     labels: np.ndarray
 
+    @property
+    def share(self) -> Tensor:
+        """Weight of each draw in the mixture, (networks, 1, 1)."""
+        return shares(self.probability.graph, self.uses)
+
     def joined(self, other: "Classes") -> "Classes":
         """Mixture of the draws of both."""
-        share = self.share.op("Concat", other.share, axis=0)
+        uses = np.concatenate([self.uses, other.uses])
         probability = self.probability.op("Concat", other.probability, axis=0)
-        return replace(self, share=share, probability=probability)
+        return replace(self, uses=uses, probability=probability)
+
+    def mixed(self, versions: Versions) -> "Classes":
+        """Mixture of the versions of each row, as ``DrawArrays.mix_versions``."""
+        uses, select = _mixing(self.uses, versions)
+        return replace(self, uses=uses, probability=select(self.probability))
+
+    def placed(self, part: "Part") -> "Classes":
+        """The draws as a part of a larger mixture."""
+        return replace(self, uses=_resized(self.uses, part))
 
     def corrected(self, factor: np.ndarray, bound: float = np.inf) -> "Classes":
         """Apply a temperature, (1,)."""
@@ -160,8 +191,9 @@ class OnnxRows(NamedTuple):
 
 
 class Part(NamedTuple):
-    """Part of a model in a mixture: number of its draws, and of all draws."""
+    """The first place of a model in a mixture, its draws, and the draws of all."""
 
+    first: int
     n_draws: int
     n_total: int
 
@@ -188,10 +220,43 @@ def predictive(model, rows: OnnxRows, part: Part | None = None) -> Regression | 
             )
         distribution = predictive(model.estimator_, rows)
         return distribution.corrected(np.atleast_1d(model.scale_))
-    if table_of(model) is not None:
-        rows = OnnxRows({"table": encoded_table(model.table_, rows.inputs)})
+    table = table_of(model)
+    if table is not None:
+        return _of_table(model, table, rows, part)
+    return _of_numbers(model, rows, part)
+
+
+def _of_table(model, table: TableEncoder, rows: OnnxRows, part: Part | None):
+    """Mixture of the versions of the rows, if their values may be unknown."""
+    x, versions = encoded_versions(table, rows.inputs)
+    encoded = OnnxRows({"table": x})
+
+    def mixed(fitted, part):
+        if versions is None:
+            return _of_numbers(fitted, encoded, part)
+        distribution = _of_numbers(fitted, encoded, None).mixed(versions)
+        return distribution if part is None else distribution.placed(part)
+
+    if not any(getattr(model, "on_frame_", None) or []):
+        return mixed(model, part)
+    parts = [
+        predictive(candidate, rows, of_candidate)
+        if is_on_frame
+        else mixed(candidate, of_candidate)
+        for candidate, of_candidate, is_on_frame in zip(
+            model.estimators_, _parts(model), model.on_frame_, strict=True
+        )
+    ]
+    return _corrected(model, parts)
+
+
+def _of_numbers(
+    model, rows: OnnxRows, part: Part | None = None
+) -> Regression | Classes:
+    """Predictive distribution of a model whose columns are numbers, or encoded."""
     if isinstance(model, BayesianStacking):
-        return _stacked(model, rows)
+        pairs = zip(model.estimators_, _parts(model), strict=True)
+        return _corrected(model, [predictive(c, rows, p) for c, p in pairs])
     if isinstance(model, BayesianNetwork):
         return _network(model, rows, part)
     if isinstance(model, ShrunkLinearRegressor | ShrunkLinearClassifier):
@@ -230,13 +295,17 @@ def _after_steps(steps: Pipeline, rows: OnnxRows) -> OnnxRows:
     return OnnxRows({"steps": x})
 
 
-def _stacked(model: BayesianStacking, rows: OnnxRows) -> Regression | Classes:
-    """Mixture of the candidates with their numbers of draws, and its correction."""
-    n_total = int(model.n_draws_.sum())
-    parts = [
-        predictive(candidate, rows, Part(int(n), n_total))
-        for candidate, n in zip(model.estimators_, model.n_draws_, strict=True)
+def _parts(model: BayesianStacking) -> list[Part]:
+    """Places of the candidates in the mixture of a stack."""
+    ends = np.cumsum(model.n_draws_)
+    return [
+        Part(int(end - n), int(n), int(ends[-1]))
+        for end, n in zip(ends, model.n_draws_, strict=True)
     ]
+
+
+def _corrected(model: BayesianStacking, parts: list) -> Regression | Classes:
+    """Mixture of the candidates of a stack, with its correction."""
     bound = getattr(model, "spread_bound_", np.inf)
     return _joined(parts).corrected(model.spread_factor_, bound)
 
@@ -249,20 +318,18 @@ def _network(model: BayesianNetwork, rows: OnnxRows, part: Part | None):
     x = scaling.x_to_network(_single_input(rows).cast(np.float64)).cast(np.float32)
     n_draws = posterior.distinct_draws(model.n_draws)
     n_networks = n_draws * posterior.n_members
-    part = part or Part(n_networks, n_networks)
-    counts = _counts(part, n_networks)
     parts: list = []
-    for members, member_counts, outputs in outputs_of(posterior, n_draws, counts, x):
-        likelihood, share = members.likelihood, member_counts / part.n_total
+    every_use = _uses(part, n_networks)
+    for members, uses, outputs in outputs_of(posterior, n_draws, every_use, x):
+        likelihood = members.likelihood
         if likelihood.is_classification:
-            shares = outputs.graph.constant(share[:, None, None])
             probability = probabilities(members, outputs)
-            parts.append(Classes(shares, probability, vars(model)["classes_"]))
+            parts.append(Classes(uses, probability, vars(model)["classes_"]))
             continue
         _check_units(scaling.y_mean, scaling.y_scale)
         parts.append(
             Regression(
-                (_in_units_of_y(moments(members, share, outputs), scaling),),
+                (_in_units_of_y(moments(members, uses, outputs), scaling),),
                 is_flat=model.y_ndim_ == 1,
                 likelihoods=frozenset([likelihood.name]),
                 is_normal=likelihood.components_class in NORMAL,
@@ -272,10 +339,51 @@ def _network(model: BayesianNetwork, rows: OnnxRows, part: Part | None):
     return _joined(parts)
 
 
-def _counts(part: Part, n_draws: int) -> np.ndarray:
-    """Multiplicity of each draw of a model in the mixture, as `DrawArrays.resized`."""
-    selected = np.arange(part.n_draws) * n_draws // part.n_draws
-    return np.bincount(selected, minlength=n_draws)
+def _uses(part: Part | None, n_draws: int) -> np.ndarray:
+    """Places of the mixture that contain each draw of a model, (draws, places).
+
+    part : places of the model, as `DrawArrays.resized`; None: one place for each draw
+    """
+    uses = np.eye(n_draws, dtype=bool)
+    return uses if part is None else _resized(uses, part)
+
+
+def _resized(uses: np.ndarray, part: Part) -> np.ndarray:
+    """Evenly spaced places, as part of a larger mixture."""
+    selected = np.arange(part.n_draws) * uses.shape[1] // part.n_draws
+    resized = np.zeros((len(uses), part.n_total), dtype=bool)
+    resized[:, part.first : part.first + part.n_draws] = uses[:, selected]
+    return resized
+
+
+def _used(part: Part | None, n_draws: int) -> tuple[np.ndarray, np.ndarray]:
+    """Indices of the draws of a model that the mixture contains, and their places."""
+    uses = _uses(part, n_draws)
+    used = np.flatnonzero(uses.any(1))
+    return used, uses[used]
+
+
+def _mixing(
+    uses: np.ndarray, versions: Versions
+) -> tuple[np.ndarray, Callable[[Tensor], Tensor]]:
+    """Draws with one version of each row, as ``DrawArrays.mix_versions``.
+
+    uses : (draws, places)
+    returns : places of pairs of a draw and a version, (pairs, places); and a function
+        that selects their rows from tensors (draws, versions of all rows, ...)
+    """
+    times, turn = versions_of_draws(uses.shape[1], N_SUBSTITUTES)
+    uses = np.repeat(uses, times, axis=1)
+    of_version = turn == np.arange(N_SUBSTITUTES)[:, np.newaxis]
+    draw, version = np.nonzero((uses[:, np.newaxis] & of_version).any(-1))
+    # A row with one version uses it in all draws.
+    index = versions.number.graph.op("Mod", version[:, np.newaxis], versions.number)
+    index = (versions.first + index).unsqueeze(2)
+
+    def select(values):
+        return values.take(draw, axis=0).op("GatherND", index, batch_dims=1)
+
+    return uses[draw] & of_version[version], select
 
 
 def _linear_model(
@@ -285,23 +393,20 @@ def _linear_model(
 ):
     """Mixture of the draws of the weights."""
     n_draws = len(model.coef_)
-    part = part or Part(n_draws, n_draws)
-    counts = _counts(part, n_draws)
-    used = np.flatnonzero(counts)
+    used, uses = _used(part, n_draws)
     x = _single_input(rows).cast(np.float64).take(model.columns_, axis=1)
     outputs = x @ model.coef_[used].transpose(0, 2, 1)
     outputs = outputs + model.intercept_[used][:, None]
-    share = outputs.graph.constant((counts[used] / part.n_total)[:, None, None])
     if isinstance(model, ShrunkLinearClassifier):
         sigmoid = outputs.op("Sigmoid")
         if len(model.classes_) == 2:
             probability = (1.0 - sigmoid).op("Concat", sigmoid, axis=2)
         else:
             probability = sigmoid / sigmoid.sum(2, keepdims=True)
-        return Classes(share, probability, model.classes_)
+        return Classes(uses, probability, model.classes_)
     variance = outputs.graph.constant(model.noise_variance_).expand_as(outputs)
     return Regression(
-        (Moments(share, outputs, variance),),
+        (Moments(uses, outputs, variance),),
         is_flat=model.y_ndim_ == 1,
         likelihoods=frozenset([model.likelihood]),
         is_normal=True,
@@ -312,11 +417,8 @@ def _linear_model(
 def _forest(model: ForestRegressor, rows: OnnxRows, part: Part | None) -> Regression:
     """Mixture of the trees."""
     n_trees = len(model.roots_)
-    part = part or Part(n_trees, n_trees)
-    counts = _counts(part, n_trees)
-    used = np.flatnonzero(counts)
+    used, uses = _used(part, n_trees)
     x = _single_input(rows).cast(np.float32)
-    share = x.graph.constant((counts[used] / part.n_total)[:, None, None])
     _check_units(model.y_mean_, model.y_scale_)
     mean = _leaf_values(x, model, used, "mean")
     if model.width is None:
@@ -325,7 +427,7 @@ def _forest(model: ForestRegressor, rows: OnnxRows, part: Part | None) -> Regres
         squares = np.square(model.widths[used])[:, np.newaxis, np.newaxis]
         variance = x.graph.constant(squares).expand_as(mean)
     return Regression(
-        (_in_units_of_y(Moments(share, mean, variance), model._scaling),),
+        (_in_units_of_y(Moments(uses, mean, variance), model._scaling),),
         is_flat=model.y_ndim_ == 1,
         likelihoods=frozenset([model.likelihood]),
         is_normal=True,
@@ -350,29 +452,24 @@ def _boosting(model: BoostingClassifier, rows: OnnxRows, part: Part | None) -> C
         probability = (1.0 - sigmoid).op("Concat", sigmoid, axis=1)
     else:
         probability = outputs.op("Softmax", axis=1)
-    weight = 1.0 if part is None else part.n_draws / part.n_total
-    share = x.graph.constant(np.full((1, 1, 1), weight))
-    return Classes(share, probability.unsqueeze(0), model.classes_)
+    return Classes(_uses(part, 1), probability.unsqueeze(0), model.classes_)
 
 
 def _neighbours(model: NeighbourModel, rows: OnnxRows, part: Part | None):
     """Mixture of the draws of the embeddings."""
     n_draws = len(model.seeds_) * (model.n_draws if model.dropout_.any() else 1)
-    part = part or Part(n_draws, n_draws)
-    counts = _counts(part, n_draws)
-    used = np.flatnonzero(counts)
+    used, uses = _used(part, n_draws)
     neighbours.check_size(model, len(used))
     x = _single_input(rows)
-    share = x.graph.constant((counts[used] / part.n_total)[:, None, None])
     if isinstance(model, NeighbourClassifier):
         probability = neighbours.class_shares(model, used, x)
-        return Classes(share, probability, model.classes_)
+        return Classes(uses, probability, model.classes_)
     assert isinstance(model, NeighbourRegressor)
     _check_units(model.y_mean_, model.y_scale_)
     normals = Normals(*neighbours.normal_mixtures(model, used, x))
     scaling = model._scaling
     return Regression(
-        (_in_units_of_y(Moments.of_normals(share, normals), scaling),),
+        (_in_units_of_y(Moments.of_normals(uses, normals), scaling),),
         is_flat=model.y_ndim_ == 1,
         likelihoods=frozenset([model.likelihood]),
         is_normal=True,

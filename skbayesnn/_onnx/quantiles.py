@@ -9,7 +9,7 @@ from numpy.polynomial import Chebyshev, Polynomial
 from scipy.special import erfcx, ndtri
 
 from skbayesnn._onnx.graph import Tensor
-from skbayesnn._onnx.likelihoods import Moments
+from skbayesnn._onnx.likelihoods import Normals
 
 # Degree of the polynomial; the relative error of erfc is 1.3e-8.
 _DEGREE = 11
@@ -18,7 +18,7 @@ _MAX_STEPS = 100
 _TOLERANCE = 1e-6
 
 
-def mixture_quantiles(mixture: Moments, levels) -> Tensor:
+def mixture_quantiles(mixture: Normals, levels) -> Tensor:
     """Quantiles, (levels, rows, targets); compare ``_distributions.quantiles``.
 
     Levels above one half are computed from the upper tail, where the complement of the
@@ -33,7 +33,7 @@ def mixture_quantiles(mixture: Moments, levels) -> Tensor:
     return side[:, 0] * _root(mean, std, share, tail, mixture)
 
 
-def _root(mean, std, share, tail, mixture: Moments) -> Tensor:
+def _root(mean, std, share, tail, mixture: Normals) -> Tensor:
     """Root of the mixture's distribution function minus ``tail``.
 
     Newton's method in a bracket, with bisection instead of steps that leave the bracket

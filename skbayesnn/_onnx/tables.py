@@ -1,10 +1,19 @@
 """Columns of a frame as inputs of a graph, and their features: a ``TableEncoder``."""
 
 from collections.abc import Iterator, Sequence
+from functools import reduce
+from itertools import zip_longest
+from typing import NamedTuple
 
 import numpy as np
 
-from skbayesnn._data.column_encoding import SECONDS, Column, level_index
+from skbayesnn._data.column_encoding import (
+    N_SUBSTITUTES,
+    SECONDS,
+    Column,
+    level_index,
+    order_of_substitutes,
+)
 from skbayesnn._data.columns import Categories
 from skbayesnn._data.level_counts import LevelCounts
 from skbayesnn._data.table_encoder import TableEncoder
@@ -57,7 +66,7 @@ def input_columns(tables: Sequence[TableEncoder]) -> dict[str, Column]:
                 "`to_onnx` needs a column to be of one kind in all estimators of a "
                 f"stack; got {other.kind} and {column.kind} for column {column.name!r}."
             )
-        if "" in column.levels:
+        if "" in (*column.levels, *column.rare):
             raise TypeError(
                 "a graph takes the empty string for a missing category, but it is a "
                 f"level of column {column.name!r}. Replace it before fit."
@@ -84,21 +93,96 @@ def description(columns: dict[str, Column]) -> dict[str, dict]:
     }
 
 
+class Versions(NamedTuple):
+    """Positions of the versions of each row, as in ``EncodedRows.versions``.
+
+    Parameters
+    ----------
+    first : Tensor (rows,), int64
+        Position of the first version.
+    number : Tensor (rows,), int64
+        Number of versions.
+    """
+
+    first: Tensor
+    number: Tensor
+
+
+class _Features(NamedTuple):
+    """Features of a column, or a count, for all rows.
+
+    Parameters
+    ----------
+    values : Tensor (rows, features), float64
+    is_unknown : Tensor (rows, 1), bool; None if no value can be unknown
+    spreads : Tensor (rows, features), optional
+        Factor of the substitutes, if they are added to the values.
+    """
+
+    values: Tensor
+    is_unknown: Tensor | None = None
+    spreads: Tensor | None = None
+
+
 def encoded_table(encoder: TableEncoder, inputs: dict[str, Tensor]) -> Tensor:
-    """Features of the rows, (rows, features), float64.
+    """Features of the rows, (rows, features), float64; typical ones of unknown values.
 
     inputs : tensors (rows, 1) of the columns, or one tensor with all columns
     """
-    features = [
+    return _joined([block.values for block in _blocks(encoder, inputs)])
+
+
+def encoded_versions(
+    encoder: TableEncoder, inputs: dict[str, Tensor]
+) -> tuple[Tensor, Versions | None]:
+    """Features of all versions of the rows, (versions, features), and their positions.
+
+    None if no value can be unknown: each row has one version.
+    """
+    blocks = _blocks(encoder, inputs)
+    masks = [block.is_unknown for block in blocks if block.is_unknown is not None]
+    if not masks:
+        return _joined([block.values for block in blocks]), None
+    is_unknown = reduce(lambda a, b: a.op("Or", b), masks)
+    number = is_unknown.op("Where", np.array(N_SUBSTITUTES), np.array(1))
+    exists = number.op("Greater", np.arange(N_SUBSTITUTES))
+    places = exists.op("NonZero")
+    row, version = (places.take(np.array(i), axis=0) for i in range(2))
+    features, start = [], 0
+    columns = [column for column in encoder._columns if column.suffixes]
+    for block, column in zip_longest(blocks, columns):
+        values = block.values.op("Gather", row)
+        if block.is_unknown is not None:
+            order = order_of_substitutes(start)
+            substitutes = row.graph.op("Gather", column.substitutes[order], version)
+            if block.spreads is None:
+                mask = block.is_unknown.op("Gather", row)
+                values = mask.op("Where", substitutes, values)
+            else:
+                values = values + block.spreads.op("Gather", row) * substitutes
+        features.append(values)
+        start += 0 if column is None else len(column.suffixes)
+    number = number.op("Squeeze", np.array([1]))
+    first = number.op("CumSum", np.array(0), exclusive=1)
+    return _joined(features), Versions(first, number)
+
+
+def _blocks(encoder: TableEncoder, inputs: dict[str, Tensor]) -> list[_Features]:
+    """Features of the columns, and then of the counts."""
+    columns = [
         _features(column, _input_of(column, j, inputs))
         for j, column in enumerate(encoder._columns)
         if column.suffixes
     ]
-    features += [
-        [_row_counts(counts, encoder._columns, inputs)]
+    counts = [
+        _Features(_row_counts(counts, encoder._columns, inputs))
         for counts in encoder.level_counts
     ]
-    first, *others = [values for block in features for values in block]
+    return columns + counts
+
+
+def _joined(features: list[Tensor]) -> Tensor:
+    first, *others = features
     return first.op("Concat", *others, axis=1)
 
 
@@ -125,10 +209,10 @@ def _input_of(column: Column, j: int, inputs: dict[str, Tensor]) -> Tensor:
     )
 
 
-def _features(column: Column, x: Tensor) -> list[Tensor]:
-    """Features of a column, each (rows, features), float64."""
+def _features(column: Column, x: Tensor) -> _Features:
+    """Features of a column."""
     if column.kind == "category":
-        return [_codes(column, x)]
+        return _level_features(column, x)
     if column.kind == "ordered":
         positions = {level: i for i, level in enumerate(column.levels)}
         index = _looked_up(x, positions, -1)
@@ -141,7 +225,8 @@ def _features(column: Column, x: Tensor) -> list[Tensor]:
         missing = x.op("IsNaN")
     fill = np.array(float(column.fill))
     filled = x.graph.op("Where", missing, fill, x)
-    return [_feature(column, suffix, filled, missing) for suffix in column.suffixes]
+    values = [_feature(column, suffix, filled, missing) for suffix in column.suffixes]
+    return _Features(_joined(values), None if column.indicator else missing)
 
 
 def _feature(column: Column, suffix: str, filled: Tensor, missing: Tensor) -> Tensor:
@@ -163,12 +248,28 @@ def _feature(column: Column, suffix: str, filled: Tensor, missing: Tensor) -> Te
     return angle.op(waves[wave])
 
 
-def _codes(column: Column, x: Tensor) -> Tensor:
-    """Encoding of the level of each row."""
-    index = _looked_up(x, _level_rows(column), len(column.levels))
-    return x.graph.op(
+def _level_features(column: Column, x: Tensor) -> _Features:
+    """Features of the level of each row."""
+    n_levels, graph = len(column.levels), x.graph
+    levels = _level_rows(column)
+    if column.uses_y:
+        index = _looked_up(x, levels, n_levels).op("Squeeze", np.array([1]))
+        values = graph.op("Gather", column.level_features, index)
+        is_unknown = column.spreads.any(axis=1, keepdims=True)
+        return _Features(
+            values,
+            graph.op("Gather", is_unknown, index) if is_unknown.any() else None,
+            graph.op("Gather", column.spreads, index),
+        )
+    # Rare levels have the features of an unseen one, but are known.
+    known = levels | dict.fromkeys(column.rare, n_levels)
+    if not column.indicator:
+        del known[""]
+    index = _looked_up(x, known, -1)
+    values = graph.op(
         "Gather", column.level_features, index.op("Squeeze", np.array([1]))
     )
+    return _Features(values, index.op("Less", np.array(0)))
 
 
 def _level_rows(column: Column) -> dict[str, int]:

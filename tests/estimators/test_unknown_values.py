@@ -135,6 +135,16 @@ def test_ensemble_of_few_draws_uses_all_levels(table):
     assert model.predict(row)[0] == pytest.approx(expected, rel=1e-9)
 
 
+def test_samples_of_functions_use_all_levels(table):
+    """With a single network, they are the versions of a row."""
+    X, y = table
+    model = MCDropoutRegressor((4,), dropout=0.0, max_iter=5, **SHORT).fit(X, y)
+    rows = new_rows(X)
+    samples = model.sample_f(rows, 3000, random_state=0)
+    means = [np.unique(values).mean() for values in samples]
+    np.testing.assert_allclose(means, model.predict(rows), rtol=1e-5)
+
+
 def test_missing_number_of_a_table_of_numbers(seed):
     """y = 3 x: the std of the unknown x, times 3, is in the epistemic part."""
     random = np.random.default_rng(seed)

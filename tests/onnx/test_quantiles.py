@@ -6,7 +6,7 @@ from scipy.special import erfc
 
 from skbayesnn._distributions.quantiles import mixture_quantile
 from skbayesnn._onnx.graph import Graph
-from skbayesnn._onnx.likelihoods import Moments
+from skbayesnn._onnx.likelihoods import Normals
 from skbayesnn._onnx.quantiles import half_erfc_polynomial, mixture_quantiles
 from tests.helpers.onnx_running import outputs
 
@@ -21,7 +21,7 @@ def quantiles_of_graph(mean, variance, share):
     graph = Graph()
     inputs = {"mean": mean, "variance": variance, "share": share}
     tensors = {n: graph.input(n, np.float64, v.shape) for n, v in inputs.items()}
-    mixture = Moments(tensors["share"], tensors["mean"], tensors["variance"])
+    mixture = Normals(tensors["share"], tensors["mean"], tensors["variance"])
     values = mixture_quantiles(mixture, LEVELS)
     graph.output("quantiles", values, np.float64, [len(LEVELS), *mean.shape[1:]])
     return np.moveaxis(outputs(graph.model(), inputs)["quantiles"], 0, -1)

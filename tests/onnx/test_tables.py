@@ -69,14 +69,6 @@ def later(seed):
     return new_frame(12, np.random.default_rng([seed, 8]))
 
 
-@pytest.fixture
-def known(frame, y, later):
-    """The rows of ``later`` without unknown values, over which `predict` averages."""
-    encoder = TableEncoder(target_type="continuous").fit(frame, y)
-    rows = encoder.encode(encoder, later, "")
-    return later[rows.versions(slice(None))[1] == 1]
-
-
 def as_inputs(frame, graph):
     """Inputs of a graph, by the kinds in its metadata."""
     [about] = [p.value for p in graph.metadata_props if p.key == "columns"]
@@ -119,24 +111,47 @@ REGRESSORS = {
 
 
 @pytest.mark.parametrize("name", REGRESSORS)
-def test_regressors(name, frame, y, later, known, small):
-    rows = later if name.startswith("encoder") else known
+def test_regressors(name, frame, y, later, small):
     model = REGRESSORS[name](MCDropoutRegressor(**small)).fit(frame, y)
     graph = to_onnx(model)
-    expected = expected_regression(model, rows)
-    assert_close(outputs(graph, as_inputs(rows, graph)), expected, y)
+    for rows in (frame, later, later[:1]):
+        expected = expected_regression(model, rows)
+        assert_close(outputs(graph, as_inputs(rows, graph)), expected, y)
+
+
+def test_stack_with_a_candidate_on_the_frame(seed, small):
+    """Other candidates get encoded columns; each averages over unknown values."""
+    random = np.random.default_rng([seed, 10])
+    shops = random.integers(30, size=90)
+    X = pandas.DataFrame({"a": random.standard_normal(90), "shop": shops.astype(str)})
+    X["flag"] = random.random(90) < 0.5
+    y = X["a"].to_numpy() + random.standard_normal(30)[shops]
+    piped = make_pipeline(TableEncoder(), MCDropoutRegressor(**small))
+    pool = [("network", "fast"), ("piped", piped)]
+    model = BayesianStackingRegressor(pool, cv=2, max_iter=2, random_state=0)
+    model.fit(X, y)
+    # Whatever the weights are, both kinds of candidates are in the graph.
+    candidates = [model.estimators_[0], clone(piped).fit(X, y)]
+    if model.on_frame_[0]:
+        candidates[0] = MCDropoutRegressor(**small).fit(model.table_.transform(X), y)
+    model.estimators_, model.on_frame_ = candidates, [False, True]
+    model.n_draws_ = np.array([33, 5])
+    X.loc[:3, "a"], X.loc[2:5, "shop"] = np.nan, "new"
+    graph = to_onnx(model)
+    expected = expected_regression(model, X)
+    assert_close(outputs(graph, as_inputs(X, graph)), expected, y)
 
 
 @pytest.mark.parametrize("stacks", [False, True])
-def test_classifiers(stacks, frame, y, known, small):
+def test_classifiers(stacks, frame, y, later, small):
     labels = np.array(["a", "b", "c"])[np.argsort(np.argsort(y)) * 3 // len(y)]
     model = MCDropoutClassifier(categorical_features=["grade"], **small)
     if stacks:
         model = BayesianStackingClassifier(max_iter=2, cv=2, random_state=0)
     model.fit(frame, labels)
     graph = to_onnx(model)
-    actual = outputs(graph, as_inputs(known, graph))
-    assert_close_classes(actual, expected_classification(model, known))
+    actual = outputs(graph, as_inputs(later, graph))
+    assert_close_classes(actual, expected_classification(model, later))
 
 
 def test_every_feature_of_the_encoder(frame, y, later):
