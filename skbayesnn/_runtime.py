@@ -16,6 +16,7 @@ from importlib import import_module
 from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any, ParamSpec, TypeVar
+from weakref import WeakKeyDictionary
 
 import joblib
 import numpy as np
@@ -81,6 +82,36 @@ def warn_once(code: str, subject: str, message: str) -> None:
     if warned is None or subject not in warned:
         silence_warning(subject)
         warn(code, message)
+
+
+# Of each estimator, the subjects of which ``warn_of_rows`` has warned since its fit;
+# one set for an estimator and its snapshots.
+_reported: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()
+
+
+def warn_of_rows(estimator, code: str, subject: str, message: str) -> None:
+    """Warn about rows to be predicted, once per fitted estimator and subject.
+
+    A service would fill its log otherwise. With a filter "always" or "error", every
+    call warns.
+    """
+    if subject in (_warned.get() or ()):
+        return
+    if _filter_action(message) not in ("always", "all", "error", "ignore"):
+        reported = _reported.setdefault(estimator, set())
+        if subject in reported:
+            return
+        reported.add(subject)
+    warn_once(code, subject, message)
+
+
+def _filter_action(message: str) -> str:
+    """What the filters do with a warning; filters for a module or line are ignored."""
+    for action, text, category, module, line in warnings.filters:
+        is_general = module is None and not line and issubclass(UserWarning, category)
+        if is_general and (text is None or text.match(message)):
+            return action
+    return "default"
 
 
 def silence_warning(*subjects: str) -> None:
@@ -152,6 +183,7 @@ def snapshot(estimator):
     """A shallow copy of the estimator with its present attributes."""
     copy = object.__new__(type(estimator))
     vars(copy).update(vars(estimator))
+    _reported[copy] = _reported.setdefault(estimator, set())
     return copy
 
 
@@ -191,5 +223,6 @@ def replace_fitted(estimator, fitted: Mapping[str, Any]) -> None:
 
 
 def _replace(estimator, removed, changed: Mapping[str, Any]) -> None:
+    _reported.pop(estimator, None)
     kept = {n: v for n, v in vars(estimator).items() if n not in removed}
     estimator.__dict__ = kept | dict(changed)

@@ -1,6 +1,8 @@
 """A call that fits or predicts with many networks warns once."""
 
+import pickle
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
@@ -21,6 +23,7 @@ from skbayesnn import (
     MCDropoutClassifier,
     MCDropoutRegressor,
     NeighbourRegressor,
+    crps,
     predict_interval,
 )
 from skbayesnn._runtime import silence_warning, warn_once, warn_once_per_call
@@ -306,6 +309,46 @@ def test_codes_in_given_tables():
         warn_of_codes_in_table(frame, np.arange(ROWS) > 9)
         warn_of_codes_in_table(frame[["kind"]])
         warn_of_codes_in_table(["text"] * ROWS)
+
+
+def test_rows_are_reported_once_per_fit():
+    """Also by other methods, at other lines and with other numbers of rows."""
+    pandas = pytest.importorskip("pandas")
+    days = pandas.Timestamp("2020-01-01") + pandas.to_timedelta(np.arange(ROWS), "D")
+    frame = pandas.DataFrame({"day": days, "a": X[:, 0], "b": X[:, 1]})
+    new = frame.assign(day=days + pandas.Timedelta(days=500), a=1e9)
+    new.loc[3, "b"] = np.nan
+    network = MCDropoutRegressor(**SMALL | {"max_iter": 1})
+    stack = BayesianStackingRegressor([("net", network)], n_refits=1, cv=2)
+
+    def codes(action, *calls):
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter(action)
+            for call in calls:
+                call()
+        texts = [str(w.message) for w in warned]
+        assert "'day' (7 rows)" in texts[0] or "'b' (1 row)" in texts[0]
+        return sorted(text[-7:-1] for text in texts)
+
+    for model in (network, stack):
+        once = ["SKB303", "SKB304", "SKB305"]
+        for _ in range(2):  # the second fit warns again
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                model.fit(frame, Y)
+                model.predict(new)  # ignored warnings do not count
+            calls = [
+                partial(model.predict, new[:7]),
+                partial(model.predict_interval, new),
+                partial(crps, model, new, Y),
+            ]
+            assert codes("default", *calls) == once
+        assert codes("always", *calls) == sorted(3 * once)
+        assert codes("default", partial(pickle.loads(pickle.dumps(model)).predict, new))
+        for call in calls:
+            with warnings.catch_warnings(), pytest.raises(UserWarning, match="SKB30"):
+                warnings.simplefilter("error")
+                call()
 
 
 def test_elapsed_days_are_no_codes():

@@ -538,8 +538,8 @@ class EncodedColumn(NamedTuple):
     is_unknown : ndarray of shape (rows,), bool
     substitutes : ndarray
         As in ``UnknownValues``.
-    is_later : bool
-        Whether dates are clearly later than in ``fit``.
+    n_later : int
+        Rows whose date is clearly later than in ``fit``.
     new_level : str, optional
         As ``_new_level`` returns it.
     """
@@ -547,7 +547,7 @@ class EncodedColumn(NamedTuple):
     features: np.ndarray
     is_unknown: np.ndarray
     substitutes: np.ndarray
-    is_later: bool = False
+    n_later: int = 0
     new_level: str | None = None
 
 
@@ -571,7 +571,8 @@ def encode_column(reader: TableReader, j: int, column: Column) -> EncodedColumn:
     features = features_of_values(values, column)
     is_unknown = np.isnan(values) & (not column.indicator)
     first, last = column.bounds
-    is_later = column.kind == "date" and bool(
-        (values > last + _LATER_SHARE * (last - first)).any()
-    )
-    return EncodedColumn(features, is_unknown, substitutes, is_later)
+    n_later = 0
+    if column.kind == "date":
+        latest = last + _LATER_SHARE * (last - first)
+        n_later = int((values > latest).sum())
+    return EncodedColumn(features, is_unknown, substitutes, n_later)

@@ -260,11 +260,6 @@ class TableReader:
         return local.to_numpy().astype("datetime64[us]")
 
 
-def listed(names: Sequence) -> str:
-    """The first ten names, for messages."""
-    return ", ".join(map(repr, names[:10])) + ", ..." * (len(names) > 10)
-
-
 def is_frame(X) -> bool:
     """Whether X is a table in memory that narwhals can read."""
     if not hasattr(X, "columns"):
@@ -284,11 +279,12 @@ def refuse_repeated_names(X) -> None:
         return
     counts = Counter(names)
     repeated = [name for name in counts if counts[name] > 1]
+    listed = ", ".join(map(repr, repeated[:10])) + ", ..." * (len(repeated) > 10)
     way_out = "Rename them"
     if hasattr(X, "iloc"):
         way_out += ", or drop them: X.loc[:, ~X.columns.duplicated()]"
     raise ValueError(
-        f"the columns of X must have different names; got {listed(repeated)} more "
+        f"the columns of X must have different names; got {listed} more "
         f"than once. {way_out}."
     )
 

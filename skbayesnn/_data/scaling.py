@@ -14,7 +14,7 @@ from sklearn.preprocessing import StandardScaler
 
 from skbayesnn._distributions.components import Components
 from skbayesnn._likelihoods.base import MIN_NOISE
-from skbayesnn._runtime import warn_once
+from skbayesnn._runtime import warn_of_rows, warn_once
 
 # ---- powers of two that scale columns to about one, so that squares do not overflow
 
@@ -165,12 +165,13 @@ _UNNAMED = InputColumns()
 
 
 def warn_of_far_rows(
-    X, mean, scale, n_rows: float, columns: InputColumns = _UNNAMED
+    estimator, X, mean, scale, n_rows: float, columns: InputColumns = _UNNAMED
 ) -> None:
-    """Warn about rows far outside of the training rows, once per call.
+    """Warn about rows far outside of the training rows, once per fitted estimator.
 
     Parameters
     ----------
+    estimator : that predicts
     X : (rows, columns), array or sparse, finite
     mean, scale : (columns,), of the training rows
     n_rows : float
@@ -206,19 +207,24 @@ def warn_of_far_rows(
     # A code must not hide a farther value.
     distance[is_code] = 0
     side, column = np.unravel_index(distance.argmax(), distance.shape)
-    if distance[side, column] > max(_FAR, _FAR_PER_ROOT * math.sqrt(n_rows)):
+    too_far = max(_FAR, _FAR_PER_ROOT * math.sqrt(n_rows))
+    if distance[side, column] > too_far:
         values = X[:, [column]]
         values = (values.toarray() if sparse.issparse(X) else values)[:, 0]
         row = int(values.argmax() if side else values.argmin())
+        n_far = np.count_nonzero(
+            np.abs(values - mean[column]) > too_far * scale[column]
+        )
         texts.append(
             f"some rows lie far outside of the training rows: {values[row]:.3g} in "
             f"column {columns.name(int(column))} of row {row} is "
-            f"{distance[side, column]:.1g} standard deviations from the training mean. "
+            f"{distance[side, column]:.1g} standard deviations from the training mean, "
+            f"and {n_far} of {len(values)} rows are far by this column. "
             "Predictions are extrapolations there and can be absurd. Check that the "
             "rows have the units of the training rows."
         )
     if texts:
-        warn_once("SKB303", FAR_ROWS, " Also, ".join(texts))
+        warn_of_rows(estimator, "SKB303", FAR_ROWS, " Also, ".join(texts))
 
 
 def warn_of_codes(X, columns: InputColumns = _UNNAMED) -> None:

@@ -1,6 +1,6 @@
 """Encode a table with categories, dates and missing values as numeric columns."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from typing import Any, NamedTuple, Self
 
@@ -26,7 +26,7 @@ from skbayesnn._data.column_encoding import (
     with_statistics,
     without_levels,
 )
-from skbayesnn._data.columns import TableReader, is_frame, listed
+from skbayesnn._data.columns import TableReader, is_frame
 from skbayesnn._data.groups import check_groups
 from skbayesnn._data.level_counts import (
     LevelCounts,
@@ -41,7 +41,7 @@ from skbayesnn._data.level_statistics import (
     targets_of,
 )
 from skbayesnn._data.text_parts import TextComponents, fit_parts
-from skbayesnn._runtime import warn_once
+from skbayesnn._runtime import warn_of_rows, warn_once
 from skbayesnn._sklearn_compat import (
     BaseEstimator,
     TransformerMixin,
@@ -298,24 +298,28 @@ default="from_dtype"
         if not hasattr(self, "feature_names_in_"):
             refuse_other_names(X, [column.name for column in self._columns])
         reader = TableReader(X)
-        blocks, unknown, later, new, position = [], [], [], [], 0
+        blocks, unknown, position = [], [], 0
+        missing: dict[Any, int] = {}
+        later: dict[Any, int] = {}
         unseen: list[tuple[Column, str]] = []
         for j, column in enumerate(self._columns):
             encoded = encode_column(reader, j, column)
             place = slice(position, position + len(column.suffixes))
             position = place.stop
             blocks.append(encoded.features)
-            later += [column.name] * encoded.is_later
+            if encoded.n_later:
+                later[column.name] = encoded.n_later
             if encoded.new_level is not None:
                 unseen.append((column, encoded.new_level))
             if encoded.is_unknown.any():
                 unknown.append(
                     UnknownValues(place, encoded.is_unknown, encoded.substitutes)
                 )
-                new += [column.name] * (column.kind != "category")
-        warn_of_new_missing(new, consequence)
-        _warn_of_unseen_levels(unseen, consequence)
-        _warn_of_later_dates(later)
+                if column.kind != "category":
+                    missing[column.name] = int(encoded.is_unknown.sum())
+        warn_of_new_missing(estimator, missing, consequence)
+        _warn_of_unseen_levels(estimator, unseen, consequence)
+        _warn_of_later_dates(estimator, later)
         keys = _Keys(reader, self._columns)
         blocks += [
             feature(counts(keys(counts.columns))) for counts in self.level_counts
@@ -682,19 +686,31 @@ def _warn_of_dropped(columns: Sequence[Column]) -> None:
         )
 
 
-def warn_of_new_missing(names: Sequence, consequence: str) -> None:
-    """Warn of missing values in columns without an indicator of missing values."""
-    if names:
-        warn_once(
+def _with_rows(n_rows: Mapping[Any, int]) -> str:
+    """Names of columns with numbers of rows, for a warning."""
+    parts = [
+        f"{name!r} ({n} {'row' if n == 1 else 'rows'})" for name, n in n_rows.items()
+    ]
+    return ", ".join(parts[:10]) + ", ..." * (len(parts) > 10)
+
+
+def warn_of_new_missing(estimator, n_rows: Mapping[Any, int], consequence: str) -> None:
+    """Warn of missing values in columns without an indicator of missing values.
+
+    n_rows : by name of the column
+    """
+    if n_rows:
+        warn_of_rows(
+            estimator,
             "SKB304",
             NEW_MISSING,
             "values are missing in columns with fewer than five missing values in "
-            f"`fit`: {listed(names)}. {consequence}",
+            f"`fit`: {_with_rows(n_rows)}. {consequence}",
         )
 
 
 def _warn_of_unseen_levels(
-    columns: Sequence[tuple[Column, str]], consequence: str
+    estimator, columns: Sequence[tuple[Column, str]], consequence: str
 ) -> None:
     """Warn of columns without any level of ``fit``, with an example of the levels."""
     if columns:
@@ -704,7 +720,8 @@ def _warn_of_unseen_levels(
             f"{', ...' * (len(column.named) > 3)})"
             for column, level in columns[:10]
         ]
-        warn_once(
+        warn_of_rows(
+            estimator,
             "SKB304",
             UNSEEN_LEVELS,
             "all values are levels that `fit` has not seen, in the columns "
@@ -713,11 +730,13 @@ def _warn_of_unseen_levels(
         )
 
 
-def _warn_of_later_dates(names: Sequence) -> None:
-    if names:
-        warn_once(
+def _warn_of_later_dates(estimator, n_rows: Mapping[Any, int]) -> None:
+    if n_rows:
+        warn_of_rows(
+            estimator,
             "SKB305",
             LATER_DATES,
-            f"dates are later than all training dates: {listed(names)}. Predictions "
-            "extrapolate in time, and the predicted uncertainty may be too small.",
+            f"dates are later than all training dates: {_with_rows(n_rows)}. "
+            "Predictions extrapolate in time, and the predicted uncertainty may be too "
+            "small.",
         )

@@ -176,8 +176,9 @@ def check_new_rows(estimator, X, mean=None, std=None) -> EncodedRows:
         return EncodedRows(X)
     missing = np.isnan(X)
     columns = np.flatnonzero(missing.any(axis=0))
-    names = getattr(estimator, "feature_names_in_", np.arange(X.shape[1]))
-    warn_of_new_missing(names[columns].tolist(), AVERAGED)
+    names = getattr(estimator, "feature_names_in_", range(X.shape[1]))
+    n_rows = {names[j]: int(missing[:, j].sum()) for j in columns}
+    warn_of_new_missing(estimator, n_rows, AVERAGED)
     unknown = [
         UnknownValues(
             slice(j, j + 1), missing[:, j], normal_substitutes(mean[j], std[j])

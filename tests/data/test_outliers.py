@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from skbayesnn import MCDropoutRegressor
 from skbayesnn._data.scaling import (
     InputColumns,
     common_range,
@@ -16,6 +17,7 @@ from skbayesnn._data.scaling import (
 )
 
 ROWS = 41
+MODEL = MCDropoutRegressor()
 
 
 @pytest.fixture
@@ -79,12 +81,20 @@ def test_far_rows_are_beyond_a_thousand_standard_deviations(kind):
     for n_rows, reach in ((20, 1e3), (1e6, 1e4)):
         for sign in (-1, 1):
             rows[2, 1] = mean[1] + sign * 0.999 * reach * scale[1]
-            assert warned(warn_of_far_rows, kind(rows), mean, scale, n_rows) is None
+            assert (
+                warned(warn_of_far_rows, MODEL, kind(rows), mean, scale, n_rows) is None
+            )
             rows[2, 1] = mean[1] + sign * 1.001 * reach * scale[1]
-            text = warned(warn_of_far_rows, kind(rows), mean, scale, n_rows)
+            text = warned(warn_of_far_rows, MODEL, kind(rows), mean, scale, n_rows)
             assert f"in column 1 of row 2 is {reach:.1g} standard dev" in text
     text = warned(
-        warn_of_far_rows, kind(rows), mean, scale, 20, InputColumns(["a", "b", "c"])
+        warn_of_far_rows,
+        MODEL,
+        kind(rows),
+        mean,
+        scale,
+        20,
+        InputColumns(["a", "b", "c"]),
     )
     assert "in column 'b' of row 2" in text
 
@@ -97,10 +107,15 @@ def test_heavy_tails_are_not_far(seed):
     """
     random = np.random.default_rng(seed)
     train, new = (random.standard_t(3, size=(n, 1)) for n in (500, 1000))
-    assert warned(warn_of_far_rows, new, train.mean(0), train.std(0), 500) is None
+    assert (
+        warned(warn_of_far_rows, MODEL, new, train.mean(0), train.std(0), 500) is None
+    )
     rare = np.zeros((2_000_000, 1), np.float32)
     rare[0] = 1
-    assert warned(warn_of_far_rows, rare, rare.mean(0), rare.std(0), len(rare)) is None
+    assert (
+        warned(warn_of_far_rows, MODEL, rare, rare.mean(0), rare.std(0), len(rare))
+        is None
+    )
 
 
 @pytest.mark.parametrize("code", [-9.0, -99.0, 999.0, -9999.0])
@@ -133,32 +148,34 @@ def test_codes_for_missing_values_in_new_rows(seed):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             X[5, 0] = 15.0
-            warn_of_far_rows(make(X), *moments, 1000)
+            warn_of_far_rows(MODEL, make(X), *moments, 1000)
             X[5, 0] = -98.0  # as far as a code
-            warn_of_far_rows(make(X), *moments, 1000)
+            warn_of_far_rows(MODEL, make(X), *moments, 1000)
         X[5, 0] = -99.0
         message = "-99 in column 'a' is 14.2 standard deviations .*SKB303"
         with pytest.warns(UserWarning, match=message):
-            warn_of_far_rows(make(X), *moments, 1000, InputColumns(["a", "b"]))
+            warn_of_far_rows(
+                object(), make(X), *moments, 1000, InputColumns(["a", "b"])
+            )
     elapsed_days = InputColumns(are_numbers=[False, True])
-    assert warned(warn_of_far_rows, X, *moments, 1000, elapsed_days) is None
+    assert warned(warn_of_far_rows, MODEL, X, *moments, 1000, elapsed_days) is None
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         # A share of the many training rows may have the code.
-        warn_of_far_rows(X, *moments, 1e5)
+        warn_of_far_rows(MODEL, X, *moments, 1e5)
 
 
 @pytest.mark.parametrize("far", [[[0.0, 1e9]], [[-1e9, 0.0]], [[1e9, 0.0], [0, 0]]])
 def test_a_code_does_not_hide_a_far_value(far):
     """In another column, on either side in the same one, or farther than a code."""
     rows = np.array([[99.0, 0.0], *far])
-    text = warned(warn_of_far_rows, rows, np.zeros(2), np.ones(2), 100)
+    text = warned(warn_of_far_rows, MODEL, rows, np.zeros(2), np.ones(2), 100)
     has_code = far[0][0] < 1e9  # else it is between other values
     assert ("99 in column 0 is 99 standard" in text) == has_code
     assert "of row 1 is 1e+09 standard deviations" in text
     rows[0] = -999999.0, 5e3  # the code is the farthest value
     rows[1:] = 0.0
-    text = warned(warn_of_far_rows, rows, np.zeros(2), np.ones(2), 100)
+    text = warned(warn_of_far_rows, MODEL, rows, np.zeros(2), np.ones(2), 100)
     assert "-999999 in column 0" in text and "5e+03 in column 1 of row 0" in text
 
 
@@ -167,4 +184,4 @@ def test_a_code_in_the_training_rows_is_not_reported_again(seed):
     X[:12] = -999.0
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        warn_of_far_rows(X[:20], X.mean(0), X.std(0), 1000)
+        warn_of_far_rows(MODEL, X[:20], X.mean(0), X.std(0), 1000)
