@@ -6,6 +6,7 @@ These are the numbers and texts of the page of :mod:`skbayesnn.explore`.
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
+from numbers import Number
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -146,7 +147,9 @@ class Exploration:
                 else:
                     facts[name] = band
         if self.y is not None and values == self.row(row):
-            facts["measured"] = shown(self.y.iat[row, target])
+            y = self.y.iat[row, target]
+            is_number = isinstance(y, Number) and y == y and not self.is_classifier
+            facts["measured"] = number_text(y) if is_number else shown(y)
         outside = [
             f"{column.name} = {shown(values[j])} ({self.range_of}: {words})"
             for j, column in enumerate(self.columns)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 from sklearn.base import is_classifier
 from sklearn.metrics import (
     average_precision_score,
@@ -41,7 +42,12 @@ from skbayesnn._stacking.summary import (
 )
 from skbayesnn._validation import check_number
 from skbayesnn.inspection._column_values import number_text, shown
-from skbayesnn.inspection._columns import column_drift, column_names, training_columns
+from skbayesnn.inspection._columns import (
+    column_drift,
+    column_names,
+    training_columns,
+    with_dtype,
+)
 from skbayesnn.inspection._importance import (
     default_kind,
     select_target,
@@ -142,6 +148,12 @@ def page_of(model, X, y, X_train, target, random_state, n_rows) -> Report:
             "held-out rows."
         )
     check_target_given(model, y)
+    if sparse.issparse(X):
+        raise TypeError(
+            "a report requires a dense X, since it replaces single columns; got "
+            f"{type(X).__name__}. Give some rows as `X.toarray()`."
+        )
+    X = with_dtype("X", X)
     if num_samples(X) != num_samples(y):
         raise ValueError(
             "`X` and `y` must have the same rows; got inconsistent numbers of samples: "

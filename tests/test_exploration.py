@@ -139,7 +139,7 @@ def test_facts_equal_the_methods(state, frame, y):
     share = np.mean(values < 0.999 * values[5])
     name = "rows of the table with a smaller epistemic uncertainty"
     assert facts[name] == f"{100 * share:.0f} %"
-    assert facts["measured"] == f"{y[5]:.6g}" and outside == []
+    assert facts["measured"] == f"{y[5]:.4g}" and outside == []
     assert state.most_uncertain(0) == np.argsort(-values, kind="stable").tolist()
     # A changed row was not measured.
     assert "measured" not in state.reasons(5, {0: 1.5}, 0)[0]

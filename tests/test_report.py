@@ -5,6 +5,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.ensemble import BaggingRegressor
 from sklearn.linear_model import LinearRegression
@@ -320,6 +321,9 @@ def test_bad_arguments(rows, regressor):
         report(regressor, X, y[:5])
     with pytest.raises(TypeError, match="LinearRegression"):
         report(LinearRegression().fit(X, y), X, y)
+    with pytest.raises(TypeError, match=r"requires a dense X.*got csr_array"):
+        report(regressor, csr_array(X), y)
+    assert report(regressor, X.tolist(), y).scores == report(regressor, X, y).scores
 
 
 def test_y_of_a_report_is_checked(rows, regressor):
