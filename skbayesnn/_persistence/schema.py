@@ -511,6 +511,7 @@ def _stacks() -> Iterator[StoredClass]:
         )
     of_foreign_model = {
         "estimator": ESTIMATOR,
+        "feature_names": none_or(list_of(TEXT)),
         "n_features_in_": POSITIVE_COUNT,
         "x_mean_": FLOATS_1D,
         "x_scale_": POSITIVE_FLOATS_1D,

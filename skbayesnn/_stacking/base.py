@@ -60,7 +60,7 @@ from skbayesnn._stacking.candidates import (
     refit_to_all_rows,
 )
 from skbayesnn._stacking.folds import make_folds
-from skbayesnn._stacking.foreign import ForeignModel
+from skbayesnn._stacking.foreign import ForeignModel, name_features
 from skbayesnn._stacking.forest import without_unused_trees
 from skbayesnn._stacking.many_rows import cv_of_sample, fits_to_all_rows
 from skbayesnn._stacking.pool import (
@@ -431,6 +431,10 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             groups=groups,
             is_checked=True,
         )
+        features = names if encoder is None else encoder.get_feature_names_out()
+        for spec in specs:
+            if spec and isinstance(spec.estimator, ForeignModel):
+                name_features(spec.estimator, features)
         default: dict[tuple[str, str], CandidateSpec] = {}
         for size in {item[1] for item in items if isinstance(item[1], str)}:
             default_pool = default_specs(

@@ -404,10 +404,18 @@ def drop_failed(candidates: Sequence[Candidate], store: ResultStore) -> list[Can
         raise next(iter(errors.values())).with_traceback(None)
     if errors:
         name, error = next(iter(errors.items()))
+        spec = next(c.spec for c in candidates if c.name == name)
+        way_out = ""
+        if isinstance(spec.estimator, ForeignModel) and not spec.on_frame:
+            way_out = (
+                ". If its parameters refer to columns of X by position, put it into a "
+                "Pipeline, which gets X as it is"
+            )
         warn(
             "SKB109",
             f"{len(errors)} of {len(candidates)} candidates could not be trained and "
-            f"were dropped; the first, {name}: {type(error).__name__}: {error}",
+            f"were dropped; the first, {name}: {type(error).__name__}: {error}"
+            f"{way_out}",
             ConvergenceWarning,
         )
     return remaining

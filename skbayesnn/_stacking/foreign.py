@@ -9,7 +9,7 @@ virtual ensembles of CatBoost are several draws. NumPy, float64.
 """
 
 from abc import ABCMeta, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from inspect import signature
@@ -25,6 +25,7 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from skbayesnn._batch.cross_fit import refuse_fitted
 from skbayesnn._batch.jobs import last_step, path_of_network
+from skbayesnn._data.columns import MISSING, TableReader, is_frame
 from skbayesnn._data.scaling import Scaling
 from skbayesnn._distributions.components import Gaussians
 from skbayesnn._distributions.piecewise import PiecewiseUniforms
@@ -36,7 +37,7 @@ from skbayesnn._predictive.mixin import (
     RegressionPredictiveMixin,
 )
 from skbayesnn._predictive.mixture import MixturePredictive
-from skbayesnn._runtime import atomic_update, on_snapshot
+from skbayesnn._runtime import atomic_update, imported, on_snapshot
 from skbayesnn._sklearn_compat import (
     BaseEstimator,
     ClassifierMixin,
@@ -272,12 +273,56 @@ def takes_frame(estimator) -> bool:
     return categories is not None and not isinstance(categories, str)
 
 
+def _mentions(value, names: set[str]) -> bool:
+    """Whether a value of a parameter contains one of the names."""
+    if isinstance(value, str):  # also "name:1", as in CatBoost
+        return value in names or value.rpartition(":")[0] in names
+    if isinstance(value, Mapping | list | tuple):
+        return any(_mentions(item, names) for item in value)
+    return False
+
+
+def name_features(adapter: "ForeignModel", names) -> None:
+    """Name the columns of arrays, if parameters of the estimator contain a name.
+
+    names : array-like of str, or None
+    """
+    params = adapter.estimator.get_params(deep=False).values()
+    names = [] if names is None else list(names)
+    if _mentions(list(params), set(names)):
+        adapter.set_params(feature_names=names)
+
+
+def _with_plain_columns(frame, keeps_categories: bool):
+    """A pandas frame with dates as days since 1970, and text in place of categories.
+
+    keeps_categories : whether columns of pandas categories stay as they are
+    """
+    reader, frame = TableReader(frame), frame.copy()
+    for j, name in enumerate(reader.names):
+        kind = reader.kind(j)
+        if kind == "date":
+            dates = reader.dates(j, reader.time_zone(j))
+            days = dates.astype(np.int64) / 86.4e9
+            frame[name] = np.where(np.isnat(dates), np.nan, days)
+        elif kind == "duration":
+            frame[name] = reader.numbers(j)
+        elif kind in ("category", "ordered"):
+            if not (keeps_categories and hasattr(frame[name], "cat")):
+                data = reader.categories(j)
+                levels = np.array([*data.levels, MISSING], dtype=object)
+                frame[name] = levels[data.codes]
+    return frame
+
+
 class ForeignModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
     """Base of both adapters of estimators from other libraries.
 
     Parameters
     ----------
     estimator : estimator
+    feature_names : list of str, default=None
+        Names of the columns of arrays, if the estimator gets them as frames.
     """
 
     likelihood: str
@@ -288,8 +333,21 @@ class ForeignModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
     x_scale_: Array
     total_weight_: float
 
-    def __init__(self, estimator):
+    def __init__(self, estimator, feature_names=None):
         self.estimator = estimator
+        self.feature_names = feature_names
+
+    def _rows(self, X):
+        """X as the estimator takes it."""
+        if isinstance(X, np.ndarray) and self.feature_names is not None:
+            return imported("pandas").DataFrame(X, columns=self.feature_names)
+        is_pipeline = isinstance(self.estimator, Pipeline)
+        is_pandas = is_frame(X) and type(X).__module__.startswith("pandas")
+        if is_pipeline or not is_pandas:
+            return X
+        # Of all libraries, CatBoost alone needs text.
+        params = self.estimator.get_params(deep=False)
+        return _with_plain_columns(X, params.get("cat_features") is None)
 
     def _fit(self, X, y, sample_weight, groups, estimators) -> list:
         """Fit estimators to the rows with positive weight; return them.
@@ -308,13 +366,14 @@ class ForeignModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
             params[f"{path}sample_weight"] = weights
         if groups is not None and has_fit_parameter(last, "groups"):
             params[f"{path}groups"] = groups[used]
-        fitted = [estimator.fit(X, y, **params) for estimator in estimators]
+        rows = self._rows(X)
+        fitted = [estimator.fit(rows, y, **params) for estimator in estimators]
         if isinstance(X, np.ndarray) or sparse.issparse(X):
             self._store_scales(X, weights)
         return fitted
 
     def __sklearn_clone__(self):
-        return type(self)(unfitted(self.estimator))
+        return type(self)(unfitted(self.estimator), self.feature_names)
 
     def _store_scales(self, X, weights) -> None:
         """Store mean and standard deviation of each column, for far rows."""
@@ -333,7 +392,7 @@ class ForeignModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
     @on_snapshot
     def _open_predictive(self, X):
         check_is_fitted(self)
-        return PredictiveBlocks(num_samples(X), self._distribution(X))
+        return PredictiveBlocks(num_samples(X), self._distribution(self._rows(X)))
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -525,6 +525,50 @@ def test_which_estimators_get_the_frame():
     assert not takes_frame(LinearRegression())
 
 
+def _named_frame(linear):
+    """The increasing column "num", text with missing values, dates and categories."""
+    X, y = linear
+    frame, text = _mixed(linear)[0], np.resize(["u", "v", None], ROWS)
+    frame["num"], frame["cat"] = X[:, 0], pd.Categorical(text)
+    dates = pd.Timestamp("2024-01-01") + pd.to_timedelta(np.arange(ROWS), unit="D")
+    frame["when"] = dates.where(np.arange(ROWS) != 7)
+    return frame, y
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"monotonic_cst": {"num": -1}},
+        {"categorical_features": ["text", "cat"], "monotonic_cst": {"num": -1}},
+    ],
+)
+@pytest.mark.parametrize("is_mixed", [True, False])
+def test_settings_that_refer_to_columns_by_name(linear, params, is_mixed):
+    """y increases with "num": with the wrong sign, predictions ignore it."""
+    frame, y = _named_frame(linear)
+    if not is_mixed:
+        params = {k: v for k, v in params.items() if k == "monotonic_cst"}
+        frame = pd.DataFrame(linear[0], columns=["num", "b", "c"])
+    boosting = HistGradientBoostingRegressor(max_iter=5, **params)
+    model = _stack([("boosting", boosting), ("ols", BayesianRidge())]).fit(frame, y)
+    assert "boosting" in model.weights_.index
+    model = _stack([("boosting", boosting)]).fit(frame, y)
+    changed = frame.assign(num=frame["num"] + 9)
+    difference = model.predict(changed) - model.predict(frame)
+    np.testing.assert_allclose(difference, 0, atol=1e-9)
+    pytest.importorskip("skops")
+    data = skbayesnn.dumps(model)
+    again = skbayesnn.loads(data, trusted=skbayesnn.get_untrusted_types(data=data))
+    np.testing.assert_array_equal(again.predict(frame), model.predict(frame))
+
+
+def test_settings_by_position_name_the_way_out(linear):
+    frame, y = _named_frame(linear)
+    boosting = HistGradientBoostingRegressor(monotonic_cst=[1, 0])
+    with pytest.warns(match="put it into a Pipeline"):
+        _stack([("boosting", boosting), ("ols", LinearRegression())]).fit(frame, y)
+
+
 def test_classifiers(linear):
     X, y = linear
     labels = np.array(["low", "middle", "high"])[np.digitize(y, [-1.0, 1.0])]
@@ -604,17 +648,19 @@ def test_onnx_names_the_candidate(linear):
 def test_catboost(linear):
     catboost = pytest.importorskip("catboost")
     options = {"iterations": 20, "verbose": False, "allow_writing_files": False}
-    frame, y = _mixed(linear)
+    frame, y = _named_frame(linear)
     pool = [
         ("linear", "auto"),
         ("boosting", catboost.CatBoostRegressor(**options)),
-        ("frame", catboost.CatBoostRegressor(cat_features=["text"], **options)),
+        ("frame", catboost.CatBoostRegressor(cat_features=["text", "cat"], **options)),
+        ("signs", catboost.CatBoostRegressor(monotone_constraints="num:1", **options)),
         (
             "uncertainty",
             catboost.CatBoostRegressor(loss_function="RMSEWithUncertainty", **options),
         ),
     ]
     model = _stack(pool).fit(frame, y)
+    assert {"frame", "signs"} < set(model.weights_.index)
     assert np.isfinite(model.weights_["log_density"]).all()
     assert np.isfinite(model.predict(frame)).all()
     alone = _stack(pool[-1:]).fit(frame, y)
