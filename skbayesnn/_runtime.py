@@ -1,4 +1,4 @@
-"""Global settings, warnings, and atomic updates of fitted attributes.
+"""Global settings, warnings, and atomic updates of fitted attributes and files.
 
 A fit does not change the settings of NumPy, torch and warnings. Warnings point at the
 user's line. Fitted attributes are replaced in one assignment: while one thread refits
@@ -6,10 +6,14 @@ an estimator, other threads can predict with it or pickle it, and use either the
 or the new one.
 """
 
+import glob
+import os
+import secrets
 import sys
+import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from functools import wraps
 from importlib import import_module
@@ -226,3 +230,30 @@ def _replace(estimator, removed, changed: Mapping[str, Any]) -> None:
     _reported.pop(estimator, None)
     kept = {n: v for n, v in vars(estimator).items() if n not in removed}
     estimator.__dict__ = kept | dict(changed)
+
+
+# ---- atomic updates of files
+
+# Seconds after which a part of a file is from a process that was killed.
+_ABANDONED = 3600
+
+
+@contextmanager
+def replaced(path: Path) -> Iterator[Path]:
+    """Yield a new path; on exit, the file written there replaces the one at ``path``.
+
+    After an error the file is unchanged. Parts of processes that were killed are
+    removed.
+    """
+    path = path.resolve()  # Replace the target of a link, not the link.
+    parts = f".{glob.escape(path.name)}.{'[0-9a-f]' * 16}.part"
+    for part in path.parent.glob(parts):
+        with suppress(OSError):
+            if time.time() - part.stat().st_mtime > _ABANDONED:
+                part.unlink()
+    part = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
+    try:
+        yield part
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)

@@ -11,6 +11,8 @@ import webbrowser
 from collections.abc import Sequence
 from contextlib import suppress
 from html import escape
+from ipaddress import ip_address
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -26,10 +28,15 @@ __all__ = ["main"]
 
 # Most columns with a control.
 _MAX_CONTROLS = 100
-_LOCAL = ["127.0.0.1", "localhost"]
+# Most bytes of a request, whose values are those of one row.
+_MAX_REQUEST = 1 << 20
 _CAUSES = (
     f"The change of the epistemic uncertainty if values of {N_REPLACED} other rows "
     "replace this value."
+)
+_HOST = (
+    "0.0.0.0 lets other machines see the table and compute predictions, without a "
+    "password"
 )
 _COLORS = "0,114,178", "213,94,0", "0,158,115", "204,121,167", "102,102,102"
 _PAGE = """<!DOCTYPE html><html lang="en"><head>{%metas%}<title>{%title%}</title>
@@ -56,6 +63,13 @@ def _app(state: Exploration, target: int) -> Any:
 
     app = dash.Dash(__name__, title="skbayesnn", update_title=None)
     app.index_string = _PAGE
+    app.server.config["MAX_CONTENT_LENGTH"] = _MAX_REQUEST
+    computes = Lock()  # One request at a time uses the processors.
+
+    @app.server.errorhandler(LookupError)
+    def refuse(error):
+        return "unknown row, column, target or level", 400
+
     columns = state.columns
     changeable = range(min(len(columns), _MAX_CONTROLS))
     # Levels and dates can be cleared; numbers are missing if a list contains them.
@@ -149,7 +163,8 @@ def _app(state: Exploration, target: int) -> Any:
     def draw(j, row, target, missing, values):
         changes = changes_of(missing, values)
         try:
-            x, lines = state.curve(j, row, changes, target)
+            with computes:
+                x, lines = state.curve(j, row, changes, target)
         except (TypeError, ValueError) as error:
             return dash.no_update, str(error)
         value = changes.get(j, columns[j].at(row))
@@ -158,7 +173,8 @@ def _app(state: Exploration, target: int) -> Any:
     @app.callback(Output("reasons", "children"), *inputs)
     def explain(row, target, missing, values):
         try:
-            found = state.reasons(row, changes_of(missing, values), target)
+            with computes:
+                found = state.reasons(row, changes_of(missing, values), target)
         except (TypeError, ValueError):  # `draw` shows the error.
             return []
         facts, outside, causes = found
@@ -246,7 +262,7 @@ def _parser() -> argparse.ArgumentParser:
     add(
         "--trusted", nargs="+", metavar="TYPE", help="types to load; see skbayesnn.load"
     )
-    add("--host", default="127.0.0.1", help="0.0.0.0 lets other machines see the table")
+    add("--host", default="127.0.0.1", help=_HOST)
     add("--port", type=int, default=8050, help="0 finds a free port")
     add("--no-browser", action="store_true", help="only print the address")
     return parser
@@ -272,16 +288,24 @@ def main(arguments: Sequence[str] | None = None) -> None:
         raise SystemExit(f"error: {error}") from error
     from werkzeug.serving import make_server
 
-    if options.host in _LOCAL:  # not for a web page under another name
-        app.server.config["TRUSTED_HOSTS"] = _LOCAL
+    host = f"[{options.host}]" if ":" in options.host else options.host
+    if _is_local(options.host):  # not for a web page under another name
+        app.server.config["TRUSTED_HOSTS"] = ["127.0.0.1", "localhost", host]
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     server = make_server(options.host, options.port, app.server, threaded=True)
-    address = f"http://{options.host}:{server.server_port}"
+    address = f"http://{host}:{server.server_port}"
     print(f"{address} shows the model. Ctrl-C ends it.", flush=True)
     if not options.no_browser:
         webbrowser.open(address)
     with suppress(KeyboardInterrupt):
         server.serve_forever()
+
+
+def _is_local(host: str) -> bool:
+    """Whether only this machine can use an address."""
+    with suppress(ValueError):
+        return ip_address(host).is_loopback
+    return host == "localhost"
 
 
 def _app_of(options: argparse.Namespace) -> Any:

@@ -65,6 +65,8 @@ _SWAMPED = 2.0
 # 63]. Heavy tails stay inside, such as log-normal values with a log scale of 2 or
 # Student's t with 2 degrees of freedom.
 _FAR, _FAR_PER_ROOT = 1e3, 10.0
+# Farther values, in standard deviations, are refused: their squares would overflow.
+_FARTHEST = 1e100
 # Subjects of the warnings that are given once per call.
 FAR_ROWS, TRAINING_CODES = "far rows", "codes in training rows"
 # Values that stand for a missing value in many tables. In training rows one is taken
@@ -177,6 +179,11 @@ def warn_of_far_rows(
     n_rows : float
         Sum of the weights of the training rows.
     columns : InputColumns
+
+    Raises
+    ------
+    ValueError
+        If a row is so far outside that predictions would overflow.
     """
     lowest, highest = X.min(axis=0), X.max(axis=0)
     if sparse.issparse(X):
@@ -187,6 +194,14 @@ def warn_of_far_rows(
     enough = min(max(math.sqrt(n_rows / 10), _CODE_FAR), _CODE_FARTHEST)
     if distance.max() <= enough:
         return
+    side, column = np.unravel_index(distance.argmax(), distance.shape)
+    if distance[side, column] > _FARTHEST:
+        raise ValueError(
+            f"`X` must be within {_FARTHEST:g} standard deviations of the training mean,"
+            f" so that predictions are finite; {(lowest, highest)[side][column]:.3g} in "
+            f"column {columns.name(int(column))} is {distance[side, column]:.1g} away. "
+            "Remove this value."
+        )
     texts = []
     is_code = (distance > enough) & np.isin([lowest, highest], CODES)
     if columns.are_numbers is not None:

@@ -12,14 +12,15 @@ import shutil
 import tempfile
 import weakref
 from abc import ABC, abstractmethod
-from bisect import bisect_right
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import copy_context
+from fnmatch import fnmatch
 from functools import cached_property
-from glob import glob
-from itertools import accumulate
+from glob import escape, glob
+from itertools import accumulate, takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,6 +32,8 @@ from skbayesnn._data.class_order import OrderedLabels, if_ordered
 from skbayesnn._data.columns import is_frame
 from skbayesnn._runtime import imported
 
+# Endings of the names of Parquet files in folders.
+PARQUET_ENDINGS = (".parquet", ".pq", ".parq")
 # Bytes that an ordinary fit needs for each value of X, at most: the table itself,
 # copies in double precision, and the networks of the selection on held-out rows.
 BYTES_PER_VALUE = 256
@@ -226,10 +229,13 @@ class RowSource(ABC):
             )
         missing = [name for name in columns if name not in self.columns]
         if missing:
+            in_path = any(f"{name}=" in self.name for name in missing)
             raise ValueError(
                 f"{self.name} must have the columns {', '.join(map(repr, missing))}; "
                 f"it has {', '.join(map(repr, self.columns[:20]))}"
                 f"{', ...' * (len(self.columns) > 20)}."
+                + " Columns in names of folders are read below the folder that is "
+                "given: give the folder above, or a pattern." * in_path
             )
         other = object.__new__(type(self))
         vars(other).update(vars(self))
@@ -350,12 +356,19 @@ class SlicedSource(RowSource):
         first = block * self._step
         stop = min(first + self._step, self._n)
         for start in range(first, stop, n_at_once):
-            rows = self._take(start, min(start + n_at_once, stop))
+            try:
+                rows = self._take(start, min(start + n_at_once, stop))
+            except (OSError, RuntimeError) as error:  # of a damaged chunk
+                raise ValueError(
+                    f"{self.name} cannot be read from row {start} on: {error}"
+                ) from error
             yield rows if self.columns is None else selected_columns(rows, self.columns)
 
     @classmethod
     def of_array(cls, array) -> "SlicedSource":
         """A ``numpy.memmap``, or a dataset of HDF5 or Zarr."""
+        if not getattr(array, "id", True):
+            raise ValueError("the file of an HDF5 dataset must be open; it was closed.")
         chunks = getattr(array, "chunks", None)
         of_chunk = chunks[0] if chunks else 1
         bytes_of_row = array.dtype.itemsize * int(np.prod(array.shape[1:]))
@@ -446,12 +459,20 @@ class Partitions(RowSource):
 
 
 class ParquetFiles(RowSource):
-    """Parquet files with the same columns; the blocks are their row groups.
+    """Parquet files; the blocks are their row groups.
+
+    Columns in the names of folders, such as ``region=1``, are the last ones.
 
     Parameters
     ----------
     name : str
-    paths : list of str
+    fragments : iterable of pyarrow.dataset.ParquetFileFragment
+        The files, and the values of the columns in the names of their folders.
+    schema : pyarrow.Schema
+        Columns of the first file, or of a dataset of pyarrow.
+    is_dataset : bool
+        Whether the types are those of the schema, and values of columns that a file
+        lacks are missing. Otherwise all files must have the columns of the first one.
 
     Raises
     ------
@@ -460,134 +481,150 @@ class ParquetFiles(RowSource):
         values in it.
     """
 
-    def __init__(self, name: str, paths: Sequence[str]):
-        super().__init__(None)
-        try:
-            parquet = imported("pyarrow.parquet")
-        except ImportError as error:
-            raise ImportError(
-                "Parquet files are read by pyarrow, which is not installed; install it "
-                "with `pip install pyarrow`."
-            ) from error
-        self.name, self._paths = name, list(paths)
-        groups: list[int] = []
-        self._first_group = [0]
-        kinds: dict[str, str] = {}
-        schemas: list[Any] = []
-        for path in self._paths:
+    def __init__(self, name: str, fragments: Iterable, schema, is_dataset: bool):
+        super().__init__(_names_of(schema))
+        keys_of = imported("pyarrow.dataset").get_partition_keys
+        self.name, self._schema = name, schema
+        self._files: list[_File] = []
+        # The file of each block, the row group in it, and its number of rows.
+        self._groups: list[tuple[int, int]] = []
+        self._sizes: list[int] = []
+        for fragment in fragments:
+            path, keys = fragment.path, keys_of(fragment.partition_expression)
             with naming_file(path):
-                metadata = parquet.read_metadata(path)
-                schema = metadata.schema.to_arrow_schema()
-            schemas.append(schema)
-            found = {field.name: _kind(field.type) for field in schema}
-            kinds = kinds or found
-            _check_same_columns(path, self._paths[0], found, kinds)
-            groups += [
-                metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)
-            ]
-            self._first_group.append(len(groups))
-        self._groups, self.columns = groups, _names_of(schemas[0])
-        # Of files whose numbers have different types; else None.
-        self._schema: Any = None
-        if any(not schema.equals(schemas[0]) for schema in schemas):
-            unify = imported("pyarrow").unify_schemas
-            self._schema = unify(schemas, promote_options="permissive")
+                groups, found = fragment.row_groups, fragment.physical_schema
+            if not is_dataset:
+                _check_names(path, found)
+                first = self._files[0].path if self._files else path
+                self._schema = _merged(self._schema, first, found, path, keys)
+            self._groups += [(len(self._files), group.id) for group in groups]
+            self._sizes += [group.num_rows for group in groups]
+            file = _File(path, fragment.filesystem, keys, None)
+            self._files.append(file._replace(version=file.present_version()))
 
     def _bytes_open(self):
-        of_column = min(_PAGE_BYTES, 16 * max(self._groups))
+        of_column = min(_PAGE_BYTES, 16 * max(self._sizes))
         return len(self.columns or ()) * (of_column + _BUFFER_BYTES)
 
     @property
     def block_rows(self):
-        return self._groups
+        return self._sizes
 
     @cached_property
     def fingerprint(self):
-        stats = [os.stat(path) for path in self._paths]
-        versions = tuple((s.st_size, s.st_mtime_ns) for s in stats)
-        return tuple(self._paths), versions, tuple(self.columns or ())
-
-    def _file_of(self, block: int) -> tuple[str, int]:
-        """Path of a block, and its number in the file."""
-        i = bisect_right(self._first_group, block) - 1
-        return self._paths[i], block - self._first_group[i]
+        files = tuple((file.path, file.version) for file in self._files)
+        return files, tuple(self.columns or ())
 
     def _place(self, block):
-        path, group = self._file_of(block)
-        return f"{path}, row group {group}"
+        i, group = self._groups[block]
+        return f"{self._files[i].path}, row group {group}"
 
     def _read(self, block, n_at_once):
         arrow, parquet = imported("pyarrow"), imported("pyarrow.parquet")
-        path, group = self._file_of(block)
+        i, group = self._groups[block]
+        file, names = self._files[i], self.columns or []
+        schema = arrow.schema([self._schema.field(name) for name in names])
+        # Of the columns that the file lacks.
+        of_file = {
+            field.name: arrow.array([file.keys.get(field.name)], field.type)
+            for field in schema
+        }
         with (
-            naming_file(path),
+            naming_file(file.path),
             parquet.ParquetFile(
-                path, buffer_size=_BUFFER_BYTES, pre_buffer=False
-            ) as file,
+                file.path,
+                filesystem=file.filesystem,
+                buffer_size=_BUFFER_BYTES,
+                pre_buffer=False,
+                page_checksum_verification=True,
+            ) as opened,
         ):
-            batches = file.iter_batches(
-                n_at_once, row_groups=[group], columns=self.columns
-            )
-            while True:
-                batch = next(batches, None)
-                if batch is None:
-                    return
-                # The columns come in the order of the file.
-                table = arrow.Table.from_batches([batch]).select(self.columns)
-                if self._schema is not None:
-                    fields = map(self._schema.field, self.columns or ())
-                    table = table.cast(arrow.schema(list(fields)))
-                yield table
+            if file.present_version() != file.version:
+                raise ValueError(
+                    f"{file.path} must not change while its rows are used; it was "
+                    "replaced or written meanwhile. Call again when it is complete."
+                )
+            stored = {*opened.schema_arrow.names}.intersection(names)
+            for batch in opened.iter_batches(
+                n_at_once, row_groups=[group], columns=[*stored]
+            ):
+                first = arrow.repeat(0, len(batch))
+                columns = [
+                    batch.column(name) if name in stored else of_file[name].take(first)
+                    for name in names
+                ]
+                yield arrow.Table.from_arrays(columns, names).cast(schema)
+
+
+class _File(NamedTuple):
+    """A Parquet file.
+
+    Parameters
+    ----------
+    path : str
+    filesystem : pyarrow.fs.FileSystem
+    keys : dict
+        Values of the columns in the names of its folders.
+    version : tuple, or None
+        Size and time of the last change.
+    """
+
+    path: str
+    filesystem: Any
+    keys: dict
+    version: tuple | None
+
+    def present_version(self) -> tuple:
+        """Size and time of the last change."""
+        info = self.filesystem.get_file_info(self.path)
+        return info.size, info.mtime_ns
 
 
 class Dataset(RowSource):
-    """A pyarrow dataset; the blocks are its fragments, or their row groups."""
+    """A pyarrow dataset of other files or of tables; the blocks are its fragments."""
 
-    def __init__(self, dataset):
+    def __init__(self, dataset, fragments: list):
         super().__init__(_names_of(dataset.schema))
-        self.name, self._dataset = "pyarrow.dataset", dataset
-
-    @cached_property
-    def _fragments(self) -> list:
-        fragments: list = []
-        for fragment in self._dataset.get_fragments():
-            split = getattr(fragment, "split_by_row_group", None)
-            fragments += [fragment] if split is None else split()
-        return fragments
+        self.name, self._schema = "pyarrow.dataset", dataset.schema
+        self._fragments = fragments
 
     @cached_property
     def block_rows(self):
-        return [self._checked(i, self._length) for i in range(len(self._fragments))]
-
-    def _length(self, block: int) -> int:
-        fragment = self._fragments[block]
-        groups = getattr(fragment, "row_groups", None)
-        if groups is None:
-            return fragment.count_rows()
-        # For a row group, `count_rows` counts the rows of the file.
-        return sum(group.num_rows for group in groups)
+        rows = []
+        for block, fragment in enumerate(self._fragments):
+            with naming_file(self._place(block)):
+                rows.append(fragment.count_rows())
+        return rows
 
     def _place(self, block):
         return getattr(self._fragments[block], "path", f"{self.name}, block {block}")
 
-    def _checked(self, block: int, function: Callable):
-        with naming_file(self._place(block)):
-            return function(block)
-
     def _read(self, block, n_at_once):
         arrow = imported("pyarrow")
-        batches = self._fragments[block].to_batches(
-            schema=self._dataset.schema,
-            columns=self.columns,
-            batch_size=n_at_once,
-            batch_readahead=1,
-            fragment_readahead=1,
-        )
-        while True:
-            batch = self._checked(block, lambda _: next(batches, None))
-            if batch is None:
-                return
-            yield arrow.Table.from_batches([batch])
+        with naming_file(self._place(block)):
+            for batch in self._fragments[block].to_batches(
+                schema=self._schema,
+                columns=self.columns,
+                batch_size=n_at_once,
+                batch_readahead=1,
+                fragment_readahead=1,
+            ):
+                yield arrow.Table.from_batches([batch])
+
+
+def _of_dataset(dataset) -> RowSource:
+    """The source of a pyarrow dataset."""
+    try:
+        fragments = list(dataset.get_fragments())
+    except ValueError as error:  # of a dataset after `filter`
+        raise ValueError(
+            "a pyarrow.dataset must not be filtered, since a fit reads its files in "
+            "parts. If its rows fit into memory, give dataset.to_table(); else "
+            "filter with polars: polars.scan_parquet(path).filter(...)."
+        ) from error
+    if fragments and all(hasattr(fragment, "row_groups") for fragment in fragments):
+        return ParquetFiles("pyarrow.dataset", fragments, dataset.schema, True)
+    return Dataset(dataset, fragments)
 
 
 class LazyTable(RowSource):
@@ -610,7 +647,7 @@ class LazyTable(RowSource):
             path = os.path.join(folder, "rows.parquet")
             try:
                 self._frame.sink_parquet(path)
-                self._stored.append(ParquetFiles(self.name, [path]))
+                self._stored.append(files_as_source(self.name, [path], folder))
             except BaseException:
                 shutil.rmtree(folder, ignore_errors=True)
                 raise
@@ -687,37 +724,61 @@ def _names_of(schema) -> list[str]:
     return [name for name in schema.names if name not in index]
 
 
-def _kind(arrow_type) -> str:
-    """Kind of values of a column; the number of bits does not count."""
-    types = imported("pyarrow.types")
-    if types.is_dictionary(arrow_type):
-        arrow_type = arrow_type.value_type
-    if (
-        types.is_integer(arrow_type)
-        or types.is_floating(arrow_type)
-        or types.is_decimal(arrow_type)
-    ):
-        return "number"
-    if types.is_large_string(arrow_type) or types.is_string_view(arrow_type):
-        return "string"
-    return str(arrow_type)
-
-
-def _check_same_columns(path: str, first: str, found: dict, kinds: dict) -> None:
-    """Raise if a file has other columns than the first, or other kinds of values."""
-    missing = [name for name in kinds if name not in found]
-    if missing:
+def _check_names(path: str, schema) -> None:
+    """Raise if two columns have the same name."""
+    [(name, n)] = Counter(schema.names).most_common(1) or [("", 0)]
+    if n > 1:
         raise ValueError(
-            f"{path} must have the columns of {first}; it lacks "
+            f"{path} must have columns with different names; it has {n} columns "
+            f"{name!r}. Rename them."
+        )
+
+
+def _merged(schema, first: str, found, path: str, keys: dict):
+    """The schema of all files, with types that contain the values of a further file.
+
+    first : path of the first file, which has the columns of the schema
+    found : schema of the further file
+    keys : columns in the names of its folders
+    """
+    names = {*found.names, *keys}
+    if missing := [name for name in schema.names if name not in names]:
+        raise ValueError(
+            f"{path} must have the columns of the other files; it lacks "
             f"{', '.join(map(repr, missing))}."
         )
-    for name, kind in kinds.items():
-        # A column without any value has no kind.
-        if found[name] != kind and "null" not in (found[name], kind):
-            raise ValueError(
-                f"column {name!r} must contain the same kind of values in all files; "
-                f"it is {kind} in {first}, and {found[name]} in {path}."
-            )
+    for i, field in enumerate(schema):
+        if field.name in keys:
+            continue
+        other = found.field(field.name).type
+        if other != field.type:
+            kind = _common_type(field.type, other)
+            if kind is None:
+                raise ValueError(
+                    f"column {field.name!r} must contain the same kind of values in "
+                    f"all files; it is {field.type} in {first}, and {other} in {path}."
+                )
+            schema = schema.set(i, field.with_type(kind))
+    return schema
+
+
+def _common_type(*kinds):
+    """Type of pyarrow that contains the values of two types; None if none does.
+
+    Categories and text are both text, unless the categories are the same.
+    """
+    arrow, types = imported("pyarrow"), imported("pyarrow.types")
+
+    def as_values(kind):
+        kind = kind.value_type if types.is_dictionary(kind) else kind
+        return arrow.large_string() if types.is_string_view(kind) else kind
+
+    for pair in (kinds, map(as_values, kinds)):
+        schemas = [arrow.schema([("", kind)]) for kind in pair]
+        with suppress(arrow.ArrowException):
+            unified = arrow.unify_schemas(schemas, promote_options="permissive")
+            return unified.field(0).type
+    return None
 
 
 def read_ahead(values: Iterator[Any]) -> Generator[Any, None, None]:
@@ -773,7 +834,7 @@ _KINDS: dict[tuple[str, str], Callable[[Any], RowSource | None]] = {
     ("h5py", "Dataset"): SlicedSource.of_array,
     ("zarr", "Array"): SlicedSource.of_array,
     ("pyarrow", "Table"): lambda table: _if_large(SlicedSource.of_table(table)),
-    ("pyarrow", "Dataset"): Dataset,
+    ("pyarrow", "Dataset"): _of_dataset,
     ("polars", "LazyFrame"): LazyTable,
     ("dask", "Array"): Partitions.of_array,
     ("dask", "DataFrame"): Partitions.of_frame,
@@ -792,31 +853,135 @@ def _is_list_of_paths(X) -> bool:
         and len(X) > 0
         and all(
             isinstance(path, os.PathLike)
-            or (isinstance(path, str) and path.endswith((".parquet", ".pq")))
+            or (isinstance(path, str) and path.endswith(PARQUET_ENDINGS))
             for path in X
         )
     )
 
 
 def _parquet_files(X) -> ParquetFiles:
-    """The Parquet files of a path, a pattern, a folder, or a list of these."""
-    items = list(X) if isinstance(X, list | tuple) else [X]
+    """The Parquet files of a path, a pattern, a folder, or a list of these.
+
+    Every file counts once, also if links lead to it.
+    """
+    items = [os.fspath(item) for item in (X if isinstance(X, list | tuple) else [X])]
     paths: list[str] = []
-    for item in map(os.fspath, items):
-        if Path(item).is_dir():
-            found = sorted(str(path) for path in Path(item).rglob("*.parquet"))
-        elif Path(item).exists():
-            found = [item]
-        else:
-            found = sorted(glob(item, recursive=True))
-        if not found:
-            raise FileNotFoundError(f"no Parquet file matches {item!r}.")
-        paths += found
-    text = [p for p in paths if Path(p).suffix in (".csv", ".tsv", ".txt", ".json")]
-    if text:
-        raise ValueError(
-            f"a path must be of Parquet files; got {text[0]!r}. Read text with "
-            "polars.scan_csv or pyarrow.dataset.dataset, and give the result."
+    bases, real_paths = [], set[str]()
+    for item in items:
+        base, found = _files_of(item)
+        by_real_path: dict[str, str] = {}
+        for path in found:
+            by_real_path.setdefault(os.path.realpath(path), path)
+        if twice := real_paths & by_real_path.keys():
+            raise ValueError(
+                f"a list of paths must contain a file once; got {min(twice)!r} again. "
+                "For a larger weight of its rows, give `sample_weight`."
+            )
+        real_paths |= by_real_path.keys()
+        paths += by_real_path.values()
+        bases.append(os.path.abspath(base))
+    name = items[0] if len(items) == 1 else f"{items[0]} and {len(items) - 1} more"
+    return files_as_source(name, paths, os.path.commonpath(bases))
+
+
+def files_as_source(name: str, paths: Sequence[str], base: str) -> ParquetFiles:
+    """A source of Parquet files.
+
+    base : folder; the names of folders below it contain columns
+    """
+    try:
+        datasets = imported("pyarrow.dataset")
+    except ImportError as error:
+        raise ImportError(
+            "Parquet files are read by pyarrow, which is not installed; install it "
+            "with `pip install pyarrow`."
+        ) from error
+    for path in paths:
+        if Path(path).suffix in (".csv", ".tsv", ".txt", ".json"):
+            raise ValueError(
+                f"a path must be of Parquet files; got {path!r}. Read text with "
+                "polars.scan_csv or pyarrow.dataset.dataset, and give the result."
+            )
+        if not os.path.isfile(path):
+            raise ValueError(
+                f"a path must be of a file; {path!r} is a broken link, a named pipe or "
+                "a device."
+            )
+    with naming_file(paths[0]):
+        dataset = datasets.dataset(
+            [os.path.abspath(path) for path in paths],
+            format="parquet",
+            partitioning="hive",
+            partition_base_dir=base,
         )
-    name = str(items[0]) if len(items) == 1 else f"{items[0]} and {len(items) - 1} more"
-    return ParquetFiles(name, paths)
+    # New fragments, since those of the dataset keep what they read of their files.
+    fragments = (
+        f.format.make_fragment(f.path, f.filesystem, f.partition_expression)
+        for f in dataset.get_fragments()
+    )
+    return ParquetFiles(name, fragments, dataset.schema, False)
+
+
+def _files_of(item: str) -> tuple[str, list[str]]:
+    """Files of a path, a pattern or a folder, and the folder to which it refers."""
+    if os.path.isdir(item):
+        base, paths = item, _files_below(item)
+    elif os.path.exists(item):
+        return os.path.dirname(item), [item]
+    else:
+        parts = Path(item).parts
+        fixed = takewhile(lambda part: escape(part) == part, parts[:-1])
+        base, paths = os.path.join(*fixed, ""), []
+        for match in glob(item, recursive=True):
+            paths += _files_below(match) if os.path.isdir(match) else [match]
+        paths = [
+            path
+            for path in paths
+            if not any(map(_is_skipped, Path(path).relative_to(base).parts))
+        ]
+    if os.path.isdir(os.path.join(base, "_delta_log")):
+        raise ValueError(
+            f"a folder must not be a Delta table, of which some files are not valid "
+            f"any more; got {base!r}. Give "
+            "deltalake.DeltaTable(path).to_pyarrow_dataset()."
+        )
+    if not paths:
+        raise FileNotFoundError(
+            f"no Parquet file matches {item!r}. Names that begin with '_' or '.' are "
+            "skipped."
+        )
+    return base, sorted(paths)
+
+
+def _files_below(folder: str) -> list[str]:
+    """Parquet files in a folder and its folders, each of which is entered once."""
+    paths, entered = [], {os.path.realpath(folder)}
+    for parent, folders, names in os.walk(folder, followlinks=True):
+        for name in list(folders):
+            real = os.path.realpath(os.path.join(parent, name))
+            if _is_skipped(name) or real in entered:
+                folders.remove(name)
+            entered.add(real)
+        paths += [
+            os.path.join(parent, name)
+            for name in names
+            if name.lower().endswith(PARQUET_ENDINGS) and not _is_skipped(name)
+        ]
+    return paths
+
+
+def _is_skipped(name: str) -> bool:
+    """Whether a file or folder is hidden or temporary, as pyarrow and Spark have it."""
+    return name.startswith(("_", "."))
+
+
+def is_read(path: str | os.PathLike, X) -> bool:
+    """Whether a file is, or would be, among the files of a path, pattern or folder."""
+    real = os.path.realpath(path)
+    for item in X if isinstance(X, list | tuple) else [X]:
+        if isinstance(item, str | os.PathLike):
+            pattern = os.path.realpath(item)
+            pattern = escape(pattern) + "/*" if os.path.isdir(item) else pattern
+            if real == os.path.realpath(item) or fnmatch(real, pattern):
+                return True
+    return False

@@ -457,13 +457,27 @@ default="from_dtype"
 
         Parameters
         ----------
-        input_features : ignored
+        input_features : array-like of str, default=None
+            None, or the names of the columns in ``fit``.
 
         Returns
         -------
         names : ndarray of str
+
+        Raises
+        ------
+        ValueError
+            If the names are others than in ``fit``.
         """
         check_is_fitted(self)
+        fitted = getattr(self, "feature_names_in_", None)
+        if not (fitted is None or input_features is None) and (
+            list(fitted) != list(input_features)
+        ):
+            raise ValueError(
+                f"`input_features` must be the names of the columns in `fit`, "
+                f"{list(fitted)}; got {list(input_features)}."
+            )
         names = []
         for column in self._columns:
             name = _column_name(column.name)

@@ -426,6 +426,11 @@ def check_numbers(estimator, y, X=None) -> np.ndarray:
             "`y` must be of shape (n_samples,) or (n_samples, n_targets); got the "
             f"single value {str(values)[:40]!r}."
         )
+    if values.dtype.kind == "c":
+        raise ValueError(
+            f"`y` must hold real numbers for {class_name}; got {values.dtype}. Give "
+            "its real and imaginary part as two targets."
+        )
     if values.dtype.kind in "mM":
         raise ValueError(
             f"`y` must hold numbers for {class_name}; got times ({values.dtype}), "

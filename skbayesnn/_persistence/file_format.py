@@ -11,7 +11,6 @@ import hashlib
 import json
 import math
 import os
-import secrets
 import shutil
 import zipfile
 from collections.abc import Iterator, Mapping
@@ -20,6 +19,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
+
+from skbayesnn._runtime import replaced
 
 # ---- archive
 
@@ -129,18 +130,18 @@ def write(file: File, content: bytes) -> None:
             f"the folder of `file` must exist; got {str(path)!r}. Create "
             f"{str(path.parent)!r} first."
         )
-    path = path.resolve()  # Replace the target of a link, not the link.
-    partial = path.with_name(f"{path.name}.{secrets.token_hex(8)}.part")
-    try:
-        with open(partial, "xb") as file:
-            if path.exists():
-                shutil.copymode(path, partial)
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
+    if path.is_file() and not is_model_file(path):
+        raise FileExistsError(
+            "`file` must be a new file, or one of skbayesnn.save, which is replaced; "
+            f"got {str(path)!r}, which has other content. Give another name, or remove "
+            "the file."
+        )
+    with replaced(path) as part, open(part, "xb") as opened:
+        if path.exists():
+            shutil.copymode(path, part)
+        opened.write(content)
+        opened.flush()
+        os.fsync(opened.fileno())
 
 
 def _is_path(file) -> bool:

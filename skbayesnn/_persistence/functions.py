@@ -34,7 +34,7 @@ def save(model: Any, file: File) -> None:
 
     Unlike a pickle, the file is safe to load. It is a zip archive of a JSON document
     and of arrays in NumPy's format, with checksums. An existing file is replaced only
-    if saving succeeds.
+    if saving succeeds, and only if ``save`` has written it.
 
     Parameters
     ----------
@@ -60,6 +60,8 @@ def save(model: Any, file: File) -> None:
     ValueError
         If the model contains an object that cannot be saved, such as a lambda or a
         torch module. The message names the object and its attribute.
+    FileExistsError
+        If the file exists and has other content, such as a table.
     sklearn.exceptions.NotFittedError
         If the model is not fitted.
     ImportError
@@ -311,7 +313,9 @@ def _message(error: Exception) -> str:
     """Message of an error, with its type if the error is not a ValueError."""
     if isinstance(error, RecursionError):
         return "it is nested too deeply."
-    return str(error) if isinstance(error, ValueError) else repr(error)
+    if isinstance(error, ValueError):
+        return str(error)
+    return f"a value has another type or range than fits give it ({error!r})."
 
 
 def _check_header(document) -> None:

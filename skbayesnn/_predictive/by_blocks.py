@@ -4,6 +4,7 @@ import os
 import uuid
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import wraps
 from inspect import signature
@@ -15,17 +16,19 @@ import sklearn
 
 from skbayesnn._data.columns import is_frame
 from skbayesnn._data.sources import (
+    PARQUET_ENDINGS,
     RowSource,
     SlicedSource,
     concatenated,
     is_lazy,
+    is_read,
     read_ahead,
     resolved_columns,
     source_of,
     split_columns,
     working_memory,
 )
-from skbayesnn._runtime import default_settings, imported, snapshot
+from skbayesnn._runtime import default_settings, imported, replaced, snapshot
 from skbayesnn._validation import numpy_random_state
 
 P = ParamSpec("P")
@@ -35,6 +38,8 @@ R = TypeVar("R")
 _SHARE_OF_ROWS, _SHARE_OF_DRAWS = 1 / 64, 1 / 8
 # Most rows of a block.
 _MAX_ROWS = 1 << 16
+# Metadata of the files of results.
+_MARK = {b"skbayesnn": b"results"}
 
 
 class BlockSeed(NamedTuple):
@@ -88,6 +93,8 @@ def by_blocks(method: Callable[P, R]) -> Callable[P, R]:
         X = kwargs["X"] if "X" in kwargs else args[1]
         if output is None and type(X) is np.ndarray:
             return method(*args, **kwargs)
+        if output is not None:
+            _check_output(output, X)
         source = source_of(X)
         bound = arguments_of.bind(*args, **kwargs)
         arguments = bound.arguments
@@ -293,6 +300,40 @@ def _joined(parts: list):
     return concatenated(parts)
 
 
+def _check_output(output, X) -> None:
+    """Raise if results cannot be written, or would replace rows that somebody needs."""
+    try:
+        parquet = imported("pyarrow.parquet")
+    except ImportError as error:
+        raise ImportError(
+            "`output` writes a Parquet file with pyarrow, which is not installed; "
+            "install it with `pip install pyarrow`."
+        ) from error
+    path = Path(os.fspath(output))
+    if not path.name.endswith(PARQUET_ENDINGS):
+        raise ValueError(
+            f"`output` must be a Parquet file, with a name in {PARQUET_ENDINGS}; got "
+            f"{str(path)!r}. Convert the result for another format."
+        )
+    if is_read(path, X):
+        raise ValueError(
+            f"`output` must not be one of the files that are read, or in their folder; "
+            f"got {str(path)!r}. Give another folder."
+        )
+    if not path.exists() or not path.stat().st_size:
+        return
+    try:
+        metadata = parquet.read_metadata(path).metadata or {}
+    except (OSError, imported("pyarrow").ArrowException):
+        metadata = {}
+    if not _MARK.items() <= metadata.items():
+        raise FileExistsError(
+            "`output` must be a new file, or one that `output` has written, which is "
+            f"replaced; got {str(path)!r}, which has other content. Give another name, "
+            "or remove the file."
+        )
+
+
 def _write(output, blocks: Iterator[dict[str, np.ndarray]]) -> None:
     """Write columns to a Parquet file, which appears when it is complete.
 
@@ -301,36 +342,24 @@ def _write(output, blocks: Iterator[dict[str, np.ndarray]]) -> None:
     OSError
         If the file cannot be written, for instance because the disk is full.
     """
-    path = Path(os.fspath(output))
-    try:
-        arrow, parquet = imported("pyarrow"), imported("pyarrow.parquet")
-    except ImportError as error:
-        raise ImportError(
-            "`output` writes a Parquet file with pyarrow, which is not installed; "
-            "install it with `pip install pyarrow`."
-        ) from error
-    temporary = path.with_name(f".{path.name}-{uuid.uuid4().hex}")
-    writer = None
-    try:
-        for columns in blocks:
-            table = arrow.table(columns)
-            try:
-                writer = writer or parquet.ParquetWriter(temporary, table.schema)
-                writer.write_table(table)
-            except OSError as error:
-                raise OSError(
-                    f"{path} could not be written, and does not exist or is unchanged: "
-                    f"{error}"
-                ) from error
-        if writer is None:
-            raise ValueError("`X` must have at least one row; got none.")
-        writer.close()
-        os.replace(temporary, path)
-    except BaseException:
+    arrow, parquet = imported("pyarrow"), imported("pyarrow.parquet")
+    path, writer = Path(output), None
+    with replaced(path) as part:
         try:
-            if writer is not None and writer.is_open:
-                writer.close()
-        except OSError:
-            pass
-        temporary.unlink(missing_ok=True)
-        raise
+            for columns in blocks:
+                table = arrow.table(columns, metadata=_MARK)
+                try:
+                    writer = writer or parquet.ParquetWriter(part, table.schema)
+                    writer.write_table(table)
+                except OSError as error:
+                    raise OSError(
+                        f"{path} could not be written, and does not exist or is "
+                        f"unchanged: {error}"
+                    ) from error
+            if writer is None:
+                raise ValueError("`X` must have at least one row; got none.")
+            writer.close()
+        finally:
+            with suppress(OSError):
+                if writer is not None and writer.is_open:
+                    writer.close()

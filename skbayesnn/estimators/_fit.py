@@ -292,7 +292,8 @@ def all_failed(config: TrainingConfig, trained: Trained) -> FloatingPointError:
         f"{trained.failed.min()}. Lower learning_rate_init "
         f"({config.learning_rate:g} here), scale the data (standardize=True), or train "
         "in double precision (dtype='float64'). If it was the first epoch, also check "
-        "length_scale, tau and the sum of the sample weights."
+        "X for values that are infinite or very large, length_scale, tau and the sum "
+        "of the sample weights."
     )
 
 
