@@ -286,14 +286,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
         app = _app_of(options)
     except (ImportError, OSError, TypeError, ValueError) as error:
         raise SystemExit(f"error: {error}") from error
+    import flask
     from werkzeug.serving import make_server
 
     host = f"[{options.host}]" if ":" in options.host else options.host
-    if _is_local(options.host):  # not for a web page under another name
-        app.server.config["TRUSTED_HOSTS"] = ["127.0.0.1", "localhost", host]
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     server = make_server(options.host, options.port, app.server, threaded=True)
-    address = f"http://{host}:{server.server_port}"
+    port = f":{server.server_port}"
+    if _is_local(options.host):  # not for a web page under another name
+
+        @app.server.before_request
+        def check_host():
+            names = {"127.0.0.1", "localhost", host}
+            if flask.request.host.removesuffix(port) not in names:
+                return "the page has another name", 400
+
+    address = f"http://{host}{port}"
     print(f"{address} shows the model. Ctrl-C ends it.", flush=True)
     if not options.no_browser:
         webbrowser.open(address)

@@ -235,6 +235,53 @@ def test_page_is_local(files, serve):
     assert "BayesianStacking" not in page and re.findall("https?://|//cdn", page) == []
     with pytest.raises(HTTPError, match="400"):
         urlopen(Request(address, headers={"Host": "example.org"}))
+    # Other addresses that only this machine can use.
+    for host in "127.0.0.2", "[::1]":
+        options = files / "model.skb", files / "table.parquet", "--host"
+        port = serve(*options, host.strip("[]")).rpartition(":")[2]
+        address = f"http://{host}:{port}"
+        assert urlopen(address).status == 200
+        with pytest.raises(HTTPError, match="400"):
+            urlopen(Request(address, headers={"Host": "example.org"}))
+    assert not explore._is_local("0.0.0.0") and not explore._is_local("example.org")
+
+
+def test_requests_with_other_values(files):
+    """Rows, columns and levels that do not exist, and too large requests."""
+    options = files / "model.skb", files / "table.parquet", "--y", "y", "z"
+    app = explore._app_of(explore._parser().parse_args(list(map(str, options))))
+    client, columns = app.server.test_client(), pd.read_parquet(options[1]).columns
+    state = explore.Exploration(
+        explore.load(options[0]), pd.read_parquet(options[1])[columns[:-2]]
+    )
+    values = list(state.row(0).values())
+    wrong = [*values[:2], "no such colour", *values[3:]]
+
+    def status(row=0, column=0, values=values):
+        named = {"column": column, "row": row, "target": 0, "missing": []}
+        inputs = [
+            {"id": name, "property": "value", "value": value}
+            for name, value in named.items()
+        ]
+        levels = [
+            {"id": {"type": "value", "column": j}, "property": "value", "value": value}
+            for j, value in enumerate(values)
+        ]
+        content = {
+            "output": "..curve.figure...error.children..",
+            "outputs": [
+                {"id": "curve", "property": "figure"},
+                {"id": "error", "property": "children"},
+            ],
+            "inputs": [*inputs, levels],
+            "changedPropIds": ["row.value"],
+        }
+        return client.post("/_dash-update-component", json=content).status_code
+
+    assert status() == 200
+    for wrong_values in ({"row": 10**9}, {"column": 999}, {"values": wrong}):
+        assert status(**wrong_values) == 400
+    assert status(values=["x" * 2_000_000, *values[1:]]) == 413
 
 
 def test_columns_without_names(files):

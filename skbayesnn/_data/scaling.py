@@ -192,15 +192,16 @@ def warn_of_far_rows(
         # Of the smallest and of the largest value of each column.
         distance = np.stack([mean - lowest, highest - mean]) / scale
     enough = min(max(math.sqrt(n_rows / 10), _CODE_FAR), _CODE_FARTHEST)
-    if distance.max() <= enough:
+    farthest = float(distance.max())
+    if farthest <= enough:
         return
-    side, column = np.unravel_index(distance.argmax(), distance.shape)
-    if distance[side, column] > _FARTHEST:
+    if farthest > _FARTHEST:
+        side, column = np.unravel_index(distance.argmax(), distance.shape)
+        value = (lowest, highest)[side][column]
         raise ValueError(
-            f"`X` must be within {_FARTHEST:g} standard deviations of the training mean,"
-            f" so that predictions are finite; {(lowest, highest)[side][column]:.3g} in "
-            f"column {columns.name(int(column))} is {distance[side, column]:.1g} away. "
-            "Remove this value."
+            f"`X` must be within {_FARTHEST:g} standard deviations of the training "
+            f"mean, so that predictions are finite; {value:.3g} in column "
+            f"{columns.name(int(column))} is {farthest:.1g} away. Remove this value."
         )
     texts = []
     is_code = (distance > enough) & np.isin([lowest, highest], CODES)

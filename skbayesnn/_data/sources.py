@@ -471,8 +471,8 @@ class ParquetFiles(RowSource):
     schema : pyarrow.Schema
         Columns of the first file, or of a dataset of pyarrow.
     is_dataset : bool
-        Whether the types are those of the schema, and values of columns that a file
-        lacks are missing. Otherwise all files must have the columns of the first one.
+        Whether the schema sets the types, and columns that a file lacks are missing
+        values. Otherwise all files must have the columns of the first one.
 
     Raises
     ------
@@ -914,7 +914,7 @@ def files_as_source(name: str, paths: Sequence[str], base: str) -> ParquetFiles:
             partitioning="hive",
             partition_base_dir=base,
         )
-    # New fragments, since those of the dataset keep what they read of their files.
+    # New fragments, since a dataset keeps what its fragments read of their files.
     fragments = (
         f.format.make_fragment(f.path, f.filesystem, f.partition_expression)
         for f in dataset.get_fragments()
@@ -941,7 +941,7 @@ def _files_of(item: str) -> tuple[str, list[str]]:
         ]
     if os.path.isdir(os.path.join(base, "_delta_log")):
         raise ValueError(
-            f"a folder must not be a Delta table, of which some files are not valid "
+            f"a folder must not be a Delta table, since some files may not be valid "
             f"any more; got {base!r}. Give "
             "deltalake.DeltaTable(path).to_pyarrow_dataset()."
         )
@@ -954,7 +954,7 @@ def _files_of(item: str) -> tuple[str, list[str]]:
 
 
 def _files_below(folder: str) -> list[str]:
-    """Parquet files in a folder and its folders, each of which is entered once."""
+    """Parquet files in a folder and its folders; enters a folder once."""
     paths, entered = [], {os.path.realpath(folder)}
     for parent, folders, names in os.walk(folder, followlinks=True):
         for name in list(folders):

@@ -119,9 +119,8 @@ class Workers:
                 n_losses += 1
                 if type(error).__name__ == "TerminatedWorkerError":
                     raise RuntimeError(
-                        "a process of `n_jobs` has ended, most likely because the "
-                        "memory was full. Lower `n_jobs`. The next `fit` of a stack or "
-                        "search with the same rows keeps the finished candidates."
+                        "a process of `n_jobs` was killed, most likely because the "
+                        "memory was full. Lower `n_jobs`, and call again."
                     ) from error
                 if not (sent and self._is_lost_worker(error)) or n_losses > _MAX_LOSSES:
                     raise

@@ -151,6 +151,17 @@ def test_other_errors_of_joblib_are_raised_at_once(kinds):
         list(Workers(LosingWorkers(1, **kinds)).results(calls))
 
 
+def test_a_killed_process_of_joblib():
+    """The error contains a reason and what to do."""
+
+    class TerminatedWorkerError(Exception):
+        """The name of the exception that joblib raises."""
+
+    workers = Workers(LosingWorkers(1, error=TerminatedWorkerError))
+    with pytest.raises(RuntimeError, match=r"`n_jobs` was killed.*Lower `n_jobs`"):
+        list(workers.results([(pow, i, 2) for i in range(7)]))
+
+
 def test_exception_of_a_call_is_raised_at_once():
     calls = [(pow, 0, -i) for i in range(3)]
     results = Workers(LosingWorkers(0)).results(calls)

@@ -124,7 +124,9 @@ def test_missing_numbers():
     np.testing.assert_array_equal(
         features[:5], [[4, 0], [1, 0], [3, 1], [2, 0], [9, 0]]
     )
-    assert encoder.get_feature_names_out().tolist() == ["x", "x=missing"]
+    assert encoder.get_feature_names_out(["x"]).tolist() == ["x", "x=missing"]
+    with pytest.raises(ValueError, match=r"must be the names of the columns in `fit`"):
+        encoder.get_feature_names_out(["z"])
 
 
 def test_median_is_the_median_of_repeated_rows(random):

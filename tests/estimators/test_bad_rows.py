@@ -441,6 +441,8 @@ def test_times_as_targets_are_refused(data, kind, dtype):
     with pytest.raises(ValueError, match=r"must hold numbers for .*got dates, such"):
         days = pd.date_range("2020-01-01", periods=41, tz="UTC")
         kind().fit(data.X, pd.Series(days))
+    with pytest.raises(ValueError, match=r"must hold real numbers .*as two targets"):
+        kind().fit(data.X, y.astype(float) * 1j)
 
 
 @pytest.mark.parametrize("kind", [MCDropoutRegressor, BayesianStackingRegressor])

@@ -103,6 +103,19 @@ def test_wrong_value_is_refused_or_predictions_are_finite(made_up, seed):
     assert 0 < n_refused < len(KINDS) * N_FORGED
 
 
+@pytest.mark.parametrize(("name", "value"), [("x_scale_", 1e-300), ("x_mean_", 1e300)])
+def test_scales_with_which_predictions_overflow(stored, made_up, name, value):
+    """They are possible in files, so `predict` refuses rows that far away."""
+
+    def change(document):
+        entry = document["model"]["state"][name]
+        entry["values"] = [value] * len(entry["values"])
+
+    model = skbayesnn.loads(with_changed_document(stored, change))
+    with pytest.raises(ValueError, match="must be within 1e\\+100 standard deviations"):
+        model.predict(made_up.X, return_std=True)
+
+
 # ---- rules of single values
 
 

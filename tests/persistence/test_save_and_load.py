@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import pickle
 import re
 import subprocess
@@ -319,6 +320,20 @@ def test_failed_save_does_not_change_the_file(network, path, monkeypatch, fails)
             skbayesnn.save(network.set_params(verbose=True), path)
     assert path.read_bytes() == before
     assert list(path.parent.iterdir()) == [path]
+
+
+def test_parts_of_killed_processes_are_removed(network, path):
+    """The next save removes them, if no other process can be writing them."""
+    parts = [
+        path.with_name(f".{name}.{'0123456789abcde' + last}.part")
+        for name, last in ((path.name, "1"), (path.name, "2"), ("other", "3"))
+    ]
+    for part in parts:
+        part.write_bytes(b"part")
+    for part in (parts[0], parts[2]):
+        os.utime(part, (0, 0))
+    skbayesnn.save(network, path)
+    assert {*path.parent.iterdir()} == {path, *parts[1:]}
 
 
 def test_no_such_file(path, network):
