@@ -55,12 +55,13 @@ def test_table_of_abilities():
 
 
 def _codes_of_warnings():
-    """Code of every call of ``warn`` and ``warn_once``, or None."""
+    """Code of every call of ``warn``, ``warn_once`` and ``warn_of_rows``, or None."""
+    place = {"warn": 0, "warn_once": 0, "warn_of_rows": 1}
     for path in sorted(PACKAGE.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             name = getattr(getattr(node, "func", None), "id", None)
-            if name in ("warn", "warn_once") and path.name != "_runtime.py":
-                yield getattr(node.args[0], "value", None)
+            if name in place and path.name != "_runtime.py":
+                yield getattr(node.args[place[name]], "value", None)
 
 
 def _codes_of_errors():
