@@ -22,8 +22,8 @@ from skbayesnn._data.text_formats import (
     how_to_read_dates,
     how_to_read_numbers,
     is_iso_date,
+    is_number,
     odd_format,
-    share_of_numbers,
 )
 from skbayesnn._runtime import warn_once
 
@@ -292,7 +292,7 @@ def refuse_repeated_names(X) -> None:
 def first_text(values: np.ndarray) -> tuple[int, str] | None:
     """Position and value of the first text, if possible of one that is no number."""
     texts = [(i, v) for i, v in enumerate(values.tolist()) if isinstance(v, str)]
-    others = (found for found in texts if not share_of_numbers([found[1]]))
+    others = (found for found in texts if not is_number(found[1]))
     return next(others, texts[0] if texts else None)
 
 
@@ -406,12 +406,12 @@ def _odd_kind(got: str, name) -> ValueError:
 def _check_text(texts: list[str], name) -> None:
     """Raise if a column contains sentences; warn if it contains numbers or dates."""
     distinct = list(dict.fromkeys(texts))
-    odd = odd_format(distinct)
+    is_long = len(distinct) >= _MIN_TEXTS
+    odd = odd_format(distinct, is_long)
     if odd is not None:
         _warn_of_text(name, *odd)
         return
     n_words = np.mean([len(text.split()) for text in distinct]) if distinct else 0
-    is_long = len(distinct) >= _MIN_TEXTS
     different = len(distinct) >= _DISTINCT_SHARE * len(texts)
     if is_long and different and n_words >= _MIN_WORDS:
         raise ValueError(
@@ -433,12 +433,6 @@ def _check_text(texts: list[str], name) -> None:
             f"{others[0][:40]!r},",
             "pandas.to_datetime(column, format='ISO8601', errors='coerce'"
             f"{', utc=True' * has_zone})",
-        )
-    elif is_long and share_of_numbers(distinct) >= CONVERTIBLE_SHARE:
-        _warn_of_text(
-            name,
-            f"numbers, such as {texts[0][:40]!r},",
-            "pandas.to_numeric(column, errors='coerce')",
         )
 
 

@@ -6,6 +6,7 @@ named ``column``.
 
 import datetime
 import re
+from collections import Counter
 from collections.abc import Sequence
 
 # With this share of values that represent numbers or dates, text should be converted.
@@ -22,6 +23,14 @@ _OTHER_DATE = re.compile(
 )
 # A number that pandas reads.
 _PLAIN = re.compile(r"\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*")
+# Text before and after a number. Letters or # before it are part of a name, such as
+# room 5; < and > are a bound.
+_AROUND = re.compile(
+    r"([^\w#<>]*?)[-+\u2212\u2013]?[.,]?"
+    r"[0-9](?:[0-9.,\s'\u2019_]*[0-9])?(?:[eE][-+]?[0-9]+)?(.*)"
+)
+# A minus sign or dash that pandas does not read.
+_MINUS = "\u2212\u2013"
 # Marks between thousands, besides commas or dots; also spaces that do not break lines.
 _MARKS = r"\s'\u2019_"
 # Dots or commas that separate thousands, decimal marks, and the condition in words.
@@ -50,16 +59,18 @@ def is_iso_date(text: str) -> bool:
     return True
 
 
-def share_of_numbers(texts: Sequence[str]) -> float:
-    """Share of the texts that are numbers, without commas."""
-    return sum(map(bool, map(_PLAIN.fullmatch, texts))) / len(texts)
+def is_number(text: str) -> bool:
+    """Whether text is a number, without commas."""
+    return bool(_PLAIN.fullmatch(text))
 
 
-def odd_format(distinct: Sequence[str]) -> tuple[str, str] | None:
+def odd_format(distinct: Sequence[str], is_long: bool) -> tuple[str, str] | None:
     """Content and conversion of dates that are not in ISO format, or of numbers.
 
-    Only of numbers that need a conversion, such as 3,14 or 5%. The result has words for
-    a message; None: most values have no such format, or there are few.
+    The result has words for a message; None: most values have no such format, or there
+    are few.
+
+    is_long : whether plain numbers are meant, too; a few can be names of categories
     """
     if len(distinct) < _MIN_FORMATTED:
         return None
@@ -70,10 +81,12 @@ def odd_format(distinct: Sequence[str]) -> tuple[str, str] | None:
     calls, others = _number_calls(distinct, CONVERTIBLE_SHARE)
     read = set(distinct).difference(others)
     odd = [text for text in distinct if text in read and not _PLAIN.fullmatch(text)]
-    if not calls or len(odd) < CONVERTIBLE_SHARE / 2 * len(distinct) or _are_pairs(odd):
+    least = 0 if is_long else CONVERTIBLE_SHARE / 2 * len(distinct)
+    if not calls or len(odd) < least or (odd and _are_pairs(odd)):
         return None
-    commas = " with commas" if "," in odd[0] else ""
-    return f"numbers{commas}, such as {odd[0][:40]!r},", _joined(calls, others)
+    example = (odd or distinct)[0]
+    commas = " with commas" if "," in example else ""
+    return f"numbers{commas}, such as {example[:40]!r},", _joined(calls, others)
 
 
 def how_to_read_numbers(texts: Sequence[str], is_mixed: bool = True) -> str:
@@ -89,7 +102,7 @@ def how_to_read_numbers(texts: Sequence[str], is_mixed: bool = True) -> str:
     calls, others = _number_calls(texts, 0.5)
     has_plain = is_mixed or any(map(_PLAIN.fullmatch, texts))
     # 5% and 0.05 may be the same.
-    if (not calls or "%" in calls[0]) and has_plain and any("%" in t for t in texts):
+    if has_plain and any(_rest_of(texts)):
         return "Write all numbers in one format, such as 0.05."
     if calls:
         return f"Convert the column with {_joined(calls, others)}."
@@ -125,6 +138,14 @@ def _joined(calls: Sequence[str], others: Sequence[str]) -> str:
 # ---- numbers
 
 
+def _rest_of(texts: Sequence[str]) -> tuple[str, str]:
+    """What most texts have before and after their number, such as "$", or a unit."""
+    found = [_AROUND.fullmatch(text.strip()) for text in texts]
+    parts = Counter((m[1].strip(" -+\u2212\u2013"), m[2].strip()) for m in found if m)
+    rest, n = parts.most_common(1)[0] if parts else (("", ""), 0)
+    return rest if 2 * n > len(texts) else ("", "")
+
+
 def _number_calls(texts: Sequence[str], share: float) -> tuple[list[str], list[str]]:
     """Calls that read numbers, and the values that they make missing.
 
@@ -133,41 +154,52 @@ def _number_calls(texts: Sequence[str], share: float) -> tuple[list[str], list[s
 
     share : of the texts that must be numbers; at least one must
     """
-    percent = "%" * (sum("%" in text for text in texts) > len(texts) / 2)
+    before, after = _rest_of(texts)
+    signed, sign = re.escape(before), f"[-+{_MINUS}]"
     best: list[str] = []
     calls: dict[str, str] = {}
     for group, decimal, condition in _READINGS:
         pattern = re.compile(
-            rf"\s*[+-]?(([0-9]+|[1-9][0-9]{{0,2}}([{_MARKS}{group}][0-9]{{3}})+)"
-            rf"([{decimal}][0-9]*)?|[{decimal}][0-9]+)([eE][+-]?[0-9]+)?\s*{percent}\s*"
+            rf"\s*({sign}?{signed}|{signed}{sign})\s*"
+            rf"(([0-9]+|[1-9][0-9]{{0,2}}([{_MARKS}{group}][0-9]{{3}})+)"
+            rf"([{decimal}][0-9]*)?|[{decimal}][0-9]+)([eE][+-]?[0-9]+)?"
+            rf"\s*{re.escape(after)}\s*"
         )
         read = [text for text in texts if pattern.fullmatch(text)]
         if not read or len(read) < max(share * len(texts), len(best)):
             continue
-        inner = "".join(text.strip() for text in read)
-        marks = sorted(set(re.findall(rf"[{_MARKS}{group}%]", inner)))
-        removed = "".join(dict.fromkeys(r"\s" if m.isspace() else m for m in marks))
-        has_decimal_comma = group != "," and "," in inner
+        inner = "".join(text.strip().replace(after, "") for text in read)
+        found = sorted(set(re.findall(rf"[{_MARKS}{group}]", inner)))
+        marks = dict.fromkeys(r"\s" if m.isspace() else m for m in found)
+        parts = [
+            f"[{''.join(marks)}]" if marks else "",
+            *map(re.escape, (before, after)),
+        ]
+        steps = [("|".join(filter(None, parts)), "")]
+        if group != "," and "," in inner:
+            steps.append((",", "."))
+        if any(c in inner for c in _MINUS):
+            steps.append((f"[{_MINUS}]", "-"))
+        steps = [(old, new) for old, new in steps if old]
 
-        def converted(text, removed=removed, has_comma=has_decimal_comma):
-            text = re.sub(f"[{removed}]", "", text) if removed else text
-            return text.replace(",", ".") if has_comma else text
+        def converted(text, steps=steps):
+            for old, new in steps:
+                text = re.sub(old, new, text)
+            return text
 
         others = set(texts).difference(read)
         if any(_PLAIN.fullmatch(converted(text)) for text in others):
             continue
         if len(read) > len(best):
             best, calls = read, {}
-        quote = '"' if "'" in removed else "'"
         # Numbers among the texts are left as they are.
-        way = ".astype(object)" * bool(removed or has_decimal_comma)
-        if removed:
-            way += f".replace(r{quote}[{removed}]{quote}, '', regex=True)"
-        if has_decimal_comma:
-            way += ".replace(',', '.', regex=True)"
+        way = ".astype(object)" * bool(steps)
+        for old, new in steps:
+            quote = '"' if "'" in old else "'"
+            way += f".replace(r{quote}{old}{quote}, {new!r}, regex=True)"
         calls.setdefault(way, condition * bool(calls))
-    found = set(best)
-    not_read = [text for text in texts if text not in found]
+    readable = set(best)
+    not_read = [text for text in texts if text not in readable]
     errors = _COERCE if not_read else ""
     return [
         condition + _NUMBERS.format(replaced=way, errors=errors)

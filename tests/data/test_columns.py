@@ -488,6 +488,31 @@ def test_numbers_that_need_a_conversion(texts, way, value):
     assert read.isna().sum() == ("n/a" in texts)
 
 
+@pytest.mark.parametrize(
+    "form",
+    [
+        *("${:,.2f}", "-${:,.2f}", "$ {:,.2f}", "{:,.2f} \u20ac", "{:,.2f}\u00a0USD"),
+        *("{:.1f} kg", "{:.1f}k", "({:,.2f})", '"{:.2f}"', "[{:.2f}]", "+{:.2f}%"),
+        *("\u2212{:.2f}", "\u2013{:.1f} \u00b0C", "{:.3e} m2", "{:.0f}-star"),
+    ],
+)
+def test_numbers_with_the_same_rest(form):
+    """Currencies, units, brackets, quotes, and minus signs of typography."""
+    numbers = np.random.default_rng(0).uniform(1e3, 5e3, 60).round(1)
+    texts = [form.format(v) for v in numbers]
+    signs = np.where([text[0] in "-\u2212\u2013" for text in texts], -1, 1)
+    if form[0] in "\u2212\u2013":  # some numbers are positive
+        texts[:20], signs[:20] = [text[1:] for text in texts[:20]], 1
+    table = pd.DataFrame({"size": [*texts, "none"]})
+    with pytest.warns(UserWarning, match=r"SKB204") as warned:
+        assert TableReader(table).kind(0) == "category"
+    read = _evaluated(_call_in(str(warned[0].message)), table["size"])
+    digits = {"0": 0.5, "1": 0.05, "2": 0.005, "3": 5.0}[form.split(".")[1][0]]
+    expected = signs * numbers
+    np.testing.assert_allclose(read[:60].astype(float), expected, atol=digits)
+    assert read.isna()[60]
+
+
 def _call_in(message):
     """The first call of pandas in a message."""
     return re.search(
@@ -527,7 +552,7 @@ def test_advice_for_numbers_can_be_run(values, expected):
 
 def test_advice_for_numbers_with_units():
     """It would be wrong to make all of them missing."""
-    table = pd.DataFrame({"size": ["5 cm", "7 cm"]})
+    table = pd.DataFrame({"size": ["5 cm", "7 in"]})
     with pytest.raises(ValueError, match=r"Remove what is not part .* as '5 cm'"):
         TableReader(table).numbers(0)
     for values in (["0.05", "5%", "6%", "7%"], [0.05, "5%"]):
@@ -599,11 +624,17 @@ def test_advice_for_dates_can_be_run(values, way):
         [f"{i}.{i}.{i}" for i in range(1, 13)],
         [f"31.12.20{i}" for i in range(10, 19)],
         [f"{i},5" for i in range(9)],
-        [f"{i},5 cm" for i in range(30)],
+        [f"{i},5 {'cm' if i % 2 else 'in'}" for i in range(30)],
+        [f"room {i}" for i in range(30)],
+        [f"#{i}" for i in range(30)],
+        [f"<{i}" for i in range(30)],
         [f"area {i}" for i in range(30)],
         [*(f"0{i}.12.2024" for i in range(1, 9)), "spring", "autumn"],
     ],
-    ids=["versions", "few dates", "few numbers", "units", "names", "other text"],
+    ids=[
+        *("versions", "few dates", "few numbers", "several units", "rooms"),
+        *("numbered", "bounds", "names", "other text"),
+    ],
 )
 def test_other_text_does_not_warn(texts):
     with warnings.catch_warnings():
