@@ -196,7 +196,8 @@ def _number_calls(texts: Sequence[str], share: float) -> tuple[list[str], list[s
         way = ".astype(object)" * bool(steps)
         for old, new in steps:
             quote = '"' if "'" in old else "'"
-            way += f".replace(r{quote}{old}{quote}, {new!r}, regex=True)"
+            raw = "r" * ("\\" in old)
+            way += f".replace({raw}{quote}{old}{quote}, {new!r}, regex=True)"
         calls.setdefault(way, condition * bool(calls))
     readable = set(best)
     not_read = [text for text in texts if text not in readable]
