@@ -1,12 +1,14 @@
 """Files for benchmarks of other projects, with small stand-ins of their interfaces."""
 
 import importlib.util
+import re
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 from sklearn.linear_model import BayesianRidge, LogisticRegression
 
 FOLDER = Path(__file__).parent.parent / "benchmarks" / "outside"
@@ -39,58 +41,89 @@ class Wrapper:
 
 
 def test_scoringbench(rows, monkeypatch):
+    """Models are factories without arguments, which are called for each fold."""
     X, y = rows
     y = y.copy()
     y[3] = np.nan
     prediction = SimpleNamespace(
-        from_multi_quantile=lambda q, levels, mean, train_range: (q, levels, mean)
+        from_multi_quantile=lambda q, alphas, mean=None, *, train_range: (
+            q,
+            alphas,
+            mean,
+            train_range,
+        )
     )
     base = {"ProbabilisticWrapper": Wrapper, "DistributionPrediction": prediction}
     name = "scoringbench_stub"
     modules = {name: {"__path__": []}, f"{name}.base": base}
     module = loaded("scoringbench_wrapper", monkeypatch, **modules)
-    model = module.BayesianStackingWrapper(
-        [("linear", BayesianRidge())], n_quantiles=9
-    ).fit(X, y)
-    quantiles, levels, mean = model.predict_distribution(X[:7])
-    assert quantiles.shape == (7, 9) and (np.diff(quantiles, axis=1) > 0).all()
-    np.testing.assert_allclose(levels, np.arange(1, 10) / 10)
+    readme = (FOLDER / "README.md").read_text(encoding="utf-8")
+    [entry] = re.findall(r'^ *("\w+": lambda: .*),$', readme, re.MULTILINE)
+    [factory] = eval(f"{{{entry}}}", vars(module)).values()
+    model, other = factory(), factory()
+    assert model is not other
+    assert model.pool == other.pool == "auto"
+    model.pool = [("linear", BayesianRidge())]
+    assert model.fit(X, y) is model
+    quantiles, levels, mean, train_range = model.predict_distribution(X[:7])
+    assert (np.diff(levels) > 0).all() and 0 < levels[0] < 0.001
+    np.testing.assert_allclose(levels + levels[::-1], 1)
+    assert quantiles.shape == (7, len(levels))
+    assert (np.diff(quantiles, axis=1) > 0).all()
     np.testing.assert_array_equal(mean, model.predict(X[:7]))
+    assert train_range == (np.nanmin(y), np.nanmax(y))
 
 
-class Model:
-    problem_type = "binary"
+class System:
+    def __init__(self, *, fit_kwargs=None, **kwargs):
+        assert not kwargs
 
-    def __init__(self):
-        self.params = {}
-        self._set_default_params()
 
-    def preprocess(self, X, is_train):
-        return X
-
-    def _get_model_params(self):
-        return self.params
-
-    def _set_default_param_value(self, name, value):
-        self.params[name] = value
-
-    def _get_default_auxiliary_params(self):
-        return {"valid_raw_types": ["int"], "other": 1}
+def context(problem_type, **metadata):
+    """Arguments of the fit of a system."""
+    return {
+        "target_name": "y",
+        "problem_type": problem_type,
+        "eval_metric": None,
+        "validation_metadata": SimpleNamespace(
+            **{"group_on": None, "time_on": None} | metadata
+        ),
+        "num_cpus": torch.get_num_threads() + 1,
+        "num_gpus": 0,
+        "memory_limit": 8.0,
+        "time_limit": 60.0,
+        "random_state": 3,
+    }
 
 
 def test_tabarena(rows, monkeypatch):
-    X, y = rows
-    modules = {n: {"__path__": []} for n in ("autogluon", "autogluon.core")}
-    modules["autogluon.core.models"] = {"AbstractModel": Model}
-    module = loaded("tabarena_model", monkeypatch, **modules)
-    model = module.BayesianStackingModel()
-    assert model.params == {"estimators": "auto", "random_state": 0}
-    assert "category" in model._get_default_auxiliary_params()["valid_raw_types"]
-    model.params = {"estimators": [("linear", LogisticRegression())]}
-    labels = np.where(y > 0, "high", "low")
-    model._fit(X, labels)
-    assert model.model.predict_proba(X[:5]).shape == (5, 2)
-    model.problem_type = "regression"
-    model.params = {"estimators": [("linear", BayesianRidge())]}
-    model._fit(X, y)
-    assert model.model.predict(X[:5]).shape == (5,)
+    pandas = pytest.importorskip("pandas")
+    modules = {n: {"__path__": []} for n in ("tabarena", "tabarena.benchmark")}
+    modules["tabarena.benchmark.exec_models"] = {"ExternalSystemModel": System}
+    module = loaded("tabarena_system", monkeypatch, **modules)
+    X = pandas.DataFrame(rows[0], columns=["a", "b"], index=np.arange(60)[::-1])
+    y = pandas.Series(rows[1], index=X.index)
+    labels = pandas.Series(np.where(y > 0, "high", "low"), index=X.index)
+    X["time"], X["site"] = np.random.default_rng(2).permutation(60), np.arange(60) % 9
+    n_threads = torch.get_num_threads()
+    for problem_type, metadata in (
+        ("regression", {}),
+        ("regression", {"time_on": "time"}),
+        ("binary", {"group_on": "site"}),
+        ("multiclass", {"group_on": ["site"]}),
+    ):
+        classifies = problem_type != "regression"
+        candidate = LogisticRegression() if classifies else BayesianRidge()
+        system = module.BayesianStackingSystemModel(fit_kwargs={})
+        assert system.pool == "auto"
+        system.pool = [("linear", candidate)]
+        fit = context(problem_type, **metadata)
+        assert system._fit_system(X, labels if classifies else y, **fit) is system
+        assert torch.get_num_threads() == n_threads
+        predicted = (system._predict_proba if classifies else system._predict)(X[:5])
+        assert predicted.index.equals(X.index[:5])
+        if classifies:
+            assert predicted.columns.tolist() == ["high", "low"]
+        system.cleanup()
+    with pytest.raises(ValueError, match=r"problem_type.*'quantile'"):
+        system._fit_system(X, y, **context("quantile"))

@@ -4,23 +4,24 @@ import numpy as np
 
 from .base import DistributionPrediction, ProbabilisticWrapper
 
+# The benchmark puts the probability beyond the outer levels on the outer quantiles.
+_TAIL = np.array([0.0005, 0.001, 0.002])
+LEVELS = np.concatenate([_TAIL, np.arange(1, 200) / 200, 1 - _TAIL[::-1]])
+
 
 class BayesianStackingWrapper(ProbabilisticWrapper):
     """Wrap ``skbayesnn.BayesianStackingRegressor``.
 
-    It takes the frame as it is: categories, dates and missing values.
+    The benchmark itself fills in missing values.
 
     Parameters
     ----------
     pool : {"fast", "auto", "best"}, default="auto"
-    n_quantiles : int, default=199
-        Number of quantiles, at evenly spaced probabilities.
     random_state : int, default=0
     """
 
-    def __init__(self, pool="auto", n_quantiles=199, random_state=0):
+    def __init__(self, pool="auto", random_state=0):
         self.pool = pool
-        self.n_quantiles = n_quantiles
         self.random_state = random_state
 
     def fit(self, X, y):
@@ -41,10 +42,9 @@ class BayesianStackingWrapper(ProbabilisticWrapper):
 
     def predict_distribution(self, X):
         """Quantiles and mean of the predictive distribution."""
-        levels = np.arange(1, self.n_quantiles + 1) / (self.n_quantiles + 1)
         return DistributionPrediction.from_multi_quantile(
-            self._model.predict_quantile(X, levels),
-            levels,
+            self._model.predict_quantile(X, LEVELS),
+            LEVELS,
             self._model.predict(X),
             train_range=self._y_train_range,
         )
