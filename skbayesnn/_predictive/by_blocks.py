@@ -84,9 +84,16 @@ def by_blocks(method: Callable[P, R]) -> Callable[P, R]:
     collections they are lazy.
     """
     arguments_of = signature(method)
+    parameters = list(arguments_of.parameters)
+    way = " For bounds with 90 % of y between them give coverage=0.9."
 
     @wraps(method)
     def predict(*args: P.args, **kwargs: P.kwargs) -> R:
+        if unknown := [name for name in kwargs if name not in parameters]:
+            raise TypeError(
+                f"`{method.__name__}` takes {', '.join(parameters[1:])}; got "
+                f"{', '.join(unknown)}.{way * ('coverage' in parameters)}"
+            )
         output: Any = kwargs.pop("output", None)
         if len(args) < 2 and "X" not in kwargs:
             return method(*args, **kwargs)  # Python's error

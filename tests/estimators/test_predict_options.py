@@ -1,5 +1,7 @@
 """Options of predict: covariances of several targets, and the mean weights."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -9,9 +11,11 @@ from skbayesnn import (
     BayesianStackingRegressor,
     CalibratedUncertaintyRegressor,
     MCDropoutRegressor,
+    predict_interval,
 )
 from skbayesnn._predictive.mixin import mean_and_covariance
 from skbayesnn.estimators._fitted import fitted_posterior
+from skbayesnn.model_selection import BatchedGridSearchCV
 
 
 @pytest.fixture
@@ -110,3 +114,19 @@ def test_covariance_of_a_recalibrated_model(data, model, method):
     _, cov = calibrated.predict(data.X_new, return_cov=True)
     _, std = calibrated.predict(data.X_new, return_std=True)
     np.testing.assert_allclose(np.diagonal(cov, axis1=1, axis2=2), std**2, rtol=1e-8)
+
+
+@pytest.mark.parametrize("name", ["alpha", "level", "confidence"])
+def test_other_names_of_the_coverage(data, model, name):
+    message = f"`predict_interval` takes X, coverage, .*; got {name}.*coverage=0.9"
+    search = BatchedGridSearchCV(MCDropoutRegressor(max_iter=1), {"tau": [1.0]}, cv=2)
+    search.fit(data.X, data.Y)
+    for predict in (
+        model.predict_interval,
+        partial(predict_interval, model),
+        search.predict_interval,
+    ):
+        with pytest.raises(TypeError, match=message):
+            predict(data.X_new, **{name: 0.1})
+    with pytest.raises(TypeError, match=r"`predict` takes X, .*; got std\.$"):
+        model.predict(data.X_new, std=True)
