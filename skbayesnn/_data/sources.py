@@ -12,7 +12,6 @@ import shutil
 import tempfile
 import weakref
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -490,17 +489,17 @@ class ParquetFiles(RowSource):
         self._groups: list[tuple[int, int]] = []
         self._sizes: list[int] = []
         for fragment in fragments:
-            path, keys = fragment.path, keys_of(fragment.partition_expression)
+            path, filesystem = fragment.path, fragment.filesystem
+            keys = keys_of(fragment.partition_expression)
             with naming_file(path):
+                version = _version(filesystem, path)
                 groups, found = fragment.row_groups, fragment.physical_schema
             if not is_dataset:
-                _check_names(path, found)
                 first = self._files[0].path if self._files else path
                 self._schema = _merged(self._schema, first, found, path, keys)
             self._groups += [(len(self._files), group.id) for group in groups]
             self._sizes += [group.num_rows for group in groups]
-            file = _File(path, fragment.filesystem, keys, None)
-            self._files.append(file._replace(version=file.present_version()))
+            self._files.append(_File(path, filesystem, keys, version))
 
     def _bytes_open(self):
         of_column = min(_PAGE_BYTES, 16 * max(self._sizes))
@@ -539,7 +538,7 @@ class ParquetFiles(RowSource):
                 page_checksum_verification=True,
             ) as opened,
         ):
-            if file.present_version() != file.version:
+            if _version(file.filesystem, file.path) != file.version:
                 raise ValueError(
                     f"{file.path} must not change while its rows are used; it was "
                     "replaced or written meanwhile. Call again when it is complete."
@@ -565,19 +564,20 @@ class _File(NamedTuple):
     filesystem : pyarrow.fs.FileSystem
     keys : dict
         Values of the columns in the names of its folders.
-    version : tuple, or None
+    version : tuple
         Size and time of the last change.
     """
 
     path: str
     filesystem: Any
     keys: dict
-    version: tuple | None
+    version: tuple
 
-    def present_version(self) -> tuple:
-        """Size and time of the last change."""
-        info = self.filesystem.get_file_info(self.path)
-        return info.size, info.mtime_ns
+
+def _version(filesystem, path: str) -> tuple:
+    """Size and time of the last change of a file."""
+    info = filesystem.get_file_info(path)
+    return info.size, info.mtime_ns
 
 
 class Dataset(RowSource):
@@ -724,16 +724,6 @@ def _names_of(schema) -> list[str]:
     return [name for name in schema.names if name not in index]
 
 
-def _check_names(path: str, schema) -> None:
-    """Raise if two columns have the same name."""
-    [(name, n)] = Counter(schema.names).most_common(1) or [("", 0)]
-    if n > 1:
-        raise ValueError(
-            f"{path} must have columns with different names; it has {n} columns "
-            f"{name!r}. Rename them."
-        )
-
-
 def _merged(schema, first: str, found, path: str, keys: dict):
     """The schema of all files, with types that contain the values of a further file.
 
@@ -742,6 +732,12 @@ def _merged(schema, first: str, found, path: str, keys: dict):
     keys : columns in the names of its folders
     """
     names = {*found.names, *keys}
+    if len({*found.names}) < len(found.names):
+        twice = [name for name in names if found.names.count(name) > 1]
+        raise ValueError(
+            f"{path} must have columns with different names; it has several columns "
+            f"{min(twice)!r}. Rename them."
+        )
     if missing := [name for name in schema.names if name not in names]:
         raise ValueError(
             f"{path} must have the columns of the other files; it lacks "

@@ -199,7 +199,7 @@ def test_types_that_differ(tmp_path):
         source_of(tmp_path)
     twice = pyarrow.table([[1.0], [2], [3]], names=["a", "b", "b"])
     parquet.write_table(twice, tmp_path / "1.parquet")
-    with pytest.raises(ValueError, match=r"1\.parquet must .*different names.*2 .*'b'"):
+    with pytest.raises(ValueError, match=r"1\.parquet must .*several columns 'b'"):
         source_of(tmp_path)
 
 
