@@ -744,7 +744,7 @@ def _merged(schema, first: str, found, path: str, keys: dict):
             f"{', '.join(map(repr, missing))}."
         )
     for i, field in enumerate(schema):
-        if field.name in keys:
+        if field.name not in found.names:  # but in the names of folders
             continue
         other = found.field(field.name).type
         if other != field.type:
@@ -903,19 +903,26 @@ def files_as_source(name: str, paths: Sequence[str], base: str) -> ParquetFiles:
                 f"a path must be of a file; {path!r} is a broken link, a named pipe or "
                 "a device."
             )
+    factory = datasets.FileSystemDatasetFactory(
+        imported("pyarrow.fs").LocalFileSystem(),
+        [os.path.abspath(path) for path in paths],
+        datasets.ParquetFileFormat(),
+        datasets.FileSystemFactoryOptions(
+            partition_base_dir=base, partitioning=datasets.HivePartitioning.discover()
+        ),
+    )
     with naming_file(paths[0]):
-        dataset = datasets.dataset(
-            [os.path.abspath(path) for path in paths],
-            format="parquet",
-            partitioning="hive",
-            partition_base_dir=base,
-        )
+        schema, of_folders = factory.inspect_schemas()
+    # Some writers also store these columns in the files.
+    for field in of_folders:
+        if field.name not in schema.names:
+            schema = schema.append(field)
     # New fragments, since a dataset keeps what its fragments read of their files.
     fragments = (
         f.format.make_fragment(f.path, f.filesystem, f.partition_expression)
-        for f in dataset.get_fragments()
+        for f in factory.finish(schema).get_fragments()
     )
-    return ParquetFiles(name, fragments, dataset.schema, False)
+    return ParquetFiles(name, fragments, schema, False)
 
 
 def _files_of(item: str) -> tuple[str, list[str]]:

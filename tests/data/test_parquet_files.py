@@ -75,6 +75,19 @@ def test_columns_of_folders(texts, values, tmp_path):
         source_of(below).only(["key"])
 
 
+@pytest.mark.parametrize("values", [[1, 1, 20], ["u", "u", "a/b"]])
+def test_columns_that_are_also_in_the_files(values, tmp_path):
+    """As polars writes them; the types of both may differ."""
+    polars = pytest.importorskip("polars")
+    frame = polars.DataFrame({"a": [1.0, 2.0, 3.0], "key": values})
+    frame.write_parquet(tmp_path, partition_by="key")
+    assert {*zip(*_content(tmp_path).values(), strict=True)} == {*frame.iter_rows()}
+    # In another file it is only in the name.
+    _write(tmp_path / f"key={values[0]}" / "more.parquet", a=[4.0])
+    content = _content(tmp_path)
+    assert content["key"][content["a"].index(4.0)] == values[0]
+
+
 def test_a_column_of_folders_is_used(tmp_path):
     """It is an input, or y, or the groups."""
     random = np.random.default_rng(0)
