@@ -11,7 +11,6 @@ from sklearn.utils import Bunch
 from skbayesnn._data.columns import is_frame
 from skbayesnn._meta.functions import predict_uncertainty
 from skbayesnn._runtime import warn_once_per_call
-from skbayesnn._sklearn_compat import safe_indexing
 from skbayesnn._typing import RandomState
 from skbayesnn._validation import check_number, random_source
 from skbayesnn.inspection._columns import column_names, with_dtype
@@ -276,20 +275,20 @@ def select_target(name: str, values, target, trailing: int = 0) -> np.ndarray:
 
 def with_column(X, column, background, rows):
     """Copy X, with one column replaced by values of the background's ``rows``."""
-    replacement = safe_indexing(background, rows)
     if hasattr(X, "iloc"):
         X = X.copy()
         # Keeps the type of the column, such as categories.
-        X.isetitem(column, replacement.iloc[:, column].set_axis(X.index))
+        X.isetitem(column, background.iloc[rows, column].set_axis(X.index))
         return X
     if is_frame(X):
         import narwhals.stable.v2 as narwhals
 
         frame, other = (
-            narwhals.from_native(f, eager_only=True) for f in (X, replacement)
+            narwhals.from_native(f, eager_only=True) for f in (X, background)
         )
-        return frame.with_columns(other[:, column]).to_native()
+        return frame.with_columns(other[:, column][rows]).to_native()
+    replacement = background[rows, column]
     # An integer X may receive floats.
     X = X.astype(np.result_type(X, replacement))
-    X[:, column] = replacement[:, column]
+    X[:, column] = replacement
     return X
