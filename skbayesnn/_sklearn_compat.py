@@ -5,6 +5,8 @@ private methods and attributes are wrapped in functions, and a test uses every n
 the oldest and the newest version.
 """
 
+from __future__ import annotations
+
 import html
 import re
 from collections.abc import Callable

@@ -22,6 +22,8 @@ metadata routing, use ``log_density_scorer.set_score_request(sample_weight=True)
 weight the test rows.
 """
 
+from __future__ import annotations
+
 import copy
 import reprlib
 from typing import Any
@@ -96,13 +98,13 @@ class Scorer:
         """Score a fitted estimator on the rows of X and y."""
         return self.function(estimator, X, y, sample_weight, **self.options | options)
 
-    def with_options(self, **options: Any) -> "Scorer":
+    def with_options(self, **options: Any) -> Scorer:
         """Return a copy with other options, such as ``coverage=0.5``."""
         scorer = copy.copy(self)
         scorer.options = self.options | options
         return scorer
 
-    def set_score_request(self, *, sample_weight: bool | str | None) -> "Scorer":
+    def set_score_request(self, *, sample_weight: bool | str | None) -> Scorer:
         """Return a copy that requests row weights from metadata routing.
 
         scikit-learn's scorers change in place. The scorers of this module are shared by
@@ -303,7 +305,7 @@ neg_interval_width_scorer = Scorer("neg_interval_width_scorer", _neg_interval_wi
 neg_brier_scorer = Scorer("neg_brier_scorer", _neg_brier)
 
 
-def ood_auroc_scorer(X_outside: MatrixLike, kind: str | None = None) -> "Scorer":
+def ood_auroc_scorer(X_outside: MatrixLike, kind: str | None = None) -> Scorer:
     """Scorer: the AUROC of detecting out-of-distribution rows by their uncertainty.
 
     The scorer compares ``X_outside`` with the rows of its X. Its ``sample_weight`` are

@@ -4,6 +4,8 @@ import ast
 import importlib
 import inspect
 import pkgutil
+import subprocess
+import sys
 from typing import get_overloads
 
 import skbayesnn
@@ -150,3 +152,34 @@ def test_callables_are_typed():
         and not get_overloads(item)
     ]
     assert not untyped, f"no return type: {', '.join(untyped)}"
+
+
+def test_signatures_are_readable():
+    """``help`` shows names such as ArrayLike, and not the types that they stand for."""
+    offenders = [
+        path
+        for path, item in (FUNCTIONS | METHODS).items()
+        if item.__module__.startswith("skbayesnn")
+        and "numpy._typing" in str(inspect.signature(item))
+    ]
+    assert not offenders
+
+
+def test_importing_the_package_does_not_import_what_few_use():
+    """Compiled loops, pictures, files of other formats and applications are imported
+    where they are used."""
+    late = (
+        "numba",
+        "matplotlib",
+        "onnx",
+        "polars",
+        "skops",
+        "dash",
+        "plotly",
+        "catboost",
+    )
+    code = f"import sys, skbayesnn; print(*sorted({set(late)} & sys.modules.keys()))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == []

@@ -1,5 +1,7 @@
 """Selective prediction: abstain on uncertain rows."""
 
+from __future__ import annotations
+
 from typing import Any, Self
 
 import numpy as np

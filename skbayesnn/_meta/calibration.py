@@ -1,5 +1,7 @@
 """Recalibration of a regressor's predictive distribution on held-out rows."""
 
+from __future__ import annotations
+
 from dataclasses import replace
 from typing import Any, Self
 

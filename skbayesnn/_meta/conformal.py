@@ -1,5 +1,7 @@
 """Conformal intervals and label sets, with guaranteed coverage."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any, Literal, Self, overload
 

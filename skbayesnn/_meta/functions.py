@@ -21,6 +21,8 @@ way:
 All other models raise a TypeError.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any, Literal, overload
 

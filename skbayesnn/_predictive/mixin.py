@@ -6,6 +6,8 @@ samples need not have all draws at once: networks compute them for all rows, fro
 of the draws at a time, so that the memory does not grow with the number of draws.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
@@ -63,14 +65,12 @@ class PredictiveBlocks:
     n_rows: int
     distribution: Callable[[slice], Predictive]
     block: int = BLOCK
-    open_part: Callable[[int], "PredictiveBlocks"] | None = None
+    open_part: Callable[[int], PredictiveBlocks] | None = None
     part_rows: int = 0
     dtype: Any = np.float64
 
     @classmethod
-    def mapped(
-        cls, inner: Sequence["PredictiveBlocks"], function
-    ) -> "PredictiveBlocks":
+    def mapped(cls, inner: Sequence[PredictiveBlocks], function) -> PredictiveBlocks:
         """Apply ``function`` to several models' distributions of the same rows."""
         return cls(
             inner[0].n_rows,
@@ -81,7 +81,7 @@ class PredictiveBlocks:
     @classmethod
     def in_parts(
         cls, n_rows: int, opened, n_at_once: int, in_threads: bool = False
-    ) -> "PredictiveBlocks":
+    ) -> PredictiveBlocks:
         """Open a few rows at a time, if an open part needs much memory.
 
         opened : callable, maps a slice of rows to their ``PredictiveBlocks``
@@ -121,7 +121,7 @@ class PredictiveBlocks:
         )
 
     @classmethod
-    def of_encoded(cls, encoded, opened) -> "PredictiveBlocks":
+    def of_encoded(cls, encoded, opened) -> PredictiveBlocks:
         """Open encoded rows, and mix the versions of rows with unknown values.
 
         encoded : ``EncodedRows``
@@ -140,7 +140,7 @@ class PredictiveBlocks:
         blocks = cls.in_parts(encoded.X.shape[0], part, ROWS_WITH_VERSIONS)
         return replace(blocks, dtype=encoded.X.dtype)
 
-    def _mixing_versions(self, n_versions: np.ndarray) -> "PredictiveBlocks":
+    def _mixing_versions(self, n_versions: np.ndarray) -> PredictiveBlocks:
         """Blocks of rows, if these are blocks of the versions of the rows.
 
         n_versions : (rows,); the versions of a row are adjacent

@@ -1,5 +1,7 @@
 """Base of the two stacks: cross-fitted candidates, their weights, fits to all rows."""
 
+from __future__ import annotations
+
 import time
 import warnings
 from abc import ABCMeta, abstractmethod
@@ -122,7 +124,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
     fold_tables_: list[TableEncoder] | None
     on_frame_: list[bool]
     _is_classification: bool
-    _unfinished: "_Progress | None" = None
+    _unfinished: _Progress | None = None
     # With metadata routing, `groups` are requested by default, as by GroupKFold.
     __metadata_request__fit: ClassVar = {"groups": True}
 
@@ -266,7 +268,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
                 progress.forget_failures()
             raise
 
-    def _fit_stack(self, data, candidates, splits, progress: "_Progress", log) -> dict:
+    def _fit_stack(self, data, candidates, splits, progress: _Progress, log) -> dict:
         """Compute the fitted attributes; store trained models in ``progress``."""
         resources = self._resources()
         warn_of_few_rows(int(np.count_nonzero(data.weights > 0)))
@@ -667,7 +669,7 @@ class _Progress(NamedTuple):
     refits: ResultStore
     many_rows: dict[str, Any]
 
-    def resumed(self, earlier: "_Progress | None") -> "_Progress":
+    def resumed(self, earlier: _Progress | None) -> _Progress:
         """Progress with the outcomes of an earlier fit that are still valid."""
         if earlier is None:
             return self

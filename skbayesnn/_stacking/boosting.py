@@ -10,6 +10,8 @@ References
    NeurIPS 30.
 """
 
+from __future__ import annotations
+
 import numpy as np
 from scipy.special import expit, softmax
 from sklearn.ensemble import HistGradientBoostingClassifier

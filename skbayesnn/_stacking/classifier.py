@@ -1,5 +1,7 @@
 """Stack of Bayesian classifiers."""
 
+from __future__ import annotations
+
 import numpy as np
 
 from skbayesnn._data.validation import (

@@ -8,6 +8,8 @@ draw: its epistemic part is zero, since other libraries do not separate it. Only
 virtual ensembles of CatBoost are several draws. NumPy, float64.
 """
 
+from __future__ import annotations
+
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
@@ -92,7 +94,7 @@ class Noise(NamedTuple):
     variances: np.ndarray
 
     @classmethod
-    def joined(cls, targets: "Sequence[Noise]") -> "Noise":
+    def joined(cls, targets: Sequence[Noise]) -> Noise:
         """Join the noise of single targets, with infinite edges of unused bins."""
         most = max(noise.variances.shape[1] for noise in targets)
         missing = [((0, 0), (0, most - noise.variances.shape[1])) for noise in targets]

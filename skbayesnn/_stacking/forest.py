@@ -12,6 +12,8 @@ References
    63(1). Meinshausen (2006), "Quantile regression forests", JMLR 7, for distributions.
 """
 
+from __future__ import annotations
+
 from collections import Counter
 from copy import copy
 from functools import cache

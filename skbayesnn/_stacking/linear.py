@@ -19,6 +19,8 @@ References
    scale-mixture priors in high-dimensional regression", Biometrika 103(4).
 """
 
+from __future__ import annotations
+
 from abc import ABCMeta, abstractmethod
 from typing import NamedTuple
 
@@ -223,7 +225,7 @@ class _Folds(NamedTuple):
     test: list
 
     @classmethod
-    def from_data(cls, X, y, weights, seed: int, groups=None) -> "_Folds":
+    def from_data(cls, X, y, weights, seed: int, groups=None) -> _Folds:
         train: list = []
         test: list = []
         for train_rows, test_rows in shuffled_folds(len(y), N_FOLDS, seed, groups):

@@ -1,5 +1,7 @@
 """Stack of Bayesian regressors."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any
 

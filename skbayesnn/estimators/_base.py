@@ -1,5 +1,7 @@
 """Base class of the estimators: ``fit``, ``partial_fit`` and the fitted state."""
 
+from __future__ import annotations
+
 import math
 from abc import ABCMeta, abstractmethod
 from collections.abc import Sequence

@@ -1,5 +1,7 @@
 """Base class of the classifiers: label validation and predictions."""
 
+from __future__ import annotations
+
 from dataclasses import replace
 from functools import cached_property, partial
 from itertools import repeat

@@ -9,6 +9,7 @@ them.
 import inspect
 import re
 from collections.abc import Iterable
+from functools import cache
 
 _REFERENCE = re.compile(r"As in :class:`(\w+)`\.?")
 _SECTION = re.compile(r"^(Parameters|Attributes)\n-+\n", re.MULTILINE)
@@ -55,6 +56,7 @@ def _with_entries(text: str, doc_of) -> str:
     return text
 
 
+@cache
 def _by_name(text: str, section: str) -> dict[str, str]:
     """Entries by the name of each parameter; several names may share an entry."""
     return {

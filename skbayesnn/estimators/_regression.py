@@ -1,5 +1,7 @@
 """Base class of the regressors: target validation and predictions."""
 
+from __future__ import annotations
+
 from functools import cached_property
 from typing import Literal, Self, overload
 

@@ -1,5 +1,7 @@
 """Convert the weight decay of an optimiser to a model precision."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np

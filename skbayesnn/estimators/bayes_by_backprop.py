@@ -1,5 +1,7 @@
 """Bayes by Backprop [BBB15]: a normal distribution over every weight."""
 
+from __future__ import annotations
+
 from typing import Any, Self
 
 import numpy as np

@@ -1,5 +1,7 @@
 """Soft nearest neighbours in a learned embedding (Goldberger et al. 2005)."""
 
+from __future__ import annotations
+
 import math
 from abc import ABCMeta, abstractmethod
 from dataclasses import replace

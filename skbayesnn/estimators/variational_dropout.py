@@ -1,5 +1,7 @@
 """Variational dropout [KSW15]: Gaussian dropout whose noise is learned."""
 
+from __future__ import annotations
+
 from typing import Any, Self
 
 import numpy as np

@@ -1,5 +1,7 @@
 """Gaussian process that dropout approximates [GG16 appendix 3], by random features."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from numbers import Integral, Real
 from typing import Any

@@ -1,5 +1,7 @@
 """Detect rows that have drifted away from the training rows of a model."""
 
+from __future__ import annotations
+
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Self
 

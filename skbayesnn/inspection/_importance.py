@@ -1,5 +1,7 @@
 """Permutation importance of an uncertainty instead of a score."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from numbers import Integral
 from typing import Any

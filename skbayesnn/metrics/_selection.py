@@ -1,5 +1,7 @@
 """Does the uncertainty rank wrong predictions, or unfamiliar rows, above the rest?"""
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np

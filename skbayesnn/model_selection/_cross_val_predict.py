@@ -1,5 +1,7 @@
 """Out-of-fold predictive distributions, as ``cross_val_predict`` for uncertainty."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Any
 

@@ -4,6 +4,8 @@ Candidates are trained and scored in all folds as members of batched programs. T
 scikit-learn's own search runs over the stored scores.
 """
 
+from __future__ import annotations
+
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext

@@ -4,6 +4,8 @@ Networks with all values of tau are trained in all folds as members of batched p
 Then the network is fitted to all rows with the best value.
 """
 
+from __future__ import annotations
+
 import time
 import warnings
 from copy import copy

@@ -1,5 +1,7 @@
 """Class probabilities under every posterior draw."""
 
+from __future__ import annotations
+
 from itertools import cycle
 from typing import Any, Self
 

@@ -1,5 +1,7 @@
 """Importance of columns for the uncertainty."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any, Self
 

@@ -4,6 +4,8 @@ A column is encoded by the share of each bin that lies below its value. Bin edge
 quantiles, or splits of a decision tree. Frequent values can have their own features.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from numbers import Integral
 from typing import Any, Self
