@@ -284,7 +284,7 @@ def _mentions(value, names: set[str]) -> bool:
     return False
 
 
-def name_features(adapter: "ForeignModel", names) -> None:
+def name_features(adapter: ForeignModel, names) -> None:
     """Name the columns of arrays, if parameters of the estimator contain a name.
 
     names : array-like of str, or None
