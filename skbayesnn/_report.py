@@ -60,7 +60,7 @@ from skbayesnn.plotting import (
     RiskCoverageDisplay,
     UncertaintyDecompositionDisplay,
 )
-from skbayesnn.plotting._prediction_interval import LONGEST_LABEL
+from skbayesnn.plotting._prediction_interval import LONGEST_IN_LEGEND
 from skbayesnn.plotting._shared import (
     name_of_target,
     require_matplotlib,
@@ -542,7 +542,7 @@ class _Page:
         display = UncertaintyDecompositionDisplay.from_estimator(
             self.model, shown, target=self.target, ax=_axes()
         )
-        units = f"units of {short_label(self.y_name, LONGEST_LABEL)}"
+        units = f"units of {short_label(self.y_name, LONGEST_IN_LEGEND)}"
         label = display.ax_.get_ylabel().replace("y's units", units)
         display.ax_.set_ylabel(label)
         text = (

@@ -31,7 +31,7 @@ from skbayesnn.plotting._shared import (
 )
 
 # Longest name of y on the axis and in the legend, in characters.
-LONGEST_LABEL, LONGEST_IN_LEGEND = 30, 20
+LONGEST_LABEL, LONGEST_IN_LEGEND = 25, 20
 
 
 class PredictionIntervalDisplay:

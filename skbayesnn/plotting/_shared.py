@@ -120,8 +120,12 @@ def legend_on_top(ax, **kwargs):
 
 
 def plain(name: str) -> str:
-    """A name as matplotlib shows it: no formula between dollars, and no blank."""
-    return name.replace("$", r"\$") if name.strip() else repr(name)
+    """A name as matplotlib shows it: no formula between dollars, and no blank.
+
+    Legends leave out labels that begin with an underscore, so a space is put before.
+    """
+    name = name.replace("$", r"\$") if name.strip() else repr(name)
+    return f" {name}" if name.startswith("_") else name
 
 
 def short_label(name: str, longest: int) -> str:

@@ -306,6 +306,7 @@ def test_name_of_y(regressor, two_targets, data):
         (regressor, pd.Series(data.y_new, name="in $"), None, r"in \$"),
         (regressor, pl.Series("load", data.y_new), None, "load"),
         (regressor, pd.Series(data.y_new, name="a" * 90), None, "a\u2026a"),
+        (regressor, pd.Series(data.y_new, name="_id"), None, " _id"),
         (two_targets, Y, 1, "v"),
     ):
         display = PredictionIntervalDisplay.from_estimator(
