@@ -1,6 +1,6 @@
 """Is the epistemic uncertainty large where predictions are wrong?
 
-Five questions with a table each; uncertainties are epistemic standard deviations.
+Six questions with a table each; uncertainties are epistemic standard deviations.
 
 gap
     Rows of two curves with a gap in the middle (as in examples/plot_gap.py): the ratio
@@ -21,6 +21,11 @@ drift
 shrinking
     A known function of five columns, noise of std 0.5: the root mean square of the std
     over the root mean square of the true error, from few rows to many.
+noise
+    Two tables of 250 rows and four columns for each kind of noise; in the last kind y
+    does not depend on the columns. At 500 new rows: the root mean square of the std
+    over the root mean square of the true error of the mean; the rank correlation of
+    the std with the absolute error; and the share of the predicted variance.
 refusal
     The RMSE of the half of the test rows with the least total uncertainty, as a share
     of the standard deviation of y; and the root of the area under the risk-coverage
@@ -76,6 +81,12 @@ DRIFT_SETS = (
     "kin8nm",
 )
 REFUSAL_SETS = ("yacht", "energy", "concrete", "power-plant", "kin8nm")
+# Mean of y and noise by kind; the exponential of a normal variable has a mean of 1.65.
+NOISES = {
+    "normal": lambda f, z: (f, 0.3 * z),
+    "log-normal": lambda f, z: (f + 0.4 * np.exp(0.5), 0.4 * (np.exp(z) - np.exp(0.5))),
+    "only log-normal": lambda f, z: (0 * f + np.exp(0.5), np.exp(z) - np.exp(0.5)),
+}
 ROWS = (60, 200, 600, 2_000, 6_000, 20_000)
 
 
@@ -301,6 +312,28 @@ def shrinking(make):
     return cells
 
 
+def noise(make):
+    """Ratio of std and true error, rank correlation, and share of the variance."""
+    cells = []
+    for of_kind in NOISES.values():
+        results = []
+        for seed in SEEDS[:2]:
+            random = np.random.default_rng(seed)
+            X = random.normal(size=(250 + MOST_TEST_ROWS, 4))
+            f = np.sin(2 * X[:, 0]) + 0.5 * X[:, 1] + 0.5 * X[:, 2] * X[:, 3]
+            f, noise_of_y = of_kind(f, random.normal(size=len(X)))
+            model = make(random_state=0).fit(X[:250], (f + noise_of_y)[:250])
+            std = model.predict_uncertainty(X[250:], "epistemic")
+            total = model.predict_uncertainty(X[250:], "total")
+            error = np.abs(model.predict(X[250:]) - f[250:])
+            squares = [np.mean(np.square(v)) for v in (std, error, total)]
+            correlation = spearmanr(std, error)[0]
+            ratio = np.sqrt(squares[0] / squares[1])
+            results.append((ratio, correlation, squares[0] / squares[2]))
+        cells += [f"{value:.2f}" for value in np.mean(results, axis=0)]
+    return cells
+
+
 def refusal(make):
     """RMSE of the least uncertain half of every set, their mean, and the mean area."""
     halves, areas = [], []
@@ -322,6 +355,11 @@ QUESTIONS = {
     ],
     drift: ["+ 1 sd", "+ 3 sd", "shuffled", *DRIFT_SETS],
     shrinking: [f"{n_rows:,} rows" for n_rows in ROWS],
+    noise: [
+        head
+        for kind in NOISES
+        for head in (f"{kind}: std / error", "correlation", "share")
+    ],
     refusal: [*REFUSAL_SETS, "mean", "root of the area"],
 }
 

@@ -74,15 +74,25 @@ class DrawArrays:
     __dataclass_fields__: ClassVar[dict]
 
     def _mapped(self, function: Callable[[np.ndarray], np.ndarray]):
-        return type(self)(*(function(getattr(self, f.name)) for f in fields(self)))
+        values = (getattr(self, field.name) for field in fields(self))
+        return type(self)(*(None if v is None else function(v) for v in values))
 
     @classmethod
     def concatenated(cls, parts: Sequence, axis: int = 0):
         """Concatenate several objects along an axis of all arrays."""
-        names = [field.name for field in fields(cls)]
-        return cls(
-            *(np.concatenate([getattr(p, name) for p in parts], axis) for name in names)
-        )
+        columns = {}
+        for name in (field.name for field in fields(cls)):
+            arrays = [getattr(part, name) for part in parts]
+            if any(values is not None for values in arrays):
+                # The only optional array is a share.
+                columns[name] = np.concatenate(
+                    [
+                        np.ones(part._first.shape[:3]) if values is None else values
+                        for part, values in zip(parts, arrays, strict=True)
+                    ],
+                    axis,
+                )
+        return cls(**columns)
 
     @classmethod
     def collected(cls, parts: Iterable, n_draws: int):
@@ -98,12 +108,14 @@ class DrawArrays:
                 return part
             for name in names:
                 values = getattr(part, name)
+                if values is None:
+                    continue
                 if not n_done:
                     shape = n_draws, *values.shape[1:]
                     whole[name] = np.empty(shape, dtype=values.dtype)
                 whole[name][n_done : n_done + len(values)] = values
             n_done += part.n_draws
-        return cls(*(whole[name] for name in names))
+        return cls(**whole)
 
     @property
     def _first(self) -> np.ndarray:
@@ -173,6 +185,54 @@ class Components(DrawArrays, ABC):
 
     # Whether y, and so its quantiles, are integers.
     discrete: ClassVar[bool] = False
+
+    @property
+    def own_share(self) -> np.ndarray | None:
+        """Probability that y is from the draw itself, (draws, rows, targets).
+
+        Otherwise it is from any of the draws with a share below one, each equally
+        likely. The mixture of all draws does not depend on it, but the means of y given
+        each draw are closer together. None is one for all draws.
+        """
+        return None
+
+    def given_draws(self, values: np.ndarray) -> np.ndarray:
+        """Means of values given each draw; both (draws, rows, targets).
+
+        values : the means given that y is from the draw itself
+        """
+        if self.own_share is None:
+            return values
+        is_shared = self.own_share < 1
+        n = np.maximum(is_shared.sum(0), 1)
+        # One factor for all draws does not change the mean over them.
+        squares = np.where(is_shared, np.square(self.own_share), 0.0)
+        factor = np.sqrt(squares.sum(0) / n)
+        centre = np.where(is_shared, values, 0.0).sum(0) / n
+        with np.errstate(invalid="ignore"):  # y may be infinite
+            return np.where(is_shared, centre + factor * (values - centre), values)
+
+    def sample_given_draws(
+        self, draws: np.ndarray, random: np.random.Generator
+    ) -> np.ndarray:
+        """Sample y given some draws, (samples, rows, targets).
+
+        draws : (samples,), indices
+        """
+        if self.own_share is None:
+            return self.draws(draws).sample(random)
+        shared = np.flatnonzero((self.own_share < 1).any((1, 2)))
+        one_per_row = len(draws), self.n_rows, 1
+        moves = random.random(one_per_row) >= self.own_share[draws]
+        index = np.where(
+            moves, random.choice(shared, one_per_row), draws[:, np.newaxis, np.newaxis]
+        )
+
+        def taken(values):
+            at = index.reshape(index.shape + (1,) * (values.ndim - 3))
+            return np.take_along_axis(values, at, axis=0)
+
+        return self._mapped(taken).sample(random)
 
     @abstractmethod
     def log_density_per_target(self, y: np.ndarray) -> np.ndarray:
@@ -369,6 +429,7 @@ class Gaussians(Components):
 
     mean: np.ndarray
     variance: np.ndarray
+    own_share: np.ndarray | None = None
 
     def log_density_per_target(self, y):
         """log N(y; mean, variance)."""
@@ -401,12 +462,13 @@ class Gaussians(Components):
 
     def rescaled(self, shift, factor):
         """Distributions of shift + factor y."""
-        return Gaussians(self.mean * factor + shift, self.variance * np.square(factor))
+        variance = self.variance * np.square(factor)
+        return Gaussians(self.mean * factor + shift, variance, self.own_share)
 
     def scaled_about(self, centre, factor, bound=np.inf):
         """Distributions of centre + factor (y - centre)."""
         mean = self._spread_mean(centre, factor, bound)
-        return Gaussians(mean, np.square(factor) * self.variance)
+        return Gaussians(mean, np.square(factor) * self.variance, self.own_share)
 
     def mixture_cdf(self, y):
         """P(Y <= y), with torch's error function, which is faster."""

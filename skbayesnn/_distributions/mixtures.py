@@ -22,6 +22,7 @@ class GaussianMixtures(Components):
     weight: np.ndarray
     location: np.ndarray
     scale: np.ndarray
+    own_share: np.ndarray | None = None
 
     @classmethod
     def of(cls, part: Components) -> "GaussianMixtures":
@@ -29,7 +30,7 @@ class GaussianMixtures(Components):
         if isinstance(part, cls):
             return part
         mean, std = part.mean[..., None], np.sqrt(part.variance)[..., None]
-        return cls(np.ones_like(mean), mean, std)
+        return cls(np.ones_like(mean), mean, std, part.own_share)
 
     @classmethod
     def concatenated(cls, parts, axis: int = 0):
@@ -43,7 +44,8 @@ class GaussianMixtures(Components):
             np.pad(values, missing, mode="edge")
             for values in (self.location, self.scale)
         )
-        return GaussianMixtures(np.pad(self.weight, missing), location, scale)
+        weight = np.pad(self.weight, missing)
+        return GaussianMixtures(weight, location, scale, self.own_share)
 
     @cached_property
     def mean(self):
@@ -95,8 +97,9 @@ class GaussianMixtures(Components):
     def rescaled(self, shift, factor):
         """Distributions of shift + factor y."""
         shift, factor = (np.asarray(values)[..., None] for values in (shift, factor))
+        location = self.location * factor + shift
         return GaussianMixtures(
-            self.weight, self.location * factor + shift, self.scale * factor
+            self.weight, location, self.scale * factor, self.own_share
         )
 
     @cached_property
@@ -286,6 +289,19 @@ class JoinedDraws(Components):
         """Variance of every draw, (draws, rows, targets)."""
         return self._of_draws(lambda part: part.variance)
 
+    @cached_property
+    def own_share(self):
+        """Probability that y is from the draw itself, or None."""
+        if all(part.own_share is None for part in self.parts):
+            return None
+        return self._of_draws(
+            lambda part: (
+                np.ones((part.n_draws, part.n_rows, part.n_targets))
+                if part.own_share is None
+                else part.own_share
+            )
+        )
+
     def log_density_per_target(self, y):
         """log p(y) of every draw."""
         return self._of_draws(lambda part: part.log_density_per_target(y))
@@ -312,6 +328,20 @@ class JoinedDraws(Components):
         values = np.empty((self.n_draws, self.n_rows, self.n_targets))
         for part, positions in self._repeating():
             values[positions] = part.sample(random)
+        return values
+
+    def sample_given_draws(self, draws, random):
+        """Sample y given some draws, (samples, rows, targets)."""
+        if self.own_share is None:
+            return self.draws(draws).sample(random)
+        values = np.empty((len(draws), self.n_rows, self.n_targets))
+        distinct = self.draw[draws]
+        for part, start in zip(self.parts, self._ends, strict=False):
+            of_part = (distinct >= start) & (distinct < start + part.n_draws)
+            if of_part.any():
+                values[of_part] = part.sample_given_draws(
+                    distinct[of_part] - start, random
+                )
         return values
 
     def rescaled(self, shift, factor):

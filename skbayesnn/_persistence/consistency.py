@@ -327,6 +327,9 @@ def check_forest(model) -> None:
     _check_trees(model, n_leaves)
     values = model.threshold_, model.leaf_mean_, model.leaf_variance_
     agree("floats", np.dtype(np.float32), *(array.dtype for array in values))
+    overlaps = n_leaves, 2 if model.width is None else 1
+    agree("leaf overlaps", overlaps, model.leaf_overlap_.shape)
+    agree("leaf overlaps", np.dtype(np.float16), model.leaf_overlap_.dtype)
     agree("leaf variances", model.leaf_variance_.shape[1:], (n_targets,))
     n_variances = n_leaves if model.width is None else 0
     agree("leaf variances", n_variances, len(model.leaf_variance_))

@@ -584,6 +584,7 @@ def _stacks() -> Iterator[StoredClass]:
             "is_wide_": BOOLS_1D,
             "leaf_mean_": FLOATS,
             "leaf_variance_": POSITIVE_FLOATS,
+            "leaf_overlap_": floats(SHARE),
             "y_mean_": FLOATS_1D,
             "y_scale_": POSITIVE_FLOATS_1D,
             **_REGRESSOR,

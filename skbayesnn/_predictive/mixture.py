@@ -333,8 +333,13 @@ class MixturePredictive:
         A recalibration of the levels scales both parts equally.
         """
         means, variances = self._component_moments()
+        given_draws = self.components.given_draws(means)
         with np.errstate(invalid="ignore"):
-            epistemic, aleatoric = means.std(0), np.sqrt(variances.mean(0))
+            epistemic, noise = given_draws.std(0), variances.mean(0)
+            if given_draws is not means:
+                # Draws that share y differ by noise, too.
+                noise += np.fmax(means.var(0) - np.square(epistemic), 0.0)
+            aleatoric = np.sqrt(noise)
         epistemic = np.where(np.isnan(epistemic), np.inf, epistemic)
         total = np.hypot(epistemic, aleatoric)
         factor = 1.0 if self.maps is None else self._std_of_mapped() / total
@@ -385,7 +390,7 @@ class MixturePredictive:
 
     def sample(self, draws: np.ndarray, random: np.random.Generator) -> np.ndarray:
         """Sample y from the given draws, with noise, (rows[, targets], samples)."""
-        samples = self.components.draws(draws).sample(random)
+        samples = self.components.sample_given_draws(draws, random)
         if self.maps is not None:
             samples = np.stack([self._remapped(sample) for sample in samples])
         return self._values(np.moveaxis(self._back(samples), 0, -1))
@@ -397,7 +402,7 @@ class MixturePredictive:
                 "an isotonic recalibration changes y including its noise; it has no "
                 "noise-free functions: take sample_y."
             )
-        means = self.components.mean[draws]
+        means = self.components.given_draws(self.components.mean)[draws]
         return self._values(np.moveaxis(self._back(means), 0, -1))
 
     def log_density(self, y: np.ndarray) -> np.ndarray:

@@ -6,10 +6,20 @@ learned neighbourhood), or the standard deviation of the rows in the leaf. The t
 stored in arrays, without objects of scikit-learn. NumPy, float32 as in scikit-learn's
 trees.
 
+Trees differ mostly by the noise of the few rows in their leaves, which is not the
+uncertainty of the forest. The mean of the forest is a weighted sum of y, with weights
+a_i = mean over trees of 1 / (size of the leaf) if row i is in it [2]_. Independent
+noise of variance s^2 gives this sum the variance s^2 S, where S is the sum of a_i^2,
+and the trees a variance of s^2 (A - S) about it, where A is the same sum for one tree.
+So the epistemic variance is S / (A - S) times the variance of the trees. (If the
+variances in the leaves are known, they estimate s^2, too.) The rest of the variance of
+the trees is aleatoric.
+
 References
 ----------
 .. [1] Geurts, Ernst & Wehenkel (2006), "Extremely randomized trees", Machine Learning
    63(1). Meinshausen (2006), "Quantile regression forests", JMLR 7, for distributions.
+.. [2] Lin & Jeon (2006), "Random forests and adaptive nearest neighbors", JASA 101.
 """
 
 from __future__ import annotations
@@ -50,6 +60,8 @@ WIDE_EVERY, WIDE_WIDTH = 50, 0.5
 GOLDEN_RATIO = (5**0.5 - 1) / 2
 # Smallest variance of a leaf, as a share of the variance of y.
 MIN_VARIANCE = 1e-6
+# The overlap of the trees is computed at about this number of training rows.
+MAX_OVERLAP_ROWS = 20_000
 
 
 class ForestRegressor(
@@ -88,6 +100,9 @@ class ForestRegressor(
         In standard deviations of y from its mean.
     leaf_variance_ : ndarray of shape (leaves, n_targets), float32
         In variances of y. Without leaves if ``width`` is given.
+    leaf_overlap_ : ndarray of shape (leaves, 1 or 2), float16
+        Overlap of two trees near a leaf; see ``leaf_overlap``. With the overlap of a
+        tree with itself if ``width`` is None.
     y_mean_, y_scale_ : ndarray of shape (n_targets,)
     x_mean_, x_scale_ : ndarray of shape (n_features_in_,)
     total_weight_ : float
@@ -105,6 +120,7 @@ class ForestRegressor(
     child_: Array
     leaf_mean_: Array
     leaf_variance_: Array
+    leaf_overlap_: Array
     y_mean_: Array
     y_scale_: Array
     x_mean_: Array
@@ -147,14 +163,16 @@ class ForestRegressor(
             forest.fit(X, flat, sample_weight=weights / weights.mean())
             new._store([member.tree_ for member in forest.estimators_])
             new.leaf_variance_ = np.empty((0, Y.shape[1]), np.float32)
+            leaf = leaves(X, new)
             if self.width is None:
                 variance = leaf_variance(
-                    leaves(X, new),
-                    standard,
-                    weights / weights.mean(),
-                    len(new.leaf_mean_),
+                    leaf, standard, weights / weights.mean(), len(new.leaf_mean_)
                 )
                 new.leaf_variance_ = variance.astype(np.float32)
+            overlap = leaf_overlap(
+                X, leaf, weights / weights.mean(), new, self.random_state
+            )
+            new.leaf_overlap_ = overlap if self.width is None else overlap[:, :1].copy()
         return self
 
     def _store(self, trees) -> None:
@@ -208,6 +226,7 @@ class ForestRegressor(
         )
         smaller.child_ = child.astype(np.int32)
         smaller.leaf_mean_ = self.leaf_mean_[leaf]
+        smaller.leaf_overlap_ = self.leaf_overlap_[leaf]
         if self.width is None:
             smaller.leaf_variance_ = self.leaf_variance_[leaf]
         return smaller
@@ -225,8 +244,29 @@ class ForestRegressor(
         else:
             variance = np.empty_like(mean)
             variance[:] = np.square(self.widths)[:, np.newaxis, np.newaxis]
-        moments = self._scaling.moments_from_network(mean, variance)
-        return MixturePredictive(Gaussians(*moments), self.y_ndim_ == 1)
+        share = np.broadcast_to(self._function_share(leaf, mean, variance), mean.shape)
+        mean, variance = self._scaling.moments_from_network(mean, variance)
+        return MixturePredictive(Gaussians(mean, variance, share), self.y_ndim_ == 1)
+
+    def _function_share(self, leaf, mean, variance) -> np.ndarray:
+        """Epistemic standard deviation divided by that of the trees, (rows, targets).
+
+        At most 1. With the notation of the module's docstring.
+
+        leaf : (trees, rows); mean, variance : (trees, rows, targets)
+        """
+        overlap = self.leaf_overlap_[leaf].mean(0, dtype=np.float64).T[..., None]
+        # S / A: each tree overlaps with itself and the others.
+        ratio = (1 + (len(leaf) - 1) * overlap[0]) / len(leaf)
+        spread = mean.var(0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            if self.width is None:
+                # The variance of y about the forest, in the leaves and between them.
+                local = spread + (1 - overlap[1]) * variance.mean(0)
+                epistemic = local * overlap[1] * ratio / (1 - overlap[1] * ratio)
+            else:
+                epistemic = spread * ratio / np.maximum(1 - ratio, 0)
+            return np.sqrt(np.fmin(epistemic / spread, 1.0))
 
     @property
     def widths(self) -> np.ndarray:
@@ -317,6 +357,76 @@ def leaf_variance(leaf, y, weights, n_leaves: int) -> np.ndarray:
     return np.maximum(variances, MIN_VARIANCE)
 
 
+def leaf_overlap(X, leaf, weights, trees, seed) -> np.ndarray:
+    """Overlap of two trees, relative to A, and A, near each leaf; (leaves, 2).
+
+    At a new row A is the mean of sum a_i^2 over trees, and the overlap the mean of
+    sum a_i b_i over pairs of trees: a_i and b_i are the weights of training row i in
+    the leaves of two trees. Training rows take the place of new rows: each is left out,
+    and means over the rows of a leaf are returned. A row that is alone in its leaf
+    moves to the other branch. In [0, 1], float16.
+
+    X : (rows, columns), float32; leaf : (trees, rows); weights : (rows,), positive
+    trees : as in ``leaves``
+    """
+    random = np.random.RandomState(seed)
+    n_trees, n_rows = leaf.shape
+    rows = np.arange(0, n_rows, -(-n_rows // MAX_OVERLAP_ROWS))
+    neighbour = np.empty((n_trees, len(rows)), np.int32)
+    own = np.zeros(len(rows))
+    node_of_leaf = np.flatnonzero(trees.feature_ < 0)
+    sibling = np.arange(len(trees.feature_))
+    inner = np.flatnonzero(trees.feature_ >= 0)
+    sibling[inner + 1], sibling[trees.child_[inner]] = trees.child_[inner], inner + 1
+    for tree, leaf_of_row in enumerate(leaf):
+        first_leaf = leaf_of_row.min()
+        local = leaf_of_row - first_leaf
+        counts = np.bincount(local)
+        is_alone = counts[local[rows]] == 1
+        node = node_of_leaf[leaf_of_row[rows]]
+        node[is_alone] = sibling[node[is_alone]]
+        arrays = trees.feature_, trees.threshold_, trees.child_
+        reached = trees.child_[_down(X, rows, node, *arrays)] - first_leaf
+        remains = (local[rows] == reached) & (counts[reached] > 1)
+        left_out = np.where(remains, weights[rows], 0.0)
+        total = np.bincount(local, weights)[reached]
+        squares = np.bincount(local, np.square(weights))[reached]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            squares = (squares - np.square(left_out)) / np.square(total - left_out)
+        own += np.nan_to_num(squares, nan=1.0).clip(1 / n_rows, 1.0) / n_trees
+        # A row of the leaf, drawn by its weight, independently in each tree: two trees
+        # draw the same row with probability sum a_i b_i.
+        order = np.argsort(local, kind="stable")
+        ends = np.cumsum(counts)[reached]
+        starts = ends - counts[reached]
+        cumulative = np.append(0.0, np.cumsum(weights[order]))
+        drawn = cumulative[starts] + random.uniform(size=len(rows)) * total
+        place = np.searchsorted(cumulative, drawn, side="right") - 1
+        place = np.clip(place, starts, ends - 1)
+        following = np.where(place + 1 < ends, place + 1, starts)
+        place = np.where(order[place] == rows, following, place)
+        neighbour[tree] = order[place]
+    pairs = _equal_pairs(neighbour) / max(n_trees * (n_trees - 1), 1)
+    used, n_leaves = leaf[:, rows].ravel(), len(node_of_leaf)
+    counts = np.bincount(used, minlength=n_leaves)
+    means = np.empty((n_leaves, 2), np.float16)
+    for column, values in enumerate((np.minimum(pairs / own, 1.0), own)):
+        sums = np.bincount(used, np.tile(values, n_trees), n_leaves)
+        means[:, column] = np.where(
+            counts > 0, sums / np.maximum(counts, 1), values.mean()
+        )
+    return means
+
+
+def _equal_pairs(values: np.ndarray) -> np.ndarray:
+    """Number of ordered pairs of equal values in each column, (columns,)."""
+    ordered = np.sort(values, axis=0)
+    place = np.arange(len(values))[:, np.newaxis]
+    starts = np.zeros(values.shape, dtype=int)
+    starts[1:] = np.where(ordered[1:] != ordered[:-1], place[1:], 0)
+    return 2 * (place - np.maximum.accumulate(starts, axis=0)).sum(0)
+
+
 def leaves(X: np.ndarray, trees) -> np.ndarray:
     """Leaf of each row in each tree, (trees, rows), int32.
 
@@ -341,15 +451,25 @@ def _fill_leaves():
 
 def _fill_by_level(X, roots, feature, threshold, child, leaf) -> None:
     """All rows and trees go down one level at a time; as ``fill_leaves``."""
-    node = np.repeat(roots[:, None], len(X), axis=1)
-    tree, row = np.indices(node.shape).reshape(2, -1)
-    while len(tree):
-        at = node[tree, row]
+    nodes = np.repeat(roots, len(X))
+    rows = np.tile(np.arange(len(X)), len(roots))
+    nodes = _down(X, rows, nodes, feature, threshold, child)
+    leaf[:] = child[nodes].reshape(leaf.shape)
+
+
+def _down(X, rows, nodes, feature, threshold, child) -> np.ndarray:
+    """Nodes of the leaves that rows reach from given nodes, (rows,).
+
+    rows : indices; nodes : (rows,)
+    """
+    nodes, active = nodes.copy(), np.arange(len(nodes))
+    while len(active):
+        at = nodes[active]
         inner = feature[at] >= 0
-        tree, row, at = tree[inner], row[inner], at[inner]
-        is_left = X[row, feature[at]] <= threshold[at]
-        node[tree, row] = np.where(is_left, at + 1, child[at])
-    leaf[:] = child[node]
+        active, at = active[inner], at[inner]
+        is_left = X[rows[active], feature[at]] <= threshold[at]
+        nodes[active] = np.where(is_left, at + 1, child[at])
+    return nodes
 
 
 def _as_float32(X) -> np.ndarray:

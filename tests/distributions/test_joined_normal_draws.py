@@ -1,5 +1,7 @@
 """Normal draws next to mixtures of normal distributions, against single draws."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.special import logsumexp
@@ -179,3 +181,70 @@ def test_classes_of_parts(parts):
     assert of_one_class([normal, normal]) == [normal, normal]
     assert {type(part) for part in of_one_class(parts)} == {JoinedDraws}
     assert {type(part) for part in of_one_class([mixtures])} == {JoinedDraws}
+
+
+# ---- draws that share y
+
+
+def _shared(parts, share):
+    """The parts, where the normal draws from the second one on share y."""
+    normal, mixtures = parts
+    own_share = np.ones((NORMAL, ROWS, TARGETS))
+    own_share[1:] = share
+    return replace(normal, own_share=own_share), mixtures
+
+
+def test_means_of_draws_that_share_y(parts, seed):
+    """y is from the draw itself, or from any of the draws 1 to 3."""
+    share = np.random.default_rng([seed, 2]).uniform(0.1, 0.9, size=(ROWS, TARGETS))
+    share[0] = 1.0
+    normal, mixtures = _shared(parts, share)
+    expected = normal.mean.copy()
+    expected[1:] = share * normal.mean[1:] + (1 - share) * normal.mean[1:].mean(0)
+    np.testing.assert_allclose(normal.given_draws(normal.mean), expected)
+    joined = JoinedDraws((normal, mixtures), np.array([0, 1, 2, 3, 4, 5, 5, 6]))
+    expected = np.concatenate([expected, mixtures.mean])[joined.draw]
+    forms = {
+        "joined": joined,
+        "expanded": joined.expanded(),
+        "rows in two parts": JoinedDraws.concatenated(
+            [joined.rows(slice(0, 2)), joined.rows(slice(2, None))], axis=1
+        ),
+        "in a mixture": JoinedDraws.concatenated(
+            [JoinedDraws((normal,), joined.draw[:4]), JoinedDraws.of(mixtures)]
+        ).draws(np.array([0, 1, 2, 3, 4, 5, 5, 6])),
+        "with draws that do not share": JoinedDraws.of(
+            Gaussians.concatenated([normal, parts[0].draws([0, 2])])
+        ).draws(np.arange(4)),
+    }
+    for name, form in forms.items():
+        actual = form.given_draws(form.mean)
+        np.testing.assert_allclose(
+            actual, expected[: form.n_draws], rtol=1e-9, err_msg=name
+        )
+    scaled = joined.scaled_about(joined.mean.mean(0), np.array([2.0, 0.5]))
+    for form in (joined, scaled):
+        np.testing.assert_allclose(
+            form.given_draws(form.mean).mean(0), form.mean.mean(0)
+        )
+
+
+def test_samples_of_draws_that_share_y(parts, seed):
+    """Conditional means; the distribution over all draws stays the same."""
+    normal, mixtures = _shared(parts, 0.4)
+    joined = JoinedDraws((normal, mixtures), np.arange(NORMAL + MIXTURES))
+    random, n = np.random.default_rng([seed, 3]), 20_000
+    error = 6 * np.sqrt((joined.variance + joined.mean.var(0)).max() / n)
+    for draw in (0, 2, 5):
+        samples = joined.sample_given_draws(np.full(n, draw), random)
+        expected = joined.given_draws(joined.mean)[draw]
+        np.testing.assert_allclose(samples.mean(0), expected, atol=error)
+        # Rows are independent, given a draw.
+        correlation = np.corrcoef(samples[:, :, 0].T)
+        assert np.abs(correlation - np.eye(ROWS)).max() < 6 / np.sqrt(n)
+    draws = random.integers(joined.n_draws, size=n)
+    samples = joined.sample_given_draws(draws, random)
+    for y in (samples.min(0) / 3, samples.max(0) / 3):
+        np.testing.assert_allclose(
+            (samples <= y).mean(0), joined.mixture_cdf(y), atol=3 / np.sqrt(n)
+        )
