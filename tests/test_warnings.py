@@ -116,7 +116,7 @@ FITS = {
     "search of tau": TauCV(NETWORK, taus=2, cv=2).fit,
     "calibrated": CalibratedUncertaintyRegressor(NETWORK, cv=3).fit,
     "conformal": ConformalRegressor(NETWORK, method="cv+", cv=3).fit,
-    "abstainer": Abstainer(NETWORK, target_error=9.0, cv=3).fit,
+    "abstainer": Abstainer(NETWORK, target_error=0.9, tolerance=9.0, cv=3).fit,
     "stack": BayesianStackingRegressor(max_iter=2, random_state=SEED).fit,
     "out of fold": lambda X, y: cross_val_predict_uncertainty(NETWORK, X, y, cv=3),
 }
@@ -253,7 +253,7 @@ def test_rows_of_folds_do_not_warn_as_new_rows():
     network = MCDropoutRegressor(**SMALL | {"max_iter": 1})
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
-        Abstainer(network, target_error=9.0, cv=2).fit(frame, Y)
+        Abstainer(network, target_error=9.0, confidence=None, cv=2).fit(frame, Y)
         CalibratedUncertaintyRegressor(network, cv=2).fit(frame, Y)
         ConformalRegressor(network, random_state=0).fit(frame, Y)
         TauCV(network, taus=[1.0], cv=2).fit(frame, Y)

@@ -1,6 +1,5 @@
 """The numeric features of one column of a table: fitted, and of new rows."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -213,10 +212,15 @@ def _quantiles(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
     return values[order[np.searchsorted(cumulative, _SHARES * cumulative[-1])]]
 
 
-def _level_substitutes(level_features: np.ndarray, rows: Sequence[int]) -> np.ndarray:
-    """Features of levels, each with the same share, (N_SUBSTITUTES, features)."""
-    ordered = np.array(rows)[np.lexsort(level_features[rows].T[::-1])]
-    return level_features[ordered[(_SHARES * len(ordered)).astype(int)]]
+def _level_substitutes(features: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Features of levels, each with the share of its weight, (N_SUBSTITUTES, features).
+
+    features : (levels, features); weights : (levels,)
+    """
+    order = np.lexsort(features.T[::-1])
+    cumulative = np.cumsum(weights[order])
+    places = np.searchsorted(cumulative, _SHARES * cumulative[-1], side="right")
+    return features[order[np.minimum(places, len(order) - 1)]]
 
 
 # ---- numbers
@@ -373,7 +377,7 @@ def _one_hot(column: Column, counts: np.ndarray) -> Column:
         encoding="one-hot",
         suffixes=tuple(f"={name}" for name in names),
         level_features=features,
-        substitutes=_level_substitutes(features, rows),
+        substitutes=_level_substitutes(features[rows], np.ones(len(rows))),
     )
 
 
@@ -418,7 +422,10 @@ def with_statistics(
         else tuple(f"={i}" for i in range(n_features)),
         level_features=statistics.means[rows],
         spreads=statistics.spreads[rows],
-        substitutes=_level_substitutes(statistics.deviations[named], range(len(named))),
+        # By rows: the spreads are relative to the variance over rows.
+        substitutes=_level_substitutes(
+            statistics.deviations[named], statistics.counts[named]
+        ),
     )
     if text is None or statistics.coefficients is None:
         return column

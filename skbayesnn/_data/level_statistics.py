@@ -67,11 +67,13 @@ class LevelStatistics:
         last row is an unseen level.
     spreads : ndarray of shape (levels + 1, columns)
         Posterior standard deviation of a level, as far as it exceeds the average
-        training row. It is divided by the standard deviation of the posterior means of
-        the levels; 1 for an unseen level, 0 if it is small.
+        training row. It is divided by the standard deviation over the rows of the
+        posterior means of their levels; 1 for an unseen level, 0 if it is small.
     deviations : ndarray of shape (levels, columns)
         Posterior mean of the difference between each level and the value that its text
         predicts.
+    counts : ndarray of shape (levels,)
+        Weight of the rows of each level.
     coefficients : ndarray of shape (components, columns), optional
         The text of a level predicts the product of its components and these.
     text_ratio : ndarray of shape (columns,)
@@ -82,6 +84,7 @@ class LevelStatistics:
     means: np.ndarray
     spreads: np.ndarray
     deviations: np.ndarray
+    counts: np.ndarray
     coefficients: np.ndarray | None = None
     text_ratio: np.ndarray = field(default_factory=lambda: np.zeros(0))
 
@@ -174,10 +177,10 @@ def _statistics(index, n_levels: int, targets: list, weights, components, varian
     spreads = np.concatenate([part.spreads for part in parts], axis=1)
     deviations = np.concatenate([part.deviations for part in parts], axis=1)
     if variances is None:
-        return LevelStatistics(means, spreads, deviations)
+        return LevelStatistics(means, spreads, deviations, counts)
     coefficients = np.concatenate([part.coefficients for part in parts], axis=1)
     ratio = np.concatenate([part.text_ratio for part in parts])
-    return LevelStatistics(means, spreads, deviations, coefficients, ratio)
+    return LevelStatistics(means, spreads, deviations, counts, coefficients, ratio)
 
 
 def _without_text(counts, sums, pseudo: float) -> LevelStatistics:
@@ -186,7 +189,7 @@ def _without_text(counts, sums, pseudo: float) -> LevelStatistics:
     means = sums / np.where(total > 0, total, 1.0)
     unseen = np.zeros((1, means.shape[1]))
     spreads = _spreads(counts, pseudo)[:, np.newaxis] + unseen
-    return LevelStatistics(np.concatenate([means, unseen]), spreads, means)
+    return LevelStatistics(np.concatenate([means, unseen]), spreads, means, counts)
 
 
 def _spreads(counts: np.ndarray, pseudo: float) -> np.ndarray:
@@ -248,6 +251,7 @@ def _with_text(counts, sums, components, variances: TextVariances) -> LevelStati
         np.concatenate([predicted + rest, unseen]),
         spreads[:, np.newaxis] + unseen,
         rest,
+        counts,
         weights,
         np.full(sums.shape[1], variances.text / variances.level / share),
     )

@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import betaincinv, stdtrit
+from scipy.special import betaincinv
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils import get_tags
@@ -54,12 +54,16 @@ class Abstainer(BaseHeldOutMetaEstimator):
         Largest accepted uncertainty, in the units of ``kind``: nats, a share, or y's
         units. Give either ``threshold`` or ``target_error``.
     target_error : float, default=None
-        Largest error among the accepted rows: share of wrong labels, or root mean
+        Largest error among the accepted rows: share of wrong labels; for a regressor
+        the share of errors above ``tolerance``, or without a tolerance the root mean
         squared error in y's units.
+    tolerance : float, default=None
+        Only for regressors: a prediction is wrong if its absolute error is larger, in
+        y's units. It is required if ``target_error`` is to hold with a ``confidence``.
     confidence : float, default=0.9
         Probability with which the error of accepted new rows is at most
         ``target_error``; see the notes. With few rows or a small target the bound may
-        reject nearly all rows: even without any wrong label a target of 0.05 needs
+        reject nearly all rows: even without any wrong prediction a target of 0.05 needs
         about 60 accepted held-out rows, and 0.01 about 300. None is no bound: the
         error of the held-out rows is at most the target, and that of new rows is often
         larger.
@@ -92,8 +96,8 @@ class Abstainer(BaseHeldOutMetaEstimator):
 
     Notes
     -----
-    For labels the bound is that of Clopper & Pearson for a share: the largest share of
-    errors that is compatible with the number of errors seen, as in [2]_. The search
+    The bound is that of Clopper & Pearson for a share: the largest share of wrong
+    predictions that is compatible with the number seen, as in [2]_. The search
     starts at fixed shares of accepted rows, 60 %, 30 %, 15 % and so on, as long as
     these are 100 rows, and continues from each to larger thresholds until the bound
     exceeds the target [3]_. The searches share the probability of an error equally
@@ -107,10 +111,9 @@ class Abstainer(BaseHeldOutMetaEstimator):
     in groups and with unequal ``sample_weight``, whose number of rows is the square of
     the sum of weights divided by the sum of squares.
 
-    For regressors the bound is approximate: a squared error has no largest value, so no
-    bound holds for every distribution. The bound takes the logarithm of the mean
-    squared error as Student-t distributed, and is too small if few rows have most of
-    the squared error.
+    The root mean squared error of a regressor has no bound that holds for every
+    distribution: a few rows, which the held-out rows need not contain, may have most of
+    the squared error. So a confidence needs a tolerance.
 
     References
     ----------
@@ -147,6 +150,7 @@ class Abstainer(BaseHeldOutMetaEstimator):
         kind=None,
         threshold=None,
         target_error=None,
+        tolerance=None,
         confidence=0.9,
         abstain_label="auto",
         cv=None,
@@ -156,6 +160,7 @@ class Abstainer(BaseHeldOutMetaEstimator):
         self.kind = kind
         self.threshold = threshold
         self.target_error = target_error
+        self.tolerance = tolerance
         self.confidence = confidence
         self.abstain_label = abstain_label
         self.cv = cv
@@ -280,8 +285,8 @@ class Abstainer(BaseHeldOutMetaEstimator):
         -------
         report : dict
             ``"coverage"``, the share of accepted rows; ``"error"``, the share of wrong
-            labels or the root mean squared error in y's units, NaN if no row is
-            accepted; ``"n_accepted"``.
+            predictions, or without a ``tolerance`` the root mean squared error in y's
+            units, NaN if no row is accepted; ``"n_accepted"``.
         """
         accepted, y, weights = self._accepted(X, y, sample_weight)
         losses = self._losses(self.estimator_, X, y)[accepted]
@@ -339,14 +344,32 @@ class Abstainer(BaseHeldOutMetaEstimator):
         kinds = CLASSIFICATION_KINDS if classifies else REGRESSION_KINDS
         if self.kind is not None:
             check_option("kind", self.kind, kinds)
-        if self.target_error is not None:
-            # A share of labels: 5 would be 500 %, and accept all rows.
-            high = 1 if classifies else None
-            check_number("target_error", self.target_error, low=0, high=high)
-        if self.confidence is not None:
-            check_number("confidence", self.confidence, low=0, high=1, open_low=True)
         if self.threshold is not None and self.threshold not in (-np.inf, np.inf):
             check_number("threshold", self.threshold)
+        if self.tolerance is not None:
+            check_number("tolerance", self.tolerance, low=0)
+            if classifies:
+                raise ValueError(
+                    "`tolerance` is for regressors; got "
+                    f"{type(self.estimator).__name__} and tolerance={self.tolerance!r}."
+                    " Leave it out: a label is right or wrong."
+                )
+        if self.confidence is not None:
+            check_number("confidence", self.confidence, low=0, high=1, open_low=True)
+        if self.target_error is None:
+            return
+        # A share of predictions: 5 would be 500 %, and accept all rows.
+        high = 1 if self._counts_wrong else None
+        check_number("target_error", self.target_error, low=0, high=high)
+        if self.confidence is not None and not self._counts_wrong:
+            raise ValueError(
+                "`confidence` needs a `tolerance` for a regressor, because no bound of "
+                "a mean squared error holds for every distribution; got "
+                f"confidence={self.confidence!r} and tolerance=None. Give the largest "
+                "acceptable absolute error as `tolerance` and the acceptable share of "
+                "larger errors as `target_error`; or set confidence=None, which bounds "
+                "the error of the held-out rows only."
+            )
 
     def _checked_label(self, y):
         """Label of abstention, which must not be a label of y."""
@@ -391,8 +414,7 @@ class Abstainer(BaseHeldOutMetaEstimator):
             shares = starting_shares(weights)
             starts = np.searchsorted(coverage, shares)
             level = 1 - (1 - self.confidence) / len(shares)
-            classifies = is_classifier(self.estimator)
-            bound = self._error(upper_bounds(*values, level, shares=classifies))
+            bound = upper_bounds(*values, level)
             what, probably = "bound", f" with a probability of {self.confidence:.0%}"
         last = last_before_failure(bound <= self.target_error, starts)
         if last is None:
@@ -414,16 +436,23 @@ class Abstainer(BaseHeldOutMetaEstimator):
             found["error_bound_"] = bound_
         return {name: float(value) for name, value in found.items()}
 
+    @property
+    def _counts_wrong(self) -> bool:
+        """Whether a prediction is right or wrong, and the error a share."""
+        return is_classifier(self.estimator) or self.tolerance is not None
+
     def _losses(self, model, X, y):
-        """Loss of each row: 0 or 1 for labels, squared error for regression."""
+        """Loss of each row: 0 or 1, or a squared error."""
         predicted = model.predict(X)
         if is_classifier(self.estimator):
             return (predicted != y).astype(float)
-        return np.square(predicted - y)
+        if self.tolerance is None:
+            return np.square(predicted - y)
+        return (np.abs(predicted - y) > self.tolerance).astype(float)
 
     def _error(self, risk):
         """Convert mean losses to the units of ``target_error``."""
-        return risk if is_classifier(self.estimator) else np.sqrt(risk)
+        return risk if self._counts_wrong else np.sqrt(risk)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -435,12 +464,12 @@ class Abstainer(BaseHeldOutMetaEstimator):
 
 
 def upper_bounds(
-    losses: Array, uncertainty: Array, weights: Array, level: float, *, shares: bool
+    losses: Array, uncertainty: Array, weights: Array, level: float
 ) -> Array:
-    """Upper confidence bound of the mean loss up to each threshold.
+    """Upper confidence bound of the share of wrong rows up to each threshold.
 
-    losses, uncertainty, weights : (rows,); losses are 0 or 1 if the means are shares
-    level : probability of each bound to be at least the mean of new rows
+    losses, uncertainty, weights : (rows,); losses are 0 or 1
+    level : probability of each bound to be at least the share in new rows
 
     returns : (thresholds,), in the order of :func:`risk_coverage_curve`
     """
@@ -451,26 +480,13 @@ def upper_bounds(
     def up_to(terms):
         return np.bincount(value, terms).cumsum()
 
-    total, squares = up_to(weights), up_to(weights**2)
-    mean, n = up_to(weights * losses) / total, total**2 / squares
-    if shares:
-        wrong = np.clip(n * mean, 0, n)
-        right = n - wrong
-        some = right > 1e-9 * n
-        bound = betaincinv(wrong + 1, np.where(some, right, 1.0), level)
-        return np.where(some, bound, 1.0)
-    spread = (
-        up_to((weights * losses) ** 2)
-        - 2 * mean * up_to(weights**2 * losses)
-        + mean**2 * squares
-    )
-    several = n > 1 + 1e-9
-    freedom = np.where(several, n - 1, 1.0)
-    error = np.sqrt(np.maximum(spread, 0) * n / freedom) / total
-    relative = error / np.where(mean > 0, mean, 1.0)
-    with np.errstate(over="ignore"):
-        bound = mean * np.exp(stdtrit(freedom, level) * relative)
-    return np.where(several, bound, np.inf)
+    total = up_to(weights)
+    n = total**2 / up_to(weights**2)
+    wrong = np.clip(n * up_to(weights * losses) / total, 0, n)
+    right = n - wrong
+    some = right > 1e-9 * n
+    bound = betaincinv(wrong + 1, np.where(some, right, 1.0), level)
+    return np.where(some, bound, 1.0)
 
 
 def starting_shares(weights: Array) -> Array:

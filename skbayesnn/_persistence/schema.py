@@ -656,6 +656,7 @@ def _decisions() -> Iterator[StoredClass]:
             "error_": RECORD,
             "error_bound_": RECORD,
             "kind": kind,
+            "tolerance": none_or(number(NOT_NEGATIVE)),
         },
         agrees=consistency.check_abstainer,
     )

@@ -285,7 +285,8 @@ class PredictiveMixin:
             Regressors have standard deviations, in the units of y:
 
             - ``"total"`` (default): total^2 = epistemic^2 + aleatoric^2;
-            - ``"epistemic"``: standard deviation of the draws' means. It shrinks with
+            - ``"epistemic"``: standard deviation of the functions that ``sample_f``
+              draws. It shrinks with
               more data in ensembles, and if the width of the posterior is learned. With
               a fixed dropout rate it does not shrink. With many rows, the total then
               overestimates the uncertainty, unless the epistemic part is small compared

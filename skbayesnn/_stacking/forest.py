@@ -19,7 +19,8 @@ References
 ----------
 .. [1] Geurts, Ernst & Wehenkel (2006), "Extremely randomized trees", Machine Learning
    63(1). Meinshausen (2006), "Quantile regression forests", JMLR 7, for distributions.
-.. [2] Lin & Jeon (2006), "Random forests and adaptive nearest neighbors", JASA 101.
+.. [2] Lin & Jeon (2006), "Random forests and adaptive nearest neighbors", JASA
+   101(474).
 """
 
 from __future__ import annotations
@@ -46,8 +47,8 @@ from skbayesnn._sklearn_compat import BaseEstimator, RegressorMixin
 from skbayesnn._typing import Array
 
 # Largest size of the arrays of a forest, in bytes: with leaves of one row, and with
-# larger leaves. A stack may have both, and both again for each fold: 100 MB with one
-# fold.
+# larger leaves. The overlaps of the leaves come in addition. A stack may have both, and
+# both again for each fold: 110 MB with one fold.
 MAX_BYTES = 35e6, 15e6
 # With less space than for this number of trees, their leaves have more rows.
 MIN_TREES = 30
@@ -249,7 +250,7 @@ class ForestRegressor(
         return MixturePredictive(Gaussians(mean, variance, share), self.y_ndim_ == 1)
 
     def _function_share(self, leaf, mean, variance) -> np.ndarray:
-        """Epistemic standard deviation divided by that of the trees, (rows, targets).
+        """Epistemic standard deviation, relative to the trees, (rows, targets).
 
         At most 1. With the notation of the module's docstring.
 

@@ -578,3 +578,23 @@ def test_durations_and_numbers_do_not_replace_each_other():
             encoder.transform(durations)
         with pytest.warns(UserWarning, match="SKB304"):
             encoder.transform(durations.assign(t=durations["t"] * np.nan))
+
+
+@pytest.mark.parametrize("n_large", [10, 30])
+def test_unseen_level_has_the_spread_over_rows(seed, n_large):
+    """Many levels with one row, whose posterior means are near zero, do not matter.
+
+    With equal shares of the levels the spread would be at most three quarters of it.
+    """
+    pd = pytest.importorskip("pandas")
+    random = np.random.default_rng([seed, 57])
+    index = np.repeat(np.arange(n_large + 300), [100] * n_large + [1] * 300)
+    names = np.array([f"{random.integers(10**9):x}" for _ in range(n_large + 300)])
+    y = random.normal(size=len(names))[index] + 1.5 * random.normal(size=len(index))
+    encoder = TableEncoder().fit(pd.DataFrame({"name": names[index]}), y)
+    column = next(c for c in encoder._columns if c.uses_y)
+    place = {level: i for i, level in enumerate(column.levels)}
+    means = column.level_features[[place[name] for name in names[index]]]
+    spread = column.spreads[-1] * column.substitutes.std(0)
+    # The substitutes are quantiles, without the tails; the means are centred by rows.
+    assert 0.8 < spread.item() / means.std() < 1.15

@@ -116,13 +116,13 @@ def test_given_threshold_is_used(data):
 
 
 def test_target_error_that_all_rows_meet(data):
-    model = uneven(target_error=1e6).fit(data.X, data.y)
+    model = uneven(target_error=1e6, confidence=None).fit(data.X, data.y)
     assert model.coverage_ == 1
 
 
 def test_target_error_that_no_row_meets(data):
     with pytest.warns(UserWarning, match="No threshold keeps the error .* at or below"):
-        model = uneven(target_error=0.0).fit(data.X, data.y)
+        model = uneven(target_error=0.0, tolerance=0.0).fit(data.X, data.y)
     assert model.threshold_ == -np.inf and model.coverage_ == 0
     assert np.isnan(model.predict(data.X_new)).all()
     report = model.report(data.X_new, data.y_new)
@@ -155,34 +155,38 @@ def test_bound_of_a_share_inverts_the_binomial_distribution():
     """With a share at the bound, at most so many errors have probability 1 - level."""
     wrong = np.repeat([0.0, 1.0, 0.0, 1.0], [5, 1, 20, 3])
     order = np.arange(len(wrong))
-    bound = upper_bounds(wrong, order, np.ones(len(wrong)), 0.97, shares=True)
+    bound = upper_bounds(wrong, order, np.ones(len(wrong)), 0.97)
     n, k = order + 1, wrong.cumsum()
     np.testing.assert_allclose(binom.cdf(k, n, bound), 0.03, rtol=1e-9)
     np.testing.assert_allclose(bound, beta.ppf(0.97, k + 1, n - k), rtol=1e-12)
-    weighted = upper_bounds(wrong, order, np.full(len(wrong), 7.0), 0.97, shares=True)
+    weighted = upper_bounds(wrong, order, np.full(len(wrong), 7.0), 0.97)
     np.testing.assert_allclose(weighted, bound, rtol=1e-12)
     # Rows of equal uncertainty are accepted together; without a right label nothing
     # is known about the share.
-    together = upper_bounds(wrong, 0 * order, np.ones(len(wrong)), 0.97, shares=True)
+    together = upper_bounds(wrong, 0 * order, np.ones(len(wrong)), 0.97)
     np.testing.assert_array_equal(together, bound[-1:])
-    assert upper_bounds(wrong[-2:], order[:2], np.ones(2), 0.97, shares=True)[1] == 1
+    assert upper_bounds(wrong[-2:], order[:2], np.ones(2), 0.97)[1] == 1
 
 
-@pytest.mark.parametrize(("n_rows", "allowed"), [(12, 0.16), (60, 0.11)])
-def test_bound_of_a_squared_error_holds(seed, n_rows, allowed):
-    """For normal errors, in about 90 % of the samples of 12 rows and 93 % of 60 rows,
-    instead of the 95 % of a bound that is exact."""
-    random = np.random.default_rng([seed, 12])
-    alike, weights = np.zeros(n_rows), np.ones(n_rows)
-    below = [
-        upper_bounds(sample**2, alike, weights, 0.95, shares=False)[0] < 1
-        for sample in random.normal(size=(600, n_rows))
-    ]
-    assert 0 < np.mean(below) < allowed
-    one_row = upper_bounds(np.ones(1), np.zeros(1), np.ones(1), 0.95, shares=False)
-    assert one_row == np.inf
-    perfect = upper_bounds(0 * alike, alike, weights, 0.95, shares=False)
-    assert perfect == 0
+def test_error_above_the_tolerance_is_wrong(data):
+    """The same threshold as that of labels that are wrong in these rows."""
+    inner = LinearGaussian(uneven=1.0).fit(data.X, data.y)
+    model = Abstainer(FrozenEstimator(inner), target_error=0.2, tolerance=1.5)
+    model.fit(data.X, data.y)
+    uncertainty = inner.predict_uncertainty(data.X)
+    wrong = np.abs(inner.predict(data.X) - data.y) > 1.5
+    as_labels = Abstainer(MCDropoutClassifier(), target_error=0.2)._select_threshold(
+        wrong.astype(float), uncertainty, np.ones(ROWS)
+    )
+    assert model.threshold_ == as_labels["threshold_"]
+    assert model.error_bound_ == as_labels["error_bound_"] <= 0.2
+    kept = uncertainty <= model.threshold_
+    assert model.report(data.X, data.y) == {
+        "coverage": pytest.approx(kept.mean()),
+        "error": pytest.approx(wrong[kept].mean()),
+        "n_accepted": kept.sum(),
+    }
+    assert model.error_ == pytest.approx(wrong[kept].mean())
 
 
 def test_error_of_new_rows_is_probably_below_the_target(seed):
@@ -223,11 +227,11 @@ def test_search_continues_until_the_first_failure():
 def test_threshold_with_confidence_is_smaller(data):
     """The error bound of the threshold meets the target, and is documented."""
     frozen = FrozenEstimator(LinearGaussian(uneven=1.0).fit(data.X, data.y))
-    model = Abstainer(frozen, target_error=1.2)
+    model = Abstainer(frozen, target_error=0.1, tolerance=1.5)
     careful = clone(model).fit(data.X_new, data.y_new)
     bold = clone(model).set_params(confidence=None).fit(data.X_new, data.y_new)
     assert 0 < careful.coverage_ < bold.coverage_
-    assert careful.error_ < careful.error_bound_ <= 1.2
+    assert careful.error_ < careful.error_bound_ <= 0.1
     assert not hasattr(bold, "error_bound_")
     weight = np.arange(FRESH) % 2
     odd = clone(model).fit(data.X_new[1::2], data.y_new[1::2])
@@ -263,7 +267,7 @@ def test_refused_rows_have_no_prediction(data, classifier):
 
 
 def test_refused_predictions_are_nan(data):
-    model = uneven(target_error=1.2).fit(data.X, data.y)
+    model = uneven(target_error=1.2, confidence=None).fit(data.X, data.y)
     accepted, y = model.accepts(data.X_new), model.predict(data.X_new)
     assert np.isnan(y[~accepted]).all()
     np.testing.assert_array_equal(
@@ -339,9 +343,9 @@ def test_clone_pickle_and_parameters(data, classifier):
 
 
 def test_in_a_pipeline_and_a_search(data):
-    model = make_pipeline(StandardScaler(), uneven(target_error=1.2)).fit(
-        data.X, data.y
-    )
+    model = make_pipeline(
+        StandardScaler(), uneven(target_error=1.2, confidence=None)
+    ).fit(data.X, data.y)
     assert np.isnan(model.predict(data.X_new)).any()
     search = GridSearchCV(
         Abstainer(make_pipeline(StandardScaler(), LinearGaussian()), threshold=9.0),
@@ -371,14 +375,14 @@ def test_search_over_kinds(data):
 
 
 def test_second_fit_replaces_the_first(data):
-    model = uneven(target_error=1.2).fit(data.X, data.y)
+    model = uneven(target_error=1.2, confidence=None).fit(data.X, data.y)
     model.set_params(target_error=None, threshold=0.5).fit(data.X, data.y)
     assert model.threshold_ == 0.5
     assert not hasattr(model, "coverage_") and not hasattr(model, "error_")
 
 
 def test_a_failed_fit_changes_nothing(data):
-    model = uneven(target_error=1.2).fit(data.X, data.y)
+    model = uneven(target_error=1.2, confidence=None).fit(data.X, data.y)
     before = dict(vars(model))
     with pytest.raises(ValueError, match="one target"):
         model.fit(data.X, np.c_[data.y, data.y])
@@ -408,6 +412,24 @@ def test_a_failed_fit_changes_nothing(data):
             ValueError,
             r"`target_error` must be in \[0, 1\); got 5",
         ),
+        (
+            MCDropoutRegressor(),
+            {"target_error": 1.0},
+            ValueError,
+            "`confidence` needs a `tolerance`.*got confidence=0.9 and tolerance=None",
+        ),
+        (
+            MCDropoutRegressor(),
+            {"target_error": 1.5, "tolerance": 0.1},
+            ValueError,
+            r"`target_error` must be in \[0, 1\); got 1.5",
+        ),
+        (
+            MCDropoutClassifier(),
+            {"target_error": 0.1, "tolerance": 0.1},
+            ValueError,
+            "`tolerance` is for regressors; got MCDropoutClassifier",
+        ),
         (KMeans(), {"threshold": 1.0}, TypeError, "classifier or a regressor"),
         (
             MCDropoutRegressor(),
@@ -416,7 +438,18 @@ def test_a_failed_fit_changes_nothing(data):
             r"`confidence` must be in \(0, 1\); got 1",
         ),
     ],
-    ids=["neither", "both", "negative", "kinds", "percent", "cluster", "certain"],
+    ids=[
+        "neither",
+        "both",
+        "negative",
+        "kinds",
+        "percent",
+        "no tolerance",
+        "share",
+        "tolerance of labels",
+        "cluster",
+        "certain",
+    ],
 )
 def test_wrong_parameters(data, estimator, parameters, error, message):
     with pytest.raises(error, match=message):

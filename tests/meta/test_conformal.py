@@ -580,7 +580,9 @@ def test_model_without_a_prediction_for_every_row(seed):
     [
         ConformalRegressor(MCDropoutRegressor((4,), max_iter=2), method="cv+"),
         CalibratedUncertaintyRegressor(MCDropoutRegressor((4,), max_iter=2)),
-        Abstainer(MCDropoutRegressor((4,), max_iter=2), target_error=1.0),
+        Abstainer(
+            MCDropoutRegressor((4,), max_iter=2), target_error=1.0, confidence=None
+        ),
     ],
     ids=lambda model: type(model).__name__,
 )

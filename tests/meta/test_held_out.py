@@ -158,7 +158,7 @@ def test_groups_are_refused_if_the_folds_split_them(table):
     for model, target, message in (
         (CalibratedUncertaintyRegressor(INNER), y, need_cv),
         (ConformalRegressor(INNER, method="cv+", cv=3), y, need_cv),
-        (Abstainer(INNER, target_error=0.5), y, need_cv),
+        (Abstainer(INNER, target_error=0.5, confidence=None), y, need_cv),
         (ConformalRegressor(INNER), y, at_random),
         (ConformalRegressor(INNER, cv=GroupKFold(3)), y, at_random),
         (ConformalClassifier(MCDropoutClassifier(**SMALL)), labels, at_random),

@@ -31,7 +31,7 @@ def _fits(cv):
         "stack": BayesianStackingRegressor([("one", NETWORK)], cv=cv),
         "calibrated": CalibratedUncertaintyRegressor(NETWORK, cv=cv),
         "conformal": ConformalRegressor(NETWORK, method="cv+", cv=cv),
-        "abstainer": Abstainer(NETWORK, target_error=9.0, cv=cv),
+        "abstainer": Abstainer(NETWORK, target_error=0.9, tolerance=9.0, cv=cv),
         "drift": DriftMonitor(NETWORK, cv=cv),
     }
     classifiers = {

@@ -98,7 +98,9 @@ def regressors(seed):
         ),
         "split conformal": ConformalRegressor(network, random_state=seed),
         "cv+": ConformalRegressor(network, method="cv+", cv=2),
-        "abstainer": Abstainer(network, target_error=1.0, abstain_label=-9.0, cv=2),
+        "abstainer": Abstainer(
+            network, target_error=0.9, tolerance=2.0, abstain_label=-9.0, cv=2
+        ),
         "monitor": DriftMonitor(dropping, false_alarm_rate=0.2, cv=2),
         "stack": BayesianStackingRegressor(max_iter=2, cv=2, random_state=seed),
         "stack of a pool": BayesianStackingRegressor(
