@@ -80,6 +80,7 @@ from skbayesnn._stacking.weights import BOUND, OutOfFold, Stacked, corrected, po
 from skbayesnn._typing import Array, MatrixLike
 from skbayesnn.estimators._base import BayesianNetwork
 from skbayesnn.estimators._fit import time_left
+from skbayesnn.estimators._progress import FitProgress, check_verbose
 from skbayesnn.estimators._survey import TrainingSource, survey
 from skbayesnn.estimators._training_data import (
     input_columns,
@@ -108,7 +109,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
     # Stacks saved by earlier versions have no such parameter.
     n_selection_rows: Any = 50_000
     device: Any
-    verbose: bool | int
+    verbose: bool | int | str
     random_state: Any
     weights_: Any
     estimators_: list[Any]
@@ -165,7 +166,10 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         -------
         self : object
         """
-        log = partial(self._log, time.perf_counter())
+        with FitProgress(type(self).__name__, check_verbose(self.verbose)) as log:
+            return self._logged_fit(X, y, sample_weight, groups, log)
+
+    def _logged_fit(self, X, y, sample_weight, groups, log) -> Self:
         n_most = _validation.check_number(
             "n_selection_rows", self.n_selection_rows, kind=Integral, low=100
         )
@@ -235,7 +239,6 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         else:
             _validation.check_number("n_refits", self.n_refits, kind=Integral, low=1)
         _validation.check_option("weights", self.weights, ["log_density", "crps"])
-        _validation.verbosity(self.verbose)
         orders = None if ordered_y is None else ordered_y.orders
         conditions = self._conditions(seed, X, y, orders, sample_weight, groups)
         data, pool = self._data_and_pool(
@@ -637,11 +640,6 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             state = state | {"weights_": _weights_table(names, *arrays)}
         super().__setstate__(state)
 
-    def _log(self, start: float, text: str) -> None:
-        if self.verbose:
-            seconds = time.perf_counter() - start
-            print(f"[{type(self).__name__}] {seconds:5.1f} s: {text}")
-
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
@@ -703,7 +701,8 @@ def _warn_of_dates(columns: list) -> None:
             f"X has columns of dates ({', '.join(map(repr, columns))}), and the folds "
             "are shuffled. If the model will predict later rows, sort the rows by time "
             "and give cv=TimeSeriesSplit(), so that weights and summary_ rest on the "
-            "errors of later rows. Otherwise give cv=KFold(5, shuffle=True).",
+            "errors of later rows. Otherwise ignore this warning: "
+            "warnings.filterwarnings('ignore', message='.*SKB208').",
         )
 
 
@@ -790,14 +789,16 @@ def _collect(
         silence_warning(*EXPECTED_IN_FOLDS)
         n_start, start = None, 0.0
         for new in training:
+            n_before = len(store)
             store.update(new)
             n_done, now = len(store), time.perf_counter()
             if n_start is None:
                 n_start, start = n_done, now
             if n_done > n_start:
                 seconds = (now - start) / (n_done - n_start)
-            remaining = time_left(seconds * (n_total - n_done))
-            log(f"{n_done} of {n_total} {label}{remaining}")
+            if n_done > n_before:
+                remaining = time_left(seconds * (n_total - n_done))
+                log(f"{n_done} of {n_total} {label}{remaining}")
     return seconds
 
 

@@ -118,9 +118,11 @@ default="from_dtype"
         the sample, ``sample_rows_``.
     device : str, torch.device or list of these, default="auto"
         Device of the default candidates.
-    verbose : bool or int, default=False
-        If at least 1 (True), print the progress, the expected time left, and
-        ``summary_``.
+    verbose : "auto", bool or int, default="auto"
+        "auto": in a terminal or notebook, a fit that lasts longer than five seconds
+        shows one line with its progress, which is removed at the end. If at least 1
+        (True), print the progress, the expected time left, and ``summary_``. 0 (False)
+        is silent.
     random_state : int, RandomState instance or None, default=None
         Seed of folds and candidates.
 
@@ -285,7 +287,7 @@ default="from_dtype"
         memory_budget=None,
         n_selection_rows=50_000,
         device="auto",
-        verbose=False,
+        verbose="auto",
         random_state=None,
     ) -> None:
         self.estimators = estimators

@@ -1,6 +1,10 @@
 """Interrupted and failed fits of stacks, and their progress."""
 
+import io
 import pickle
+import sys
+import threading
+import time
 from types import SimpleNamespace
 
 import numpy as np
@@ -16,6 +20,7 @@ from skbayesnn._batch.outcomes import Outcome, ProgramResult, ResultStore
 from skbayesnn._stacking import base
 from skbayesnn._stacking import pool as pools
 from skbayesnn._stacking.candidates import HeldOutPredictor, StackData, expand_pool
+from skbayesnn.estimators import _progress
 from tests.helpers.stacks import NETWORK, ROWS, regressor
 
 pytestmark = pytest.mark.filterwarnings(
@@ -226,6 +231,59 @@ def test_verbose_prints_progress_and_summary(table, capsys):
     assert "networks out of fold" in output
     assert str(model.summary_) in output
     assert "log density" in str(model.summary_)
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_a_long_fit_shows_one_line_in_a_terminal(table, monkeypatch, capsys):
+    """And nothing elsewhere, or with verbose=False; the line is removed at the end."""
+    monkeypatch.setattr(_progress, "_PATIENCE", 1e-3)
+    monkeypatch.setattr(_progress, "_UPDATE", 1e-3)
+
+    def shown(stream, **parameters):
+        with monkeypatch.context() as patch:
+            patch.setattr(sys, "stderr", stream)
+            regressor(**parameters).fit(*table)
+        return stream.getvalue()
+
+    lines = shown(Terminal()).split("\r")
+    assert any("BayesianStackingRegressor: 0 s, " in line for line in lines)
+    assert any("networks out of fold" in line for line in lines)
+    assert "\n" not in "".join(lines)
+    assert set(lines[-2]) == {" "} and lines[-1] == "", "removed"
+    assert shown(io.StringIO()) == shown(Terminal(), verbose=False) == ""
+    assert capsys.readouterr().out == ""
+    threads = {thread.name for thread in threading.enumerate()}
+    assert not any("_rewrite" in name for name in threads)
+
+
+def test_a_fit_within_a_fit_has_no_line(monkeypatch):
+    stream = Terminal()
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setattr(_progress, "_PATIENCE", 1e-3)
+    with _progress.FitProgress("Outer", None), _progress.FitProgress("Inner", None):
+        while not stream.getvalue():
+            time.sleep(1e-3)
+    assert "Outer: 0 s" in stream.getvalue() and "Inner" not in stream.getvalue()
+
+
+def test_printed_progress_is_never_silent_for_long(monkeypatch, capsys):
+    monkeypatch.setattr(_progress, "_SILENCE", 0.0)
+    monkeypatch.setattr(_progress, "_UPDATE", 1e-3)
+    with _progress.FitProgress("Model", 1) as log:
+        log("3 of 8 fitted")
+        time.sleep(0.05)
+    first, second, *_ = capsys.readouterr().out.splitlines()
+    assert "s: 3 of 8 fitted" in first and "s: in progress" in second
+
+
+@pytest.mark.parametrize(("value", "error"), [("yes", TypeError), (-1, ValueError)])
+def test_verbose_is_checked(table, value, error):
+    with pytest.raises(error, match="`verbose` must be"):
+        regressor(verbose=value).fit(*table)
 
 
 def test_time_left_is_estimated(monkeypatch):
