@@ -428,8 +428,8 @@ def check_numbers(estimator, y, X=None) -> np.ndarray:
         )
     if values.dtype.kind == "c":
         raise ValueError(
-            f"`y` must hold real numbers for {class_name}; got {values.dtype}. Give "
-            "its real and imaginary part as two targets."
+            f"`y` must hold real numbers for {class_name}; got {values.dtype}. Complex "
+            "data not supported: give its real and imaginary part as two targets."
         )
     if values.dtype.kind in "mM":
         raise ValueError(
