@@ -72,8 +72,9 @@ def to_onnx(
     Notes
     -----
     All draws of all rows are in memory at the same time: predict batches of some
-    hundred rows. For Bernoulli dropout, with a given or learned rate, and for Gaussian
-    dropout the graph contains the weights once; otherwise once per draw (``n_draws``).
+    hundred rows. A row with an unknown value or a rare level counts as 16 rows. For
+    Bernoulli dropout, with a given or learned rate, and for Gaussian dropout the graph
+    contains the weights once; otherwise once per draw (``n_draws``).
 
     For neighbours, the graph contains the embedded training rows of every draw, and
     computes the distances to all of them: 16 bytes per row, training row and draw.
