@@ -22,6 +22,7 @@ from sklearn.metrics._scorer import _MultimetricScorer as MultimetricScorer
 from sklearn.metrics._scorer import _PassthroughScorer, _Scorer
 from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing, estimator_html_repr, get_tags
+from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.metadata_routing import _routing_enabled as routing_enabled
 from sklearn.utils.metaestimators import _safe_split
 from sklearn.utils.validation import (
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     # scikit-learn has no type annotations, so a type checker would accept any attribute
     # of its subclasses. These declarations replace its classes and functions.
     Method = TypeVar("Method", bound=Callable[..., Any])
+    C = TypeVar("C", bound=type)
 
     def with_callbacks(method: Method) -> Method: ...
 
@@ -222,6 +224,7 @@ __all__ = [
     "target_dimensions",
     "with_callbacks",
     "with_metrics_of",
+    "with_option",
 ]
 
 
@@ -280,6 +283,18 @@ def safe_split(estimator, X, y, indices, train_indices=None):
 
 
 # ---- searches
+
+
+def with_option(parameter: str, option: str) -> Callable[[C], C]:
+    """Decorate a class whose parameter may have one more value than in scikit-learn."""
+
+    def decorate(cls: Any) -> Any:
+        known = cls._parameter_constraints
+        allowed = [*known[parameter], StrOptions({option})]
+        cls._parameter_constraints = known | {parameter: allowed}
+        return cls
+
+    return decorate
 
 
 def scorers_of_search(search):

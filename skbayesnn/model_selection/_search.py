@@ -7,7 +7,7 @@ scikit-learn's own search runs over the stored scores.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from typing import Any, Self
 
@@ -42,8 +42,10 @@ from skbayesnn._sklearn_compat import (
     metrics_of,
     routed_fit_params,
     scorers_of_search,
+    with_option,
 )
 from skbayesnn._typing import Array, MatrixLike
+from skbayesnn.estimators._progress import FitProgress, check_verbose
 from skbayesnn.model_selection._progress import SearchProgress
 from skbayesnn.model_selection._sklearn_results import (
     SearchInputs,
@@ -76,7 +78,9 @@ _DOC = """{first_line}
         one after another, each with ``n_jobs`` threads; None is torch's own setting.
         With ``joblib.parallel_config(backend="loky")``, ``"dask"`` or ``"ray"`` it is
         the number of processes, each of which trains one program at a time.
-    verbose : int, default=0
+    verbose : "auto", bool or int, default="auto"
+        "auto": in a terminal or notebook, a fit that lasts longer than five seconds
+        shows one line with its progress, which is removed at the end. 0 is silent.
         1 or more shows a progress bar with the number of trained members, the time left
         and the best mean score (needs tqdm). 2 or more also prints scikit-learn's
         messages, whose times are not training times.
@@ -237,13 +241,22 @@ class _BatchedSearch(BestEstimatorMixin, BaseSearchCV):
             The fitted search.
         """
         silence_warning(*EXPECTED_IN_FOLDS)
+        is_auto = check_verbose(self.verbose) is None
+        with FitProgress(self._title(), None if is_auto else 0) as log:
+            return self._logged_fit(X, y, params, log)
+
+    def _title(self) -> str:
+        """Name in the line with the progress."""
+        return type(self).__name__
+
+    def _logged_fit(self, X, y, params: dict, log) -> Self:
         inputs = self._inputs(X, y, params)
         executor = Executor(self._scorer(inputs), self._resources())
         store = self._new_store(inputs).resumed(self._unfinished)
         self._unfinished = None
         candidates = list(self._candidates())
         names = store.add(candidates)
-        outcomes = self._outcomes(inputs, executor, store, names, candidates)
+        outcomes = self._outcomes(inputs, executor, store, names, candidates, log)
         try:
             fitted = replay(self, inputs, candidates, outcomes)
         except BaseException as error:
@@ -304,6 +317,7 @@ class _BatchedSearch(BestEstimatorMixin, BaseSearchCV):
         store: ResultStore,
         names: Sequence[str],
         candidates: Sequence[dict],
+        log: Callable[[str], None],
     ) -> Iterator[list[Outcome]]:
         """Outcomes of the candidates in all folds, several candidates at a time.
 
@@ -334,6 +348,7 @@ class _BatchedSearch(BestEstimatorMixin, BaseSearchCV):
 
             def keep(result):
                 store.update(result)
+                log(f"{len(store)} of {len(by_name) * n_folds} members trained")
                 if progress is not None:
                     progress.add(result.outcomes)
 
@@ -353,7 +368,7 @@ class _BatchedSearch(BestEstimatorMixin, BaseSearchCV):
 
     def _progress(self, n_members: int, n_folds: int):
         """Context manager that returns a ``SearchProgress``, or None if not verbose."""
-        shown = self.verbose > 0
+        shown = (check_verbose(self.verbose) or 0) > 0
         return SearchProgress(n_members, n_folds) if shown else nullcontext()
 
     def _new_store(self, inputs: SearchInputs) -> ResultStore:
@@ -374,6 +389,7 @@ class _BatchedSearch(BestEstimatorMixin, BaseSearchCV):
         )
 
 
+@with_option("verbose", "auto")
 class BatchedGridSearchCV(_BatchedSearch, GridSearchCV):
     __doc__ = _DOC.format(
         first_line="Grid search that trains all candidates and folds together.",
@@ -390,7 +406,7 @@ class BatchedGridSearchCV(_BatchedSearch, GridSearchCV):
         n_jobs=None,
         refit=True,
         cv=None,
-        verbose=0,
+        verbose="auto",
         pre_dispatch="2*n_jobs",
         error_score=np.nan,
         return_train_score=False,
@@ -416,6 +432,7 @@ class BatchedGridSearchCV(_BatchedSearch, GridSearchCV):
         return ParameterGrid(self.param_grid)
 
 
+@with_option("verbose", "auto")
 class BatchedRandomizedSearchCV(_BatchedSearch, RandomizedSearchCV):
     __doc__ = _DOC.format(
         first_line="Randomised search that trains all candidates and folds together.",
@@ -438,7 +455,7 @@ class BatchedRandomizedSearchCV(_BatchedSearch, RandomizedSearchCV):
         n_jobs=None,
         refit=True,
         cv=None,
-        verbose=0,
+        verbose="auto",
         pre_dispatch="2*n_jobs",
         random_state=None,
         error_score=np.nan,

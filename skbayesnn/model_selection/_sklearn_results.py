@@ -28,6 +28,7 @@ from skbayesnn._sklearn_compat import (
     with_metrics_of,
 )
 from skbayesnn.estimators._fit import epochs_reported
+from skbayesnn.estimators._progress import check_verbose
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,9 @@ def replay(
     # Callbacks and messages show the name of the class.
     search_class = type(type(search).__name__, (_Replay, type(search)), {})
     stand_in = _OutcomeEstimator(search.estimator, chain.from_iterable(outcomes))
-    parameters |= {"estimator": stand_in, "cv": inputs.splits}
+    # scikit-learn has no "auto".
+    verbose = check_verbose(search.verbose) or 0
+    parameters |= {"estimator": stand_in, "cv": inputs.splits, "verbose": verbose}
     result = search_class(**search.get_params(deep=False) | parameters)
     copy_callbacks(search, result)
     scorers = _stored_scorer(inputs.scorer), inputs.refit_metric

@@ -37,6 +37,7 @@ from skbayesnn.estimators import _job
 from skbayesnn.estimators._base import BayesianNetwork
 from skbayesnn.estimators._defaults import hidden_layer_sizes
 from skbayesnn.estimators._job import likelihood_class
+from skbayesnn.estimators._progress import check_verbose
 from skbayesnn.estimators._training_data import TrainingData, training_data
 from skbayesnn.model_selection._search import BatchedGridSearchCV, BestEstimatorMixin
 from skbayesnn.scoring import log_density_scorer
@@ -81,8 +82,9 @@ class TauCV(BestEstimatorMixin, BaseSearchCV):
         ``score`` then returns the network's score (R^2 or accuracy).
     n_jobs : int, default=None
         As in :class:`BatchedGridSearchCV`.
-    verbose : int, default=0
-        1 or more shows a progress bar of the search (needs tqdm).
+    verbose : "auto", bool or int, default="auto"
+        As in :class:`BatchedGridSearchCV`, for the search; there are no messages of
+        scikit-learn.
 
     Attributes
     ----------
@@ -156,7 +158,7 @@ multimetric_, classes_, n_features_in_, feature_names_in_
         cv=None,
         scoring=None,
         n_jobs=None,
-        verbose=0,
+        verbose="auto",
     ) -> None:
         self.estimator = estimator
         self.taus = taus
@@ -314,6 +316,7 @@ multimetric_, classes_, n_features_in_, feature_names_in_
                 )
             if scoring is None:
                 scoring = log_density_scorer.set_score_request(sample_weight=True)
+            verbose = check_verbose(self.verbose)
             search = SearchOverTau(
                 network,
                 {"tau": taus},
@@ -321,7 +324,7 @@ multimetric_, classes_, n_features_in_, feature_names_in_
                 n_jobs=self.n_jobs,
                 refit=False,
                 cv=splits,
-                verbose=int(_validation.verbosity(self.verbose) > 0),
+                verbose="auto" if verbose is None else min(verbose, 1),
             )
             copy_callbacks(self, search)
             search.fit(X, y, **fit_params)
@@ -346,6 +349,9 @@ multimetric_, classes_, n_features_in_, feature_names_in_
 
 class SearchOverTau(BatchedGridSearchCV):
     """Grid search whose networks get the groups, with or without metadata routing."""
+
+    def _title(self):
+        return "TauCV"
 
     def _inputs(self, X, y, params):
         inputs = super()._inputs(X, y, params)

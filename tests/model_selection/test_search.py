@@ -398,7 +398,8 @@ def test_parameters_equal_scikit_learn(search_class):
     expected = PLAIN[search_class](regressor(), GRID).get_params()
     actual = search_class(regressor(), GRID).get_params()
     assert actual.keys() - expected.keys() == {"memory_budget", "devices"}
-    for name in expected.keys() - {"estimator"}:
+    assert actual["verbose"] == "auto" and expected["verbose"] == 0
+    for name in expected.keys() - {"estimator", "verbose"}:
         assert repr(actual[name]) == repr(expected[name]), name
     names = [list(signature(k).parameters) for k in (PLAIN[search_class], search_class)]
     assert names[1] == [*names[0], "memory_budget", "devices"]

@@ -12,15 +12,18 @@ import pytest
 from sklearn.base import clone
 from sklearn.model_selection import KFold
 
-from skbayesnn import (
-    BayesianStackingRegressor,
-)
+from skbayesnn import BayesianStackingRegressor
 from skbayesnn._batch import executor
 from skbayesnn._batch.outcomes import Outcome, ProgramResult, ResultStore
 from skbayesnn._stacking import base
 from skbayesnn._stacking import pool as pools
 from skbayesnn._stacking.candidates import HeldOutPredictor, StackData, expand_pool
 from skbayesnn.estimators import _progress
+from skbayesnn.model_selection import (
+    BatchedGridSearchCV,
+    BatchedRandomizedSearchCV,
+    TauCV,
+)
 from tests.helpers.stacks import NETWORK, ROWS, regressor
 
 pytestmark = pytest.mark.filterwarnings(
@@ -260,6 +263,25 @@ def test_a_long_fit_shows_one_line_in_a_terminal(table, monkeypatch, capsys):
     assert not any("_rewrite" in name for name in threads)
 
 
+def test_a_long_search_shows_one_line_in_a_terminal(table, monkeypatch, capsys):
+    monkeypatch.setattr(_progress, "_PATIENCE", 1e-3)
+    monkeypatch.setattr(_progress, "_UPDATE", 1e-3)
+    network = clone(NETWORK)
+    grid = {"tau": [1.0, 2.0]}
+    for search, name in (
+        (BatchedGridSearchCV(network, grid, cv=2), "BatchedGridSearchCV: 0 s"),
+        (BatchedRandomizedSearchCV(network, grid, n_iter=2, cv=2), "BatchedRandomized"),
+        (TauCV(network, taus=[1.0, 2.0], cv=2), "TauCV: 0 s"),
+    ):
+        stream = Terminal()
+        with monkeypatch.context() as patch:
+            patch.setattr(sys, "stderr", stream)
+            search.fit(*table)
+        lines = stream.getvalue().split("\r")
+        assert any(line.startswith(name) for line in lines), lines
+        assert lines[-1] == "" and capsys.readouterr().out == ""
+
+
 def test_a_fit_within_a_fit_has_no_line(monkeypatch):
     stream = Terminal()
     monkeypatch.setattr(sys, "stderr", stream)
@@ -275,8 +297,11 @@ def test_printed_progress_is_never_silent_for_long(monkeypatch, capsys):
     monkeypatch.setattr(_progress, "_UPDATE", 1e-3)
     with _progress.FitProgress("Model", 1) as log:
         log("3 of 8 fitted")
-        time.sleep(0.05)
-    first, second, *_ = capsys.readouterr().out.splitlines()
+        printed = capsys.readouterr().out
+        while printed.count("\n") < 2:
+            time.sleep(1e-3)
+            printed += capsys.readouterr().out
+    first, second, *_ = printed.splitlines()
     assert "s: 3 of 8 fitted" in first and "s: in progress" in second
 
 
