@@ -41,7 +41,9 @@ class ConformalRegressor(RegressorMixin, BaseHeldOutMetaEstimator):
     contains a new y with probability at least c with ``"split"``. With ``"cv+"`` and n
     rows the bound is 2 c - 1 - sqrt(2 / n), and the probability in practice about c.
     ``"split"`` uses a part of the rows for calibration only; ``"cv+"`` fits one model
-    per fold.
+    per fold. Rows in groups are not exchangeable with rows of new groups: ``"split"``
+    then has no guarantee and refuses ``groups``. Use ``"cv+"`` with ``groups`` and a
+    ``cv`` that keeps them together.
 
     Parameters
     ----------

@@ -302,7 +302,8 @@ default="from_dtype"
         after ``partial_fit``, on the rows of that call.
     elbo_std_error_ : float
         Standard error of ``elbo_`` in nats, due to draws and sampled rows. 0 if nothing
-        is random.
+        is random. It does not contain the effect of ``random_state`` on the training:
+        if the ``elbo_`` of two settings is close, compare them with several seeds.
     history_ : dict of ndarray of shape (n_iter_, n_networks)
         Per epoch and network, nats per row: ``"loss"`` and its two parts
         ``"negative_log_likelihood"`` and ``"kl"``, and ``"validation_score"`` with

@@ -47,9 +47,9 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
 
     Cross-validation estimates the uncertainty of predictions for held-out rows, which
     have not drifted. New rows are flagged if their predictions are more uncertain than
-    the predictions of nearly all held-out rows. A share ``false_alarm_rate`` of rows
-    without drift is flagged by mistake. No labels of the new rows are needed. Drift is
-    detected if it leads away from the training rows and makes predictions more
+    the predictions of nearly all held-out rows. At most a share ``false_alarm_rate`` of
+    rows without drift is flagged by mistake. No labels of the new rows are needed.
+    Drift is detected if it leads away from the training rows and makes predictions more
     uncertain. See Notes for what is not detected.
 
     Parameters
@@ -62,7 +62,8 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
         A kind of :func:`skbayesnn.predict_uncertainty`; None is ``"epistemic"`` for
         regressors and ``"mutual_information"`` for classifiers.
     false_alarm_rate : float in (0, 1), default=0.01
-        Share of undrifted rows that ``predict`` flags. ``fit`` needs at least
+        Largest share of undrifted rows that ``predict`` flags, on average. It flags
+        fewer if the models of the folds disagree; see Notes. ``fit`` needs at least
         1 / rate - 1 rows.
     cv : int, splitter or iterable, default=5
         Folds, as in scikit-learn. For time series use contiguous blocks,
@@ -100,6 +101,13 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
     column, other shares of categories, new categories and more missing values. A
     classifier detects a changed correlation, if it is cross-validated to distinguish
     training rows from new rows [1]_.
+
+    The threshold of ``predict`` is a quantile of the uncertainty of held-out rows, each
+    from one model. The uncertainty of a new row is the mean over the models of all
+    folds. If the models disagree, means are less often large than single values, and
+    fewer undrifted rows than ``false_alarm_rate`` are flagged. So are fewer drifted
+    rows: use :meth:`p_value` for a batch of rows, which takes the disagreement into
+    account.
 
     With a column that only moves forward, such as a date or a row number, all new rows
     seem to have drifted. ``fit`` warns about columns that only rise or only fall from
