@@ -139,7 +139,7 @@ def fitted(name: str, kind: str) -> dict:
         seconds |= {candidate.name: taken for candidate in group}
         candidates += group
     oof = OutOfFold.from_outcomes(candidates, splits, store, data)
-    log_density = oof.log_density(oof.resolution())
+    log_density = oof.log_density()
     kept = useful_candidates(log_density, oof.weights, *oof.spread_and_error())
     names = [candidate.name for candidate in candidates]
     halves = np.random.default_rng(0).permutation(len(oof.y)) % 2

@@ -304,38 +304,41 @@ class Components(DrawArrays, ABC):
             (1 - factor) * (centre - self.mean), -max_shift, max_shift
         )
 
-    def log_mean_density(self, y: np.ndarray, width: np.ndarray) -> np.ndarray:
-        """log P(y - width / 2 < Y <= y + width / 2) / width, (draws, rows, targets).
+    def log_probability(self, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+        """log P(low < Y <= high), (draws, rows, targets).
 
-        It is the mean density near y. It cannot exceed 1 / width, however narrow the
-        distribution.
-
-        y : (rows, targets); width : (targets,), > 0
+        low, high : (rows, targets); low < high, may be infinite
         """
-        inside = self.cdf(y + width / 2) - self.cdf(y - width / 2)
         with np.errstate(divide="ignore"):
-            return np.log(inside) - np.log(width)
+            return np.log(self.cdf(high) - self.cdf(low))
+
+    def log_density_in(self, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+        """Log of the mean density between low and high, (draws, rows, targets).
+
+        This is the log density where low = high.
+
+        low, high : (rows, targets), low <= high
+        """
+        is_point = low == high
+        if is_point.all():
+            return self.log_density_per_target(low)
+        width = np.where(is_point, 1.0, high - low)
+        density = self.log_probability(low, low + width) - np.log(width)
+        if is_point.any():
+            density = np.where(is_point, self.log_density_per_target(low), density)
+        return density
 
     # ---- the equal-weight mixture of all draws
 
     def mixture_log_density(
-        self, y: np.ndarray, width: np.ndarray | None = None
+        self, y: np.ndarray, high: np.ndarray | None = None
     ) -> np.ndarray:
         """Log density (eq. 8), joint over targets, (rows,), nats.
 
         y : (rows, targets)
-        width : (targets,), optional; the mean density over y +- width / 2 of the
-            targets with a positive width
+        high : (rows, targets), optional; take the mean density between y and high
         """
-        if width is None or not width.any():
-            log_density = self.log_density(y)
-        else:
-            per_target = self.log_density_per_target(y)
-            wide = width > 0
-            per_target[..., wide] = self.targets(wide).log_mean_density(
-                y[:, wide], width[wide]
-            )
-            log_density = per_target.sum(-1)
+        log_density = self.log_density_in(y, y if high is None else high).sum(-1)
         return logsumexp(log_density, axis=0) - np.log(self.n_draws)
 
     def mixture_cdf(self, y: np.ndarray) -> np.ndarray:
@@ -440,16 +443,18 @@ class Gaussians(Components):
         """P(Y <= y)."""
         return ndtr((y - self.mean) / np.sqrt(self.variance))
 
-    def log_mean_density(self, y, width):
-        """log P(y - width / 2 < Y <= y + width / 2) / width, exact in the tails."""
-        std = np.sqrt(self.variance, dtype=np.float64)
-        # By symmetry both ends may be mirrored to the lower tail.
-        centre = -np.abs(y - self.mean.astype(np.float64)) / std
-        low, high = (
-            log_ndtr(centre - width / std / 2),
-            log_ndtr(centre + width / std / 2),
+    def log_probability(self, low, high):
+        """log P(low < Y <= high), exact in the tails."""
+        mean, std = self.mean.astype(np.float64), np.sqrt(self.variance, dtype=float)
+        below, above = (low - mean) / std, (high - mean) / std
+        # By symmetry the interval may be mirrored to the lower tail.
+        mirrored = below > -above
+        below, above = (
+            log_ndtr(np.where(mirrored, -above, below)),
+            log_ndtr(np.where(mirrored, -below, above)),
         )
-        return high + np.log1p(-np.exp(low - high)) - np.log(width)
+        with np.errstate(divide="ignore"):
+            return above + np.log1p(-np.exp(below - above))
 
     def quantile(self, level):
         """Quantile of every draw."""

@@ -68,11 +68,11 @@ class GaussianMixtures(Components):
         """P(Y <= y)."""
         return (self.weight * ndtr((y[..., None] - self.location) / self.scale)).sum(-1)
 
-    def log_mean_density(self, y, width):
-        """log P(y - width / 2 < Y <= y + width / 2) / width, exact in the tails."""
+    def log_probability(self, low, high):
+        """log P(low < Y <= high), exact in the tails."""
         given = Gaussians(self.location, np.square(self.scale))
-        density = given.log_mean_density(y[..., None], width[..., None])
-        return logsumexp(density, axis=-1, b=self.weight)
+        probability = given.log_probability(low[..., None], high[..., None])
+        return logsumexp(probability, axis=-1, b=self.weight)
 
     def quantile(self, level):
         """Quantile of every draw, by Newton's method as for a mixture of draws."""
@@ -306,9 +306,9 @@ class JoinedDraws(Components):
         """log p(y) of every draw."""
         return self._of_draws(lambda part: part.log_density_per_target(y))
 
-    def log_mean_density(self, y, width):
-        """log P(y - width / 2 < Y <= y + width / 2) / width of every draw."""
-        return self._of_draws(lambda part: part.log_mean_density(y, width))
+    def log_probability(self, low, high):
+        """log P(low < Y <= high) of every draw."""
+        return self._of_draws(lambda part: part.log_probability(low, high))
 
     def cdf(self, y):
         """P(Y <= y)."""

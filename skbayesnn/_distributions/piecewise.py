@@ -1,9 +1,10 @@
 """Distributions with given quantiles: uniform between them, exponential tails.
 
 The distribution function F is linear between two quantiles. Below the lowest quantile
-log F is linear in y, above the highest log(1 - F), each with the slope between the two
-outer quantiles of its side [Park et al. 2022, "Learning quantile functions without
-quantile crossing for distribution-free time series forecasting", AISTATS]. NumPy.
+log F is linear in y, above the highest log(1 - F) [Park et al. 2022, "Learning quantile
+functions without quantile crossing for distribution-free time series forecasting",
+AISTATS]. The slope is that between the outer quantile and the middle one, because the
+two outer quantiles of a forest are often equal. NumPy.
 """
 
 from dataclasses import dataclass
@@ -11,6 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from skbayesnn._distributions.components import Components
+
+# Smallest scale of a tail, in units of the smallest scale between two quantiles.
+MIN_TAIL = 30.0
 
 
 @dataclass(frozen=True)
@@ -21,10 +25,12 @@ class PiecewiseUniforms(Components):
     ----------
     value : quantiles, increasing
     level : their levels, increasing, in (0, 1)
+    tail : (draws, rows, targets, 2), scales of the lower and the upper tail
     """
 
     value: np.ndarray
     level: np.ndarray
+    tail: np.ndarray
 
     @classmethod
     def from_quantiles(
@@ -36,7 +42,8 @@ class PiecewiseUniforms(Components):
         "Quantile and probability curves without crossing", Econometrica 78(3)]. The
         distance of neighbouring quantiles is at least ``least_scale`` times the
         difference of their levels, so that no density exceeds 1 / ``least_scale``; the
-        middle quantile stays.
+        middle quantile stays. The scale of a tail is at least ``MIN_TAIL`` times
+        ``least_scale``.
 
         quantiles : (rows, targets, levels); levels : (levels,), increasing
         least_scale : (targets,), > 0
@@ -48,13 +55,22 @@ class PiecewiseUniforms(Components):
         middle = len(levels) // 2
         value = np.concatenate([0 * ordered[..., :1], steps.cumsum(-1)], axis=-1)
         value += ordered[..., [middle]] - value[..., [middle]]
-        return cls(value[None], np.broadcast_to(levels, value[None].shape))
+        upper = (len(levels) - 1) // 2
+        tail = np.stack(
+            [
+                (value[..., middle] - value[..., 0])
+                / np.log(levels[middle] / levels[0]),
+                (value[..., -1] - value[..., upper])
+                / np.log((1 - levels[upper]) / (1 - levels[-1])),
+            ],
+            axis=-1,
+        )
+        tail = np.maximum(tail, MIN_TAIL * least_scale[:, None])
+        return cls(value[None], np.broadcast_to(levels, value[None].shape), tail[None])
 
     def _tails(self) -> tuple[np.ndarray, np.ndarray]:
         """Scales of the lower and the upper tail, (draws, rows, targets)."""
-        steps, low, high = np.diff(self.value), self.level, 1 - self.level
-        lower = steps[..., 0] / np.log(low[..., 1] / low[..., 0])
-        return lower, steps[..., -1] / np.log(high[..., -2] / high[..., -1])
+        return self.tail[..., 0], self.tail[..., 1]
 
     @property
     def mean(self):
@@ -125,9 +141,8 @@ class PiecewiseUniforms(Components):
         """P(Y <= y)."""
         return self._share(np.asarray(y, dtype=np.float64), upper=False)
 
-    def log_mean_density(self, y, width):
-        """log P(y - width / 2 < Y <= y + width / 2) / width, exact in the tails."""
-        low, high = y - width / 2, y + width / 2
+    def log_probability(self, low, high):
+        """log P(low < Y <= high), exact in the tails."""
         is_above = low > self.value[..., self.value.shape[-1] // 2]
         inside = np.where(
             is_above,
@@ -135,7 +150,7 @@ class PiecewiseUniforms(Components):
             self._share(high, upper=False) - self._share(low, upper=False),
         )
         with np.errstate(divide="ignore"):
-            return np.log(inside) - np.log(width)
+            return np.log(inside)
 
     def quantile(self, level):
         """Quantile of every draw."""
@@ -163,7 +178,8 @@ class PiecewiseUniforms(Components):
     def rescaled(self, shift, factor):
         """Distributions of shift + factor y."""
         shift, factor = (np.asarray(values)[..., None] for values in (shift, factor))
-        return PiecewiseUniforms(self.value * factor + shift, self.level)
+        value, tail = self.value * factor + shift, self.tail * factor
+        return PiecewiseUniforms(value, self.level, tail)
 
     def mixture_quantile(self, level):
         """Quantile, which is exact for a single draw."""

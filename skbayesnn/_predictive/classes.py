@@ -112,7 +112,7 @@ class ClassPredictive:
         """Apply a temperature, (1,), to every draw; ``bound`` has no effect."""
         return self.tempered(1 / factor.item())
 
-    def densities_of_factor(self, y, bound, width=None):
+    def densities_of_factor(self, y, bound):
         """Return, in a list, a function: log temperature to log probability of y."""
         return [lambda log_t: self.tempered(np.exp(-log_t)).log_density(y)]
 

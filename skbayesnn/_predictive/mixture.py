@@ -18,6 +18,7 @@ from scipy.special import ndtr
 from sklearn.pipeline import make_pipeline
 
 from skbayesnn._data.scaling import Scaling
+from skbayesnn._distributions.cells import Cells
 from skbayesnn._distributions.components import Components
 from skbayesnn._distributions.crps import (
     crps_by_cdf,
@@ -288,21 +289,25 @@ class MixturePredictive:
         """Whether the spread can be scaled: real numbers without a transform."""
         return not self.components.discrete and self.transform is None
 
-    def densities_of_factor(self, y, bound, width=None):
+    def densities_of_factor(self, y, bound):
         """Return functions, one per target: log factor to log density of y, (rows,).
 
         Empty if the spread cannot be scaled.
 
-        width : (targets,), optional, as in ``Components.mixture_log_density``
+        y : (rows[, targets]), or ``Cells``
         """
         if not self.has_spread:
             return []
-        widths = np.zeros(self.components.n_targets) if width is None else width
+        components = self.in_units_of_target().components
+        low, high = y if isinstance(y, Cells) else (self._columns(y), None)
         return [
             log_density_of_scale(
-                self.components.targets(slice(j, j + 1)), column, bound, widths[j]
+                components.targets(slice(j, j + 1)),
+                low[:, j],
+                bound,
+                None if high is None else high[:, j],
             )
-            for j, column in enumerate(self.standard(y).T)
+            for j in range(components.n_targets)
         ]
 
     def mapped(self, maps):
@@ -405,8 +410,13 @@ class MixturePredictive:
         means = self.components.given_draws(self.components.mean)[draws]
         return self._values(np.moveaxis(self._back(means), 0, -1))
 
-    def log_density(self, y: np.ndarray) -> np.ndarray:
-        """Log density of y in its own units, (rows,); y (rows[, targets])."""
+    def log_density(self, y: np.ndarray | Cells) -> np.ndarray:
+        """Log density of y in its own units, (rows,).
+
+        y : (rows[, targets]); or ``Cells``, without a transform and a recalibration
+        """
+        if isinstance(y, Cells):
+            return self.in_units_of_target().components.mixture_log_density(*y)
         y = self._columns(y)
         with np.errstate(invalid="ignore", divide="ignore"):
             forward, log_slope = self._forward(y)
@@ -417,16 +427,6 @@ class MixturePredictive:
         # Outside of the domain (the log of a negative number) the transform is NaN.
         outside = np.isnan(forward).any(-1) & np.isfinite(y).all(-1)
         return np.where(outside, -np.inf, density + log_slope)
-
-    def log_mean_density(self, y: np.ndarray, width: np.ndarray) -> np.ndarray:
-        """Log of the mean density over y +- width / 2, (rows,).
-
-        Of a distribution without a transform or a recalibration.
-
-        y : (rows[, targets]); width : (targets,), zero for the density at y
-        """
-        components = self.in_units_of_target().components
-        return components.mixture_log_density(self._columns(y), width)
 
     def crps(self, y: np.ndarray) -> np.ndarray:
         """Continuous ranked probability score, averaged over targets; (rows,)."""

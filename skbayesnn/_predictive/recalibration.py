@@ -49,23 +49,22 @@ def _standard_squares(components: Components, y) -> np.ndarray:
     return np.square(y - mean.mean(0)) / total
 
 
-def log_density_of_scale(
-    components: Components, y, bound: float = np.inf, width: float = 0.0
-):
+def log_density_of_scale(components: Components, y, bound: float = np.inf, high=None):
     """Return a function: log s to log density of y, (rows,), of the scaled mixture.
 
     components : of one target, (draws, rows, 1); y : (rows,)
     bound : as in ``Components.scaled_about``
-    width : as in ``Components.mixture_log_density``
+    high : (rows,), optional, as in ``Components.mixture_log_density``
     """
     centre = components.mean.mean(0)
+    ends = [values[:, None] for values in (y, high) if values is not None]
 
     def density(log_scale):
-        if np.isinf(bound) and not width:
-            y_before = centre[:, 0] + (y - centre[:, 0]) * np.exp(-log_scale)
-            return components.mixture_log_density(y_before[:, None]) - log_scale
+        if np.isinf(bound):
+            before = [centre + (end - centre) * np.exp(-log_scale) for end in ends]
+            return components.mixture_log_density(*before) - log_scale
         spread = components.scaled_about(centre, np.exp(log_scale), bound)
-        return spread.mixture_log_density(y[:, None], np.array([width]))
+        return spread.mixture_log_density(*ends)
 
     return density
 

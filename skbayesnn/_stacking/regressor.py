@@ -216,8 +216,9 @@ default="from_dtype"
     0.975. A regressor that predicts one quantile is fitted once per level, whatever
     its own level is. Quantiles that cross are sorted. The density is constant between
     two quantiles, and at most 1000 / standard deviation of y. Beyond the outer ones
-    the tails are exponential, with the slope of log F, or log(1 - F), between the two
-    outer quantiles [6]_. The spread of such a candidate about its mean is multiplied by
+    the tails are exponential, with the slope of log F, or log(1 - F), between the
+    outer and the middle quantile [6]_, and a scale of at least 3 % of the standard
+    deviation of y. The spread of such a candidate about its mean is multiplied by
     the factor that is likeliest out of fold.
 
     ``sample_weight`` is passed to the ``fit`` of these regressors if it takes weights;
@@ -395,13 +396,14 @@ default="from_dtype"
 
     def _summary(self, mixture, oof):
         warn_if_nothing_is_explained(mixture.mean(), oof.y, oof.weights, oof.X)
-        return summarise_regression(mixture, oof.y, oof.weights)
+        log_density = mixture.log_density(oof.observed)
+        return summarise_regression(mixture, oof.y, oof.weights, log_density)
 
     def _out_of_fold_attributes(self, oof, mixture):
         return {
             "oof_prediction_": oof.by_row(mixture.mean()),
             "oof_std_": oof.by_row(mixture.uncertainty(["total"])["total"]),
-            "oof_log_density_": oof.by_row(mixture.log_density(oof.y)),
+            "oof_log_density_": oof.by_row(mixture.log_density(oof.observed)),
         }
 
     def _factor_of_refits(self, stacked, kept, models, data):

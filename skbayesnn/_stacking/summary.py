@@ -58,8 +58,11 @@ class Summary:
         return f"out of fold: {', '.join(scores)}"
 
 
-def summarise_regression(mixture, y, weights) -> Summary:
-    """R^2 and coverage of the central 90 % intervals, means over targets."""
+def summarise_regression(mixture, y, weights, log_density) -> Summary:
+    """R^2 and coverage of the central 90 % intervals, means over targets.
+
+    log_density : (rows,)
+    """
     inside = np.abs(mixture.cdf(y) - 0.5) <= 0.45
     coverage, error = share_and_error(inside, weights)
     others = {
@@ -68,7 +71,7 @@ def summarise_regression(mixture, y, weights) -> Summary:
         COVERAGE: coverage,
         COVERAGE_ERROR: error,
     }
-    return Summary(*_mean_and_error(mixture.log_density(y), weights), others)
+    return Summary(*_mean_and_error(log_density, weights), others)
 
 
 def normal_log_density(y, weights=None) -> float:

@@ -9,6 +9,7 @@ float64.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from scipy.optimize import nnls
 from scipy.special import logsumexp
 
 from skbayesnn._batch.outcomes import ResultStore
+from skbayesnn._distributions.cells import Cells
 from skbayesnn._distributions.components import Gaussians
 from skbayesnn._distributions.crps import (
     gaussian_mixture_distance,
@@ -30,80 +32,6 @@ from skbayesnn._stacking.foreign import (
     Noise,
 )
 from skbayesnn.estimators._diagnostics import some_rows
-
-# ---- resolution of y
-
-# y is discrete if a smaller share of its values is distinct.
-FEW_VALUES = 0.25
-# A value is a point mass if it is repeated in this share of the rows, and this often,
-# and if the other rows have more than 1 / POINT_MASS values and are not discrete.
-POINT_MASS = 0.05
-MIN_REPEATED = 5
-# Largest width, in units of the smallest mean absolute error of a candidate.
-MAX_WIDTH = 2.0
-# Share of repeated values, and ratio of the factors at a width of the error and at the
-# resolution of y, from which on the former is used.
-MANY_REPEATED, SPIKY = 0.1, 1.25
-# Number of values that represent uniform noise.
-N_OFFSETS = 4
-# With at least this many rows, each row has one of these values, not all of them.
-SPLIT_FROM = 1_000
-# Values that differ by a smaller share of the range of y are equal up to rounding.
-ROUNDING = 1e-9
-
-
-def resolution(y: np.ndarray, error: np.ndarray) -> np.ndarray:
-    """Width at which densities of y are measured, (targets,); zero without ties.
-
-    A density is unbounded: narrow spikes at repeated values of y would have any log
-    density. With a width d it is at most 1 / d: both y and its distribution get uniform
-    noise of this width (``with_noise``). For a discrete y, d is the median gap
-    between distinct values, but at most ``MAX_WIDTH`` times the error: a y that is
-    predicted more accurately than its gaps is like a continuous one. Next to a point
-    mass there are no gaps, and d is this multiple of the error.
-
-    y : (rows, targets)
-    error : (targets,), the smallest mean absolute error of a candidate
-    """
-    widths = np.zeros(y.shape[1])
-    for j, values in enumerate(y.T):
-        distinct, counts = np.unique(values, return_counts=True)
-        gaps = np.diff(distinct)
-        gaps = gaps[gaps > ROUNDING * (distinct[-1] - distinct[0])]
-        n_rows, most = len(values), MAX_WIDTH * error[j]
-        repeated = counts >= max(POINT_MASS * n_rows, MIN_REPEATED)
-        n_others = max(FEW_VALUES * counts[~repeated].sum(), 1 / POINT_MASS)
-        if repeated.any() and np.count_nonzero(~repeated) > n_others:
-            widths[j] = most
-        elif gaps.size and 1 + gaps.size < FEW_VALUES * n_rows:
-            widths[j] = min(np.median(gaps), most) if most > 0 else np.median(gaps)
-    return widths
-
-
-def _repeated_share(values: np.ndarray) -> float:
-    """Share of the rows whose value other rows have, too."""
-    counts = np.unique(values, return_counts=True)[1]
-    return counts[counts > 1].sum() / len(values)
-
-
-def with_noise(y: np.ndarray, width: np.ndarray | None) -> list[np.ndarray]:
-    """Copies of y that represent its sum with uniform noise of a width.
-
-    If only the distribution of y had the noise, and not y, the best distribution would
-    be too narrow, by the variance of the noise, width^2 / 12.
-
-    With at least ``SPLIT_FROM`` rows there is one copy, to save time.
-
-    y : (rows[, targets]); width : (targets,), or None for y alone
-    """
-    if width is None:
-        return [y]
-    shares: Any = (np.arange(N_OFFSETS) + 0.5) / N_OFFSETS - 0.5
-    columns = y.reshape(len(y), -1)
-    if len(y) >= SPLIT_FROM:
-        shares = [shares[np.arange(len(y)) % N_OFFSETS, None]]
-    return [(columns + share * width).reshape(y.shape) for share in shares]
-
 
 # ---- weights
 
@@ -125,8 +53,9 @@ CHECK_ERROR_BELOW = 150
 MAX_ERROR_RATIO = 3.0
 # Log densities that differ by less are equal up to rounding, nats.
 EQUAL = 1e-6
-# At most this many rows times targets, and draws, determine weights by CRPS.
-MAX_CRPS_VALUES = 2_000
+# At most this many rows times targets, and draws, determine weights by CRPS; and rows
+# times targets that show which candidates are worse than a constant.
+MAX_CRPS_VALUES, MAX_CHECKED_VALUES = 2_000, 500
 MAX_CRPS_DRAWS = 50
 # Number of quantiles that represent a distribution that is not normal.
 N_LEVELS = 100
@@ -463,11 +392,11 @@ class OutOfFold:
 
         score : "log_density" or "crps", of which the weights are the optimum
         """
-        width = self.resolution()
-        log_density = self.log_density(width)
+        log_density = self.log_density()
         kept = useful_candidates(log_density, self.weights, *self.spread_and_error())
-        if (possible := (log_density > MIN_LOG_DENSITY).any(0)).any():
-            kept &= possible
+        for condition in (log_density > MIN_LOG_DENSITY).any(0), self.beats_constant():
+            if (kept & condition).any():
+                kept &= condition
         weights = np.zeros(len(kept))
         weights[kept] = (
             sparse_stacking_weights(log_density[:, kept], self.weights)
@@ -476,40 +405,18 @@ class OutOfFold:
         )
         n_draws = round_to_total(weights, N_DRAWS)
         mixture = self.mixture(n_draws)
-        factor = self._factor(mixture, width)
+        factor = best_factor(mixture, self.observed, self.weights)
         means = np.average(log_density, axis=0, weights=self.weights)
         return Stacked(weights, n_draws, means, factor, mixture)
 
-    def _factor(self, mixture, width: np.ndarray | None) -> np.ndarray:
-        """Correction of the mixture.
-
-        If many values of y are repeated, spikes of the mixture at these values can make
-        a narrow spread seem best. The spread then has the larger factor that is best at
-        a width of the candidates' error.
-        """
-        factor = best_factor(mixture, self.y, self.weights, width)
-        y = self._training_targets()
-        if y is None:
-            return factor
-        repeated = [_repeated_share(values) > MANY_REPEATED for values in y.T]
-        if not any(repeated):
-            return factor
-        at_error = best_factor(mixture, self.y, self.weights, self._errors())
-        return np.where(repeated & (at_error > SPIKY * factor), at_error, factor)
-
-    def _training_targets(self) -> np.ndarray | None:
-        """Continuous y of the rows with positive weight, (rows, targets), or None."""
-        if self.predictives[0].is_classification or self.predictives[0].counts:
-            return None
-        used = self.data.weights > 0
-        return np.asarray(self.data.y, dtype=np.float64)[used].reshape(used.sum(), -1)
-
-    def resolution(self) -> np.ndarray | None:
-        """``resolution`` of y, (targets,); None for classes, counts or no ties."""
-        y = self._training_targets()
-        if y is None or not resolution(y, np.full(y.shape[1], np.inf)).any():
-            return None
-        return resolution(y, self._errors())
+    @cached_property
+    def observed(self) -> np.ndarray | Cells:
+        """Labels or counts of the held-out rows, (rows,), or the cells of real y."""
+        predictive = self.predictives[0]
+        if predictive.is_classification or predictive.counts:
+            return self.y
+        y = np.asarray(self.data.y, dtype=np.float64).reshape(len(self.data.y), -1)
+        return Cells.of(y[self.test_rows], y[self.data.weights > 0], self._errors())
 
     def _errors(self) -> np.ndarray:
         """Smallest mean absolute error of a candidate on held-out rows, (targets,)."""
@@ -523,37 +430,46 @@ class OutOfFold:
         ]
         return np.nanmin(errors, axis=0)
 
-    def log_density(self, width: np.ndarray | None = None) -> np.ndarray:
-        """Log density of the held-out rows, (rows, candidates), nats.
-
-        width : (targets,), optional, resolution of y
-        """
-        values = [
-            predictive.log_density(self.y)
-            if width is None
-            else np.mean(
-                [
-                    predictive.log_mean_density(y, width)
-                    for y in with_noise(self.y, width)
-                ],
-                axis=0,
-            )
-            for predictive in self.predictives
-        ]
+    def log_density(self) -> np.ndarray:
+        """Log density of the held-out rows, (rows, candidates), nats."""
+        values = [part.log_density(self.observed) for part in self.predictives]
         # A density that is NaN counts as zero, too.
         return np.fmax(np.stack(values, axis=1), MIN_LOG_DENSITY)
 
     def crps_products(self, candidates: np.ndarray) -> np.ndarray:
         """``crps_products`` of some candidates, from a subset of rows and draws."""
+        y, weights, parts = self._subset(candidates, MAX_CRPS_VALUES)
+        return crps_products(parts, y, weights)
+
+    def beats_constant(self) -> np.ndarray:
+        """Whether the CRPS is below that of a normal distribution of all y.
+
+        returns : (candidates,), of bool; all true for classification
+        """
+        everyone = np.arange(len(self.predictives))
+        if self.predictives[0].is_classification:
+            return np.ones(len(everyone), dtype=bool)
+        y, weights, parts = self._subset(everyone, MAX_CHECKED_VALUES)
+        mean = _average(y, weights)
+        variance = _average(np.square(y - mean), weights)
+        variance = np.where(variance > 0, variance, 1.0)
+        constant = Gaussians(*(np.tile(v, (1, len(y), 1)) for v in (mean, variance)))
+        crps = [crps_products([part], y, weights).item() for part in (constant, *parts)]
+        return np.less(crps[1:], crps[0])
+
+    def _subset(self, candidates, most: int) -> tuple:
+        """Targets, weights, and the candidates' distributions with at most 50 draws.
+
+        most : number of rows times targets
+        """
         y = self.y.reshape(len(self.y), -1)
-        used = np.flatnonzero(self.weights)
-        rows = some_rows(used, max(MAX_CRPS_VALUES // y.shape[1], 1))
+        rows = some_rows(np.flatnonzero(self.weights), max(most // y.shape[1], 1))
         parts = []
         for i in candidates:
             components = self.predictives[i].in_units_of_target().components
             n_draws = min(components.n_draws, MAX_CRPS_DRAWS)
             parts.append(components.resized(n_draws).rows(rows))
-        return crps_products(parts, y[rows], self.weights[rows])
+        return y[rows], self.weights[rows], parts
 
     def spread_and_error(self):
         """Spread of the predictions within folds, and their error.
@@ -600,8 +516,8 @@ def _with_spread(predictive, y, weights):
     """Prediction of held-out rows with its likeliest spread, and the factor."""
     columns = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
     error = np.abs(predictive.mean().reshape(columns.shape) - columns)
-    width = resolution(columns[weights > 0], _average(error, weights))
-    factor = best_factor(predictive, y, weights, width if width.any() else None)
+    cells = Cells.of(columns, columns[weights > 0], _average(error, weights))
+    factor = best_factor(predictive, cells, weights)
     return predictive.scaled(factor), factor
 
 
@@ -647,26 +563,16 @@ def corrected(mixture, factor, bound: float = BOUND):
     return mixture if np.all(factor == 1) else mixture.corrected(factor, bound)
 
 
-def best_factor(mixture, y, weights, width=None) -> np.ndarray:
+def best_factor(mixture, y, weights) -> np.ndarray:
     """Correction that maximises the log density of y, with a prior: (targets or 1,).
 
-    width : (targets,), optional, resolution of y
+    y : (rows[, targets]), or ``Cells``
     """
-    of_copies = [
-        mixture.densities_of_factor(copy, BOUND, width) for copy in with_noise(y, width)
+    factors = [
+        map_factor(density, weights, *FACTORS, OUTLIER)
+        for density in mixture.densities_of_factor(y, BOUND)
     ]
-    if not of_copies[0]:
-        return np.ones(1)
-
-    def mean_of(functions):
-        return lambda log_factor: np.mean([f(log_factor) for f in functions], axis=0)
-
-    return np.array(
-        [
-            map_factor(mean_of(functions), weights, *FACTORS, OUTLIER)
-            for functions in zip(*of_copies, strict=True)
-        ]
-    )
+    return np.array(factors) if factors else np.ones(1)
 
 
 # ---- effect of several starts on error and spread

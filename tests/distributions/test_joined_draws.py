@@ -73,12 +73,12 @@ def test_selections_equal_selections_of_the_whole(both, seed):
 def test_distribution_equals_the_whole(both):
     whole, mixed, y = both
     level = np.full(y.shape, 0.3)
-    width = np.array([0.2, 0.5])
+    above = y + np.array([0.2, 0.5])
     for name, arguments in {
         "log_density": (y,),
         "cdf": (y,),
         "quantile": (level,),
-        "log_mean_density": (y, width),
+        "log_probability": (y, above),
         "mixture_cdf": (y,),
         "mixture_log_density": (y,),
         "crps_of_draws": (y,),
@@ -165,9 +165,8 @@ def test_quantiles_are_reproduced_and_the_density_is_the_slope(piecewise, seed):
     # A step across a quantile has two slopes; none is likely for a random level.
     density = np.exp(piecewise.log_density_per_target(y))
     np.testing.assert_allclose(slope, density, rtol=1e-4)
-    width = np.full(TARGETS, 2 * step)
     np.testing.assert_allclose(
-        piecewise.log_mean_density(y, width), np.log(density), atol=1e-4
+        piecewise.log_density_in(y - step, y + step)[0], np.log(density)[0], atol=1e-4
     )
 
 
@@ -195,6 +194,16 @@ def test_crossed_and_equal_quantiles_have_a_bounded_density(seed):
     np.testing.assert_allclose(model.cdf(middle)[0], 0.5, rtol=1e-9)
 
 
+def test_tails_of_equal_outer_quantiles():
+    """The scales rest on the middle quantile, and have a lower bound."""
+    quantiles = np.array([[[0.0, 0.0, 6.0, 7.0, 7.0]], [[4.0, 4.0, 4.0, 4.0, 5.0]]])
+    model = PiecewiseUniforms.from_quantiles(quantiles, LEVELS, np.array([1e-4]))
+    lower, upper = model._tails()
+    bounded = 30 * 1e-4
+    np.testing.assert_allclose(lower.ravel(), [6 / np.log(10), bounded], rtol=1e-3)
+    np.testing.assert_allclose(upper.ravel(), np.array([1, 1]) / np.log(5), rtol=1e-3)
+
+
 def test_far_tails_keep_their_digits(piecewise):
     """Beyond the outer quantiles log F and log(1 - F) are linear."""
     lower, upper = piecewise._tails()
@@ -203,11 +212,11 @@ def test_far_tails_keep_their_digits(piecewise):
         (1, upper, piecewise.value[..., -1], 1 - LEVELS[-1]),
     ):
         y = (edge + side * 300 * scale)[0]
-        width = np.full(TARGETS, 1e-3) * scale.min()
+        half = 5e-4 * scale.min()
         expected = np.log(level / scale) - 300
         np.testing.assert_allclose(piecewise.log_density_per_target(y), expected)
         np.testing.assert_allclose(
-            piecewise.log_mean_density(y, width), expected, rtol=1e-5
+            piecewise.log_density_in(y - half, y + half), expected, rtol=1e-5
         )
 
 
@@ -230,10 +239,11 @@ def test_mean_density_of_a_mixture_is_exact_in_both_tails(seed):
     weight = np.full((*mean.shape, 4), 0.25)
     std = np.sqrt(variance)[..., None]
     mixture = GaussianMixtures(weight, mean[..., None] + 0 * weight, std + 0 * weight)
-    width = np.array([0.1, 0.3])
+    half = np.array([0.05, 0.15])
     for distance in (-30.0, -9.0, 0.0, 9.0, 30.0):
         y = (mean + distance * np.sqrt(variance))[0]
-        expected = Gaussians(mean[:1], variance[:1]).log_mean_density(y, width)
-        actual = mixture.log_mean_density(y, width)[:1]
+        ends = y - half, y + half
+        expected = Gaussians(mean[:1], variance[:1]).log_probability(*ends)
+        actual = mixture.log_probability(*ends)[:1]
         assert np.isfinite(actual).all()
         np.testing.assert_allclose(actual, expected, rtol=1e-12)

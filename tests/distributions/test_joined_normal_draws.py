@@ -70,11 +70,10 @@ def test_densities_and_moments(parts, mixed, y):
     for name in ("mean", "variance"):
         values = np.concatenate([getattr(part, name) for part in parts])
         np.testing.assert_array_equal(getattr(mixed, name), values[DRAWS])
-    width = np.array([0.5, 0.2])
-    inside = mixed.cdf(y + width / 2) - mixed.cdf(y - width / 2)
-    actual = np.exp(mixed.log_mean_density(y, width)) * width
+    low, high = y - np.array([0.2, 0.1]), y + np.array([0.3, 0.1])
+    actual = np.exp(mixed.log_probability(low, high))
     # A difference of distribution functions has an absolute error.
-    np.testing.assert_allclose(actual, inside, atol=1e-14)
+    np.testing.assert_allclose(actual, mixed.cdf(high) - mixed.cdf(low), atol=1e-14)
 
 
 def test_mixture_of_all_draws(mixed, y):

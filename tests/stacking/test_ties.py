@@ -7,6 +7,7 @@ from scipy.optimize import minimize
 from scipy.stats import norm, poisson
 
 from skbayesnn import BayesianStackingRegressor, MCDropoutRegressor
+from skbayesnn._distributions.cells import Cells
 from skbayesnn._distributions.components import Gaussians
 from skbayesnn._distributions.crps import (
     gaussian_mixture_distance,
@@ -14,19 +15,15 @@ from skbayesnn._distributions.crps import (
 )
 from skbayesnn._likelihoods.poisson import Counts
 from skbayesnn._predictive.mixture import MixturePredictive
-from skbayesnn._stacking import weights as weights_module
 from skbayesnn._stacking.candidates import StackData
 from skbayesnn._stacking.weights import (
     OutOfFold,
     best_factor,
     crps_products,
     crps_weights,
-    resolution,
     sparse_stacking_weights,
 )
 from tests.helpers.stacks import QUICK
-
-NO_ERROR = np.full(1, np.inf)
 
 
 def _gaussians(seed, draws, rows, targets=1):
@@ -35,90 +32,94 @@ def _gaussians(seed, draws, rows, targets=1):
     return Gaussians(random.normal(size=shape), random.uniform(0.1, 2, size=shape))
 
 
-# ---- mean density near y
+# ---- probability of an interval
 
 
-def test_mean_density_is_the_integral_of_the_density(seed):
+def test_probability_is_the_integral_of_the_density(seed):
     components = _gaussians(seed, draws=2, rows=3, targets=4)
-    y = np.random.default_rng(seed + 1).normal(size=(3, 4))
-    width = np.array([0.3, 1.0, 2.5, 1e-3])
-    actual = components.log_mean_density(y, width)
+    random = np.random.default_rng(seed + 1)
+    low = random.normal(size=(3, 4))
+    high = low + random.choice([1e-3, 0.3, 2.5], size=(3, 4))
+    actual = components.log_probability(low, high)
+    density = components.log_density_in(low, high)
     for i, j, k in np.ndindex(actual.shape):
         std = np.sqrt(components.variance[i, j, k])
-        low, high = y[j, k] - width[k] / 2, y[j, k] + width[k] / 2
-        inside, _ = quad(norm(components.mean[i, j, k], std).pdf, low, high)
+        ends = low[j, k], high[j, k]
+        inside, _ = quad(norm(components.mean[i, j, k], std).pdf, *ends)
         # The error of the quadrature is below 1e-12.
-        assert actual[i, j, k] == pytest.approx(np.log(inside / width[k]), abs=1e-9)
+        assert actual[i, j, k] == pytest.approx(np.log(inside), abs=1e-9)
+        width = high[j, k] - low[j, k]
+        assert density[i, j, k] == pytest.approx(np.log(inside / width), abs=1e-9)
 
 
-def test_mean_density_of_a_normal_distribution_is_exact_in_the_tails():
+def test_probability_of_a_normal_distribution_is_exact_in_the_tails():
     """P(Y > a) is phi(a) / a (1 - 1 / a^2 + ...) far from the mean."""
-    components = Gaussians(np.zeros((1, 2, 1)), np.ones((1, 2, 1)))
-    y = np.array([[50.0], [-50.0]])
-    actual = components.log_mean_density(y, np.array([2.0]))
-    expected = norm.logpdf(49) - np.log(49) - np.log(2)
+    components = Gaussians(np.zeros((1, 4, 1)), np.ones((1, 4, 1)))
+    low = np.array([[49.0], [-51.0], [49.0], [-np.inf]])
+    high = np.array([[51.0], [-49.0], [np.inf], [-49.0]])
+    expected = norm.logpdf(49) - np.log(49)
     # 1 / 49^2 is 4e-4.
-    np.testing.assert_allclose(actual, expected, atol=1e-3)
+    actual = components.log_probability(low, high)
+    np.testing.assert_allclose(actual.ravel(), expected, atol=1e-3)
 
 
-def test_mean_density_of_other_distributions_is_a_difference_of_cdfs(seed):
+def test_probability_of_other_distributions_is_a_difference_of_cdfs(seed):
     rate = np.random.default_rng(seed).uniform(1, 5, size=(2, 3, 1))
-    y, width = np.array([[0.0], [2.0], [4.0]]), np.array([3.0])
-    actual = Counts(rate).log_mean_density(y, width)
+    y = np.array([[0.0], [2.0], [4.0]])
+    actual = Counts(rate).log_probability(y - 1.5, y + 1.5)
     inside = poisson.cdf(y + 1, rate) - poisson.cdf(y - 2, rate)
-    np.testing.assert_allclose(actual, np.log(inside / 3))
+    np.testing.assert_allclose(actual, np.log(inside))
 
 
-def test_mixture_measures_only_targets_with_a_width(seed):
+def test_mixture_has_densities_at_points_and_mean_densities_in_cells(seed):
     components = _gaussians(seed, draws=5, rows=3, targets=2)
     y = np.random.default_rng(seed + 1).normal(size=(3, 2))
-    actual = components.mixture_log_density(y, np.array([0.0, 0.4]))
+    cells = Cells(y - np.array([0, 0.1]), y + np.array([0, 0.3]))
+    predictive = MixturePredictive(components, squeeze_targets=False)
     std = np.sqrt(components.variance)
     density = norm.pdf(y[:, 0], components.mean[..., 0], std[..., 0])
     low, high = (
-        norm.cdf(y[:, 1] + shift, components.mean[..., 1], std[..., 1])
-        for shift in (-0.2, 0.2)
+        norm.cdf(end[:, 1], components.mean[..., 1], std[..., 1]) for end in cells
     )
     expected = np.log((density * (high - low) / 0.4).mean(0))
-    np.testing.assert_allclose(actual, expected)
+    np.testing.assert_allclose(predictive.log_density(cells), expected)
     np.testing.assert_array_equal(
-        components.mixture_log_density(y, np.zeros(2)),
-        components.mixture_log_density(y),
+        predictive.log_density(Cells(y, y)), predictive.log_density(y)
     )
 
 
-# ---- resolution
+# ---- cells
 
 
-def test_resolution_is_the_median_gap_of_few_values():
-    y = np.repeat([0.0, 0.5, 1.5, 2.0, 9.0], 30)[:, None]
-    # The gaps are 0.5, 1, 0.5 and 7.
-    assert resolution(y, NO_ERROR).item() == pytest.approx(0.75)
-    # Values that are equal up to rounding have no gap.
-    noisy = y + 1e-13 * np.arange(len(y))[:, None]
-    assert resolution(noisy, NO_ERROR).item() == pytest.approx(0.75)
-    assert resolution(y, np.array([0.01])).item() == pytest.approx(0.02)
+def test_cells_of_repeated_values():
+    """Cells end half-way between values, and are disjoint.
+
+    A value that occurs once is its own cell, and a cell is not wider than the error.
+    """
+    training = np.array([0.0, 0.0, 1.0, 1.0, 4.0, 4.0, 4.0, 9.0, 10.0, 10.0])
+    y = np.array([0.0, 1.0, 4.0, 9.0, 10.0])
+    for most, expected in {
+        np.inf: [(-0.5, 0.5), (0.5, 2.5), (2.5, 6.5), (9, 9), (9.5, 10.5)],
+        1.2: [(-0.5, 0.5), (0.5, 2.2), (2.8, 5.2), (9, 9), (9.5, 10.5)],
+        0.0: [(value, value) for value in y],
+    }.items():
+        # The other target has other values; rounding errors do not separate values.
+        other = np.resize([3.0, 3.0 + 1e-15, 7.0], len(training))
+        cells = Cells.of(
+            np.stack([y, np.full(5, 3.0)], 1),
+            np.stack([training, other], 1),
+            np.array([most, np.inf]),
+        )
+        np.testing.assert_allclose(np.stack(cells, -1)[:, 0], expected)
+        np.testing.assert_allclose(np.stack(cells, -1)[:, 1], [(1, 5)] * 5)
 
 
-def test_continuous_values_have_no_resolution(seed):
-    random = np.random.default_rng(seed)
-    y = random.normal(size=(100, 3))
-    y[:, 1] = np.resize(np.arange(26), 100)  # just above a quarter
-    y[:, 2] = np.resize(np.arange(24), 100)
-    assert resolution(y, np.full(3, np.inf)).tolist() == [0, 0, 1]
-    assert resolution(np.zeros((9, 1)), NO_ERROR).tolist() == [0]
-
-
-def test_width_next_to_a_point_mass_is_the_error(seed):
-    y = np.random.default_rng(seed).normal(size=(100, 1))
-    error = np.array([0.3])
-    y[:4] = 0.0
-    assert resolution(y, error).item() == 0
-    y[4] = 0.0
-    assert resolution(y, error).item() == pytest.approx(0.6)
-    # Also if few values are distinct.
-    y[4:76] = 0.0
-    assert resolution(y, error).item() == pytest.approx(0.6)
+def test_continuous_y_has_no_cells_and_constant_y_has_one(seed):
+    y = np.random.default_rng(seed).normal(size=(30, 2))
+    y[:, 1] = 7
+    cells = Cells.of(y, y, np.zeros(2))
+    np.testing.assert_array_equal(cells.low, y - np.array([0, 0.5]))
+    np.testing.assert_array_equal(cells.high, y + np.array([0, 0.5]))
 
 
 # ---- spikes do not win
@@ -163,62 +164,25 @@ def test_spikes_do_not_win(seed, observe, score):
     honest = samples.mean(0)[None], samples.var(0).mean()
     spikes = random.permuted(np.tile(y, (50, 1)), axis=1), (1e-9 * y.std()) ** 2
     oof = _out_of_fold([honest, spikes], y)
-    assert oof.resolution().item() > 0
-    plain = sparse_stacking_weights(oof.log_density(), np.ones(n_rows))
+    densities = [part.log_density(y) for part in oof.predictives]
+    plain = sparse_stacking_weights(np.stack(densities, 1), np.ones(n_rows))
     weights = oof.stacked(score).weights
     assert plain[1] > 0.3
-    assert weights[1] < 0.3
+    # At a floor they are right: at most in its rows.
+    assert weights[1] < max(0.3, np.mean(y == y.min()) + 0.05)
 
 
 def test_factor_of_rounded_values_is_unbiased():
-    """The variance of y is 1, and so is the variance of its distribution."""
+    """The rounded values have the variance of the distribution plus width^2 / 12."""
     values = np.arange(-12, 13) / 2
     counts = np.round(4000 * norm.pdf(values) / norm.pdf(values).sum()).astype(int)
-    y = np.repeat(values, counts)
-    mixture = MixturePredictive(
-        Gaussians(np.zeros((1, len(y), 1)), np.full((1, len(y), 1), y.var())), True
-    )
-    for width in (0.5, 2.0):
-        [factor] = best_factor(mixture, y, np.ones(len(y)), np.array([width]))
-        # Four values have 94 % of the variance of the noise: up to 1 % of the factor.
-        assert factor == pytest.approx(1, abs=0.015)
-
-
-@pytest.mark.parametrize(
-    "repeated, at_error, expected", [(0.3, 1.0, 1.0), (0.3, 0.22, 0.2), (0, 1.0, 0.2)]
-)
-def test_repeated_values_do_not_narrow_the_spread(
-    monkeypatch, repeated, at_error, expected
-):
-    """The factor at a width of the error is used if it is much larger.
-
-    The width is the mean absolute error of the better candidate.
-    """
-    y = np.random.default_rng(0).normal(size=400)
-    y[: int(repeated * 400)] = np.repeat(np.arange(int(repeated * 40)), 10)
-    oof = _out_of_fold([(y[None] + 0.5, 1.0), (y[None] - 2.0, 1.0)], y)
-    widths = []
-
-    def factor_at(mixture, y, weights, width):
-        widths.append(width)
-        return np.array([0.2 if width is None else at_error])
-
-    monkeypatch.setattr(weights_module, "best_factor", factor_at)
-    assert oof.stacked().factor.item() == expected
-    assert widths[0] is None
-    assert [w.item() for w in widths[1:]] == pytest.approx([0.5] * (repeated > 0))
-
-
-def test_continuous_y_is_measured_by_its_density(seed):
-    components = _gaussians(seed, draws=3, rows=40)
-    y = np.random.default_rng(seed).normal(size=40)
-    parts = [(components.mean[..., 0], 0.5), (components.mean[..., 0] + 1, 0.7)]
-    oof = _out_of_fold(parts, y)
-    assert oof.resolution() is None
-    expected = [part.log_density(y) for part in oof.predictives]
-    np.testing.assert_array_equal(
-        oof.log_density(oof.resolution()), np.transpose(expected)
-    )
+    y = np.repeat(values, counts)[:, None]
+    variance = np.full((1, len(y), 1), y.var() - 0.5**2 / 12)
+    mixture = MixturePredictive(Gaussians(0 * variance, variance), True)
+    cells = Cells.of(y, y, np.full(1, np.inf))
+    [factor] = best_factor(mixture, cells, np.ones(len(y)))
+    # Sheppard's correction; the factor is rounded to a thousandth.
+    assert factor == pytest.approx(1, abs=2e-3)
 
 
 def test_candidate_without_density_has_no_weight():
