@@ -354,6 +354,7 @@ _FOLDS_OPTIONAL = {
     "fold_estimators_": list_of(list_of(FITTED)),
     "fold_scores_": list_of(floats(NOT_NEGATIVE)),
     "oof_std_": RECORDS,
+    "largest_epistemic_": POSITIVE_FLOATS_1D,
 }
 _SEARCH = {
     "cv_results_": DICT,

@@ -133,11 +133,14 @@ def expand_pool(pool: Sequence[CandidateSpec]) -> list[Candidate]:
     ValueError
         If two candidates have the same name.
     """
-    candidates = [
-        Candidate(_name(spec, params), spec, params)
-        for spec in pool
-        for params in ParameterGrid(spec.grid)
-    ]
+    candidates = []
+    for spec in pool:
+        settings = list(ParameterGrid(spec.grid))
+        shown = _distinguishing(settings)
+        candidates += [
+            Candidate(_name(spec, {n: p[n] for n in shown if n in p}), spec, p)
+            for p in settings
+        ]
     names = [candidate.name for candidate in candidates]
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
@@ -183,6 +186,19 @@ def check_can_be_mixed(
             "Give all networks likelihood='poisson' and leave other candidates out, or "
             "use none with likelihood='poisson'."
         )
+
+
+def _distinguishing(settings: Sequence[dict]) -> list[str]:
+    """Parameters in which the settings differ, without those that others determine."""
+    shown = sorted({name for params in settings for name in params})
+    for name in sorted(shown, key=len, reverse=True):
+        others = [other for other in shown if other != name]
+        values = {
+            repr([(n, params[n]) for n in others if n in params]) for params in settings
+        }
+        if others and len(values) == len(settings):
+            shown = others
+    return shown
 
 
 def _name(spec: CandidateSpec, params: dict) -> str:

@@ -31,6 +31,7 @@ from scipy.special import expit
 from sklearn.linear_model import LogisticRegression, lasso_path
 
 from skbayesnn._data.groups import check_groups, shuffled_folds
+from skbayesnn._data.scaling import Scaling
 from skbayesnn._data.validation import (
     check_classification,
     check_inputs,
@@ -115,7 +116,7 @@ def _normal(shape: tuple[int, ...], n: int, random) -> np.ndarray:
     return np.concatenate([half, -half, np.zeros((n % 2, *shape))])
 
 
-# ---- regression of one target; X and y have weighted means of zero
+# ---- regression of one target; X and y have means of zero, y has a variance of one
 
 
 def ridge(X, y, weights, groups=None) -> LinearPosterior:
@@ -135,7 +136,6 @@ def ridge(X, y, weights, groups=None) -> LinearPosterior:
     values, vectors = values[1:].clip(0), vectors[:, 1:]
     rotated = vectors.T @ target
     middle = -np.log(max(values.mean(), np.finfo(float).tiny))
-    least = MIN_NOISE * np.mean(np.square(target)) + np.finfo(float).tiny
     left_out = [] if groups is None else [groups == g for g in np.unique(groups)]
 
     def residuals_and_variances(shrunk):
@@ -160,7 +160,7 @@ def ridge(X, y, weights, groups=None) -> LinearPosterior:
         errors = residuals / root
         variances = 1 + (whitened - 1) / weights
         noise = np.average(np.square(errors) / variances, weights=weights)
-        return max(noise, least), variances
+        return max(noise, MIN_NOISE), variances
 
     def loss(log_ratio):
         noise, variances = noise_and_variances(log_ratio)
@@ -209,8 +209,7 @@ def lasso(X, y, weights, seed: int, groups=None, *, adaptive: bool) -> LinearPos
     # weights.sum() times the noise variance.
     n_parameters = 1 + np.trace(np.linalg.solve(posterior, gram))
     noise = errors[best] / (1 + n_parameters / weights.sum())
-    least = MIN_NOISE * np.average(np.square(y), weights=weights)
-    return LinearPosterior(mean, prior, max(noise, least + np.finfo(float).tiny))
+    return LinearPosterior(mean, prior, max(noise, MIN_NOISE))
 
 
 class _Folds(NamedTuple):
@@ -423,18 +422,19 @@ class ShrunkLinearRegressor(
             table, new.y_ndim_ = check_regression(new, X, y, sample_weight, reset=True)
             groups = check_groups(groups, table.X)
             X, Y, weights, groups = new._standardised(table, groups)
-            means = np.average(Y, axis=0, weights=weights)
+            scaling = Scaling.of(X, Y, weights, inputs=False, targets=True)
             random = np.random.default_rng(self.random_state)
             draws, intercepts, noise = [], [], []
-            for target, mean in zip(Y.T, means, strict=True):
-                posterior = self._posterior(X, target - mean, weights, groups)
+            targets = scaling.y_to_network(Y).T, scaling.y_mean, scaling.y_scale
+            for target, mean, scale in zip(*targets, strict=True):
+                posterior = self._posterior(X, target, weights, groups)
                 design = np.sqrt(weights)[:, None] * X
                 deviation = deviations(design, posterior.prior, self.n_draws, random)
                 mean_error = _normal((), self.n_draws, random) / np.sqrt(weights.sum())
-                std = np.sqrt(posterior.noise)
-                draws.append(posterior.mean + std * deviation)
+                std = scale * np.sqrt(posterior.noise)
+                draws.append(scale * posterior.mean + std * deviation)
                 intercepts.append(mean + std * mean_error)
-                noise.append(posterior.noise)
+                noise.append(np.square(std))
             new.noise_variance_ = np.array(noise)
             new._store_draws(np.stack(draws, 1), np.stack(intercepts, 1))
         return self

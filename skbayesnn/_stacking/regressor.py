@@ -15,7 +15,7 @@ from skbayesnn._meta.cross_conformal import cross_interval, not_below_zero, too_
 from skbayesnn._meta.unwrap import open_predictive
 from skbayesnn._predictive.by_blocks import by_blocks
 from skbayesnn._predictive.mixin import RegressionPredictiveMixin, mean_and_std
-from skbayesnn._runtime import on_snapshot
+from skbayesnn._runtime import on_snapshot, warn_of_rows
 from skbayesnn._sklearn_compat import RegressorMixin, safe_indexing
 from skbayesnn._stacking.base import BayesianStacking
 from skbayesnn._stacking.candidates import n_networks
@@ -28,6 +28,9 @@ from skbayesnn._typing import Array, MatrixLike, OutputPath
 from skbayesnn._validation import check_levels, check_option
 from skbayesnn.estimators._diagnostics import some_rows
 
+# Predictions warn of rows whose epistemic standard deviation is larger than this
+# multiple of the largest of the held-out rows.
+FAR = 1.5
 # At most this many rows times targets estimate how much refits from different starts
 # differ.
 MAX_COMPARED = 1_000
@@ -159,7 +162,11 @@ default="from_dtype"
         one start of each candidate, with the factor estimated on the held-out rows. NaN
         for rows that were never held out.
     oof_log_density_ : ndarray of shape (n_samples,)
-        Out-of-fold log density of y, nats.
+        Out-of-fold log density of y, nats; for a repeated value the mean density over
+        its cell (see Notes).
+    largest_epistemic_ : ndarray of shape (n_targets,)
+        Largest epistemic standard deviation of the held-out rows. Predictions warn of
+        rows in which it is more than 1.5 times as large.
     summary_ : Summary
         Out-of-fold log density, R^2 and coverage: ``print(model.summary_)``. The
         networks were not fitted to these rows, but the weights and the factor were. The
@@ -230,18 +237,19 @@ default="from_dtype"
 
     A candidate is dropped before the weights are estimated if its predictions are
     constant (unless it has the largest log density), if it equals another candidate,
-    or if, with fewer than 150 rows, its squared error is more than three times the
-    smallest one. A candidate without positive density in any held-out row is dropped,
-    too.
+    if its CRPS is not below that of a normal distribution with the mean and the
+    standard deviation of y (unless this holds for all), or if, with fewer than 150
+    rows, its squared error is more than three times the smallest one. A candidate
+    without positive density in any held-out row is dropped, too.
 
-    Narrow spikes at repeated values of y could have any log density. Weights,
-    ``"log_density"`` of ``weights_`` and ``spread_factor_`` therefore use densities of
-    y plus uniform noise of width d in two cases. If fewer than a quarter of the values
-    of y are distinct, d is the median gap between them, at most twice the smallest mean
-    absolute error of a candidate. If a value is repeated in 5 % of the rows and other
-    values are distinct (a point mass, such as zeros), d is twice this error. If more
-    than a tenth of the rows have repeated values, and the factor at a width of this
-    error is more than 1.25 times as large, it is used.
+    Narrow spikes at repeated values of y could have any log density. A repeated value
+    of y therefore stands for its cell, which ends half-way to the next values, and at
+    the latest at a distance of the smallest mean absolute error of a candidate. Its log
+    density is that of the mean density over the cell, log(P(cell) / width). For
+    integers with larger errors this is the log probability of the integer. Weights,
+    ``weights_``, ``spread_factor_``, ``oof_log_density_`` and ``summary_`` use it;
+    ``log_predictive_density`` is the density at y. Counts
+    (``likelihood="poisson"``) have log probabilities.
 
     References
     ----------
@@ -273,6 +281,7 @@ default="from_dtype"
     fold_estimators_: list[list[Any]]
     fold_scores_: list[Array]
     oof_std_: Array
+    largest_epistemic_: Array
     _is_classification = False
 
     def __init__(
@@ -406,6 +415,23 @@ default="from_dtype"
             "oof_log_density_": oof.by_row(mixture.log_density(oof.observed)),
         }
 
+    def _mix(self, *predictives):
+        mixture = super()._mix(*predictives)
+        # Stacks saved by earlier versions have no such attribute.
+        largest = getattr(self, "largest_epistemic_", np.inf)
+        ratio = _epistemic(mixture) / largest
+        if (n_far := np.count_nonzero((ratio > FAR).any(1))) > 0:
+            warn_of_rows(
+                self,
+                "SKB303",
+                "uncertain rows",
+                f"{n_far} of {len(ratio)} rows are unlike the training rows: their "
+                f"epistemic standard deviation is up to {ratio.max():.3g} times the "
+                "largest of the rows that were held out in `fit`. Their means are "
+                "extrapolations; check the columns of these rows.",
+            )
+        return mixture
+
     def _factor_of_refits(self, stacked, kept, models, data):
         n_before = [candidate.n_starts for candidate in kept]
         n_now = [n_networks(model) for model in models]
@@ -424,20 +450,28 @@ default="from_dtype"
         return factor_with_starts(stacked.factor, reduction, data.weights[subset])
 
     def _fold_attributes(self, fold_models, splits, oof, stacked, factor):
-        if len(np.unique(oof.test_rows)) < len(oof.test_rows):
-            return {}  # A row must not calibrate twice.
-        # Divide residuals by the standard deviation that predictions have.
-        mixture = corrected(stacked.mixture, factor)
-        n_rows = len(oof.y)
-        residual = np.abs(oof.y - mixture.mean()).reshape(n_rows, -1)
+        mixture, n_rows = corrected(stacked.mixture, factor), len(oof.y)
         std = mixture.uncertainty(["total"])["total"].reshape(n_rows, -1)
+        # Less than a hundredth of the total never matters.
+        largest = np.maximum(_epistemic(mixture), 0.01 * std)[oof.weights > 0].max(0)
+        attributes = {"largest_epistemic_": largest}
+        if len(np.unique(oof.test_rows)) < len(oof.test_rows):
+            return attributes  # A row must not calibrate twice.
+        # Divide residuals by the standard deviation that predictions have.
+        residual = np.abs(oof.y - mixture.mean()).reshape(n_rows, -1)
         boundaries = np.cumsum([len(test) for _, test in splits])[:-1]
         scores = np.split(residual / std, boundaries)
         kept = np.split(oof.weights > 0, boundaries)
         fold_scores = [values[rows] for values, rows in zip(scores, kept, strict=True)]
-        return {"fold_estimators_": fold_models, "fold_scores_": fold_scores}
+        attributes |= {"fold_estimators_": fold_models, "fold_scores_": fold_scores}
+        return attributes
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
+
+
+def _epistemic(mixture) -> np.ndarray:
+    """Standard deviation of the means of the draws, (rows, targets)."""
+    return mixture.components.mean.std(0)

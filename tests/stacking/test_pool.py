@@ -23,7 +23,7 @@ from skbayesnn import (
 )
 from skbayesnn._batch.jobs import network_of
 from skbayesnn._stacking import pool as pools
-from skbayesnn._stacking.candidates import n_networks
+from skbayesnn._stacking.candidates import expand_pool, n_networks
 from tests.helpers.stacks import (
     NETWORK,
     ROWS,
@@ -33,6 +33,21 @@ from tests.helpers.stacks import (
 pytestmark = pytest.mark.filterwarnings(
     "ignore:the network explains:sklearn.exceptions.ConvergenceWarning"
 )
+
+
+def test_names_of_candidates_are_short(seed):
+    """They have no parameter that others determine; pandas shows 50 characters."""
+    X = np.random.default_rng(seed).normal(size=(8000, 3))
+    for is_classification in (False, True):
+        options = {"is_classification": is_classification, "max_iter": "auto"}
+        specs = pools.default_specs(X, np.ones(len(X)), **options)
+        names = [candidate.name for candidate in expand_pool(specs)]
+        assert len(set(names)) == len(names) > 15
+        assert max(map(len, names)) < 50
+    grid = [{"a": [1], "bcd": [2]}, {"a": [2], "bcd": [3], "size": [7, 8]}]
+    [*given] = expand_pool([pools.CandidateSpec("net", MCDropoutClassifier(), grid)])
+    expected = ["net(a=1)", "net(a=2, size=7)", "net(a=2, size=8)"]
+    assert [candidate.name for candidate in given] == expected
 
 
 def test_default_pool_depends_on_the_rows_with_weight(monkeypatch):

@@ -476,6 +476,37 @@ def test_summary_has_the_standard_error_of_the_coverage():
     assert str(older).endswith("90 % intervals cover 0.9")
 
 
+@pytest.mark.parametrize("value", [0.0, 7.0])
+def test_constant_y_has_a_finite_distribution(table, value):
+    """Linear models have no residuals; NumPy does not warn."""
+    X, _ = table
+    network = MCDropoutRegressor((8,), max_iter=8, random_state=0)
+    pool = [("net", network), ("linear", "fast")]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        warnings.filterwarnings("ignore", "y is constant")
+        model = BayesianStackingRegressor(pool, random_state=0)
+        model.fit(X, np.full(len(X), value))
+        mean, std = model.predict(X, return_std=True)
+        densities = model.log_predictive_density(X, np.full(len(X), value + 1))
+    np.testing.assert_allclose(mean, value, atol=0.1)
+    assert (std > 1e-6).all()
+    assert np.isfinite(densities).all()
+
+
+def test_rows_with_a_large_epistemic_part_are_reported(table):
+    """No single value is far; all columns together are."""
+    X, y = table
+    model = BayesianStackingRegressor([("linear", "fast")], random_state=0).fit(X, y)
+    far = X[:3] + 30 * X.std(0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.predict(X)
+    with pytest.warns(UserWarning, match=r"3 of 3 rows are unlike.*SKB303"):
+        epistemic = model.predict_uncertainty(far, "epistemic")
+    assert (epistemic > 1.5 * model.largest_epistemic_).all()
+
+
 def test_constant_target_is_left_out_of_the_r2_score(table):
     """The score is the mean over the targets that vary."""
     X, y = table

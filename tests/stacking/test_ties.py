@@ -196,6 +196,37 @@ def test_candidate_without_density_has_no_weight():
         assert _out_of_fold(parts, y).stacked().weights.tolist() == [1, 0]
 
 
+def test_candidate_that_is_worse_than_a_constant_has_no_weight(seed):
+    """Although only this one has a density in a few rows."""
+    random = np.random.default_rng(seed)
+    y = random.normal(size=200)
+    good = y + 0.1 * random.normal(size=200)
+    good[:4] += 5
+    wild = 6 * random.normal(size=200)
+    oof = _out_of_fold([(good[None], 0.01), (wild[None], 25.0)], y)
+    assert sparse_stacking_weights(oof.log_density(), np.ones(200))[1] > 0.01
+    for score in ("log_density", "crps"):
+        assert oof.stacked(score).weights.tolist() == [1, 0]
+    # If all are worse, they are kept.
+    assert _out_of_fold([(wild[None], 25.0)], y).stacked().weights.tolist() == [1]
+
+
+def test_log_density_of_counts_is_not_better_than_the_truth(seed):
+    """Forests have spikes at the values of y."""
+    random = np.random.default_rng(seed)
+    X = random.normal(size=(600, 2))
+    rate = np.exp(0.3 + 0.5 * X[:, 0])
+    y = random.poisson(rate).astype(float)
+    pool = [("forest", "fast"), ("linear", "fast")]
+    model = BayesianStackingRegressor(pool, max_iter=20, random_state=0).fit(X, y)
+    truth = poisson.logpmf(y, rate)
+    # Three standard errors of a mean of 600 rows.
+    assert model.summary_.log_density < truth.mean() + 3 * truth.std() / 600**0.5
+    assert np.nanmean(model.oof_log_density_) == pytest.approx(
+        model.summary_.log_density
+    )
+
+
 # ---- weights by CRPS
 
 
