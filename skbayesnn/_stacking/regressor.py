@@ -30,7 +30,7 @@ from skbayesnn.estimators._diagnostics import some_rows
 
 # Predictions warn of rows whose epistemic standard deviation is larger than this
 # multiple of the largest of the held-out rows.
-FAR = 1.5
+FAR = 2.0
 # At most this many rows times targets estimate how much refits from different starts
 # differ.
 MAX_COMPARED = 1_000
@@ -166,7 +166,7 @@ default="from_dtype"
         its cell (see Notes).
     largest_epistemic_ : ndarray of shape (n_targets,)
         Largest epistemic standard deviation of the held-out rows. Predictions warn of
-        rows in which it is more than 1.5 times as large.
+        rows in which it is more than twice as large.
     summary_ : Summary
         Out-of-fold log density, R^2 and coverage: ``print(model.summary_)``. The
         networks were not fitted to these rows, but the weights and the factor were. The

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.pipeline import make_pipeline
@@ -91,7 +92,9 @@ def test_weights_are_recomputed_if_a_refit_fails(table):
 )
 def test_number_of_refitted_networks(table, params, n_networks):
     """At least `n_refits` networks per candidate, with different seeds."""
-    pool = [("network", NETWORK, {"n_estimators": [2, 6]})]
+    # Both candidates must be better than a constant.
+    network = clone(NETWORK).set_params(max_iter=100)
+    pool = [("network", network, {"n_estimators": [2, 6]})]
     model = BayesianStackingRegressor(pool, cv=3, random_state=0, **params).fit(*table)
     seeds = [estimator.seeds_ for estimator in model.estimators_]
     assert sorted(map(len, seeds)) == n_networks

@@ -504,7 +504,7 @@ def test_rows_with_a_large_epistemic_part_are_reported(table):
         model.predict(X)
     with pytest.warns(UserWarning, match=r"3 of 3 rows are unlike.*SKB303"):
         epistemic = model.predict_uncertainty(far, "epistemic")
-    assert (epistemic > 1.5 * model.largest_epistemic_).all()
+    assert (epistemic > 2 * model.largest_epistemic_).all()
 
 
 def test_constant_target_is_left_out_of_the_r2_score(table):
