@@ -35,9 +35,8 @@ class Cells(NamedTuple):
         most : (targets,), largest distance of the ends of a cell from its value
         """
         columns = zip(y.T, training_y.T, most, strict=True)
-        cells = [_cells_of_target(*column) for column in columns]
-        low, high = np.moveaxis(cells, 0, -1)
-        return cls(low, high)
+        low, high = zip(*(_cells_of_target(*column) for column in columns), strict=True)
+        return cls(np.stack(low, axis=1), np.stack(high, axis=1))
 
 
 def _cells_of_target(y, training_y, most: float) -> tuple[np.ndarray, np.ndarray]:

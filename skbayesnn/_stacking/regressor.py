@@ -237,7 +237,7 @@ default="from_dtype"
 
     A candidate is dropped before the weights are estimated if its predictions are
     constant (unless it has the largest log density), if it equals another candidate,
-    if its CRPS is not below that of a normal distribution with the mean and the
+    if its CRPS is not below the CRPS of a normal distribution with the mean and the
     standard deviation of y (unless this holds for all), or if, with fewer than 150
     rows, its squared error is more than three times the smallest one. A candidate
     without positive density in any held-out row is dropped, too.
@@ -245,7 +245,7 @@ default="from_dtype"
     Narrow spikes at repeated values of y could have any log density. A repeated value
     of y therefore stands for its cell, which ends half-way to the next values, and at
     the latest at a distance of the smallest mean absolute error of a candidate. Its log
-    density is that of the mean density over the cell, log(P(cell) / width). For
+    density is the log of the mean density over the cell, log(P(cell) / width). For
     integers with larger errors this is the log probability of the integer. Weights,
     ``weights_``, ``spread_factor_``, ``oof_log_density_`` and ``summary_`` use it;
     ``log_predictive_density`` is the density at y. Counts

@@ -442,7 +442,7 @@ class OutOfFold:
         return crps_products(parts, y, weights)
 
     def beats_constant(self) -> np.ndarray:
-        """Whether the CRPS is below that of a normal distribution of all y.
+        """Whether the CRPS is below the CRPS of a normal distribution of all y.
 
         returns : (candidates,), of bool; all true for classification
         """
