@@ -473,5 +473,6 @@ default="from_dtype"
 
 
 def _epistemic(mixture) -> np.ndarray:
-    """Standard deviation of the means of the draws, (rows, targets)."""
-    return mixture.components.mean.std(0)
+    """Standard deviation of the means given each draw, (rows, targets)."""
+    components = mixture.components
+    return components.given_draws(components.mean).std(0)
