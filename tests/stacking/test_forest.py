@@ -336,12 +336,10 @@ def test_file_of_a_forest(rows, width):
     X, Y, new, _ = rows
     model = ForestRegressor(width, n_trees=TREES).fit(X, Y)
     again = skbayesnn.loads(skbayesnn.dumps(model))
-    for actual, expected in zip(
-        again.predict(new, return_std=True),
-        model.predict(new, return_std=True),
-        strict=True,
-    ):
-        np.testing.assert_array_equal(actual, expected)
+    np.testing.assert_array_equal(again.predict(new), model.predict(new))
+    actual, expected = (m.predict_uncertainty(new, "all") for m in (again, model))
+    for kind, values in expected.items():
+        np.testing.assert_array_equal(actual[kind], values)
 
 
 @pytest.mark.parametrize(
