@@ -18,6 +18,14 @@ MAX_LAYER = 1_000_000
 MAX_N_DRAWS = 100_000
 
 
+def check_auto_or_integer(name, value, *, low) -> None:
+    """Raise unless ``value`` is "auto" or an integer of at least ``low``."""
+    if isinstance(value, str):
+        check_option(name, value, ["auto"])
+    else:
+        check_number(name, value, kind=Integral, low=low)
+
+
 def check_number(name, value, *, kind=Real, low=None, high=None, open_low=False):
     """Return ``value`` if it is a number of this kind in [low, high).
 

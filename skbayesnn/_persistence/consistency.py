@@ -27,6 +27,7 @@ from skbayesnn._likelihoods.base import OfLabels
 from skbayesnn._persistence.rules import is_fitted
 from skbayesnn.estimators import _fitted
 from skbayesnn.estimators._base import BayesianNetwork
+from skbayesnn.estimators._streaming import REFUSED
 
 # Attributes of scikit-learn's scalers with one value per column.
 _PER_COLUMN = (
@@ -192,9 +193,12 @@ def _check_groups(posterior: Posterior, arrays: dict[str, np.ndarray]) -> None:
 
 def _check_replay(stored, n_columns: int) -> None:
     """Check the stored rows of a stream."""
-    names = "X", "y", "sample_weight", "key"
-    agree("stored rows", *(len(stored[name]) for name in names))
-    agree("columns", n_columns, stored["X"].shape[1])
+    names = ["X", "y", "sample_weight", "key"]
+    refused = [REFUSED + name for name in names[:3]]
+    for group in (names, refused if REFUSED + "y" in stored else []):
+        agree("stored rows", *(len(stored[name]) for name in group))
+        if group:
+            agree("columns", n_columns, stored[group[0]].shape[1])
 
 
 # Keys of ``unfinished_``, and the types of their values.

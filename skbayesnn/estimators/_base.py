@@ -6,7 +6,6 @@ import math
 from abc import ABCMeta, abstractmethod
 from collections.abc import Sequence
 from inspect import signature
-from numbers import Integral
 from os import PathLike
 from typing import Any, ClassVar, Self
 
@@ -292,6 +291,7 @@ class BayesianNetwork(
                         [self], [_job.training_job(self, data)]
                     )
             set_fitted(new, trained_job, n_before, seen)
+            _streaming.keep_rows_of_fit(new, trained_job)
             warn_if_doubtful(new, trained_job.job)
             new._warn_of_posterior()
         if trained_job.trained.lost is not None:
@@ -317,8 +317,8 @@ class BayesianNetwork(
         y,
         sample_weight,
         *,
-        n_epochs=1,
-        n_replay=0,
+        n_epochs="auto",
+        n_replay="auto",
         n_total=None,
         renew=False,
         **check_params,
@@ -328,53 +328,77 @@ class BayesianNetwork(
         renew : bool, whether to use the present posterior, if any, as the prior and
             run a full fit on the new rows
         """
-        _validation.check_number("n_epochs", n_epochs, kind=Integral, low=1)
-        _validation.check_number("n_replay", n_replay, kind=Integral, low=0)
+        _validation.check_auto_or_integer("n_epochs", n_epochs, low=1)
+        _validation.check_auto_or_integer("n_replay", n_replay, low=0)
         if _validation.stops_early(self.early_stopping, 0, math.inf):
             raise ValueError(
-                "`partial_fit` must be used without early stopping, since it holds out "
-                "no rows; got early_stopping=True. Set it to False, or use `fit`."
+                "`partial_fit` must be used without early stopping, which would hold "
+                "out other rows; got early_stopping=True. Set it to False, or use "
+                "`fit`."
             )
         with atomic_update(self) as new:
             first = not hasattr(self, "parameters_")
             table, target_attributes = new._validate_table(
                 X, y, sample_weight, reset=first, **check_params
             )
-            kept = getattr(self, "replay_", None) if n_replay else None
-            table_of_all = _streaming.with_kept(table, kept)
-            rows = np.flatnonzero(table_of_all.sample_weight > 0)
-            data = TrainingData(table_of_all, rows, None, target_attributes)
-            weights = self._row_weights(table_of_all, rows, data.classes)
-            seen = 0.0
+            if n_total is not None:
+                # A pass over parts of one table, which may come again.
+                n_epochs = 1 if isinstance(n_epochs, str) else n_epochs
+                n_replay = 0 if isinstance(n_replay, str) else n_replay
+            n_replay = _streaming.n_kept_rows(n_replay, table.X.shape[1])
+            kept = getattr(self, "replay_", None) if n_replay and not renew else None
+
+            def data_of(table):
+                rows = np.flatnonzero(table.sample_weight > 0)
+                return TrainingData(table, rows, None, target_attributes)
+
+            data = data_of(_streaming.with_kept(table, kept))
+            weights = self._row_weights(data.table, data.rows, data.classes)
+            seen, is_fit = 0.0, first and isinstance(n_epochs, str)
             if n_total is not None and not renew:
                 new_weight = float(weights.sum())
                 _validation.check_number("n_total", n_total, low=new_weight)
                 seen = n_total - new_weight
             elif not (first or renew):
                 # Replayed rows are part of `total_weight_`: subtract their weight.
-                weight_kept = float(weights[rows >= len(table.y)].sum())
+                weight_kept = float(weights[data.rows >= len(table.y)].sum())
                 seen = self.total_weight_ - weight_kept
-            if renew:
-                if first:
-                    job = _job.training_job(self, data)
-                    [trained_job] = _fit.train_together([self], [job])
-                else:
-                    trained_job = _streaming.refit_with_posterior_prior(self, data)
-                # Only after a full fit: in a stream, networks may be at their start, or
-                # new rows may differ from earlier ones.
-                trained_job = without_diverged(trained_job)
+            if renew and first:
+                job = _job.training_job(self, data)
+                [trained_job] = _fit.train_together([self], [job])
+            elif renew:
+                trained_job = _streaming.refit_with_posterior_prior(self, data)
             elif first:
                 trained_job = _streaming.begin_stream(self, data, n_epochs, seen)
             else:
-                trained_job = _streaming.continue_stream(self, data, n_epochs, seen)
+                if n_replay and kept is None:
+                    warn("SKB114", _streaming.NO_ROWS)
+                with_refused = _streaming.with_refused(table, kept)
+                update = _streaming.update(
+                    self, data, data_of(with_refused), len(table.y), n_epochs, seen
+                )
+                if update.trained_job is None:
+                    warn("SKB113", update.warning)
+                    if kept is not None:
+                        new.replay_ = _streaming.refuse(with_refused, kept)
+                    return self
+                if update.is_alone:
+                    warn("SKB112", update.warning)
+                    table, kept, seen = with_refused, None, 0.0
+                trained_job, is_fit = update.trained_job, update.is_fit
+            if renew or is_fit:
+                # Only after a full fit: in a stream, networks may be at their start, or
+                # new rows may differ from earlier ones.
+                trained_job = without_diverged(trained_job)
             new._store_fitted(trained_job, seen=seen)
             before = 0 if first else self.n_epochs_seen_
             new.n_epochs_seen_ = before + new.n_iter_
+            if (first or is_fit) and not renew:
+                _streaming.keep_rows_of_fit(new, trained_job, n_replay)
+            elif n_replay and not renew:
+                new.replay_ = _streaming.with_update(self, table, kept, n_replay)
             new.n_iter_ = new.n_epochs_seen_
-            if n_replay:
-                seed = int(new.seeds_[0])
-                new.replay_ = _streaming.update_reservoir(table, kept, n_replay, seed)
-            if renew:
+            if renew or is_fit:
                 warn_if_doubtful(new, trained_job.job)
         if trained_job.trained.lost is not None:
             raise trained_job.trained.lost

@@ -204,15 +204,14 @@ class BayesianClassifier(
         classes: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
         *,
-        n_epochs: int = 1,
-        n_replay: int = 0,
+        n_epochs: int | str = "auto",
+        n_replay: int | str = "auto",
         n_total: float | None = None,
     ) -> Self:
-        """Update the fit with new rows, for streams and out-of-core data.
+        """Update the fit with new rows, in a tenth of the time of a fit or less.
 
-        The first call fixes the standardisation. Pass each row once: every call adds
-        its rows to N, which lowers the weight of the prior. For more epochs over the
-        same rows use ``fit`` with ``warm_start=True``.
+        See :meth:`MCDropoutRegressor.partial_fit`: how the update works, when it is not
+        taken, and what it keeps. Pass each row once.
 
         Parameters
         ----------
@@ -225,8 +224,8 @@ class BayesianClassifier(
             contains all of them.
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the rows, as in ``fit``.
-        n_epochs, n_replay : int, default=1 and 0
-            Passes over the new rows, and number of earlier rows to replay, as in
+        n_epochs, n_replay : "auto" or int, default="auto"
+            Passes over the rows, and number of rows to keep, as in
             :meth:`MCDropoutRegressor.partial_fit`.
         n_total : float, default=None
             Total weight of the rows of the whole stream, as in the same method.
@@ -234,7 +233,7 @@ class BayesianClassifier(
         Returns
         -------
         self : object
-            The updated estimator.
+            The updated estimator; unchanged if the update was not taken.
         """
         return self._partial_fit(
             X,

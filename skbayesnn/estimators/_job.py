@@ -520,20 +520,11 @@ class TrainingJob:
         """Whether held-out rows select a setting or estimate the noise."""
         return len(self.settings) > (0 if self.estimates_variance else 1)
 
-    def for_streaming(self, horizon: int, n_epochs: int) -> "TrainingJob":
-        """Copy that trains for ``n_epochs`` at a constant learning rate.
-
-        horizon : steps of the whole stream, over which the likelihood warms up
-        """
-        config = replace(
-            self.config,
-            cosine=False,
-            horizon=horizon,
-            keep_interrupted=False,
-        )
+    def with_epochs(self, n_epochs: int) -> "TrainingJob":
+        """Copy that trains for ``n_epochs``, without a selection."""
         epochs_per_member = np.full_like(self.members.n_epochs, n_epochs)
         members = replace(self.members, n_epochs=epochs_per_member)
-        return replace(self, config=config, members=members)
+        return replace(self, members=members, settings=())
 
     def with_length_scale(self, length_scale: np.ndarray) -> "TrainingJob":
         """Copy with other prior length scales, (layers,)."""

@@ -159,42 +159,59 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
         y: ArrayLike,
         sample_weight: ArrayLike | None = None,
         *,
-        n_epochs: int = 1,
-        n_replay: int = 0,
+        n_epochs: int | str = "auto",
+        n_replay: int | str = "auto",
         n_total: float | None = None,
     ) -> Self:
-        """Update the fit with new rows, for streams and out-of-core data.
+        """Update the fit with new rows, in a tenth of the time of a fit or less.
 
-        The first call fixes the standardisation. Pass each row once: every call adds
-        its rows to N, which lowers the weight of the prior. For more epochs over the
-        same rows use ``fit`` with ``warm_start=True``.
+        Use it if rows arrive in parts, for instance every day. The first call is a
+        fit, if there was none. Later calls train on the new rows and on a sample of
+        the earlier ones, starting from the fitted weights, and estimate the noise on
+        new rows that half of the networks held out. When there are four times as
+        many rows as in the last whole fit, and all of them are kept, the call is a fit
+        to all rows, and takes as long.
+
+        The update is not taken if the held-out rows are predicted worse, or if the new
+        rows contradict the earlier ones, with a warning (SKB113). If enough new rows,
+        of this call and the calls before, show that the relation between X and y has
+        changed, the model follows them alone (SKB112).
+
+        Pass each row once: every call adds its rows to N, which lowers the weight of
+        the prior. For more epochs over the same rows use ``fit`` with
+        ``warm_start=True``.
 
         Parameters
         ----------
         X : {frame, array-like, sparse matrix} of shape (n_samples, n_features)
-            New inputs.
+            New inputs. Parts of 100 rows or more give a reliable check. The last whole
+            fit sets the standardisation and the encoding of columns.
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
             New target values.
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the rows, as in ``fit``.
-        n_epochs : int, default=1
-            Passes over the new rows.
-        n_replay : int, default=0
-            Number of earlier rows to keep and replay. Set it if the distribution of
-            the rows changes: without replay, a network forgets earlier rows. The kept
-            rows are a uniform sample of the rows of all calls with ``n_replay > 0``,
-            and are stored in ``replay_``. Every call trains on them, with weights that
-            represent all of these rows. A call with 0 discards them.
+        n_epochs : "auto" or int, default="auto"
+            Passes over the new and the kept rows. Leave ``"auto"``: a tenth of the
+            epochs of the fit, more if many rows are new. With an integer, the first
+            call selects no settings on held-out rows, and no call is a whole fit.
+        n_replay : "auto" or int, default="auto"
+            Number of rows to keep for later calls, in ``replay_``: a uniform sample of
+            all rows so far, with weights that represent all of them. ``"auto"`` is
+            2,000 rows, and at most 2^20 values of X; ``fit`` keeps as many. The file of
+            the model contains them. With 0, the call uses and keeps no rows, and the
+            network may forget earlier ones. ``del model.replay_`` removes them after
+            ``fit``.
         n_total : float, default=None
             Total weight (or number) of the rows of the whole stream. Set it if the
             chunks are parts of one table: the prior then has the weight that it has in
             a fit to the whole table, from the first call on, and the same rows may be
-            passed several times. Every call needs it.
+            passed several times. Every call needs it. ``"auto"`` then means one pass,
+            and no kept rows.
 
         Returns
         -------
         self : object
-            The updated estimator.
+            The updated estimator; unchanged if the update was not taken.
         """
         return self._partial_fit(
             X,

@@ -147,7 +147,7 @@ class _BayesByBackprop(_pruning.Prunable):
         if prior is None:
             return False
         _validation.check_option("prior", prior, ["previous"])
-        if n_epochs != 1 or n_replay != 0:
+        if n_epochs != "auto" or n_replay != "auto":
             raise ValueError(
                 "prior='previous' runs a full fit and replays no rows, so `n_epochs` "
                 f"and `n_replay` must not be set; got n_epochs={n_epochs!r}, "
@@ -328,18 +328,18 @@ x_scale_, table_, y_mean_, y_scale_
         sample_weight: ArrayLike | None = None,
         prior: str | None = None,
         *,
-        n_epochs: int = 1,
-        n_replay: int = 0,
+        n_epochs: int | str = "auto",
+        n_replay: int | str = "auto",
         n_total: float | None = None,
     ) -> Self:
-        """Update the fit with new rows, for streams and out-of-core data.
+        """Update the fit with new rows.
 
-        The first call fixes the standardisation. Pass each row once. With
-        ``prior=None`` every call adds its rows to N, which lowers the weight of the
-        prior, and trains for ``n_epochs``. With ``prior="previous"`` every call applies
-        Bayes' rule to its rows: it runs a full fit (``max_iter`` epochs) with the
-        present posterior as the prior, and N is the number of its rows. The first call
-        uses the prior of the constructor.
+        Pass each row once. With ``prior=None`` see
+        :meth:`MCDropoutRegressor.partial_fit`: every call adds its rows to N, and
+        trains on them and on a sample of the earlier rows. With ``prior="previous"``
+        every call applies Bayes' rule to its rows: it runs a full fit (``max_iter``
+        epochs) with the present posterior as the prior, and N is the number of its
+        rows. The first call uses the prior of the constructor.
 
         Parameters
         ----------
@@ -350,12 +350,12 @@ x_scale_, table_, y_mean_, y_scale_
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the rows, as in ``fit``.
         prior : {"previous", None}, default=None
-            Leave None for streams of small batches. Set ``"previous"`` for few large
-            parts of the data.
-        n_epochs, n_replay : int, default=1 and 0
-            Passes over the new rows, and number of earlier rows to replay, as in
+            Leave None. Set ``"previous"`` if no earlier rows may be kept, and the parts
+            are few and large; nothing then checks the update.
+        n_epochs, n_replay : "auto" or int, default="auto"
+            Passes over the rows, and number of rows to keep, as in
             :meth:`MCDropoutRegressor.partial_fit`. Leave the defaults with
-            ``prior="previous"``.
+            ``prior="previous"``, which uses and keeps no earlier rows.
         n_total : float, default=None
             Total weight of the rows of the whole stream, as in the same method. Without
             effect with ``prior="previous"``.
@@ -488,11 +488,11 @@ x_scale_
         sample_weight: ArrayLike | None = None,
         prior: str | None = None,
         *,
-        n_epochs: int = 1,
-        n_replay: int = 0,
+        n_epochs: int | str = "auto",
+        n_replay: int | str = "auto",
         n_total: float | None = None,
     ) -> Self:
-        """Update the fit with new rows, for streams and out-of-core data.
+        """Update the fit with new rows; see :meth:`BBBRegressor.partial_fit`.
 
         Parameters
         ----------

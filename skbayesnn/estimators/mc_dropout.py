@@ -327,7 +327,8 @@ default="from_dtype"
     parameters_, network_, seeds_, optimizer_ : dict, dict, ndarray, dict
         The networks as plain arrays.
     replay_ : dict
-        Rows of a stream that ``partial_fit`` has kept; only with ``n_replay``.
+        Rows that ``fit`` and ``partial_fit`` keep for later updates: at most 2,000, and
+        at most 2^20 values of X. Delete it if the model must not contain them.
     unfinished_ : dict
         What ``fit`` needs to continue; only after loading a file of ``checkpoint``
         whose fit is not finished.

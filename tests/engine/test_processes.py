@@ -301,7 +301,7 @@ def test_a_lost_process_in_partial_fit(table, monkeypatch):
     monkeypatch.setattr(_fit, "run", loses_a_process)
     model = exact(MCDropoutRegressor(), 0)
     with pytest.raises(ConnectionError, match="lost"):
-        model.partial_fit(*table[:2])
+        model.partial_fit(*table[:2], n_epochs=1)
     assert model.n_iter_ == 1
 
 

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from skbayesnn.estimators._streaming import Difference
 from tests.helpers.bad_input import KINDS, target
 from tests.helpers.seed import SEED
 
@@ -82,3 +83,9 @@ def assert_refused(small):
 @pytest.fixture(scope="module")
 def fitted(data, small):
     return {kind: kind(**small).fit(data.X, target(kind, data)) for kind in KINDS}
+
+
+@pytest.fixture
+def taken(monkeypatch):
+    """Every update by ``partial_fit`` is taken, even if it is worse."""
+    monkeypatch.setattr(Difference, "is_clear", False)

@@ -14,7 +14,7 @@ from skbayesnn import (
     VariationalDropoutRegressor,
 )
 from skbayesnn._data.validation import Table
-from skbayesnn.estimators._streaming import update_reservoir, with_kept
+from skbayesnn.estimators._streaming import Difference, update_reservoir, with_kept
 
 COLUMNS, TARGETS = 3, 2
 SMALL = {"hidden_layer_sizes": (5,), "n_draws": 4, "random_state": 0}
@@ -108,8 +108,9 @@ def test_classes_and_sparse_rows(as_sparse, seed):
 
 @pytest.mark.parametrize("class_weight", [{0: 3.0, 1: 3.0}, {0: 1.0, 1: 9.0}])
 @pytest.mark.parametrize("n_replay", [0, 4, 100])
-def test_total_weight_counts_every_row_once(n_replay, class_weight, seed):
+def test_total_weight_counts_every_row_once(n_replay, class_weight, seed, monkeypatch):
     """Weighted by its class, for any number of replayed rows."""
+    monkeypatch.setattr(Difference, "is_clear", False)  # every update is taken
     random = np.random.default_rng(seed)
     X, n = random.normal(size=(3, 11, COLUMNS)), 0.0
     model = MCDropoutClassifier(**SMALL, class_weight=class_weight)
@@ -120,7 +121,7 @@ def test_total_weight_counts_every_row_once(n_replay, class_weight, seed):
         assert model.total_weight_ == pytest.approx(n)
 
 
-def test_pickled_stream_continues_alike(seed):
+def test_pickled_stream_continues_alike(seed, monkeypatch):
     random = np.random.default_rng(seed)
     X, y = random.normal(size=(3, 8, COLUMNS)), random.normal(size=(3, 8))
     options = {"n_epochs": 2, "n_replay": 5}
@@ -131,9 +132,12 @@ def test_pickled_stream_continues_alike(seed):
     for stream in (model, restored):
         stream.partial_fit(X[2], y[2], **options)
     np.testing.assert_array_equal(model.predict(X[0]), restored.predict(X[0]))
-    # A fit and a call without replay keep no rows.
-    assert not hasattr(restored.partial_fit(X[2], y[2]), "replay_")
-    assert not hasattr(model.fit(X[2], y[2]), "replay_")
+    # A fit keeps its own rows, a call without replay none.
+    np.testing.assert_array_equal(
+        np.sort(model.fit(X[2], y[2]).replay_["y"], 0), np.sort(y[2][:, None], 0)
+    )
+    monkeypatch.setattr(Difference, "is_clear", False)
+    assert not hasattr(restored.partial_fit(X[2], y[2], n_replay=0), "replay_")
 
 
 @pytest.mark.parametrize(

@@ -705,13 +705,15 @@ def test_warm_start_keeps_parameters_that_are_no_factor(likelihood, names, table
 def test_warm_start_without_noise_estimate_keeps_training_noise(table, seed):
     X, y = table
     model = VariationalDropoutRegressor(**EXACT, warm_start=True, random_state=seed)
-    model.partial_fit(X, y).fit(X, y)
+    model.partial_fit(X, y, n_epochs=1).fit(X, y)
     assert FACTOR not in model.parameters_
 
 
-def test_partial_fit_keeps_training_noise(table):
+def test_partial_fit_estimates_the_noise(table):
+    """After a call without an estimate, too."""
     X, y = table
     model = VariationalDropoutRegressor(**EXACT, random_state=0)
-    assert FACTOR not in model.partial_fit(X, y).partial_fit(X, y).parameters_
-    assert FACTOR in model.fit(X, y).parameters_
-    assert FACTOR not in model.partial_fit(X, y).parameters_
+    assert FACTOR not in model.partial_fit(X, y, n_epochs=1).parameters_
+    before = model.fit(X, y).parameters_[FACTOR]
+    after = model.partial_fit(X, y, n_epochs=1).parameters_[FACTOR]
+    assert after.shape == before.shape and (after != before).any()

@@ -56,6 +56,8 @@ def fitted_state(estimator):
     while isinstance(estimator, Pipeline):
         estimator = estimator[-1]
     state = {name: v for name, v in vars(estimator).items() if name.endswith("_")}
+    # Networks of folds keep no rows for later updates.
+    state.pop("replay_", None)
     if estimator.early_stopping is True:
         # Adam's moments differ with the length of the common training. They are not
         # used: `partial_fit` refuses early stopping, and a warm start resets them.
