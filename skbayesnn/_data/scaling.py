@@ -14,7 +14,7 @@ from sklearn.preprocessing import StandardScaler
 
 from skbayesnn._distributions.components import Components
 from skbayesnn._likelihoods.base import MIN_NOISE
-from skbayesnn._runtime import warn_of_rows, warn_once
+from skbayesnn._runtime import silence_warning, warn_of_rows, warn_once
 
 # ---- powers of two that scale columns to about one, so that squares do not overflow
 
@@ -69,6 +69,7 @@ _FAR, _FAR_PER_ROOT = 1e3, 10.0
 _FARTHEST = 1e100
 # Subjects of the warnings that are given once per call.
 FAR_ROWS, TRAINING_CODES = "far rows", "codes in training rows"
+UNCERTAIN_ROWS = "uncertain rows"
 # Values that stand for a missing value in many tables. In training rows one is taken
 # for such a code if it occurs in _CODE_ROWS rows and its distance from all other values
 # exceeds their range. In new rows, if its distance from the mean exceeds the following
@@ -241,6 +242,8 @@ def warn_of_far_rows(
         )
     if texts:
         warn_of_rows(estimator, "SKB303", FAR_ROWS, " Also, ".join(texts))
+        # Far rows are uncertain, too.
+        silence_warning(UNCERTAIN_ROWS)
 
 
 def warn_of_codes(X, columns: InputColumns = _UNNAMED) -> None:

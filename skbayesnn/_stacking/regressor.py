@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from skbayesnn._data.column_encoding import EncodedRows
+from skbayesnn._data.scaling import UNCERTAIN_ROWS
 from skbayesnn._data.table_encoder import AVERAGED
 from skbayesnn._data.validation import check_numbers, check_target_given
 from skbayesnn._meta.cross_conformal import cross_interval, not_below_zero, too_few
@@ -424,7 +425,7 @@ default="from_dtype"
             warn_of_rows(
                 self,
                 "SKB303",
-                "uncertain rows",
+                UNCERTAIN_ROWS,
                 f"{n_far} of {len(ratio)} rows are unlike the training rows: their "
                 f"epistemic standard deviation is up to {ratio.max():.3g} times the "
                 "largest of the rows that were held out in `fit`. Their means are "
