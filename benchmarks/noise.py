@@ -13,21 +13,63 @@ training rows of the first split). It contains the loss in log density of the ot
 rows, relative to the best constant noise for the same predictions (nats per row, as if
 the predictive were normal), and the share of rows inside 90 % intervals.
 
+The third compares ``likelihood="gaussian"``, one noise for all rows, with "auto", which
+selects on held-out rows. It uses at most ``--most`` training rows of the first split of
+UCI sets, diabetes, Friedman's function, and made-up rows: "grows" has noise of standard
+deviation 0.2 exp(x1), "equal" of 0.2. Test rows are further training rows of the split,
+with ``--test`` the test rows. It contains ratios of RMSE, CRPS and processor seconds,
+the difference of the log densities, and the coverage of 90 % intervals: of all rows,
+and of the worst third of the rows by the predicted mean.
+
+The fourth counts false warnings of unequal noise (SKB307) on made-up rows with equal
+noise that is normal, exponential or t with 3 degrees of freedom.
+
     python benchmarks/noise.py
+    python benchmarks/noise.py --tables 3 --estimators mc_dropout anchored
 """
+
+import time
+import warnings
 
 import numpy as np
 from _leaderboard.tasks import TASKS
 from common import command_line, environment, table
 from sklearn.datasets import load_diabetes, make_friedman1
 
-from skbayesnn import MCDropoutRegressor
+from skbayesnn import (
+    AnchoredEnsembleRegressor,
+    BBBRegressor,
+    MCDropoutRegressor,
+    VariationalDropoutRegressor,
+)
 
 NOISE = 0.5
 NETWORKS = {
     "default": {},
     "without masks": {"dropout": 0.0},
     "five without masks": {"dropout": 0.0, "n_estimators": 5},
+}
+
+
+REGRESSORS = {
+    "mc_dropout": MCDropoutRegressor,
+    "variational_dropout": VariationalDropoutRegressor,
+    "anchored": AnchoredEnsembleRegressor,
+    "bbb": BBBRegressor,
+}
+SETS = (
+    "yacht",
+    "energy",
+    "concrete",
+    "wine-quality-red",
+    "kin8nm",
+    "power-plant",
+    "protein-tertiary-structure",
+)
+NOISES = {
+    "normal": lambda random, n: random.normal(size=n),
+    "exponential": lambda random, n: random.exponential(size=n) - 1,
+    "t, 3 degrees": lambda random, n: random.standard_t(3, size=n) / np.sqrt(3),
 }
 
 
@@ -114,20 +156,136 @@ def losses(model, X, y):
     return scores
 
 
+def of_all_sizes(options, seed: int):
+    """Name, training and test rows of every set of the third table."""
+    for task in TASKS:
+        if task.name in SETS:
+            split = task.split(0)
+            X, y = np.asarray(split.X_train, float), np.ravel(split.y_train)
+            if options.test:
+                rows = np.random.default_rng(seed).permutation(len(X))[: options.most]
+                X_test = np.asarray(split.X_test, float)[:1000]
+                yield task.name, X[rows], y[rows], X_test, np.ravel(split.y_test)[:1000]
+                continue
+            yield task.name, *parted(X, y, options.most, seed)
+    yield "diabetes", *parted(*load_diabetes(return_X_y=True), options.most, seed)
+    X, y = make_friedman1(2000, noise=1.0, random_state=seed)
+    yield "friedman", *parted(X, y, options.most, seed)
+    random = np.random.default_rng(seed)
+    X, noise = random.normal(size=(1800, 3)), random.normal(size=1800)
+    f = np.sin(2 * X[:, 0]) + 0.5 * X[:, 1]
+    yield "grows", *parted(X, f + 0.2 * np.exp(X[:, 0]) * noise, options.most, seed)
+    yield "equal", *parted(X, f + 0.2 * noise, options.most, seed)
+
+
+def parted(X, y, most: int, seed: int):
+    """Random training rows, at most 80 % of the rows, and up to 1,000 test rows."""
+    order = np.random.default_rng(seed).permutation(len(X))
+    n_rows = min(most, int(0.8 * len(X)))
+    train, test = order[:n_rows], order[n_rows : n_rows + 1000]
+    return X[train], y[train], X[test], y[test]
+
+
+def measured(regressor, likelihood: str, X, y, X_test, y_test, seed: int):
+    """RMSE, CRPS, seconds, log density, coverage and worst coverage; likelihood."""
+    start = time.process_time()
+    model = regressor(likelihood=likelihood, random_state=seed, device="cpu").fit(X, y)
+    seconds = time.process_time() - start
+    mean = model.predict(X_test)
+    low, high = model.predict_interval(X_test, coverage=0.9).T
+    inside = (low <= y_test) & (y_test <= high)
+    thirds = np.array_split(np.argsort(mean), 3)
+    values = [
+        np.sqrt(np.mean(np.square(mean - y_test))),
+        model.crps(X_test, y_test).mean(),
+        seconds,
+        model.log_predictive_density(X_test, y_test).mean(),
+        inside.mean(),
+        min(inside[third].mean() for third in thirds),
+    ]
+    return np.array(values), model.likelihood_
+
+
+def equal_or_selected(options) -> list[list]:
+    """Lines of the third table, means over seeds."""
+    lines = []
+    for name in options.estimators:
+        regressor, values, selected = REGRESSORS[name], {}, {}
+        # Compile the loops.
+        regressor(likelihood="auto", max_iter=2).fit(*made_up(60, 2, np.random))
+        for seed in range(options.repeats):
+            for of_set, *rows in of_all_sizes(options, seed):
+                for likelihood in ("gaussian", "auto"):
+                    scores, used = measured(regressor, likelihood, *rows, seed)
+                    values.setdefault(of_set, {}).setdefault(likelihood, []).append(
+                        scores
+                    )
+                selected.setdefault(of_set, []).append(used == "heteroscedastic")
+        for of_set, of_likelihood in values.items():
+            equal, auto = (np.array(of_likelihood[k]) for k in ("gaussian", "auto"))
+            ratios = np.exp(np.log(auto[:, :3] / equal[:, :3]).mean(0))
+            cover = [f"{v:.0%}" for v in (*equal.mean(0)[4:], *auto.mean(0)[4:])]
+            gain = (auto - equal)[:, 3].mean()
+            line = [name, of_set, f"{np.mean(selected[of_set]):.0%}"]
+            line += [f"{ratio:.2f}" for ratio in ratios]
+            lines.append([*line, f"{gain:+.2f}", *cover])
+            print(*lines[-1], flush=True)
+    return lines
+
+
+def false_warnings(options) -> list[list]:
+    """Lines of the fourth table."""
+    lines = []
+    for name in options.estimators:
+        for n_rows, n_columns in ((100, 5), (300, 3), (1000, 8)):
+            for of_noise, draw in NOISES.items():
+                count = 0
+                for seed in range(options.false_repeats):
+                    random = np.random.default_rng([seed, n_rows])
+                    X = random.normal(size=(n_rows, n_columns))
+                    f = np.sin(2 * X[:, 0]) + 0.5 * X[:, 1]
+                    model = REGRESSORS[name](
+                        likelihood="gaussian", random_state=seed, device="cpu"
+                    )
+                    with warnings.catch_warnings(record=True) as caught:
+                        warnings.simplefilter("always")
+                        model.fit(X, f + 0.3 * draw(random, n_rows))
+                    count += any("SKB307" in str(w.message) for w in caught)
+                share = f"{count} of {options.false_repeats}"
+                lines.append([name, n_rows, n_columns, of_noise, share])
+                print(*lines[-1], flush=True)
+    return lines
+
+
 def main() -> None:
-    """Print both tables."""
+    """Print the tables."""
     parser = command_line(__doc__)
     parser.add_argument("--repeats", type=int, default=2, help="seeds")
     parser.add_argument("--rows", type=int, nargs="+", default=[200, 2000, 20_000])
+    parser.add_argument("--tables", type=int, nargs="+", default=[1, 2, 3, 4])
+    parser.add_argument("--estimators", nargs="+", default=list(REGRESSORS))
+    parser.add_argument("--most", type=int, default=600, help="rows of the third table")
+    parser.add_argument("--test", action="store_true", help="test rows of the split")
+    parser.add_argument("--false-repeats", type=int, default=20)
     options = parser.parse_args()
-    header = ["columns", "rate"]
-    for n_rows in options.rows:
-        header += [f"{n_rows:,} rows: trained", "estimated", "in 90 %"]
     print(environment())
-    print(table(header, where_it_is_known(options)))
-    header = ["network", "rows", "trained", "estimated"]
-    header += ["trained: in 90 %", "estimated: in 90 %"]
-    print(table(header, on_tables(options)))
+    if 1 in options.tables:
+        header = ["columns", "rate"]
+        for n_rows in options.rows:
+            header += [f"{n_rows:,} rows: trained", "estimated", "in 90 %"]
+        print(table(header, where_it_is_known(options)))
+    if 2 in options.tables:
+        header = ["network", "rows", "trained", "estimated"]
+        header += ["trained: in 90 %", "estimated: in 90 %"]
+        print(table(header, on_tables(options)))
+    if 3 in options.tables:
+        header = ["regressor", "set", "selects unequal", "RMSE", "CRPS", "seconds"]
+        header += ["log density", "gaussian: in 90 %", "worst third"]
+        header += ["auto: in 90 %", "worst third"]
+        print(table(header, equal_or_selected(options)))
+    if 4 in options.tables:
+        header = ["regressor", "rows", "columns", "noise", "false warnings"]
+        print(table(header, false_warnings(options)))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ that differ in how the network checks and encodes its rows have separate tables.
 
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from sklearn.base import BaseEstimator, clone
@@ -150,14 +150,14 @@ class FoldFitBuilder:
         network = fold.copy_columns(copy(network))
         # Candidates must not share a generator: drawing changes its state.
         network.random_state = clone(network.random_state, safe=False)
-        job = training_job(network, fold.data)
-        config = replace(
-            job.config,
-            # The search handles interruptions, also with `warm_start`.
-            keep_interrupted=False,
-            variance_source=self._variance_source or job.config.variance_source,
-        )
-        job = replace(job, config=config)
+        # The search handles interruptions, also with `warm_start`.
+        changes: dict[str, Any] = {"keep_interrupted": False}
+        likelihood = None
+        if self._variance_source is not None:
+            changes["variance_source"] = self._variance_source
+            likelihood = network.likelihood
+        job = training_job(network, fold.data, likelihood=likelihood)
+        job = job.with_config(**changes)
         estimator = with_last_step(fold.estimator, network)
         return FoldFit(key, estimator, network, job)
 

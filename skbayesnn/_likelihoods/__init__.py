@@ -25,8 +25,15 @@ LIKELIHOODS: dict[str, type[Likelihood]] = {
     )
 }
 
+# A value of the regressors' parameter ``likelihood``, and the likelihoods among which
+# held-out rows select. The first is used if no rows are held out.
+AUTO = "auto"
+LIKELIHOODS_OF_AUTO = (Gaussian.name, Heteroscedastic.name)
+
 __all__ = [
+    "AUTO",
     "LIKELIHOODS",
+    "LIKELIHOODS_OF_AUTO",
     "Categorical",
     "Gaussian",
     "Heteroscedastic",
@@ -41,7 +48,11 @@ __all__ = [
 
 
 def likelihood_named(name) -> type[Likelihood] | None:
-    """The likelihood with this name, or None if the name is unknown."""
+    """The likelihood with this name, or None if the name is unknown.
+
+    For "auto", the first of its likelihoods: all have the same kind of y.
+    """
+    name = LIKELIHOODS_OF_AUTO[0] if isinstance(name, str) and name == AUTO else name
     return LIKELIHOODS.get(name) if isinstance(name, str) else None
 
 

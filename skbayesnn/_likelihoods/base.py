@@ -49,6 +49,8 @@ class Likelihood(ABC):
     tempered: ClassVar[bool] = False
     # Whether the observation noise depends on the row.
     row_noise: ClassVar[bool] = False
+    # Whether it has the same normal distribution for all rows.
+    equal_noise: ClassVar[bool] = False
     # Class of the predictive components: a ``Components``, or ``Labels``.
     components_class: ClassVar[type[Any]]
     # Whether tau is a parameter of ``nll`` that is learned with the weights.

@@ -3,7 +3,10 @@
 Both are tempered by tau, p(y | f)^tau: tau multiplies the cross entropy in eq. 1, so it
 replaces the noise precision in eq. 3 and 4. Predictions do not use tau.
 
-**Categorical.** The probabilities are softmax(f); binary problems have two classes.
+**Categorical.** The probabilities are softmax(f); binary problems have two classes. If
+held-out rows estimate a temperature T, predictions are softmax(f / T) [Guo et al. 2017,
+"On calibration of modern neural networks", ICML]. T maximises the log of the mean
+probability over draws, with the prior log T ~ N(0, 0.5^2).
 
 **Ordinal** [McCullagh 1980, proportional odds]. The network has one output f, and K
 classes have cut points theta_1 < ... < theta_K-1:
@@ -18,9 +21,20 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from scipy.special import logsumexp
 from torch.nn import functional
 
+from skbayesnn._distributions.map_factor import (
+    log_mean_exp,
+    map_factor,
+    without_outliers,
+)
 from skbayesnn._likelihoods.base import OfLabels
+
+# Bounds of the temperature of predictions.
+TEMPERATURE_BOUNDS = (0.1, 10.0)
+# Rows with a log density this many nats below most rows are outliers.
+OUTLIER_NATS = 30.0
 
 # ---- softmax over the classes
 
@@ -30,11 +44,19 @@ class Categorical(OfLabels):
     """Classes without an order."""
 
     name = "categorical"
+    predictive_params = ("log_temperature",)
 
     @property
     def n_outputs(self):
         """Outputs of the network: one logit per class."""
         return self.n_classes
+
+    @staticmethod
+    def inverse_temperature(params) -> torch.Tensor | float:
+        """1 / T of predictions, (members, 1, 1), or 1 if it is not estimated."""
+        if "log_temperature" not in params:
+            return 1.0
+        return params["log_temperature"].unsqueeze(1).neg().exp()
 
     def nll_vjp(self, params, outputs, y):
         """``nll`` and its pullback without autograd."""
@@ -64,7 +86,33 @@ class Categorical(OfLabels):
 
     def components(self, params, outputs):
         """Probabilities of every draw, (draws, members, rows, labels)."""
-        return (self.label_probability(outputs.softmax(-1)),)
+        scaled = outputs * self.inverse_temperature(params)
+        return (self.label_probability(scaled.softmax(-1)),)
+
+    def held_out_draws(self, params, outputs, y):
+        """Logits minus the logit of the observed class.
+
+        returns : (members, rows, 1, draws, classes)
+        """
+        labels = y.unsqueeze(-1).expand(*outputs.shape[:-1], 1)
+        margins = outputs - outputs.gather(-1, labels)
+        return margins.permute(1, 2, 0, 3).unsqueeze(2)
+
+    def fit_predictive_params(self, draws, weights):
+        """Estimate the temperature on held-out rows.
+
+        draws : logits minus the logit of the observed class, (rows, 1, draws, classes)
+        """
+        margins = draws[:, 0].swapaxes(0, 1)
+
+        def density(log_temperature):
+            return log_mean_exp(-logsumexp(margins * np.exp(-log_temperature), axis=2))
+
+        log_temperature = np.log(
+            map_factor(density, weights, *TEMPERATURE_BOUNDS, OUTLIER_NATS)
+        )
+        values = without_outliers(density(log_temperature), weights, OUTLIER_NATS)
+        return values[:, None], {"log_temperature": np.array([log_temperature])}
 
 
 # ---- cumulative logits for ordered classes [McCullagh 1980, proportional odds]

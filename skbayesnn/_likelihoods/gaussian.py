@@ -166,6 +166,7 @@ class Gaussian(GaussianPrecision):
     """Gaussian noise with the same variance for all rows."""
 
     name = "gaussian"
+    equal_noise = True
     components_class = Gaussians
 
     @property

@@ -14,7 +14,7 @@ from skbayesnn._distributions.components import Gaussians
 from skbayesnn._distributions.mixtures import GaussianMixtures
 from skbayesnn._engine.posterior import Posterior
 from skbayesnn._likelihoods.base import OfLabels
-from skbayesnn._likelihoods.categorical import Ordinal
+from skbayesnn._likelihoods.categorical import Categorical, Ordinal
 from skbayesnn._likelihoods.gaussian import (
     LOG_VARIANCE_RANGE,
     MAX_LOG_PRECISION,
@@ -186,7 +186,10 @@ def _poisson(posterior, uses, outputs) -> Moments:
 
 
 def _categorical(posterior, outputs) -> Tensor:
-    return outputs.op("Softmax", axis=-1)
+    likelihood, params = posterior.likelihood, _double(posterior.likelihood_params)
+    assert isinstance(likelihood, Categorical)
+    scaled = outputs * np.asarray(likelihood.inverse_temperature(params))
+    return scaled.op("Softmax", axis=-1)
 
 
 def _ordinal(posterior, outputs) -> Tensor:

@@ -24,12 +24,14 @@ from skbayesnn._data.scaling import (
     ordinary_rows,
     power_of_two_scale,
 )
+from skbayesnn._data.validation import network_columns
 from skbayesnn._distributions.components import columns_of
 from skbayesnn._engine.posterior import MeanWeightPosterior, Posterior
-from skbayesnn._likelihoods import LIKELIHOODS
+from skbayesnn._likelihoods import AUTO
 from skbayesnn._runtime import warn
 from skbayesnn.estimators._defaults import defaults_of
 from skbayesnn.estimators._job import TrainedJob, TrainingJob
+from skbayesnn.estimators._unequal_noise import unequal_noise
 
 # ---- compare a fit with a constant and a linear model
 
@@ -38,6 +40,8 @@ _ROWS = 2000
 # Number of rows for the spread of the predictions. A spread below this share of y's
 # standard deviation (or standard deviation of a probability) counts as constant.
 _FEW_ROWS = 200
+# Number of rows for the test for unequal noise.
+_ROWS_OF_RESIDUALS = 1000
 _CONSTANT = 0.05
 # Spread or bias of the predictions, in standard deviations of y, that only outliers
 # cause.
@@ -102,8 +106,7 @@ def warn_if_doubtful(estimator, job: TrainingJob) -> None:
     subset = subset[ordinary_rows(table.X[subset], table.y[subset])]
     spread, in_words = estimator._prediction_spread(table.X[subset], table.y[subset])
     if not _CONSTANT <= spread <= _WILD:
-        likelihood = LIKELIHOODS[estimator.likelihood]
-        outliers = _outliers_in(table.X[rows], table.y[rows], likelihood)
+        outliers = _outliers_in(table.X[rows], table.y[rows], job.config.likelihood)
         if outliers:
             _warn_of_outliers(spread, in_words, outliers)
             return
@@ -112,8 +115,43 @@ def warn_if_doubtful(estimator, job: TrainingJob) -> None:
     if spread < _CONSTANT:
         _warn_of_constant(in_words, _REASONS_FOR_CONSTANT)
         return
-    if explained and not can_collapse:
-        _warn_if_far_behind(explained)
+    if explained and not can_collapse and _warn_if_far_behind(explained):
+        return
+    if job.config.likelihood.equal_noise:
+        _warn_of_unequal_noise(estimator, job)
+
+
+def _warn_of_unequal_noise(estimator, job: TrainingJob) -> None:
+    """Warn if the noise differs between rows, but the likelihood has one variance.
+
+    The test uses the held-out rows of the selection, which may be few, and then
+    training rows.
+    """
+    test, kind = job.unequal_noise, "held-out"
+    if test is not None and estimator.likelihood == AUTO:
+        return  # noise that depends on the row did not predict better
+    if test is None or not test.matters:
+        kind, table = "training", job.table
+        rows = some_rows(job.row_subsets[0].rows, _ROWS_OF_RESIDUALS)
+        residual, prediction = estimator._residuals(table.X[rows], table.y[rows])
+        n_independent = job.data.n_independent(rows, np.ones(len(rows)))
+        test = unequal_noise(residual, prediction, table.X[rows], n_independent)
+    if not test.matters:
+        return
+    variable = "the prediction"
+    if test.column is not None:
+        names = network_columns(estimator)
+        name = test.column if names is None else repr(names[test.column])
+        variable = f"column {name} of X"
+    warn(
+        "SKB307",
+        f"the noise differs between rows, but the likelihood has one noise for all: "
+        f"residuals of {kind} rows are {test.ratio:.1f} times as large where "
+        f"{variable} is {test.where} (a third of the rows, compared with another "
+        "third). Intervals are too narrow there, and too wide elsewhere. Set "
+        "likelihood='heteroscedastic', or 'auto', which selects it on held-out rows if "
+        "length_scale and tau are 'auto', too.",
+    )
 
 
 def _warn_if_diverged(explained: ExplainedVariance, learning_rate: float) -> bool:
@@ -132,13 +170,14 @@ def _warn_if_diverged(explained: ExplainedVariance, learning_rate: float) -> boo
     return diverged
 
 
-def _warn_if_far_behind(explained: ExplainedVariance) -> None:
-    """Warn if a linear model explains more than twice as much.
+def _warn_if_far_behind(explained: ExplainedVariance) -> bool:
+    """Warn if a linear model explains more than twice as much; return whether it does.
 
     Use it for networks whose KL cannot outweigh the data.
     """
     lower_bound = explained.linear - explained.margin
-    if lower_bound > _MUCH and explained.network < lower_bound / 2:
+    is_behind = lower_bound > _MUCH and explained.network < lower_bound / 2
+    if is_behind:
         warn(
             "SKB103",
             f"the network explains {explained.network:.0%} of y in its training rows, "
@@ -148,6 +187,7 @@ def _warn_if_far_behind(explained: ExplainedVariance) -> None:
             "wider layers.",
             ConvergenceWarning,
         )
+    return is_behind
 
 
 def _warn_if_collapsed(explained: ExplainedVariance) -> bool:
@@ -201,7 +241,7 @@ def _outliers_in(X, y, likelihood) -> str:
     """Advice if outliers dominate the std of a column or of y; otherwise empty.
 
     X, y : training rows, as in a ``Table``
-    likelihood : class of ``Likelihood``
+    likelihood : Likelihood
     """
     advice = outliers_in_columns(X)
     scaled = not likelihood.is_classification and likelihood.standardizes_y

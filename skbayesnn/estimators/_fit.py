@@ -28,7 +28,13 @@ from skbayesnn.estimators._checkpoint import (
     settings_of,
     with_settings_of,
 )
-from skbayesnn.estimators._job import TrainedJob, TrainingJob, joined, training_job
+from skbayesnn.estimators._job import (
+    TrainedJob,
+    TrainingJob,
+    continued_likelihood,
+    joined,
+    training_job,
+)
 from skbayesnn.estimators._parts import train_on_cluster, train_on_devices
 from skbayesnn.estimators._training_data import TrainingData
 from skbayesnn.estimators._workers import n_cluster_workers
@@ -158,17 +164,25 @@ def train_together(
     torch_device = devices[0]
     dtype = computed_in(config, torch_device)
     jobs = _selection.select_settings(jobs, devices, dtype)
-    members, training_rows = joined(jobs, torch_device, dtype)
-    posterior = initial_posterior(config, members, torch_device, dtype)
-    program = config, members, training_rows, posterior
-    trained = run(estimators, *program, hooks=hooks, devices=devices)
-    if len(jobs) == 1:
-        return [jobs[0].with_trained(trained)]
-    ends = np.cumsum([job.n_members for job in jobs])
-    return [
-        job.with_trained(trained.select(np.arange(end - job.n_members, end)))
-        for job, end in zip(jobs, ends, strict=True)
-    ]
+    trained_jobs: dict[int, TrainedJob] = {}
+    # Held-out rows may have selected different likelihoods.
+    while len(trained_jobs) < len(jobs):
+        config = next(job.config for i, job in enumerate(jobs) if i not in trained_jobs)
+        same = [i for i, job in enumerate(jobs) if job.config == config]
+        program_jobs = [jobs[i] for i in same]
+        members, training_rows = joined(program_jobs, torch_device, dtype)
+        posterior = initial_posterior(config, members, torch_device, dtype)
+        program = config, members, training_rows, posterior
+        trained = run(
+            [estimators[i] for i in same], *program, hooks=hooks, devices=devices
+        )
+        start = 0
+        for i, job in zip(same, program_jobs, strict=True):
+            part = trained
+            if len(same) > 1:
+                part = trained.select(np.arange(start, start + job.n_members))
+            trained_jobs[i], start = job.with_trained(part), start + job.n_members
+    return [trained_jobs[i] for i in range(len(jobs))]
 
 
 @default_settings
@@ -185,7 +199,8 @@ def train_with_checkpoint(
     continued : whether it continues the unfinished fit of the estimator
     """
     twin = seeded(estimator, continued=continued)
-    job, before = training_job(twin, data), None
+    likelihood = continued_likelihood(twin) if continued else None
+    job, before = training_job(twin, data, likelihood=likelihood), None
     devices = _validation.devices_for_fit(estimator.device)
     dtype = computed_in(job.config, devices[0])
     if continued:

@@ -23,7 +23,13 @@ from skbayesnn._engine.config import MemberParams, TrainingConfig, TrainingOptio
 from skbayesnn._engine.processes import present_processes
 from skbayesnn._engine.training import Trained
 from skbayesnn._families import Family
-from skbayesnn._likelihoods import LIKELIHOODS, Likelihood
+from skbayesnn._likelihoods import (
+    AUTO,
+    LIKELIHOODS,
+    LIKELIHOODS_OF_AUTO,
+    Likelihood,
+    likelihood_named,
+)
 from skbayesnn._networks import Network
 from skbayesnn._networks.activations import ACTIVATIONS
 from skbayesnn.estimators._defaults import (
@@ -32,6 +38,7 @@ from skbayesnn.estimators._defaults import (
     length_scale_candidates,
 )
 from skbayesnn.estimators._training_data import TrainingData
+from skbayesnn.estimators._unequal_noise import UnequalNoise
 from skbayesnn.networks import MLP
 
 # ---- what a method (MC dropout, Bayes by Backprop, ...) adds to a fit
@@ -87,11 +94,15 @@ class Setting:
 
 
 def training_job(
-    estimator, data: TrainingData, hidden: Sequence[int] | int | None = None
+    estimator,
+    data: TrainingData,
+    hidden: Sequence[int] | int | None = None,
+    likelihood: str | None = None,
 ) -> "TrainingJob":
     """Validate an estimator's parameters and build its training job.
 
     hidden : units of the hidden layers; by default they depend on the number of rows
+    likelihood : name of the likelihood, if held-out rows do not select it
 
     Raises
     ------
@@ -104,8 +115,39 @@ def training_job(
     _validation.verbosity(estimator.verbose)
     # `seeds` and `_split` draw from the same random state: keep this order.
     seeds = random_state.randint(0, 2**31 - 1, size=n_members)
-    rows, weights, validation = _split(estimator, data, random_state)
-    likelihood, tau = _likelihood(estimator, data)
+    split = _split(estimator, data, random_state)
+    if likelihood is not None:
+        return _job_with(likelihood, estimator, data, hidden, seeds, split)
+    job = _job_with(estimator.likelihood, estimator, data, hidden, seeds, split)
+    if data.classes is not None:
+        return job.with_temperature_last() if job.estimates_variance else job
+    selects = selects_likelihood(estimator)
+    needs_equal = job.perturbs_y and job.config.likelihood.row_noise
+    if not (job.settings and (selects or needs_equal)):
+        return job
+    equal, by_row = (
+        _job_with(name, estimator, data, hidden, seeds, split)
+        for name in LIKELIHOODS_OF_AUTO
+    )
+    if equal.config.uses_residuals:
+        # Rows are held out anyway, so they also estimate the noise.
+        by_row = by_row.with_config(variance_source="held_out")
+        if not equal.estimates_variance:
+            equal = equal.with_config(variance_source="held_out")
+    return replace(equal, alternative=by_row, takes_alternative=not selects)
+
+
+def _job_with(
+    likelihood_name: str, estimator, data: TrainingData, hidden, seeds, split
+) -> "TrainingJob":
+    """Build the training job with a likelihood.
+
+    seeds : (members,), int
+    split : result of ``_split``
+    """
+    rows, weights, validation = split
+    n_members = len(seeds)
+    likelihood, tau = _likelihood(likelihood_name, estimator, data)
     n_rows = float(weights.sum())
     if hidden is None:
         hidden = hidden_layer_sizes(estimator, n_rows)
@@ -190,15 +232,25 @@ def likelihood_class(name, *, is_classification: bool) -> type[Likelihood]:
         for n, likelihood_type in LIKELIHOODS.items()
         if likelihood_type.is_classification == is_classification
     ]
-    return LIKELIHOODS[_validation.check_option("likelihood", name, names)]
+    names += [] if is_classification else [AUTO]
+    found = likelihood_named(_validation.check_option("likelihood", name, names))
+    assert found is not None
+    return found
 
 
-def _likelihood(estimator, data) -> tuple[Likelihood, np.ndarray | None]:
+def selects_likelihood(estimator) -> bool:
+    """Whether held-out rows may select the likelihood.
+
+    A given ``length_scale`` or ``tau`` turns off the selection on held-out rows.
+    """
+    values = estimator.likelihood, estimator.length_scale, estimator.tau
+    return all(isinstance(value, str) and value == "auto" for value in values)
+
+
+def _likelihood(name, estimator, data) -> tuple[Likelihood, np.ndarray | None]:
     """Return the likelihood and the given tau; None if tau is learned."""
     classes = data.classes
-    likelihood_type = likelihood_class(
-        estimator.likelihood, is_classification=classes is not None
-    )
+    likelihood_type = likelihood_class(name, is_classification=classes is not None)
     for y in data.separate_targets:
         likelihood_type.check_y(y)
     n, ranks = _n_targets(data.table, classes), data.table.ranks
@@ -216,6 +268,16 @@ def _likelihood(estimator, data) -> tuple[Likelihood, np.ndarray | None]:
     if ranks is not None:
         options["ranks"] = ranks
     return likelihood_type.build(n, tau is None, options), tau
+
+
+def continued_likelihood(estimator) -> str:
+    """Name of the likelihood of a training that is continued, or of a stream.
+
+    It is the one that an earlier fit selected; without one, "auto" is "gaussian".
+    """
+    if selects_likelihood(estimator) and hasattr(estimator, "network_"):
+        return estimator.network_["likelihood"]["name"]
+    return estimator.likelihood
 
 
 def _n_targets(table, classes) -> int:
@@ -435,6 +497,12 @@ class TrainingJob:
         without a selection.
     predictive_params : dict of ndarray of shape (targets,), or None
         The likelihood's ``predictive_params``, estimated on held-out rows.
+    alternative : TrainingJob, or None
+        The same job with another likelihood, which held-out rows may select.
+    takes_alternative : bool
+        Whether the alternative is trained in any case. Its tau is the one of this job.
+    unequal_noise : UnequalNoise, or None
+        Result of the test on held-out rows, for the warning.
     """
 
     data: TrainingData
@@ -446,6 +514,9 @@ class TrainingJob:
     tau: np.ndarray | None
     settings: tuple[Setting, ...] = ()
     predictive_params: dict[str, np.ndarray] | None = None
+    alternative: "TrainingJob | None" = None
+    takes_alternative: bool = False
+    unequal_noise: UnequalNoise | None = None
 
     @property
     def n_members(self) -> int:
@@ -477,7 +548,7 @@ class TrainingJob:
 
     @property
     def estimates_variance(self) -> bool:
-        """Whether held-out rows estimate the observation noise.
+        """Whether held-out rows estimate the noise, or the temperature of classes.
 
         They do if the method requires it. They also replace training residuals if the
         likelihood has no Gaussian noise, or if rows are held out anyway to select the
@@ -485,6 +556,9 @@ class TrainingJob:
         """
         config, likelihood = self.config, self.config.likelihood
         held_out = config.variance_source == "held_out" and config.patience is None
+        if likelihood.is_classification:
+            # The spread of other methods' draws does not make them overconfident.
+            return bool(likelihood.predictive_params) and held_out and config.perturbed
         replaces_residuals = config.uses_residuals and (
             not likelihood.gaussian_targets or self._selects_length_scale
         )
@@ -495,8 +569,14 @@ class TrainingJob:
         """Whether held-out rows also estimate the tau of the training.
 
         Required if members perturb y, since the variance of the perturbation is 1 /
-        tau.
+        tau. If the noise depends on the row, this tau is not identified: the output of
+        the network makes up for any change. It is then the tau of equal noise.
         """
+        return self.perturbs_y and self.config.likelihood.equal_noise
+
+    @property
+    def perturbs_y(self) -> bool:
+        """Whether members perturb y, and held-out rows estimate the noise."""
         config = self.config
         perturbs_y = config.perturbed and config.likelihood.gaussian_targets > 0
         return bool(perturbs_y) and self.estimates_variance
@@ -518,7 +598,28 @@ class TrainingJob:
     @property
     def needs_selection(self) -> bool:
         """Whether held-out rows select a setting or estimate the noise."""
-        return len(self.settings) > (0 if self.estimates_variance else 1)
+        selects = self.estimates_variance or self.alternative is not None
+        return len(self.settings) > (0 if selects else 1)
+
+    def with_config(self, **changes) -> "TrainingJob":
+        """Copy with changes of the configuration, also of the alternative."""
+        alternative = self.alternative
+        return replace(
+            self,
+            config=replace(self.config, **changes),
+            alternative=alternative and alternative.with_config(**changes),
+        )
+
+    def with_temperature_last(self) -> "TrainingJob":
+        """Copy that selects a setting first, and then estimates the temperature.
+
+        Single networks select the setting. The temperature needs ensembles, which are
+        trained for the selected setting only.
+        """
+        if len(self.settings) < 2:
+            return self
+        job = self.with_config(variance_source="training")
+        return replace(job, alternative=self, takes_alternative=True)
 
     def with_epochs(self, n_epochs: int) -> "TrainingJob":
         """Copy that trains for ``n_epochs``, without a selection."""
@@ -546,7 +647,11 @@ class TrainingJob:
         n_epochs = np.full_like(job.members.n_epochs, setting.n_epochs)
         members = replace(job.members, n_epochs=n_epochs)
         job = replace(
-            job, members=members, settings=(), predictive_params=predictive_params
+            job,
+            members=members,
+            settings=(),
+            predictive_params=predictive_params,
+            alternative=None,
         )
         if predictive_params is None or not self.estimates_tau:
             return job

@@ -555,7 +555,7 @@ def _job(estimator, new, found: Survey, warm: bool) -> tuple[TrainingJob, Any]:
         refuse_one_class(new, data.classes)
     if not warm:
         hidden = hidden_layer_sizes(estimator, found.weight)
-        return training_job(estimator, data, hidden), None
+        return training_job(estimator, data, hidden, estimator.likelihood), None
     return _streaming.continued(estimator, data)
 
 

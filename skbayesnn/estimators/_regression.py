@@ -133,13 +133,18 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
         """
         row_std = getattr(self, "row_noise_std_", None)
         std = self.tau_**-0.5 if row_std is None else row_std
-        name = self.network_["likelihood"]["name"]
+        name = self.likelihood_
         if likelihood_class(name, is_classification=False).tempered:
             raise AttributeError(
                 "`noise_std_` requires a likelihood with a noise precision; got "
                 f"{name!r}. Use predict_uncertainty(X, kind='aleatoric')."
             )
         return std
+
+    @property
+    def likelihood_(self) -> str:
+        """Likelihood in use, which held-out rows select with ``likelihood="auto"``."""
+        return self.network_["likelihood"]["name"]
 
     def _validate_table(self, X, y, sample_weight, *, groups=None, reset):
         table, y_ndim = check_regression(
@@ -321,10 +326,19 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
         mean, stds = predictive.mean_and_stds()
         return (mean, stds["total"]) if return_std else mean
 
-    def _prediction_spread(self, X, y):
+    def _mean_at_mean_weights(self, X) -> np.ndarray:
+        """Mean of y at checked rows, (rows, targets)."""
         posterior = posterior_by(self, X, "mean_weights")
         outputs = open_posterior(self, X, posterior).whole()
-        mean = self._scaling.y_from_network(outputs.mean.mean(0))
+        return self._scaling.y_from_network(outputs.mean.mean(0))
+
+    def _residuals(self, X, y) -> tuple[np.ndarray, np.ndarray]:
+        """Residuals at checked rows and the predictions, (rows, targets) each."""
+        mean = self._mean_at_mean_weights(X)
+        return y - mean, mean
+
+    def _prediction_spread(self, X, y):
+        mean = self._mean_at_mean_weights(X)
         varies = y.std(0) > 0
         if not varies.any():
             return 1.0, "y does not vary"
@@ -343,7 +357,7 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
 
     def _given_noise(self):
         """Variance of given observation noise, (targets,), units of y; 0 if learned."""
-        name = self.network_["likelihood"]["name"]
+        name = self.likelihood_
         tempered = likelihood_class(name, is_classification=False).tempered
         if tempered or isinstance(getattr(self, "tau", "auto"), str):
             return 0.0

@@ -42,6 +42,11 @@ from skbayesnn._likelihoods import Likelihood
 from skbayesnn._runtime import warn
 from skbayesnn.estimators._job import MAX_ENTRIES, Setting, TrainingJob, joined
 from skbayesnn.estimators._parts import train_on_devices
+from skbayesnn.estimators._unequal_noise import (
+    SELECTION_LEVEL,
+    UnequalNoise,
+    unequal_noise,
+)
 
 # Number of folds.
 _N_FOLDS = 5
@@ -52,7 +57,7 @@ _FOLDS_FROM = {700: 2, 5000: 1}
 _N_DRAWS = 50
 # The constants _ENSEMBLE_... are for ensembles, which only estimate noise. Number of
 # held-out rows that is enough: with larger folds, fewer folds are held out.
-_ENSEMBLE_ROWS = 60
+_ENSEMBLE_ROWS, _ENSEMBLE_ROWS_OF_CLASSES = 60, 200
 # Largest number of networks per fold.
 _ENSEMBLE_NETWORKS_PER_FOLD = 10
 # Largest number of networks of all folds.
@@ -85,12 +90,16 @@ class HeldOutScore:
     error : float
         Mean squared residual of an ensemble, in variances of y; the largest over
         targets.
+    unequal_noise : UnequalNoise, or None
+        Result of the test for a likelihood with equal noise; None if the residuals
+        are not computed.
     """
 
     density: np.ndarray
     weights: np.ndarray
     predictive_params: dict[str, np.ndarray] | None = None
     error: float = 0.0
+    unequal_noise: UnequalNoise | None = None
 
     @cached_property
     def score(self) -> float:
@@ -128,18 +137,67 @@ def select_settings(
         n_each = max(_n_networks(jobs[i]) for i in pending)
         n_at_once = max(1, n_members // n_each)
         batch, pending = pending[:n_at_once], pending[n_at_once:]
-        scores = held_out_scores([jobs[i] for i in batch], devices, dtype)
-        for i, job_scores in zip(batch, scores, strict=True):
-            jobs[i] = _with_best_setting(jobs[i], job_scores)
-        _warn_if_far_off(
-            max(score.error for job_scores in scores for score in job_scores)
-        )
+        selected = _selected([jobs[i] for i in batch], devices, dtype)
+        for i, job in zip(batch, selected, strict=True):
+            jobs[i] = job
     without_estimate = [
-        j for j in jobs if j.estimates_variance and j.predictive_params is None
+        job
+        for job in jobs
+        if job.estimates_variance
+        and job.predictive_params is None
+        and not job.config.likelihood.is_classification
     ]
     if without_estimate:
         _warn_of_missing_estimate(without_estimate[0])
     return jobs
+
+
+def _selected(
+    jobs: Sequence[TrainingJob], devices: Sequence[torch.device], dtype: torch.dtype
+) -> list[TrainingJob]:
+    """Select the settings of jobs, then the likelihoods for the selected settings."""
+    chosen = [
+        _with_best_setting(job, scores)
+        for job, scores in zip(jobs, _scores(jobs, devices, dtype), strict=True)
+    ]
+    others = {
+        i: _at_setting_of(chosen[i][0], job.alternative)
+        for i, job in enumerate(jobs)
+        if job.alternative is not None
+        and (job.takes_alternative or _may_be_unequal(chosen[i][1]))
+    }
+    other_scores = _scores(list(others.values()), devices, dtype) if others else []
+    for (i, other), scores in zip(others.items(), other_scores, strict=True):
+        job, score = _with_best_setting(other, scores)
+        if jobs[i].takes_alternative or score.is_better_than(chosen[i][1]):
+            chosen[i] = job, score
+    return [job for job, _ in chosen]
+
+
+def _may_be_unequal(score: HeldOutScore) -> bool:
+    """Whether a likelihood with unequal noise should be tried."""
+    test = score.unequal_noise
+    return test is None or test.p_value < SELECTION_LEVEL
+
+
+def _at_setting_of(job: TrainingJob, alternative: TrainingJob) -> TrainingJob:
+    """The alternative with the setting of a job as its only one.
+
+    If held-out rows estimated the tau of the training, it is kept.
+    """
+    setting = Setting(job.length_scale, int(job.members.n_epochs[0]))
+    alternative = replace(alternative, settings=(setting,))
+    if job.predictive_params is None or not alternative.perturbs_y:
+        return alternative
+    members = replace(alternative.members, tau=job.members.tau)
+    return replace(alternative, members=members).with_fixed_likelihood()
+
+
+def _scores(jobs, devices, dtype) -> list[list[HeldOutScore]]:
+    """``held_out_scores``, with a warning if the networks are far off."""
+    scores = held_out_scores(jobs, devices, dtype)
+    _warn_if_far_off(max(score.error for of_job in scores for score in of_job))
+    return scores
 
 
 def _warn_of_missing_estimate(job: TrainingJob) -> None:
@@ -275,6 +333,9 @@ def _setting_scores(job: TrainingJob, predictions: np.ndarray, score_rows):
         score = score_rows(pooled, y, weights)
         if job.estimates_tau:
             score = replace(score, error=_error(job, pooled, weights))
+        if job.config.likelihood.equal_noise and score.predictive_params:
+            test = _unequal_noise(job, pooled, rows, score.predictive_params)
+            score = replace(score, unequal_noise=test)
         scores.append(score)
     return scores
 
@@ -290,6 +351,20 @@ def _error(job: TrainingJob, draws: np.ndarray, weights: np.ndarray) -> float:
     squares = np.square(draws[:, 0].mean(1))
     error = np.average(squares, axis=0, weights=weights) * job.members.tau[0]
     return float(error.max())
+
+
+def _unequal_noise(job: TrainingJob, draws, rows, params) -> UnequalNoise:
+    """Test the residuals, divided by the standard deviations of the predictions.
+
+    draws : (rows, fields, draws, targets), the residuals first
+    params : estimated ``predictive_params``
+    """
+    draws = finite(draws)
+    residual, of_draws = draws[:, 0].mean(1), draws[:, 0].var(1)
+    prediction = job.scaling.y_to_network(job.table.y[rows]) - residual
+    std = np.sqrt(of_draws + np.exp(params["log_variance"]))
+    n_independent = job.data.n_independent(rows, np.ones(len(rows)))
+    return unequal_noise(residual / std, prediction, job.table.X[rows], n_independent)
 
 
 def selection_folds(
@@ -368,7 +443,7 @@ def _fold_jobs(job: TrainingJob) -> list[TrainingJob]:
         )
         by_setting = [job.with_setting(s).members.select(networks) for s in settings]
         members = MemberParams.concatenate(by_setting)
-        if _is_perturbed_ensemble(job):
+        if _is_perturbed_ensemble(job) and not is_classification:
             members = _ensemble_members(job, members)
         members = members.select(
             np.tile(np.arange(len(members.seeds)), len(row_subsets))
@@ -423,7 +498,9 @@ def _is_perturbed_ensemble(job: TrainingJob) -> bool:
 def _n_folds(job: TrainingJob) -> int:
     """Number of folds that are held out."""
     if _is_perturbed_ensemble(job):
-        return min(_N_FOLDS, math.ceil(_ENSEMBLE_ROWS * _N_FOLDS / job.n_independent))
+        is_classification = job.config.likelihood.is_classification
+        n_rows = _ENSEMBLE_ROWS_OF_CLASSES if is_classification else _ENSEMBLE_ROWS
+        return min(_N_FOLDS, math.ceil(n_rows * _N_FOLDS / job.n_independent))
     n_folds = _N_FOLDS
     for n_rows, fewer in _FOLDS_FROM.items():
         if job.n_independent >= n_rows:
@@ -454,7 +531,8 @@ def _score_by_predictive_params(
     if not (weights.any() and np.isfinite(draws).all()):
         return HeldOutScore(np.full(len(weights), np.nan), weights)
     density, predictive_params = likelihood.fit_predictive_params(draws, weights)
-    return HeldOutScore(density @ (np.ptp(y, axis=0) > 0), weights, predictive_params)
+    varies = np.atleast_1d(np.ptp(y, axis=0) > 0)
+    return HeldOutScore(density @ varies, weights, predictive_params)
 
 
 def _score_by_noise_variance(
@@ -496,9 +574,14 @@ def best_setting(job: TrainingJob, scores: Sequence[HeldOutScore]) -> int:
     return int(np.where(eligible, values, -np.inf).argmax())
 
 
-def _with_best_setting(job: TrainingJob, scores: Sequence[HeldOutScore]) -> TrainingJob:
+def _with_best_setting(
+    job: TrainingJob, scores: Sequence[HeldOutScore]
+) -> tuple[TrainingJob, HeldOutScore]:
     """Apply the best setting and its estimate; keep the default without a score."""
-    best = best_setting(job, scores)
-    if np.isfinite(scores[best].score):
-        return job.with_setting(job.settings[best], scores[best].predictive_params)
-    return job.with_setting(Setting(job.length_scale, int(job.members.n_epochs[0])))
+    best = scores[best_setting(job, scores)]
+    if not np.isfinite(best.score):
+        default = Setting(job.length_scale, int(job.members.n_epochs[0]))
+        return job.with_setting(default), best
+    setting = job.settings[best_setting(job, scores)]
+    job = job.with_setting(setting, best.predictive_params)
+    return replace(job, unequal_noise=best.unequal_noise), best

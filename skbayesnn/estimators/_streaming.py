@@ -32,6 +32,7 @@ from skbayesnn.estimators._defaults import defaults_of, hidden_layer_sizes
 from skbayesnn.estimators._job import (
     TrainedJob,
     TrainingJob,
+    continued_likelihood,
     selects_length_scale,
     training_job,
 )
@@ -409,7 +410,7 @@ def warm_start(
     job, posterior = continued(estimator, data)
     names = job.config.likelihood.predictive_params
     # After a stream there is no estimate to keep.
-    if job.estimates_tau and set(names) & posterior.likelihood_params.keys():
+    if job.perturbs_y and set(names) & posterior.likelihood_params.keys():
         job = job.with_fixed_likelihood()
 
     def trained_job(trained: Trained) -> TrainedJob:
@@ -500,7 +501,7 @@ def _length_scale(estimator, fan_ins, n_rows: float) -> np.ndarray:
 def _job_and_device(estimator, data, hidden):
     """Return the job, its device and its precision."""
     device = _validation.device_for_fit(estimator.device)
-    job = training_job(estimator, data, hidden)
+    job = training_job(estimator, data, hidden, continued_likelihood(estimator))
     return job, device, _fit.computed_in(job.config, device)
 
 

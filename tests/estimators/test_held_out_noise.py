@@ -39,7 +39,7 @@ KINDS = [
     VariationalDropoutRegressor(**EXACT),
     VariationalDropoutRegressor(noise="independent", alpha_per="weight", **EXACT),
     VariationalDropoutRegressor(likelihood="heteroscedastic", **EXACT),
-    MCDropoutRegressor(**EXACT),
+    MCDropoutRegressor(likelihood="gaussian", **EXACT),
     MCDropoutRegressor(likelihood="heteroscedastic", **EXACT),
     MCDropoutRegressor(dropout="auto", **FAN_IN, **EXACT),
     MCDropoutRegressor(likelihood="student_t", **FAN_IN, **EXACT),

@@ -117,6 +117,11 @@ def plan_of(posterior, maps: list, n_draws: int, share: bool) -> Plan:
     """
     network, likelihood = posterior.network, posterior.likelihood
     n_members = posterior.n_members
+    if "log_temperature" in posterior.likelihood_params:
+        # Scaled weights of the last layer give scaled logits.
+        scale = likelihood.inverse_temperature(posterior.likelihood_params)
+        weight, bias, *masks = maps[-1]
+        maps = [*maps[:-1], (weight * scale, bias * scale[:, 0], *masks)]
     node = np.tile(np.arange(n_members), n_draws)
     layers: list[_Layer] = []
     weights: list[torch.Tensor] = []
