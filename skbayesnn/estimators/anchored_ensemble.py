@@ -106,10 +106,11 @@ class AnchoredEnsembleRegressor(_AnchoredEnsemble, BayesianRegressor):
         value, or one per target. Leave ``"auto"`` unless the noise is known: up to 25
         networks are trained without a part of the rows, for half of ``max_iter``, and
         tau is estimated on the held-out part. The members are then trained on all rows
-        with this estimate. With a few hundred rows, this increases the training time by
-        about half. With ``early_stopping``, in ``partial_fit`` and for very large X,
-        tau is learned with the weights, which overestimates the noise if
-        ``length_scale`` is small. Without ``noisy_targets`` the noise is estimated from
+        with this estimate. If the noise depends on the row, it is the tau of equal
+        noise, and a factor of the noise is estimated on the same rows. With a few
+        hundred rows, this increases the training time by about half. With
+        ``early_stopping``, in ``partial_fit`` and for very large X, tau is learned with
+        the weights, which overestimates the noise if ``length_scale`` is small. Without ``noisy_targets`` the noise is estimated from
         residuals, as in :class:`MCDropoutRegressor`.
     likelihood, likelihood_options
         As in :class:`MCDropoutRegressor`.
@@ -137,10 +138,10 @@ dtype, verbose, random_state
     elbo_ : float
         Minus the mean penalised loss of the members, nats, up to constants that depend
         on the size of the network only.
-    tau_, noise_std_, dropout_, length_scale_, elbo_std_error_, tau_training_, \
-weight_decay_training_, history_, loss_curve_, n_iter_, engine_, n_processes_, \
-n_features_in_, feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, \
-x_scale_, table_, y_mean_, y_scale_
+    likelihood_, tau_, noise_std_, dropout_, length_scale_, elbo_std_error_, \
+tau_training_, weight_decay_training_, history_, loss_curve_, n_iter_, engine_, \
+n_processes_, n_features_in_, feature_names_in_, parameters_, network_, seeds_, \
+optimizer_, x_mean_, x_scale_, table_, y_mean_, y_scale_
         As in :class:`MCDropoutRegressor`.
 
     See Also
@@ -181,7 +182,7 @@ x_scale_, table_, y_mean_, y_scale_
         bias_length_scale="auto",
         noisy_targets=True,
         tau="auto",
-        likelihood="gaussian",
+        likelihood="auto",
         likelihood_options=None,
         n_estimators=10,
         n_draws=200,
@@ -210,7 +211,11 @@ class AnchoredEnsembleClassifier(_AnchoredEnsemble, BayesianClassifier):
     Use it to detect rows unlike the training rows. It is the classification counterpart
     of :class:`AnchoredEnsembleRegressor`: a member minimises the cross-entropy, with
     its own random weights of the rows, plus the penalty of the distance of its weights
-    from its anchor. A fit trains ten networks side by side.
+    from its anchor. A fit trains ten networks side by side. Without more it would be
+    overconfident: ensembles that are trained without a part of the rows estimate a
+    temperature T of the logits (Guo et al. 2017), and probabilities are softmax(f / T).
+    This takes about half as long again. In ``partial_fit``, with early stopping, with
+    ``likelihood="ordinal"`` and without ``noisy_targets`` T is 1.
 
     Parameters
     ----------
@@ -270,6 +275,8 @@ parameters_, network_, seeds_, optimizer_, x_mean_, x_scale_
       approximately Bayesian ensembling", AISTATS, arXiv:1810.05546.
     - Newton & Raftery (1994), "Approximate Bayesian inference with the weighted
       likelihood bootstrap", Journal of the Royal Statistical Society B 56.
+    - Guo, Pleiss, Sun & Weinberger (2017), "On calibration of modern neural networks",
+      ICML, arXiv:1706.04599.
 
     Examples
     --------

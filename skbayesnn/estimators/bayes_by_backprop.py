@@ -223,7 +223,11 @@ class BBBRegressor(_BayesByBackprop, BayesianRegressor):
         predictions use the noise with the highest density of held-out rows instead:
         the learned noise also contains the variance of the weights, which predictions
         would count twice. The fit then takes up to four times as long.
-    likelihood, likelihood_options, n_estimators, n_draws
+    likelihood : str, default="gaussian"
+        Distribution of y given the network's output, as in :class:`MCDropoutRegressor`.
+        ``"auto"`` selects on held-out rows between equal noise and noise that depends
+        on the input, and takes about four times as long.
+    likelihood_options, n_estimators, n_draws
         As in :class:`MCDropoutRegressor`.
     n_training_draws : int, default=1
         Draws of the weights in every training step. Their gradients are averaged. Leave
@@ -249,10 +253,10 @@ dtype, verbose, random_state
         The earlier posterior that ``partial_fit`` used as the prior, per layer.
     pruning_ : dict or None
         What ``prune`` did: the share, layer sizes before, scores before and after.
-    tau_, noise_std_, dropout_, length_scale_, tau_training_, weight_decay_training_, \
-elbo_, elbo_std_error_, history_, loss_curve_, n_iter_, engine_, n_processes_, \
-n_features_in_, feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, \
-x_scale_, table_, y_mean_, y_scale_
+    likelihood_, tau_, noise_std_, dropout_, length_scale_, tau_training_, \
+weight_decay_training_, elbo_, elbo_std_error_, history_, loss_curve_, n_iter_, \
+engine_, n_processes_, n_features_in_, feature_names_in_, parameters_, network_, \
+seeds_, optimizer_, x_mean_, x_scale_, table_, y_mean_, y_scale_
         As in :class:`MCDropoutRegressor`.
 
     See Also

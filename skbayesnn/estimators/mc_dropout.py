@@ -189,8 +189,13 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
         Otherwise it uses the residuals of the training rows, corrected for the degrees
         of freedom of the weights (Hastie & Tibshirani 1990). Details:
         ``docs/defaults.md``, "Observation noise".
-    likelihood : str, default="gaussian"
-        Distribution of y given the network's output. ``"gaussian"``: equal noise.
+    likelihood : str, default="auto"
+        Distribution of y given the network's output. ``"auto"`` selects one of the next
+        two on held-out rows, if ``length_scale`` and ``tau`` are ``"auto"``: a rank
+        test of the residuals finds unequal noise, and the log density is higher by more
+        than a standard error. Otherwise, and in ``partial_fit``, it is ``"gaussian"``.
+        If the test finds unequal noise, a fit takes 20 to 50 % longer.
+        ``"gaussian"``: equal noise; ``fit`` warns if the test finds unequal noise.
         ``"heteroscedastic"``: noise that depends on the input, by a second output that
         is learned after a warm-up; ``tau`` is then its overall level. ``"student_t"``:
         if y has outliers, which then have little effect on the fit (Lange, Little &
@@ -277,6 +282,8 @@ default="from_dtype"
     ----------
     tau_ : float or ndarray of shape (n_targets,)
         Precision of predictions in y's units, given or estimated.
+    likelihood_ : str
+        Likelihood in use.
     noise_std_ : float or ndarray of shape (n_targets,)
         1 / sqrt(tau_), in y's units; not defined for counts. If the noise depends on
         the row, the root mean square over training rows.

@@ -207,10 +207,10 @@ dtype, verbose, random_state
     weight_decay_ : float or ndarray
         p l^2 / (2 N tau), p = 1 - dropout. With the log-uniform prior, which has no
         scale, it is the weight decay of the biases, l^2 / (2 N tau).
-    tau_, noise_std_, dropout_, length_scale_, tau_training_, weight_decay_training_, \
-elbo_, elbo_std_error_, history_, loss_curve_, n_iter_, engine_, n_processes_, \
-n_features_in_, feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, \
-x_scale_, table_, y_mean_, y_scale_
+    likelihood_, tau_, noise_std_, dropout_, length_scale_, tau_training_, \
+weight_decay_training_, elbo_, elbo_std_error_, history_, loss_curve_, n_iter_, \
+engine_, n_processes_, n_features_in_, feature_names_in_, parameters_, network_, \
+seeds_, optimizer_, x_mean_, x_scale_, table_, y_mean_, y_scale_
         As in :class:`MCDropoutRegressor`.
 
     See Also
@@ -250,7 +250,7 @@ x_scale_, table_, y_mean_, y_scale_
         kl_warm_up="auto",
         length_scale="auto",
         tau="auto",
-        likelihood="gaussian",
+        likelihood="auto",
         likelihood_options=None,
         n_estimators=1,
         n_draws=200,

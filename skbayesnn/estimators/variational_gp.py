@@ -135,7 +135,10 @@ class VariationalGPRegressor(BayesianRegressor):
         belongs to w and b, the second to v. Leave the default. ``"auto"`` learns an s
         for every weight, as :class:`BBBRegressor` does. With 0, the posterior is
         dropout, or a point estimate if ``dropout`` is 0.
-    likelihood, likelihood_options, n_estimators, n_draws
+    likelihood : str, default="gaussian"
+        Distribution of y given the function, as in :class:`MCDropoutRegressor`.
+        ``"auto"`` is ``"gaussian"``.
+    likelihood_options, n_estimators, n_draws
         As in :class:`MCDropoutRegressor`.
     n_training_draws
         As in :class:`BBBRegressor`.
@@ -152,10 +155,10 @@ dtype, verbose, random_state
     ----------
     length_scale_ : ndarray of shape (2,)
         The length scale of w and b, and the length scale of v, sqrt(K).
-    tau_, noise_std_, dropout_, weight_decay_, tau_training_, weight_decay_training_, \
-elbo_, elbo_std_error_, history_, loss_curve_, n_iter_, engine_, n_processes_, \
-n_features_in_, feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, \
-x_scale_, table_, y_mean_, y_scale_
+    likelihood_, tau_, noise_std_, dropout_, weight_decay_, tau_training_, \
+weight_decay_training_, elbo_, elbo_std_error_, history_, loss_curve_, n_iter_, \
+engine_, n_processes_, n_features_in_, feature_names_in_, parameters_, network_, \
+seeds_, optimizer_, x_mean_, x_scale_, table_, y_mean_, y_scale_
         As in :class:`MCDropoutRegressor`.
 
     See Also
