@@ -24,10 +24,15 @@ and of the worst third of the rows by the predicted mean.
 The fourth counts false warnings of unequal noise (SKB307) on made-up rows with equal
 noise that is normal, exponential or t with 3 degrees of freedom.
 
+The fifth has the temperature of anchored ensembles of classifiers: made-up overlapping
+classes, the log loss of 1,500 new rows, and the mean largest probability minus the
+share of right predictions, of the same networks without and with it.
+
     python benchmarks/noise.py
     python benchmarks/noise.py --tables 3 --estimators mc_dropout anchored
 """
 
+import pickle
 import time
 import warnings
 
@@ -37,6 +42,7 @@ from common import command_line, environment, table
 from sklearn.datasets import load_diabetes, make_friedman1
 
 from skbayesnn import (
+    AnchoredEnsembleClassifier,
     AnchoredEnsembleRegressor,
     BBBRegressor,
     MCDropoutRegressor,
@@ -237,7 +243,7 @@ def false_warnings(options) -> list[list]:
     """Lines of the fourth table."""
     lines = []
     for name in options.estimators:
-        for n_rows, n_columns in ((100, 5), (300, 3), (1000, 8)):
+        for n_rows, n_columns in ((100, 5), (300, 3)):
             for of_noise, draw in NOISES.items():
                 count = 0
                 for seed in range(options.false_repeats):
@@ -257,12 +263,40 @@ def false_warnings(options) -> list[list]:
     return lines
 
 
+def temperatures(options) -> list[list]:
+    """Lines of the fifth table."""
+    lines = []
+    for n_classes, n_rows in ((3, 300), (10, 400)):
+        for seed in range(options.repeats):
+            random = np.random.default_rng(seed)
+            X = random.normal(size=(n_rows + 1500, 4))
+            weights = np.random.default_rng(99).normal(size=(8, n_classes))
+            logits = 1.2 / np.sqrt(2) * np.hstack([X, np.sin(2 * X)]) @ weights
+            y = (logits + random.gumbel(size=logits.shape)).argmax(1)
+            model = AnchoredEnsembleClassifier(random_state=seed, device="cpu")
+            model.fit(X[:n_rows], y[:n_rows])
+            log_temperature = model.parameters_["likelihood/log_temperature"]
+            line = [n_classes, n_rows, seed, f"{np.exp(log_temperature[0, 0]):.2f}"]
+            rows = np.arange(1500)
+            for values in (0 * log_temperature, log_temperature):
+                model.parameters_ = model.parameters_ | {
+                    "likelihood/log_temperature": values
+                }
+                # A pickle has no cache of the networks.
+                p = pickle.loads(pickle.dumps(model)).predict_proba(X[n_rows:])
+                loss = -np.log(p[rows, y[n_rows:]]).mean()
+                excess = p.max(1).mean() - (p.argmax(1) == y[n_rows:]).mean()
+                line += [f"{loss:.3f}", f"{excess:+.3f}"]
+            lines.append(line)
+    return lines
+
+
 def main() -> None:
     """Print the tables."""
     parser = command_line(__doc__)
     parser.add_argument("--repeats", type=int, default=2, help="seeds")
     parser.add_argument("--rows", type=int, nargs="+", default=[200, 2000, 20_000])
-    parser.add_argument("--tables", type=int, nargs="+", default=[1, 2, 3, 4])
+    parser.add_argument("--tables", type=int, nargs="+", default=[1, 2, 3, 4, 5])
     parser.add_argument("--estimators", nargs="+", default=list(REGRESSORS))
     parser.add_argument("--most", type=int, default=600, help="rows of the third table")
     parser.add_argument("--test", action="store_true", help="test rows of the split")
@@ -286,6 +320,10 @@ def main() -> None:
     if 4 in options.tables:
         header = ["regressor", "rows", "columns", "noise", "false warnings"]
         print(table(header, false_warnings(options)))
+    if 5 in options.tables:
+        header = ["classes", "rows", "seed", "temperature", "without: log loss"]
+        header += ["excess confidence", "with: log loss", "excess confidence"]
+        print(table(header, temperatures(options)))
 
 
 if __name__ == "__main__":

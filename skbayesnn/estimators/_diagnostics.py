@@ -147,7 +147,7 @@ def _warn_of_unequal_noise(estimator, job: TrainingJob) -> None:
         "SKB307",
         f"the noise differs between rows, but the likelihood has one noise for all: "
         f"residuals of {kind} rows are {test.ratio:.1f} times as large where "
-        f"{variable} is {test.where} (a third of the rows, compared with another "
+        f"{variable} is {test.side} (a third of the rows, compared with another "
         "third). Intervals are too narrow there, and too wide elsewhere. Set "
         "likelihood='heteroscedastic', or 'auto', which selects it on held-out rows if "
         "length_scale and tau are 'auto', too.",

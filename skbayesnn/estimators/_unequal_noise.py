@@ -15,7 +15,7 @@ from scipy.stats import rankdata
 
 # Bound of the probability that the test finds unequal noise if the noise is equal, for
 # the warning and for the selection of a likelihood.
-WARNING_LEVEL, SELECTION_LEVEL = 0.001, 0.05
+WARNING_LEVEL, SELECTION_LEVEL = 1e-4, 0.05
 # Ratio of the mean absolute residuals of two thirds of the rows, below which
 # differences do not matter to a user.
 _LEAST_RATIO = 1.5
@@ -31,18 +31,18 @@ class UnequalNoise(NamedTuple):
     p_value : float
         Bonferroni's bound, for all variables together.
     ratio : float
-        Mean absolute residual of the third of the rows with the largest residuals,
-        divided by that of the third with the smallest; thirds by the variable.
+        Mean absolute residual of one third of the rows, divided by the mean absolute
+        residual of the opposite third. Thirds are formed by the variable.
     column : int or None
-        Column of X; None for the prediction.
-    where : str
+        Column of X, or None for the prediction.
+    side : str
         Where the residuals are large, for a warning.
     """
 
     p_value: float = 1.0
     ratio: float = 1.0
     column: int | None = None
-    where: str = ""
+    side: str = ""
 
     @property
     def matters(self) -> bool:
@@ -76,9 +76,9 @@ def unequal_noise(
         if p_value < best.p_value:
             is_outer, column = divmod(i, variables.shape[1] // 2)
             names = ("far from", "near") if is_outer else ("large", "small")
-            where = names[int(score[i] < 0)] + " its median" * is_outer
+            side = names[int(score[i] < 0)] + " its median" * is_outer
             ratio = _ratio_of_thirds(r, variables[:, i] * np.sign(score[i]))
-            best = UnequalNoise(p_value, ratio, column - 1 if column else None, where)
+            best = UnequalNoise(p_value, ratio, column - 1 if column else None, side)
     return best
 
 

@@ -110,8 +110,9 @@ class AnchoredEnsembleRegressor(_AnchoredEnsemble, BayesianRegressor):
         noise, and a factor of the noise is estimated on the same rows. With a few
         hundred rows, this increases the training time by about half. With
         ``early_stopping``, in ``partial_fit`` and for very large X, tau is learned with
-        the weights, which overestimates the noise if ``length_scale`` is small. Without ``noisy_targets`` the noise is estimated from
-        residuals, as in :class:`MCDropoutRegressor`.
+        the weights, which overestimates the noise if ``length_scale`` is small. Without
+        ``noisy_targets`` the noise is estimated from residuals, as in
+        :class:`MCDropoutRegressor`.
     likelihood, likelihood_options
         As in :class:`MCDropoutRegressor`.
     n_estimators : int, default=10

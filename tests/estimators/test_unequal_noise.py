@@ -68,7 +68,7 @@ def test_finds_where_the_noise_is_large(rng, sign, is_outer):
     result = unequal_noise(residual, rng.normal(size=(400, 1)), X, 400)
     words = ("far from", "near") if is_outer else ("large", "small")
     assert result.column == 2
-    assert result.where.startswith(words[sign < 0])
+    assert result.side.startswith(words[sign < 0])
     assert result.matters
     assert 1.5 < result.ratio < 15
     assert unequal_noise(residual, size[:, None], X[:, :2], 400).column is None
