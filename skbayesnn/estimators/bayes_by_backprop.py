@@ -226,7 +226,7 @@ class BBBRegressor(_BayesByBackprop, BayesianRegressor):
     likelihood : str, default="gaussian"
         Distribution of y given the network's output, as in :class:`MCDropoutRegressor`.
         ``"auto"`` selects on held-out rows between equal noise and noise that depends
-        on the input, and takes about four times as long.
+        on the input, and takes about seven times as long.
     likelihood_options, n_estimators, n_draws
         As in :class:`MCDropoutRegressor`.
     n_training_draws : int, default=1
