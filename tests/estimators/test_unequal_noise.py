@@ -189,9 +189,7 @@ def test_a_continued_fit_keeps_the_selected_likelihood(tmp_path):
     path = tmp_path / "fit.skb"
     fresh = MCDropoutRegressor(likelihood="auto", max_iter=150, **SMALL)
     fresh.fit(X, y, checkpoint=path)
-    np.testing.assert_array_equal(
-        fresh.parameters_["likelihood/log_factor"], before
-    )
+    np.testing.assert_array_equal(fresh.parameters_["likelihood/log_factor"], before)
     loaded = skbayesnn.load(path)
     assert loaded.likelihood_ == "heteroscedastic"
     np.testing.assert_array_equal(loaded.predict(X), fresh.predict(X))
