@@ -525,7 +525,9 @@ def test_noise_is_not_estimated_on_held_out_rows(table):
         MCDropoutRegressor(**EXACT, **T_4, tau=4.0),
         MCDropoutRegressor(**EXACT, **T_4, **FAN_IN, early_stopping=True),
         BBBRegressor(**EXACT, **T_4, tau=4.0),
-        VariationalDropoutRegressor(**EXACT, early_stopping=True),
+        VariationalDropoutRegressor(
+            **EXACT, likelihood="gaussian", early_stopping=True
+        ),
         MCDropoutRegressor(**EXACT, dropout="auto", tau=4.0),
     ):
         assert not training_job(model, training_data(model, X, y)).needs_selection
@@ -548,7 +550,9 @@ def test_deterministic_network_takes_the_noise_of_its_residuals(table, monkeypat
         raise AssertionError
 
     monkeypatch.setattr(_selection, "train", trained)
-    point = VariationalDropoutRegressor(**EXACT, dropout=0.0, random_state=0)
+    point = VariationalDropoutRegressor(
+        **EXACT, dropout=0.0, likelihood="gaussian", random_state=0
+    )
     assert (
         training_job(point, training_data(point, X, y)).config.variance_source
         == "residuals"
