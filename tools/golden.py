@@ -5,10 +5,11 @@
     python tools/golden.py compare golden.npz --tolerance 1e-6 --only calibrated
 
 The results are predictions, histories, ``elbo_``, fitted parameters and the bytes of
-saved files, for every posterior, streams and warm starts, searches, stacks, calibrated
-and conformal wrappers and a drift monitor; and the signatures of the public interface.
-All fits are small, on the CPU, with one thread and fixed seeds. A run takes about a
-minute.
+saved files: for every posterior, streams and warm starts, searches, stacks, mixed
+frames, neighbours, calibrated, conformal and abstaining wrappers and a drift monitor.
+Further results are the outputs of ONNX graphs, a fit from a file, the values of
+displays, and the signatures of the public interface. All fits are small, on the CPU,
+with one thread and fixed seeds. A run takes about a minute.
 """
 
 import argparse
@@ -19,9 +20,14 @@ import sys
 import warnings
 from importlib import import_module
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
+import matplotlib
 import numpy as np
+import onnxruntime
+import pandas
 import torch
+from sklearn import config_context
 from sklearn.base import BaseEstimator
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -30,7 +36,9 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 import skbayesnn  # noqa: E402
-from skbayesnn import inspection, model_selection  # noqa: E402
+from skbayesnn import inspection, model_selection, plotting  # noqa: E402
+
+matplotlib.use("Agg")
 
 ROWS, COLUMNS = 40, 4
 SMALL = {
@@ -201,6 +209,98 @@ def wrappers():
     yield "drift", monitor, X, y
 
 
+def mixed_frame():
+    """A frame with numbers, categories, text, dates and missing values, and its y."""
+    X, y, labels, _ = table()
+    random = np.random.default_rng(1)
+    shops = np.array([f"shop {letter}" for letter in "ABCDEFG"])
+    frame = pandas.DataFrame(
+        {
+            "size": X[:, 0],
+            "age": np.where(random.random(ROWS) < 0.2, np.nan, X[:, 1]),
+            "colour": random.choice(["red", "green", "blue"], ROWS),
+            "shop": shops[random.integers(7, size=ROWS)],
+            "note": [f"{shops[i % 7]} no {i % 2}" for i in range(ROWS)],
+            "day": pandas.Timestamp("2024-01-01")
+            + pandas.to_timedelta(random.integers(400, size=ROWS), unit="D"),
+        }
+    )
+    return frame, y, labels
+
+
+def frames():
+    """Estimators of a mixed frame, and neighbours."""
+    X, y, labels = mixed_frame()
+    quick = {"max_iter": 3, "random_state": 0, "device": "cpu"}
+    yield "frame/network", skbayesnn.MCDropoutRegressor(**SMALL), X, y
+    yield "frame/stack", skbayesnn.BayesianStackingRegressor("fast", **quick), X, y
+    classes = skbayesnn.BayesianStackingClassifier("fast", **quick)
+    yield "frame/stack of classes", classes, X, labels
+    few = {"max_iter": 4, "random_state": 0}
+    yield "frame/neighbours", skbayesnn.NeighbourRegressor(**few), X, y
+    classes = skbayesnn.NeighbourClassifier(**few)
+    yield "frame/neighbours of classes", classes, X, labels
+    network = skbayesnn.MCDropoutRegressor(**SMALL)
+    yield "frame/abstainer", skbayesnn.Abstainer(network, threshold=0.5), X, y
+    conformal = skbayesnn.ConformalRegressor(network, method="cv+", cv=3)
+    yield "frame/conformal cv+", conformal, X, y
+
+
+def routes():
+    """Other ways to results: ONNX Runtime, rows from a file, displays."""
+    X, y, labels = mixed_frame()
+    quick = {"max_iter": 3, "random_state": 0, "device": "cpu"}
+    for name, model, target in (
+        ("network", skbayesnn.MCDropoutRegressor(**SMALL), y),
+        ("classes", skbayesnn.MCDropoutClassifier(**SMALL), labels),
+        ("stack", skbayesnn.BayesianStackingRegressor("fast", **quick), y),
+    ):
+        yield f"onnx/{name}", onnx_results(model.fit(X, target), X)
+    with TemporaryDirectory() as folder:
+        path = str(Path(folder) / "rows.parquet")
+        X.assign(y=y).to_parquet(path, row_group_size=8)
+        model = skbayesnn.MCDropoutRegressor(**SMALL)
+        with config_context(working_memory=0.001):
+            model.fit(path, y="y")
+        yield "out of core", dict(results(model, X, y))
+    array, y, labels, _ = table()
+    regressor = skbayesnn.MCDropoutRegressor(**SMALL).fit(array, y)
+    classifier = skbayesnn.MCDropoutClassifier(**SMALL).fit(array, labels)
+    for name in plotting.__all__:
+        arrays = {}
+        for kind, model, target in (
+            ("regressor", regressor, y),
+            ("classifier", classifier, labels),
+        ):
+            arguments = {"X": array, "y": target, "random_state": 0}
+            method = getattr(plotting, name).from_estimator
+            names = inspect.signature(method).parameters
+            given = {k: v for k, v in arguments.items() if k in names}
+            try:
+                display = vars(method(model, **given))
+            except (AttributeError, NotImplementedError, TypeError, ValueError) as e:
+                display = {"error": f"{type(e).__name__}: {e}"}
+            public = {k: v for k, v in display.items() if not k.endswith("_")}
+            arrays |= dict(arrays_of(public, kind))
+        yield f"display/{name}", arrays
+
+
+def onnx_results(model, X):
+    """(name, array) of the outputs of the exported graph."""
+    graph = skbayesnn.to_onnx(model).SerializeToString()
+    session = onnxruntime.InferenceSession(graph)
+    columns = {}
+    for node in session.get_inputs():
+        values = X[[node.name]].to_numpy()
+        if X[node.name].dtype.kind == "M":
+            values = values.astype("datetime64[us]").astype(np.int64)
+        if node.type == "tensor(string)":
+            values = values.astype(object)
+        columns[node.name] = values
+    names = [node.name for node in session.get_outputs()]
+    return dict(zip(names, session.run(None, columns), strict=True))
+
+
 def streams():
     """Fits that continue an earlier fit."""
     X, y, labels, _ = table()
@@ -251,7 +351,7 @@ def everything(only):
     """All arrays by name, for the cases with ``only`` in their name."""
     torch.set_num_threads(1)
     arrays = {}
-    for cases in (posteriors, likelihoods, streams, wrappers):
+    for cases in (posteriors, likelihoods, streams, wrappers, frames):
         for name, model, X, y in cases():
             if only not in name:
                 continue
@@ -259,6 +359,8 @@ def everything(only):
             if isinstance(fitted, BaseEstimator):
                 for key, value in results(fitted, X, y):
                     arrays[f"{name}: {key}"] = value
+    for name, found in routes() if only in "routes" or not only else ():
+        arrays |= {f"{name}: {key}": value for key, value in found.items()}
     if only in "signatures":
         arrays["signatures"] = np.array(json.dumps(signatures(), indent=1))
     return arrays
