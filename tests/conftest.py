@@ -1,6 +1,5 @@
 """Fixtures for all tests: seeds, devices, and a check of the global settings."""
 
-import os
 import random
 
 import numpy as np
@@ -11,10 +10,6 @@ import torch
 import skbayesnn  # noqa: F401  joblib draws from Python's generator at its import
 from skbayesnn._engine import cuda_graph
 from tests.helpers.seed import SEED
-
-# Without a GPU, Triton's interpreter runs the kernels. Triton reads this at its import.
-if not torch.cuda.is_available():
-    os.environ["TRITON_INTERPRET"] = "1"
 
 
 def pytest_report_header():

@@ -17,7 +17,7 @@ from scipy import sparse
 
 from skbayesnn._data.scaling import Scaling
 from skbayesnn._data.validation import Table
-from skbayesnn._engine.config import Batch, MemberTable, SubsetTables
+from skbayesnn._engine.config import Batch, MemberTable
 from skbayesnn._engine.resources import as_tensor
 
 # Number of input values that are gathered at once for several batches; fits into cache.
@@ -148,11 +148,6 @@ class TrainingRows:
         """Weights of every member's rows, in order; see `_engine.config.MemberRows`."""
         return self._to_members(self._subsets.weights)
 
-    @property
-    def is_dense(self) -> bool:
-        """Whether X is a dense array."""
-        return self._sparse is None
-
     def to(self, device: torch.device) -> "TrainingRows":
         """The same rows on another device."""
         rows = self._copy()
@@ -229,29 +224,6 @@ class TrainingRows:
             rows=np.arange(n) if train is None else own(train)[:n].contiguous().numpy(),
             weights=np.ascontiguousarray(weights, x.dtype),
             y_shift=np.ascontiguousarray(y_shift, x.dtype),
-            x_affine=affine(subsets.x_affine),
-            y_affine=affine(subsets.y_affine),
-        )
-
-    def subset_tables(self) -> SubsetTables:
-        """The rows of all distinct subsets; X must be dense."""
-        subsets = self._subsets
-        lead = int(self._subset_of_member.max()) + 1
-
-        def repeated(part):
-            return None if part is None else part.expand(lead, -1).contiguous()
-
-        def affine(pair):
-            if pair is None:
-                return None
-            return torch.cat([v.expand(lead, 1, -1) for v in pair], dim=1).contiguous()
-
-        return SubsetTables(
-            x=self._x.contiguous(),
-            y=self._y.contiguous(),
-            subset=torch.as_tensor(self._subset_of_member).to(self._device),
-            rows=repeated(subsets.train),
-            weights=repeated(subsets.weights),
             x_affine=affine(subsets.x_affine),
             y_affine=affine(subsets.y_affine),
         )

@@ -318,34 +318,9 @@ class MemberTable(NamedTuple):
     y_affine: np.ndarray
 
 
-class SubsetTables(NamedTuple):
-    """Training rows of all distinct subsets, for a kernel on the device.
-
-    Parameters
-    ----------
-    x, y : rows of the whole table; y has class indices (rows,) for classification
-    subset : (members,), index of every member's subset
-    rows : (subsets, R), or None for all rows in order
-    weights : (subsets, R), or None if all are one
-    x_affine, y_affine : (subsets, 2, columns), shift and factor, or None
-    """
-
-    x: torch.Tensor
-    y: torch.Tensor
-    subset: torch.Tensor
-    rows: torch.Tensor | None
-    weights: torch.Tensor | None
-    x_affine: torch.Tensor | None
-    y_affine: torch.Tensor | None
-
-
 @runtime_checkable
 class TableRows(MemberRows, Protocol):
     """Rows of one table, which members can be trained on one at a time."""
-
-    @property
-    def is_dense(self) -> bool:
-        """Whether X is a dense array."""
 
     def member_table(
         self,
@@ -361,6 +336,3 @@ class TableRows(MemberRows, Protocol):
 
     def select(self, members: np.ndarray) -> "TableRows":
         """The rows of some members, by index."""
-
-    def subset_tables(self) -> SubsetTables:
-        """The rows of all distinct subsets; X must be dense."""

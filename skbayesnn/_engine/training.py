@@ -793,16 +793,6 @@ def _compiled_loop():
     return can_train, CompiledRunner
 
 
-@cache
-def _fused_kernel():
-    """``can_train`` and runner of the fused kernel; None without Triton."""
-    try:
-        from skbayesnn._engine.fused.run import FusedRunner, can_train
-    except ImportError:
-        return None
-    return can_train, FusedRunner
-
-
 def choose_runner(
     config,
     members,
@@ -818,12 +808,13 @@ def choose_runner(
     state : ``optimizer_state`` and ``epochs_done`` of ``train``
     """
     arguments = config, members, rows, posterior, priors, *state
-    compiled, engine = None, os.environ.get(ENGINE_VARIABLE)
-    if isinstance(rows, TableRows):
-        if engine == "fused" and processes is None:
-            compiled = _fused_kernel()
-        elif engine != "torch" and posterior.device.type == "cpu":
-            compiled = _compiled_loop()
+    compiled = None
+    if (
+        isinstance(rows, TableRows)
+        and posterior.device.type == "cpu"
+        and os.environ.get(ENGINE_VARIABLE) != "torch"
+    ):
+        compiled = _compiled_loop()
     if compiled:
         can_train, runner_type = compiled
         covers = can_train(config, members, rows, posterior)

@@ -319,11 +319,10 @@ default="from_dtype"
         Mean loss over networks, per epoch.
     n_iter_ : int
         Number of epochs; the largest over the networks.
-    engine_ : {"compiled", "fused", "torch"}
+    engine_ : {"compiled", "torch"}
         What trained the networks: a compiled loop for each network (numba; for
-        perceptrons on a CPU), a Triton kernel for each network (on a GPU, if the
-        environment variable ``SKBAYESNN_ENGINE=fused`` allows it), or torch. All give
-        the same networks up to rounding. ``SKBAYESNN_ENGINE=torch`` forces torch.
+        perceptrons on a CPU), or torch. Both give the same networks up to rounding.
+        The environment variable ``SKBAYESNN_ENGINE=torch`` forces torch.
     n_processes_ : int
         Number of processes that shared the training, as under torchrun; on a cluster,
         the number of parts into which the networks were divided.

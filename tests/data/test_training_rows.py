@@ -141,8 +141,3 @@ def test_selected_members_with_fewer_rows(table, seed):
     positions = torch.as_tensor(np.stack([random.permutation(7) for _ in range(2)]))
     for own, other in zip(selected.take(positions), alone.take(positions), strict=True):
         torch.testing.assert_close(own, other, rtol=0, atol=0)
-    if selected.is_dense:
-        tables = selected.subset_tables()
-        for member in range(2):
-            rows = tables.rows[tables.subset[member]]
-            np.testing.assert_array_equal(rows, shares[3 - 2 * member].rows)

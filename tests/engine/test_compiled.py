@@ -23,7 +23,7 @@ from skbayesnn import (
     VariationalDropoutRegressor,
     VariationalGPRegressor,
 )
-from skbayesnn._engine import compiled, member_loops, training
+from skbayesnn._engine import compiled, training
 from skbayesnn._engine.compiled import activations, families, likelihoods, run
 from skbayesnn._engine.training import ENGINE_VARIABLE
 from skbayesnn._engine.training_random import SplitMix, to_normal, to_uniform
@@ -353,7 +353,7 @@ def test_epochs_of_a_run(seconds, expected, table, monkeypatch):
         n_epochs.append(len(epochs.seeds))
         return train(runner, epochs)
 
-    monkeypatch.setattr(member_loops, "perf_counter", lambda: next(clock))
+    monkeypatch.setattr(run, "perf_counter", lambda: next(clock))
     monkeypatch.setattr(run, "n_threads", lambda: 1)
     monkeypatch.setattr(run.CompiledRunner, "_train", record)
     model = exact(MCDropoutRegressor(**RELAXED), 0, max_iter=100)

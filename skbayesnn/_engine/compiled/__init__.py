@@ -8,6 +8,5 @@ engine up to rounding. Import the modules only where they are used: numba takes 
 import.
 """
 
-# Environment variable: "torch" forbids the compiled loops; "fused" allows the Triton
-# kernel, which has not yet been measured on a GPU.
+# Environment variable: "torch" forbids the compiled loops.
 ENGINE_VARIABLE = "SKBAYESNN_ENGINE"

@@ -5,7 +5,10 @@ import math
 import sys
 import threading
 from collections import deque
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
+from time import perf_counter
+from typing import NamedTuple
 
 import numpy as np
 import scipy.linalg.cython_blas  # noqa: F401  (the BLAS of the loop, for threadpoolctl)
@@ -20,20 +23,20 @@ from skbayesnn._engine.config import (
     TableRows,
     TrainingConfig,
 )
-from skbayesnn._engine.member_loops import (
-    Epochs,
-    MemberRunner,
-    family_name,
-    likelihood_name,
-)
 from skbayesnn._engine.posterior import Posterior
 from skbayesnn._engine.processes import Processes
 from skbayesnn._engine.step import RowPerturbation, TrainingState
-from skbayesnn._families import Family
+from skbayesnn._engine.training_random import EPOCHS_PER_BLOCK, epoch_seeds
+from skbayesnn._families import FAMILIES, Family
 from skbayesnn._families.variational_dropout import MAX_LOG_ALPHA, Variational
-from skbayesnn._likelihoods import Likelihood, StudentT
+from skbayesnn._likelihoods import LIKELIHOODS, Heteroscedastic, Likelihood, StudentT
 from skbayesnn._networks import Perceptron
+from skbayesnn._priors import Prior
 
+# Progress is reported this often, in seconds, if runs take long.
+_SECONDS_PER_RUN = 0.25
+# A run has at most this many times as many epochs as the one before.
+_MAX_GROWTH = 8
 # A thread works on one member for at most this part of a run; then it notices Ctrl-C.
 _PARTS = 8
 # Runs take longer, up to these seconds, if threads would wait otherwise.
@@ -200,39 +203,110 @@ class _Sums:
         raise self._error
 
 
-class CompiledRunner(MemberRunner):
-    """Trains the members by the compiled loop, on several threads."""
+class Epochs(NamedTuple):
+    """Some epochs of a program.
+
+    Parameters
+    ----------
+    seeds : ndarray of shape (epochs, 2, members), uint64
+        Seeds of the words, and of the order of the rows.
+    steps : ndarray of shape (schedules, epochs * batches, 3)
+        Step size, epsilon of Adam, and weight of the KL.
+    gain : ndarray of shape (schedules, epochs)
+        Gain of heteroscedastic noise.
+    n_left : ndarray of shape (members,), int
+        Number of these epochs that a member trains.
+    """
+
+    seeds: np.ndarray
+    steps: np.ndarray
+    gain: np.ndarray
+    n_left: np.ndarray
+
+
+class CompiledRunner:
+    """Train the members of a program by the compiled loop, on several threads.
+
+    Like ``training.TorchRunner``, but a thread trains one member at a time, several
+    epochs in one call.
+
+    Parameters
+    ----------
+    config : TrainingConfig
+    members : MemberParams
+    rows : TableRows
+    priors : tuple of Prior
+    state : TrainingState
+        Its parameters and moments are trained in place.
+    perturbation : RowPerturbation or None
+    processes : Processes or None
+        The processes over which the rows of every batch are split.
+    """
 
     engine = "compiled"
 
-    def _prepare(self, rows, perturbation, of_prior):
-        config, state = self._config, self.state
+    def __init__(
+        self,
+        config: TrainingConfig,
+        members: MemberParams,
+        rows: TableRows,
+        priors: tuple[Prior, ...],
+        state: TrainingState,
+        perturbation: RowPerturbation | None,
+        processes: Processes | None = None,
+    ):
+        self._config, self._members, self.state = config, members, state
+        self._n_members = len(members.seeds)
+        self._batch_rows = config.batch_rows(rows.n_rows)
+        self._seeds: dict[int, np.ndarray] = {}
+        self.max_epochs = 1
         # With other processes, all of them must have the members in the same order.
-        self._n_threads = 1 if self._processes else min(n_threads(), self._n_members)
+        self._n_threads = 1 if processes else min(n_threads(), self._n_members)
         self._pool = ThreadPoolExecutor(self._n_threads)
         trained = state.parameters.values, *state.moments()
+        of_prior = prior_vectors(config, priors, state)
         self._vectors = tuple(v.numpy() for v in (*trained, *of_prior))
         with noted_compilation():
             self._program = _program(config, state).compiled(self._vectors[0].dtype)
-        members = range(self._n_members)
-        self._places = [_places(config, state, m) for m in members]
+        member_indices = range(self._n_members)
+        self._places = [_places(config, state, m) for m in member_indices]
         self._loop_members = [
-            _member(config, self._members, rows, state, places, self._vectors, m)
-            for m, places in zip(members, self._places, strict=True)
+            _member(config, members, rows, state, places, self._vectors, m)
+            for m, places in enumerate(self._places)
         ]
-        self._tables = [_table(rows, m, perturbation) for m in members]
+        self._tables = [_table(rows, m, perturbation) for m in member_indices]
         n_parameters = self._loop_members[0].values.size
-        self._sums = _Sums(self._processes, n_parameters, self._vectors[0].dtype)
+        self._sums = _Sums(processes, n_parameters, self._vectors[0].dtype)
         self._failed = np.zeros(self._n_members, dtype=bool)
+        # The loop leaves out terms that the training does not change.
+        self._kl_constant = state.penalty.kl().double() - self._kl()
 
-    def _kl(self):
+    def run(self, first: int, epoch: int, n_epochs: int):
+        """Train all members for some epochs; return nll and KL, (epochs, members).
+
+        first : epochs of earlier runs
+        epoch : epochs of this run so far
+        """
+        start = perf_counter()
+        nll, kl = self._train(self._epochs(first, epoch, n_epochs))
+        self.state.count_steps(n_epochs * self._config.n_batches)
+        seconds = perf_counter() - start
+        fitting = int(n_epochs * min(_SECONDS_PER_RUN / seconds, _MAX_GROWTH))
+        self.max_epochs = _epochs_at_once(
+            max(fitting, 1), seconds / n_epochs, self._n_threads, self._n_members
+        )
+        return nll, kl + self._kl_constant.to(kl)
+
+    def _kl(self) -> torch.Tensor:
+        """KL per row at the present parameters, up to a constant, (members,)."""
         kl = [
             loop.kl_value(self._program, member) / member.total_weight
             for member in self._loop_members
         ]
         return torch.tensor(kl, dtype=torch.float64)
 
-    def _train(self, epochs):
+    def _train(self, epochs: Epochs) -> torch.Tensor:
+        """Train all members; return (2, epochs, members): nll, KL up to a constant."""
         self._load()
         n_epochs = len(epochs.seeds)
         losses = np.full((2, n_epochs, self._n_members), np.nan)
@@ -270,8 +344,32 @@ class CompiledRunner(MemberRunner):
         self._store()
         return torch.as_tensor(losses).to(self.state.parameters.values.dtype)
 
-    def _epochs_at_once(self, n_epochs, seconds):
-        return _epochs_at_once(n_epochs, seconds, self._n_threads, self._n_members)
+    def _epochs(self, first: int, epoch: int, n_epochs: int) -> Epochs:
+        """The next ``n_epochs`` epochs; see ``run``."""
+        config, schedule = self._config, self.state.schedule
+        n_batches = config.n_batches
+        n_done = range(epoch * n_batches, (epoch + n_epochs) * n_batches)
+        steps = schedule.arrays(n_done, self.state.parameters.values.dtype)
+        gain = np.zeros((len(steps), n_epochs))
+        if isinstance(config.likelihood, Heteroscedastic):
+            for i, start in enumerate(n_done[::n_batches]):
+                progress = schedule.progress_of(start)
+                gain[:, i] = [config.likelihood.gain_at(share) for share in progress]
+        numbers = range(first + epoch, first + epoch + n_epochs)
+        return Epochs(
+            seeds=np.stack([self._epoch_seeds(number) for number in numbers]),
+            steps=steps,
+            gain=gain,
+            n_left=np.clip(self._members.n_epochs - epoch, 0, n_epochs),
+        )
+
+    def _epoch_seeds(self, epoch: int) -> np.ndarray:
+        """Seeds of an epoch, (2, members)."""
+        block, position = divmod(epoch, EPOCHS_PER_BLOCK)
+        if block not in self._seeds:
+            distinct, index = np.unique(self._members.seeds, return_inverse=True)
+            self._seeds = {block: epoch_seeds(distinct.tolist(), block)[..., index]}
+        return self._seeds[block][position]
 
     def _load(self) -> None:
         """Copy the program's parameters and moments to the members.
@@ -320,6 +418,56 @@ class CompiledRunner(MemberRunner):
 
 
 # ---- a program as numbers
+
+
+def family_name(family: Family) -> str:
+    """Key of the family in ``FAMILIES``; empty for a class that is not in it."""
+    return _key_of(type(family), FAMILIES)
+
+
+def likelihood_name(likelihood: Likelihood) -> str:
+    """Key in ``LIKELIHOODS``; empty for other classes, also for subclasses."""
+    return _key_of(type(likelihood), LIKELIHOODS)
+
+
+def _key_of(kind: type, classes: Mapping[str, type]) -> str:
+    return next((name for name, other in classes.items() if other is kind), "")
+
+
+def prior_vectors(
+    config: TrainingConfig, priors, state: TrainingState
+) -> tuple[torch.Tensor, ...]:
+    """Curvature and centre of the quadratic KL, and the prior's precision.
+
+    priors : tuple of Prior, with normal distributions
+
+    They are vectors like the parameters: the quadratic part of the KL is the sum of
+    curvature / 2 (value - centre)^2 over the means and biases.
+    """
+    vectors = tuple(torch.zeros_like(state.parameters.values) for _ in range(3))
+    curvature, centre, precision = (
+        state.parameters.posterior(vector).layers for vector in vectors
+    )
+    groups = zip(config.network.families, priors, state.posterior.keep, strict=True)
+    for i, (family, prior, keep) in enumerate(groups):
+        for key, normal in (("mean", prior.weight), ("bias", prior.bias)):
+            at = normal.precision
+            factor = _curvature_factor(family, keep) if key == "mean" else 1.0
+            if isinstance(factor, torch.Tensor):
+                factor = factor.view(-1, *(1,) * (at.ndim - 1))
+            curvature[i][key].copy_(at * factor)
+            centre[i][key].copy_(normal.centre)
+            precision[i][key].copy_(at)
+    return vectors
+
+
+def _curvature_factor(family: Family, keep: torch.Tensor) -> torch.Tensor | float:
+    """Second derivative of the KL in a mean, in units of the prior's precision."""
+    name = family_name(family)
+    if name == "concrete":
+        return 0.0  # The loop adds it, since the rate is learned.
+    scales_curvature = name in ("bernoulli", "gaussian", "dropconnect")
+    return keep if scales_curvature or family.spike else 1.0
 
 
 def _program(config: TrainingConfig, state: TrainingState) -> loop.Program:
