@@ -378,7 +378,6 @@ def _check_trees(model, n_leaves: int) -> None:
 
 def check_neighbours(model) -> None:
     """Check the shapes of the training rows and of the networks, and predict a row."""
-    _validation.device_for_prediction(model.device)
     if not hasattr(model, "parameters_"):
         return
     from skbayesnn._engine.compiled.neighbours import part_shapes

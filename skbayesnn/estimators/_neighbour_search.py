@@ -1,13 +1,9 @@
 """Training rows as the posterior draws embed them, in cells for the search."""
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-import torch
-
-if TYPE_CHECKING:
-    from skbayesnn._engine.neighbours import DeviceRows
 
 # From this number of rows on, the neighbours are searched in cells.
 SEARCHED_FROM = 100_000
@@ -27,7 +23,7 @@ class Draw(NamedTuple):
     ----------
     member : int
     masks : ndarray of shape (2, hidden_size)
-    stored : StoredRows or DeviceRows
+    stored : StoredRows
         The training rows, embedded.
     """
 
@@ -79,32 +75,16 @@ def stored_rows(z: np.ndarray, weights: np.ndarray, n_cells: int = 1):
     )
 
 
-def is_compiled(device: torch.device) -> bool:
-    """Whether compiled loops are used, and not torch."""
-    return device.type == "cpu"
-
-
-def on_device(stored, device: torch.device) -> "DeviceRows":
-    """Copy training rows of one cell to a device."""
-    from skbayesnn._engine.neighbours import DeviceRows
-
-    columns, offsets = (torch.as_tensor(a, device=device) for a in stored[:2])
-    return DeviceRows(columns, offsets)
-
-
 def shares_of_classes(z: np.ndarray, stored, labels, n_classes: int) -> np.ndarray:
     """Share of every class among the neighbours of some queries.
 
     z : (queries, embedding)
-    stored : StoredRows or DeviceRows
+    stored : StoredRows
     labels : (rows,), of the training rows
     returns : (queries, classes), float64
     """
     from skbayesnn._engine.compiled import neighbour_search
-    from skbayesnn._engine.neighbours import DeviceRows
 
-    if isinstance(stored, DeviceRows):
-        return stored.shares(z, labels, n_classes).astype(np.float64)
     shares = np.empty((len(z), n_classes))
     neighbour_search.neighbour_labels(z, stored, SHARE, labels, shares)
     return shares
@@ -118,15 +98,10 @@ def groups_of_values(z, stored, y, ranks, widths, merged, n_groups) -> np.ndarra
     returns : weights, means and variances, (3, queries, targets, groups)
     """
     from skbayesnn._engine.compiled import neighbour_search
-    from skbayesnn._engine.neighbours import DeviceRows
 
     groups = np.empty((3, len(z), len(y), n_groups))
     rest = y, ranks, widths, merged, *groups
-    if isinstance(stored, DeviceRows):
-        relevant = stored.relevant(z, neighbour_search.MIN_WEIGHT)
-        neighbour_search.group_values(*relevant, *rest)
-    else:
-        neighbour_search.neighbour_values(z, stored, SHARE, *rest)
+    neighbour_search.neighbour_values(z, stored, SHARE, *rest)
     return groups
 
 

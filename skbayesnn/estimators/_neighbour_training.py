@@ -8,12 +8,10 @@ from functools import cached_property, partial
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from sklearn.exceptions import ConvergenceWarning
 
 from skbayesnn._engine.optimizer import BETA_1, BETA_2, EPSILON
 from skbayesnn._runtime import warn
-from skbayesnn.estimators import _neighbour_search
 
 # Rows whose log density a training step maximises.
 N_QUERIES = 256
@@ -67,7 +65,6 @@ class EmbeddingTrainer:
     learning_rate : float
     keep : ndarray of shape (2,)
         Probabilities that a hidden unit is kept.
-    device : torch.device
     """
 
     features: np.ndarray
@@ -82,7 +79,6 @@ class EmbeddingTrainer:
     min_steps: int
     learning_rate: float
     keep: np.ndarray
-    device: torch.device
 
     @property
     def fan_ins(self) -> list[int]:
@@ -125,17 +121,14 @@ class EmbeddingTrainer:
         return Rows(self.features, *targets, weights, groups, self.n_classes)
 
     def train(self, seeds: np.ndarray, length_scales: np.ndarray) -> list[Fit]:
-        """Train a network for every seed; on the CPU, on threads.
+        """Train a network for every seed, on threads.
 
         length_scales : (3,)
         """
         from skbayesnn._engine.compiled import run
 
         with run.single_threaded_blas, run.noted_compilation():
-            n_threads = (
-                run.n_threads() if _neighbour_search.is_compiled(self.device) else 1
-            )
-            with ThreadPoolExecutor(min(n_threads, len(seeds))) as pool:
+            with ThreadPoolExecutor(min(run.n_threads(), len(seeds))) as pool:
                 train = partial(self._train, length_scales=length_scales)
                 return list(pool.map(train, seeds.tolist()))
 
@@ -158,14 +151,9 @@ class EmbeddingTrainer:
         step_sizes, epsilons = _schedule(self.learning_rate, self.n_steps)
         losses = np.empty(self.n_passes)
         passes = np.arange(self.n_passes)
-        train_steps = neighbours.train_steps
-        if not _neighbour_search.is_compiled(self.device):
-            from skbayesnn._engine.neighbours import train_steps as by_torch
-
-            train_steps = partial(by_torch, device=self.device)
         for part in np.array_split(passes, min(N_PARTS, self.n_passes)):
             steps = slice(part[0] * n_subsets, (part[-1] + 1) * n_subsets)
-            losses[part] = train_steps(
+            losses[part] = neighbours.train_steps(
                 self.rows,
                 sizes,
                 values,

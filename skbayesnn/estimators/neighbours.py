@@ -47,14 +47,12 @@ from skbayesnn._sklearn_compat import (
     accept_frames,
 )
 from skbayesnn._typing import Array, MatrixLike
-from skbayesnn.estimators import _neighbour_search
 from skbayesnn.estimators._neighbour_calibration import Calibration
 from skbayesnn.estimators._neighbour_search import (
     Cache,
     Draw,
     groups_of_values,
     n_cells_for,
-    on_device,
     shares_of_classes,
     stored_rows,
 )
@@ -112,7 +110,6 @@ class NeighbourModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
     learning_rate_init: Any
     max_iter: Any
     validation_fraction: Any
-    device: Any
     dtype: Any
     random_state: Any
 
@@ -289,7 +286,6 @@ class NeighbourModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
             self._n_steps(n_rows),
             rate,
             1 - self.dropout_,
-            _validation.device_for_fit(self.device),
         )
         calibration = Calibration.of(self, trainer, held_out)
         auto = np.full(3, LENGTH_SCALE)
@@ -389,20 +385,12 @@ class NeighbourModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
     def _draws(self) -> list[Draw]:
         """All draws with their training rows, from a cache."""
         arrays = self.X_train_, self.weights_train_, *self.parameters_.values()
-        device = _validation.device_for_prediction(self.device)
-        seeds, rates = self.seeds_.tobytes(), self.dropout_.tobytes()
-        key = self.n_draws, seeds, rates, str(device)
+        key = self.n_draws, self.seeds_.tobytes(), self.dropout_.tobytes()
         cached = self._cache.draws
         if cached and cached[0] == key:
             if all(a is b for a, b in zip(arrays, cached[1], strict=True)):
                 return cached[2]
-        if _neighbour_search.is_compiled(device):
-            draws = self._embedded_draws(n_cells_for(len(self.X_train_)))
-        else:
-            draws = [
-                draw._replace(stored=on_device(draw.stored, device))
-                for draw in self._embedded_draws()
-            ]
+        draws = self._embedded_draws(n_cells_for(len(self.X_train_)))
         self._cache.draws = key, arrays, draws
         return draws
 
@@ -549,11 +537,6 @@ default="auto"
         estimate a factor on the embedding, and a factor on the widths of the kernel: in
         predictions, all rows are possible neighbours, and the embedding has adapted to
         the y of its training rows. Afterwards they are neighbours like the other rows.
-    device : str or torch.device, default="cpu"
-        ``"cpu"`` uses compiled loops; the others use torch: ``"auto"`` (a CUDA GPU if
-        there is one), ``"cuda"``, ``"cuda:1"``. Then the training has the same batches
-        and masks, and predictions compute the distances to all rows. Predictions use
-        the CPU if the device does not exist.
     dtype : {"float32", "float64"}, default="float32"
         Precision of training and embeddings.
     random_state : int, RandomState instance or None, default=None
@@ -663,7 +646,6 @@ default="auto"
         learning_rate_init=0.006,
         max_iter="auto",
         validation_fraction=0.1,
-        device="cpu",
         dtype="float32",
         random_state=None,
     ) -> None:
@@ -803,7 +785,7 @@ subset_size
         neighbours.
     categorical_features
         As in :class:`MCDropoutRegressor`.
-    learning_rate_init, max_iter, validation_fraction, device, dtype, random_state
+    learning_rate_init, max_iter, validation_fraction, dtype, random_state
         As in :class:`NeighbourRegressor`.
 
     Attributes
@@ -863,7 +845,6 @@ n_iter_, encoder_, n_features_in_, parameters_, seeds_, total_weight_
         learning_rate_init=0.006,
         max_iter="auto",
         validation_fraction=0.1,
-        device="cpu",
         dtype="float32",
         random_state=None,
     ) -> None:

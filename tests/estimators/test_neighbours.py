@@ -5,7 +5,6 @@ import pickle
 
 import numpy as np
 import pytest
-import torch
 from scipy.special import logsumexp
 from scipy.stats import norm
 
@@ -246,35 +245,6 @@ def test_training_rows_are_embedded_in_parts(kind, seed, monkeypatch):
     monkeypatch.setattr(neighbours, "ENCODED_ROWS", 7)
     model._protect()
     np.testing.assert_array_equal(model.predict(X), expected)
-
-
-# ---- other devices
-
-
-@pytest.mark.usefixtures("unmerged")
-@pytest.mark.parametrize("target", ["y", "several", "labels"])
-def test_torch_equals_the_compiled_loops(target, seed, monkeypatch):
-    """Training and predictions, in float64 and up to rounding.
-
-    Two steps: a bias that moves all embeddings has a gradient of zero, whose rounding
-    error Adam magnifies in later steps.
-    """
-    X, y, _ = _data(seed, 150)
-    kind = NeighbourClassifier if target == "labels" else NeighbourRegressor
-    y = _several(X, y) if target == "several" else _targets(kind, y)
-    results = []
-    for is_compiled in (True, False):
-        monkeypatch.setattr(
-            _neighbour_search, "is_compiled", lambda _, c=is_compiled: c
-        )
-        model = kind(**SHORT | {"max_iter": 2}, dtype="float64", random_state=seed)
-        # The factors of a calibration are rounded.
-        model.set_params(validation_fraction=0.0, subset_size=60).fit(X, y)
-        results.append((model.predict(X[:7]), model.log_predictive_density(X, y)))
-        uses_torch = isinstance(model._draws()[0].stored.offsets, torch.Tensor)
-        assert uses_torch != is_compiled
-    for compiled, by_torch in zip(*results, strict=True):
-        np.testing.assert_allclose(by_torch, compiled, rtol=1e-6)
 
 
 # ---- held-out rows

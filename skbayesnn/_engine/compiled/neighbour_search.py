@@ -378,39 +378,3 @@ def neighbour_values(
             location[i],
             variance[i],
         )
-
-
-@entry
-def group_values(
-    numbers, rows, weights, y, ranks, widths, merged, weight, location, variance
-):
-    """Write what ``neighbour_values`` writes, for given neighbours.
-
-    numbers : (queries,), numbers of neighbours
-    rows, weights : positions and weights of the neighbours of all queries
-    """
-    most, first = numbers.max(), 0
-    spare_rows, spare_weights = np.empty(most, np.int32), np.empty(most, weights.dtype)
-    values, starts = np.empty(most), np.empty(weight.shape[2])
-    for i in range(numbers.size):
-        n, total = numbers[i], 0.0
-        for k in range(first, first + n):
-            total += weights[k]
-        _fill_targets(
-            n,
-            total,
-            rows[first : first + n],
-            weights[first : first + n],
-            spare_rows,
-            spare_weights,
-            values,
-            starts,
-            y,
-            ranks,
-            widths,
-            merged,
-            weight[i],
-            location[i],
-            variance[i],
-        )
-        first += n

@@ -563,21 +563,6 @@ def _fill_masks(masks, keep, words, seed, n_used):
 
 
 @entry
-def fill_pass(order, masks, keep, seeds):
-    """Write the order of the rows, and the masks of all steps, of one pass.
-
-    order : (rows,); masks : (steps, 2, hidden)
-    keep, seeds : (2,), as in ``train_steps``
-    """
-    words, keys = np.empty(order.size, np.uint64), np.empty(order.size, np.uint32)
-    fill_words(words, seeds[1], np.int64(0))
-    fill_order(order, words, keys, np.empty(order.size, np.uint64))
-    mask_words, n_used = np.empty(masks[0].size, np.uint64), np.int64(0)
-    for step in range(masks.shape[0]):
-        n_used = _fill_masks(masks[step], keep, mask_words, seeds[0], n_used)
-
-
-@entry
 def loss_and_gradient(rows, sizes, values, masks, positions, gradients):
     """Loss of one step, and its gradient; see the module docstring.
 
