@@ -306,8 +306,7 @@ def _parts(model: BayesianStacking) -> list[Part]:
 
 def _corrected(model: BayesianStacking, parts: list) -> Regression | Classes:
     """Mixture of the candidates of a stack, with its correction."""
-    bound = getattr(model, "spread_bound_", np.inf)
-    return _joined(parts).corrected(model.spread_factor_, bound)
+    return _joined(parts).corrected(model.spread_factor_, model.spread_bound_)
 
 
 def _network(model: BayesianNetwork, rows: OnnxRows, part: Part | None):

@@ -196,17 +196,13 @@ def decoded(
     members: dict[str, bytes],
     sklearn_version: str,
     trusted: Collection[str],
-    *,
-    all_params: bool,
 ):
     """Undo ``encoded``; raise an error for a document that it cannot have written.
 
     sklearn_version : version that saved the scikit-learn objects
     trusted : types that skops may construct
-    all_params : whether all parameters are required; files of earlier versions lack
-        newer parameters
     """
-    decoder = _Decoder(members, sklearn_version, trusted, all_params)
+    decoder = _Decoder(members, sklearn_version, trusted)
     model = decoder.value(document)
     unused = members.keys() - decoder.used
     if unused:
@@ -217,10 +213,9 @@ def decoded(
 class _Decoder:
     """Decodes each tag by a method."""
 
-    def __init__(self, members, sklearn_version, trusted, all_params):
+    def __init__(self, members, sklearn_version, trusted):
         self._members: dict[str, bytes] = members
-        self._version, self._all_params = sklearn_version, all_params
-        self._trusted = trusted
+        self._version, self._trusted = sklearn_version, trusted
         self._bytes_left = _BYTES + _BYTES_PER_BYTE * sum(map(len, members.values()))
         self.used: set[str] = set()
 
@@ -332,9 +327,8 @@ class _Decoder:
         ]
         if unknown:
             raise ValueError(f"{name} has no {unknown[0]!r}.")
-        known = {*params, *stored_class.added}
-        missing = [key for key in stored_class.params if key not in known]
-        if missing and self._all_params:
+        missing = [key for key in stored_class.params if key not in params]
+        if missing:
             raise ValueError(f"the parameter {missing[0]!r} of {name} is missing.")
         model = stored_class.type(**params)
         self._fill(model, stored_class, state)

@@ -291,13 +291,7 @@ def _model_of(content: bytes, trusted: Collection[str]):
     # Report all untrusted types at once, before any object is constructed.
     if untrusted := foreign.untrusted_types(members, trusted):
         raise foreign.UntrustedTypes(", ".join(untrusted))
-    model = decoded(
-        document["model"],
-        members,
-        document["scikit-learn"],
-        trusted,
-        all_params=document["skbayesnn"] == __version__,
-    )
+    model = decoded(document["model"], members, document["scikit-learn"], trusted)
     if not is_fitted(model):
         raise ValueError("it contains no fitted estimator. Save the model again.")
     return model

@@ -128,9 +128,6 @@ class StoredClass:
         Attributes of all fitted objects.
     others : rules by name
         Optional attributes, and parameters with a rule.
-    added : tuple of str
-        Parameters and attributes that earlier files may lack. Parameters get their
-        defaults, and attributes None.
     agrees : callable
         Raises an error if attributes are not consistent.
     derived : dict of str to callable
@@ -143,7 +140,6 @@ class StoredClass:
     class_name: str
     fitted: Rules = field(default_factory=dict)
     others: Rules = field(default_factory=dict)
-    added: tuple[str, ...] = ()
     agrees: Callable[[Any], None] | None = None
     derived: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
     has_state: bool = True
@@ -183,11 +179,6 @@ class StoredClass:
         missing = self.fitted.keys() - state.keys()
         if missing:
             raise ValueError(f"{self.name} has no attribute {min(missing)!r}.")
-        state = state | {
-            name: None
-            for name in self.added
-            if name not in self.params and name not in state
-        }
         if self.module.startswith("sklearn."):
             state = state | {STATE_VERSION: sklearn_version}
         if hasattr(model, "__setstate__"):
@@ -226,7 +217,14 @@ class StoredClass:
 _COLUMNS = {"feature_names_in_": NAMES, "n_features_in_": POSITIVE_COUNT}
 _META_ESTIMATOR = {**_COLUMNS, "estimator": ESTIMATOR, "random_state": SEED}
 _OUTPUT = {OUTPUT_CONFIG: DICT}
+_TABLE = none_or(of_type(TableEncoder))
 _NETWORK = {
+    "elbo_std_error_": RECORD,
+    "engine_": TEXT,
+    "n_processes_": POSITIVE_COUNT,
+    "table_": _TABLE,
+    "tau_training_": SCALE,
+    "weight_decay_training_": SIZE,
     "network_": DICT,
     "parameters_": dict_of(floats(NOT_NAN_OR_INF)),
     "seeds_": SEEDS,
@@ -264,7 +262,6 @@ NETWORK_SETTINGS = {
     "tau": one_or_each(POSITIVE),
     "tol": number(NOT_NEGATIVE),
 }
-_TABLE = none_or(of_type(TableEncoder))
 _NETWORK_OPTIONAL = {
     **_COLUMNS,
     **NETWORK_SETTINGS,
@@ -272,13 +269,6 @@ _NETWORK_OPTIONAL = {
     "replay_": dict_of(either(numbers(), NUMBER)),
     # Of a fit that is not finished; see consistency.check_network.
     "unfinished_": DICT,
-    # Files of the first versions lack the following.
-    "elbo_std_error_": RECORD,
-    "engine_": TEXT,
-    "n_processes_": POSITIVE_COUNT,
-    "table_": _TABLE,
-    "tau_training_": SCALE,
-    "weight_decay_training_": SIZE,
 }
 _AXES = integer(1, 2)
 _REGRESSOR = {"y_ndim_": _AXES}
@@ -291,6 +281,10 @@ _STACK = {
     "n_draws_": integers(_DRAWS),
     "weights_": dict_of(dict_of(RECORD)),
     "spread_factor_": POSITIVE_FLOATS_1D,
+    "spread_bound_": POSITIVE_NUMBER,
+    "table_": _TABLE,
+    "fold_tables_": none_or(list_of(of_type(TableEncoder))),
+    "on_frame_": none_or(list_of(FLAG)),
     "summary_": of_type(Summary),
     "oof_prediction_": RECORDS,
     "oof_log_density_": RECORDS_1D,
@@ -301,21 +295,8 @@ _STACK_OPTIONAL = {
     **_COLUMNS,
     "random_state": SEED,
     "categorical_features": COLUMN_CHOICE,
-    # Stacks saved by earlier versions lack the following.
-    "spread_bound_": POSITIVE_NUMBER,
-    "table_": _TABLE,
-    "fold_tables_": none_or(list_of(of_type(TableEncoder))),
-    "on_frame_": none_or(list_of(FLAG)),
     "sample_rows_": integers(ndim=1),
 }
-# Parameters and attributes of stacks that earlier versions lack.
-_ADDED_TO_STACKS = (
-    "categorical_features",
-    "n_selection_rows",
-    "table_",
-    "fold_tables_",
-    "on_frame_",
-)
 _LINEAR = {
     "columns_": integers(ndim=1),
     "coef_": FLOATS,
@@ -434,10 +415,9 @@ def _networks() -> Iterator[StoredClass]:
     """The single estimators."""
     roles = ("Regressor", _REGRESSOR), ("Classifier", _CLASSIFIER)
     for method in ("AnchoredEnsemble", "BBB", "MCDropout", "VariationalDropout"):
-        added = ("prior", "prior_step") if method == "MCDropout" else ()
         for role, rules in roles:
-            yield _network("skbayesnn", method + role, rules, added)
-    yield _network("skbayesnn", "VariationalGPRegressor", _REGRESSOR)
+            yield _network(method + role, rules)
+    yield _network("VariationalGPRegressor", _REGRESSOR)
 
 
 def _neighbours() -> Iterator[StoredClass]:
@@ -458,16 +438,12 @@ def _neighbours() -> Iterator[StoredClass]:
         )
 
 
-def _network(
-    module: str, name: str, rules: Rules, added: tuple[str, ...] = ()
-) -> StoredClass:
-    fitted = {**_NETWORK, **rules}
+def _network(name: str, rules: Rules) -> StoredClass:
     return StoredClass(
-        module,
+        "skbayesnn",
         name,
-        fitted,
+        {**_NETWORK, **rules},
         _NETWORK_OPTIONAL,
-        ("categorical_features", "table_", *added),
         consistency.check_network,
     )
 
@@ -482,13 +458,11 @@ def _stacks() -> Iterator[StoredClass]:
             **_FOLDS_OPTIONAL,
             "weights": one_of("log_density", "crps"),
         },
-        (*_ADDED_TO_STACKS, "weights"),
         consistency.check_stack,
     )
     yield regressor
     yield replace(
         regressor,
-        added=_ADDED_TO_STACKS,
         class_name="BayesianStackingClassifier",
         fitted={**_STACK, **_CLASSIFIER},
         others=_STACK_OPTIONAL,
@@ -507,7 +481,6 @@ def _stacks() -> Iterator[StoredClass]:
                 "random_state": SEED,
                 "table_": NONE,
             },
-            ("table_",),
             agrees=consistency.check_linear_model,
         )
     of_foreign_model = {
@@ -574,7 +547,6 @@ def _stacks() -> Iterator[StoredClass]:
             "random_state": SEED,
             "table_": NONE,
         },
-        ("table_",),
         agrees=consistency.check_boosting,
     )
     yield StoredClass(
@@ -597,7 +569,6 @@ def _stacks() -> Iterator[StoredClass]:
             "random_state": SEED,
             "table_": NONE,
         },
-        ("table_",),
         agrees=consistency.check_forest,
     )
     scores = {"log_density": RECORD, "error": RECORD, "others": dict_of(RECORD)}
@@ -752,7 +723,6 @@ def _tables() -> Iterator[StoredClass]:
             "categorical_features": COLUMN_CHOICE,
             "target_type": one_of("auto", "continuous", "classes"),
         },
-        added=("_counts",),
         agrees=consistency.check_table,
     )
     yield StoredClass(
@@ -788,7 +758,6 @@ def _tables() -> Iterator[StoredClass]:
             "bounds": BOUNDS,
             "mostly_unique": FLAG,
         },
-        added=("mostly_unique",),
         agrees=consistency.check_column,
         has_state=False,
     )

@@ -106,8 +106,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
     max_iter: Any
     n_jobs: int | None
     memory_budget: float | None
-    # Stacks saved by earlier versions have no such parameter.
-    n_selection_rows: Any = 50_000
+    n_selection_rows: Any
     device: Any
     verbose: bool | int | str
     random_state: Any
@@ -561,8 +560,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
 
         rows : X as most candidates take it
         """
-        # Stacks saved by earlier versions have no such candidates.
-        on_frame = getattr(self, "on_frame_", None) or [False] * len(estimators)
+        on_frame = self.on_frame_ or [False] * len(estimators)
         if not any(on_frame):
             return PredictiveBlocks.of_encoded(
                 rows, lambda X: self._mixture_blocks(estimators, X)
@@ -581,7 +579,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         # Estimators of a user's pool validate X themselves.
         if self.fitted_to_sparse_ is None:
             return EncodedRows(X)
-        on_frame = getattr(self, "on_frame_", None) or [False] * len(self.estimators_)
+        on_frame = self.on_frame_ or [False] * len(self.estimators_)
         encoded = compress(self.estimators_, map(not_, on_frame))
         scales = next(filter(None, map(_column_scales, encoded)), None)
         rows = check_new_rows(self, X, *(scales or ())[:2])
@@ -601,9 +599,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
     def _mix(self, *predictives):
         """Mixture of the predictions of the candidates, with its correction."""
         mixture = pooled(predictives, self.n_draws_)
-        # Stacks saved by earlier versions have no bound.
-        bound = getattr(self, "spread_bound_", np.inf)
-        return corrected(mixture, self.spread_factor_, bound)
+        return corrected(mixture, self.spread_factor_, self.spread_bound_)
 
     def _mixture_blocks(self, estimators, X) -> PredictiveBlocks:
         """Mixture of the given fits of the candidates."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from abc import ABCMeta, abstractmethod
 from collections.abc import Sequence
-from inspect import signature
 from os import PathLike
 from typing import Any, ClassVar, Self
 
@@ -500,12 +499,8 @@ class BayesianNetwork(
         return state
 
     def __setstate__(self, state):
-        """Restore a pickled state; convert the formats of earlier versions."""
-        if "network_" in state:
-            state = _fitted.upgraded(state)
-        parameters = signature(type(self).__init__).parameters.values()
-        defaults = {p.name: p.default for p in parameters if p.default is not p.empty}
-        super().__setstate__(defaults | state)
+        """Restore a pickled state, with arrays that nothing can change."""
+        super().__setstate__(state)
         if "network_" in state:
             _fitted.make_read_only([*self.parameters_.values(), self.seeds_])
             self._cache = _fitted.PosteriorCache()

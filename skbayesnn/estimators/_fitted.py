@@ -26,7 +26,6 @@ from skbayesnn._engine.posterior import (
 )
 from skbayesnn._engine.resources import as_tensor
 from skbayesnn._likelihoods import Likelihood, likelihood_from
-from skbayesnn._likelihoods.gaussian import UNBOUNDED
 from skbayesnn._networks import Network, network_from
 from skbayesnn._predictive.mixin import PredictiveBlocks
 from skbayesnn._runtime import warn
@@ -38,8 +37,6 @@ from skbayesnn.estimators._job import TrainedJob, TrainingJob
 _ROWS_OF_NOISE = 1000
 # Number of draws for this mean.
 _DRAWS_OF_NOISE = 20
-# Format of ``network_`` and ``parameters_``. Version 0.1.0 used format 1.
-FORMAT = 2
 
 
 def to_arrays(posterior: Posterior) -> dict[str, np.ndarray]:
@@ -57,10 +54,7 @@ def to_arrays(posterior: Posterior) -> dict[str, np.ndarray]:
 
 def describe_network(network: Network, likelihood: Likelihood) -> dict:
     """Sizes, names and options of a network, the value of ``network_``."""
-    return network.describe() | {
-        "format": FORMAT,
-        "likelihood": likelihood.describe(),
-    }
+    return network.describe() | {"likelihood": likelihood.describe()}
 
 
 class PosteriorCache:
@@ -138,52 +132,6 @@ def restore_posterior(estimator, device: torch.device, dtype: torch.dtype) -> Po
         keep=tuple(_tensor(p, device, dtype) for p in arrays["keep"]),
         seeds=estimator.seeds_,
     )
-
-
-def upgraded(state: dict) -> dict:
-    """Convert fitted attributes of an earlier format to the current format.
-
-    Raises
-    ------
-    ValueError
-        If the format is newer than this version of the package.
-    """
-    version = state["network_"].get("format", 1)
-    if version > FORMAT:
-        raise ValueError(
-            f"a fitted estimator must have format {FORMAT} or earlier; got {version}, "
-            "from a later version of skbayesnn. Load it with that version."
-        )
-    return state if version == FORMAT else state | _from_first_format(state)
-
-
-def _from_first_format(state: dict) -> dict:
-    description, arrays = dict(state["network_"]), state["parameters_"]
-    name, learned = description["likelihood"], description.pop("learned_tau")
-    n_outputs = description["sizes"][-1]
-    likelihood = {
-        "gaussian": {"n_targets": n_outputs, "learned": learned},
-        "heteroscedastic": {"n_targets": n_outputs // 2, "learned": learned},
-        "categorical": {"n_classes": n_outputs},
-    }[name]
-    description["likelihood"] = {"name": name} | likelihood
-    arrays = {
-        key.replace("noise/", "likelihood/"): value for key, value in arrays.items()
-    }
-    optimizer = dict(state["optimizer_"])
-    if name == "heteroscedastic":
-        unbounded = np.full_like(arrays["likelihood/log_tau"], UNBOUNDED)
-        arrays["likelihood/largest_log_variance"] = unbounded
-        optimizer |= {
-            key.replace("log_tau", "largest_log_variance"): np.zeros_like(moment)
-            for key, moment in optimizer.items()
-            if key.endswith("/log_tau")
-        }
-    return {
-        "network_": description | {"format": FORMAT, "name": "mlp"},
-        "parameters_": arrays,
-        "optimizer_": optimizer,
-    }
 
 
 def _tensor(values, device, dtype):

@@ -489,8 +489,7 @@ def _length_scale(estimator, fan_ins, n_rows: float) -> np.ndarray:
 
     Keeps a scale that an earlier fit selected; otherwise follows the rule for N rows.
     """
-    # Fits of the first format selected no scale and lack the attribute.
-    if selects_length_scale(estimator) and hasattr(estimator, "length_scale_"):
+    if selects_length_scale(estimator):
         before = np.resize(estimator.length_scale_, len(fan_ins))
         by_rule = estimator._length_scales(fan_ins, estimator.total_weight_)
         if not np.allclose(before, by_rule):

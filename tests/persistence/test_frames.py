@@ -120,15 +120,6 @@ def test_other_choices_of_columns_are_refused(chosen, network):
         skbayesnn.dumps(model)
 
 
-def test_pickles_of_earlier_versions_have_no_table(made_up):
-    model = models.sized(MCDropoutRegressor, SEED).fit(made_up.X, made_up.y)
-    expected = model.predict(made_up.X_new)
-    del model.table_, model.categorical_features
-    again = pickle.loads(pickle.dumps(model))
-    np.testing.assert_array_equal(again.predict(made_up.X_new), expected)
-    assert skbayesnn.loads(skbayesnn.dumps(again)).table_ is None
-
-
 @pytest.fixture(scope="module")
 def with_text():
     """An encoder with titles, whose parts predict y, and new rows."""

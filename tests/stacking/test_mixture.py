@@ -82,9 +82,6 @@ def test_spread_factor_spreads_about_the_mean(table):
     np.testing.assert_allclose(model.predict_uncertainty(X), 2.5 * std, rtol=1e-10)
     expected = mean + 2.5 * (middle - mean)
     np.testing.assert_allclose(model.predict_quantile(X, 0.3), expected, rtol=1e-6)
-    # Stacks of earlier versions are without a bound.
-    del model.spread_bound_
-    np.testing.assert_allclose(model.predict(X), mean, rtol=1e-10)
 
 
 def test_no_draw_is_moved_by_more_than_its_noise(table):
