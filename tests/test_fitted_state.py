@@ -19,7 +19,7 @@ from skbayesnn import (
 )
 from skbayesnn.estimators import _base, _fitted
 from skbayesnn.inspection import DriftMonitor
-from skbayesnn.model_selection import TauCV
+from skbayesnn.model_selection import BatchedGridSearchCV
 
 ROWS, NEW = 24, 5
 SMALL = {"hidden_layer_sizes": (4,), "max_iter": 2, "n_draws": 3, "random_state": 0}
@@ -28,7 +28,7 @@ POOL = [("network", REGRESSOR)]
 CASES = {
     "regressor": (REGRESSOR, "predict_interval"),
     "classifier": (CLASSIFIER, "predict"),
-    "CV": (TauCV(REGRESSOR, taus=2), "predict"),
+    "search": (BatchedGridSearchCV(REGRESSOR, {"tau": [1.0, 3.0]}), "predict"),
     "stack": (BayesianStackingRegressor(POOL, cv=2, random_state=0), "predict"),
     "stack, CV+": (
         BayesianStackingRegressor(POOL, cv=2, random_state=0),

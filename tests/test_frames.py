@@ -42,7 +42,6 @@ from skbayesnn.inspection import DriftMonitor, uncertainty_importance
 from skbayesnn.model_selection import (
     BatchedGridSearchCV,
     BatchedRandomizedSearchCV,
-    TauCV,
     cross_val_predict_uncertainty,
 )
 from skbayesnn.preprocessing import TableEncoder
@@ -312,13 +311,6 @@ def importance(X):
     result = uncertainty_importance(model, X, n_repeats=2, random_state=0)
     assert result.feature_names == list(FRAMES["pandas"].columns)
     return result.importances, result.per_row
-
-
-@entry_point
-def tau_by_cross_validation(X):
-    weights = np.where(np.arange(ROWS) < 4, 0, WEIGHTS)
-    model = TauCV(REGRESSOR, taus=2, cv=3).fit(X, Y, sample_weight=weights)
-    return model.scores_, model.predict(X)
 
 
 @entry_point

@@ -29,7 +29,6 @@ from skbayesnn import MCDropoutRegressor, _sklearn_compat
 from skbayesnn.model_selection import (
     BatchedGridSearchCV,
     BatchedRandomizedSearchCV,
-    TauCV,
 )
 
 PACKAGE = Path(skbayesnn.__file__).parent
@@ -512,12 +511,6 @@ def test_batched_search(data, plain, batched, routing):
     assert set(searches[1].scorer_) == {"r2", "neg_max_error"}
 
 
-def test_search_for_tau(data):
-    X, y, weights = data
-    model = TauCV(MCDropoutRegressor(**SMALL), taus=3, cv=2)
-    assert model.fit(X, y, sample_weight=weights).scores_.shape == (3, 2)
-
-
 @pytest.mark.skipif(not CALLBACKS, reason="scikit-learn has callbacks from 1.9 on")
 def test_batched_and_plain_searches_call_the_same_callbacks(data):
     names = []
@@ -541,7 +534,6 @@ WARNED = {
         MCDropoutRegressor(**SMALL), {"tau": [0.5, 2.0]}, cv=2
     ),
     "pipeline": lambda: make_pipeline(StandardScaler(), MCDropoutRegressor(**SMALL)),
-    "search for tau": lambda: TauCV(MCDropoutRegressor(**SMALL), taus=2, cv=2),
 }
 
 

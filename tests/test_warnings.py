@@ -31,7 +31,6 @@ from skbayesnn.estimators._training_data import warn_of_codes_in_table
 from skbayesnn.inspection import DriftMonitor, uncertainty_importance
 from skbayesnn.model_selection import (
     BatchedGridSearchCV,
-    TauCV,
     cross_val_predict_uncertainty,
 )
 from skbayesnn.plotting import (
@@ -113,7 +112,6 @@ FITS = {
         AnchoredEnsembleRegressor(**SMALL), false_alarm_rate=0.1
     ).fit,
     "search": BatchedGridSearchCV(NETWORK, {"tau": [1.0, 2.0]}, cv=3).fit,
-    "search of tau": TauCV(NETWORK, taus=2, cv=2).fit,
     "calibrated": CalibratedUncertaintyRegressor(NETWORK, cv=3).fit,
     "conformal": ConformalRegressor(NETWORK, method="cv+", cv=3).fit,
     "abstainer": Abstainer(NETWORK, target_error=0.9, tolerance=9.0, cv=3).fit,
@@ -233,7 +231,6 @@ def test_levels_of_held_out_groups_are_not_reported():
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         model.fit(frame, Y, groups=groups)
-        TauCV(network, taus=[1.0], cv=folds).fit(frame, Y, groups=groups)
         CalibratedUncertaintyRegressor(network, cv=folds).fit(frame, Y, groups=groups)
         cross_val_predict_uncertainty(network, frame, Y, groups=groups, cv=folds)
     assert not any("SKB304" in str(warning.message) for warning in warned)
@@ -256,7 +253,6 @@ def test_rows_of_folds_do_not_warn_as_new_rows():
         Abstainer(network, target_error=9.0, confidence=None, cv=2).fit(frame, Y)
         CalibratedUncertaintyRegressor(network, cv=2).fit(frame, Y)
         ConformalRegressor(network, random_state=0).fit(frame, Y)
-        TauCV(network, taus=[1.0], cv=2).fit(frame, Y)
     assert not any("SKB30" in str(warning.message) for warning in warned)
 
 

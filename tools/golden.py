@@ -84,7 +84,7 @@ def arrays_of(value, name):
 FITTED = "elbo_", "elbo_std_error_", "history_", "parameters_", "tau_", "noise_std_"
 FITTED += "weight_decay_", "n_iter_", "length_scale_", "dropout_", "weights_"
 FITTED += "spread_factor_", "oof_prediction_", "cv_results_", "best_index_"
-FITTED += "tau_path_", "quantiles_", "scale_", "calibration_", "threshold_"
+FITTED += "quantiles_", "scale_", "calibration_", "threshold_"
 METHODS = "predict", "predict_proba", "predict_uncertainty", "predict_interval"
 METHODS += (
     "predict_quantile",
@@ -186,12 +186,6 @@ def wrappers():
         ),
         X,
         labels,
-    )
-    yield (
-        "tau path",
-        model_selection.TauCV(network, taus=[1.0, 3.0], cv=2),
-        X,
-        y,
     )
     quick = {"max_iter": 3, "random_state": 0, "device": "cpu"}
     yield "stack", skbayesnn.BayesianStackingRegressor(**quick), X, y

@@ -274,7 +274,6 @@ _AXES = integer(1, 2)
 _REGRESSOR = {"y_ndim_": _AXES}
 _CLASSIFIER = {"classes_": LABELS}
 _DRAWS = Values(f"from 1 to {MAX_N_DRAWS}", lambda v: (v >= 1) & (v <= MAX_N_DRAWS))
-_TAU_PATH = {"taus_": POSITIVE_FLOATS, "scores_": RECORDS, "best_score_": RECORD}
 _MODELS = {"estimators_": list_of(FITTED)}
 _STACK = {
     **_MODELS,
@@ -677,14 +676,6 @@ def _searches() -> Iterator[StoredClass]:
             agrees=consistency.check_search,
             derived=derived,
         )
-    yield StoredClass(
-        "skbayesnn.model_selection",
-        "TauCV",
-        {**_SEARCH, **_TAU_PATH, "best_estimator_": FITTED, "tau_": SCALE},
-        {**_SEARCH_OPTIONAL, **_COLUMNS},
-        agrees=consistency.check_search,
-        derived=derived,
-    )
 
 
 def _descriptions() -> Iterator[StoredClass]:

@@ -457,9 +457,9 @@ class MCDropoutClassifier(_MCDropout, BayesianClassifier):
         before training, logits are then of order one.
     tau : float > 0, default=1
         Leave 1, which is Bayes' rule, or select tau with
-        :class:`~skbayesnn.model_selection.TauCV`. Tau is the inverse temperature of the
-        likelihood, p(y | f)^tau. It takes the place of the precision in weight_decay_ =
-        p l^2 / (2 N tau).
+        :class:`~skbayesnn.model_selection.BatchedGridSearchCV`. Tau is the inverse
+        temperature of the likelihood, p(y | f)^tau. It takes the place of the precision
+        in weight_decay_ = p l^2 / (2 N tau).
     likelihood : str, default="categorical"
         ``"categorical"``: a softmax over the classes. ``"ordinal"``: ordered classes,
         by cumulative logits (McCullagh 1980). The cut points are learned without a

@@ -19,7 +19,6 @@ from skbayesnn.plotting._calibration_curve import CalibrationCurveDisplay
 from skbayesnn.plotting._class_probability import ClassProbabilityDisplay
 from skbayesnn.plotting._prediction_interval import PredictionIntervalDisplay
 from skbayesnn.plotting._risk_coverage import RiskCoverageDisplay
-from skbayesnn.plotting._tau_path import TauPathDisplay
 from skbayesnn.plotting._training_curve import TrainingCurveDisplay
 from skbayesnn.plotting._uncertainty_decomposition import (
     UncertaintyDecompositionDisplay,
@@ -31,7 +30,6 @@ __all__ = [
     "ClassProbabilityDisplay",
     "PredictionIntervalDisplay",
     "RiskCoverageDisplay",
-    "TauPathDisplay",
     "TrainingCurveDisplay",
     "UncertaintyDecompositionDisplay",
     "UncertaintyImportanceDisplay",

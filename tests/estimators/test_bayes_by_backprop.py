@@ -22,7 +22,6 @@ from skbayesnn import (
     MCDropoutRegressor,
 )
 from skbayesnn._engine.training import TrainingHistory
-from skbayesnn.model_selection import TauCV
 from skbayesnn.networks import MLP
 from tests.helpers.checks import Checks
 from tests.helpers.pairwise import pairwise
@@ -216,20 +215,6 @@ def test_default_width_rounds_the_sum_of_weights():
     tenths = np.full(1000, 0.1)
     assert tenths.sum() != 100
     assert hidden_sizes(BBBRegressor(**AUTO).fit(X, X[:, 0], tenths)) == (10,)
-
-
-def test_default_width_in_a_tau_path_depends_on_all_rows():
-    """The 96 training rows of a fold would have a narrower network."""
-    random = np.random.default_rng(0)
-    X, y = random.normal(size=(120, 2)), random.normal(size=120)
-    fixed, default = (
-        TauCV(BBBRegressor(sizes, **AUTO), taus=[1.0, 3.0]).fit(X, y)
-        for sizes in ((20,), "auto")
-    )
-    # Rounding in single precision.
-    np.testing.assert_allclose(default.scores_, fixed.scores_, rtol=1e-5)
-    assert hidden_sizes(default.best_estimator_) == (20,)
-    assert default.estimator.hidden_layer_sizes == "auto"
 
 
 def test_continued_training_keeps_the_width(data):

@@ -17,7 +17,6 @@ from skbayesnn.estimators import _fit, _job, _selection
 from skbayesnn.estimators._fitted import restore_posterior
 from skbayesnn.estimators._job import training_job
 from skbayesnn.estimators._training_data import training_data
-from skbayesnn.model_selection import TauCV
 
 ROWS, INPUTS, TARGETS, N_DRAWS = 44, 3, 2, 50
 FACTOR = "likelihood/log_factor"
@@ -558,17 +557,6 @@ def test_deterministic_network_takes_the_noise_of_its_residuals(table, monkeypat
         == "residuals"
     )
     point.set_params(max_iter="auto").fit(X, y)
-
-
-def test_tau_cv_selects_nothing_but_tau(table, monkeypatch):
-    X, y = table
-
-    def trained(*args):
-        raise AssertionError
-
-    monkeypatch.setattr(_selection, "train", trained)
-    settings = EXACT | {"max_iter": "auto"}
-    TauCV(VariationalDropoutRegressor(**settings), taus=[2.0, 4.0], cv=2).fit(X, y)
 
 
 NO_ESTIMATE = (

@@ -22,7 +22,7 @@ from skbayesnn import (
     predict_uncertainty,
     save,
 )
-from skbayesnn.model_selection import BatchedGridSearchCV, TauCV
+from skbayesnn.model_selection import BatchedGridSearchCV
 from skbayesnn.scoring import log_density_scorer, neg_crps_scorer
 
 TRAIN, TEST = 300, 400
@@ -210,16 +210,6 @@ def test_batched_search_equals_grid_search(case):
     np.testing.assert_allclose(
         batched.predict(case.X_new), plain.predict(case.X_new), rtol=1e-6, atol=1e-9
     )
-
-
-def test_default_taus_of_tau_cv(case):
-    """Multiples of the precision of y; temperatures around one for counts."""
-    parameters = case.parameters | {"max_iter": 3, "n_draws": 5}
-    network = MCDropoutRegressor(**parameters)
-    model = TauCV(network, taus=3, cv=2).fit(case.X, case.y)
-    precision = np.array([1, np.sqrt(1000), 1000]) / case.y.var()
-    expected = [0.01, 1, 100] if case.counts else precision
-    np.testing.assert_allclose(model.taus_, expected)
 
 
 def test_saved_model_predicts_the_same(case, model, tmp_path):

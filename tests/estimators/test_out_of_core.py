@@ -27,7 +27,6 @@ from skbayesnn.estimators._survey import TrainingSource, survey
 from skbayesnn.inspection import DriftMonitor
 from skbayesnn.model_selection import (
     BatchedGridSearchCV,
-    TauCV,
     cross_val_predict_uncertainty,
 )
 
@@ -116,7 +115,6 @@ def test_small_sources_are_read(frame, tmp_path):
         CalibratedUncertaintyRegressor(MCDropoutRegressor()).fit,
         DriftMonitor().fit,
         BatchedGridSearchCV(MCDropoutRegressor(), {"tau": [1.0]}).fit,
-        TauCV(MCDropoutRegressor()).fit,
         partial(cross_val_predict_uncertainty, MCDropoutRegressor()),
         MCDropoutRegressor().partial_fit,
     ],

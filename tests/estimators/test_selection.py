@@ -25,7 +25,6 @@ from skbayesnn.estimators._defaults import defaults_of
 from skbayesnn.estimators._job import training_job
 from skbayesnn.estimators._selection import HeldOutScore
 from skbayesnn.estimators._training_data import training_data
-from skbayesnn.model_selection import TauCV
 from skbayesnn.networks import MLP
 
 ROWS, INPUTS, N_FOLDS, N_DRAWS = 46, 3, 5, 50
@@ -229,29 +228,6 @@ def test_no_selection_if_scale_is_given_or_follows_a_rule(table):
     ):
         job = training_job(model, training_data(model, X, y))
         assert not job.needs_selection
-
-
-@pytest.mark.parametrize(
-    "kind",
-    [MCDropoutClassifier, BBBClassifier, VariationalDropoutClassifier],
-)
-def test_tau_cv_selects_nothing_but_tau(kind, table, monkeypatch):
-    X, y = table
-
-    def trained(*args):
-        raise AssertionError
-
-    monkeypatch.setattr(_selection, "train", trained)
-    settings = EXACT | {"max_iter": "auto"}
-    network = kind(**settings, random_state=0)
-    model = TauCV(network, taus=[0.5, 1.0], cv=2).fit(X, y)
-    best = model.best_estimator_
-    assert best.length_scale_ == 1.0 and network.length_scale == "auto"
-    plain = clone(network).set_params(length_scale=1.0, tau=model.tau_)
-    assert (
-        best.n_iter_
-        == training_job(plain, training_data(plain, X, y)).members.n_epochs[0]
-    )
 
 
 def test_scale_is_selected_with_fewer_than_200_rows(seed):

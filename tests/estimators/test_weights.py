@@ -17,7 +17,6 @@ from skbayesnn import (
     MCDropoutRegressor,
     VariationalDropoutClassifier,
 )
-from skbayesnn.model_selection import TauCV
 from tests.helpers.checks import Checks
 
 MODELS = {
@@ -258,7 +257,6 @@ def _classifiers(small):
         "early": clone(network).set_params(early_stopping=True),
         "networks": clone(network).set_params(n_estimators=2),
         "anchored": AnchoredEnsembleClassifier((5,), max_iter=2, n_estimators=2),
-        "cv": TauCV(clone(network), taus=[0.5, 1.0], cv=2),
         "stack": BayesianStackingClassifier([("net", clone(network))], cv=2),
     }
 
@@ -274,12 +272,11 @@ def test_class_of_weight_zero_has_probability_zero(by, absent, data, small):
     present = data.labels != absent
     wrong = []
     for name, model in _classifiers(small).items():
-        inner = "estimator__" if isinstance(model, TauCV) else ""
-        model.set_params(**{f"{inner}random_state": 0})
+        model.set_params(random_state=0)
         without = clone(model).fit(data.X[present], data.labels[present])
         weights = present.astype(float)
         if by == "class_weight":
-            model.set_params(**{f"{inner}class_weight": {absent: 0.0}})
+            model.set_params(class_weight={absent: 0.0})
             weights = None
         model.fit(data.X, data.labels, sample_weight=weights)
         assert model.classes_.tolist() == ["low", "mid", "top"]

@@ -31,7 +31,7 @@ from skbayesnn import (
 )
 from skbayesnn._data import sources
 from skbayesnn._likelihoods import Categorical, Ordinal, likelihood_from
-from skbayesnn.model_selection import BatchedGridSearchCV, TauCV
+from skbayesnn.model_selection import BatchedGridSearchCV
 
 DRAWS, MEMBERS, ROWS, CLASSES = 7, 3, 5, 4
 TAU = torch.tensor([[1.0], [0.2], [6.0]], dtype=torch.float64)
@@ -301,7 +301,6 @@ def _with_order():
         BBBClassifier(**small),
         VariationalDropoutClassifier(**small),
         make_pipeline(StandardScaler(), network),
-        TauCV(network, taus=[0.5, 1.0], cv=2),
         BatchedGridSearchCV(network, few, cv=2),
         GridSearchCV(network, few, cv=2),
         CalibratedClassifierCV(network, cv=2),

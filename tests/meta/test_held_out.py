@@ -26,7 +26,6 @@ from skbayesnn import (
 from skbayesnn.inspection import DriftMonitor
 from skbayesnn.model_selection import (
     BatchedGridSearchCV,
-    TauCV,
     cross_val_predict_uncertainty,
 )
 from tests.helpers.linear_gaussian import LinearGaussian
@@ -82,10 +81,6 @@ def searched(cv, X, y):
     return search.fit(X, y).best_score_
 
 
-def tau_path(cv, X, y):
-    return TauCV(MCDropoutRegressor(**SMALL), taus=2, cv=cv).fit(X, y).scores_
-
-
 def test_folds_may_be_lists_or_masks(table):
     """For all estimators with `cv`; a generator can be read only once."""
     X, y = table
@@ -108,7 +103,6 @@ def test_folds_may_be_lists_or_masks(table):
         out_of_fold,
         stacked,
         searched,
-        tau_path,
     ):
         expected = function(splits, X, y)
         actual = {name: function(cv, X, y) for name, cv in forms.items()}

@@ -13,7 +13,6 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 import skbayesnn
 from skbayesnn import CalibratedUncertaintyRegressor
-from skbayesnn.model_selection import TauCV
 from skbayesnn.model_selection import cross_val_predict_uncertainty as out_of_fold
 from tests.helpers.comparison import SEED, classifier, regressor
 from tests.helpers.searches import STOPPING
@@ -83,7 +82,6 @@ def test_batched_training_equals_single_fits(data, method, programs):
         BaggingRegressor(regressor(), n_estimators=2, random_state=SEED),
         TransformedTargetRegressor(regressor(), func=np.log1p, inverse_func=np.expm1),
         CalibratedUncertaintyRegressor(regressor(), cv=2),
-        TauCV(regressor(), taus=[0.5, 2.0], cv=2),
     ],
     ids=lambda estimator: type(estimator).__name__,
 )

@@ -34,7 +34,6 @@ from skbayesnn._batch.outcomes import Outcome
 from skbayesnn.model_selection import (
     BatchedGridSearchCV,
     BatchedRandomizedSearchCV,
-    TauCV,
     _progress,
 )
 from tests.helpers.comparison import (
@@ -367,8 +366,8 @@ def test_input_tags_equal_the_tags_of_the_estimator():
     """Missing values, text and categories are accepted."""
     accepted = get_tags(regressor()).input_tags
     assert accepted.allow_nan and accepted.string and accepted.categorical
-    for search in (BatchedGridSearchCV(regressor(), GRID), TauCV(regressor())):
-        assert get_tags(search).input_tags == accepted
+    search = BatchedGridSearchCV(regressor(), GRID)
+    assert get_tags(search).input_tags == accepted
 
 
 def test_estimator_and_candidates_are_not_changed(data):

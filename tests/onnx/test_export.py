@@ -22,7 +22,7 @@ from skbayesnn import (
     to_onnx,
 )
 from skbayesnn._networks.activations import ACTIVATIONS
-from skbayesnn.model_selection import TauCV
+from skbayesnn.model_selection import BatchedGridSearchCV
 from skbayesnn.networks import ConvNet, TabM
 from tests.helpers.onnx_running import (
     Q,
@@ -136,7 +136,8 @@ def test_random_features(data, small):
 def test_after_pruning_and_a_search_for_tau(data, small):
     pruned = BBBRegressor(**small).fit(data.X, data.y).prune(0.5)
     assert_same_regression(pruned, data.X_new, data.y)
-    searched = TauCV(MCDropoutRegressor(**small), taus=[0.1, 1.0], cv=2)
+    network = MCDropoutRegressor(**small)
+    searched = BatchedGridSearchCV(network, {"tau": [0.1, 1.0]}, cv=2)
     assert_same_regression(searched.fit(data.X, data.y), data.X_new, data.y)
 
 

@@ -32,7 +32,6 @@ from skbayesnn.inspection import DriftMonitor
 from skbayesnn.model_selection import (
     BatchedGridSearchCV,
     BatchedRandomizedSearchCV,
-    TauCV,
 )
 from skbayesnn.preprocessing import PiecewiseLinearEncoder, TableEncoder
 from skbayesnn.scoring import log_density_scorer, neg_crps_scorer
@@ -120,7 +119,6 @@ def regressors(seed):
             func=np.arcsinh,
             inverse_func=np.sinh,
         ),
-        "tau": TauCV(network, taus=[1.0, 2.0], cv=KFold(2)),
         **_searches(seed),
     }
 
@@ -133,7 +131,6 @@ def classifiers(seed):
         "neighbours of classes": _neighbours(
             skbayesnn.NeighbourClassifier, seed, n_bins=0
         ),
-        "tau of classes": TauCV(network, taus=2, cv=2),
         "abstaining": Abstainer(network, target_error=0.9, confidence=None, cv=2),
         "monitor of classes": DriftMonitor(network, false_alarm_rate=0.2, cv=2),
         "boosting": BoostingClassifier(max_iter=3, random_state=seed),
@@ -181,7 +178,6 @@ def of_frames(seed):
         "stack": stack,
         "gp": sized(skbayesnn.VariationalGPRegressor, seed),
         "neighbours": _neighbours(skbayesnn.NeighbourRegressor, seed),
-        "tau": TauCV(network, taus=[1.0, 2.0], cv=KFold(2)),
         "grid search": BatchedGridSearchCV(network, {"tau": [1.0, 2.0]}, cv=2),
         "scaled": CalibratedUncertaintyRegressor(network, cv=2),
         "split conformal": ConformalRegressor(network, random_state=seed),

@@ -8,7 +8,6 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
-from sklearn.model_selection import GridSearchCV
 
 import skbayesnn.plotting
 from skbayesnn import predict_interval, predict_uncertainty, predictive_cdf
@@ -18,22 +17,14 @@ from skbayesnn.plotting import (
     ClassProbabilityDisplay,
     PredictionIntervalDisplay,
     RiskCoverageDisplay,
-    TauPathDisplay,
     TrainingCurveDisplay,
     UncertaintyDecompositionDisplay,
     UncertaintyImportanceDisplay,
 )
 
 
-@pytest.fixture(scope="module")
-def search(regressor, data):
-    return GridSearchCV(
-        regressor, {"mcdropoutregressor__tau": [0.3, 1.0]}, cv=2, scoring="r2"
-    ).fit(data.X, data.y)
-
-
 @pytest.fixture
-def made(regressor, classifier, search, data):
+def made(regressor, classifier, data):
     """A function that makes every display from its class."""
 
     def make(kind, **kwargs):
@@ -43,7 +34,6 @@ def made(regressor, classifier, search, data):
             ClassProbabilityDisplay: (classifier, X),
             PredictionIntervalDisplay: (regressor, X, y),
             RiskCoverageDisplay: (regressor, X, y),
-            TauPathDisplay: (search,),
             TrainingCurveDisplay: (regressor,),
             UncertaintyDecompositionDisplay: (classifier, X),
             UncertaintyImportanceDisplay: (regressor, X),
@@ -98,12 +88,7 @@ def test_without_matplotlib(kind, name, monkeypatch):
     """The error comes before any computation."""
     make = getattr(kind, name, None)
     if make is None:
-        without_estimator = (
-            TauPathDisplay,
-            TrainingCurveDisplay,
-            UncertaintyImportanceDisplay,
-        )
-        assert kind in without_estimator
+        assert kind in (TrainingCurveDisplay, UncertaintyImportanceDisplay)
         return
     parameters = inspect.signature(make).parameters.values()
     needed = {p.name: None for p in parameters if p.default is p.empty}
