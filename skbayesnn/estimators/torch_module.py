@@ -36,13 +36,12 @@ from skbayesnn._sklearn_compat import (
 )
 from skbayesnn._validation import check_number, check_option
 from skbayesnn.estimators._torch_dropout import (
-    NO_DROPOUT,
     Examined,
     Inputs,
     SharedMaskNetwork,
+    check_dropout,
     copied,
     few,
-    may_have_dropout,
 )
 
 _PARALLEL = nn.DataParallel | nn.parallel.DistributedDataParallel
@@ -50,7 +49,7 @@ OUTPUTS = ("logits", "probabilities")
 # Number of float64 copies of the outputs of all draws, for the memory estimate.
 _N_COPIES = 5
 # Memory of torch as a multiple of the results of its operators, for the same estimate.
-_WORKSPACE = 1.5
+_WORKSPACE = 3
 # Rounding error of a sum of probabilities in half precision.
 _ROUNDING = 0.02
 # Number of rows from which outputs in [0, 1] are unlikely to be logits.
@@ -95,7 +94,7 @@ class _TorchModule(PredictiveMixin, BaseEstimator):
 
         def opened(rows: slice) -> PredictiveBlocks:
             n = rows.stop - rows.start
-            outputs = network.draws(inputs_of(rows), n, self.n_draws, examined.layouts)
+            outputs = network.draws(inputs_of(rows), n, self.n_draws, examined.calls)
             predictive = self._predictive_of(outputs)
             return PredictiveBlocks(n, predictive, min(BLOCK, n_at_once))
 
@@ -213,10 +212,10 @@ def from_torch(
 ) -> Any:
     """Wrap a trained torch module as an estimator with MC dropout predictions.
 
-    Use it for a network that was trained with dropout in torch or skorch. Dropout runs
-    in training mode, even in layers that are set to evaluation mode. Everything else
-    runs in evaluation mode. All rows share the mask of a draw, so the prediction for a
-    row does not depend on the other rows, up to rounding.
+    Use it for a network that was trained with dropout layers in torch or skorch. These
+    run as in training, everything else runs in evaluation mode. All rows share the mask
+    of a draw, so the prediction for a row does not depend on the other rows, up to
+    rounding.
 
     Parameters
     ----------
@@ -258,19 +257,19 @@ def from_torch(
     Raises
     ------
     ValueError, TypeError
-        If the module has no dropout; if rows cannot share a mask (the module makes its
-        own masks, has packed sequences, or is traced); if the outputs of a row depend
-        on other rows; if training mode changes more than dropout; or if the module does
-        not return one tensor of finite floats. Some of these errors are raised at the
-        first prediction. The message names the layer.
+        If the module has no dropout layer; if it uses dropout elsewhere (functions,
+        recurrent layers, attention, TorchScript); if a dropout layer gets the rows on
+        another axis than the first; if the outputs of a row depend on other rows; or if
+        the module does not return one tensor of finite floats. Some of these errors are
+        raised at the first prediction. The message names the layer.
 
     Notes
     -----
-    Every call of a torch layer or function with dropout is recognised: ``Dropout`` (1d,
-    2d, 3d), ``AlphaDropout``, ``FeatureAlphaDropout``, their functions and subclasses,
-    and the dropout of ``RNN``, ``LSTM``, ``GRU``, ``MultiheadAttention``,
-    ``Transformer`` and ``scaled_dot_product_attention``. As in training, every call
-    has its own mask, also if a layer is called twice or once per time step.
+    The dropout layers of a copy of the module are replaced: ``Dropout`` (1d, 2d, 3d),
+    ``AlphaDropout``, ``FeatureAlphaDropout`` and their subclasses, of which only the
+    rate is used. As in training, every call has its own mask, also if a layer is called
+    twice or once per time step. ``torch.nn.functional.dropout`` and the ``dropout`` of
+    recurrent layers, attention and transformers are refused: use layers instead.
 
     Each prediction first runs up to three rows, alone and as a batch, and compares the
     results. A dependence between rows is detected only if it shows in these rows. The
@@ -339,8 +338,7 @@ def _plain_module(module, outputs) -> tuple[nn.Module, bool]:
             "`module` must have parameters of known shape; got a lazy layer that was "
             "never called. Call the module once, and train it."
         )
-    if not may_have_dropout(module):
-        raise ValueError(NO_DROPOUT)
+    check_dropout(module)
     return copied(module).eval(), is_skorch
 
 
