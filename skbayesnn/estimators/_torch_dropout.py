@@ -155,7 +155,7 @@ class _SharedDropout(nn.Module):
     where : str
         Name of the layer for messages.
     layer : _DropoutNd
-        It may be a subclass, of which only the rate is used.
+        Of a subclass, the rate is used, and not its forward.
     network : SharedMaskNetwork
         It has the masks of the present pass.
     """
