@@ -22,7 +22,6 @@ from skbayesnn.estimators import _progress
 from skbayesnn.model_selection import (
     BatchedGridSearchCV,
     BatchedRandomizedSearchCV,
-    TauCV,
 )
 from tests.helpers.stacks import NETWORK, ROWS, regressor
 
@@ -271,7 +270,6 @@ def test_a_long_search_shows_one_line_in_a_terminal(table, monkeypatch, capsys):
     for search, name in (
         (BatchedGridSearchCV(network, grid, cv=2), "BatchedGridSearchCV: 0 s"),
         (BatchedRandomizedSearchCV(network, grid, n_iter=2, cv=2), "BatchedRandomized"),
-        (TauCV(network, taus=[1.0, 2.0], cv=2), "TauCV: 0 s"),
     ):
         stream = Terminal()
         with monkeypatch.context() as patch:
