@@ -334,7 +334,6 @@ _FOLDS_OPTIONAL = {
     "fold_estimators_": list_of(list_of(FITTED)),
     "fold_scores_": list_of(floats(NOT_NEGATIVE)),
     "oof_std_": RECORDS,
-    "largest_epistemic_": POSITIVE_FLOATS_1D,
 }
 _SEARCH = {
     "cv_results_": DICT,
@@ -451,7 +450,7 @@ def _stacks() -> Iterator[StoredClass]:
     regressor = StoredClass(
         "skbayesnn",
         "BayesianStackingRegressor",
-        _STACK,
+        {**_STACK, "largest_epistemic_": POSITIVE_FLOATS_1D},
         {
             **_STACK_OPTIONAL,
             **_FOLDS_OPTIONAL,

@@ -418,9 +418,7 @@ default="from_dtype"
 
     def _mix(self, *predictives):
         mixture = super()._mix(*predictives)
-        # Stacks saved by earlier versions have no such attribute.
-        largest = getattr(self, "largest_epistemic_", np.inf)
-        ratio = _epistemic(mixture) / largest
+        ratio = _epistemic(mixture) / self.largest_epistemic_
         if (n_far := np.count_nonzero((ratio > FAR).any(1))) > 0:
             warn_of_rows(
                 self,
