@@ -23,12 +23,13 @@ from skbayesnn._sklearn_compat import (
     predicts_numbers,
     safe_indexing,
 )
+from skbayesnn.estimators.torch_module import TorchModule
 
 
 def refuse_fitted(estimator) -> None:
-    """Raise if the estimator, or a predictor inside it, is frozen.
+    """Raise if the estimator, or a predictor inside it, is frozen or a torch module.
 
-    A frozen predictor keeps its fit and may have been trained on the held-out rows. A
+    Such a predictor keeps its fit and may have been trained on the held-out rows. A
     frozen transformer is allowed: it does not predict y.
 
     Raises
@@ -39,10 +40,11 @@ def refuse_fitted(estimator) -> None:
         if not (predicts_numbers(part) or is_classifier(part)):
             continue
         try:
-            if clone(part) is not part:
-                continue
+            is_frozen = clone(part) is part
         # CatBoost with lists as parameters cannot be cloned, but is not frozen.
         except RuntimeError:
+            continue
+        if not (is_frozen or isinstance(part, TorchModule)):
             continue
         name = type(part).__name__
         if hasattr(part, "estimator"):

@@ -57,7 +57,9 @@ _ROWS_TO_WARN = 20
 
 
 @dataclass(eq=False)
-class _TorchModule(PredictiveMixin, BaseEstimator):
+class TorchModule(PredictiveMixin, BaseEstimator):
+    """What ``from_torch`` returns."""
+
     module: nn.Module
     X_transform: Callable | None
     n_draws: int
@@ -105,7 +107,7 @@ class _TorchModule(PredictiveMixin, BaseEstimator):
 
 
 @dataclass(eq=False)
-class _TorchRegressor(RegressionPredictiveMixin, RegressorMixin, _TorchModule):
+class _TorchRegressor(RegressionPredictiveMixin, RegressorMixin, TorchModule):
     noise_std: float | np.ndarray
 
     def _check_outputs(self, examined):
@@ -127,7 +129,7 @@ class _TorchRegressor(RegressionPredictiveMixin, RegressorMixin, _TorchModule):
 
 
 @dataclass(eq=False)
-class _TorchClassifier(ClassificationPredictiveMixin, ClassifierMixin, _TorchModule):
+class _TorchClassifier(ClassificationPredictiveMixin, ClassifierMixin, TorchModule):
     classes: np.ndarray
     outputs: str | None
 
