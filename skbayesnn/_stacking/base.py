@@ -295,7 +295,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             log,
             seconds,
         )
-        factor = self._factor_of_refits(stacked, kept, models, data)
+        factor = self._factor_of_refits(stacked, kept, models, oof)
         outcomes = [progress.out_of_fold.outcomes([c.name]) for c in kept]
         fold_models = [
             _completed(
@@ -533,7 +533,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         return attributes
 
     def _factor_of_refits(
-        self, stacked: Stacked, kept, models, data: StackData
+        self, stacked: Stacked, kept, models, oof: OutOfFold
     ) -> np.ndarray:
         """Correction of the mixture of the refitted models."""
         return stacked.factor
