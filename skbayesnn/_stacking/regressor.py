@@ -85,7 +85,10 @@ class BayesianStackingRegressor(
         Score of the held-out rows that the weights of the candidates optimise. The log
         density is sensitive to outliers and rewards a correct width of the predictive
         distribution in every row. The continuous ranked probability score is an error
-        in units of y, which is less sensitive to both. See Notes for y with ties.
+        in units of y, which is less sensitive to both. With ``"log_density"``, three
+        quarters of the weight maximise the log density, and one quarter minimises the
+        CRPS among the candidates that have weight by log density. See Notes for y with
+        ties.
     categorical_features : "from_dtype", array-like of str, int or bool, or None, \
 default="from_dtype"
         Columns that contain categories. Leave the default unless integers are codes of

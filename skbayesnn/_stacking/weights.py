@@ -1,10 +1,10 @@
 """Estimate the weights of the candidates, and a correction of their mixture.
 
-The weights maximise the density of out-of-fold rows, or minimise their CRPS. The
-correction is a factor on the spread, or a temperature. Out of fold a candidate is one
-network; refitted to all rows it is several, from different starts. Their mean has a
-smaller error, and their mixture is wider; the correction accounts for this. NumPy,
-float64.
+The weights maximise the density of out-of-fold rows, or minimise their CRPS, or are a
+mean of both. The correction is a factor on the spread, or a temperature. Out of fold a
+candidate is one network; refitted to all rows it is several, from different starts.
+Their mean has a smaller error, and their mixture is wider; the correction accounts for
+this. NumPy, float64.
 """
 
 from collections.abc import Mapping, Sequence
@@ -51,12 +51,14 @@ CONSTANT = 0.05
 CHECK_ERROR_BELOW = 150
 # A squared error is large if it exceeds this multiple of the smallest squared error.
 MAX_ERROR_RATIO = 3.0
+# Share of the weights that minimise the CRPS, in weights by log density.
+CRPS_SHARE = 0.25
 # Log densities that differ by less are equal up to rounding, nats.
 EQUAL = 1e-6
-# At most this many rows times targets, and draws, determine weights by CRPS; and rows
-# times targets that show which candidates are worse than a constant.
-MAX_CRPS_VALUES, MAX_CHECKED_VALUES = 2_000, 500
-MAX_CRPS_DRAWS = 50
+# At most this many rows times targets, and draws, determine weights by CRPS.
+CRPS_LIMITS = 2_000, 50
+# The same for ``CRPS_SHARE``, and to find candidates that are worse than a constant.
+CHECK_LIMITS = 500, 20
 # Number of quantiles that represent a distribution that is not normal.
 N_LEVELS = 100
 
@@ -398,6 +400,9 @@ class OutOfFold:
     def stacked(self, score: str = "log_density") -> Stacked:
         """Estimate the weights of the candidates and the correction of the mixture.
 
+        Weights of regressors by log density contain a share of ``CRPS_SHARE`` that
+        minimises the CRPS, among candidates that have weight by log density.
+
         score : "log_density" or "crps", of which the weights are the optimum
         """
         log_density = self.log_density()
@@ -411,6 +416,13 @@ class OutOfFold:
             if score == "log_density"
             else crps_weights(self.crps_products(np.flatnonzero(kept)))
         )
+        if score == "log_density" and not self.predictives[0].is_classification:
+            used = np.flatnonzero(weights)
+            products = self.crps_products(used, CHECK_LIMITS)
+            # They may be infinite if no candidate is better than a constant.
+            if np.isfinite(products).all():
+                weights *= 1 - CRPS_SHARE
+                weights[used] += CRPS_SHARE * crps_weights(products)
         n_draws = round_to_total(weights, N_DRAWS)
         mixture = self.mixture(n_draws)
         factor = best_factor(mixture, self.observed, self.weights)
@@ -444,9 +456,14 @@ class OutOfFold:
         # A density that is NaN counts as zero, too.
         return np.fmax(np.stack(values, axis=1), MIN_LOG_DENSITY)
 
-    def crps_products(self, candidates: np.ndarray) -> np.ndarray:
-        """``crps_products`` of some candidates, from a subset of rows and draws."""
-        y, weights, parts = self._subset(candidates, MAX_CRPS_VALUES)
+    def crps_products(
+        self, candidates: np.ndarray, limits: tuple[int, int] = CRPS_LIMITS
+    ) -> np.ndarray:
+        """``crps_products`` of some candidates, from a subset of rows and draws.
+
+        limits : largest number of rows times targets, and of draws
+        """
+        y, weights, parts = self._subset(candidates, *limits)
         return crps_products(parts, y, weights)
 
     def beats_constant(self) -> np.ndarray:
@@ -457,7 +474,7 @@ class OutOfFold:
         everyone = np.arange(len(self.predictives))
         if self.predictives[0].is_classification:
             return np.ones(len(everyone), dtype=bool)
-        y, weights, parts = self._subset(everyone, MAX_CHECKED_VALUES)
+        y, weights, parts = self._subset(everyone, *CHECK_LIMITS)
         mean = _average(y, weights)
         variance = _average(np.square(y - mean), weights)
         variance = np.where(variance > 0, variance, 1.0)
@@ -465,17 +482,17 @@ class OutOfFold:
         crps = [crps_products([part], y, weights).item() for part in (constant, *parts)]
         return np.less(crps[1:], crps[0])
 
-    def _subset(self, candidates, most: int) -> tuple:
-        """Targets, weights, and the candidates' distributions with at most 50 draws.
+    def _subset(self, candidates, most: int, most_draws: int) -> tuple:
+        """Targets, weights, and the candidates' distributions.
 
-        most : number of rows times targets
+        most : largest number of rows times targets
         """
         y = self.y.reshape(len(self.y), -1)
         rows = some_rows(np.flatnonzero(self.weights), max(most // y.shape[1], 1))
         parts = []
         for i in candidates:
             components = self.predictives[i].in_units_of_target().components
-            n_draws = min(components.n_draws, MAX_CRPS_DRAWS)
+            n_draws = min(components.n_draws, most_draws)
             parts.append(components.resized(n_draws).rows(rows))
         return y[rows], self.weights[rows], parts
 

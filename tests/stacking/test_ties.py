@@ -196,6 +196,28 @@ def test_candidate_without_density_has_no_weight():
         assert _out_of_fold(parts, y).stacked().weights.tolist() == [1, 0]
 
 
+def test_a_quarter_of_weights_by_log_density_minimises_the_crps(seed):
+    """Among candidates that have weight by log density; the others keep none."""
+    random = np.random.default_rng(seed)
+    n_rows = 501
+    y = random.normal(size=n_rows)
+    candidates = [
+        ((y + error * random.normal(size=n_rows))[None], variance)
+        for error, variance in [(0.5, 0.04), (0.9, 0.9), (0.6, 1.4), (9.0, 0.03)]
+    ]
+    oof = _out_of_fold(candidates, y)
+    first = sparse_stacking_weights(oof.log_density(), np.ones(n_rows))
+    used = np.flatnonzero(first)
+    assert 1 < len(used) < 4
+    rows = np.arange(0, n_rows, 2)  # at most 500
+    components = [oof.predictives[i].components.rows(rows) for i in used]
+    products = crps_products(components, y[rows, None], np.ones(len(rows)))
+    expected = 0.75 * first
+    expected[used] += 0.25 * crps_weights(products)
+    assert np.abs(expected - first).max() > 0.01
+    np.testing.assert_allclose(oof.stacked().weights, expected, atol=1e-8)
+
+
 def test_candidate_that_is_worse_than_a_constant_has_no_weight(seed):
     """Although only this one has a density in a few rows."""
     random = np.random.default_rng(seed)
@@ -208,6 +230,8 @@ def test_candidate_that_is_worse_than_a_constant_has_no_weight(seed):
     for score in ("log_density", "crps"):
         assert oof.stacked(score).weights.tolist() == [1, 0]
     # If all are worse, they are kept.
+    assert _out_of_fold([(wild[None], 25.0)], y).stacked().weights.tolist() == [1]
+    wild[3] = np.inf
     assert _out_of_fold([(wild[None], 25.0)], y).stacked().weights.tolist() == [1]
 
 
