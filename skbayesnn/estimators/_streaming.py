@@ -395,7 +395,8 @@ def _job_of_update(
     if estimator.prior_ is not None:
         job = job.under_prior(estimator.prior_)
     names = job.config.likelihood.predictive_params
-    if job.estimates_tau and set(names) & posterior.likelihood_params.keys():
+    has_estimate = bool(set(names) & posterior.likelihood_params.keys())
+    if has_estimate and (job.estimates_tau or job.perturbs_y):
         job = job.with_fixed_likelihood()
     return job
 

@@ -233,10 +233,12 @@ class SharedMaskNetwork:
                 self._flagged[where] = layer
         if id(self.module) in replaced:
             self.module = replaced[id(self.module)]
-        for layer in list(self.module.modules()):
-            for name, child in list(layer._modules.items()):
-                if id(child) in replaced:
-                    setattr(layer, name, replaced[id(child)])
+        # A layer may have several names, and be inside of another dropout layer.
+        names = self.module.named_modules(remove_duplicate=False)
+        for path, layer in reversed(list(names)):
+            if path and id(layer) in replaced:
+                parent, _, name = path.rpartition(".")
+                setattr(self.module.get_submodule(parent), name, replaced[id(layer)])
 
     def run(self, inputs: Inputs, masks: _Masks) -> torch.Tensor:
         """Run one forward pass; return its output, (rows, outputs).

@@ -46,7 +46,8 @@ def results(model, X):
 def components(model, X):
     """Fields of the components of every draw, by name."""
     opened = open_posterior(model, X).whole()
-    return {f.name: getattr(opened, f.name) for f in fields(opened)}
+    arrays = {f.name: getattr(opened, f.name) for f in fields(opened)}
+    return {name: values for name, values in arrays.items() if values is not None}
 
 
 def both(function, model, X, monkeypatch):

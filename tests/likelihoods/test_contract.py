@@ -309,8 +309,13 @@ def _single_distribution(components, draw, row, target, times):
     def chosen(values):
         return np.repeat(values[draw, row, target][None, None, None], times, axis=1)
 
-    kind = type(components)
-    return kind(*(chosen(getattr(components, f.name)) for f in fields(kind)))
+    return type(components)(*map(chosen, _arrays(components)))
+
+
+def _arrays(components):
+    """The fields, without ``own_share``, which the draws of a likelihood lack."""
+    values = [getattr(components, f.name) for f in fields(components)]
+    return [value for value in values if value is not None]
 
 
 # Draw, row and target of some distributions of a setting.
