@@ -41,7 +41,6 @@ from skbayesnn._stacking.boosting import BoostingClassifier
 from skbayesnn._stacking.foreign import ForeignModel
 from skbayesnn._stacking.forest import ForestRegressor
 from skbayesnn._stacking.linear import ShrunkLinearClassifier, ShrunkLinearRegressor
-from skbayesnn._stacking.regressor import BayesianStackingRegressor
 from skbayesnn.estimators import _fitted
 from skbayesnn.estimators._base import BayesianNetwork
 from skbayesnn.estimators.neighbours import (
@@ -122,16 +121,6 @@ class Regression:
     def placed(self, part: "Part") -> "Regression":
         """The draws as a part of a larger mixture."""
         parts = [p._replace(uses=_resized(p.uses, part)) for p in self.draws]
-        return replace(self, draws=tuple(parts))
-
-    def with_bounded_means(self, bounds: np.ndarray) -> "Regression":
-        """Clip the mean of each draw to bounds, (2, targets), as the mixture does."""
-        if np.isinf(bounds).all():
-            return self
-        parts, (low, high) = [], bounds
-        for part in self.draws:
-            move = part.mean.op("Max", low).op("Min", high) - part.mean
-            parts.append(part.rescaled(move, np.ones(len(low))))
         return replace(self, draws=tuple(parts))
 
     def corrected(self, factor: np.ndarray, bound: float = np.inf) -> "Regression":
@@ -317,9 +306,6 @@ def _parts(model: BayesianStacking) -> list[Part]:
 
 def _corrected(model: BayesianStacking, parts: list) -> Regression | Classes:
     """Mixture of the candidates of a stack, with its correction."""
-    if isinstance(model, BayesianStackingRegressor):
-        pairs = zip(parts, model.mean_bounds_, strict=True)
-        parts = [part.with_bounded_means(bounds) for part, bounds in pairs]
     return _joined(parts).corrected(model.spread_factor_, model.spread_bound_)
 
 

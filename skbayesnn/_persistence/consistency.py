@@ -668,9 +668,6 @@ def check_stack(model) -> None:
     if len(model.spread_factor_) != 1 or is_classification:
         n_factors = 1 if is_classification else math.prod(shape[1:])
         agree("factors of the spread", n_factors, len(model.spread_factor_))
-    if not is_classification:
-        shape_of_bounds = n_parts, 2, math.prod(shape[1:])
-        agree("bounds of the means", shape_of_bounds, model.mean_bounds_.shape)
     if hasattr(model, "fold_estimators_"):
         agree("candidates", n_parts, *map(len, model.fold_estimators_))
         agree("folds", len(model.fold_estimators_), len(model.fold_scores_))

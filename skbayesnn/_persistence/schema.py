@@ -450,11 +450,7 @@ def _stacks() -> Iterator[StoredClass]:
     regressor = StoredClass(
         "skbayesnn",
         "BayesianStackingRegressor",
-        {
-            **_STACK,
-            "largest_epistemic_": POSITIVE_FLOATS_1D,
-            "mean_bounds_": floats(NOT_NAN),
-        },
+        {**_STACK, "largest_epistemic_": POSITIVE_FLOATS_1D},
         {
             **_STACK_OPTIONAL,
             **_FOLDS_OPTIONAL,

@@ -264,22 +264,6 @@ class MixturePredictive:
             transform = make_pipeline(transform, self.transform)
         return replace(in_units, transform=transform, squeeze_targets=squeeze_targets)
 
-    def with_bounded_means(self, bounds):
-        """Clip the mean of each draw to bounds; its noise moves with the mean.
-
-        bounds : (2, targets), in y's units; infinite with a transform, and for counts
-        returns : the same object if all means are within the bounds
-        """
-        if np.isinf(bounds).all():
-            return self
-        in_units = self.in_units_of_target()
-        mean = in_units.components.mean
-        move = mean.clip(*bounds) - mean
-        if not move.any():
-            return self
-        components = in_units.components.rescaled(move, np.ones(move.shape[-1]))
-        return replace(in_units, components=components)
-
     def scaled(self, factor, bound=np.inf):
         """Spread all draws and their noise about the mean by ``factor``, (targets,).
 

@@ -295,7 +295,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             log,
             seconds,
         )
-        factor = self._factor_of_refits(stacked, kept, models, oof)
+        factor = self._factor_of_refits(stacked, kept, models, data)
         outcomes = [progress.out_of_fold.outcomes([c.name]) for c in kept]
         fold_models = [
             _completed(
@@ -533,7 +533,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         return attributes
 
     def _factor_of_refits(
-        self, stacked: Stacked, kept, models, oof: OutOfFold
+        self, stacked: Stacked, kept, models, data: StackData
     ) -> np.ndarray:
         """Correction of the mixture of the refitted models."""
         return stacked.factor

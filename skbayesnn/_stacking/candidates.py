@@ -81,15 +81,6 @@ class Candidate:
         return model_of(clone(self.spec.estimator).set_params(**self.params))
 
     @property
-    def has_bounded_means(self) -> bool:
-        """Whether its means are clipped: of networks with hidden layers, neighbours."""
-        model = self.model
-        sizes: Any = getattr(model, "hidden_layer_sizes", None)
-        return (
-            isinstance(model, BayesianNetwork | NeighbourModel) and np.size(sizes) > 0
-        )
-
-    @property
     def n_starts(self) -> int:
         """Number of networks from different starts; 1 for other models."""
         return self.model.get_params(deep=False).get("n_estimators", 1)

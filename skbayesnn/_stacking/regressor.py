@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import is_
 from typing import Any
 
 import numpy as np
@@ -162,9 +161,6 @@ default="from_dtype"
         The factor moves the mean of a draw by at most this many standard deviations of
         its observation noise. Without a bound, a candidate with a large error in a row
         would move the draws of the other candidates away from y.
-    mean_bounds_ : ndarray of shape (n_estimators, 2, n_targets)
-        Lowest and highest mean of each of ``estimators_``, in y's units; the means of
-        their draws are clipped. See Notes.
     oof_prediction_, oof_std_ : ndarray of shape (n_samples,) or (n_samples, n_targets)
         Out-of-fold mean and total standard deviation of the mixture, in y's units:
         one start of each candidate, with the factor estimated on the held-out rows. NaN
@@ -174,7 +170,7 @@ default="from_dtype"
         its cell (see Notes).
     largest_epistemic_ : ndarray of shape (n_targets,)
         Largest epistemic standard deviation of the held-out rows. Predictions warn of
-        rows in which it is more than twice as large, before means are clipped.
+        rows in which it is more than twice as large.
     summary_ : Summary
         Out-of-fold log density, R^2 and coverage: ``print(model.summary_)``. The
         networks were not fitted to these rows, but the weights and the factor were. The
@@ -250,16 +246,6 @@ default="from_dtype"
     rows, its squared error is more than three times the smallest one. A candidate
     without positive density in any held-out row is dropped, too.
 
-    For rows that are unlike the training rows, the mean of a network can be far outside
-    of the range of y. The mean of each draw of a network with hidden layers, or of
-    neighbours, is therefore clipped to the range of y of the training rows (or of
-    ``sample_rows_``), extended on both sides by the root mean squared error of the
-    candidate on held-out rows. For this error, means are clipped to the range of y.
-    Draws keep their variances. Linear models are not clipped, so that a trend can
-    continue; neither are candidates of other libraries and counts. No candidate is
-    clipped if the folds are in time order, as with ``TimeSeriesSplit``, or if a column
-    contains dates, because y may grow.
-
     Narrow spikes at repeated values of y could have any log density. A repeated value
     of y therefore stands for its cell, which ends half-way to the next values, and at
     the latest at a distance of the smallest mean absolute error of a candidate. Its log
@@ -299,7 +285,6 @@ default="from_dtype"
     fold_estimators_: list[list[Any]]
     fold_scores_: list[Array]
     oof_std_: Array
-    mean_bounds_: Array
     largest_epistemic_: Array
     _is_classification = False
 
@@ -435,12 +420,8 @@ default="from_dtype"
         }
 
     def _mix(self, *predictives):
-        bounded = _bounded(predictives, self.mean_bounds_)
-        mixture = unbounded = super()._mix(*bounded)
-        # The bounds also reduce the epistemic part of the rows to warn of.
-        if not all(map(is_, bounded, predictives)):
-            unbounded = super()._mix(*predictives)
-        ratio = _epistemic(unbounded) / self.largest_epistemic_
+        mixture = super()._mix(*predictives)
+        ratio = _epistemic(mixture) / self.largest_epistemic_
         if (n_far := np.count_nonzero((ratio > FAR).any(1))) > 0:
             warn_of_rows(
                 self,
@@ -453,12 +434,11 @@ default="from_dtype"
             )
         return mixture
 
-    def _factor_of_refits(self, stacked, kept, models, oof):
+    def _factor_of_refits(self, stacked, kept, models, data):
         n_before = [candidate.n_starts for candidate in kept]
         n_now = [n_networks(model) for model in models]
         if not (stacked.mixture.has_spread and np.any(np.greater(n_now, n_before))):
             return stacked.factor
-        data = oof.data
         subset = np.flatnonzero(data.weights)
         subset = some_rows(subset, max(MAX_COMPARED // stacked.factor.size, 1))
         predictives = [
@@ -467,7 +447,6 @@ default="from_dtype"
             ).whole()
             for candidate, model in zip(kept, models, strict=True)
         ]
-        predictives = _bounded(predictives, oof.mean_bounds[stacked.n_draws > 0])
         n_draws = stacked.n_draws[stacked.n_draws > 0]
         reduction = share_of_starts(predictives, n_draws, n_before, n_now)
         return factor_with_starts(stacked.factor, reduction, data.weights[subset])
@@ -477,8 +456,7 @@ default="from_dtype"
         std = mixture.uncertainty(["total"])["total"].reshape(n_rows, -1)
         # Less than a hundredth of the total never matters.
         largest = np.maximum(_epistemic(mixture), 0.01 * std)[oof.weights > 0].max(0)
-        bounds = oof.mean_bounds[stacked.n_draws > 0]
-        attributes = {"largest_epistemic_": largest, "mean_bounds_": bounds}
+        attributes = {"largest_epistemic_": largest}
         if len(np.unique(oof.test_rows)) < len(oof.test_rows):
             return attributes  # A row must not calibrate twice.
         # Divide residuals by the standard deviation that predictions have.
@@ -494,12 +472,6 @@ default="from_dtype"
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
-
-
-def _bounded(predictives, mean_bounds) -> list:
-    """Predictions of the candidates with their means clipped to their bounds."""
-    pairs = zip(predictives, mean_bounds, strict=True)
-    return [predictive.with_bounded_means(bounds) for predictive, bounds in pairs]
 
 
 def _epistemic(mixture) -> np.ndarray:

@@ -313,8 +313,6 @@ class OutOfFold:
     noise : dict of str to Noise or ndarray
         Of regressors of other libraries, by the name of the candidate: the argument of
         their ``set_noise``.
-    mean_bounds : ndarray of shape (candidates, 2, targets)
-        Bounds of the means of regression, to which ``predictives`` are clipped.
     """
 
     predictives: Sequence[Any]
@@ -323,7 +321,6 @@ class OutOfFold:
     weights: np.ndarray
     fold: np.ndarray
     noise: Mapping[str, Noise | np.ndarray] = field(default_factory=dict)
-    mean_bounds: np.ndarray | None = None
 
     @classmethod
     def from_outcomes(cls, candidates, splits, store: ResultStore, data) -> "OutOfFold":
@@ -364,12 +361,7 @@ class OutOfFold:
                 if isinstance(model, ForeignRegressor)
                 else _with_spread(predictives[i], y, weights)
             )
-        if predictives[0].is_classification:
-            return cls(predictives, test_rows, data, weights, fold, noise)
-        bounds = _mean_bounds(candidates, predictives, splits, data)
-        pairs = zip(predictives, bounds, strict=True)
-        predictives = [part.with_bounded_means(of_part) for part, of_part in pairs]
-        return cls(predictives, test_rows, data, weights, fold, noise, bounds)
+        return cls(predictives, test_rows, data, weights, fold, noise)
 
     @property
     def y(self) -> np.ndarray:
@@ -535,30 +527,6 @@ class OutOfFold:
         """Mixture with the given number of draws of each candidate."""
         kept = [i for i, n in enumerate(n_draws) if n]
         return pooled([self.predictives[i] for i in kept], [n_draws[i] for i in kept])
-
-
-def _mean_bounds(candidates, predictives, splits, data) -> np.ndarray:
-    """Bounds of the means of each candidate, (candidates, 2, targets), in y's units.
-
-    They are the range of y, extended by the root mean squared error on held-out rows.
-    The error is that of means within the range: one extreme mean does not determine it.
-    Bounds are infinite if y may grow: for linear models, which continue a trend, if
-    held-out rows are later than training rows, and with columns of dates.
-    """
-    y = np.asarray(data.y, dtype=np.float64).reshape(len(data.y), -1)
-    low, high = (f(y[data.weights > 0], axis=0) for f in (np.min, np.max))
-    test_rows = np.concatenate([test for _, test in splits])
-    grows = all(train.max() < test.min() for train, test in splits)
-    if data.encoder is not None:
-        grows |= any(column.kind == "date" for column in data.encoder.columns_)
-    bounds = np.tile([low - np.inf, high + np.inf], (len(candidates), 1, 1))
-    for i, (candidate, part) in enumerate(zip(candidates, predictives, strict=True)):
-        if candidate.has_bounded_means and part.has_spread and not grows:
-            mean = part.mean().reshape(len(test_rows), -1).clip(low, high)
-            squares = np.square(mean - y[test_rows])
-            error = np.sqrt(_average(squares, data.weights[test_rows]))
-            bounds[i] = low - error, high + error
-    return bounds
 
 
 def _with_spread(predictive, y, weights):

@@ -66,10 +66,7 @@ def test_classes(data, seed):
 @pytest.mark.usefixtures("unmerged")
 @pytest.mark.parametrize("target", ["y", "Y"])
 def test_stack(data, small, target, seed):
-    """A correction moves a draw, with all of its components, by a bounded distance.
-
-    So do bounds of the means.
-    """
+    """A correction moves a draw, with all of its components, by a bounded distance."""
     y = getattr(data, target)
     pool = [
         ("network", MCDropoutRegressor(**small)),
@@ -80,10 +77,6 @@ def test_stack(data, small, target, seed):
     # Some weights may be zero.
     model.estimators_ = [member.fit(data.X, y) for _, member in pool]
     model.n_draws_ = np.array([7, 5, 9])
-    quartiles = np.quantile(y.reshape(len(y), -1), [0.25, 0.75], axis=0)
-    model.mean_bounds_ = quartiles + np.array(
-        [[[-np.inf], [np.inf]], [[0.0], [0.0]], [[-0.1], [0.1]]]
-    )
     for bound in (np.inf, 0.1):
         model.spread_factor_ = np.full(len(model.spread_factor_), 1.6)
         model.spread_bound_ = bound

@@ -136,7 +136,6 @@ def test_stack_with_a_candidate_on_the_frame(seed, small):
         candidates[0] = MCDropoutRegressor(**small).fit(model.table_.transform(X), y)
     model.estimators_, model.on_frame_ = candidates, [False, True]
     model.n_draws_ = np.array([33, 5])
-    model.mean_bounds_ = np.repeat(model.mean_bounds_[:1], 2, axis=0)
     X.loc[:3, "a"], X.loc[2:5, "shop"] = np.nan, "new"
     graph = to_onnx(model)
     expected = expected_regression(model, X)

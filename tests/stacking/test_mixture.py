@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp
 from sklearn.base import clone
-from sklearn.model_selection import KFold, TimeSeriesSplit
 
 import skbayesnn
 from skbayesnn import (
@@ -15,7 +14,6 @@ from skbayesnn import (
 )
 from skbayesnn._batch.jobs import network_of
 from skbayesnn._distributions.components import Gaussians
-from skbayesnn._distributions.mixtures import GaussianMixtures
 from skbayesnn._meta.unwrap import open_predictive
 from skbayesnn._predictive.mixture import MixturePredictive
 from skbayesnn._stacking.weights import (
@@ -24,7 +22,7 @@ from skbayesnn._stacking.weights import (
     factor_with_starts,
     share_of_starts,
 )
-from tests.helpers.stacks import NETWORK, QUICK, ROWS, classifier, regressor
+from tests.helpers.stacks import QUICK, ROWS, classifier, regressor
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:the network explains:sklearn.exceptions.ConvergenceWarning"
@@ -102,93 +100,6 @@ def test_no_draw_is_moved_by_more_than_its_noise(table):
     assert (np.abs(shift) < most).any()
 
 
-def test_means_are_clipped_and_variances_are_kept(seed):
-    """Rows inside of the bounds keep all bits; draws with parts move as a whole."""
-    random = np.random.default_rng(seed)
-    mean, variance = random.normal(size=(5, 4, 2)), random.uniform(0.5, 2, (5, 4, 2))
-    mean[:3, 1] += [1e3, -1e3]
-    mean[4, 3, 1] = 7.5
-    bounds = np.array([[-9.0, -8.0], [9.0, 7.0]])
-    expected = mean.copy()
-    expected[:3, 1] = [9, -8]
-    expected[4, 3, 1] = 7
-    mixture = MixturePredictive(Gaussians(mean, variance), squeeze_targets=False)
-    clipped = mixture.with_bounded_means(bounds).components
-    np.testing.assert_allclose(clipped.mean, expected, rtol=1e-12)
-    np.testing.assert_array_equal(clipped.mean[:, [0, 2]], mean[:, [0, 2]])
-    np.testing.assert_array_equal(clipped.variance, variance)
-    inside = mixture.components.rows(np.array([0, 2]))
-    inside = MixturePredictive(inside, squeeze_targets=False)
-    assert inside.with_bounded_means(bounds) is inside
-
-    weight = np.array([0.25, 0.75])
-    location = np.array([20.0, 24.0]) + np.zeros((1, 1, 1, 2))
-    parts = GaussianMixtures(weight + 0 * location, location, 0 * location + 0.3)
-    mixture = MixturePredictive(parts, squeeze_targets=True)
-    clipped = mixture.with_bounded_means(np.array([[0.0], [10.0]])).components
-    np.testing.assert_allclose(clipped.mean.item(), 10, rtol=1e-12)
-    np.testing.assert_allclose(clipped.variance, parts.variance, rtol=1e-12)
-
-
-def test_bounds_are_the_range_of_y_and_the_error_on_held_out_rows(table, seed):
-    """Rows without weight do not count. Linear models have no bounds."""
-    X, y = table
-    random = np.random.default_rng(seed)
-    weights = random.uniform(0.5, 2, len(y))
-    weights[[2, 5]], Y = 0, np.column_stack([y, random.normal(size=len(y))])
-    Y[[2, 5]] = 1e4
-    pool = [
-        ("network", NETWORK),
-        ("linear", MCDropoutRegressor(**QUICK | {"hidden_layer_sizes": ()})),
-    ]
-    model = BayesianStackingRegressor(pool, cv=KFold(3), n_refits=1)
-    model.fit(X, Y, sample_weight=weights)
-    # Both candidates have a positive weight.
-    assert len(model.n_draws_) == 2
-    low, high = (f(Y[weights > 0], axis=0) for f in (np.min, np.max))
-    mean = np.zeros_like(Y)
-    for (_, test), models in zip(
-        KFold(3).split(X), model.fold_estimators_, strict=True
-    ):
-        mean[test] = models[0].predict(X[test])
-    squares = np.square(mean.clip(low, high) - Y)
-    error = np.sqrt(np.average(squares, axis=0, weights=weights))
-    expected = [low - error, high + error]
-    np.testing.assert_allclose(model.mean_bounds_[0], expected, rtol=1e-6)
-    infinite = np.full((2, 2), np.inf) * [[-1], [1]]
-    np.testing.assert_array_equal(model.mean_bounds_[1], infinite)
-
-    in_time_order = model.set_params(cv=TimeSeriesSplit(2)).fit(X, Y)
-    assert np.isinf(in_time_order.mean_bounds_).all()
-
-
-def test_means_of_rows_unlike_the_training_rows_are_bounded(table, tmp_path):
-    """Each candidate is clipped before the mixture is corrected; warnings stay."""
-    X, y = table
-    model = regressor().fit(X, y)
-    model.spread_factor_ = np.ones(1)
-    rows = np.concatenate([X[:4], X[4:9] + 300 * X.std(0)])
-    with pytest.warns(UserWarning, match=r"5 of 9 rows are unlike .*SKB303"):
-        clipped = open_predictive(model, rows).whole().components
-    np.testing.assert_array_equal(
-        open_predictive(model, X[:4]).whole().components.mean, clipped.mean[:, :4]
-    )
-    skbayesnn.save(model, tmp_path / "stack.skb")
-    loaded = skbayesnn.load(tmp_path / "stack.skb")
-    np.testing.assert_array_equal(loaded.predict(rows), model.predict(rows))
-
-    bounds, infinite = model.mean_bounds_, np.array([[-np.inf], [np.inf]])
-    model.mean_bounds_ = np.broadcast_to(infinite, bounds.shape)
-    with pytest.warns(UserWarning, match=r"5 of 9 rows are unlike .*SKB303"):
-        free = open_predictive(model, rows).whole().components
-    low, high = np.repeat(bounds, model.n_draws_, axis=0).transpose(1, 0, 2)[:, :, None]
-    expected = free.mean.clip(low, high)
-    assert (expected != free.mean)[:, 4:].any()
-    np.testing.assert_allclose(clipped.mean, expected, rtol=1e-9, atol=1e-9)
-    np.testing.assert_array_equal(clipped.mean[:, :4], free.mean[:, :4])
-    np.testing.assert_array_equal(clipped.variance, free.variance)
-
-
 def test_row_with_one_outlying_draw_keeps_its_density(seed):
     """The spread factor must not move the other draws, which are right."""
     random = np.random.default_rng(seed)
@@ -220,14 +131,6 @@ def test_spread_factor_is_the_ratio_of_true_to_predicted_std(seed):
     assert model.spread_factor_[0] == pytest.approx(1, rel=5 / np.sqrt(800))
 
 
-def bounded_parts(model, X):
-    """Predictions of the candidates, whose means the stack clips."""
-    return [
-        open_predictive(estimator, X).whole().with_bounded_means(bounds)
-        for estimator, bounds in zip(model.estimators_, model.mean_bounds_, strict=True)
-    ]
-
-
 def test_several_refits_narrow_the_mixture(table):
     """By the reduction of the variance on the training rows; nothing else changes."""
     X, y = table
@@ -238,7 +141,7 @@ def test_several_refits_narrow_the_mixture(table):
         for n_refits in (1, 3)
     )
     np.testing.assert_array_equal(single.oof_std_, several.oof_std_)
-    parts = bounded_parts(several, X)
+    parts = [open_predictive(model, X).whole() for model in several.estimators_]
     n_parts = len(parts)
     reduction = share_of_starts(parts, several.n_draws_, [1] * n_parts, [3] * n_parts)
     expected = factor_with_starts(single.spread_factor_, reduction, weights)
@@ -267,7 +170,7 @@ def test_discarded_networks_do_not_count_as_refits(table, monkeypatch):
     )
     model = regressor(n_refits=3).fit(X, y)
     assert {len(network_of(estimator).seeds_) for estimator in model.estimators_} == {2}
-    parts = bounded_parts(model, X)
+    parts = [open_predictive(estimator, X).whole() for estimator in model.estimators_]
     reduction = share_of_starts(
         parts, model.n_draws_, [1] * len(parts), [2] * len(parts)
     )

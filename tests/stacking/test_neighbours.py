@@ -70,8 +70,6 @@ def test_predictive_is_the_weighted_mixture(rows, fitted):
     """Normal draws of a network and mixtures of neighbours, without a correction."""
     _, _, X, y = rows
     fitted.spread_factor_ = np.ones(1)
-    fitted.mean_bounds_ = np.full_like(fitted.mean_bounds_, np.inf)
-    fitted.mean_bounds_[:, 0] *= -1
     parts = _draws(fitted, X)
     mean, variance = (
         np.concatenate([getattr(part, name)[..., 0] for part in parts])
