@@ -15,8 +15,8 @@ from sklearn.feature_selection import VarianceThreshold
 from sklearn.pipeline import make_pipeline
 
 from skbayesnn import MCDropoutClassifier, MCDropoutRegressor, save
-from skbayesnn._meta.find import number_text
 from skbayesnn._table_files import read_table
+from skbayesnn.inspection._column_values import number_text
 from tests.helpers.frames import mixed_frame
 from tests.helpers.seed import SEED
 
