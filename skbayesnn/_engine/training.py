@@ -66,15 +66,17 @@ class TrainingHistory:
     ----------
     failed : ndarray of shape (members,), int
         First epoch in which the loss was not finite, or 0, in a run to continue.
+    n_epochs : ndarray of shape (members,), int
+        Planned epochs. Later losses of a member mean nothing, and may be NaN.
     epochs_done : int
         Number of epochs of that run.
     """
 
-    def __init__(self, failed: np.ndarray, epochs_done: int = 0):
+    def __init__(self, failed: np.ndarray, n_epochs: np.ndarray, epochs_done: int = 0):
         self._nll: list[torch.Tensor] = []
         self._kl: list[torch.Tensor] = []
         self.validation: list[torch.Tensor] = []
-        self.failed = failed.copy()
+        self.failed, self._planned = failed.copy(), n_epochs
         self._checked, self._n_epochs_checked = 0, epochs_done
 
     def add(self, nll: torch.Tensor, kl: torch.Tensor) -> None:
@@ -98,7 +100,9 @@ class TrainingHistory:
             self._kl[self._checked :]
         )
         bad = ~torch.isfinite(loss).cpu().numpy()
-        first = self._n_epochs_checked + 1 + bad.argmax(0)
+        epoch = self._n_epochs_checked + 1 + np.arange(len(bad))
+        bad &= epoch[:, np.newaxis] <= self._planned
+        first = epoch[0] + bad.argmax(0)
         new = bad.any(0) & (self.failed == 0)
         self.failed[new] = first[new]
         self._checked = len(self._nll)
@@ -666,7 +670,7 @@ def _train(
         runner = choose_runner(
             config, members, rows, posterior, priors, state, perturbation, processes
         )
-        history = TrainingHistory(failed, epochs_done)
+        history = TrainingHistory(failed, members.n_epochs, epochs_done)
         best = BestWeights(
             runner.state.parameters,
             members.n_epochs,
