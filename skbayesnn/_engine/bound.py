@@ -202,8 +202,7 @@ def _kl(config: TrainingConfig, posterior: Posterior, priors: tuple[Prior, ...])
     """KL(q || p) and its standard error; averaged over draws unless it is exact."""
     random = TrainingRandom(posterior.seeds, posterior.device, posterior.dtype)
     values: list[np.ndarray] = []
-    max_draws = 2 if config.horizon else _N_GROUPS
-    while len(values) < max_draws:
+    while len(values) < _N_GROUPS:
         random.start_epoch(_UNUSED_EPOCH - 1 - len(values), 0)
         kl = posterior.network.kl(
             posterior.layers, posterior.keep, priors, random.shared_by_rows

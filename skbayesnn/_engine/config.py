@@ -106,9 +106,6 @@ class TrainingConfig(TrainingOptions):
     keep_interrupted : bool
         Whether a KeyboardInterrupt ends the training and keeps the weights. If False,
         it is raised.
-    horizon : int or None
-        Number of steps that the warm-ups count as the whole training. None: the steps
-        of a member's epochs.
     prior : str
         A key of ``PRIORS``.
     dtype : torch.dtype
@@ -123,7 +120,6 @@ class TrainingConfig(TrainingOptions):
     patience: int | None = None
     tol: float = 0.0
     keep_interrupted: bool = False
-    horizon: int | None = None
     prior: str = "gaussian"
     dtype: torch.dtype = torch.float64
 
@@ -132,14 +128,12 @@ class TrainingConfig(TrainingOptions):
         """Whether the observation noise variance is estimated from the residuals.
 
         This requires that the width of q is given, that the training ends at the mode
-        of the weights (so no early stopping), that the rows are all rows seen so far,
-        and that the rows are not perturbed.
+        of the weights (so no early stopping), and that the rows are not perturbed.
         """
         return (
             self.variance_source == "residuals"
             and self.network.quadratic_kl
             and self.patience is None
-            and self.horizon is None
             and not self.perturbed
         )
 

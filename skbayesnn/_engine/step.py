@@ -103,9 +103,9 @@ class Schedule:
             self._schedule_of = schedule_of_member[member_of]
 
     def progress(self, n_done: int) -> list[tuple[float, np.ndarray]]:
-        """Pairs of the completed share of the warm-ups' horizon, and its members."""
+        """Pairs of the completed share of the warm-ups, and its members."""
         return [
-            (self._warmed_up(*schedule, n_done), members)
+            (_warmed_up(*schedule, n_done), members)
             for schedule, members in zip(self._schedules, self._members, strict=True)
         ]
 
@@ -120,8 +120,8 @@ class Schedule:
         return self._schedule_index
 
     def progress_of(self, n_done: int) -> list[float]:
-        """Completed share of the warm-ups' horizon, for every distinct schedule."""
-        return [self._warmed_up(*schedule, n_done) for schedule in self._schedules]
+        """Completed share of the warm-ups, for every distinct schedule."""
+        return [_warmed_up(*schedule, n_done) for schedule in self._schedules]
 
     def arrays(self, n_done: range, dtype: torch.dtype) -> np.ndarray:
         """Step size, epsilon and KL weight of some steps, as in ``StepValues``.
@@ -144,9 +144,7 @@ class Schedule:
             of_steps[:, 1] = unbiased
             if self._weighs_kl:
                 of_steps[:, 2] = [
-                    config.kl_weight_at(
-                        i % config.n_batches, self._warmed_up(*schedule, i)
-                    )
+                    config.kl_weight_at(i % config.n_batches, _warmed_up(*schedule, i))
                     for i in n_done
                 ]
         values = torch.as_tensor(values).to(dtype).numpy()
@@ -168,8 +166,9 @@ class Schedule:
             for step_values in zip(*columns, strict=True):
                 yield StepValues(*(values[self._schedule_of] for values in step_values))
 
-    def _warmed_up(self, n_steps: int, first: int, n_done: int) -> float:
-        return (first + n_done) / (self._config.horizon or n_steps)
+
+def _warmed_up(n_steps: int, first: int, n_done: int) -> float:
+    return (first + n_done) / n_steps
 
 
 def _powers(base: float, exponents: np.ndarray) -> np.ndarray:
@@ -188,13 +187,9 @@ class RowPerturbation:
     config : TrainingConfig
     seeds : ndarray of shape (members,), int
     rows : MemberRows
-    stream : int
-        Stream of the random numbers; new rows of the same members need a new one.
     """
 
-    def __init__(
-        self, config: TrainingConfig, seeds: np.ndarray, rows: MemberRows, stream: int
-    ):
+    def __init__(self, config: TrainingConfig, seeds: np.ndarray, rows: MemberRows):
         n_targets = config.likelihood.gaussian_targets
         self._on_y = n_targets > 0
         weights = np.ones((len(seeds), int(rows.n_rows.max())))
@@ -202,7 +197,7 @@ class RowPerturbation:
             weights *= torch.as_tensor(rows.weights).cpu().numpy()
         values = []
         for seed, row_weights in zip(seeds, weights[..., None], strict=True):
-            random = np.random.Generator(philox(int(seed), ROWS, stream))
+            random = np.random.Generator(philox(int(seed), ROWS))
             if self._on_y:
                 # A row of weight w is the mean of w rows: divide by sqrt(w).
                 normal = random.standard_normal((len(row_weights), n_targets))

@@ -66,17 +66,15 @@ class TrainingHistory:
     ----------
     failed : ndarray of shape (members,), int
         First epoch in which the loss was not finite, or 0, in a run to continue.
-    n_epochs : ndarray of shape (members,), int
-        Planned epochs. Later losses of a member mean nothing, and may be NaN.
     epochs_done : int
         Number of epochs of that run.
     """
 
-    def __init__(self, failed: np.ndarray, n_epochs: np.ndarray, epochs_done: int = 0):
+    def __init__(self, failed: np.ndarray, epochs_done: int = 0):
         self._nll: list[torch.Tensor] = []
         self._kl: list[torch.Tensor] = []
         self.validation: list[torch.Tensor] = []
-        self.failed, self._planned = failed.copy(), n_epochs
+        self.failed = failed.copy()
         self._checked, self._n_epochs_checked = 0, epochs_done
 
     def add(self, nll: torch.Tensor, kl: torch.Tensor) -> None:
@@ -92,8 +90,11 @@ class TrainingHistory:
         """Whether an epoch is finished."""
         return bool(self._nll)
 
-    def find_failures(self) -> None:
-        """Store the first epoch in which a member's loss was not finite."""
+    def find_failures(self, last_epoch: np.ndarray) -> None:
+        """Store the first epoch in which a member's loss was not finite.
+
+        last_epoch : (members,), int; later losses mean nothing, and may be NaN
+        """
         if self._checked == len(self._nll):
             return
         loss = torch.cat(self._nll[self._checked :]) + torch.cat(
@@ -101,7 +102,7 @@ class TrainingHistory:
         )
         bad = ~torch.isfinite(loss).cpu().numpy()
         epoch = self._n_epochs_checked + 1 + np.arange(len(bad))
-        bad &= epoch[:, np.newaxis] <= self._planned
+        bad &= epoch[:, np.newaxis] <= last_epoch
         first = epoch[0] + bad.argmax(0)
         new = bad.any(0) & (self.failed == 0)
         self.failed[new] = first[new]
@@ -174,6 +175,11 @@ class BestWeights:
             "stopped": self.stopped,
             "n_epochs": self.n_epochs,
         } | {f"value/{name}": value.copy() for name, value in values.items()}
+
+    @property
+    def last_epoch(self) -> np.ndarray:
+        """Last epoch of every member: where it stopped, or the planned one."""
+        return np.where(self.stopped, self.n_epochs, self._most_epochs)
 
     def have_finished(self, history: TrainingHistory) -> bool:
         """Whether all members have finished, stopped early or failed."""
@@ -643,7 +649,9 @@ def _train(
     processes : the processes over which the rows of every batch are split
     """
     if perturbation is None:
-        perturbation = _perturbation(config, members, rows, first_epoch)
+        perturbation = None
+        if config.perturbed:
+            perturbation = RowPerturbation(config, members.seeds, rows)
     keep_freed_memory()
     # Tensors created in a caller's inference mode cannot be trained.
     with torch.inference_mode(False), torch.no_grad():
@@ -670,7 +678,7 @@ def _train(
         runner = choose_runner(
             config, members, rows, posterior, priors, state, perturbation, processes
         )
-        history = TrainingHistory(failed, members.n_epochs, epochs_done)
+        history = TrainingHistory(failed, epochs_done)
         best = BestWeights(
             runner.state.parameters,
             members.n_epochs,
@@ -712,17 +720,6 @@ def _train(
                 )
             trained = replace(trained, bound=bound)
         return trained
-
-
-def _perturbation(config, members, rows, first_epoch) -> RowPerturbation | None:
-    """The members' row perturbation; None unless ``config.perturbed``.
-
-    In a stream, each batch of new rows has its own perturbation.
-    """
-    if not config.perturbed:
-        return None
-    stream = 0 if config.horizon is None else first_epoch
-    return RowPerturbation(config, members.seeds, rows, stream)
 
 
 # ---- epochs of a program, by torch or by a compiled loop
@@ -876,7 +873,7 @@ class _Run:
                         self.processes.copy_first(score)
                     history.validation.append(score)
                 if epoch * n_batches % _CHECK_EVERY < n * n_batches:
-                    history.find_failures()
+                    history.find_failures(self.best.last_epoch)
                 self.best.update(history, n)
             for i in range(epoch - n, epoch):
                 for hook in hooks:
@@ -903,9 +900,7 @@ class _Run:
         is_last : whether the weights get the values of a discrete prior at the end
         """
         history, best, posterior = self.history, self.best, self.best.posterior
-        history.find_failures()
-        # A loss that is not finite after a member has stopped is not a failure.
-        failed_after_stop = best.stopped & (history.failed > best.n_epochs)
+        history.find_failures(best.last_epoch)
         finished = not interrupted and best.have_finished(history)
         if is_last and (finished or interrupted):
             posterior = at_values(posterior, self.priors)
@@ -919,7 +914,7 @@ class _Run:
             validation=validation,
             n_epochs=best.n_epochs,
             kl_constant=self._kl_constant(posterior),
-            failed=np.where(failed_after_stop, 0, history.failed),
+            failed=history.failed,
             interrupted=interrupted,
             optimizer=self.runner.state.optimizer_state(),
             progress=best.progress(),

@@ -23,7 +23,7 @@ def _by_row(config, seeds, rows, seed, epoch):
 
     Rows are identified by their first input.
     """
-    perturbation = RowPerturbation(config, seeds, rows, 0)
+    perturbation = RowPerturbation(config, seeds, rows)
     source = TrainingRandom(seeds, torch.device("cpu"), torch.float64)
     source.start_epoch(epoch, N_BATCHES)
     batches = list(Batches(rows, config, perturbation).epoch_batches(source))
@@ -60,8 +60,8 @@ def test_perturbation_of_y_scales_with_the_weight(engine, seed):
     config = engine.config("gaussian", perturbed=True)
     weights = np.array([[1.0, 4.0, 0.25]])
     rows = engine.Rows(np.zeros((1, 3, 4)), np.zeros((1, 3, TARGETS)), weights, 1)
-    perturbation = RowPerturbation(config, np.array([seed]), rows, 7)
-    normal = np.random.Generator(philox(seed, ROWS, 7)).standard_normal((3, TARGETS))
+    perturbation = RowPerturbation(config, np.array([seed]), rows)
+    normal = np.random.Generator(philox(seed, ROWS)).standard_normal((3, TARGETS))
     order = torch.tensor([[2, 0, 1]])
     [actual] = perturbation.batches([Batch(*rows.take(order))], order, 3)
     expected = normal[[2, 0, 1]] / np.sqrt([[0.25], [1.0], [4.0]])
@@ -76,7 +76,7 @@ def test_random_weights_have_the_moments_of_summed_rows(engine, seed):
     weights = np.tile([1.0, 4.0, 0.25], (n_members, 1))
     y = np.zeros((1, 3), dtype=int)
     rows = engine.Rows(np.zeros((1, 3, 4)), y, weights, n_members)
-    perturbation = RowPerturbation(config, seed + np.arange(n_members), rows, 0)
+    perturbation = RowPerturbation(config, seed + np.arange(n_members), rows)
     order = torch.arange(3).unsqueeze(0)
     [actual] = perturbation.batches([Batch(*rows.take(order))], order, 3)
     assert actual.y_perturbation is None

@@ -281,7 +281,7 @@ def test_training_ends_when_every_member_has_failed(engine, seed):
 @pytest.mark.parametrize("kind", KINDS)
 def test_continued_training_equals_one_run(engine, seed, kind, device):
     """Adam's state and the random numbers continue from the first run, bit for bit."""
-    config = engine.config(kind, cosine=False, horizon=100)
+    config = engine.config(kind, cosine=False)
     whole = engine.members(config, SEEDS + seed, KEEP, LENGTH_SCALE, TAU, 2)
     half = replace(whole, n_epochs=whole.n_epochs // 2)
     rows = engine.rows(config, len(SEEDS), seed, device=device)
@@ -300,7 +300,7 @@ def test_continued_training_equals_one_run(engine, seed, kind, device):
 @parametrize_cases
 def test_continued_training_equals_one_run_for_every_family(engine, seed, case):
     """The family's random numbers and the KL's warm-up continue too."""
-    settings = {"cosine": False, "horizon": 9, "kl_warm_up": 0.8}
+    settings = {"cosine": False}
     config, whole = config_and_members(case, seed, **settings)
     rows = engine.rows(config, len(SEEDS), seed)
     expected = engine.train(config, whole, rows)
@@ -429,7 +429,7 @@ def test_warm_up_counts_earlier_steps(engine, seed):
         if name != "step"
     }
     start = engine.initial_posterior(config, members)
-    warm = train(replace(config, horizon=100), members, rows, start, steps)
+    warm = train(config, members, rows, start, steps)
     mean = engine.parameters(start)["0/mean"]
     # Adam's first moment after one step is a tenth of the gradient.
     grad_kl = 0.1 * 1e3**2 * mean / (rows.n_rows[0] * members.tau.mean())

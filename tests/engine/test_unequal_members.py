@@ -163,7 +163,7 @@ def test_early_stopping_of_members_with_unequal_rows(engine, seed, rows_of):
 
 def test_training_of_members_with_unequal_epochs_can_continue(engine, seed):
     """Each member continues with the moments of its last epoch."""
-    config = engine.config("heteroscedastic", cosine=False, horizon=60)
+    config = engine.config("heteroscedastic", cosine=False)
     members = engine.members(
         config, SEEDS + seed, KEEP, LENGTH_SCALE, TAU, n_epochs=[2, 1, 2, 3]
     )
