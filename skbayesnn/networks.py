@@ -16,13 +16,12 @@ from skbayesnn._networks import (
     Network,
     Perceptron,
     Recurrent,
-    SharedPerceptron,
 )
 from skbayesnn._networks.recurrent import CELLS
 from skbayesnn._sklearn_compat import BaseEstimator
 from skbayesnn._validation import check_number, check_option, hidden_sizes, layer_size
 
-__all__ = ["MLP", "ConvNet", "NetworkDescription", "RecurrentNet", "TabM"]
+__all__ = ["MLP", "ConvNet", "NetworkDescription", "RecurrentNet"]
 
 
 class NetworkDescription(BaseEstimator, ABC):
@@ -81,68 +80,6 @@ class MLP(NetworkDescription):
         """Build a perceptron."""
         sizes = n_features, *hidden_sizes(self.hidden_layer_sizes), n_outputs
         return Perceptron(sizes, activation)
-
-
-class TabM(NetworkDescription):
-    """Perceptrons that share weights: an ensemble in twice the time of one network.
-
-    All heads have the same weights. Each head has its own scale of every input of a
-    layer, and its own biases; in the first layer the scales start with random signs, so
-    that the heads see different inputs [1]_ [2]_. The predictive distribution is the
-    mixture of the heads: each posterior draw is a draw of one head, and ``n_draws``
-    should be a multiple of ``n_heads``. With one head this is :class:`MLP`.
-
-    In a training step each row of the batch trains one head, so that eight heads take
-    about twice as long as one network, where eight networks take seven times as long.
-    (In [2]_ each row trains all heads.) Each head gets a share of the rows of a batch.
-    If y has very little noise, the heads fit it less closely than independent networks
-    do; use several networks (``n_estimators``) then, or more steps.
-
-    Bayesian posteriors and dropout are posteriors of the shared weights. The scales and
-    the biases of single heads have no prior.
-
-    Parameters
-    ----------
-    hidden_layer_sizes : int or sequence of int, default=(50, 50)
-        Units of each hidden layer; () gives linear models.
-    n_heads : int, default=8
-        Number of heads.
-
-    References
-    ----------
-    .. [1] Wen, Tran & Ba (2020), "BatchEnsemble: an alternative approach to efficient
-       ensemble and lifelong learning", arXiv:2002.06715.
-    .. [2] Gorishniy, Kotelnikov & Babenko (2024), "TabM: advancing tabular deep
-       learning with parameter-efficient ensembling", arXiv:2410.24210.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_diabetes
-    >>> from skbayesnn import MCDropoutRegressor
-    >>> from skbayesnn.networks import TabM
-    >>> X, y = load_diabetes(return_X_y=True)
-    >>> net = TabM(hidden_layer_sizes=(20,), n_heads=4)
-    >>> model = MCDropoutRegressor(network=net, max_iter=5, random_state=0).fit(X, y)
-    >>> model.predict_interval(X[:3], coverage=0.9).shape
-    (3, 2)
-    """
-
-    def __init__(self, hidden_layer_sizes=(50, 50), n_heads=8) -> None:
-        self.hidden_layer_sizes = hidden_layer_sizes
-        self.n_heads = n_heads
-
-    @property
-    def row_shapes(self) -> list[tuple[int, ...]]:
-        """Empty: rows are flat."""
-        return []
-
-    def build(self, n_features: int, n_outputs: int, activation: str) -> Network:
-        """Build a perceptron with heads."""
-        sizes = n_features, *hidden_sizes(self.hidden_layer_sizes), n_outputs
-        n_heads = _positive("n_heads", self.n_heads)
-        if n_heads == 1:
-            return Perceptron(sizes, activation)
-        return SharedPerceptron(sizes, activation, n_heads=n_heads)
 
 
 class ConvNet(NetworkDescription):

@@ -825,8 +825,8 @@ def _flat_rows(network: NetworkDescription | None, X):
         return X
     if not isinstance(network, NetworkDescription):
         raise TypeError(
-            "`network` must be None or an object of skbayesnn.networks (MLP, TabM, "
-            f"ConvNet, RecurrentNet); got {network!r}."
+            "`network` must be None or an object of skbayesnn.networks (MLP, ConvNet, "
+            f"RecurrentNet); got {network!r}."
         )
     if isinstance(X, Sequence):
         X = np.asarray(X)

@@ -91,10 +91,7 @@ class Posterior:
         return self.keep[0].dtype
 
     def distinct_draws(self, n_draws: int) -> int:
-        """Number of draws that can differ: 1 if the weights are deterministic.
-
-        With several heads, one per head.
-        """
+        """Number of draws that can differ: 1 if the weights are deterministic."""
         return self.network.distinct_draws(n_draws)
 
     def learned_keep(self) -> list[torch.Tensor]:
@@ -549,7 +546,7 @@ class ExpectedRandom:
 
 @dataclass(frozen=True)
 class MeanWeightPosterior(Posterior):
-    """A posterior with a single draw, E W and E b, or one per head."""
+    """A posterior with a single draw, E W and E b."""
 
     @classmethod
     def of(cls, posterior: Posterior) -> "MeanWeightPosterior":
@@ -558,15 +555,15 @@ class MeanWeightPosterior(Posterior):
         return cls(**{name: getattr(posterior, name) for name in names})
 
     def distinct_draws(self, n_draws: int) -> int:
-        return self.network.n_means
+        return 1
 
     def compiled(self, draws, n_rows, budget):
-        return None  # Few draws take little time.
+        return None  # One draw takes little time.
 
     def _random_source(self, draws):
         return ExpectedRandom(self.keep[0], draws)
 
 
 def mean_weights(posterior: Posterior) -> list[Draw]:
-    """E W and E b of every group, as one draw; of one head, if there are several."""
+    """E W and E b of every group, as one draw."""
     return MeanWeightPosterior.of(posterior).draw(range(1))

@@ -339,17 +339,12 @@ class RandomOfPart:
         First of the rows, and the row after the last.
     n_rows : int
         Rows of a batch.
-
-    Attributes
-    ----------
-    first_row : int
-        First of the rows; 0 in sources without this attribute.
     """
 
     def __init__(
         self, source: "TrainingRandom | PaddedRandom", first: int, stop: int, n_rows
     ):
-        self._source, self.first_row, self._stop = source, first, stop
+        self._source, self._first, self._stop = source, first, stop
         self._n_rows = n_rows
         self.shared_by_rows = source.shared_by_rows
         self.start_epoch, self.next_step = source.start_epoch, source.next_step
@@ -357,7 +352,7 @@ class RandomOfPart:
     def order(self, n_rows: np.ndarray, n_batches: int) -> torch.Tensor:
         """As ``TrainingRandom.order``, with the own rows of every batch."""
         order = self._source.order(n_rows, n_batches).unflatten(1, (n_batches, -1))
-        return order[..., self.first_row : self._stop].flatten(1)
+        return order[..., self._first : self._stop].flatten(1)
 
     def bernoulli(self, probability: torch.Tensor, *shape: int) -> torch.Tensor:
         """Zeros and ones, (members or 1, \\*shape)."""
@@ -374,10 +369,10 @@ class RandomOfPart:
 
     def _whole(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """The shape for all rows; the first axis is rows, or a multiple of them."""
-        return shape[0] // (self._stop - self.first_row) * self._n_rows, *shape[1:]
+        return shape[0] // (self._stop - self._first) * self._n_rows, *shape[1:]
 
     def _own(self, values: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
-        start = shape[0] // (self._stop - self.first_row) * self.first_row
+        start = shape[0] // (self._stop - self._first) * self._first
         return values[:, start : start + shape[0]]
 
 

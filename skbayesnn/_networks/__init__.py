@@ -6,13 +6,11 @@ from skbayesnn._networks.base import InitialNormal, Keep, Network, NetworkPullba
 from skbayesnn._networks.convolutional import Convolutional
 from skbayesnn._networks.mlp import Perceptron
 from skbayesnn._networks.recurrent import Recurrent
-from skbayesnn._networks.shared import SharedPerceptron
 
 NETWORKS: dict[str, type[Network]] = {
     "mlp": Perceptron,
     "convolutional": Convolutional,
     "recurrent": Recurrent,
-    "tabm": SharedPerceptron,
 }
 
 
@@ -30,6 +28,5 @@ __all__ = [
     "NetworkPullback",
     "Perceptron",
     "Recurrent",
-    "SharedPerceptron",
     "network_from",
 ]

@@ -119,11 +119,6 @@ class Network(ABC):
         return n_draws if self.stochastic else 1
 
     @property
-    def n_means(self) -> int:
-        """Number of networks of mean weights: one, or one per head."""
-        return 1
-
-    @property
     def quadratic_kl(self) -> bool:
         """Whether KL(q || p) is a weighted sum of the squared parameters."""
         return all(family.quadratic_kl for family in self.families)

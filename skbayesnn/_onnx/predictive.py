@@ -573,11 +573,10 @@ def _check_supported(model: BayesianNetwork) -> None:
     """Raise for networks and likelihoods without ONNX operators."""
     network = model.network_["name"]
     likelihood = model.network_["likelihood"]["name"]
-    if network not in ("mlp", "tabm"):
+    if network != "mlp":
         raise TypeError(
             "`to_onnx` needs a multi-layer perceptron; got a network of kind "
-            f"{network!r}. Fit with network=None, or MLP or TabM of "
-            "skbayesnn.networks."
+            f"{network!r}. Fit with network=None, or MLP of skbayesnn.networks."
         )
     if likelihood not in SUPPORTED:
         raise TypeError(

@@ -678,7 +678,7 @@ def _searches() -> Iterator[StoredClass]:
 
 
 def _descriptions() -> Iterator[StoredClass]:
-    for name in ("MLP", "TabM", "ConvNet", "RecurrentNet"):
+    for name in ("MLP", "ConvNet", "RecurrentNet"):
         yield StoredClass("skbayesnn.networks", name)
 
 

@@ -165,9 +165,7 @@ def _job_with(
         **vars(posterior.training),
     )
     n_independent = data.n_independent(rows, weights)
-    # The degrees of freedom of several heads together are not known.
-    has_heads = network.n_means > 1
-    if has_heads or n_independent < defaults_of(estimator).estimates_noise_below_n:
+    if n_independent < defaults_of(estimator).estimates_noise_below_n:
         config = replace(config, variance_source="held_out")
     default = Setting(
         estimator._length_scales(network.prior_fan_ins, n_rows),
@@ -301,11 +299,6 @@ def _network(estimator, data, likelihood, hidden) -> tuple[Network, PosteriorSpe
             f"network; got activation={estimator.activation!r} and network="
             f"{estimator.network!r}. Set activation='tanh' (and pool=1 in a ConvNet), "
             "or use another gradient."
-        )
-    if posterior.training.gradient != "pathwise" and network.n_means > 1:
-        raise ValueError(
-            "a network with several heads needs gradient='pathwise'; got gradient="
-            f"{posterior.training.gradient!r} and network={estimator.network!r}."
         )
     return network.with_families(posterior.families), posterior
 

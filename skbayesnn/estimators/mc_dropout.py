@@ -135,11 +135,9 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
         Leave the default, or try ``"tanh"`` or ``"silu"`` for smooth functions.
         ``"silu"`` is x / (1 + exp(-x)) (Hendrycks & Gimpel 2016). With ``"erf"``, the
         error function, wide layers have the arc-sine kernel (Williams 1998).
-    network : None, MLP, TabM, ConvNet or RecurrentNet, default=None
+    network : None, MLP, ConvNet or RecurrentNet, default=None
         A network of :mod:`skbayesnn.networks`, for images or sequences;
-        ``hidden_layer_sizes`` is then ignored. For tables leave None, or use
-        :class:`~skbayesnn.networks.TabM`, an ensemble that takes about twice as long
-        as one network.
+        ``hidden_layer_sizes`` is then ignored. For tables leave None.
     dropout : float in [0, 1), sequence of float or "auto", default=0.01
         Probability that a unit is dropped. Leave the default, or search 0.005 to 0.2.
         Higher rates regularise more, and the spread of their masks is part of all

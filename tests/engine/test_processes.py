@@ -29,7 +29,6 @@ from skbayesnn._engine.compiled import ENGINE_VARIABLE
 from skbayesnn._engine.processes import TIMEOUT_VARIABLE, ProcessError, Processes
 from skbayesnn.estimators import _checkpoint, _fit
 from skbayesnn.model_selection import BatchedGridSearchCV
-from skbayesnn.networks import TabM
 from tests.engine import launched
 from tests.engine.test_compiled import POSTERIORS, ROUNDING, assert_same_training, exact
 
@@ -130,19 +129,6 @@ def test_rows_are_split(name, engine, table, seed, monkeypatch):
     """A batch of 9 rows is split into 4 and 5 rows, for every family."""
     monkeypatch.setenv(ENGINE_VARIABLE, engine)
     model = exact(POSTERIORS[name], seed, n_estimators=1)
-    tolerance = {"rtol": 1e-8, "atol": 1e-10} if "weight" in name else {}
-    assert_all_same(model, *table, monkeypatch=monkeypatch, **tolerance)
-
-
-@pytest.mark.parametrize("n_draws", [1, 2])
-@pytest.mark.parametrize("engine", ["compiled", "torch"])
-def test_heads_of_a_part(engine, n_draws, table, seed, monkeypatch):
-    """A row has the head that it has in a single process."""
-    monkeypatch.setenv(ENGINE_VARIABLE, engine)
-    model = MCDropoutRegressor(
-        network=TabM((7, 6), n_heads=3), n_training_draws=n_draws, dropout=0.2
-    )
-    model = exact(model, seed, n_estimators=1)
     assert_all_same(model, *table, monkeypatch=monkeypatch)
 
 

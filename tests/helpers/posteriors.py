@@ -18,7 +18,7 @@ from skbayesnn import (
     VariationalDropoutClassifier,
     VariationalDropoutRegressor,
 )
-from skbayesnn.networks import ConvNet, RecurrentNet, TabM
+from skbayesnn.networks import ConvNet, RecurrentNet
 
 MC_DROPOUT = MCDropoutRegressor, MCDropoutClassifier
 BBB = BBBRegressor, BBBClassifier
@@ -69,8 +69,6 @@ POSTERIORS = {
         BBB,
         {"network": clone(SEQUENCES).set_params(cell="lstm")},
     ),
-    "heads": (MC_DROPOUT, {"dropout": 0.1, "network": TabM((7, 5), n_heads=3)}),
-    "heads, mean field": (BBB, {"network": TabM((7, 5), n_heads=3)}),
     "anchored": (ANCHORED, {}),
     "anchored, same rows": (ANCHORED, {"noisy_targets": False}),
 }

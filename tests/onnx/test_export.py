@@ -23,7 +23,7 @@ from skbayesnn import (
 )
 from skbayesnn._networks.activations import ACTIVATIONS
 from skbayesnn.model_selection import BatchedGridSearchCV
-from skbayesnn.networks import ConvNet, TabM
+from skbayesnn.networks import ConvNet
 from tests.helpers.onnx_running import (
     Q,
     assert_same_classification,
@@ -70,8 +70,6 @@ def test_every_activation_and_depth(activation, sizes, data, small):
         {"dropout": 0.0},
         {"dropout": 0.0, "n_estimators": 2},
         {"dropout": [0.0, 0.2, 0.0]},
-        {"network": TabM((6, 5), n_heads=3), "n_estimators": 2},
-        {"network": TabM((6, 5), n_heads=3), "dropout": 0.0},
     ],
     ids=str,
 )

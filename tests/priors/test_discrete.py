@@ -11,7 +11,7 @@ from scipy.stats import norm
 from skbayesnn import BBBRegressor, MCDropoutClassifier, MCDropoutRegressor
 from skbayesnn._families import FAMILIES
 from skbayesnn._priors import N_POSITIVE, DiscretePrior, GaussianPrior
-from skbayesnn.networks import ConvNet, TabM
+from skbayesnn.networks import ConvNet
 
 MEMBERS, INPUTS, OUTPUTS = 4, 3, 2
 # The last is uniform.
@@ -253,10 +253,6 @@ def test_flat_prior_is_proper(rows, seed):
         (
             MCDropoutRegressor(prior="discrete", noise="additive"),
             "a density is infinite; got noise='additive'",
-        ),
-        (
-            MCDropoutRegressor(prior="discrete", network=TabM((5,), n_heads=2)),
-            "requires a perceptron.*got network=TabM",
         ),
         (
             MCDropoutRegressor(prior="discrete", network=ConvNet((1, 1, 1), pool=1)),

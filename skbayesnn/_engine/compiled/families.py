@@ -26,10 +26,6 @@ A family is one of two kinds of stochastic affine map, for a batch of rows:
           v
     outputs: layer inputs of the next map
 
-A network may have several heads, which share M: before all this, the inputs of a row
-are multiplied by the scales of its head, and the biases of its head are added to the
-outputs.
-
 Clean inputs, squares, V and normal numbers exist for sampled outputs. ``kl_extra`` adds
 the parts of the KL that are not quadratic in M and b.
 
@@ -45,11 +41,7 @@ workspace. Tuples or lists of arrays would take several times as long to compile
     gaussian                                     normal   + factors, random numbers
     concrete                 logit               relaxed  + factors, random numbers
     variational_correlated   log_alpha           normal   + the same, clean inputs
-    dropconnect                                           all but factors
-    additive                 variance                     all but factors
     mean_field, fixed_width  rho, bias_rho       masks    all; factors with a spike
-    variational_independent  log_alpha or                 all but factors
-                             log_variance
 
 CONTRIBUTING.md has the list of what a new family needs here.
 """
@@ -64,7 +56,6 @@ from skbayesnn._engine.compiled.numerics import (
     FunctionKind,
     compiled,
     copy,
-    exp,
     fill,
     fill_normal,
     fill_uniform,
@@ -78,24 +69,16 @@ from skbayesnn._engine.compiled.numerics import (
 )
 from skbayesnn._engine.random import STEPS_OF_16_BITS
 from skbayesnn._families.dropout import TEMPERATURE
-from skbayesnn._families.variational_dropout import MIN_LOG_ALPHA, MIN_SQUARE
+from skbayesnn._families.variational_dropout import MIN_LOG_ALPHA
 from skbayesnn._families.weight_noise import MIN_VARIANCE
 from skbayesnn._priors import KINGMA_COEFFICIENTS, MOLCHANOV_COEFFICIENTS
 
 # Families that scale the inputs, and families that sample the outputs.
 _SCALING = "point", "bernoulli", "gaussian", "concrete", "variational_correlated"
-_SAMPLING = (
-    "dropconnect",
-    "additive",
-    "mean_field",
-    "fixed_width",
-    "variational_independent",
-)
+_SAMPLING = "mean_field", "fixed_width"
 CODES = {name: code for code, name in enumerate(_SCALING + _SAMPLING)}
 POINT, BERNOULLI, GAUSSIAN, CONCRETE, CORRELATED = range(len(_SCALING))
-DROPCONNECT, ADDITIVE, MEAN_FIELD, FIXED_WIDTH, INDEPENDENT = range(
-    len(_SCALING), len(CODES)
-)
+MEAN_FIELD, FIXED_WIDTH = range(len(_SCALING), len(CODES))
 _FIRST_SAMPLING = len(_SCALING)
 
 # ---- the row of integers of a map
@@ -107,9 +90,7 @@ _FIRST_SAMPLING = len(_SCALING)
     # Options.
     FAMILY,  # a value of CODES
     HAS_SPIKE,  # whether masks multiply the inputs before the outputs are sampled
-    PER_WEIGHT,  # whether every weight has its own variance, of variational families
-    LOG_UNIFORM,  # whether their prior is log-uniform
-    KINGMA,  # whether their KL is the approximation of Kingma, or else of Molchanov
+    KINGMA,  # whether the KL of a variational family is Kingma's, or else Molchanov's
     # Sizes.
     N_ROWS,  # rows of a batch, or of the own part of a batch
     N_BATCH_ROWS,  # rows of a batch
@@ -117,8 +98,6 @@ _FIRST_SAMPLING = len(_SCALING)
     N_INPUTS,
     N_OUTPUTS,
     N_NOISE,  # parameters of the noise: 0, 1, inputs, or inputs * outputs
-    N_HEADS,  # of a network with several heads; else 0
-    FIRST_HEAD,  # head of the first row of a batch; the rows use the heads in turn
     # Addresses of functions, or 0.
     ACTIVATION_ADDRESS,  # of the inputs
     FACTORS_ADDRESS,  # draws the factors
@@ -128,10 +107,8 @@ _FIRST_SAMPLING = len(_SCALING)
     # Starts in the vectors of parameters and gradients.
     MEAN,  # M (inputs, outputs)
     BIAS,  # b (outputs,)
-    NOISE,  # rho, log_alpha, log_variance, logit or variance
+    NOISE,  # rho, log_alpha or logit
     BIAS_NOISE,  # bias_rho
-    HEAD_SCALES,  # (heads, inputs), factors of the inputs
-    HEAD_BIASES,  # (heads, outputs)
     PARAMETERS_END,
     # Starts in the workspace.
     LAYER_INPUTS,  # (rows, inputs): pre-activations, then activations, then * factors
@@ -140,16 +117,14 @@ _FIRST_SAMPLING = len(_SCALING)
     RANDOM_NUMBERS,  # (rows, inputs), from which factors are computed
     CLEAN_INPUTS,  # (rows, inputs), without the factors
     SQUARED_INPUTS,  # (rows, inputs), of the clean inputs
-    WEIGHT_MEANS,  # (inputs, outputs)
     WEIGHT_VARIANCES,  # V (inputs, outputs)
     VARIANCE_GRADIENTS,  # (inputs, outputs)
     BIAS_VARIANCES,  # v (outputs,)
     OUTPUT_NORMALS,  # (rows, outputs), normal numbers
     OUTPUT_STDS,  # (rows, outputs)
-    HEAD_INPUTS,  # (rows, inputs), before the scales of the heads
     WORKSPACE_END,
     N_COLUMNS,
-) = map(np.int64, range(40))
+) = map(np.int64, range(32))
 
 
 @compiled
@@ -197,11 +172,9 @@ def lay_out(map_row, start):
         of_inputs if is_sampled else 0,
         of_weights if is_sampled else 0,
         of_weights if is_sampled else 0,
-        of_weights if is_sampled else 0,
         n_outputs if is_sampled else 0,
         of_outputs + of_outputs % 2 if is_sampled else 0,
         of_outputs if is_sampled else 0,
-        of_inputs if map_row[N_HEADS] else 0,
     )
     for k in range(len(sizes)):
         map_row[LAYER_INPUTS + k] = start
@@ -300,62 +273,32 @@ def _correlated_factors(map_row, keep, max_log_alpha, parameters, workspace, wor
 
 
 @compiled
-def _fill_moments(map_row, keep, max_log_alpha, parameters, workspace):
-    """Means and variances of the weights, and variances of the biases."""
-    family, n_outputs = map_row[FAMILY], map_row[N_OUTPUTS]
-    mean = array_of(parameters, map_row, MEAN)
-    noise = array_of(parameters, map_row, NOISE)
-    weight_means = array_of(workspace, map_row, WEIGHT_MEANS)
-    weight_variances = array_of(workspace, map_row, WEIGHT_VARIANCES)
-    bias_variances = array_of(workspace, map_row, BIAS_VARIANCES)
-    n_weights, dtype = mean.size, workspace.dtype.type
-    copy(mean, weight_means)
-    fill(bias_variances, dtype(0))
-    if family == DROPCONNECT:
-        p, variance = dtype(keep), dtype(keep * (1 - keep))
-        for i in range(n_weights):
-            weight_means[i] = p * mean[i]
-            weight_variances[i] = variance * mean[i] * mean[i]
-    elif family == ADDITIVE:
-        fill(weight_variances, noise[0])
-    elif family == MEAN_FIELD or family == FIXED_WIDTH:
-        for i in range(n_weights):
+def _fill_variances(map_row, parameters, workspace):
+    """Variances softplus(rho)^2 of weights and biases."""
+    for rho, variances in ((NOISE, WEIGHT_VARIANCES), (BIAS_NOISE, BIAS_VARIANCES)):
+        noise = array_of(parameters, map_row, rho)
+        squares = array_of(workspace, map_row, variances)
+        for i in range(noise.size):
             sigma = softplus(noise[i])
-            weight_variances[i] = sigma * sigma
-        bias_noise = array_of(parameters, map_row, BIAS_NOISE)
-        for j in range(n_outputs):
-            sigma = softplus(bias_noise[j])
-            bias_variances[j] = sigma * sigma
-    elif map_row[PER_WEIGHT]:
-        for i in range(n_weights):
-            square = mean[i] * mean[i]
-            log_alpha = noise[i] - log(square + dtype(MIN_SQUARE))
-            alpha = exp(dtype(_bounded(log_alpha, max_log_alpha)))
-            weight_variances[i] = alpha * square
-    else:
-        noise_step = _noise_step(map_row)
-        for i in range(map_row[N_INPUTS]):
-            alpha = dtype(math.exp(_bounded(noise[noise_step * i], max_log_alpha)))
-            for k in range(i * n_outputs, (i + 1) * n_outputs):
-                weight_variances[k] = alpha * mean[k] * mean[k]
+            squares[i] = sigma * sigma
 
 
 @compiled
 def _sample_outputs(
     map_row, keep, max_log_alpha, parameters, workspace, outputs, words, seed, n_used
 ):
-    """Products with the moments, and a normal sample; the biases are not added."""
+    """A product with M, and a normal sample; the biases are not added."""
     shape = shape_of(map_row)
     n_rows, n_outputs = shape[0], shape[2]
-    _fill_moments(map_row, keep, max_log_alpha, parameters, workspace)
+    _fill_variances(map_row, parameters, workspace)
     layer_inputs = array_of(workspace, map_row, LAYER_INPUTS)
     squared_inputs = array_of(workspace, map_row, SQUARED_INPUTS)
-    weight_means = array_of(workspace, map_row, WEIGHT_MEANS)
+    mean = array_of(parameters, map_row, MEAN)
     weight_variances = array_of(workspace, map_row, WEIGHT_VARIANCES)
     bias_variances = array_of(workspace, map_row, BIAS_VARIANCES)
     normals = array_of(workspace, map_row, OUTPUT_NORMALS)
     stds = array_of(workspace, map_row, OUTPUT_STDS)
-    product(layer_inputs, weight_means, outputs, shape)
+    product(layer_inputs, mean, outputs, shape)
     product(squared_inputs, weight_variances, stds, shape)
     n_used = _fill_own_words(map_row, words[: normals.size], n_outputs, seed, n_used, 1)
     fill_normal(normals, words)
@@ -383,60 +326,25 @@ def _sum_rows(values, n_rows, total):
 
 
 @compiled
-def _moments_back(map_row, keep, max_log_alpha, parameters, workspace, gradients):
-    """Gradients of the parameters on which the variances depend.
+def _variances_back(map_row, parameters, workspace, gradients):
+    """Gradients of rho, on which the variances depend.
 
     The standard deviations are already replaced by twice the gradient of their squares.
     """
-    family, n_outputs = map_row[FAMILY], map_row[N_OUTPUTS]
-    mean = array_of(parameters, map_row, MEAN)
     noise = array_of(parameters, map_row, NOISE)
-    to_mean = array_of(gradients, map_row, MEAN)
     to_noise = array_of(gradients, map_row, NOISE)
     twice = array_of(workspace, map_row, OUTPUT_STDS)
     squared_inputs = array_of(workspace, map_row, SQUARED_INPUTS)
-    to_variance = array_of(workspace, map_row, VARIANCE_GRADIENTS)
-    half = workspace.dtype.type(0.5)
-    product_over_rows(squared_inputs, twice, to_variance, shape_of(map_row))
-    for i in range(to_variance.size):
-        to_variance[i] *= half
-    n_weights, dtype = mean.size, workspace.dtype.type
-    two = dtype(2)
-    if family == DROPCONNECT:
-        p, factor = dtype(keep), dtype(2 * keep * (1 - keep))
-        for i in range(n_weights):
-            to_mean[i] = p * to_mean[i] + factor * mean[i] * to_variance[i]
-    elif family == MEAN_FIELD:
-        for i in range(n_weights):
-            slope = softplus(noise[i]) * sigmoid(noise[i])
-            to_noise[i] = two * slope * to_variance[i]
-        bias_noise = array_of(parameters, map_row, BIAS_NOISE)
-        to_bias_noise = array_of(gradients, map_row, BIAS_NOISE)
-        _sum_rows(twice, map_row[N_ROWS], to_bias_noise)
-        for j in range(n_outputs):
-            to_bias_noise[j] *= softplus(bias_noise[j]) * sigmoid(bias_noise[j])
-    elif family == INDEPENDENT and map_row[PER_WEIGHT]:
-        zero, smallest = dtype(0), dtype(MIN_SQUARE)
-        for i in range(n_weights):
-            square = mean[i] * mean[i] + smallest
-            unbounded = noise[i] - log(square)
-            bounded = dtype(_bounded(unbounded, max_log_alpha))
-            over_mean = to_variance[i] * exp(bounded) * mean[i]
-            over_log_alpha = over_mean * mean[i] if bounded == unbounded else zero
-            to_noise[i] = over_log_alpha
-            to_mean[i] += two * (over_mean - over_log_alpha * mean[i] / square)
-    elif family == INDEPENDENT:
-        fill(to_noise, dtype(0))
-        noise_step = _noise_step(map_row)
-        for i in range(map_row[N_INPUTS]):
-            bounded = _bounded(noise[noise_step * i], max_log_alpha)
-            alpha, total = dtype(math.exp(bounded)), 0.0
-            for j in range(i * n_outputs, (i + 1) * n_outputs):
-                over_mean = to_variance[j] * alpha * mean[j]
-                total += over_mean * mean[j]
-                to_mean[j] += two * over_mean
-            if bounded == noise[noise_step * i]:
-                to_noise[noise_step * i] += dtype(total)
+    twice_to_variance = array_of(workspace, map_row, VARIANCE_GRADIENTS)
+    product_over_rows(squared_inputs, twice, twice_to_variance, shape_of(map_row))
+    for i in range(noise.size):
+        slope = softplus(noise[i]) * sigmoid(noise[i])
+        to_noise[i] = slope * twice_to_variance[i]
+    bias_noise = array_of(parameters, map_row, BIAS_NOISE)
+    to_bias_noise = array_of(gradients, map_row, BIAS_NOISE)
+    _sum_rows(twice, map_row[N_ROWS], to_bias_noise)
+    for j in range(bias_noise.size):
+        to_bias_noise[j] *= softplus(bias_noise[j]) * sigmoid(bias_noise[j])
 
 
 @compiled
@@ -452,19 +360,19 @@ def _backward_sampled(
     needs_inputs,
 ):
     """Gradients through sampled outputs."""
-    family, shape = map_row[FAMILY], shape_of(map_row)
+    shape = shape_of(map_row)
     normals = array_of(workspace, map_row, OUTPUT_NORMALS)
     # The standard deviations are replaced by twice the gradient of the variances.
     twice = array_of(workspace, map_row, OUTPUT_STDS)
     for i in range(twice.size):
         twice[i] = output_gradients[i] * normals[i] / twice[i]
-    if family != ADDITIVE and family != FIXED_WIDTH:  # They have constant variances.
-        _moments_back(map_row, keep, max_log_alpha, parameters, workspace, gradients)
+    if map_row[FAMILY] == MEAN_FIELD:  # Otherwise the variances are constant.
+        _variances_back(map_row, parameters, workspace, gradients)
     if needs_inputs:
         squared_inputs = array_of(workspace, map_row, SQUARED_INPUTS)
-        weight_means = array_of(workspace, map_row, WEIGHT_MEANS)
+        mean = array_of(parameters, map_row, MEAN)
         weight_variances = array_of(workspace, map_row, WEIGHT_VARIANCES)
-        product_back(output_gradients, weight_means, input_gradients, shape)
+        product_back(output_gradients, mean, input_gradients, shape)
         # The squares are no longer needed.
         product_back(twice, weight_variances, squared_inputs, shape)
         clean_inputs = array_of(workspace, map_row, CLEAN_INPUTS)
@@ -538,80 +446,6 @@ def _backward_correlated(
             to_noise[noise_step * j] += dtype.type(0.5 * std * over_stds[j])
 
 
-# ---- heads of a network, which share the weights of their maps
-
-
-@compiled
-def _head_of_row(map_row, row):
-    return (map_row[FIRST_HEAD] + row) % map_row[N_HEADS]
-
-
-@compiled
-def _scale_for_heads(map_row, parameters, workspace):
-    """Multiply the inputs of each row by the scales of its head."""
-    n_inputs = map_row[N_INPUTS]
-    layer_inputs = array_of(workspace, map_row, LAYER_INPUTS)
-    scales = array_of(parameters, map_row, HEAD_SCALES)
-    copy(layer_inputs, array_of(workspace, map_row, HEAD_INPUTS))
-    for i in range(map_row[N_ROWS]):
-        row = part(layer_inputs, i * n_inputs, n_inputs)
-        of_head = part(scales, _head_of_row(map_row, i) * n_inputs, n_inputs)
-        for j in range(n_inputs):
-            row[j] *= of_head[j]
-
-
-@compiled
-def _add_head_biases(map_row, parameters, outputs):
-    n_outputs = map_row[N_OUTPUTS]
-    biases = array_of(parameters, map_row, HEAD_BIASES)
-    for i in range(map_row[N_ROWS]):
-        row = part(outputs, i * n_outputs, n_outputs)
-        of_head = part(biases, _head_of_row(map_row, i) * n_outputs, n_outputs)
-        for j in range(n_outputs):
-            row[j] += of_head[j]
-
-
-@compiled
-def _heads_back(
-    map_row, parameters, workspace, gradients, output_gradients, input_gradients
-):
-    """Gradients of scales and biases, and of the inputs before the scales.
-
-    On entry these are gradients of the inputs after the scales. If the map scales its
-    inputs by random factors, the gradients are still without them; the slopes contain
-    them.
-    """
-    n_inputs, n_outputs = map_row[N_INPUTS], map_row[N_OUTPUTS]
-    zero = gradients.dtype.type(0)
-    scales = array_of(parameters, map_row, HEAD_SCALES)
-    to_scales = array_of(gradients, map_row, HEAD_SCALES)
-    to_biases = array_of(gradients, map_row, HEAD_BIASES)
-    inputs = array_of(workspace, map_row, HEAD_INPUTS)
-    factors = array_of(workspace, map_row, FACTORS)
-    has_factors = factors.size > 0 and map_row[HAS_SPIKE] == 0
-    fill(to_scales, zero)
-    fill(to_biases, zero)
-    for i in range(map_row[N_ROWS]):
-        head = _head_of_row(map_row, i)
-        of_outputs = part(output_gradients, i * n_outputs, n_outputs)
-        to_bias = part(to_biases, head * n_outputs, n_outputs)
-        for j in range(n_outputs):
-            to_bias[j] += of_outputs[j]
-        of_inputs = part(input_gradients, i * n_inputs, n_inputs)
-        row = part(inputs, i * n_inputs, n_inputs)
-        to_scale = part(to_scales, head * n_inputs, n_inputs)
-        scale = part(scales, head * n_inputs, n_inputs)
-        if has_factors:
-            of_row = part(factors, i * n_inputs, n_inputs)
-            for j in range(n_inputs):
-                to_scale[j] += of_inputs[j] * of_row[j] * row[j]
-                of_inputs[j] *= scale[j]
-        else:
-            for j in range(n_inputs):
-                to_scale[j] += of_inputs[j] * row[j]
-                of_inputs[j] *= scale[j]
-
-
 # ---- one map
 
 
@@ -667,10 +501,8 @@ def forward(
     family, has_spike = map_row[FAMILY], map_row[HAS_SPIKE] != 0
     is_sampled, n_outputs = samples_outputs(family), map_row[N_OUTPUTS]
     layer_inputs = array_of(workspace, map_row, LAYER_INPUTS)
-    n, has_heads = layer_inputs.size, map_row[N_HEADS] > 0
-    if has_heads:
-        _scale_for_heads(map_row, parameters, workspace)
-    if (is_sampled and (has_heads or not is_first)) or family == CORRELATED:
+    n = layer_inputs.size
+    if (is_sampled and not is_first) or family == CORRELATED:
         copy(layer_inputs, array_of(workspace, map_row, CLEAN_INPUTS))
     if is_sampled:
         squared_inputs = array_of(workspace, map_row, SQUARED_INPUTS)
@@ -721,8 +553,6 @@ def forward(
         row = part(outputs, i * n_outputs, n_outputs)
         for j in range(n_outputs):
             row[j] += bias[j]
-    if has_heads:
-        _add_head_biases(map_row, parameters, outputs)
     return n_used
 
 
@@ -744,7 +574,7 @@ def backward(
     input_gradients : (rows * inputs,), of the inputs before their activation; written
     needs_inputs : whether ``input_gradients`` is needed
     """
-    shape, has_heads = shape_of(map_row), map_row[N_HEADS] > 0
+    shape = shape_of(map_row)
     layer_inputs = array_of(workspace, map_row, LAYER_INPUTS)
     to_mean = array_of(gradients, map_row, MEAN)
     product_over_rows(layer_inputs, output_gradients, to_mean, shape)
@@ -760,15 +590,11 @@ def backward(
             gradients,
             output_gradients,
             input_gradients,
-            needs_inputs or has_heads,
+            needs_inputs,
         )
-    elif needs_inputs or has_heads:
+    elif needs_inputs:
         mean = array_of(parameters, map_row, MEAN)
         product_back(output_gradients, mean, input_gradients, shape)
-    if has_heads:
-        _heads_back(
-            map_row, parameters, workspace, gradients, output_gradients, input_gradients
-        )
     if needs_inputs:
         slopes = array_of(workspace, map_row, SLOPES)
         for i in range(slopes.size):
@@ -862,44 +688,6 @@ def _correlated_kl(
     return value
 
 
-@compiled
-def _independent_kl(
-    map_row, max_log_alpha, parameters, precision, gradients, scale, wants_value
-):
-    """KL of independent multiplicative noise, in float64."""
-    means = array_of(parameters, map_row, MEAN)
-    noise = array_of(parameters, map_row, NOISE)
-    to_mean = array_of(gradients, map_row, MEAN)
-    to_noise = array_of(gradients, map_row, NOISE)
-    of_prior = array_of(precision, map_row, MEAN)
-    value, dtype, noise_step = 0.0, gradients.dtype.type, _noise_step(map_row)
-    for i in range(means.size):
-        mean = np.float64(means[i])
-        square = mean * mean + MIN_SQUARE
-        k = i if map_row[PER_WEIGHT] else noise_step * (i // map_row[N_OUTPUTS])
-        unbounded = np.float64(noise[k])
-        if map_row[PER_WEIGHT]:
-            unbounded -= math.log(square)
-        bounded = _bounded(unbounded, max_log_alpha)
-        direct = 0.0
-        if map_row[LOG_UNIFORM]:
-            term, slope = _approximate_kl(bounded, map_row[KINGMA] != 0)
-        else:
-            variance = math.exp(bounded) * square
-            term = 0.5 * (of_prior[i] * variance - math.log(variance))
-            slope = 0.5 * (of_prior[i] * variance - 1)
-            direct = 2 * slope * mean / square
-        if wants_value:
-            value += term
-            continue
-        if bounded == unbounded:
-            to_noise[k] += dtype(scale * slope)
-            if map_row[PER_WEIGHT]:
-                direct -= 2 * slope * mean / square
-        to_mean[i] += dtype(scale * direct)
-    return value
-
-
 KL_KIND = FunctionKind(
     lambda real: types.float64(
         types.int64[::1],
@@ -951,7 +739,6 @@ _KL = {
     CONCRETE: _concrete_kl,
     CORRELATED: _correlated_kl,
     MEAN_FIELD: _mean_field_kl,
-    INDEPENDENT: _independent_kl,
 }
 
 

@@ -209,55 +209,12 @@ def _categorical(
         row[label] -= scale
 
 
-@compiled
-def _ordinal(
-    learned, given_df, params, outputs, y, labels, factors, y_shift, row_nll, grads
-):
-    dtype = outputs.dtype.type
-    n_cuts = params.size - 1
-    tau = math.exp(params[0])
-    cuts, over_cuts = np.empty(n_cuts), np.empty(n_cuts)
-    over_differences = np.empty(n_cuts)
-    fill(over_cuts, 0.0)
-    fill(over_differences, 0.0)
-    cuts[0] = params[1]
-    for j in range(1, n_cuts):
-        cuts[j] = cuts[j - 1] + math.exp(params[1 + j])
-    for i in range(outputs.shape[0]):
-        k, weight = labels[i], tau * factors[i]
-        log_p, slope = 0.0, 0.0
-        if k < n_cuts:
-            distance = cuts[k] - outputs[i, 0]
-            log_p -= softplus(-distance)
-            rest = sigmoid(-distance)
-            slope -= rest
-            over_cuts[k] -= weight * rest
-        if k > 0:
-            distance = cuts[k - 1] - outputs[i, 0]
-            log_p -= softplus(distance)
-            rest = sigmoid(distance)
-            slope += rest
-            over_cuts[k - 1] += weight * rest
-        if 0 < k < n_cuts:
-            difference = math.exp(params[1 + k])
-            log_p += math.log(-math.expm1(-difference))
-            over_differences[k] -= weight / math.expm1(difference)
-        row_nll[i] = dtype(-tau * log_p)
-        outputs[i, 0] = dtype(-weight * slope)
-    total = 0.0
-    for j in range(n_cuts - 1, 0, -1):
-        total += over_cuts[j]
-        grads[1 + j] += dtype((total + over_differences[j]) * math.exp(params[1 + j]))
-    grads[1] += dtype(total + over_cuts[0])
-
-
 FUNCTIONS = {
     "gaussian": _gaussian,
     "heteroscedastic": _heteroscedastic,
     "student_t": _student_t,
     "poisson": _poisson,
     "categorical": _categorical,
-    "ordinal": _ordinal,
 }
 CODES = {name: code for code, name in enumerate(FUNCTIONS)}
 HETEROSCEDASTIC = CODES["heteroscedastic"]

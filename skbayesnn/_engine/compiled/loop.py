@@ -25,7 +25,6 @@ from skbayesnn._engine.compiled.numerics import (
     entry,
     fill,
     fill_order,
-    fill_uniform,
     fill_words,
 )
 from skbayesnn._engine.optimizer import BETA_1, BETA_2
@@ -76,8 +75,8 @@ class Program(NamedTuple):
 class Member(NamedTuple):
     """One member: its parameters, as vectors that a call changes, and its prior.
 
-    The vectors contain, for every map, mean, bias, up to two further arrays, and scales
-    and biases of the heads; then the parameters of the likelihood.
+    The vectors contain, for every map, mean, bias, and up to two further arrays; then
+    the parameters of the likelihood.
 
     Parameters
     ----------
@@ -343,7 +342,6 @@ def train_epochs(program, member, table, steps, batch_rows, part, nll, kl):
     y_shift = np.empty((n_shifted, program.n_targets), dtype)
     labels = np.empty(n_rows if table.labels.size else 0, np.int64)
     row_factors, row_nll = np.empty(n_rows, dtype), np.empty(n_rows, dtype)
-    uniform = np.empty(1, dtype)
     n_used, nll_sum = np.int64(0), 0.0
     for step in range(steps.gain.size * n_batches):
         epoch, batch = step // n_batches, step % n_batches
@@ -366,14 +364,6 @@ def train_epochs(program, member, table, steps, batch_rows, part, nll, kl):
             if draw:
                 copy(x_of_batch, x)
             seed = steps.seeds[epoch, 0]
-            n_heads = maps[0, families.N_HEADS]
-            if n_heads:
-                # torch draws an even number of words.
-                n_used = fill_words(words[:2], seed, n_used)
-                fill_uniform(uniform, words)
-                first_head = np.int64(uniform[0] * dtype.type(n_heads))
-                for i in range(n_maps):
-                    maps[i, families.FIRST_HEAD] = first_head + part.first
             n_used = _forward_pass(
                 maps,
                 keep,

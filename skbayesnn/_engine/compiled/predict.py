@@ -141,7 +141,7 @@ def can_predict(posterior, n_draws: int, budget: int) -> bool:
         family.drops or not family.stochastic for family in network.families
     )
     n_bytes = posterior.keep[0].element_size() * posterior.n_members * network.n_weights
-    n_bytes *= 1 if only_drops and network.n_means == 1 else n_draws
+    n_bytes *= 1 if only_drops else n_draws
     return n_bytes <= min(budget, _MAX_WEIGHT_BYTES)
 
 

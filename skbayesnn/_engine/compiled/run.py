@@ -48,7 +48,7 @@ _MAX_VALUES_PER_THREAD = 1 << 20
 # Parameters of a map other than mean and bias.
 _FURTHER = {
     "concrete": ("logit",),
-    "additive": ("variance",),
+    "variational_correlated": ("log_alpha",),
     "mean_field": ("rho", "bias_rho"),
     "fixed_width": ("rho", "bias_rho"),
 }
@@ -466,7 +466,7 @@ def _curvature_factor(family: Family, keep: torch.Tensor) -> torch.Tensor | floa
     name = family_name(family)
     if name == "concrete":
         return 0.0  # The loop adds it, since the rate is learned.
-    scales_curvature = name in ("bernoulli", "gaussian", "dropconnect")
+    scales_curvature = name in ("bernoulli", "gaussian")
     return keep if scales_curvature or family.spike else 1.0
 
 
@@ -484,17 +484,11 @@ def _program(config: TrainingConfig, state: TrainingState) -> loop.Program:
             i : i + 2
         ]
         if isinstance(family, Variational):
-            map_row[families.PER_WEIGHT] = "log_variance" in params
-            map_row[families.LOG_UNIFORM] = config.prior == "log_uniform"
             map_row[families.KINGMA] = family.approximation == "kingma"
             max_log_alpha[i] = MAX_LOG_ALPHA[family.approximation]
-        names = _names(family, params)
-        sizes = [params[name][0].numel() for name in names]
-        n_heads = network.n_means if network.n_means > 1 else 0
-        n_own = len(names) - (2 if n_heads else 0)
-        # Mean, bias, up to two further arrays; then scales and biases of the heads.
-        sizes = [*sizes[:n_own], *[0] * (4 - n_own), *(sizes[n_own:] or [0, 0])]
-        map_row[families.N_NOISE], map_row[families.N_HEADS] = sizes[2], n_heads
+        sizes = [params[name][0].numel() for name in _names(family)]
+        sizes += [0] * (4 - len(sizes))  # mean, bias, up to two further arrays
+        map_row[families.N_NOISE] = sizes[2]
         ends = start + np.cumsum(sizes)
         map_row[families.MEAN : families.PARAMETERS_END + 1] = [start, *ends]
         start = ends[-1]
@@ -520,21 +514,16 @@ def _given_df(likelihood: Likelihood) -> float:
     return float(likelihood.df)
 
 
-def _names(family: Family, params: dict) -> tuple[str, ...]:
+def _names(family: Family) -> tuple[str, ...]:
     """Names of the parameters of a map, in the order of the loop."""
-    if isinstance(family, Variational):
-        further = tuple(n for n in ("log_alpha", "log_variance") if n in params)
-    else:
-        further = _FURTHER.get(family_name(family), ())
-    of_heads = tuple(n for n in ("head_scale", "head_bias") if n in params)
-    return "mean", "bias", *further, *of_heads
+    return "mean", "bias", *_FURTHER.get(family_name(family), ())
 
 
 def _keys(config: TrainingConfig, state: TrainingState) -> list[tuple[int, str]]:
     """Group and name of all arrays of parameters, in the order of the loop."""
     posterior = state.posterior
-    pairs = enumerate(zip(config.network.families, posterior.layers, strict=True))
-    keys = [(i, name) for i, pair in pairs for name in _names(*pair)]
+    maps = enumerate(config.network.families)
+    keys = [(i, name) for i, family in maps for name in _names(family)]
     return keys + [
         (len(posterior.layers), name) for name in posterior.likelihood_params
     ]
