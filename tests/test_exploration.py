@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 from sklearn.compose import TransformedTargetRegressor
-from sklearn.ensemble import BaggingRegressor
 from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -259,10 +258,6 @@ def test_encoders_after_a_transformer_are_not_used():
     for model in models:
         state = exploration.Exploration(model.fit(X, y), X[:5])
         assert state.range_of == "training rows"
-    ensemble = BaggingRegressor(network, n_estimators=2, random_state=0)
-    state = exploration.Exploration(ensemble.fit(X.to_numpy(), y), X)
-    assert type(state.estimator) is BaggingRegressor
-    assert state.range_of == "rows of the table"
 
 
 def test_few_rows_have_the_range_of_the_training_rows(state, frame, y):

@@ -11,9 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
-from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import TransformedTargetRegressor
-from sklearn.ensemble import StackingRegressor, VotingRegressor
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, cross_validate
 from sklearn.multioutput import MultiOutputRegressor
@@ -214,28 +212,9 @@ def transformed_target(X):
 
 
 @entry_point
-def voting(X):
-    other = clone(REGRESSOR).set_params(random_state=SEED + 1)
-    model = VotingRegressor([("a", REGRESSOR), ("b", other)]).fit(X, Y)
-    return predict_interval(model, X)
-
-
-@entry_point
-def stacking(X):
-    model = StackingRegressor([("a", REGRESSOR)], REGRESSOR, cv=3).fit(X, Y)
-    return predict_interval(model, X)
-
-
-@entry_point
 def multi_output(X):
     model = MultiOutputRegressor(REGRESSOR).fit(X, np.stack([Y, -Y], 1))
     return predict_interval(model, X)
-
-
-@entry_point
-def calibrated_classifier(X):
-    model = CalibratedClassifierCV(CLASSIFIER, cv=3).fit(X, LABELS)
-    return predict_uncertainty(model, X)
 
 
 @entry_point

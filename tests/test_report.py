@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 from sklearn.compose import TransformedTargetRegressor
-from sklearn.ensemble import BaggingRegressor
 from sklearn.linear_model import LinearRegression
 from sklearn.metrics import (
     average_precision_score,
@@ -304,15 +303,6 @@ def test_search_and_several_targets(rows):
     assert f"R 2 {search.score(X[60:], Y[60:]):.3f}" in text
     with pytest.raises(ValueError, match="target"):
         report(search, X[60:], Y[60:])
-
-
-def test_ensembles_of_several_networks(rows):
-    X, y, _ = rows
-    model = BaggingRegressor(MCDropoutRegressor(**SMALL), 2, random_state=0)
-    text = text_of(report(model.fit(X[:60], y[:60]), X[60:], y[60:]))
-    density = skbayesnn.log_predictive_density(model, X[60:], y[60:]).mean()
-    assert text.startswith(" BaggingRegressor: predictions of 30 held-out rows")
-    assert f"log density {density:.3f}" in text and "Not available" not in text
 
 
 def test_bad_arguments(rows, regressor):

@@ -7,7 +7,6 @@ from functools import partial
 import numpy as np
 import pytest
 from scipy import sparse
-from sklearn.ensemble import BaggingRegressor
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import GroupKFold
 from sklearn.pipeline import make_pipeline
@@ -151,7 +150,6 @@ def test_new_values_in_a_constant_column_raise_the_uncertainty():
 MODELS = {
     "network": NETWORK,
     "pipeline": make_pipeline(FunctionTransformer(), NETWORK),
-    "bagging": BaggingRegressor(NETWORK, n_estimators=3, random_state=SEED),
     "conformal": ConformalRegressor(NETWORK, method="cv+", cv=3),
     "calibrated": CalibratedUncertaintyRegressor(NETWORK, cv=3),
     "stack": BayesianStackingRegressor(max_iter=2, random_state=SEED),
@@ -168,10 +166,7 @@ def test_far_rows_are_reported_once_per_call(name):
     model = fitted(MODELS[name])
     far = X[:5].copy()
     far[3, 1] = 1e9
-    calls = [lambda rows: predict_interval(model, rows, 0.5)]
-    if name != "bagging":  # whose `predict` is a call of each member
-        calls.append(model.predict)
-    for call in calls:
+    for call in (lambda rows: predict_interval(model, rows, 0.5), model.predict):
         [message] = messages(call, far)
         assert "in column 1 of row 3 is " in message
         assert messages(call, X) == []

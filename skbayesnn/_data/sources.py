@@ -837,11 +837,6 @@ _KINDS: dict[tuple[str, str], Callable[[Any], RowSource | None]] = {
 }
 
 
-def is_lazy(X) -> bool:
-    """Whether X is a collection of Dask, whose results are computed on demand."""
-    return type(X).__module__.split(".")[0] == "dask" and hasattr(X, "dask")
-
-
 def _is_list_of_paths(X) -> bool:
     """Whether X lists files; other lists of strings are rows of text."""
     return (

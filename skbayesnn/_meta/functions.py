@@ -2,7 +2,7 @@
 
 ``Pipeline``, ``GridSearchCV``, ``TransformedTargetRegressor`` and similar classes have
 only scikit-learn's own methods. The functions here find the networks inside: they apply
-the transformers to X, invert a target transform, and mix the members of an ensemble.
+the transformers to X, and invert a target transform.
 
 They take a fitted estimator of this package, alone or inside of these, nested in any
 way:
@@ -13,10 +13,7 @@ way:
 - ``FrozenEstimator``, ``RFE``, ``RFECV``, ``SelfTrainingClassifier``,
   ``FixedThresholdClassifier``, ``TunedThresholdClassifierCV`` (the threshold changes
   ``predict`` only, not the predictive distribution);
-- ``StackingRegressor`` and ``StackingClassifier``, as the final estimator;
-- ``TransformedTargetRegressor``, ``MultiOutputRegressor``, ``CalibratedClassifierCV``;
-- ``BaggingRegressor`` and ``BaggingClassifier``, with equal weights;
-  ``VotingRegressor`` and the soft ``VotingClassifier``, with the weights of the vote.
+- ``TransformedTargetRegressor`` and ``MultiOutputRegressor``.
 
 All other models raise a TypeError.
 """

@@ -6,12 +6,10 @@ predictive distribution is computed from the estimators inside. ``UNSUPPORTED`` 
 meta-estimators without a predictive distribution, with the way out.
 """
 
-import copy
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.ensemble import (
@@ -42,14 +40,9 @@ from sklearn.pipeline import Pipeline
 from sklearn.semi_supervised import SelfTrainingClassifier
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skbayesnn._predictive.classes import ClassPredictive
 from skbayesnn._predictive.mixin import PredictiveBlocks, PredictiveMixin
 from skbayesnn._predictive.mixture import MixturePredictive
 from skbayesnn._sklearn_compat import BaseSearchCV, target_dimensions
-
-# The weights of a vote become integer numbers of copies of each member's draws, at most
-# this many. Rounding errors are at most one per cent of the largest weight.
-MAX_COPIES = 50
 
 
 def unwrap(model, X):
@@ -201,10 +194,6 @@ PASS_THROUGH: dict[type, PassThrough] = {
     Pipeline: PassThrough(lambda model: model.steps[-1][1], _through_steps),
     BaseSearchCV: PassThrough(_best_of_search),
     FrozenEstimator: PassThrough(lambda model: model.estimator),
-    StackingRegressor: PassThrough(
-        lambda model: _fitted(model).final_estimator_,
-        lambda model, X: model.transform(X),
-    ),
     RFE: PassThrough(
         lambda model: _fitted(model).estimator_, lambda model, X: model.transform(X)
     ),
@@ -259,116 +248,9 @@ def _from_multi_output(model, X) -> PredictiveBlocks:
     )
 
 
-def _from_stacking(model, X) -> PredictiveBlocks:
-    final = open_predictive(model.final_estimator_, model.transform(X))
-    return PredictiveBlocks.mapped(
-        [final], lambda predictive: predictive.labelled(model.classes_)
-    )
-
-
-def _from_bagging(model, X) -> PredictiveBlocks:
-    """Equal-weight mixture of the members, each with its own columns."""
-    X = _as_array(model, X)
-    columns = zip(model.estimators_, model.estimators_features_, strict=True)
-    members = [open_predictive(member, X[:, features]) for member, features in columns]
-    return _mixture(model, members)
-
-
-def _from_voting(model, X) -> PredictiveBlocks:
-    """Mixture of the members with the weights of the vote."""
-    if isinstance(model, VotingClassifier) and model.voting == "hard":
-        raise TypeError(
-            "a vote of labels has no predictive distribution; got VotingClassifier "
-            "with voting='hard'. Use voting='soft', which averages probabilities."
-        )
-    weights = np.ones(len(model.estimators_))
-    if model.weights is not None:
-        voters = zip(model.estimators, model.weights, strict=True)
-        weights = np.array([w for (_, voter), w in voters if voter != "drop"], float)
-    copies = _copies(weights)
-    members = [
-        open_predictive(member, X)
-        for member, n in zip(model.estimators_, copies, strict=True)
-        if n
-    ]
-    return _mixture(model, members, copies[copies > 0])
-
-
-def _copies(weights: np.ndarray) -> np.ndarray:
-    """Integers in the ratio of the weights, rounded to at most ``MAX_COPIES``."""
-    if not (weights >= 0).all() or not weights.any():
-        raise ValueError(
-            "weights of a mixture must be at least 0, and one must be positive; got "
-            f"weights={weights.tolist()}."
-        )
-    weights = weights / weights.max()
-    for largest in range(1, MAX_COPIES + 1):
-        copies = np.round(largest * weights)
-        if np.allclose(copies, largest * weights, rtol=0, atol=1e-9):
-            break
-    return copies.astype(int)
-
-
-def _mixture(model, members, copies=None) -> PredictiveBlocks:
-    """Mixture of the members of an ensemble.
-
-    Members of a classifier have class indices as labels.
-    """
-    copies = np.ones(len(members), int) if copies is None else copies
-
-    def pooled(*parts):
-        repeated = [
-            part for part, n in zip(parts, copies, strict=True) for _ in range(n)
-        ]
-        if not repeated[0].is_classification:
-            return MixturePredictive.pooled(repeated)
-        labelled = [part.labelled(model.classes_) for part in repeated]
-        return ClassPredictive.pooled(labelled, model.classes_)
-
-    return PredictiveBlocks.mapped(members, pooled)
-
-
-def _from_calibrated(model, X) -> PredictiveBlocks:
-    members = [_calibrated(member, X) for member in model.calibrated_classifiers_]
-    return PredictiveBlocks.mapped(
-        members, lambda *parts: ClassPredictive.pooled(parts, model.classes_)
-    )
-
-
-def _calibrated(member, X) -> PredictiveBlocks:
-    """Apply the calibrators of one fold to the probabilities of each draw."""
-
-    def calibrate(predictive):
-        calibrator = copy.copy(member)
-        calibrator.estimator = _Probabilities(predictive.classes)
-        n_draws, n_rows, n_classes = predictive.probability.shape
-        probability = predictive.probability.reshape(-1, n_classes)
-        probability = calibrator.predict_proba(probability)
-        probability = probability.reshape(n_draws, n_rows, -1)
-        return ClassPredictive(probability, member.classes)
-
-    return PredictiveBlocks.mapped([open_predictive(member.estimator, X)], calibrate)
-
-
-class _Probabilities(ClassifierMixin, BaseEstimator):
-    """A classifier that returns its inputs as probabilities."""
-
-    def __init__(self, classes):
-        self.classes_ = classes
-
-    def predict_proba(self, X):
-        return X
-
-
 COMBINED = {
     TransformedTargetRegressor: _from_target_transform,
-    BaggingRegressor: _from_bagging,
-    BaggingClassifier: _from_bagging,
-    VotingRegressor: _from_voting,
-    VotingClassifier: _from_voting,
-    StackingClassifier: _from_stacking,
     MultiOutputRegressor: _from_multi_output,
-    CalibratedClassifierCV: _from_calibrated,
 }
 
 
@@ -376,7 +258,11 @@ COMBINED = {
 
 _SEPARATELY = "call the function for each of its `estimators_`, one per target"
 _ALL_CLASSES = "a network takes all classes at once, without it"
-_BAGGING = "use Bagging or `n_estimators`, whose members have equal weights"
+_MEMBERS = (
+    "use `n_estimators` of a network, or BayesianStackingRegressor or "
+    "BayesianStackingClassifier, whose mixtures have a predictive distribution"
+)
+_FINAL = "call the function for its `final_estimator_`, with `transform(X)` as X"
 
 UNSUPPORTED = {
     MultiOutputClassifier: _SEPARATELY,
@@ -385,8 +271,16 @@ UNSUPPORTED = {
     OneVsRestClassifier: _ALL_CLASSES,
     OneVsOneClassifier: _ALL_CLASSES,
     OutputCodeClassifier: _ALL_CLASSES,
-    AdaBoostRegressor: _BAGGING,
-    AdaBoostClassifier: _BAGGING,
+    AdaBoostRegressor: _MEMBERS,
+    AdaBoostClassifier: _MEMBERS,
+    BaggingRegressor: _MEMBERS,
+    BaggingClassifier: _MEMBERS,
+    VotingRegressor: _MEMBERS,
+    VotingClassifier: _MEMBERS,
+    StackingRegressor: _FINAL,
+    StackingClassifier: _FINAL,
+    CalibratedClassifierCV: "its `predict_proba` is calibrated; for uncertainties use "
+    "the classifier inside",
 }
 
 # Classes of these libraries are unsupported.

@@ -1,11 +1,8 @@
 """Predictions for the rows of a source, block by block, into memory or into a file."""
 
 import os
-import uuid
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import wraps
 from inspect import signature
 from pathlib import Path
@@ -20,7 +17,6 @@ from skbayesnn._data.sources import (
     RowSource,
     SlicedSource,
     concatenated,
-    is_lazy,
     is_read,
     read_ahead,
     resolved_columns,
@@ -80,8 +76,7 @@ def by_blocks(method: Callable[P, R]) -> Callable[P, R]:
     """Decorate a prediction, so that X may be a source of rows.
 
     The method or function takes a model and X first. Its ``output`` is a path of a
-    Parquet file for the results; otherwise they are returned as for an array. For Dask
-    collections they are lazy.
+    Parquet file for the results; otherwise they are returned as for an array.
     """
     arguments_of = signature(method)
     parameters = list(arguments_of.parameters)
@@ -115,8 +110,6 @@ def by_blocks(method: Callable[P, R]) -> Callable[P, R]:
         arguments.pop("X")
         model, *_ = (arguments.pop(name) for name in list(arguments)[:1])
         call = _Call(predict, snapshot(model), arguments)
-        if is_lazy(X) and output is None and not call.needs_y:
-            return call.lazily(X)
         return default_settings(call.of_source)(source, output)
 
     return predict
@@ -165,32 +158,6 @@ class _Call:
             return _joined(parts)
         _write(output, (self.columns_of(result) for result in results))
         return None
-
-    def lazily(self, X) -> Any:
-        """Results for a Dask collection, as a collection of the same kind."""
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            example = self.of_rows(_example(X), 0)
-        if hasattr(X, "map_partitions"):
-            none = imported("pandas").DataFrame(self.columns_of(example))[:0]
-            return X.map_partitions(
-                _OfPartition(self, none), meta=none, enforce_metadata=False
-            )
-        if not isinstance(example, np.ndarray):
-            raise ValueError(
-                "a prediction for a dask.array must be one array; got a "
-                f"{type(example).__name__}. Give a dask.dataframe, or one kind."
-            )
-        shape = example.shape[1:]
-        X = X.rechunk({axis: -1 for axis in range(1, X.ndim)})
-        return X.map_blocks(
-            _OfPartition(self, example[:0]),
-            dtype=example.dtype,
-            chunks=(X.chunks[0], *((n,) for n in shape)),
-            drop_axis=list(range(1 + len(shape), X.ndim)),
-            new_axis=list(range(X.ndim, 1 + len(shape))),
-            meta=example[:0],
-        )
 
     def _results(self, source: RowSource) -> Iterator[Any]:
         """Results of the blocks of a source."""
@@ -261,40 +228,6 @@ class _Call:
         elif name.endswith("proba"):
             labels[-1] = self._model.classes_
         return labels
-
-
-@dataclass(frozen=True)
-class _OfPartition:
-    """Function of a partition of a Dask collection.
-
-    Parameters
-    ----------
-    call : _Call
-    none : result for no rows
-    """
-
-    call: _Call
-    none: Any
-
-    def __call__(self, part):
-        if not len(part):
-            return self.none
-        result = self.call.of_rows(part, 0)
-        if isinstance(self.none, np.ndarray):
-            return result
-        return type(self.none)(self.call.columns_of(result), index=part.index)
-
-    def __dask_tokenize__(self):
-        """A new name: equal models are not found."""
-        return uuid.uuid4().hex
-
-
-def _example(X):
-    """Some rows of the form of a Dask collection, without computing it."""
-    if hasattr(X, "map_partitions"):
-        utils = imported("dask.dataframe.utils")
-        return utils.meta_nonempty(utils.make_meta(X))
-    return np.zeros((1, *(int(n) for n in X.shape[1:])), X.dtype)
 
 
 def _joined(parts: list):

@@ -1,6 +1,5 @@
 """Predictive distribution of a few rows of a classification, all draws in memory."""
 
-import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -32,20 +31,14 @@ class ClassPredictive:
     is_classification = True
 
     @classmethod
-    def pooled(cls, parts, classes=None, n_draws=None):
-        """Pool several distributions into one mixture, with equal weights.
-
-        A member may have only some of the classes; ``classes`` are by default all
-        classes of any member.
+    def pooled(cls, parts, n_draws):
+        """Pool several distributions into one mixture, with all classes of any part.
 
         n_draws : sequence of int, number of draws of each part, which is its weight
         """
-        if classes is None:
-            classes = _all_classes(parts)
-        widened = [part._widened(classes) for part in parts]
-        if n_draws is None:
-            n_draws = [math.lcm(*(part.n_draws for part in widened))] * len(widened)
-        resized = [part.resized(n) for part, n in zip(widened, n_draws, strict=True)]
+        classes = _all_classes(parts)
+        pairs = zip(parts, n_draws, strict=True)
+        resized = [part._widened(classes).resized(n) for part, n in pairs]
         return cls(Labels.concatenated(resized).probability, classes)
 
     def mix_versions(self, first: np.ndarray, n_versions: np.ndarray, most: int):
@@ -80,22 +73,6 @@ class ClassPredictive:
 
     def in_units_of_target(self):
         """Return self: labels have no units."""
-        return self
-
-    def labelled(self, classes):
-        """Replace class indices by labels, if the classes are indices of ``classes``.
-
-        Some meta-estimators fit the inner classifier to indices instead of labels. A
-        classifier that was fitted before (a ``FrozenEstimator``) has labels.
-        """
-        index = self.classes
-        if index.dtype.kind in "iu" and np.isin(index, np.arange(len(classes))).all():
-            return replace(self, classes=classes[index])
-        if not np.isin(self.classes, classes).all():
-            raise ValueError(
-                "the members of an ensemble must have labels of the ensemble, "
-                f"{classes.tolist()}; got {self.classes.tolist()}."
-            )
         return self
 
     def tempered(self, inverse: float):

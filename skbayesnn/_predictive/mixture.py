@@ -179,34 +179,15 @@ class MixturePredictive:
     is_classification = False
 
     @classmethod
-    def pooled(cls, parts, n_draws=None):
-        """Pool several distributions into one mixture, with equal weights.
+    def pooled(cls, parts, n_draws):
+        """Pool several distributions in y's own units into one mixture.
 
         n_draws : sequence of int, number of draws of each part, which is its weight
         """
         parts = [part.in_units_of_target() for part in parts]
-        if any(part.maps is not None for part in parts):
-            raise TypeError(
-                "members of an ensemble must not have an isotonic recalibration, which "
-                "is not a mixture of draws. Put CalibratedUncertaintyRegressor around "
-                "the ensemble, not inside."
-            )
-        probe = parts[0].components.mean[:1]
-        back = [part._back(probe) for part in parts]
-        if not all(np.array_equal(values, back[0]) for values in back):
-            raise TypeError(
-                "the members of an ensemble must share one target transform; got "
-                "transforms that differ (each is fitted to its own rows). Put "
-                "TransformedTargetRegressor around the ensemble, not inside."
-            )
-        components = of_one_class(part.components for part in parts)
-        if n_draws is None:
-            components = _even(components)
-        else:
-            pairs = zip(components, n_draws, strict=True)
-            components = [part.resized(n) for part, n in pairs]
-        joined = joined_draws(components)
-        return cls(joined, parts[0].squeeze_targets, transform=parts[0].transform)
+        pairs = zip(parts, n_draws, strict=True)
+        draws = joined_draws([part.components.resized(n) for part, n in pairs])
+        return cls(draws, parts[0].squeeze_targets)
 
     def mix_versions(self, first: np.ndarray, n_versions: np.ndarray, most: int):
         """Mix the versions of each row; see ``DrawArrays.mix_versions``."""

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.compose import TransformedTargetRegressor
-from sklearn.ensemble import BaggingRegressor
 from sklearn.exceptions import FitFailedWarning
 from sklearn.model_selection import GridSearchCV
 
@@ -297,15 +296,6 @@ def test_conformal_intervals(case):
     model = ConformalRegressor(_short(case), method="cv+", cv=2).fit(case.X, case.y)
     lower, upper = model.predict_interval(case.X_new).T
     assert 0.8 < ((lower <= case.y_new) & (case.y_new <= upper)).mean()
-
-
-def test_bagging(case):
-    bag = BaggingRegressor(_short(case), n_estimators=2, random_state=0)
-    bag.fit(case.X, case.y)
-    interval = skbayesnn.predict_interval(bag, case.X_new[:5])
-    assert (interval[:, 0] < interval[:, 1]).all()
-    density = skbayesnn.log_predictive_density(bag, case.X_new, case.y_new)
-    assert np.isfinite(density).all()
 
 
 def test_unknown_options_are_refused(case):

@@ -11,7 +11,6 @@ import sklearn
 from scipy.stats import norm
 from sklearn.base import clone
 from sklearn.compose import TransformedTargetRegressor
-from sklearn.ensemble import BaggingRegressor
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression, LogisticRegression
@@ -26,7 +25,6 @@ from skbayesnn import (
     log_predictive_density,
     predict_interval,
     predict_uncertainty,
-    sample_y,
 )
 from skbayesnn._engine.posterior import PosteriorPredictor
 from skbayesnn._predictive.recalibration import QuantileMap
@@ -594,29 +592,6 @@ def test_around_and_inside_of_a_target_transform(data, method):
             rtol=1e-3,
             atol=1e-3,  # the scale is an optimum found to 1e-5, at residuals of 5 stds
         )
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_around_an_ensemble(data, method):
-    inner = BaggingRegressor(network(), n_estimators=2, random_state=SEED)
-    model = CalibratedUncertaintyRegressor(inner, method=method, cv=2)
-    model.fit(data.X, data.y)
-    assert sample_y(model, data.X_new[:7], 5).shape == (7, 5)
-    np.testing.assert_allclose(
-        model.predict(data.X_new), model.estimator_.predict(data.X_new)
-    )
-
-
-def test_inside_of_an_ensemble(data):
-    inner = CalibratedUncertaintyRegressor(LinearGaussian(0.2), cv=2)
-    model = BaggingRegressor(inner, n_estimators=3, random_state=SEED)
-    model.fit(data.X, data.y)
-    members = [member.scale_ for member in model.estimators_]
-    assert len(set(members)) == 3
-    assert (predict_uncertainty(model, data.X_new) > 0.8 * NOISE).all()
-    model.set_params(estimator__method="isotonic").fit(data.X, data.y)
-    with pytest.raises(TypeError, match=r"around the ensemble, not inside"):
-        predict_uncertainty(model, data.X_new)
 
 
 def test_calibration_of_a_calibrated_model(data):

@@ -11,15 +11,9 @@ from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.ensemble import (
     AdaBoostRegressor,
-    BaggingClassifier,
     BaggingRegressor,
-    StackingClassifier,
-    StackingRegressor,
-    VotingClassifier,
-    VotingRegressor,
 )
 from sklearn.frozen import FrozenEstimator
-from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import (
     FixedThresholdClassifier,
     GridSearchCV,
@@ -94,8 +88,6 @@ AROUND_REGRESSORS = EITHER | {
     "frozen": lambda inner: FrozenEstimator(inner.fit(X, Y)),
     "transformed": linear_target,
     "bagging": lambda inner: BaggingRegressor(inner, **TWO),
-    "vote": lambda inner: VotingRegressor([("a", inner), ("b", inner)], weights=[2, 3]),
-    "stack": lambda inner: StackingRegressor([("ridge", Ridge())], inner, cv=2),
     "scale": lambda inner: CalibratedUncertaintyRegressor(inner, cv=2),
     "isotonic": lambda inner: CalibratedUncertaintyRegressor(
         inner, method="isotonic", cv=2
@@ -104,27 +96,18 @@ AROUND_REGRESSORS = EITHER | {
 }
 AROUND_CLASSIFIERS = EITHER | {
     "frozen": lambda inner: FrozenEstimator(inner.fit(X, LABELS)),
-    "bagging": lambda inner: BaggingClassifier(inner, **TWO),
-    "vote": lambda inner: VotingClassifier(
-        [("a", inner), ("b", inner)], voting="soft", weights=[2, 3]
-    ),
-    "hard": lambda inner: VotingClassifier([("a", inner)]),
-    "stack": lambda inner: StackingClassifier(
-        [("logistic", LogisticRegression())], inner, cv=2
-    ),
     "calibrated": lambda inner: CalibratedClassifierCV(inner, cv=2),
     "tuned": lambda inner: TunedThresholdClassifierCV(inner, cv=2, **ONE),
     "fixed": lambda inner: FixedThresholdClassifier(inner, threshold=0.6),
     "self-taught": SelfTrainingClassifier,
     "one by one": OneVsRestClassifier,
 }
-# Estimators without a predictive; `isotonic` in an ensemble; and bagging, which passes
-# weights to estimators that accept them, around a calibrated pipeline, which refuses
-# them.
-MAY_REFUSE = {"boosted", "isotonic", "scale", "hard", "one by one"}
+# Estimators without a predictive; and bagging, which passes weights to estimators that
+# accept them, around a calibrated pipeline, which refuses them.
+MAY_REFUSE = {"boosted", "bagging", "isotonic", "scale", "calibrated", "one by one"}
 REFUSALS = (
     "has no predictive|Put (one )?CalibratedUncertaintyRegressor around|"
-    "Use voting='soft'|of Pipeline takes no `sample_weight`"
+    "of Pipeline takes no `sample_weight`"
 )
 
 
@@ -141,15 +124,9 @@ def nestings_of(table):
 
 
 def _scikit_learn_fits(names):
-    """Nestings that scikit-learn can fit.
-
-    Hard votes have no probabilities for outer estimators. A frozen estimator keeps its
-    columns, and searches do not clone it as they clone others.
-    """
+    """Nestings that scikit-learn can fit: searches do not clone a frozen estimator."""
     around = names[names.index("frozen") + 1 :] if "frozen" in names else []
-    return (
-        "hard" not in names[:-1] and "stack" not in around and around[:1] != ["search"]
-    )
+    return around[:1] != ["search"]
 
 
 def random_nestings(names):
@@ -215,10 +192,7 @@ def test_nested_classifiers(names):
         density = [log_predictive_density(model, X_NEW, [k] * 7) for k in (0, 1)]
         probability = np.exp(density).T
         np.testing.assert_allclose(probability.sum(1), 1)
-        if "calibrated" not in names:  # calibrates draws or their mean
-            np.testing.assert_allclose(
-                probability, model.predict_proba(X_NEW), rtol=1e-6
-            )
+        np.testing.assert_allclose(probability, model.predict_proba(X_NEW), rtol=1e-6)
         few = predict_uncertainty(model, X_NEW[4:])
         np.testing.assert_allclose(few, entropy[4:], rtol=1e-9)
         with pytest.raises(TypeError, match="`predict_interval` needs a regressor"):

@@ -1,6 +1,5 @@
 """Meta-estimators of scikit-learn one by one: a predictive passes, or is refused."""
 
-import re
 import warnings
 from types import SimpleNamespace
 
@@ -13,10 +12,9 @@ from sklearn.calibration import CalibratedClassifierCV
 from sklearn.ensemble import (
     AdaBoostClassifier,
     AdaBoostRegressor,
-    BaggingClassifier,
     BaggingRegressor,
+    StackingRegressor,
     VotingClassifier,
-    VotingRegressor,
 )
 from sklearn.exceptions import NotFittedError
 from sklearn.feature_selection import RFE, RFECV, SelectFromModel
@@ -24,7 +22,6 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegressionCV, Ridge
 from sklearn.model_selection import (
     FixedThresholdClassifier,
-    GridSearchCV,
     TunedThresholdClassifierCV,
     cross_val_score,
 )
@@ -269,94 +266,6 @@ def test_threshold_of_a_fitted_classifier(data):
     assert_same_uncertainty(model, data.X_new, network, data.X_new)
 
 
-# ---- votes
-
-
-def mixture_std(weights, stds, means):
-    """Standard deviation of a mixture of distributions with the given moments."""
-    mean = np.average(means, axis=0, weights=weights)
-    second = np.square(stds) + np.square(means)
-    return np.sqrt(np.average(second, axis=0, weights=weights) - mean**2)
-
-
-@pytest.mark.parametrize("weights", [None, [1, 2, 4], [0.3, 0.7, 0.0], [3, 0, 0]])
-def test_vote_of_regressors(data, weights):
-    """The weighted mixture of members with different draws; one member is dropped."""
-    voters = [
-        ("few", regressor(n_draws=5)),
-        ("gone", regressor()),
-        ("point", regressor(dropout=0.0, tau=3.0)),
-        ("other", regressor(random_state=SEED + 1)),
-    ]
-    all_weights = None if weights is None else [weights[0], 9, *weights[1:]]
-    model = VotingRegressor(voters, weights=all_weights).set_params(gone="drop")
-    model.fit(data.X, data.y)
-    X = data.X_new
-    predicted = [m.predict(X, return_std=True) for m in model.estimators_]
-    means, stds = map(np.stack, zip(*predicted, strict=True))
-    weights = [1, 1, 1] if weights is None else weights
-    np.testing.assert_allclose(
-        predict_uncertainty(model, X), mixture_std(weights, stds, means), rtol=1e-9
-    )
-    densities = [m.log_predictive_density(X, data.y_new) for m in model.estimators_]
-    np.testing.assert_allclose(
-        np.exp(log_predictive_density(model, X, data.y_new)),
-        np.average(np.exp(densities), axis=0, weights=weights),
-        rtol=1e-9,
-    )
-    # If only one member has weight, its median is the result.
-    if weights == [3, 0, 0]:
-        np.testing.assert_allclose(
-            predict_interval(model, X), model.estimators_[0].predict_interval(X)
-        )
-
-
-def test_irrational_weights_are_rounded(data):
-    """To a fiftieth of the largest weight, so the error is at most half of it."""
-    weights = [1.0, np.pi / 4]
-    voters = [("one", regressor()), ("other", regressor(dropout=0.0, tau=0.2))]
-    model = VotingRegressor(voters, weights=weights).fit(data.X, data.y)
-    predicted = [m.predict(data.X_new, return_std=True) for m in model.estimators_]
-    means, stds = map(np.stack, zip(*predicted, strict=True))
-    # 39 / 50 instead of 0.7854.
-    np.testing.assert_allclose(
-        predict_uncertainty(model, data.X_new),
-        mixture_std([50, 39], stds, means),
-        rtol=1e-9,
-    )
-
-
-@pytest.mark.parametrize("weights", [None, [1, 3]])
-def test_soft_vote_of_classifiers(data, weights):
-    voters = [("few", classifier(n_draws=5)), ("many", classifier(dropout=0.3))]
-    model = VotingClassifier(voters, voting="soft", weights=weights)
-    model.fit(data.X, data.three)
-    probability = model.predict_proba(data.X_new)
-    for code, label in enumerate(model.classes_):
-        np.testing.assert_allclose(
-            np.exp(log_predictive_density(model, data.X_new, [label] * NEW)),
-            probability[:, code],
-            rtol=1e-9,
-        )
-    assert (predict_uncertainty(model, data.X_new, "mutual_information") > 0).all()
-    assert set(np.unique(sample_y(model, data.X_new, 50))) <= set(model.classes_)
-
-
-def test_votes_without_a_predictive(data):
-    model = VotingClassifier([("one", classifier())]).fit(data.X, data.labels)
-    with pytest.raises(TypeError, match=r"voting='hard'\. Use voting='soft'"):
-        predict_uncertainty(model, data.X_new)
-    mixed = VotingRegressor([("one", regressor()), ("ridge", Ridge())])
-    with pytest.raises(TypeError, match="got Ridge"):
-        predict_uncertainty(mixed.fit(data.X, data.y), data.X_new)
-    vote = VotingRegressor([("a", regressor()), ("b", regressor())])
-    vote.fit(data.X, data.y)
-    for weights in ([2.0, -1.0], [0.0, 0.0]):
-        vote.set_params(weights=weights)
-        with pytest.raises(ValueError, match=f"got weights={re.escape(str(weights))}"):
-            predict_uncertainty(vote, data.X_new)
-
-
 # ---- refused
 
 
@@ -369,8 +278,12 @@ def test_votes_without_a_predictive(data):
         (OneVsRestClassifier(classifier()), "all classes at once"),
         (OneVsOneClassifier(classifier()), "all classes at once"),
         (OutputCodeClassifier(classifier()), "all classes at once"),
-        (AdaBoostRegressor(regressor()), "use Bagging"),
-        (AdaBoostClassifier(classifier()), "use Bagging"),
+        (BaggingRegressor(regressor()), "`n_estimators`"),
+        (VotingClassifier([("one", classifier())]), "BayesianStackingClassifier"),
+        (StackingRegressor([("one", Ridge())], regressor()), "`final_estimator_`"),
+        (CalibratedClassifierCV(classifier()), "`predict_proba`"),
+        (AdaBoostRegressor(regressor()), "`n_estimators`"),
+        (AdaBoostClassifier(classifier()), "`n_estimators`"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, BaseEstimator) else "",
 )
@@ -415,23 +328,19 @@ def test_frames_through_estimators_that_convert_them(data):
     frame, new = (
         pandas.DataFrame(X, columns=list("abcd")) for X in (data.X, data.X_new)
     )
-    network, two = regressor(), {"n_estimators": 2, "random_state": SEED}
+    network = regressor()
     for model, y in (
-        (BaggingRegressor(network, max_features=0.5, **two), data.y),
-        (BaggingClassifier(classifier(), **two), data.three),
         (SelfTrainingClassifier(classifier()), data.labels),
-        (VotingRegressor([("one", network)]), data.y),
         (TunedThresholdClassifierCV(classifier(), cv=2), data.labels),
-        (CalibratedClassifierCV(classifier(), cv=2), data.labels),
         (RFE(network, importance_getter=first_weights), data.y),
     ):
         model.fit(frame, y)
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             predict_uncertainty(model, new)
-    bagging = BaggingRegressor(network, **two).fit(frame, data.y)
+    model = SelfTrainingClassifier(classifier()).fit(frame, data.labels)
     with pytest.raises(ValueError, match="feature names"):
-        predict_uncertainty(bagging, new.rename(columns={"a": "z"}))
+        predict_uncertainty(model, new.rename(columns={"a": "z"}))
 
 
 def test_model_mapped_from_a_file(data, tmp_path):
@@ -456,14 +365,3 @@ def test_model_mapped_from_a_file(data, tmp_path):
             mapped.partial_fit(X, data.y_new)
     finally:
         torch.set_warn_always(always)
-
-
-def test_search_around_a_vote(data):
-    vote = VotingRegressor([("a", make_pipeline(Log(), regressor()))])
-    search = GridSearchCV(
-        vote, {"a__mcdropoutregressor__tau": [1.0, 2.0]}, scoring=log_density_scorer
-    )
-    search.set_params(cv=2).fit(data.X, data.y)
-    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
-    inside = search.best_estimator_.estimators_[0]
-    assert_same_uncertainty(search, data.X_new, inside[-1], Log().transform(data.X_new))

@@ -5,7 +5,6 @@ import pytest
 import sklearn
 from sklearn.base import clone
 from sklearn.compose import TransformedTargetRegressor
-from sklearn.ensemble import BaggingRegressor
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import GroupKFold, KFold, ShuffleSplit, StratifiedKFold
 from sklearn.pipeline import make_pipeline
@@ -79,7 +78,6 @@ def test_batched_training_equals_single_fits(data, method, programs):
 @pytest.mark.parametrize(
     "estimator",
     [
-        BaggingRegressor(regressor(), n_estimators=2, random_state=SEED),
         TransformedTargetRegressor(regressor(), func=np.log1p, inverse_func=np.expm1),
         CalibratedUncertaintyRegressor(regressor(), cv=2),
     ],
@@ -113,11 +111,11 @@ def test_several_targets_and_classes(data):
         out_of_fold(classifier(), data.X, data.labels, cv=3, method="predict_interval")
 
 
-@pytest.mark.parametrize("estimator", [regressor(), BaggingRegressor(regressor(), 2)])
+@pytest.mark.parametrize(
+    "estimator", [regressor(), CalibratedUncertaintyRegressor(regressor(), cv=2)]
+)
 def test_groups_and_weights(data, estimator):
     """Without metadata routing, groups are for the splitter alone."""
-    if isinstance(estimator, BaggingRegressor):
-        estimator.set_params(random_state=SEED)
     cv = GroupKFold(3)
     splits = list(cv.split(data.X, groups=data.groups))
     expected = by_single_fits(

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from sklearn.ensemble import BaggingClassifier
 
 from skbayesnn import sample_f
 from skbayesnn.plotting import ClassProbabilityDisplay
@@ -132,14 +131,6 @@ def test_limits_of_the_probability_axis():
     display = ClassProbabilityDisplay.from_predictions(mean[..., None], np.arange(10))
     assert len(display.lines_) == 5
     assert display.ax_.get_ylim()[1] < 1.25
-
-
-def test_ensemble(classifier, data):
-    model = BaggingClassifier(classifier[-1], n_estimators=2, random_state=0)
-    model.fit(data.X.to_numpy(), data.labels)
-    X = data.X_new.to_numpy()
-    display = ClassProbabilityDisplay.from_estimator(model, X, n_draws=3)
-    assert display.probability.shape == (len(data.X_new), 3, 3)
 
 
 def test_one_row(classifier, data):

@@ -122,23 +122,7 @@ def test_arrays_on_disk(kind, tmp_path):
     for method in ("predict", "predict_interval", "predict_uncertainty"):
         result = getattr(model, method)(source)
         expected = getattr(model, method)(X)
-        if kind == "dask":
-            assert type(result).__module__.startswith("dask")
-            assert result.shape == expected.shape
         np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5)
-
-
-def test_dask_frame_is_lazy(frame, model):
-    dask = pytest.importorskip("dask.dataframe")
-    X = frame[list("abcd")]
-    source = dask.from_pandas(X, npartitions=3)
-    result = model.predict_interval(source, 0.8)
-    assert list(result.columns) == ["interval_lower", "interval_upper"]
-    computed = result.compute()
-    assert computed.index.equals(X.index)
-    np.testing.assert_allclose(
-        computed, model.predict_interval(X, 0.8), rtol=1e-5, atol=1e-5
-    )
 
 
 def test_output(frame, path, model, tmp_path):

@@ -455,8 +455,6 @@ def test_mapped_mixture_cannot_be_changed(plain):
         _mapped(mapped)
     with pytest.raises(TypeError, match=r"cannot be recalibrated again. Put one"):
         mapped.scaled(np.ones(plain.components.mean.shape[-1]))
-    with pytest.raises(TypeError, match=r"around the ensemble, not inside"):
-        MixturePredictive.pooled([plain, mapped])
     with pytest.raises(TypeError, match=r"noise-free functions: take sample_y"):
         mapped.sample_f(np.arange(2))
     assert (
