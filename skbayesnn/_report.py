@@ -60,13 +60,9 @@ from skbayesnn.plotting import (
     RiskCoverageDisplay,
     UncertaintyDecompositionDisplay,
 )
+from skbayesnn.plotting._axes import require_matplotlib, short_label
 from skbayesnn.plotting._prediction_interval import LONGEST_IN_LEGEND
-from skbayesnn.plotting._shared import (
-    name_of_target,
-    require_matplotlib,
-    short_label,
-    y_of_target,
-)
+from skbayesnn.plotting._rows import name_of_target, y_of_target
 
 # Most rows in pictures of predictions, and rows whose values replace the values of an
 # uncertain row.

@@ -115,10 +115,12 @@ def check_bool(name, value):
     return bool(value)
 
 
-def verbosity(value) -> int:
+def verbosity(value, further: str = "") -> int:
     """Check `verbose`: 0 is silent; 1 and larger values show progress.
 
     As in scikit-learn, True is 1 and False is 0.
+
+    further : values that the caller accepts, for the message, such as "'auto', "
 
     Raises
     ------
@@ -126,7 +128,7 @@ def verbosity(value) -> int:
     """
     if not isinstance(value, bool | np.bool_ | Integral):
         raise TypeError(
-            f"`verbose` must be True, False or an integer >= 0; got {value!r}."
+            f"`verbose` must be {further}True, False or an integer >= 0; got {value!r}."
         )
     if value < 0:
         raise ValueError(f"`verbose` must be >= 0; got {value!r}. Use 0 for no output.")

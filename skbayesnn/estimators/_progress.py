@@ -22,13 +22,8 @@ def check_verbose(value: Any) -> int | None:
     ------
     TypeError, ValueError
     """
-    if isinstance(value, str) and value == "auto":
-        return None
-    try:
-        return _validation.verbosity(value)
-    except TypeError as error:
-        message = str(error).replace("must be True", "must be 'auto', True")
-        raise TypeError(message) from None
+    is_auto = isinstance(value, str) and value == "auto"
+    return None if is_auto else _validation.verbosity(value, "'auto', ")
 
 
 class FitProgress:
@@ -49,32 +44,28 @@ class FitProgress:
 
     def __init__(self, name: str, verbose: int | None) -> None:
         self._name, self._prints = name, bool(verbose)
-        self._rewrites = verbose is None and _is_watched(sys.stderr)
+        self._stream = sys.stderr
+        self._rewrites = verbose is None and _is_watched(self._stream)
         self._start = self._last = time.perf_counter()
         self._text = ""
         self._end = threading.Event()
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> Self:
-        if self._rewrites and not FitProgress._is_shown:
-            # A fit within this one, such as of a fold, has no line.
-            FitProgress._is_shown = True
-            self._begin(self._rewrite)
-        elif self._prints:
-            self._begin(self._break_silence)
+        # A fit within this one, such as of a fold, has no line.
+        self._rewrites = self._rewrites and not FitProgress._is_shown
+        if self._rewrites or self._prints:
+            FitProgress._is_shown |= self._rewrites
+            work = self._rewrite if self._rewrites else self._break_silence
+            self._thread = threading.Thread(target=work, daemon=True)
+            self._thread.start()
         return self
 
-    def _begin(self, work) -> None:
-        self._thread = threading.Thread(target=work, args=(sys.stderr,), daemon=True)
-        self._thread.start()
-
     def __exit__(self, *_) -> None:
-        if self._thread is None:
-            return
-        self._end.set()
-        self._thread.join()
-        if self._rewrites:
-            FitProgress._is_shown = False
+        if self._thread is not None:
+            self._end.set()
+            self._thread.join()
+            FitProgress._is_shown &= not self._rewrites
 
     def __call__(self, text: str) -> None:
         """Report a step."""
@@ -86,13 +77,13 @@ class FitProgress:
         self._last = time.perf_counter()
         print(f"[{self._name}] {self._last - self._start:5.1f} s: {text}", flush=True)
 
-    def _break_silence(self, _: TextIO) -> None:
+    def _break_silence(self) -> None:
         while not self._end.wait(_UPDATE):
             if time.perf_counter() - self._last >= _SILENCE:
                 self._print("in progress")
 
-    def _rewrite(self, stream: TextIO) -> None:
-        wait, width = _PATIENCE, 0
+    def _rewrite(self) -> None:
+        stream, wait, width = self._stream, _PATIENCE, 0
         while not self._end.wait(wait):
             wait = _UPDATE
             seconds = time.perf_counter() - self._start
@@ -111,4 +102,4 @@ def _is_watched(stream: TextIO) -> bool:
     if multiprocessing.current_process().name != "MainProcess":
         return False
     in_notebook = type(stream).__module__.startswith("ipykernel")
-    return in_notebook or bool(getattr(stream, "isatty", bool)())
+    return in_notebook or (hasattr(stream, "isatty") and stream.isatty())

@@ -59,7 +59,7 @@ def quantile_calibration_error(
     cdf = with_targets("cdf", cdf)
     levels = np.array(check_levels("levels", LEVELS if levels is None else levels))
     weights, cdf = drop_zero_weights(sample_weight, cdf)
-    _probabilities("cdf", cdf)
+    check_probabilities("cdf", cdf)
     share = np.average(cdf[..., None] <= levels, axis=0, weights=weights)
     return float(np.abs(share - levels).mean())
 
@@ -120,7 +120,7 @@ def expected_calibration_error(
     """
     check_option("kind", kind, ["top_label", "classwise"])
     n_bins = check_number("n_bins", n_bins, kind=Integral, low=1)
-    weights, codes, probability = _labelled(y, probability, classes, sample_weight)
+    weights, codes, probability = labelled(y, probability, classes, sample_weight)
     if kind == "top_label":
         correct = probability.argmax(1) == codes
         return _binned_error(probability.max(1), correct, weights, n_bins)
@@ -163,7 +163,7 @@ def brier_score(
     Brier (1950), "Verification of forecasts expressed in terms of probability", Mon.
     Weather Rev. 78, eq. 2.
     """
-    weights, codes, probability = _labelled(y, probability, classes, sample_weight)
+    weights, codes, probability = labelled(y, probability, classes, sample_weight)
     outcome = np.eye(probability.shape[1])[codes]
     return weighted_mean(np.square(probability - outcome).sum(1), weights)
 
@@ -192,7 +192,7 @@ def equal_mass_bins(values, weights, n_bins):
     return bins[group], cumulative[-1]
 
 
-def _labelled(y, probability, classes, sample_weight):
+def labelled(y, probability, classes, sample_weight):
     """Check and return weights (rows,), column of each label (rows,), probability.
 
     Rows of weight zero are left out.
@@ -205,7 +205,7 @@ def _labelled(y, probability, classes, sample_weight):
             "two columns."
         )
     weights, y, probability = drop_zero_weights(sample_weight, y, probability)
-    _probabilities("probability", probability)
+    check_probabilities("probability", probability)
     total = probability.sum(1)
     # Single-precision probabilities, averaged over draws, sum to one within 1e-6.
     if np.abs(total - 1).max() > 1e-4:
@@ -233,7 +233,7 @@ def _labelled(y, probability, classes, sample_weight):
     return weights, columns_of(y, labels), probability
 
 
-def _probabilities(name, values) -> None:
+def check_probabilities(name, values) -> None:
     """Raise unless all values are in [0, 1]."""
     no_nan(name, values)
     wrong = values[(values < 0) | (values > 1)]

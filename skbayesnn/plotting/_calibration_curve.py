@@ -1,25 +1,24 @@
 """Calibration curves of predictive probabilities."""
 
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 from scipy.stats import binom
 from sklearn.base import is_classifier
-from sklearn.utils.validation import check_consistent_length, column_or_1d
+from sklearn.utils.validation import column_or_1d
 
 from skbayesnn._meta.functions import predictive_cdf
 from skbayesnn._runtime import warn_once_per_call
 from skbayesnn._validation import Integral, check_number
 from skbayesnn.inspection._importance import select_target
-from skbayesnn.metrics._calibration import equal_mass_bins
-from skbayesnn.metrics._validation import drop_zero_weights
-from skbayesnn.plotting._shared import (
-    GREY,
-    axes_for,
-    next_color,
-    require_matplotlib,
-    styled,
+from skbayesnn.metrics._calibration import (
+    check_probabilities,
+    equal_mass_bins,
+    labelled,
 )
+from skbayesnn.metrics._validation import drop_zero_weights
+from skbayesnn.plotting import _axes
 
 # Largest number of bins of a reliability diagram.
 MAX_BINS = 10
@@ -33,7 +32,8 @@ LABELS = {
 }
 
 
-class CalibrationCurveDisplay:
+@dataclass(kw_only=True, repr=False, eq=False)
+class CalibrationCurveDisplay(_axes.Display):
     """Calibration curve: observed against nominal probability, with a chance band.
 
     Create it by :meth:`from_estimator` or :meth:`from_predictions`.
@@ -91,23 +91,14 @@ class CalibrationCurveDisplay:
        diagrams".
     """
 
-    ax_: Any
-    figure_: Any
-    line_: Any
-    band_: Any
-    diagonal_: Any
-
-    def __init__(
-        self, *, nominal, observed, lower, upper, n_rows, kind, band=0.95, name=None
-    ) -> None:
-        self.nominal = nominal
-        self.observed = observed
-        self.lower = lower
-        self.upper = upper
-        self.n_rows = n_rows
-        self.kind = kind
-        self.band = band
-        self.name = name
+    nominal: Any
+    observed: Any
+    lower: Any
+    upper: Any
+    n_rows: Any
+    kind: str
+    band: float = 0.95
+    name: str | None = None
 
     @classmethod
     @warn_once_per_call
@@ -154,7 +145,7 @@ class CalibrationCurveDisplay:
         -------
         display : CalibrationCurveDisplay
         """
-        require_matplotlib(f"{cls.__name__}.from_estimator")
+        _axes.require_matplotlib(cls.__name__)
         if is_classifier(estimator):
             predictions = {
                 "y": y,
@@ -210,7 +201,7 @@ class CalibrationCurveDisplay:
         -------
         display : CalibrationCurveDisplay
         """
-        require_matplotlib(f"{cls.__name__}.from_predictions")
+        _axes.require_matplotlib(cls.__name__)
         if (cdf is None) == (y is None or probability is None):
             raise TypeError(
                 "give either `cdf` (regression) or `y` and `probability` (classes); "
@@ -221,28 +212,26 @@ class CalibrationCurveDisplay:
         if n_bins != "auto":
             n_bins = check_number("n_bins", n_bins, kind=Integral, low=1)
         if cdf is not None:
-            weights, cdf = drop_zero_weights(
-                sample_weight, select_target("cdf", cdf, target)
-            )
-            if not ((cdf >= 0) & (cdf <= 1)).all():
-                raise ValueError(
-                    "`cdf` must be in [0, 1]; got values from "
-                    f"{cdf.min():g} to {cdf.max():g}."
-                )
+            cdf = select_target("cdf", cdf, target)
+            weights, cdf = drop_zero_weights(sample_weight, cdf)
+            check_probabilities("cdf", cdf)
             nominal, observed = LEVELS, _observed_coverage(cdf, weights)
-            n_rows = np.square(weights.sum()) / np.square(weights).sum()
+            n_rows = _effective_number(weights)
         else:
-            confidence, correct = _top_label(y, probability, classes)
-            weights, confidence, correct = drop_zero_weights(
-                sample_weight, confidence, correct
+            y = column_or_1d(y)
+            weights, codes, probability = labelled(
+                y, probability, classes, sample_weight
             )
-            n_bins = _automatic_n_bins(weights) if n_bins == "auto" else n_bins
+            if n_bins == "auto":
+                most = int(_effective_number(weights) / ROWS_PER_BIN)
+                n_bins = min(max(most, 1), MAX_BINS)
+            confidence, correct = probability.max(1), probability.argmax(1) == codes
             bins, _ = equal_mass_bins(confidence, weights, n_bins)
             nominal, observed, n_rows = _per_bin(bins, confidence, correct, weights)
         # The factor keeps integers that are an ulp too small from being rounded down.
         n_rows = np.floor(n_rows * (1 + 1e-9))
         lower, upper = binom.interval(band, n_rows, nominal) / n_rows
-        display = cls(
+        return cls(
             nominal=nominal,
             observed=observed,
             lower=lower,
@@ -251,8 +240,7 @@ class CalibrationCurveDisplay:
             kind="reliability" if cdf is None else "coverage",
             band=band,
             name=name,
-        )
-        return display.plot(ax=ax, **kwargs)
+        ).plot(ax=ax, **kwargs)
 
     def plot(
         self,
@@ -279,19 +267,20 @@ class CalibrationCurveDisplay:
         -------
         display : CalibrationCurveDisplay
         """
-        ax = axes_for(self, ax)
-        color = next_color(ax)
-        self.diagonal_ = ax.axline((1, 1), slope=1, color=GREY, ls=":", lw=1)
+        ax = self._axes(ax)
+        color, grey = _axes.next_color(ax), _axes.GREY
+        self.diagonal_ = ax.axline((1, 1), slope=1, color=grey, ls=":", lw=1)
         self.band_ = self._plot_band(ax, color, band_kwargs)
-        style = styled(
-            "Line2D",
+        self.line_ = _axes.draw_line(
+            ax,
+            self.nominal,
+            self.observed,
             kwargs,
             color=color,
             marker="o" if self.kind == "reliability" else "",
             markersize=5,
             label=self.name if name is None else name,
         )
-        [self.line_] = ax.plot(self.nominal, self.observed, **style)
         xlabel, ylabel = LABELS[self.kind]
         ax.set(xlabel=xlabel, ylabel=ylabel, aspect="equal")
         # Equal limits of both axes; auto=None: later artists may widen them.
@@ -308,18 +297,19 @@ class CalibrationCurveDisplay:
             text += f", {self.n_rows:.0f} row{'s' * (round(self.n_rows) != 1)}"
             if text in ax.get_legend_handles_labels()[1]:
                 return None
-        style = styled(
-            "PolyCollection",
+        joined = len(self.nominal) > 1  # otherwise the area has no width
+        return _axes.draw_band(
+            ax,
+            self.nominal,
+            self.lower,
+            self.upper,
             band_kwargs,
-            color=GREY if self.kind == "coverage" else color,
+            joined=joined,
+            color=_axes.GREY if self.kind == "coverage" else color,
             alpha=0.2,
-            linewidth=0,
+            linewidth=0 if joined else 8,
             label=text,
         )
-        if len(self.nominal) == 1:  # the area has no width
-            style["linewidth"] = style["linewidth"] or 8
-            return ax.vlines(self.nominal, self.lower, self.upper, **style)
-        return ax.fill_between(self.nominal, self.lower, self.upper, **style)
 
 
 def _given(value):
@@ -334,28 +324,8 @@ def _observed_coverage(cdf, weights):
     return share[np.searchsorted(distance[order], LEVELS, side="right")]
 
 
-def _top_label(y, probability, classes):
-    """Probability of the most likely class, and whether it is the label of y.
-
-    Both have shape (n_samples,).
-    """
-    y = column_or_1d(y)
-    probability = np.asarray(probability, dtype=np.float64)
-    check_consistent_length(y, probability)
-    classes = np.unique(y) if classes is None else np.asarray(classes)
-    if probability.ndim != 2 or probability.shape[1] != len(classes):
-        raise ValueError(
-            f"`probability` must have a column for each of the {len(classes)} classes "
-            f"{classes.tolist()}; got shape {probability.shape}. Give the labels of "
-            "its columns as `classes`."
-        )
-    return probability.max(1), classes[probability.argmax(1)] == y
-
-
-def _automatic_n_bins(weights) -> int:
-    """Number of bins with at least ``ROWS_PER_BIN`` effective rows each."""
-    n_rows = np.square(weights.sum()) / np.square(weights).sum()
-    return int(np.clip(n_rows / ROWS_PER_BIN, 1, MAX_BINS))
+def _effective_number(weights) -> float:
+    return np.square(weights.sum()) / np.square(weights).sum()
 
 
 def _per_bin(bins, confidence, correct, weights):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import cycle
 from typing import Any, Self
 
@@ -12,26 +13,15 @@ from skbayesnn._meta.functions import sample_f
 from skbayesnn._runtime import warn_once_per_call
 from skbayesnn._typing import RandomState
 from skbayesnn.inspection._importance import short_names
-from skbayesnn.plotting._shared import (
-    COLORS,
-    as_numbers,
-    axes_for,
-    check_positions,
-    label_positions,
-    legend_on_top,
-    marker_size,
-    plain,
-    require_matplotlib,
-    row_positions,
-    styled,
-)
+from skbayesnn.plotting import _axes, _rows
 
 MAX_CLASSES = 5
 # More rows than this are sorted, unless they have positions.
 MAX_UNSORTED = 30
 
 
-class ClassProbabilityDisplay:
+@dataclass(kw_only=True, repr=False, eq=False)
+class ClassProbabilityDisplay(_axes.Display):
     """Class probabilities of each row under every posterior draw.
 
     Create it by :meth:`from_estimator` or :meth:`from_predictions`. Use it to see how
@@ -70,17 +60,11 @@ class ClassProbabilityDisplay:
        model uncertainty in deep learning".
     """
 
-    ax_: Any
-    figure_: Any
-    points_: Any
-    lines_: Any
-
-    def __init__(self, *, probability, labels, classes, x=None, x_name=None) -> None:
-        self.probability = probability
-        self.labels = labels
-        self.classes = classes
-        self.x = x
-        self.x_name = x_name
+    probability: Any
+    labels: Any
+    classes: Any
+    x: Any = None
+    x_name: str | None = None
 
     @classmethod
     @warn_once_per_call
@@ -125,7 +109,7 @@ class ClassProbabilityDisplay:
         -------
         display : ClassProbabilityDisplay
         """
-        require_matplotlib(f"{cls.__name__}.from_estimator")
+        _axes.require_matplotlib(cls.__name__)
         if not is_classifier(estimator):
             raise TypeError(
                 f"{cls.__name__} shows class probabilities and needs a classifier; got "
@@ -168,7 +152,7 @@ class ClassProbabilityDisplay:
         -------
         display : ClassProbabilityDisplay
         """
-        require_matplotlib(f"{cls.__name__}.from_predictions")
+        _axes.require_matplotlib(cls.__name__)
         probability, labels = np.asarray(probability), np.asarray(labels)
         if probability.ndim != 3 or probability.shape[1] != len(labels):
             raise ValueError(
@@ -176,14 +160,13 @@ class ClassProbabilityDisplay:
                 f"the {len(labels)} classes {labels.tolist()}; got shape "
                 f"{probability.shape}."
             )
-        display = cls(
+        return cls(
             probability=probability,
             labels=labels,
             classes=_shown(classes, probability.mean(-1), labels),
-            x=check_positions(x, len(probability)),
+            x=_rows.check_positions(x, len(probability)),
             x_name=x_name,
-        )
-        return display.plot(ax=ax, **kwargs)
+        ).plot(ax=ax, **kwargs)
 
     def plot(
         self,
@@ -205,69 +188,71 @@ class ClassProbabilityDisplay:
         -------
         display : ClassProbabilityDisplay
         """
-        ax = axes_for(self, ax)
-        x, order, xlabel = self._places()
+        ax = self._axes(ax)
+        order, x = self._on_axis(ax)
         n_rows, n_classes, n_draws = self.probability.shape
         places = x[:, None] + _offsets(x, n_draws)
-        size = 2 * marker_size(n_rows)
-        self.points_, self.lines_ = [], []
+        size = min(2 * _axes.marker_size(n_rows), 4)
+        self.points_: list = []
+        self.lines_: list = []
         names = short_names([str(label) for label in self.classes], 24)
-        for label, name, color in zip(self.classes, names, cycle(COLORS), strict=False):
+        for label, name, color in zip(
+            self.classes, names, cycle(_axes.COLORS), strict=False
+        ):
             [column] = np.flatnonzero(self.labels == label)
             probability = self.probability[order, column]
-            draws_style = styled(
-                "Line2D",
+            draws = _axes.draw_line(
+                ax,
+                places.ravel(),
+                probability.ravel(),
                 scatter_kwargs,
                 color=color,
                 linestyle="",
                 marker=".",
-                markersize=min(size, 4),
+                markersize=size,
                 markeredgewidth=0,
                 alpha=0.4 if n_rows <= MAX_UNSORTED else 0.1,
                 rasterized=True,
             )
-            mean_style = styled(
-                "Line2D",
+            mean = _axes.draw_line(
+                ax,
+                x,
+                probability.mean(-1),
                 line_kwargs,
                 color=color,
                 linestyle="" if self.x is None else "-",
                 marker="o",
-                markersize=min(size, 4),
-                label=plain(name),
+                markersize=size,
+                label=_axes.plain(name),
                 # Draw the means above the draws of all classes.
                 zorder=3,
             )
-            self.points_ += ax.plot(places.ravel(), probability.ravel(), **draws_style)
-            self.lines_ += ax.plot(x, probability.mean(-1), **mean_style)
+            self.points_.append(draws)
+            self.lines_.append(mean)
         ylabel = "class probability: mean and draws"
         if len(self.classes) < n_classes:
             ylabel += f"\n({len(self.classes)} of {n_classes} classes)"
-        ax.set(xlabel=xlabel, ylabel=ylabel)
+        ax.set_ylabel(ylabel)
         ax.set_yticks(np.linspace(0, 1, 6))
-        label_positions(ax, self.x, None)
-        legend_on_top(ax)
+        _axes.legend_on_top(ax)
         return self
 
-    def _places(self):
-        """Positions of the rows from left to right, their order, and the axis label.
-
-        Rows without a position are left out.
-        """
-        if self.x is not None:
-            order, x, label = row_positions(None, self.x, self.x_name, None)
-            return as_numbers(x), order, label
+    def _on_axis(self, ax) -> tuple[np.ndarray, np.ndarray]:
+        """Order of the rows, and their positions as numbers; label the x axis."""
         n_rows = len(self.probability)
-        if n_rows <= MAX_UNSORTED:
-            return np.arange(n_rows), np.arange(n_rows), "row"
+        if n_rows <= MAX_UNSORTED or self.x is not None:
+            order, x = _rows.rows_on_axis(
+                ax, np.arange(n_rows), self.x, self.x_name or "x", "row"
+            )
+            return order, ax.convert_xunits(x)
         mean = self.probability.mean(-1)
-        most_likely = mean.argmax(1)
         # Rows whose most likely class is not shown come last.
-        shown = list(self.classes)
-        last = len(shown)
-        rank = [shown.index(label) if label in shown else last for label in self.labels]
-        order = np.lexsort([mean.max(1), np.array(rank)[most_likely]])
-        label = "rows, sorted by their most likely class"
-        return np.arange(n_rows), order, label
+        rank = {label: i for i, label in enumerate(self.classes)}
+        ranks = np.array([rank.get(label, len(rank)) for label in self.labels])
+        ax.set_xlabel("rows, sorted by their most likely class")
+        _rows.integer_ticks(ax)
+        order = np.lexsort([mean.max(1), ranks[mean.argmax(1)]])
+        return order, np.arange(n_rows)
 
 
 def _shown(classes, mean, labels):

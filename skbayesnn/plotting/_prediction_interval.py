@@ -1,5 +1,6 @@
 """Prediction intervals of a regression."""
 
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -8,33 +9,14 @@ from skbayesnn._meta.functions import predict_interval
 from skbayesnn._runtime import warn_once_per_call
 from skbayesnn._validation import check_levels
 from skbayesnn.inspection._importance import select_target
-from skbayesnn.plotting._shared import (
-    BLUE,
-    GREY,
-    MANY,
-    VERMILION,
-    axes_for,
-    bar_width,
-    check_positions,
-    common_limits,
-    label_positions,
-    legend_on_top,
-    marker_size,
-    name_of_target,
-    require_matplotlib,
-    row_positions,
-    select_feature,
-    set_log_axis_if_skewed,
-    short_label,
-    styled,
-    y_of_target,
-)
+from skbayesnn.plotting import _axes, _rows
 
 # Longest name of y on the axis and in the legend, in characters.
 LONGEST_LABEL, LONGEST_IN_LEGEND = 25, 20
 
 
-class PredictionIntervalDisplay:
+@dataclass(kw_only=True, repr=False, eq=False)
+class PredictionIntervalDisplay(_rows.RowsDisplay):
     """Prediction intervals of a regression, nested, with predictions and targets.
 
     Create it by :meth:`from_estimator` or :meth:`from_predictions`. Rows are drawn over
@@ -83,35 +65,11 @@ class PredictionIntervalDisplay:
     CalibrationCurveDisplay : Observed coverage of the intervals of all levels.
     """
 
-    ax_: Any
-    figure_: Any
-    line_: Any
-    bands_: Any
-    inside_: Any
-    outside_: Any
-
-    def __init__(
-        self,
-        *,
-        prediction,
-        interval,
-        coverage,
-        y=None,
-        y_name="y",
-        x=None,
-        x_name=None,
-        x_levels=None,
-        joined=True,
-    ) -> None:
-        self.prediction = prediction
-        self.interval = interval
-        self.coverage = coverage
-        self.y = y
-        self.y_name = y_name
-        self.x = x
-        self.x_name = x_name
-        self.x_levels = x_levels
-        self.joined = joined and x_levels is None
+    prediction: Any
+    interval: Any
+    coverage: Any
+    y: Any = None
+    y_name: str = "y"
 
     @classmethod
     @warn_once_per_call
@@ -158,8 +116,8 @@ class PredictionIntervalDisplay:
         -------
         display : PredictionIntervalDisplay
         """
-        require_matplotlib(f"{cls.__name__}.from_estimator")
-        positions = {} if feature is None else select_feature(X, feature)._asdict()
+        _axes.require_matplotlib(cls.__name__)
+        positions = {} if feature is None else _rows.select_feature(X, feature)
         coverage = check_levels("coverage", coverage)
         return cls.from_predictions(
             y,
@@ -214,7 +172,7 @@ class PredictionIntervalDisplay:
         -------
         display : PredictionIntervalDisplay
         """
-        require_matplotlib(f"{cls.__name__}.from_predictions")
+        _axes.require_matplotlib(cls.__name__)
         prediction = select_target("prediction", prediction, target)
         interval = np.asarray(interval)
         if np.ndim(coverage) == 0:
@@ -227,25 +185,24 @@ class PredictionIntervalDisplay:
                 f"coverage, shape {(len(prediction), len(coverage), 2)}; got "
                 f"{interval.shape}."
             )
-        y_name = name_of_target(y, target) if y_name is None else y_name
-        y = None if y is None else y_of_target(y, target)
+        y_name = _rows.name_of_target(y, target) if y_name is None else y_name
+        y = None if y is None else _rows.y_of_target(y, target)
         if y is not None and len(y) != len(prediction):
             raise ValueError(
                 f"`y` must have the {len(prediction)} rows of the prediction; got "
                 f"{len(y)}."
             )
-        display = cls(
+        return cls(
             prediction=prediction,
             interval=interval,
             coverage=coverage,
             y=y,
             y_name=y_name,
-            x=check_positions(x, len(prediction)),
+            x=_rows.check_positions(x, len(prediction)),
             x_name=x_name,
             x_levels=x_levels,
             joined=joined,
-        )
-        return display.plot(ax=ax, **kwargs)
+        ).plot(ax=ax, **kwargs)
 
     def plot(
         self,
@@ -272,106 +229,100 @@ class PredictionIntervalDisplay:
         -------
         display : PredictionIntervalDisplay
         """
-        ax = axes_for(self, ax)
-        order, positions, label = row_positions(
-            self.prediction,
-            self.x,
-            self.x_name,
-            "rows, sorted by prediction",
-            self.x_levels,
+        ax = self._axes(ax)
+        order, positions = self._on_axis(
+            ax, self.prediction, "rows, sorted by prediction"
         )
-        n_rows, many = len(order), len(order) > MANY
-        self.bands_ = [None] * len(self.coverage)
-        widest_first = np.argsort(-self.coverage, kind="stable")
+        n_rows, many = len(order), len(order) > _axes.MANY
         # A single row has no neighbour to be joined to.
         joined = self.joined and n_rows > 1
+        width = float(np.clip(300 / n_rows, 0.5, 4))
+        widest_first = np.argsort(-self.coverage, kind="stable")
+        self.bands_: Any = [None] * len(self.coverage)
         for rank, level in enumerate(widest_first):
             lower, upper = self.interval[order, level].T
-            style = styled(
-                "PolyCollection",
+            self.bands_[level] = _axes.draw_band(
+                ax,
+                positions,
+                lower,
+                upper,
                 band_kwargs,
-                color=BLUE,
+                joined=joined,
+                color=_axes.BLUE,
                 alpha=0.15 * (1 + rank),
-                linewidth=0 if joined else bar_width(n_rows) * (1 + rank),
+                linewidth=0 if joined else width * (1 + rank),
                 label=f"{100 * self.coverage[level]:.4g} % interval",
                 rasterized=many and not joined,
             )
-            draw = ax.fill_between if joined else ax.vlines
-            self.bands_[level] = draw(positions, lower, upper, **style)
-        style = styled(
-            "Line2D",
+        self.line_ = _axes.draw_line(
+            ax,
+            positions,
+            self.prediction[order],
             line_kwargs,
-            color=BLUE,
+            color=_axes.BLUE,
             linestyle="-" if joined else "",
             marker="" if joined else "_",
-            markersize=1.5 * marker_size(n_rows),
+            markersize=1.5 * _axes.marker_size(n_rows),
             label=name or "prediction",
             # Draw the prediction above the targets.
             zorder=3,
             rasterized=many and not joined,
         )
-        [self.line_] = ax.plot(positions, self.prediction[order], **style)
-        self.inside_ = self.outside_ = None
+        self.inside_: Any = None
+        self.outside_: Any = None
         if self.y is not None:
             self._plot_targets(ax, order, positions, widest_first[0], y_kwargs)
-        ax.set(xlabel=label, ylabel=short_label(self.y_name, LONGEST_LABEL))
-        label_positions(ax, self.x, self.x_levels)
-        self._limit_to_common_range(ax)
-        legend_on_top(ax)
+        label = _axes.short_label(self.y_name, LONGEST_LABEL)
+        ax.set_ylabel(label + self._limit(ax))
+        _axes.legend_on_top(ax)
         return self
 
-    def _limit_to_common_range(self, ax):
-        """Leave out a few distant targets and bounds that dominate the range.
+    def _limit(self, ax) -> str:
+        """Give the y axis a log scale, or leave out a few rows that dominate it.
 
-        Or give the axis a log scale, on which targets and predictions are less distant.
+        returns: what the label of the axis says about it
         """
         if not ax.get_autoscaley_on():
-            return
-        drawn = np.column_stack(
-            [self.prediction, *([] if self.y is None else [self.y])]
-        )
-        if self.x is None and set_log_axis_if_skewed(ax, drawn):
-            ax.set_ylabel(f"{ax.get_ylabel()} (log scale)")
-            return
+            return ""
+        drawn = np.column_stack([self.prediction, *[self.y] * (self.y is not None)])
         bounds = self.interval.reshape(len(drawn), -1)
-        drawn = np.column_stack([drawn, bounds])
-        if (limits := common_limits(drawn)) is None:
-            return
-        low, high = limits
-        room = (high - low) / 10
-        left_out = ((drawn < low - room) | (drawn > high + room)).any(axis=1).sum()
-        # auto=None: later artists still move the limits.
-        ax.set_ylim(low - room, high + room, auto=None)
-        count = f"{left_out} of {len(drawn)} rows reach beyond"
-        ax.set_ylabel(f"{ax.get_ylabel()} ({count})")
+        is_log = self.x is None and _axes.set_log_axis_if_skewed(ax, drawn)
+        if is_log:
+            n_beyond = _axes.rows_beyond(bounds, ax.get_ylim())
+        else:
+            n_beyond = _axes.leave_out_outliers(ax, np.column_stack([drawn, bounds]))
+        texts = ["log scale"] * is_log
+        if n_beyond:
+            texts.append(f"{n_beyond} of {len(drawn)} rows reach beyond")
+        return f" ({', '.join(texts)})" if texts else ""
 
     def _plot_targets(self, ax, order, positions, widest, y_kwargs):
         """Draw the targets; targets outside the widest interval have their own mark."""
         lower, upper = self.interval[order, widest].T
         y = self.y[order]
-        inside = (lower <= y) & (y <= upper)
+        inside, outside = (lower <= y) & (y <= upper), (y < lower) | (y > upper)
+        n_measured = int((y == y).sum())
         share = f"{100 * self.coverage[widest]:.4g} %"
-        missed = f"outside of {share}: {(~inside).sum()} of {len(y)}"
-        many, size = len(y) > MANY, marker_size(len(y))
+        missed = f"outside of {share}: {outside.sum()} of {n_measured}"
+        y_name = _axes.short_label(self.y_name, LONGEST_IN_LEGEND)
+        many, size = len(y) > _axes.MANY, _axes.marker_size(len(y))
         parts = (
-            (inside, ".", GREY, size, short_label(self.y_name, LONGEST_IN_LEGEND)),
-            (~inside, "x", VERMILION, max(size, 3), missed),
+            (inside, ".", _axes.GREY, size, y_name),
+            (outside, "x", _axes.VERMILION, max(size, 3), missed),
         )
         self.inside_, self.outside_ = (
-            ax.plot(
+            _axes.draw_line(
+                ax,
                 positions[where],
                 y[where],
-                **styled(
-                    "Line2D",
-                    y_kwargs,
-                    linestyle="",
-                    marker=marker,
-                    color=color,
-                    markersize=size,
-                    label=text,
-                    alpha=0.5 if many else 1,
-                    rasterized=many,
-                ),
-            )[0]
+                y_kwargs,
+                linestyle="",
+                marker=marker,
+                color=color,
+                markersize=size,
+                label=text,
+                alpha=0.5 if many else 1,
+                rasterized=many,
+            )
             for where, marker, color, size, text in parts
         )

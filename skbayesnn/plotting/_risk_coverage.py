@@ -1,5 +1,6 @@
 """Error that remains if the most uncertain rows are rejected."""
 
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -10,16 +11,7 @@ from skbayesnn._meta.functions import predict_uncertainty
 from skbayesnn._runtime import warn_once_per_call
 from skbayesnn.inspection._importance import select_target
 from skbayesnn.metrics import risk_coverage_curve
-from skbayesnn.plotting._shared import (
-    GREY,
-    LINE_STYLES,
-    axes_for,
-    common_limits,
-    next_color,
-    require_matplotlib,
-    styled,
-    y_of_target,
-)
+from skbayesnn.plotting import _axes, _rows
 
 LABELS = {
     "error_rate": "error rate of the accepted rows",
@@ -27,7 +19,8 @@ LABELS = {
 }
 
 
-class RiskCoverageDisplay:
+@dataclass(kw_only=True, repr=False, eq=False)
+class RiskCoverageDisplay(_axes.Display):
     """Risk-coverage curve: error of the accepted rows against their share.
 
     Create it by :meth:`from_estimator` or :meth:`from_predictions`. Use it to judge
@@ -64,32 +57,14 @@ class RiskCoverageDisplay:
        classification".
     """
 
-    ax_: Any
-    figure_: Any
-    lines_: Any
-    oracle_: Any
-    random_: Any
-
-    def __init__(
-        self,
-        *,
-        coverage,
-        risk,
-        threshold,
-        oracle_coverage,
-        oracle_risk,
-        overall_risk,
-        metric,
-        name=None,
-    ) -> None:
-        self.coverage = coverage
-        self.risk = risk
-        self.threshold = threshold
-        self.oracle_coverage = oracle_coverage
-        self.oracle_risk = oracle_risk
-        self.overall_risk = overall_risk
-        self.metric = metric
-        self.name = name
+    coverage: Any
+    risk: Any
+    threshold: Any
+    oracle_coverage: Any
+    oracle_risk: Any
+    overall_risk: float
+    metric: str
+    name: str | None = None
 
     @classmethod
     @warn_once_per_call
@@ -131,7 +106,7 @@ class RiskCoverageDisplay:
         -------
         display : RiskCoverageDisplay
         """
-        require_matplotlib(f"{cls.__name__}.from_estimator")
+        _axes.require_matplotlib(cls.__name__)
         classes = is_classifier(estimator)
         if classes:
             # An Abstainer's `predict` rejects rows.
@@ -192,7 +167,7 @@ class RiskCoverageDisplay:
         -------
         display : RiskCoverageDisplay
         """
-        require_matplotlib(f"{cls.__name__}.from_predictions")
+        _axes.require_matplotlib(cls.__name__)
         if metric not in LABELS:
             raise ValueError(
                 f"`metric` must be 'error_rate' or 'rmse'; got {metric!r}."
@@ -202,7 +177,7 @@ class RiskCoverageDisplay:
             error = (column_or_1d(y) != column_or_1d(prediction)).astype(np.float64)
         else:
             prediction = select_target("prediction", prediction, target)
-            error = np.square(y_of_target(y, target) - prediction)
+            error = np.square(_rows.y_of_target(y, target) - prediction)
         if not isinstance(uncertainty, dict):
             uncertainty = {"uncertainty": uncertainty}
         to_units = np.sqrt if metric == "rmse" else np.asarray
@@ -216,7 +191,7 @@ class RiskCoverageDisplay:
         oracle_coverage, mean, _ = risk_coverage_curve(
             error, error, sample_weight=sample_weight
         )
-        display = cls(
+        return cls(
             coverage=coverage,
             risk=risk,
             threshold=threshold,
@@ -225,8 +200,7 @@ class RiskCoverageDisplay:
             overall_risk=float(to_units(mean[-1])),
             metric=metric,
             name=name,
-        )
-        return display.plot(ax=ax, **kwargs)
+        ).plot(ax=ax, **kwargs)
 
     def plot(self, ax: Any = None, *, name: str | None = None, **kwargs: Any) -> Self:
         """Draw the risk-coverage curves.
@@ -244,51 +218,37 @@ class RiskCoverageDisplay:
         -------
         display : RiskCoverageDisplay
         """
-        ax = axes_for(self, ax)
+        ax = self._axes(ax)
         name = self.name if name is None else name
         prefix = "" if name is None else f"{name}, "
-        self.lines_ = {}
-        for i, (kind, coverage) in enumerate(self.coverage.items()):
-            style = styled(
-                "Line2D",
+        self.lines_ = {
+            kind: _axes.draw_line(
+                ax,
+                coverage,
+                self.risk[kind],
                 kwargs,
-                color=next_color(ax),
-                linestyle=LINE_STYLES[i % len(LINE_STYLES)],
+                color=_axes.next_color(ax),
+                linestyle=_axes.LINE_STYLES[i % len(_axes.LINE_STYLES)],
                 # An uncertainty that is constant over the rows gives a single point.
                 marker="o" if len(coverage) == 1 else "",
                 label=prefix + kind.replace("_", " "),
             )
-            [self.lines_[kind]] = ax.plot(coverage, self.risk[kind], **style)
-        self.random_ = ax.axhline(
-            self.overall_risk, color=GREY, ls="--", lw=1, label=f"{prefix}random"
-        )
-        [self.oracle_] = ax.plot(
-            self.oracle_coverage,
-            self.oracle_risk,
-            color=GREY,
-            ls=":",
-            label=f"{prefix}oracle",
-        )
+            for i, (kind, coverage) in enumerate(self.coverage.items())
+        }
+        style = {"color": _axes.GREY, "ls": "--", "lw": 1, "label": f"{prefix}random"}
+        self.random_ = ax.axhline(self.overall_risk, **style)
+        style = {"color": _axes.GREY, "ls": ":", "label": f"{prefix}oracle"}
+        [self.oracle_] = ax.plot(self.oracle_coverage, self.oracle_risk, **style)
         ax.set(xlabel="share of rows accepted", ylabel=LABELS[self.metric])
         if ax.get_autoscalex_on():
             ax.set_xlim(-0.05, 1.05, auto=None)
-        self._limit_to_common_range(ax)
+        risk = np.concatenate([self.oracle_risk, *self.risk.values()])
+        if _axes.leave_out_outliers(ax, risk[:, None], bottom=0):
+            beyond = f"(the largest, {risk.max():.3g}, is beyond)"
+            ax.set_ylabel(f"{LABELS[self.metric]}\n{beyond}")
+            if self.overall_risk > ax.get_ylim()[1]:
+                self.random_.set_label(f"{prefix}random: {self.overall_risk:.3g}")
         # Leave room below, so that lines at zero are not cut in half.
         ax.set_ylim(bottom=-0.03 * ax.get_ylim()[1], auto=None)
         ax.legend()
         return self
-
-    def _limit_to_common_range(self, ax):
-        """Leave out a few large errors that dominate the range."""
-        curves = [self.oracle_risk, *self.risk.values()]
-        limits = common_limits(np.concatenate(curves)[:, None])
-        if limits is None or not ax.get_autoscaley_on():
-            return
-        # auto=None: later artists still move the limits.
-        top = 1.1 * limits[1]
-        ax.set_ylim(top=top, auto=None)
-        largest = max(curve.max() for curve in curves)
-        ax.set_ylabel(f"{LABELS[self.metric]}\n(the largest, {largest:.3g}, is beyond)")
-        if self.overall_risk > top:
-            label = f"{self.random_.get_label()}: {self.overall_risk:.3g}"
-            self.random_.set_label(label)

@@ -1,19 +1,16 @@
 """Training history of a network."""
 
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 
 from skbayesnn._meta.find import find_estimator
-from skbayesnn.plotting._shared import (
-    legend_on_top,
-    next_color,
-    require_matplotlib,
-    styled,
-)
+from skbayesnn.plotting import _axes
 
 
-class TrainingCurveDisplay:
+@dataclass(kw_only=True, repr=False, eq=False)
+class TrainingCurveDisplay(_axes.Display):
     """Training curves: negative log-likelihood, KL and validation score per epoch.
 
     Create it by :meth:`from_estimator`. Use it to see whether the training converged.
@@ -44,20 +41,10 @@ class TrainingCurveDisplay:
         validation rows.
     """
 
-    axes_: Any
-    ax_: Any
-    figure_: Any
-    negative_log_likelihood_: Any
-    kl_: Any
-    validation_: Any
-
-    def __init__(
-        self, *, negative_log_likelihood, kl, validation_score=None, name=None
-    ) -> None:
-        self.negative_log_likelihood = negative_log_likelihood
-        self.kl = kl
-        self.validation_score = validation_score
-        self.name = name
+    negative_log_likelihood: Any
+    kl: Any
+    validation_score: Any = None
+    name: str | None = None
 
     @classmethod
     def from_estimator(
@@ -81,15 +68,14 @@ class TrainingCurveDisplay:
         -------
         display : TrainingCurveDisplay
         """
-        require_matplotlib(f"{cls.__name__}.from_estimator")
+        _axes.require_matplotlib(cls.__name__)
         history = _network(estimator).history_
-        display = cls(
+        return cls(
             negative_log_likelihood=history["negative_log_likelihood"],
             kl=history["kl"],
             validation_score=history.get("validation_score"),
             name=name,
-        )
-        return display.plot(ax=ax, **kwargs)
+        ).plot(ax=ax, **kwargs)
 
     def plot(self, ax: Any = None, *, name: str | None = None, **kwargs: Any) -> Self:
         """Draw the training curves.
@@ -109,29 +95,26 @@ class TrainingCurveDisplay:
         -------
         display : TrainingCurveDisplay
         """
-        require_matplotlib(f"{type(self).__name__}.plot")
+        _axes.require_matplotlib(type(self).__name__)
         self.axes_ = _panels(ax)
         top, bottom = self.axes_
         self.ax_, self.figure_ = top, top.figure
         name = self.name if name is None else name
         prefix = "" if name is None else f"{name}, "
-        color = next_color(top)
+        color = _axes.next_color(top)
         self.negative_log_likelihood_ = _curves(
             top, self.negative_log_likelihood, color, f"{prefix}training", kwargs
         )
-        self.validation_ = None
+        self.validation_: Any = None
         if self.validation_score is not None:
+            nll, other_color = -self.validation_score, _axes.next_color(top)
             self.validation_ = _curves(
-                top,
-                -self.validation_score,
-                next_color(top),
-                f"{prefix}validation",
-                kwargs,
+                top, nll, other_color, f"{prefix}validation", kwargs
             )
         self.kl_ = _curves(bottom, self.kl, color, name, kwargs)
         top.set(ylabel="negative log-likelihood")
         bottom.set(xlabel="epoch", ylabel="KL")
-        legend_on_top(top)
+        _axes.legend_on_top(top)
         return self
 
 
@@ -179,9 +162,11 @@ def _panels(ax):
 def _curves(ax, values, color, label, kwargs):
     """Draw the mean over networks, and each network if there are several."""
     epochs = np.arange(1, len(values) + 1)
-    style = styled("Line2D", kwargs, color=color, label=label)
-    lines = ax.plot(epochs, np.nanmean(values, axis=1), **style)
+    mean = np.nanmean(values, axis=1)
+    lines = [_axes.draw_line(ax, epochs, mean, kwargs, color=color, label=label)]
     if values.shape[1] > 1:
-        thin = style | {"linewidth": 0.8, "alpha": 0.4, "label": None}
-        lines += ax.plot(epochs, values, **thin)
+        for network in values.T:
+            line = _axes.draw_line(ax, epochs, network, kwargs, color=color)
+            line.set(linewidth=0.8, alpha=0.4, label="")
+            lines.append(line)
     return lines

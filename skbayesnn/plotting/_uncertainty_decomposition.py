@@ -1,5 +1,6 @@
 """Aleatoric and epistemic parts of the predictive uncertainty."""
 
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -8,22 +9,7 @@ from sklearn.base import is_classifier
 from skbayesnn._meta.functions import predict_uncertainty
 from skbayesnn._runtime import warn_once_per_call
 from skbayesnn.inspection._importance import select_target
-from skbayesnn.plotting._shared import (
-    BLUE,
-    GREY,
-    MANY,
-    VERMILION,
-    axes_for,
-    check_positions,
-    common_limits,
-    label_positions,
-    legend_on_top,
-    marker_size,
-    require_matplotlib,
-    row_positions,
-    select_feature,
-    styled,
-)
+from skbayesnn.plotting import _axes, _rows
 
 # Names of the two parts and the total, per measure; and the label of the y axis.
 NAMES = {
@@ -37,7 +23,8 @@ NAMES = {
 UNITS = {"std": "standard deviation, y's units", "entropy": "nats"}
 
 
-class UncertaintyDecompositionDisplay:
+@dataclass(kw_only=True, repr=False, eq=False)
+class UncertaintyDecompositionDisplay(_rows.RowsDisplay):
     """Aleatoric and epistemic uncertainty of each row.
 
     Create it by :meth:`from_estimator` or :meth:`from_predictions`. Rows are drawn over
@@ -77,32 +64,10 @@ class UncertaintyDecompositionDisplay:
     aleatoric_, epistemic_, total_ : matplotlib Artist
     """
 
-    ax_: Any
-    figure_: Any
-    aleatoric_: Any
-    epistemic_: Any
-    total_: Any
-
-    def __init__(
-        self,
-        *,
-        aleatoric,
-        epistemic,
-        total,
-        measure,
-        x=None,
-        x_name=None,
-        x_levels=None,
-        joined=True,
-    ) -> None:
-        self.aleatoric = aleatoric
-        self.epistemic = epistemic
-        self.total = total
-        self.measure = measure
-        self.x = x
-        self.x_name = x_name
-        self.x_levels = x_levels
-        self.joined = joined and x_levels is None
+    aleatoric: Any
+    epistemic: Any
+    total: Any
+    measure: str
 
     @classmethod
     @warn_once_per_call
@@ -138,8 +103,8 @@ class UncertaintyDecompositionDisplay:
         -------
         display : UncertaintyDecompositionDisplay
         """
-        require_matplotlib(f"{cls.__name__}.from_estimator")
-        positions = {} if feature is None else select_feature(X, feature)._asdict()
+        _axes.require_matplotlib(cls.__name__)
+        positions = {} if feature is None else _rows.select_feature(X, feature)
         if is_classifier(estimator):
             measure = "entropy"
             kinds = ["expected_entropy", "mutual_information", "entropy"]
@@ -199,7 +164,7 @@ class UncertaintyDecompositionDisplay:
         -------
         display : UncertaintyDecompositionDisplay
         """
-        require_matplotlib(f"{cls.__name__}.from_predictions")
+        _axes.require_matplotlib(cls.__name__)
         if measure not in NAMES:
             raise ValueError(f"`measure` must be 'std' or 'entropy'; got {measure!r}.")
         aleatoric = select_target("aleatoric", aleatoric, target)
@@ -214,17 +179,16 @@ class UncertaintyDecompositionDisplay:
                 "`aleatoric`, `epistemic` and `total` must have the same rows; got "
                 f"{len(aleatoric)}, {len(epistemic)} and {len(total)}."
             )
-        display = cls(
+        return cls(
             aleatoric=aleatoric,
             epistemic=epistemic,
             total=total,
             measure=measure,
-            x=check_positions(x, len(total)),
+            x=_rows.check_positions(x, len(total)),
             x_name=x_name,
             x_levels=x_levels,
             joined=joined,
-        )
-        return display.plot(ax=ax, **kwargs)
+        ).plot(ax=ax, **kwargs)
 
     def plot(
         self,
@@ -248,82 +212,61 @@ class UncertaintyDecompositionDisplay:
         -------
         display : UncertaintyDecompositionDisplay
         """
-        ax = axes_for(self, ax)
-        order, positions, label = row_positions(
-            self.total,
-            self.x,
-            self.x_name,
-            "rows, sorted by total uncertainty",
-            self.x_levels,
+        ax = self._axes(ax)
+        order, positions = self._on_axis(
+            ax, self.total, "rows, sorted by total uncertainty"
         )
-        parts = [values[order] for values in (self.aleatoric, self.epistemic)]
+        parts = self.aleatoric[order], self.epistemic[order]
         given, names = (aleatoric_kwargs, epistemic_kwargs), NAMES[self.measure]
-        total = self.total[order]
-        if self.measure == "entropy" and self.joined and len(order) > 1:
-            self.aleatoric_, self.epistemic_ = self._areas(
-                ax, positions, parts[0], total, names, given
+        total, colors = self.total[order], (_axes.BLUE, _axes.VERMILION)
+        joined = self.joined and len(order) > 1
+        if self.measure == "entropy" and joined:
+            bounds = (0 * total, parts[0]), (parts[0], total)
+            style = {"alpha": 0.6, "linewidth": 0}
+            self.aleatoric_, self.epistemic_ = (
+                _axes.draw_band(
+                    ax, positions, *ends, kwargs, color=color, label=text, **style
+                )
+                for ends, kwargs, color, text in zip(
+                    bounds, given, colors, names, strict=False
+                )
             )
             self.total_ = self._curve(
-                ax, positions, total, GREY, names[2], total_kwargs
+                ax, positions, total, _axes.GREY, names[2], total_kwargs, joined
             )
         else:
             # A wide line below the others, because the larger part often covers it.
             wide = {"linewidth": 5, "alpha": 0.5, "markersize": 9}
             wide |= total_kwargs or {}
-            self.total_ = self._curve(ax, positions, total, GREY, names[2], wide)
-            # If rows are sorted by the total, only the total is a curve.
-            joined = self.joined and self.x is not None
-            self.aleatoric_, self.epistemic_ = (
-                self._curve(ax, positions, *part, joined=joined)
-                for part in zip(parts, (BLUE, VERMILION), names, given, strict=False)
+            self.total_ = self._curve(
+                ax, positions, total, _axes.GREY, names[2], wide, joined
             )
-        ax.set(xlabel=label, ylabel=UNITS[self.measure])
-        label_positions(ax, self.x, self.x_levels)
+            # If rows are sorted by the total, only the total is a curve.
+            joined = joined and self.x is not None
+            self.aleatoric_, self.epistemic_ = (
+                self._curve(ax, positions, *part, joined)
+                for part in zip(parts, colors, names, given, strict=False)
+            )
         ax.set_ylim(bottom=0, auto=None)
-        self._limit_to_common_range(ax)
-        legend_on_top(ax)
+        label = UNITS[self.measure]
+        n_beyond = _axes.leave_out_outliers(ax, self.total[:, None], bottom=0)
+        if n_beyond:
+            label += f"\n({n_beyond} of {len(total)} rows reach beyond)"
+        ax.set_ylabel(label)
+        _axes.legend_on_top(ax)
         return self
 
-    def _limit_to_common_range(self, ax):
-        """Leave out a few rows of large uncertainty that dominate the range."""
-        limits = common_limits(self.total[:, None])
-        if limits is None or not ax.get_autoscaley_on():
-            return
-        top = 1.1 * limits[1]
-        # auto=None: later artists still move the limits.
-        ax.set_ylim(0, top, auto=None)
-        n_beyond = (self.total > top).sum()
-        count = f"{n_beyond} of {len(self.total)} rows reach beyond"
-        ax.set_ylabel(f"{UNITS[self.measure]}\n({count})")
-
-    def _areas(self, ax, positions, aleatoric, total, names, given):
-        """Draw the aleatoric part, and above it the rest of the total."""
-        bounds = (0 * aleatoric, aleatoric), (aleatoric, total)
-        colors = BLUE, VERMILION
-        for (lower, upper), color, text, kwargs in zip(
-            bounds, colors, names, given, strict=False
-        ):
-            style = styled(
-                "PolyCollection",
-                kwargs,
-                color=color,
-                alpha=0.6,
-                linewidth=0,
-                label=text,
-            )
-            yield ax.fill_between(positions, lower, upper, **style)
-
-    def _curve(self, ax, positions, values, color, text, given, *, joined=None):
+    def _curve(self, ax, positions, values, color, text, given, joined):
         """Draw a line, or one point per row."""
-        joined = (self.joined if joined is None else joined) and len(positions) > 1
-        style = styled(
-            "Line2D",
+        return _axes.draw_line(
+            ax,
+            positions,
+            values,
             given,
             color=color,
             label=text,
             linestyle="-" if joined else "",
             marker="" if joined else ".",
-            markersize=marker_size(len(positions)),
-            rasterized=len(positions) > MANY and not joined,
+            markersize=_axes.marker_size(len(positions)),
+            rasterized=len(positions) > _axes.MANY and not joined,
         )
-        return ax.plot(positions, values, **style)[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -11,13 +12,14 @@ from skbayesnn._runtime import warn_once_per_call
 from skbayesnn._typing import RandomState
 from skbayesnn.inspection import uncertainty_importance
 from skbayesnn.inspection._importance import default_kind, short_names
-from skbayesnn.plotting._shared import BLUE, GREY, axes_for, plain, require_matplotlib
+from skbayesnn.plotting import _axes
 
 # Largest number of columns that are shown.
 MAX_COLUMNS = 20
 
 
-class UncertaintyImportanceDisplay:
+@dataclass(kw_only=True, repr=False, eq=False)
+class UncertaintyImportanceDisplay(_axes.Display):
     """Bar chart of the columns whose values make rows uncertain, most important on top.
 
     Create it by :meth:`from_estimator` or :meth:`from_importances`. A bar is the mean
@@ -42,14 +44,9 @@ class UncertaintyImportanceDisplay:
     bars_ : matplotlib BarContainer
     """
 
-    ax_: Any
-    figure_: Any
-    bars_: Any
-
-    def __init__(self, *, importances, names, kind) -> None:
-        self.importances = importances
-        self.names = names
-        self.kind = kind
+    importances: Any
+    names: Sequence[str]
+    kind: str
 
     @classmethod
     @warn_once_per_call
@@ -80,7 +77,7 @@ class UncertaintyImportanceDisplay:
         -------
         display : UncertaintyImportanceDisplay
         """
-        require_matplotlib(f"{cls.__name__}.from_estimator")
+        _axes.require_matplotlib(cls.__name__)
         result = uncertainty_importance(
             estimator,
             X,
@@ -120,7 +117,7 @@ class UncertaintyImportanceDisplay:
         -------
         display : UncertaintyImportanceDisplay
         """
-        require_matplotlib(f"{cls.__name__}.from_importances")
+        _axes.require_matplotlib(cls.__name__)
         importances = np.asarray(result.importances)
         if names is None:
             numbered = [f"column {i}" for i in range(len(importances))]
@@ -147,17 +144,22 @@ class UncertaintyImportanceDisplay:
         -------
         self : object
         """
-        ax = axes_for(self, ax)
+        ax = self._axes(ax)
         mean, std = self.importances.mean(1), self.importances.std(1)
         chosen = np.argsort(np.abs(mean))[-MAX_COLUMNS:]
         chosen = chosen[np.argsort(mean[chosen])]
-        style = {"color": BLUE, "ecolor": GREY, "xerr": std[chosen]} | kwargs
+        style = {
+            "color": _axes.BLUE,
+            "ecolor": _axes.GREY,
+            "xerr": std[chosen],
+        } | kwargs
         positions = np.arange(len(chosen))
+        style = {"xerr": std[chosen]} | style
         self.bars_ = ax.barh(positions, mean[chosen], **style)
-        ax.axvline(0, color=GREY, linewidth=0.8)
+        ax.axvline(0, color=_axes.GREY, linewidth=0.8)
         ax.set_xlabel(f"decrease of mean {self.kind}\nif the column is replaced")
         names = short_names([self.names[i] for i in chosen])
-        ax.set_yticks(positions, [plain(name) for name in names])
+        ax.set_yticks(positions, [_axes.plain(name) for name in names])
         if len(chosen) < len(mean):
             ax.set_ylabel(f"{len(chosen)} of {len(mean)} columns")
         return self

@@ -191,14 +191,14 @@ def test_several_targets(two_targets, data):
         ({"y": [0, 1]}, TypeError, "probability missing"),
         ({"cdf": [0.5], "y": [0], "probability": [[1.0]]}, TypeError, "either `cdf`"),
         ({"cdf": [0.5, 1.5]}, ValueError, r"must be in \[0, 1\]"),
-        ({"cdf": [0.5, np.nan]}, ValueError, r"must be in \[0, 1\]"),
+        ({"cdf": [0.5, np.nan]}, ValueError, "must not contain NaN"),
         ({"cdf": [0.5], "band": 1.0}, ValueError, "`band` must be in"),
         ({"cdf": [0.5], "n_bins": 0}, ValueError, "`n_bins` must be"),
         ({"cdf": [0.5], "sample_weight": [-1.0]}, ValueError, "not negative"),
         (
             {"y": [0, 1], "probability": [[0.2, 0.3, 0.5]] * 2},
             ValueError,
-            "Give the labels",
+            "Give `classes`",
         ),
     ],
 )

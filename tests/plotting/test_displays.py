@@ -138,7 +138,7 @@ def test_limits_of_the_user(regressor, data, ax):
 
 @pytest.mark.parametrize("n_names", [1, 4])
 def test_legend_is_above_the_data(n_names, ax):
-    from skbayesnn.plotting._shared import legend_on_top
+    from skbayesnn.plotting._axes import legend_on_top
 
     for i in range(n_names):
         ax.plot([0, 1], [3, 40 + i], label=f"a curve with a long name, {i}")

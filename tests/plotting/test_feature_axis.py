@@ -11,7 +11,8 @@ from skbayesnn.plotting import (
     PredictionIntervalDisplay,
     UncertaintyDecompositionDisplay,
 )
-from skbayesnn.plotting._shared import MAX_SHOWN_LEVELS, plain, select_feature
+from skbayesnn.plotting._axes import plain
+from skbayesnn.plotting._rows import MAX_SHOWN_LEVELS, select_feature
 
 DAY = datetime.datetime(2024, 3, 1)
 ROWS = 7
@@ -35,38 +36,39 @@ def frame(request):
 
 def test_categories_are_positions_with_names(frame):
     """Integers in names are in order, and missing values come last."""
-    x, name, levels, joined = select_feature(frame, "shop")
+    x, name, levels = select_feature(frame, "shop").values()
     assert levels == ["' '", r"\$a\$", "shop 2", "shop 10", "missing"]
     np.testing.assert_array_equal(x, [3, 2, 4, 2, 0, 2, 1])
-    assert name == "shop" and not joined
-    x, _, levels, _ = select_feature(frame, "open")
+    assert name == "shop"
+    x, _, levels = select_feature(frame, "open").values()
     assert levels == ["False", "True", "missing"]
     np.testing.assert_array_equal(x, [1, 0, 1, 1, 2, 0, 1])
 
 
 def test_ordered_categories_keep_their_order():
     sizes = pd.Categorical(["L", "S", "L"], ["S", "M", "L"], ordered=True)
-    x, _, levels, _ = select_feature(pd.DataFrame({"size": sizes, "b": range(3)}), 0)
+    table = pd.DataFrame({"size": sizes, "b": range(3)})
+    x, _, levels = select_feature(table, 0).values()
     assert levels == ["S", "L"]  # only levels of these rows
     np.testing.assert_array_equal(x, [1, 0, 1])
 
 
 def test_rare_levels_share_a_position():
     level = [f"level {i}" for i in range(30) for _ in range(1 + (i < 19))]
-    x, _, levels, _ = select_feature(pd.DataFrame({"a": level}), "a")
+    x, _, levels = select_feature(pd.DataFrame({"a": level}), "a").values()
     assert levels == [f"level {i}" for i in range(19)] + ["11 other levels"]
     assert len(levels) == MAX_SHOWN_LEVELS and (x == 19).sum() == 11
 
 
 def test_dates_and_durations(frame):
-    x, name, levels, _ = select_feature(frame, "day")
+    x, name, joined = select_feature(frame, "day").values()
     expected = np.array(
         [*(DAY + datetime.timedelta(days=d) for d in (3, 0, 4, 1, 5, 9)), "NaT"],
         dtype="datetime64[ms]",
     )
     np.testing.assert_array_equal(x, expected)
-    assert name == "day" and levels is None
-    x, name, _, _ = select_feature(frame, "waited")
+    assert name == "day" and not joined
+    x, name, _ = select_feature(frame, "waited").values()
     assert name == "waited (hours)"
     np.testing.assert_array_equal(x, [*range(6), np.nan])
 
@@ -78,7 +80,7 @@ def uncertainties(seed):
 
 def test_rows_of_a_level_are_spread_around_it(frame, uncertainties):
     display = UncertaintyDecompositionDisplay.from_predictions(
-        *uncertainties, measure="std", **select_feature(frame, "shop")._asdict()
+        *uncertainties, measure="std", **select_feature(frame, "shop")
     )
     positions, total = display.total_.get_data()
     levels = np.round(positions)
@@ -94,7 +96,7 @@ def test_rows_without_a_value_are_counted(frame, uncertainties, feature, missing
     mean, _, std = uncertainties
     interval = np.stack([mean - std, mean + std], 1)
     display = PredictionIntervalDisplay.from_predictions(
-        mean, mean, interval, coverage=0.9, **select_feature(frame, feature)._asdict()
+        mean, mean, interval, coverage=0.9, **select_feature(frame, feature)
     )
     _, drawn = display.line_.get_data()
     x = display.x

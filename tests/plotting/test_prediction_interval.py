@@ -38,6 +38,14 @@ def test_targets_outside_are_marked(regressor, data):
     )
 
 
+def test_rows_without_a_target_are_not_counted(regressor, data):
+    y = np.where(np.arange(len(data.y_new)) < 3, np.nan, data.y_new)
+    display = PredictionIntervalDisplay.from_estimator(regressor, data.X_new, y)
+    n_outside = len(display.outside_.get_ydata())
+    assert len(display.inside_.get_ydata()) + n_outside == len(y) - 3
+    assert display.outside_.get_label().endswith(f": {n_outside} of {len(y) - 3}")
+
+
 def test_sorted_by_prediction(regressor, data):
     display = PredictionIntervalDisplay.from_estimator(regressor, data.X_new)
     x, y = display.line_.get_data()
@@ -333,7 +341,10 @@ def test_log_axis_of_skewed_positive_targets(seed):
         return ax.get_yscale(), *ax.get_ylim(), ax.get_ylabel()
 
     scale, low, high, label = limits(y, mean, bounds)
-    assert scale == "log" and label == "y (log scale)"
+    n_beyond = ((bounds < low) | (bounds > 10 * y.max())).any(axis=1).sum()
+    assert n_beyond > 0 and scale == "log"
+    assert label == f"y (log scale, {n_beyond} of 80 rows reach beyond)"
+    assert limits(y, mean, mean[:, None] * [0.9, 1.1])[-1] == "y (log scale)"
     assert 0 < low < min(y.min(), mean.min()) and y.max() < high
     shares = (np.log(np.quantile(y, [0, 0.5])) - np.log(low)) / np.log(high / low)
     assert np.diff(shares) > 0.15
