@@ -280,7 +280,7 @@ class PredictionIntervalDisplay(_rows.RowsDisplay):
     def _limit(self, ax) -> str:
         """Give the y axis a log scale, or leave out a few rows that dominate it.
 
-        returns: what the label of the axis says about it
+        returns : addition to the label of the axis
         """
         if not ax.get_autoscaley_on():
             return ""
