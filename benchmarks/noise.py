@@ -40,6 +40,7 @@ import numpy as np
 from _leaderboard.tasks import TASKS
 from common import command_line, environment, table
 from sklearn.datasets import load_diabetes, make_friedman1
+from uci import SETS
 
 from skbayesnn import (
     AnchoredEnsembleClassifier,
@@ -55,23 +56,12 @@ NETWORKS = {
     "without masks": {"dropout": 0.0},
     "five without masks": {"dropout": 0.0, "n_estimators": 5},
 }
-
-
 REGRESSORS = {
     "mc_dropout": MCDropoutRegressor,
     "variational_dropout": VariationalDropoutRegressor,
     "anchored": AnchoredEnsembleRegressor,
     "bbb": BBBRegressor,
 }
-SETS = (
-    "yacht",
-    "energy",
-    "concrete",
-    "wine-quality-red",
-    "kin8nm",
-    "power-plant",
-    "protein-tertiary-structure",
-)
 NOISES = {
     "normal": lambda random, n: random.normal(size=n),
     "exponential": lambda random, n: random.exponential(size=n) - 1,

@@ -28,6 +28,7 @@ import numpy as np
 from _leaderboard.tasks import TASKS
 from common import command_line, environment, table
 from scipy.special import logsumexp
+from uci import SETS
 
 from skbayesnn import BayesianStackingClassifier, BayesianStackingRegressor
 from skbayesnn._batch.outcomes import Fingerprint, ResultStore
@@ -47,16 +48,7 @@ from skbayesnn._stacking.weights import (
 )
 
 TABLES = {
-    "regression": (
-        "yacht",
-        "energy",
-        "concrete",
-        "wine-quality-red",
-        "kin8nm",
-        "power-plant",
-        "naval-propulsion-plant",
-        "protein-tertiary-structure",
-    ),
+    "regression": SETS,
     "classification": ("wine", "breast_cancer", "titanic", "digits", "adult"),
 }
 MAX_ROWS = 6_000

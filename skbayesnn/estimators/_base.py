@@ -17,13 +17,19 @@ from skbayesnn import _validation
 from skbayesnn._data.column_encoding import EncodedRows
 from skbayesnn._data.scaling import Scaling, warn_of_far_rows
 from skbayesnn._data.sources import resolved_columns, source_of
-from skbayesnn._data.table_encoder import TableEncoder
+from skbayesnn._data.table_encoder import LATER_DATES, TableEncoder
 from skbayesnn._data.validation import (
     Table,
     check_new_rows,
 )
 from skbayesnn._predictive.mixin import PredictiveBlocks, PredictiveMixin
-from skbayesnn._runtime import atomic_update, default_settings, snapshot, warn
+from skbayesnn._runtime import (
+    atomic_update,
+    default_settings,
+    silenced,
+    snapshot,
+    warn,
+)
 from skbayesnn._sklearn_compat import (
     BaseEstimator,
     CallbackSupportMixin,
@@ -337,9 +343,10 @@ class BayesianNetwork(
             )
         with atomic_update(self) as new:
             first = not hasattr(self, "parameters_")
-            table, target_attributes = new._validate_table(
-                X, y, sample_weight, reset=first, **check_params
-            )
+            with silenced(LATER_DATES):  # the network is about to learn from them
+                table, target_attributes = new._validate_table(
+                    X, y, sample_weight, reset=first, **check_params
+                )
             if n_total is not None:
                 # A pass over parts of one table, which may come again.
                 n_epochs = 1 if isinstance(n_epochs, str) else n_epochs

@@ -69,6 +69,10 @@ _ENSEMBLE_STEPS = 600
 # Mean squared held-out residual, in variances of y, above which a warning is given. For
 # a few rows of pure noise it can reach 2.
 _FAR_OFF = 3.0
+# A likelihood is not selected if the mean squared held-out residual is more than this
+# many times the one of the default (docs/defaults.md, "Single networks"): errors of
+# the mean must not be explained as noise.
+_MAX_ERROR_RATIO = 16 / 9
 # Most rows that are scored in each fold. The whole fold is left out of the training.
 _MAX_HELD_OUT = 10_000
 
@@ -88,8 +92,8 @@ class HeldOutScore:
         The likelihood's ``predictive_params``, estimated on these rows and used in
         ``density``. None if they are not estimated.
     error : float
-        Mean squared residual of an ensemble, in variances of y; the largest over
-        targets.
+        Mean squared residual in variances of y, the largest over targets; 0 if it is
+        not computed.
     unequal_noise : UnequalNoise, or None
         Result of the test for a likelihood with equal noise; None if the residuals
         are not computed.
@@ -169,7 +173,10 @@ def _selected(
     other_scores = _scores(list(others.values()), devices, dtype) if others else []
     for (i, other), scores in zip(others.items(), other_scores, strict=True):
         job, score = _with_best_setting(other, scores)
-        if jobs[i].takes_alternative or score.is_better_than(chosen[i][1]):
+        before = chosen[i][1]
+        is_better = score.is_better_than(before)
+        is_better = is_better and score.error <= _MAX_ERROR_RATIO * before.error
+        if jobs[i].takes_alternative or is_better:
             chosen[i] = job, score
     return [job for job, _ in chosen]
 
@@ -196,7 +203,9 @@ def _at_setting_of(job: TrainingJob, alternative: TrainingJob) -> TrainingJob:
 def _scores(jobs, devices, dtype) -> list[list[HeldOutScore]]:
     """``held_out_scores``, with a warning if the networks are far off."""
     scores = held_out_scores(jobs, devices, dtype)
-    _warn_if_far_off(max(score.error for of_job in scores for score in of_job))
+    pairs = zip(jobs, scores, strict=True)
+    errors = [s.error for job, of_job in pairs for s in of_job if job.estimates_tau]
+    _warn_if_far_off(max(errors, default=0.0))
     return scores
 
 
@@ -331,7 +340,7 @@ def _setting_scores(job: TrainingJob, predictions: np.ndarray, score_rows):
             ]
         )
         score = score_rows(pooled, y, weights)
-        if job.estimates_tau:
+        if job.estimates_variance and job.config.likelihood.gaussian_targets:
             score = replace(score, error=_error(job, pooled, weights))
         if job.config.likelihood.equal_noise and score.predictive_params:
             test = _unequal_noise(job, pooled, rows, score.predictive_params)
@@ -349,7 +358,7 @@ def _error(job: TrainingJob, draws: np.ndarray, weights: np.ndarray) -> float:
     if not (weights.any() and draws.size):
         return 0.0
     squares = np.square(draws[:, 0].mean(1))
-    error = np.average(squares, axis=0, weights=weights) * job.members.tau[0]
+    error = np.average(squares, axis=0, weights=weights) / job.variance_of_y
     return float(error.max())
 
 

@@ -13,6 +13,7 @@ from skbayesnn import (
     MCDropoutRegressor,
     VariationalDropoutRegressor,
 )
+from skbayesnn.estimators import _selection
 from skbayesnn.estimators._fit import train_together
 from skbayesnn.estimators._job import training_job
 from skbayesnn.estimators._training_data import training_data
@@ -150,6 +151,14 @@ def test_auto_selects_the_likelihood_of_the_rows(regressor):
     # p = 1 - dropout, one length scale or one per layer.
     lam = (1 - auto.dropout_) * np.square(auto.length_scale_) / (2 * 300 * auto.tau_)
     np.testing.assert_allclose(auto.weight_decay_, lam, rtol=1e-12)
+
+
+def test_auto_keeps_the_likelihood_with_the_smaller_error(monkeypatch):
+    """If the squared error of held-out rows rises, a higher density does not count."""
+    X, y, _ = rows(300, growth=1.0)
+    monkeypatch.setattr(_selection, "_MAX_ERROR_RATIO", 0.1)
+    model = MCDropoutRegressor(max_iter=150, **SMALL).fit(X, y)
+    assert model.likelihood_ == "gaussian"
 
 
 def test_auto_is_gaussian_if_held_out_rows_select_nothing():
