@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -14,11 +13,8 @@ from sklearn.utils.validation import check_is_fitted
 from skbayesnn._data.scaling import TRAINING_CODES
 from skbayesnn._meta.base import BaseHeldOutMetaEstimator
 from skbayesnn._meta.unwrap import open_predictive
-from skbayesnn._predictive.mixin import (
-    PredictiveMixin,
-    RegressionPredictiveMixin,
-    mean_and_covariance,
-)
+from skbayesnn._predictive.blocks import PredictiveBlocks
+from skbayesnn._predictive.mixin import PredictiveMixin, RegressionPredictiveMixin
 from skbayesnn._predictive.recalibration import QuantileMap, likeliest_scale
 from skbayesnn._runtime import default_settings, on_snapshot, silenced
 from skbayesnn._sklearn_compat import RegressorMixin, safe_indexing
@@ -162,8 +158,10 @@ class CalibratedUncertaintyRegressor(
         return self._set_fitted(model, estimator_=model, **correction)
 
     @on_snapshot
-    def _predict(self, X, return_std, return_cov):
+    def _predict(self, X, return_std, return_cov, method):
         check_is_fitted(self)
+        if method != "draws":
+            return self._distribution_by(X, method)  # raises
         if not (return_std or return_cov):
             return self.estimator_.predict(X)
         if self._scales_moments:  # computes the draws only once
@@ -173,10 +171,9 @@ class CalibratedUncertaintyRegressor(
             scale = np.atleast_1d(self.scale_)
             scale = np.outer(scale, scale) if return_cov else np.asarray(self.scale_)
             return mean, (spread * scale).astype(spread.dtype)
-        mean = self.estimator_.predict(X)
-        if return_cov:
-            return mean, mean_and_covariance(self._open_predictive(X))[1]
-        return mean, self.predict_uncertainty(X)
+        distribution = self.predict_distribution(X)
+        spread = distribution.cov() if return_cov else distribution.std()
+        return self.estimator_.predict(X), spread
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -189,9 +186,7 @@ class CalibratedUncertaintyRegressor(
     def _open_predictive(self, X):
         check_is_fitted(self)
         inner = open_predictive(self.estimator_, X)
-        return replace(
-            inner, distribution=lambda rows: self._corrected(inner.distribution(rows))
-        )
+        return PredictiveBlocks.mapped([inner], self._corrected)
 
     def _corrected(self, predictive):
         scaled = predictive.scaled(np.atleast_1d(self.scale_))

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from skbayesnn._predictive.mixin import PredictiveBlocks
+from skbayesnn._predictive.blocks import PredictiveBlocks
 from skbayesnn._runtime import warn
 
 # Rows predicted at a time: each needs two bounds per calibration row.

@@ -20,112 +20,116 @@ All other models raise a TypeError.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Literal, overload
+import inspect
+from collections.abc import Callable, Sequence
+from functools import partial, wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.base import is_classifier
 
 from skbayesnn._meta.bounds import bounds, has_bounds_only
 from skbayesnn._meta.unwrap import open_predictive, unwrap
 from skbayesnn._predictive.by_blocks import by_blocks
-from skbayesnn._predictive.mixin import RegressionPredictiveMixin
+from skbayesnn._predictive.mixin import (
+    ClassificationPredictiveMixin,
+    PredictiveMixin,
+    RegressionPredictiveMixin,
+)
 from skbayesnn._runtime import imported
 from skbayesnn._sklearn_compat import BaseEstimator
 from skbayesnn._typing import Array, MatrixLike, OutputPath, RandomState
 from skbayesnn._validation import check_levels, check_option
 from skbayesnn.estimators._regression import BayesianRegressor
 
+P = ParamSpec("P")
+R = TypeVar("R")
 
-@overload
-def predict_uncertainty(
-    model: Any,
-    X: MatrixLike,
-    kind: Literal["all"] | list[str] | tuple[str, ...],
-    as_frame: Literal[False] = False,
-    *,
-    output: OutputPath = None,
-) -> dict[str, Array]: ...
-@overload
-def predict_uncertainty(
-    model: Any,
-    X: MatrixLike,
-    kind: str | None = None,
-    as_frame: Literal[False] = False,
-    *,
-    output: OutputPath = None,
-) -> Array: ...
-@overload
-def predict_uncertainty(
-    model: Any,
-    X: MatrixLike,
-    kind: str | list[str] | tuple[str, ...] | None = None,
-    as_frame: bool = False,
-    *,
-    output: OutputPath = None,
-) -> Any: ...
+# The first parameter of the functions, in their docstrings.
+_PARAMETERS = "\n\nParameters\n----------"
+_MODEL = """
+model : fitted estimator
+    An estimator of this package, or a meta-estimator around one: ``Pipeline``, a
+    search, ``TransformedTargetRegressor``, an ensemble and others."""
 
 
-@by_blocks
-def predict_uncertainty(model, X, kind=None, as_frame=False, *, output=None):
-    """Measure the uncertainty of predictions, through meta-estimators.
+class _OpenedRegressor(RegressionPredictiveMixin):
+    """Predictive methods for a meta-estimator of another package."""
 
-    See the method ``predict_uncertainty`` of the estimators of this package.
+    def __init__(self, model):
+        self.model = model
 
-    Parameters
-    ----------
-    model : fitted estimator
-        An estimator of this package, or a meta-estimator around one: ``Pipeline``, a
-        search, ``TransformedTargetRegressor``, an ensemble and others.
-    X : {frame, array-like, sparse matrix} of shape (n_samples, n_features)
-        As for ``model.predict``.
-    kind : str or list of str, default=None
-        Measures of uncertainty. None is ``"total"`` for regressors and ``"entropy"``
-        for classifiers.
-    as_frame : bool, default=False
-        Whether to return a pandas DataFrame with one column per kind, and with the
-        index of X if X is a DataFrame.
-    output : path, default=None
-        Parquet file for the results, one column each, written block by block. The
-        function then returns None.
+    def _open_predictive(self, X):
+        return open_predictive(self.model, X)
 
-    Returns
-    -------
-    uncertainty : ndarray of shape (n_samples[, n_targets]), dict of these, or DataFrame
+
+class _OpenedClassifier(ClassificationPredictiveMixin):
+    """The same for classifiers."""
+
+    def __init__(self, model):
+        self.model = model
+
+    _open_predictive = _OpenedRegressor._open_predictive
+
+
+def _method(model, X, name: str) -> Callable:
+    """Method of the estimator inside of ``model``, with X as that estimator takes it.
+
+    Raises
+    ------
+    TypeError
+        If only regressors have the method, and the model is a classifier.
     """
-    method, inputs = _predictive(model, X, "predict_uncertainty")
-    kinds = () if kind is None else (kind,)
-    if not as_frame:
-        return method(inputs, *kinds)
-    frame = method(inputs, *kinds, as_frame=True)
-    return frame.set_axis(X.index) if isinstance(X, type(frame)) else frame
+    inner, inputs = unwrap(model, X)
+    # A class of another library may have an unrelated method with the same name.
+    if not (isinstance(inner, BaseEstimator) and hasattr(inner, name)):
+        opened = _OpenedClassifier if is_classifier(inner) else _OpenedRegressor
+        if not hasattr(opened, name):
+            raise TypeError(
+                f"`{name}` needs a regressor; got the predictive distribution of a "
+                "classifier. For classifiers use predict_proba, predict_uncertainty or "
+                "log_predictive_density."
+            )
+        inner = opened(inner)
+    return partial(getattr(inner, name), inputs)
 
 
-@by_blocks
-def predict_quantile(
-    model: Any, X: MatrixLike, q: float | Sequence[float], *, output: OutputPath = None
-) -> Array:
-    """Predict quantiles of y, through meta-estimators.
+def _through_meta_estimators(
+    method: Callable[Concatenate[Any, P], R],
+) -> Callable[Concatenate[Any, P], R]:
+    """Make a function of any model from a predictive method of the estimators."""
+    name = method.__name__
 
-    See the method ``predict_quantile`` of the regressors of this package. With a target
-    transform, the quantiles of the transformed y are transformed back. This is exact if
-    the transform of each target is monotone.
+    def through(model, X, *args, **kwargs):
+        result = _method(model, X, name)(*args, **kwargs)
+        if kwargs.get("as_frame") and isinstance(X, type(result)):
+            result = result.set_axis(X.index)
+        return result
 
-    Parameters
-    ----------
-    model, X : as in ``predict_uncertainty``
-    q : float or sequence of float in (0, 1)
-        Levels of the quantiles.
-    output : path, default=None
-        Parquet file for the results, one column each, written block by block. The
-        function then returns None.
+    function: Any = wraps(method)(through)
+    signature = inspect.signature(method)
+    _, *parameters = signature.parameters.values()
+    model = inspect.Parameter("model", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    function.__signature__ = signature.replace(
+        parameters=[model.replace(annotation="Any"), *parameters]
+    )
+    function.__module__, function.__qualname__ = __name__, name
+    first, _, others = inspect.cleandoc(method.__doc__ or "").partition(_PARAMETERS)
+    function.__doc__ = f"{first}{_PARAMETERS}{_MODEL}{others}"
+    return by_blocks(function) if "output" in signature.parameters else function
 
-    Returns
-    -------
-    quantile : ndarray of shape (n_samples[, n_targets][, n_levels])
-    """
-    method, X = _predictive(model, X, "predict_quantile")
-    return method(X, q)
+
+predict_distribution = _through_meta_estimators(PredictiveMixin.predict_distribution)
+predict_uncertainty = _through_meta_estimators(PredictiveMixin.predict_uncertainty)
+predict_quantile = _through_meta_estimators(RegressionPredictiveMixin.predict_quantile)
+predictive_cdf = _through_meta_estimators(RegressionPredictiveMixin.predictive_cdf)
+crps = _through_meta_estimators(RegressionPredictiveMixin.crps)
+log_predictive_density = _through_meta_estimators(
+    PredictiveMixin.log_predictive_density
+)
+sample_f = _through_meta_estimators(PredictiveMixin.sample_f)
+sample_y = _through_meta_estimators(PredictiveMixin.sample_y)
 
 
 @by_blocks
@@ -146,9 +150,9 @@ def predict_interval(
 
     Parameters
     ----------
-    model, X : as in ``predict_uncertainty``
-        Also a :class:`ConformalRegressor`, alone, in a target transform or in a
-        ``MultiOutputRegressor``.
+    model : fitted estimator
+        As for :func:`predict_uncertainty`; also a :class:`ConformalRegressor`, alone,
+        in a target transform or in a ``MultiOutputRegressor``.
     coverage : float or sequence of float in (0, 1), default=0.9
     kind : {"equal_tailed", "highest_density"}, default="equal_tailed"
         Conformal and ``"cv+"`` intervals must be ``"equal_tailed"``.
@@ -171,152 +175,9 @@ def predict_interval(
     """
     check_option("method", method, ("mixture", "cv+"))
     if method == "mixture" and not has_bounds_only(model):
-        method_of_model, X = _predictive(model, X, "predict_interval")
-        return method_of_model(X, coverage, kind)
+        return _method(model, X, "predict_interval")(coverage, kind)
     interval = bounds(model, X, check_levels("coverage", coverage), kind, method)
     return interval if np.ndim(coverage) else interval[..., 0, :]
-
-
-@by_blocks
-def predictive_cdf(
-    model: Any, X: MatrixLike, y: ArrayLike, *, output: OutputPath = None
-) -> Array:
-    """Evaluate the predictive distribution function at y, through meta-estimators.
-
-    Use it to check calibration: the values are uniform if the predictive distribution
-    is correct.
-
-    Parameters
-    ----------
-    model, X : as in ``predict_uncertainty``
-    y : array-like of shape (n_samples,) or (n_samples, n_targets)
-    output : path, default=None
-        Parquet file for the results, one column each, written block by block. The
-        function then returns None.
-
-    Returns
-    -------
-    probability : ndarray of shape (n_samples[, n_targets])
-    """
-    method, X = _predictive(model, X, "predictive_cdf")
-    return method(X, y)
-
-
-@by_blocks
-def sample_f(
-    model: Any,
-    X: MatrixLike,
-    n_samples: int = 1,
-    random_state: RandomState = 0,
-    *,
-    output: OutputPath = None,
-) -> Array:
-    """Sample functions without observation noise, through meta-estimators.
-
-    See the method ``sample_f`` of the estimators of this package. All rows of a sample
-    belong to the same function.
-
-    Parameters
-    ----------
-    model, X : as in ``predict_uncertainty``
-    n_samples : int, default=1
-        Number of functions.
-    random_state : int, RandomState instance or None, default=0
-    output : path, default=None
-        Parquet file for the results, one column each, written block by block. The
-        function then returns None.
-
-    Returns
-    -------
-    f : ndarray of shape (n_samples_X[, n_targets], n_samples)
-        In y's units. For a classifier probabilities of shape
-        (n_samples_X, n_classes, n_samples).
-    """
-    method, X = _predictive(model, X, "sample_f")
-    return method(X, n_samples, random_state)
-
-
-@by_blocks
-def sample_y(
-    model: Any,
-    X: MatrixLike,
-    n_samples: int = 1,
-    random_state: RandomState = 0,
-    *,
-    output: OutputPath = None,
-) -> Array:
-    """Sample y from the predictive distribution, through meta-estimators.
-
-    See the method ``sample_y`` of the estimators of this package. With an ensemble or a
-    target transform, a sample selects one of the fixed posterior draws at random, for
-    all rows together, and adds independent observation noise.
-
-    Parameters
-    ----------
-    model, X, n_samples, random_state : as in ``sample_f``
-    output : path, default=None
-        Parquet file for the results, one column each, written block by block. The
-        function then returns None.
-
-    Returns
-    -------
-    y : ndarray of shape (n_samples_X[, n_targets], n_samples)
-        In y's units; for a classifier labels.
-    """
-    method, X = _predictive(model, X, "sample_y")
-    return method(X, n_samples, random_state)
-
-
-@by_blocks
-def log_predictive_density(
-    model: Any, X: MatrixLike, y: ArrayLike, *, output: OutputPath = None
-) -> Array:
-    """Evaluate the log predictive density of y, through meta-estimators (eq. 8).
-
-    For a classifier this is the log probability of the label. Larger is better.
-
-    Parameters
-    ----------
-    model, X : as in ``predict_uncertainty``
-    y : array-like of shape (n_samples,) or (n_samples, n_targets)
-    output : path, default=None
-        Parquet file for the results, one column each, written block by block. The
-        function then returns None.
-
-    Returns
-    -------
-    density : ndarray of shape (n_samples,)
-        In nats, for y in its own units; joint density of all targets.
-    """
-    method, X = _predictive(model, X, "log_predictive_density")
-    return method(X, y)
-
-
-@by_blocks
-def crps(
-    model: Any, X: MatrixLike, y: ArrayLike, *, output: OutputPath = None
-) -> Array:
-    """Continuous ranked probability score of a regression, through meta-estimators.
-
-    Smaller is better. It is exact for Gaussian mixtures. With a monotone, smooth target
-    transform it is computed by quadrature, within 2e-4 of its value [Gneiting & Raftery
-    2007].
-
-    Parameters
-    ----------
-    model, X : as in ``predict_uncertainty``
-    y : array-like of shape (n_samples,) or (n_samples, n_targets)
-    output : path, default=None
-        Parquet file for the results, one column each, written block by block. The
-        function then returns None.
-
-    Returns
-    -------
-    crps : ndarray of shape (n_samples,)
-        In y's units; the mean over several targets.
-    """
-    method, X = _predictive(model, X, "crps")
-    return method(X, y)
 
 
 def predict_with_std(model, X):
@@ -325,24 +186,6 @@ def predict_with_std(model, X):
     if isinstance(inner, BayesianRegressor):
         return inner.predict(inputs, return_std=True)
     return model.predict(X), predict_uncertainty(model, X, "total")
-
-
-class _OpenedModel(RegressionPredictiveMixin):
-    """Predictive methods for a meta-estimator of another package."""
-
-    def __init__(self, model):
-        self.model = model
-
-    def _open_predictive(self, X):
-        return open_predictive(self.model, X)
-
-
-def _predictive(model, X, name):
-    """Method of the estimator inside of ``model``, and X as that estimator takes it."""
-    model, X = unwrap(model, X)
-    # A class of another library may have an unrelated method with the same name.
-    has_method = isinstance(model, BaseEstimator) and hasattr(model, name)
-    return getattr(model if has_method else _OpenedModel(model), name), X
 
 
 def report(

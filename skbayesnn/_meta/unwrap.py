@@ -40,7 +40,8 @@ from sklearn.pipeline import Pipeline
 from sklearn.semi_supervised import SelfTrainingClassifier
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skbayesnn._predictive.mixin import PredictiveBlocks, PredictiveMixin
+from skbayesnn._predictive.blocks import PredictiveBlocks
+from skbayesnn._predictive.mixin import PredictiveMixin
 from skbayesnn._predictive.mixture import MixturePredictive
 from skbayesnn._sklearn_compat import BaseSearchCV, target_dimensions
 

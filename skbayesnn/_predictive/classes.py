@@ -1,6 +1,7 @@
 """Predictive distribution of a few rows of a classification, all draws in memory."""
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -21,11 +22,13 @@ class ClassPredictive:
     classes : ndarray of shape (classes,)
     uniform : ndarray of shape (draws,), in [0, 1), optional
         Samples one label of each draw for the variation ratio.
+    dtype : dtype of mean probabilities
     """
 
     probability: np.ndarray
     classes: np.ndarray
     uniform: np.ndarray | None = None
+    dtype: Any = np.float64
 
     kinds = CLASSIFICATION_KINDS
     is_classification = True
@@ -47,7 +50,7 @@ class ClassPredictive:
         uniform = self.uniform
         if uniform is not None:
             uniform = np.repeat(uniform, len(labels.probability) // self.n_draws)
-        return ClassPredictive(labels.probability, self.classes, uniform)
+        return replace(self, probability=labels.probability, uniform=uniform)
 
     @classmethod
     def concatenate_rows(cls, parts):
@@ -101,7 +104,8 @@ class ClassPredictive:
     def mean(self) -> np.ndarray:
         """Mean probabilities, (rows, classes); rows sum to one."""
         mean = self.probability.mean(0)
-        return mean / mean.sum(-1, keepdims=True)
+        mean /= mean.sum(-1, keepdims=True)
+        return mean.astype(self.dtype, copy=False)
 
     def uncertainty(self, kinds) -> dict[str, np.ndarray]:
         """Uncertainties of the labels: {kind: (rows,)}."""

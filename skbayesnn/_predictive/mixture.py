@@ -139,6 +139,10 @@ def _image(transform, n_targets: int, target: int, y: float) -> float:
 
 # Quadrature nodes per component, for moments of y with a target transform.
 N_NODES = 15
+# The same for the expected value of a function.
+N_EXPECTED = 31
+# Quantiles of a count for that.
+N_LEVELS = 200
 # The CRPS with a transform may ignore noise below this share of the draws' spread.
 LITTLE_NOISE = 0.05
 # Quadrature nodes for the standard deviation after a recalibration of the levels.
@@ -330,7 +334,42 @@ class MixturePredictive:
         total = np.hypot(epistemic, aleatoric)
         factor = 1.0 if self.maps is None else self._std_of_mapped() / total
         stds = {"total": total, "epistemic": epistemic, "aleatoric": aleatoric}
-        return {kind: self._shaped(factor * stds[kind]) for kind in kinds}
+        return {kind: self._values(factor * stds[kind]) for kind in kinds}
+
+    def mean_and_std(self) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and total standard deviation of y, (rows[, targets])."""
+        return self.mean(), self.uncertainty(["total"])["total"]
+
+    def expect(self, function) -> np.ndarray:
+        """Expected value of a function of single values of y, (rows[, targets])."""
+        if self.components.discrete:
+            levels = (np.arange(N_LEVELS) + 0.5) / N_LEVELS
+            nodes = np.stack([self._quantile(level) for level in levels])[:, np.newaxis]
+            weights = np.full(N_LEVELS, 1 / N_LEVELS)
+        elif self.maps is not None:
+            nodes, weights = self._nodes_of_mapped()
+            nodes = nodes[:, np.newaxis]
+        else:
+            nodes, weights = self._nodes(N_EXPECTED)
+        values = np.asarray(function(nodes), dtype=np.float64)
+        if values.shape != nodes.shape:
+            raise ValueError(
+                "`function` must return one value for each value of y, in an array of "
+                f"the same shape {nodes.shape}; got shape {values.shape}."
+            )
+        return self._shaped(_weighted_sum(weights, values).mean(0))
+
+    def support(self) -> tuple[np.ndarray, np.ndarray]:
+        """Lowest and highest possible y, (targets,) or without axes."""
+        if self.components.discrete:
+            bounds = np.array([[0.0], [np.inf]])
+        else:
+            ends = np.full((2, self.components.n_targets), [[-_LARGE], [_LARGE]])
+            with np.errstate(all="ignore"):
+                bounds = self._back(ends) if self.transform is not None else ends
+            bounds = np.sort(np.where(np.abs(bounds) >= _LARGE, np.inf, 1) * bounds, 0)
+        low, high = bounds
+        return (low[0], high[0]) if self.squeeze_targets else (low, high)
 
     def covariance(self) -> np.ndarray:
         """Covariance of the targets within a row, (rows, targets, targets).
@@ -342,11 +381,11 @@ class MixturePredictive:
         covariance = np.einsum("drs,drt->rst", deviation, deviation) / len(deviation)
         diagonal = np.arange(means.shape[2])
         covariance[:, diagonal, diagonal] += variances.mean(0)
-        if self.maps is None:
-            return covariance
-        std = np.sqrt(covariance[:, diagonal, diagonal])
-        factor = self._std_of_mapped() / std
-        return covariance * factor[:, :, None] * factor[:, None, :]
+        if self.maps is not None:
+            std = np.sqrt(covariance[:, diagonal, diagonal])
+            factor = self._std_of_mapped() / std
+            covariance = covariance * factor[:, :, None] * factor[:, None, :]
+        return covariance.astype(self.dtype, copy=False)
 
     def quantile(self, level: float) -> np.ndarray:
         """Quantile, (rows[, targets]); exact for a monotone transform per target."""
@@ -549,13 +588,20 @@ class MixturePredictive:
             density -= self._log_mixture(before, margin)
         return density
 
-    def _std_of_mapped(self) -> np.ndarray:
-        """Standard deviation after recalibration, by Gauss-Hermite quadrature."""
+    def _nodes_of_mapped(self) -> tuple[np.ndarray, np.ndarray]:
+        """Gauss-Hermite nodes after recalibration, (nodes, rows, targets), and weights.
+
+        The nodes are quantiles at levels of the normal distribution.
+        """
         points, weights = np.polynomial.hermite_e.hermegauss(N_STD_NODES)
         # Beyond 8 a level rounds to 1; these nodes have weights below 1e-14.
         levels = ndtr(points.clip(-8, 8))
         nodes = np.stack([self._quantile(level) for level in levels])
-        weights = weights / weights.sum()
+        return nodes, weights / weights.sum()
+
+    def _std_of_mapped(self) -> np.ndarray:
+        """Standard deviation after recalibration, (rows, targets)."""
+        nodes, weights = self._nodes_of_mapped()
         mean = np.tensordot(weights, nodes, 1)
         return np.sqrt(np.tensordot(weights, np.square(nodes - mean), 1))
 
@@ -571,9 +617,9 @@ class MixturePredictive:
         # If y is infinite with positive probability, so are its moments.
         return mean, np.where(np.isfinite(mean), variance, np.inf)
 
-    def _nodes(self):
+    def _nodes(self, n=N_NODES):
         """Quadrature nodes of y, (nodes, draws, rows, targets), and their weights."""
-        values, weights = self.components.nodes(N_NODES)
+        values, weights = self.components.nodes(n)
         return self._back(values), weights
 
     @cached_property

@@ -39,7 +39,8 @@ from skbayesnn._data.validation import (
     refuse_named_categories,
 )
 from skbayesnn._meta.unwrap import open_predictive
-from skbayesnn._predictive.mixin import PredictiveBlocks, PredictiveMixin
+from skbayesnn._predictive.blocks import PredictiveBlocks
+from skbayesnn._predictive.mixin import PredictiveMixin
 from skbayesnn._runtime import (
     default_settings,
     on_snapshot,

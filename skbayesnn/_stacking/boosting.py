@@ -18,12 +18,9 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 
 from skbayesnn._data.scaling import Scaling
 from skbayesnn._data.validation import check_classification, check_inputs
+from skbayesnn._predictive.blocks import PredictiveBlocks
 from skbayesnn._predictive.classes import ClassPredictive
-from skbayesnn._predictive.mixin import (
-    ClassificationPredictiveMixin,
-    PredictiveBlocks,
-    PredictiveMixin,
-)
+from skbayesnn._predictive.mixin import ClassificationPredictiveMixin, PredictiveMixin
 from skbayesnn._runtime import atomic_update, on_snapshot
 from skbayesnn._sklearn_compat import BaseEstimator, ClassifierMixin, boosted_trees
 from skbayesnn._stacking.forest import leaves, store_trees

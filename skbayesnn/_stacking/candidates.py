@@ -32,7 +32,7 @@ from skbayesnn._data.table_encoder import TableEncoder
 from skbayesnn._engine.processes import ProcessError
 from skbayesnn._likelihoods import likelihood_named
 from skbayesnn._meta.unwrap import open_predictive
-from skbayesnn._predictive.mixin import Predictive
+from skbayesnn._predictive.blocks import Predictive
 from skbayesnn._runtime import warn
 from skbayesnn._sklearn_compat import num_samples, safe_split
 from skbayesnn._stacking.boosting import BoostingClassifier

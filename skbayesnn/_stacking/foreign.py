@@ -31,10 +31,10 @@ from skbayesnn._data.columns import MISSING, TableReader, is_frame
 from skbayesnn._data.scaling import Scaling
 from skbayesnn._distributions.components import Gaussians
 from skbayesnn._distributions.piecewise import PiecewiseUniforms
+from skbayesnn._predictive.blocks import PredictiveBlocks
 from skbayesnn._predictive.classes import ClassPredictive
 from skbayesnn._predictive.mixin import (
     ClassificationPredictiveMixin,
-    PredictiveBlocks,
     PredictiveMixin,
     RegressionPredictiveMixin,
 )

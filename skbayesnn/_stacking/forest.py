@@ -36,11 +36,8 @@ from sklearn.ensemble import ExtraTreesRegressor
 from skbayesnn._data.scaling import Scaling
 from skbayesnn._data.validation import check_inputs, check_regression
 from skbayesnn._distributions.components import Gaussians
-from skbayesnn._predictive.mixin import (
-    PredictiveBlocks,
-    PredictiveMixin,
-    RegressionPredictiveMixin,
-)
+from skbayesnn._predictive.blocks import PredictiveBlocks
+from skbayesnn._predictive.mixin import PredictiveMixin, RegressionPredictiveMixin
 from skbayesnn._predictive.mixture import MixturePredictive
 from skbayesnn._runtime import atomic_update, on_snapshot
 from skbayesnn._sklearn_compat import BaseEstimator, RegressorMixin

@@ -39,10 +39,10 @@ from skbayesnn._data.validation import (
 )
 from skbayesnn._distributions.components import Gaussians
 from skbayesnn._distributions.map_factor import minimise_on_grid
+from skbayesnn._predictive.blocks import PredictiveBlocks
 from skbayesnn._predictive.classes import ClassPredictive
 from skbayesnn._predictive.mixin import (
     ClassificationPredictiveMixin,
-    PredictiveBlocks,
     PredictiveMixin,
     RegressionPredictiveMixin,
 )

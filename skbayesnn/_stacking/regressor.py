@@ -15,7 +15,7 @@ from skbayesnn._data.validation import check_numbers, check_target_given
 from skbayesnn._meta.cross_conformal import cross_interval, not_below_zero, too_few
 from skbayesnn._meta.unwrap import open_predictive
 from skbayesnn._predictive.by_blocks import by_blocks
-from skbayesnn._predictive.mixin import RegressionPredictiveMixin, mean_and_std
+from skbayesnn._predictive.mixin import RegressionPredictiveMixin
 from skbayesnn._runtime import on_snapshot, warn_of_rows
 from skbayesnn._sklearn_compat import RegressorMixin, safe_indexing
 from skbayesnn._stacking.base import BayesianStacking
@@ -379,10 +379,11 @@ default="from_dtype"
             )
             for fold, models in enumerate(self.fold_estimators_)
         )
-        predicted = [
-            [values.reshape(len(values), -1) for values in mean_and_std(blocks)]
-            for blocks in fold_blocks
-        ]
+        predicted = []
+        for blocks in fold_blocks:
+            moments = blocks.map(lambda _, block: block.mean_and_std())
+            columns = map(np.concatenate, zip(*moments, strict=True))
+            predicted.append([values.reshape(len(values), -1) for values in columns])
         n_rows, n_targets = predicted[0][0].shape
         n_scores = sum(map(len, self.fold_scores_))
         result = np.empty((n_rows, n_targets, len(coverages), 2))

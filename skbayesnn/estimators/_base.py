@@ -22,7 +22,9 @@ from skbayesnn._data.validation import (
     Table,
     check_new_rows,
 )
-from skbayesnn._predictive.mixin import PredictiveBlocks, PredictiveMixin
+from skbayesnn._predictive.blocks import PredictiveBlocks
+from skbayesnn._predictive.distribution import ModelRows
+from skbayesnn._predictive.mixin import PredictiveMixin
 from skbayesnn._runtime import (
     atomic_update,
     default_settings,
@@ -465,34 +467,22 @@ class BayesianNetwork(
             warn_of_far_rows(self, rows.X, *scale, input_columns(self, X))
         return rows
 
-    def _open_predictive(self, X):
-        predictive = self._predictive(X)
-        if isinstance(predictive, PredictiveBlocks):
-            return predictive
-        return predictive.in_blocks()
-
-    def _open_by_draws(self, X):
-        predictive = self._predictive(X)
-        if isinstance(predictive, PredictiveBlocks):
-            return predictive
-        return predictive.in_one_block()
-
-    def _predictive(self, X, method="draws") -> Any:
-        """Predictive distribution of the present fit, even after another fit.
-
-        returns : ``PredictiveByDraws``; blocks of rows if values of X are unknown
-        """
+    def _open_predictive(self, X, method="draws"):
         fitted = snapshot(self)
         rows = fitted._new_rows(X)
 
-        def predictive(X):
-            return self._predictive_class(
-                fitted, X, _fitted.posterior_by(fitted, X, method)
-            )
+        def opened(X) -> PredictiveBlocks:
+            posterior = _fitted.posterior_by(fitted, X, method)
+            return self._predictive_class(fitted, X, posterior).in_blocks()
 
-        if not rows.unknown:
-            return predictive(rows.X)
-        return PredictiveBlocks.of_encoded(rows, lambda X: predictive(X).in_blocks())
+        return PredictiveBlocks.of_encoded(rows, opened)
+
+    def _distribution_by(self, X, method):
+        if isinstance(method, str) and method == "draws":
+            return self.predict_distribution(X)
+        _validation.check_option("method", method, _fitted.METHODS)
+        rows = ModelRows(snapshot(self), X, {"method": method})
+        return self._distribution_class([rows])
 
     @property
     def _scaling(self) -> Scaling:

@@ -15,21 +15,15 @@ from skbayesnn._data import class_order
 from skbayesnn._data.validation import check_classification, refuse_one_class
 from skbayesnn._distributions.components import labels_at
 from skbayesnn._engine.resources import prediction_slots
-from skbayesnn._predictive.by_blocks import by_blocks
 from skbayesnn._predictive.classes import ClassPredictive, label_log_density
-from skbayesnn._predictive.mixin import (
-    ClassificationPredictiveMixin,
-    PredictiveBlocks,
-    predicted_means,
-)
+from skbayesnn._predictive.mixin import ClassificationPredictiveMixin
 from skbayesnn._predictive.summaries import (
     CLASSIFICATION_KINDS,
     MeanProbability,
     classification_uncertainty,
 )
-from skbayesnn._runtime import on_snapshot
 from skbayesnn._sklearn_compat import ClassifierMixin
-from skbayesnn._typing import Array, MatrixLike, OutputPath
+from skbayesnn._typing import Array, MatrixLike
 from skbayesnn.estimators._base import BayesianNetwork
 from skbayesnn.estimators._diagnostics import explained_entropy
 from skbayesnn.estimators._fitted import (
@@ -54,7 +48,7 @@ class ClassesByDraws(PredictiveByDraws):
         """Predictive distribution of some rows with these components, one per draw."""
         probability = components.probability.astype(np.float64)
         uniform = self.uniform if len(self.uniform) == len(probability) else None
-        return ClassPredictive(probability, self.classes, uniform)
+        return ClassPredictive(probability, self.classes, uniform, self.X.dtype)
 
     @cached_property
     def uniform(self) -> np.ndarray:
@@ -263,65 +257,6 @@ class BayesianClassifier(
                 f"{self.classes_.tolist()}; got {np.unique(classes).tolist()}."
             )
         return self.classes_
-
-    @by_blocks
-    @on_snapshot
-    def predict(
-        self, X: MatrixLike, *, method: str = "draws", output: OutputPath = None
-    ) -> Array:
-        """Predict the class of the largest mean probability.
-
-        Parameters
-        ----------
-        X : {frame, array-like, sparse matrix} of shape (n_samples, n_features)
-            Inputs.
-        method : {"draws", "mean_weights"}, default="draws"
-            How to compute the probabilities, as in ``predict_proba``.
-        output : path, default=None
-            Parquet file for the results, one column each, written block by block.
-            The method then returns None.
-
-        Returns
-        -------
-        labels : ndarray of shape (n_samples,)
-            Predicted labels.
-        """
-        # Subclasses may override predict_proba(X) without the parameter `method`.
-        options = {} if method == "draws" else {"method": method}
-        # First compute: before `fit`, `classes_` does not exist.
-        codes = self.predict_proba(X, **options).argmax(1)
-        return self.classes_[codes]
-
-    @by_blocks
-    @on_snapshot
-    def predict_proba(
-        self, X: MatrixLike, *, method: str = "draws", output: OutputPath = None
-    ) -> Array:
-        """Predict class probabilities, averaged over the posterior.
-
-        Parameters
-        ----------
-        X : {frame, array-like, sparse matrix} of shape (n_samples, n_features)
-            Inputs.
-        method : {"draws", "mean_weights"}, default="draws"
-            Leave the default unless predictions must be fast. ``"draws"`` averages
-            ``n_draws`` posterior draws. ``"mean_weights"`` runs each network once with
-            the posterior means of its weights (units scaled by their probability of
-            being kept). It is about a hundred times as fast, and its probabilities are
-            more confident.
-        output : path, default=None
-            Parquet file for the results, one column each, written block by block.
-            The method then returns None.
-
-        Returns
-        -------
-        probability : ndarray of shape (n_samples, n_classes)
-            Columns in the order of ``classes_``.
-        """
-        predictive = self._predictive(X, method)
-        if isinstance(predictive, PredictiveBlocks):
-            return predicted_means(predictive).astype(predictive.dtype)
-        return predictive.mean()
 
     def _prediction_spread(self, X, y):
         posterior = posterior_by(self, X, "mean_weights")

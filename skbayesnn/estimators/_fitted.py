@@ -27,7 +27,7 @@ from skbayesnn._engine.posterior import (
 from skbayesnn._engine.resources import as_tensor
 from skbayesnn._likelihoods import Likelihood, likelihood_from
 from skbayesnn._networks import Network, network_from
-from skbayesnn._predictive.mixin import PredictiveBlocks
+from skbayesnn._predictive.blocks import PredictiveBlocks
 from skbayesnn._runtime import warn
 from skbayesnn.estimators._job import TrainedJob, TrainingJob
 
@@ -420,18 +420,14 @@ class PredictiveByDraws:
         raise NotImplementedError
 
     def in_blocks(self) -> PredictiveBlocks:
-        """Blocks of rows, with all draws of a block in memory."""
-        predictor = self.predictor
+        """Blocks of rows with all draws, and one block of all rows by draws."""
+        n_rows, predictor = self.X.shape[0], self.predictor
         return PredictiveBlocks(
-            self.X.shape[0],
+            n_rows,
             lambda rows: self.predictive_of(predictor.whole(rows)),
             predictor.block,
+            by_draws=PredictiveBlocks(n_rows, lambda rows: self, n_rows),
         )
-
-    def in_one_block(self) -> PredictiveBlocks:
-        """This distribution, as one block of all rows."""
-        n_rows = self.X.shape[0]
-        return PredictiveBlocks(n_rows, lambda rows: self, n_rows)
 
     def components_of(self, draws: np.ndarray) -> tuple[Any, np.ndarray]:
         """Components with at least the given draws, and the indices of these draws."""

@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Literal, Self, overload
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_array
 
-from skbayesnn import _validation
 from skbayesnn._data.scaling import Scaling
 from skbayesnn._data.validation import check_regression
 from skbayesnn._engine.resources import prediction_slots
-from skbayesnn._predictive.by_blocks import by_blocks
 from skbayesnn._predictive.mixin import (
-    PredictiveBlocks,
     RegressionPredictiveMixin,
-    mean_and_covariance,
-    predicted_moments,
 )
 from skbayesnn._predictive.mixture import MixturePredictive
 from skbayesnn._predictive.summaries import REGRESSION_KINDS, LogDensity, Moments
-from skbayesnn._runtime import on_snapshot
 from skbayesnn._sklearn_compat import RegressorMixin
-from skbayesnn._typing import Array, MatrixLike, OutputPath
+from skbayesnn._typing import Array, MatrixLike
 from skbayesnn.estimators._base import BayesianNetwork
 from skbayesnn.estimators._diagnostics import explained_variance, is_far_off
 from skbayesnn.estimators._fitted import (
@@ -83,6 +77,15 @@ class MixtureByDraws(PredictiveByDraws):
             mean, stds = mean[:, 0], stds[..., 0]
         warn_of_nan(mean)
         return mean, dict(zip(REGRESSION_KINDS, stds, strict=True))
+
+    def mean(self) -> np.ndarray:
+        """Mean of y, (rows[, targets])."""
+        return self.mean_and_stds()[0]
+
+    def mean_and_std(self) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and total standard deviation of y, (rows[, targets])."""
+        mean, stds = self.mean_and_stds()
+        return mean, stds["total"]
 
     def uncertainty(self, kinds) -> dict[str, np.ndarray]:
         """Standard deviations of y: {kind: (rows[, targets])}."""
@@ -226,105 +229,6 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
             n_replay=n_replay,
             n_total=n_total,
         )
-
-    @overload
-    def predict(
-        self,
-        X: MatrixLike,
-        return_std: Literal[False] = False,
-        return_cov: Literal[False] = False,
-        *,
-        method: str = "draws",
-        output: OutputPath = None,
-    ) -> Array: ...
-    @overload
-    def predict(
-        self,
-        X: MatrixLike,
-        return_std: Literal[True],
-        return_cov: Literal[False] = False,
-        *,
-        method: str = "draws",
-        output: OutputPath = None,
-    ) -> tuple[Array, Array]: ...
-    @overload
-    def predict(
-        self,
-        X: MatrixLike,
-        return_std: Literal[False] = False,
-        *,
-        return_cov: Literal[True],
-        method: str = "draws",
-        output: OutputPath = None,
-    ) -> tuple[Array, Array]: ...
-    @overload
-    def predict(
-        self,
-        X: MatrixLike,
-        return_std: bool = False,
-        return_cov: bool = False,
-        *,
-        method: str = "draws",
-        output: OutputPath = None,
-    ) -> Array | tuple[Array, Array]: ...
-    @by_blocks
-    @on_snapshot
-    def predict(
-        self, X, return_std=False, return_cov=False, *, method="draws", output=None
-    ):
-        """Predict the mean of y, and optionally its standard deviation or covariance.
-
-        Parameters
-        ----------
-        X : {frame, array-like, sparse matrix} of shape (n_samples, n_features)
-            Inputs.
-        return_std : bool, default=False
-            Whether to return the standard deviation of the predictive distribution.
-        return_cov : bool, default=False
-            Whether to return the covariance of the targets, one matrix per row. Cannot
-            be combined with ``return_std``.
-        method : {"draws", "mean_weights"}, default="draws"
-            Leave the default unless predictions must be fast. ``"draws"`` averages
-            ``n_draws`` posterior draws. ``"mean_weights"`` runs each network once with
-            the posterior means of its weights (units scaled by their probability of
-            being kept, the standard dropout approximation [1]_). This is about a
-            hundred times as fast, and the mean is slightly different. The standard
-            deviation then contains the observation noise and the spread of the ensemble
-            members, but not the spread of the draws.
-        output : path, default=None
-            Parquet file for the results, one column each, written block by block.
-            The method then returns None.
-
-        Returns
-        -------
-        mean : ndarray of shape (n_samples,) or (n_samples, n_targets)
-            Predictive mean, in the units of y.
-        std : ndarray of the same shape
-            Standard deviation, including observation noise, in the units of y. Only
-            with ``return_std=True``.
-        cov : ndarray of shape (n_samples, n_targets, n_targets)
-            Covariance; its diagonal is std^2. The observation noise of the targets is
-            independent; their draws are correlated. Only with ``return_cov=True``.
-
-        References
-        ----------
-        .. [1] Srivastava et al. (2014), "Dropout: a simple way to prevent neural
-           networks from overfitting", JMLR 15, section 4.
-        """
-        if return_cov:
-            _validation.check_one_of_std_and_cov(return_std)
-        predictive = self._predictive(X, method)
-        if isinstance(predictive, PredictiveBlocks):
-            dtype = self._scaling.dtype_of_y(predictive.dtype)
-            moments = predicted_moments(predictive, return_std, return_cov)
-            if isinstance(moments, tuple):
-                return tuple(values.astype(dtype) for values in moments)
-            return moments.astype(dtype)
-        if return_cov:
-            mean, cov = mean_and_covariance(predictive.in_blocks())
-            return mean.astype(predictive.dtype), cov.astype(predictive.dtype)
-        mean, stds = predictive.mean_and_stds()
-        return (mean, stds["total"]) if return_std else mean
 
     def _mean_at_mean_weights(self, X) -> np.ndarray:
         """Mean of y at checked rows, (rows, targets)."""

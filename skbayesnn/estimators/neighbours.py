@@ -26,11 +26,10 @@ from skbayesnn._data.validation import (
 )
 from skbayesnn._distributions.mixtures import GaussianMixtures
 from skbayesnn._likelihoods.base import MIN_NOISE
+from skbayesnn._predictive.blocks import BLOCK, PredictiveBlocks
 from skbayesnn._predictive.classes import ClassPredictive
 from skbayesnn._predictive.mixin import (
-    BLOCK,
     ClassificationPredictiveMixin,
-    PredictiveBlocks,
     PredictiveMixin,
     RegressionPredictiveMixin,
 )

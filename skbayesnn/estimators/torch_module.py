@@ -17,11 +17,10 @@ from torch import nn
 from skbayesnn._data.columns import TableReader, is_frame
 from skbayesnn._distributions.components import Gaussians, columns_of
 from skbayesnn._engine.resources import as_tensor
+from skbayesnn._predictive.blocks import BLOCK, PredictiveBlocks
 from skbayesnn._predictive.classes import ClassPredictive
 from skbayesnn._predictive.mixin import (
-    BLOCK,
     ClassificationPredictiveMixin,
-    PredictiveBlocks,
     PredictiveMixin,
     RegressionPredictiveMixin,
 )

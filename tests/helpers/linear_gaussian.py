@@ -4,7 +4,8 @@ import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 
 from skbayesnn._distributions.components import Gaussians
-from skbayesnn._predictive.mixin import PredictiveBlocks, RegressionPredictiveMixin
+from skbayesnn._predictive.blocks import PredictiveBlocks
+from skbayesnn._predictive.mixin import RegressionPredictiveMixin
 from skbayesnn._predictive.mixture import MixturePredictive
 
 

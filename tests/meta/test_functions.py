@@ -634,7 +634,7 @@ def test_blocks_of_rows_do_not_change_predictions(data, monkeypatch):
         log_predictive_density(model, X, y),
         crps(model, X, y),
     ]
-    monkeypatch.setattr(skbayesnn._predictive.mixin, "BLOCK", 3)
+    monkeypatch.setattr(skbayesnn._predictive.blocks, "BLOCK", 3)
     for value, function, arguments in zip(
         whole,
         (predict_uncertainty, predict_interval, log_predictive_density, crps),

@@ -12,12 +12,9 @@ from skbayesnn import (
     MCDropoutClassifier,
     MCDropoutRegressor,
 )
+from skbayesnn._predictive.blocks import PredictiveBlocks
 from skbayesnn._predictive.classes import ClassPredictive
-from skbayesnn._predictive.mixin import (
-    ClassificationPredictiveMixin,
-    PredictiveBlocks,
-    PredictiveMixin,
-)
+from skbayesnn._predictive.mixin import ClassificationPredictiveMixin, PredictiveMixin
 from tests.helpers.linear_gaussian import LinearGaussian
 
 SMALL = {"hidden_layer_sizes": (7,), "dropout": 0.2, "max_iter": 2, "random_state": 0}

@@ -29,7 +29,7 @@ from skbayesnn import (
 )
 from skbayesnn._batch.jobs import network_of
 from skbayesnn._engine.resources import torch_threads
-from skbayesnn._predictive import mixin
+from skbayesnn._predictive import blocks
 from skbayesnn._predictive.mixture import MixturePredictive
 from skbayesnn._stacking import base
 from skbayesnn._stacking.summary import (
@@ -268,7 +268,7 @@ def test_predictions_do_not_depend_on_the_block_size(table, monkeypatch):
         sizes.append(len(X))
         return encode(self, X)
 
-    monkeypatch.setattr(mixin, "BLOCK", 10)
+    monkeypatch.setattr(blocks, "BLOCK", 10)
     expected = model.predict(X, return_std=True), model.sample_y(X, 3)
     monkeypatch.setattr(PiecewiseLinearEncoder, "transform", encoded)
     monkeypatch.setattr(base, "OPENED_AT_ONCE", 25)
@@ -293,7 +293,7 @@ def test_predictions_do_not_depend_on_the_number_of_threads(
     """Parts of whole blocks, the first of which may be larger."""
     X, y = table
     model = BayesianStackingRegressor(max_iter=20, random_state=0).fit(X, y)
-    monkeypatch.setattr(mixin, "BLOCK", 10)
+    monkeypatch.setattr(blocks, "BLOCK", 10)
     monkeypatch.setattr(base, "OPENED_AT_ONCE", rows_of_a_part)
     results = []
     for n_threads in (1, 2):
