@@ -7,6 +7,7 @@ from skbayesnn._meta.find import find_estimator
 from skbayesnn._meta.functions import (
     crps,
     log_predictive_density,
+    predict_distribution,
     predict_interval,
     predict_quantile,
     predict_uncertainty,
@@ -24,6 +25,7 @@ from skbayesnn._persistence.functions import (
     save,
     trusted_types,
 )
+from skbayesnn._predictive.distribution import PredictiveDistribution
 from skbayesnn._stacking.classifier import BayesianStackingClassifier
 from skbayesnn._stacking.pool import default_pool
 from skbayesnn._stacking.regressor import BayesianStackingRegressor
@@ -58,6 +60,7 @@ __all__ = [
     "MCDropoutRegressor",
     "NeighbourClassifier",
     "NeighbourRegressor",
+    "PredictiveDistribution",
     "VariationalDropoutClassifier",
     "VariationalDropoutRegressor",
     "VariationalGPRegressor",
@@ -70,6 +73,7 @@ __all__ = [
     "load",
     "loads",
     "log_predictive_density",
+    "predict_distribution",
     "predict_interval",
     "predict_quantile",
     "predict_uncertainty",

@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
+from functools import wraps
 from typing import Any, Self
 
 import numpy as np
@@ -25,6 +26,7 @@ from skbayesnn._batch.outcomes import Fingerprint, Outcome, ProgramResult, Resul
 from skbayesnn._data.scaling import TRAINING_CODES
 from skbayesnn._data.table_encoder import EXPECTED_IN_FOLDS
 from skbayesnn._data.validation import refuse_column_name
+from skbayesnn._predictive.mixin import PredictiveMixin, RegressionPredictiveMixin
 from skbayesnn._runtime import (
     replace_fitted,
     silence_warning,
@@ -44,7 +46,7 @@ from skbayesnn._sklearn_compat import (
     scorers_of_search,
     with_option,
 )
-from skbayesnn._typing import Array, MatrixLike
+from skbayesnn._typing import MatrixLike
 from skbayesnn.estimators._progress import FitProgress, check_verbose
 from skbayesnn.model_selection._progress import SearchProgress
 from skbayesnn.model_selection._sklearn_results import (
@@ -118,15 +120,22 @@ _DOC = """{first_line}
     """
 
 
-def _best_has(name: str):
-    """``available_if`` the best estimator, or the estimator to search, has a method."""
+def _of_best(method: Callable) -> Any:
+    """The method of the best estimator, available if that estimator has it."""
+    name = method.__name__
 
-    def check(search) -> bool:
+    def has_method(search) -> bool:
         if not search.refit:
             return False
         return hasattr(getattr(search, "best_estimator_", search.estimator), name)
 
-    return available_if(check)
+    @available_if(has_method)
+    @wraps(method)
+    def call(self, X, *args, **params):
+        check_is_fitted(self)
+        return getattr(self.best_estimator_, name)(X, *args, **params)
+
+    return call
 
 
 class BestEstimatorMixin:
@@ -141,70 +150,16 @@ class BestEstimatorMixin:
         tags.input_tags = inner.input_tags
         return tags
 
-    def _call_best(self, name: str, *args: Any, **params: Any) -> Any:
-        check_is_fitted(self)
-        return getattr(self.best_estimator_, name)(*args, **params)
-
-    @_best_has("predict")
-    def predict(self, X: MatrixLike, **params: Any) -> Any:
-        """Predict with the best estimator.
-
-        Parameters
-        ----------
-        X : {frame, array-like, sparse matrix} of shape (n_samples, n_features)
-            Features.
-        **params : dict
-            Options of its ``predict``: ``return_std``, ``return_cov``, ``method``.
-
-        Returns
-        -------
-        y : ndarray of shape (n_samples,) or (n_samples, n_targets)
-            Predictions; with ``return_std`` or ``return_cov`` a tuple of predictions
-            and standard deviations or covariances.
-        """
-        return self._call_best("predict", X, **params)
-
-    @_best_has("predict_uncertainty")
-    def predict_uncertainty(self, X: MatrixLike, **params: Any) -> Any:
-        """Uncertainty of the predictions of the best estimator."""
-        return self._call_best("predict_uncertainty", X, **params)
-
-    @_best_has("predict_interval")
-    def predict_interval(
-        self, X: MatrixLike, coverage: Any = 0.9, **params: Any
-    ) -> Array:
-        """Prediction intervals of the best estimator."""
-        return self._call_best("predict_interval", X, coverage, **params)
-
-    @_best_has("predict_quantile")
-    def predict_quantile(self, X: MatrixLike, q: Any) -> Array:
-        """Quantiles of the predictive distribution of the best estimator."""
-        return self._call_best("predict_quantile", X, q)
-
-    @_best_has("predictive_cdf")
-    def predictive_cdf(self, X: MatrixLike, y: ArrayLike) -> Array:
-        """Predictive distribution function (CDF) of the best estimator at y."""
-        return self._call_best("predictive_cdf", X, y)
-
-    @_best_has("log_predictive_density")
-    def log_predictive_density(self, X: MatrixLike, y: ArrayLike) -> Array:
-        """Log predictive density of y under the best estimator, per row."""
-        return self._call_best("log_predictive_density", X, y)
-
-    @_best_has("crps")
-    def crps(self, X: MatrixLike, y: ArrayLike) -> Array:
-        """Continuous ranked probability score of the best estimator, per row."""
-        return self._call_best("crps", X, y)
-
-    @_best_has("sample_f")
-    def sample_f(self, X: MatrixLike, n_samples: int = 1, **params: Any) -> Array:
-        """Functions drawn from the posterior of the best estimator."""
-        return self._call_best("sample_f", X, n_samples, **params)
-
-    @_best_has("sample_y")
-    def sample_y(self, X: MatrixLike, n_samples: int = 1, **params: Any) -> Array:
-        """Targets drawn from the predictive distribution of the best estimator."""
-        return self._call_best("sample_y", X, n_samples, **params)
+    predict = _of_best(RegressionPredictiveMixin.predict)
+    predict_distribution = _of_best(PredictiveMixin.predict_distribution)
+    predict_uncertainty = _of_best(PredictiveMixin.predict_uncertainty)
+    predict_interval = _of_best(RegressionPredictiveMixin.predict_interval)
+    predict_quantile = _of_best(RegressionPredictiveMixin.predict_quantile)
+    predictive_cdf = _of_best(RegressionPredictiveMixin.predictive_cdf)
+    log_predictive_density = _of_best(PredictiveMixin.log_predictive_density)
+    crps = _of_best(RegressionPredictiveMixin.crps)
+    sample_f = _of_best(PredictiveMixin.sample_f)
+    sample_y = _of_best(PredictiveMixin.sample_y)
 
 
 class _BatchedSearch(BestEstimatorMixin, BaseSearchCV):
