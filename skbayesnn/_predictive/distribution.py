@@ -79,7 +79,27 @@ class PredictiveDistribution:
     It is lazy: it keeps the fitted model and X, and computes block by block of rows
     when a method is called. Later fits of the model have no effect. ``distribution[i]``
     selects rows as NumPy does, ``len`` is their number, and a pickle contains the model
-    and X.
+    and X. Regressions return a ``RegressionDistribution``, classifications a
+    ``ClassDistribution``.
+
+    Parameters
+    ----------
+    parts : sequence of ModelRows
+        Models and their rows. Use ``predict_distribution`` instead of the constructor.
+
+    See Also
+    --------
+    predict_distribution : Return the distribution of any model.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from skbayesnn import MCDropoutRegressor
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = MCDropoutRegressor(max_iter=20, random_state=0).fit(X[:400], y[:400])
+    >>> distribution = model.predict_distribution(X[400:])
+    >>> distribution.interval(0.9).shape, distribution.sf(200).shape
+    ((42, 2), (42,))
     """
 
     # Measures of uncertainty; the first is the default.
@@ -155,8 +175,10 @@ class PredictiveDistribution:
         return np.concatenate(self._each(function, *rows, by_draws=by_draws))
 
     def _checked(self, y: ArrayLike) -> np.ndarray:
-        """Values or labels of y, one per row."""
+        """Values or labels of y, one per row; a scalar is repeated for all rows."""
         y = np.asarray(y)
+        if y.ndim == 0:
+            y = np.full(len(self), y)
         check_consistent_length(range(len(self)), y)
         return y
 
