@@ -43,10 +43,11 @@ class Moments(NamedTuple):
     """Draws of y, (draws, rows, targets).
 
     ``uses`` are the places of the whole mixture that contain each draw, (draws,
-    places), bool. ``normals`` are the parts of draws that are mixtures themselves.
+    places), bool; after versions of rows were mixed, the shares of the draws.
+    ``normals`` are the parts of draws that are mixtures themselves.
     """
 
-    uses: np.ndarray
+    uses: np.ndarray | Tensor
     mean: Tensor
     variance: Tensor
     normals: Normals | None = None
@@ -94,11 +95,14 @@ class Moments(NamedTuple):
         return Normals(*map(_components_first, (share, mean, variance)))
 
 
-def shares(graph: Graph, uses: np.ndarray) -> Tensor:
+def shares(graph: Graph, uses: np.ndarray | Tensor) -> Tensor:
     """Weight of each draw in a mixture, (draws, 1, 1).
 
-    uses : (draws, places), whether a place of the mixture contains the draw
+    uses : (draws, places), whether a place of the mixture contains the draw; or the
+        weights
     """
+    if isinstance(uses, Tensor):
+        return uses
     return graph.constant(uses.mean(1)[:, None, None])
 
 

@@ -110,17 +110,9 @@ class Regression:
         columns = zip(*parts, strict=True)
         return Normals(*(a.op("Concat", *b, axis=0) for a, *b in columns))
 
-    def mixed(self, versions: Versions) -> "Regression":
+    def mixed(self, versions: Versions, part: "Part | None") -> "Regression":
         """Mixture of the versions of each row, as ``DrawArrays.mix_versions``."""
-        parts = []
-        for part in self.draws:
-            uses, select = _mixing(part.uses, versions)
-            parts.append(part.mapped(uses, select))
-        return replace(self, draws=tuple(parts))
-
-    def placed(self, part: "Part") -> "Regression":
-        """The draws as a part of a larger mixture."""
-        parts = [p._replace(uses=_resized(p.uses, part)) for p in self.draws]
+        parts = [p.mapped(*_mixing(p.uses, versions, part)) for p in self.draws]
         return replace(self, draws=tuple(parts))
 
     def corrected(self, factor: np.ndarray, bound: float = np.inf) -> "Regression":
@@ -147,13 +139,13 @@ class Classes:
 
     Parameters
     ----------
-    uses : ndarray of shape (networks, places), bool
+    uses : ndarray of shape (networks, places), bool; or Tensor (networks, 1, 1)
         As in ``Moments``.
     probability : Tensor (networks, rows, classes)
     labels : ndarray of shape (classes,)
     """
 
-    uses: np.ndarray
+    uses: np.ndarray | Tensor
     probability: Tensor
     labels: np.ndarray
 
@@ -164,18 +156,17 @@ class Classes:
 
     def joined(self, other: "Classes") -> "Classes":
         """Mixture of the draws of both."""
-        uses = np.concatenate([self.uses, other.uses])
+        if isinstance(self.uses, np.ndarray) and isinstance(other.uses, np.ndarray):
+            uses = np.concatenate([self.uses, other.uses])
+        else:
+            uses = self.share.op("Concat", other.share, axis=0)
         probability = self.probability.op("Concat", other.probability, axis=0)
         return replace(self, uses=uses, probability=probability)
 
-    def mixed(self, versions: Versions) -> "Classes":
+    def mixed(self, versions: Versions, part: "Part | None") -> "Classes":
         """Mixture of the versions of each row, as ``DrawArrays.mix_versions``."""
-        uses, select = _mixing(self.uses, versions)
+        uses, select = _mixing(self.uses, versions, part)
         return replace(self, uses=uses, probability=select(self.probability))
-
-    def placed(self, part: "Part") -> "Classes":
-        """The draws as a part of a larger mixture."""
-        return replace(self, uses=_resized(self.uses, part))
 
     def corrected(self, factor: np.ndarray, bound: float = np.inf) -> "Classes":
         """Apply a temperature, (1,)."""
@@ -234,8 +225,7 @@ def _of_table(model, table: TableEncoder, rows: OnnxRows, part: Part | None):
     def mixed(fitted, part):
         if versions is None:
             return _of_numbers(fitted, encoded, part)
-        distribution = _of_numbers(fitted, encoded, None).mixed(versions)
-        return distribution if part is None else distribution.placed(part)
+        return _of_numbers(fitted, encoded, None).mixed(versions, part)
 
     if not any(getattr(model, "on_frame_", None) or []):
         return mixed(model, part)
@@ -363,26 +353,49 @@ def _used(part: Part | None, n_draws: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _mixing(
-    uses: np.ndarray, versions: Versions
-) -> tuple[np.ndarray, Callable[[Tensor], Tensor]]:
+    uses: np.ndarray, versions: Versions, part: Part | None
+) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
     """Draws with one version of each row, as ``DrawArrays.mix_versions``.
 
+    If every row has one version, pairs of the same draw are merged: a mixture with
+    fewer draws takes less time.
+
     uses : (draws, places)
-    returns : places of pairs of a draw and a version, (pairs, places); and a function
+    part : places of the model in a larger mixture
+    returns : shares of pairs of a draw and a version, (pairs, 1, 1); and a function
         that selects their rows from tensors (draws, versions of all rows, ...)
     """
     times, turn = versions_of_draws(uses.shape[1], N_SUBSTITUTES)
     uses = np.repeat(uses, times, axis=1)
     of_version = turn == np.arange(N_SUBSTITUTES)[:, np.newaxis]
     draw, version = np.nonzero((uses[:, np.newaxis] & of_version).any(-1))
+    used, first, index = np.unique(draw, return_index=True, return_inverse=True)
+    # The first pair of each draw comes first.
+    order = np.append(first, np.delete(np.arange(len(draw)), first))
+    draw, version, index = draw[order], version[order], index[order]
+    uses = uses[draw] & of_version[version]
+    share = (uses if part is None else _resized(uses, part)).mean(1)
+    merged = np.zeros(len(draw))
+    np.add.at(merged, index, share)
+
+    graph = versions.number.graph
+    has_more = versions.number.max(0).op("Greater", np.array(1))
+    end = has_more.op("Where", np.array([len(draw)]), np.array([len(used)]))
+
+    def needed(values):
+        return values.op("Slice", np.array([0]), end)
+
+    of_pairs = has_more.op("Where", graph.constant(share), graph.constant(merged))
+    shares_of_pairs = needed(of_pairs).op("Unsqueeze", np.array([1, 2]))
+    draw, version = (needed(graph.constant(v)) for v in (draw, version))
     # A row with one version uses it in all draws.
-    index = versions.number.graph.op("Mod", version[:, np.newaxis], versions.number)
-    index = (versions.first + index).unsqueeze(2)
+    rows = versions.first + version.unsqueeze(1).op("Mod", versions.number)
+    rows = rows.unsqueeze(2)
 
     def select(values):
-        return values.take(draw, axis=0).op("GatherND", index, batch_dims=1)
+        return values.op("Gather", draw, axis=0).op("GatherND", rows, batch_dims=1)
 
-    return uses[draw] & of_version[version], select
+    return shares_of_pairs, select
 
 
 def _linear_model(
