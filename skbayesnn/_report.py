@@ -157,7 +157,7 @@ def page_of(model, X, y, X_train, target, random_state, n_rows) -> Report:
             "rows of both."
         )
     y_name = name_of_target(y, target)
-    y = np.asarray(y) if is_classifier(model) else check_numbers(model, y, X)
+    y = np.asarray(y) if is_classifier(model) else check_numbers(model, y)
     if y.ndim == 2 and y.shape[1] == 1:
         y = y[:, 0]
     random = check_random_state(random_state)

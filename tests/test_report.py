@@ -326,7 +326,7 @@ def test_y_of_a_report_is_checked(rows, regressor):
     missing = np.where(np.arange(len(y)) == 2, np.nan, y)
     with pytest.raises(ValueError, match=r"at positions 2\. Remove these rows"):
         report(regressor, X, missing)
-    with pytest.raises(ValueError, match=r"Convert y with pandas\.to_numeric"):
+    with pytest.raises(ValueError, match=r"pandas\.to_numeric\(pandas\.Series\(y\)"):
         report(regressor, X, [f"{value:.2f}".replace(".", ",") for value in y])
     for call in (lambda: report(regressor, X), lambda: classifier.report(X)):
         with pytest.raises(ValueError, match=r"requires y to be passed.*got None"):

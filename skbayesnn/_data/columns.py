@@ -16,15 +16,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
 
-from skbayesnn._data.text_formats import (
-    CONVERTIBLE_SHARE,
-    ISO_DATE,
-    how_to_read_dates,
-    how_to_read_numbers,
-    is_iso_date,
-    is_number,
-    odd_format,
-)
+from skbayesnn._data import _advice
+from skbayesnn._data._advice import ISO_DATE, is_iso_date, is_number
 from skbayesnn._runtime import warn_once
 
 # A text column is free text if more than this share of its values differ and they have
@@ -407,43 +400,26 @@ def _check_text(texts: list[str], name) -> None:
     """Raise if a column contains sentences; warn if it contains numbers or dates."""
     distinct = list(dict.fromkeys(texts))
     is_long = len(distinct) >= _MIN_TEXTS
-    odd = odd_format(distinct, is_long)
-    if odd is not None:
-        _warn_of_text(name, *odd)
+    found = _advice.about_text(distinct, is_long)
+    if found is not None:
+        content, way = found
+        warn_once(
+            "SKB204",
+            f"text in column {name!r}",
+            f"column {name!r} contains text that seems to represent {content} and is "
+            f"read as categories. If it does: {way} If the values are categories, name "
+            f"the column: categorical_features=[{name!r}].",
+        )
         return
     n_words = np.mean([len(text.split()) for text in distinct]) if distinct else 0
     different = len(distinct) >= _DISTINCT_SHARE * len(texts)
     if is_long and different and n_words >= _MIN_WORDS:
         raise ValueError(
             f"column {name!r} contains free text, {len(distinct)} different values "
-            f"such as {texts[0][:40]!r}. Encode it in a pipeline:\n"
-            "    from skrub import TableVectorizer\n"
-            "    make_pipeline(TableVectorizer(), estimator)\n"
+            f"such as {texts[0][:40]!r}. {_advice.ENCODE_TEXT}\n"
             "If the values are categories, name the column: "
             f"categorical_features=[{name!r}]."
         )
-    # A few numbers as text can be names of categories; a few dates cannot.
-    others = [text for text in distinct if not is_iso_date(text)]
-    if 1 - len(others) / max(len(distinct), 1) >= CONVERTIBLE_SHARE:
-        dates = set(distinct).difference(others)
-        has_zone = not all(map(ISO_DATE.fullmatch, dates))
-        _warn_of_text(
-            name,
-            f"dates, except {len(others)} of {len(distinct)} values such as "
-            f"{others[0][:40]!r},",
-            "pandas.to_datetime(column, format='ISO8601', errors='coerce'"
-            f"{', utc=True' * has_zone})",
-        )
-
-
-def _warn_of_text(name, content: str, function: str) -> None:
-    warn_once(
-        "SKB204",
-        f"text in column {name!r}",
-        f"column {name!r} contains text that seems to represent {content} and is read "
-        f"as categories. If it does, convert it with {function}. If the values are "
-        f"categories, name the column: categorical_features=[{name!r}].",
-    )
 
 
 def _as_numbers(values: np.ndarray, name) -> np.ndarray:
@@ -472,18 +448,17 @@ def _as_number(values: np.ndarray, row: int, name) -> float:
     except (TypeError, ValueError) as error:
         way = ""
         if isinstance(value, str):
-            value, way = str(value), f" {advice_for_texts(values)}"
+            value, way = str(value), f" {advice_for_texts(values, 'column')}"
         raise ValueError(
             f"column {name!r} must contain numbers, as in `fit`; got {value!r} in row "
             f"{row}.{way}"
         ) from error
 
 
-def advice_for_texts(values: np.ndarray) -> str:
-    """How to make numbers of the texts among some values."""
+def advice_for_texts(values: np.ndarray, column: str) -> str:
+    """How to make numbers of the texts among some values; column : as Python code."""
     texts = [value for value in values.tolist() if isinstance(value, str)]
-    n_present = sum(not is_missing(value) for value in values.tolist())
-    return how_to_read_numbers(texts, is_mixed=len(texts) < n_present)
+    return _advice.for_numbers(texts, column)
 
 
 def _as_categories(values: np.ndarray, name) -> Categories:
@@ -548,36 +523,21 @@ def _as_dates(values: np.ndarray, zone: str | None, name) -> np.ndarray:
     ]
     if odd:
         row, value = odd[0]
+        texts = [v for _, v in odd if isinstance(v, str)]
+        types = {type(v) for _, v in odd}
+        kinds = {
+            "number" if _kind_of_type(t) == "number" else t.__name__ for t in types
+        }
+        way = _advice.for_dates(texts, kinds, len(odd) < len(present))
         raise ValueError(
             f"column {name!r} must contain dates, as in `fit`; got {value!r} in row "
-            f"{row}, and {len(odd) - 1} others. {_how_to_read_dates(dates, odd)}"
+            f"{row}, and {len(odd) - 1} others. {way}"
         )
     if present:
         _check_zone(_zone_of_objects(values, name), zone, name)
     if zone is not None:
         dates = [None if v is None else _local(v, _zone(zone), name) for v in dates]
     return np.array(dates, dtype="datetime64[us]")
-
-
-def _how_to_read_dates(values: list, odd: list[tuple[int, Any]]) -> str:
-    """Sentence on how to make dates of other values.
-
-    values : all values of the column
-    odd : rows and values of those that are no dates
-    """
-    kinds = {_kind_of_type(type(value)) for _, value in odd}
-    n_present = sum(value is not None for value in values)
-    texts = [value for _, value in odd if isinstance(value, str)]
-    if texts:
-        return how_to_read_dates(texts, is_mixed=len(texts) < n_present)
-    if kinds == {"number"} and not any(isinstance(v, bool | np.bool_) for _, v in odd):
-        return (
-            "Convert the column with pandas.to_datetime(column, unit='s'), with the "
-            "unit of the numbers: 'D', 's' or 'ms' since 1970."
-        )
-    if {type(value).__name__ for _, value in odd} == {"Period"}:
-        return "Convert the column with pandas.PeriodIndex(column).to_timestamp()."
-    return "Replace values that are no dates by None, a missing value."
 
 
 def _local(date: datetime.datetime, zone: datetime.tzinfo, name) -> datetime.datetime:

@@ -20,6 +20,8 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
+from skbayesnn._data import _advice
+from skbayesnn._data._advice import is_iso_date
 from skbayesnn._data.class_order import label_array
 from skbayesnn._data.column_encoding import (
     EncodedRows,
@@ -43,7 +45,6 @@ from skbayesnn._data.table_encoder import (
     refuse_other_names,
     warn_of_new_missing,
 )
-from skbayesnn._data.text_formats import is_iso_date
 from skbayesnn._distributions.components import columns_of
 from skbayesnn._runtime import warn
 from skbayesnn._sklearn_compat import check_sample_weight, num_samples
@@ -341,7 +342,7 @@ def check_regression(estimator, X, y, sample_weight, *, groups=None, reset):
     ValueError
         See ``check_inputs`` and ``check_numbers``; also if y has another length.
     """
-    check_y = partial(check_numbers, estimator, X=X)
+    check_y = partial(check_numbers, estimator)
     X, y = _checked_pair(
         estimator, X, y, sample_weight, check_y, groups=groups, reset=reset
     )
@@ -408,10 +409,8 @@ def check_classification(
     return Table(X, columns_of(y, classes), weights), classes
 
 
-def check_numbers(estimator, y, X=None) -> np.ndarray:
+def check_numbers(estimator, y) -> np.ndarray:
     """Convert targets of a regression to float64, of any shape but a single value.
-
-    X : the table of the same rows, for the advice in errors
 
     Raises
     ------
@@ -438,7 +437,7 @@ def check_numbers(estimator, y, X=None) -> np.ndarray:
             "(y - y.min()) / np.timedelta64(1, 'D')."
         )
     if values.dtype.kind in "OUS":
-        _refuse_places(X, y, values, [is_missing(value) for value in values.flat])
+        _refuse_places(y, values, [is_missing(value) for value in values.flat])
         _refuse_dates(values, class_name)
         try:
             values.astype(np.float64)
@@ -457,9 +456,9 @@ def check_numbers(estimator, y, X=None) -> np.ndarray:
         ensure_all_finite=False,
     )
     if not np.isfinite(checked).all():
-        _refuse_places(X, y, checked, np.isnan(checked), "Input y contains NaN, ")
+        _refuse_places(y, checked, np.isnan(checked), "Input y contains NaN, ")
         infinite = "Input y contains infinity or a value too large for dtype('float64')"
-        _refuse_places(X, y, checked, np.isinf(checked), f"{infinite}, ")
+        _refuse_places(y, checked, np.isinf(checked), f"{infinite}, ")
     return checked
 
 
@@ -471,20 +470,13 @@ def _refuse_dates(values: np.ndarray, class_name: str) -> None:
     ):
         raise ValueError(
             f"`y` must hold numbers for {class_name}; got dates, such as {str(first)!r}"
-            ", whose unit is unclear. Convert them to a duration, for instance with "
-            "dates = pandas.Series(pandas.to_datetime(y)), then "
-            "y = (dates - dates.min()) / pandas.Timedelta('1D')."
+            f", whose unit is unclear. {_advice.DAYS_OF_DATES}"
         )
 
 
-# Start of the way out in the error of ``_refuse_places``.
-REMOVE_ROWS = "Remove these rows from X and y"
-
-
-def _refuse_places(X, y, values: np.ndarray, odd, words: str = "") -> None:
+def _refuse_places(y, values: np.ndarray, odd, words: str = "") -> None:
     """Raise if y has values that are missing or not finite.
 
-    X : the table of the same rows, or None
     values : y as an array
     odd : of the shape of the values, or flat
     words : of scikit-learn about the same error
@@ -497,41 +489,9 @@ def _refuse_places(X, y, values: np.ndarray, odd, words: str = "") -> None:
     shown = ", ".join(map(str, rows[:5])) + ", ..." * (len(rows) > 5)
     raise ValueError(
         f"`y` must have a value for every row; {words}got {first!s} in {len(rows)} of "
-        f"{len(by_row)} rows, at positions {shown}. {REMOVE_ROWS}"
-        f"{_how_to_remove(X, y)}."
+        f"{len(by_row)} rows, at positions {shown}. {_advice.REMOVE_ROWS}"
+        f"{_advice.WITH_MASK * (by_row.shape[1] == 1)}."
     )
-
-
-def _how_to_remove(X, y) -> str:
-    """Code that removes the rows without a finite y; empty if X is not a known table.
-
-    The mask is an array, so that the index of a pandas y may differ from that of X.
-    """
-    of_X, of_y = _kept_rows("X", X), _kept_rows("y", y)
-    if not (of_X and of_y):
-        return ""
-    try:
-        n_dimensions = np.asarray(y, dtype=np.float64).ndim
-        keep = "np.isfinite(np.asarray(y, dtype=float))"
-    except (TypeError, ValueError):  # pandas.NA, or text
-        n_dimensions = np.asarray(y).ndim
-        keep = "pandas.notna(np.asarray(y, dtype=object))"
-    by_row = ".all(axis=1)" * (n_dimensions > 1)
-    return f": keep = {keep}{by_row}, then X = {of_X} and y = {of_y}"
-
-
-def _kept_rows(name: str, table) -> str:
-    """Code for the rows of a mask ``keep``; empty for an unknown kind of table."""
-    if sparse.issparse(table):
-        return f"{name}.tocsr()[keep]"
-    if isinstance(table, np.ndarray):
-        return f"{name}[keep]"
-    if isinstance(table, Sequence):
-        return f"[row for row, kept in zip({name}, keep) if kept]"
-    library = type(table).__module__.partition(".")[0]
-    by_library = {"pandas": ".loc[keep]", "polars": ".filter(keep)"}
-    by_library["pyarrow"] = by_library["polars"]
-    return f"{name}{by_library[library]}" if library in by_library else ""
 
 
 def _odd_target(values: np.ndarray) -> str:
@@ -541,10 +501,8 @@ def _odd_target(values: np.ndarray) -> str:
         return ""
     place, text = found
     row = place // (values.size // len(values))
-    advice = advice_for_texts(values.ravel())
-    advice = advice.replace("the column", "y").replace("column.map", "(column).map")
-    advice = advice.replace("(column", "(pandas.Series(y)")
-    return f"{text[:40]!r} in row {row}. {advice.rstrip('.')}"
+    way = advice_for_texts(values.ravel(), "pandas.Series(y)")
+    return f"{text[:40]!r} in row {row}. {way.rstrip('.')}"
 
 
 def check_labels(y) -> np.ndarray:
@@ -772,10 +730,7 @@ def _is_text_or_time(column) -> bool:
 
 def _refuse_columns(columns, in_fit: bool, X):
     if in_fit:
-        way_out = (
-            "Encode them first, for instance with sklearn.compose.ColumnTransformer or "
-            "skrub.TableVectorizer in a pipeline."
-        )
+        way_out = _advice.ENCODE_COLUMNS
     else:
         values = _values_of(X, columns[0])
         known = [value for value in values if not is_missing(value)]
@@ -788,7 +743,7 @@ def _refuse_columns(columns, in_fit: bool, X):
             row, text = found
             way_out = (
                 f"Convert them. Row {row} of column {columns[0]!r} has {text[:40]!r}: "
-                f"{advice_for_texts(values)}"
+                f"{advice_for_texts(values, 'column')}"
             )
     raise ValueError(
         f"every column of X must contain numbers{'' if in_fit else ', as in `fit`'}; "

@@ -116,7 +116,7 @@ class BaseHeldOutMetaEstimator(MetaEstimatorMixin, BaseEstimator):
         if is_classifier(self.estimator):
             y = np.asarray(y)
             return check_labels(y) if y.ndim == 1 else y
-        return check_numbers(self, y, X)
+        return check_numbers(self, y)
 
     def _check_takes(self, name: str) -> None:
         """Raise if the estimator's fit does not take a parameter."""

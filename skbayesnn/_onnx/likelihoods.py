@@ -64,7 +64,7 @@ class Moments(NamedTuple):
         """Weight of each draw in the whole mixture, (draws, 1, 1)."""
         return shares(self.mean.graph, self.uses)
 
-    def mapped(self, uses: np.ndarray, function: Callable[[Tensor], Tensor]):
+    def mapped(self, uses: np.ndarray | Tensor, function: Callable[[Tensor], Tensor]):
         """Apply a function to all tensors."""
         normals = self.normals and Normals(*map(function, self.normals))
         return Moments(uses, function(self.mean), function(self.variance), normals)

@@ -156,12 +156,12 @@ class Classes:
 
     def joined(self, other: "Classes") -> "Classes":
         """Mixture of the draws of both."""
+        probability = self.probability.op("Concat", other.probability, axis=0)
         if isinstance(self.uses, np.ndarray) and isinstance(other.uses, np.ndarray):
             uses = np.concatenate([self.uses, other.uses])
-        else:
-            uses = self.share.op("Concat", other.share, axis=0)
-        probability = self.probability.op("Concat", other.probability, axis=0)
-        return replace(self, uses=uses, probability=probability)
+            return replace(self, uses=uses, probability=probability)
+        share = self.share.op("Concat", other.share, axis=0)
+        return replace(self, uses=share, probability=probability)
 
     def mixed(self, versions: Versions, part: "Part | None") -> "Classes":
         """Mixture of the versions of each row, as ``DrawArrays.mix_versions``."""
@@ -353,7 +353,7 @@ def _used(part: Part | None, n_draws: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _mixing(
-    uses: np.ndarray, versions: Versions, part: Part | None
+    uses: np.ndarray | Tensor, versions: Versions, part: Part | None
 ) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
     """Draws with one version of each row, as ``DrawArrays.mix_versions``.
 
@@ -365,6 +365,7 @@ def _mixing(
     returns : shares of pairs of a draw and a version, (pairs, 1, 1); and a function
         that selects their rows from tensors (draws, versions of all rows, ...)
     """
+    assert isinstance(uses, np.ndarray)  # mixed once
     times, turn = versions_of_draws(uses.shape[1], N_SUBSTITUTES)
     uses = np.repeat(uses, times, axis=1)
     of_version = turn == np.arange(N_SUBSTITUTES)[:, np.newaxis]
@@ -373,8 +374,8 @@ def _mixing(
     # The first pair of each draw comes first.
     order = np.append(first, np.delete(np.arange(len(draw)), first))
     draw, version, index = draw[order], version[order], index[order]
-    uses = uses[draw] & of_version[version]
-    share = (uses if part is None else _resized(uses, part)).mean(1)
+    of_pairs = uses[draw] & of_version[version]
+    share = (of_pairs if part is None else _resized(of_pairs, part)).mean(1)
     merged = np.zeros(len(draw))
     np.add.at(merged, index, share)
 
@@ -385,8 +386,8 @@ def _mixing(
     def needed(values):
         return values.op("Slice", np.array([0]), end)
 
-    of_pairs = has_more.op("Where", graph.constant(share), graph.constant(merged))
-    shares_of_pairs = needed(of_pairs).op("Unsqueeze", np.array([1, 2]))
+    every_share = has_more.op("Where", graph.constant(share), graph.constant(merged))
+    shares_of_pairs = needed(every_share).op("Unsqueeze", np.array([1, 2]))
     draw, version = (needed(graph.constant(v)) for v in (draw, version))
     # A row with one version uses it in all draws.
     rows = versions.first + version.unsqueeze(1).op("Mod", versions.number)

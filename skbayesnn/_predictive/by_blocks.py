@@ -12,12 +12,11 @@ import numpy as np
 import sklearn
 
 from skbayesnn._data.columns import is_frame
+from skbayesnn._data.files import PARQUET_ENDINGS, is_read
 from skbayesnn._data.sources import (
-    PARQUET_ENDINGS,
     RowSource,
-    SlicedSource,
     concatenated,
-    is_read,
+    in_memory,
     read_ahead,
     resolved_columns,
     source_of,
@@ -106,7 +105,7 @@ def by_blocks(method: Callable[P, R]) -> Callable[P, R]:
                 arguments.update(X=X, y=y)
             if output is None:
                 return method(*bound.args, **bound.kwargs)
-            source = SlicedSource.in_memory(X)
+            source = in_memory(X)
         arguments.pop("X")
         model, *_ = (arguments.pop(name) for name in list(arguments)[:1])
         call = _Call(predict, snapshot(model), arguments)

@@ -30,7 +30,7 @@ from skbayesnn._data.column_encoding import EncodedRows
 from skbayesnn._data.columns import is_frame
 from skbayesnn._data.groups import check_groups
 from skbayesnn._data.scaling import FAR_ROWS, TRAINING_CODES, warn_of_far_rows
-from skbayesnn._data.sources import SlicedSource, resolved_columns, source_of
+from skbayesnn._data.sources import in_memory, resolved_columns, source_of
 from skbayesnn._data.table_encoder import EXPECTED_IN_FOLDS, TableEncoder, is_default
 from skbayesnn._data.validation import (
     check_new_rows,
@@ -177,7 +177,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         if source is None:
             X, y, sample_weight, groups = resolved_columns(X, y, sample_weight, groups)
             if num_samples(X) > n_most and not sparse.issparse(X):
-                source = SlicedSource.in_memory(X)
+                source = in_memory(X)
         # Drawn once: a fit that resumes has the folds and the sample of the first one.
         seed = self._seed()
         if source is None:

@@ -405,7 +405,7 @@ default="from_dtype"
 
     def _checked_targets(self, y, X):
         check_target_given(self, y)
-        y = check_numbers(self, y, X)
+        y = check_numbers(self, y)
         return column_or_1d(y, warn=True) if y.shape[1:] == (1,) else y
 
     def _summary(self, mixture, oof):

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.base import is_classifier
 
+from skbayesnn._data._advice import REMOVE_ROWS
 from skbayesnn._data.class_order import if_ordered, joined_labels
 from skbayesnn._data.columns import is_missing
 from skbayesnn._data.sources import (
@@ -27,7 +28,6 @@ from skbayesnn._data.sources import (
     working_memory,
 )
 from skbayesnn._data.validation import (
-    REMOVE_ROWS,
     check_labels,
     check_numbers,
     check_row_weights,

@@ -8,7 +8,8 @@ import pytest
 
 import skbayesnn
 from skbayesnn import MCDropoutRegressor
-from skbayesnn._data.sources import files_as_source, is_read, source_of
+from skbayesnn._data.files import is_read
+from skbayesnn._data.sources import of_files, source_of
 
 pandas = pytest.importorskip("pandas", reason="needs pandas")
 pyarrow = pytest.importorskip("pyarrow", reason="needs pyarrow")
@@ -328,5 +329,5 @@ def test_paths_below_the_working_folder(tmp_path, monkeypatch):
     for X in (".", "*/*.parquet", ["key=1/x.parquet", "key=2/x.parquet"]):
         assert source_of(X).columns == ["a", "y", "key"]
     assert source_of("key=1/x.parquet").columns == ["a", "y"]
-    source = files_as_source("rows", ["key=1/x.parquet"], str(Path.cwd()))
+    source = of_files("rows", ["key=1/x.parquet"], str(Path.cwd()))
     assert source.columns == ["a", "y", "key"]

@@ -19,7 +19,7 @@ from skbayesnn import (
     crps,
     log_predictive_density,
 )
-from skbayesnn._data import sources
+from skbayesnn._data import files, sources
 from skbayesnn._data.sources import source_of
 from skbayesnn.estimators import _out_of_core
 from skbayesnn.estimators._out_of_core import PerturbationById, _Plan
@@ -384,7 +384,7 @@ def test_automatic_number_of_passes():
 
 
 def _survey(frame, n_sample, y="y", model=MCDropoutRegressor, **roles):
-    source = sources.SlicedSource.in_memory(frame)
+    source = sources.in_memory(frame)
     return survey(model(), TrainingSource(source, y, **roles), 3, n_sample)
 
 
@@ -568,15 +568,15 @@ def test_an_error_of_reading_loses_nothing(frame, tmp_path, monkeypatch, small_m
     expected = MCDropoutRegressor((6,), **params).fit(path, y="y")
     model = MCDropoutRegressor((6,), **params).fit(path, y="y")
     before = model.parameters_
-    read, n = sources.ParquetFiles._read, []
+    read, n = files.ParquetFile.read, []
 
-    def broken(self, block, n_at_once):
-        n.append(block)
+    def broken(self, group, *args):
+        n.append(group)
         if len(n) == 45:
             raise ValueError(f"{path} cannot be read")
-        return read(self, block, n_at_once)
+        return read(self, group, *args)
 
-    monkeypatch.setattr(sources.ParquetFiles, "_read", broken)
+    monkeypatch.setattr(files.ParquetFile, "read", broken)
     with pytest.raises(ValueError, match=r"rows\.parquet cannot be read"):
         model.fit(path, y="y")
     assert model.parameters_ is before
@@ -604,11 +604,9 @@ def test_a_missing_y_is_located_in_the_source(frame, tmp_path, small_memory):
 def test_other_rows_have_another_fingerprint(frame, kind, role):
     """Any value counts, not only those of some rows."""
     convert = {
-        "array": lambda X: sources.SlicedSource.in_memory(X.to_numpy()),
-        "frame": sources.SlicedSource.in_memory,
-        "pyarrow": lambda X: sources.SlicedSource.of_table(
-            pyarrow.Table.from_pandas(X)
-        ),
+        "array": lambda X: sources.in_memory(X.to_numpy()),
+        "frame": sources.in_memory,
+        "pyarrow": lambda X: sources.of_arrow_table(pyarrow.Table.from_pandas(X)),
     }[kind]
 
     def fingerprint(changed=None):

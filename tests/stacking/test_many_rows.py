@@ -16,7 +16,7 @@ from skbayesnn import (
     MCDropoutClassifier,
     MCDropoutRegressor,
 )
-from skbayesnn._data.sources import SlicedSource
+from skbayesnn._data.sources import in_memory
 from skbayesnn._stacking import base, many_rows
 from skbayesnn._stacking.forest import ForestRegressor
 from skbayesnn._stacking.many_rows import fits_to_all_rows, passes_over_all_rows
@@ -256,7 +256,7 @@ def test_models_after_other_steps_have_their_own_fits(frame):
     for scale in (1.0, 100.0, 1.0):
         scaler = StandardScaler().fit(scale * X)
         stack.estimators_.append(Pipeline([("scaler", scaler), ("forest", forest)]))
-    training = TrainingSource(SlicedSource.in_memory(X), y)
+    training = TrainingSource(in_memory(X), y)
     found = survey(forest, training, 0, N_SAMPLE)
     fitted = fits_to_all_rows(stack, training, found, None, {}, lambda _: None)
     scales = [np.ravel(model[-1].x_scale_)[0] for model in fitted]
