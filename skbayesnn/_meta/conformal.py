@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Literal, Self, overload
 
 import numpy as np
@@ -19,11 +20,9 @@ from skbayesnn._meta.base import BaseHeldOutMetaEstimator, one_target
 from skbayesnn._meta.cross_conformal import (
     NUDGE,
     cross_interval,
-    not_below_zero,
     too_few,
 )
-from skbayesnn._meta.functions import predict_with_std
-from skbayesnn._meta.unwrap import open_predictive
+from skbayesnn._meta.functions import predict_distribution, predict_with_std
 from skbayesnn._predictive.by_blocks import by_blocks
 from skbayesnn._runtime import default_settings, imported, on_snapshot
 from skbayesnn._sklearn_compat import ClassifierMixin, RegressorMixin, safe_indexing
@@ -276,12 +275,11 @@ class ConformalRegressor(RegressorMixin, BaseHeldOutMetaEstimator):
                 result[:, i] = self.conformal_.predict_int(
                     mean, sigmas=std, confidence=level - NUDGE
                 )
-        try:
-            one_row = safe_indexing(X, np.arange(1))
-            blocks = open_predictive(self.estimators_[0], one_row)
-            result = not_below_zero(result, blocks)
-        except TypeError:
-            pass  # Without a predictive distribution, y is not known to be a count.
+        one_row = safe_indexing(X, np.arange(1))
+        # Without a predictive distribution, the bounds of y are not known.
+        with suppress(TypeError):
+            support = predict_distribution(self.estimators_[0], one_row).support()
+            result = result.clip(*support)
         return result if np.ndim(coverage) else result[:, 0]
 
 

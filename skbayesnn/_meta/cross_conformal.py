@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from skbayesnn._predictive.blocks import PredictiveBlocks
 from skbayesnn._runtime import warn
 
 # Rows predicted at a time: each needs two bounds per calibration row.
@@ -22,16 +21,6 @@ def too_few(n_rows: int, coverage: float) -> bool:
             f"{n_rows}: intervals are infinite, and label sets contain every label.",
         )
     return is_too_few
-
-
-def not_below_zero(interval: np.ndarray, blocks: PredictiveBlocks) -> np.ndarray:
-    """Clip lower bounds at 0 if y is a count.
-
-    interval : (..., 2); blocks : predictive distribution of at least one row
-    """
-    if getattr(blocks.distribution(slice(0, 1)), "counts", False):
-        interval[..., 0] = np.maximum(interval[..., 0], 0)
-    return interval
 
 
 def cross_interval(predicted, scores, coverage: float) -> np.ndarray:

@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from skbayesnn._data.column_encoding import EncodedRows
 from skbayesnn._data.scaling import UNCERTAIN_ROWS
 from skbayesnn._data.table_encoder import AVERAGED
 from skbayesnn._data.validation import check_numbers, check_target_given
-from skbayesnn._meta.cross_conformal import cross_interval, not_below_zero, too_few
+from skbayesnn._meta.cross_conformal import cross_interval, too_few
 from skbayesnn._meta.unwrap import open_predictive
 from skbayesnn._predictive.by_blocks import by_blocks
 from skbayesnn._predictive.mixin import RegressionPredictiveMixin
@@ -397,9 +396,8 @@ default="from_dtype"
                     [scores[:, j] for scores in self.fold_scores_],
                     nominal_coverage,
                 )
-        one_row = [safe_indexing(values, np.arange(1)) for values in (rows.X, X)]
-        blocks = self._opened(self.estimators_, EncodedRows(one_row[0]), one_row[1])
-        result = not_below_zero(result, blocks)
+        low, high = self.predict_distribution(safe_indexing(X, [0])).support()
+        result = result.clip(*(np.reshape(v, (-1, 1, 1)) for v in (low, high)))
         result = result if self.oof_prediction_.ndim == 2 else result[:, 0]
         return result if np.ndim(coverage) else result[..., 0, :]
 
