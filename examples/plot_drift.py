@@ -8,10 +8,10 @@ an alarm. The disagreement of the networks can: `DriftMonitor` compares it with 
 out-of-fold disagreement on training rows. Permutation importance of this uncertainty
 names the sensor.
 
-The alarm rings in the fifth week of the drift, when the sensor is off by 1.5 standard
-deviations, and names it. By then the errors are three times as
-large as before, since this sensor matters most; at the end they are five times as
-large. Single rows are flagged late: small drift shows in all rows of a week together.
+The alarm is raised in the third week of the drift, when the sensor is off by 0.9
+standard deviations, and names it. By then the errors are twice as large as before,
+since this sensor matters most; at the end they are five times as large. Single rows
+are flagged late: small drift shows in all rows of a week together.
 
 Writes examples/output/drift.png and prints a line per week.
 """

@@ -568,9 +568,9 @@ class _Page:
         rows = [[html.escape(str(name)), f"{100 * w:.0f} %"] for name, w in used]
         n_others = len(weights) - len(used)
         text = (
-            "The prediction is a mixture of these models. Their weights maximise the "
-            f"log score of the training rows out of fold. {n_others} further "
-            "candidates have nearly no weight."
+            "The prediction is a mixture of these models. The weights are those with "
+            "which the mixture predicts training rows out of fold best. "
+            f"{n_others} further candidates have nearly no weight."
         )
         return f"<p>{text}</p>{_table(['model', 'weight'], rows)}"
 

@@ -738,7 +738,7 @@ def _warn_of_unseen_levels(
             estimator,
             "SKB304",
             UNSEEN_LEVELS,
-            "all values are levels that `fit` has not seen, in the columns "
+            "all values of a column are levels that `fit` has not seen: "
             f"{', '.join(parts)}{', ...' * (len(columns) > 10)}. {consequence} "
             "Check that spelling and type equal those in the training rows.",
         )

@@ -251,8 +251,9 @@ def _check_output(output, X) -> None:
     path = Path(os.fspath(output))
     if not path.name.endswith(PARQUET_ENDINGS):
         raise ValueError(
-            f"`output` must be a Parquet file, with a name in {PARQUET_ENDINGS}; got "
-            f"{str(path)!r}. Convert the result for another format."
+            "`output` must be a Parquet file, whose name ends in "
+            f"{', '.join(PARQUET_ENDINGS)}; got {str(path)!r}. Convert the result for "
+            "another format."
         )
     if is_read(path, X):
         raise ValueError(

@@ -1,10 +1,10 @@
 """Estimate the weights of the candidates, and a correction of their mixture.
 
-The weights maximise the density of out-of-fold rows, or minimise their CRPS, or are a
-mean of both. The correction is a factor on the spread, or a temperature. Out of fold a
-candidate is one network; refitted to all rows it is several, from different starts.
-Their mean has a smaller error, and their mixture is wider; the correction accounts for
-this. NumPy, float64.
+The weights maximise the log density of out-of-fold rows, or minimise their CRPS, or are
+a weighted mean of both. The correction is a factor on the spread, or a temperature. Out
+of fold a candidate is one network; refitted to all rows it is several, from different
+starts. Their mean has a smaller error, and their mixture is wider; the correction
+accounts for this. NumPy, float64.
 """
 
 from collections.abc import Mapping, Sequence

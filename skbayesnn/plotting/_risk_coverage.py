@@ -9,6 +9,7 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from skbayesnn._meta.functions import predict_uncertainty
 from skbayesnn._runtime import warn_once_per_call
+from skbayesnn.inspection._column_values import number_text
 from skbayesnn.inspection._importance import select_target
 from skbayesnn.metrics import risk_coverage_curve
 from skbayesnn.plotting import _axes, _rows
@@ -244,10 +245,12 @@ class RiskCoverageDisplay(_axes.Display):
             ax.set_xlim(-0.05, 1.05, auto=None)
         risk = np.concatenate([self.oracle_risk, *self.risk.values()])
         if _axes.leave_out_outliers(ax, risk[:, None], bottom=0):
-            beyond = f"(the largest, {risk.max():.3g}, is beyond)"
+            beyond = f"(the largest, {number_text(risk.max())}, is beyond)"
             ax.set_ylabel(f"{LABELS[self.metric]}\n{beyond}")
             if self.overall_risk > ax.get_ylim()[1]:
-                self.random_.set_label(f"{prefix}random: {self.overall_risk:.3g}")
+                self.random_.set_label(
+                    f"{prefix}random: {number_text(self.overall_risk)}"
+                )
         # Leave room below, so that lines at zero are not cut in half.
         ax.set_ylim(bottom=-0.03 * ax.get_ylim()[1], auto=None)
         ax.legend()

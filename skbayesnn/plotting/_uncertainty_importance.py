@@ -88,7 +88,9 @@ class UncertaintyImportanceDisplay(_axes.Display):
             target=target,
             feature_names=feature_names,
         )
-        kind = f"{kind or default_kind(estimator)} uncertainty".replace("_", " ")
+        kind = (kind or default_kind(estimator)).replace("_", " ")
+        if kind in ("total", "epistemic", "aleatoric"):
+            kind += " uncertainty"
         return cls.from_importances(result, kind=kind, ax=ax, **kwargs)
 
     @classmethod
@@ -154,9 +156,9 @@ class UncertaintyImportanceDisplay(_axes.Display):
             "xerr": std[chosen],
         } | kwargs
         positions = np.arange(len(chosen))
-        style = {"xerr": std[chosen]} | style
         self.bars_ = ax.barh(positions, mean[chosen], **style)
         ax.axvline(0, color=_axes.GREY, linewidth=0.8)
+        ax.locator_params(axis="x", nbins=5)
         ax.set_xlabel(f"decrease of mean {self.kind}\nif the column is replaced")
         names = short_names([self.names[i] for i in chosen])
         ax.set_yticks(positions, [_axes.plain(name) for name in names])

@@ -134,5 +134,5 @@ def test_one_huge_error_exceeds_the_limits(seed):
     overall = np.sqrt(np.square(error).mean())
     assert display.overall_risk == pytest.approx(overall)
     assert 1 < display.ax_.get_ylim()[1] < 5
-    assert "(the largest, 1e+04, is beyond)" in display.ax_.get_ylabel()
-    assert display.random_.get_label() == "random: 1e+04"
+    assert "(the largest, 10,000, is beyond)" in display.ax_.get_ylabel()
+    assert display.random_.get_label() == "random: 10,000"

@@ -1,5 +1,7 @@
 """Tests of UncertaintyImportanceDisplay."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -34,6 +36,26 @@ def test_names(regressor, data):
     assert named.names == columns
     with pytest.raises(ValueError, match="`names` must be of the"):
         UncertaintyImportanceDisplay.from_importances(result, names=columns[1:])
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [(None, "mutual information"), ("entropy", "entropy")],
+)
+def test_kind_of_a_classifier_in_the_label(classifier, data, kind, text):
+    """And tick labels of small values do not overlap."""
+    display = UncertaintyImportanceDisplay.from_estimator(
+        classifier, data.X_new, kind=kind, n_repeats=1
+    )
+    assert (
+        display.ax_.get_xlabel()
+        == f"decrease of mean {text}\nif the column is replaced"
+    )
+    display.importances = 1e-4 * (np.arange(4.0)[:, None] - 3)
+    axes = display.plot().ax_
+    axes.figure.canvas.draw()
+    boxes = [label.get_window_extent() for label in axes.get_xticklabels()]
+    assert all(left.x1 < right.x0 for left, right in pairwise(boxes))
 
 
 def test_many_columns_are_cut(regressor, data):
