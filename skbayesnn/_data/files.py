@@ -194,13 +194,13 @@ def fragments_of(paths: Sequence[str], base: str) -> tuple[list, Any]:
     for path in paths:
         if Path(path).suffix in (".csv", ".tsv", ".txt", ".json"):
             raise ValueError(
-                f"a path must be of Parquet files; got {path!r}. Read text with "
+                f"a path must name Parquet files; got {path!r}. Read text with "
                 "polars.scan_csv or pyarrow.dataset.dataset, and give the result."
             )
         if not os.path.isfile(path):
             raise ValueError(
-                f"a path must be of a file; {path!r} is a broken link, a named pipe or "
-                "a device."
+                f"a path must name a file; {path!r} is a broken link, a named pipe or "
+                "a device. Give the path of the file itself."
             )
     factory = datasets.FileSystemDatasetFactory(
         imported("pyarrow.fs").LocalFileSystem(),

@@ -51,7 +51,8 @@ def test_kind_of_a_classifier_in_the_label(classifier, data, kind, text):
         display.ax_.get_xlabel()
         == f"decrease of mean {text}\nif the column is replaced"
     )
-    display.importances = 1e-4 * (np.arange(4.0)[:, None] - 3)
+    display.importances = 4e-4 * (np.arange(4.0)[:, None] - 2)
+    display.names = ["area of the flat in square metres" for _ in range(4)]
     axes = display.plot().ax_
     axes.figure.canvas.draw()
     boxes = [label.get_window_extent() for label in axes.get_xticklabels()]
