@@ -16,20 +16,17 @@ import numpy as np
 from scipy.special import expit, softmax
 from sklearn.ensemble import HistGradientBoostingClassifier
 
-from skbayesnn._data.scaling import Scaling
 from skbayesnn._data.validation import check_classification, check_inputs
-from skbayesnn._predictive.blocks import PredictiveBlocks
 from skbayesnn._predictive.classes import ClassPredictive
-from skbayesnn._predictive.mixin import ClassificationPredictiveMixin, PredictiveMixin
-from skbayesnn._runtime import atomic_update, on_snapshot
-from skbayesnn._sklearn_compat import BaseEstimator, ClassifierMixin, boosted_trees
+from skbayesnn._predictive.mixin import ClassificationPredictiveMixin
+from skbayesnn._runtime import atomic_update
+from skbayesnn._sklearn_compat import ClassifierMixin, boosted_trees
 from skbayesnn._stacking.forest import leaves, store_trees
+from skbayesnn._stacking.separate_model import SeparateModel
 from skbayesnn._typing import Array
 
 
-class BoostingClassifier(
-    ClassificationPredictiveMixin, ClassifierMixin, PredictiveMixin, BaseEstimator
-):
+class BoostingClassifier(ClassificationPredictiveMixin, ClassifierMixin, SeparateModel):
     """Histogram gradient boosting with early stopping, as a single draw.
 
     Parameters
@@ -62,10 +59,6 @@ class BoostingClassifier(
     child_: Array
     leaf_value_: Array
     baseline_: Array
-    x_mean_: Array
-    x_scale_: Array
-    total_weight_: float
-    n_features_in_: int
 
     def __init__(self, learning_rate=0.05, max_iter=500, random_state=0):
         self.learning_rate = learning_rate
@@ -85,10 +78,7 @@ class BoostingClassifier(
             X = table.X[used].astype(np.float64)
             present, codes = np.unique(table.y[used], return_inverse=True)
             new.classes_ = classes[present]
-            new.total_weight_ = float(weights.sum())
-            # The second argument stands for y, which is not scaled.
-            scaling = Scaling.of(X, weights, weights, inputs=True, targets=False)
-            new.x_mean_, new.x_scale_ = scaling.x_mean, scaling.x_scale
+            new._store_scales(X, weights)
             # A tenth of the rows, stratified, stops the training.
             can_hold_out = np.bincount(codes).min() > 1 and len(X) >= 10 * len(present)
             stops = bool(can_hold_out) and groups is None
@@ -118,13 +108,14 @@ class BoostingClassifier(
         values = values.reshape(-1, len(self.baseline_), len(X))
         return self.baseline_ + values.sum(0).T
 
-    @on_snapshot
-    def _open_predictive(self, X):
-        X = np.ascontiguousarray(check_inputs(self, X, reset=False), np.float64)
-        return PredictiveBlocks(len(X), lambda rows: self._predictive(X[rows]))
+    def _inputs(self, X) -> np.ndarray:
+        return np.ascontiguousarray(check_inputs(self, X, reset=False), np.float64)
 
-    def _predictive(self, X) -> ClassPredictive:
-        outputs = self._outputs(X)
+    def _distribution(self, X):
+        return lambda rows: self._classes(self._outputs(X[rows]))
+
+    def _classes(self, outputs: np.ndarray) -> ClassPredictive:
+        """Class probabilities of logits, (rows, outputs)."""
         if len(self.baseline_) == 1:
             positive = expit(outputs)
             probability = np.concatenate([1 - positive, positive], axis=1)

@@ -35,24 +35,16 @@ from skbayesnn._meta.unwrap import open_predictive
 from skbayesnn._predictive.blocks import Predictive
 from skbayesnn._runtime import warn
 from skbayesnn._sklearn_compat import num_samples, safe_split
-from skbayesnn._stacking.boosting import BoostingClassifier
 from skbayesnn._stacking.foreign import ForeignModel, ForeignQuantileRegressor
-from skbayesnn._stacking.forest import ForestRegressor
-from skbayesnn._stacking.linear import ShrunkLinearModel
 from skbayesnn._stacking.pool import CandidateSpec
+from skbayesnn._stacking.separate_model import SeparateModel
 from skbayesnn.estimators._base import BayesianNetwork
 from skbayesnn.estimators.neighbours import NeighbourModel
 
 # Posterior draws of a network that predict held-out rows.
 HELD_OUT_DRAWS = 20
 # Candidates that are not trained in a program of networks.
-SeparateModel = (
-    ShrunkLinearModel
-    | ForeignModel
-    | ForestRegressor
-    | BoostingClassifier
-    | NeighbourModel
-)
+FittedAlone = SeparateModel | NeighbourModel
 
 
 @dataclass(frozen=True)
@@ -76,7 +68,7 @@ class Candidate:
         return path_of_network(self.spec.estimator)
 
     @property
-    def model(self) -> BayesianNetwork | SeparateModel:
+    def model(self) -> BayesianNetwork | FittedAlone:
         """Network or other model with these parameters, not fitted."""
         return model_of(clone(self.spec.estimator).set_params(**self.params))
 
@@ -114,10 +106,10 @@ class Candidate:
         return {f"{self.path}n_draws": int(min(own, n_draws) if at_most else n_draws)}
 
 
-def model_of(estimator) -> BayesianNetwork | SeparateModel:
+def model_of(estimator) -> BayesianNetwork | FittedAlone:
     """Network or other model of a candidate's estimator."""
     model = last_step(estimator)
-    return model if isinstance(model, SeparateModel) else network_of(estimator)
+    return model if isinstance(model, FittedAlone) else network_of(estimator)
 
 
 def n_networks(estimator) -> int:
@@ -459,7 +451,7 @@ def _train(
         spec_data, spec_splits = (
             data.as_given(splits) if spec.on_frame else (data, splits)
         )
-        if isinstance(last_step(spec.estimator), SeparateModel):
+        if isinstance(last_step(spec.estimator), FittedAlone):
             models = {
                 (name, fold): clone(spec.estimator).set_params(**params[name])
                 for name in missing

@@ -154,8 +154,7 @@ default="from_dtype"
     networks. If X has at least as many columns as rows, no network has encoded columns.
 
     A classifier of another library is a single draw, so that its mutual information is
-    zero. Only models of CatBoost with ``posterior_sampling=True`` are ten draws, their
-    virtual ensembles. ``sample_weight`` is passed to its ``fit`` if it takes weights;
+    zero. ``sample_weight`` is passed to its ``fit`` if it takes weights;
     otherwise only rows without weight are left out. If X is a frame, pipelines and
     estimators whose parameters name categorical columns (``cat_features``,
     ``categorical_features``, ``enable_categorical=True``) get it as it is given. Others

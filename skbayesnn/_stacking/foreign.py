@@ -4,14 +4,13 @@ A regressor predicts means; its observation noise is estimated from its out-of-f
 residuals. If it predicts variances, too, they are used where this predicts the
 held-out rows better. A regressor that predicts quantiles is a distribution with these
 quantiles, whose spread is corrected out of fold. The prediction of a row is a single
-draw: its epistemic part is zero, since other libraries do not separate it. Only the
-virtual ensembles of CatBoost are several draws. NumPy, float64.
+draw: its epistemic part is zero, since other libraries do not separate it. NumPy,
+float64.
 """
 
 from __future__ import annotations
 
-from abc import ABCMeta, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from inspect import signature
@@ -19,7 +18,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
-from scipy.special import softmax
 from sklearn.base import clone, is_classifier
 from sklearn.pipeline import Pipeline
 from sklearn.utils import check_random_state
@@ -28,26 +26,23 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 from skbayesnn._batch.cross_fit import refuse_fitted
 from skbayesnn._batch.jobs import last_step, path_of_network
 from skbayesnn._data.columns import MISSING, TableReader, is_frame
-from skbayesnn._data.scaling import Scaling
 from skbayesnn._distributions.components import Gaussians
 from skbayesnn._distributions.piecewise import PiecewiseUniforms
-from skbayesnn._predictive.blocks import PredictiveBlocks
 from skbayesnn._predictive.classes import ClassPredictive
 from skbayesnn._predictive.mixin import (
     ClassificationPredictiveMixin,
-    PredictiveMixin,
     RegressionPredictiveMixin,
 )
 from skbayesnn._predictive.mixture import MixturePredictive
-from skbayesnn._runtime import atomic_update, imported, on_snapshot
+from skbayesnn._runtime import atomic_update, imported
 from skbayesnn._sklearn_compat import (
-    BaseEstimator,
     ClassifierMixin,
     RegressorMixin,
     num_samples,
     predicts_numbers,
     safe_indexing,
 )
+from skbayesnn._stacking.separate_model import SeparateModel
 from skbayesnn._typing import Array
 
 # ---- noise of a regressor
@@ -67,8 +62,6 @@ MAX_VARIANCE = 1e100
 
 # ---- other constants
 
-# Number of parts of a CatBoost model that are draws, its default.
-N_VIRTUAL_ENSEMBLES = 10
 # Levels of the quantiles, if the parameters of the estimator do not contain several.
 LEVELS = 0.025, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.975
 # Largest density between two quantiles, in units of 1 / standard deviation of y.
@@ -123,15 +116,9 @@ class Noise(NamedTuple):
         return self.factor * predicted + np.stack(steps, axis=-1)
 
 
-def _mean_variance(squares, weights) -> float:
-    """Mean of the squared residuals minus the variance of the draws, at least > 0."""
-    least = MIN_VARIANCE * np.average(np.abs(squares), weights=weights)
-    return float(max(np.average(squares, weights=weights), least))
-
-
 def _constant(squares, weights, mean, predicted) -> Noise:
     """The same variance for all rows."""
-    variance = _mean_variance(squares, weights)
+    variance = np.average(squares, weights=weights)
     return Noise(np.zeros(1), np.empty((1, 0)), np.array([[variance]]))
 
 
@@ -145,7 +132,7 @@ def _by_mean(squares, weights, mean, predicted) -> Noise:
     # Equal means may be an edge; above the largest mean there are no rows.
     edges = edges[edges < mean.max()]
     bins, n_bins = np.searchsorted(edges, mean), len(edges) + 1
-    pooled = _mean_variance(squares, weights)
+    pooled = np.average(squares, weights=weights)
     # Weights that do not depend on their unit.
     weights = weights / weights.mean()
     n_rows = np.bincount(bins, weights, n_bins)
@@ -166,13 +153,11 @@ def _scaled(squares, weights, mean, predicted) -> Noise:
     """A multiple of the predicted variance, the maximum-likelihood estimate."""
     least = np.finfo(float).tiny
     ratios = squares / np.maximum(predicted, least)
-    factor = max(np.average(ratios, weights=weights), 0.0)
+    factor = np.average(ratios, weights=weights)
     return Noise(np.array([factor]), np.empty((1, 0)), np.zeros((1, 1)))
 
 
-def estimate_noise(
-    y, mean, predicted, weights, fold, epistemic=None
-) -> tuple[Noise, np.ndarray]:
+def estimate_noise(y, mean, predicted, weights, fold) -> tuple[Noise, np.ndarray]:
     """Noise from held-out residuals, and the variances of the held-out rows.
 
     Of several forms of noise, each target gets the one with the largest log density of
@@ -183,12 +168,8 @@ def estimate_noise(
     y, mean : (rows, targets)
     predicted : (rows, targets), predicted variance, or None
     weights : (rows,), not negative; fold : (rows,), int
-    epistemic : (rows, targets), optional, variance of the draws' means about ``mean``.
-        It is a part of the expected squared residuals, and not of the noise.
     returns : Noise, and variances of shape (rows, targets)
     """
-    if epistemic is None:
-        epistemic = np.zeros_like(mean)
     used = np.flatnonzero(weights)
     part = fold if len(np.unique(fold[used])) > 1 else np.arange(len(fold)) % N_PARTS
     forms = [_constant, _by_mean]
@@ -200,12 +181,11 @@ def estimate_noise(
     targets, variances = [], np.empty_like(mean)
     for j in range(mean.shape[1]):
         squares = np.square(y - mean)[:, j]
-        arguments = squares - epistemic[:, j], weights, mean[:, j], predicted[:, j]
+        arguments = squares, weights, mean[:, j], predicted[:, j]
         candidates = [
             np.maximum(_cross_fitted(form, arguments, part), least[j]) for form in forms
         ]
-        totals = [variance + epistemic[:, j] for variance in candidates]
-        scores = [weights @ -(np.log(total) + squares / total) for total in totals]
+        scores = [weights @ -(np.log(v) + squares / v) for v in candidates]
         best = int(np.argmax(scores))
         variances[:, j] = candidates[best]
         noise = forms[best](*(values[used] for values in arguments))
@@ -241,24 +221,6 @@ def _opened(estimator, X) -> tuple[Any, Any]:
         X = estimator[:-1].transform(X) if len(estimator) > 1 else X
         estimator = estimator[-1]
     return estimator, X
-
-
-def _has_virtual_ensembles(estimator) -> bool:
-    """Whether this is a model of CatBoost with ``posterior_sampling``."""
-    last = last_step(estimator)
-    samples = last.get_params(deep=False).get("posterior_sampling")
-    return bool(samples) and hasattr(last, "virtual_ensembles_predict")
-
-
-def _virtual_ensembles(estimator, X) -> np.ndarray:
-    """Outputs of the virtual ensembles of CatBoost, (draws, rows, outputs)."""
-    last, X = _opened(estimator, X)
-    members = last.virtual_ensembles_predict(
-        X,
-        prediction_type="VirtEnsembles",
-        virtual_ensembles_count=N_VIRTUAL_ENSEMBLES,
-    )
-    return np.moveaxis(np.asarray(members, dtype=np.float64), 1, 0)
 
 
 def takes_frame(estimator) -> bool:
@@ -317,7 +279,7 @@ def _with_plain_columns(frame, keeps_categories: bool):
     return frame
 
 
-class ForeignModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
+class ForeignModel(SeparateModel):
     """Base of both adapters of estimators from other libraries.
 
     Parameters
@@ -327,20 +289,18 @@ class ForeignModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
         Names of the columns of arrays, if the estimator gets them as frames.
     """
 
-    likelihood: str
-
     estimator_: Any
-    n_features_in_: int
-    x_mean_: Array
-    x_scale_: Array
-    total_weight_: float
 
     def __init__(self, estimator, feature_names=None):
         self.estimator = estimator
         self.feature_names = feature_names
 
-    def _rows(self, X):
+    def _inputs(self, X):
         """X as the estimator takes it."""
+        check_is_fitted(self)
+        return self._rows(X)
+
+    def _rows(self, X):
         if isinstance(X, np.ndarray) and self.feature_names is not None:
             return imported("pandas").DataFrame(X, columns=self.feature_names)
         is_pipeline = isinstance(self.estimator, Pipeline)
@@ -370,31 +330,14 @@ class ForeignModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
             params[f"{path}groups"] = groups[used]
         rows = self._rows(X)
         fitted = [estimator.fit(rows, y, **params) for estimator in estimators]
-        if isinstance(X, np.ndarray) or sparse.issparse(X):
+        is_matrix = isinstance(X, np.ndarray) or sparse.issparse(X)
+        if is_matrix and X.ndim == 2 and X.dtype.kind in "fiu":
+            self.n_features_in_ = X.shape[1]
             self._store_scales(X, weights)
         return fitted
 
     def __sklearn_clone__(self):
         return type(self)(unfitted(self.estimator), self.feature_names)
-
-    def _store_scales(self, X, weights) -> None:
-        """Store mean and standard deviation of each column, for far rows."""
-        if not (X.ndim == 2 and X.dtype.kind in "fiu"):
-            return
-        self.n_features_in_ = X.shape[1]
-        self.total_weight_ = float(weights.sum())
-        # The second argument stands for y, which is not scaled.
-        scaling = Scaling.of(X, weights, weights, inputs=True, targets=False)
-        self.x_mean_, self.x_scale_ = scaling.x_mean, scaling.x_scale
-
-    @abstractmethod
-    def _distribution(self, X) -> Callable[[slice], Any]:
-        """Function of a slice of rows that returns their predictive distribution."""
-
-    @on_snapshot
-    def _open_predictive(self, X):
-        check_is_fitted(self)
-        return PredictiveBlocks(num_samples(X), self._distribution(self._rows(X)))
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -406,10 +349,7 @@ class ForeignRegressor(RegressionPredictiveMixin, RegressorMixin, ForeignModel):
     """A regressor of another library, with normal observation noise.
 
     Variances are read from ``predict(X, return_std=True)`` (Gaussian processes,
-    Bayesian ridge regression), from ``pred_dist(X)`` (NGBoost), or from the second
-    column of ``predict(X)`` (CatBoost with the loss ``"RMSEWithUncertainty"``). The
-    virtual ensembles of CatBoost with ``posterior_sampling=True`` are draws with the
-    same noise; others are single draws.
+    Bayesian ridge regression) or from ``pred_dist(X)`` (NGBoost).
 
     Parameters
     ----------
@@ -462,17 +402,15 @@ class ForeignRegressor(RegressionPredictiveMixin, RegressorMixin, ForeignModel):
         predictive : of this model; y : (rows[, targets])
         """
         components = predictive.components
-        mean, epistemic = components.mean.mean(0), components.mean.var(0)
+        mean = components.mean[0]
         noise, variance = estimate_noise(
             y.reshape(mean.shape),
             mean,
             components.variance[0] if self.predicts_variance else None,
             weights,
             fold,
-            epistemic,
         )
-        variance = np.broadcast_to(variance, components.mean.shape)
-        components = replace(components, variance=variance)
+        components = replace(components, variance=variance[None])
         return replace(predictive, components=components), noise
 
     @property
@@ -484,23 +422,17 @@ class ForeignRegressor(RegressionPredictiveMixin, RegressorMixin, ForeignModel):
         last = last_step(self.estimator)
         if "return_std" in signature(last.predict).parameters:
             return "return_std"
-        if hasattr(last, "pred_dist"):
-            return "pred_dist"
-        params = last.get_params(deep=False)
-        if params.get("loss_function") == "RMSEWithUncertainty":
-            return "second column"
-        return None
+        return "pred_dist" if hasattr(last, "pred_dist") else None
 
     def moments(self, X) -> tuple[np.ndarray, np.ndarray | None]:
-        """Means of all draws, (draws, rows, targets).
+        """Means, (rows, targets), and predicted variances, or None.
 
-        Also the mean predicted variance, (rows, targets), or None.
+        Raises
+        ------
+        ValueError
+            If the estimator does not predict one value per row and target.
         """
         source, n_rows = self._source_of_variance(), num_samples(X)
-        if _has_virtual_ensembles(self.estimator):
-            mean, *variances = np.moveaxis(_virtual_ensembles(self.estimator_, X), 2, 0)
-            variance = variances[0].mean(0)[:, None] if variances else None
-            return mean[..., None], variance
         variance = None
         if source == "return_std":
             # A pipeline would pass `return_std` on only if it were requested.
@@ -511,23 +443,27 @@ class ForeignRegressor(RegressionPredictiveMixin, RegressorMixin, ForeignModel):
             last, rows = _opened(self.estimator_, X)
             distribution = last.pred_dist(rows)
             mean, variance = distribution.mean(), np.square(distribution.std())
-        elif source == "second column":
-            mean, variance = np.asarray(self.estimator_.predict(X)).T
         else:
             mean = self.estimator_.predict(X)
+        mean, n_targets = _columns(mean, n_rows), len(self.noise_factor_)
+        if mean.shape[1] != n_targets:
+            raise ValueError(
+                "`predict` of a candidate must return one mean per row and target; got "
+                f"{mean.shape[1]} values for {n_targets} targets from "
+                f"{type(last_step(self.estimator)).__name__}. Give it a loss for means."
+            )
         if variance is not None:
             # Student's t distributions may have none, or an infinite one.
             variance = _columns(variance, n_rows)
             variance = np.where(variance < MAX_VARIANCE, variance, MAX_VARIANCE)
-        return _columns(mean, n_rows)[None], variance
+        return mean, variance
 
     def _distribution(self, X):
         mean, predicted = self.moments(X)
         if predicted is None:
-            predicted = np.zeros_like(mean[0])
+            predicted = np.zeros_like(mean)
         noise = Noise(self.noise_factor_, self.noise_edges_, self.noise_variances_)
-        variance = noise.variance(mean.mean(0), predicted)
-        whole = Gaussians(mean, np.broadcast_to(variance, mean.shape))
+        whole = Gaussians(mean[None], noise.variance(mean, predicted)[None])
         is_flat = self.y_ndim_ == 1
         return lambda rows: MixturePredictive(whole.rows(rows), is_flat)
 
@@ -690,10 +626,7 @@ def _columns(values, n_rows: int) -> np.ndarray:
 
 
 class ForeignClassifier(ClassificationPredictiveMixin, ClassifierMixin, ForeignModel):
-    """A classifier of another library with ``predict_proba``.
-
-    It is a single draw. The virtual ensembles of CatBoost with
-    ``posterior_sampling=True`` are several draws.
+    """A classifier of another library with ``predict_proba``, as a single draw.
 
     Parameters
     ----------
@@ -720,19 +653,10 @@ class ForeignClassifier(ClassificationPredictiveMixin, ClassifierMixin, ForeignM
             new.classes_ = np.asarray(new.estimator_.classes_)
         return self
 
-    def probabilities(self, X) -> np.ndarray:
-        """Class probabilities of all draws, (draws, rows, classes)."""
-        if not _has_virtual_ensembles(self.estimator):
-            probability = _columns(self.estimator_.predict_proba(X), num_samples(X))
-            return probability[None] / probability.sum(-1, keepdims=True)
-        outputs = _virtual_ensembles(self.estimator_, X)
-        if outputs.shape[2] == 1:
-            outputs = np.concatenate([np.zeros_like(outputs), outputs], axis=2)
-        return softmax(outputs, axis=2)
-
     def _distribution(self, X):
-        probability = self.probabilities(X)
-        return lambda rows: ClassPredictive(probability[:, rows], self.classes_)
+        probability = _columns(self.estimator_.predict_proba(X), num_samples(X))
+        whole = probability[None] / probability.sum(-1, keepdims=True)
+        return lambda rows: ClassPredictive(whole[:, rows], self.classes_)
 
 
 def adapted(name: str, estimator, *, is_classification: bool, seed: int):

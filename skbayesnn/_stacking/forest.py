@@ -36,11 +36,11 @@ from sklearn.ensemble import ExtraTreesRegressor
 from skbayesnn._data.scaling import Scaling
 from skbayesnn._data.validation import check_inputs, check_regression
 from skbayesnn._distributions.components import Gaussians
-from skbayesnn._predictive.blocks import PredictiveBlocks
-from skbayesnn._predictive.mixin import PredictiveMixin, RegressionPredictiveMixin
+from skbayesnn._predictive.mixin import RegressionPredictiveMixin
 from skbayesnn._predictive.mixture import MixturePredictive
-from skbayesnn._runtime import atomic_update, on_snapshot
-from skbayesnn._sklearn_compat import BaseEstimator, RegressorMixin
+from skbayesnn._runtime import atomic_update
+from skbayesnn._sklearn_compat import RegressorMixin
+from skbayesnn._stacking.separate_model import SeparateModel
 from skbayesnn._typing import Array
 
 # Largest size of the arrays of a forest, in bytes: with leaves of one row, and with
@@ -62,9 +62,7 @@ MIN_VARIANCE = 1e-6
 MAX_OVERLAP_ROWS = 20_000
 
 
-class ForestRegressor(
-    RegressionPredictiveMixin, RegressorMixin, PredictiveMixin, BaseEstimator
-):
+class ForestRegressor(RegressionPredictiveMixin, RegressorMixin, SeparateModel):
     """Extremely randomised trees as draws.
 
     The size is at most ``MAX_BYTES``: with many rows there are fewer trees, and then
@@ -108,7 +106,6 @@ class ForestRegressor(
     """
 
     likelihood = "gaussian"
-    # Parameters on which only predictions depend, if they are not None.
     params_of_predictions = ("width",)
 
     roots_: Array
@@ -121,10 +118,6 @@ class ForestRegressor(
     leaf_overlap_: Array
     y_mean_: Array
     y_scale_: Array
-    x_mean_: Array
-    x_scale_: Array
-    total_weight_: float
-    n_features_in_: int
     y_ndim_: int
 
     def __init__(self, width=0.1, n_trees=200, random_state=0):
@@ -229,13 +222,14 @@ class ForestRegressor(
             smaller.leaf_variance_ = self.leaf_variance_[leaf]
         return smaller
 
-    @on_snapshot
-    def _open_predictive(self, X):
-        X = _as_float32(check_inputs(self, X, reset=False))
-        return PredictiveBlocks(len(X), lambda rows: self._predictive(X[rows]))
+    def _inputs(self, X) -> np.ndarray:
+        return _as_float32(check_inputs(self, X, reset=False))
 
-    def _predictive(self, X) -> MixturePredictive:
-        leaf = leaves(X, self)
+    def _distribution(self, X):
+        return lambda rows: self._mixture(leaves(X[rows], self))
+
+    def _mixture(self, leaf: np.ndarray) -> MixturePredictive:
+        """Mixture of the trees; leaf : (trees, rows)."""
         mean = self.leaf_mean_[leaf]
         if self.width is None:
             variance = self.leaf_variance_[leaf]

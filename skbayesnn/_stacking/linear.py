@@ -21,8 +21,8 @@ References
 
 from __future__ import annotations
 
-from abc import ABCMeta, abstractmethod
-from typing import NamedTuple
+from abc import abstractmethod
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -39,21 +39,15 @@ from skbayesnn._data.validation import (
 )
 from skbayesnn._distributions.components import Gaussians
 from skbayesnn._distributions.map_factor import minimise_on_grid
-from skbayesnn._predictive.blocks import PredictiveBlocks
 from skbayesnn._predictive.classes import ClassPredictive
 from skbayesnn._predictive.mixin import (
     ClassificationPredictiveMixin,
-    PredictiveMixin,
     RegressionPredictiveMixin,
 )
 from skbayesnn._predictive.mixture import MixturePredictive
-from skbayesnn._runtime import atomic_update, on_snapshot
-from skbayesnn._sklearn_compat import (
-    LASSO_PENALTY,
-    BaseEstimator,
-    ClassifierMixin,
-    RegressorMixin,
-)
+from skbayesnn._runtime import atomic_update
+from skbayesnn._sklearn_compat import LASSO_PENALTY, ClassifierMixin, RegressorMixin
+from skbayesnn._stacking.separate_model import SeparateModel
 from skbayesnn._typing import Array
 
 # Range of the log ratio of prior to noise variance, relative to the ratio at which both
@@ -310,23 +304,14 @@ def lasso_logistic(X, is_class, weights, strength: float, seed: int):
 # ---- estimators
 
 
-class ShrunkLinearModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
+class ShrunkLinearModel(SeparateModel):
     """Base of both linear models, which store all posterior draws of the weights."""
 
-    likelihood: str
     n_draws: int
 
     columns_: Array
     coef_: Array
     intercept_: Array
-    x_mean_: Array
-    x_scale_: Array
-    total_weight_: float
-    n_features_in_: int
-
-    @abstractmethod
-    def _predictive(self, X):
-        """Predictive distribution; X contains the columns with nonzero weights only."""
 
     def _standardised(self, table, groups=None):
         """Select the rows with positive weight, and standardise X.
@@ -365,10 +350,16 @@ class ShrunkLinearModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
         outputs = np.asarray(X @ weights).reshape(X.shape[0], n_draws, n_outputs)
         return outputs.transpose(1, 0, 2) + self.intercept_[:, None]
 
-    @on_snapshot
-    def _open_predictive(self, X):
-        X = check_inputs(self, X, reset=False)[:, self.columns_]
-        return PredictiveBlocks(X.shape[0], lambda rows: self._predictive(X[rows]))
+    def _inputs(self, X) -> Any:
+        """The columns with nonzero weights."""
+        return check_inputs(self, X, reset=False)[:, self.columns_]
+
+    def _distribution(self, X):
+        return lambda rows: self._predictive(self._outputs(X[rows]))
+
+    @abstractmethod
+    def _predictive(self, outputs: np.ndarray) -> Any:
+        """Predictive distribution of outputs, (draws, rows, outputs)."""
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -445,8 +436,7 @@ class ShrunkLinearRegressor(
         adaptive = self.penalty == "adaptive_lasso"
         return lasso(X, y, weights, self.random_state, groups, adaptive=adaptive)
 
-    def _predictive(self, X) -> MixturePredictive:
-        mean = self._outputs(X)
+    def _predictive(self, mean) -> MixturePredictive:
         variance = np.broadcast_to(self.noise_variance_, mean.shape)
         return MixturePredictive(Gaussians(mean, variance), self.y_ndim_ == 1)
 
@@ -530,8 +520,8 @@ class ShrunkLinearClassifier(
         mean_error = _normal((), self.n_draws, random) / np.sqrt(precision.sum())
         return mean + deviation, intercept + mean_error - deviation @ centre
 
-    def _predictive(self, X) -> ClassPredictive:
-        sigmoid = expit(self._outputs(X))
+    def _predictive(self, outputs) -> ClassPredictive:
+        sigmoid = expit(outputs)
         if len(self.classes_) == 2:
             probability = np.concatenate([1 - sigmoid, sigmoid], axis=-1)
         else:

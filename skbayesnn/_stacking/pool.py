@@ -20,6 +20,7 @@ from skbayesnn._stacking.folds import FOLDS_BELOW
 from skbayesnn._stacking.foreign import adapted, takes_frame
 from skbayesnn._stacking.forest import ForestRegressor
 from skbayesnn._stacking.linear import ShrunkLinearClassifier, ShrunkLinearRegressor
+from skbayesnn._stacking.separate_model import SeparateModel
 from skbayesnn._validation import batch_rows, check_option
 from skbayesnn.estimators._base import BayesianNetwork
 from skbayesnn.estimators.mc_dropout import MCDropoutClassifier, MCDropoutRegressor
@@ -253,9 +254,8 @@ def pool_items(estimators) -> list[tuple]:
 
 def is_own(estimator) -> bool:
     """Whether this is a model of this package, or a pipeline that ends in one."""
-    if isinstance(estimator, ForestRegressor | BoostingClassifier):
-        return True
-    return isinstance(last_step(estimator), BayesianNetwork | NeighbourModel)
+    own = BayesianNetwork | NeighbourModel | SeparateModel
+    return isinstance(last_step(estimator), own)
 
 
 def given_spec(item, seed: int, *, is_classification: bool) -> CandidateSpec:
@@ -269,8 +269,6 @@ def given_spec(item, seed: int, *, is_classification: bool) -> CandidateSpec:
         If the estimator does not predict what the stack requires.
     """
     name, estimator, grid = item
-    if isinstance(estimator, ForestRegressor | BoostingClassifier):
-        return CandidateSpec(name, clone(estimator), grid)
     if is_own(estimator):
         on_frame, estimator = isinstance(estimator, Pipeline), clone(estimator)
         model = last_step(estimator)

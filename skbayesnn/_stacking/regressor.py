@@ -207,16 +207,14 @@ default="from_dtype"
     held-out part: with many rows they have fewer trees, and then more rows in a leaf.
     Their epistemic part is the standard deviation that independent noise of y gives
     to the mean of the forest, a weighted sum of y; the rest of the spread of the trees
-    is aleatoric [7]_.
+    is aleatoric [6]_.
 
     A regressor of another library has normal observation noise. Its variance is
     estimated from the out-of-fold residuals: one variance, or one for each bin of the
     predicted mean. If the regressor predicts variances, by ``predict(X,
-    return_std=True)``, ``pred_dist(X)`` (NGBoost) or the loss
-    ``"RMSEWithUncertainty"`` (CatBoost), these or a multiple of them are used. Of these
-    forms the one with the largest log density of held-out rows is selected. The
-    epistemic part of such a candidate is zero. Only models of CatBoost with
-    ``posterior_sampling=True`` have one: their ten virtual ensembles [5]_ are draws.
+    return_std=True)`` or ``pred_dist(X)`` (NGBoost), these or a multiple of them are
+    used. Of these forms the one with the largest log density of held-out rows is
+    selected. The epistemic part of such a candidate is zero.
 
     Regressors that predict quantiles of one target are recognised by their loss:
     ``"quantile"`` in scikit-learn and LightGBM, ``QuantileRegressor``,
@@ -227,7 +225,7 @@ default="from_dtype"
     its own level is. Quantiles that cross are sorted. The density is constant between
     two quantiles, and at most 1000 / standard deviation of y. Beyond the outer ones
     the tails are exponential, with the slope of log F, or log(1 - F), between the
-    outer and the middle quantile [6]_, and a scale of at least 3 % of the standard
+    outer and the middle quantile [5]_, and a scale of at least 3 % of the standard
     deviation of y. The spread of such a candidate about its mean is multiplied by
     the factor that is likeliest out of fold.
 
@@ -263,12 +261,10 @@ default="from_dtype"
     .. [3] Zou (2006), "The adaptive lasso and its oracle properties", JASA 101(476).
     .. [4] Geurts, Ernst & Wehenkel (2006), "Extremely randomized trees", Machine
        Learning 63(1).
-    .. [5] Malinin, Prokhorenkova & Ustimenko (2021), "Uncertainty in gradient boosting
-       via ensembles", ICLR.
-    .. [6] Park, Maddix, Aubet, Kan, Gasthaus & Wang (2022), "Learning quantile
+    .. [5] Park, Maddix, Aubet, Kan, Gasthaus & Wang (2022), "Learning quantile
        functions without quantile crossing for distribution-free time series
        forecasting", AISTATS.
-    .. [7] Lin & Jeon (2006), "Random forests and adaptive nearest neighbors", JASA
+    .. [6] Lin & Jeon (2006), "Random forests and adaptive nearest neighbors", JASA
        101(474).
 
     Examples
