@@ -3,9 +3,9 @@
 They are kept when a fit is interrupted or fails, so that the next ``fit`` can continue.
 """
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any
 
 import joblib
@@ -13,6 +13,9 @@ from sklearn.base import BaseEstimator
 
 # Hash or name of a candidate, and index of a fold.
 Key = tuple[str, int]
+Folds = Collection[int]
+# Index of the fold without held-out rows.
+ALL_ROWS = -1
 
 
 @dataclass(frozen=True)
@@ -84,13 +87,11 @@ class ResultStore:
 
     Parameters
     ----------
-    n_folds : int
     *conditions
         Values, comparable by ``==``, on which all outcomes depend.
     """
 
-    def __init__(self, n_folds: int, *conditions: Any) -> None:
-        self._n_folds = n_folds
+    def __init__(self, *conditions: Any) -> None:
         self._conditions = conditions
         self._outcomes: dict[Key, Outcome] = {}
         self._unscored: dict[Key, TrainedFit] = {}
@@ -121,47 +122,42 @@ class ResultStore:
             key: fit for key, fit in unscored.items() if key not in self._outcomes
         }
 
-    def outcomes(self, candidates: Iterable[str]) -> list[Outcome]:
-        """All outcomes of some candidates, fold by fold."""
-        return [self._outcomes[key] for key in self._keys(candidates)]
+    def outcomes(self, candidates: Iterable[str], folds: Folds) -> list[Outcome]:
+        """Outcomes of some candidates, fold by fold."""
+        return [self._outcomes[name, fold] for name in candidates for fold in folds]
 
-    def known(self, candidates: Iterable[str]) -> dict[Key, Outcome]:
-        """The outcomes of some candidates that exist already."""
-        keys = self._keys(dict.fromkeys(candidates))
+    def known(self, candidates: Iterable[str], folds: Folds) -> dict[Key, Outcome]:
+        """The outcomes that exist already."""
+        keys = product(candidates, folds)
         return {key: self._outcomes[key] for key in keys if key in self._outcomes}
 
-    def unscored(self, candidates: Iterable[str]) -> dict[Key, TrainedFit]:
-        """The trained fits of some candidates that an interruption left unscored."""
-        keys = self._keys(dict.fromkeys(candidates))
+    def unscored(self, candidates: Iterable[str], folds: Folds) -> dict[Key, Any]:
+        """The trained fits that an interruption left unscored."""
+        keys = product(candidates, folds)
         return {key: self._unscored[key] for key in keys if key in self._unscored}
 
-    def missing(self, candidates: Iterable[str]) -> dict[str, list[int]]:
+    def missing(self, candidates: Iterable[str], folds: Folds) -> dict[str, list[int]]:
         """The folds to train, by candidate; only candidates that have any."""
-        folds: dict[str, list[int]] = {}
-        for candidate, fold in self._keys(dict.fromkeys(candidates)):
-            key = candidate, fold
-            if key not in self._outcomes and key not in self._unscored:
-                folds.setdefault(candidate, []).append(fold)
-        return folds
+        done = self._outcomes.keys() | self._unscored.keys()
+        missing = {
+            name: [fold for fold in folds if (name, fold) not in done]
+            for name in candidates
+        }
+        return {name: open_folds for name, open_folds in missing.items() if open_folds}
 
-    def complete(self, candidates: Sequence[str]) -> list[int]:
+    def complete(self, candidates: Sequence[str], folds: Folds) -> list[int]:
         """Indices of the candidates that are scored in every fold.
 
         Empty if training failed for all of them.
         """
-        n_scored = Counter(name for name, _ in self.known(candidates))
-        complete = [i for i, c in enumerate(candidates) if n_scored[c] == self._n_folds]
-        outcomes = self.outcomes(candidates[i] for i in complete)
-        return [] if all(outcome.error for outcome in outcomes) else complete
+        known = [self.known([name], folds) for name in candidates]
+        complete = [i for i, found in enumerate(known) if len(found) == len(folds)]
+        succeeded = any(not o.error for i in complete for o in known[i].values())
+        return complete if succeeded else []
 
     def forget_failures(self) -> None:
         """Remove failed outcomes, so that the next ``fit`` tries them again."""
-        for key, outcome in list(self._outcomes.items()):
-            if outcome.has_failed:
-                del self._outcomes[key]
-
-    def _keys(self, candidates: Iterable[str]) -> Iterable[Key]:
-        return ((c, fold) for c in candidates for fold in range(self._n_folds))
+        self._outcomes = {k: o for k, o in self._outcomes.items() if not o.has_failed}
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,7 @@ from skbayesnn._stacking.boosting import BoostingClassifier
 from skbayesnn._stacking.foreign import ForeignModel
 from skbayesnn._stacking.forest import ForestRegressor
 from skbayesnn._stacking.linear import ShrunkLinearClassifier, ShrunkLinearRegressor
+from skbayesnn._stacking.weights import BOUND
 from skbayesnn.estimators import _fitted
 from skbayesnn.estimators._base import BayesianNetwork
 from skbayesnn.estimators.neighbours import (
@@ -296,7 +297,7 @@ def _parts(model: BayesianStacking) -> list[Part]:
 
 def _corrected(model: BayesianStacking, parts: list) -> Regression | Classes:
     """Mixture of the candidates of a stack, with its correction."""
-    return _joined(parts).corrected(model.spread_factor_, model.spread_bound_)
+    return _joined(parts).corrected(model.spread_factor_, BOUND)
 
 
 def _network(model: BayesianNetwork, rows: OnnxRows, part: Part | None):

@@ -280,7 +280,6 @@ _STACK = {
     "n_draws_": integers(_DRAWS),
     "weights_": dict_of(dict_of(RECORD)),
     "spread_factor_": POSITIVE_FLOATS_1D,
-    "spread_bound_": POSITIVE_NUMBER,
     "table_": _TABLE,
     "fold_tables_": none_or(list_of(of_type(TableEncoder))),
     "on_frame_": none_or(list_of(FLAG)),

@@ -32,6 +32,7 @@ class ClassPredictive:
 
     kinds = CLASSIFICATION_KINDS
     is_classification = True
+    has_spread = False
 
     @classmethod
     def pooled(cls, parts, n_draws):

@@ -24,7 +24,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from skbayesnn import _validation
 from skbayesnn._batch.executor import Resources
-from skbayesnn._batch.outcomes import Fingerprint, ProgramResult, ResultStore
+from skbayesnn._batch.outcomes import (
+    ALL_ROWS,
+    Fingerprint,
+    Folds,
+    ProgramResult,
+    ResultStore,
+)
 from skbayesnn._data.class_order import if_ordered
 from skbayesnn._data.column_encoding import EncodedRows
 from skbayesnn._data.columns import is_frame
@@ -50,7 +56,12 @@ from skbayesnn._runtime import (
     snapshot,
     warn_once,
 )
-from skbayesnn._sklearn_compat import ShowsSummary, accept_frames, num_samples
+from skbayesnn._sklearn_compat import (
+    ShowsSummary,
+    accept_frames,
+    num_samples,
+    safe_indexing,
+)
 from skbayesnn._stacking.candidates import (
     Candidate,
     StackData,
@@ -59,6 +70,7 @@ from skbayesnn._stacking.candidates import (
     encode_by_fold,
     expand_pool,
     model_of,
+    n_networks,
     predict_held_out,
     refit_to_all_rows,
 )
@@ -77,9 +89,17 @@ from skbayesnn._stacking.pool import (
     pool_items,
 )
 from skbayesnn._stacking.summary import Summary, warn_of_few_rows
-from skbayesnn._stacking.weights import BOUND, OutOfFold, Stacked, corrected, pooled
+from skbayesnn._stacking.weights import (
+    OutOfFold,
+    Stacked,
+    corrected,
+    factor_with_starts,
+    pooled,
+    share_of_starts,
+)
 from skbayesnn._typing import Array, MatrixLike
 from skbayesnn.estimators._base import BayesianNetwork
+from skbayesnn.estimators._diagnostics import some_rows
 from skbayesnn.estimators._fit import time_left
 from skbayesnn.estimators._progress import FitProgress, check_verbose
 from skbayesnn.estimators._survey import TrainingSource, survey
@@ -94,6 +114,9 @@ from skbayesnn.preprocessing import PiecewiseLinearEncoder
 # Rows that a thread encodes at a time: an encoding takes about twenty times the memory
 # of X, and each candidate has its own.
 OPENED_AT_ONCE = 8192
+# At most this many rows times targets estimate how much refits from different starts
+# differ.
+MAX_COMPARED = 1_000
 
 
 class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
@@ -115,7 +138,6 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
     estimators_: list[Any]
     n_draws_: Array
     spread_factor_: Array
-    spread_bound_: float
     oof_prediction_: Array
     oof_log_density_: Array
     summary_: Summary
@@ -255,123 +277,91 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             seed=seed,
             folds_below=self._pool_size.folds_below,
         )
-        progress = _Progress(
-            self.random_state,
-            seed,
-            ResultStore(len(splits), conditions, Fingerprint.from_values(splits)),
-            ResultStore(1, conditions),
-            {},
-        ).resumed(self._unfinished)
+        store = ResultStore(conditions, Fingerprint.from_values(splits))
+        progress = self._unfinished
+        if progress is None or store.resumed(progress.store) is store:
+            progress = _Progress(self.random_state, seed, store, {})
         # Until the end of `fit`, which may fit networks to more rows.
         self._unfinished = progress
         try:
-            return self._fit_stack(data, candidates, splits, progress, log)
+            return self._fit_stack(data, candidates, splits, progress.store, log)
         except BaseException as error:
             if not isinstance(error, KeyboardInterrupt):
-                progress.forget_failures()
+                progress.store.forget_failures()
             raise
 
-    def _fit_stack(self, data, candidates, splits, progress: _Progress, log) -> dict:
-        """Compute the fitted attributes; store trained models in ``progress``."""
-        resources = self._resources()
+    def _fit_stack(
+        self, data, candidates, splits, store: ResultStore, log
+    ) -> dict[str, Any]:
+        """Compute the fitted attributes; add trained models to ``store``."""
+        resources, folds = self._resources(), range(len(splits))
         warn_of_few_rows(int(np.count_nonzero(data.weights > 0)))
-        fold_data, folds, fold_tables = encode_by_fold(data, splits)
+        fold_data, fold_rows, fold_tables = encode_by_fold(data, splits)
         # Not by the rows of a fold, which may be fewer.
         with silenced(TRAINING_CODES):
-            seconds = _collect(
-                predict_held_out(
-                    candidates, fold_data, folds, resources, progress.out_of_fold
-                ),
-                progress.out_of_fold,
-                log,
-                len(candidates) * len(splits),
-                "networks out of fold",
-            )
-        candidates, oof, stacked, kept, models = self._refit_until_all_succeed(
-            drop_failed(candidates, progress.out_of_fold),
-            data,
-            splits,
-            resources,
-            progress,
-            log,
-            seconds,
-        )
-        factor = self._factor_of_refits(stacked, kept, models, data)
-        outcomes = [progress.out_of_fold.outcomes([c.name]) for c in kept]
-        fold_models = [
-            _completed(
-                kept,
-                [outcome.results[0].estimator for outcome in fold_outcomes],
-                oof,
-                stacked,
-            )
-            for fold_outcomes in zip(*outcomes, strict=True)
+            new = predict_held_out(candidates, fold_data, fold_rows, resources, store)
+            _collect(new, store, candidates, folds, "networks out of fold", log)
+        candidates = drop_failed(candidates, store, folds)
+        n_refits = self._n_refits()
+        while True:
+            oof = OutOfFold.from_outcomes(candidates, splits, store, data)
+            stacked = oof.stacked(self.weights)
+            kept = list(compress(candidates, stacked.n_draws))
+            n_draws = stacked.n_draws[stacked.n_draws > 0]
+            settings = {
+                candidate.name: candidate.refit_params(n_refits, n)
+                for candidate, n in zip(kept, n_draws, strict=True)
+            }
+            new = refit_to_all_rows(kept, settings, data, resources, store)
+            _collect(new, store, kept, [ALL_ROWS], "fitted to all rows", log)
+            successful = drop_failed(candidates, store, [ALL_ROWS])
+            if len(successful) == len(candidates):
+                break
+            # Weight the others again.
+            candidates = successful
+        models = [
+            # The number of draws is larger if another candidate was dropped after the
+            # fit.
+            outcome.results[0].set_params(**settings[candidate.name])
+            for candidate in kept
+            for outcome in store.outcomes([candidate.name], [ALL_ROWS])
         ]
+        fold_models = [
+            [outcome.results[0].estimator for outcome in outcomes]
+            for outcomes in (store.outcomes(settings, [fold]) for fold in folds)
+        ]
+        models, *fold_models = (
+            _with_noise(kept, fitted, oof, n_draws) for fitted in (models, *fold_models)
+        )
+        factor = _factor_of_refits(stacked, kept, models, data)
         # Other models have no epochs.
         networks = [m for m in map(model_of, models) if isinstance(m, BayesianNetwork)]
+        names = [candidate.name for candidate in candidates]
+        mixture = stacked.corrected
         return {
             "estimators_": models,
             "on_frame_": [c.spec.on_frame and data.frame is not None for c in kept],
             "n_iter_": max((network.n_iter_ for network in networks), default=1),
-            "n_draws_": stacked.n_draws[stacked.n_draws > 0],
+            "n_draws_": n_draws,
             "spread_factor_": factor,
-            "spread_bound_": BOUND,
-            **self._summary_attributes(candidates, oof, stacked),
-            **self._fold_attributes(fold_models, splits, oof, stacked, factor),
-            **self._column_attributes(data),
             "fold_tables_": fold_tables,
+            "weights_": _weights_table(names, stacked.weights, stacked.log_density),
+            "summary_": self._summary(mixture, oof),
+            **self._out_of_fold_attributes(oof, mixture),
+            **self._interval_attributes(
+                corrected(stacked.mixture, factor), oof, fold_models
+            ),
+            **self._column_attributes(data),
         }
 
-    def _refit_until_all_succeed(
-        self, candidates, data, splits, resources, progress, log, seconds: float
-    ) -> tuple[list[Candidate], OutOfFold, Stacked, list[Candidate], list]:
-        """Weight the candidates, and fit those with draws to all rows.
-
-        If a fit fails, drop the candidate and weight the others again.
-
-        seconds : mean time of a fit out of fold
-        returns : candidates; their predictions out of fold; their weights; the
-            candidates with draws; the fits of these to all rows
-        """
-        while True:
-            oof = OutOfFold.from_outcomes(
-                candidates, splits, progress.out_of_fold, data
-            )
-            stacked = oof.stacked(self.weights)
-            n_refits = self.n_refits
-            if n_refits == "auto":
-                size = self._pool_size
-                n_refits = size.regression_refits
-                if self._is_classification:
-                    n_refits = size.classification_refits
-            kept, settings = [], {}
-            for candidate, n_draws in zip(candidates, stacked.n_draws, strict=True):
-                if n_draws:
-                    kept.append(candidate)
-                    params = candidate.refit_params(n_refits, n_draws)
-                    settings[candidate.name] = params
-            _collect(
-                refit_to_all_rows(kept, settings, data, resources, progress.refits),
-                progress.refits,
-                log,
-                len(kept),
-                "fitted to all rows",
-                seconds * _relative_refit_time(kept, settings, data, splits),
-            )
-            remaining = drop_failed(candidates, progress.refits)
-            if len(remaining) == len(candidates):
-                break
-            candidates = remaining
-        models = []
-        for candidate in kept:
-            [outcome] = progress.refits.outcomes([candidate.name])
-            [model] = outcome.results
-            # Its number of draws is larger if another candidate was dropped after
-            # this fit.
-            model.set_params(**settings[candidate.name])
-            models.append(model)
-        models = _completed(kept, models, oof, stacked)
-        return candidates, oof, stacked, kept, models
+    def _n_refits(self) -> int:
+        """Networks that are fitted to all rows for each candidate."""
+        if self.n_refits != "auto":
+            return self.n_refits
+        size = self._pool_size
+        if self._is_classification:
+            return size.classification_refits
+        return size.regression_refits
 
     # ---- inputs
 
@@ -503,16 +493,6 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
 
     # ---- fitted attributes
 
-    def _summary_attributes(self, candidates, oof: OutOfFold, stacked: Stacked) -> dict:
-        """Fitted attributes with the scores of candidates and mixture."""
-        names = [candidate.name for candidate in candidates]
-        mixture = stacked.corrected
-        return {
-            "weights_": _weights_table(names, stacked.weights, stacked.log_density),
-            "summary_": self._summary(mixture, oof),
-            **self._out_of_fold_attributes(oof, mixture),
-        }
-
     @abstractmethod
     def _out_of_fold_attributes(self, oof: OutOfFold, mixture) -> dict:
         """Fitted attributes with out-of-fold predictions of the mixture."""
@@ -533,16 +513,12 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             attributes["feature_names_in_"] = data.columns
         return attributes
 
-    def _factor_of_refits(
-        self, stacked: Stacked, kept, models, data: StackData
-    ) -> np.ndarray:
-        """Correction of the mixture of the refitted models."""
-        return stacked.factor
+    def _interval_attributes(self, mixture, oof: OutOfFold, fold_models: list) -> dict:
+        """Further fitted attributes that predictions need.
 
-    def _fold_attributes(
-        self, fold_models, splits, oof: OutOfFold, stacked: Stacked, factor
-    ) -> dict:
-        """Fitted attributes with the models of the folds, if intervals need them."""
+        mixture : out of fold, with the correction of the refitted models
+        fold_models : fits of the candidates to each fold
+        """
         return {}
 
     @abstractmethod
@@ -600,7 +576,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
     def _mix(self, *predictives):
         """Mixture of the predictions of the candidates, with its correction."""
         mixture = pooled(predictives, self.n_draws_)
-        return corrected(mixture, self.spread_factor_, self.spread_bound_)
+        return corrected(mixture, self.spread_factor_)
 
     def _mixture_blocks(self, estimators, X) -> PredictiveBlocks:
         """Mixture of the given fits of the candidates."""
@@ -651,8 +627,8 @@ class _Progress(NamedTuple):
     random_state : object
     seed : int
         The number that was drawn from ``random_state``.
-    out_of_fold, refits : ResultStore
-        Outcomes of the folds and of the fits to all rows, by candidate's name.
+    store : ResultStore
+        Outcomes by the candidate's name, of the folds and of the fits to all rows.
     many_rows : dict of str to estimator
         Fits to more rows than the candidates are compared on, by a hash of what they
         depend on. The training of the last network may be unfinished.
@@ -660,25 +636,8 @@ class _Progress(NamedTuple):
 
     random_state: Any
     seed: int
-    out_of_fold: ResultStore
-    refits: ResultStore
+    store: ResultStore
     many_rows: dict[str, Any]
-
-    def resumed(self, earlier: _Progress | None) -> _Progress:
-        """Progress with the outcomes of an earlier fit that are still valid."""
-        if earlier is None:
-            return self
-        refits = self.refits.resumed(earlier.refits)
-        return self._replace(
-            out_of_fold=self.out_of_fold.resumed(earlier.out_of_fold),
-            refits=refits,
-            many_rows=earlier.many_rows if refits is earlier.refits else {},
-        )
-
-    def forget_failures(self) -> None:
-        """Drop failures, so that the next fit tries these candidates again."""
-        self.out_of_fold.forget_failures()
-        self.refits.forget_failures()
 
 
 def _names_categories(estimator) -> bool:
@@ -731,46 +690,47 @@ def _column_scales(candidate) -> tuple[np.ndarray, np.ndarray, float] | None:
     return mean, scale, model.total_weight_
 
 
-def _completed(kept: list[Candidate], models, oof: OutOfFold, stacked: Stacked) -> list:
-    """Fitted candidates with the noise and the trees that the mixture uses."""
+def _with_noise(kept: list[Candidate], models: list, oof: OutOfFold, n_draws) -> list:
+    """Fitted candidates with their noise out of fold, and the trees that are used."""
     for candidate, model in zip(kept, models, strict=True):
         if candidate.name in oof.noise:
             model.set_noise(oof.noise[candidate.name])
-    return without_unused_trees(models, stacked.n_draws[stacked.n_draws > 0])
+    return without_unused_trees(models, n_draws)
 
 
-def _relative_refit_time(
-    kept: list[Candidate], settings, data: StackData, splits
-) -> float:
-    """Mean duration of a fit to all rows, in units of a fit out of fold."""
-    row_ratio = len(data.y) / np.mean([len(train) for train, _ in splits])
-    network_ratios = []
-    for candidate in kept:
-        before = candidate.n_starts
-        now = settings[candidate.name].get(f"{candidate.path}n_estimators", before)
-        network_ratios.append(now / before)
-    return float(row_ratio * np.mean(network_ratios))
+def _factor_of_refits(
+    stacked: Stacked, kept: list[Candidate], models: list, data: StackData
+) -> np.ndarray:
+    """Correction of the mixture of the refitted models, which may have more starts."""
+    n_before = [candidate.n_starts for candidate in kept]
+    n_now = [n_networks(model) for model in models]
+    if not (stacked.mixture.has_spread and np.any(np.greater(n_now, n_before))):
+        return stacked.factor
+    subset = np.flatnonzero(data.weights)
+    subset = some_rows(subset, max(MAX_COMPARED // stacked.factor.size, 1))
+    predictives = [
+        open_predictive(model, safe_indexing(data.rows_of(candidate), subset)).whole()
+        for candidate, model in zip(kept, models, strict=True)
+    ]
+    n_draws = stacked.n_draws[stacked.n_draws > 0]
+    reduction = share_of_starts(predictives, n_draws, n_before, n_now)
+    return factor_with_starts(stacked.factor, reduction, data.weights[subset])
 
 
 def _collect(
     training: Iterator[ProgramResult],
     store: ResultStore,
-    log: Callable[[str], None],
-    n_total: int,
+    candidates: list[Candidate],
+    folds: Folds,
     label: str,
-    seconds: float = 0.0,
-) -> float:
+    log: Callable[[str], None],
+) -> None:
     """Add the results of a training to ``store`` and log the progress.
 
     Warnings of single candidates are ignored.
-
-    seconds : expected time per model, until the first one is trained
-
-    Returns
-    -------
-    seconds : float
-        Mean time per model.
     """
+    names = [candidate.name for candidate in candidates]
+    n_total = len(names) * len(folds)
     # Row weights go to the network by the name of its step, so that metadata routing
     # must be off here.
     with (
@@ -784,19 +744,16 @@ def _collect(
         # poor.
         silence_warning(FAR_ROWS)
         silence_warning(*EXPECTED_IN_FOLDS)
-        n_start, start = None, 0.0
+        first, start = 0, 0.0
         for new in training:
-            n_before = len(store)
             store.update(new)
-            n_done, now = len(store), time.perf_counter()
-            if n_start is None:
-                n_start, start = n_done, now
-            if n_done > n_start:
-                seconds = (now - start) / (n_done - n_start)
-            if n_done > n_before:
-                remaining = time_left(seconds * (n_total - n_done))
-                log(f"{n_done} of {n_total} {label}{remaining}")
-    return seconds
+            if not new.outcomes:
+                continue
+            n_done = len(store.known(names, folds))
+            first, start = first or n_done, start or time.perf_counter()
+            mean_seconds = (time.perf_counter() - start) / max(n_done - first, 1)
+            remaining = time_left(mean_seconds * (n_total - n_done))
+            log(f"{n_done} of {n_total} {label}{remaining}")
 
 
 def _weights_table(names, weights, log_density):

@@ -20,7 +20,9 @@ from skbayesnn._batch.jobs import (
     path_of_network,
 )
 from skbayesnn._batch.outcomes import (
+    ALL_ROWS,
     Fingerprint,
+    Folds,
     Key,
     Outcome,
     ProgramResult,
@@ -370,7 +372,16 @@ def predict_held_out(
         few_draws[candidate.name] = candidate.draws_param(HELD_OUT_DRAWS, at_most=True)
     on_frame = frozenset(c.name for c in candidates if c.spec.on_frame)
     predictor = HeldOutPredictor(data, splits, on_frame)
-    return _train(candidates, few_draws, data, splits, predictor, resources, store)
+    return _train(
+        candidates,
+        few_draws,
+        data,
+        splits,
+        range(len(splits)),
+        predictor,
+        resources,
+        store,
+    )
 
 
 def refit_to_all_rows(
@@ -384,14 +395,24 @@ def refit_to_all_rows(
 
     store, yields : as in ``predict_held_out``
     """
+    # The only fold, so that its index may be ALL_ROWS, -1.
     every_row = [(np.arange(len(data.y)), np.arange(0))]
     return _train(
-        candidates, settings, data, every_row, ReturnEstimator(), resources, store
+        candidates,
+        settings,
+        data,
+        every_row,
+        [ALL_ROWS],
+        ReturnEstimator(),
+        resources,
+        store,
     )
 
 
-def drop_failed(candidates: Sequence[Candidate], store: ResultStore) -> list[Candidate]:
-    """Drop the candidates that failed in a fold, with a warning.
+def drop_failed(
+    candidates: Sequence[Candidate], store: ResultStore, folds: Folds
+) -> list[Candidate]:
+    """Drop the candidates that failed in one of the folds, with a warning.
 
     A candidate without an outcome has not failed.
 
@@ -402,7 +423,7 @@ def drop_failed(candidates: Sequence[Candidate], store: ResultStore) -> list[Can
     """
     remaining, errors = [], {}
     for candidate in candidates:
-        outcomes = store.known([candidate.name]).values()
+        outcomes = store.known([candidate.name], folds).values()
         failures = [outcome.error for outcome in outcomes if outcome.error]
         if failures:
             errors[candidate.name] = failures[0]
@@ -430,14 +451,15 @@ def drop_failed(candidates: Sequence[Candidate], store: ResultStore) -> list[Can
 
 
 def _train(
-    candidates, settings, data, splits, result_builder, resources, store: ResultStore
+    candidates, settings, data, splits, folds: Folds, result_builder, resources, store
 ) -> Iterator[ProgramResult]:
     """Train candidates on all splits without an outcome, and build their results.
 
     settings : further parameters by candidate's name
     """
     executor = Executor(result_builder, resources)
-    yield from executor.resume(store.unscored(c.name for c in candidates))
+    names = [candidate.name for candidate in candidates]
+    yield from executor.resume(store.unscored(names, folds))
     fold_fits: list[FoldFit] = []
     failed: dict[Key, Outcome] = {}
     specs = {id(candidate.spec): candidate.spec for candidate in candidates}
@@ -447,7 +469,7 @@ def _train(
             candidate.name: candidate.params | settings[candidate.name]
             for candidate in group
         }
-        missing = store.missing(params)
+        missing = store.missing(params, folds)
         spec_data, spec_splits = (
             data.as_given(splits) if spec.on_frame else (data, splits)
         )

@@ -12,28 +12,21 @@ from skbayesnn._data.scaling import UNCERTAIN_ROWS
 from skbayesnn._data.table_encoder import AVERAGED
 from skbayesnn._data.validation import check_numbers, check_target_given
 from skbayesnn._meta.cross_conformal import cross_interval, too_few
-from skbayesnn._meta.unwrap import open_predictive
 from skbayesnn._predictive.by_blocks import by_blocks
 from skbayesnn._predictive.mixin import RegressionPredictiveMixin
 from skbayesnn._runtime import on_snapshot, warn_of_rows
 from skbayesnn._sklearn_compat import RegressorMixin, safe_indexing
 from skbayesnn._stacking.base import BayesianStacking
-from skbayesnn._stacking.candidates import n_networks
 from skbayesnn._stacking.summary import (
     summarise_regression,
     warn_if_nothing_is_explained,
 )
-from skbayesnn._stacking.weights import corrected, factor_with_starts, share_of_starts
 from skbayesnn._typing import Array, MatrixLike, OutputPath
 from skbayesnn._validation import check_levels, check_option
-from skbayesnn.estimators._diagnostics import some_rows
 
 # Predictions warn of rows whose epistemic standard deviation is larger than this
 # multiple of the largest of the held-out rows.
 FAR = 2.0
-# At most this many rows times targets estimate how much refits from different starts
-# differ.
-MAX_COMPARED = 1_000
 
 
 class BayesianStackingRegressor(
@@ -155,11 +148,10 @@ default="from_dtype"
         Factor by which the mixture is spread about its mean. It maximises the
         log density of the held-out rows, under a prior that keeps its logarithm near
         zero. It is then reduced, because refits from several starts have a smaller
-        squared error than the single start of cross-validation.
-    spread_bound_ : float
-        The factor moves the mean of a draw by at most this many standard deviations of
-        its observation noise. Without a bound, a candidate with a large error in a row
-        would move the draws of the other candidates away from y.
+        squared error than the single start of cross-validation. It moves the mean of a
+        draw by at most one standard deviation of its observation noise: otherwise a
+        candidate with a large error in a row would move the draws of the other
+        candidates away from y.
     oof_prediction_, oof_std_ : ndarray of shape (n_samples,) or (n_samples, n_targets)
         Out-of-fold mean and total standard deviation of the mixture, in y's units:
         one start of each candidate, with the factor estimated on the held-out rows. NaN
@@ -429,39 +421,24 @@ default="from_dtype"
             )
         return mixture
 
-    def _factor_of_refits(self, stacked, kept, models, data):
-        n_before = [candidate.n_starts for candidate in kept]
-        n_now = [n_networks(model) for model in models]
-        if not (stacked.mixture.has_spread and np.any(np.greater(n_now, n_before))):
-            return stacked.factor
-        subset = np.flatnonzero(data.weights)
-        subset = some_rows(subset, max(MAX_COMPARED // stacked.factor.size, 1))
-        predictives = [
-            open_predictive(
-                model, safe_indexing(data.rows_of(candidate), subset)
-            ).whole()
-            for candidate, model in zip(kept, models, strict=True)
-        ]
-        n_draws = stacked.n_draws[stacked.n_draws > 0]
-        reduction = share_of_starts(predictives, n_draws, n_before, n_now)
-        return factor_with_starts(stacked.factor, reduction, data.weights[subset])
-
-    def _fold_attributes(self, fold_models, splits, oof, stacked, factor):
-        mixture, n_rows = corrected(stacked.mixture, factor), len(oof.y)
+    def _interval_attributes(self, mixture, oof, fold_models):
+        n_rows = len(oof.y)
         std = mixture.uncertainty(["total"])["total"].reshape(n_rows, -1)
+        used = oof.weights > 0
         # Less than a hundredth of the total never matters.
-        largest = np.maximum(_epistemic(mixture), 0.01 * std)[oof.weights > 0].max(0)
+        largest = np.maximum(_epistemic(mixture), 0.01 * std)[used].max(0)
         attributes = {"largest_epistemic_": largest}
-        if len(np.unique(oof.test_rows)) < len(oof.test_rows):
+        if len(np.unique(oof.test_rows)) < n_rows:
             return attributes  # A row must not calibrate twice.
         # Divide residuals by the standard deviation that predictions have.
-        residual = np.abs(oof.y - mixture.mean()).reshape(n_rows, -1)
-        boundaries = np.cumsum([len(test) for _, test in splits])[:-1]
-        scores = np.split(residual / std, boundaries)
-        kept = np.split(oof.weights > 0, boundaries)
-        fold_scores = [values[rows] for values, rows in zip(scores, kept, strict=True)]
-        attributes |= {"fold_estimators_": fold_models, "fold_scores_": fold_scores}
-        return attributes
+        scores = np.abs(oof.y - mixture.mean()).reshape(n_rows, -1) / std
+        fold_scores = [
+            scores[used & (oof.fold == fold)] for fold in range(len(fold_models))
+        ]
+        return attributes | {
+            "fold_estimators_": fold_models,
+            "fold_scores_": fold_scores,
+        }
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

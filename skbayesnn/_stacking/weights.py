@@ -330,7 +330,7 @@ class OutOfFold:
         """
         predictives, regressors = [], {}
         for i, candidate in enumerate(candidates):
-            outcomes = store.outcomes([candidate.name])
+            outcomes = store.outcomes([candidate.name], range(len(splits)))
             parts = [outcome.results[0].predictive for outcome in outcomes]
             predictives.append(type(parts[0]).concatenate_rows(parts))
             model = outcomes[0].results[0].estimator
@@ -575,9 +575,9 @@ def pooled(parts, n_draws):
     return type(parts[0]).pooled(parts, n_draws=n_draws)
 
 
-def corrected(mixture, factor, bound: float = BOUND):
+def corrected(mixture, factor):
     """Mixture spread by one factor per target, or with a temperature for classes."""
-    return mixture if np.all(factor == 1) else mixture.corrected(factor, bound)
+    return mixture if np.all(factor == 1) else mixture.corrected(factor, BOUND)
 
 
 def best_factor(mixture, y, weights) -> np.ndarray:
@@ -619,7 +619,7 @@ def factor_with_starts(
 
 def share_of_starts(
     parts: Sequence[Any],
-    n_draws: Sequence[int],
+    n_draws: np.ndarray,
     n_before: Sequence[int],
     n_now: Sequence[int],
 ) -> np.ndarray:

@@ -219,7 +219,8 @@ class _BatchedSearch(BestEstimatorMixin, BaseSearchCV):
             if not interrupted:
                 store.forget_failures()
             self._unfinished = store
-            complete = store.complete(names) if interrupted else []
+            folds = range(len(inputs.splits))
+            complete = store.complete(names, folds) if interrupted else []
             n_complete = len(complete)
             if n_complete in (0, len(candidates)):
                 raise
@@ -230,7 +231,7 @@ class _BatchedSearch(BestEstimatorMixin, BaseSearchCV):
                 "with the same data to continue.",
                 ConvergenceWarning,
             )
-            done = [store.outcomes(names[i] for i in complete)]
+            done = [store.outcomes([names[i] for i in complete], folds)]
             candidates = [candidates[i] for i in complete]
             fitted = replay(self, inputs, candidates, done, refit=False)
         replace_fitted(
@@ -284,7 +285,7 @@ class _BatchedSearch(BestEstimatorMixin, BaseSearchCV):
         KeyboardInterrupt
             The store contains the outcomes computed so far.
         """
-        n_folds = len(inputs.splits)
+        folds = range(len(inputs.splits))
         builder = FoldFitBuilder(
             self.estimator,
             inputs.routed.estimator.fit,
@@ -293,33 +294,32 @@ class _BatchedSearch(BestEstimatorMixin, BaseSearchCV):
             inputs.splits,
         )
         by_name = dict(zip(names, candidates, strict=True))
-        n_at_once = executor.candidates_at_once(n_folds, builder.max_train_rows)
+        n_at_once = executor.candidates_at_once(len(folds), builder.max_train_rows)
         # The refit warns, by the number of all rows.
         in_folds = silenced(TRAINING_CODES) if self.refit else nullcontext()
-        with (
-            in_folds,
-            self._progress(len(by_name) * n_folds, n_folds) as progress,
-        ):
+        n_members = len(by_name) * len(folds)
+        with in_folds, self._progress(n_members, len(folds)) as progress:
 
             def keep(result):
                 store.update(result)
-                log(f"{len(store)} of {len(by_name) * n_folds} members trained")
+                log(f"{len(store)} of {n_members} members trained")
                 if progress is not None:
                     progress.add(result.outcomes)
 
             for piece in builder.pieces(candidates, n_at_once):
+                some = names[piece]
                 # The progress bar counts the outcomes of an interrupted fit.
-                keep(ProgramResult(store.known(names[piece])))
-                for result in executor.resume(store.unscored(names[piece])):
+                keep(ProgramResult(store.known(some, folds)))
+                for result in executor.resume(store.unscored(some, folds)):
                     keep(result)
-                missing = store.missing(names[piece])
+                missing = store.missing(some, folds)
                 fold_fits, failed = builder.fold_fits(by_name, missing)
                 keep(ProgramResult(failed))
                 programs = executor.run(fold_fits)
                 del fold_fits  # Release each of them when its program is done.
                 for result in programs:
                     keep(result)
-                yield store.outcomes(names[piece])
+                yield store.outcomes(some, folds)
 
     def _progress(self, n_members: int, n_folds: int):
         """Context manager that returns a ``SearchProgress``, or None if not verbose."""
@@ -332,7 +332,7 @@ class _BatchedSearch(BestEstimatorMixin, BaseSearchCV):
         params = routed.estimator.fit, routed.scorer.score
         fingerprint = Fingerprint.from_values(self.estimator, X, y, splits, *params)
         conditions = fingerprint, self.scoring, self.return_train_score
-        return ResultStore(len(splits), *conditions)
+        return ResultStore(*conditions)
 
     def _resources(self) -> Resources:
         """Check the parameters for memory, workers and devices."""

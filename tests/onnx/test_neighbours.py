@@ -13,6 +13,8 @@ from skbayesnn import (
     to_onnx,
 )
 from skbayesnn._onnx import neighbours as graphs
+from skbayesnn._onnx import predictive
+from skbayesnn._stacking import weights
 from skbayesnn.estimators import neighbours
 from tests.helpers.onnx_running import (
     assert_close,
@@ -65,7 +67,7 @@ def test_classes(data, seed):
 
 @pytest.mark.usefixtures("unmerged")
 @pytest.mark.parametrize("target", ["y", "Y"])
-def test_stack(data, small, target, seed):
+def test_stack(data, small, target, seed, monkeypatch):
     """A correction moves a draw, with all of its components, by a bounded distance."""
     y = getattr(data, target)
     pool = [
@@ -79,7 +81,8 @@ def test_stack(data, small, target, seed):
     model.n_draws_ = np.array([7, 5, 9])
     for bound in (np.inf, 0.1):
         model.spread_factor_ = np.full(len(model.spread_factor_), 1.6)
-        model.spread_bound_ = bound
+        monkeypatch.setattr(weights, "BOUND", bound)
+        monkeypatch.setattr(predictive, "BOUND", bound)
         assert_same_regression(model, data.X_new, y)
 
 

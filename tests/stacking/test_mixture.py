@@ -16,6 +16,7 @@ from skbayesnn._batch.jobs import network_of
 from skbayesnn._distributions.components import Gaussians
 from skbayesnn._meta.unwrap import open_predictive
 from skbayesnn._predictive.mixture import MixturePredictive
+from skbayesnn._stacking import weights
 from skbayesnn._stacking.weights import (
     best_factor,
     corrected,
@@ -70,10 +71,10 @@ def test_predictive_is_the_weighted_mixture(table):
     )
 
 
-def test_spread_factor_spreads_about_the_mean(table):
+def test_spread_factor_spreads_about_the_mean(table, monkeypatch):
     X, y = table
     model = regressor().fit(X, y)
-    model.spread_bound_ = np.inf
+    monkeypatch.setattr(weights, "BOUND", np.inf)
     model.spread_factor_ = np.ones(1)
     mean, std = model.predict(X, return_std=True)
     middle = model.predict_quantile(X, 0.3)
@@ -112,7 +113,7 @@ def test_row_with_one_outlying_draw_keeps_its_density(seed):
     # One standard deviation away, and half as wide.
     least = plain - 0.5 * 1.05**2
     assert corrected(mixture, factor).log_density(np.zeros(9))[4] > least
-    assert corrected(mixture, factor, np.inf).log_density(np.zeros(9))[4] < -100
+    assert mixture.corrected(factor, np.inf).log_density(np.zeros(9))[4] < -100
 
 
 def test_spread_factor_is_the_ratio_of_true_to_predicted_std(seed):
@@ -187,7 +188,7 @@ def test_reduction_of_refits_is_estimated_on_a_limited_number_of_rows(
     model = regressor().set_params(n_refits=3)
     Y = np.column_stack([y, -y])
     factor_of_all_rows = clone(model).fit(X, Y).spread_factor_
-    monkeypatch.setattr("skbayesnn._stacking.regressor.MAX_COMPARED", 14)
+    monkeypatch.setattr("skbayesnn._stacking.base.MAX_COMPARED", 14)
     actual = clone(model).fit(X, Y)
     rows = np.arange(0, ROWS, 6)
     assert len(rows) == 7

@@ -17,7 +17,7 @@ from skbayesnn._batch import executor
 from skbayesnn._batch.outcomes import Outcome, ProgramResult, ResultStore
 from skbayesnn._stacking import base
 from skbayesnn._stacking import pool as pools
-from skbayesnn._stacking.candidates import HeldOutPredictor, StackData, expand_pool
+from skbayesnn._stacking.candidates import HeldOutPredictor, expand_pool
 from skbayesnn.estimators import _progress
 from skbayesnn.model_selection import (
     BatchedGridSearchCV,
@@ -310,7 +310,7 @@ def test_verbose_is_checked(table, value, error):
 
 
 def test_time_left_is_estimated(monkeypatch):
-    """From the mean time of the trained models; before, from the expected time."""
+    """From the mean time of the models after the first program."""
     now = 0.0
 
     def trained():
@@ -322,37 +322,13 @@ def test_time_left_is_estimated(monkeypatch):
             yield ProgramResult({("network", fold): Outcome() for fold in folds})
             first = n_done
 
-    def messages(**expected):
-        texts = []
-        seconds = base._collect(
-            trained(), ResultStore(8), texts.append, 8, "fits", **expected
-        )
-        assert seconds == 30 / 6
-        return texts
-
+    texts, networks = [], [SimpleNamespace(name="network")]
     clock = SimpleNamespace(perf_counter=lambda: now)
     monkeypatch.setattr(base, "time", clock)
-    remaining = [
+    base._collect(trained(), ResultStore(), networks, range(8), "fits", texts.append)
+    assert texts == [
+        "2 of 8 fits",
         "3 of 8 fits, about 50 s left",
         "6 of 8 fits, about 12 s left",
         "8 of 8 fits",
     ]
-    assert messages() == ["2 of 8 fits", *remaining]
-    assert messages(seconds=40.0) == ["2 of 8 fits, about 4 min left", *remaining]
-
-
-def test_expected_time_of_refits_grows_with_rows_and_networks(table):
-    """Relative to the out-of-fold fits, before the first refit is trained."""
-    pool = [("one", NETWORK), ("several", clone(NETWORK).set_params(n_estimators=3))]
-    pool_candidates = _candidates(pool)
-    settings = {
-        candidate.name: {f"{candidate.path}n_estimators": 6}
-        for candidate in pool_candidates
-    }
-    rows = StackData(*table, None)
-    half = np.arange(len(table[1]) // 2)
-    expected = len(table[1]) / len(half) * (6 + 2) / 2
-    assert (
-        base._relative_refit_time(pool_candidates, settings, rows, [(half, half)])
-        == expected
-    )
