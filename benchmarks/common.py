@@ -265,8 +265,7 @@ def fit_splits(estimators: Sequence, X, y, rows: Sequence[np.ndarray]) -> Sequen
     checked_table, target_attributes = checked[0]
     together = train_on(checked_table, rows, estimators, target_attributes)
     for estimator, fitted in zip(estimators, together, strict=True):
-        estimator._store_fitted(fitted, seen=0.0)
-        estimator.n_epochs_seen_ = estimator.n_iter_
+        estimator._store_fitted(fitted)
     return estimators
 
 

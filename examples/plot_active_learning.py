@@ -7,11 +7,11 @@ the images with the largest mutual information between label and weights (BALD),
 the largest entropy. Every seed has its own images and networks; all strategies of a
 seed start with the same images.
 
-With MC dropout, BALD is worse than random up to 120 labels, and better with all four
-seeds at 140. With variational dropout it is as good at first, and better with all four
-seeds from 120 labels on. Entropy, the simpler measure, is the best of the three with
-both networks from 100 labels on, and better than random with all four seeds at the end.
-The ten images of a round are rated separately, so they may all teach the same.
+With MC dropout, BALD is worse than random with nearly every seed, to the end. With
+variational dropout it is worse at first and better with all four seeds from 120 labels
+on. Entropy, the simpler measure, is the best of the three with both networks from 100
+labels on, and better than random with all four seeds at the end. The ten images of a
+round are rated separately, so they may all teach the same.
 
 The loop needs no other package. The strategies of scikit-activeml accept the same
 estimators, see tests/test_active_learning.py. Writes

@@ -189,7 +189,7 @@ def plot(results, grid):
     ]
     figure.legend(handles=handles, loc="outside lower center", ncols=6, frameon=False)
     figure.suptitle(
-        "gap / data: ratio of the mean epistemic std in the gap and in the data; "
+        "gap / data: mean epistemic std in the gap divided by the one in the data; "
         "holds: share of the gap where the curve is in the epistemic band"
     )
     save(figure, "gap.png")

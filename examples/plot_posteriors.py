@@ -1,5 +1,5 @@
-"""How certain is each posterior in the gap between two clouds of data?
-====================================================================
+"""What does each posterior know about the gap between two clouds of data?
+=======================================================================
 
 Every family of the package, and two networks without a posterior, are fitted to the
 same noisy rows of a curve. There are no rows in the middle: a posterior should be less
@@ -182,7 +182,7 @@ def plot(results, grid):
     ]
     all_axes[1, 3].legend(
         handles=handles,
-        title="gap / data: ratio of the\nmean epistemic std",
+        title="gap / data: mean epistemic std\nin the gap over that in the data",
         loc="center left",
         fontsize=11,
         frameon=False,

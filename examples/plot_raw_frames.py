@@ -5,8 +5,7 @@ Three tables with categories and missing values: generated sales of 80 shops, su
 on the Titanic, and whether an income is high (a sample of adult). The stack
 gets each frame as it is. The others get dates as days and missing categories as text,
 which they need; nothing is tuned. CatBoost is left out if it is not installed, and a
-table if its data are absent. In adult the stack finds 99999, which looks like a code
-for missing values, and warns.
+table if its data are absent.
 
 Writes examples/output/raw_frames.png and prints RMSE and coverage of 90 % intervals
 (regression), or log loss and calibration error (classes), and seconds.
@@ -14,7 +13,6 @@ Writes examples/output/raw_frames.png and prints RMSE and coverage of 90 % inter
 
 import json
 import time
-import warnings
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -90,8 +88,6 @@ def compare(name, frame, y):
         extra = {}
         if model_name == "CatBoost":
             extra = {"cat_features": list(X.columns[X.dtypes == "category"])}
-        # The split is random, so the order in time does not matter.
-        warnings.filterwarnings("ignore", r".*\[SKB208\]")
         start = time.perf_counter()
         model.fit(train, y_train, **extra)
         seconds = time.perf_counter() - start

@@ -16,8 +16,6 @@ sorted by their prediction; crosses are outside.
 Writes examples/output/recalibration.png and prints coverages, log density and CRPS.
 """
 
-import warnings
-
 import matplotlib.pyplot as plt
 import numpy as np
 from _common import save, size
@@ -59,8 +57,6 @@ def main() -> None:
     }
     header = "".join(f"{coverage:>8.0%}" for coverage in COVERAGES)
     print(f"test rows inside{header}   width (90 %)   log density    CRPS")
-    # The noise differs between rows on purpose; the fits warn of it.
-    warnings.filterwarnings("ignore", r".*\[SKB307\]")
     for name, model in models.items():
         interval = model.fit(X, y).predict_interval(X_test, COVERAGES)
         shares = [interval_coverage(y_test, interval[:, i]) for i in range(4)]

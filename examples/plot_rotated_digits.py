@@ -9,8 +9,8 @@ The draws agree while the digit looks as in training, and disagree where it is b
 two digits or none: all five measures rise, also on average over all test images of a 1
 and three networks. But they are no reliable alarm. At 60 degrees nearly all draws
 classify the image as a 3. With a threshold that one upright digit in twenty exceeds,
-at most 44 % of the 1s on their side raise an alarm, by mutual information and with the
-best of the networks. On
+fewer than half of the 1s on their side raise an alarm; only mutual information, the
+best of the five with each network, reaches more than half with one of them. On
 scikit-learn's 8 x 8 digits, which are used if MNIST is not available, a 1 on its side
 is classified as another digit with more certainty than an upright one as a 1.
 

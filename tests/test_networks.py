@@ -251,30 +251,6 @@ def test_stack_of_networks(table):
     assert len(stack.weights_) == 3
 
 
-@pytest.mark.parametrize(
-    ("network", "activation", "accepted"),
-    [
-        (COLOURS, "tanh", False),  # pooled
-        (clone(COLOURS).set_params(pool=1), "tanh", True),
-        (clone(COLOURS).set_params(pool=1), "relu", False),
-        (SEQUENCES, "relu", True),  # no layer after the cell
-        (clone(SEQUENCES).set_params(hidden_layer_sizes=(3,)), "relu", False),
-    ],
-)
-def test_characteristic_gradient_requires_smooth_activations(
-    table, network, activation, accepted
-):
-    X, _, labels = table
-    model = BBBClassifier(
-        network=network, activation=activation, gradient="characteristic", **SMALL
-    )
-    if accepted:
-        model.fit(X, labels)
-        return
-    with pytest.raises(ValueError, match=r"gradient='characteristic' uses second"):
-        model.fit(X, labels)
-
-
 @pytest.mark.parametrize("kind", [BBBClassifier, VariationalDropoutClassifier])
 def test_prune_refuses_other_networks_than_perceptrons(kind, table):
     X, _, labels = table

@@ -137,6 +137,10 @@ class TrainingConfig(TrainingOptions):
             and not self.perturbed
         )
 
+    def computed_in(self, device: torch.device) -> torch.dtype:
+        """Precision of the training on a device: Apple's GPUs have float32 only."""
+        return torch.float32 if device.type == "mps" else self.dtype
+
     def batch_rows(self, n_rows):
         """Rows per batch, given the number of rows (an int or an array)."""
         return -(-n_rows // self.n_batches)

@@ -299,8 +299,9 @@ class Trained:
     the constant that the KL omits, nats. ``bound`` is the evidence lower bound of the
     best parameters; None unless requested. ``engine`` is the runner's. ``n_processes``
     is the number of processes that shared the training. ``lost`` is the error that
-    ended it, if the connection to one of them was lost. ``finished`` is False if it was
-    interrupted, or paused: then ``train`` continues from this result.
+    ended it, such as a lost process, or rows that a hook could not read. ``finished``
+    is False if it was interrupted, or paused: then ``train`` continues from this
+    result.
     """
 
     posterior: Posterior
@@ -317,7 +318,7 @@ class Trained:
     bound: Bound | None = None
     engine: str = "torch"
     n_processes: int = 1
-    lost: OSError | None = None
+    lost: BaseException | None = None
 
     @property
     def epochs_done(self) -> int:
@@ -520,7 +521,7 @@ def _train_on_parts_of_rows(*arguments) -> Trained:
             trained = _train(*arguments)
             if not trained.interrupted:
                 return _on(rows, processes.of_first(_on(None, trained)))
-            if trained.lost is None and not processes.has_stopped:
+            if not (isinstance(trained.lost, ProcessError) or processes.has_stopped):
                 processes.close()  # A hook has ended the training of this one alone.
             return trained
     except ProcessError:
@@ -706,7 +707,7 @@ def _train(
             if not config.keep_interrupted or not history.has_epochs:
                 raise
             interrupted = True
-            lost = error if isinstance(error, OSError) else None
+            lost = error if isinstance(error, OSError) else error.__cause__
         trained = replace(run.outcome(interrupted, compute_bound), lost=lost)
         if compute_bound and (trained.finished or interrupted):
             with torch_threads(_threads_of_step(config, members, rows)):

@@ -81,6 +81,13 @@ def to_normal(words: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     return torch.stack([radius * angle.cos(), radius * angle.sin()], dim=-1).flatten(-2)
 
 
+def hashed_uniform(seed: int, sequence: int, positions: np.ndarray) -> np.ndarray:
+    """Uniform numbers in [0, 1), (positions,): functions of seed and position."""
+    state = _finalise(_finalise(torch.tensor([seed])) + sequence)
+    words = torch.as_tensor(positions, dtype=torch.int64) * _as_int64(GOLDEN)
+    return to_uniform(_finalise(state + words), torch.float64).numpy()
+
+
 def _as_int64(word: int) -> int:
     """The int64 with the same bits."""
     return word - (1 << 64) if word >> 63 else word

@@ -21,7 +21,7 @@ from skbayesnn._persistence.file_format import (
 from skbayesnn._persistence.rules import is_fitted
 from skbayesnn._persistence.schema import trusted_names
 from skbayesnn._version import __version__
-from skbayesnn.estimators._checkpoint import Checkpoint
+from skbayesnn.estimators._continuation import Checkpoint
 
 # Version of the file format; the description of a network has its own version.
 FORMAT = 1

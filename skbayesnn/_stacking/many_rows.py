@@ -152,10 +152,7 @@ def _network(
         # After an interruption `fit` has the finished part of its training.
         with atomic_update(fit) as new:
             # As in the stack, the noise of the training: the mixture is corrected.
-            trained_job, seen, _ = fit_source(
-                fit, new, training, variance_source="training"
-            )
-            set_fitted(new, trained_job, 0, seen)
+            set_fitted(new, fit_source(fit, new, training, variance_source="training"))
     return copy(fit)
 
 

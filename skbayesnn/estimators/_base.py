@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABCMeta, abstractmethod
 from collections.abc import Sequence
 from os import PathLike
@@ -39,27 +38,17 @@ from skbayesnn._sklearn_compat import (
     with_callbacks,
 )
 from skbayesnn._typing import Array, MatrixLike
-from skbayesnn.estimators import (
-    _checkpoint,
-    _fit,
-    _fitted,
-    _job,
-    _out_of_core,
-    _streaming,
-)
+from skbayesnn.estimators import _fit, _fitted, _out_of_core, _streaming
+from skbayesnn.estimators._continuation import Checkpoint, check_same_network
 from skbayesnn.estimators._defaults import defaults_of
 from skbayesnn.estimators._diagnostics import (
     ExplainedVariance,
     warn_if_doubtful,
     without_diverged,
 )
-from skbayesnn.estimators._job import PosteriorSpec
+from skbayesnn.estimators._job import PosteriorSpec, TrainedJob, TrainingJob
 from skbayesnn.estimators._survey import TrainingSource
-from skbayesnn.estimators._training_data import (
-    TrainingData,
-    input_columns,
-    training_data,
-)
+from skbayesnn.estimators._training_data import input_columns
 from skbayesnn.networks import NetworkDescription
 
 
@@ -129,8 +118,8 @@ class BayesianNetwork(
     likelihood_options: dict | None = None
     network: NetworkDescription | None = None
     _predictive_class: type[_fitted.PredictiveByDraws]
-    # An interrupted fit to a source of rows, which the next `fit` continues.
-    _unfinished: _out_of_core.Unfinished | None = None
+    # The unfinished model of an interrupted fit to a source of rows.
+    _unfinished: BayesianNetwork | None = None
     # With metadata routing, `groups` are requested by default, as by GroupKFold.
     __metadata_request__fit: ClassVar = {"groups": True}
 
@@ -253,51 +242,25 @@ class BayesianNetwork(
         reading, the next ``fit`` to the same source continues the training.
         """
         with atomic_update(self) as new:
-            vars(new).pop("unfinished_", None)
-            file = None
-            if checkpoint is not None:
-                file = _checkpoint.Checkpoint(checkpoint, new, set_fitted)
-            has_unfinished = getattr(self, "unfinished_", None) is not None
-            warm = _validation.check_bool("warm_start", self.warm_start)
-            warm = warm and hasattr(self, "parameters_")
-            source, seen, n_before = source_of(X), 0.0, 0
-            if source is not None and source.is_small:
-                X, source = source.read(), None
+            for name in ("unfinished_", "_unfinished"):
+                vars(new).pop(name, None)
+            file = None if checkpoint is None else Checkpoint(checkpoint)
+            source = source_of(X)
             # Callbacks receive `self`, not the copy `new`.
-            if source is not None:
+            if source is not None and not source.is_small:
                 _out_of_core.refuse_validation_set(X_val, y_val)
                 training = TrainingSource(source, y, sample_weight, groups)
-                trained_job, seen, n_before = _out_of_core.fit_source(
-                    self, new, training, warm=warm, checkpoint=file
+                trained_job = _out_of_core.fit_source(
+                    self, new, training, checkpoint=file
                 )
             else:
+                X = X if source is None else source.read()
                 X, y, sample_weight, groups = resolved_columns(
                     X, y, sample_weight, groups
                 )
                 table = X, y, sample_weight, X_val, y_val, groups
-                of_fit, continued = None, False
-                if has_unfinished or (file is not None and not warm):
-                    fresh = snapshot(new)
-                    data = training_data(fresh, *table)
-                    of_fit = _checkpoint.identity(self, _checkpoint.rows_of(data))
-                    continued = _checkpoint.is_continued(self, of_fit)
-                    if continued or not warm:
-                        warm = False
-                        vars(new).update(vars(fresh))
-                if of_fit is None or warm:
-                    data = training_data(new, *table, reset=not warm)
-                if warm:
-                    n_before = self.n_epochs_seen_
-                    trained_job = _streaming.warm_start(self, data, file)
-                elif of_fit is not None:
-                    trained_job = _fit.train_with_checkpoint(
-                        self, data, file, of_fit, continued
-                    )
-                else:
-                    [trained_job] = _fit.train_together(
-                        [self], [_job.training_job(self, data)]
-                    )
-            set_fitted(new, trained_job, n_before, seen)
+                trained_job = _fit.fit_to_table(self, new, table, file)
+            set_fitted(new, trained_job)
             _streaming.keep_rows_of_fit(new, trained_job)
             warn_if_doubtful(new, trained_job.job)
             new._warn_of_posterior()
@@ -324,109 +287,61 @@ class BayesianNetwork(
         y,
         sample_weight,
         *,
-        n_epochs="auto",
-        n_replay="auto",
-        n_total=None,
-        renew=False,
+        n_epochs,
+        n_replay,
+        n_total,
+        prior,
         **check_params,
     ):
         """Train on new rows; see ``partial_fit`` of the estimators.
 
-        renew : bool, whether to use the present posterior, if any, as the prior and
-            run a full fit on the new rows
+        check_params : further arguments of ``_validate_table``
         """
-        _validation.check_auto_or_integer("n_epochs", n_epochs, low=1)
-        _validation.check_auto_or_integer("n_replay", n_replay, low=0)
-        if _validation.stops_early(self.early_stopping, 0, math.inf):
-            raise ValueError(
-                "`partial_fit` must be used without early stopping, which would hold "
-                "out other rows; got early_stopping=True. Set it to False, or use "
-                "`fit`."
-            )
+        options = _streaming.PartialFit.checked(
+            self, n_epochs, n_replay, n_total, prior
+        )
         with atomic_update(self) as new:
-            first = not hasattr(self, "parameters_")
+            vars(new).pop("_unfinished", None)
             with silenced(LATER_DATES):  # the network is about to learn from them
                 table, target_attributes = new._validate_table(
-                    X, y, sample_weight, reset=first, **check_params
+                    X,
+                    y,
+                    sample_weight,
+                    reset=not hasattr(self, "parameters_"),
+                    **check_params,
                 )
-            if n_total is not None:
-                # A pass over parts of one table, which may come again.
-                n_epochs = 1 if isinstance(n_epochs, str) else n_epochs
-                n_replay = 0 if isinstance(n_replay, str) else n_replay
-            n_replay = _streaming.n_kept_rows(n_replay, table.X.shape[1])
-            kept = getattr(self, "replay_", None) if n_replay and not renew else None
-
-            def data_of(table):
-                rows = np.flatnonzero(table.sample_weight > 0)
-                return TrainingData(table, rows, None, target_attributes)
-
-            data = data_of(_streaming.with_kept(table, kept))
-            weights = self._row_weights(data.table, data.rows, data.classes)
-            seen, is_fit = 0.0, first and isinstance(n_epochs, str)
-            if n_total is not None and not renew:
-                new_weight = float(weights.sum())
-                _validation.check_number("n_total", n_total, low=new_weight)
-                seen = n_total - new_weight
-            elif not (first or renew):
-                # Replayed rows are part of `total_weight_`: subtract their weight.
-                weight_kept = float(weights[data.rows >= len(table.y)].sum())
-                seen = self.total_weight_ - weight_kept
-            if renew and first:
-                job = _job.training_job(self, data)
-                [trained_job] = _fit.train_together([self], [job])
-            elif renew:
-                trained_job = _streaming.refit_with_posterior_prior(self, data)
-            elif first:
-                trained_job = _streaming.begin_stream(self, data, n_epochs, seen)
-            else:
-                if n_replay and kept is None:
-                    warn("SKB114", _streaming.NO_ROWS)
-                with_refused = _streaming.with_refused(table, kept)
-                update = _streaming.update(
-                    self, data, data_of(with_refused), len(table.y), n_epochs, seen
-                )
-                if update.trained_job is None:
-                    warn("SKB113", update.warning)
-                    if kept is not None:
-                        new.replay_ = _streaming.refuse(with_refused, kept)
-                    return self
-                if update.is_alone:
-                    warn("SKB112", update.warning)
-                    table, kept, seen = with_refused, None, 0.0
-                trained_job, is_fit = update.trained_job, update.is_fit
-            if renew or is_fit:
-                # Only after a full fit: in a stream, networks may be at their start, or
-                # new rows may differ from earlier ones.
+            update = options.train(self, table, target_attributes)
+            trained_job = update.trained_job
+            if trained_job is None:
+                if update.replay is not None:
+                    new.replay_ = update.replay
+                return self
+            if update.is_fit:
+                # In a stream, networks may be at their start, or new rows may differ
+                # from earlier ones.
                 trained_job = without_diverged(trained_job)
-            new._store_fitted(trained_job, seen=seen)
-            before = 0 if first else self.n_epochs_seen_
-            new.n_epochs_seen_ = before + new.n_iter_
-            if (first or is_fit) and not renew:
-                _streaming.keep_rows_of_fit(new, trained_job, n_replay)
-            elif n_replay and not renew:
-                new.replay_ = _streaming.with_update(self, table, kept, n_replay)
+            new._store_fitted(trained_job)
+            if update.replay is not None:
+                new.replay_ = update.replay
+            elif update.n_kept:
+                _streaming.keep_rows_of_fit(new, trained_job, update.n_kept)
             new.n_iter_ = new.n_epochs_seen_
-            if renew or is_fit:
+            if update.is_fit:
                 warn_if_doubtful(new, trained_job.job)
         if trained_job.trained.lost is not None:
             raise trained_job.trained.lost
         return self
 
-    def _check_can_continue(
-        self, job: _job.TrainingJob, target_attributes: dict
-    ) -> None:
+    def _check_can_continue(self, job: TrainingJob, target_attributes: dict) -> None:
         """Raise if training cannot continue from the fitted state."""
-        _streaming.check_same_network(self, job, target_attributes)
+        check_same_network(self, job, target_attributes)
 
     @abstractmethod
     def _check_held_out(self, X, y, table: Table, target_attributes) -> Table:
         """Validate the validation set and return it as a table."""
 
-    def _store_fitted(self, trained_job: _job.TrainedJob, *, seen: float) -> None:
-        """Store the trained networks as fitted attributes.
-
-        seen : total weight of earlier rows of the stream
-        """
+    def _store_fitted(self, trained_job: TrainedJob) -> None:
+        """Store the trained networks as fitted attributes."""
         trained = trained_job.trained
         failed = trained.failed
         if failed.any():
@@ -446,12 +361,10 @@ class BayesianNetwork(
                 "epochs are kept (warm_start=True). Call `fit` again to continue.",
                 ConvergenceWarning,
             )
-        total_weight = seen + trained_job.job.total_weight
-        attributes, posterior = _fitted.fitted_attributes(trained_job, total_weight)
-        attributes |= trained_job.job.data.target_attributes | {
-            "total_weight_": total_weight
-        }
-        self.__dict__.pop("replay_", None)
+        attributes, posterior = _fitted.fitted_attributes(trained_job)
+        attributes |= trained_job.job.data.target_attributes
+        for name in ("replay_", "unfinished_"):
+            self.__dict__.pop(name, None)
         self.__dict__ |= attributes | {"_cache": _fitted.PosteriorCache()}
         self._cache.prime(self, posterior)
 
@@ -508,15 +421,6 @@ class BayesianNetwork(
         return accept_frames(tags)
 
 
-def set_fitted(
-    estimator: BayesianNetwork,
-    trained_job: _job.TrainedJob,
-    n_epochs_before: int = 0,
-    seen: float = 0.0,
-) -> None:
-    """Store trained networks, without diverged ones, as fitted attributes.
-
-    seen : total weight of training rows that the job does not contain
-    """
-    estimator._store_fitted(without_diverged(trained_job), seen=seen)
-    estimator.n_epochs_seen_ = estimator.n_iter_ + n_epochs_before
+def set_fitted(estimator: BayesianNetwork, trained_job: TrainedJob) -> None:
+    """Store trained networks, without diverged ones, as fitted attributes."""
+    estimator._store_fitted(without_diverged(trained_job))

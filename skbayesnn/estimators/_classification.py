@@ -201,6 +201,7 @@ class BayesianClassifier(
         n_epochs: int | str = "auto",
         n_replay: int | str = "auto",
         n_total: float | None = None,
+        prior: str | None = None,
     ) -> Self:
         """Update the fit with new rows, in a tenth of the time of a fit or less.
 
@@ -223,6 +224,8 @@ class BayesianClassifier(
             :meth:`MCDropoutRegressor.partial_fit`.
         n_total : float, default=None
             Total weight of the rows of the whole stream, as in the same method.
+        prior : {"previous", None}, default=None
+            Prior of the call, as in the same method.
 
         Returns
         -------
@@ -236,6 +239,7 @@ class BayesianClassifier(
             n_epochs=n_epochs,
             n_replay=n_replay,
             n_total=n_total,
+            prior=prior,
             classes=self._classes_of_stream(classes),
         )
 

@@ -5,9 +5,10 @@ a single estimator. Progress is reported after every epoch: to scikit-learn's ca
 (``set_callbacks``, from scikit-learn 1.9), and with ``verbose >= 1`` by a tqdm bar.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import torch
@@ -18,25 +19,18 @@ from skbayesnn._engine.config import Hook, MemberParams, TrainingConfig
 from skbayesnn._engine.posterior import Posterior
 from skbayesnn._engine.processes import present_processes
 from skbayesnn._engine.training import Trained, initial_posterior, train
-from skbayesnn._runtime import default_settings
+from skbayesnn._runtime import default_settings, snapshot
 from skbayesnn._sklearn_compat import callback_context, has_callbacks
 from skbayesnn.estimators import _selection
-from skbayesnn.estimators._checkpoint import (
+from skbayesnn.estimators._continuation import (
     Checkpoint,
-    restored,
-    seeded,
-    settings_of,
-    with_settings_of,
+    Continuable,
+    possible_starts,
+    rows_of,
 )
-from skbayesnn.estimators._job import (
-    TrainedJob,
-    TrainingJob,
-    continued_likelihood,
-    joined,
-    training_job,
-)
+from skbayesnn.estimators._job import TrainedJob, TrainingJob, joined
 from skbayesnn.estimators._parts import train_on_cluster, train_on_devices
-from skbayesnn.estimators._training_data import TrainingData
+from skbayesnn.estimators._training_data import training_data
 from skbayesnn.estimators._workers import n_cluster_workers
 
 # ---- progress
@@ -162,7 +156,7 @@ def train_together(
             )
     devices = _validation.devices_for_fit(device or estimators[0].device)
     torch_device = devices[0]
-    dtype = computed_in(config, torch_device)
+    dtype = config.computed_in(torch_device)
     jobs = _selection.select_settings(jobs, devices, dtype)
     trained_jobs: dict[int, TrainedJob] = {}
     # Held-out rows may have selected different likelihoods.
@@ -185,38 +179,65 @@ def train_together(
     return [trained_jobs[i] for i in range(len(jobs))]
 
 
-@default_settings
-def train_with_checkpoint(
-    estimator,
-    data: TrainingData,
-    checkpoint: Checkpoint | None,
-    of_fit: dict,
-    continued: bool,
+def fit_to_table(
+    estimator, new, table: tuple, checkpoint: Checkpoint | None
 ) -> TrainedJob:
-    """Train an estimator on a table; write a file, or continue from one.
+    """Fit an estimator to a table in memory.
 
-    of_fit : ``identity`` of the fit
-    continued : whether it continues the unfinished fit of the estimator
+    new : copy that gets the fitted attributes that depend on the columns
+    table : X, y and further arguments of ``training_data``
     """
-    twin = seeded(estimator, continued=continued)
-    likelihood = continued_likelihood(twin) if continued else None
-    job, before = training_job(twin, data, likelihood=likelihood), None
+    for possible in possible_starts(estimator):
+        columns = snapshot(new)
+        data = training_data(columns, *table, reset=not possible.is_warm)
+        start = possible.of_rows(rows_of(data), is_kept=checkpoint is not None)
+        if start is not None:
+            break
+    assert start is not None, "the last possible start fits any rows"
+    vars(new).clear()
+    vars(new).update(vars(columns))
     devices = _validation.devices_for_fit(estimator.device)
-    dtype = computed_in(job.config, devices[0])
-    if continued:
-        job = with_settings_of(job, estimator)
-        before = restored(estimator, devices[0], dtype)
-    else:
+    job, fitted = start.job(data)
+    dtype = job.config.computed_in(devices[0])
+    if fitted is not None:
+        job = _with_noise_of(fitted, job)
+    elif start.unfinished is None:
         [job] = _selection.select_settings([job], devices, dtype)
+
+    def trained_job(trained: Trained) -> TrainedJob:
+        if fitted is not None and job.estimates_variance:
+            posterior = trained.posterior.copy_predictive_params(fitted)
+            trained = replace(trained, posterior=posterior)
+        return replace(job.with_trained(trained), n_epochs_before=start.n_epochs_before)
+
+    in_legs = None
     if checkpoint is not None:
-        checkpoint.begin(job.with_trained, of_fit | settings_of(twin, job))
+        training = Continuable(start, columns, job, trained_job)
+        in_legs = partial(checkpoint.train_in_legs, training)
     members, training_rows = joined([job], devices[0], dtype)
-    posterior = initial_posterior(job.config, members, devices[0], dtype)
-    program = job.config, members, training_rows, posterior
+    posterior = fitted or initial_posterior(job.config, members, devices[0], dtype)
     trained = run(
-        [estimator], *program, devices=devices, before=before, checkpoint=checkpoint
+        [estimator],
+        job.config,
+        members,
+        training_rows,
+        posterior,
+        first_epoch=start.n_epochs_before,
+        devices=devices,
+        before=start.before(devices[0], dtype),
+        in_legs=in_legs,
     )
-    return job.with_trained(trained)
+    return trained_job(trained)
+
+
+def _with_noise_of(fitted: Posterior, job: TrainingJob) -> TrainingJob:
+    """A warm start, which holds out no rows, keeps the noise of the fit before.
+
+    After a stream there is no estimate to keep.
+    """
+    names = set(job.config.likelihood.predictive_params)
+    is_kept = job.perturbs_y and names & fitted.likelihood_params.keys()
+    return job.with_fixed_likelihood() if is_kept else job
 
 
 def run(
@@ -231,7 +252,7 @@ def run(
     devices: Sequence[torch.device] = (),
     rows_of_epoch: int | None = None,
     before: Trained | None = None,
-    checkpoint: Checkpoint | None = None,
+    in_legs: Callable | None = None,
     **options,
 ) -> Trained:
     """Train and report progress; raise if all networks fail.
@@ -239,14 +260,14 @@ def run(
     devices : the members are spread over them, if there are several
     rows_of_epoch : rows of an epoch, if progress is reported in rows
     before : unfinished result of this training, from which it continues
-    checkpoint : file to which the networks are written
+    in_legs : ``train_in_legs`` of a checkpoint
     options : further arguments of ``train``, for a training in this process
     """
     shown = _validation.verbosity(estimators[0].verbose) > 0
     processes = present_processes()
     shown = shown and (processes is None or processes.rank == 0)
     keeps_interrupted = config.keep_interrupted
-    if checkpoint is not None:
+    if in_legs is not None:
         config = replace(config, keep_interrupted=True)
     program = {
         "config": config,
@@ -276,10 +297,10 @@ def run(
             report(n_epochs if until is None else min(until, n_epochs))
             return trained
 
-        if checkpoint is None:
+        if in_legs is None:
             trained = leg(before, None).after(before)
         else:
-            trained = checkpoint.train_in_legs(leg, before)
+            trained = in_legs(leg, before)
     if trained.interrupted and not keeps_interrupted:
         raise trained.lost or KeyboardInterrupt
     if trained.failed.all():
@@ -310,8 +331,3 @@ def all_failed(config: TrainingConfig, trained: Trained) -> FloatingPointError:
         "X for values that are infinite or very large, length_scale, tau and the sum "
         "of the sample weights."
     )
-
-
-def computed_in(config: TrainingConfig, device: torch.device) -> torch.dtype:
-    """Precision of the training: the configured one, but float32 on Apple GPUs."""
-    return torch.float32 if device.type == "mps" else config.dtype

@@ -160,18 +160,10 @@ def restore_scaling(estimator) -> Scaling:
     )
 
 
-def fitted_attributes(
-    trained_job: TrainedJob, total_weight: float
-) -> tuple[dict, Posterior]:
-    """Fitted attributes that all estimators have, and the posterior of a trained job.
-
-    total_weight : N, the sum of the weights of all training rows so far
-    """
-    job, trained, scaling = (
-        trained_job.job,
-        trained_job.trained,
-        trained_job.job.scaling,
-    )
+def fitted_attributes(trained_job: TrainedJob) -> tuple[dict, Posterior]:
+    """Fitted attributes of all estimators, and the posterior of a trained job."""
+    job, trained = trained_job.job, trained_job.trained
+    scaling, total_weight = job.scaling, trained_job.total_weight
     alive = np.flatnonzero(trained.failed == 0)
     if len(alive) < len(trained.failed):
         trained = trained.select(alive)
@@ -207,6 +199,8 @@ def fitted_attributes(
         "history_": history,
         "loss_curve_": np.nanmean(history["loss"], axis=1).tolist(),
         "n_iter_": int(trained.n_epochs.max()),
+        "n_epochs_seen_": trained_job.n_epochs_before + int(trained.n_epochs.max()),
+        "total_weight_": total_weight,
         "elbo_": elbo,
         "elbo_std_error_": elbo_std_error,
         "prior_": _prior(job, alive),

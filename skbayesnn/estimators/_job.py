@@ -293,13 +293,6 @@ def _network(estimator, data, likelihood, hidden) -> tuple[Network, PosteriorSpe
         _validation.check_option("activation", estimator.activation, ACTIVATIONS),
     )
     posterior = estimator._posterior_spec(network.prior_fan_ins)
-    if posterior.training.gradient == "characteristic" and not network.smooth:
-        raise ValueError(
-            "gradient='characteristic' uses second derivatives and requires a smooth "
-            f"network; got activation={estimator.activation!r} and network="
-            f"{estimator.network!r}. Set activation='tanh' (and pool=1 in a ConvNet), "
-            "or use another gradient."
-        )
     return network.with_families(posterior.families), posterior
 
 
@@ -662,6 +655,15 @@ class TrainingJob:
             trained = replace(trained, posterior=posterior)
         return TrainedJob(self, trained)
 
+    def select(self, members: np.ndarray) -> "TrainingJob":
+        """Select networks, which all train on the same rows."""
+        [row_subset] = self.row_subsets
+        return replace(
+            self,
+            members=self.members.select(members),
+            row_subsets=(replace(row_subset, n_members=len(members)),),
+        )
+
     def with_fixed_likelihood(self) -> "TrainingJob":
         """Copy whose training keeps the likelihood at its initial values."""
         learns = np.zeros(self.n_members, dtype=bool)
@@ -701,10 +703,21 @@ class TrainedJob:
     ----------
     job : TrainingJob
     trained : Trained
+    n_epochs_before : int
+        Number of epochs of earlier fits, from whose weights the training started.
+    seen : float
+        Total weight of training rows that the job does not contain.
     """
 
     job: TrainingJob
     trained: Trained
+    n_epochs_before: int = 0
+    seen: float = 0.0
+
+    @property
+    def total_weight(self) -> float:
+        """N, the total weight of all training rows so far."""
+        return self.seen + self.job.total_weight
 
 
 def joined(

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -39,26 +40,17 @@ from skbayesnn._engine.held_out_tau import Ensemble, HeldOutTauUpdater, draws_to
 from skbayesnn._engine.posterior import Posterior
 from skbayesnn._engine.step import RowPerturbation
 from skbayesnn._engine.training import Trained, initial_posterior, validation_draws
-from skbayesnn._engine.training_random import (
-    GOLDEN,
-    MULTIPLIER_1,
-    MULTIPLIER_2,
-    SHIFT_1,
-    SHIFT_2,
-    SHIFT_3,
-)
-from skbayesnn.estimators import _fit, _streaming
-from skbayesnn.estimators._checkpoint import (
+from skbayesnn._engine.training_random import hashed_uniform
+from skbayesnn._runtime import snapshot
+from skbayesnn.estimators import _fit
+from skbayesnn.estimators._continuation import (
     Checkpoint,
-    identity,
-    is_continued,
-    restored,
-    seeded,
-    settings_of,
-    with_networks_of,
+    Continuable,
+    Start,
+    possible_starts,
 )
 from skbayesnn.estimators._defaults import defaults_of, hidden_layer_sizes
-from skbayesnn.estimators._job import TrainedJob, TrainingJob, training_job
+from skbayesnn.estimators._job import TrainedJob, TrainingJob
 from skbayesnn.estimators._selection import held_out_noise
 from skbayesnn.estimators._survey import Part, Survey, TrainingSource, located, survey
 from skbayesnn.estimators._training_data import training_data
@@ -314,44 +306,44 @@ def _empty(like: Buffer, n: int) -> Buffer:
 class Refill(Hook):
     """Hook that loads the next buffer after each epoch of the engine.
 
-    A thread fills it during the epoch. An error while reading ends the training as an
-    interruption does, so that the finished part is kept; the caller raises ``error``.
+    A thread fills it during the epoch. An error while reading ends the training, so
+    that the finished part is kept.
 
     Parameters
     ----------
+    rows : BufferedRows
     buffers : iterator of Buffer
-    n_epochs : int
-        Number of epochs of the training.
+        Those after the present one. They have the same arrays.
+    perturbation : PerturbationById, or None
     """
 
-    rows: BufferedRows
-    perturbation: "PerturbationById | None" = None
-
-    def __init__(self, buffers: Iterator[Buffer], n_epochs: int):
-        self._buffers, self._n_epochs = buffers, n_epochs
+    def __init__(
+        self,
+        rows: BufferedRows,
+        buffers: Iterator[Buffer],
+        perturbation: "PerturbationById | None",
+    ):
+        self._rows, self._buffers, self._perturbation = rows, buffers, perturbation
         self._pool = ThreadPoolExecutor(1)
         # The thread has the settings of NumPy and of warnings of this one.
         self._context = copy_context()
-        self.error: Exception | None = None
+        self._fill()
 
-    def fill(self) -> None:
-        """Start to fill the next buffer."""
-        buffers = self._buffers
-        self._next = self._pool.submit(self._context.run, next, buffers)
+    def _fill(self) -> None:
+        """Start to fill the next buffer, if there is one."""
+        run = self._context.run
+        self._next = self._pool.submit(run, lambda: next(self._buffers, None))
 
     def epoch_end(self, n_done, posterior):
-        if n_done == self._n_epochs:
-            return
         try:
             buffer = self._next.result()
         except Exception as error:
-            self.error = error
             raise KeyboardInterrupt from error
-        if self.perturbation is not None:
-            self.perturbation.renew(buffer.ids, buffer.weights)
-        self.rows.load(buffer.x, buffer.y, buffer.weights)
-        if n_done < self._n_epochs - 1:
-            self.fill()
+        if buffer is not None:
+            if self._perturbation is not None:
+                self._perturbation.renew(buffer.ids, buffer.weights)
+            self._rows.load(buffer.x, buffer.y, buffer.weights)
+            self._fill()
 
     def close(self) -> None:
         """End the thread."""
@@ -404,54 +396,11 @@ def _gamma_quantile(shape: np.ndarray, probability: np.ndarray) -> np.ndarray:
 
 
 def _uniform(seed: int, ids: np.ndarray, stream: int) -> np.ndarray:
-    """Uniform numbers in [0, 1), a hash of seed and position [Steele et al. 2014]."""
-    state = _finalise(np.array([seed], dtype=np.uint64))
-    with np.errstate(over="ignore"):
-        state = _finalise(state + np.array([stream + 1], dtype=np.uint64))
-        words = _finalise(state + (ids.astype(np.uint64) + 1) * np.uint64(GOLDEN))
-    return (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
-
-
-def _finalise(words: np.ndarray) -> np.ndarray:
-    with np.errstate(over="ignore"):
-        for shift, multiplier in ((SHIFT_1, MULTIPLIER_1), (SHIFT_2, MULTIPLIER_2)):
-            words = (words ^ (words >> np.uint64(shift))) * np.uint64(multiplier)
-        return words ^ (words >> np.uint64(SHIFT_3))
+    """Uniform numbers in [0, 1), a hash of seed, stream and position."""
+    return hashed_uniform(seed, stream + 1, ids + 1)
 
 
 # ---- the fit
-
-
-@dataclass
-class Unfinished:
-    """An interrupted training, from which the next ``fit`` continues.
-
-    Parameters
-    ----------
-    of_fit : dict
-        ``identity`` of the fit.
-    twin : BayesianNetwork
-        Estimator with an integer as random state.
-    job : TrainingJob
-    found : Survey
-    attributes : dict
-        Attributes of the estimator that depend on the columns.
-    trained : Trained
-        Its epochs are buffers.
-    warm : bool
-        Whether the fit started from fitted weights.
-    first_epoch : int
-        Number of epochs of fits before.
-    """
-
-    of_fit: dict
-    twin: Any
-    job: TrainingJob
-    found: Survey
-    attributes: dict
-    trained: Trained
-    warm: bool
-    first_epoch: int
 
 
 def refuse_validation_set(X_val, y_val) -> None:
@@ -468,18 +417,15 @@ def fit_source(
     new,
     training: TrainingSource,
     *,
-    warm: bool = False,
     variance_source: str | None = None,
     checkpoint: Checkpoint | None = None,
-) -> tuple[TrainedJob, float, int]:
+) -> TrainedJob:
     """Train the networks of an estimator on all rows of a source.
 
     estimator : with the parameters, and the state of an earlier fit
     new : copy that gets the fitted attributes
-    warm : whether to start from the fitted weights
     variance_source : of the configuration of the training, by default as for a table
-    returns : trained networks with the sample as their rows; total weight of other
-        rows; number of epochs of fits before
+    returns : trained networks, with the sample as the rows of their job
 
     Raises
     ------
@@ -487,50 +433,43 @@ def fit_source(
         If the training is interrupted, or reading fails. The finished part is stored
         in ``estimator._unfinished``, for the next call.
     """
-    of_fit = identity(estimator, training.fingerprint)
+    fingerprint = training.fingerprint
     # It sets the rows of the sample and of a buffer.
-    of_fit["parameters"]["working_memory"] = repr(working_memory())
-    # The estimator keeps it until the end of this fit.
-    before = estimator._unfinished
-    vars(new).pop("_unfinished", None)
-    trained = posterior = None
-    if before is not None and before.of_fit == of_fit:
-        twin, found, trained = before.twin, before.found, before.trained
-        job, warm, first_epoch = before.job, before.warm, before.first_epoch
-        vars(new).update(before.attributes)
-    else:
-        of_file = is_continued(estimator, of_fit)
-        warm = warm and not of_file
-        first_epoch = estimator.n_epochs_seen_ if warm else 0
-        twin = seeded(estimator, continued=of_file)
-        found = survey(new, training, _seed_of(twin))
-        job, posterior = _job(twin, new, found, warm)
-        if variance_source is not None:
-            config = replace(job.config, variance_source=variance_source)
-            job = replace(job, config=config)
-        if of_file:
-            job = with_networks_of(job, estimator)
-            device = _validation.device_for_fit(estimator.device)
-            dtype = _fit.computed_in(job.config, device)
-            trained = restored(estimator, device, dtype)
-    plan = _Plan.of(estimator, new, training, found, job, _seed_of(twin), warm)
-    if checkpoint is not None:
-        unfinished = None if warm else of_fit | settings_of(twin, plan.job)
-        checkpoint.begin(plan.result, unfinished, first_epoch, plan.others)
-    trained, error = plan.train(estimator, posterior, trained, first_epoch, checkpoint)
-    if trained.interrupted:
-        columns = ("n_features_in_", "feature_names_in_", "table_")
-        attributes = {name: vars(new)[name] for name in columns if name in vars(new)}
-        state = Unfinished(
-            of_fit, twin, job, found, attributes, trained, warm, first_epoch
+    memory = repr(working_memory())
+    for possible in possible_starts(estimator):
+        start = possible.of_rows(fingerprint, is_kept=True, working_memory=memory)
+        if start is not None:
+            break
+    assert start is not None, "the last possible start fits any rows"
+    twin = start.estimator
+    seed = _seed_of(twin)
+    # An unfinished model in memory has the survey, too.
+    found = getattr(twin, "_survey", None) if start.unfinished else None
+    found = found or survey(new, training, seed)
+    job, posterior = _job(start, new, found)
+    if variance_source is not None:
+        job = job.with_config(variance_source=variance_source)
+    plan = _Plan.of(estimator, new, training, found, job, seed, start.is_warm)
+
+    def trained_job(trained: Trained) -> TrainedJob:
+        return TrainedJob(
+            plan.job,
+            _by_pass(plan.with_noise(trained), plan.passes),
+            start.n_epochs_before,
+            plan.total_weight - plan.job.total_weight,
         )
+
+    resumable = Continuable(start, snapshot(new), plan.job, trained_job)
+    in_legs = checkpoint and partial(checkpoint.train_in_legs, resumable)
+    trained = plan.train(estimator, posterior, start, in_legs)
+    if trained.interrupted:
+        unfinished = resumable.unfinished_model(trained)
+        unfinished._survey = found
         # In `new` for a fit that returns, in `estimator` for one that raises.
-        new._unfinished = estimator._unfinished = state
-        if error is not None:
-            raise error
+        new._unfinished = estimator._unfinished = unfinished
         if not estimator.warm_start:
             raise trained.lost or KeyboardInterrupt
-    return plan.result(trained), plan.others, first_epoch
+    return trained_job(trained)
 
 
 def _seed_of(estimator) -> int:
@@ -540,23 +479,23 @@ def _seed_of(estimator) -> int:
     return int(random_state.randint(2**31, size=2)[1])
 
 
-def _job(estimator, new, found: Survey, warm: bool) -> tuple[TrainingJob, Any]:
+def _job(start: Start, new, found: Survey) -> tuple[TrainingJob, Posterior | None]:
     """The job of the sample, and the fitted posterior of a warm start."""
-    sample = found.sample
+    sample, estimator = found.sample, start.estimator
     data = training_data(
         new,
         sample.X,
         sample.y,
         sample.weights,
         groups=sample.groups,
-        reset=not warm,
+        reset=not start.is_warm,
     )
     if data.classes is not None:
         refuse_one_class(new, data.classes)
-    if not warm:
+    hidden = None
+    if not start.is_warm:
         hidden = hidden_layer_sizes(estimator, found.weight)
-        return training_job(estimator, data, hidden, estimator.likelihood), None
-    return _streaming.continued(estimator, data)
+    return start.job(data, hidden, estimator.likelihood)
 
 
 @dataclass(frozen=True)
@@ -652,29 +591,19 @@ class _Plan:
         )
         return cls(job, passes, buffers, held_out, total_weight, is_weighted)
 
-    @property
-    def others(self) -> float:
-        """Total weight of the rows that are not among the job's rows."""
-        return self.total_weight - self.job.total_weight
-
     def train(
-        self,
-        estimator,
-        posterior: Posterior | None,
-        before: Trained | None,
-        first_epoch: int,
-        checkpoint: Checkpoint | None,
-    ) -> tuple[Trained, Exception | None]:
+        self, estimator, posterior: Posterior | None, start: Start, in_legs
+    ) -> Trained:
         """Train on all rows.
 
         posterior : of a warm start
-        before : unfinished result to continue
-        returns : trained networks, with an epoch for each buffer, and an error of
-            reading that has interrupted the training
+        in_legs : as in ``_fit.run``
+        returns : trained networks, with an epoch for each buffer
         """
         job, passes = self.job, self.passes
         device = _validation.device_for_fit(estimator.device)
-        dtype = _fit.computed_in(job.config, device)
+        dtype = job.config.computed_in(device)
+        before = start.before(device, dtype)
         n_done = 0 if before is None else before.epochs_done
         buffers = self.buffers.from_number(min(n_done, passes.n_epochs - 1))
         first = next(buffers)
@@ -688,53 +617,36 @@ class _Plan:
             self.total_weight,
             self.is_weighted,
         )
-        refill = Refill(buffers, passes.n_epochs)
-        refill.rows = rows
-        hooks: list[Hook] = [refill]
+        perturbation = None
         if job.config.perturbed:
-            refill.perturbation = PerturbationById(
-                job.config, job.members.seeds, rows, first
-            )
+            perturbation = PerturbationById(job.config, job.members.seeds, rows, first)
+        hooks: list[Hook] = []
         if job.estimates_tau and len(self.held_out.ids):
             ensemble = Ensemble(np.arange(job.n_members)[None], passes.n_epochs)
-            hooks.insert(
-                0, HeldOutTauUpdater(rows, [ensemble], _N_DRAWS, job.members.tau)
-            )
-        if before is not None:
-            posterior = before.posterior.to(device, dtype)
-            before = replace(before, posterior=posterior)
-        elif posterior is None:
+            tau = job.members.tau
+            hooks.append(HeldOutTauUpdater(rows, [ensemble], _N_DRAWS, tau))
+        if posterior is None:
             posterior = initial_posterior(job.config, job.members, device, dtype)
         del first, x, y, weights  # the thread overwrites the buffer
-        if n_done < passes.n_epochs - 1:
-            refill.fill()
+        refill = Refill(rows, buffers, perturbation)
         try:
-            trained = _fit.run(
+            return _fit.run(
                 [estimator],
                 job.config,
                 job.members,
                 rows,
                 posterior,
-                first_epoch=first_epoch,
-                hooks=hooks,
-                perturbation=refill.perturbation,
+                first_epoch=start.n_epochs_before,
+                hooks=[*hooks, refill],
+                perturbation=perturbation,
                 rows_of_epoch=passes.n_rows,
                 before=before,
-                checkpoint=checkpoint,
+                in_legs=in_legs,
             )
-        except KeyboardInterrupt:
-            if refill.error is not None:
-                raise refill.error from None
-            raise
         finally:
             refill.close()
-        return trained, refill.error
 
-    def result(self, trained: Trained) -> TrainedJob:
-        """The result of the fit: with the noise of held-out rows, an epoch per pass."""
-        return TrainedJob(self.job, _by_pass(self._with_noise(trained), self.passes))
-
-    def _with_noise(self, trained: Trained) -> Trained:
+    def with_noise(self, trained: Trained) -> Trained:
         """Estimate the observation noise on held-out rows."""
         job, out, posterior = self.job, self.held_out, trained.posterior
         if not (job.estimates_variance and len(out.ids)):

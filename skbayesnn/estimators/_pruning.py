@@ -126,8 +126,8 @@ class Prunable(BayesianNetwork):
             )
         super()._check_can_continue(job, target_attributes)
 
-    def _store_fitted(self, trained_job, *, seen):
-        super()._store_fitted(trained_job, seen=seen)
+    def _store_fitted(self, trained_job):
+        super()._store_fitted(trained_job)
         self.pruning_ = None
 
     def _prune(self, rule: dict[str, float], choose, X, y):

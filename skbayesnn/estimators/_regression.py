@@ -170,6 +170,7 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
         n_epochs: int | str = "auto",
         n_replay: int | str = "auto",
         n_total: float | None = None,
+        prior: str | None = None,
     ) -> Self:
         """Update the fit with new rows, in a tenth of the time of a fit or less.
 
@@ -215,6 +216,14 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
             a fit to the whole table, from the first call on, and the same rows may be
             passed several times. Every call needs it. ``"auto"`` then means one pass,
             and no kept rows.
+        prior : {"previous", None}, default=None
+            Leave None. ``"previous"``, of :class:`BBBRegressor` and
+            :class:`BBBClassifier` only, applies Bayes' rule to the new rows: the call
+            is a full fit (``max_iter`` epochs) with the present posterior as the prior,
+            and N is the number of new rows. The first call uses the prior of the
+            constructor. Use it if no earlier rows may be kept, and the parts are few
+            and large; nothing then checks the update. The other arguments must keep
+            their defaults; ``n_total`` has no effect.
 
         Returns
         -------
@@ -228,6 +237,7 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
             n_epochs=n_epochs,
             n_replay=n_replay,
             n_total=n_total,
+            prior=prior,
         )
 
     def _mean_at_mean_weights(self, X) -> np.ndarray:

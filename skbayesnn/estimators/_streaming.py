@@ -1,4 +1,4 @@
-"""Continue a training: warm starts, streams, and a posterior as the next prior.
+"""Update a fit with new rows, as they arrive in a stream.
 
 In a stream, a network forgets rows that it does not see again. To prevent this, a
 uniform sample of all earlier rows is kept and replayed [Vitter 1985, "Random sampling
@@ -11,7 +11,7 @@ the update is better than the fit before.
 """
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,21 +25,25 @@ from skbayesnn._data.validation import Table
 from skbayesnn._engine.held_out_tau import draws_together
 from skbayesnn._engine.posterior import Posterior
 from skbayesnn._engine.step import select_state
-from skbayesnn._engine.training import Trained, validation_density, validation_draws
+from skbayesnn._engine.training import (
+    initial_posterior,
+    validation_density,
+    validation_draws,
+)
+from skbayesnn._runtime import warn
 from skbayesnn.estimators import _fit, _fitted
-from skbayesnn.estimators._checkpoint import Checkpoint
+from skbayesnn.estimators._continuation import continued
 from skbayesnn.estimators._defaults import defaults_of, hidden_layer_sizes
 from skbayesnn.estimators._job import (
     TrainedJob,
     TrainingJob,
     continued_likelihood,
-    selects_length_scale,
     training_job,
 )
 from skbayesnn.estimators._selection import held_out_noise
 from skbayesnn.estimators._training_data import TrainingData
 
-# ---- continue a training
+# ---- the call
 
 # Smallest share of the epochs of a fit for which an update trains.
 _LEAST_SHARE = 0.1
@@ -68,8 +72,135 @@ _MISFIT = 0.3
 _LOSS, _SHARE_OF_OPTIMISM, _MOST_LOSS = 0.1, 0.5, 0.5
 
 
-def begin_stream(
-    estimator, data: TrainingData, n_epochs: int | str, others: float = 0.0
+class Update(NamedTuple):
+    """Result of ``PartialFit.train``.
+
+    Parameters
+    ----------
+    trained_job : TrainedJob, or None
+        None if the update is not taken.
+    is_fit : bool
+        Whether it is a whole fit.
+    replay : Kept, or None
+        The rows to keep.
+    n_kept : int
+        Number of rows of the trained job to keep, without ``replay``.
+    """
+
+    trained_job: TrainedJob | None
+    is_fit: bool = False
+    replay: "Kept | None" = None
+    n_kept: int = 0
+
+
+@dataclass(frozen=True)
+class PartialFit:
+    """Checked arguments of ``partial_fit``.
+
+    Parameters
+    ----------
+    n_epochs, n_replay : int or "auto"
+    n_total : float, or None
+    renews : bool
+        Whether the present posterior is the prior of a full fit to the new rows.
+    """
+
+    n_epochs: int | str
+    n_replay: int | str
+    n_total: float | None
+    renews: bool
+
+    @classmethod
+    def checked(cls, estimator, n_epochs, n_replay, n_total, prior) -> "PartialFit":
+        """Check the arguments."""
+        _validation.check_auto_or_integer("n_epochs", n_epochs, low=1)
+        _validation.check_auto_or_integer("n_replay", n_replay, low=0)
+        if _validation.stops_early(estimator.early_stopping, 0, math.inf):
+            raise ValueError(
+                "`partial_fit` must be used without early stopping, which would hold "
+                "out other rows; got early_stopping=True. Set it to False, or use "
+                "`fit`."
+            )
+        if prior is not None:
+            _validation.check_option("prior", prior, ["previous"])
+            if n_epochs != "auto" or n_replay != "auto":
+                raise ValueError(
+                    "prior='previous' runs a full fit and replays no rows, so "
+                    "`n_epochs` and `n_replay` must not be set; got n_epochs="
+                    f"{n_epochs!r}, n_replay={n_replay!r}. Leave them out, or set "
+                    "prior=None."
+                )
+            estimator._check_normal_posterior()
+            return cls("auto", 0, None, True)
+        if n_total is not None:
+            # A pass over parts of one table, which may come again.
+            n_epochs = 1 if isinstance(n_epochs, str) else n_epochs
+            n_replay = 0 if isinstance(n_replay, str) else n_replay
+        return cls(n_epochs, n_replay, n_total, False)
+
+    def train(self, estimator, table: Table, target_attributes: dict) -> Update:
+        """Train on new rows; return the networks and the rows to keep.
+
+        table : the new rows
+        """
+
+        def data_of(table: Table) -> TrainingData:
+            rows = np.flatnonzero(table.sample_weight > 0)
+            return TrainingData(table, rows, None, target_attributes)
+
+        is_first = not hasattr(estimator, "parameters_")
+        if self.renews:
+            data = data_of(table)
+            renewed = _whole_fit if is_first else _fit_with_posterior_prior
+            return Update(renewed(estimator, data), is_fit=True)
+        n_kept = n_kept_rows(self.n_replay, table.X.shape[1])
+        kept = getattr(estimator, "replay_", None) if n_kept else None
+        data = data_of(with_kept(table, kept))
+        weights = estimator._row_weights(data.table, data.rows, data.classes)
+        seen = 0.0
+        if self.n_total is not None:
+            weight = float(weights.sum())
+            seen = _validation.check_number("n_total", self.n_total, low=weight)
+            seen -= weight
+        elif not is_first:
+            # Replayed rows are part of `total_weight_`: subtract their weight.
+            weight_kept = float(weights[data.rows >= len(table.y)].sum())
+            seen = estimator.total_weight_ - weight_kept
+        if is_first:
+            is_fit = isinstance(self.n_epochs, str)
+            begun = _begun(estimator, data, self.n_epochs, seen)
+            return Update(begun, is_fit, n_kept=n_kept)
+        if n_kept and kept is None:
+            warn("SKB114", _NO_ROWS)
+        refused = data_of(with_refused(table, kept))
+        trial = _Trial.of(estimator, data, len(table.y), self.n_epochs)
+        trained_job, warning, is_alone = trial.compared(data, refused, seen)
+        if trained_job is None:
+            warn("SKB113", warning)
+            return Update(None, replay=kept and refuse(refused.table, kept))
+        if is_alone:
+            warn("SKB112", warning)
+            table, kept = refused.table, None
+        elif isinstance(self.n_epochs, str) and _has_outgrown_its_fit(
+            estimator, data, seen
+        ):
+            whole = replace(_whole_fit(estimator, data), seen=seen)
+            return Update(whole, is_fit=True, n_kept=n_kept)
+        if not n_kept:
+            return Update(trained_job)
+        replay = with_update(estimator, table, kept, n_kept)
+        return Update(trained_job, replay=replay)
+
+
+def _whole_fit(estimator, data: TrainingData) -> TrainedJob:
+    """A fit as ``fit`` makes it."""
+    [trained_job] = _fit.train_together([estimator], [training_job(estimator, data)])
+    before = getattr(estimator, "n_epochs_seen_", 0)
+    return replace(trained_job, n_epochs_before=before)
+
+
+def _begun(
+    estimator, data: TrainingData, n_epochs: int | str, others: float
 ) -> TrainedJob:
     """Fit to the first rows of a stream.
 
@@ -78,85 +209,46 @@ def begin_stream(
     """
     # The total number of rows may be unknown: size the layers for many.
     hidden = hidden_layer_sizes(estimator, math.inf)
-    job, device, dtype = _job_and_device(estimator, data, hidden)
-    if isinstance(n_epochs, str) and not others:
+    job = training_job(estimator, data, hidden, continued_likelihood(estimator))
+    if isinstance(n_epochs, str):
         [trained_job] = _fit.train_together([estimator], [job])
         return trained_job
     if others:
         fan_ins, n_rows = job.config.network.prior_fan_ins, others + job.total_weight
         job = job.with_length_scale(estimator._length_scales(fan_ins, n_rows))
-    if not isinstance(n_epochs, str):
-        job = job.with_epochs(n_epochs)
-    posterior = _fit.initial_posterior(job.config, job.members, device, dtype)
-    return _train(estimator, job, posterior, others)
+    return _trained(estimator, job.with_epochs(n_epochs), None, others)
 
 
-def update(
-    estimator,
-    data: TrainingData,
-    of_new: TrainingData,
-    n_new: int,
-    n_epochs: int | str,
-    seen: float,
-) -> "Update":
-    """Train on new and kept rows, from the fitted weights, if this improves the fit.
-
-    data : new rows, followed by kept rows
-    of_new : the same new rows, followed by rows that earlier updates did not take
-    n_new : number of new rows
-    n_epochs : "auto" is a share of the epochs of the fit
-    seen : total weight of the earlier rows that are not in ``data``
-    """
-    random = np.random.default_rng([int(estimator.seeds_[0]), estimator.n_epochs_seen_])
-    rows = random.permutation(data.rows)
-    new, kept = rows[rows < n_new], rows[rows >= n_new]
-    held_out = new[: min(int(_SHARE_HELD_OUT * len(new)), _MAX_HELD_OUT)]
-    compared = held_out, new[len(held_out) :][:_MAX_COMPARED], kept[:_MAX_COMPARED]
-    weights, of_fit = data.table.sample_weight, epochs_of_fit(estimator)
-    job, posterior = continued(estimator, data, seen)
-    n_before = estimator.total_weight_
-    growth = 1 - n_before / (seen + job.total_weight) if n_before else 1.0
-    share = of_fit * max(_LEAST_SHARE, _SHARE_OF_GROWTH * growth)
-    n_noise = min(_ROWS_OF_NOISE, _SHARE_OF_NOISE * n_before)
-    how = {"n_epochs": n_epochs, "rows_of_noise": n_noise, "seen": seen}
-    trained = _trained(estimator, job, posterior, compared, share, **how)
-    before, after, trained_job = trained
-    gain = Difference.paired(after.held_out, before.held_out, weights[held_out])
-    loss = Difference.paired(before.kept, after.kept, weights[compared[2]])
-    misfit = Difference.unpaired(after.kept, after.new)
-    contradicts = misfit.is_clear and misfit.mean > _MISFIT
-    tolerated = _LOSS
-    if not contradicts and len(before.kept):
-        others = np.concatenate([before.held_out, before.new])
-        optimism = before.kept.mean() - others.mean()
-        tolerated = np.clip(_SHARE_OF_OPTIMISM * optimism, _LOSS, _MOST_LOSS)
-    is_lost = loss.is_clear and not loss.mean <= tolerated
-    if contradicts or is_lost:
-        job, posterior = continued(estimator, of_new)
-        compared = *compared[:2], kept[:0]
-        how |= {"rows_of_noise": 0.0, "seen": 0.0}
-        trained = _trained(estimator, job, posterior, compared, of_fit, **how)
-        _, alone, of_alone = trained
-        gains = [
-            Difference.paired(alone.held_out, other.held_out, weights[held_out])
-            for other in (before, after)
-        ]
-        if all(difference.is_clear for difference in gains):
-            n_rows = len(of_new.rows)
-            return Update(of_alone, _CHANGED.format(n_rows), is_alone=True)
-    if is_lost:
-        return Update(None, _NOT_TAKEN.format(f"{_LOST_EARLIER} {loss}"))
-    if gain.reversed.is_clear:
-        return Update(None, _NOT_TAKEN.format(f"{_LOST_NEW} {gain.reversed}"))
-    outgrown = _has_outgrown_its_fit(estimator, trained_job.job, seen)
-    if outgrown and isinstance(n_epochs, str):
-        whole = training_job(estimator, data)
-        [trained_job] = _fit.train_together([estimator], [whole])
-        return Update(trained_job, is_fit=True)
-    return Update(trained_job)
+def _fit_with_posterior_prior(estimator, data: TrainingData) -> TrainedJob:
+    """Run a full fit whose prior is the fitted posterior."""
+    job, posterior = continued(estimator, data)
+    job = job.under_prior(_fitted.prior_from(posterior))
+    return _trained(estimator, job, posterior)
 
 
-def _has_outgrown_its_fit(estimator, job: TrainingJob, seen: float) -> bool:
+def _trained(
+    estimator, job: TrainingJob, posterior: Posterior | None, seen: float = 0.0
+) -> TrainedJob:
+    """Train a job without a selection on held-out rows."""
+    devices = _validation.devices_for_fit(estimator.device)
+    device, dtype = devices[0], job.config.computed_in(devices[0])
+    if posterior is None:
+        posterior = initial_posterior(job.config, job.members, device, dtype)
+    rows = TrainingRows(job.table, job.row_subsets, device, dtype, seen)
+    before = getattr(estimator, "n_epochs_seen_", 0)
+    trained = _fit.run(
+        [estimator],
+        job.config,
+        job.members,
+        rows,
+        posterior,
+        first_epoch=before,
+        devices=devices,
+    )
+    return TrainedJob(job, trained, before, seen)
+
+
+def _has_outgrown_its_fit(estimator, data: TrainingData, seen: float) -> bool:
     """Whether there are far more rows than in the last whole fit, and all are kept.
 
     The layers, the prior and the standardisation then suit another number of rows.
@@ -164,9 +256,12 @@ def _has_outgrown_its_fit(estimator, job: TrainingJob, seen: float) -> bool:
     kept = getattr(estimator, "replay_", {})
     if len(kept.get("y", ())) < kept.get("n_seen", 0):
         return False
-    n_rows, before = job.table.sample_weight.sum(), kept.get("weight_of_fit", math.inf)
+    n_rows = data.table.sample_weight.sum()
+    before = kept.get("weight_of_fit", math.inf)
     return bool(n_rows >= _GROWN * before and seen <= _ROUNDING * n_rows)
 
+
+# ---- an update: trained twice, and compared with the fit before
 
 _LOST_EARLIER = "the new rows contradict the earlier rows, whose log density falls by"
 _LOST_NEW = "with it, the log density of new rows that were held out falls by"
@@ -181,31 +276,192 @@ _CHANGED = (
     "rows worse. If the new rows are wrong, return to the model before. Otherwise call "
     "`fit` when there are enough rows after the change."
 )
-NO_ROWS = (
+_NO_ROWS = (
     "no earlier rows are kept, after a call with n_replay=0 or without `replay_`: the "
     "network may forget them. Call `fit`, or pass n_replay=0 if this is intended."
 )
 
 
-class Update(NamedTuple):
-    """Result of ``update``.
+@dataclass(frozen=True)
+class _Trial:
+    """Trains networks on all rows, and others without a part of the new rows.
 
     Parameters
     ----------
-    trained_job : TrainedJob, or None
-        None if the update is not taken.
-    warning : str
-        Text of a warning, or empty.
-    is_alone : bool
-        Whether it was trained without the kept rows, which the new rows contradict.
-    is_fit : bool
-        Whether it is a whole fit to all rows so far.
+    estimator : BayesianNetwork
+        Before the update.
+    n_epochs : int or "auto"
+        "auto" is a share of the epochs of the fit.
+    held_out, new, kept : ndarray of int
+        Rows that are compared. All networks train on ``new`` and ``kept``.
     """
 
-    trained_job: TrainedJob | None
-    warning: str = ""
-    is_alone: bool = False
-    is_fit: bool = False
+    estimator: Any
+    n_epochs: int | str
+    held_out: np.ndarray
+    new: np.ndarray
+    kept: np.ndarray
+
+    @classmethod
+    def of(cls, estimator, data: TrainingData, n_new: int, n_epochs) -> "_Trial":
+        """Choose the rows at random.
+
+        data : new rows, followed by kept rows
+        """
+        seeds = int(estimator.seeds_[0]), estimator.n_epochs_seen_
+        rows = np.random.default_rng(seeds).permutation(data.rows)
+        new, kept = rows[rows < n_new], rows[rows >= n_new]
+        n = min(int(_SHARE_HELD_OUT * len(new)), _MAX_HELD_OUT)
+        new, kept = new[: n + _MAX_COMPARED], kept[:_MAX_COMPARED]
+        return cls(estimator, n_epochs, new[:n], new[n:], kept)
+
+    def compared(
+        self, data: TrainingData, refused: TrainingData, seen: float
+    ) -> tuple[TrainedJob | None, str, bool]:
+        """Train, and decide whether this improves the fit.
+
+        data : new rows, followed by kept rows
+        refused : the same new rows, followed by rows that earlier updates did not take
+        seen : total weight of the earlier rows that are not in ``data``
+        returns : the networks, None if the update is not taken; a warning; whether
+            they are trained without the kept rows, which the new rows contradict
+        """
+        weights = data.table.sample_weight
+        of_fit, n_before = epochs_of_fit(self.estimator), self.estimator.total_weight_
+        job, posterior = continued(self.estimator, data, seen)
+        growth = 1 - n_before / (seen + job.total_weight) if n_before else 1.0
+        share = of_fit * max(_LEAST_SHARE, _SHARE_OF_GROWTH * growth)
+        n_noise = min(_ROWS_OF_NOISE, _SHARE_OF_NOISE * n_before)
+        before, after, trained_job = self._train(job, posterior, share, n_noise, seen)
+        of_held_out = weights[self.held_out]
+        gain = Difference.paired(after.held_out, before.held_out, of_held_out)
+        loss = Difference.paired(before.kept, after.kept, weights[self.kept])
+        misfit = Difference.unpaired(after.kept, after.new)
+        contradicts = misfit.is_clear and misfit.mean > _MISFIT
+        tolerated = _LOSS
+        if not contradicts and len(before.kept):
+            others = np.concatenate([before.held_out, before.new])
+            optimism = before.kept.mean() - others.mean()
+            tolerated = np.clip(_SHARE_OF_OPTIMISM * optimism, _LOSS, _MOST_LOSS)
+        is_lost = loss.is_clear and not loss.mean <= tolerated
+        if contradicts or is_lost:
+            alone = replace(self, kept=self.kept[:0])
+            job, posterior = continued(self.estimator, refused)
+            _, of_alone, alone_job = alone._train(job, posterior, of_fit)
+            gains = [
+                Difference.paired(of_alone.held_out, other.held_out, of_held_out)
+                for other in (before, after)
+            ]
+            if all(difference.is_clear for difference in gains):
+                return alone_job, _CHANGED.format(len(refused.rows)), True
+        if is_lost:
+            return None, _NOT_TAKEN.format(f"{_LOST_EARLIER} {loss}"), False
+        if gain.reversed.is_clear:
+            reason = f"{_LOST_NEW} {gain.reversed}"
+            return None, _NOT_TAKEN.format(reason), False
+        return trained_job, "", False
+
+    def _train(
+        self,
+        job: TrainingJob,
+        posterior: Posterior,
+        share: float,
+        rows_of_noise: float = 0.0,
+        seen: float = 0.0,
+    ) -> tuple["_Densities", "_Densities", TrainedJob]:
+        """Densities before and after, and the networks that train on all rows.
+
+        share : share of the epochs of ``max_iter``, if ``n_epochs`` is "auto"
+        rows_of_noise : number of rows that the noise before counts for
+        """
+        estimator, held_out = self.estimator, self.held_out
+        job = self._with_schedule(job, posterior, share)
+        table, rows, n = job.table, job.data.rows, job.n_members
+        weights = estimator._row_weights(table, rows, job.data.classes)
+        scored = np.concatenate([held_out, self.new, self.kept])
+        whole = RowSubset(n, rows, weights, scored, job.scaling)
+        is_in = ~np.isin(rows, held_out)
+        part = replace(whole, rows=rows[is_in], weights=weights[is_in])
+        job = replace(job, row_subsets=(whole,))
+        twice = np.tile(np.arange(n), 2)
+        device, dtype = posterior.device, posterior.dtype
+        training_rows = TrainingRows(table, [whole, part], device, dtype, seen)
+        before, n_epochs_before = posterior.select(twice), estimator.n_epochs_seen_
+        trained = _fit.run(
+            [estimator],
+            job.config,
+            job.members.select(twice),
+            training_rows,
+            before,
+            select_state(estimator.optimizer_, twice),
+            n_epochs_before,
+            devices=_validation.devices_for_fit(estimator.device),
+        )
+        after = trained.posterior
+        if job.estimates_variance:
+            after = after.copy_predictive_params(before)
+            if len(held_out):
+                share = len(held_out) / (len(held_out) + rows_of_noise)
+                after = _with_noise(job, before, after, training_rows, held_out, share)
+            trained = replace(trained, posterior=after)
+        final, check = np.split(np.arange(2 * n), 2)
+        return (
+            self._densities(before, training_rows, final, final),
+            self._densities(after, training_rows, check, final),
+            TrainedJob(job, trained.select(final), n_epochs_before, seen),
+        )
+
+    def _with_schedule(
+        self, job: TrainingJob, posterior: Posterior, share: float
+    ) -> TrainingJob:
+        """The job with the epochs of an update."""
+        n_epochs = self.n_epochs
+        if isinstance(n_epochs, str):
+            n_epochs = math.ceil(share * int(job.members.n_epochs[0]))
+        job = job.with_epochs(n_epochs).with_config(
+            kl_warm_up=0.0,
+            variance_source="held_out",
+            patience=None,
+            keep_interrupted=False,
+        )
+        if self.estimator.prior_ is not None:
+            job = job.under_prior(self.estimator.prior_)
+        names = job.config.likelihood.predictive_params
+        has_estimate = bool(set(names) & posterior.likelihood_params.keys())
+        if has_estimate and (job.estimates_tau or job.perturbs_y):
+            job = job.with_fixed_likelihood()
+        return job
+
+    def _densities(self, posterior, training_rows, check, final) -> "_Densities":
+        """Densities of the compared rows.
+
+        check, final : networks for the held-out rows, and for the others
+        """
+        of_check, of_final = (
+            np.logaddexp.reduce(part.cpu().double().numpy()) - math.log(len(final))
+            for part in validation_density(
+                posterior, training_rows, _N_DRAWS, (check, final)
+            )
+        )
+        ends = np.cumsum([len(self.held_out), len(self.new)])
+        _, new, kept = np.split(of_final[: ends[1] + len(self.kept)], ends)
+        return _Densities(of_check[: ends[0]], new, kept)
+
+
+class _Densities(NamedTuple):
+    """Log densities of rows under the networks before or after an update.
+
+    Parameters
+    ----------
+    held_out : ndarray
+        New rows, by networks that have not trained on them.
+    new, kept : ndarray
+        New and kept rows, by the networks that have trained on all rows.
+    """
+
+    held_out: np.ndarray
+    new: np.ndarray
+    kept: np.ndarray
 
 
 class Difference(NamedTuple):
@@ -258,90 +514,6 @@ class Difference(NamedTuple):
         return f"{self.mean:.2g} nats per row (standard error {self.error:.2g})"
 
 
-class _Densities(NamedTuple):
-    """Log densities of rows under the networks before or after an update.
-
-    Parameters
-    ----------
-    held_out : ndarray
-        New rows, by networks that have not trained on them.
-    new, kept : ndarray
-        New and kept rows, by the networks that have trained on all rows.
-    """
-
-    held_out: np.ndarray
-    new: np.ndarray
-    kept: np.ndarray
-
-
-def _trained(
-    estimator,
-    job: TrainingJob,
-    posterior: Posterior,
-    compared: tuple[np.ndarray, ...],
-    share: float,
-    n_epochs: int | str,
-    rows_of_noise: float,
-    seen: float,
-) -> tuple[_Densities, _Densities, TrainedJob]:
-    """Train networks on all rows of a job, and others without the held-out rows.
-
-    compared : indices of held-out, new and kept rows
-    share : share of the epochs of ``max_iter``, if ``n_epochs`` is "auto"
-    rows_of_noise : number of rows that the noise before counts for
-    returns : densities before and after, and the networks with all rows
-    """
-    held_out, scored = compared[0], np.concatenate(compared)
-    job = _job_of_update(estimator, job, posterior, share, n_epochs)
-    table, rows, n = job.table, job.data.rows, job.n_members
-    weights = estimator._row_weights(table, rows, job.data.classes)
-    whole = RowSubset(n, rows, weights, scored, job.scaling)
-    is_in = ~np.isin(rows, held_out)
-    part = replace(whole, rows=rows[is_in], weights=weights[is_in])
-    job = replace(job, row_subsets=(whole,))
-    final, check = np.arange(n), np.arange(n, 2 * n)
-    twice = np.tile(final, 2)
-    device, dtype = posterior.device, posterior.dtype
-    training_rows = TrainingRows(table, [whole, part], device, dtype, seen)
-    before = posterior.select(twice)
-    trained = _fit.run(
-        [estimator],
-        job.config,
-        job.members.select(twice),
-        training_rows,
-        before,
-        select_state(estimator.optimizer_, twice),
-        estimator.n_epochs_seen_,
-        devices=_validation.devices_for_fit(estimator.device),
-    )
-    if job.estimates_variance:
-        after = trained.posterior.copy_predictive_params(before)
-        if len(held_out):
-            share = len(held_out) / (len(held_out) + rows_of_noise)
-            after = _with_noise(job, before, after, training_rows, held_out, share)
-        trained = replace(trained, posterior=after)
-
-    def densities(posterior: Posterior, by_check: np.ndarray) -> _Densities:
-        groups = by_check, final
-        of_networks = validation_density(posterior, training_rows, _N_DRAWS, groups)
-        of_check, of_final = (
-            np.logaddexp.reduce(part.cpu().double().numpy()) - math.log(n)
-            for part in of_networks
-        )
-        n_new, n_scored = len(held_out) + len(compared[1]), len(scored)
-        return _Densities(
-            held_out=of_check[: len(held_out)],
-            new=of_final[len(held_out) : n_new],
-            kept=of_final[n_new:n_scored],
-        )
-
-    return (
-        densities(before, final),
-        densities(trained.posterior, check),
-        TrainedJob(job, trained.select(final)),
-    )
-
-
 def _with_noise(
     job: TrainingJob,
     before: Posterior,
@@ -376,183 +548,6 @@ def _with_noise(
         change = (1 - share) * (value - of_before[name])
         params = params | {name: params[name] + change}
     return replace(after, likelihood_params=params)
-
-
-def _job_of_update(
-    estimator, job: TrainingJob, posterior: Posterior, share: float, n_epochs: int | str
-) -> TrainingJob:
-    """The job with the schedule of an update."""
-    if isinstance(n_epochs, str):
-        n_epochs = math.ceil(share * int(job.members.n_epochs[0]))
-    config = replace(
-        job.config,
-        kl_warm_up=0.0,
-        variance_source="held_out",
-        patience=None,
-        keep_interrupted=False,
-    )
-    job = replace(job, config=config).with_epochs(n_epochs)
-    if estimator.prior_ is not None:
-        job = job.under_prior(estimator.prior_)
-    names = job.config.likelihood.predictive_params
-    has_estimate = bool(set(names) & posterior.likelihood_params.keys())
-    if has_estimate and (job.estimates_tau or job.perturbs_y):
-        job = job.with_fixed_likelihood()
-    return job
-
-
-def warm_start(
-    estimator, data: TrainingData, checkpoint: Checkpoint | None = None
-) -> TrainedJob:
-    """Run a full fit that starts from the fitted weights.
-
-    Warm starts hold out no rows: the noise that an earlier fit estimated is kept.
-    """
-    job, posterior = continued(estimator, data)
-    names = job.config.likelihood.predictive_params
-    # After a stream there is no estimate to keep.
-    if job.perturbs_y and set(names) & posterior.likelihood_params.keys():
-        job = job.with_fixed_likelihood()
-
-    def trained_job(trained: Trained) -> TrainedJob:
-        if job.estimates_variance:
-            updated = trained.posterior.copy_predictive_params(posterior)
-            trained = replace(trained, posterior=updated)
-        return TrainedJob(job, trained)
-
-    n_before = estimator.n_epochs_seen_
-    if checkpoint is not None:
-        checkpoint.begin(trained_job, None, n_before)
-    result = _train(
-        estimator, job, posterior, first_epoch=n_before, checkpoint=checkpoint
-    )
-    return trained_job(result.trained)
-
-
-def refit_with_posterior_prior(estimator, data: TrainingData) -> TrainedJob:
-    """Run a full fit whose prior is the fitted posterior."""
-    job, posterior = continued(estimator, data)
-    job = job.under_prior(_fitted.prior_from(posterior))
-    return _train(estimator, job, posterior, first_epoch=estimator.n_epochs_seen_)
-
-
-def continued(
-    estimator, data: TrainingData, seen: float = 0.0
-) -> tuple[TrainingJob, Posterior]:
-    """Return a job with the scaling and seeds of the fit, and the fitted posterior.
-
-    seen : total weight of the earlier rows that are not in ``data``
-    """
-    fitted_sizes = tuple(estimator.network_.get("sizes", ())[1:-1])
-    hidden = hidden_layer_sizes(estimator, math.inf, fitted_sizes)
-    job, device, dtype = _job_and_device(estimator, data, hidden)
-    fan_ins = job.config.network.prior_fan_ins
-    job = job.with_length_scale(
-        _length_scale(estimator, fan_ins, seen + job.total_weight)
-    )
-    estimator._check_can_continue(job, data.target_attributes)
-    job = job.resumed_from(_fitted.restore_scaling(estimator), estimator.seeds_)
-    # Parameters such as `dropout` may have changed since the fit.
-    untrained = _fit.initial_posterior(job.config, job.members, device, dtype)
-    posterior = _fitted.restore_posterior(estimator, device, dtype)
-    return job, posterior.at_rates_of(untrained)
-
-
-def _train(
-    estimator,
-    job: TrainingJob,
-    posterior: Posterior,
-    seen: float = 0.0,
-    optimizer_state: dict[str, np.ndarray] | None = None,
-    first_epoch: int = 0,
-    checkpoint: Checkpoint | None = None,
-) -> TrainedJob:
-    """Train a job without a selection on held-out rows, starting from ``posterior``."""
-    rows = TrainingRows(
-        job.table, job.row_subsets, posterior.device, posterior.dtype, seen
-    )
-    trained = _fit.run(
-        [estimator],
-        job.config,
-        job.members,
-        rows,
-        posterior,
-        optimizer_state,
-        first_epoch,
-        devices=_validation.devices_for_fit(estimator.device),
-        checkpoint=checkpoint,
-    )
-    return TrainedJob(job, trained)
-
-
-def _length_scale(estimator, fan_ins, n_rows: float) -> np.ndarray:
-    """Prior length scale of a continued training, (layers,).
-
-    Keeps a scale that an earlier fit selected; otherwise follows the rule for N rows.
-    """
-    if selects_length_scale(estimator):
-        before = np.resize(estimator.length_scale_, len(fan_ins))
-        by_rule = estimator._length_scales(fan_ins, estimator.total_weight_)
-        if not np.allclose(before, by_rule):
-            return before
-    return estimator._length_scales(fan_ins, n_rows)
-
-
-def _job_and_device(estimator, data, hidden):
-    """Return the job, its device and its precision."""
-    device = _validation.device_for_fit(estimator.device)
-    job = training_job(estimator, data, hidden, continued_likelihood(estimator))
-    return job, device, _fit.computed_in(job.config, device)
-
-
-def check_same_network(estimator, job: TrainingJob, target_attributes: dict) -> None:
-    """Raise ``ValueError`` if a job has other networks or targets than the fit."""
-    _check_same_targets(estimator, job, target_attributes)
-    old = estimator.network_
-    new = _fitted.describe_network(job.config.network, job.config.likelihood)
-    if new != old:
-        changed = [n for n in {**old, **new} if old.get(n) != new.get(n)]
-        before, now = (
-            ", ".join(f"{name}={description.get(name)}" for name in changed)
-            for description in (old, new)
-        )
-        raise ValueError(
-            "continued training (warm_start, partial_fit) must keep the network; "
-            f"the fitted network has {before}, got {now}. Set the parameters back, "
-            "set warm_start=False, or fit a clone."
-        )
-    if job.n_members != len(estimator.seeds_):
-        raise ValueError(
-            "continued training (warm_start, partial_fit) must keep the number of "
-            f"networks, {len(estimator.seeds_)}; got n_estimators="
-            f"{estimator.n_estimators}. Set n_estimators={len(estimator.seeds_)}, or "
-            "warm_start=False."
-        )
-
-
-def _check_same_targets(estimator, job: TrainingJob, target_attributes: dict) -> None:
-    """Raise if y has other classes, or another number of targets, than the fit."""
-    if "classes_" not in target_attributes:
-        now, before = job.scaling.n_targets, len(estimator.y_mean_)
-        if now != before:
-            raise ValueError(
-                "continued training (warm_start, partial_fit) must keep the "
-                f"targets; y has {_pluralised(now, 'target')}, the model has {before}. "
-                "Set warm_start=False, or fit a clone."
-            )
-        return
-    now, before = target_attributes["classes_"], estimator.classes_
-    if not np.array_equal(now, before):
-        raise ValueError(
-            "continued training (warm_start, partial_fit) must keep the classes; "
-            f"y has {len(now)} classes, the model has {len(before)}: "
-            f"{now.tolist()[:10]} and {before.tolist()[:10]}. Set warm_start=False, or "
-            "fit a clone."
-        )
-
-
-def _pluralised(n: int, what: str) -> str:
-    return f"{n} {what}" if n == 1 else f"{n} {what}s"
 
 
 # ---- rows that are kept

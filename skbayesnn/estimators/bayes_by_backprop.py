@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -44,7 +44,7 @@ class _BayesByBackprop(_pruning.Prunable):
                 "prior": ("gaussian", "scale_mixture"),
                 "kl": ("closed", "sampled"),
                 "kl_weighting": ("uniform", "geometric"),
-                "gradient": ("local", "pathwise", "score", "characteristic"),
+                "gradient": ("local", "pathwise"),
             }.items()
         )
         fields = {
@@ -54,8 +54,6 @@ class _BayesByBackprop(_pruning.Prunable):
         }
         if prior == "scale_mixture":
             self._check_scale_mixture(kl)
-        if gradient == "characteristic":
-            self._check_normal(rates)
         families = tuple(
             MeanField(
                 spike=bool(rate > 0),
@@ -74,18 +72,9 @@ class _BayesByBackprop(_pruning.Prunable):
                 kl_warm_up=_validation.check_number(
                     "kl_warm_up", self.kl_warm_up, low=0, high=1
                 ),
-                gradient="pathwise" if gradient == "local" else gradient,
                 n_training_draws=_validation.training_draws(self),
             ),
         )
-
-    def _check_normal(self, rates):
-        if rates.any():
-            raise ValueError(
-                "gradient='characteristic' requires a normal posterior, but dropout "
-                f"makes it spike-and-slab; got dropout={self.dropout!r}. Set dropout=0 "
-                "or another gradient."
-            )
 
     def _check_scale_mixture(self, kl):
         if kl == "closed":
@@ -142,23 +131,12 @@ class _BayesByBackprop(_pruning.Prunable):
             y,
         )
 
-    def _renews(self, prior, n_epochs, n_replay) -> bool:
-        """Whether ``partial_fit`` uses the present posterior as the prior."""
-        if prior is None:
-            return False
-        _validation.check_option("prior", prior, ["previous"])
-        if n_epochs != "auto" or n_replay != "auto":
-            raise ValueError(
-                "prior='previous' runs a full fit and replays no rows, so `n_epochs` "
-                f"and `n_replay` must not be set; got n_epochs={n_epochs!r}, "
-                f"n_replay={n_replay!r}. Leave them out, or set prior=None."
-            )
+    def _check_normal_posterior(self):
         if np.any(np.asarray(self.dropout) != 0):
             raise ValueError(
                 "prior='previous' requires a normal posterior, but dropout makes it "
                 f"spike-and-slab; got dropout={self.dropout!r}. Set dropout=0."
             )
-        return True
 
 
 class BBBRegressor(_BayesByBackprop, BayesianRegressor):
@@ -205,13 +183,10 @@ class BBBRegressor(_BayesByBackprop, BayesianRegressor):
         Share of the training in which the KL's weight rises from 0 to 1. Leave the
         default: without a warm-up, a learned tau is so low at the start that the KL
         outweighs the data, and the fit may not recover from this.
-    gradient : {"local", "pathwise", "score", "characteristic"}, default="local"
-        Leave the default; the others are for comparison. ``"local"``: random numbers
-        per row, by local reparameterisation (Kingma et al. 2015). ``"pathwise"``: one
-        draw of the weights for all rows of a step, as in Blundell et al. (2015).
-        ``"score"``: the score function, with 8 draws. ``"characteristic"``: first and
-        second derivatives of the likelihood in the weights (Gal 2016, section 3.1), for
-        smooth activations and without a spike.
+    gradient : {"local", "pathwise"}, default="local"
+        Leave the default. ``"local"``: random numbers per row, by local
+        reparameterisation (Kingma et al. 2015). ``"pathwise"``: one draw of the weights
+        for all rows of a step, as in Blundell et al. (2015).
     length_scale : {"auto", "fan_in"}, float >= 0 or sequence of float, default="auto"
         Prior length scale l, one value or one per layer. Leave the default: ``"auto"``
         is ``"fan_in"``, l^2 = the number of inputs of each layer. With l = 1 the KL of
@@ -325,54 +300,6 @@ seeds_, optimizer_, x_mean_, x_scale_, table_, y_mean_, y_scale_
     ) -> None:
         self._store(locals())
 
-    def partial_fit(
-        self,
-        X: MatrixLike,
-        y: ArrayLike,
-        sample_weight: ArrayLike | None = None,
-        prior: str | None = None,
-        *,
-        n_epochs: int | str = "auto",
-        n_replay: int | str = "auto",
-        n_total: float | None = None,
-    ) -> Self:
-        """Update the fit with new rows.
-
-        Pass each row once. With ``prior=None`` see
-        :meth:`MCDropoutRegressor.partial_fit`: every call adds its rows to N, and
-        trains on them and on a sample of the earlier rows. With ``prior="previous"``
-        every call applies Bayes' rule to its rows: it runs a full fit (``max_iter``
-        epochs) with the present posterior as the prior, and N is the number of its
-        rows. The first call uses the prior of the constructor.
-
-        Parameters
-        ----------
-        X : {frame, array-like, sparse matrix} of shape (n_samples, n_features)
-            New inputs.
-        y : array-like of shape (n_samples,) or (n_samples, n_targets)
-            New target values.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows, as in ``fit``.
-        prior : {"previous", None}, default=None
-            Leave None. Set ``"previous"`` if no earlier rows may be kept, and the parts
-            are few and large; nothing then checks the update.
-        n_epochs, n_replay : "auto" or int, default="auto"
-            Passes over the rows, and number of rows to keep, as in
-            :meth:`MCDropoutRegressor.partial_fit`. Leave the defaults with
-            ``prior="previous"``, which uses and keeps no earlier rows.
-        n_total : float, default=None
-            Total weight of the rows of the whole stream, as in the same method. Without
-            effect with ``prior="previous"``.
-
-        Returns
-        -------
-        self : object
-            The updated estimator.
-        """
-        how: dict[str, Any] = {"n_epochs": n_epochs, "n_replay": n_replay}
-        how |= {"renew": self._renews(prior, **how), "n_total": n_total}
-        return self._partial_fit(X, y, sample_weight, **how)
-
 
 class BBBClassifier(_BayesByBackprop, BayesianClassifier):
     """Neural network classification by Bayes by Backprop.
@@ -483,42 +410,3 @@ x_scale_
         random_state=None,
     ) -> None:
         self._store(locals())
-
-    def partial_fit(
-        self,
-        X: MatrixLike,
-        y: ArrayLike,
-        classes: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
-        prior: str | None = None,
-        *,
-        n_epochs: int | str = "auto",
-        n_replay: int | str = "auto",
-        n_total: float | None = None,
-    ) -> Self:
-        """Update the fit with new rows; see :meth:`BBBRegressor.partial_fit`.
-
-        Parameters
-        ----------
-        X : {frame, array-like, sparse matrix} of shape (n_samples, n_features)
-            New inputs.
-        y : array-like of shape (n_samples,)
-            New labels.
-        classes : array-like, default=None
-            All labels that can occur. Required in the first call, unless its y
-            contains all of them.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows, as in ``fit``.
-        prior, n_epochs, n_replay, n_total
-            As in :meth:`BBBRegressor.partial_fit`.
-
-        Returns
-        -------
-        self : object
-            The updated estimator.
-        """
-        classes = self._classes_of_stream(classes)
-        how: dict[str, Any] = {"n_epochs": n_epochs, "n_replay": n_replay}
-        how |= {"renew": self._renews(prior, **how), "n_total": n_total}
-        how["classes"] = classes
-        return self._partial_fit(X, y, sample_weight, **how)

@@ -389,7 +389,6 @@ def test_networks_that_diverge_are_left_out(table, seed, monkeypatch):
     [
         MCDropoutRegressor(likelihood="mixture"),
         BBBRegressor(prior="scale_mixture", kl="sampled"),
-        BBBRegressor(gradient="score"),
     ],
     ids=str,
 )

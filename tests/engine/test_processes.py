@@ -27,7 +27,7 @@ from skbayesnn._data import sources
 from skbayesnn._engine import processes, training
 from skbayesnn._engine.compiled import ENGINE_VARIABLE
 from skbayesnn._engine.processes import TIMEOUT_VARIABLE, ProcessError, Processes
-from skbayesnn.estimators import _checkpoint, _fit
+from skbayesnn.estimators import _continuation, _fit
 from skbayesnn.model_selection import BatchedGridSearchCV
 from tests.engine import launched
 from tests.engine.test_compiled import POSTERIORS, ROUNDING, assert_same_training, exact
@@ -158,19 +158,19 @@ def test_members_are_split_between_checkpoints(table, seed, monkeypatch, tmp_pat
     local, model = threading.local(), exact(MCDropoutRegressor(), seed, n_estimators=5)
     model.set_params(early_stopping=True, max_iter=12)
     alone = clone(model).fit(*table)
-    for module in training, _checkpoint:
+    for module in training, _continuation:
         monkeypatch.setattr(
             module, "present_processes", lambda: getattr(local, "processes", None)
         )
-    monkeypatch.setattr(_checkpoint, "_SECONDS_BETWEEN", 0.0)
-    monkeypatch.setattr(_checkpoint, "_SHARE_OF_TIME", np.inf)
+    monkeypatch.setattr(_continuation, "_SECONDS_BETWEEN", 0.0)
+    monkeypatch.setattr(_continuation, "_SHARE_OF_TIME", np.inf)
     path, written = tmp_path / "fit.skb", []
 
     def save(model, file):
         written.append(model)
         skbayesnn.save(model, file)
 
-    monkeypatch.setattr(_checkpoint.Checkpoint, "save", save)
+    monkeypatch.setattr(_continuation.Checkpoint, "save", save)
 
     def fit(processes):
         local.processes = processes

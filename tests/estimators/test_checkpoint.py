@@ -1,5 +1,6 @@
 """Files that fits write during the training, and fits that continue from them."""
 
+import copy
 import errno
 import os
 import signal
@@ -20,7 +21,7 @@ from skbayesnn import (
     MCDropoutRegressor,
 )
 from skbayesnn import _validation as validation
-from skbayesnn.estimators import _checkpoint, _fit
+from skbayesnn.estimators import _continuation, _fit
 
 ROWS, INPUTS = 130, 3
 
@@ -35,8 +36,8 @@ def table():
 @pytest.fixture(autouse=True)
 def every_epoch(monkeypatch):
     """Write after every epoch."""
-    monkeypatch.setattr(_checkpoint, "_SECONDS_BETWEEN", 0.0)
-    monkeypatch.setattr(_checkpoint, "_SHARE_OF_TIME", np.inf)
+    monkeypatch.setattr(_continuation, "_SECONDS_BETWEEN", 0.0)
+    monkeypatch.setattr(_continuation, "_SHARE_OF_TIME", np.inf)
 
 
 class Stop(Exception):
@@ -134,8 +135,7 @@ def test_other_fits_do_not_continue(table, tmp_path):
     loaded = stopped_file(model, tmp_path / "fit.skb", X, y, at=3)
     changed = clone(model).set_params(dropout=0.2)
     with pytest.warns(UserWarning, match="but the parameters dropout have changed"):
-        fit = clone(loaded).set_params(dropout=0.2)
-        fit.unfinished_ = loaded.unfinished_
+        fit = copy.deepcopy(loaded).set_params(dropout=0.2)
         fit.fit(X, y)
     assert_same_fit(changed.fit(X, y), fit)
     with pytest.warns(UserWarning, match="but the rows have changed"):
@@ -144,17 +144,17 @@ def test_other_fits_do_not_continue(table, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_a_warm_start_writes_its_networks(table, tmp_path):
-    """Its file cannot be continued, since the first fit is not in it."""
+def test_the_file_continues_a_warm_start(table, tmp_path):
     model = MCDropoutRegressor((5,), max_iter=6, random_state=0, warm_start=True)
     model.fit(*table)
+    expected = copy.deepcopy(model).fit(*table)
     with pytest.MonkeyPatch.context() as monkeypatch:
         stop_at(3, monkeypatch)
         with pytest.raises(Stop):
             model.fit(*table, checkpoint=tmp_path / "fit.skb")
     loaded = skbayesnn.load(tmp_path / "fit.skb")
     assert (loaded.n_iter_, loaded.n_epochs_seen_) == (2, 8)
-    assert not hasattr(loaded, "unfinished_")
+    assert_same_fit(expected, loaded.fit(*table))
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -199,7 +199,7 @@ def test_bad_paths(table, tmp_path):
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_interruption_writes_the_last_epoch(table, tmp_path, monkeypatch):
     """Epochs since the last write are in the file, too."""
-    monkeypatch.setattr(_checkpoint, "_SECONDS_BETWEEN", 1e9)
+    monkeypatch.setattr(_continuation, "_SECONDS_BETWEEN", 1e9)
     epoch_end, path = _fit._Reported.epoch_end, tmp_path / "fit.skb"
 
     def interrupt(hook, n_done, posterior):
@@ -248,11 +248,11 @@ KILLED = """
 import os, signal, sys
 import sklearn
 from skbayesnn import MCDropoutRegressor
-from skbayesnn.estimators import _checkpoint, _fit
+from skbayesnn.estimators import _continuation, _fit
 from tests.estimators.test_checkpoint import source_model
 
-_checkpoint._SECONDS_BETWEEN = 0.0
-_checkpoint._SHARE_OF_TIME = float("inf")
+_continuation._SECONDS_BETWEEN = 0.0
+_continuation._SHARE_OF_TIME = float("inf")
 epoch_end = _fit._Reported.epoch_end
 
 def kill(hook, n_done, posterior):

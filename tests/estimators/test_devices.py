@@ -16,7 +16,7 @@ from skbayesnn import BayesianStackingRegressor, MCDropoutRegressor
 from skbayesnn._data.training_rows import TrainingRows
 from skbayesnn._engine import training
 from skbayesnn._validation import device_for_fit
-from skbayesnn.estimators import _checkpoint
+from skbayesnn.estimators import _continuation
 from skbayesnn.model_selection import BatchedGridSearchCV
 
 ROWS, INPUTS = 61, 4
@@ -83,8 +83,8 @@ def test_held_out_networks_are_spread(table, monkeypatch):
 
 def test_a_checkpoint_has_all_networks(table, monkeypatch, tmp_path):
     """The devices train in legs, to the same result."""
-    monkeypatch.setattr(_checkpoint, "_SECONDS_BETWEEN", 0.0)
-    monkeypatch.setattr(_checkpoint, "_SHARE_OF_TIME", np.inf)
+    monkeypatch.setattr(_continuation, "_SECONDS_BETWEEN", 0.0)
+    monkeypatch.setattr(_continuation, "_SHARE_OF_TIME", np.inf)
     X, y = table
     path, written = tmp_path / "fit.skb", []
 
@@ -93,7 +93,7 @@ def test_a_checkpoint_has_all_networks(table, monkeypatch, tmp_path):
         skbayesnn.save(model, file)
 
     alone = ensemble("cpu").fit(X, y)
-    monkeypatch.setattr(_checkpoint.Checkpoint, "save", save)
+    monkeypatch.setattr(_continuation.Checkpoint, "save", save)
     model = ensemble(DEVICES).fit(X, y, checkpoint=path)
     assert [model.n_iter_ for model in written] == [1, 2, 3, 4]
     assert all(len(model.seeds_) == 3 for model in written)

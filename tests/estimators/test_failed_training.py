@@ -129,7 +129,7 @@ def test_warm_start_needs_the_number_of_networks_left(data, small, monkeypatch):
         make_loss_nan(patch, [1], first_epoch=4)
         with pytest.warns(ConvergenceWarning, match="1 of 3 networks"):
             model.fit(data.X, data.y)
-    with pytest.raises(ValueError, match="Set n_estimators=2, or warm_start=False"):
+    with pytest.raises(ValueError, match="Set n_estimators=2, set warm_start=False"):
         model.fit(data.X, data.y)
     model.set_params(n_estimators=2).fit(data.X, data.y)
     assert model.history_["loss"].shape == (20, 2)

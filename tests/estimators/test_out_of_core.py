@@ -22,6 +22,7 @@ from skbayesnn import (
 from skbayesnn._data import files, sources
 from skbayesnn._data.sources import source_of
 from skbayesnn.estimators import _out_of_core
+from skbayesnn.estimators._continuation import Start
 from skbayesnn.estimators._out_of_core import PerturbationById, _Plan
 from skbayesnn.estimators._survey import TrainingSource, survey
 from skbayesnn.inspection import DriftMonitor
@@ -70,7 +71,7 @@ def small_memory():
 def _plan(model, path, **names):
     training = TrainingSource(source_of(path), *_roles(**names))
     found = survey(model, training, 3)
-    job, _ = _out_of_core._job(model, model, found, False)
+    job, _ = _out_of_core._job(Start(model), model, found)
     return _Plan.of(model, model, training, found, job, 3, False)
 
 
@@ -518,7 +519,7 @@ def test_a_second_interruption_loses_nothing(
             _Interrupts(patch, after, KeyboardInterrupt())
             with pytest.warns(UserWarning, match="interrupted"):
                 model.fit(path, y="y")
-        epochs.append(model._unfinished.trained.epochs_done)
+        epochs.append(len(model._unfinished.unfinished_["nll"]))
     assert epochs == [3, 5]
 
     def interrupted(*args):

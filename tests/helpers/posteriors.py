@@ -44,11 +44,6 @@ POSTERIORS = {
     "sampled kl": (BBB, {"kl": "sampled"}),
     "scale mixture": (BBB, {"prior": "scale_mixture", "kl": "sampled"}),
     "pathwise": (BBB, {"gradient": "pathwise"}),
-    "score": (BBB, {"gradient": "score"}),
-    "characteristic": (
-        BBB,
-        {"gradient": "characteristic", "activation": "tanh", "n_training_draws": 2},
-    ),
     "geometric": (BBB, {"kl_weighting": "geometric"}),
     "type B, unit": (VARIATIONAL, {}),
     "type B, layer": (VARIATIONAL, {"alpha_per": "layer"}),
