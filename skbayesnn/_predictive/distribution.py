@@ -108,7 +108,6 @@ class PredictiveDistribution:
     def __init__(self, parts: Sequence[ModelRows]) -> None:
         self._parts = list(parts)
 
-    @default_settings
     def open(self) -> None:
         """Validate X, before results are computed."""
         for part in self._parts:

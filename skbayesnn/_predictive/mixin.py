@@ -22,7 +22,7 @@ from skbayesnn._predictive.distribution import (
     RegressionDistribution,
 )
 from skbayesnn._predictive.summaries import to_frame
-from skbayesnn._runtime import default_settings, imported, on_snapshot
+from skbayesnn._runtime import imported, on_snapshot
 from skbayesnn._typing import Array, MatrixLike, OutputPath, RandomState
 from skbayesnn._validation import check_number, check_one_of_std_and_cov
 
@@ -75,7 +75,6 @@ class PredictiveMixin:
         )
 
     @by_blocks
-    @default_settings
     def predict_uncertainty(
         self,
         X: MatrixLike,
@@ -139,7 +138,6 @@ class PredictiveMixin:
         return to_frame(values, kind, X) if as_frame else values
 
     @by_blocks
-    @default_settings
     def log_predictive_density(
         self, X: MatrixLike, y: ArrayLike, *, output: OutputPath = None
     ) -> Array:
@@ -211,7 +209,6 @@ class PredictiveMixin:
         return page_of(self, X, y, X_train, target, random_state, n_rows)
 
     @by_blocks
-    @default_settings
     def sample_f(
         self,
         X: MatrixLike,
@@ -248,7 +245,6 @@ class PredictiveMixin:
         return self.predict_distribution(X).functions(n_samples, random_state)
 
     @by_blocks
-    @default_settings
     def sample_y(
         self,
         X: MatrixLike,
@@ -307,7 +303,6 @@ class RegressionPredictiveMixin(PredictiveMixin):
         output: OutputPath = None,
     ) -> tuple[Array, Array]: ...
     @by_blocks
-    @default_settings
     def predict(
         self, X, return_std=False, return_cov=False, *, method="draws", output=None
     ):
@@ -361,7 +356,6 @@ class RegressionPredictiveMixin(PredictiveMixin):
         return distribution.mean()
 
     @by_blocks
-    @default_settings
     def predict_quantile(
         self, X: MatrixLike, q: float | Sequence[float], *, output: OutputPath = None
     ) -> Array:
@@ -387,7 +381,6 @@ class RegressionPredictiveMixin(PredictiveMixin):
         return self.predict_distribution(X).ppf(q)
 
     @by_blocks
-    @default_settings
     def predict_interval(
         self,
         X: MatrixLike,
@@ -421,7 +414,6 @@ class RegressionPredictiveMixin(PredictiveMixin):
         return self.predict_distribution(X).interval(coverage, kind)
 
     @by_blocks
-    @default_settings
     def predictive_cdf(
         self, X: MatrixLike, y: ArrayLike, *, output: OutputPath = None
     ) -> Array:
@@ -446,7 +438,6 @@ class RegressionPredictiveMixin(PredictiveMixin):
         return self.predict_distribution(X).cdf(y)
 
     @by_blocks
-    @default_settings
     def crps(self, X: MatrixLike, y: ArrayLike, *, output: OutputPath = None) -> Array:
         """Continuous ranked probability score (CRPS) of each row; smaller is better.
 
@@ -533,7 +524,6 @@ class ClassificationPredictiveMixin(PredictiveMixin):
         return self._distribution_by(X, method).proba()
 
     @by_blocks
-    @default_settings
     def predict_log_proba(self, X: MatrixLike, *, output: OutputPath = None) -> Array:
         """Predict logarithms of class probabilities; see ``predict_proba``."""
         with np.errstate(divide="ignore"):
