@@ -229,10 +229,10 @@ def test_levels_of_held_out_groups_are_not_reported():
         CalibratedUncertaintyRegressor(network, cv=folds).fit(frame, Y, groups=groups)
         cross_val_predict_uncertainty(network, frame, Y, groups=groups, cv=folds)
     assert not any("SKB304" in str(warning.message) for warning in warned)
-    with pytest.warns(UserWarning, match="all values are levels .*SKB304"):
+    with pytest.warns(UserWarning, match="all values of a column are levels .*SKB304"):
         model.predict(new)
     frozen = FrozenEstimator(fitted(network, frame))
-    with pytest.warns(UserWarning, match="all values are levels .*SKB304"):
+    with pytest.warns(UserWarning, match="all values of a column are levels .*SKB304"):
         CalibratedUncertaintyRegressor(frozen).fit(new, Y)
 
 
