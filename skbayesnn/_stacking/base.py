@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import warnings
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Iterator
@@ -100,8 +99,11 @@ from skbayesnn._stacking.weights import (
 from skbayesnn._typing import Array, MatrixLike
 from skbayesnn.estimators._base import BayesianNetwork
 from skbayesnn.estimators._diagnostics import some_rows
-from skbayesnn.estimators._fit import time_left
-from skbayesnn.estimators._progress import FitProgress, check_verbose
+from skbayesnn.estimators._progress import (
+    FitProgress,
+    RemainingSteps,
+    check_verbose,
+)
 from skbayesnn.estimators._survey import TrainingSource, survey
 from skbayesnn.estimators._training_data import (
     input_columns,
@@ -730,7 +732,7 @@ def _collect(
     Warnings of single candidates are ignored.
     """
     names = [candidate.name for candidate in candidates]
-    n_total = len(names) * len(folds)
+    steps = RemainingSteps(len(names) * len(folds))
     # Row weights go to the network by the name of its step, so that metadata routing
     # must be off here.
     with (
@@ -744,16 +746,10 @@ def _collect(
         # poor.
         silence_warning(FAR_ROWS)
         silence_warning(*EXPECTED_IN_FOLDS)
-        first, start = 0, 0.0
         for new in training:
             store.update(new)
-            if not new.outcomes:
-                continue
-            n_done = len(store.known(names, folds))
-            first, start = first or n_done, start or time.perf_counter()
-            mean_seconds = (time.perf_counter() - start) / max(n_done - first, 1)
-            remaining = time_left(mean_seconds * (n_total - n_done))
-            log(f"{n_done} of {n_total} {label}{remaining}")
+            if new.outcomes:
+                log(steps.text(len(store.known(names, folds)), label))
 
 
 def _weights_table(names, weights, log_density):

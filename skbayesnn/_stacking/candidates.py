@@ -254,17 +254,15 @@ class StackData:
         if self.frame is None:
             return self, list(splits)
         n = num_samples(self.frame)
-        data = replace(
-            self,
-            X=self.frame,
-            y=self.y[:n],
-            sample_weight=None
-            if self.sample_weight is None
-            else self.sample_weight[:n],
-            ordered_y=None if self.ordered_y is None else self.ordered_y[:n],
-            groups=None if self.groups is None else self.groups[:n],
-        )
+        data = self.with_rows(self.frame, slice(n))
         return data, [(train % n, test % n) for train, test in splits]
+
+    def with_rows(self, X, rows) -> "StackData":
+        """Data with another X, whose rows belong to ``rows`` here."""
+        by_row = ("y", "sample_weight", "ordered_y", "groups")
+        given = {name: getattr(self, name) for name in by_row}
+        taken = {name: v[rows] for name, v in given.items() if v is not None}
+        return replace(self, X=X, **taken)
 
     def fit_params(self, path: str) -> dict:
         """Keyword arguments for the ``fit`` of an estimator."""
@@ -299,15 +297,7 @@ def encode_by_fold(
         features.append(X)
         folds.append((train + i * n_rows, test + i * n_rows))
     rows = np.tile(np.arange(n_rows), len(features))
-    copies = replace(
-        data,
-        X=np.concatenate(features),
-        y=data.y[rows],
-        sample_weight=None if data.sample_weight is None else data.sample_weight[rows],
-        ordered_y=None if data.ordered_y is None else data.ordered_y[rows],
-        groups=None if data.groups is None else data.groups[rows],
-    )
-    return copies, folds, encoders
+    return data.with_rows(np.concatenate(features), rows), folds, encoders
 
 
 @dataclass(frozen=True)

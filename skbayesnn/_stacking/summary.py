@@ -158,9 +158,7 @@ def warn_if_no_better_than_shares(log_density, y, weights, X) -> None:
     if kept.sum() < _MIN_ROWS_TO_WARN:
         return
     mean, _ = _mean_and_error(log_density[kept], weights[kept])
-    codes = np.unique(y[kept], return_inverse=True)[1]
-    shares = np.bincount(codes, weights=weights[kept]) / weights[kept].sum()
-    baseline = shares @ np.log(shares)
+    baseline = shares_log_probability(y[kept], weights[kept])
     if mean > baseline:
         return
     reason = outliers_in_columns(X) or (

@@ -86,25 +86,6 @@ def _title(estimators) -> str:
     return name if len(estimators) == 1 else f"{name} x {len(estimators)}"
 
 
-def time_left(seconds: float) -> str:
-    """Format an estimate of the remaining time; empty without an estimate.
-
-    Examples
-    --------
-    >>> time_left(41.7), time_left(250.0), time_left(9000.0), time_left(0.0)
-    (', about 42 s left', ', about 4 min left', ', about 2.5 h left', '')
-    """
-    if seconds <= 0:
-        return ""
-    if seconds < 99.5:
-        about = f"{max(seconds, 1):.0f} s"
-    elif seconds < 99.5 * 60:
-        about = f"{seconds / 60:.0f} min"
-    else:
-        about = f"{seconds / 3600:.1f} h"
-    return f", about {about} left"
-
-
 def tqdm_bar(**options):
     """Create a tqdm progress bar.
 

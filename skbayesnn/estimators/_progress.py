@@ -103,3 +103,46 @@ def _is_watched(stream: TextIO) -> bool:
         return False
     in_notebook = type(stream).__module__.startswith("ipykernel")
     return in_notebook or (hasattr(stream, "isatty") and stream.isatty())
+
+
+class RemainingSteps:
+    """The steps of a fit that are done, and the time that the others take.
+
+    It is estimated from the mean time of the steps after the first report.
+
+    Parameters
+    ----------
+    n_total : int
+    """
+
+    def __init__(self, n_total: int) -> None:
+        self._n_total, self._first = n_total, 0
+        self._start = 0.0
+
+    def text(self, n_done: int, label: str) -> str:
+        """Such as "3 of 8 networks trained, about 42 s left"."""
+        now = time.perf_counter()
+        if not self._first:
+            self._first, self._start = n_done, now
+        mean = (now - self._start) / max(n_done - self._first, 1)
+        remaining = time_left(mean * (self._n_total - n_done))
+        return f"{n_done} of {self._n_total} {label}{remaining}"
+
+
+def time_left(seconds: float) -> str:
+    """Format an estimate of the remaining time; empty without an estimate.
+
+    Examples
+    --------
+    >>> time_left(41.7), time_left(250.0), time_left(9000.0), time_left(0.0)
+    (', about 42 s left', ', about 4 min left', ', about 2.5 h left', '')
+    """
+    if seconds <= 0:
+        return ""
+    if seconds < 99.5:
+        about = f"{max(seconds, 1):.0f} s"
+    elif seconds < 99.5 * 60:
+        about = f"{seconds / 60:.0f} min"
+    else:
+        about = f"{seconds / 3600:.1f} h"
+    return f", about {about} left"

@@ -47,11 +47,15 @@ from skbayesnn._sklearn_compat import (
     with_option,
 )
 from skbayesnn._typing import MatrixLike
-from skbayesnn.estimators._progress import FitProgress, check_verbose
-from skbayesnn.model_selection._progress import SearchProgress
+from skbayesnn.estimators._progress import (
+    FitProgress,
+    RemainingSteps,
+    check_verbose,
+)
 from skbayesnn.model_selection._sklearn_results import (
     SearchInputs,
     fitted_attributes,
+    mean_scores,
     replay,
 )
 
@@ -83,9 +87,8 @@ _DOC = """{first_line}
     verbose : "auto", bool or int, default="auto"
         "auto": in a terminal or notebook, a fit that lasts longer than five seconds
         shows one line with its progress, which is removed at the end. 0 is silent.
-        1 or more shows a progress bar with the number of trained members, the time left
-        and the best mean score (needs tqdm). 2 or more also prints scikit-learn's
-        messages, whose times are not training times.
+        1 or more prints the number of trained members, the time left and the best mean
+        score, and scikit-learn's messages, whose times are not training times.
     pre_dispatch : int or str, default="2*n_jobs"
         Number of programs that joblib dispatches to its processes at a time.
     memory_budget : float, default=None
@@ -196,13 +199,8 @@ class _BatchedSearch(BestEstimatorMixin, BaseSearchCV):
             The fitted search.
         """
         silence_warning(*EXPECTED_IN_FOLDS)
-        is_auto = check_verbose(self.verbose) is None
-        with FitProgress(self._title(), None if is_auto else 0) as log:
+        with FitProgress(type(self).__name__, check_verbose(self.verbose)) as log:
             return self._logged_fit(X, y, params, log)
-
-    def _title(self) -> str:
-        """Name in the line with the progress."""
-        return type(self).__name__
 
     def _logged_fit(self, X, y, params: dict, log) -> Self:
         inputs = self._inputs(X, y, params)
@@ -297,19 +295,23 @@ class _BatchedSearch(BestEstimatorMixin, BaseSearchCV):
         n_at_once = executor.candidates_at_once(len(folds), builder.max_train_rows)
         # The refit warns, by the number of all rows.
         in_folds = silenced(TRAINING_CODES) if self.refit else nullcontext()
-        n_members = len(by_name) * len(folds)
-        with in_folds, self._progress(n_members, len(folds)) as progress:
+        steps = RemainingSteps(len(by_name) * len(folds))
+        best: dict[str, float] = {}
 
-            def keep(result):
-                store.update(result)
-                log(f"{len(store)} of {n_members} members trained")
-                if progress is not None:
-                    progress.add(result.outcomes)
+        def keep(result: ProgramResult) -> None:
+            store.update(result)
+            for name in {name for name, _ in result.outcomes}:
+                known = store.known([name], folds)
+                if len(known) == len(folds):
+                    for metric, score in mean_scores(known.values()).items():
+                        if score > best.get(metric, -np.inf):
+                            best[metric] = score
+            scores = [f", best {metric} {score:.4g}" for metric, score in best.items()]
+            log(f"{steps.text(len(store), 'members trained')}{''.join(scores)}")
 
+        with in_folds:
             for piece in builder.pieces(candidates, n_at_once):
                 some = names[piece]
-                # The progress bar counts the outcomes of an interrupted fit.
-                keep(ProgramResult(store.known(some, folds)))
                 for result in executor.resume(store.unscored(some, folds)):
                     keep(result)
                 missing = store.missing(some, folds)
@@ -320,11 +322,6 @@ class _BatchedSearch(BestEstimatorMixin, BaseSearchCV):
                 for result in programs:
                     keep(result)
                 yield store.outcomes(some, folds)
-
-    def _progress(self, n_members: int, n_folds: int):
-        """Context manager that returns a ``SearchProgress``, or None if not verbose."""
-        shown = (check_verbose(self.verbose) or 0) > 0
-        return SearchProgress(n_members, n_folds) if shown else nullcontext()
 
     def _new_store(self, inputs: SearchInputs) -> ResultStore:
         """An empty store for the outcomes under the conditions of this fit."""

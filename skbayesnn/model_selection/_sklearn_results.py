@@ -8,9 +8,11 @@ warnings, errors and the refit are scikit-learn's.
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
+from numbers import Real
 from typing import Any
 
 import joblib
+import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.pipeline import Pipeline
 from sklearn.utils import Bunch, get_tags
@@ -214,3 +216,20 @@ def _stored_scorer(scorer) -> StoredScorer:
         result = StoredScorer()
     result.original = scorer
     return result
+
+
+def mean_scores(outcomes: Iterable[Outcome]) -> dict[str, float]:
+    """Mean test score of each metric over the folds; NaN if one of them failed."""
+    scores = [outcome.results[0] if outcome.results else None for outcome in outcomes]
+    names = {name for score in scores if isinstance(score, dict) for name in score}
+    if not names:
+        names, scores = {"score"}, [{"score": score} for score in scores]
+    return {
+        name: float(np.mean([_score(of_fold, name) for of_fold in scores]))
+        for name in sorted(names)
+    }
+
+
+def _score(of_fold, name: str) -> float:
+    score = of_fold.get(name) if isinstance(of_fold, dict) else None
+    return float(score) if isinstance(score, Real) else np.nan

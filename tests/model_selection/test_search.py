@@ -30,11 +30,9 @@ from skbayesnn import (
     VariationalDropoutRegressor,
     crps,
 )
-from skbayesnn._batch.outcomes import Outcome
 from skbayesnn.model_selection import (
     BatchedGridSearchCV,
     BatchedRandomizedSearchCV,
-    _progress,
 )
 from tests.helpers.comparison import (
     PLAIN,
@@ -457,85 +455,52 @@ def test_raises_if_not_fitted(data):
         BatchedGridSearchCV(regressor(), GRID).predict(data.X)
 
 
-@pytest.fixture
-def progress_bars(monkeypatch):
-    """Total and states of every progress bar: members done, and the best score."""
-    shown = []
-
-    class Bar:
-        def __init__(self, total, unit, smoothing):
-            self.n, self.best = 0, ""
-            self.states = []
-            shown.append((total, self.states))
-
-        def set_postfix_str(self, text, refresh):
-            self.best = text
-
-        def update(self, n):
-            self.n += n
-            self.states.append((self.n, self.best))
-
-        def close(self):
-            self.states.append("closed")
-
-    monkeypatch.setattr(_progress, "tqdm_bar", Bar)
-    return shown
+def printed_progress(search, data, capsys) -> list[str]:
+    """Lines of the search itself, without their times."""
+    with quiet():
+        search.fit(data.X, data.y)
+    lines = capsys.readouterr().out.splitlines()
+    own = [line for line in lines if line.startswith("[Batched")]
+    return [line.partition(" s: ")[2] for line in own]
 
 
-def test_progress_bar(data, progress_bars):
-    """It is updated with every program, and shows the best score when it is known."""
+def test_printed_progress(data, capsys):
+    """A line for every program, with the best score when it is known."""
     grid = {"hidden_layer_sizes": [3, 4, 5], "tau": [-1.0, 0.5, 2.0]}
     search = BatchedGridSearchCV(
         regressor(), grid, cv=KFold(3), verbose=1, scoring="r2"
     )
-    with quiet():
-        search.fit(data.X, data.y)
-    [(total, states)] = progress_bars
-    assert total == 3 * 3 * 3 and states.pop() == "closed"
-    assert len({n for n, _ in states}) > 3
-    assert [n for n, _ in states] == sorted(n for n, _ in states)
-    assert states[-1] == (total, f"best score {search.best_score_:.4g}")
+    lines = printed_progress(search, data, capsys)
+    counts = [int(re.match(r"(\d+) of 27 members trained", line)[1]) for line in lines]
+    assert counts == sorted(counts) and len(set(counts)) > 3
+    assert lines[-1].endswith(f"trained, best score {search.best_score_:.4g}")
     # A candidate that failed is not the best.
-    assert not any("nan" in best for _, best in states)
-    assert states[0][1] == "" and "best score" in states[-4][1]
+    assert not any("nan" in line for line in lines)
+    assert "best score" in lines[-2] and "left" in lines[-2]
 
 
-def test_progress_bar_with_several_metrics(data, progress_bars):
+def test_printed_progress_of_several_metrics(data, capsys):
     metrics = ["r2", "neg_max_error"]
     search = BatchedGridSearchCV(
         regressor(), GRID, cv=3, verbose=1, scoring=metrics, refit=False
     )
-    search.fit(data.X, data.y)
-    [(_, states)] = progress_bars
-    best = {name: search.cv_results_[f"mean_test_{name}"].max() for name in metrics}
-    for name, score in best.items():
-        assert f"{name} {score:.4g}" in states[-2][1]
-    BatchedGridSearchCV(regressor(), {"tau": [0.5]}, cv=3).fit(data.X, data.y)
-    assert len(progress_bars) == 1
-
-
-def test_time_left_of_a_search(monkeypatch):
-    """From the mean speed since the start: members of a program end together."""
-    tqdm = pytest.importorskip("tqdm.std")
-    now = 100.0
-    monkeypatch.setattr(tqdm, "time", lambda: now)
-    with _progress.SearchProgress(n_members=10, n_folds=5) as progress:
-        for seconds, n_done, left in [(6, 2, "00:06<00:24"), (2, 4, "00:08<00:12")]:
-            now += seconds
-            folds = range(n_done - 2, n_done)
-            progress.add({("one", fold): Outcome(results=[1.0]) for fold in folds})
-            assert f"{n_done}/10 [{left}" in str(progress._bar)
+    last = printed_progress(search, data, capsys)[-1]
+    for name in metrics:
+        score = search.cv_results_[f"mean_test_{name}"].max()
+        assert f"{name} {score:.4g}" in last
+    silent = BatchedGridSearchCV(regressor(), {"tau": [0.5]}, cv=3)
+    assert printed_progress(silent, data, capsys) == []
 
 
 @pytest.mark.parametrize("verbose", [0, 1, 2, 3, 10])
 def test_verbose_output_equals_scikit_learn(data, capsys, verbose):
-    """Except for times."""
-    pytest.importorskip("tqdm")
+    """Except for times, and for the lines with the progress."""
     outputs = []
     for search_class in (GridSearchCV, BatchedGridSearchCV):
         search = search_class(regressor(), {"tau": [0.5, 2.0]}, cv=2, verbose=verbose)
         search.fit(data.X, data.y)
         out, err = capsys.readouterr()
+        out = re.sub(r"\[Batched.*\n", "", out)
         outputs.append(re.sub(r"\.+|total time=.*", "", out))
+        assert err == ""
     assert outputs[0] == outputs[1]
-    assert bool(err) == (verbose > 0)

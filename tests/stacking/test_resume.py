@@ -324,7 +324,7 @@ def test_time_left_is_estimated(monkeypatch):
 
     texts, networks = [], [SimpleNamespace(name="network")]
     clock = SimpleNamespace(perf_counter=lambda: now)
-    monkeypatch.setattr(base, "time", clock)
+    monkeypatch.setattr(_progress, "time", clock)
     base._collect(trained(), ResultStore(), networks, range(8), "fits", texts.append)
     assert texts == [
         "2 of 8 fits",
