@@ -4,7 +4,6 @@ Networks are trained in one program; other estimators by their own ``fit``.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from sklearn.base import clone, is_classifier
@@ -113,13 +112,9 @@ def fitted_to(estimator, X, y, rows, fit_params):
     )
 
 
-@dataclass(frozen=True)
-class ReturnEstimator:
-    """A ``ResultBuilder`` whose result is the trained estimator."""
-
-    def build(self, key: Key, fit: TrainedFit, cache: dict) -> Outcome:
-        """Outcome with the estimator as its only result."""
-        return Outcome(results=[fit.estimator])
+def return_estimator(key: Key, fit: TrainedFit, cache: dict) -> Outcome:
+    """Outcome with the trained estimator as its only result."""
+    return Outcome(results=[fit.estimator])
 
 
 def cross_fitted(
@@ -153,7 +148,7 @@ def cross_fitted(
     fold_fits, failed = builder.fold_fits({"": {}}, {"": range(len(splits))})
     outcomes = dict(failed)
     resources = Resources.from_budget(None, n_jobs)
-    for result in Executor(ReturnEstimator(), resources).run(fold_fits):
+    for result in Executor(return_estimator, resources).run(fold_fits):
         outcomes |= result.outcomes
     for outcome in outcomes.values():
         if outcome.error is not None:

@@ -9,7 +9,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import joblib
 import numpy as np
@@ -56,7 +56,9 @@ def group_into_programs(
     for fold_fit in sorted(fold_fits, key=lambda fit: tables[id(fit.job.table)]):
         by_program_key.setdefault(_program_key(fold_fit), []).append(fold_fit)
     for group in by_program_key.values():
-        n_pieces = -(-len(group) // fits_per_program(group, budget))
+        n_members = max(fold_fit.job.n_members for fold_fit in group)
+        n_at_once = max(1, budget // (n_members * bytes_per_member(group)))
+        n_pieces = -(-len(group) // n_at_once)
         for piece in np.array_split(np.arange(len(group)), n_pieces):
             yield [group[i] for i in piece]
 
@@ -74,12 +76,6 @@ def _program_key(fold_fit: FoldFit) -> tuple:
         X.dtype,
         type(X),
     )
-
-
-def fits_per_program(group: Sequence[FoldFit], budget: int) -> int:
-    """Number of fold fits within the budget."""
-    n_members = max(fold_fit.job.n_members for fold_fit in group)
-    return max(1, budget // (n_members * bytes_per_member(group)))
 
 
 def estimate_bytes(group: Sequence[FoldFit]) -> int:
@@ -103,40 +99,18 @@ def bytes_per_member(group: Sequence[FoldFit]) -> int:
     return config.dtype.itemsize * n_values + BYTES_PER_ROW * n_rows
 
 
-class MemoryLimit:
-    """Size of the last program that ran out of memory; later programs are smaller."""
-
-    def __init__(self) -> None:
-        self._too_large = float("inf")
-
-    def allows(self, group: Sequence[FoldFit]) -> bool:
-        """Whether the program has one fold fit, or is smaller than the last failure."""
-        if len(group) == 1 or self._too_large == float("inf"):
-            return True
-        return estimate_bytes(group) < self._too_large
-
-    def lower(self, group: Sequence[FoldFit]) -> None:
-        """Record that a program did not fit into memory."""
-        self._too_large = estimate_bytes(group)
-
-
 # ---- train and score one program
 
 
-class ResultBuilder(Protocol):
-    """Computes results from trained estimators, which are then released."""
-
-    def build(self, key: Key, fit: TrainedFit, cache: dict) -> Outcome:
-        """Outcome of a trained fit.
-
-        key : name of the candidate, and index of the fold
-        cache : dict that all fits of a program share
-        """
+# Computes the outcome of a trained fit, which is then released. Its arguments are the
+# name of the candidate and the index of the fold, the fit, and a dict that all fits of
+# a program share.
+ResultBuilder = Callable[[Key, TrainedFit, dict], Outcome]
 
 
 @dataclass(frozen=True)
 class FoldScorer:
-    """A ``ResultBuilder`` that scores estimators on the rows of their folds.
+    """Scores estimators on the rows of their folds.
 
     Parameters
     ----------
@@ -156,7 +130,7 @@ class FoldScorer:
     params: Mapping
     train_scores: bool
 
-    def build(self, key: Key, fit: TrainedFit, cache: dict) -> Outcome:
+    def __call__(self, key: Key, fit: TrainedFit, cache: dict) -> Outcome:
         """Score a trained fit; the cache contains the scorer's arguments by fold."""
         estimator, (_, fold) = fit.estimator, key
         # Only the steps of a pipeline before the network may need pairs of rows.
@@ -199,7 +173,7 @@ def build_results(
     cache: dict = {}
     try:
         for key, fit in trained.items():
-            outcomes[key] = builder.build(key, fit, cache)
+            outcomes[key] = builder(key, fit, cache)
     except KeyboardInterrupt:
         unscored = {key: fit for key, fit in trained.items() if key not in outcomes}
         return ProgramResult(outcomes, unscored)
@@ -207,17 +181,12 @@ def build_results(
 
 
 def train_group(
-    group: Sequence[FoldFit],
-    builder: ResultBuilder,
-    limit: MemoryLimit,
-    device: str | None = None,
+    group: Sequence[FoldFit], builder: ResultBuilder, device: str | None = None
 ) -> ProgramResult:
     """Train the fold fits of one program and build their results.
 
     Fold fits that ran out of memory are missing from the result.
     """
-    if not limit.allows(group):
-        return ProgramResult()
     try:
         trained, outcomes = _trained_together(group, device)
     except ProcessError:
@@ -383,7 +352,8 @@ class Executor:
         self._memory = resources.memory // self._n_workers
         self._workers, self._n_threads = resources.workers(), resources.n_threads
         self._devices = _device_queue(resources.devices)
-        self._limit = MemoryLimit()
+        # Bytes of the smallest program that did not fit into memory.
+        self._too_large = float("inf")
 
     def candidates_at_once(self, n_folds: int, n_rows: int) -> int:
         """Number of candidates to prepare at a time.
@@ -427,24 +397,31 @@ class Executor:
                     yield result
                     _raise_if_interrupted(result)
                     remaining = [fit for fit in group if fit.key not in result.outcomes]
-                    if remaining and self._limit.allows(group):
-                        self._limit.lower(group)
-                        _warn_of_halving(len(group))
+                    if remaining and not self._is_too_large(group):
+                        self._too_large = estimate_bytes(group)
+                        warn(
+                            "SKB501",
+                            f"out of memory with {len(group)} members in one program, "
+                            "which is split in halves. Lower `memory_budget`, so that "
+                            "programs have fewer members.",
+                        )
                     waiting.extend(_halves(remaining))
 
     def _calls(self, waiting: deque, sent: deque):
         """Calls for workers; groups that are known not to fit are halved first."""
         while waiting:
             group = waiting.popleft()
-            if self._limit.allows(group):
-                sent.append(group)
-                arguments = group, self._builder, self._limit
-                if self._devices is None:
-                    yield train_group, *arguments
-                else:
-                    yield _train_on_one_of, self._devices, *arguments
-            else:
+            if self._is_too_large(group):
                 waiting.extendleft(reversed(_halves(group)))
+                continue
+            sent.append(group)
+            if self._devices is None:
+                yield train_group, group, self._builder
+            else:
+                yield _train_on_one_of, self._devices, group, self._builder
+
+    def _is_too_large(self, group: Sequence[FoldFit]) -> bool:
+        return len(group) > 1 and estimate_bytes(group) >= self._too_large
 
 
 def _raise_if_interrupted(result: ProgramResult) -> None:
@@ -462,11 +439,11 @@ def _device_queue(devices: Sequence[str] | None) -> queue.SimpleQueue | None:
     return idle
 
 
-def _train_on_one_of(idle: queue.SimpleQueue, group, builder, limit):
+def _train_on_one_of(idle: queue.SimpleQueue, group, builder):
     """Run ``train_group`` on the next idle device."""
     device = idle.get()
     try:
-        return train_group(group, builder, limit, device)
+        return train_group(group, builder, device)
     finally:
         idle.put(device)
 
@@ -475,11 +452,3 @@ def _halves(group: list) -> list[list]:
     """The non-empty halves of a group."""
     middle = len(group) // 2
     return [half for half in (group[:middle], group[middle:]) if half]
-
-
-def _warn_of_halving(n_members: int) -> None:
-    warn(
-        "SKB501",
-        f"out of memory with {n_members} members in one program, which is split in "
-        "halves. Lower `memory_budget`, so that programs have fewer members.",
-    )

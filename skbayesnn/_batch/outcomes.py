@@ -44,7 +44,7 @@ class Outcome:
     error : Exception, or None
         The exception that training raised.
     results : sequence
-        What a ``ResultBuilder`` computes from the trained estimator. In a search: the
+        What is computed from the trained estimator. In a search: the
         score of the test rows, then of the training rows if ``return_train_score``. An
         entry is an exception if the scorer raised one.
     seconds, score_seconds : float

@@ -10,7 +10,7 @@ from sklearn.base import clone, is_classifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import ParameterGrid
 
-from skbayesnn._batch.cross_fit import ReturnEstimator, fitted_to
+from skbayesnn._batch.cross_fit import fitted_to, return_estimator
 from skbayesnn._batch.executor import Executor, Resources
 from skbayesnn._batch.jobs import (
     FoldFit,
@@ -316,7 +316,7 @@ class HeldOutPrediction:
 
 @dataclass(frozen=True)
 class HeldOutPredictor:
-    """A ``ResultBuilder`` that predicts the held-out rows of each fold.
+    """Predicts the held-out rows of each fold by trained candidates.
 
     Parameters
     ----------
@@ -330,7 +330,7 @@ class HeldOutPredictor:
     splits: Sequence[tuple]
     on_frame: frozenset[str] = frozenset()
 
-    def build(self, key: Key, fit: TrainedFit, cache: dict) -> Outcome:
+    def __call__(self, key: Key, fit: TrainedFit, cache: dict) -> Outcome:
         """Outcome with a :class:`HeldOutPrediction`, or the exception."""
         data, splits = self.data, self.splits
         if key[0] in self.on_frame:
@@ -393,7 +393,7 @@ def refit_to_all_rows(
         data,
         every_row,
         [ALL_ROWS],
-        ReturnEstimator(),
+        return_estimator,
         resources,
         store,
     )
@@ -540,5 +540,5 @@ def _outcomes_alone(
         if model is not first:
             # Copies share the fitted arrays.
             shared = copy(fitted).set_params(**model.get_params(deep=False))
-        outcomes[key] = result_builder.build(key, TrainedFit(shared), {})
+        outcomes[key] = result_builder(key, TrainedFit(shared), {})
     return outcomes

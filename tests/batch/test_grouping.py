@@ -313,11 +313,11 @@ def test_one_program_at_a_time_on_a_device(data, monkeypatch, pre_dispatch):
     """Programs may take different times."""
     train_group, busy, devices = executor.train_group, [], []
 
-    def train(group, scorer, limit, device):
+    def train(group, scorer, device):
         assert device not in busy
         busy.append(device)
         time.sleep(0.02 * (device == "cpu"))
-        outcomes = train_group(group, scorer, limit, device)
+        outcomes = train_group(group, scorer, device)
         busy.remove(device)
         devices.append(device)
         return outcomes
@@ -339,11 +339,11 @@ def test_devices_train_at_the_same_time(data, monkeypatch):
     train_group, together = executor.train_group, threading.Barrier(2)
     waiting, devices = [], []
 
-    def train(group, scorer, limit, device):
+    def train(group, scorer, device):
         waiting.append(device)
         together.wait(timeout=3)
         devices.append(sorted(waiting[:2]))
-        return train_group(group, scorer, limit, device)
+        return train_group(group, scorer, device)
 
     monkeypatch.setattr(executor, "train_group", train)
     grid = {"hidden_layer_sizes": [3, 4]}

@@ -213,14 +213,13 @@ def test_memory_of_one_process(monkeypatch):
         executor, "_trained_together", lambda group, _: (dict.fromkeys(group), {})
     )
 
-    class Builder:
-        def build(self, key, *_):
-            fails = local.processes.rank == 1 and key == keys[1]
-            return Outcome(MemoryError() if fails else None)
+    def outcome(key, *_):
+        fails = local.processes.rank == 1 and key == keys[1]
+        return Outcome(MemoryError() if fails else None)
 
     def trained(processes):
         local.processes = processes
-        result = executor.train_group(keys, Builder(), executor.MemoryLimit())
+        result = executor.train_group(keys, outcome)
         return list(result.outcomes)
 
     assert run_together(trained) == [keys[:1]] * 2

@@ -41,9 +41,9 @@ def programs(monkeypatch):
     """Number of members and device of every trained program."""
     train_group, records = executor.train_group, []
 
-    def train(group, scorer, limit, device=None):
+    def train(group, scorer, device=None):
         records.append((len(group), device))
-        return train_group(group, scorer, limit, device)
+        return train_group(group, scorer, device)
 
     monkeypatch.setattr(executor, "train_group", train)
     return records

@@ -97,7 +97,7 @@ def test_interruption_between_training_and_prediction(table, monkeypatch):
 
     monkeypatch.setattr(executor, "train_group", recorded)
     with monkeypatch.context() as patch:
-        patch.setattr(HeldOutPredictor, "build", interrupted)
+        patch.setattr(HeldOutPredictor, "__call__", interrupted)
         with pytest.raises(KeyboardInterrupt):
             model.fit(*table)
     monkeypatch.setattr(base, "refit_to_all_rows", interrupted)
