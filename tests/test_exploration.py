@@ -14,7 +14,7 @@ from skbayesnn import (
     MCDropoutRegressor,
     sample_f,
 )
-from skbayesnn._data.column_encoding import KINDS
+from skbayesnn._data.columns import KINDS
 from skbayesnn.inspection._columns import reader_of
 from tests.helpers.frames import mixed_frame, new_frame
 from tests.helpers.seed import SEED
@@ -65,7 +65,7 @@ def test_values_and_cells_of_all_kinds(state, frame):
         for j, column in enumerate(state.columns):
             assert pd.isna(again.iloc[0, j]) == pd.isna(frame.iloc[row, j])
             if column.levels:
-                assert reader.categories(j).levels == old.categories(j).levels
+                assert reader[j].categories().levels == old[j].categories().levels
             elif column.at(row) is not None:
                 # Numbers have two decimal places more than the slider's steps.
                 found = column.number(column.at(row))

@@ -28,6 +28,9 @@ ENCODE_COLUMNS = (
     "Encode them first, for instance with sklearn.compose.ColumnTransformer or "
     "skrub.TableVectorizer in a pipeline."
 )
+# What a column must contain and contains, and the conversion.
+DURATIONS = ("durations", "numbers"), "pandas.to_timedelta(column, 's')"
+NO_DURATIONS = ("numbers", "durations"), "column / pandas.Timedelta('1s')"
 _MISSING = ", which makes other values, such as {!r}, missing"
 _TRUTH = (
     "Convert it with {}.str.strip().str.lower().map("

@@ -6,11 +6,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import ndtri
 
-from skbayesnn._data.columns import MISSING, Categories, TableReader
+from skbayesnn._data.columns import KINDS, MISSING, Categories, TableColumn
 from skbayesnn._data.level_statistics import LevelStatistics
 from skbayesnn._data.text_parts import TextComponents, TextParts
 
-KINDS = "number", "boolean", "ordered", "category", "date", "duration"
 # Categories with at most this many levels are one-hot encoded; with more levels,
 # statistics of y encode them.
 MAX_ONE_HOT = 12
@@ -238,17 +237,8 @@ def weighted_median(values: np.ndarray, weights: np.ndarray) -> float:
     return float(pair[0] / 2 + pair[1] / 2)
 
 
-def _refuse_infinite(values: np.ndarray, name) -> None:
-    if np.isinf(values).any():
-        raise ValueError(
-            "X must be finite or missing; Input X contains infinity or a value too "
-            f"large in column {name!r}. Replace it by NaN if the value is unknown."
-        )
-
-
 def _fit_number(name, kind: str, values: np.ndarray, weights: np.ndarray) -> Column:
     """Fit numbers, positions of levels, or seconds since 1970; NaN is missing."""
-    _refuse_infinite(values, name)
     used, missing = weights > 0, np.isnan(values)
     column = Column(name, kind, ALL_MISSING, int(missing[used].sum()))
     present = used & ~missing
@@ -295,8 +285,7 @@ def _number_parts(column: Column, values: np.ndarray) -> tuple[list[str], list[s
         waves = [f".{wave}_{name}" for name in periods for wave in ("sin", "cos")]
         texts = [f"cycle of the {name}" for name in periods]
         return ["elapsed days"] * varies + texts, [".days"] * varies + waves
-    text = {"ordered": "position of the level", "duration": "seconds"}
-    return [text.get(column.kind, "number")] * varies, [""] * varies
+    return [KINDS[column.kind].number] * varies, [""] * varies
 
 
 def features_of_values(values: np.ndarray, column: Column) -> np.ndarray:
@@ -495,45 +484,21 @@ def stored_name(name) -> str | int:
 
 
 def fit_column(
-    reader: TableReader, j: int, kind: str, weights: np.ndarray, has_y: bool
+    data: TableColumn, kind: str, weights: np.ndarray, has_y: bool
 ) -> Column:
     """Fit a column.
 
     has_y : whether statistics of y may encode a category; ``with_statistics`` then
         completes the column
     """
-    name = stored_name(reader.names[j])
+    name = stored_name(data.name)
     if kind == "category":
-        return _fit_category(name, reader.categories(j), weights, has_y)
-    column = Column(name, kind, "", 0)
-    if kind == "date":
-        column = replace(column, time_zone=reader.time_zone(j))
-    elif kind == "ordered":
-        column = replace(column, levels=tuple(reader.ordered_levels(j)))
-    fitted = _fit_number(name, kind, _values(reader, j, column), weights)
-    return replace(fitted, time_zone=column.time_zone, levels=column.levels)
-
-
-def _values(reader: TableReader, j: int, column: Column) -> np.ndarray:
-    """Numbers, positions of levels, or seconds since 1970, (rows,); NaN if missing."""
-    if column.kind == "date":
-        dates = reader.dates(j, column.time_zone)
-        return np.where(np.isnat(dates), np.nan, dates.astype(np.int64) / 1e6)
-    if column.kind == "ordered":
-        index = reader.categories(j).recoded(column.levels).astype(np.float64)
-        return np.where(index < 0, np.nan, index)
-    values = reader.numbers(j)
-    is_duration = column.kind == "duration"
-    if reader.has_durations(j) != is_duration and not np.isnan(values).all():
-        if is_duration:
-            kinds, way = ("durations", "numbers"), "pandas.to_timedelta(column, 's')"
-        else:
-            kinds, way = ("numbers", "durations"), "column / pandas.Timedelta('1s')"
-        raise ValueError(
-            f"column {column.name!r} must contain {kinds[0]}, as in `fit`; got "
-            f"{kinds[1]}. Convert it with {way}, in the right unit."
-        )
-    return values
+        return _fit_category(name, data.categories(), weights, has_y)
+    zone = data.time_zone() if kind == "date" else None
+    levels = tuple(data.ordered_levels()) if kind == "ordered" else ()
+    values = data.numbers_of_kind(kind, zone, levels)
+    fitted = _fit_number(name, kind, values, weights)
+    return replace(fitted, time_zone=zone, levels=levels)
 
 
 class EncodedColumn(NamedTuple):
@@ -558,23 +523,23 @@ class EncodedColumn(NamedTuple):
     new_level: str | None = None
 
 
-def encode_column(reader: TableReader, j: int, column: Column) -> EncodedColumn:
+def encode_column(data: TableColumn, column: Column) -> EncodedColumn:
     """Features of new rows."""
-    n_rows, substitutes = reader.n_rows, column.substitutes
+    substitutes = column.substitutes
     if not column.suffixes:
+        n_rows = len(data)
         nothing = np.empty((n_rows, 0)), np.zeros(n_rows, dtype=bool)
         return EncodedColumn(*nothing, substitutes)
     if column.kind == "category":
-        data = reader.categories(j)
-        index = data.recoded((*column.named, *column.rare))
-        new_level = _new_level(column, data, index)
+        levels = data.categories()
+        index = levels.recoded((*column.named, *column.rare))
+        new_level = _new_level(column, levels, index)
         if column.uses_y:
-            return EncodedColumn(*_encode_levels(column, data), new_level=new_level)
-        features = column.level_features[level_index(column, data)]
+            return EncodedColumn(*_encode_levels(column, levels), new_level=new_level)
+        features = column.level_features[level_index(column, levels)]
         is_unknown = (index == -2) | ((index == -1) & (not column.indicator))
         return EncodedColumn(features, is_unknown, substitutes, new_level=new_level)
-    values = _values(reader, j, column)
-    _refuse_infinite(values, column.name)
+    values = data.numbers_of_kind(column.kind, column.time_zone, column.levels)
     features = features_of_values(values, column)
     is_unknown = np.isnan(values) & (not column.indicator)
     first, last = column.bounds

@@ -1,4 +1,4 @@
-"""Read the columns of a table: kinds of data, missing values, categories, dates.
+"""Columns of a table, each read once: kinds of values, numbers, levels, dates.
 
 Tables are pandas, polars or pyarrow tables, which narwhals reads in the same way, or
 arrays, which may contain objects.
@@ -6,12 +6,12 @@ arrays, which may contain objects.
 
 import datetime
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
 from numbers import Real
-from typing import Any
+from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
@@ -28,6 +28,69 @@ _MIN_WORDS = 4.0
 _MIN_TEXTS = 20
 # Text of missing values in a column of categories.
 MISSING = "missing"
+
+
+class Kind(NamedTuple):
+    """A kind of column.
+
+    Parameters
+    ----------
+    types : tuple of type
+        Types of its values in a column of objects.
+    dtypes : tuple of str
+        Names of its data types in narwhals, and their codes in NumPy.
+    has_levels : bool
+        Whether values are compared and drawn by level, instead of as numbers.
+    number : str
+        What its numbers are.
+    input_type : type of NumPy
+        Of the values that an exported graph takes.
+    unit : str
+        Of the values that an exported graph takes, if they have one.
+    """
+
+    types: tuple[type, ...]
+    dtypes: tuple[str, ...]
+    has_levels: bool = False
+    number: str = "number"
+    input_type: type = np.float64
+    unit: str = ""
+
+
+# A value has the first kind of which it is an instance: a timedelta64 is an integer of
+# NumPy.
+KINDS = {
+    "boolean": Kind((bool, np.bool_), ("Boolean", "b"), has_levels=True),
+    "duration": Kind(
+        (datetime.timedelta, np.timedelta64),
+        ("Duration", "m"),
+        number="seconds",
+        unit="seconds",
+    ),
+    "date": Kind(
+        (datetime.date, np.datetime64),
+        ("Datetime", "Date", "M"),
+        number="seconds since 1970",
+        input_type=np.int64,
+        unit="microseconds since 1970, local time",
+    ),
+    "number": Kind((Real, Decimal, np.integer, np.floating), ("i", "u", "f")),
+    "category": Kind(
+        (str,), ("Categorical", "U"), has_levels=True, input_type=np.object_
+    ),
+    "ordered": Kind(
+        (),
+        ("Enum",),
+        has_levels=True,
+        number="position of the level",
+        input_type=np.object_,
+    ),
+}
+_KIND_OF_DTYPE = {dtype: name for name, kind in KINDS.items() for dtype in kind.dtypes}
+
+
+def _kind_of_type(t: type) -> str:
+    return next((k for k, kind in KINDS.items() if issubclass(t, kind.types)), "other")
 
 
 @dataclass(frozen=True)
@@ -56,8 +119,218 @@ class Categories:
         return lookup[self.codes]
 
 
+class TableColumn:
+    """A column of an array.
+
+    Parameters
+    ----------
+    name : name in a frame, or position in an array
+    values : ndarray of shape (rows,)
+        Numbers, booleans, times, text or objects.
+    """
+
+    _categories: Categories | None = None
+
+    def __init__(self, name, values: np.ndarray):
+        self.name, self.values = name, values
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def kind(self) -> str:
+        """Kind of data: a key of ``KINDS``.
+
+        Raises
+        ------
+        ValueError
+            If the column contains free text, or values of no such kind.
+        """
+        return _kind_of_objects(self.values, self.name)
+
+    @property
+    def is_single(self) -> bool:
+        """Whether it contains float32."""
+        return self.values.dtype == np.float32
+
+    def numbers(self) -> np.ndarray:
+        """Values as float64, with NaN for missing ones; durations in seconds.
+
+        Raises
+        ------
+        ValueError
+            If a value is not a number.
+        """
+        return _as_numbers(self.values, self.name)
+
+    def has_durations(self) -> bool:
+        """Whether values are durations, which ``numbers`` returns in seconds."""
+        if self.values.dtype.kind != "O":
+            return self.values.dtype.kind == "m"
+        first = next((v for v in self.values.tolist() if not is_missing(v)), None)
+        return _kind_of_type(type(first)) == "duration"
+
+    def categories(self) -> Categories:
+        """Values as categories.
+
+        Raises
+        ------
+        ValueError
+            If values are collections, such as lists.
+        """
+        if self._categories is None:
+            self._categories = self._read_categories()
+        return self._categories
+
+    def _read_categories(self) -> Categories:
+        return _as_categories(self.values, self.name)
+
+    def ordered_levels(self) -> list[str]:
+        """All levels of an ordered column, in their order."""
+        return list(self.categories().levels)
+
+    def is_complete_number(self) -> bool:
+        """Whether the column contains numbers or booleans, and all of them."""
+        is_number = self.kind() in ("number", "boolean")
+        return is_number and not np.isnan(self.numbers()).any()
+
+    def time_zone(self) -> str | None:
+        """Time zone of a column of dates."""
+        return _zone_of_objects(self.values, self.name)
+
+    def dates(self, time_zone: str | None = None) -> np.ndarray:
+        """Local dates and times, (rows,), datetime64[us].
+
+        time_zone : of the result; None if the values have none
+
+        Raises
+        ------
+        ValueError
+            If only the values or only the result have a time zone, or if a value is not
+            a date.
+        """
+        return _as_dates(self.values, time_zone, self.name)
+
+    def numbers_of_kind(
+        self, kind: str, time_zone: str | None = None, levels: Sequence[str] = ()
+    ) -> np.ndarray:
+        """What ``KINDS[kind].number`` says of the values, (rows,); NaN if missing.
+
+        time_zone : of dates
+        levels : of an ordered column
+
+        Raises
+        ------
+        ValueError
+            If a value is infinite, or of another kind.
+        """
+        if kind == "date":
+            dates = self.dates(time_zone)
+            return np.where(np.isnat(dates), np.nan, dates.astype(np.int64) / 1e6)
+        if kind == "ordered":
+            index = self.categories().recoded(levels).astype(np.float64)
+            return np.where(index < 0, np.nan, index)
+        values = self.numbers()
+        if np.isinf(values).any():
+            raise ValueError(
+                "X must be finite or missing; Input X contains infinity or a value too "
+                f"large in column {self.name!r}. Replace it by NaN if the value is "
+                "unknown."
+            )
+        is_duration = kind == "duration"
+        if self.has_durations() != is_duration and not np.isnan(values).all():
+            kinds, way = _advice.DURATIONS if is_duration else _advice.NO_DURATIONS
+            raise ValueError(
+                f"column {self.name!r} must contain {kinds[0]}, as in `fit`; got "
+                f"{kinds[1]}. Convert it with {way}, in the right unit."
+            )
+        return values
+
+
+class _SeriesColumn(TableColumn):
+    """A column of a frame: a series of narwhals, whose data type may tell its kind."""
+
+    def __init__(self, name, series):
+        self.name, self._series, self._dtype = name, series, series.dtype
+        self._dtype_name = type(self._dtype).__name__
+
+    def __len__(self) -> int:
+        return len(self._series)
+
+    @cached_property
+    def values(self) -> np.ndarray:  # type: ignore[override]
+        return _objects(self._series)
+
+    def kind(self):
+        if self._dtype.is_numeric():
+            return "number"
+        if self._dtype_name == "Categorical" and _is_ordered(self._series):
+            return "ordered"
+        if self._dtype_name in _KIND_OF_DTYPE:
+            return _KIND_OF_DTYPE[self._dtype_name]
+        if self._dtype.is_nested():
+            raise _odd_kind(self._dtype_name, self.name)
+        return super().kind()
+
+    @property
+    def is_single(self):
+        return self._dtype_name == "Float32"
+
+    @property
+    def _has_numbers(self) -> bool:
+        return self._dtype.is_numeric() or self._dtype_name == "Boolean"
+
+    def numbers(self):
+        if not self._has_numbers:
+            return super().numbers()
+        import narwhals.stable.v2 as narwhals
+
+        values = self._series.to_numpy()
+        if values.dtype.kind not in "biuf":  # such as booleans with missing values
+            values = self._series.cast(narwhals.Float64).to_numpy()
+        return values.astype(np.float64)
+
+    def has_durations(self):
+        if self._dtype_name in ("Object", "Unknown"):
+            return super().has_durations()
+        return self._dtype_name == "Duration"
+
+    def _read_categories(self):
+        categorical = _pandas_categorical(self._series)
+        if categorical is not None:
+            return _merged(categorical.codes, categorical.categories.tolist())
+        if self._dtype.is_integer() and self._series.null_count():
+            # In float64, integers above 2**53 would become equal.
+            return _as_categories(objects_of(self._series), self.name)
+        return super()._read_categories()
+
+    def ordered_levels(self):
+        categorical = _pandas_categorical(self._series)
+        if categorical is not None:
+            return [_level(v) for v in categorical.categories.tolist()]
+        return [_level(v) for v in self._series.cat.get_categories().to_list()]
+
+    def is_complete_number(self):
+        if self._dtype_name in ("Object", "Unknown"):
+            return super().is_complete_number()
+        if not self._has_numbers or self._series.null_count():
+            return False
+        return not (self._dtype.is_float() and self._series.is_nan().any())
+
+    def time_zone(self):
+        if self._dtype_name in ("Datetime", "Date"):
+            return getattr(self._dtype, "time_zone", None)
+        return super().time_zone()
+
+    def dates(self, time_zone=None):
+        if getattr(self._dtype, "time_zone", None) is None:
+            return super().dates(time_zone)
+        _check_zone(self.time_zone(), time_zone, self.name)
+        local = self._series.dt.convert_time_zone(time_zone).dt.replace_time_zone(None)
+        return local.to_numpy().astype("datetime64[us]")
+
+
 class TableReader:
-    """The columns of a table by position.
+    """The columns of a table by position: a sequence of ``TableColumn``.
 
     Parameters
     ----------
@@ -76,181 +349,33 @@ class TableReader:
     """
 
     def __init__(self, X):
-        self._frame: Any = X if is_frame(X) else None
-        refuse_repeated_names(self._frame)
-        self.names: list[Any]
-        if self._frame is None:
-            self._array = np.asarray(X)
-            self.names = list(range(self._array.shape[1]))
-        else:  # The columns of a pyarrow table are arrays.
-            self.names = list(getattr(X, "column_names", X.columns))
         self.n_rows = len(X)
-        self._categories: dict[int, Categories] = {}
+        self.names: list[Any]
+        self._columns: list[TableColumn]
+        if is_frame(X):
+            refuse_repeated_names(X)
+            import narwhals.stable.v2 as narwhals
 
-    @cached_property
-    def _series(self) -> list:
-        """The columns of a frame: converted once, since that takes much of the time."""
-        import narwhals.stable.v2 as narwhals
+            # The columns of a pyarrow table are arrays.
+            self.names = list(getattr(X, "column_names", X.columns))
+            series = narwhals.from_native(X, eager_only=True).iter_columns()
+            self._columns = list(map(_SeriesColumn, self.names, series))
+        else:
+            values = np.asarray(X)
+            self.names = list(range(values.shape[1]))
+            self._columns = [TableColumn(j, values[:, j]) for j in self.names]
 
-        return list(narwhals.from_native(self._frame, eager_only=True).iter_columns())
+    def __iter__(self) -> Iterator[TableColumn]:
+        return iter(self._columns)
 
-    @cached_property
-    def _dtypes(self) -> list:
-        """Data types of the columns of a frame."""
-        return [series.dtype for series in self._series]
+    def __getitem__(self, j: int) -> TableColumn:
+        return self._columns[j]
 
     @property
     def dtype(self) -> type:
         """Precision of the features: float32 if all columns are float32."""
-        if self._frame is None:
-            return np.float32 if self._array.dtype == np.float32 else np.float64
-        dtypes = {type(dtype).__name__ for dtype in self._dtypes}
-        return np.float32 if dtypes == {"Float32"} else np.float64
-
-    def kind(self, j: int) -> str:
-        """Kind of data: "number", "boolean", "category", "ordered", "date", "duration".
-
-        Raises
-        ------
-        ValueError
-            If a column contains free text, or values of no such kind.
-        """
-        name = self.names[j]
-        if self._frame is None:
-            return _kind_of_objects(self._array[:, j], name)
-        series, dtype = self._series[j], self._dtypes[j]
-        if dtype.is_numeric():
-            return "number"
-        dtype_name = type(dtype).__name__
-        if dtype_name == "Categorical" and _is_ordered(series):
-            return "ordered"
-        kinds = {
-            "Boolean": "boolean",
-            "Enum": "ordered",
-            "Categorical": "category",
-            "Datetime": "date",
-            "Date": "date",
-            "Duration": "duration",
-        }
-        if dtype_name in kinds:
-            return kinds[dtype_name]
-        if dtype.is_nested():
-            raise _odd_kind(dtype_name, name)
-        return _kind_of_objects(_objects(series), name)
-
-    def numbers(self, j: int) -> np.ndarray:
-        """Values as float64, with NaN for missing ones; durations in seconds.
-
-        Raises
-        ------
-        ValueError
-            If a value is not a number.
-        """
-        if self._frame is None:
-            return _as_numbers(self._array[:, j], self.names[j])
-        import narwhals.stable.v2 as narwhals
-
-        series, dtype = self._series[j], self._dtypes[j]
-        if dtype.is_numeric() or dtype == narwhals.Boolean:
-            values = series.to_numpy()
-            if values.dtype.kind not in "biuf":  # such as booleans with missing values
-                values = series.cast(narwhals.Float64).to_numpy()
-            return values.astype(np.float64)
-        return _as_numbers(_objects(series), self.names[j])
-
-    def has_durations(self, j: int) -> bool:
-        """Whether values are durations, which ``numbers`` returns in seconds."""
-        values = self._array[:, j] if self._frame is None else None
-        if values is None:
-            dtype_name = type(self._dtypes[j]).__name__
-            if dtype_name not in ("Object", "Unknown"):
-                return dtype_name == "Duration"
-            values = _objects(self._series[j])
-        if values.dtype.kind != "O":
-            return values.dtype.kind == "m"
-        first = next((v for v in values.tolist() if not is_missing(v)), None)
-        return _kind_of_type(type(first)) == "duration"
-
-    def categories(self, j: int) -> Categories:
-        """Values as categories.
-
-        Raises
-        ------
-        ValueError
-            If values are collections, such as lists.
-        """
-        if j not in self._categories:
-            self._categories[j] = self._read_categories(j)
-        return self._categories[j]
-
-    def _read_categories(self, j: int) -> Categories:
-        if self._frame is None:
-            return _as_categories(self._array[:, j], self.names[j])
-        series = self._series[j]
-        categorical = _pandas_categorical(series)
-        if categorical is not None:
-            return _merged(categorical.codes, categorical.categories.tolist())
-        if self._dtypes[j].is_integer() and series.null_count():
-            # In float64, integers above 2**53 would become equal.
-            values = np.array([*series.to_list(), None], dtype=object)[:-1]
-            return _as_categories(values, self.names[j])
-        return _as_categories(_objects(series), self.names[j])
-
-    def ordered_levels(self, j: int) -> list[str]:
-        """All levels of an ordered column, in their order."""
-        series = self._series[j]
-        categorical = _pandas_categorical(series)
-        if categorical is not None:
-            return [_level(v) for v in categorical.categories.tolist()]
-        return [_level(v) for v in series.cat.get_categories().to_list()]
-
-    def values(self, j: int) -> np.ndarray:
-        """Values of a column as they are, (rows,), of objects for a frame."""
-        return self._array[:, j] if self._frame is None else _objects(self._series[j])
-
-    def is_complete_number(self, j: int) -> bool:
-        """Whether a frame's column contains numbers or booleans, and all of them."""
-        series, dtype = self._series[j], self._dtypes[j]
-        dtype_name = type(dtype).__name__
-        numeric = dtype.is_numeric() or dtype_name == "Boolean"
-        if dtype_name in ("Object", "Unknown"):
-            numeric = self.kind(j) in ("number", "boolean")
-            return numeric and not np.isnan(self.numbers(j)).any()
-        if not numeric or series.null_count():
-            return False
-        return dtype_name not in ("Float32", "Float64") or not bool(
-            series.is_nan().any()
-        )
-
-    def time_zone(self, j: int) -> str | None:
-        """Time zone of a column of dates."""
-        if self._frame is None:
-            return _zone_of_objects(self._array[:, j], self.names[j])
-        series, dtype = self._series[j], self._dtypes[j]
-        if type(dtype).__name__ in ("Datetime", "Date"):
-            return getattr(dtype, "time_zone", None)
-        return _zone_of_objects(_objects(series), self.names[j])
-
-    def dates(self, j: int, time_zone: str | None = None) -> np.ndarray:
-        """Local dates and times, (rows,), datetime64[us].
-
-        time_zone : of the result; None if the values have none
-
-        Raises
-        ------
-        ValueError
-            If only the values or only the result have a time zone, or if a value is not
-            a date.
-        """
-        name = self.names[j]
-        if self._frame is None:
-            return _as_dates(self._array[:, j], time_zone, name)
-        series = self._series[j]
-        if getattr(self._dtypes[j], "time_zone", None) is None:
-            return _as_dates(_objects(series), time_zone, name)
-        _check_zone(self.time_zone(j), time_zone, name)
-        local = series.dt.convert_time_zone(time_zone).dt.replace_time_zone(None)
-        return local.to_numpy().astype("datetime64[us]")
+        all_single = all(column.is_single for column in self._columns)
+        return np.float32 if self._columns and all_single else np.float64
 
 
 def is_frame(X) -> bool:
@@ -323,17 +448,21 @@ def is_missing(value) -> bool:
         return False
 
 
+def objects_of(series) -> np.ndarray:
+    """Values of a narwhals series as an array of objects, which are exact."""
+    return np.array([*series.to_list(), None], dtype=object)[:-1]
+
+
 def _kind_of_objects(values: np.ndarray, name) -> str:
     """Kind of a column by its values."""
-    by_dtype = {"b": "boolean", "M": "date", "m": "duration", "U": "category"}
-    kind = by_dtype.get(values.dtype.kind, "number")
+    kind = _KIND_OF_DTYPE.get(values.dtype.kind)
     present: list = []
     if values.dtype.kind == "O":
         present = [v for v in values.tolist() if not is_missing(v)]
         kind = _kind_of_values(present, name)
     elif values.dtype.kind == "U":
         present = values.tolist()
-    elif values.dtype.kind not in "iufbMm":
+    if kind is None:
         raise _odd_kind(str(values.dtype), name)
     if kind != "category":
         return kind
@@ -374,18 +503,6 @@ def _kind_of_values(values: list, name) -> str:
         if kind in found:
             return kind
     return "number"
-
-
-def _kind_of_type(t: type) -> str:
-    # A timedelta64 is an integer of NumPy.
-    kinds: dict[str, Any] = {
-        "boolean": bool | np.bool_,
-        "duration": datetime.timedelta | np.timedelta64,
-        "date": datetime.date | np.datetime64,
-        "number": Real | Decimal | np.integer | np.floating,
-        "category": str,
-    }
-    return next((k for k, types in kinds.items() if issubclass(t, types)), "other")
 
 
 def _odd_kind(got: str, name) -> ValueError:

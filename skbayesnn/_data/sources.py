@@ -25,7 +25,7 @@ import sklearn
 
 from skbayesnn._data import files
 from skbayesnn._data.class_order import OrderedLabels, if_ordered
-from skbayesnn._data.columns import is_frame
+from skbayesnn._data.columns import is_frame, objects_of
 from skbayesnn._runtime import imported
 
 # Bytes that an ordinary fit needs for each value of X, at most: the table itself,
@@ -120,14 +120,10 @@ def column_values(series) -> np.ndarray:
     """
     ordered = if_ordered(series.to_native())
     if ordered is not None:
-        return OrderedLabels(_objects(series), ordered.orders)
+        return OrderedLabels(objects_of(series), ordered.orders)
     if series.dtype.is_numeric() and not series.null_count():
         return series.to_numpy()
-    return _objects(series)
-
-
-def _objects(series) -> np.ndarray:
-    return np.array([*series.to_list(), None], dtype=object)[:-1]
+    return objects_of(series)
 
 
 def concatenated(tables: Sequence):

@@ -227,17 +227,16 @@ default="from_dtype"
         named = _named_categories(self.categorical_features, reader.names)
         columns = [
             fit_column(
-                reader,
-                j,
-                "category" if named[j] else reader.kind(j),
+                column,
+                "category" if is_named else column.kind(),
                 weights,
                 y is not None,
             )
-            for j in range(len(reader.names))
+            for column, is_named in zip(reader, named, strict=True)
         ]
         blocks = [
-            np.empty(0) if c.uses_y else encode_column(reader, j, c).features
-            for j, c in enumerate(columns)
+            np.empty(0) if c.uses_y else encode_column(data, c).features
+            for data, c in zip(reader, columns, strict=True)
         ]
         if any(column.uses_y for column in columns):
             y = self._checked_target(X, y)
@@ -257,7 +256,7 @@ default="from_dtype"
             )
             for j, column in enumerate(columns):
                 if column.encoding == BY_LEVEL and is_identifier(
-                    column, reader.categories(j), weights
+                    column, reader[j].categories(), weights
                 ):
                     columns[j] = without_levels(column, "few levels repeat")
                     blocks[j] = np.empty((reader.n_rows, 0))
@@ -302,8 +301,8 @@ default="from_dtype"
         missing: dict[Any, int] = {}
         later: dict[Any, int] = {}
         unseen: list[tuple[Column, str]] = []
-        for j, column in enumerate(self._columns):
-            encoded = encode_column(reader, j, column)
+        for data, column in zip(reader, self._columns, strict=True):
+            encoded = encode_column(data, column)
             place = slice(position, position + len(column.suffixes))
             position = place.stop
             blocks.append(encoded.features)
@@ -355,8 +354,8 @@ default="from_dtype"
             if c.parts is not None
         }
         others = [
-            np.empty(0) if c.uses_y else encode_column(reader, j, c).features
-            for j, c in enumerate(self._columns)
+            np.empty(0) if c.uses_y else encode_column(data, c).features
+            for data, c in zip(reader, self._columns, strict=True)
         ]
         keys = _Keys(reader, self._columns)
         for of_copy in weights:
@@ -387,7 +386,7 @@ default="from_dtype"
                 continue
             # Sums of floats depend on the order of the levels.
             # A later training may lack levels of the first.
-            data = reader.categories(j).ordered(column.named)
+            data = reader[j].categories().ordered(column.named)
             text = texts.get(j)
             # A missing value has no text.
             components = None if text is None else text(["", *data.levels])
@@ -513,7 +512,7 @@ class _Keys:
         """Keys of some columns, (rows,)."""
         for j in positions:
             if j not in self._index:
-                data = self._reader.categories(j)
+                data = self._reader[j].categories()
                 self._index[j] = level_index(self._columns[j], data)
         n_levels = [len(self._columns[j].levels) for j in positions]
         return keys_of([self._index[j] for j in positions], n_levels)
@@ -565,7 +564,7 @@ def needs_encoding(X, categorical_features) -> bool:
             raise ValueError("`X` must have at least one column; got none.")
         if not (_are_texts(reader.names) or _are_positions(reader.names)):
             return True
-        return any(not reader.is_complete_number(j) for j in range(len(reader.names)))
+        return not all(column.is_complete_number() for column in reader)
     if not hasattr(X, "dtype"):
         try:
             X = np.asarray(X)

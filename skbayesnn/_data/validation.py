@@ -260,7 +260,7 @@ def _place_of_infinity(X) -> str:
     """Sentences on the first column with infinity, and the way out."""
     reader = TableReader(X if is_frame(X) else np.asarray(X, dtype=np.float64))
     for j, name in enumerate(reader.names):
-        rows = np.flatnonzero(np.isinf(reader.numbers(j)))
+        rows = np.flatnonzero(np.isinf(reader[j].numbers()))
         if len(rows):
             return (
                 f" Column {name!r} has infinity in {len(rows)} rows, first in row "
@@ -756,7 +756,7 @@ def _values_of(X, name) -> np.ndarray:
     if not (is_frame(X) or isinstance(X, np.ndarray)):
         return np.empty(0, dtype=object)
     reader = TableReader(X)
-    return reader.values(reader.names.index(name))
+    return reader[reader.names.index(name)].values
 
 
 def _is_numeric(column, dtype):

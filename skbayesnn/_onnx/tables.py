@@ -14,22 +14,13 @@ from skbayesnn._data.column_encoding import (
     level_index,
     order_of_substitutes,
 )
-from skbayesnn._data.columns import Categories
+from skbayesnn._data.columns import KINDS, Categories
 from skbayesnn._data.level_counts import LevelCounts
 from skbayesnn._data.table_encoder import TableEncoder
 from skbayesnn._data.validation import table_of
 from skbayesnn._onnx.graph import Graph, Tensor
 from skbayesnn._onnx.parts import parts_with_same_X
 
-# Type of the input of a column. Double precision does not round the values of a frame.
-_TYPES = {
-    "number": np.float64,
-    "boolean": np.float64,
-    "duration": np.float64,
-    "ordered": np.object_,
-    "category": np.object_,
-    "date": np.int64,
-}
 # A missing date, NumPy's NaT.
 _NOT_A_TIME = np.iinfo(np.int64).min
 _DAY = SECONDS["day"]
@@ -61,7 +52,7 @@ def input_columns(tables: Sequence[TableEncoder]) -> dict[str, Column]:
     columns: dict[str, Column] = {}
     for column in used:
         other = columns.setdefault(_input_name(column), column)
-        if _TYPES[column.kind] != _TYPES[other.kind]:
+        if KINDS[column.kind].input_type != KINDS[other.kind].input_type:
             raise TypeError(
                 "`to_onnx` needs a column to be of one kind in all estimators of a "
                 f"stack; got {other.kind} and {column.kind} for column {column.name!r}."
@@ -77,17 +68,16 @@ def input_columns(tables: Sequence[TableEncoder]) -> dict[str, Column]:
 def add_inputs(graph: Graph, columns: dict[str, Column]) -> dict[str, Tensor]:
     """Add an input of shape (rows, 1) for each column."""
     return {
-        name: graph.input(name, _TYPES[column.kind], ["n_samples", 1])
+        name: graph.input(name, KINDS[column.kind].input_type, ["n_samples", 1])
         for name, column in columns.items()
     }
 
 
 def description(columns: dict[str, Column]) -> dict[str, dict]:
     """Kind of every input; unit of dates and durations, and time zone of dates."""
-    units = {"date": "microseconds since 1970, local time", "duration": "seconds"}
     return {
         name: {"kind": column.kind}
-        | ({"unit": units[column.kind]} if column.kind in units else {})
+        | ({"unit": unit} if (unit := KINDS[column.kind].unit) else {})
         | ({"time_zone": column.time_zone} if column.kind == "date" else {})
         for name, column in columns.items()
     }
@@ -187,7 +177,7 @@ def _joined(features: list[Tensor]) -> Tensor:
 
 
 def _is_numeric(column: Column) -> bool:
-    return _TYPES[column.kind] is np.float64
+    return KINDS[column.kind].input_type is np.float64
 
 
 def _input_name(column: Column) -> str:

@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from skbayesnn import scoring
-from skbayesnn._data.column_encoding import KINDS, Column
+from skbayesnn._data.column_encoding import Column
+from skbayesnn._data.columns import KINDS
 from skbayesnn._data.level_counts import LevelCounts
 from skbayesnn._data.table_encoder import TableEncoder
 from skbayesnn._persistence import consistency

@@ -263,17 +263,17 @@ def _with_plain_columns(frame, keeps_categories: bool):
     keeps_categories : whether columns of pandas categories stay as they are
     """
     reader, frame = TableReader(frame), frame.copy()
-    for j, name in enumerate(reader.names):
-        kind = reader.kind(j)
+    for name, column in zip(reader.names, reader, strict=True):
+        kind = column.kind()
         if kind == "date":
-            dates = reader.dates(j, reader.time_zone(j))
+            dates = column.dates(column.time_zone())
             days = dates.astype(np.int64) / 86.4e9
             frame[name] = np.where(np.isnat(dates), np.nan, days)
         elif kind == "duration":
-            frame[name] = reader.numbers(j)
+            frame[name] = column.numbers()
         elif kind in ("category", "ordered"):
             if not (keeps_categories and hasattr(frame[name], "cat")):
-                data = reader.categories(j)
+                data = column.categories()
                 levels = np.array([*data.levels, MISSING], dtype=object)
                 frame[name] = levels[data.codes]
     return frame

@@ -143,7 +143,7 @@ def warn_of_codes_in_table(X, weights=None) -> None:
         reader = TableReader(X)
         schema = narwhals.from_native(X, eager_only=True).schema
         names = [name for name, dtype in schema.items() if dtype.is_numeric()]
-        numbers = [reader.numbers(reader.names.index(name)) for name in names]
+        numbers = [reader[reader.names.index(name)].numbers() for name in names]
         values = np.array(numbers).reshape(len(names), reader.n_rows).T[used]
         warn_of_codes(values, InputColumns(names, None, hasattr(X, "iloc")))
     elif isinstance(X, np.ndarray) and X.dtype.kind in "iuf" and X.ndim == 2:

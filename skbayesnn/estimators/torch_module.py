@@ -370,9 +370,7 @@ def _refuse_other_columns(X) -> None:
     if not is_frame(X):
         return
     reader = TableReader(X)
-    others = [
-        name for j, name in enumerate(reader.names) if not reader.is_complete_number(j)
-    ]
+    others = [column.name for column in reader if not column.is_complete_number()]
     if others:
         raise ValueError(
             "every column of X must contain numbers, none of them missing; got other "

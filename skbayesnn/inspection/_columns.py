@@ -10,7 +10,7 @@ from scipy import sparse
 from scipy.stats import chi2_contingency, fisher_exact, ks_2samp
 
 from skbayesnn._data.column_encoding import stored_name
-from skbayesnn._data.columns import MISSING, Categories, TableReader, is_frame
+from skbayesnn._data.columns import KINDS, MISSING, Categories, TableReader, is_frame
 
 # Numeric values kept per column, and most levels of a column that is compared.
 MAX_VALUES = 2_000
@@ -27,7 +27,7 @@ _MAX_EXACT = 10_000
 _SMALLEST_CHANGE = 0.005
 # Largest unit first.
 UNITS_OF_TIME = (("days", 86_400.0), ("hours", 3_600.0), ("minutes", 60.0))
-WITH_LEVELS = "category", "ordered", "boolean"
+WITH_LEVELS = tuple(name for name, kind in KINDS.items() if kind.has_levels)
 
 
 class ColumnDrift(NamedTuple):
@@ -150,7 +150,7 @@ def kind_of(reader: TableReader, j: int, table=None) -> str:
     if table is not None:
         return table.columns_[j].kind
     try:
-        return reader.kind(j)
+        return reader[j].kind()
     except ValueError:
         return "other"
 
@@ -167,16 +167,7 @@ def numbers_of(
     ValueError
         If a value is infinite.
     """
-    if kind == "date":
-        dates = reader.dates(j, time_zone)
-        return np.where(np.isnat(dates), np.nan, dates.astype(np.int64) / 1e6)
-    values = reader.numbers(j)
-    if np.isinf(values).any():
-        raise ValueError(
-            f"X must be finite or missing; got infinity in column {reader.names[j]!r}. "
-            "Replace it by NaN if the value is unknown."
-        )
-    return values
+    return reader[j].numbers_of_kind(kind, time_zone)
 
 
 def categories_of(reader: TableReader, j: int, kind: str) -> Categories:
@@ -184,9 +175,9 @@ def categories_of(reader: TableReader, j: int, kind: str) -> Categories:
 
     In sorted levels, "shop 2" is before "shop 10".
     """
-    data = reader.categories(j)
+    data = reader[j].categories()
     if kind == "ordered":
-        levels = reader.ordered_levels(j)
+        levels = reader[j].ordered_levels()
     else:
         levels = sorted(data.levels, key=_words_and_integers)
     return Categories(data.recoded(levels), tuple(levels))
@@ -224,7 +215,7 @@ def _statistics(reader: TableReader, j: int, table) -> TrainingColumn:
         return replace(
             column, n_missing=int(counts[0]), levels=data.levels, counts=counts[1:]
         )
-    zone = reader.time_zone(j) if kind == "date" else None
+    zone = reader[j].time_zone() if kind == "date" else None
     values = numbers_of(reader, j, kind, zone)
     present = values[~np.isnan(values)]
     ordered = np.sort(present)
@@ -260,7 +251,7 @@ def one_way(X) -> list:
         kind = kind_of(reader, j)
         if kind in WITH_LEVELS or kind == "other":
             continue
-        zone = reader.time_zone(j) if kind == "date" else None
+        zone = reader[j].time_zone() if kind == "date" else None
         values = numbers_of(reader, j, kind, zone)
         if _direction(values[~np.isnan(values)]):
             names.append(name)
@@ -334,7 +325,7 @@ def _compared(reader: TableReader, j: int, column: TrainingColumn) -> ColumnDrif
         return ColumnDrift(column.name, kind, np.nan, text, np.nan, np.nan, ())
     new_levels: tuple[str, ...] = ()
     if column.has_levels:
-        data = reader.categories(j)
+        data = reader[j].categories()
         is_new = [level not in column.levels for level in data.levels]
         new_levels = tuple(np.array(data.levels, dtype=object)[is_new].tolist())
         n_missing = column.n_missing, int((data.codes < 0).sum())

@@ -171,7 +171,7 @@ def select_feature(X, feature) -> dict[str, Any]:
     if kind in WITH_LEVELS:
         x, levels = _level_positions(reader, index, kind)
         return {"x": x, "x_name": name, "x_levels": levels}
-    x = numbers_of(reader, index, kind, reader.time_zone(index))
+    x = numbers_of(reader, index, kind, reader[index].time_zone())
     if kind == "date":
         milliseconds = np.where(np.isnan(x), 0, np.round(1000 * x)).astype(np.int64)
         dates = milliseconds.astype("datetime64[ms]")
@@ -212,5 +212,5 @@ def _n_varying(X, reader) -> int:
     if reader is None:
         X = X.tocsc()
         return int((X.max(axis=0).toarray() != X.min(axis=0).toarray()).sum())
-    columns = (reader.categories(j) for j in range(len(reader.names)))
+    columns = (column.categories() for column in reader)
     return sum(len(np.unique(data.codes)) > 1 for data in columns)

@@ -82,12 +82,12 @@ def as_table(column, name="x"):
 def content(reader, kind, j=0):
     """Values of a column without the order of the levels."""
     if kind in ("category", "ordered"):
-        data = reader.categories(j)
+        data = reader[j].categories()
         values = [None if i < 0 else data.levels[i] for i in data.codes]
-        return (values, reader.ordered_levels(j)) if kind == "ordered" else values
+        return (values, reader[j].ordered_levels()) if kind == "ordered" else values
     if kind == "date":
-        return reader.dates(j, reader.time_zone(j)).tolist()
-    return [None if np.isnan(v) else v for v in reader.numbers(j).tolist()]
+        return reader[j].dates(reader[j].time_zone()).tolist()
+    return [None if np.isnan(v) else v for v in reader[j].numbers().tolist()]
 
 
 CASES = [
@@ -103,7 +103,7 @@ def test_every_library_reads_the_same(kind, library):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         reader = TableReader(table)
-        assert reader.kind(0) == kind
+        assert reader[0].kind() == kind
         actual = content(reader, kind)
     seconds = {"duration": [90.0, None, -0.5]}
     expected = seconds.get(kind, VALUES["category" if kind == "ordered" else kind])
@@ -111,7 +111,7 @@ def test_every_library_reads_the_same(kind, library):
     assert reader.n_rows == 3
     if is_frame(table):
         assert reader.names == ["x"]
-        assert not reader.is_complete_number(0)
+        assert not reader[0].is_complete_number()
 
 
 def test_complete_numbers():
@@ -124,7 +124,7 @@ def test_complete_numbers():
         pa.array([1.5, 2.0]),
         pa.array([Decimal("1.5")]),
     ]
-    assert all(TableReader(as_table(c)).is_complete_number(0) for c in complete)
+    assert all(TableReader(as_table(c))[0].is_complete_number() for c in complete)
     others = [
         pd.Series([1, None], dtype="Int64"),
         pd.Series([1.0, np.nan]),
@@ -136,7 +136,7 @@ def test_complete_numbers():
         pa.nulls(2),
         pd.Series(["1", "2"]),
     ]
-    assert not any(TableReader(as_table(c)).is_complete_number(0) for c in others)
+    assert not any(TableReader(as_table(c))[0].is_complete_number() for c in others)
 
 
 def test_columns_are_read_by_position():
@@ -167,7 +167,7 @@ def test_large_integers_with_missing_values():
     arrow = pa.array(values)
     columns = pd.Series(values, dtype="Int64"), pl.Series(values), arrow
     for column in (*columns, pd.Series(arrow, dtype=pd.ArrowDtype(arrow.type))):
-        numbers = TableReader(as_table(column)).numbers(0)
+        numbers = TableReader(as_table(column))[0].numbers()
         assert numbers.tolist()[:1] + numbers.tolist()[2:] == [2.0**60, -3.0]
         assert np.isnan(numbers[1])
 
@@ -182,7 +182,7 @@ def test_levels_do_not_depend_on_missing_values_or_types():
                 assert actual == ["7", "10", *[None] * len(extra)]
     bins = pd.Series(pd.cut([1, 5, np.nan], [0, 3, 6]))
     reader = TableReader(as_table(bins))
-    assert reader.kind(0) == "ordered"
+    assert reader[0].kind() == "ordered"
     expected = ["(0, 3]", "(3, 6]"]
     assert content(reader, "ordered") == ([*expected, None], expected)
 
@@ -200,7 +200,9 @@ def test_true_and_1_are_different_levels():
 def test_levels_of_dates_do_not_depend_on_their_unit():
     dates = pd.Series(pd.to_datetime(["2020-02-29", "2021-01-01"]))
     levels = {
-        TableReader(as_table(dates.astype(f"datetime64[{unit}]"))).categories(0).levels
+        TableReader(as_table(dates.astype(f"datetime64[{unit}]")))[0]
+        .categories()
+        .levels
         for unit in ("s", "ms", "us", "ns")
     }
     assert len(levels) == 1
@@ -222,11 +224,10 @@ def test_the_text_missing_is_a_missing_value():
 
 
 def test_recoded_levels():
-    data = TableReader(
-        np.array([["b"], ["a"], [None], ["c"]], dtype=object)
-    ).categories(0)
+    [column] = TableReader(np.array([["b"], ["a"], [None], ["c"]], dtype=object))
+    data = column.categories()
     assert data.recoded(["a", "b"]).tolist() == [1, 0, -1, -2]
-    empty = TableReader(np.empty((0, 1), dtype=object)).categories(0)
+    empty = TableReader(np.empty((0, 1), dtype=object))[0].categories()
     assert empty.codes.tolist() == [] == empty.recoded(["a"]).tolist()
 
 
@@ -251,9 +252,9 @@ def test_recoded_levels():
 )
 def test_kinds_of_objects(values, kind):
     array = np.array([[v] for v in values], dtype=object)
-    assert TableReader(array).kind(0) == kind
-    assert TableReader(array[::-1]).kind(0) == kind
-    assert TableReader(pd.DataFrame(array)).kind(0) == kind
+    assert TableReader(array)[0].kind() == kind
+    assert TableReader(array[::-1])[0].kind() == kind
+    assert TableReader(pd.DataFrame(array))[0].kind() == kind
 
 
 @pytest.mark.parametrize(
@@ -278,7 +279,7 @@ def test_kinds_of_objects(values, kind):
 def test_values_of_no_kind_are_refused(column, got):
     message = f"got {got}.* in column 'size'. Convert the column, or drop it"
     with pytest.raises(ValueError, match=message):
-        TableReader(as_table(column, "size")).kind(0)
+        TableReader(as_table(column, "size"))[0].kind()
 
 
 def test_collections_are_no_categories():
@@ -287,7 +288,7 @@ def test_collections_are_no_categories():
         with pytest.raises(
             ValueError, match=rf"got {type(value).__name__} in .*'tags'"
         ):
-            TableReader(table).categories(0)
+            TableReader(table)[0].categories()
 
 
 # ---- numbers and dates of new rows
@@ -296,7 +297,7 @@ def test_collections_are_no_categories():
 def test_text_in_a_column_of_numbers_is_refused():
     table = pd.DataFrame({"size": [1.0, "2.5"]})
     with pytest.raises(ValueError, match=r"'size' must contain numbers.* got '2.5'"):
-        TableReader(table).numbers(0)
+        TableReader(table)[0].numbers()
 
 
 @pytest.mark.parametrize(
@@ -313,7 +314,7 @@ def test_other_values_in_a_column_of_dates_are_refused(value, way):
     table = pd.DataFrame({"day": [DAYS[0], value]}, dtype=object)
     message = rf"'day' must contain dates.*got {value!r}.*{re.escape(way)}"
     with pytest.raises(ValueError, match=message) as error:
-        TableReader(table).dates(0)
+        TableReader(table)[0].dates()
     assert "coerce" not in str(error.value)
 
 
@@ -335,12 +336,12 @@ def test_local_times(library, zone):
     expected = [v and v.astimezone(ZoneInfo(zone)).replace(tzinfo=None) for v in AWARE]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert reader.kind(0) == "date"
-        assert reader.time_zone(0) == "Europe/Paris"
-        assert reader.dates(0, zone).tolist() == expected
+        assert reader[0].kind() == "date"
+        assert reader[0].time_zone() == "Europe/Paris"
+        assert reader[0].dates(zone).tolist() == expected
     message = r"column ('x'|0) must have no time zone, as in `fit`; got Europe/Paris"
     with pytest.raises(ValueError, match=message):
-        reader.dates(0)
+        reader[0].dates()
 
 
 @pytest.mark.parametrize("library", columns_of_kind("date"))
@@ -350,7 +351,7 @@ def test_dates_without_the_time_zone_of_the_fit(library):
         r"column ('x'|0) must have a time zone \(Europe/Paris in `fit`\).*got none"
     )
     with pytest.raises(ValueError, match=message):
-        reader.dates(0, "Europe/Paris")
+        reader[0].dates("Europe/Paris")
 
 
 def test_missing_dates_have_any_time_zone():
@@ -362,7 +363,7 @@ def test_missing_dates_have_any_time_zone():
         pa.nulls(2),
     ):
         for zone in (None, "Europe/Paris"):
-            assert np.isnat(TableReader(as_table(column)).dates(0, zone)).all()
+            assert np.isnat(TableReader(as_table(column))[0].dates(zone)).all()
 
 
 def test_dates_with_several_time_zones():
@@ -370,14 +371,14 @@ def test_dates_with_several_time_zones():
     offset = datetime.timezone(datetime.timedelta(hours=2))
     values = [DAYS[0].replace(tzinfo=PARIS), DAYS[1].replace(tzinfo=offset)]
     reader = TableReader(np.array([[v] for v in values], dtype=object))
-    assert reader.time_zone(0) == "UTC"
-    assert reader.dates(0, "UTC").tolist() == [
+    assert reader[0].time_zone() == "UTC"
+    assert reader[0].dates("UTC").tolist() == [
         v.astimezone(datetime.UTC).replace(tzinfo=None) for v in values
     ]
-    assert TableReader(np.array([[values[1]]], dtype=object)).time_zone(0) == "UTC"
+    assert TableReader(np.array([[values[1]]], dtype=object))[0].time_zone() == "UTC"
     mixed = TableReader(np.array([[values[0]], [DAYS[1]]], dtype=object))
     with pytest.raises(ValueError, match="column 0 must have a time zone, or none"):
-        mixed.time_zone(0)
+        mixed[0].time_zone()
 
 
 # ---- text
@@ -396,12 +397,12 @@ def test_free_text_is_refused():
     )
     for table in (pd.DataFrame, pl.DataFrame, pa.table):
         with pytest.raises(ValueError, match=message):
-            TableReader(table({"notes": SENTENCES})).kind(0)
+            TableReader(table({"notes": SENTENCES}))[0].kind()
     with pytest.raises(ValueError, match=r"(?s)column 0 .* as 'the .*_features=\[0\]"):
-        TableReader(np.array(SENTENCES)[:, None]).kind(0)
+        TableReader(np.array(SENTENCES)[:, None])[0].kind()
     # Few different values, or many repeated ones, are categories.
     for few in (SENTENCES[:19], SENTENCES * 3):
-        assert TableReader(pd.DataFrame({"notes": few})).kind(0) == "category"
+        assert TableReader(pd.DataFrame({"notes": few}))[0].kind() == "category"
 
 
 @pytest.mark.parametrize(
@@ -418,7 +419,7 @@ def test_text_of_numbers_or_dates(text, message):
     """It is a category, with a warning that names the column and the conversion."""
     table = pd.DataFrame({"size": text})
     with pytest.warns(UserWarning, match=rf"'size' contains .*{message}.*pandas.to_"):
-        assert TableReader(table).kind(0) == "category"
+        assert TableReader(table)[0].kind() == "category"
 
 
 @pytest.mark.parametrize(
@@ -441,19 +442,19 @@ def test_dates_in_another_format(date_format, rows):
     with pytest.warns(
         UserWarning, match=f"'day' .* dates, such as '{example}'.*{call}"
     ):
-        assert TableReader(table).kind(0) == "category"
+        assert TableReader(table)[0].kind() == "category"
     converted = pd.to_datetime(table["day"], format=date_format)
     assert (converted.dt.date == pd.Series([d.date() for d in dates])).all()
     with pytest.raises(
         ValueError, match=f"'day' must contain dates.*{example}.*{call}"
     ):
-        TableReader(table).dates(0)
+        TableReader(table)[0].dates()
 
 
 def test_the_order_of_day_and_month_can_be_unknown():
     table = pd.DataFrame({"day": [f"{i}/3/2024" for i in range(1, 13)]})
     with pytest.warns(UserWarning, match=r"'%d/%m/%Y'\), or .*'%m/%d/%Y'"):
-        TableReader(table).kind(0)
+        TableReader(table)[0].kind()
 
 
 NUMBERS_AS_TEXT = [
@@ -489,7 +490,7 @@ def test_text_of_numbers_in_another_format(texts):
     """The warning names an example, and the format that pandas reads."""
     table = pd.DataFrame({"size": texts})
     with pytest.warns(UserWarning, match=r"SKB204") as warned:
-        assert TableReader(table).kind(0) == "category"
+        assert TableReader(table)[0].kind() == "category"
     message = str(warned[0].message)
     commas = " with commas" * ("," in texts[0])
     content = f"seems to represent numbers{commas}, such as {texts[0]!r},"
@@ -521,7 +522,7 @@ def test_advice_for_numbers_can_be_run(values, expected):
     """It reads the numbers; only values that are no numbers become missing."""
     table = pd.DataFrame({"size": pd.Series(values, dtype=object)})
     with pytest.raises(ValueError, match="'size' must contain numbers") as error:
-        TableReader(table).numbers(0)
+        TableReader(table)[0].numbers()
     read = _evaluated(_call_in(str(error.value)), table["size"])
     np.testing.assert_array_equal(
         read.to_numpy(dtype=float, na_value=np.nan), np.array(expected, dtype=float)
@@ -542,7 +543,7 @@ def test_advice_for_other_numbers(values, way):
     table = pd.DataFrame({"size": pd.Series(values, dtype=object)})
     way = ".*".join(map(re.escape, way.split(".*")))
     with pytest.raises(ValueError, match=f"'size' must contain numbers.*{way}"):
-        TableReader(table).numbers(0)
+        TableReader(table)[0].numbers()
 
 
 @pytest.mark.parametrize("highest", [5, 20])
@@ -552,11 +553,11 @@ def test_pairs_of_codes_are_categories(highest):
     table = pd.DataFrame({"x": [f"{a},{b}" for a, b in codes]})
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert TableReader(table).kind(0) == "category"
+        assert TableReader(table)[0].kind() == "category"
     # Decimals are other integers than those before the comma.
     table = pd.DataFrame({"x": [f"{36 + a % 5},{b % 10}" for a, b in codes]})
     with pytest.warns(UserWarning, match="seems to represent numbers with commas"):
-        TableReader(table).kind(0)
+        TableReader(table)[0].kind()
 
 
 @pytest.mark.parametrize("zones", [("",), ("+01:00", "+02:00")])
@@ -564,12 +565,12 @@ def test_advice_for_dates_in_iso_format_can_be_run(zones):
     texts = [f"2024-01-{i:02d}T10:00{zones[i % len(zones)]}" for i in range(1, 29)]
     table = pd.DataFrame({"day": [*texts, "unknown"]})
     with pytest.warns(UserWarning, match="dates, except 1 of 29") as warned:
-        assert TableReader(table).kind(0) == "category"
+        assert TableReader(table)[0].kind() == "category"
     read = _evaluated(_call_in(str(warned[0].message)), table["day"])
     assert read.isna().tolist() == [False] * 28 + [True]
     mixed = np.array([["2024-01-01"], ["2024-01-02T10:00+01:00"]], dtype=object)
     with pytest.raises(ValueError, match="or none of them; got both") as error:
-        TableReader(mixed).time_zone(0)
+        TableReader(mixed)[0].time_zone()
     assert _evaluated(_call_in(str(error.value)), mixed[:, 0]).notna().all()
 
 
@@ -596,7 +597,7 @@ def test_advice_for_dates_in_iso_format_can_be_run(zones):
 def test_advice_for_dates_can_be_run(values, way):
     table = pd.DataFrame({"day": pd.Series(values, dtype=object)})
     with pytest.raises(ValueError, match=f"'day' must contain dates.*{way}") as error:
-        TableReader(table).dates(0)
+        TableReader(table)[0].dates()
     if "pandas" in str(error.value):
         read = _evaluated(_call_in(str(error.value)), table["day"])
         assert read.notna().tolist() == [v != "unknown" for v in values]
@@ -623,7 +624,7 @@ def test_advice_for_dates_can_be_run(values, way):
 def test_other_text_does_not_warn(texts):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert TableReader(pd.DataFrame({"x": texts})).kind(0) == "category"
+        assert TableReader(pd.DataFrame({"x": texts}))[0].kind() == "category"
 
 
 def test_few_numbers_as_text_do_not_warn():
@@ -631,7 +632,7 @@ def test_few_numbers_as_text_do_not_warn():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         table = pd.DataFrame({"size": [f"{i / 4}" for i in range(19)]})
-        assert TableReader(table).kind(0) == "category"
+        assert TableReader(table)[0].kind() == "category"
 
 
 ISO_TEXT = {
@@ -652,25 +653,25 @@ def test_text_in_iso_format_is_a_date(texts, make):
         else make({"day": texts})
     )
     reader = TableReader(table)
-    assert reader.kind(0) == "date"
-    zone = reader.time_zone(0)
+    assert reader[0].kind() == "date"
+    zone = reader[0].time_zone()
     assert zone == ("UTC" if "+" in texts[0] else None)
     expected = pd.to_datetime(pd.Series(texts), format="ISO8601", utc=zone == "UTC")
     local = expected.dt.tz_localize(None)
-    np.testing.assert_array_equal(reader.dates(0, zone), local.to_numpy("M8[us]"))
+    np.testing.assert_array_equal(reader[0].dates(zone), local.to_numpy("M8[us]"))
 
 
 def test_few_dates_as_text_among_others_warn():
     table = pd.DataFrame({"day": [f"2020-01-{i:02d}" for i in range(1, 10)] + ["NA"]})
     with pytest.warns(UserWarning, match="'day' .*1 of 10 values such as 'NA'"):
-        assert TableReader(table).kind(0) == "category"
+        assert TableReader(table)[0].kind() == "category"
 
 
 @pytest.mark.parametrize("text", ["9999-12-31 23:59-05:00", "0001-01-01 00:00+05:00"])
 def test_dates_that_no_time_zone_can_have(text):
     reader = TableReader(pd.DataFrame({"day": [text]}))
     with pytest.raises(ValueError, match=r"'day' must be between .* zone UTC; got"):
-        reader.dates(0, "UTC")
+        reader[0].dates("UTC")
 
 
 @pytest.mark.parametrize("kind", ["Int64", "int64[pyarrow]", "polars"])
@@ -682,14 +683,14 @@ def test_large_integers_with_missing_values_stay_different(kind):
         if kind == "polars"
         else pd.DataFrame({"id": pd.array(values, dtype=kind)})
     )
-    categories = TableReader(table).categories(0)
+    categories = TableReader(table)[0].categories()
     assert categories.levels == tuple(str(v) for v in values[1:])
     np.testing.assert_array_equal(categories.codes, [-1, 0, 1, 2, 3])
 
 
 def test_other_text_is_no_date():
     for texts in (["2020-01-01", "2020-02-30"], ["20200101"], ["2020-01"], ["2020"]):
-        assert TableReader(pd.DataFrame({"day": texts})).kind(0) == "category"
+        assert TableReader(pd.DataFrame({"day": texts}))[0].kind() == "category"
 
 
 # ---- what is a frame
@@ -712,7 +713,7 @@ def test_frames():
 def test_truth_values_as_text_are_mapped(words):
     column = pd.Series([*words, None])
     with pytest.raises(ValueError, match=r"Convert it with column\.str") as e:
-        TableReader(pd.DataFrame({"a": column})).numbers(0)
+        TableReader(pd.DataFrame({"a": column}))[0].numbers()
     call = re.search(r"with (column\.str.*\))\.$", str(e.value))[1]
     expected = [word.strip().lower() in ("true", "yes") for word in words]
     converted = eval(call, {"column": column})

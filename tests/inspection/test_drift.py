@@ -497,9 +497,9 @@ def test_reports_of_infinity_or_no_rows_are_refused(table):
     columns = training_columns(X)
     infinite = X[:9].copy()
     infinite[3, 1] = -np.inf
-    with pytest.raises(ValueError, match="got infinity in column 1"):
+    with pytest.raises(ValueError, match=r"infinity .* in column 1"):
         column_drift(infinite, columns)
-    with pytest.raises(ValueError, match="got infinity in column 1"):
+    with pytest.raises(ValueError, match=r"infinity .* in column 1"):
         training_columns(infinite)
     with pytest.raises(ValueError, match="at least one row; got none"):
         column_drift(X[:0], columns)

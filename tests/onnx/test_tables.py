@@ -18,10 +18,8 @@ from skbayesnn import (
     MCDropoutRegressor,
     to_onnx,
 )
-from skbayesnn._data.column_encoding import KINDS
 from skbayesnn._onnx.graph import Graph
 from skbayesnn._onnx.tables import (
-    _TYPES,
     add_inputs,
     description,
     encoded_table,
@@ -169,10 +167,6 @@ def test_every_feature_of_the_encoder(frame, y, later):
         np.testing.assert_allclose(
             actual, encoder.transform(rows), rtol=1e-12, atol=1e-9
         )
-
-
-def test_every_kind_of_column_has_an_input():
-    assert _TYPES.keys() == set(KINDS)
 
 
 def test_values_are_cast_once(data):
