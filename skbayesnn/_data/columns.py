@@ -57,8 +57,8 @@ class Kind(NamedTuple):
     unit: str = ""
 
 
-# A value has the first kind of which it is an instance: a timedelta64 is an integer of
-# NumPy.
+# The first kind with the type of a value is its kind: a timedelta64 is also an integer
+# of NumPy.
 KINDS = {
     "boolean": Kind((bool, np.bool_), ("Boolean", "b"), has_levels=True),
     "duration": Kind(
@@ -213,7 +213,7 @@ class TableColumn:
     def numbers_of_kind(
         self, kind: str, time_zone: str | None = None, levels: Sequence[str] = ()
     ) -> np.ndarray:
-        """What ``KINDS[kind].number`` says of the values, (rows,); NaN if missing.
+        """Numbers of the values, see ``KINDS[kind].number``, (rows,); NaN if missing.
 
         time_zone : of dates
         levels : of an ordered column

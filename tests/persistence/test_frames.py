@@ -195,7 +195,7 @@ COLUMNS = {
     "a name": ("size", {"name": 1.5}, "`name` of Column must be a string or an int"),
     "a repeated name": ("size", {"name": "flag"}, "agree in columns; got 9, 9, 8"),
     "another name": ("size", {"name": "width"}, "agree in names of columns"),
-    "a kind": ("size", {"kind": "image"}, "must be one of 'number', 'boolean', "),
+    "a kind": ("size", {"kind": "image"}, "must be one of 'boolean', 'duration', "),
     "a missing share": ("size", {"n_missing": -1}, "`n_missing` of Column must be an"),
     "a fill": ("size", {"fill": np.nan}, "`fill` of Column must be a number, finite"),
     "a large fill": ("size", {"fill": 1e9}, "median .* between its finite bounds"),
