@@ -1,49 +1,36 @@
 """Predictions of a model along one column of a table, and why a row is uncertain.
 
-These are the numbers and texts of the page of :mod:`skbayesnn.explore`.
+These are the pictures and texts of the page of :mod:`skbayesnn.explore`.
 """
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from functools import partial
+from dataclasses import replace
 from numbers import Number
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from sklearn.base import is_classifier
 
+from skbayesnn._data.column_encoding import ALL_MISSING
+from skbayesnn._data.scaling import common_range
+from skbayesnn._data.sources import concatenated
 from skbayesnn._meta.find import described_estimator, find_encoder
 from skbayesnn._meta.functions import predict_interval, predict_uncertainty, sample_f
-from skbayesnn._report import MAX_COLUMNS_WITH_REASONS, N_REPLACED, uncertainty_without
-from skbayesnn.inspection._column_values import (
-    changeable_columns,
-    number_text,
-    shown,
-    with_kinds_of,
-)
+from skbayesnn._report import MAX_COLUMNS_WITH_REASONS, N_REPLACED, new_axes
+from skbayesnn.inspection import _columns, _importance
+from skbayesnn.inspection._columns import TrainingColumn, number_text, shown
 from skbayesnn.inspection._importance import select_target
+from skbayesnn.plotting import ClassProbabilityDisplay, PredictionIntervalDisplay
+from skbayesnn.plotting._axes import GREY, short_label
+from skbayesnn.plotting._rows import name_of_target
 
-# Functions of the band of a probability, most classes in a picture, causes of a row,
-# rows of the table, and rows that a row is compared with.
-N_FUNCTIONS, MAX_CLASSES, N_CAUSES = 200, 5, 3
-MAX_ROWS, MAX_COMPARED = 10_000, 500
-# Kinds of uncertainty, by whether the model is a classifier.
-PARTS = {
-    False: {"total": "total", "epistemic": "epistemic", "aleatoric": "aleatoric"},
-    True: {
-        "total": "entropy",
-        "epistemic": "mutual_information",
-        "aleatoric": "expected_entropy",
-    },
-}
-
-
-class Line(NamedTuple):
-    """Mean or probability (points,), and bands: name, lower and upper (points,)."""
-
-    name: str
-    middle: np.ndarray
-    bands: list[tuple[str, np.ndarray, np.ndarray]]
+# Points of a curve, and most levels in a picture.
+N_POINTS, MAX_LEVELS = 101, 25
+# Posterior draws, most classes among the facts, causes of a row, rows of the table, and
+# rows that a row is compared with.
+N_DRAWS, MAX_CLASSES, N_CAUSES, MAX_ROWS, MAX_COMPARED = 100, 5, 3, 10_000, 500
 
 
 class Exploration:
@@ -56,33 +43,30 @@ class Exploration:
 
     def __init__(self, model, X, y=None, X_train=None) -> None:
         if not hasattr(model, "predict"):
-            raise TypeError(
-                "the model must be a regressor or classifier; got "
-                f"{type(model).__name__}."
-            )
+            name = type(model).__name__
+            raise TypeError(f"the model must be a regressor or classifier; got {name}.")
         if not len(X):
             raise ValueError("the table must have at least one row; got none.")
         self.model, self.is_classifier = model, is_classifier(model)
-        self.X, self.y = _columns_of(model, X)[:MAX_ROWS], y
         self.estimator, encoder = described_estimator(model), find_encoder(model)
-        if X_train is not None:
-            X_train = _columns_of(model, X_train)
-        if encoder is not None:
-            self.X = with_kinds_of(self.X, encoder)
-            X_train = None if X_train is None else with_kinds_of(X_train, encoder)
-        self.columns = changeable_columns(self.X, X_train, encoder)
+        self.X, self.y = columns_of(model, X)[:MAX_ROWS], y
+        training = self.X if X_train is None else columns_of(model, X_train)
+        statistics = _columns.training_columns(training, encoder)
+        if X_train is None and encoder is not None:
+            statistics = list(map(_range_of_fit, statistics, encoder._columns))
+        cells = concatenated([self.X, training][: 1 + (X_train is not None)])
+        self.columns = [Column(cells, *pair) for pair in enumerate(statistics)]
         kinds = {column.kind for column in self.columns}
         self._is_numeric = kinds <= {"number", "boolean"}
         names = "rows of the table", "training rows"
         self.compared_with = names[X_train is not None]
         self.range_of = names[X_train is not None or encoder is not None]
-        training = self.X if X_train is None else X_train
         chosen = np.random.RandomState(0).permutation(len(training))[:MAX_COMPARED]
         self._compared = self._inputs(training.iloc[chosen])
         self._of_compared: dict[int, np.ndarray] = {}  # uncertainty, by target
-        prediction = np.asarray(model.predict(self._inputs(self.X[:1])))
-        self.n_targets = 1 if prediction.ndim == 1 else prediction.shape[1]
-        self.lines(self.X[:1], 0)  # raises if there is no distribution
+        first = self._inputs(self.X[:1])
+        self.n_targets = np.asarray(model.predict(first)).reshape(1, -1).shape[1]
+        self._prediction(first, 0)  # raises if there is no distribution
 
     def row(self, row: int) -> dict[int, Any]:
         """Values of a row."""
@@ -96,35 +80,42 @@ class Exploration:
                 frame.isetitem(j, self.columns[j].series([value]))
         return frame
 
-    def curve(self, j: int, row: int, changes: Mapping[int, Any], target: int):
-        """Values of a column, and the predictions there: a list of lines."""
-        grid = self.columns[j].grid((self.row(row) | dict(changes))[j])
+    def curve(self, j: int, row: int, changes: Mapping[int, Any], target: int) -> Any:
+        """A display of the predictions along a column, with a mark at the row."""
+        column, value = self.columns[j], (self.row(row) | dict(changes))[j]
+        grid = column.grid(value)
         frame = self.changed(row, changes).iloc[[0] * len(grid)].reset_index(drop=True)
-        frame.isetitem(j, self.columns[j].series(grid))
-        return grid, self.lines(frame, target)
-
-    def lines(self, frame, target: int) -> list[Line]:
-        """Predictions of the rows of a frame: one line, or one per class."""
-        X = self._inputs(frame)
-        if not self.is_classifier:
-            mean = select_target("prediction", self.model.predict(X), target)
-            bounds = predict_interval(self.model, X, (0.9, 0.5))
-            wide, narrow = np.moveaxis(
-                select_target("interval", bounds, target, 2), 1, 0
+        frame.isetitem(j, column.series(grid))
+        X, x = self._inputs(frame), column.positions(grid)
+        options: dict[str, Any] = {
+            "x": x,
+            "x_name": short_label(column.name, 60),
+            "ax": new_axes(),
+        }
+        if column.levels:
+            options["x_levels"] = [short_label(shown(level), 20) for level in grid]
+        display: Any
+        if self.is_classifier:
+            probability, classes = self._probabilities(X), self.model.classes_
+            options["classes"] = classes[_most_probable(probability.mean((0, 2)))]
+            display = ClassProbabilityDisplay.from_predictions(
+                probability, classes, **options
             )
-            intervals = [("90 % interval", *wide.T), ("50 % interval", *narrow.T)]
-            return [Line("mean", mean, intervals)]
-        probability, classes = self.model.predict_proba(X), self.model.classes_
-        bands: list[list] = [[] for _ in classes]
+        else:
+            interval = predict_interval(self.model, X, (0.5, 0.9))
+            options["y_name"] = name_of_target(self.y, target)
+            display = PredictionIntervalDisplay.from_predictions(
+                None, self.model.predict(X), interval, target=target, **options
+            )
+        if value in grid:
+            display.ax_.axvline(x[grid.index(value)], color=GREY, ls=":")
+        return display
+
+    def _probabilities(self, X) -> np.ndarray:
+        """Class probabilities, (rows, classes, draws)."""
         with suppress(TypeError):  # e.g. calibrated afterwards
-            draws = sample_f(self.model, X, N_FUNCTIONS)
-            bounds = np.quantile(draws, [0.05, 0.95], axis=2).transpose(2, 0, 1)
-            bands = [[("90 % of the posterior draws", *b)] for b in bounds]
-        chosen = [1] if len(classes) == 2 else np.argsort(-probability.mean(0))
-        return [
-            Line(str(classes[k]), probability[:, k], bands[k])
-            for k in sorted(chosen[:MAX_CLASSES])
-        ]
+            return sample_f(self.model, X, N_DRAWS)
+        return self.model.predict_proba(X)[..., np.newaxis]
 
     def most_uncertain(self, target: int) -> list[int]:
         """Rows of the table, the largest epistemic uncertainty first."""
@@ -135,57 +126,64 @@ class Exploration:
 
     def reasons(self, row: int, changes: Mapping[int, Any], target: int):
         """Facts about a row, columns out of the training range, and causes."""
-        frame, values = self.changed(row, changes), self.row(row) | dict(changes)
-        facts = {}
-        for line in self.lines(frame, target):
-            kind = "probability of " if self.is_classifier else ""
-            facts[kind + line.name] = number_text(line.middle[0])
-            for name, (low,), (high,) in line.bands:
-                band = f"{number_text(low)} to {number_text(high)}"
-                if self.is_classifier:
-                    facts[kind + line.name] += f" ({band})"
-                else:
-                    facts[name] = band
+        values = self.row(row) | dict(changes)
+        X = self._inputs(self.changed(row, changes))
+        facts = self._prediction(X, target)
         if self.y is not None and values == self.row(row):
             y = self.y.iat[row, target]
             is_number = isinstance(y, Number) and y == y and not self.is_classifier
             facts["measured"] = number_text(y) if is_number else shown(y)
+        columns = list(enumerate(self.columns))
         outside = [
             f"{column.name} = {shown(values[j])} ({self.range_of}: {words})"
-            for j, column in enumerate(self.columns)
+            for j, column in columns
             if (words := column.beyond(values[j])) is not None
         ]
-        X, causes = self._inputs(frame), []
+        causes = []
         try:
-            for part in PARTS[self.is_classifier]:
-                [value] = self._uncertainty(X, target, part)
-                facts[f"{part} uncertainty"] = number_text(value)
-            uncertainty = partial(self._uncertainty, target=target)
-            [value], compared = uncertainty(X), self._compared_uncertainty(target)
+            parts = predict_uncertainty(self.model, X, "all")
+            for kind, values_of_kind in parts.items():
+                [value] = select_target(kind, values_of_kind, target)
+                name = kind.replace("_", " ") + " uncertainty" * (
+                    not self.is_classifier
+                )
+                facts[name] = number_text(value)
+            [value] = self._uncertainty(X, target)
+            if target not in self._of_compared:
+                self._of_compared[target] = self._uncertainty(self._compared, target)
+            compared = self._of_compared[target]
             # A row is not more certain than itself, also up to rounding.
-            share = np.mean(compared < 0.999 * value)
+            share = 100 * np.mean(compared < 0.999 * value)
             name = f"{self.compared_with} with a smaller epistemic uncertainty"
-            facts[name] = f"{100 * share:.0f} %"
+            facts[name] = f"{share:.0f} %"
             if len(self.columns) <= MAX_COLUMNS_WITH_REASONS:
-                others = np.arange(min(N_REPLACED, len(compared)))
-                [after] = uncertainty_without(uncertainty, X, self._compared, others)
-                causes = [
-                    f"{self.columns[j].name} = {shown(values[j])} "
-                    f"(\u2212{100 * (1 - after[j] / value):.0f} %)"
-                    for j in np.argsort(after)[:N_CAUSES]
-                    if after[j] < 0.995 * value
-                ]
+                others = np.arange(min(N_REPLACED, len(compared)))[:, np.newaxis]
+                after = _importance.uncertainty_replaced(
+                    lambda X: self._uncertainty(X, target), X, self._compared, others
+                )
+                texts = [f"{c.name} = {shown(values[j])}" for j, c in columns]
+                causes = _importance.causes_of(value, after.mean(1)[:, 0], texts)
         except TypeError as error:
             facts["uncertainty"] = f"not available: {error}"
-        return facts, outside, causes
+        return facts, outside, causes[:N_CAUSES]
 
-    def _compared_uncertainty(self, target: int) -> np.ndarray:
-        if target not in self._of_compared:
-            self._of_compared[target] = self._uncertainty(self._compared, target)
-        return self._of_compared[target]
+    def _prediction(self, X, target: int) -> dict[str, str]:
+        """Texts of the prediction of one row."""
+        if not self.is_classifier:
+            [mean] = select_target("prediction", self.model.predict(X), target)
+            bounds = predict_interval(self.model, X, (0.9, 0.5))
+            [intervals] = select_target("interval", bounds, target, 2)
+            texts = [f"{number_text(a)} to {number_text(b)}" for a, b in intervals]
+            names = "mean", "90 % interval", "50 % interval"
+            return dict(zip(names, (number_text(mean), *texts), strict=True))
+        [probability] = self.model.predict_proba(X)
+        return {
+            f"probability of {self.model.classes_[k]}": number_text(probability[k])
+            for k in _most_probable(probability)
+        }
 
-    def _uncertainty(self, X, target: int, part: str = "epistemic") -> np.ndarray:
-        kind = PARTS[self.is_classifier][part]
+    def _uncertainty(self, X, target: int) -> np.ndarray:
+        kind = _importance.default_kind(self.model)
         return select_target(kind, predict_uncertainty(self.model, X, kind), target)
 
     def _inputs(self, frame):
@@ -195,6 +193,143 @@ class Exploration:
         if self._is_numeric:
             return frame.to_numpy(float, na_value=np.nan)
         return frame.to_numpy(object)
+
+
+def _most_probable(probability: np.ndarray) -> list[int]:
+    """Classes that are shown: the second of two, or the most probable ones."""
+    is_binary = len(probability) == 2
+    return [1] if is_binary else sorted(np.argsort(-probability)[:MAX_CLASSES].tolist())
+
+
+# ---- columns
+
+
+class Column:
+    """A column of a frame that can be changed, and statistics of training rows.
+
+    A value is a number (seconds of a duration), text of a date or a level, or None if
+    it is missing.
+    """
+
+    def __init__(self, table, j: int, training: TrainingColumn) -> None:
+        self.training, self.kind, self._cells = (
+            training,
+            training.kind,
+            table.iloc[:, j],
+        )
+        reader: Any = _columns.reader_of(self._cells.to_frame())
+        name = training.name if isinstance(training.name, str) else f"column {j}"
+        self.name = name + " (seconds)" * (self.kind == "duration")
+        self.levels: dict[str | None, int] = {}  # position of a cell with each level
+        if training.has_levels or self.kind == "other":
+            data = _columns.categories_of(reader, 0, self.kind)
+            levels = np.array([*data.levels, None], object)
+            self._values: Any = levels[data.codes]
+            cell = {level: i for i, level in enumerate(self._values)}
+            self.levels = {level: cell[level] for level in levels if level in cell}
+        else:
+            self._values = _columns.numbers_of(reader, 0, self.kind, training.time_zone)
+
+    def at(self, row: int) -> Any:
+        """Value of a row."""
+        return self._values[row] if self.levels else self.value(self._values[row])
+
+    def value(self, number: float) -> Any:
+        """Value of a number; of seconds since 1970 for a date."""
+        if np.isnan(number) or self.kind != "date":
+            return None if np.isnan(number) else float(f"{number:.9g}")
+        date = str(np.datetime64(round(number), "s")).replace("T", " ")
+        return date.removesuffix(" 00:00:00")
+
+    def number(self, value) -> float:
+        """Number of a value."""
+        if value is None or self.kind != "date":
+            return np.nan if value is None else float(value)
+        try:
+            # NumPy would take "today" and "NaT", too.
+            if not value.strip()[:1].isdigit():
+                raise ValueError(value)
+            date = np.datetime64(value.strip().replace(" ", "T"), "s")
+        except ValueError as error:
+            raise ValueError(
+                f"{self.name} must be a date such as 2024-05-31; got {value!r}."
+            ) from error
+        return float(date.astype(np.int64))
+
+    def grid(self, value) -> list:
+        """Values of a curve: the range without outliers, and this value."""
+        if self.levels:
+            common = dict(Counter(self._values).most_common(MAX_LEVELS))
+            return [v for v in self.levels if v in (*common, value, None)]
+        # The table may have few values within the range of the training rows.
+        known = np.append(self._values, self.training.values)
+        known = known[~np.isnan(known)] if (known == known).any() else np.zeros(1)
+        low, high = common_range(known[:, np.newaxis])
+        usual = known[(low <= known) & (known <= high)]
+        grid = np.linspace(usual.min(), usual.max(), N_POINTS)
+        is_whole = self.kind != "date" and (known % 1 == 0).all()
+        grid = np.append(grid.round() if is_whole else grid, self.number(value))
+        return [self.value(number) for number in np.unique(grid[~np.isnan(grid)])]
+
+    def positions(self, grid: Sequence) -> np.ndarray:
+        """Positions of values on the axis of a display."""
+        if self.levels:
+            return np.arange(len(grid))
+        numbers = np.array([self.number(value) for value in grid])
+        return numbers.astype("datetime64[s]") if self.kind == "date" else numbers
+
+    def series(self, values: Sequence) -> Any:
+        """Values as a column of a frame."""
+        if self.levels:
+            cells = self._cells.iloc[[self.levels[value] for value in values]]
+            return cells.reset_index(drop=True)
+        import pandas
+
+        numbers = np.array([self.number(value) for value in values])
+        if self.kind == "number":
+            return pandas.Series(numbers)
+        unit = "datetime64[us]" if self.kind == "date" else "timedelta64[us]"
+        times = pandas.Series((numbers * 1e6).round().astype(unit))
+        if (zone := self.training.time_zone) is None:
+            return times
+        # A local time may occur twice, or not at all, when clocks change.
+        first = np.ones(len(times), dtype=bool)
+        return times.dt.tz_localize(zone, first, "shift_forward")
+
+    def beyond(self, value) -> str | None:
+        """How a value differs from the values of the training rows, in words."""
+        training = self.training
+        if value is None or self.levels:
+            known = (*training.levels, *[None] * bool(training.n_missing))
+            if value in known or self.kind == "other":
+                return None
+            return f"never {'missing' if value is None else 'this level'}"
+        if not len(training.values):
+            is_missing = training.n_missing == training.n_rows
+            return "always missing" if is_missing else None
+        low, high = (self.value(number) for number in training.values[[0, -1]])
+        if self.number(low) <= self.number(value) <= self.number(high):
+            return None
+        return f"{shown(low)} to {shown(high)}"
+
+
+def _range_of_fit(column: TrainingColumn, fitted) -> TrainingColumn:
+    """Statistics with the levels, or the bounds, that an encoder was fitted to."""
+    named = fitted.levels if column.kind == "ordered" else fitted.named
+    is_missing, values = fitted.encoding == ALL_MISSING, column.values
+    if is_missing:
+        values = np.zeros(0)
+    elif np.isfinite(fitted.bounds).all():  # not if the column is constant
+        values = np.array(fitted.bounds)
+    return replace(
+        column,
+        # At least one training row has a value, unless all are missing.
+        n_rows=fitted.n_missing + (not is_missing),
+        n_missing=fitted.n_missing,
+        levels=(*named, *fitted.rare) or column.levels,
+        values=values,
+        time_zone=fitted.time_zone,
+    )
 
 
 def names_in_fit(model) -> list[str]:
@@ -208,24 +343,36 @@ def names_in_fit(model) -> list[str]:
     return [] if names == [*range(len(names))] else list(map(str, names))
 
 
-def _columns_of(model, X) -> Any:
-    """The columns of a frame that the model uses."""
+def columns_of(model, X) -> Any:
+    """The columns of a frame that the model uses, of the kinds of its encoder.
+
+    In CSV files, ordered categories and durations are text.
+    """
+    import pandas
+
     names = names_in_fit(model)
     by_name = {str(name): name for name in X.columns}
     missing = [name for name in names if name not in by_name]
-    if names and not missing:
-        return X[[by_name[name] for name in names]]
-    if hasattr(model, "feature_names_in_"):
-        raise ValueError(
-            "the table must have the columns of the model; it lacks "
-            f"{_listed(missing)}. Its columns are {_listed(X.columns)}."
-        )
     n_columns = getattr(model, "n_features_in_", X.shape[1])
-    if n_columns != X.shape[1]:
+    if names and not missing:
+        X = X[[by_name[name] for name in names]]
+    elif hasattr(model, "feature_names_in_") or n_columns != X.shape[1]:
+        lacking = f"it lacks {_listed(missing)}" if missing else "they have no names"
         raise ValueError(
-            f"the table must have the {n_columns} columns of the model, which have no "
-            f"names; got {_listed(X.columns)}. Name targets by --y."
+            f"the table must have the {n_columns} columns of the model; {lacking}. Its "
+            f"columns are {_listed(X.columns)}. Name targets by --y."
         )
+    X = X.copy()
+    encoder = find_encoder(model)
+    for j, column in enumerate(() if encoder is None else encoder._columns):
+        text = X.iloc[:, j]
+        if column.kind == "duration":
+            X.isetitem(j, pandas.to_timedelta(text))
+        elif column.kind == "ordered" and not hasattr(text, "cat"):
+            known = dict.fromkeys(column.levels)
+            levels = [*known, *sorted({*text.dropna().astype(str)} - {*known})]
+            text = text.astype(str).where(text.notna())
+            X.isetitem(j, pandas.Categorical(text, levels, ordered=True))
     return X
 
 

@@ -8,7 +8,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from numbers import Integral
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -21,7 +20,6 @@ from sklearn.metrics import (
 )
 from sklearn.utils import check_random_state
 
-from skbayesnn._data.sources import concatenated
 from skbayesnn._data.validation import check_numbers, check_target_given
 from skbayesnn._meta.find import described_estimator, target_transform
 from skbayesnn._meta.functions import (
@@ -41,17 +39,19 @@ from skbayesnn._stacking.summary import (
     shares_log_probability,
 )
 from skbayesnn._validation import check_number
-from skbayesnn.inspection._column_values import number_text, shown
 from skbayesnn.inspection._columns import (
     column_drift,
     column_names,
+    number_text,
+    shown,
     training_columns,
     with_dtype,
 )
 from skbayesnn.inspection._importance import (
+    causes_of,
     default_kind,
     select_target,
-    with_column,
+    uncertainty_replaced,
 )
 from skbayesnn.metrics import expected_calibration_error
 from skbayesnn.plotting import (
@@ -72,9 +72,8 @@ MAX_SHOWN, N_REPLACED = 300, 8
 N_SAMPLES, MAX_LABELS = 200, 4_000_000
 # With fewer rows the coverage of thirds is mostly noise.
 MIN_ROWS_FOR_THIRDS = 30
-# With more columns, no reason of the uncertainty is computed. Cells of the rows that
-# are predicted at once for reasons.
-MAX_COLUMNS_WITH_REASONS, MAX_CELLS = 300, 2_000_000
+# With more columns, no reason of the uncertainty is computed.
+MAX_COLUMNS_WITH_REASONS = 300
 # Parts of the rows that are sorted by the probability of the rarest class, and fewest
 # rows of a part.
 N_PARTS, MIN_ROWS_OF_PART = 10, 10
@@ -429,7 +428,7 @@ class _Page:
             self.y[self.shown],
             target=self.target,
             y_name=self.y_name,
-            ax=_axes(),
+            ax=new_axes(),
         )
         text = (
             f"{len(self.shown)} rows, sorted by their prediction, with intervals that "
@@ -522,7 +521,7 @@ class _Page:
             self.y,
             target=self.target,
             name=type(self.estimator).__name__,
-            ax=_axes(),
+            ax=new_axes(),
         )
         text = (
             "A calibrated model is on the diagonal: of the rows with a predicted "
@@ -536,7 +535,7 @@ class _Page:
     def _parts(self) -> str:
         shown = safe_indexing(self.X, self.shown)
         display = UncertaintyDecompositionDisplay.from_estimator(
-            self.model, shown, target=self.target, ax=_axes()
+            self.model, shown, target=self.target, ax=new_axes()
         )
         units = f"units of {short_label(self.y_name, LONGEST_IN_LEGEND)}"
         label = display.ax_.get_ylabel().replace("y's units", units)
@@ -552,7 +551,7 @@ class _Page:
 
     def _risk(self) -> str:
         display = RiskCoverageDisplay.from_estimator(
-            self.model, self.X, self.y, target=self.target, ax=_axes()
+            self.model, self.X, self.y, target=self.target, ax=new_axes()
         )
         text = (
             "The error of the remaining rows if the most uncertain rows are rejected. "
@@ -581,7 +580,7 @@ class _Page:
     def _uncertain_rows(self) -> str:
         uncertainty = self._uncertainty(self.X)
         top = np.argsort(-uncertainty, kind="stable")[: self.n_uncertain]
-        names = [html.escape(str(name)) for name in column_names(self.X)]
+        names = column_names(self.X)
         header = ["row", "prediction", "measured", "epistemic uncertainty"]
         if self.is_classifier:
             predicted = [
@@ -619,7 +618,7 @@ class _Page:
         if len(names) <= MAX_COLUMNS_WITH_REASONS:
             header.append("mostly because of")
             for row, reason in zip(rows, self._reasons(top, names), strict=True):
-                row.append(reason)
+                row.append(html.escape(reason))
             text += (
                 " The reason is the column whose value, replaced by the values of "
                 f"{N_REPLACED} other rows, reduces the uncertainty most."
@@ -635,18 +634,16 @@ class _Page:
         """For each row, the column that explains most of its uncertainty."""
         rows = safe_indexing(self.X, top)
         # The same rows for all, so that equal rows have equal reasons.
-        others = self.random.randint(num_samples(self.X), size=N_REPLACED)
+        others = self.random.randint(num_samples(self.X), size=(N_REPLACED, 1))
         before = self._uncertainty(rows)
-        after = uncertainty_without(self._uncertainty, rows, self.X, others)
+        after = uncertainty_replaced(self._uncertainty, rows, self.X, others).mean(1)
         reasons = []
-        for row, (value, without) in enumerate(zip(before, after, strict=True)):
-            best = int(without.argmin())
-            if without[best] >= value:
-                reasons.append("no single column")
-                continue
-            cell = html.escape(_cell(self.X, int(top[row]), best))
-            share = 100 * (1 - without[best] / value)
-            reasons.append(f"{names[best]} = {cell} (&minus;{share:.0f} %)")
+        for row, value, without in zip(top.tolist(), before, after.T, strict=True):
+            texts = [
+                f"{name} = {_cell(self.X, row, j)}" for j, name in enumerate(names)
+            ]
+            causes = causes_of(value, without, texts)
+            reasons.append(causes[0] if causes else "no single column")
         return reasons
 
     def _drift(self) -> str:
@@ -678,30 +675,6 @@ class _Page:
         )
         table = _table(["column", "change", "p-value"], rows)
         return f"<p>{text}</p>{table}{new_levels}"
-
-
-def uncertainty_without(
-    uncertainty: Callable[[Any], np.ndarray], rows, X, others: np.ndarray
-) -> np.ndarray:
-    """Mean uncertainty of rows if a column has the values of other rows.
-
-    uncertainty : of each row of a table, (rows,)
-    others : (replacements,), indices of rows of X whose values are inserted
-
-    returns : (rows, columns), one column replaced at a time
-    """
-    n_rows, n_others, n_columns = num_samples(rows), len(others), len(column_names(X))
-    base = safe_indexing(rows, np.repeat(np.arange(n_rows), n_others))
-    others = np.tile(others, n_rows)
-    # Predictions of few rows take a fixed time: predict for many columns at once.
-    n_at_once = max(1, MAX_CELLS // (len(others) * n_columns))
-    after = []
-    for start in range(0, n_columns, n_at_once):
-        columns = range(start, min(start + n_at_once, n_columns))
-        tables = [with_column(base, j, X, others) for j in columns]
-        values = uncertainty(concatenated(tables))
-        after.append(values.reshape(len(columns), n_rows, n_others).mean(2))
-    return np.concatenate(after).T
 
 
 def error_of_calibrated(probability: np.ndarray) -> float:
@@ -785,7 +758,7 @@ def _cell(X, row: int, column: int) -> str:
     return number_text(value) if is_fraction else shown(value)
 
 
-def _axes():
+def new_axes():
     """Axes of a figure that no window shows."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -797,12 +770,16 @@ def _axes():
     return axes
 
 
-def _captioned(text: str, figure, description: str) -> str:
-    """A text, and a picture with a description for readers who cannot see it."""
+def data_address(figure) -> str:
+    """A picture in PNG as the address of an image."""
     content = io.BytesIO()
     figure.savefig(content, dpi=DPI, format="png")
-    data = base64.b64encode(content.getvalue()).decode()
-    picture = f'<img alt="{description}" src="data:image/png;base64,{data}">'
+    return f"data:image/png;base64,{base64.b64encode(content.getvalue()).decode()}"
+
+
+def _captioned(text: str, figure, description: str) -> str:
+    """A text, and a picture with a description for readers who cannot see it."""
+    picture = f'<img alt="{description}" src="{data_address(figure)}">'
     return f"<p>{text}</p>{picture}"
 
 

@@ -6,23 +6,18 @@
 
 import argparse
 import logging
-import warnings
 import webbrowser
 from collections.abc import Sequence
 from contextlib import suppress
-from html import escape
+from functools import partial
 from ipaddress import ip_address
+from pathlib import Path
 from threading import Lock
 from typing import Any
 
-import numpy as np
-
-from skbayesnn._exploration import Exploration, Line, names_in_fit
+from skbayesnn._exploration import Exploration, names_in_fit
 from skbayesnn._persistence.functions import get_untrusted_types, load
-from skbayesnn._report import N_REPLACED
-from skbayesnn._table_files import read_table
-from skbayesnn.inspection._column_values import ChangeableColumn, shown
-from skbayesnn.inspection._importance import short_names
+from skbayesnn._report import N_REPLACED, data_address
 
 __all__ = ["main"]
 
@@ -38,7 +33,6 @@ _HOST = (
     "0.0.0.0 lets other machines see the table and compute predictions, without a "
     "password"
 )
-_COLORS = "0,114,178", "213,94,0", "0,158,115", "204,121,167", "102,102,102"
 _PAGE = """<!DOCTYPE html><html lang="en"><head>{%metas%}<title>{%title%}</title>
 {%favicon%}{%css%}<style>
 body {font: 15px/1.45 system-ui, sans-serif; color: #222; margin: 0}
@@ -48,7 +42,7 @@ aside {border-right: 1px solid #ddd}
 h1 {font-size: 1.15em; margin: 0} h2 {font-size: 1em; margin: 1em 0 .3em}
 .name {margin-top: 10px; overflow-wrap: anywhere} .note {color: #666}
 .error {color: #b00020; min-height: 1.4em} td {padding-right: 18px}
-.dash-slider-container input {min-width: 9ch}
+img {width: 100%; max-width: 760px}
 </style></head><body>{%app_entry%}<footer>{%config%}{%scripts%}{%renderer%}</footer>
 </body></html>"""
 
@@ -70,83 +64,59 @@ def _app(state: Exploration, target: int) -> Any:
     def refuse(error):
         return "unknown row, column, target or level", 400
 
-    columns = state.columns
+    columns, values = state.columns, state.row(0)
     changeable = range(min(len(columns), _MAX_CONTROLS))
-    # Levels and dates can be cleared; numbers are missing if a list contains them.
-    optional = [j for j in changeable if columns[j].optional and columns[j].has_slider]
-    values, summary = state.row(0), getattr(state.estimator, "summary_", "")
 
     def sorted_rows(target: int) -> list[dict]:
         rows = state.most_uncertain(target)
         return [{"label": f"{i:,}", "value": i} for i in rows]
 
-    def named(name: str, box, show: Any = True):
+    def named(name: str, box, show: bool = True):
         style = {} if show else {"display": "none"}
         return html.Div([html.Div(name, className="name"), box], style=style)
 
-    def choice(id: Any, options: Sequence, value, **kwargs):
+    def choice(id: Any, options: Sequence, value, clearable: bool = False):
         pairs = [{"label": str(label), "value": v} for label, v in options]
-        kwargs = {"clearable": False, "placeholder": "missing"} | kwargs
-        return dcc.Dropdown(pairs, value, id=id, **kwargs)
+        return dcc.Dropdown(
+            pairs, value, id=id, clearable=clearable, placeholder="missing"
+        )
 
     def control(j: int):
-        column, value, id = columns[j], values[j], {"type": "value", "column": j}
+        column, id = columns[j], {"type": "value", "column": j}
         if column.levels:
             levels = [(level, level) for level in column.levels if level is not None]
-            return choice(id, levels, value, clearable=column.optional)
-        if not column.has_slider:
-            return dcc.Input(value, id=id, debounce=True, placeholder="missing")
-        low, high, step = column.slider()
-        value = low if value is None else value
-        still = {"disabled": low == high, "marks": None}
-        return dcc.Slider(low, high, step, value=value, id=id, **still)
+            return choice(id, levels, values[j], clearable=None in column.levels)
+        kind = "text" if column.kind == "date" else "number"
+        return dcc.Input(
+            values[j], id=id, type=kind, debounce=True, placeholder="missing"
+        )
 
     names = [(columns[j].name, j) for j in range(len(columns))]
-    missing = [j for j in optional if values[j] is None]
-    missing = choice(
-        "missing", [names[j] for j in optional], missing, multi=True, placeholder="none"
-    )
     targets = choice("target", [(k, k) for k in range(state.n_targets)], target)
     row = dcc.Dropdown(sorted_rows(target), 0, id="row", clearable=False)
     aside = [
         html.H1(type(state.estimator).__name__),
-        html.Div(str(summary), className="note"),
+        html.Div(str(getattr(state.estimator, "summary_", "")), className="note"),
         named("row, the most uncertain first", row),
         named("target", targets, state.n_targets > 1),
-        named("missing numbers", missing, optional),
         *(named(columns[j].name, control(j)) for j in changeable),
     ]
     section = [
         named("predictions along", choice("column", names, 0)),
         html.Div(id="error", className="error", role="alert"),
-        dcc.Graph(id="curve", config={"displayModeBar": False}),
+        html.Img(id="curve", alt="predictions along the column"),
         html.Div(id="reasons"),
     ]
     app.layout = html.Main([html.Aside(aside), html.Section(section)])
-    result = "probability" if state.is_classifier else "prediction"
     all_values = {"type": "value", "column": dash.ALL}, "value"
-    inputs = [
-        Input("row", "value"),
-        Input("target", "value"),
-        Input("missing", "value"),
-        Input(*all_values),
-    ]
+    inputs = Input("row", "value"), Input("target", "value"), Input(*all_values)
 
-    def changes_of(missing: Sequence[int], values: Sequence) -> dict[int, Any]:
-        changes = {j: None if v == "" else v for j, v in enumerate(values)}
-        return changes | dict.fromkeys(missing or ())
+    def changes_of(values: Sequence) -> dict[int, Any]:
+        return {j: None if v == "" else v for j, v in enumerate(values)}
 
-    @app.callback(
-        Output("missing", "value"),
-        Output(*all_values),
-        Input("row", "value"),
-        prevent_initial_call=True,
-    )
+    @app.callback(Output(*all_values), Input("row", "value"), prevent_initial_call=True)
     def set_row(row):
-        values = state.row(row)
-        missing = [j for j in optional if values[j] is None]
-        no_update = dict.fromkeys(missing, dash.no_update)
-        return missing, [(values | no_update)[j] for j in changeable]
+        return list(state.row(row).values())[:_MAX_CONTROLS]
 
     @app.callback(
         Output("row", "options"), Input("target", "value"), prevent_initial_call=True
@@ -155,26 +125,24 @@ def _app(state: Exploration, target: int) -> Any:
         return sorted_rows(target)
 
     @app.callback(
-        Output("curve", "figure"),
+        Output("curve", "src"),
         Output("error", "children"),
         Input("column", "value"),
         *inputs,
     )
-    def draw(j, row, target, missing, values):
-        changes = changes_of(missing, values)
+    def draw(j, row, target, values):
         try:
             with computes:
-                x, lines = state.curve(j, row, changes, target)
+                display = state.curve(j, row, changes_of(values), target)
+                return data_address(display.figure_), ""
         except (TypeError, ValueError) as error:
             return dash.no_update, str(error)
-        value = changes.get(j, columns[j].at(row))
-        return _figure(columns[j], x, lines, value, result), ""
 
     @app.callback(Output("reasons", "children"), *inputs)
-    def explain(row, target, missing, values):
+    def explain(row, target, values):
         try:
             with computes:
-                found = state.reasons(row, changes_of(missing, values), target)
+                found = state.reasons(row, changes_of(values), target)
         except (TypeError, ValueError):  # `draw` shows the error.
             return []
         facts, outside, causes = found
@@ -191,61 +159,71 @@ def _app(state: Exploration, target: int) -> Any:
     return app
 
 
-def _figure(
-    column: ChangeableColumn, x: list, lines: Sequence[Line], value, result: str
-) -> dict[str, Any]:
-    """Curves with bands; for levels bars, the first level on top."""
-    traces: list[dict[str, Any]] = []
-    has_levels, trace = bool(column.levels), dict[str, Any]()
-    names = _labels([line.name for line in lines], 40)
-    for i, (line, color) in enumerate(zip(lines, _COLORS, strict=False)):
-        at = np.arange(len(x)) + 0.12 * (i - (len(lines) - 1) / 2)
-        for k, (band, low, high) in enumerate(line.bands):
-            shade = f"rgba({color},{0.2 + 0.15 * k})"
-            if has_levels:
-                ends = np.column_stack([low, high, np.full(len(x), np.nan)]).ravel()
-                trace = {"x": ends, "y": np.repeat(at, 3)}
-                trace["line"] = {"width": 5 + 3 * k, "color": shade}
-            else:
-                trace = {"x": [*x, *x[::-1]], "y": [*low, *high[::-1]]}
-                trace |= {"fill": "toself", "fillcolor": shade, "line": {"width": 0}}
-            about = {"name": band, "mode": "lines", "showlegend": i == 0}
-            traces.append({**about, "hoverinfo": "skip", **trace})
-        positions, middle = (line.middle, at) if has_levels else (x, line.middle)
-        trace = {"x": positions, "y": middle}
-        paint = {key: {"color": f"rgb({color})"} for key in ("line", "marker")}
-        mode = "markers" if has_levels else "lines"
-        traces.append({"name": names[i], "mode": mode, **trace, **paint})
-    plain: dict[str, Any] = {"zeroline": False, "automargin": True}
-    other = plain | {"title": {"text": result}}
-    axis = plain | {"title": {"text": _labels([column.name], 60)[0]}}
-    layout: dict[str, Any] = {
-        "margin": {"t": 10, "r": 10, "b": 50},
-        "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom"},
-        "height": 440,
-    }
-    if column.levels:
-        pairs = zip(_labels([shown(level) for level in x], 40), x, strict=True)
-        ticks = [f"<b>{name}</b>" if v == value else name for name, v in pairs]
-        axis |= {"tickvals": [*range(len(x))], "ticktext": ticks}
-        layout["height"] = max(440, 26 * len(x) + 120)
-        axis["range"] = [len(x) - 0.5, -0.5]
-        return {"data": traces, "layout": {**layout, "xaxis": other, "yaxis": axis}}
-    if value is not None:
-        here = {"x0": value, "x1": value, "y0": 0, "y1": 1, "yref": "paper"}
-        layout["shapes"] = [{"type": "line", "line": {"dash": "dot"}, **here}]
-    if column.has_slider:
-        shown_range = {*column.usual_range, *[value] * (value is not None)}
-        axis["range"] = [min(shown_range), max(shown_range)]
-    return {"data": traces, "layout": {**layout, "xaxis": axis, "yaxis": other}}
-
-
-def _labels(names: Sequence[str], longest: int) -> list[str]:
-    """Names as Plotly shows them: it would read tags."""
-    return [escape(name) for name in short_names(names, longest)]
-
-
 # ---- command
+
+
+def read_table(path: str, names: Sequence[str] = ()) -> Any:
+    """Read a file as a frame of pandas.
+
+    names : of columns; without, a first line of numbers is a row of a CSV file
+    """
+    import pandas
+
+    kind = Path(path.lower().removesuffix(".gz")).suffix
+    readers = {".parquet": pandas.read_parquet, ".pq": pandas.read_parquet}
+    readers |= {".xlsx": pandas.read_excel, ".csv": partial(_read_csv, names=names)}
+    if kind not in readers:
+        raise ValueError(
+            f"a table must be a .parquet, .csv or .xlsx file; got {path}. Save it as "
+            ".csv or .parquet."
+        )
+    try:
+        return readers[kind](path).reset_index(drop=True)
+    except (ImportError, FileNotFoundError):
+        raise
+    except Exception as error:  # Broken files raise many kinds of errors.
+        raise ValueError(
+            f"{path} cannot be read: {error} If pandas can read it with other options, "
+            "save the table by `to_parquet`."
+        ) from error
+
+
+def _read_csv(path: str, names: Sequence[str]) -> Any:
+    """Read a CSV file in UTF-8: with the separator that gives the columns of the model.
+
+    Unless commas separate the values, a number may have a decimal comma.
+    """
+    import pandas
+
+    for separator in ",;\t|":
+        header = pandas.read_csv(path, sep=separator, nrows=0).columns
+        if names and {*names} <= {*header}:
+            break
+    else:
+        separator = ","
+        header = pandas.read_csv(path, nrows=0).columns
+        if header.map(_is_number).all() and [*header] != [
+            *map(str, range(len(header)))
+        ]:
+            return pandas.read_csv(path, header=None)  # as NumPy writes it
+    table = pandas.read_csv(path, sep=separator)
+    if not table.index.equals(pandas.RangeIndex(len(table))):
+        raise ValueError("the rows have more values than the first line has names.")
+    if separator != ",":
+        other = pandas.read_csv(path, sep=separator, decimal=",")
+        n_numbers, n_with_commas = (
+            frame.select_dtypes("number").shape[1] for frame in (table, other)
+        )
+        if n_with_commas > n_numbers:
+            print(f"{path} has decimal commas: 1,234 is less than 2.", flush=True)
+            return other
+    return table
+
+
+def _is_number(name: str) -> bool:
+    with suppress(ValueError):
+        return float(name) == float(name)
+    return False
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -293,33 +271,26 @@ def main(arguments: Sequence[str] | None = None) -> None:
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     server = make_server(options.host, options.port, app.server, threaded=True)
     port = f":{server.server_port}"
-    if _is_local(options.host):  # not for a web page under another name
+    if ip_address(server.socket.getsockname()[0]).is_loopback:
 
         @app.server.before_request
-        def check_host():
+        def check_host():  # The page has no other name, such as one of a web page.
             names = {"127.0.0.1", "localhost", host}
             if flask.request.host.removesuffix(port) not in names:
                 return "the page has another name", 400
 
-    address = f"http://{host}{port}"
-    print(f"{address} shows the model. Ctrl-C ends it.", flush=True)
+    print(f"http://{host}{port} shows the model. Ctrl-C ends it.", flush=True)
     if not options.no_browser:
-        webbrowser.open(address)
+        webbrowser.open(f"http://{host}{port}")
     with suppress(KeyboardInterrupt):
         server.serve_forever()
-
-
-def _is_local(host: str) -> bool:
-    """Whether only this machine can use an address."""
-    with suppress(ValueError):
-        return ip_address(host).is_loopback
-    return host == "localhost"
 
 
 def _app_of(options: argparse.Namespace) -> Any:
     """Load the files, and create the page."""
     try:
         import dash  # noqa: F401
+        import matplotlib  # noqa: F401
         import pandas  # noqa: F401
     except ImportError as error:
         raise ImportError(
@@ -357,21 +328,5 @@ def _app_of(options: argparse.Namespace) -> Any:
     return _app(state, options.target)
 
 
-def _print_warnings_once() -> None:
-    """Print each warning once, not at each change of a control.
-
-    The action "once" prints a warning again after a change of the filters.
-    """
-    show, shown_texts = warnings.showwarning, set[str]()
-
-    def show_once(message, *args, **kwargs):
-        if str(message) not in shown_texts:
-            shown_texts.add(str(message))
-            show(message, *args, **kwargs)
-
-    warnings.showwarning = show_once
-
-
 if __name__ == "__main__":
-    _print_warnings_once()
     main()

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import GridSearchCV
@@ -67,10 +68,10 @@ def test_values_and_cells_of_all_kinds(state, frame):
             if column.levels:
                 assert reader[j].categories().levels == old[j].categories().levels
             elif column.at(row) is not None:
-                # Numbers have two decimal places more than the slider's steps.
+                # Seconds of a date; nine digits of a number.
                 found = column.number(column.at(row))
-                step = column.slider()[2]
-                assert abs(found - column._values[row]) <= 0.01 * step
+                kind = {"abs": 0.5} if column.kind == "date" else {"rel": 1e-8}
+                assert found == pytest.approx(column._values[row], **kind)
         prediction = state.model.predict(again)
         assert np.isfinite(prediction).all()
         assert state.changed(row, state.row(row)).equals(
@@ -82,24 +83,26 @@ def test_values_and_cells_of_all_kinds(state, frame):
 def test_curve_equals_predictions_of_changed_rows(state, frame, name):
     row, j = 7, POSITIONS[name]
     changes = {POSITIONS["colour"]: "green"}
-    x, [line] = state.curve(j, row, changes, 0)
+    display = state.curve(j, row, changes, 0)
+    x = state.columns[j].grid(state.columns[j].at(row))
     assert state.columns[j].at(row) in x and len(set(x)) == len(x)
     X = pd.concat([frame[row : row + 1]] * len(x), ignore_index=True)
     X["colour"] = "green"
     values = [v == "True" for v in x] if name == "flag" else x
     X[name] = pd.Series(values, dtype=None if name == "flag" else X[name].dtype)
-    np.testing.assert_allclose(line.middle, state.model.predict(X))
-    interval = state.model.predict_interval(X, (0.9, 0.5))
-    for k, (_, low, high) in enumerate(line.bands):
-        np.testing.assert_allclose(np.stack([low, high], -1), interval[:, k])
+    np.testing.assert_allclose(display.prediction, state.model.predict(X))
+    interval = state.model.predict_interval(X, (0.5, 0.9))
+    np.testing.assert_allclose(display.interval, interval)
+    position = x.index(state.columns[j].at(row))
+    assert display.ax_.get_lines()[-1].get_xdata() == [display.x[position]] * 2
 
 
 def test_grids(state, frame):
-    """The whole range, more points in the usual one, and values beyond."""
+    """The range without outliers, and values beyond."""
     size = state.columns[0]
     present = frame["size"].dropna()
     grid = size.grid(99.0)
-    assert grid[-1] == 99 and grid[0] == pytest.approx(present.min(), abs=1e-3)
+    assert grid[-1] == 99 and grid[0] == pytest.approx(present.min())
     start = state.columns[POSITIONS["start"]]
     grid = start.grid("2031-05-06 07:08")
     assert grid[-1] == "2031-05-06 07:08:00" and grid == sorted(grid)
@@ -112,17 +115,15 @@ def test_grids(state, frame):
             start.grid(text)
 
 
-def test_an_outlier_leaves_the_slider_its_range():
+def test_an_outlier_is_not_in_the_picture_of_other_rows():
     column = np.append(np.linspace(0, 1, 60), 1e7)
     X = pd.DataFrame({"a": column, "b": np.arange(61.0) % 7})
     model = MCDropoutRegressor(**SMALL).fit(X, X["b"])
     outlier, other = exploration.Exploration(model, X).columns
-    low, high, step = outlier.slider()
-    assert (low, high, step) == (0, 1, 0.01)
-    assert other.slider() == (0, 6, 1)
-    # The outlier's own row has the outlier.
-    assert outlier.at(60) == 1e7 and outlier.grid(0.5)[-1] == 1e7
-    assert sum(v <= 1 for v in outlier.grid(0.5)) > 100
+    grid = outlier.grid(0.5)
+    assert len(grid) > 100 and (grid[0], grid[-1]) == (0, 1)
+    assert other.grid(2.0) == [*range(7)]
+    assert outlier.at(60) == 1e7 and outlier.grid(1e7)[-1] == 1e7
 
 
 def test_facts_equal_the_methods(state, frame, y):
@@ -160,7 +161,6 @@ def test_values_outside_of_the_training_range(state, frame, y):
         low, high = frame["size"].min(), frame["size"].max()
         found = [t for t in explored.reasons(4, {}, 0)[1] if t.startswith("size = 55")]
         [low_text, high_text] = found[0].split("rows: ")[1].rstrip(")").split(" to ")
-        # Two decimal places more than the steps of the slider, 0.01 or 0.1.
         assert float(low_text) == pytest.approx(low, abs=1e-3)
         assert float(high_text) == pytest.approx(high, abs=1e-3)
     facts, _, _ = by_rows.reasons(1, {}, 0)
@@ -182,33 +182,41 @@ def test_classes(frame, y):
     labels = labels[np.digitize(y, np.quantile(y, np.arange(1, 7) / 7))]
     model = MCDropoutClassifier(**SMALL).fit(frame, labels)
     state = exploration.Exploration(model, frame)
-    x, lines = state.curve(2, 3, {}, 0)
+    display = state.curve(2, 3, {}, 0)
+    x = state.columns[2].grid(state.columns[2].at(3))
     X = pd.concat([frame[3:4]] * len(x), ignore_index=True)
     X["colour"] = x
-    probability = model.predict_proba(X)
-    draws = sample_f(model, X, exploration.N_FUNCTIONS)
-    top = sorted(np.argsort(-probability.mean(0))[: exploration.MAX_CLASSES])
-    assert [line.name for line in lines] == model.classes_[top].tolist()
-    for line, k in zip(lines, top, strict=True):
-        np.testing.assert_allclose(line.middle, probability[:, k])
-        [(_, low, high)] = line.bands
-        expected = np.quantile(draws[:, k], [0.05, 0.95], axis=1)
-        np.testing.assert_allclose([low, high], expected)
+    draws = sample_f(model, X, exploration.N_DRAWS)
+    np.testing.assert_allclose(display.probability, draws)
+    assert display.x_levels == [exploration.shown(level) for level in x]
+    top = sorted(np.argsort(-draws.mean((0, 2)))[:5])
+    assert display.classes.tolist() == model.classes_[top].tolist()
     facts, _, _ = state.reasons(3, {}, 0)
     value = model.predict_uncertainty(frame[3:4], "mutual_information")[0]
-    assert facts["epistemic uncertainty"] == f"{value:.4g}"
+    assert facts["mutual information"] == f"{value:.4g}"
+    probability = model.predict_proba(frame[3:4])[0]
+    for k in np.argsort(-probability)[:5]:
+        text = exploration.number_text(probability[k])
+        assert facts[f"probability of {model.classes_[k]}"] == text
     # Of two classes, the second.
     model = MCDropoutClassifier(**SMALL).fit(frame, y > 0)
-    [line] = exploration.Exploration(model, frame).curve(0, 3, {}, 0)[1]
-    assert line.name == "True"
+    display = exploration.Exploration(model, frame).curve(0, 3, {}, 0)
+    assert display.classes.tolist() == [True]
+
+
+def test_classes_without_posterior_draws(frame, y):
+    model = CalibratedClassifierCV(MCDropoutClassifier(**SMALL), cv=2, ensemble=False)
+    X = frame[["size"]].fillna(0.0)
+    state = exploration.Exploration(model.fit(X, y > 0), X)
+    assert state.curve(0, 3, {}, 0).probability.shape[2] == 1
 
 
 def test_several_targets(frame, y):
     model = MCDropoutRegressor(**SMALL).fit(frame, np.column_stack([y, -y, y]))
     state = exploration.Exploration(model, frame)
     assert state.n_targets == 3
-    _, [line] = state.curve(1, 4, {}, 2)
-    assert np.isclose(line.middle, model.predict(frame[4:5])[0, 2]).any()
+    display = state.curve(1, 4, {}, 2)
+    assert np.isclose(display.prediction, model.predict(frame[4:5])[0, 2]).any()
 
 
 def test_tables_of_models_without_names(frame, y):
@@ -219,10 +227,11 @@ def test_tables_of_models_without_names(frame, y):
         model = MCDropoutRegressor(**SMALL).fit(array, y)
         for table in (X, pd.DataFrame(array)):
             state = exploration.Exploration(model, table)
-            x, [line] = state.curve(1, 3, {}, 0)
+            display = state.curve(1, 3, {}, 0)
+            x = state.columns[1].grid(state.columns[1].at(3))
             rows = array[[3] * len(x)].copy()
             rows[:, 1] = [v == "True" if isinstance(v, str) else v for v in x]
-            np.testing.assert_allclose(line.middle, model.predict(rows))
+            np.testing.assert_allclose(display.prediction, model.predict(rows))
 
 
 def test_names_that_are_numbers_or_pairs():
@@ -233,8 +242,8 @@ def test_names_that_are_numbers_or_pairs():
         table = X.set_axis(list(map(str, names)), axis=1).assign(other=1.0)
         state = exploration.Exploration(model, table.iloc[:, ::-1])
         assert exploration.names_in_fit(model) == list(map(str, names))
-        [line] = state.lines(state.X, 0)
-        np.testing.assert_array_equal(line.middle, model.predict(X))
+        mean = model.predict(state._inputs(state.X))
+        np.testing.assert_array_equal(mean, model.predict(X))
 
 
 def test_encoders_after_a_transformer_are_not_used():
@@ -273,11 +282,9 @@ def test_few_rows_have_the_range_of_the_training_rows(state, frame, y):
             assert pd.to_datetime(ends).tz_localize(low.tz)[0] == low.floor("s")
         else:
             np.testing.assert_allclose(ends, [low, high], atol=1e-3)
-        x, [line] = few.curve(POSITIONS[name], 0, {}, 0)
-        assert len(x) > 20 and np.isfinite(line.middle).all()
+        display = few.curve(POSITIONS[name], 0, {}, 0)
+        assert len(display.x) > 20 and np.isfinite(display.prediction).all()
         assert few.reasons(0, {POSITIONS[name]: ends[1]}, 0)[1] == []
-    low, high, _ = few.columns[0].slider()
-    assert low < high
     [text] = few.reasons(0, {0: 1e3}, 0)[1]
     assert text.startswith("size = 1000 (training rows: ")
 
@@ -321,7 +328,9 @@ def test_bad_models_and_tables(state, frame, y):
         explore(state.model, frame[:0])
     numbers = np.ones((90, 2)) * y[:, None]
     model = MCDropoutRegressor(**SMALL).fit(numbers, y)
-    with pytest.raises(ValueError, match=r"the 2 columns of the model.*got a, b, c"):
+    with pytest.raises(
+        ValueError, match=r"the 2 columns of the model.* columns are a, b, c"
+    ):
         explore(model, pd.DataFrame(np.ones((3, 3)), columns=list("abc")))
     with pytest.raises(TypeError, match="regressor or classifier; got StandardScaler"):
         explore(StandardScaler().fit(numbers), pd.DataFrame(numbers))

@@ -188,6 +188,22 @@ def _words_and_integers(level: str) -> list:
     return [int(part) if i % 2 else part for i, part in enumerate(parts)]
 
 
+def shown(value) -> str:
+    """Text of a value of a column."""
+    if isinstance(value, float | np.floating):
+        if np.isnan(value):
+            return "missing"
+        number = float(value)
+        is_whole = number.is_integer() and abs(number) < 1e15
+        return f"{number:.0f}" if is_whole else f"{number:.6g}"
+    return "missing" if value is None else str(value)
+
+
+def number_text(value: float) -> str:
+    """Text of a number: four digits, or an integer with separators from 1,000."""
+    return f"{value:,.0f}" if 1000 <= abs(value) < 1e15 else f"{value:.4g}"
+
+
 # ---- training rows
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from numbers import Integral
 from typing import Any
 
@@ -11,8 +11,10 @@ from scipy import sparse
 from sklearn.utils import Bunch
 
 from skbayesnn._data.columns import is_frame
+from skbayesnn._data.sources import concatenated
 from skbayesnn._meta.functions import predict_uncertainty
 from skbayesnn._runtime import warn_once_per_call
+from skbayesnn._sklearn_compat import safe_indexing
 from skbayesnn._typing import RandomState
 from skbayesnn._validation import check_number, random_source
 from skbayesnn.inspection._columns import column_names, with_dtype
@@ -21,6 +23,8 @@ from skbayesnn.inspection._columns import column_names, with_dtype
 LONGEST_NAME = 32
 # Largest number of columns in the printed table.
 MAX_PRINTED = 20
+# About the most cells of the rows that are predicted at once.
+MAX_CELLS = 2_000_000
 
 
 class Importances(Bunch):
@@ -143,12 +147,13 @@ def uncertainty_importance(
     names = _names_of(X, feature_names)
     background = _check_background(X, background)
     kind = default_kind(model) if kind is None else kind
-    before = _uncertainty(model, X, kind, target)
-    after = np.empty((X.shape[1], n_repeats, X.shape[0]))
-    for column, repeat in np.ndindex(after.shape[:2]):
-        rows = random.randint(background.shape[0], size=X.shape[0])
-        replaced = with_column(X, column, background, rows)
-        after[column, repeat] = _uncertainty(model, replaced, kind, target)
+
+    def uncertainty(X):
+        return _uncertainty(model, X, kind, target)
+
+    before, size = uncertainty(X), (X.shape[1], n_repeats, X.shape[0])
+    rows = random.randint(background.shape[0], size=size)
+    after = uncertainty_replaced(uncertainty, X, background, rows)
     importances = before.mean() - after.mean(2)
     return Importances(
         importances_mean=importances.mean(1),
@@ -158,6 +163,59 @@ def uncertainty_importance(
         uncertainty=before,
         feature_names=names,
     )
+
+
+def uncertainty_replaced(
+    uncertainty: Callable[[Any], np.ndarray], X, background, rows: np.ndarray
+) -> np.ndarray:
+    """Uncertainty of the rows of X if a column has the values of other rows.
+
+    uncertainty : of each row of a table, (rows,)
+    rows : indices of rows of the background, broadcast to the shape of the result
+
+    returns : (columns, repeats, rows), one column replaced at a time
+    """
+    n_rows, n_columns = X.shape
+    rows = np.broadcast_to(rows, (n_columns, rows.shape[-2], n_rows))
+    # Predictions of few rows take a fixed time: predict many of them at once.
+    n_at_once = 1
+    if not is_frame(X) or types_of_columns(X) == types_of_columns(background):
+        n_at_once = max(1, MAX_CELLS // (n_rows * n_columns))
+    after = []
+    for repeats in np.array_split(rows, -(-rows.shape[1] // n_at_once), axis=1):
+        n_repeats = repeats.shape[1]
+        base = safe_indexing(X, np.tile(np.arange(n_rows), n_repeats))
+        values = []
+        for columns in np.array_split(
+            np.arange(n_columns), -(-n_columns * n_repeats // n_at_once)
+        ):
+            tables = [
+                with_column(base, j, background, repeats[j].ravel()) for j in columns
+            ]
+            values.append(uncertainty(concatenated(tables)))
+        after.append(np.concatenate(values).reshape(n_columns, n_repeats, n_rows))
+    return np.concatenate(after, axis=1)
+
+
+def types_of_columns(X) -> dict:
+    """Types of the columns of a frame."""
+    import narwhals.stable.v2 as narwhals
+
+    return dict(narwhals.from_native(X, eager_only=True).schema)
+
+
+def causes_of(value: float, after: np.ndarray, texts: Sequence[str]) -> list[str]:
+    """Columns that make a row uncertain, the most important first.
+
+    value : uncertainty of the row
+    after : (columns,), its uncertainty if other values replace those of the column
+    texts : name and value of each column
+    """
+    return [
+        f"{texts[j]} (\u2212{100 * (1 - after[j] / value):.0f} %)"
+        for j in np.argsort(after, kind="stable")
+        if after[j] < 0.995 * value
+    ]
 
 
 def default_kind(model) -> str:

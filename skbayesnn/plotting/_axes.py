@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from skbayesnn._data.scaling import common_range
-from skbayesnn.inspection._column_values import number_text
+from skbayesnn.inspection._columns import number_text
 from skbayesnn.inspection._importance import short_names
 
 # Colours for colour-blind readers (Okabe & Ito), with grey instead of yellow, which is

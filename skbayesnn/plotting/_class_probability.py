@@ -21,7 +21,7 @@ MAX_UNSORTED = 30
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
-class ClassProbabilityDisplay(_axes.Display):
+class ClassProbabilityDisplay(_rows.RowsDisplay):
     """Class probabilities of each row under every posterior draw.
 
     Create it by :meth:`from_estimator` or :meth:`from_predictions`. Use it to see how
@@ -44,6 +44,10 @@ class ClassProbabilityDisplay(_axes.Display):
         missing are not shown; the label of the x axis has their number.
     x_name : str, default=None
         Label of the x axis.
+    x_levels : sequence of str, default=None
+        Names of the positions 0, 1, ..., if ``x`` is the index of a category.
+    joined : bool, default=True
+        Whether lines join the means of rows that have positions, but no levels.
 
     Attributes
     ----------
@@ -63,8 +67,6 @@ class ClassProbabilityDisplay(_axes.Display):
     probability: Any
     labels: Any
     classes: Any
-    x: Any = None
-    x_name: str | None = None
 
     @classmethod
     @warn_once_per_call
@@ -134,6 +136,8 @@ class ClassProbabilityDisplay(_axes.Display):
         *,
         x: Any = None,
         x_name: str | None = None,
+        x_levels: Any = None,
+        joined: bool = True,
         classes: Any = None,
         ax: Any = None,
         **kwargs: Any,
@@ -145,7 +149,9 @@ class ClassProbabilityDisplay(_axes.Display):
         probability : array-like of shape (n_samples, n_classes, n_draws)
         labels : array-like of shape (n_classes,)
             Labels of the columns.
-        x, x_name, classes, ax, **kwargs
+        x, x_name, x_levels, joined
+            See the class.
+        classes, ax, **kwargs
             See :meth:`from_estimator`.
 
         Returns
@@ -166,6 +172,8 @@ class ClassProbabilityDisplay(_axes.Display):
             classes=_shown(classes, probability.mean(-1), labels),
             x=_rows.check_positions(x, len(probability)),
             x_name=x_name,
+            x_levels=x_levels,
+            joined=joined,
         ).plot(ax=ax, **kwargs)
 
     def plot(
@@ -189,7 +197,7 @@ class ClassProbabilityDisplay(_axes.Display):
         display : ClassProbabilityDisplay
         """
         ax = self._axes(ax)
-        order, x = self._on_axis(ax)
+        order, x = self._places(ax)
         n_rows, n_classes, n_draws = self.probability.shape
         places = x[:, None] + _offsets(x, n_draws)
         size = min(2 * _axes.marker_size(n_rows), 4)
@@ -220,7 +228,7 @@ class ClassProbabilityDisplay(_axes.Display):
                 probability.mean(-1),
                 line_kwargs,
                 color=color,
-                linestyle="" if self.x is None else "-",
+                linestyle="" if self.x is None or not self.joined else "-",
                 marker="o",
                 markersize=size,
                 label=_axes.plain(name),
@@ -237,13 +245,11 @@ class ClassProbabilityDisplay(_axes.Display):
         _axes.legend_on_top(ax)
         return self
 
-    def _on_axis(self, ax) -> tuple[np.ndarray, np.ndarray]:
+    def _places(self, ax) -> tuple[np.ndarray, np.ndarray]:
         """Order of the rows, and their positions as numbers; label the x axis."""
         n_rows = len(self.probability)
         if n_rows <= MAX_UNSORTED or self.x is not None:
-            order, x = _rows.rows_on_axis(
-                ax, np.arange(n_rows), self.x, self.x_name or "x", "row"
-            )
+            order, x = self._on_axis(ax, np.arange(n_rows), "row")
             return order, ax.convert_xunits(x)
         mean = self.probability.mean(-1)
         # Rows whose most likely class is not shown come last.

@@ -44,42 +44,36 @@ class RowsDisplay(Display):
     def _on_axis(self, ax, order_by, sorted_name) -> tuple[np.ndarray, np.ndarray]:
         """Order of the rows, and their positions; label the x axis.
 
+        Rows of one level are spread around its position, in the order of ``order_by``.
+
         order_by : (rows,), values that the rows are sorted by if there is no ``x``
         """
-        return rows_on_axis(
-            ax, order_by, self.x, self.x_name or "x", sorted_name, self.x_levels
-        )
+        x, x_name = self.x, self.x_name or "x"
+        if x is None:
+            ax.set_xlabel(sorted_name)
+            integer_ticks(ax)
+            return np.argsort(order_by, kind="stable"), np.arange(len(order_by))
+        ax.set_xlabel(x_name)
+        if self.x_levels is not None:
+            in_line = sum(map(len, self.x_levels)) <= MAX_IN_LINE
+            style = {} if in_line else {"rotation": 45, "ha": "right"}
+            n_levels = len(self.x_levels)
+            ax.set_xticks(range(n_levels), self.x_levels, **style)
+            ax.set_xlim(-0.6, n_levels - 0.4)
+            order = np.lexsort([order_by, x])
+            return order, _spread(x[order])
+        if x.dtype.kind == "M":
+            from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
-
-def rows_on_axis(ax, order_by, x, x_name, sorted_name, x_levels=None):
-    """Order of the rows, and their positions on the x axis, which gets its label.
-
-    Rows of one level are spread around its position, in the order of ``order_by``.
-    """
-    if x is None:
-        ax.set_xlabel(sorted_name)
-        integer_ticks(ax)
-        return np.argsort(order_by, kind="stable"), np.arange(len(order_by))
-    ax.set_xlabel(x_name)
-    if x_levels is not None:
-        in_line = sum(map(len, x_levels)) <= MAX_IN_LINE
-        style = {} if in_line else {"rotation": 45, "ha": "right"}
-        ax.set_xticks(range(len(x_levels)), x_levels, **style)
-        ax.set_xlim(-0.6, len(x_levels) - 0.4)
-        order = np.lexsort([order_by, x])
-        return order, _spread(x[order])
-    if x.dtype.kind == "M":
-        from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
-
-        locator = AutoDateLocator(maxticks=7)
-        ax.xaxis.set_major_locator(locator)
-        ax.xaxis.set_major_formatter(ConciseDateFormatter(locator))
-    n_missing = int((x != x).sum())
-    if n_missing:
-        text = f"{n_missing} of {len(x)} rows have no value, not shown"
-        ax.set_xlabel(f"{x_name} ({text})")
-    order = np.argsort(x, kind="stable")[: len(x) - n_missing]
-    return order, x[order]
+            locator = AutoDateLocator(maxticks=7)
+            ax.xaxis.set_major_locator(locator)
+            ax.xaxis.set_major_formatter(ConciseDateFormatter(locator))
+        n_missing = int((x != x).sum())
+        if n_missing:
+            text = f"{n_missing} of {len(x)} rows have no value, not shown"
+            ax.set_xlabel(f"{x_name} ({text})")
+        order = np.argsort(x, kind="stable")[: len(x) - n_missing]
+        return order, x[order]
 
 
 def _spread(levels: np.ndarray) -> np.ndarray:
