@@ -162,7 +162,7 @@ def _app(state: Exploration, target: int) -> Any:
 # ---- command
 
 
-def read_table(path: str, names: Sequence[str] = ()) -> Any:
+def _read_table(path: str, names: Sequence[str] = ()) -> Any:
     """Read a file as a frame of pandas.
 
     names : of columns; without, a first line of numbers is a row of a CSV file
@@ -305,13 +305,13 @@ def _app_of(options: argparse.Namespace) -> Any:
         )
     model = load(options.model, trusted)
     columns = names_in_fit(model)
-    table = read_table(options.table, columns)
+    table = _read_table(options.table, columns)
     names = {str(name): name for name in table.columns}
     if missing := [name for name in options.y or () if name not in names]:
         raise ValueError(f"--y must name columns of the table; it lacks {missing}.")
     targets = [names[name] for name in options.y or ()]
     y = table[targets] if targets else None
-    train = read_table(options.train, columns) if options.train else None
+    train = _read_table(options.train, columns) if options.train else None
     if train is not None and train.shape[1] == table.shape[1]:
         train = train.drop(columns=targets, errors="ignore")
     state = Exploration(model, table.drop(columns=targets), y, train)

@@ -23,7 +23,7 @@ pytest.importorskip("pyarrow")
 pytest.importorskip("dash")
 
 explore = pytest.importorskip("skbayesnn.explore")
-read_table = explore.read_table
+read_table = explore._read_table
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::UserWarning"),

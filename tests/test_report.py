@@ -31,11 +31,8 @@ from skbayesnn.metrics import expected_calibration_error
 pytest.importorskip("matplotlib")
 pd = pytest.importorskip("pandas")
 
-from skbayesnn._report import (  # noqa: E402
-    _Page,
-    error_of_calibrated,
-    uncertainty_without,
-)
+from skbayesnn._report import _Page, error_of_calibrated  # noqa: E402
+from skbayesnn.inspection._importance import uncertainty_replaced  # noqa: E402
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
@@ -449,12 +446,13 @@ def test_reasons_do_not_depend_on_the_columns_at_once(library, monkeypatch):
         X = convert.get(library, lambda table: table)(frame)
     model = MCDropoutRegressor(**SMALL).fit(X, random.standard_normal(30))
     uncertainty = partial(model.predict_uncertainty, kind="epistemic")
-    others = np.array([3, 1, 22, 8])
-    all_at_once = uncertainty_without(uncertainty, X[:5], X, others)
-    assert all_at_once.shape == (5, X.shape[1])
-    monkeypatch.setattr("skbayesnn._report.MAX_CELLS", 1)
-    one_by_one = uncertainty_without(uncertainty, X[:5], X, others)
-    np.testing.assert_allclose(all_at_once, one_by_one, rtol=1e-5)
+    others = np.array([3, 1, 22, 8])[:, None]
+    all_at_once = uncertainty_replaced(uncertainty, X[:5], X, others)
+    assert all_at_once.shape == (X.shape[1], 4, 5)
+    for cells in (1, 2 * X.shape[1] * 5):
+        monkeypatch.setattr("skbayesnn.inspection._importance.MAX_CELLS", cells)
+        in_parts = uncertainty_replaced(uncertainty, X[:5], X, others)
+        np.testing.assert_allclose(all_at_once, in_parts, rtol=1e-5)
 
 
 def test_reasons_of_many_columns(rows, monkeypatch):

@@ -183,14 +183,13 @@ def uncertainty_replaced(
         n_at_once = max(1, MAX_CELLS // (n_rows * n_columns))
     after = []
     for repeats in np.array_split(rows, -(-rows.shape[1] // n_at_once), axis=1):
-        n_repeats = repeats.shape[1]
+        n_repeats, values = repeats.shape[1], []
         base = safe_indexing(X, np.tile(np.arange(n_rows), n_repeats))
-        values = []
-        for columns in np.array_split(
-            np.arange(n_columns), -(-n_columns * n_repeats // n_at_once)
-        ):
+        n_parts = -(-n_columns * n_repeats // n_at_once)
+        for columns in np.array_split(np.arange(n_columns), n_parts):
             tables = [
-                with_column(base, j, background, repeats[j].ravel()) for j in columns
+                with_column(base, j, background, repeats[j].ravel())
+                for j in columns.tolist()
             ]
             values.append(uncertainty(concatenated(tables)))
         after.append(np.concatenate(values).reshape(n_columns, n_repeats, n_rows))
@@ -208,7 +207,7 @@ def causes_of(value: float, after: np.ndarray, texts: Sequence[str]) -> list[str
     """Columns that make a row uncertain, the most important first.
 
     value : uncertainty of the row
-    after : (columns,), its uncertainty if other values replace those of the column
+    after : (columns,), its uncertainty if the column has other values
     texts : name and value of each column
     """
     return [

@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from skbayesnn._meta.functions import predict_uncertainty
 from skbayesnn._runtime import warn_once_per_call
-from skbayesnn.inspection._column_values import number_text
+from skbayesnn.inspection._columns import number_text
 from skbayesnn.inspection._importance import select_target
 from skbayesnn.metrics import risk_coverage_curve
 from skbayesnn.plotting import _axes, _rows
