@@ -65,8 +65,8 @@ class Abstainer(BaseHeldOutMetaEstimator):
         ``target_error``; see the notes. With few rows or a small target the bound may
         reject nearly all rows: even without any wrong prediction a target of 0.05 needs
         about 60 accepted held-out rows, and 0.01 about 300. None is no bound: the
-        error of the held-out rows is at most the target, and that of new rows is often
-        larger.
+        error of the held-out rows is at most the target, and the error of new rows is
+        often larger.
     abstain_label : label, default="auto"
         Prediction for rejected rows. ``"auto"`` is NaN for regressors, -1 for
         classifiers with numeric labels and ``"abstain"`` for string labels.
@@ -96,11 +96,11 @@ class Abstainer(BaseHeldOutMetaEstimator):
 
     Notes
     -----
-    The bound is that of Clopper & Pearson for a share: the largest share of wrong
-    predictions that is compatible with the number seen, as in [2]_. The search
-    starts at fixed shares of accepted rows, 60 %, 30 %, 15 % and so on, as long as
-    these are 100 rows, and continues from each to larger thresholds until the bound
-    exceeds the target [3]_. The searches share the probability of an error equally
+    The bound of a share is by Clopper & Pearson: the largest share of wrong predictions
+    that is compatible with the observed number, as in [2]_. There are several searches
+    for the threshold. They start at fixed shares of accepted rows: 60 %, 30 %, 15 % and
+    so on, down to 100 rows. Each continues to larger thresholds until the bound exceeds
+    the target [3]_. The searches share the probability of an error equally
     (Bonferroni).
 
     The statement is about the average over training sets, for new rows that are

@@ -197,9 +197,9 @@ default="from_dtype"
     0.03, 0.1 or 0.25. In one candidate a leaf has at least three rows and their
     variance. Their size is limited to 55 MB for each fit, that is 110 MB with one
     held-out part: with many rows they have fewer trees, and then more rows in a leaf.
-    Their epistemic part is the standard deviation that independent noise of y gives
-    to the mean of the forest, a weighted sum of y; the rest of the spread of the trees
-    is aleatoric [6]_.
+    The mean of a forest is a weighted sum of y. Its epistemic part is the standard
+    deviation of this sum under independent noise of y. The rest of the spread of the
+    trees is aleatoric [6]_.
 
     A regressor of another library has normal observation noise. Its variance is
     estimated from the out-of-fold residuals: one variance, or one for each bin of the
@@ -228,12 +228,15 @@ default="from_dtype"
     get its encoded columns.
     :func:`~skbayesnn.save` stores these candidates by skops.
 
-    A candidate is dropped before the weights are estimated if its predictions are
-    constant (unless it has the largest log density), if it equals another candidate,
-    if its CRPS is not below the CRPS of a normal distribution with the mean and the
-    standard deviation of y (unless this holds for all), or if, with fewer than 150
-    rows, its squared error is more than three times the smallest one. A candidate
-    without positive density in any held-out row is dropped, too.
+    Some candidates are dropped before the weights are estimated:
+
+    - a candidate with constant predictions, unless it has the largest log density;
+    - a candidate that equals another one;
+    - a candidate whose CRPS is not below the CRPS of a constant, a normal distribution
+      with the mean and the standard deviation of y, unless this holds for all;
+    - with fewer than 150 rows, a candidate with more than three times the smallest
+      squared error;
+    - a candidate without positive density in any held-out row.
 
     Narrow spikes at repeated values of y could have any log density. A repeated value
     of y therefore stands for its cell, which ends half-way to the next values, and at

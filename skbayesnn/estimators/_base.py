@@ -205,15 +205,15 @@ class BayesianNetwork(
             Rules for few rows count the groups, if these are fewer. With metadata
             routing, groups are requested by default.
         checkpoint : str or path-like, default=None
-            Give it for fits that take hours, or on machines that may stop. Path of a
-            file, such as ``"fit.skb"``, to which the networks are written after the
+            Path of a file, such as ``"fit.skb"``. Give it for fits that take hours, or
+            on machines that may stop. The networks are written to this file after the
             first epoch of the training on all rows, and then at most every 30 seconds
-            and for at most 5 % of the time. Whatever ends the process,
+            and for at most 5 % of the time. If the process ends,
             :func:`skbayesnn.load` returns the networks of the last write, which can
-            predict, and the ``fit`` of the loaded estimator with the same rows and
-            parameters trains the remaining epochs: the result is the one of a fit
-            without interruption, up to rounding. At the end the file contains the
-            fitted estimator.
+            predict. A ``fit`` of the loaded estimator with the same rows and parameters
+            trains the remaining epochs. The result equals the result of a fit without
+            interruption, up to rounding. At the end the file contains the fitted
+            estimator.
 
         Returns
         -------

@@ -66,10 +66,10 @@ class AnchoredEnsembleRegressor(_AnchoredEnsemble, BayesianRegressor):
     A member minimises the squared error of y, with its own noise added to y, plus
     weight_decay_ times the squared distance of its weights from its anchor, a draw from
     the prior. In a linear model the members are draws of the exact posterior (Bardsley
-    et al. 2014), and nearly so for wide networks (Pearce et al. 2020): they agree where
-    there are training rows, and differ as much as the prior elsewhere. Anchors of the
-    weights have the same effect as a fixed random function that is added to every
-    member (Osband et al. 2018).
+    et al. 2014); for wide networks this holds nearly (Pearce et al. 2020). The members
+    agree where there are training rows, and differ as much as the prior elsewhere.
+    Anchors of the weights have the same effect as a fixed random function that is added
+    to every member (Osband et al. 2018).
 
     Parameters
     ----------

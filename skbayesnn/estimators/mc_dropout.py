@@ -120,11 +120,11 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
     tuning, but takes longer. For gaps between training rows and for drift use
     :class:`AnchoredEnsembleRegressor`.
 
-    The objective is the variational free energy under the prior N(0, 1 /
-    length_scale^2) on every weight and Gaussian noise of precision tau: half the mean
-    squared error of y plus ``weight_decay_`` times the squared weights, weight_decay_ =
-    p l^2 / (2 N tau), p = 1 - dropout. MAP estimation is ``dropout=0``, maximum
-    likelihood also ``length_scale=0``.
+    The objective is the variational free energy, with the prior N(0, 1 /
+    length_scale^2) on every weight and Gaussian noise of precision tau. It is half the
+    mean squared error of y plus ``weight_decay_`` times the squared weights. Here
+    weight_decay_ = p l^2 / (2 N tau) and p = 1 - dropout. For MAP estimation set
+    ``dropout=0``, for maximum likelihood also ``length_scale=0``.
 
     Parameters
     ----------
@@ -430,10 +430,10 @@ class MCDropoutClassifier(_MCDropout, BayesianClassifier):
     Use it for a fast classifier with uncertainty. Dropout stays active in predictions:
     each mask is a draw from an approximate posterior over the weights. Probabilities
     are means over the draws, and the disagreement of the draws is the epistemic
-    uncertainty (Gal & Ghahramani 2016). A fit costs about as much as a fit of a plain
-    network, and three to nine times as much with fewer than 5,000 rows: held-out
-    rows then select the number of epochs. :class:`BayesianStackingClassifier` predicts
-    better and needs no tuning, but takes longer.
+    uncertainty (Gal & Ghahramani 2016). A fit takes about as long as a fit of a plain
+    network. With fewer than 5,000 rows it takes three to nine times as long, because
+    held-out rows then select the number of epochs. :class:`BayesianStackingClassifier`
+    predicts better and needs no tuning, but takes longer.
 
     Parameters
     ----------

@@ -531,11 +531,11 @@ default="auto"
     max_iter : "auto" or int, default="auto"
         Number of training steps. ``"auto"`` is 6 sqrt(N), between 500 and 1,500.
     validation_fraction : float in [0, 1), default=0.1
-        Share of the rows that are held out from the training, at least 60 rows and at
-        most 500 or half of the rows; none with fewer than 120 rows, or with 0. They
-        estimate a factor on the embedding, and a factor on the widths of the kernel: in
-        predictions, all rows are possible neighbours, and the embedding has adapted to
-        the y of its training rows. Afterwards they are neighbours like the other rows.
+        Share of the rows that are held out from the training: at least 60 rows, and at
+        most 500 or half of the rows. With fewer than 120 rows, or with 0, no rows are
+        held out. Held-out rows estimate a factor on the embedding, which has adapted to
+        the y of its training rows, and a factor on the widths of the kernel. In
+        predictions they are neighbours like the other rows.
     dtype : {"float32", "float64"}, default="float32"
         Precision of training and embeddings.
     random_state : int, RandomState instance or None, default=None
@@ -590,13 +590,13 @@ default="auto"
     row more.
 
     With fewer than 100,000 training rows, a prediction computes the distances to all of
-    them, for every draw. With more rows, those of each draw are divided into sqrt(N)
-    cells by k-means, and a prediction visits cells until the expected weight of the
-    rows in all other cells is at most 1e-8 of the weights so far, if the rows of a cell
-    are normally distributed. If they are not, the other cells contain more: on 200,000
-    rows with many near copies at most 0.2 % of the weight. Of the visited rows of a
-    regression, those with the smallest weights are left out, at most 0.1 % of the
-    weight.
+    them, for every draw. With more rows, k-means divides the rows of each draw into
+    sqrt(N) cells. A prediction visits the nearest cells first. It stops when the
+    expected weight of all other cells is at most 1e-8 of the weight so far. The
+    expectation assumes that the rows of a cell are normally distributed. If they are
+    not, the other cells contain more: on 200,000 rows with many near copies at most
+    0.2 % of the weight. A regression leaves out the visited rows with the smallest
+    weights, at most 0.1 % of the weight.
 
     In the mixture of a row and draw, neighbours with similar y are merged to at most 12
     normal distributions for each width and target, with the same mean and variance.
