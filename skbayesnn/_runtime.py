@@ -257,3 +257,12 @@ def replaced(path: Path) -> Iterator[Path]:
         os.replace(part, path)
     finally:
         part.unlink(missing_ok=True)
+
+
+def store_parameters(estimator, arguments: dict) -> None:
+    """Store a constructor's ``locals()`` as attributes.
+
+    Constructors list all parameters, as ``get_params``, editors and type checkers
+    require, and only store them.
+    """
+    vars(estimator).update((n, v) for n, v in arguments.items() if n != "self")

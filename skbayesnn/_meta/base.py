@@ -86,8 +86,6 @@ class BaseHeldOutMetaEstimator(MetaEstimatorMixin, BaseEstimator):
             to_split["groups"] = to_fit["groups"]
             if not self._takes_groups():
                 del to_fit["groups"]
-        for name in to_fit:
-            self._check_takes(name)
         return Bunch(estimator=Bunch(fit=to_fit), splitter=Bunch(split=to_split))
 
     def _has_default_folds(self) -> bool:
@@ -117,31 +115,6 @@ class BaseHeldOutMetaEstimator(MetaEstimatorMixin, BaseEstimator):
             y = np.asarray(y)
             return check_labels(y) if y.ndim == 1 else y
         return check_numbers(self, y)
-
-    def _check_takes(self, name: str) -> None:
-        """Raise if the estimator's fit does not take a parameter."""
-        parameters = signature(self.estimator.fit).parameters.values()
-        is_named = any(parameter.name == name for parameter in parameters)
-        # A search passes any parameter to its estimator. A Pipeline needs the prefix of
-        # a step.
-        is_passed = any(
-            parameter.kind is parameter.VAR_KEYWORD for parameter in parameters
-        )
-        if isinstance(self.estimator, Pipeline):
-            is_passed = "__" in name
-        if is_named or is_passed:
-            return
-        if name == "groups":
-            raise ValueError(f"`groups` {self._way_out_of_groups()}")
-        way_out = (
-            " A Pipeline passes it to its last step by metadata routing: use "
-            "sklearn.set_config(enable_metadata_routing=True) and "
-            f"set_fit_request({name}=True) of that step."
-        )
-        raise TypeError(
-            f"`fit` of {type(self.estimator).__name__} takes no `{name}`."
-            f"{way_out if isinstance(self.estimator, Pipeline) else ''}"
-        )
 
     def _way_out_of_groups(self) -> str:
         splits = getattr(self, "method", None) == "split"

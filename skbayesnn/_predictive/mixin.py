@@ -22,7 +22,7 @@ from skbayesnn._predictive.distribution import (
     RegressionDistribution,
 )
 from skbayesnn._predictive.summaries import to_frame
-from skbayesnn._runtime import imported, on_snapshot
+from skbayesnn._runtime import imported, on_snapshot, store_parameters
 from skbayesnn._typing import Array, MatrixLike, OutputPath, RandomState
 from skbayesnn._validation import check_number, check_one_of_std_and_cov
 
@@ -30,13 +30,7 @@ from skbayesnn._validation import check_number, check_one_of_std_and_cov
 class PredictiveMixin:
     """Methods of regressors and classifiers with a predictive distribution."""
 
-    def _store(self, arguments: dict) -> None:
-        """Store a constructor's ``locals()`` as attributes.
-
-        Constructors list all parameters, as ``get_params``, editors and type checkers
-        require, and only store them.
-        """
-        self.__dict__.update((n, v) for n, v in arguments.items() if n != "self")
+    _store = store_parameters
 
     def _open_predictive(self, X) -> PredictiveBlocks:
         """Open the predictive distribution, with all draws of a block in memory."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from skbayesnn._data.validation import (
@@ -182,6 +184,7 @@ default="from_dtype"
     (2, 3)
     """
 
+    class_weight: Any
     classes_: Array
     _is_classification = True
 
@@ -201,18 +204,7 @@ default="from_dtype"
         verbose="auto",
         random_state=None,
     ) -> None:
-        self.estimators = estimators
-        self.categorical_features = categorical_features
-        self.cv = cv
-        self.n_refits = n_refits
-        self.max_iter = max_iter
-        self.class_weight = class_weight
-        self.n_jobs = n_jobs
-        self.memory_budget = memory_budget
-        self.n_selection_rows = n_selection_rows
-        self.device = device
-        self.verbose = verbose
-        self.random_state = random_state
+        self._store(locals())
 
     def _checked_targets(self, y, X):
         check_target_given(self, y)

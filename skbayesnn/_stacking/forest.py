@@ -152,7 +152,7 @@ class ForestRegressor(RegressionPredictiveMixin, RegressorMixin, SeparateModel):
             # scikit-learn warns of a single target with a second axis.
             flat = standard.ravel() if standard.shape[1] == 1 else standard
             forest.fit(X, flat, sample_weight=weights / weights.mean())
-            new._store([member.tree_ for member in forest.estimators_])
+            new._store_trees([member.tree_ for member in forest.estimators_])
             new.leaf_variance_ = np.empty((0, Y.shape[1]), np.float32)
             leaf = leaves(X, new)
             if self.width is None:
@@ -166,7 +166,7 @@ class ForestRegressor(RegressionPredictiveMixin, RegressorMixin, SeparateModel):
             new.leaf_overlap_ = overlap if self.width is None else overlap[:, :1].copy()
         return self
 
-    def _store(self, trees) -> None:
+    def _store_trees(self, trees) -> None:
         """Store the arrays of scikit-learn's trees."""
         feature = [tree.feature for tree in trees]
         for one, tree in zip(feature, trees, strict=True):

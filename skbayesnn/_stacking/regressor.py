@@ -294,18 +294,7 @@ default="from_dtype"
         verbose="auto",
         random_state=None,
     ) -> None:
-        self.estimators = estimators
-        self.weights = weights
-        self.categorical_features = categorical_features
-        self.cv = cv
-        self.n_refits = n_refits
-        self.max_iter = max_iter
-        self.n_jobs = n_jobs
-        self.memory_budget = memory_budget
-        self.n_selection_rows = n_selection_rows
-        self.device = device
-        self.verbose = verbose
-        self.random_state = random_state
+        self._store(locals())
 
     @by_blocks
     @on_snapshot

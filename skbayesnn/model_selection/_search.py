@@ -31,6 +31,7 @@ from skbayesnn._runtime import (
     replace_fitted,
     silence_warning,
     silenced,
+    store_parameters,
     warn,
     warn_once_per_call,
 )
@@ -365,20 +366,7 @@ class BatchedGridSearchCV(_BatchedSearch, GridSearchCV):
         memory_budget=None,
         devices=None,
     ) -> None:
-        super().__init__(
-            estimator,
-            param_grid,
-            scoring=scoring,
-            n_jobs=n_jobs,
-            refit=refit,
-            cv=cv,
-            verbose=verbose,
-            pre_dispatch=pre_dispatch,
-            error_score=error_score,
-            return_train_score=return_train_score,
-        )
-        self.memory_budget = memory_budget
-        self.devices = devices
+        store_parameters(self, locals())
 
     def _candidates(self):
         return ParameterGrid(self.param_grid)
@@ -415,22 +403,7 @@ class BatchedRandomizedSearchCV(_BatchedSearch, RandomizedSearchCV):
         memory_budget=None,
         devices=None,
     ) -> None:
-        super().__init__(
-            estimator,
-            param_distributions,
-            n_iter=n_iter,
-            scoring=scoring,
-            n_jobs=n_jobs,
-            refit=refit,
-            cv=cv,
-            verbose=verbose,
-            pre_dispatch=pre_dispatch,
-            random_state=random_state,
-            error_score=error_score,
-            return_train_score=return_train_score,
-        )
-        self.memory_budget = memory_budget
-        self.devices = devices
+        store_parameters(self, locals())
 
     def _candidates(self):
         return ParameterSampler(

@@ -409,20 +409,6 @@ def test_weights_reach_the_inner_estimator(data, wrap):
     assert model.scale_ == pytest.approx(expected, rel=0.1)
 
 
-class Unweighted(LinearGaussian):
-    def fit(self, X, y):
-        return super().fit(X, y)
-
-
-def test_weights_for_a_pipeline_need_routing(data):
-    model = CalibratedUncertaintyRegressor(make_pipeline(StandardScaler(), network()))
-    with pytest.raises(TypeError, match=r"takes no `sample_weight`.* metadata routing"):
-        model.fit(data.X, data.y, sample_weight=np.ones(ROWS))
-    model = CalibratedUncertaintyRegressor(Unweighted())
-    with pytest.raises(TypeError, match=r"`fit` of Unweighted takes no"):
-        model.fit(data.X, data.y, sample_weight=np.ones(ROWS))
-
-
 @pytest.fixture
 def routing():
     with sklearn.config_context(enable_metadata_routing=True):
