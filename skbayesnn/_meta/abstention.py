@@ -262,6 +262,12 @@ class Abstainer(BaseHeldOutMetaEstimator):
         kind = self.kind if kind is None else kind
         return functions.predict_uncertainty(self.estimator_, X, kind, as_frame)
 
+    @on_snapshot
+    def predict_distribution(self, X: MatrixLike) -> Any:
+        """Predictive distribution of all rows, including rejected rows."""
+        check_is_fitted(self)
+        return functions.predict_distribution(self.estimator_, X)
+
     @available_if(lambda self: hasattr(self.estimator, "predict_proba"))
     @by_blocks
     def predict_proba(self, X: MatrixLike, *, output: OutputPath = None) -> Array:

@@ -416,6 +416,12 @@ class ConformalClassifier(ClassifierMixin, BaseHeldOutMetaEstimator):
         check_is_fitted(self)
         return self.estimator_.predict_proba(X)
 
+    @on_snapshot
+    def predict_distribution(self, X: MatrixLike) -> Any:
+        """Predictive distribution of the fitted estimator, which is not conformal."""
+        check_is_fitted(self)
+        return predict_distribution(self.estimator_, X)
+
     @by_blocks
     @on_snapshot
     def predict_set(

@@ -27,7 +27,6 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import is_classifier
 
 from skbayesnn._meta.bounds import bounds, has_bounds_only
 from skbayesnn._meta.unwrap import open_predictive, unwrap
@@ -64,15 +63,6 @@ class _OpenedRegressor(RegressionPredictiveMixin):
         return open_predictive(self.model, X)
 
 
-class _OpenedClassifier(ClassificationPredictiveMixin):
-    """The same for classifiers."""
-
-    def __init__(self, model):
-        self.model = model
-
-    _open_predictive = _OpenedRegressor._open_predictive
-
-
 def _method(model, X, name: str) -> Callable:
     """Method of the estimator inside of ``model``, with X as that estimator takes it.
 
@@ -84,14 +74,13 @@ def _method(model, X, name: str) -> Callable:
     inner, inputs = unwrap(model, X)
     # A class of another library may have an unrelated method with the same name.
     if not (isinstance(inner, BaseEstimator) and hasattr(inner, name)):
-        opened = _OpenedClassifier if is_classifier(inner) else _OpenedRegressor
-        if not hasattr(opened, name):
+        if isinstance(inner, ClassificationPredictiveMixin):
             raise TypeError(
                 f"`{name}` needs a regressor; got the predictive distribution of a "
                 "classifier. For classifiers use predict_proba, predict_uncertainty or "
                 "log_predictive_density."
             )
-        inner = opened(inner)
+        inner = _OpenedRegressor(inner)
     return partial(getattr(inner, name), inputs)
 
 

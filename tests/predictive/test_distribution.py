@@ -14,8 +14,10 @@ from sklearn.preprocessing import StandardScaler
 
 import skbayesnn
 from skbayesnn import (
+    Abstainer,
     BayesianStackingRegressor,
     CalibratedUncertaintyRegressor,
+    ConformalRegressor,
     MCDropoutClassifier,
     MCDropoutRegressor,
     PredictiveDistribution,
@@ -251,7 +253,7 @@ def test_a_pickle_has_the_same_results(table):
     np.testing.assert_array_equal(loaded.interval(), expected)
 
 
-def test_errors_come_before_results(table):
+def test_models_without_one_and_invalid_rows(table):
     X, y, labels, _ = table
     with pytest.raises(NotFittedError):
         MCDropoutRegressor().predict_distribution(X)
@@ -260,6 +262,12 @@ def test_errors_come_before_results(table):
         model.predict_distribution(X[:, :2])
     with pytest.raises(TypeError, match="got the file 'a"):
         model.predict_distribution("a.parquet")
+    abstainer = Abstainer(model, threshold=1.0).fit(X, y)
+    all_rows = predict_distribution(abstainer, X).mean()
+    np.testing.assert_array_equal(all_rows, abstainer.estimator_.predict(X))
+    conformal = ConformalRegressor(model, method="cv+", cv=2).fit(X, y)
+    with pytest.raises(TypeError, match="use one of its `estimators_`"):
+        predict_distribution(conformal, X)
     with pytest.raises(TypeError, match="a predictive distribution needs"):
         predict_distribution(RandomForestRegressor(2, random_state=0).fit(X, y), X)
     distribution = model.predict_distribution(X)
