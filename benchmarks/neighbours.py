@@ -26,7 +26,7 @@ from uci import load
 
 from skbayesnn import MCDropoutRegressor, NeighbourRegressor
 from skbayesnn._engine.compiled.neighbour_search import n_visited
-from skbayesnn.estimators import _neighbour_search
+from skbayesnn.estimators import _embedding
 from skbayesnn.metrics import interval_coverage
 
 SETS = "energy,concrete,wine-quality-red,kin8nm,power-plant,protein-tertiary-structure"
@@ -69,7 +69,7 @@ def measure_search(n_rows: int) -> list[list]:
     model = NeighbourRegressor(n_estimators=1, random_state=FIRST_SEED).fit(X, y)
     means, rows = [], []
     for name, threshold in ("exact", n_rows + 1), ("cells", n_rows):
-        _neighbour_search.SEARCHED_FROM = threshold
+        _embedding.SEARCHED_FROM = threshold
         model.__setstate__(model.__getstate__())
         start = time.process_time()
         model.predict(X_new[:1])
@@ -79,7 +79,7 @@ def measure_search(n_rows: int) -> list[list]:
         each = (time.process_time() - start) / len(X_new)
         features = model._encoded(model._standardised(X_new))
         visited = [
-            n_visited(z, draw.stored, _neighbour_search.SHARE).mean() / n_rows
+            n_visited(z, draw.stored, _embedding.SHARE).mean() / n_rows
             for draw, z in model._queries(features, model._draws())
         ]
         difference = np.abs(means[-1] - means[0]).max() / y.std()

@@ -9,6 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from numbers import Integral
+from typing import Any
 
 import numpy as np
 import torch
@@ -587,6 +588,8 @@ class TrainingJob:
         selects = self.estimates_variance or self.alternative is not None
         return len(self.settings) > (0 if selects else 1)
 
+    # ---- copies with changes
+
     def with_config(self, **changes) -> "TrainingJob":
         """Copy with changes of the configuration, also of the alternative."""
         alternative = self.alternative
@@ -595,6 +598,14 @@ class TrainingJob:
             config=replace(self.config, **changes),
             alternative=alternative and alternative.with_config(**changes),
         )
+
+    def with_members(self, **values) -> "TrainingJob":
+        """Copy with other fields of ``MemberParams``, the same for every network."""
+        columns: dict[str, Any] = {
+            name: np.repeat(np.asarray(value)[None], self.n_members, axis=0)
+            for name, value in values.items()
+        }
+        return replace(self, members=replace(self.members, **columns))
 
     def with_temperature_last(self) -> "TrainingJob":
         """Copy that selects a setting first, and then estimates the temperature.
@@ -609,9 +620,7 @@ class TrainingJob:
 
     def with_epochs(self, n_epochs: int) -> "TrainingJob":
         """Copy that trains for ``n_epochs``, without a selection."""
-        epochs_per_member = np.full_like(self.members.n_epochs, n_epochs)
-        members = replace(self.members, n_epochs=epochs_per_member)
-        return replace(self, members=members, settings=())
+        return replace(self.with_members(n_epochs=n_epochs), settings=())
 
     def with_length_scale(self, length_scale: np.ndarray) -> "TrainingJob":
         """Copy with other prior length scales, (layers,)."""
@@ -619,34 +628,24 @@ class TrainingJob:
             fields | {"length_scale": np.full(self.n_members, scale)}
             for fields, scale in zip(self.members.prior, length_scale, strict=True)
         ]
-        return replace(
-            self,
-            members=replace(self.members, prior=prior),
-            length_scale=length_scale,
-        )
+        members = replace(self.members, prior=prior)
+        return replace(self, members=members, length_scale=length_scale)
 
     def with_setting(
         self, setting: Setting, predictive_params: dict[str, np.ndarray] | None = None
     ) -> "TrainingJob":
         """Copy with the selected setting and the estimated ``predictive_params``."""
-        job = self.with_length_scale(setting.length_scale)
-        n_epochs = np.full_like(job.members.n_epochs, setting.n_epochs)
-        members = replace(job.members, n_epochs=n_epochs)
         job = replace(
-            job,
-            members=members,
-            settings=(),
+            self.with_length_scale(setting.length_scale).with_epochs(setting.n_epochs),
             predictive_params=predictive_params,
             alternative=None,
         )
         if predictive_params is None or not self.estimates_tau:
             return job
         # The noise variance is at most the variance of y.
-        variance = np.minimum(
-            np.exp(predictive_params["log_variance"]), self.variance_of_y
-        )
-        tau = np.repeat(1 / variance[None], self.n_members, axis=0)
-        return replace(job, members=replace(members, tau=tau)).with_fixed_likelihood()
+        variance = np.exp(predictive_params["log_variance"])
+        variance = np.minimum(variance, self.variance_of_y)
+        return job.with_members(tau=1 / variance, learns_likelihood=False)
 
     def with_trained(self, trained: Trained) -> "TrainedJob":
         """Add the trained networks; they get the estimates of held-out rows."""
@@ -666,20 +665,15 @@ class TrainingJob:
 
     def with_fixed_likelihood(self) -> "TrainingJob":
         """Copy whose training keeps the likelihood at its initial values."""
-        learns = np.zeros(self.n_members, dtype=bool)
-        return replace(self, members=replace(self.members, learns_likelihood=learns))
+        return self.with_members(learns_likelihood=False)
 
     def resumed_from(self, scaling: Scaling, seeds: np.ndarray) -> "TrainingJob":
         """Copy with the scaling and the seeds of an earlier fit."""
         members = replace(
-            self.members,
-            seeds=seeds,
-            tau=_network_tau(self.tau, scaling, len(seeds)),
+            self.members, seeds=seeds, tau=_network_tau(self.tau, scaling, len(seeds))
         )
-        row_subsets = tuple(
-            replace(row_subset, scaling=scaling) for row_subset in self.row_subsets
-        )
-        return replace(self, members=members, row_subsets=row_subsets)
+        subsets = tuple(replace(subset, scaling=scaling) for subset in self.row_subsets)
+        return replace(self, members=members, row_subsets=subsets)
 
     def under_prior(self, prior: list[dict[str, np.ndarray]]) -> "TrainingJob":
         """Copy with an earlier posterior as the prior.
@@ -688,11 +682,8 @@ class TrainingJob:
 
         prior : fields of the earlier posterior, one dict per layer
         """
-        return replace(
-            self,
-            config=replace(self.config, prior="previous", kl_warm_up=0.0),
-            members=replace(self.members, prior=prior),
-        )
+        job = self.with_config(prior="previous", kl_warm_up=0.0)
+        return replace(job, members=replace(self.members, prior=prior))
 
 
 @dataclass(frozen=True)

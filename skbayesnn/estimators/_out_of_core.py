@@ -153,7 +153,6 @@ class Encoder:
     factor_of_class : dict of label to float
         Class weights; empty without.
     mean_weight : float
-    dtype : dtype of the training
     """
 
     estimator: Any
@@ -161,41 +160,38 @@ class Encoder:
     sample_ids: np.ndarray
     factor_of_class: dict
     mean_weight: float
-    dtype: np.dtype
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Type of the training's numbers."""
+        return np.dtype(str(self.job.config.dtype).removeprefix("torch."))
 
     def __call__(self, part: Part) -> Buffer:
+        job, classes = self.job, self.job.data.classes
         with located(part.place):
-            table = self._table(part)
+            if classes is None:
+                table, _ = check_regression(
+                    self.estimator, part.X, part.y, None, reset=False
+                )
+            else:
+                table, _ = check_classification(
+                    self.estimator, part.X, part.y, None, reset=False, classes=classes
+                )
+                table = replace(table, ranks=job.data.table.ranks)
         weights = part.weights * table.sample_weight / self.mean_weight
-        scaling, y = self.job.scaling, table.y
-        if self.job.data.classes is None:
-            y = scaling.y_to_network(table.y).astype(self.dtype)
-        elif self.factor_of_class:
-            classes = self.job.data.classes
+        if classes is None:
+            y = job.scaling.y_to_network(table.y).astype(self.dtype)
+        else:
+            y = table.codes
+        if classes is not None and self.factor_of_class:
             factors = np.array([self.factor_of_class[c] for c in classes.tolist()])
             weights = weights * factors[table.y]
-        y = table.codes if self.job.data.classes is not None else y
-        return Buffer(self._standardised(part, table), y, weights, part.ids)
-
-    def _standardised(self, part: Part, table: Table) -> np.ndarray:
         features = self._features(part, table)
         x = np.empty(features.shape, self.dtype)
         for start in range(0, len(x), _ROWS_IN_CACHE):
             rows = slice(start, start + _ROWS_IN_CACHE)
-            x[rows] = self.job.scaling.x_to_network(features[rows])
-        return x
-
-    def _table(self, part: Part) -> Table:
-        data = self.job.data
-        if data.classes is None:
-            table, _ = check_regression(
-                self.estimator, part.X, part.y, None, reset=False
-            )
-            return table
-        table, _ = check_classification(
-            self.estimator, part.X, part.y, None, reset=False, classes=data.classes
-        )
-        return replace(table, ranks=data.table.ranks)
+            x[rows] = job.scaling.x_to_network(features[rows])
+        return Buffer(x, y, weights, part.ids)
 
     def _features(self, part: Part, table: Table) -> np.ndarray:
         """Features, without the row's own y in statistics of y."""
@@ -530,64 +526,41 @@ class _Plan:
 
         warm : whether the length scale of the fit before is kept
         """
-        job = replace(job, settings=())
-        out = _held_out(job, found.sample, seed)
+        job, sample = replace(job, settings=()), found.sample
         factors = found.class_factors(getattr(estimator, "class_weight", None))
-        weight, n_rows = found.weight, found.n_rows
-        if factors:
-            sums = found.class_weight
-            weight = sum(factors[c] * w for c, w in sums.items())
-            n_rows = sum(n for c, n in found.n_of_class.items() if factors[c] > 0)
-        encode = Encoder(
-            new,
-            job,
-            found.sample.ids,
-            factors,
-            weight / n_rows,
-            np.dtype(str(job.config.dtype).removeprefix("torch.")),
-        )
-        held_out = encode(found.sample.at(out)) if len(out) else None
-        n_held_out, weight_held_out = len(out), 0.0
-        if held_out is not None:
-            weight_held_out = float(held_out.weights.sum()) * encode.mean_weight
-            if found.sample.groups is not None:
-                # All rows of the groups are left out; the sample shows their share.
-                share = len(out) / len(found.sample.ids)
-                n_held_out = int(share * n_rows)
-                weight_held_out = share * weight
-        total_weight = weight - weight_held_out
-        n_inputs = job.table.X.shape[1]
-        passes = Passes.of(
-            estimator,
-            max(1, n_rows - n_held_out),
-            (n_inputs + 2) * encode.dtype.itemsize,
-        )
-        config = replace(job.config, n_batches=passes.n_batches, keep_interrupted=True)
-        if config.patience is not None:
-            config = replace(config, patience=config.patience * passes.n_buffers)
-        n_epochs = np.full_like(job.members.n_epochs, passes.n_epochs)
-        members = replace(job.members, n_epochs=n_epochs)
+        weight, n_rows = found.weighted(factors)
+        encode = Encoder(new, job, sample.ids, factors, weight / n_rows)
+        out = _held_out(job, sample, seed)
+        # Without held-out rows, of one row: an empty buffer has its types and columns.
+        held_out = encode(sample.at(out if len(out) else np.arange(1)))
+        held_out = held_out.at(slice(len(out)))
+        n_out, weight_out = len(out), float(held_out.weights.sum()) * encode.mean_weight
+        if sample.groups is not None:
+            # All rows of the groups are left out; the sample shows their share.
+            share = len(out) / len(sample.ids)
+            n_out, weight_out = int(share * n_rows), share * weight
+        total_weight = weight - weight_out
+        row_bytes = (job.table.X.shape[1] + 2) * encode.dtype.itemsize
+        passes = Passes.of(estimator, max(1, n_rows - n_out), row_bytes)
         if not warm:
-            fan_ins = config.network.prior_fan_ins
+            fan_ins = job.config.network.prior_fan_ins
             scale = estimator._length_scales(fan_ins, total_weight)
             job = job.with_length_scale(scale)
-            members = replace(job.members, n_epochs=n_epochs)
         if job.estimates_tau:
-            start = 1 / job.variance_of_y[None]
-            members = replace(
-                members,
-                tau=np.repeat(start, job.n_members, axis=0),
-                learns_likelihood=np.zeros(job.n_members, dtype=bool),
-            )
-        job = replace(job, config=config, members=members)
+            tau = 1 / job.variance_of_y
+            job = job.with_members(tau=tau, learns_likelihood=False)
+        patience = job.config.patience
+        job = job.with_epochs(passes.n_epochs).with_config(
+            n_batches=passes.n_batches,
+            patience=patience and patience * passes.n_buffers,
+            keep_interrupted=True,
+        )
         encode = replace(encode, job=job)
-        buffers = Buffers(training, encode, passes, found.sample.at(out), seed)
-        if held_out is None:
-            held_out = encode(found.sample.at(np.arange(1))).at(slice(0))
-        weights = found.sample.weights
-        is_weighted = bool(factors) or bool((weights != weights[0]).any())
-        is_weighted = is_weighted or not math.isclose(
-            found.weight, found.n_rows * weights[0]
+        buffers = Buffers(training, encode, passes, sample.at(out), seed)
+        first = sample.weights[0]
+        is_equal = math.isclose(found.weight, found.n_rows * first)
+        is_weighted = bool(factors) or not (
+            is_equal and (sample.weights == first).all()
         )
         return cls(job, passes, buffers, held_out, total_weight, is_weighted)
 
@@ -607,16 +580,7 @@ class _Plan:
         n_done = 0 if before is None else before.epochs_done
         buffers = self.buffers.from_number(min(n_done, passes.n_epochs - 1))
         first = next(buffers)
-        x, y, weights, _ = map(np.concatenate, zip(first, self.held_out, strict=True))
-        rows = BufferedRows(
-            Table(x, y, weights),
-            job.n_members,
-            passes.n_rows,
-            device,
-            dtype,
-            self.total_weight,
-            self.is_weighted,
-        )
+        rows = self._rows(first, device, dtype)
         perturbation = None
         if job.config.perturbed:
             perturbation = PerturbationById(job.config, job.members.seeds, rows, first)
@@ -627,7 +591,7 @@ class _Plan:
             hooks.append(HeldOutTauUpdater(rows, [ensemble], _N_DRAWS, tau))
         if posterior is None:
             posterior = initial_posterior(job.config, job.members, device, dtype)
-        del first, x, y, weights  # the thread overwrites the buffer
+        del first  # the thread overwrites it
         refill = Refill(rows, buffers, perturbation)
         try:
             return _fit.run(
@@ -646,22 +610,26 @@ class _Plan:
         finally:
             refill.close()
 
+    def _rows(self, buffer: Buffer, device, dtype) -> BufferedRows:
+        """Training rows in a buffer, and the held-out rows, on the device."""
+        x, y, weights, _ = map(np.concatenate, zip(buffer, self.held_out, strict=True))
+        return BufferedRows(
+            Table(x, y, weights),
+            self.job.n_members,
+            len(buffer.ids),
+            device,
+            dtype,
+            self.total_weight,
+            self.is_weighted,
+        )
+
     def with_noise(self, trained: Trained) -> Trained:
         """Estimate the observation noise on held-out rows."""
         job, out, posterior = self.job, self.held_out, trained.posterior
         if not (job.estimates_variance and len(out.ids)):
             return trained
         # The held-out rows stand for the training rows, too, which are not used.
-        x, y, weights, _ = (np.concatenate([values] * 2) for values in out)
-        rows = BufferedRows(
-            Table(x, y, weights),
-            job.n_members,
-            len(out.ids),
-            posterior.device,
-            posterior.dtype,
-            self.total_weight,
-            self.is_weighted,
-        )
+        rows = self._rows(out, posterior.device, posterior.dtype)
         alive = np.flatnonzero(trained.failed == 0)
         draws = validation_draws(posterior, rows, _N_DRAWS, [alive])
         together = draws_together(next(draws).cpu().double().numpy())

@@ -196,8 +196,7 @@ def _at_setting_of(job: TrainingJob, alternative: TrainingJob) -> TrainingJob:
     alternative = replace(alternative, settings=(setting,))
     if job.predictive_params is None or not alternative.perturbs_y:
         return alternative
-    members = replace(alternative.members, tau=job.members.tau)
-    return replace(alternative, members=members).with_fixed_likelihood()
+    return alternative.with_members(tau=job.members.tau[0], learns_likelihood=False)
 
 
 def _scores(jobs, devices, dtype) -> list[list[HeldOutScore]]:

@@ -260,6 +260,13 @@ class Survey:
     class_weight: dict
     n_of_class: dict
 
+    def weighted(self, factors: dict) -> tuple[float, int]:
+        """Sum of the weights, and number of rows, with factors by class."""
+        if not factors:
+            return self.weight, self.n_rows
+        weight = sum(factors[c] * w for c, w in self.class_weight.items())
+        return weight, sum(n for c, n in self.n_of_class.items() if factors[c] > 0)
+
     def class_factors(self, class_weight) -> dict:
         """Factors of the row weights by class, from the classes of all rows.
 
@@ -400,46 +407,49 @@ class _BlockStatistics:
     def __init__(self):
         self._sizes: list[int] = []
         self._means: list[np.ndarray] = []
-        # Sum of squared differences from the mean of the part.
-        self._within: Any = 0.0
+        # Sum of squared differences from the mean of the part, (targets or classes,).
+        self._within: list[np.ndarray] = []
         self._of_classes = False
 
     def add(self, y: np.ndarray) -> None:
         """Add the y of a part, (rows, targets)."""
-        self._sizes.append(len(y))
         # The second mean is of small numbers: it removes the rounding of the first.
         start = y.mean(0)
         mean = start + (y - start).mean(0)
-        self._means.append(mean)
-        self._within = self._within + np.square(y - mean).sum(0)
+        self._add(len(y), mean, np.square(y - mean).sum(0))
 
     def add_classes(self, codes: np.ndarray, n_classes: int) -> None:
         """Add the classes of a part by their numbers."""
         self._of_classes = True
-        self._sizes.append(len(codes))
-        self._means.append(np.bincount(codes, minlength=n_classes) / len(codes))
+        share = np.bincount(codes, minlength=n_classes) / len(codes)
+        self._add(len(codes), share, len(codes) * share * (1 - share))
+
+    def _add(self, n_rows: int, mean: np.ndarray, within: np.ndarray) -> None:
+        self._sizes.append(n_rows)
+        self._means.append(mean)
+        self._within.append(within)
 
     def warn_if_sorted(self, name: str) -> None:
         """Warn if the parts differ much more than parts of shuffled rows would."""
         n_parts, sizes = len(self._sizes), np.array(self._sizes)[:, None]
+        # A class may be missing from the first parts.
         widest = max(map(len, self._means))
-        means = np.stack([np.pad(m, (0, widest - len(m))) for m in self._means])
-        total = sizes.sum()
+        means, within = (
+            np.stack([np.pad(part, (0, widest - len(part))) for part in parts])
+            for parts in (self._means, self._within)
+        )
         # Differences, so that a large mean does not round them.
-        means, first = means - means[0], means[0]
-        mean = (sizes * means).sum(0) / total
+        means = means - means[0]
+        mean = (sizes * means).sum(0) / sizes.sum()
         between = (sizes * np.square(means - mean)).sum(0)
-        if self._of_classes:
-            mean = first + mean
-            squares = total * mean * (1 - mean)
-        else:
-            squares = self._within + between
+        squares = within.sum(0) + between
         if n_parts < 2 or not (squares > 0).all():
             return
-        share = float(between.sum() if self._of_classes else (between / squares).max())
         if self._of_classes:
-            share /= float(squares.sum())
-        expected = (n_parts - 1) / max(total - 1, 1)
+            share = float(between.sum() / squares.sum())
+        else:
+            share = float((between / squares).max())
+        expected = (n_parts - 1) / max(sizes.sum() - 1, 1)
         if share > max(_SORTED_SHARE, _SORTED_RATIO * expected):
             warn(
                 "SKB211",

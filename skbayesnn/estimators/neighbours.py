@@ -46,19 +46,17 @@ from skbayesnn._sklearn_compat import (
     accept_frames,
 )
 from skbayesnn._typing import Array, MatrixLike
-from skbayesnn.estimators._neighbour_calibration import Calibration
-from skbayesnn.estimators._neighbour_search import (
+from skbayesnn.estimators._embedding import (
     Cache,
+    Calibration,
     Draw,
-    groups_of_values,
-    n_cells_for,
-    shares_of_classes,
-    stored_rows,
-)
-from skbayesnn.estimators._neighbour_training import (
     EmbeddingTrainer,
     Kernel,
+    groups_of_values,
+    n_cells_for,
     report_failures,
+    shares_of_classes,
+    stored_rows,
     vector,
 )
 from skbayesnn.estimators._training_data import input_columns

@@ -9,7 +9,7 @@ from scipy.special import logsumexp, softmax
 from scipy.stats import norm
 
 from skbayesnn._engine.optimizer import BETA_1, BETA_2, EPSILON
-from skbayesnn.estimators._neighbour_search import stored_rows
+from skbayesnn.estimators._embedding import stored_rows
 
 neighbours = pytest.importorskip("skbayesnn._engine.compiled.neighbours")
 search = pytest.importorskip("skbayesnn._engine.compiled.neighbour_search")

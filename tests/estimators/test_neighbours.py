@@ -9,8 +9,7 @@ from scipy.special import logsumexp
 from scipy.stats import norm
 
 from skbayesnn import NeighbourClassifier, NeighbourRegressor
-from skbayesnn.estimators import _neighbour_calibration as calibrating
-from skbayesnn.estimators import _neighbour_search, neighbours
+from skbayesnn.estimators import _embedding, neighbours
 from skbayesnn.preprocessing import PiecewiseLinearEncoder, TableEncoder
 from tests.helpers.frames import mixed_frame, new_frame
 
@@ -38,7 +37,7 @@ def _fitted(kind, seed, sample_weight=None, n_rows=50, **parameters):
     return model.fit(X, _targets(kind, y), sample_weight)
 
 
-def _embedding(model, member, draw, X):
+def embedded(model, member, draw, X):
     """Embedding of standardised columns, with plain loops of NumPy."""
     features = X if model.encoder_ is None else model.encoder_.transform(X)
     w = {name: values[member] for name, values in model.parameters_.items()}
@@ -50,8 +49,8 @@ def _embedding(model, member, draw, X):
 
 def _exponents(model, member, draw, X):
     """Log weights of the training rows for each row of X, up to a constant."""
-    z = _embedding(model, member, draw, (X - model.x_mean_) / model.x_scale_)
-    stored = _embedding(model, member, draw, model.X_train_)
+    z = embedded(model, member, draw, (X - model.x_mean_) / model.x_scale_)
+    stored = embedded(model, member, draw, model.X_train_)
     distances = np.square(z[:, None] - stored).sum(-1)
     exponents = np.log(model.weights_train_) - distances
     return exponents - logsumexp(exponents, axis=1, keepdims=True)
@@ -218,14 +217,14 @@ def test_search_in_cells(kind, seed, monkeypatch):
         if kind is NeighbourClassifier
         else model.predictive_cdf(new, y[:60])
     )
-    monkeypatch.setattr(_neighbour_search, "SEARCHED_FROM", 900)
+    monkeypatch.setattr(_embedding, "SEARCHED_FROM", 900)
     model._protect()
     stored = model._draws()[0].stored
     assert len(stored.starts) == 31
     n_visited = neighbour_search.n_visited
     features = model._encoded(model._standardised(new, model.X_train_.dtype))
     [(_, z), *_] = model._queries(features, model._draws())
-    assert n_visited(z, stored, _neighbour_search.SHARE).mean() < 600
+    assert n_visited(z, stored, _embedding.SHARE).mean() < 600
     if kind is NeighbourRegressor:
         assert np.abs(model.predict(new) - exact[0]).max() < 0.01 * np.ptp(y)
         assert np.abs(model.predictive_cdf(new, y[:60]) - exact[1]).max() < 0.02
@@ -264,14 +263,14 @@ def test_number_of_held_out_rows(n_rows, share, n_held_out, seed):
 @pytest.fixture
 def calibrations(monkeypatch):
     """Arguments and result of every call of ``Calibration.calibrated``."""
-    calls, original = [], calibrating.Calibration.calibrated
+    calls, original = [], _embedding.Calibration.calibrated
 
     def calibrated(self, parameters, seeds):
         result = original(self, parameters, seeds)
         calls.append((self, parameters, seeds, result))
         return result
 
-    monkeypatch.setattr(calibrating.Calibration, "calibrated", calibrated)
+    monkeypatch.setattr(_embedding.Calibration, "calibrated", calibrated)
     return calls
 
 
@@ -310,7 +309,7 @@ def test_calibration_scales_embedding_and_kernel(seed, calibrations):
     for name in ("w1", "b1", "w2", "b2"):
         np.testing.assert_array_equal(after[name], before[name])
     # All embeddings, of the held-out rows too, have this factor.
-    scaled = calibrating.scaled(calibration._queries(before, seeds), factors[0].flat[0])
+    scaled = _embedding.scaled(calibration._queries(before, seeds), factors[0].flat[0])
     expected = calibration._queries(after, seeds)
     for (draw, z), (expected_draw, expected_z) in zip(scaled, expected, strict=True):
         np.testing.assert_allclose(z, expected_z, rtol=1e-9)
@@ -325,11 +324,11 @@ def test_calibration_scales_embedding_and_kernel(seed, calibrations):
 def test_best_factor_maximises_the_posterior():
     """Of densities -(x - c)^2 with weights v: x = 2 v c / (2 v + 1 / std^2)."""
     weights = np.array([2.0, 5.0])
-    calibration = calibrating.Calibration(None, None, None, None, None, weights)
+    calibration = _embedding.Calibration(None, None, None, None, None, weights)
     factor = calibration._best(lambda x: np.full(2, -((x - 0.7) ** 2)))
-    precision = calibrating.PRIOR_STD**-2
+    precision = _embedding.PRIOR_STD**-2
     best = 2 * 7 * 0.7 / (2 * 7 + precision)
-    assert np.log(factor) == pytest.approx(best, abs=calibrating.LOG_PRECISION)
+    assert np.log(factor) == pytest.approx(best, abs=_embedding.LOG_PRECISION)
 
 
 # ---- rows and their weights

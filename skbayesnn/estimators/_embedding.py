@@ -1,0 +1,496 @@
+"""The embedding of neighbour models: networks, their calibration, and embedded rows."""
+
+import math
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+from sklearn.exceptions import ConvergenceWarning
+
+from skbayesnn._distributions.map_factor import PRIOR_STD, least_density, log_mean_exp
+from skbayesnn._engine.optimizer import BETA_1, BETA_2, EPSILON
+from skbayesnn._runtime import snapshot, warn
+
+# ---- training: start, schedule and threads
+
+# Rows whose log density a training step maximises.
+N_QUERIES = 256
+# Initial scale of the embedding.
+START_SCALE = 0.3
+# Training runs for this part at once. Then it notices Ctrl-C.
+N_PARTS = 20
+
+
+class Kernel(NamedTuple):
+    """Initial parameters of the kernel, see ``_engine.compiled.neighbours``.
+
+    Parameters
+    ----------
+    start, least : sequence of floats
+        Initial values and lower bounds.
+    is_learned : bool
+    """
+
+    start: Sequence[float] | np.ndarray
+    least: Sequence[float] | np.ndarray
+    is_learned: bool = True
+
+
+class Fit(NamedTuple):
+    """A trained network: its parameters, as a vector, and the loss of each pass."""
+
+    values: np.ndarray
+    losses: np.ndarray
+
+
+@dataclass(frozen=True)
+class EmbeddingTrainer:
+    """Trains networks on the same rows.
+
+    Parameters
+    ----------
+    features : ndarray of shape (rows, inputs)
+    y : ndarray of shape (rows,) or (rows, targets)
+        Standardised, or indices of classes.
+    weights : ndarray of shape (rows,)
+    groups : ndarray of shape (rows,), int
+        Rows of the same group do not predict each other. Empty without groups.
+    n_classes : int
+        0 for a regression.
+    kernel : Kernel
+    n_hidden, n_embedding : int
+    n_subset : int
+        Rows of a step.
+    min_steps : int
+    learning_rate : float
+    keep : ndarray of shape (2,)
+        Probabilities that a hidden unit is kept.
+    """
+
+    features: np.ndarray
+    y: np.ndarray
+    weights: np.ndarray
+    groups: np.ndarray
+    n_classes: int
+    kernel: Kernel
+    n_hidden: int
+    n_embedding: int
+    n_subset: int
+    min_steps: int
+    learning_rate: float
+    keep: np.ndarray
+
+    @property
+    def fan_ins(self) -> list[int]:
+        """Inputs of the three layers."""
+        return [self.features.shape[1], self.n_hidden, self.n_hidden]
+
+    @property
+    def n_passes(self) -> int:
+        """Passes over the rows, which are split into subsets."""
+        return -(-self.min_steps // (len(self.y) // self.n_subset))
+
+    @property
+    def n_steps(self) -> int:
+        """Number of training steps, a multiple of the number of subsets."""
+        return self.n_passes * (len(self.y) // self.n_subset)
+
+    @cached_property
+    def _shapes(self) -> dict[str, tuple]:
+        from skbayesnn._engine.compiled.neighbours import part_shapes
+
+        sizes = self.features.shape[1], self.n_hidden, self.n_embedding
+        return part_shapes(*sizes, (len(self.kernel.start) - 1) // 2)
+
+    def targets(self, y) -> tuple[np.ndarray, np.ndarray]:
+        """y, (targets, rows), and labels for the compiled loop; one is empty."""
+        dtype = self.features.dtype
+        if self.n_classes:
+            return np.empty((1, 0), dtype), y.astype(np.int64)
+        columns = np.ascontiguousarray(np.atleast_2d(y.T), dtype=dtype)
+        return columns, np.empty(0, np.int64)
+
+    @cached_property
+    def rows(self):
+        """The training rows, for the compiled loop."""
+        from skbayesnn._engine.compiled.neighbours import Rows
+
+        weights = (self.weights / self.weights.mean()).astype(self.features.dtype)
+        groups = self.groups.astype(np.int64)
+        targets = self.targets(self.y)
+        return Rows(self.features, *targets, weights, groups, self.n_classes)
+
+    def train(self, seeds: np.ndarray, length_scales: np.ndarray) -> list[Fit]:
+        """Train a network for every seed, on threads.
+
+        length_scales : (3,)
+        """
+        from skbayesnn._engine.compiled import run
+
+        with run.single_threaded_blas, run.noted_compilation():
+            with ThreadPoolExecutor(min(run.n_threads(), len(seeds))) as pool:
+                train = partial(self._train, length_scales=length_scales)
+                return list(pool.map(train, seeds.tolist()))
+
+    def _train(self, seed: int, length_scales) -> Fit:
+        from skbayesnn._engine.compiled import neighbours
+
+        random, dtype = np.random.default_rng(seed), self.features.dtype
+        n_subsets = len(self.y) // self.n_subset
+        sizes = neighbours.Sizes(
+            self.features.shape[1],
+            self.n_hidden,
+            self.n_embedding,
+            min(N_QUERIES, self.n_subset),
+            self.n_subset,
+        )
+        values = vector(self._start(random), dtype)
+        moments = np.zeros_like(values), np.zeros_like(values)
+        curvature = vector(self._curvature(length_scales), dtype)
+        seeds = random.integers(0, 2**63, size=(self.n_passes, 2), dtype=np.uint64)
+        step_sizes, epsilons = _schedule(self.learning_rate, self.n_steps)
+        losses = np.empty(self.n_passes)
+        passes = np.arange(self.n_passes)
+        for part in np.array_split(passes, min(N_PARTS, self.n_passes)):
+            steps = slice(part[0] * n_subsets, (part[-1] + 1) * n_subsets)
+            losses[part] = neighbours.train_steps(
+                self.rows,
+                sizes,
+                values,
+                *moments,
+                curvature,
+                self.kernel.is_learned,
+                np.asarray(self.kernel.least, dtype=dtype),
+                self.keep.astype(dtype),
+                seeds[part],
+                step_sizes[steps],
+                epsilons[steps],
+            )
+        return Fit(values, losses)
+
+    def _start(self, random) -> dict[str, np.ndarray]:
+        """Initial parameters of one network."""
+        start = {name: np.zeros(shape) for name, shape in self._shapes.items()}
+        for name in ("w1", "w2", "w3", "linear"):
+            shape = self._shapes[name]
+            start[name] = random.standard_normal(shape) * math.sqrt(2 / shape[0])
+        start["linear"] /= math.sqrt(2)
+        for name in ("w3", "linear"):
+            start[name] *= START_SCALE
+        start["kernel"] = np.array(self.kernel.start)
+        return start
+
+    def _curvature(self, length_scales) -> dict[str, np.ndarray]:
+        """Second derivative of the KL of dropout, for a loss per row."""
+        first, second, third = np.square(length_scales) / self.weights.sum()
+        values = {
+            "w1": first,
+            "w2": self.keep[0] * second,
+            "w3": self.keep[1] * third,
+            "linear": first,
+        }
+        return {
+            name: np.full(shape, values.get(name, 0.0))
+            for name, shape in self._shapes.items()
+        }
+
+    def parameters(self, fits: Sequence[Fit]) -> dict[str, np.ndarray]:
+        """Parameters of some networks by name, (networks, ...) each."""
+        vectors = np.stack([fit.values for fit in fits])
+        ends = np.cumsum([math.prod(shape) for shape in self._shapes.values()])[:-1]
+        pieces = np.split(vectors, ends, axis=1)
+        return {
+            name: np.ascontiguousarray(values.reshape(-1, *shape))
+            for (name, shape), values in zip(self._shapes.items(), pieces, strict=True)
+        }
+
+
+def _schedule(rate: float, n_steps: int) -> tuple[np.ndarray, np.ndarray]:
+    """Step sizes of Adam, which decay to zero, and its epsilons, (steps,) each."""
+    step = np.arange(n_steps)
+    first = 1 - BETA_1 ** (step + 1.0)
+    root = np.sqrt(1 - BETA_2 ** (step + 1.0))
+    decay = 0.5 * (1 + np.cos(np.pi * step / n_steps))
+    return -rate * decay * root / first, EPSILON * root
+
+
+def vector(parts: dict[str, np.ndarray], dtype) -> np.ndarray:
+    """Parameters of one network as a vector."""
+    return np.concatenate([values.ravel() for values in parts.values()]).astype(dtype)
+
+
+def report_failures(n_failed: int, n_members: int, rate: float) -> None:
+    """Warn of networks that diverged, if any; raise if all did."""
+    if not n_failed:
+        return
+    reason = (
+        f"the loss of {n_failed} of {n_members} networks became infinite or NaN. Lower "
+        f"learning_rate_init ({rate:g} here)."
+    )
+    if n_failed == n_members:
+        raise ValueError(reason)
+    warn("SKB101", f"{reason} They were left out.", ConvergenceWarning)
+
+
+# ---- training rows as the posterior draws embed them, in cells for the search
+
+# From this number of rows on, the neighbours are searched in cells.
+SEARCHED_FROM = 100_000
+# Largest expected share of the weights in cells that are not visited. It is far below
+# what matters, since similar rows are clumped: rows are nearer than expected.
+SHARE = 1e-8
+# Cells per square root of the number of rows.
+CELLS_PER_ROOT = 1.0
+# The centres of the cells: steps of Lloyd's algorithm, on some rows per cell.
+N_STEPS, ROWS_PER_CELL = 5, 32
+
+
+class Draw(NamedTuple):
+    """One posterior draw of one network.
+
+    Parameters
+    ----------
+    member : int
+    masks : ndarray of shape (2, hidden_size)
+    stored : StoredRows
+        The training rows, embedded.
+    """
+
+    member: int
+    masks: np.ndarray
+    stored: Any
+
+
+class Cache:
+    """Embeddings and targets of the training rows; all caches compare equal."""
+
+    def __init__(self):
+        self.draws: tuple[Any, ...] = ()
+        self.targets: tuple[Any, ...] = ()
+
+    def __eq__(self, other):
+        return isinstance(other, Cache)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def stored_rows(z: np.ndarray, weights: np.ndarray, n_cells: int = 1):
+    """Sort embedded training rows by their cells.
+
+    z : (rows, embedding)
+    weights : (rows,), s, with a mean of 1
+    n_cells : at most this number of cells; with one, the order of the rows stays
+    """
+    from skbayesnn._engine.compiled.neighbour_search import StoredRows
+
+    offsets = np.log(weights) - np.square(z.astype(np.float64)).sum(1)
+    cell = np.zeros(len(z), np.int64)
+    if n_cells > 1:
+        _, cell = np.unique(_nearest(z, _centres(z, n_cells)), return_inverse=True)
+    order, sizes = np.argsort(cell, kind="stable"), np.bincount(cell)
+    ends = np.cumsum(sizes)
+    means, precisions = np.empty((2, z.shape[1], len(sizes)))
+    for j, column in enumerate(z.T.astype(np.float64)):
+        means[j] = np.bincount(cell, column) / sizes
+        variance = np.bincount(cell, np.square(column - means[j, cell])) / sizes
+        precisions[j] = 1 / (1 + 2 * variance)
+    log_weights = np.log(np.bincount(cell, weights)) + 0.5 * np.log(precisions).sum(0)
+    return StoredRows(
+        np.ascontiguousarray(z[order].T),
+        offsets[order].astype(z.dtype),
+        order.astype(np.int32),
+        np.append(0, ends),
+        *(a.astype(z.dtype) for a in (means, precisions, log_weights)),
+    )
+
+
+def shares_of_classes(z: np.ndarray, stored, labels, n_classes: int) -> np.ndarray:
+    """Share of every class among the neighbours of some queries.
+
+    z : (queries, embedding)
+    stored : StoredRows
+    labels : (rows,), of the training rows
+    returns : (queries, classes), float64
+    """
+    from skbayesnn._engine.compiled import neighbour_search
+
+    shares = np.empty((len(z), n_classes))
+    neighbour_search.neighbour_labels(z, stored, SHARE, labels, shares)
+    return shares
+
+
+def groups_of_values(z, stored, y, ranks, widths, merged, n_groups) -> np.ndarray:
+    """Distribution of y among the neighbours of some queries, as groups.
+
+    z, stored : as in ``shares_of_classes``
+    y, ranks, widths, merged : see ``neighbour_search.neighbour_values``
+    returns : weights, means and variances, (3, queries, targets, groups)
+    """
+    from skbayesnn._engine.compiled import neighbour_search
+
+    groups = np.empty((3, len(z), len(y), n_groups))
+    rest = y, ranks, widths, merged, *groups
+    neighbour_search.neighbour_values(z, stored, SHARE, *rest)
+    return groups
+
+
+def _centres(z: np.ndarray, n_cells: int) -> np.ndarray:
+    """Centres by Lloyd's algorithm, on evenly spaced rows; (cells, embedding)."""
+    n = min(len(z), ROWS_PER_CELL * n_cells)
+    sample = z[np.arange(n) * len(z) // n]
+    centres = sample[np.arange(n_cells) * n // n_cells]
+    for _ in range(N_STEPS):
+        cell = _nearest(sample, centres)
+        size = np.bincount(cell, minlength=n_cells)
+        sums = [np.bincount(cell, column, n_cells) for column in sample.T]
+        means = np.stack(sums, axis=1) / np.maximum(size, 1)[:, None]
+        centres = np.where(size[:, None] > 0, means, centres).astype(z.dtype)
+    return centres
+
+
+def _nearest(z: np.ndarray, centres: np.ndarray) -> np.ndarray:
+    """Nearest centre of each row."""
+    from skbayesnn._engine.compiled.neighbour_search import fill_nearest
+
+    cells = np.empty(len(z), np.int64)
+    fill_nearest(z, np.ascontiguousarray(centres.T), cells)
+    return cells
+
+
+def n_cells_for(n_rows: int) -> int:
+    """Number of cells; one below ``SEARCHED_FROM`` rows."""
+    return int(CELLS_PER_ROOT * math.sqrt(n_rows)) if n_rows >= SEARCHED_FROM else 1
+
+
+# ---- scale of the embedding and of the kernel, by held-out rows
+
+# Most draws of each network.
+CALIBRATION_DRAWS = 2
+# Range of the factors on embedding and kernel, and of log densities below most rows.
+FACTORS, OUTLIER = (0.3, 3.0), 10.0
+# Precision of the log of a factor.
+LOG_PRECISION = 0.02
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Held-out rows, which scale the embedding and the kernel of trained networks.
+
+    In training, the neighbours are a subset of the rows, and the embedding adapts to
+    their y. So the best scale of the distances is another one in predictions.
+
+    Parameters
+    ----------
+    model : NeighbourModel
+        With the other rows as its training rows.
+    rows : Rows
+        Its training rows, for the compiled loop.
+    features, y, labels, weights : ndarray
+        Held-out rows; y or labels are empty.
+    """
+
+    model: Any
+    rows: Any
+    features: np.ndarray
+    y: np.ndarray
+    labels: np.ndarray
+    weights: np.ndarray
+
+    @classmethod
+    def of(cls, model, trainer, held_out) -> "Calibration | None":
+        """Calibration by the held-out rows of a model; None if there are none."""
+        if not held_out.any():
+            return None
+        part = snapshot(model)
+        part.n_draws, part._cache = min(model.n_draws, CALIBRATION_DRAWS), Cache()
+        for name in ("X_train_", "y_train_", "weights_train_"):
+            setattr(part, name, getattr(model, name)[~held_out])
+        features = model._encoded(model.X_train_[held_out])
+        y, labels = trainer.targets(model.y_train_[held_out])
+        weights = model.weights_train_[held_out]
+        return cls(part, trainer.rows, features, y, labels, weights)
+
+    def calibrated(self, parameters, seeds) -> dict[str, np.ndarray]:
+        """Scale the embedding, and then the kernel of a regression."""
+        queries = self._queries(parameters, seeds)
+        kernel, least = parameters["kernel"], self.model._least_kernel
+        factor = self._best(
+            lambda log: self._density(scaled(queries, np.exp(log)), kernel)
+        )
+        parameters = dict(parameters)
+        for name in ("w3", "linear"):
+            values = parameters[name]
+            parameters[name] = values * values.dtype.type(factor)
+        if least is None:
+            return parameters
+        queries = scaled(queries, factor)
+
+        def widened(log_factor):
+            shift = np.full(len(least), log_factor)
+            shift[-1] = 0.0
+            return np.maximum(kernel + shift, least).astype(kernel.dtype)
+
+        factor = self._best(lambda log: self._density(queries, widened(log)))
+        return parameters | {"kernel": widened(np.log(factor))}
+
+    def _best(self, density) -> float:
+        """Factor with the highest posterior density, given the held-out rows.
+
+        The log factor has a normal prior. Densities are bounded below, so that outliers
+        do not decide.
+
+        density : log density of the rows as a function of the log factor
+        """
+        bound = least_density(density(0.0), self.weights, OUTLIER)
+
+        def loss(log_factor):
+            values = np.maximum(density(log_factor), bound)
+            return 0.5 * (log_factor / PRIOR_STD) ** 2 - self.weights @ values
+
+        options = {"xatol": LOG_PRECISION}
+        best = minimize_scalar(
+            loss, bounds=np.log(FACTORS), method="bounded", options=options
+        )
+        return float(np.exp(np.round(best.x, 3)))
+
+    def _queries(self, parameters, seeds):
+        """Embeddings of the held-out rows by the draws of some networks."""
+        model = snapshot(self.model)
+        model.parameters_, model.seeds_ = parameters, seeds
+        return model._queries(self.features, model._embedded_draws())
+
+    def _density(self, queries, kernel) -> np.ndarray:
+        """Log density of the held-out rows, in the units of the training."""
+        from skbayesnn._engine.compiled.neighbours import log_densities
+
+        densities = np.empty((len(queries), len(self.weights)))
+        for (draw, z), row in zip(queries, densities, strict=True):
+            log_densities(
+                z,
+                draw.stored.columns,
+                draw.stored.offsets,
+                self.rows,
+                self.y,
+                self.labels,
+                kernel[draw.member],
+                row,
+            )
+        return log_mean_exp(densities)
+
+
+def scaled(queries, factor: float) -> list[tuple[Draw, np.ndarray]]:
+    """Multiply the embeddings of queries and training rows by a factor."""
+    scaled = []
+    for draw, z in queries:
+        columns, offsets = draw.stored.columns, draw.stored.offsets
+        squares, kind = np.square(columns).sum(0), z.dtype.type
+        stored = draw.stored._replace(
+            columns=columns * kind(factor),
+            offsets=offsets + kind(1 - factor**2) * squares,
+        )
+        scaled.append((draw._replace(stored=stored), z * kind(factor)))
+    return scaled
