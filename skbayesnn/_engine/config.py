@@ -66,8 +66,6 @@ class TrainingOptions:
         Distribution of the KL over the batches of an epoch.
     kl_warm_up : float in [0, 1]
         Share of the training over which the KL's weight rises from 0 to 1.
-    gradient : str
-        A key of ``DATA_GRADIENTS``.
     n_training_draws : int
         Draws of the weights per step. Their gradients are averaged.
     perturbed : bool
@@ -80,7 +78,6 @@ class TrainingOptions:
 
     kl_weighting: str = "uniform"
     kl_warm_up: float = 0.0
-    gradient: str = "pathwise"
     n_training_draws: int = 1
     perturbed: bool = False
     variance_source: str = "residuals"

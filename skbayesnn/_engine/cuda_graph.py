@@ -126,7 +126,7 @@ def step_class(
     draws.
     """
     n_steps = int(members.n_epochs.max()) * config.n_batches
-    if device.type != "cuda" or config.gradient != "pathwise" or n_steps < _MIN_STEPS:
+    if device.type != "cuda" or n_steps < _MIN_STEPS:
         return Step
     return CudaGraphStep
 

@@ -11,14 +11,11 @@ For one network with row weights w_n and N = sum w_n:
 The training minimises F / (N tau), or F / N if tau is learned and part of F. Then
 gradients are of order one in any unit of y, and members do not interact.
 
-Gradients of the expected negative log-likelihood are computed in three ways [Gal16
-3.1]. Each takes the objective, the posterior, a batch and its random numbers. It
-returns the nll of eq. 2 before the mean over rows, nats, (members, batch rows), and the
-gradients of ``scale * nll``, summed over members, with respect to all parameters of
-the layers and of the likelihood. Call them without autograd.
+``data_gradient`` returns the nll of eq. 2 before the mean over rows, nats, (members,
+batch rows), and the gradients of ``scale * nll``, summed over members, with respect to
+all parameters of the layers and of the likelihood. Call it without autograd.
 """
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -30,10 +27,8 @@ from skbayesnn._engine.optimizer import FlatParameters
 from skbayesnn._engine.posterior import Posterior
 from skbayesnn._engine.random import anchor_normal
 from skbayesnn._families import Params, RandomSource
-from skbayesnn._families.base import require_grad
 from skbayesnn._likelihoods import Likelihood
 from skbayesnn._priors import PRIORS, AnchoredPrior, DiscretePrior, Prior
-from skbayesnn.gradient_estimators import leave_one_out
 
 # ---- the objective
 
@@ -250,18 +245,12 @@ class Penalty:
         return self._flat.vector(self._objective.kl_gradient(q, self._random), {})
 
 
-# ---- gradients of the expected negative log-likelihood, three ways [Gal16 3.1]
-
-Gradients = tuple[torch.Tensor, list[Params], Params]
-DataGradient = Callable[[Objective, Posterior, Batch, RandomSource], Gradients]
-
-# Weight draws per step of the score-function estimator; at least two.
-SCORE_DRAWS = 8
+# ---- the gradient of the expected negative log-likelihood
 
 
-def pathwise(
+def data_gradient(
     objective: Objective, q: Posterior, batch: Batch, random: RandomSource
-) -> Gradients:
+) -> tuple[torch.Tensor, list[Params], Params]:
     """Pathwise gradients, through the network; weights are drawn per row if possible.
 
     The perturbation of y affects the gradient of the outputs only. Otherwise it would
@@ -277,113 +266,3 @@ def pathwise(
         output_grads = output_grads + slope * factor.unsqueeze(-1)
     nll = objective.weighted(nll, batch.weights)
     return nll, to_layers(output_grads), likelihood_grads
-
-
-def score(
-    objective: Objective, q: Posterior, batch: Batch, random: RandomSource
-) -> Gradients:
-    """Score-function gradients, which need no derivative of the nll in W.
-
-    The gradient of E_q[nll] is E_q[nll d log q(W)]. It is averaged over ``SCORE_DRAWS``
-    draws of the weights; all rows of the batch share a draw.
-    """
-    values, likelihood_grads, log_densities = [], [], []
-    leaves = [require_grad(params) for params in q.layers]
-    for _ in range(SCORE_DRAWS):
-        weights = q.network.draw(q.layers, q.keep, random.shared_by_rows)
-        row_nll, to_outputs = q.likelihood.nll_vjp(
-            q.likelihood_params, _outputs(q, weights, batch), batch.y
-        )
-        values.append(objective.weighted(row_nll, batch.weights))
-        likelihood_grads.append(
-            to_outputs(objective.nll_factor(row_nll, batch.weights))[1]
-        )
-        with torch.enable_grad():
-            log_densities.append(q.network.log_density(leaves, q.keep, weights))
-    nll = torch.stack(values)
-    advantage = leave_one_out(nll.mean(2)) * objective.scale / SCORE_DRAWS
-    with torch.enable_grad():
-        surrogate = (advantage * torch.stack(log_densities)).sum()
-    return nll.mean(0), _layer_gradients(surrogate, leaves), mean_of(likelihood_grads)
-
-
-def characteristic(
-    objective: Objective, q: Posterior, batch: Batch, random: RandomSource
-) -> Gradients:
-    """Gradients by the theorems of Bonnet and Price, for normal weights.
-
-    They require smooth networks. The gradient of E_q[nll] is E nll'(W) in the mean and
-    1/2 E nll''(W) in the variance of a weight. The diagonal of the Hessian H is the
-    expectation of v (H v) over random signs v [Bekas et al. 2007]. All rows of the
-    batch share a draw of the weights.
-    """
-    weight_random = random.shared_by_rows
-    draw = q.network.draw(q.layers, q.keep, weight_random)
-    signs = [weight_random.normal(*v.shape[1:]).sign() for layer in draw for v in layer]
-    learned = require_grad({n: q.likelihood_params[n] for n in q.likelihood.trainable})
-    with torch.enable_grad():
-        weights = [v.detach().requires_grad_() for layer in draw for v in layer]
-        outputs = _outputs(
-            q, list(zip(weights[::2], weights[1::2], strict=True)), batch
-        )
-        nll = q.likelihood.nll(q.likelihood_params | learned, outputs, batch.y)
-        total = (objective.nll_factor(nll, batch.weights) * nll).sum()
-        gradients = torch.autograd.grad(
-            total, [*weights, *learned.values()], create_graph=True
-        )
-        weight_grads, learned_grads = (
-            gradients[: len(weights)],
-            gradients[len(weights) :],
-        )
-        projections = [(s * v).sum() for s, v in zip(weight_grads, signs, strict=True)]
-        products = torch.autograd.grad(
-            torch.stack(projections).sum(), weights, materialize_grads=True
-        )
-        leaves = [require_grad(params) for params in q.layers]
-        mean_and_std = [
-            (normal[name], normal[std])
-            for family, params in zip(q.network.families, leaves, strict=True)
-            for normal in [family.as_prior(params)]
-            for name, std in [("mean", "std"), ("bias_mean", "bias_std")]
-        ]
-        surrogates = [
-            (grad.detach() * mean + 0.5 * sign * product * std.square()).sum()
-            for grad, sign, product, (mean, std) in zip(
-                weight_grads, signs, products, mean_and_std, strict=True
-            )
-        ]
-        layer_grads = _layer_gradients(torch.stack(surrogates).sum(), leaves)
-    likelihood_grads = dict(
-        zip(learned, (g.detach() for g in learned_grads), strict=True)
-    )
-    return (
-        objective.weighted(nll.detach(), batch.weights),
-        layer_grads,
-        likelihood_grads,
-    )
-
-
-DATA_GRADIENTS: dict[str, DataGradient] = {
-    "pathwise": pathwise,
-    "score": score,
-    "characteristic": characteristic,
-}
-
-
-def mean_of(results: Sequence[Params]) -> Params:
-    """Average several dicts of tensors by name."""
-    return {
-        n: torch.stack([result[n] for result in results]).mean(0) for n in results[0]
-    }
-
-
-def _outputs(q: Posterior, weights, batch: Batch) -> torch.Tensor:
-    """Outputs of one weight draw for all rows, (members, batch rows, outputs)."""
-    return q.network.apply([(w.unsqueeze(0), b) for w, b in weights], batch.x)[0]
-
-
-def _layer_gradients(total: torch.Tensor, layers: list[Params]) -> list[Params]:
-    """Gradients of ``total`` with respect to every layer's parameters."""
-    flat = [value for params in layers for value in params.values()]
-    gradients = iter(torch.autograd.grad(total, flat, materialize_grads=True))
-    return [{name: next(gradients) for name in params} for params in layers]

@@ -26,11 +26,7 @@ import numpy as np
 import torch
 
 from skbayesnn._engine.config import Batch, MemberParams, MemberRows, TrainingConfig
-from skbayesnn._engine.objective import (
-    DATA_GRADIENTS,
-    Objective,
-    Penalty,
-)
+from skbayesnn._engine.objective import Objective, Penalty, data_gradient
 from skbayesnn._engine.optimizer import BETA_1, BETA_2, EPSILON, Adam, FlatParameters
 from skbayesnn._engine.posterior import Posterior
 from skbayesnn._engine.processes import Processes
@@ -345,7 +341,6 @@ class Step(TrainingState):
         if not members.learns_likelihood.all():
             learns = torch.as_tensor(members.learns_likelihood)
             self._learns_likelihood = learns.to(self.parameters.values)
-        self._data_gradient = DATA_GRADIENTS[config.gradient]
         self._step_values = self.schedule.step_values(
             self.parameters.values, self._n_done
         )
@@ -394,7 +389,7 @@ class Step(TrainingState):
         for n_left in reversed(range(self.n_draws)):
             # A gradient may overwrite x.
             batch_copy = batch.with_own_x() if n_left else batch
-            nll, layer_grads, likelihood_grads = self._data_gradient(
+            nll, layer_grads, likelihood_grads = data_gradient(
                 self.objective, self.posterior, batch_copy, self.random
             )
             learned_grads = self._mask_fixed(likelihood_grads)

@@ -225,20 +225,6 @@ class Family(ABC):
             f"{type(self).__name__} is not a normal distribution."
         )
 
-    def log_density(
-        self,
-        params: Params,
-        keep: torch.Tensor,
-        weight: torch.Tensor,
-        bias: torch.Tensor,
-    ) -> torch.Tensor:
-        """log q(W, b), nats, for families with a density.
-
-        weight : (..., members, inputs, outputs); bias : (..., members, outputs)
-        returns : (..., members)
-        """
-        raise NotImplementedError(f"{type(self).__name__} has no density.")
-
     def linear_vjp(
         self,
         params: Params,

@@ -16,7 +16,7 @@ class Activation(NamedTuple):
     ``pullback`` takes the gradient and the function's values; it works in place. If
     ``pullback_of_inputs``, it takes the function's inputs instead: a function that is
     not monotone cannot be inverted. ``needed`` defines at which values the pullback
-    uses the gradient. ``smooth`` is True if the function has no kinks.
+    uses the gradient.
     """
 
     function: Callable[[torch.Tensor], torch.Tensor]
@@ -24,7 +24,6 @@ class Activation(NamedTuple):
     pullback: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
     gain: float  # initial variance of the next map's weights, times its inputs
     needed: Needed = Needed.ALL
-    smooth: bool = True
     pullback_of_inputs: bool = False
 
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -44,7 +43,6 @@ ACTIVATIONS = {
         lambda g, h: _aten.threshold_backward.grad_input(g, h, 0, grad_input=g),
         2.0,
         Needed.WHERE_NONZERO,
-        smooth=False,
     ),
     "tanh": Activation(
         torch.tanh,

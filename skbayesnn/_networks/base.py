@@ -105,11 +105,6 @@ class Network(ABC):
         return None
 
     @property
-    @abstractmethod
-    def smooth(self) -> bool:
-        """Whether the outputs have second derivatives in the weights."""
-
-    @property
     def stochastic(self) -> bool:
         """Whether two draws of the weights can differ."""
         return any(family.stochastic for family in self.families)
@@ -201,19 +196,6 @@ class Network(ABC):
         outputs : the outputs to include
         returns : (members, outputs * rows, outputs * rows)
         """
-
-    def log_density(
-        self, layers: list[Params], keep: Keep, weights: list[Draw]
-    ) -> torch.Tensor:
-        """log q of all weights and biases, nats, for families that have a density.
-
-        weights : one draw of every group, (members, inputs, outputs) and
-            (members, outputs)
-        returns : (members,)
-        """
-        groups = zip(self.families, layers, keep, weights, strict=True)
-        terms = [family.log_density(params, p, *w) for family, params, p, w in groups]
-        return torch.stack(terms).sum(0)
 
     def kl(
         self,

@@ -95,11 +95,6 @@ class Convolutional(AutogradNetwork):
         return (n_channels, height * width), 1
 
     @property
-    def smooth(self) -> bool:
-        """Whether the activation is smooth and nothing is pooled; maxima have kinks."""
-        return max(self.pools) == 1 and ACTIVATIONS[self.activation].smooth
-
-    @property
     def n_units(self) -> int:
         """Units of all images, before and after pooling, and of all layers."""
         pooled = sum(map(math.prod, self.images[:-1]))

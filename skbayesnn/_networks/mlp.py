@@ -208,11 +208,6 @@ class Perceptron(Network):
         return sum(self.sizes)
 
     @property
-    def smooth(self) -> bool:
-        """Whether the network is linear or has a smooth activation."""
-        return len(self.sizes) == 2 or ACTIVATIONS[self.activation].smooth
-
-    @property
     def jacobian_size(self) -> int:
         """Values per row and output; the layers' units, since no Jacobian is stored."""
         return self.n_units

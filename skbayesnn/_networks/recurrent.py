@@ -130,11 +130,6 @@ class Recurrent(AutogradNetwork):
         return (self.n_steps, self.n_inputs), 0
 
     @property
-    def smooth(self) -> bool:
-        """Whether the layers are smooth; all cells are."""
-        return not self.hidden or ACTIVATIONS[self.activation].smooth
-
-    @property
     def n_units(self) -> int:
         """Inputs, gates and states of all steps, and the units of all layers."""
         per_step = self.n_inputs + 3 * self._n_sums + 2 * self.hidden_size

@@ -21,7 +21,6 @@ class Branches(Network):
 
     families = property(lambda self: self.a.families + self.b.families)
     fan_ins = property(lambda self: self.a.fan_ins + self.b.fan_ins)
-    smooth = property(lambda self: self.a.smooth and self.b.smooth)
     n_weights = property(lambda self: self.a.n_weights + self.b.n_weights)
     n_units = property(lambda self: self.a.n_units + self.b.n_units)
     widest = property(lambda self: max(self.a.widest, self.b.widest))

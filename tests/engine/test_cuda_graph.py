@@ -176,17 +176,16 @@ def test_replayed_random_numbers_equal_the_numbers_of_the_step(rows, seed):
 
 
 @pytest.mark.parametrize(
-    ("device", "gradient", "n_epochs", "expected"),
+    ("device", "n_epochs", "expected"),
     [
-        ("cuda", "pathwise", 30, cuda_graph.CudaGraphStep),
-        ("cuda", "pathwise", 10, Step),
-        ("cuda", "score", 30, Step),
-        ("cpu", "pathwise", 30, Step),
-        ("mps", "pathwise", 30, Step),
+        ("cuda", 30, cuda_graph.CudaGraphStep),
+        ("cuda", 10, Step),
+        ("cpu", 30, Step),
+        ("mps", 30, Step),
     ],
 )
-def test_step_class(engine, device, gradient, n_epochs, expected):
+def test_step_class(engine, device, n_epochs, expected):
     """Capture only on devices with graphs, and if the number of steps pays for it."""
-    config = engine.config(gradient=gradient, n_batches=3)
+    config = engine.config(n_batches=3)
     members = engine.members(config, SEEDS, 0.8, 1.0, 2.0, n_epochs)
     assert cuda_graph.step_class(config, members, torch.device(device)) is expected

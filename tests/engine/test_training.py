@@ -10,15 +10,13 @@ from sklearn.linear_model import Ridge
 from skbayesnn import MCDropoutClassifier, MCDropoutRegressor
 from skbayesnn._data.validation import Table
 from skbayesnn._engine.config import kl_weight
-from skbayesnn._engine.objective import DATA_GRADIENTS, Objective, make_priors
+from skbayesnn._engine.objective import Objective, data_gradient, make_priors
 from skbayesnn._engine.optimizer import BETA_1, BETA_2
 from skbayesnn._engine.training import train, validation_draws
 from skbayesnn._engine.training_random import TrainingRandom
-from skbayesnn._families import MeanField
 from skbayesnn.estimators._fitted import to_arrays
 from tests.helpers.engine import (
     KEEP,
-    KEEP_OF_CASES,
     KINDS,
     LENGTH_SCALE,
     SEEDS,
@@ -88,34 +86,12 @@ def test_batched_members_of_every_family(engine, seed, case, device):
     _assert_members_equal_separate_training(engine, config, members, rows)
 
 
-@pytest.mark.parametrize("gradient", ["score", "characteristic"])
-@pytest.mark.parametrize(
-    ("kind", "spike"), list(zip(KINDS, [True, False, True, False], strict=True))
-)
-def test_batched_members_with_other_gradients(
-    engine, seed, kind, spike, gradient, device
-):
-    family = MeanField(spike=spike and gradient == "score", shared_draw=True)
-    config = engine.config(
-        kind, family=family, gradient=gradient, activation="tanh", n_training_draws=2
-    )
-    members = engine.members(config, SEEDS + seed, KEEP_OF_CASES, LENGTH_SCALE, TAU, 1)
-    rows = engine.rows(
-        config, len(SEEDS), seed, shared=False, weighted=True, device=device
-    )
-    _assert_members_equal_separate_training(engine, config, members, rows)
-
-
-@pytest.mark.parametrize("gradient", ["pathwise", "score", "characteristic"])
-def test_several_draws_average_their_gradients(engine, seed, gradient):
+def test_several_draws_average_their_gradients(engine, seed):
     """After one step under a flat prior Adam's first moment is the mean gradient."""
-    n_draws, family = 3, "bernoulli"
-    if gradient != "pathwise":
-        family = MeanField(shared_draw=True)
+    n_draws = 3
     config = engine.config(
-        family=family,
+        family="bernoulli",
         activation="tanh",
-        gradient=gradient,
         n_batches=1,
         n_training_draws=n_draws,
         kl_warm_up=0.5,
@@ -132,8 +108,7 @@ def test_several_draws_average_their_gradients(engine, seed, gradient):
     source = engine.random_source(members, 0)
     [batch] = rows.batches(torch.arange(23)[None], 23)
     actual = [
-        DATA_GRADIENTS[gradient](objective, q, batch.with_own_x(), source)
-        for _ in range(n_draws)
+        data_gradient(objective, q, batch.with_own_x(), source) for _ in range(n_draws)
     ]
     nll = torch.stack([draw[0] for draw in actual]).mean((0, 2))
     torch.testing.assert_close(torch.as_tensor(trained.nll[0]), nll)

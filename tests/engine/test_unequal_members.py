@@ -112,12 +112,6 @@ PROGRAMS = {
     "sampled": {"family": MeanField(sampled_kl=True), "kl_weighting": "geometric"},
     "spiked": {"family": MeanField(spike=True, sampled_kl=True)},
     "one draw": {"family": MeanField(spike=True, shared_draw=True)},
-    "score": {"family": MeanField(shared_draw=True), "gradient": "score"},
-    "characteristic": {
-        "family": MeanField(shared_draw=True),
-        "gradient": "characteristic",
-        "activation": "tanh",
-    },
     "several draws": {"family": "mean_field", "n_training_draws": 3},
     "correlated": {"family": "variational_correlated", "prior": "log_uniform"},
     "one batch": {"n_batches": 1},

@@ -184,25 +184,6 @@ def test_kl_gradient_equals_autograd(any_network, seed):
     _assert_gradients(actual, leaves, kl)
 
 
-def test_log_density_is_the_sum_over_layers(seed):
-    """With and without an axis of draws."""
-    network = Perceptron(
-        SIZES, "tanh", (MeanField(), MeanField(spike=True), MeanField())
-    )
-    layers, keep = _start(network, seed), _keep()
-    weights = network.draw(layers, keep, _draw_source(seed))
-    actual = network.log_density(layers, keep, weights)
-    assert actual.shape == (DRAWS, MEMBERS)
-    for draw in range(DRAWS):
-        draw_ = [(weight[draw], bias[draw]) for weight, bias in weights]
-        expected = sum(
-            family.log_density(layers[i], keep[i], *draw_[i])
-            for i, family in enumerate(network.families)
-        )
-        torch.testing.assert_close(network.log_density(layers, keep, draw_), expected)
-        torch.testing.assert_close(actual[draw], expected)
-
-
 def test_flags_of_a_network_depend_on_its_layers():
     """One stochastic layer makes the network stochastic.
 

@@ -61,7 +61,7 @@ def can_train(
     network = config.network
     if not isinstance(network, Perceptron) or posterior.device.type != "cpu":
         return False
-    if network.activation not in activations.CODES or config.gradient != "pathwise":
+    if network.activation not in activations.CODES:
         return False
     if likelihood_name(config.likelihood) not in likelihoods.CODES:
         return False
