@@ -3,11 +3,12 @@
 import base64
 import html
 import io
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from numbers import Integral
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -18,7 +19,7 @@ from sklearn.metrics import (
     r2_score,
     roc_auc_score,
 )
-from sklearn.utils import check_random_state
+from sklearn.utils import check_consistent_length, check_random_state
 
 from skbayesnn._data.validation import check_numbers, check_target_given
 from skbayesnn._meta.find import described_estimator, target_transform
@@ -54,6 +55,7 @@ from skbayesnn.inspection._importance import (
     uncertainty_replaced,
 )
 from skbayesnn.metrics import expected_calibration_error
+from skbayesnn.metrics._calibration import labelled
 from skbayesnn.plotting import (
     CalibrationCurveDisplay,
     PredictionIntervalDisplay,
@@ -81,6 +83,14 @@ N_PARTS, MIN_ROWS_OF_PART = 10, 10
 COST_RATIOS = (1, 3, 10, 30, 100)
 # Most classes in the table of predicted and true classes.
 MAX_CLASSES = 12
+# Names of the scores of regressors and classifiers, and why a model lacks a score.
+AREA, PRECISION = "area under the ROC curve", "average precision"
+SCORES = {
+    False: ("log density", "R^2", "CRPS", COVERAGE),
+    True: ("log probability", "accuracy", AREA, PRECISION, "calibration error"),
+}
+NO_SCORE = dict.fromkeys((AREA, PRECISION), "not available: one class")
+NO_SCORE["R^2"] = "not available: y is constant"
 # A column whose p-value is below this level, divided by the number of columns that are
 # tested, has drifted.
 LEVEL = 0.05
@@ -149,12 +159,7 @@ def page_of(model, X, y, X_train, target, random_state, n_rows) -> Report:
             f"{type(X).__name__}. Give some rows as `X.toarray()`."
         )
     X = with_dtype("X", X)
-    if num_samples(X) != num_samples(y):
-        raise ValueError(
-            "`X` and `y` must have the same rows; got inconsistent numbers of samples: "
-            f"{num_samples(X)} rows of X and {num_samples(y)} of y. Give the held-out "
-            "rows of both."
-        )
+    check_consistent_length(X, y)
     y_name = name_of_target(y, target)
     y = np.asarray(y) if is_classifier(model) else check_numbers(model, y)
     if y.ndim == 2 and y.shape[1] == 1:
@@ -191,16 +196,20 @@ class _Page:
             # An ensemble; raises for a model without a predictive distribution.
             predict_uncertainty(model, safe_indexing(X, [0]))
         if self.is_classifier:
-            self.probability = model.predict_proba(X)
-            self.code = _codes(model.classes_, y)
+            self.classes = list(map(str, model.classes_))
+            _, self.code, self.probability = labelled(
+                y, model.predict_proba(X), model.classes_, None
+            )
+            self.counts = np.bincount(self.code, minlength=len(self.classes))
+            # A class needs rows, and other rows, to be ranked.
+            self.ranked = np.flatnonzero((self.counts > 0) & (self.counts < len(y)))
+            self.rarest = min(self.ranked, key=lambda k: self.counts[k], default=None)
         self.random = random
         self.scores: dict[str, float] = {}
         self.constant_scores: dict[str, float] = {}
-        self.thirds = ""
+        self.errors: dict[str, float] = {}
         self.labels = getattr(X, "index", None) if hasattr(X, "iloc") else None
-        n_rows = num_samples(X)
-        shown = random.permutation(n_rows)[:MAX_SHOWN]
-        self.shown = np.sort(shown)
+        self.shown = np.sort(random.permutation(num_samples(X))[:MAX_SHOWN])
         # The part of the uncertainty that more data would reduce.
         self.kind = default_kind(model)
 
@@ -230,48 +239,111 @@ class _Page:
             found = _note(f"Not available for this model: {error}")
         return f"<h2>{html.escape(title)}</h2>\n{found}"
 
+    # ---- scores
+
     def _scores(self) -> str:
+        compute = self._class_scores if self.is_classifier else self._regression_scores
+        text, notes = compute()
         summary = getattr(self.estimator, "summary_", None)
+        training: dict[str, float] = {}
         if self.transform is not None:
             # The scores out of fold are of the transformed y, in its units.
-            summary = None
-        if self.is_classifier:
-            rows = self._class_scores(summary)
             text = (
-                "The log probability of the true class, in nats; larger is better. The "
-                "area under the ROC curve and the average precision are scores of the "
-                f"order of the rows by their probability {self.ranked}; 1 is the best. "
-                "The calibration error is the mean difference between predicted and "
-                "observed probabilities. For this number of rows it is "
-                f"{self.calibrated_error:.3f} by chance if the probabilities are true."
+                "The model is fitted to a transformed y. This page has the units of y. "
+                f"{text}"
             )
-        else:
-            rows = self._regression_scores(summary)
-            text = (
-                "The log density of y, in nats, and R<sup>2</sup>: larger is better. "
-                "The CRPS is the error of the predictive distribution in units of y; "
-                "smaller is better. 90 % intervals should cover 90 % of the rows"
-                f"{self.more_is_covered}. The constant prediction is the distribution "
-                "of these y: a normal distribution for the log density, their values "
-                "for the CRPS."
-            )
-            if self.transform is not None:
-                text = (
-                    "The model is fitted to a transformed y. This page has the units "
-                    f"of y. {text}"
-                )
-        header = ["", "held-out rows", "constant prediction"]
-        if summary is not None:
-            header.append("training rows, out of fold")
+        elif summary is not None:
+            likelihood = "log probability" if self.is_classifier else "log density"
+            training = {likelihood: summary.log_density} | summary.others
             text += (
                 " Scores out of fold are from models that were not fitted to the row. "
                 "If held-out rows have clearly worse scores, they differ from the "
                 "training rows."
             )
-        else:
-            rows = [row[:3] for row in rows]
-        notes = self.thirds + self._dominating_row()
+        held_out = self.scores | self.errors
+        header = ["", "held-out rows", "constant prediction"]
+        header += ["training rows, out of fold"] * bool(training)
+        rows = [
+            [
+                name.replace("R^2", "R<sup>2</sup>"),
+                _score(held_out, name, NO_SCORE.get(name, "not available")),
+                _score(self.constant_scores, name),
+                _score(training, name),
+            ][: len(header)]
+            for name in SCORES[self.is_classifier]
+        ]
+        notes += self._dominating_row()
         return f"<p>{text}</p>{_table(header, rows)}{notes}"
+
+    def _regression_scores(self) -> tuple[str, str]:
+        """Compute the scores; return a text about them, and a note."""
+        y, mean = self.y, self.model.predict(self.X)
+        y2, mean2 = y.reshape(len(y), -1), np.reshape(mean, (len(y), -1))
+        interval = predict_interval(self.model, self.X, 0.9).reshape(*y2.shape, -1)
+        low, high = np.moveaxis(interval, -1, 0)
+        varies = np.ptp(y2, axis=0) > 0
+        inside = (low <= y2) & (y2 <= high)
+        are_integers = not np.any([y2 % 1, low % 1, high % 1])
+        with suppress(TypeError):
+            density = log_predictive_density(self.model, self.X, y)
+            self.scores["log density"] = _mean(density)
+        if varies.any():
+            self.scores["R^2"] = float(r2_score(y2[:, varies], mean2[:, varies]))
+        with suppress(TypeError):
+            self.scores["CRPS"] = _mean(crps(self.model, self.X, y))
+        self.scores[COVERAGE], self.errors[COVERAGE_ERROR] = share_and_error(inside)
+        self.constant_scores |= {
+            "log density": normal_log_density(y),
+            "R^2": 0.0,
+            # Of the distribution of y: half of the mean of |y_i - y_j|.
+            "CRPS": _mean_gap(y2) / 2,
+        }
+        text = (
+            "The log density of y, in nats, and R<sup>2</sup>: larger is better. "
+            "The CRPS is the error of the predictive distribution in units of y; "
+            "smaller is better. 90 % intervals should cover 90 % of the rows"
+            f"{'; intervals of integers cover more' * are_integers}. The constant "
+            "prediction is the distribution of these y: a normal distribution for the "
+            "log density, their values for the CRPS."
+        )
+        return text, _coverage_of_thirds(mean2, inside)
+
+    def _class_scores(self) -> tuple[str, str]:
+        """Compute the scores; return a text about them, and a note."""
+        p, code, counts = self.probability, self.code, self.counts
+        floor = np.finfo(p.dtype).tiny
+        p_of_y = np.maximum(p[np.arange(len(code)), code], floor)
+        self.scores |= {
+            "log probability": _mean(np.log(p_of_y)),
+            "accuracy": _mean(p.argmax(1) == code),
+            "calibration error": expected_calibration_error(
+                code, p, np.arange(len(counts))
+            ),
+        }
+        self.constant_scores |= {
+            "log probability": shares_log_probability(code),
+            "accuracy": float(counts.max() / len(code)),
+        }
+        ranked, order = self.ranked, "of each class, means over the classes with rows"
+        if len(counts) == 2 and self.rarest is not None:
+            ranked = np.array([self.rarest])
+            order = f"of {html.escape(self.classes[self.rarest])}"
+        if len(ranked):
+            is_class = code[:, None] == ranked
+            self.scores |= {
+                AREA: float(roc_auc_score(is_class, p[:, ranked])),
+                PRECISION: float(average_precision_score(is_class, p[:, ranked])),
+            }
+            self.constant_scores |= {AREA: 0.5, PRECISION: _mean(is_class)}
+        text = (
+            "The log probability of the true class, in nats; larger is better. The "
+            "area under the ROC curve and the average precision are scores of the "
+            f"order of the rows by their probability {order}; 1 is the best. "
+            "The calibration error is the mean difference between predicted and "
+            "observed probabilities. For this number of rows it is "
+            f"{error_of_calibrated(p):.3f} by chance if the probabilities are true."
+        )
+        return text, ""
 
     def _dominating_row(self) -> str:
         """A note if a single row changes the mean log density by more than 1 nat."""
@@ -293,162 +365,16 @@ class _Page:
         """Label of a row in the index of a frame; its position in other tables."""
         return str(row if self.labels is None else self.labels[row])
 
-    def _regression_scores(self, summary) -> list[list[str]]:
-        y, mean = self.y, self.model.predict(self.X)
-        interval = predict_interval(self.model, self.X, 0.9)
-        y2, mean2 = y.reshape(len(y), -1), np.reshape(mean, (len(y), -1))
-        low, high = (
-            interval[..., i].reshape(len(y), -1) for i in range(interval.shape[-1])
-        )
-        varies = np.ptp(y2, axis=0) > 0
-        inside = (low <= y2) & (y2 <= high)
-        are_integers = not np.any([y2 % 1, low % 1, high % 1])
-        self.more_is_covered = "; intervals of integers cover more" * are_integers
-        coverage, coverage_error = share_and_error(inside)
-        self.thirds = _coverage_of_thirds(mean2, inside)
-        others = {} if summary is None else summary.others
-        score = self.scores
-        with suppress(TypeError):
-            score["log density"] = _mean(log_predictive_density(self.model, self.X, y))
-        if varies.any():
-            score["R^2"] = float(r2_score(y2[:, varies], mean2[:, varies]))
-        with suppress(TypeError):
-            score["CRPS"] = _mean(crps(self.model, self.X, y))
-        score[COVERAGE] = coverage
-        self.constant_scores |= {
-            "log density": normal_log_density(y),
-            "R^2": 0.0,
-            # Of the distribution of y: half of the mean of |y_i - y_j|.
-            "CRPS": _mean_gap(y2) / 2,
-        }
-        constant = self.constant_scores
-        return [
-            [
-                "log density",
-                _number(score.get("log density"), "not available"),
-                f"{constant['log density']:.3f}",
-                _number(None if summary is None else summary.log_density),
-            ],
-            [
-                "R<sup>2</sup>",
-                _number(score.get("R^2"), "not available: y is constant"),
-                "0",
-                _number(others.get("R^2")),
-            ],
-            [
-                "CRPS",
-                number_text(score["CRPS"]) if "CRPS" in score else "not available",
-                number_text(constant["CRPS"]),
-                "",
-            ],
-            [
-                COVERAGE,
-                _percent(coverage, coverage_error),
-                "",
-                _percent(others.get(COVERAGE), others.get(COVERAGE_ERROR)),
-            ],
-        ]
-
-    def _class_scores(self, summary) -> list[list[str]]:
-        probability, code = self.probability, self.code
-        classes, predicted = self.model.classes_, probability.argmax(1)
-        self.calibrated_error = error_of_calibrated(probability)
-        floor = np.finfo(probability.dtype).tiny
-        log_p = np.log(np.maximum(probability[np.arange(len(code)), code], floor))
-        others = {} if summary is None else summary.others
-        self.scores |= {
-            "log probability": float(log_p.mean()),
-            "accuracy": float(np.mean(predicted == code)),
-            "calibration error": float(
-                expected_calibration_error(self.y, probability, classes)
-            ),
-        }
-        self.constant_scores |= {
-            "log probability": shares_log_probability(code),
-            "accuracy": float(np.bincount(code).max() / len(code)),
-        }
-        score, constant = self.scores, self.constant_scores
-        self._rank(probability, code)
-        return [
-            [
-                "log probability",
-                f"{score['log probability']:.3f}",
-                f"{constant['log probability']:.3f}",
-                _number(None if summary is None else summary.log_density),
-            ],
-            [
-                "accuracy",
-                _percent(score["accuracy"]),
-                _percent(constant["accuracy"]),
-                _percent(others.get("accuracy")),
-            ],
-            *(
-                [
-                    name,
-                    _number(score.get(name), "not available: one class"),
-                    _number(constant.get(name)),
-                    "",
-                ]
-                for name in ("area under the ROC curve", "average precision")
-            ),
-            ["calibration error", f"{score['calibration error']:.3f}", "", ""],
-        ]
-
-    def _rank(self, probability: np.ndarray, code: np.ndarray) -> None:
-        """Scores of the ranking: of the rarer of two classes, or means over classes."""
-        counts = np.bincount(code, minlength=probability.shape[1])
-        # A class needs rows, and other rows, to be ranked.
-        ranked = np.flatnonzero((counts > 0) & (counts < len(code)))
-        rarest = ranked[counts[ranked].argmin()] if len(ranked) else None
-        self.rarest = rarest
-        if len(counts) == 2 and rarest is not None:
-            ranked = np.array([rarest])
-            self.ranked = f"of {html.escape(self._class(rarest))}"
-        else:
-            self.ranked = "of each class, means over the classes"
-        if len(ranked):
-            is_class, score = code[:, None] == ranked, probability[:, ranked]
-            self.scores |= {
-                "area under the ROC curve": float(roc_auc_score(is_class, score)),
-                "average precision": float(average_precision_score(is_class, score)),
-            }
-            self.constant_scores |= {
-                "area under the ROC curve": 0.5,
-                "average precision": _mean(is_class),
-            }
-
-    def _class(self, code: int) -> str:
-        return str(self.model.classes_[code])
-
-    def _predictions(self) -> str:
-        shown = safe_indexing(self.X, self.shown)
-        display = PredictionIntervalDisplay.from_estimator(
-            self.model,
-            shown,
-            self.y[self.shown],
-            target=self.target,
-            y_name=self.y_name,
-            ax=new_axes(),
-        )
-        text = (
-            f"{len(self.shown)} rows, sorted by their prediction, with intervals that "
-            "should cover 50 and 90 % of the rows."
-        )
-        return _captioned(
-            text, display.figure_, "Predictions and intervals of some rows"
-        )
+    # ---- classes
 
     def _confusion(self) -> str:
-        classes = self.model.classes_
-        if len(classes) > MAX_CLASSES:
-            return _note(f"{len(classes)} classes are too many for a table.")
-        predicted, labels = self.probability.argmax(1), range(len(classes))
-        counts = confusion_matrix(self.code, predicted, labels=labels)
-        names = [html.escape(str(label)) for label in classes]
-        rows = [
-            [name, *map(str, row)]
-            for name, row in zip(names, counts.tolist(), strict=True)
-        ]
+        n_classes = len(self.classes)
+        if n_classes > MAX_CLASSES:
+            return _note(f"{n_classes} classes are too many for a table.")
+        predicted = self.probability.argmax(1)
+        counts = confusion_matrix(self.code, predicted, labels=range(n_classes))
+        names = list(map(html.escape, self.classes))
+        rows = [[name, *row] for name, row in zip(names, counts, strict=True)]
         text = (
             "Number of rows: true classes in rows, the most probable in columns. A "
             "rare class is seldom the most probable one, also for a good model."
@@ -460,40 +386,32 @@ class _Page:
         if self.rarest is None:
             return _note("These rows have one class only.")
         p, is_rare = self.probability[:, self.rarest], self.code == self.rarest
-        n_rows = len(p)
+        n_rows, share = len(p), is_rare.mean()
+        order = np.argsort(-p, kind="stable")
+        found = is_rare[order].cumsum() / is_rare.sum()
         n_parts = int(np.clip(n_rows // MIN_ROWS_OF_PART, 1, N_PARTS))
-        order, first, n_found, parts = np.argsort(-p, kind="stable"), 1, 0, []
-        for part in np.array_split(order, n_parts):
-            n_found += is_rare[part].sum()
-            parts.append(
-                [
-                    f"{first:,} to {first + len(part) - 1:,}",
-                    _percent(_mean(p[part])),
-                    _percent(_mean(is_rare[part])),
-                    _percent(n_found / is_rare.sum()),
-                ]
-            )
-            first += len(part)
-        decisions = []
+        parts, decisions = [], []
+        for part in np.array_split(np.arange(n_rows), n_parts):
+            rows, last = order[part], part[-1]
+            shares = p[rows].mean(), is_rare[rows].mean(), found[last]
+            parts.append([f"{part[0] + 1:,} to {last + 1:,}", *map(_percent, shares)])
         for ratio in COST_RATIOS:
             threshold = 1 / (1 + ratio)
-            _, false, missed, found = confusion_matrix(
-                is_rare, p >= threshold, labels=[False, True]
-            ).ravel()
-            constant = min(ratio * is_rare.mean(), 1 - is_rare.mean())
+            accepted = p >= threshold
+            cost = np.where(is_rare, ratio * ~accepted, accepted).mean()
             decisions.append(
                 [
-                    str(ratio),
+                    ratio,
                     _percent(threshold),
-                    f"{found + false:,}",
-                    _percent(found / (found + false)) if found + false else "",
-                    _percent(found / (found + missed)),
-                    _number((ratio * missed + false) / n_rows),
-                    _number(constant),
+                    f"{accepted.sum():,}",
+                    _percent(is_rare[accepted].mean()) if accepted.any() else "",
+                    _percent(accepted[is_rare].mean()),
+                    f"{cost:.3f}",
+                    f"{min(ratio * share, 1 - share):.3f}",
                 ]
             )
         text = (
-            f"{html.escape(self._class(self.rarest))} is the class of "
+            f"{html.escape(self.classes[self.rarest])} is the class of "
             f"{is_rare.sum():,} of {n_rows:,} rows. The table has all rows in equal "
             "parts, sorted by the probability of this class, the largest first: its "
             "mean probability, its observed share, and the share of its rows that are "
@@ -514,28 +432,40 @@ class _Page:
         )
         return f"<p>{text}</p>{tables[0]}<p>{rule}</p>{tables[1]}"
 
-    def _calibration(self) -> str:
-        display = CalibrationCurveDisplay.from_estimator(
-            self.model,
-            self.X,
-            self.y,
-            target=self.target,
-            name=type(self.estimator).__name__,
-            ax=new_axes(),
+    # ---- pictures
+
+    def _drawn(self) -> dict[str, Any]:
+        """Keywords of a display of this page."""
+        return {"target": self.target, "ax": new_axes()}
+
+    def _predictions(self) -> str:
+        X, y = safe_indexing(self.X, self.shown), self.y[self.shown]
+        display = PredictionIntervalDisplay.from_estimator(
+            self.model, X, y, y_name=self.y_name, **self._drawn()
         )
         text = (
-            "A calibrated model is on the diagonal: of the rows with a predicted "
-            "probability of 70 %, 70 % have the class."
-            if self.is_classifier
-            else "A calibrated model is on the diagonal: intervals that should cover "
-            "70 % of the rows cover 70 %."
+            f"{len(self.shown)} rows, sorted by their prediction, with intervals that "
+            "should cover 50 and 90 % of the rows."
         )
-        return _captioned(text, display.figure_, "Calibration curve")
+        return _captioned(text, display, "Predictions and intervals of some rows")
+
+    def _calibration(self) -> str:
+        name = type(self.estimator).__name__
+        display = CalibrationCurveDisplay.from_estimator(
+            self.model, self.X, self.y, name=name, **self._drawn()
+        )
+        meaning = (
+            "of the rows with a predicted probability of 70 %, 70 % have the class"
+            if self.is_classifier
+            else "intervals that should cover 70 % of the rows cover 70 %"
+        )
+        text = f"A calibrated model is on the diagonal: {meaning}."
+        return _captioned(text, display, "Calibration curve")
 
     def _parts(self) -> str:
-        shown = safe_indexing(self.X, self.shown)
+        X = safe_indexing(self.X, self.shown)
         display = UncertaintyDecompositionDisplay.from_estimator(
-            self.model, shown, target=self.target, ax=new_axes()
+            self.model, X, **self._drawn()
         )
         units = f"units of {short_label(self.y_name, LONGEST_IN_LEGEND)}"
         label = display.ax_.get_ylabel().replace("y's units", units)
@@ -545,21 +475,21 @@ class _Page:
             "Epistemic uncertainty is about the model: it is large where training rows "
             "are rare."
         )
-        return _captioned(
-            text, display.figure_, "Aleatoric and epistemic uncertainty of some rows"
-        )
+        name = "Aleatoric and epistemic uncertainty of some rows"
+        return _captioned(text, display, name)
 
     def _risk(self) -> str:
         display = RiskCoverageDisplay.from_estimator(
-            self.model, self.X, self.y, target=self.target, ax=new_axes()
+            self.model, self.X, self.y, **self._drawn()
         )
         text = (
             "The error of the remaining rows if the most uncertain rows are rejected. "
             "A curve that falls to the left shows that the uncertainty finds errors."
         )
-        return _captioned(
-            text, display.figure_, "Error of the accepted rows against their share"
-        )
+        name = "Error of the accepted rows against their share"
+        return _captioned(text, display, name)
+
+    # ---- candidates, rows and columns
 
     def _candidates(self) -> str:
         weights = dict(self.estimator.weights_["weight"].items())
@@ -584,16 +514,15 @@ class _Page:
         header = ["row", "prediction", "measured", "epistemic uncertainty"]
         if self.is_classifier:
             predicted = [
-                f"{html.escape(self._class(p.argmax()))} ({100 * p.max():.0f} %)"
+                f"{html.escape(self.classes[p.argmax()])} ({100 * p.max():.0f} %)"
                 for p in self.probability[top]
             ]
-            measured = [html.escape(self._class(code)) for code in self.code[top]]
+            measured = [html.escape(self.classes[code]) for code in self.code[top]]
         else:
             mean = self.model.predict(safe_indexing(self.X, top))
             mean = select_target("prediction", mean, self.target)
-            predicted = [number_text(value) for value in mean]
-            y = y_of_target(self.y[top], self.target)
-            measured = [number_text(value) for value in y]
+            predicted = list(map(number_text, mean))
+            measured = list(map(number_text, y_of_target(self.y[top], self.target)))
         rows = [
             [html.escape(self._label(row)), *texts, number_text(uncertainty[row])]
             for row, *texts in zip(top.tolist(), predicted, measured, strict=True)
@@ -661,11 +590,7 @@ class _Page:
             text = "No column differs significantly from the training rows."
             return f"<p>{text}</p>{new_levels}"
         rows = [
-            [
-                html.escape(str(d.column)),
-                html.escape(d.change),
-                f"{d.p_value:.1g}",
-            ]
+            [html.escape(str(d.column)), html.escape(d.change), f"{d.p_value:.1g}"]
             for d in sorted(found, key=lambda d: d.p_value)
         ]
         text = (
@@ -701,13 +626,16 @@ def _mean(values) -> float:
     return float(np.mean(values))
 
 
-def _number(value, other: str = "") -> str:
-    return other if value is None else f"{value:.3f}"
+def _score(scores: dict[str, float], name: str, missing: str = "") -> str:
+    """Text of a score; a share in percent, with its error if that is known."""
+    if name not in scores:
+        return missing
+    if name in (COVERAGE, "accuracy"):
+        return _percent(scores[name], scores.get(COVERAGE_ERROR))
+    return number_text(scores[name]) if name == "CRPS" else f"{scores[name]:.3f}"
 
 
 def _percent(value, error=None) -> str:
-    if value is None:
-        return ""
     plus_minus = "" if error is None else f" \u00b1 {100 * error:.1f}"
     # Without a line break before the sign.
     return f"{100 * value:.1f}{plus_minus}\u00a0%"
@@ -731,19 +659,6 @@ def _mean_gap(y: np.ndarray) -> float:
     n = len(y)
     position = (2 * np.arange(1, n + 1) - n - 1)[:, np.newaxis]
     return float(np.mean((position * np.sort(y, axis=0)).sum(0) * 2 / n**2))
-
-
-def _codes(classes, y) -> np.ndarray:
-    """Index of the class of each row."""
-    position = {label: i for i, label in enumerate(np.asarray(classes).tolist())}
-    labels = np.asarray(y).tolist()
-    unknown = [label for label in labels if label not in position]
-    if unknown:
-        raise ValueError(
-            f"y must contain classes of the model, {list(position)[:10]}; got "
-            f"{unknown[0]!r}."
-        )
-    return np.array([position[label] for label in labels])
 
 
 def _cell(X, row: int, column: int) -> str:
@@ -777,13 +692,13 @@ def data_address(figure) -> str:
     return f"data:image/png;base64,{base64.b64encode(content.getvalue()).decode()}"
 
 
-def _captioned(text: str, figure, description: str) -> str:
+def _captioned(text: str, display, description: str) -> str:
     """A text, and a picture with a description for readers who cannot see it."""
-    picture = f'<img alt="{description}" src="{data_address(figure)}">'
+    picture = f'<img alt="{description}" src="{data_address(display.figure_)}">'
     return f"<p>{text}</p>{picture}"
 
 
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def _table(header: Sequence[str], rows: Iterable[Iterable[Any]]) -> str:
     """An HTML table; texts are HTML."""
     head = "".join(f"<th>{name}</th>" for name in header)
     body = "\n".join(

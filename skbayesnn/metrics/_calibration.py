@@ -225,8 +225,9 @@ def labelled(y, probability, classes, sample_weight):
         )
     if len(np.unique(labels)) < len(labels):
         raise ValueError(f"`classes` must name each class once; got {labels.tolist()}.")
-    unknown = np.setdiff1d(y, labels)
-    if unknown.size:
+    known = set(labels.tolist())
+    unknown = [label for label in y.tolist() if label not in known]
+    if unknown:
         raise ValueError(
             f"the labels in y must be among `classes`; got {unknown[0]!r}."
         )
