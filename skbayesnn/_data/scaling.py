@@ -65,6 +65,10 @@ _SWAMPED = 2.0
 # 63]. Heavy tails stay inside, such as log-normal values with a log scale of 2 or
 # Student's t with 2 degrees of freedom.
 _FAR, _FAR_PER_ROOT = 1e3, 10.0
+# A column is shifted if half of the rows, and at least _SHIFTED_ROWS rows, are farther
+# than _SHIFTED standard deviations. At most one training row in a hundred is, whatever
+# the distribution (Chebyshev).
+_SHIFTED, _SHIFTED_ROWS = 10.0, 5
 # Farther values, in standard deviations, are refused: their squares would overflow.
 _FARTHEST = 1e100
 # Subjects of the warnings that are given once per call.
@@ -194,7 +198,7 @@ def warn_of_far_rows(
         distance = np.stack([mean - lowest, highest - mean]) / scale
     enough = min(max(math.sqrt(n_rows / 10), _CODE_FAR), _CODE_FARTHEST)
     farthest = float(distance.max())
-    if farthest <= enough:
+    if farthest <= _SHIFTED:
         return
     if farthest > _FARTHEST:
         side, column = np.unravel_index(distance.argmax(), distance.shape)
@@ -240,10 +244,38 @@ def warn_of_far_rows(
             "Predictions are extrapolations there and can be absurd. Check that the "
             "rows have the units of the training rows."
         )
+    elif (shifted := _shifted_column(X, mean, scale, distance, columns)) is not None:
+        column, n_far = shifted
+        texts.append(
+            f"column {columns.name(column)} is shifted: {n_far} of {X.shape[0]} rows "
+            f"are more than {_SHIFTED:g} standard deviations from the training mean, "
+            "but at most 1 % of the training rows. Predictions are extrapolations "
+            "there and can be absurd. Check that the column has the units of the "
+            "training rows."
+        )
     if texts:
         warn_of_rows(estimator, "SKB303", FAR_ROWS, " Also, ".join(texts))
         # Far rows are uncertain, too.
         silence_warning(UNCERTAIN_ROWS)
+
+
+def _shifted_column(
+    X, mean, scale, distance, columns: InputColumns
+) -> tuple[int, int] | None:
+    """A column of numbers in which half of the rows are far, and how many are.
+
+    distance : (2, columns), of the smallest and of the largest value, in units of scale
+    """
+    farthest = distance.max(axis=0)
+    if columns.are_numbers is not None:
+        farthest = np.where(columns.are_numbers, farthest, 0)
+    for j in np.argsort(-farthest)[: np.count_nonzero(farthest > _SHIFTED)].tolist():
+        values = X[:, [j]]
+        values = values.toarray() if sparse.issparse(values) else values
+        n_far = np.count_nonzero(np.abs(values - mean[j]) > _SHIFTED * scale[j])
+        if n_far >= max(_SHIFTED_ROWS, X.shape[0] / 2):
+            return j, n_far
+    return None
 
 
 def warn_of_codes(X, columns: InputColumns = _UNNAMED) -> None:

@@ -99,6 +99,25 @@ def test_far_rows_are_beyond_a_thousand_standard_deviations(kind):
     assert "in column 'b' of row 2" in text
 
 
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array])
+def test_shifted_columns_are_named(kind):
+    """Half of the rows, and at least five, are beyond ten standard deviations."""
+    mean, scale = np.array([0.0, 7e4, -1.0]), np.array([1.0, 1e3, 0.5])
+
+    def text_of(n_far, n_rows, distance=10.1, are_numbers=None):
+        columns = InputColumns(["a", "b", "c"], are_numbers)
+        rows = np.tile(mean, (n_rows, 1))
+        rows[:n_far, 1] -= distance * scale[1]
+        rows[0, 0] = 900.0  # farther, but alone
+        return warned(warn_of_far_rows, MODEL, kind(rows), mean, scale, 20, columns)
+
+    text = text_of(5, 10)
+    assert "column 'b' is shifted: 5 of 10 rows are more than 10 standard" in text
+    for unshifted in ((4, 4), (5, 11), (10, 10, 9.9)):
+        assert text_of(*unshifted) is None
+    assert text_of(10, 10, are_numbers=[True, False, True]) is None
+
+
 def test_heavy_tails_are_not_far(seed):
     """Student's t with 3 degrees of freedom, and a category with one training row.
 
