@@ -245,9 +245,9 @@ def warn_of_far_rows(
             "rows have the units of the training rows."
         )
     elif (shifted := _shifted_column(X, mean, scale, distance, columns)) is not None:
-        column, n_far = shifted
+        place, count = shifted
         texts.append(
-            f"column {columns.name(column)} is shifted: {n_far} of {X.shape[0]} rows "
+            f"column {columns.name(place)} is shifted: {count} of {X.shape[0]} rows "
             f"are more than {_SHIFTED:g} standard deviations from the training mean, "
             "but at most 1 % of the training rows. Predictions are extrapolations "
             "there and can be absurd. Check that the column has the units of the "
@@ -272,7 +272,7 @@ def _shifted_column(
     for j in np.argsort(-farthest)[: np.count_nonzero(farthest > _SHIFTED)].tolist():
         values = X[:, [j]]
         values = values.toarray() if sparse.issparse(values) else values
-        n_far = np.count_nonzero(np.abs(values - mean[j]) > _SHIFTED * scale[j])
+        n_far = int((np.abs(values - mean[j]) > _SHIFTED * scale[j]).sum())
         if n_far >= max(_SHIFTED_ROWS, X.shape[0] / 2):
             return j, n_far
     return None
