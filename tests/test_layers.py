@@ -17,7 +17,7 @@ PACKAGE = Path(skbayesnn.__file__).parent
 
 # Floors from the ground up. `__init__` is above them.
 FLOORS = [
-    {"_runtime", "_sklearn_compat", "_typing", "_validation", "_version"},
+    {"_runtime", "_sklearn_compat", "_stored", "_typing", "_validation", "_version"},
     {"_distributions"},
     {"_families", "_likelihoods", "_priors", "gradient_estimators"},
     {"_networks"},

@@ -1,11 +1,12 @@
 """The numeric features of one column of a table: fitted, and of new rows."""
 
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 from scipy.special import ndtri
 
+from skbayesnn import _stored as stored
 from skbayesnn._data.columns import KINDS, MISSING, Categories, TableColumn
 from skbayesnn._data.level_statistics import LevelStatistics
 from skbayesnn._data.text_parts import TextComponents, TextParts
@@ -32,6 +33,10 @@ OTHER = "other"
 ALL_MISSING = "dropped: all missing"
 BY_LEVEL = "mean of y by level"
 BY_TEXT = "mean of y by level and parts of its text"
+
+
+Empty = Annotated[stored.Floats, "0, 0"]
+PerLevel = Empty | Annotated[stored.Floats, "levels + 1, features"]
 
 
 def _nothing() -> np.ndarray:
@@ -84,24 +89,63 @@ class Column:
         Smallest and largest number, or date in seconds since 1970.
     """
 
-    name: Any
-    kind: str
+    name: stored.ColumnName
+    kind: Annotated[str, Literal[*KINDS]]
     encoding: str
-    n_missing: int
-    suffixes: tuple[str, ...] = ()
+    n_missing: stored.Count
+    suffixes: Annotated[tuple[str, ...], "features"] = ()
     fill: float = 0.0
     indicator: bool = False
-    levels: tuple[str, ...] = ()
+    levels: Annotated[tuple[str, ...], "levels"] = ()
     rare: tuple[str, ...] = ()
-    level_features: np.ndarray = field(default_factory=_nothing)
-    substitutes: np.ndarray = field(default_factory=_nothing)
-    spreads: np.ndarray = field(default_factory=_nothing)
+    level_features: PerLevel = field(default_factory=_nothing)
+    substitutes: Empty | Annotated[stored.Floats, f"{N_SUBSTITUTES}, features"] = field(
+        default_factory=_nothing
+    )
+    spreads: Annotated[PerLevel, stored.NOT_NEGATIVE] = field(default_factory=_nothing)
     parts: TextParts | None = None
-    coefficients: np.ndarray = field(default_factory=_nothing)
-    text_ratio: np.ndarray = field(default_factory=lambda: np.zeros(0))
-    time_zone: str | None = None
-    bounds: tuple[float, float] = (-np.inf, np.inf)
+    coefficients: Empty | Annotated[stored.Floats, "_, features"] = field(
+        default_factory=_nothing
+    )
+    text_ratio: Annotated[stored.Floats, "_", stored.NOT_NEGATIVE] = field(
+        default_factory=lambda: np.zeros(0)
+    )
+    time_zone: stored.TimeZone | None = None
+    bounds: tuple[
+        Annotated[float, stored.NOT_NAN], Annotated[float, stored.NOT_NAN]
+    ] = (
+        -np.inf,
+        np.inf,
+    )
     mostly_unique: bool = False
+
+    def _check_stored(self) -> None:
+        """Raise if a value would not have finite features."""
+        if not self.suffixes:
+            return
+        if self.kind == "category":
+            levels = (*self.named, *self.rare, "\0")
+            data = Categories(np.arange(-1, len(levels)), levels)
+            parts = (
+                _encode_levels(self, data)
+                if self.uses_y
+                else [self.level_features[level_index(self, data)]]
+            )
+        else:
+            parts = [features_of_values(np.array([np.nan, *self.bounds]), self)]
+        n_features, n_substitutes = len(self.suffixes), len(self.substitutes)
+        is_known = self.kind != "category" and self.indicator
+        if not is_known and n_substitutes != N_SUBSTITUTES:
+            raise ValueError(
+                f"column {self.name!r} must have {N_SUBSTITUTES} substitutes of "
+                f"unknown values; got {n_substitutes}."
+            )
+        is_whole = parts[0].shape[1] == n_features
+        if not (is_whole and all(np.isfinite(part).all() for part in parts)):
+            raise ValueError(
+                f"column {self.name!r} must have {n_features} finite features for "
+                f"missing, known and unknown values; got {parts[0].tolist()!r:.200}."
+            )
 
     @property
     def uses_y(self) -> bool:

@@ -9,8 +9,11 @@ also counts levels and combines columns [Prokhorenkova et al. 2018].
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from typing import Annotated
 
 import numpy as np
+
+from skbayesnn import _stored as stored
 
 # Most columns whose levels are combined: those with the most levels.
 MAX_COMBINED = 5
@@ -31,9 +34,9 @@ class LevelCounts:
         Total weight of the rows.
     """
 
-    columns: tuple[int, ...]
-    keys: np.ndarray
-    counts: np.ndarray
+    columns: tuple[stored.Count, ...]
+    keys: Annotated[stored.Integers, "combinations", stored.NOT_NEGATIVE, stored.RISING]
+    counts: Annotated[stored.Floats, "combinations", stored.NOT_NEGATIVE]
 
     def __call__(self, keys: np.ndarray) -> np.ndarray:
         """Counts of new rows; 0 for a combination that no training row has."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
-from typing import Any, NamedTuple, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 import numpy as np
 from scipy import sparse
@@ -47,6 +47,7 @@ from skbayesnn._sklearn_compat import (
     TransformerMixin,
     check_sample_weight,
 )
+from skbayesnn._stored import ColumnChoice, NumberOfColumns
 from skbayesnn._validation import check_option
 
 # What predictions do with unknown values, for the warning.
@@ -162,9 +163,34 @@ default="from_dtype"
     ['x0=blue', 'x1', 'x1=missing']
     """
 
+    categorical_features: ColumnChoice
+    target_type: Literal["auto", "continuous", "classes"]
+    n_features_in_: NumberOfColumns
+    _columns: Annotated[list[Column], "columns"]
+    _counts: list[LevelCounts]
+
     def __init__(self, categorical_features="from_dtype", target_type="auto") -> None:
         self.categorical_features = categorical_features
         self.target_type = target_type
+
+    def _check_stored(self) -> None:
+        """Raise if the columns do not have the names or levels that are read."""
+        if not hasattr(self, "_columns"):
+            return
+        names = [column.name for column in self._columns]
+        given = list(getattr(self, "feature_names_in_", names))
+        if len(set(names)) < len(names) or names != given:
+            raise ValueError(
+                "columns must have distinct names, those of `feature_names_in_`; got "
+                f"{names} and {given}."
+            )
+        for counts in self.level_counts:
+            by_level = [j for j, column in enumerate(self._columns) if column.uses_y]
+            if not counts.columns or not set(counts.columns) <= set(by_level):
+                raise ValueError(
+                    "numbers of rows must be of columns with statistics of y, "
+                    f"{by_level}; got {counts.columns}."
+                )
 
     def fit(self, X, y=None, sample_weight=None, groups=None) -> Self:
         """Fit the encoding.
@@ -417,8 +443,13 @@ default="from_dtype"
     @property
     def level_counts(self) -> list[LevelCounts]:
         """Numbers of rows of levels and of their combinations."""
-        # Files of the first versions have none.
-        return getattr(self, "_counts", None) or []
+        return self._counts
+
+    @property
+    def layout(self) -> list:
+        """Kinds and features of the columns, and the columns whose rows are counted."""
+        columns = [(column.kind, column.features) for column in self._columns]
+        return [*columns, *(counts.columns for counts in self.level_counts)]
 
     @property
     def n_features_out(self) -> int:

@@ -7,9 +7,12 @@ neighbouring ZIP codes. Statistics of y of such levels are similar.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Annotated
 
 import numpy as np
 from scipy import sparse
+
+from skbayesnn._stored import Floats
 
 # Lengths of the parts, in characters; a part does not extend beyond a word.
 LENGTHS = (1, 4)
@@ -40,8 +43,8 @@ class TextParts:
         Inverse document frequency of each part.
     """
 
-    vocabulary: tuple[str, ...]
-    idf: np.ndarray
+    vocabulary: Annotated[tuple[str, ...], "parts"]
+    idf: Annotated[Floats, "parts"]
 
     def __call__(self, texts: Sequence[str]) -> sparse.csr_matrix:
         """Features of texts, (texts, parts); a text without known parts is zero."""

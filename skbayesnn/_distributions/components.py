@@ -219,7 +219,7 @@ class Components(DrawArrays, ABC):
 
         draws : (samples,), indices
         """
-        if self.own_share is None:
+        if self.own_share is None or (self.own_share == 1).all():
             return self.draws(draws).sample(random)
         shared = np.flatnonzero((self.own_share < 1).any((1, 2)))
         one_per_row = len(draws), self.n_rows, 1

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+import math
+from typing import Annotated, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,6 +13,7 @@ from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
+from skbayesnn import _stored as stored
 from skbayesnn._data.class_order import if_ordered
 from skbayesnn._data.scaling import TRAINING_CODES
 from skbayesnn._meta import functions
@@ -135,13 +137,17 @@ class Abstainer(BaseHeldOutMetaEstimator):
     ['coverage', 'error', 'n_accepted']
     """
 
-    estimator_: Any
-    threshold_: float
-    coverage_: float
-    error_: float
-    error_bound_: float
-    classes_: Array
-    abstain_label_: Any
+    estimator: stored.Estimator
+    kind: str | None
+    tolerance: Annotated[float, stored.NOT_NEGATIVE] | None
+    estimator_: stored.Fitted
+    # An infinite threshold accepts all rows, or none.
+    threshold_: Annotated[float, stored.NOT_NAN]
+    coverage_: Annotated[float, stored.SHARE, stored.OPTIONAL]
+    error_: Annotated[float, stored.ANY, stored.OPTIONAL]
+    error_bound_: Annotated[float, stored.ANY, stored.OPTIONAL]
+    classes_: Annotated[stored.Labels, stored.OPTIONAL]
+    abstain_label_: Annotated[Any, str | stored.Record]
 
     def __init__(
         self,
@@ -165,6 +171,19 @@ class Abstainer(BaseHeldOutMetaEstimator):
         self.abstain_label = abstain_label
         self.cv = cv
         self.n_jobs = n_jobs
+
+    def _check_stored(self) -> None:
+        """Raise if the label of rejected rows is not the one of the parameter."""
+        if not hasattr(self, "abstain_label_"):
+            return
+        allowed = [self.abstain_label]
+        if isinstance(self.abstain_label, str) and self.abstain_label == "auto":
+            allowed = ["abstain", -1] if hasattr(self, "classes_") else [math.nan]
+        if repr(self.abstain_label_) not in map(repr, allowed):
+            raise ValueError(
+                f"`abstain_label_` must be one of {allowed}; got "
+                f"{self.abstain_label_!r}."
+            )
 
     @warn_once_per_call
     def fit(

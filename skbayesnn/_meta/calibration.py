@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,6 +18,7 @@ from skbayesnn._predictive.mixin import PredictiveMixin, RegressionPredictiveMix
 from skbayesnn._predictive.recalibration import QuantileMap, likeliest_scale
 from skbayesnn._runtime import default_settings, on_snapshot, silenced
 from skbayesnn._sklearn_compat import RegressorMixin, safe_indexing
+from skbayesnn._stored import OPTIONAL, Estimator, Fitted, PerTarget
 from skbayesnn._typing import MatrixLike
 
 # Most held-out rows for the correction: they determine the scale within 0.5 %.
@@ -89,9 +90,10 @@ class CalibratedUncertaintyRegressor(
     (3, 2, 2)
     """
 
-    estimator_: Any
-    scale_: Any
-    quantile_maps_: Any
+    estimator: Estimator
+    estimator_: Fitted
+    scale_: PerTarget
+    quantile_maps_: Annotated[list[QuantileMap], "targets", OPTIONAL]
 
     def __init__(self, estimator, *, method="scale", cv=None, n_jobs=None) -> None:
         self.estimator = estimator

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, Literal, Self, overload
+from typing import Annotated, Any, Literal, Self, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,6 +12,7 @@ from sklearn.base import is_classifier, is_regressor
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
+from skbayesnn import _stored as stored
 from skbayesnn._batch.cross_fit import check_each_row_once
 from skbayesnn._data.class_order import if_ordered
 from skbayesnn._distributions.components import columns_of
@@ -28,6 +29,10 @@ from skbayesnn._runtime import default_settings, imported, on_snapshot
 from skbayesnn._sklearn_compat import ClassifierMixin, RegressorMixin, safe_indexing
 from skbayesnn._typing import Array, MatrixLike, OutputPath
 from skbayesnn._validation import check_levels
+
+_Scores = Annotated[
+    Any, stored.Property("a model of crepes", lambda v: hasattr(v, "alphas"))
+]
 
 
 class ConformalRegressor(RegressorMixin, BaseHeldOutMetaEstimator):
@@ -93,9 +98,11 @@ class ConformalRegressor(RegressorMixin, BaseHeldOutMetaEstimator):
     (4, 2)
     """
 
-    estimators_: list[Any]
-    n_calibration_: int
-    conformal_: Any
+    estimator: stored.Estimator
+    random_state: stored.Seed
+    estimators_: Annotated[list[stored.Fitted], "models"]
+    n_calibration_: stored.PositiveCount
+    conformal_: Annotated[Any, _Scores | Annotated[list[stored.Floats], "models"]]
 
     def __init__(
         self,
@@ -334,10 +341,12 @@ class ConformalClassifier(ClassifierMixin, BaseHeldOutMetaEstimator):
     (4, 3)
     """
 
-    estimator_: Any
-    classes_: Array
-    n_calibration_: int
-    conformal_: Any
+    estimator: stored.Estimator
+    random_state: stored.Seed
+    estimator_: stored.Fitted
+    classes_: stored.Labels
+    n_calibration_: stored.PositiveCount
+    conformal_: _Scores
 
     def __init__(self, estimator, *, calibration_size=0.25, random_state=None) -> None:
         self.estimator = estimator

@@ -24,7 +24,6 @@ from skbayesnn._persistence.schema import (
     StoredClass,
     checked,
     function_name,
-    integer,
     stored_class_of,
 )
 from skbayesnn._sklearn_compat import METADATA_REQUEST, requests_of, set_requests
@@ -168,13 +167,13 @@ class _Encoder:
         return {"skops": self._member(content, FOREIGN)}
 
     def _state(self, value, stored_class: StoredClass, params, place):
-        if not stored_class.has_state:
+        if not stored_class.attributes:
             return {}
         state = value.__getstate__()
         kept = stored_class.kept(state)
-        unknown = [name for name in kept if not stored_class.may_have(name)]
-        if unknown:
-            raise _cannot_save(f"the attribute {unknown[0]!r}", place)
+        for name in kept:
+            if name not in stored_class.attributes:
+                raise _cannot_save(f"the attribute {name!r}", place)
         document = self._attributes(kept, place)
         if METADATA_REQUEST in state:
             document[METADATA_REQUEST] = self.value(requests_of(value), place)
@@ -319,17 +318,12 @@ class _Decoder:
                 f"it contains the class {name!r}, which skbayesnn.save does not write."
             )
         params, state = self._by_name(params), self._by_name(state)
-        unknown = [key for key in params if key not in stored_class.params]
-        unknown += [
-            key
-            for key in state
-            if key != METADATA_REQUEST and not stored_class.may_have(key)
-        ]
-        if unknown:
-            raise ValueError(f"{name} has no {unknown[0]!r}.")
-        missing = [key for key in stored_class.params if key not in params]
-        if missing:
-            raise ValueError(f"the parameter {missing[0]!r} of {name} is missing.")
+        known = stored_class.attributes.keys() | {METADATA_REQUEST}
+        for key in [*(params.keys() - stored_class.params), *(state.keys() - known)]:
+            raise ValueError(f"{name} has no {key!r}.")
+        for key in stored_class.params:
+            if key not in params:
+                raise ValueError(f"the parameter {key!r} of {name} is missing.")
         model = stored_class.type(**params)
         self._fill(model, stored_class, state)
         stored_class.check(model)
@@ -399,8 +393,10 @@ def _check_generator(state: dict[str, Any]) -> None:
         and (key.dtype, key.shape) == (np.dtype(np.uint32), (_WORDS,))
         # A state of zeros generates only zeros, and some methods would never return.
         and key.any()
-        and integer(0, _WORDS).holds(pos)
-        and integer(0, 1).holds(has_gauss)
+        and type(pos) is int
+        and 0 <= pos <= _WORDS
+        and type(has_gauss) is int
+        and has_gauss in (0, 1)
         and isinstance(gauss, float)
         and math.isfinite(gauss)
     ):

@@ -18,8 +18,8 @@ from skbayesnn._persistence.file_format import (
     unpacked,
     write,
 )
-from skbayesnn._persistence.rules import is_fitted
 from skbayesnn._persistence.schema import trusted_names
+from skbayesnn._stored import is_fitted
 from skbayesnn._version import __version__
 from skbayesnn.estimators._continuation import Checkpoint
 

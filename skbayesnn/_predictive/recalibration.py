@@ -5,15 +5,18 @@ NumPy only, one target at a time.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 from sklearn.isotonic import IsotonicRegression
 
 from skbayesnn._distributions.components import NO_OTHER_UNITS, Components
 from skbayesnn._distributions.map_factor import minimise_on_grid
+from skbayesnn._stored import RISING, Floats, Property
 
 # Smallest distance of knots: a hundred times the rounding error of a level near 1.
 _APART = 1e-14
+FROM_0_TO_1 = Property("from 0 to 1", lambda v: v[[0, -1]].tolist() == [0, 1])
 
 
 def likeliest_scale(parts: Sequence[Components], y, weight) -> float:
@@ -85,8 +88,8 @@ class QuantileMap:
     calibrated regression", algorithm 1.
     """
 
-    level: np.ndarray
-    share: np.ndarray
+    level: Annotated[Floats, "knots", RISING, FROM_0_TO_1]
+    share: Annotated[Floats, "knots", RISING, FROM_0_TO_1]
 
     @classmethod
     def fit(cls, level, weight):

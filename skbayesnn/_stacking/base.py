@@ -10,7 +10,7 @@ from functools import partial
 from itertools import compress
 from numbers import Integral
 from operator import not_
-from typing import Any, ClassVar, NamedTuple, Self, cast
+from typing import Annotated, Any, ClassVar, NamedTuple, Self, cast
 
 import joblib
 import numpy as np
@@ -21,6 +21,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import indexable
 from sklearn.utils.validation import check_is_fitted
 
+from skbayesnn import _stored as stored
 from skbayesnn import _validation
 from skbayesnn._batch.executor import Resources
 from skbayesnn._batch.outcomes import (
@@ -96,7 +97,8 @@ from skbayesnn._stacking.weights import (
     pooled,
     share_of_starts,
 )
-from skbayesnn._typing import Array, MatrixLike
+from skbayesnn._typing import MatrixLike
+from skbayesnn._validation import MAX_N_DRAWS
 from skbayesnn.estimators._base import BayesianNetwork
 from skbayesnn.estimators._diagnostics import some_rows
 from skbayesnn.estimators._progress import (
@@ -126,7 +128,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
 
     estimators: Any
     weights = "log_density"
-    categorical_features: Any
+    categorical_features: stored.ColumnChoice
     cv: Any
     n_refits: Any
     max_iter: Any
@@ -135,23 +137,50 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
     n_selection_rows: Any
     device: Any
     verbose: bool | int | str
-    random_state: Any
-    weights_: Any
-    estimators_: list[Any]
-    n_draws_: Array
-    spread_factor_: Array
-    oof_prediction_: Array
-    oof_log_density_: Array
+    random_state: stored.Seed
+    n_features_in_: Annotated[stored.NumberOfColumns, stored.OPTIONAL]
+    weights_: dict[str, dict[str, stored.Record]]
+    estimators_: Annotated[list[stored.Fitted], "candidates"]
+    n_draws_: Annotated[stored.Integers, "candidates", stored.between(1, MAX_N_DRAWS)]
+    spread_factor_: Annotated[stored.Floats, stored.POSITIVE]
+    oof_prediction_: stored.Records
+    oof_log_density_: stored.Records
     summary_: Summary
-    n_iter_: int
+    n_iter_: stored.Count
     fitted_to_sparse_: bool | None
     table_: TableEncoder | None
-    fold_tables_: list[TableEncoder] | None
-    on_frame_: list[bool]
+    fold_tables_: Annotated[list[TableEncoder], "folds"] | None
+    on_frame_: Annotated[list[bool], "candidates"] | None
+    sample_rows_: Annotated[stored.Integers, "_", stored.NOT_NEGATIVE, stored.OPTIONAL]
     _is_classification: bool
     _unfinished: _Progress | None = None
     # With metadata routing, `groups` are requested by default, as by GroupKFold.
     __metadata_request__fit: ClassVar = {"groups": True}
+
+    def _check_stored(self) -> None:
+        """Raise if candidates or tables of folds have other columns than the stack."""
+        if not hasattr(self, "estimators_"):
+            return
+        table, tables = self.table_, self.fold_tables_
+        n_inputs = self.n_features_in_ if table is None else table.n_features_out
+        on_frame = self.on_frame_ or [False] * len(self.estimators_)
+        for candidate, is_on_frame in zip(self.estimators_, on_frame, strict=True):
+            n_columns = getattr(candidate, "n_features_in_", n_inputs)
+            if n_columns != n_inputs and not is_on_frame:
+                raise ValueError(
+                    f"its candidates must have {n_inputs} columns; got {n_columns}."
+                )
+        # Folds have encoders only if encodings are statistics of y.
+        if (tables is not None) != (table is not None and table.uses_y):
+            raise ValueError(
+                "`fold_tables_` must exist if, and only if, `table_` encodes levels by "
+                f"statistics of y; got {tables!r:.100}."
+            )
+        layouts = [encoder.layout for encoder in (table, *(tables or ())) if encoder]
+        if any(layout != layouts[0] for layout in layouts):
+            raise ValueError(
+                f"`fold_tables_` must have the features of `table_`; got {layouts}."
+            )
 
     @default_settings
     def fit(

@@ -12,18 +12,20 @@ References
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import numpy as np
 from scipy.special import expit, softmax
 from sklearn.ensemble import HistGradientBoostingClassifier
 
+from skbayesnn import _stored as stored
 from skbayesnn._data.validation import check_classification, check_inputs
 from skbayesnn._predictive.classes import ClassPredictive
 from skbayesnn._predictive.mixin import ClassificationPredictiveMixin
 from skbayesnn._runtime import atomic_update
 from skbayesnn._sklearn_compat import ClassifierMixin, boosted_trees
-from skbayesnn._stacking.forest import leaves, store_trees
+from skbayesnn._stacking.forest import check_trees, leaves, store_trees
 from skbayesnn._stacking.separate_model import SeparateModel
-from skbayesnn._typing import Array
 
 
 class BoostingClassifier(ClassificationPredictiveMixin, ClassifierMixin, SeparateModel):
@@ -52,13 +54,17 @@ class BoostingClassifier(ClassificationPredictiveMixin, ClassifierMixin, Separat
 
     likelihood = "categorical"
 
-    classes_: Array
-    roots_: Array
-    feature_: Array
-    threshold_: Array
-    child_: Array
-    leaf_value_: Array
-    baseline_: Array
+    learning_rate: stored.PositiveFloat
+    max_iter: stored.PositiveCount
+    classes_: stored.Labels
+    roots_: Annotated[stored.Integers, "trees", stored.Index("nodes"), stored.BITS_32]
+    feature_: Annotated[
+        stored.Integers, "nodes", stored.Index("columns", low=-1), stored.BITS_32
+    ]
+    threshold_: Annotated[stored.Floats, "nodes", stored.BITS_64]
+    child_: Annotated[stored.Integers, "nodes", stored.NOT_NEGATIVE, stored.BITS_32]
+    leaf_value_: Annotated[stored.Floats, "leaves", stored.BITS_64]
+    baseline_: Annotated[stored.Floats, "outputs", stored.BITS_64]
 
     def __init__(self, learning_rate=0.05, max_iter=500, random_state=0):
         self.learning_rate = learning_rate
@@ -101,6 +107,10 @@ class BoostingClassifier(ClassificationPredictiveMixin, ClassifierMixin, Separat
             new.threshold_ = np.where(is_leaf, 0.0, nodes["num_threshold"])
             new.leaf_value_ = nodes["value"][is_leaf]
         return self
+
+    def _check_stored(self) -> None:
+        if hasattr(self, "roots_"):
+            check_trees(self, len(self.leaf_value_))
 
     def _outputs(self, X) -> np.ndarray:
         """Logits, (rows, outputs)."""

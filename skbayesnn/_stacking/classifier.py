@@ -18,7 +18,7 @@ from skbayesnn._stacking.summary import (
     summarise_classification,
     warn_if_no_better_than_shares,
 )
-from skbayesnn._typing import Array
+from skbayesnn._stored import Labels
 from skbayesnn._validation import compute_class_weights
 
 
@@ -185,7 +185,7 @@ default="from_dtype"
     """
 
     class_weight: Any
-    classes_: Array
+    classes_: Labels
     _is_classification = True
 
     def __init__(

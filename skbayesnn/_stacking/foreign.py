@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from inspect import signature
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -23,6 +23,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
+from skbayesnn import _stored as stored
 from skbayesnn._batch.cross_fit import refuse_fitted
 from skbayesnn._batch.jobs import last_step, path_of_network
 from skbayesnn._data.columns import MISSING, TableReader, is_frame
@@ -43,7 +44,6 @@ from skbayesnn._sklearn_compat import (
     safe_indexing,
 )
 from skbayesnn._stacking.separate_model import SeparateModel
-from skbayesnn._typing import Array
 
 # ---- noise of a regressor
 
@@ -289,7 +289,13 @@ class ForeignModel(SeparateModel):
         Names of the columns of arrays, if the estimator gets them as frames.
     """
 
-    estimator_: Any
+    estimator: stored.Estimator
+    feature_names: list[str] | None
+    # If X is a numeric array.
+    n_features_in_: Annotated[stored.NumberOfColumns, stored.OPTIONAL]
+    x_mean_: Annotated[stored.Floats, "columns", stored.OPTIONAL]
+    x_scale_: Annotated[stored.Floats, "columns", stored.POSITIVE, stored.OPTIONAL]
+    total_weight_: Annotated[float, stored.POSITIVE, stored.OPTIONAL]
 
     def __init__(self, estimator, feature_names=None):
         self.estimator = estimator
@@ -368,10 +374,12 @@ class ForeignRegressor(RegressionPredictiveMixin, RegressorMixin, ForeignModel):
 
     likelihood = "gaussian"
 
-    noise_factor_: Array
-    noise_edges_: Array
-    noise_variances_: Array
-    y_ndim_: int
+    # scikit-learn does not recognise whether some are fitted, as NGBoost.
+    estimator_: stored.Estimator
+    noise_factor_: Annotated[stored.Floats, "targets", stored.NOT_NEGATIVE]
+    noise_edges_: Annotated[stored.Floats, "targets, edges", stored.NOT_NAN]
+    noise_variances_: Annotated[stored.Floats, "targets, edges + 1", stored.POSITIVE]
+    y_ndim_: Literal[1, 2]
 
     def fit(self, X, y, sample_weight=None, groups=None):
         """Fit the estimator."""
@@ -567,11 +575,11 @@ class ForeignQuantileRegressor(RegressionPredictiveMixin, RegressorMixin, Foreig
 
     likelihood = "quantiles"
 
-    estimators_: list
-    levels_: Array
-    least_scale_: Array
-    spread_factor_: Array
-    y_ndim_: int
+    estimators_: list[stored.Estimator]
+    levels_: Annotated[stored.Floats, "levels", stored.SHARE, stored.SORTED]
+    least_scale_: Annotated[stored.Floats, "1", stored.POSITIVE]
+    spread_factor_: Annotated[stored.Floats, "1", stored.POSITIVE]
+    y_ndim_: Literal[1, 2]
 
     def fit(self, X, y, sample_weight=None, groups=None):
         """Fit the estimator, or one per level."""
@@ -642,7 +650,8 @@ class ForeignClassifier(ClassificationPredictiveMixin, ClassifierMixin, ForeignM
 
     likelihood = "categorical"
 
-    classes_: Array
+    estimator_: stored.Estimator
+    classes_: stored.Labels
 
     def fit(self, X, y, sample_weight=None, groups=None):
         """Fit the estimator."""

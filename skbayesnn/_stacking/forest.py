@@ -28,11 +28,12 @@ from __future__ import annotations
 from collections import Counter
 from copy import copy
 from functools import cache
-from typing import Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from sklearn.ensemble import ExtraTreesRegressor
 
+from skbayesnn import _stored as stored
 from skbayesnn._data.scaling import Scaling
 from skbayesnn._data.validation import check_inputs, check_regression
 from skbayesnn._distributions.components import Gaussians
@@ -41,7 +42,6 @@ from skbayesnn._predictive.mixture import MixturePredictive
 from skbayesnn._runtime import atomic_update
 from skbayesnn._sklearn_compat import RegressorMixin
 from skbayesnn._stacking.separate_model import SeparateModel
-from skbayesnn._typing import Array
 
 # Largest size of the arrays of a forest, in bytes: with leaves of one row, and with
 # larger leaves. The overlaps of the leaves come in addition. A stack may have both, and
@@ -108,17 +108,24 @@ class ForestRegressor(RegressionPredictiveMixin, RegressorMixin, SeparateModel):
     likelihood = "gaussian"
     params_of_predictions = ("width",)
 
-    roots_: Array
-    is_wide_: Array
-    feature_: Array
-    threshold_: Array
-    child_: Array
-    leaf_mean_: Array
-    leaf_variance_: Array
-    leaf_overlap_: Array
-    y_mean_: Array
-    y_scale_: Array
-    y_ndim_: int
+    width: Annotated[Any, stored.PositiveFloat | None]
+    n_trees: stored.PositiveCount
+    roots_: Annotated[stored.Integers, "trees", stored.Index("nodes"), stored.BITS_32]
+    is_wide_: Annotated[stored.Bools, "trees"]
+    feature_: Annotated[
+        stored.Integers, "nodes", stored.Index("columns", low=-1), stored.BITS_32
+    ]
+    threshold_: Annotated[stored.Floats, "nodes", stored.BITS_32]
+    child_: Annotated[stored.Integers, "nodes", stored.NOT_NEGATIVE, stored.BITS_32]
+    leaf_mean_: Annotated[stored.Floats, "leaves, targets", stored.BITS_32]
+    leaf_variance_: (
+        Annotated[stored.Floats, "0, targets", stored.BITS_32]
+        | Annotated[stored.Floats, "leaves, targets", stored.POSITIVE, stored.BITS_32]
+    )
+    leaf_overlap_: Annotated[stored.Floats, "leaves, _", stored.SHARE, stored.BITS_16]
+    y_mean_: Annotated[stored.Floats, "targets"]
+    y_scale_: Annotated[stored.Floats, "targets", stored.POSITIVE]
+    y_ndim_: Literal[1, 2]
 
     def __init__(self, width=0.1, n_trees=200, random_state=0):
         self.width = width
@@ -222,6 +229,10 @@ class ForestRegressor(RegressionPredictiveMixin, RegressorMixin, SeparateModel):
             smaller.leaf_variance_ = self.leaf_variance_[leaf]
         return smaller
 
+    def _check_stored(self) -> None:
+        if hasattr(self, "roots_"):
+            check_trees(self, len(self.leaf_mean_))
+
     def _inputs(self, X) -> np.ndarray:
         return _as_float32(check_inputs(self, X, reset=False))
 
@@ -287,6 +298,22 @@ def store_trees(model, feature: list, right: list) -> None:
     model.roots_ = first.astype(np.int32)
     model.feature_ = np.where(is_leaf, -1, features).astype(np.int32)
     model.child_ = child.astype(np.int32)
+
+
+def check_trees(model, n_leaves: int) -> None:
+    """Raise if a row would not reach a leaf: compiled functions do not check it.
+
+    Children come later than their parents, so that a row cannot return to a node.
+    """
+    feature, child, n_nodes = model.feature_, model.child_, len(model.feature_)
+    node, is_leaf = np.arange(n_nodes), feature == -1
+    first, last = np.where(is_leaf, 0, node + 1), np.where(is_leaf, n_leaves, n_nodes)
+    is_valid = (child >= first) & (child < last) & (is_leaf | (node < n_nodes - 1))
+    if not (is_valid.all() and len(model.roots_)):
+        raise ValueError(
+            "trees must have roots, children and leaves that exist; got "
+            f"{np.count_nonzero(~is_valid)} invalid nodes of {n_nodes}."
+        )
 
 
 def size_of_forest(

@@ -22,7 +22,7 @@ References
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -30,6 +30,7 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.special import expit
 from sklearn.linear_model import LogisticRegression, lasso_path
 
+from skbayesnn import _stored as stored
 from skbayesnn._data.groups import check_groups, shuffled_folds
 from skbayesnn._data.scaling import Scaling
 from skbayesnn._data.validation import (
@@ -48,7 +49,7 @@ from skbayesnn._predictive.mixture import MixturePredictive
 from skbayesnn._runtime import atomic_update
 from skbayesnn._sklearn_compat import LASSO_PENALTY, ClassifierMixin, RegressorMixin
 from skbayesnn._stacking.separate_model import SeparateModel
-from skbayesnn._typing import Array
+from skbayesnn._validation import MAX_N_DRAWS
 
 # Range of the log ratio of prior to noise variance, relative to the ratio at which both
 # contribute the same variance to predictions.
@@ -307,11 +308,11 @@ def lasso_logistic(X, is_class, weights, strength: float, seed: int):
 class ShrunkLinearModel(SeparateModel):
     """Base of both linear models, which store all posterior draws of the weights."""
 
-    n_draws: int
+    n_draws: Annotated[int, stored.between(1, MAX_N_DRAWS)]
 
-    columns_: Array
-    coef_: Array
-    intercept_: Array
+    columns_: Annotated[stored.Integers, "weights", stored.Index("columns")]
+    coef_: Annotated[stored.Floats, "draws, outputs, weights"]
+    intercept_: Annotated[stored.Floats, "draws, outputs"]
 
     def _standardised(self, table, groups=None):
         """Select the rows with positive weight, and standardise X.
@@ -399,8 +400,8 @@ class ShrunkLinearRegressor(
 
     likelihood = "gaussian"
 
-    noise_variance_: Array
-    y_ndim_: int
+    noise_variance_: Annotated[stored.Floats, "outputs", stored.POSITIVE]
+    y_ndim_: Literal[1, 2]
 
     def __init__(self, penalty="ridge", n_draws=200, random_state=0):
         self.penalty = penalty
@@ -478,7 +479,7 @@ class ShrunkLinearClassifier(
 
     likelihood = "categorical"
 
-    classes_: Array
+    classes_: stored.Labels
 
     def __init__(self, penalty="ridge", strength=1.0, n_draws=200, random_state=0):
         self.penalty = penalty

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Literal
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
+from skbayesnn import _stored as stored
 from skbayesnn._data.scaling import UNCERTAIN_ROWS
 from skbayesnn._data.table_encoder import AVERAGED
 from skbayesnn._data.validation import check_numbers, check_target_given
@@ -272,10 +273,15 @@ default="from_dtype"
     (3, 2)
     """
 
-    fold_estimators_: list[list[Any]]
-    fold_scores_: list[Array]
-    oof_std_: Array
-    largest_epistemic_: Array
+    weights: Literal["log_density", "crps"]
+    fold_estimators_: Annotated[
+        list[Annotated[list[stored.Fitted], "candidates"]], "folds", stored.OPTIONAL
+    ]
+    fold_scores_: Annotated[
+        list[Annotated[stored.Floats, stored.NOT_NEGATIVE]], "folds", stored.OPTIONAL
+    ]
+    oof_std_: Annotated[stored.Records, stored.OPTIONAL]
+    largest_epistemic_: Annotated[stored.Floats, stored.POSITIVE, "_"]
     _is_classification = False
 
     def __init__(

@@ -2,8 +2,9 @@
 
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
+from skbayesnn import _stored as stored
 from skbayesnn._data.scaling import Scaling
 from skbayesnn._predictive.blocks import PredictiveBlocks
 from skbayesnn._predictive.mixin import PredictiveMixin
@@ -28,10 +29,12 @@ class SeparateModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
     # Parameters on which only predictions depend, if they are not None.
     params_of_predictions: ClassVar[tuple[str, ...]] = ()
 
-    n_features_in_: int
-    x_mean_: Array
-    x_scale_: Array
-    total_weight_: float
+    random_state: stored.Seed
+    n_features_in_: stored.NumberOfColumns
+    x_mean_: Annotated[stored.Floats, "columns"]
+    x_scale_: Annotated[stored.Floats, "columns", stored.POSITIVE]
+    total_weight_: stored.PositiveFloat
+    table_: Annotated[None, stored.OPTIONAL]
 
     def _store_scales(self, X, weights: Array) -> None:
         """Store mean and standard deviation of each column."""

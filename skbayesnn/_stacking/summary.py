@@ -9,6 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 from skbayesnn._data.scaling import ordinary_rows
 from skbayesnn._distributions.map_factor import MIN_LOG_DENSITY
 from skbayesnn._runtime import warn, warn_once
+from skbayesnn._stored import Record
 from skbayesnn.estimators._diagnostics import outliers_in_columns
 
 # With fewer rows a poor score is no reason to warn.
@@ -39,9 +40,9 @@ class Summary:
         the coverage"`` as a share of independent rows, or ``"accuracy"``.
     """
 
-    log_density: float
-    error: float
-    others: dict[str, float]
+    log_density: Record
+    error: Record
+    others: dict[str, Record]
 
     def __str__(self):
         others = dict(self.others)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from abc import ABCMeta, abstractmethod
 from collections.abc import Sequence
 from os import PathLike
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
+from skbayesnn import _stored as stored
 from skbayesnn import _validation
 from skbayesnn._data.column_encoding import EncodedRows
 from skbayesnn._data.scaling import Scaling, warn_of_far_rows
@@ -37,9 +38,14 @@ from skbayesnn._sklearn_compat import (
     accept_frames,
     with_callbacks,
 )
-from skbayesnn._typing import Array, MatrixLike
+from skbayesnn._typing import MatrixLike
+from skbayesnn._validation import MAX_N_DRAWS
 from skbayesnn.estimators import _fit, _fitted, _out_of_core, _streaming
-from skbayesnn.estimators._continuation import Checkpoint, check_same_network
+from skbayesnn.estimators._continuation import (
+    Checkpoint,
+    UnfinishedFit,
+    check_same_network,
+)
 from skbayesnn.estimators._defaults import defaults_of
 from skbayesnn.estimators._diagnostics import (
     ExplainedVariance,
@@ -64,56 +70,62 @@ class BayesianNetwork(
     # Constructor parameters, for type checkers. Some classes lack some of them.
     hidden_layer_sizes: Any
     activation: str
-    dropout: Any
-    length_scale: Any
-    tau: Any
+    dropout: Annotated[Any, stored.each(stored.PROPER_SHARE)]
+    length_scale: Annotated[Any, stored.each(stored.NOT_NEGATIVE)]
+    tau: Annotated[Any, stored.each(stored.POSITIVE)]
     likelihood: str
-    n_estimators: int
-    n_draws: int
-    n_training_draws: int
+    n_estimators: stored.PositiveCount
+    n_draws: Annotated[int, stored.between(1, MAX_N_DRAWS)]
+    n_training_draws: stored.PositiveCount
     standardize: bool
-    categorical_features: Any = "from_dtype"
+    categorical_features: stored.ColumnChoice = "from_dtype"
     batch_size: Any
     learning_rate: str
-    learning_rate_init: float
+    learning_rate_init: stored.PositiveFloat
     max_iter: Any
     early_stopping: Any
     validation_fraction: float
     n_iter_no_change: int
-    tol: float
+    tol: Annotated[float, stored.NOT_NEGATIVE]
     warm_start: bool
     device: Any
     dtype: str
     verbose: bool | int
-    random_state: Any
+    random_state: stored.Seed
     # Fitted attributes.
-    n_iter_: int
+    n_features_in_: stored.NumberOfColumns
+    n_iter_: stored.Count
     engine_: str
-    n_processes_: int
-    n_epochs_seen_: int
-    total_weight_: float
+    n_processes_: stored.PositiveCount
+    n_epochs_seen_: stored.Count
+    total_weight_: stored.PositiveFloat
     network_: dict[str, Any]
-    parameters_: dict[str, Array]
-    optimizer_: dict[str, Array]
-    seeds_: Array
-    replay_: dict[str, Any]
-    unfinished_: dict[str, Any]
+    parameters_: dict[str, Annotated[stored.Floats, stored.NOT_NAN_OR_INF]]
+    optimizer_: dict[str, Annotated[stored.Numbers, stored.NOT_NAN]]
+    seeds_: stored.Seeds
+    replay_: Annotated[dict[str, Any], _streaming.KeptRows, stored.OPTIONAL]
+    unfinished_: Annotated[dict[str, Any], UnfinishedFit, stored.OPTIONAL]
     table_: TableEncoder | None
-    x_mean_: Array
-    x_scale_: Array
-    y_mean_: Array
-    y_scale_: Array
-    y_ndim_: int
-    tau_: Any
-    tau_training_: Any
-    dropout_: Array
-    length_scale_: Array
-    weight_decay_: Array
-    weight_decay_training_: Array
-    elbo_: float
-    elbo_std_error_: float
-    history_: dict[str, Array]
-    loss_curve_: Array
+    x_mean_: Annotated[stored.Floats, "inputs"]
+    x_scale_: Annotated[stored.Floats, "inputs", stored.POSITIVE]
+    y_mean_: Annotated[stored.Floats, "targets"]
+    y_scale_: Annotated[stored.Floats, "targets", stored.POSITIVE]
+    # Of regressors.
+    y_ndim_: Annotated[Literal[1, 2], stored.OPTIONAL]
+    tau_: stored.PerTarget
+    tau_training_: stored.PerTarget
+    row_noise_std_: stored.PerTarget | None
+    dropout_: Annotated[
+        Any, Annotated[float, stored.SHARE] | Annotated[stored.Floats, stored.SHARE]
+    ]
+    length_scale_: stored.PerLayer
+    weight_decay_: stored.PerLayer
+    weight_decay_training_: stored.PerLayer
+    prior_: list[dict[str, stored.Floats]] | None
+    elbo_: stored.Record
+    elbo_std_error_: stored.Record
+    history_: dict[str, Annotated[stored.Records, "epochs, networks"]]
+    loss_curve_: list[stored.Record]
     # Defaults for classes whose constructors lack these parameters.
     likelihood_options: dict | None = None
     network: NetworkDescription | None = None

@@ -23,7 +23,8 @@ from skbayesnn._predictive.summaries import (
     classification_uncertainty,
 )
 from skbayesnn._sklearn_compat import ClassifierMixin
-from skbayesnn._typing import Array, MatrixLike
+from skbayesnn._stored import Labels
+from skbayesnn._typing import MatrixLike
 from skbayesnn.estimators._base import BayesianNetwork
 from skbayesnn.estimators._diagnostics import explained_entropy
 from skbayesnn.estimators._fitted import (
@@ -124,7 +125,7 @@ class BayesianClassifier(
     _predictive_class = ClassesByDraws
 
     class_weight: Any
-    classes_: Array
+    classes_: Labels
 
     def _validate_table(self, X, y, sample_weight, *, groups=None, reset, classes=None):
         order = self._declared_order(y)

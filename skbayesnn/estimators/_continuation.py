@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from numbers import Integral
 from os import PathLike
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import Annotated, Any, ClassVar, TypedDict, cast
 
 import joblib
 import numpy as np
@@ -38,6 +38,8 @@ from skbayesnn._engine.processes import (
 )
 from skbayesnn._engine.training import Trained, initial_posterior
 from skbayesnn._runtime import snapshot, warn, warn_once
+from skbayesnn._stored import ANY, Floats, PositiveCount, Records
+from skbayesnn._typing import Array
 from skbayesnn.estimators import _fitted
 from skbayesnn.estimators._defaults import hidden_layer_sizes
 from skbayesnn.estimators._diagnostics import without_diverged
@@ -158,6 +160,25 @@ class Start:
             "predictive_params": job.predictive_params,
             **{name: getattr(trained, name) for name in _TRAINED},
         }
+
+
+_Losses = Annotated[Records, "epochs of the unfinished fit, networks"]
+
+
+class UnfinishedFit(TypedDict):
+    """Value of ``unfinished_``."""
+
+    rows: str
+    parameters: dict[str, str]
+    random_state: int
+    length_scale: Annotated[Floats, "layers"]
+    n_epochs: PositiveCount
+    predictive_params: dict[str, Any] | None
+    nll: _Losses
+    kl: _Losses
+    validation: _Losses | None
+    kl_constant: Annotated[Records, "networks"]
+    progress: dict[str, Annotated[Array, ANY, "networks, ..."]]
 
 
 # Fields of ``Trained`` that are not fitted attributes.

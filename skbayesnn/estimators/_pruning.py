@@ -5,6 +5,7 @@ The criterion is the dropout rate of a weight, or its signal-to-noise ratio.
 
 from dataclasses import replace
 from itertools import pairwise
+from typing import Annotated, Any
 
 import torch
 from sklearn.utils.validation import check_is_fitted
@@ -14,6 +15,7 @@ from skbayesnn._engine.resources import as_tensor
 from skbayesnn._families.mean_field import signal_to_noise
 from skbayesnn._networks import Perceptron
 from skbayesnn._runtime import atomic_update
+from skbayesnn._stored import OPTIONAL
 from skbayesnn.estimators import _fitted
 from skbayesnn.estimators._base import BayesianNetwork
 
@@ -112,7 +114,7 @@ class Prunable(BayesianNetwork):
     """Base class of the methods with ``prune``."""
 
     # None, or the rule of `prune`, the sizes before, and scores before and after.
-    pruning_: dict | None
+    pruning_: Annotated[dict[str, Any] | None, OPTIONAL]
 
     def _check_can_continue(self, job, target_attributes):
         pruning = getattr(self, "pruning_", None)

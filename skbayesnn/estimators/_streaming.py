@@ -12,7 +12,7 @@ the update is better than the fit before.
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, TypedDict
 
 import numpy as np
 import torch
@@ -31,6 +31,7 @@ from skbayesnn._engine.training import (
     validation_draws,
 )
 from skbayesnn._runtime import warn
+from skbayesnn._stored import NOT_NEGATIVE, Count, Floats, Numbers
 from skbayesnn.estimators import _fit, _fitted
 from skbayesnn.estimators._continuation import continued
 from skbayesnn.estimators._defaults import defaults_of, hidden_layer_sizes
@@ -557,6 +558,24 @@ def _with_noise(
 # all rows so far.
 Kept = dict[str, Any]
 REFUSED = "refused/"
+KeptRows = TypedDict(
+    "KeptRows",
+    {
+        "X": Annotated[Numbers, "kept rows, inputs"],
+        "y": Annotated[Numbers, "kept rows, ..."],
+        "sample_weight": Annotated[Floats, "kept rows", NOT_NEGATIVE],
+        "key": Annotated[Floats, "kept rows"],
+        "refused/X": Annotated[Numbers, "refused rows, inputs"],
+        "refused/y": Annotated[Numbers, "refused rows, ..."],
+        "refused/sample_weight": Annotated[Floats, "refused rows", NOT_NEGATIVE],
+        "limit": float,
+        "n_seen": Count,
+        "weight_seen": Annotated[float, NOT_NEGATIVE],
+        "epochs_of_fit": float,
+        "weight_of_fit": float,
+    },
+    total=False,
+)
 # What is known of the last whole fit.
 _OF_FIT = "epochs_of_fit", "weight_of_fit"
 # Rows that are kept by default: at most this number, and this number of values of X.

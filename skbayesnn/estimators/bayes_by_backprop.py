@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from skbayesnn import _validation
 from skbayesnn._engine.config import TrainingOptions
 from skbayesnn._families import MeanField
-from skbayesnn._typing import Array, MatrixLike
+from skbayesnn._typing import MatrixLike
 from skbayesnn.estimators import _pruning
 from skbayesnn.estimators._classification import BayesianClassifier
 from skbayesnn.estimators._job import PosteriorSpec
@@ -28,7 +28,6 @@ class _BayesByBackprop(_pruning.Prunable):
     kl_weighting: str
     kl_warm_up: float
     gradient: str
-    prior_: list[dict[str, Array]]
 
     def _posterior_spec(self, fan_ins):
         rates = _validation.dropout_rates(self.dropout, len(fan_ins))

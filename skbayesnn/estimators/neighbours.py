@@ -6,13 +6,14 @@ import math
 from abc import ABCMeta, abstractmethod
 from dataclasses import replace
 from numbers import Integral
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
+from skbayesnn import _stored as stored
 from skbayesnn import _validation
 from skbayesnn._data.groups import check_can_hold_out, check_groups
 from skbayesnn._data.scaling import Scaling, warn_of_far_rows
@@ -46,6 +47,7 @@ from skbayesnn._sklearn_compat import (
     accept_frames,
 )
 from skbayesnn._typing import Array, MatrixLike
+from skbayesnn._validation import MAX_N_DRAWS
 from skbayesnn.estimators._embedding import (
     Cache,
     Calibration,
@@ -100,32 +102,32 @@ class NeighbourModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
     dropout: Any
     length_scale: Any
     n_estimators: Any
-    n_draws: Any
+    n_draws: Annotated[int, stored.between(1, MAX_N_DRAWS)]
     n_bins: Any
     subset_size: Any
-    categorical_features: Any
+    categorical_features: stored.ColumnChoice
     learning_rate_init: Any
     max_iter: Any
     validation_fraction: Any
-    dtype: Any
-    random_state: Any
+    dtype: Literal["float32", "float64"]
+    random_state: stored.Seed
 
-    X_train_: Array
+    X_train_: Annotated[stored.Floats, "rows, inputs"]
     y_train_: Array
-    weights_train_: Array
-    parameters_: dict[str, Array]
-    seeds_: Array
-    dropout_: Array
-    length_scale_: Array
-    weight_decay_: Array
-    loss_curve_: list[float]
-    n_iter_: int
-    total_weight_: float
-    x_mean_: Array
-    x_scale_: Array
+    weights_train_: Annotated[stored.Floats, "rows", stored.POSITIVE]
+    parameters_: dict[str, Annotated[stored.Floats, "networks, ..."]]
+    seeds_: stored.Seeds
+    dropout_: Annotated[stored.Floats, "2", stored.PROPER_SHARE]
+    length_scale_: Annotated[stored.Floats, "3", stored.NOT_NEGATIVE]
+    weight_decay_: Annotated[stored.Floats, "3", stored.NOT_NEGATIVE]
+    loss_curve_: list[stored.Record]
+    n_iter_: stored.Count
+    total_weight_: stored.PositiveFloat
+    x_mean_: Annotated[stored.Floats, "inputs"]
+    x_scale_: Annotated[stored.Floats, "inputs", stored.POSITIVE]
     encoder_: PiecewiseLinearEncoder | None
     table_: TableEncoder | None
-    n_features_in_: int
+    n_features_in_: stored.NumberOfColumns
     # With metadata routing, `groups` are requested by default, as by GroupKFold.
     __metadata_request__fit: ClassVar = {"groups": True}
 
@@ -432,6 +434,28 @@ class NeighbourModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
         neighbours.embed(sizes, vector(parts, features.dtype), masks, features, z)
         return z
 
+    def _check_stored(self) -> None:
+        """Raise for arrays of other shapes: compiled functions do not check them."""
+        if not hasattr(self, "parameters_"):
+            return
+        from skbayesnn._engine.compiled.neighbours import part_shapes
+
+        n_rows, n_inputs = self.X_train_.shape
+        if n_rows < 2:
+            raise ValueError(f"it must have at least 2 training rows; got {n_rows}.")
+        if self.encoder_ is not None:
+            n_inputs = self.encoder_.transform(self.X_train_[:1]).shape[1]
+        hidden, embedding = self.parameters_["w3"].shape[1:]
+        shapes = part_shapes(n_inputs, hidden, embedding, self._n_targets)
+        for values in (self.X_train_, *self.parameters_.values()):
+            if values.dtype != self.dtype:
+                raise ValueError(
+                    f"its arrays must be {self.dtype}; got {values.dtype}."
+                )
+        actual = {name: values.shape[1:] for name, values in self.parameters_.items()}
+        if list(actual.items()) != list(shapes.items()):
+            raise ValueError(f"its parameters must have shapes {shapes}; got {actual}.")
+
     def _protect(self) -> None:
         """Make the arrays of the cache read-only, and empty the cache."""
         for values in (
@@ -623,9 +647,12 @@ default="auto"
     likelihood = "mixture"
 
     tau: Any
-    y_mean_: Array
-    y_scale_: Array
-    y_ndim_: int
+    y_train_: (
+        Annotated[stored.Floats, "rows"] | Annotated[stored.Floats, "rows, targets"]
+    )
+    y_mean_: Annotated[stored.Floats, "targets"]
+    y_scale_: Annotated[stored.Floats, "targets", stored.POSITIVE]
+    y_ndim_: Literal[1, 2]
 
     def __init__(
         self,
@@ -824,7 +851,8 @@ n_iter_, encoder_, n_features_in_, parameters_, seeds_, total_weight_
     likelihood = "categorical"
 
     class_weight: Any
-    classes_: Array
+    y_train_: Annotated[stored.Integers, "rows", stored.Index("classes"), stored.SORTED]
+    classes_: stored.Labels
 
     def __init__(
         self,

@@ -25,7 +25,6 @@ class _VariationalDropout(_pruning.Prunable):
     prior: str
     kl_approximation: str
     kl_warm_up: Any
-    prior_: list[dict[str, Array]]
 
     @property
     def _learns_rates(self) -> bool:

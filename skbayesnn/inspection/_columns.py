@@ -3,12 +3,13 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 from scipy import sparse
 from scipy.stats import chi2_contingency, fisher_exact, ks_2samp
 
+from skbayesnn import _stored as stored
 from skbayesnn._data.column_encoding import stored_name
 from skbayesnn._data.columns import KINDS, MISSING, Categories, TableReader, is_frame
 
@@ -84,15 +85,25 @@ class TrainingColumn:
         Of ``values``, for dates.
     """
 
-    name: Any
-    kind: str
-    n_rows: int
-    n_missing: int = 0
-    levels: tuple[str, ...] = ()
-    counts: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    values: np.ndarray = field(default_factory=lambda: np.zeros(0))
-    direction: int = 0
-    time_zone: str | None = None
+    name: stored.ColumnName
+    kind: Annotated[str, Literal[*KINDS, "other"]]
+    n_rows: stored.PositiveCount
+    n_missing: stored.Count = 0
+    levels: Annotated[tuple[str, ...], "levels"] = ()
+    counts: Annotated[stored.Integers, "levels", stored.NOT_NEGATIVE] = field(
+        default_factory=lambda: np.zeros(0, dtype=np.int64)
+    )
+    values: Annotated[stored.Floats, "values", stored.SORTED] = field(
+        default_factory=lambda: np.zeros(0)
+    )
+    direction: Annotated[int, stored.between(-1, 1)] = 0
+    time_zone: stored.TimeZone | None = None
+
+    def _check_stored(self) -> None:
+        if self.direction and not len(self.values):
+            raise ValueError(
+                "a column that rises or falls from row to row must have values."
+            )
 
     @property
     def has_levels(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,6 +12,7 @@ from sklearn.base import is_classifier
 from sklearn.utils import indexable
 from sklearn.utils.validation import check_is_fitted
 
+from skbayesnn import _stored as stored
 from skbayesnn._batch.cross_fit import cross_fitted, held_out_folds, refuse_fitted
 from skbayesnn._data.validation import named_after, refuse_column_name, table_of
 from skbayesnn._meta.functions import predict_uncertainty
@@ -143,9 +144,13 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
     (0, True)
     """
 
-    estimators_: list[Any]
-    uncertainty_: Array
-    held_out_: list[Array]
+    kind: str | None
+    random_state: stored.Seed
+    estimators_: Annotated[list[stored.Fitted], "models"]
+    uncertainty_: Annotated[stored.Floats, "rows"]
+    held_out_: Annotated[
+        list[Annotated[stored.Integers, "_", stored.Index("rows")]], "models"
+    ]
     offset_: float
     training_columns_: list[TrainingColumn]
 

@@ -10,7 +10,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from functools import wraps
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -20,6 +20,7 @@ from sklearn.model_selection import ParameterGrid, ParameterSampler, check_cv
 from sklearn.utils import get_tags, indexable
 from sklearn.utils.validation import check_is_fitted
 
+from skbayesnn import _stored as stored
 from skbayesnn._batch.executor import Executor, FoldScorer, Resources
 from skbayesnn._batch.jobs import FoldFitBuilder, network_of
 from skbayesnn._batch.outcomes import Fingerprint, Outcome, ProgramResult, ResultStore
@@ -145,7 +146,7 @@ def _of_best(method: Callable) -> Any:
 class BestEstimatorMixin:
     """Predictive methods of a search, which call its best estimator."""
 
-    best_estimator_: Any
+    best_estimator_: Annotated[stored.Fitted, stored.OPTIONAL]
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()  # type: ignore[misc]
@@ -171,6 +172,16 @@ class _BatchedSearch(BestEstimatorMixin, BaseSearchCV):
 
     memory_budget: float | None
     devices: Sequence[str] | None
+    estimator: stored.Estimator
+    cv_results_: dict[
+        str, Annotated[list | Annotated[np.ndarray, stored.ANY], "candidates"]
+    ]
+    multimetric_: bool
+    n_splits_: stored.PositiveCount
+    best_index_: Annotated[int, stored.Index("candidates"), stored.OPTIONAL]
+    best_params_: Annotated[dict[str, Any], stored.OPTIONAL]
+    best_score_: Annotated[float, stored.ANY, stored.OPTIONAL]
+    refit_time_: Annotated[float, stored.ANY, stored.OPTIONAL]
     # Outcomes of an interrupted or failed fit, for the next one.
     _unfinished: ResultStore | None = None
 

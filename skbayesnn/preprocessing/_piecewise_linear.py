@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from numbers import Integral
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 from scipy import sparse
@@ -23,6 +23,7 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
+from skbayesnn import _stored as stored
 from skbayesnn._data.scaling import divided, power_of_two_scale
 from skbayesnn._data.validation import (
     FLOATS,
@@ -309,9 +310,12 @@ class PiecewiseLinearEncoder(TransformerMixin, BaseEstimator):
     >>> model = make_pipeline(PiecewiseLinearEncoder(), MCDropoutRegressor())
     """
 
-    bin_edges_: list[Array]
-    n_bins_: Array
-    values_: list[Array]
+    keep_columns: bool
+    sparse_output: bool
+    n_features_in_: stored.NumberOfColumns
+    bin_edges_: Annotated[list[Annotated[stored.Floats, "_", stored.RISING]], "columns"]
+    n_bins_: Annotated[stored.Integers, "columns", stored.NOT_NEGATIVE]
+    values_: Annotated[list[Annotated[stored.Floats, "_", stored.RISING]], "columns"]
 
     def __init__(
         self,
@@ -329,6 +333,13 @@ class PiecewiseLinearEncoder(TransformerMixin, BaseEstimator):
         self.keep_columns = keep_columns
         self.n_values = n_values
         self.sparse_output = sparse_output
+
+    def _check_stored(self) -> None:
+        """Raise before ``transform`` would allocate other numbers of bins."""
+        n_bins = [len(edges) - 1 for edges in getattr(self, "bin_edges_", [])]
+        stored_bins = getattr(self, "n_bins_", np.zeros(0)).tolist()
+        if n_bins != stored_bins:
+            raise ValueError(f"`n_bins_` must be {n_bins}; got {stored_bins}.")
 
     def fit(
         self,

@@ -150,7 +150,7 @@ def test_refused_rows_are_saved(tmp_path, seed):
     again = skbayesnn.load(tmp_path / "model.skb")
     np.testing.assert_array_equal(again.replay_[REFUSED + "X"], X)
     again.replay_ = again.replay_ | {REFUSED + "X": X[1:]}
-    with pytest.raises(ValueError, match="agree in stored rows; got 8, 9, 9"):
+    with pytest.raises(ValueError, match="agree in the number of refused rows"):
         skbayesnn.save(again, tmp_path / "forged.skb")
 
 

@@ -1,5 +1,6 @@
 """Files with right checksums whose values are invalid or too large."""
 
+import copy
 import io
 import json
 import math
@@ -20,42 +21,20 @@ from skbayesnn import (
     MCDropoutRegressor,
 )
 from skbayesnn._persistence import file_format
-from tests.persistence import forgery, models
+from tests.persistence import models
 from tests.persistence.models import sized
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-# Models whose files are forged here; `benchmarks/fuzz_files.py` forges all kinds.
-KINDS = [
-    "bernoulli, regressor",
-    "images, classifier",
-    "mixture",
-    "ordinal",
-    "poisson",
-    "cv+",
-    "scaled",
-    "monitor",
-    "encoder",
-    "pipeline",
-    "stack of a pool",
-    "grid search",
-    "network of a frame",
-]
-N_FORGED = 10
 # Bytes and seconds that the refusal of a file of a few kB may take.
 MOST_BYTES, SECONDS = 100e6, 2.0
 
 
 @pytest.fixture(scope="module")
-def made_up():
-    return models.made_up(3)
-
-
-@pytest.fixture(scope="module")
-def stored(made_up):
+def stored(data):
     """A file of a network whose random state is a generator."""
     random = np.random.RandomState(3)
     model = sized(MCDropoutRegressor, random, hidden_layer_sizes=(6, 7))
-    return skbayesnn.dumps(model.fit(made_up.X, made_up.y))
+    return skbayesnn.dumps(model.fit(data.X, data.y))
 
 
 def with_changed_document(content, change):
@@ -78,33 +57,8 @@ def refused(content, match):
     assert seconds < SECONDS
 
 
-def test_wrong_value_is_refused_or_predictions_are_finite(made_up, seed):
-    """A sample of the forgeries of `benchmarks/fuzz_files.py`."""
-    random = np.random.default_rng([seed, 31])
-    kinds, failures, n_refused = models.every_kind(seed), [], 0
-    for name in KINDS:
-        if name == "cv+":
-            pytest.importorskip("crepes")
-        model, target = kinds[name]
-        X_train, X_new = models.rows_of(name, made_up)
-        content = skbayesnn.dumps(model.fit(X_train, getattr(made_up, target)))
-        X = X_new[:3]
-        expected = forgery.predictions(skbayesnn.loads(content), X, forgery.QUICK)
-        places = list(forgery.places(*file_format.unpacked(content), random))
-        for _ in range(N_FORGED):
-            place = places[random.integers(len(places))]
-            value = forgery.VALUES[random.integers(len(forgery.VALUES))]
-            forged = forgery.forged(content, place, value)
-            outcome = forgery.outcome(forged, X, expected)
-            n_refused += outcome == "refused"
-            if outcome not in ("refused", "finite"):
-                failures.append(f"{name}: {place} = {value}: {outcome}")
-    assert not failures, "\n".join(failures)
-    assert 0 < n_refused < len(KINDS) * N_FORGED
-
-
 @pytest.mark.parametrize(("name", "value"), [("x_scale_", 1e-300), ("x_mean_", 1e300)])
-def test_scales_with_which_predictions_overflow(stored, made_up, name, value):
+def test_scales_with_which_predictions_overflow(stored, data, name, value):
     """They are possible in files, so `predict` refuses rows that far away."""
 
     def change(document):
@@ -113,41 +67,28 @@ def test_scales_with_which_predictions_overflow(stored, made_up, name, value):
 
     model = skbayesnn.loads(with_changed_document(stored, change))
     with pytest.raises(ValueError, match="must be within 1e\\+100 standard deviations"):
-        model.predict(made_up.X, return_std=True)
+        model.predict(data.X, return_std=True)
 
 
-# ---- rules of single values
+# ---- single values
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "rule"),
-    [
-        ("x_scale_", np.zeros(4), "with one axis, finite and > 0"),
-        ("x_scale_", np.array([1, 2, -1, 1.0]), "with one axis, finite and > 0"),
-        ("y_scale_", np.array([np.nan]), "with one axis, finite and > 0"),
-        ("x_mean_", np.array([1, np.inf, 0, 0]), "with one axis, finite; got"),
-        ("seeds_", np.array([-1]), "integers with one axis, finite and >= 0"),
-        ("tau_", 0.0, "a number, finite and > 0 or an array"),
-        ("dropout_", 1.5, r"in \[0, 1\]"),
-        ("weight_decay_", math.inf, "finite and >= 0"),
-        ("total_weight_", -3.0, "a number, finite and > 0"),
-        ("y_ndim_", 3, "an integer from 1 to 2"),
-        ("tau", -1.0, "a string, or numeric values, finite and > 0"),
-        ("dropout", [0.1, 0.2, 1.0], r"a string, or numeric values, in \[0, 1\)"),
-        ("length_scale", math.nan, "a string, or numeric values, finite and >= 0"),
-        ("n_draws", 10**9, "an integer from 1 to 100000"),
-        ("n_draws", 0, "an integer from 1 to 100000"),
-        ("n_estimators", 0, "an integer >= 1"),
-        ("random_state", -1, "None or an integer from 0 to 4294967295"),
-    ],
-)
-def test_rules_of_attributes(name, value, rule, stored):
-    """Values that loading refuses cannot be saved either."""
+def test_values_that_loading_refuses_cannot_be_saved(stored):
     model = skbayesnn.loads(stored)
-    setattr(model, name, value)
-    match = f"`{name}` of MCDropoutRegressor must be .*{rule}"
-    with pytest.raises(ValueError, match=match):
-        skbayesnn.dumps(model)
+    for name, value, rule in (
+        (
+            "x_scale_",
+            np.array([1, 2, -1, 1.0]),
+            r"with axes \(inputs\), finite and > 0",
+        ),
+        ("tau_", 0.0, r"a number with axes \(targets\), finite and > 0 or an array"),
+        ("n_draws", 10**9, "an integer, from 1 to 100000; got"),
+    ):
+        wrong = copy.copy(model)
+        setattr(wrong, name, value)
+        match = f"`{name}` of MCDropoutRegressor must be .*{rule}"
+        with pytest.raises(ValueError, match=match):
+            skbayesnn.dumps(wrong)
 
 
 def test_training_records_may_have_any_value(stored):
@@ -162,23 +103,21 @@ def test_training_records_may_have_any_value(stored):
     np.testing.assert_equal(again.history_, model.history_)
 
 
-@pytest.mark.parametrize(
-    ("log_tau", "rule"), [(-1e9, "must be finite"), (1e9, "must be > 0")]
-)
-def test_predictions_must_be_finite(log_tau, rule, made_up):
+@pytest.mark.parametrize("log_tau", [-1e9, 1e9])
+def test_predictions_must_be_finite(log_tau, data):
     """For any parameters that cause it: here the noise overflows, or vanishes."""
-    model = sized(MCDropoutRegressor, 0, tau=1.0).fit(made_up.X, made_up.y)
+    model = sized(MCDropoutRegressor, 0, tau=1.0).fit(data.X, data.y)
     noise = {"likelihood/log_tau": np.array([[log_tau]], np.float32)}
     model.parameters_ = model.parameters_ | noise
-    with pytest.raises(ValueError, match=f"predict.* {rule} at the mean"):
+    with pytest.raises(ValueError, match="predictions must be finite, and its noise"):
         skbayesnn.dumps(model)
 
 
-def test_number_of_draws_is_limited_as_in_fit(made_up):
+def test_number_of_draws_is_limited_as_in_fit(data):
     network = sized(AnchoredEnsembleRegressor, 0, n_draws=100_001)
     with pytest.raises(ValueError, match="`n_draws` must be at most 100000; got"):
-        network.fit(made_up.X, made_up.y)
-    network.set_params(n_draws=100_000).fit(made_up.X, made_up.y)
+        network.fit(data.X, data.y)
+    network.set_params(n_draws=100_000).fit(data.X, data.y)
     assert skbayesnn.loads(skbayesnn.dumps(network)).n_draws == 100_000
 
 
@@ -306,21 +245,21 @@ def test_sizes_are_checked_before_anything_is_allocated(name, stored):
     refused(with_changed_document(stored, change), match)
 
 
-def test_classes_without_arrays_of_their_size(made_up):
+def test_classes_without_arrays_of_their_size(data):
     """The ordinal likelihood has one output for any number of classes."""
     ordinal = sized(MCDropoutClassifier, 0, likelihood="ordinal")
-    content = skbayesnn.dumps(ordinal.fit(made_up.X, made_up.codes))
+    content = skbayesnn.dumps(ordinal.fit(data.X, data.codes))
     forged = with_changed_document(
         content, lambda document: likelihood(document).update(n_classes=10**9)
     )
     refused(forged, "networks of 1000000000 targets or classes must have at least")
 
 
-def test_columns_without_arrays_of_their_size(made_up):
+def test_columns_without_arrays_of_their_size(data):
     """A scaler without effect stores no arrays."""
     nothing = StandardScaler(with_mean=False, with_std=False)
     model = make_pipeline(nothing, sized(MCDropoutRegressor, 0))
-    content = skbayesnn.dumps(model.fit(made_up.X, made_up.y))
+    content = skbayesnn.dumps(model.fit(data.X, data.y))
 
     def change(document):
         [_, scaler] = document["model"]["params"]["steps"][0]["tuple"]
@@ -331,18 +270,18 @@ def test_columns_without_arrays_of_their_size(made_up):
     assert tracemalloc.get_traced_memory()[1] < MOST_BYTES
     tracemalloc.stop()
     with pytest.raises(ValueError, match="1000000000 features"):
-        again.predict(made_up.X_new)
+        again.predict(data.X_new)
 
 
-def test_columns_of_a_stack(made_up, seed):
+def test_columns_of_a_stack(data, seed):
     """A stack has the columns of its candidates."""
     model, target = models.every_kind(seed)["stack of a pool"]
-    content = skbayesnn.dumps(model.fit(made_up.X, getattr(made_up, target)))
+    content = skbayesnn.dumps(model.fit(data.X, getattr(data, target)))
 
     def change(document):
         document["model"]["state"]["n_features_in_"] = 10**9
 
-    refused(with_changed_document(content, change), "agree in columns; got 1000000000")
+    refused(with_changed_document(content, change), "have 1000000000 columns; got 4")
 
 
 def test_document_that_json_cannot_read(stored):
@@ -360,9 +299,9 @@ def test_document_that_json_cannot_read(stored):
     refused(file.getvalue(), re.escape("model.json is nested too deeply."))
 
 
-def test_dtype_of_wide_labels_is_kept(made_up):
+def test_dtype_of_wide_labels_is_kept(data):
     """Their dtype is kept, although it is wider than the longest label."""
-    labels = made_up.labels.astype("<U9000")
-    model = sized(MCDropoutClassifier, 0).fit(made_up.X, labels)
+    labels = data.labels.astype("<U9000")
+    model = sized(MCDropoutClassifier, 0).fit(data.X, labels)
     again = skbayesnn.loads(skbayesnn.dumps(model))
     assert again.classes_.dtype == model.classes_.dtype == "<U9000"
