@@ -51,7 +51,7 @@ _WILD = 3.0
 # single linear model, even if both separate the classes equally well.
 _MARGIN_OF_VARIANCE = 0.05
 _MARGIN_OF_ENTROPY = 0.15
-# Least share of y that a linear model must explain for `_warn_if_far_behind`.
+# Least share of y that a linear model must explain for `is_far_behind`.
 _MUCH = 0.1
 _REASONS_FOR_CONSTANT = (
     "Either the columns carry no information on y, or the prior outweighs the data, as "
@@ -82,6 +82,16 @@ class ExplainedVariance(NamedTuple):
     margin: float
     least: float
 
+    @property
+    def lower_bound(self) -> float:
+        """Lowest plausible share, in view of the linear model."""
+        return self.linear - self.margin
+
+    @property
+    def is_far_behind(self) -> bool:
+        """Whether a linear model explains more than twice as much."""
+        return self.lower_bound > max(_MUCH, 2 * self.network)
+
 
 def warn_if_doubtful(estimator, job: TrainingJob) -> None:
     """Warn if the predictions of some training rows are implausible.
@@ -99,26 +109,62 @@ def warn_if_doubtful(estimator, job: TrainingJob) -> None:
     explained = estimator._explained_share(
         table.X[rows[compared]], table.y[rows[compared]], weights[compared]
     )
-    if explained and _warn_if_diverged(explained, estimator.learning_rate_init):
+    if explained and explained.network < explained.least:
+        _warn("SKB102", _DIVERGED, explained, rate=estimator.learning_rate_init)
         return
     # The posterior means of the weights: draws would add their own variation.
     subset = some_rows(rows, _FEW_ROWS)
     subset = subset[ordinary_rows(table.X[subset], table.y[subset])]
     spread, in_words = estimator._prediction_spread(table.X[subset], table.y[subset])
-    if not _CONSTANT <= spread <= _WILD:
+    is_constant, is_wild = spread < _CONSTANT, not spread <= _WILD
+    if is_constant or is_wild:
         outliers = _outliers_in(table.X[rows], table.y[rows], job.config.likelihood)
+        if outliers and is_constant:
+            _warn("SKB106", _IS_CONSTANT, in_words=in_words, reason=outliers)
+        elif outliers:
+            _warn("SKB105", _FOLLOWS_OUTLIERS, in_words=in_words, reason=outliers)
         if outliers:
-            _warn_of_outliers(spread, in_words, outliers)
             return
-    if explained and can_collapse and _warn_if_collapsed(explained):
-        return
-    if spread < _CONSTANT:
-        _warn_of_constant(in_words, _REASONS_FOR_CONSTANT)
-        return
-    if explained and not can_collapse and _warn_if_far_behind(explained):
-        return
-    if job.config.likelihood.equal_noise:
+    if explained and can_collapse and explained.network < explained.lower_bound:
+        _warn("SKB104", _COLLAPSED, explained)
+    elif is_constant:
+        reason = _REASONS_FOR_CONSTANT
+        _warn("SKB106", _IS_CONSTANT, in_words=in_words, reason=reason)
+    elif explained and not can_collapse and explained.is_far_behind:
+        # The KL of these networks cannot outweigh the data.
+        _warn("SKB103", _FAR_BEHIND, explained)
+    elif job.config.likelihood.equal_noise:
         _warn_of_unequal_noise(estimator, job)
+
+
+def _warn(code: str, text: str, explained=None, **values) -> None:
+    warn(code, text.format(explained=explained, **values), ConvergenceWarning)
+
+
+_COMPARED = (
+    "the network explains {explained.network:.0%} of y in its training rows, a linear "
+    "model {explained.linear:.0%}. "
+)
+_DIVERGED = (
+    "on the training rows the network is far worse than a constant (it explains a "
+    "share of {explained.network:.2g} of y): the training diverged, or was too short, "
+    "or the prior outweighs the data. Lower learning_rate_init ({rate:g} here), raise "
+    "max_iter, and scale the data (standardize=True)."
+)
+_FAR_BEHIND = _COMPARED + (
+    "The training was too short, its steps were too large, or dropout and prior are "
+    "too strong. Raise max_iter, lower learning_rate_init, dropout or length_scale, or "
+    "use wider layers."
+)
+_COLLAPSED = _COMPARED + (
+    "The KL to the prior outweighs the data (posterior collapse), or the training was "
+    "too short. For a regressor set length_scale='fan_in', which follows the width of "
+    "the layers; for a classifier lower length_scale (1 allows confident predictions). "
+    "Or raise max_iter, use fewer or narrower hidden layers, or warm up the KL "
+    "(kl_warm_up)."
+)
+_FOLLOWS_OUTLIERS = "the predictions follow outliers: {in_words}. {reason}"
+_IS_CONSTANT = "the predictions are constant: {in_words}. {reason}"
 
 
 def _warn_of_unequal_noise(estimator, job: TrainingJob) -> None:
@@ -154,87 +200,9 @@ def _warn_of_unequal_noise(estimator, job: TrainingJob) -> None:
     )
 
 
-def _warn_if_diverged(explained: ExplainedVariance, learning_rate: float) -> bool:
-    """Warn if a constant predicts far better; return whether it does."""
-    diverged = explained.network < explained.least
-    if diverged:
-        warn(
-            "SKB102",
-            "on the training rows the network is far worse than a constant (it "
-            f"explains a share of {explained.network:.2g} of y): the training "
-            "diverged, or was too short, or the prior outweighs the data. Lower "
-            f"learning_rate_init ({learning_rate:g} here), raise max_iter, and scale "
-            "the data (standardize=True).",
-            ConvergenceWarning,
-        )
-    return diverged
-
-
-def _warn_if_far_behind(explained: ExplainedVariance) -> bool:
-    """Warn if a linear model explains more than twice as much; return whether it does.
-
-    Use it for networks whose KL cannot outweigh the data.
-    """
-    lower_bound = explained.linear - explained.margin
-    is_behind = lower_bound > _MUCH and explained.network < lower_bound / 2
-    if is_behind:
-        warn(
-            "SKB103",
-            f"the network explains {explained.network:.0%} of y in its training rows, "
-            f"a linear model {explained.linear:.0%}. The training was too short, its "
-            "steps were too large, or dropout and prior are too strong. Raise "
-            "max_iter, lower learning_rate_init, dropout or length_scale, or use "
-            "wider layers.",
-            ConvergenceWarning,
-        )
-    return is_behind
-
-
-def _warn_if_collapsed(explained: ExplainedVariance) -> bool:
-    """Warn if a linear model is better beyond the margin; return whether it is."""
-    collapsed = explained.network < explained.linear - explained.margin
-    if collapsed:
-        warn(
-            "SKB104",
-            f"the network explains {explained.network:.0%} of y in its training rows, "
-            f"a linear model {explained.linear:.0%}. The KL to the prior outweighs the "
-            "data (posterior collapse), or the training was too short. For a "
-            "regressor set length_scale='fan_in', which follows the width of the "
-            "layers; for a classifier lower length_scale (1 allows confident "
-            "predictions). Or raise max_iter, use fewer or narrower hidden layers, or "
-            "warm up the KL (kl_warm_up).",
-            ConvergenceWarning,
-        )
-    return collapsed
-
-
 def is_far_off(bias: float) -> bool:
     """Whether the mean of the predictions is far from the mean of y."""
     return bias > _WILD
-
-
-def _warn_of_outliers(spread: float, in_words: str, outliers: str) -> None:
-    """Warn of an unusual spread of the predictions that outliers cause.
-
-    spread, in_words : the spread, and a phrase that describes it
-    outliers : result of ``_outliers_in``
-    """
-    if spread < _CONSTANT:
-        _warn_of_constant(in_words, outliers)
-    else:
-        warn(
-            "SKB105",
-            f"the predictions follow outliers: {in_words}. {outliers}",
-            ConvergenceWarning,
-        )
-
-
-def _warn_of_constant(in_words: str, reason: str) -> None:
-    warn(
-        "SKB106",
-        f"the predictions are constant: {in_words}. {reason}",
-        ConvergenceWarning,
-    )
 
 
 def _outliers_in(X, y, likelihood) -> str:

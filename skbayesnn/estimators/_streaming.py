@@ -42,6 +42,7 @@ from skbayesnn.estimators._job import (
     training_job,
 )
 from skbayesnn.estimators._selection import held_out_noise
+from skbayesnn.estimators._survey import smallest_keys
 from skbayesnn.estimators._training_data import TrainingData
 
 # ---- the call
@@ -335,7 +336,7 @@ class _Trial:
         n_noise = min(_ROWS_OF_NOISE, _SHARE_OF_NOISE * n_before)
         before, after, trained_job = self._train(job, posterior, share, n_noise, seen)
         of_held_out = weights[self.held_out]
-        gain = Difference.paired(after.held_out, before.held_out, of_held_out)
+        fall = Difference.paired(before.held_out, after.held_out, of_held_out)
         loss = Difference.paired(before.kept, after.kept, weights[self.kept])
         misfit = Difference.unpaired(after.kept, after.new)
         contradicts = misfit.is_clear and misfit.mean > _MISFIT
@@ -357,8 +358,8 @@ class _Trial:
                 return alone_job, _CHANGED.format(len(refused.rows)), True
         if is_lost:
             return None, _NOT_TAKEN.format(f"{_LOST_EARLIER} {loss}"), False
-        if gain.reversed.is_clear:
-            reason = f"{_LOST_NEW} {gain.reversed}"
+        if fall.is_clear:
+            reason = f"{_LOST_NEW} {fall}"
             return None, _NOT_TAKEN.format(reason), False
         return trained_job, "", False
 
@@ -498,11 +499,6 @@ class Difference(NamedTuple):
             return cls(0.0, math.inf, n)
         variances = [np.var(values, ddof=1) / len(values) for values in (first, second)]
         return cls(float(first.mean() - second.mean()), math.sqrt(sum(variances)), n)
-
-    @property
-    def reversed(self) -> "Difference":
-        """The difference with the opposite sign."""
-        return self._replace(mean=-self.mean)
 
     @property
     def is_clear(self) -> bool:
@@ -663,44 +659,32 @@ def refuse(table: Table, kept: Kept) -> Kept:
     table : result of ``with_refused``, the newest rows first
     """
     used = np.flatnonzero(table.sample_weight > 0)[:_MAX_REFUSED]
-    X: Any = table.X[used]
-    X = X.toarray() if sparse.issparse(X) else X
-    values = X, table.y[used], table.sample_weight[used]
-    refused = zip((REFUSED + name for name in _COLUMNS), values, strict=True)
-    return kept | dict(refused)
+    names = (REFUSED + name for name in _COLUMNS)
+    return kept | dict(zip(names, _dense_rows(table, used), strict=True))
 
 
 def update_reservoir(table: Table, kept: Kept | None, n_rows: int, seed: int) -> Kept:
-    """Sample ``n_rows`` of all rows so far: the rows with the smallest random keys.
-
-    ``limit`` is the smallest key that was ever dropped. Rows with keys at or above it
-    are never kept, since earlier rows with such keys are lost; so the sample stays
-    uniform if ``n_rows`` grows.
-    """
+    """Sample ``n_rows`` of all rows so far: those with the smallest random keys."""
     if kept is None:
         kept = {"n_seen": 0, "weight_seen": 0.0, "limit": 1.0}
     used = np.flatnonzero(table.sample_weight > 0)
     key = np.random.default_rng((seed, kept["n_seen"])).random(len(used))
-    # One row more than can be kept, for `limit`. Select first: all rows of a sparse
-    # table may be too many to convert to a dense array.
-    smallest = np.argsort(key, kind="stable")[: n_rows + 1]
-    subset = used[smallest]
-    X: Any = table.X[subset]
-    rows = {
-        "X": X.toarray() if sparse.issparse(X) else X,
-        "y": table.y[subset],
-        "sample_weight": table.sample_weight[subset],
-        "key": key[smallest],
-    }
+    # Select first: a whole sparse table may be too large for a dense array.
+    new, limit = smallest_keys(key, n_rows, kept["limit"])
+    X, y, weights = _dense_rows(table, used[new])
+    rows = {"X": X, "y": y, "sample_weight": weights, "key": key[new]}
     if "key" in kept:
         rows = {name: np.concatenate([kept[name], rows[name]]) for name in rows}
-    order = np.argsort(rows["key"], kind="stable")[: n_rows + 1]
-    limit = kept["limit"]
-    if len(order) > n_rows:
-        limit = min(limit, float(rows["key"][order[-1]]))
-    sample = order[rows["key"][order] < limit]
+    sample, limit = smallest_keys(rows["key"], n_rows, limit)
     return {name: values[sample] for name, values in rows.items()} | {
         "n_seen": kept["n_seen"] + len(used),
         "weight_seen": kept["weight_seen"] + float(table.sample_weight[used].sum()),
         "limit": limit,
     }
+
+
+def _dense_rows(table: Table, rows: np.ndarray) -> tuple[np.ndarray, ...]:
+    """X, y and weights of some rows."""
+    X: Any = table.X[rows]
+    X = X.toarray() if sparse.issparse(X) else X
+    return X, table.y[rows], table.sample_weight[rows]

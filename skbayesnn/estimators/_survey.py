@@ -85,37 +85,36 @@ class Part(NamedTuple):
 
 
 @contextmanager
-def located(place: str) -> Iterator[None]:
-    """Name the place of rows in errors about them."""
+def located(place: str, part: Part | None = None) -> Iterator[None]:
+    """Name the place of rows in errors about them, and the rows without a value of y.
+
+    part : rows whose y is checked, if any
+    """
     try:
         yield
     except (TypeError, ValueError) as error:
         kind = TypeError if isinstance(error, TypeError) else ValueError
-        raise kind(f"in {place}: {error}") from error
+        ids: Any = ()
+        if part is not None and kind is ValueError:
+            ids = _ids_without_y(part)
+        message = str(error)
+        if len(ids):
+            shown = ", ".join(map(str, ids[:5])) + ", ..." * (len(ids) > 5)
+            message = (
+                f"{message.partition(REMOVE_ROWS)[0].rstrip()} Positions in the whole "
+                f"source: {shown}. Remove these rows, or give them a weight of zero."
+            )
+        raise kind(f"in {place}: {message}") from error
 
 
-@contextmanager
-def _counted_from_the_first_row(part: Part) -> Iterator[None]:
-    """Add the positions in the source of rows without a value of y to an error."""
-    try:
-        yield
-    except ValueError as error:
-        y = np.asarray(part.y)
-        odd = [any(map(_is_odd, np.atleast_1d(row).tolist())) for row in y]
-        ids = part.ids[np.array(odd, dtype=bool)]
-        if not len(ids):
-            raise
-        shown = ", ".join(map(str, ids[:5])) + ", ..." * (len(ids) > 5)
-        message = str(error).partition(REMOVE_ROWS)[0].rstrip()
-        raise ValueError(
-            f"{message} Positions in the whole source: {shown}. Remove these rows, or "
-            "give them a weight of zero."
-        ) from error
+def _ids_without_y(part: Part) -> np.ndarray:
+    """Positions of rows whose y is missing or infinite."""
 
+    def is_odd(value):
+        return is_missing(value) or (isinstance(value, float) and np.isinf(value))
 
-def _is_odd(value) -> bool:
-    """Whether a value is missing or infinite."""
-    return is_missing(value) or (isinstance(value, float) and np.isinf(value))
+    rows = np.asarray(part.y).reshape(len(part.ids), -1).tolist()
+    return part.ids[np.array([any(map(is_odd, row)) for row in rows], dtype=bool)]
 
 
 class TrainingSource:
@@ -305,7 +304,7 @@ def survey(
     rows = source.in_order(min(training.rows_at_once, max(1, n_sample // 4)))
     for part in read_ahead(training.parts(rows)):
         codes = None
-        with located(part.place), _counted_from_the_first_row(part):
+        with located(part.place, part):
             if is_classifier(estimator):
                 labels, codes = np.unique(check_labels(part.y), return_inverse=True)
                 counts, sums = np.bincount(codes), np.bincount(codes, part.weights)
@@ -331,6 +330,21 @@ def survey(
     return Survey(sample, n_rows, weight, class_weight, n_of_class)
 
 
+def smallest_keys(
+    keys: np.ndarray, n: int, limit: float = np.inf
+) -> tuple[np.ndarray, float]:
+    """Indices of at most ``n`` keys below a limit, the smallest first; the new limit.
+
+    Rows with random keys form a uniform sample of a stream [Vitter 1985]. ``limit`` is
+    the smallest key that was ever dropped: earlier rows with larger keys are lost. So
+    the sample stays uniform if ``n`` grows.
+    """
+    order = np.argsort(keys, kind="stable")[: n + 1]
+    if len(order) > n:
+        limit = min(limit, float(keys[order[-1]]))
+    return order[keys[order] < limit], limit
+
+
 class _Reservoir:
     """Random rows of all rows, and at least some of every class, in one pass.
 
@@ -346,8 +360,7 @@ class _Reservoir:
     def __init__(self, n: int, seed: int):
         self._n, self._random = n, np.random.default_rng(seed)
         self._held: list[tuple[Part, np.ndarray, np.ndarray | None]] = []
-        # No row with a larger number is among the smallest of all.
-        self._largest = np.inf
+        self._limit = np.inf
 
     def add(self, part: Part, codes: np.ndarray | None) -> None:
         """Add consecutive rows.
@@ -366,7 +379,7 @@ class _Reservoir:
         return self._held[0][0]
 
     def _keep(self, part: Part, numbers, codes) -> None:
-        is_kept = numbers <= self._largest
+        is_kept = numbers < self._limit
         if codes is not None:
             order = np.lexsort([numbers, codes])
             starts = np.searchsorted(codes[order], codes[order])
@@ -381,8 +394,7 @@ class _Reservoir:
         parts, numbers, codes = zip(*self._held, strict=True)
         self._held = []
         all_numbers = np.concatenate(numbers)
-        if len(all_numbers) > self._n:
-            self._largest = np.partition(all_numbers, self._n - 1)[self._n - 1]
+        _, self._limit = smallest_keys(all_numbers, self._n, self._limit)
         all_codes = None if codes[0] is None else np.concatenate(codes)
         self._keep(_joined(parts), all_numbers, all_codes)
 

@@ -9,7 +9,6 @@ import pickle
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
@@ -104,17 +103,19 @@ class Workers:
                 sent.append(call)
                 yield delayed(_answer)(*sender.packed(call))
 
-        n_losses = 0
-        while True:
+        n_losses, failure = 0, None
+        while failure is None:
             again = list(sent)
             sent.clear()
             try:
-                for answer in self._parallel(outgoing(again)):
+                for result, failure in self._parallel(outgoing(again)):
+                    if failure is not None:
+                        break
                     sent.popleft()
                     n_losses = 0
-                    yield answer.value()
-            except _Failure as failure:
-                raise failure.error from None
+                    yield result
+                else:
+                    return
             except Exception as error:  # of joblib: calls return their exceptions
                 n_losses += 1
                 if type(error).__name__ == "TerminatedWorkerError":
@@ -131,8 +132,7 @@ class Workers:
                     "run again on the others.",
                 )
                 sender = _Sender(self._backend)
-            else:
-                return
+        raise failure
 
     def _is_lost_worker(self, error: Exception) -> bool:
         """Whether an error of joblib means that a worker of a cluster has ended."""
@@ -140,36 +140,8 @@ class Workers:
         return _is_cluster(self._backend) and bool(names & _LOST)
 
 
-class _Failure(Exception):
-    """Wraps the exception of a call, to tell it from exceptions of joblib."""
-
-    def __init__(self, error: Exception):
-        super().__init__(error)
-        self.error = error
-
-
-@dataclass(frozen=True)
-class _Answer:
-    """What a worker returns: the result of a call, or its exception."""
-
-    result: Any
-    error: Exception | None = None
-
-    def value(self):
-        """The result.
-
-        Raises
-        ------
-        _Failure
-            If the call failed.
-        """
-        if self.error is not None:
-            raise _Failure(self.error)
-        return self.result
-
-
-def _answer(content, *arrays) -> _Answer:
-    """Run a call on a worker.
+def _answer(content, *arrays) -> tuple[Any, Exception | None]:
+    """Run a call on a worker; return its result, or its exception.
 
     content : the call, or its pickle without ``arrays``
     """
@@ -177,9 +149,9 @@ def _answer(content, *arrays) -> _Answer:
         content = _Unpickler(io.BytesIO(content), arrays).load()
     function, *arguments = content
     try:
-        return _Answer(function(*arguments))
+        return function(*arguments), None
     except Exception as error:
-        return _Answer(None, error)
+        return None, error
 
 
 class _Sender:
