@@ -97,7 +97,7 @@ def sample(name, seed):
 
 
 def cells(y, training_y):
-    """Lower and upper ends of the cells of y."""
+    """Lower and upper bounds of the cells of y."""
     values = np.unique(training_y)
     middle = (values[1:] + values[:-1]) / 2
     low = np.append(2 * values[0] - middle[0], middle)

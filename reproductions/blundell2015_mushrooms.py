@@ -4,7 +4,7 @@ The agent sees a mushroom and eats it or leaves it. An edible one is worth 5, a
 poisonous one -35 or 5 with equal probability, leaving is worth 0. Regret is the reward
 that an oracle expects minus the agent's. In the paper, Bayes by Backprop with Thompson
 sampling explores longer than the greedy agents at first, and has the lowest regret in
-the end; the agents that act at random in 1 % or 5 % of the steps pay for it for ever.
+the end; the agents that act at random in 1 % or 5 % of the steps pay for it forever.
 Gal & Ghahramani (2016, section 5.4) have Thompson sampling by MC dropout, which
 converges faster than epsilon-greedy, in a game.
 

@@ -58,6 +58,9 @@ BANNED = {
     r"\bgoes on\b": "continues",
     r"\b(?:that|those) of (?:an?|the|its)\b": "the noun itself",
     r"\bof (?:its|their) own\b": "separate, its",
+    r"\bends of (?:(?:an?|the) )?(?:cell|interval)s?\b": "bounds",
+    r"\bfor ever\b": "indefinitely",
+    r"\bat hand\b": "available",
     r"\bis (?-i:none)\b": "there is no",
     r"(?<!\.)\bask(?:s|ed)?\b": "requires, requests",
 }

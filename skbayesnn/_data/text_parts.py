@@ -1,4 +1,4 @@
-"""Parts of the text of categories: n-grams of characters, for levels that are alike.
+"""Parts of the text of categories: n-grams of characters, for similar levels.
 
 "Police Officer III" and "Master Police Officer" share most of their parts, and so do
 neighbouring ZIP codes. Statistics of y of such levels are similar.

@@ -32,7 +32,7 @@ class Cells(NamedTuple):
         symmetric. A value that occurs once, or is new, is its own cell.
 
         y : (rows, targets); training_y : (training rows, targets)
-        most : (targets,), largest distance of the ends of a cell from its value
+        most : (targets,), largest distance of the bounds of a cell from its value
         """
         columns = zip(y.T, training_y.T, most, strict=True)
         low, high = zip(*(_cells_of_target(*column) for column in columns), strict=True)
@@ -40,7 +40,7 @@ class Cells(NamedTuple):
 
 
 def _cells_of_target(y, training_y, most: float) -> tuple[np.ndarray, np.ndarray]:
-    """Lower and upper ends of the cells of y, (rows,) both."""
+    """Lower and upper bounds of the cells of y, (rows,) both."""
     distinct, counts = np.unique(training_y, return_counts=True)
     apart = np.diff(distinct) > ROUNDING * (distinct[-1] - distinct[0])
     if not apart.any():

@@ -204,7 +204,7 @@ def report(
         Measured targets; required. The page has the name of a series.
     X_train : {frame, array-like} of shape (n_rows, n_features), default=None
         Training rows, to find columns that have drifted. Leave it out if they are not
-        at hand; the page then has no such section.
+        available; the page then has no such section.
     target : int, default=None
         Index of the target; required if the model has several targets.
     random_state : int, RandomState instance or None, default=0
