@@ -20,7 +20,7 @@ from skbayesnn._meta.abstention import Abstainer
 from skbayesnn._meta.base import BaseHeldOutMetaEstimator, one_target
 from skbayesnn._meta.cross_conformal import (
     NUDGE,
-    cross_interval,
+    cross_intervals,
     too_few,
 )
 from skbayesnn._meta.functions import predict_distribution, predict_with_std
@@ -271,17 +271,19 @@ class ConformalRegressor(RegressorMixin, BaseHeldOutMetaEstimator):
             )
         coverages = check_levels("coverage", coverage)
         predicted = [_finite_mean_and_std(model, X) for model in self.estimators_]
-        result = np.empty((len(predicted[0][0]), len(coverages), 2))
-        for i, level in enumerate(coverages):
-            if too_few(self.n_calibration_, level):
+        if isinstance(self.conformal_, list):
+            columns = [(mean[:, None], std[:, None]) for mean, std in predicted]
+            scores = [values[:, None] for values in self.conformal_]
+            result = cross_intervals(columns, scores, coverages)[:, 0]
+        else:
+            [(mean, std)] = predicted
+            result = np.empty((len(mean), len(coverages), 2))
+            for i, level in enumerate(coverages):
                 result[:, i] = -np.inf, np.inf
-            elif isinstance(self.conformal_, list):
-                result[:, i] = cross_interval(predicted, self.conformal_, level)
-            else:
-                [(mean, std)] = predicted
-                result[:, i] = self.conformal_.predict_int(
-                    mean, sigmas=std, confidence=level - NUDGE
-                )
+                if not too_few(self.n_calibration_, level):
+                    result[:, i] = self.conformal_.predict_int(
+                        mean, sigmas=std, confidence=level - NUDGE
+                    )
         one_row = safe_indexing(X, np.arange(1))
         # Without a predictive distribution, the bounds of y are not known.
         with suppress(TypeError):

@@ -23,19 +23,23 @@ def too_few(n_rows: int, coverage: float) -> bool:
     return is_too_few
 
 
-def cross_interval(predicted, scores, coverage: float) -> np.ndarray:
-    """CV+ interval of each row, (rows, 2); Barber et al. 2021, eq. 11.
+def cross_intervals(predicted, scores, coverages) -> np.ndarray:
+    """CV+ intervals, (rows, targets, coverages, 2); Barber et al. 2021, eq. 11.
 
-    With a single fold it equals the split conformal interval.
+    With a single fold they equal split conformal intervals.
 
-    predicted : mean and std of the model of each fold, (rows,)
-    scores : standardised absolute residuals of the rows of each fold
+    predicted : mean and std of the model of each fold, (rows, targets)
+    scores : standardised absolute residuals of the rows of each fold, by target
     """
     n = sum(map(len, scores))
-    rank = int(np.floor((1 - coverage + NUDGE) * (n + 1)))
-    n_rows = len(predicted[0][0])
-    result = np.empty((n_rows, 2))
-    for start in range(0, n_rows, BLOCK):
+    ranks = {
+        i: int(np.floor((1 - coverage + NUDGE) * (n + 1)))
+        for i, coverage in enumerate(coverages)
+        if not too_few(n, coverage)
+    }
+    result = np.empty((*predicted[0][0].shape, len(coverages), 2))
+    result[:] = -np.inf, np.inf
+    for start in range(0, len(result), BLOCK):
         rows = slice(start, start + BLOCK)
         lower, upper = (
             np.concatenate(
@@ -47,6 +51,7 @@ def cross_interval(predicted, scores, coverage: float) -> np.ndarray:
             )
             for sign in (-1, 1)
         )
-        result[rows, 0] = np.partition(lower, rank - 1, axis=1)[:, rank - 1]
-        result[rows, 1] = np.partition(upper, n - rank, axis=1)[:, n - rank]
+        for i, rank in ranks.items():
+            result[rows, :, i, 0] = np.partition(lower, rank - 1, axis=1)[:, rank - 1]
+            result[rows, :, i, 1] = np.partition(upper, n - rank, axis=1)[:, n - rank]
     return result

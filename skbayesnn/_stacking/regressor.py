@@ -12,7 +12,7 @@ from skbayesnn import _stored as stored
 from skbayesnn._data.scaling import UNCERTAIN_ROWS
 from skbayesnn._data.table_encoder import AVERAGED
 from skbayesnn._data.validation import check_numbers, check_target_given
-from skbayesnn._meta.cross_conformal import cross_interval, too_few
+from skbayesnn._meta.cross_conformal import cross_intervals
 from skbayesnn._predictive.by_blocks import by_blocks
 from skbayesnn._predictive.mixin import RegressionPredictiveMixin
 from skbayesnn._runtime import on_snapshot, warn_of_rows
@@ -369,19 +369,7 @@ default="from_dtype"
             moments = blocks.map(lambda _, block: block.mean_and_std())
             columns = map(np.concatenate, zip(*moments, strict=True))
             predicted.append([values.reshape(len(values), -1) for values in columns])
-        n_rows, n_targets = predicted[0][0].shape
-        n_scores = sum(map(len, self.fold_scores_))
-        result = np.empty((n_rows, n_targets, len(coverages), 2))
-        for i, nominal_coverage in enumerate(coverages):
-            if too_few(n_scores, nominal_coverage):
-                result[:, :, i] = -np.inf, np.inf
-                continue
-            for j in range(n_targets):
-                result[:, j, i] = cross_interval(
-                    [(mean[:, j], std[:, j]) for mean, std in predicted],
-                    [scores[:, j] for scores in self.fold_scores_],
-                    nominal_coverage,
-                )
+        result = cross_intervals(predicted, self.fold_scores_, coverages)
         low, high = self.predict_distribution(safe_indexing(X, [0])).support()
         result = result.clip(*(np.reshape(v, (-1, 1, 1)) for v in (low, high)))
         result = result if self.oof_prediction_.ndim == 2 else result[:, 0]
