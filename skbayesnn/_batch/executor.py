@@ -4,7 +4,6 @@ Fold fits whose networks can share a program are grouped within a memory budget.
 group is one joblib task: a worker trains the program and scores its networks.
 """
 
-import queue
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -180,15 +179,13 @@ def build_results(
     return ProgramResult(outcomes)
 
 
-def train_group(
-    group: Sequence[FoldFit], builder: ResultBuilder, device: str | None = None
-) -> ProgramResult:
+def train_group(group: Sequence[FoldFit], builder: ResultBuilder) -> ProgramResult:
     """Train the fold fits of one program and build their results.
 
     Fold fits that ran out of memory are missing from the result.
     """
     try:
-        trained, outcomes = _trained_together(group, device)
+        trained, outcomes = _trained_together(group)
     except ProcessError:
         raise
     except Exception as error:
@@ -212,17 +209,15 @@ def train_group(
 
 
 def _trained_together(
-    group: Sequence[FoldFit], device: str | None
+    group: Sequence[FoldFit],
 ) -> tuple[dict[Key, TrainedFit], dict[Key, Outcome]]:
     """Train fold fits in one program; return those that succeeded and that failed."""
     start = time.perf_counter()
     networks = [fold_fit.network for fold_fit in group]
-    jobs = _fit.train_together(networks, [fold_fit.job for fold_fit in group], device)
+    jobs = _fit.train_together(networks, [fold_fit.job for fold_fit in group])
     seconds = (time.perf_counter() - start) / len(group)
     trained, failed = {}, {}
     for fold_fit, job in zip(group, jobs, strict=True):
-        if device is not None:
-            fold_fit.network.device = device
         try:
             trained[fold_fit.key] = _trained_fit(fold_fit, job, seconds)
         except Exception as error:
@@ -262,7 +257,7 @@ MEMBERS_AT_ONCE = 4096
 
 @dataclass(frozen=True)
 class Resources:
-    """Memory, workers and devices for the programs. They do not affect results.
+    """Memory and workers for the programs. They do not affect results.
 
     Parameters
     ----------
@@ -273,8 +268,6 @@ class Resources:
         program.
     pre_dispatch : int or str
         Number of programs that joblib dispatches at once.
-    devices : sequence of str, or None
-        Each device trains one program at a time.
     backend : str, or None
         Backend of joblib to use if none is active.
     """
@@ -282,7 +275,6 @@ class Resources:
     memory: int
     n_jobs: int | None
     pre_dispatch: int | str = "2*n_jobs"
-    devices: Sequence[str] | None = None
     backend: str | None = None
 
     @classmethod
@@ -305,21 +297,21 @@ class Resources:
     def sequential(self) -> bool:
         """Whether programs are trained sequentially, each with all threads.
 
-        True unless joblib uses other processes, or several devices are given. Small
-        networks spend most of their time in Python, which runs one thread of a process
-        at a time: two programs in parallel threads take nearly as long as in sequence.
+        True unless joblib uses other processes. Small networks spend most of their time
+        in Python, which runs one thread of a process at a time: two programs in
+        parallel threads take nearly as long as in sequence.
         """
         if self.backend is not None:
             return False
         backend, _ = joblib.parallel.get_active_backend(prefer="threads")
-        return not self.devices and getattr(backend, "supports_sharedmem", False)
+        return getattr(backend, "supports_sharedmem", False)
 
     @property
     def n_workers(self) -> int:
         """Number of programs that train at the same time."""
         if self.sequential:
             return 1
-        return len(self.devices or ()) or joblib.effective_n_jobs(self.n_jobs)
+        return joblib.effective_n_jobs(self.n_jobs)
 
     @property
     def n_threads(self) -> int | None:
@@ -330,9 +322,7 @@ class Resources:
     def workers(self) -> Workers:
         """Workers of joblib's backend, which return each result when it is computed."""
         options = {"n_jobs": 1 if self.sequential else self.n_jobs, "prefer": "threads"}
-        if self.devices:  # Devices belong to this process.
-            options = {"n_jobs": len(self.devices), "require": "sharedmem"}
-        elif self.backend is not None:
+        if self.backend is not None:
             options["backend"] = self.backend
         return Workers.of_backend(pre_dispatch=self.pre_dispatch, **options)
 
@@ -351,7 +341,6 @@ class Executor:
         self._n_workers = resources.n_workers
         self._memory = resources.memory // self._n_workers
         self._workers, self._n_threads = resources.workers(), resources.n_threads
-        self._devices = _device_queue(resources.devices)
         # Bytes of the smallest program that did not fit into memory.
         self._too_large = float("inf")
 
@@ -415,10 +404,7 @@ class Executor:
                 waiting.extendleft(reversed(_halves(group)))
                 continue
             sent.append(group)
-            if self._devices is None:
-                yield train_group, group, self._builder
-            else:
-                yield _train_on_one_of, self._devices, group, self._builder
+            yield train_group, group, self._builder
 
     def _is_too_large(self, group: Sequence[FoldFit]) -> bool:
         return len(group) > 1 and estimate_bytes(group) >= self._too_large
@@ -427,25 +413,6 @@ class Executor:
 def _raise_if_interrupted(result: ProgramResult) -> None:
     if result.unscored:
         raise KeyboardInterrupt
-
-
-def _device_queue(devices: Sequence[str] | None) -> queue.SimpleQueue | None:
-    """Queue of the devices that do not train a program."""
-    if not devices:
-        return None
-    idle: queue.SimpleQueue[str] = queue.SimpleQueue()
-    for device in devices:
-        idle.put(device)
-    return idle
-
-
-def _train_on_one_of(idle: queue.SimpleQueue, group, builder):
-    """Run ``train_group`` on the next idle device."""
-    device = idle.get()
-    try:
-        return train_group(group, builder, device)
-    finally:
-        idle.put(device)
 
 
 def _halves(group: list) -> list[list]:

@@ -111,12 +111,10 @@ def tqdm_bar(**options):
 def train_together(
     estimators: Sequence,
     jobs: Sequence[TrainingJob],
-    device: str | None = None,
     hooks: Sequence[Hook] = (),
 ) -> list[TrainedJob]:
-    """Train the jobs of estimators in one program.
+    """Train the jobs of estimators in one program, on the device of the first one.
 
-    device : by default the ``device`` of the first estimator
     hooks : called after every epoch of the training on all rows
 
     Raises
@@ -135,7 +133,7 @@ def train_together(
                 f"{estimators[0]!r} with "
                 f"{config} and {estimator!r} with {job.config}."
             )
-    devices = _validation.devices_for_fit(device or estimators[0].device)
+    devices = _validation.devices_for_fit(estimators[0].device)
     torch_device = devices[0]
     dtype = config.computed_in(torch_device)
     jobs = _selection.select_settings(jobs, devices, dtype)

@@ -97,10 +97,6 @@ _DOC = """{first_line}
         Leave the default unless memory runs out. Mebibytes for the members in training;
         None is scikit-learn's ``working_memory``. If a program runs out of memory, it
         is split in halves, and later programs are smaller than it.
-    devices : sequence of str, default=None
-        Several devices for this process, such as ``["cuda:0", "cuda:1"]``. Each trains
-        one program at a time, and ``n_jobs`` is ignored. None is the ``device`` of the
-        estimator.
 
     Attributes
     ----------
@@ -171,7 +167,6 @@ class _BatchedSearch(BestEstimatorMixin, BaseSearchCV):
     """The ``fit`` of both searches."""
 
     memory_budget: float | None
-    devices: Sequence[str] | None
     estimator: stored.Estimator
     cv_results_: dict[
         str, Annotated[list | Annotated[np.ndarray, stored.ANY], "candidates"]
@@ -344,12 +339,11 @@ class _BatchedSearch(BestEstimatorMixin, BaseSearchCV):
         return ResultStore(*conditions)
 
     def _resources(self) -> Resources:
-        """Check the parameters for memory, workers and devices."""
+        """Check the parameters for memory and workers."""
         return Resources.from_budget(
             self.memory_budget,
             self.n_jobs,
             pre_dispatch=self.pre_dispatch,
-            devices=self.devices,
         )
 
 
@@ -375,7 +369,6 @@ class BatchedGridSearchCV(_BatchedSearch, GridSearchCV):
         error_score=np.nan,
         return_train_score=False,
         memory_budget=None,
-        devices=None,
     ) -> None:
         store_parameters(self, locals())
 
@@ -412,7 +405,6 @@ class BatchedRandomizedSearchCV(_BatchedSearch, RandomizedSearchCV):
         error_score=np.nan,
         return_train_score=False,
         memory_budget=None,
-        devices=None,
     ) -> None:
         store_parameters(self, locals())
 

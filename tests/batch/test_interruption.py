@@ -150,7 +150,7 @@ def test_changed_search_starts_again(data, interrupt, change):
     search.fit(X, y, **fit)
     assert trained == ([6] if change == "nothing else" else [6] * 3)
     options = search.get_params(deep=False)
-    del options["memory_budget"], options["devices"], options["verbose"]
+    del options["memory_budget"], options["verbose"]
     assert_same_results(GridSearchCV(**options).fit(X, y, **fit), search)
 
 
@@ -197,11 +197,8 @@ def sigint():
     signal.signal(signal.SIGINT, before)
 
 
-@pytest.mark.parametrize(
-    "options", [{"n_jobs": 2}, {"devices": ["cpu", "cpu"]}], ids=["in turn", "threads"]
-)
-def test_interruption_by_a_signal(data, plain, monkeypatch, sigint, options):
-    """While a program trains, or a program on each of two devices."""
+def test_interruption_by_a_signal(data, plain, monkeypatch, sigint):
+    """While a program trains."""
     train_group, begun = executor.train_group, []
 
     def train(*arguments):
@@ -211,7 +208,7 @@ def test_interruption_by_a_signal(data, plain, monkeypatch, sigint, options):
         return train_group(*arguments)
 
     monkeypatch.setattr(executor, "train_group", train)
-    search = fit_interrupted(new_search(**options), data.X, data.y)
+    search = fit_interrupted(new_search(n_jobs=2), data.X, data.y)
     assert len(begun) >= 3
     assert not hasattr(search, "best_estimator_")
     assert_same_results(plain, search.fit(data.X, data.y))

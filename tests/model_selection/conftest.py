@@ -38,12 +38,12 @@ def data():
 
 @pytest.fixture
 def programs(monkeypatch):
-    """Number of members and device of every trained program."""
+    """Number of members of every trained program."""
     train_group, records = executor.train_group, []
 
-    def train(group, scorer, device=None):
-        records.append((len(group), device))
-        return train_group(group, scorer, device)
+    def train(group, scorer):
+        records.append(len(group))
+        return train_group(group, scorer)
 
     monkeypatch.setattr(executor, "train_group", train)
     return records

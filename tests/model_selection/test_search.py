@@ -385,21 +385,19 @@ def test_estimator_and_candidates_are_not_changed(data):
     "search_class", [BatchedGridSearchCV, BatchedRandomizedSearchCV]
 )
 def test_parameters_equal_scikit_learn(search_class):
-    search = search_class(
-        regressor(), GRID, memory_budget=3.0, devices=["cpu"], verbose=2
-    )
+    search = search_class(regressor(), GRID, memory_budget=3.0, verbose=2)
     copied = clone(search)
     assert repr(copied.get_params()) == repr(search.get_params())
     copied.set_params(estimator__tau=7.0, memory_budget=None, cv=4)
     assert copied.estimator.tau == 7.0 and search.estimator.tau == "auto"
     expected = PLAIN[search_class](regressor(), GRID).get_params()
     actual = search_class(regressor(), GRID).get_params()
-    assert actual.keys() - expected.keys() == {"memory_budget", "devices"}
+    assert actual.keys() - expected.keys() == {"memory_budget"}
     assert actual["verbose"] == "auto" and expected["verbose"] == 0
     for name in expected.keys() - {"estimator", "verbose"}:
         assert repr(actual[name]) == repr(expected[name]), name
     names = [list(signature(k).parameters) for k in (PLAIN[search_class], search_class)]
-    assert names[1] == [*names[0], "memory_budget", "devices"]
+    assert names[1] == [*names[0], "memory_budget"]
 
 
 @pytest.mark.parametrize("metric", [None, "r2", ["r2", "neg_max_error"]])
