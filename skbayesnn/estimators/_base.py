@@ -344,6 +344,13 @@ class BayesianNetwork(
             raise trained_job.trained.lost
         return self
 
+    def _check_normal_posterior(self) -> None:
+        """Raise if the posterior cannot be a prior, as that of most methods."""
+        raise ValueError(
+            "prior='previous' requires the posterior of BBBRegressor or BBBClassifier; "
+            f"got {type(self).__name__}. Leave it out."
+        )
+
     def _check_can_continue(self, job: TrainingJob, target_attributes: dict) -> None:
         """Raise if training cannot continue from the fitted state."""
         check_same_network(self, job, target_attributes)

@@ -357,6 +357,7 @@ def test_pickled_stream_continues_alike(seed, monkeypatch):
         (MCDropoutRegressor, {"n_epochs": 0}, "n_epochs.*>= 1.*got 0"),
         (MCDropoutRegressor, {"n_replay": -1}, "n_replay.*>= 0.*got -1"),
         (BBBRegressor, {"prior": "previous", "n_replay": 3}, "runs a full fit"),
+        (MCDropoutRegressor, {"prior": "previous"}, "requires .* BBBClassifier; got"),
     ],
 )
 def test_invalid_options_are_refused(kind, options, message, seed):
