@@ -15,6 +15,7 @@ WITH_MASK = (
     ", for instance with keep = np.isfinite(np.asarray(y, dtype=float)), X[keep] and "
     "y[keep]; for a table of polars X.filter(keep)"
 )
+DAYS = "Convert them to numbers, for instance to days with y / np.timedelta64(1, 'D')."
 DAYS_OF_DATES = (
     "Convert them to a duration, for instance with dates = pandas.Series("
     "pandas.to_datetime(y)), then y = (dates - dates.min()) / pandas.Timedelta('1D')."
@@ -83,6 +84,11 @@ _NUMBER = re.compile(
 )
 # Above this share of common integers on both sides of a comma, texts are pairs.
 _PAIRS_SHARE = 0.7
+
+
+def listed(parts: Sequence, most: int = 10) -> str:
+    """The first names or values, for a message."""
+    return ", ".join(map(str, parts[:most])) + ", ..." * (len(parts) > most)
 
 
 def is_iso_date(text: str) -> bool:

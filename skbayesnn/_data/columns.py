@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
-from numbers import Real
+from numbers import Number, Real
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -162,6 +162,18 @@ class TableColumn:
         """
         return _as_numbers(self.values, self.name)
 
+    def may_be_numbers(self) -> bool:
+        """Whether NumPy makes numbers of the values; or refuses them by their type."""
+        if self.values.dtype.kind in "mM":
+            return False
+        try:
+            self.values.astype(np.float64)
+        except ValueError:
+            return False
+        except TypeError:
+            return True
+        return True
+
     def has_durations(self) -> bool:
         """Whether values are durations, which ``numbers`` returns in seconds."""
         if self.values.dtype.kind != "O":
@@ -289,6 +301,14 @@ class _SeriesColumn(TableColumn):
             values = self._series.cast(narwhals.Float64).to_numpy()
         return values.astype(np.float64)
 
+    def may_be_numbers(self):
+        if self._has_numbers:
+            return True
+        is_time = self.values.dtype.kind in "mM"
+        return not is_time and all(
+            value is None or isinstance(value, Number) for value in self.values.tolist()
+        )
+
     def has_durations(self):
         if self._dtype_name in ("Object", "Unknown"):
             return super().has_durations()
@@ -396,14 +416,13 @@ def refuse_repeated_names(X) -> None:
     if len(set(names)) == len(names):
         return
     counts = Counter(names)
-    repeated = [name for name in counts if counts[name] > 1]
-    listed = ", ".join(map(repr, repeated[:10])) + ", ..." * (len(repeated) > 10)
+    repeated = [repr(name) for name in counts if counts[name] > 1]
     way_out = "Rename them"
     if hasattr(X, "iloc"):
         way_out += ", or drop them: X.loc[:, ~X.columns.duplicated()]"
     raise ValueError(
-        f"the columns of X must have different names; got {listed} more "
-        f"than once. {way_out}."
+        f"the columns of X must have different names; got {_advice.listed(repeated)} "
+        f"more than once. {way_out}."
     )
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.preprocessing import StandardScaler
 
+from skbayesnn._data._advice import listed
 from skbayesnn._distributions.components import Components
 from skbayesnn._likelihoods.base import MIN_NOISE
 from skbayesnn._runtime import silence_warning, warn_of_rows, warn_once
@@ -317,7 +318,7 @@ def _about_codes(
 ) -> str:
     return (
         "a value looks like a code for missing values: "
-        f"{', '.join(parts[:5])}{', ...' * (len(parts) > 5)}. {consequence} "
+        f"{listed(parts, 5)}. {consequence} "
         f"{columns.replacement(codes[:5])}"
     )
 

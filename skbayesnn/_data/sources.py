@@ -24,6 +24,7 @@ import numpy as np
 import sklearn
 
 from skbayesnn._data import files
+from skbayesnn._data._advice import listed
 from skbayesnn._data.class_order import OrderedLabels, if_ordered
 from skbayesnn._data.columns import is_frame, objects_of
 from skbayesnn._runtime import imported
@@ -103,10 +104,10 @@ def resolved_columns(X, *values):
     columns = list(getattr(X, "column_names", X.columns)) if is_frame(X) else []
     missing = [name for name in names if name not in columns]
     if missing:
-        shown = ", ".join(map(repr, columns[:20])) or "no named columns"
+        shown = listed([*map(repr, columns)], 20) or "no named columns"
         raise ValueError(
             f"X must have a column {missing[0]!r}, which is named in place of values; "
-            f"it has {shown}{', ...' * (len(columns) > 20)}."
+            f"it has {shown}."
         )
     X, found = split_columns(X, names)
     by_name = dict(zip(names, found, strict=True))
@@ -238,8 +239,7 @@ class RowSource:
             in_path = any(f"{name}=" in self.name for name in missing)
             raise ValueError(
                 f"{self.name} must have the columns {', '.join(map(repr, missing))}; "
-                f"it has {', '.join(map(repr, self.columns[:20]))}"
-                f"{', ...' * (len(self.columns) > 20)}."
+                f"it has {listed([*map(repr, self.columns)], 20)}."
                 + " Columns in names of folders are read below the folder that is "
                 "given: give the folder above, or a pattern." * in_path
             )

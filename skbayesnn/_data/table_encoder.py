@@ -13,6 +13,7 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
+from skbayesnn._data._advice import listed
 from skbayesnn._data.column_encoding import (
     BY_LEVEL,
     Column,
@@ -718,24 +719,21 @@ def _named_categories(categorical_features, names: Sequence) -> np.ndarray:
 def _warn_of_dropped(columns: Sequence[Column]) -> None:
     dropped = {c.name: c.encoding for c in columns if not c.suffixes}
     if dropped:
-        reasons = "; ".join(
+        reasons = [
             f"{name!r} ({encoding.removeprefix('dropped: ')})"
-            for name, encoding in list(dropped.items())[:10]
-        )
+            for name, encoding in dropped.items()
+        ]
         warn_once(
             "SKB203",
             "dropped columns",
             f"{len(dropped)} columns of X were dropped, because nothing can be learned "
-            f"from them: {reasons}{', ...' * (len(dropped) > 10)}.",
+            f"from them: {listed(reasons)}.",
         )
 
 
 def _with_rows(n_rows: Mapping[Any, int]) -> str:
     """Names of columns with numbers of rows, for a warning."""
-    parts = [
-        f"{name!r} ({n} {'row' if n == 1 else 'rows'})" for name, n in n_rows.items()
-    ]
-    return ", ".join(parts[:10]) + ", ..." * (len(parts) > 10)
+    return listed([f"{name!r} ({n} row{'s' * (n > 1)})" for name, n in n_rows.items()])
 
 
 def warn_of_new_missing(estimator, n_rows: Mapping[Any, int], consequence: str) -> None:
@@ -760,17 +758,16 @@ def _warn_of_unseen_levels(
     if columns:
         parts = [
             f"{column.name!r} (such as {level[:40]!r}; in `fit`: "
-            f"{', '.join(repr(v[:40]) for v in column.named[:3])}"
-            f"{', ...' * (len(column.named) > 3)})"
-            for column, level in columns[:10]
+            f"{listed([repr(v[:40]) for v in column.named], 3)})"
+            for column, level in columns
         ]
         warn_of_rows(
             estimator,
             "SKB304",
             UNSEEN_LEVELS,
             "all values of a column are levels that `fit` has not seen: "
-            f"{', '.join(parts)}{', ...' * (len(columns) > 10)}. {consequence} "
-            "Check that spelling and type equal those in the training rows.",
+            f"{listed(parts)}. {consequence} Check that spelling and type equal those "
+            "in the training rows.",
         )
 
 

@@ -1,7 +1,6 @@
 """Check X, y and weights, and convert them to plain arrays."""
 
 import datetime
-import numbers
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -232,7 +231,6 @@ def _as_numbers(estimator, X, *, reset, allow_nan=False):
     if not (reset or hasattr(estimator, "feature_names_in_")):
         refuse_other_names(X, range(estimator.n_features_in_))
     X = _flat_rows(getattr(estimator, "network", None), X)
-    _refuse_text(X, in_fit=reset)
     try:
         X = validate_data(
             estimator,
@@ -430,15 +428,20 @@ def check_numbers(estimator, y) -> np.ndarray:
             f"`y` must hold real numbers for {class_name}; got {values.dtype}. Complex "
             "data not supported: give its real and imaginary part as two targets."
         )
-    if values.dtype.kind in "mM":
+    is_text = values.dtype.kind in "OUS"
+    if is_text:
+        _refuse_places(values, [is_missing(value) for value in values.flat])
+    first = next(iter(values.flat), None)
+    is_date = isinstance(first, datetime.date) or (
+        isinstance(first, str) and is_iso_date(first)
+    )
+    if values.dtype.kind in "mM" or is_date:
+        way_out = _advice.DAYS if values.dtype.kind == "m" else _advice.DAYS_OF_DATES
         raise ValueError(
-            f"`y` must hold numbers for {class_name}; got times ({values.dtype}), "
-            "whose unit is unclear. Convert them to a duration, for instance "
-            "(y - y.min()) / np.timedelta64(1, 'D')."
+            f"`y` must hold numbers for {class_name}; got times, such as "
+            f"{str(first)!r}, whose unit is unclear. {way_out}"
         )
-    if values.dtype.kind in "OUS":
-        _refuse_places(y, values, [is_missing(value) for value in values.flat])
-        _refuse_dates(values, class_name)
+    if is_text:
         try:
             values.astype(np.float64)
         except (TypeError, ValueError) as error:
@@ -456,25 +459,13 @@ def check_numbers(estimator, y) -> np.ndarray:
         ensure_all_finite=False,
     )
     if not np.isfinite(checked).all():
-        _refuse_places(y, checked, np.isnan(checked), "Input y contains NaN, ")
+        _refuse_places(checked, np.isnan(checked), "Input y contains NaN, ")
         infinite = "Input y contains infinity or a value too large for dtype('float64')"
-        _refuse_places(y, checked, np.isinf(checked), f"{infinite}, ")
+        _refuse_places(checked, np.isinf(checked), f"{infinite}, ")
     return checked
 
 
-def _refuse_dates(values: np.ndarray, class_name: str) -> None:
-    """Raise if y has dates, as objects or as text in ISO format."""
-    first = next(iter(values.flat), None)
-    if isinstance(first, datetime.date) or (
-        isinstance(first, str) and is_iso_date(first)
-    ):
-        raise ValueError(
-            f"`y` must hold numbers for {class_name}; got dates, such as {str(first)!r}"
-            f", whose unit is unclear. {_advice.DAYS_OF_DATES}"
-        )
-
-
-def _refuse_places(y, values: np.ndarray, odd, words: str = "") -> None:
+def _refuse_places(values: np.ndarray, odd, words: str = "") -> None:
     """Raise if y has values that are missing or not finite.
 
     values : y as an array
@@ -484,12 +475,12 @@ def _refuse_places(y, values: np.ndarray, odd, words: str = "") -> None:
     if not np.any(odd):
         return
     by_row = np.reshape(odd, (len(values), -1))
-    rows = np.flatnonzero(by_row.any(axis=1))
+    rows = np.flatnonzero(by_row.any(axis=1)).tolist()
     first = values.reshape(len(by_row), -1)[rows[0]][by_row[rows[0]].argmax()]
-    shown = ", ".join(map(str, rows[:5])) + ", ..." * (len(rows) > 5)
     raise ValueError(
         f"`y` must have a value for every row; {words}got {first!s} in {len(rows)} of "
-        f"{len(by_row)} rows, at positions {shown}. {_advice.REMOVE_ROWS}"
+        f"{len(by_row)} rows, at positions {_advice.listed(rows, 5)}. "
+        f"{_advice.REMOVE_ROWS}"
         f"{_advice.WITH_MASK * (by_row.shape[1] == 1)}."
     )
 
@@ -680,90 +671,40 @@ def _warn_of_weights(mean: float, comparison: str, meaning: str) -> None:
     )
 
 
-def refuse_non_numeric_columns(X, in_fit: bool = True):
-    """Raise an error with the names of a frame's columns that are not numeric."""
-    schema = getattr(X, "schema", None)  # polars: maps name to dtype
-    if schema is not None and hasattr(schema, "items"):
-        columns = [
-            name
-            for name, dtype in schema.items()
-            if not (dtype.is_numeric() or str(dtype) == "Boolean")
-        ]
-    elif hasattr(X, "dtypes") and hasattr(X, "columns"):  # pandas
-        columns = [
-            name
-            for name, dtype in zip(X.columns, X.dtypes, strict=True)
-            if not _is_numeric(X[name], dtype)
-        ]
-    else:
+def refuse_non_numeric_columns(X, in_fit: bool = True) -> None:
+    """Raise an error with the names of columns of a dense X that are not numeric."""
+    if sparse.issparse(X):
         return
-    if columns:
-        _refuse_columns(columns, in_fit, X)
-
-
-def _refuse_text(X, in_fit: bool):
-    """Raise the same error for arrays of objects, text or times."""
-    if sparse.issparse(X) or hasattr(X, "columns"):
+    if not is_frame(X):
+        try:
+            X = np.asarray(X)
+        except ValueError:
+            return  # rows of different lengths: check_array raises
+        if X.ndim != 2 or X.dtype.kind not in "OUSmM":
+            return
+    columns = [column for column in TableReader(X) if not column.may_be_numbers()]
+    if not columns:
         return
-    try:
-        values = np.asarray(X)
-    except ValueError:
-        return  # rows of different lengths: check_array raises
-    if values.ndim != 2 or values.dtype.kind not in "OUSmM":
-        return
-    columns = [j for j in range(values.shape[1]) if _is_text_or_time(values[:, j])]
-    if columns:
-        _refuse_columns(columns, in_fit, values)
-
-
-def _is_text_or_time(column) -> bool:
-    if column.dtype.kind in "mM":
-        return True
-    try:
-        column.astype(np.float64)
-    except ValueError:
-        return True
-    except TypeError:
-        return False  # another object: check_array raises
-    return False
-
-
-def _refuse_columns(columns, in_fit: bool, X):
     if in_fit:
         way_out = _advice.ENCODE_COLUMNS
     else:
-        values = _values_of(X, columns[0])
-        known = [value for value in values if not is_missing(value)]
-        way_out = "Convert them, for instance with pandas.to_numeric."
-        if known and not isinstance(known[0], str):
-            # `pandas.to_numeric` would make nanoseconds of dates.
-            way_out = f"Convert them: column {columns[0]!r} has {known[0]!s:.40}."
+        name, values = columns[0].name, columns[0].values
+        known = [value for value in values.tolist() if not is_missing(value)]
         found = first_text(values)
+        way_out = (
+            f"Convert them: column {name!r} has {(known or ['nothing'])[0]!s:.40}."
+        )
         if found is not None:
             row, text = found
             way_out = (
-                f"Convert them. Row {row} of column {columns[0]!r} has {text[:40]!r}: "
+                f"Convert them. Row {row} of column {name!r} has {text[:40]!r}: "
                 f"{advice_for_texts(values, 'column')}"
             )
+    names = ", ".join(repr(column.name) for column in columns)
     raise ValueError(
         f"every column of X must contain numbers{'' if in_fit else ', as in `fit`'}; "
-        f"got columns of other kinds: {', '.join(map(repr, columns))}. {way_out}"
+        f"got columns of other kinds: {names}. {way_out}"
     )
-
-
-def _values_of(X, name) -> np.ndarray:
-    """Values of a column of a frame, or of an array by position; else none."""
-    if not (is_frame(X) or isinstance(X, np.ndarray)):
-        return np.empty(0, dtype=object)
-    reader = TableReader(X)
-    return reader[reader.names.index(name)].values
-
-
-def _is_numeric(column, dtype):
-    """Whether a pandas column is numeric; the values of object columns are checked."""
-    if dtype.kind != "O":
-        return dtype.kind in "biuf"
-    return all(v is None or isinstance(v, numbers.Number) for v in column)
 
 
 def _flat_rows(network: NetworkDescription | None, X):

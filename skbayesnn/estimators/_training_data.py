@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from scipy import sparse
 
+from skbayesnn._data._advice import listed
 from skbayesnn._data.column_encoding import stored_name
 from skbayesnn._data.columns import TableReader, is_frame
 from skbayesnn._data.groups import check_can_hold_out, check_groups
@@ -191,7 +192,7 @@ def _warn_of_constant_columns(X, names) -> None:
     columns = np.flatnonzero(bounds[0] == bounds[1])
     if len(columns):
         labels = columns.tolist() if names is None else [str(names[j]) for j in columns]
-        shown = ", ".join(map(repr, labels[:10])) + ", ..." * (len(labels) > 10)
+        shown = listed([*map(repr, labels)])
         warn_once(
             "SKB201",
             "constant columns",
