@@ -145,8 +145,8 @@ def _add_regression_outputs(
     graph: Graph, distribution: Regression, levels: list[float]
 ) -> None:
     """Add the outputs ``mean``, ``std`` and, for any levels, ``quantiles``."""
-    if levels and not distribution.is_normal:
-        names = ", ".join(map(repr, sorted(distribution.likelihoods)))
+    if levels and distribution.not_normal:
+        names = ", ".join(map(repr, sorted(distribution.not_normal)))
         raise TypeError(
             "`q` must be () if the observation noise is not Gaussian, since ONNX lacks "
             f"other distribution functions; got q={tuple(levels)} and likelihood="

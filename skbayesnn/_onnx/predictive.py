@@ -36,6 +36,7 @@ from skbayesnn._onnx.networks import outputs_of
 from skbayesnn._onnx.parts import thawed
 from skbayesnn._onnx.steps import after_table, transformed
 from skbayesnn._onnx.tables import Versions, encoded_table, encoded_versions
+from skbayesnn._onnx.trees import leaf_values, summed_leaves
 from skbayesnn._stacking.base import BayesianStacking
 from skbayesnn._stacking.boosting import BoostingClassifier
 from skbayesnn._stacking.foreign import ForeignModel
@@ -61,28 +62,24 @@ class Regression:
         All draws, in parts that are computed together.
     is_flat : bool
         Whether results drop the target axis.
-    likelihoods : frozenset of str
-        Names of the likelihoods of the networks.
-    is_normal : bool
-        Whether all components are normal distributions.
     dtype : dtype
         Precision that resolves y.
+    not_normal : frozenset of str
+        Likelihoods whose components are not normal distributions.
     """
 
     draws: tuple[Moments, ...]
     is_flat: bool
-    likelihoods: frozenset[str]
-    is_normal: bool
     dtype: np.dtype
+    not_normal: frozenset[str] = frozenset()
 
     def joined(self, other: "Regression") -> "Regression":
         """Mixture of the draws of both."""
         return Regression(
             self.draws + other.draws,
             self.is_flat,
-            self.likelihoods | other.likelihoods,
-            self.is_normal and other.is_normal,
             np.promote_types(self.dtype, other.dtype),
+            self.not_normal | other.not_normal,
         )
 
     @property
@@ -245,25 +242,15 @@ def _of_numbers(
     model, rows: OnnxRows, part: Part | None = None
 ) -> Regression | Classes:
     """Predictive distribution of a model whose columns are numbers, or encoded."""
-    if isinstance(model, BayesianStacking):
-        pairs = zip(model.estimators_, _parts(model), strict=True)
-        return _corrected(model, [predictive(c, rows, p) for c, p in pairs])
-    if isinstance(model, BayesianNetwork):
-        return _network(model, rows, part)
-    if isinstance(model, ShrunkLinearRegressor | ShrunkLinearClassifier):
-        return _linear_model(model, rows, part)
-    if isinstance(model, ForestRegressor):
-        return _forest(model, rows, part)
-    if isinstance(model, BoostingClassifier):
-        return _boosting(model, rows, part)
+    for kind, convert in _CONVERTERS.items():
+        if isinstance(model, kind):
+            return convert(model, rows, part)
     if isinstance(model, ForeignModel):
         raise TypeError(
             "`to_onnx` converts the candidates of skbayesnn; got "
             f"{type(model.estimator).__name__} in a stack. Leave it out of "
             "`estimators`, or predict with the stack itself."
         )
-    if isinstance(model, NeighbourModel):
-        return _neighbours(model, rows, part)
     raise TypeError(
         "`to_onnx` takes the estimators of skbayesnn, alone, as the last step of a "
         "Pipeline, in a search, in FrozenEstimator, or in CalibratedUncertainty"
@@ -295,6 +282,12 @@ def _parts(model: BayesianStacking) -> list[Part]:
     ]
 
 
+def _stack(model: BayesianStacking, rows: OnnxRows, part: Part | None = None):
+    """Mixture of the candidates of a stack for numbers."""
+    pairs = zip(model.estimators_, _parts(model), strict=True)
+    return _corrected(model, [predictive(c, rows, p) for c, p in pairs])
+
+
 def _corrected(model: BayesianStacking, parts: list) -> Regression | Classes:
     """Mixture of the candidates of a stack, with its correction."""
     return _joined(parts).corrected(model.spread_factor_, BOUND)
@@ -316,17 +309,23 @@ def _network(model: BayesianNetwork, rows: OnnxRows, part: Part | None):
             probability = probabilities(members, outputs)
             parts.append(Classes(uses, probability, vars(model)["classes_"]))
             continue
-        _check_units(scaling.y_mean, scaling.y_scale)
-        parts.append(
-            Regression(
-                (_in_units_of_y(moments(members, uses, outputs), scaling),),
-                is_flat=model.y_ndim_ == 1,
-                likelihoods=frozenset([likelihood.name]),
-                is_normal=likelihood.components_class in NORMAL,
-                dtype=scaling.dtype_of_y(np.float32),
-            )
-        )
+        dtype = scaling.dtype_of_y(np.float32)
+        draws = moments(members, uses, outputs)
+        regression = _regression(model, draws, dtype, scaling)
+        if likelihood.components_class not in NORMAL:
+            regression = replace(regression, not_normal=frozenset([likelihood.name]))
+        parts.append(regression)
     return _joined(parts)
+
+
+def _regression(
+    model, draws: Moments, dtype=np.float64, scaling: Scaling | None = None
+) -> Regression:
+    """Draws in units of y, from the units of a scaling."""
+    if scaling is not None:
+        _check_units(scaling.y_mean, scaling.y_scale)
+        draws = draws.rescaled(scaling.y_mean, scaling.y_scale)
+    return Regression((draws,), model.y_ndim_ == 1, np.dtype(dtype))
 
 
 def _uses(part: Part | None, n_draws: int) -> np.ndarray:
@@ -419,13 +418,7 @@ def _linear_model(
             probability = sigmoid / sigmoid.sum(2, keepdims=True)
         return Classes(uses, probability, model.classes_)
     variance = outputs.graph.constant(model.noise_variance_).expand_as(outputs)
-    return Regression(
-        (Moments(uses, outputs, variance),),
-        is_flat=model.y_ndim_ == 1,
-        likelihoods=frozenset([model.likelihood]),
-        is_normal=True,
-        dtype=np.dtype(np.float64),
-    )
+    return _regression(model, Moments(uses, outputs, variance))
 
 
 def _forest(model: ForestRegressor, rows: OnnxRows, part: Part | None) -> Regression:
@@ -433,27 +426,21 @@ def _forest(model: ForestRegressor, rows: OnnxRows, part: Part | None) -> Regres
     n_trees = len(model.roots_)
     used, uses = _used(part, n_trees)
     x = _single_input(rows).cast(np.float32)
-    _check_units(model.y_mean_, model.y_scale_)
-    mean = _leaf_values(x, model, used, "mean")
+    mean = leaf_values(x, model, used, "mean")
     if model.width is None:
-        variance = _leaf_values(x, model, used, "variance")
+        variance = leaf_values(x, model, used, "variance")
     else:
         squares = np.square(model.widths[used])[:, np.newaxis, np.newaxis]
         variance = x.graph.constant(squares).expand_as(mean)
-    return Regression(
-        (_in_units_of_y(Moments(uses, mean, variance), model._scaling),),
-        is_flat=model.y_ndim_ == 1,
-        likelihoods=frozenset([model.likelihood]),
-        is_normal=True,
-        dtype=np.dtype(np.float64),
-    )
+    draws = Moments(uses, mean, variance)
+    return _regression(model, draws, scaling=model._scaling)
 
 
 def _boosting(model: BoostingClassifier, rows: OnnxRows, part: Part | None) -> Classes:
     """Class probabilities of gradient boosting, as one draw."""
     n_outputs, n_trees = len(model.baseline_), len(model.roots_)
     x = _single_input(rows).cast(np.float32)
-    sums = _summed_leaves(
+    sums = summed_leaves(
         x,
         model,
         np.arange(n_trees),
@@ -479,72 +466,9 @@ def _neighbours(model: NeighbourModel, rows: OnnxRows, part: Part | None):
         probability = neighbours.class_shares(model, used, x)
         return Classes(uses, probability, model.classes_)
     assert isinstance(model, NeighbourRegressor)
-    _check_units(model.y_mean_, model.y_scale_)
     normals = Normals(*neighbours.normal_mixtures(model, used, x))
-    scaling = model._scaling
-    return Regression(
-        (_in_units_of_y(Moments.of_normals(uses, normals), scaling),),
-        is_flat=model.y_ndim_ == 1,
-        likelihoods=frozenset([model.likelihood]),
-        is_normal=True,
-        dtype=scaling.dtype_of_y(np.float32),
-    )
-
-
-def _leaf_values(x: Tensor, model: ForestRegressor, trees, name: str) -> Tensor:
-    """Values of the leaves of the rows, (trees, rows, targets), float64.
-
-    One operator evaluates all trees; each tree and target has its own output.
-
-    x : (rows, columns), float32; trees : indices
-    name : "mean" or "variance"
-    """
-    values = model.leaf_mean_ if name == "mean" else model.leaf_variance_
-    shape = len(trees), values.shape[1]
-    output = np.arange(shape[0] * shape[1]).reshape(shape)
-    flat = _summed_leaves(x, model, trees, values, output)
-    split = flat.op("Reshape", np.array([-1, *shape]))
-    return split.op("Transpose", perm=[1, 0, 2]).cast(np.float64)
-
-
-def _summed_leaves(x: Tensor, model, trees, values, output) -> Tensor:
-    """Sums of leaf values over the trees with the same output, (rows, outputs).
-
-    x : (rows, columns), float32
-    model : with ``roots_``, ``feature_``, ``threshold_`` and ``child_``
-    trees : (trees,), indices
-    values : (leaves, targets)
-    output : (trees, targets), index of the output
-    """
-    n_targets = values.shape[1]
-    ends = np.append(model.roots_[1:], len(model.feature_))
-    first = model.roots_[trees]
-    sizes = ends[trees] - first
-    tree = np.repeat(np.arange(len(trees)), sizes)
-    node = np.concatenate([np.arange(size) for size in sizes])
-    at = np.repeat(first, sizes) + node
-    is_leaf = model.feature_[at] < 0
-    other = model.child_[at] - np.repeat(first, sizes)
-    # The largest float32 that is not larger divides float32 columns equally.
-    threshold = model.threshold_[at].astype(np.float32)
-    above = threshold > model.threshold_[at]
-    threshold[above] = np.nextafter(threshold[above], np.float32(-np.inf))
-    return x.op(
-        "TreeEnsembleRegressor",
-        domain="ai.onnx.ml",
-        n_targets=int(output.max()) + 1,
-        nodes_treeids=tree.tolist(),
-        nodes_nodeids=node.tolist(),
-        nodes_featureids=np.where(is_leaf, 0, model.feature_[at]).tolist(),
-        nodes_modes=np.where(is_leaf, "LEAF", "BRANCH_LEQ").tolist(),
-        nodes_values=threshold.tolist(),
-        nodes_truenodeids=np.where(is_leaf, 0, node + 1).tolist(),
-        nodes_falsenodeids=np.where(is_leaf, 0, other).tolist(),
-        target_treeids=np.repeat(tree[is_leaf], n_targets).tolist(),
-        target_nodeids=np.repeat(node[is_leaf], n_targets).tolist(),
-        target_ids=output[tree[is_leaf]].ravel().tolist(),
-        target_weights=values[model.child_[at[is_leaf]]].ravel().tolist(),
-    )
+    scaling, draws = model._scaling, Moments.of_normals(uses, normals)
+    return _regression(model, draws, scaling.dtype_of_y(np.float32), scaling)
 
 
 def _single_input(rows: OnnxRows) -> Tensor:
@@ -573,10 +497,6 @@ def _check_units(y_mean: np.ndarray, y_scale: np.ndarray) -> None:
         )
 
 
-def _in_units_of_y(inner: Moments, scaling: Scaling) -> Moments:
-    return inner.rescaled(scaling.y_mean, scaling.y_scale)
-
-
 def _joined(parts):
     joined, *others = parts
     for part in others:
@@ -598,3 +518,14 @@ def _check_supported(model: BayesianNetwork) -> None:
             f"`to_onnx` supports the likelihoods {', '.join(sorted(SUPPORTED))}; got "
             f"{likelihood!r}."
         )
+
+
+_CONVERTERS: dict[type, Callable[..., Regression | Classes]] = {
+    BayesianStacking: _stack,
+    BayesianNetwork: _network,
+    ShrunkLinearRegressor: _linear_model,
+    ShrunkLinearClassifier: _linear_model,
+    ForestRegressor: _forest,
+    BoostingClassifier: _boosting,
+    NeighbourModel: _neighbours,
+}
