@@ -594,7 +594,10 @@ def needs_encoding(X, categorical_features) -> bool:
         reader = TableReader(X)
         if not reader.names:
             raise ValueError("`X` must have at least one column; got none.")
-        if not (_are_texts(reader.names) or _are_positions(reader.names)):
+        if not (
+            all(isinstance(name, str) for name in reader.names)
+            or _are_positions(reader.names)
+        ):
             return True
         return not all(column.is_complete_number() for column in reader)
     if not hasattr(X, "dtype"):
@@ -609,53 +612,46 @@ def needs_encoding(X, categorical_features) -> bool:
         return False
     if kind == "f":
         return bool(np.isnan(np.asarray(X).min(initial=0.0)))
-    return kind in "OUMm" and not _are_numbers(X)
+    if kind not in "OUMm":
+        return False
+    return not all(column.is_complete_number() for column in TableReader(X))
 
 
 def refuse_other_names(X, names_in_fit: Sequence) -> None:
     """Raise if a frame has other columns than in ``fit``, or in another order.
 
     scikit-learn compares names that are text; these are other names, such as numbers
-    and pairs. Names of positions may be of an array, as in ``pandas.DataFrame(array)``,
-    and are only compared with names of positions.
+    and pairs.
     """
-    if not is_frame(X):
-        return
-    names = TableReader(X).names
-    # scikit-learn compares the numbers of columns.
-    if len(names) != len(names_in_fit) or any(isinstance(n, str) for n in names):
-        return
-    stored = [stored_name(name) for name in names]
-    same = set(stored) == set(names_in_fit)
-    if stored == [*names_in_fit] or (
-        not same and (_are_positions(stored) or _are_positions(names_in_fit))
-    ):
-        return
-    pairs = zip(stored, names_in_fit, strict=True)
-    j = next(j for j, pair in enumerate(pairs) if pair[0] != pair[1])
-    raise ValueError(
-        "`X` must have the columns of `fit` in the same order; got "
-        f"{names[j]!r} instead of {names_in_fit[j]} at position {j}."
-    )
+    if is_frame(X):
+        names = getattr(X, "column_names", X.columns)
+        # scikit-learn compares the numbers of columns.
+        if len(names) == len(names_in_fit) and not any(
+            isinstance(name, str) for name in names
+        ):
+            refuse_other_order(list(map(stored_name, names)), names_in_fit)
 
 
-def _are_texts(names: Sequence) -> bool:
-    return all(isinstance(name, str) for name in names)
+def refuse_other_order(names: list, names_in_fit: Sequence) -> None:
+    """Raise if equally many columns have other names, or another order.
+
+    Names of positions may be of an array, as in ``pandas.DataFrame(array)``, and are
+    only compared with names of positions.
+    """
+    same = set(names) == set(names_in_fit)
+    if not same and (_are_positions(names) or _are_positions(names_in_fit)):
+        return
+    for j, (name, name_in_fit) in enumerate(zip(names, names_in_fit, strict=True)):
+        if name != name_in_fit:
+            raise ValueError(
+                "`X` must have the columns of `fit` in the same order; got "
+                f"{name!r} instead of {name_in_fit!r} at position {j}."
+            )
 
 
 def _are_positions(names: Sequence) -> bool:
     """Whether names are 0, 1, 2 and so on."""
     return all(type(n) is int and n == j for j, n in enumerate(names))
-
-
-def _are_numbers(X: np.ndarray) -> bool:
-    """Whether all objects are numbers that are not missing; text never is."""
-    if X.dtype.kind != "O" or any(isinstance(value, str) for value in X.flat):
-        return False
-    try:
-        return not np.isnan(X.astype(np.float64)).any()
-    except (TypeError, ValueError):
-        return False
 
 
 def as_table(X):

@@ -12,6 +12,7 @@ from scipy.stats import chi2_contingency, fisher_exact, ks_2samp
 from skbayesnn import _stored as stored
 from skbayesnn._data.column_encoding import stored_name
 from skbayesnn._data.columns import KINDS, MISSING, Categories, TableReader, is_frame
+from skbayesnn._data.table_encoder import refuse_other_order
 
 # Numeric values kept per column, and most levels of a column that is compared.
 MAX_VALUES = 2_000
@@ -322,27 +323,10 @@ def column_drift(X, columns: Sequence[TrainingColumn]) -> list[ColumnDrift]:
             f"{len(reader.names)}."
         )
     names = [stored_name(name) for name in reader.names]
-    _check_names(names, [column.name for column in columns])
+    refuse_other_order(names, [column.name for column in columns])
     if not reader.n_rows:
         raise ValueError("`X` must have at least one row; got none.")
     return [_compared(reader, j, column) for j, column in enumerate(columns)]
-
-
-def _check_names(names: list, names_in_fit: list) -> None:
-    """Raise if columns have other names than in ``fit``, or another order.
-
-    Columns of an array are compared by their positions, with a frame, too.
-    """
-    if list(range(len(names))) in (names, names_in_fit):
-        return
-    pairs = zip(names, names_in_fit, strict=True)
-    different = [(j, *pair) for j, pair in enumerate(pairs) if pair[0] != pair[1]]
-    if different:
-        j, name, name_in_fit = different[0]
-        raise ValueError(
-            "`X` must have the columns of `fit` in the same order; got "
-            f"{name!r} instead of {name_in_fit!r} at position {j}."
-        )
 
 
 def _compared(reader: TableReader, j: int, column: TrainingColumn) -> ColumnDrift:
