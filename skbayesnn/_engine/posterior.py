@@ -1,8 +1,8 @@
 """The approximate posterior q(W) of several networks, and predictions of its draws.
 
 Predictions for many rows or draws are computed in chunks, within a memory budget. On a
-CPU a compiled loop computes perceptrons, except for a few rows: numba takes .3 s to
-import, and the loop a few seconds to compile once per computer.
+CPU a compiled loop computes perceptrons, except for a few rows of one network: torch is
+as fast for them, and numba takes .3 s to import.
 """
 
 import os
@@ -29,8 +29,8 @@ SampledNetworks = list[Callable[[torch.Tensor], torch.Tensor]]
 _LIVE_UNITS = 1 << 26
 # Sampled weights up to this size are cached between predictions.
 _CACHE_BYTES = 1 << 25
-# Fewest rows of a prediction by the compiled loop.
-MIN_COMPILED_ROWS = 32
+# Fewest rows of a prediction by the compiled loop, times the number of networks.
+MIN_COMPILED_ROWS = 4
 
 
 @cache
@@ -70,10 +70,6 @@ class Posterior:
     _cache: dict[tuple, Any] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
-    # Whether a number of draws shares computations.
-    _shares: dict[int, bool] = field(
-        default_factory=dict, init=False, repr=False, compare=False
-    )
 
     @cached_property
     def n_members(self) -> int:
@@ -102,63 +98,26 @@ class Posterior:
         """Sample weights for the draws ``draws``, for ``network.apply``."""
         return self.network.draw(self.layers, self.keep, self._random_source(draws))
 
-    def sample_network(
-        self, draws: range, per_draw: bool = False
-    ) -> Callable[[torch.Tensor], torch.Tensor]:
-        """Sample networks; return ``outputs`` as a function of x.
-
-        per_draw : whether every draw has its own matrix product, as sparse inputs need
-        """
-        if per_draw:
-            return partial(self.network.apply, self.draw(draws))
-        random = self._random_source(draws)
-        return self.network.sample_network(self.layers, self.keep, random, len(draws))
-
-    def shares_draws(self, n_draws: int) -> bool:
-        """Whether draws share computations: take many draws and few rows at a time."""
-        if n_draws not in self._shares:
-            shares = self.network.shares_draws(self.layers, self.keep, n_draws)
-            self._shares[n_draws] = shares
-        return self._shares[n_draws]
-
-    @cached_property
-    def _rates(self) -> list[float]:
-        """Largest dropout rate of every map."""
-        return [float((1 - p).max()) for p in self.learned_keep()]
-
-    @property
-    def n_dropped(self) -> int:
-        """Inputs that a draw drops on average in the map where it drops the most."""
-        pairs = zip(self.network.fan_ins, self._rates, strict=True)
-        return int(max(n * rate for n, rate in pairs))
+    def sample_network(self, draws: range) -> Callable[[torch.Tensor], torch.Tensor]:
+        """Sample networks; return ``outputs`` as a function of x."""
+        return partial(self.network.apply, self.draw(draws))
 
     def _random_source(self, draws: range):
         return DrawRandom(self.seeds, draws, self.device, self.dtype)
 
-    def estimate_bytes(self, n_draws: int, per_draw: bool = False) -> int:
-        """Memory of ``sample_network`` for ``n_draws`` draws.
-
-        It holds the weights of all draws. If draws share weights, it holds per draw the
-        masks and the dropped weights, estimated as twice their mean number.
-        """
+    def estimate_bytes(self, n_draws: int) -> int:
+        """Memory of the weights of ``n_draws`` draws."""
         itemsize = self.keep[0].element_size() * self.n_members
-        n_weights = self.network.n_weights
-        if per_draw or not self.shares_draws(n_draws):
-            return itemsize * n_draws * n_weights
-        per_sample = 2 * max(self._rates) * n_weights + self.network.n_units
-        return itemsize * int(n_weights + n_draws * per_sample)
+        return itemsize * n_draws * self.network.n_weights
 
-    def cached(
-        self, parts: tuple[range, ...], per_draw: bool = False
-    ) -> SampledNetworks:
+    def cached(self, parts: tuple[range, ...]) -> SampledNetworks:
         """``sample_network`` for every part, cached if the weights are small."""
-        key = parts, per_draw
-        networks = self._cache.get(key)
+        networks = self._cache.get(parts)
         if networks is None:
-            networks = [self.sample_network(draws, per_draw) for draws in parts]
-            if self.estimate_bytes(parts[-1].stop, per_draw) <= _CACHE_BYTES:
+            networks = [self.sample_network(draws) for draws in parts]
+            if self.estimate_bytes(parts[-1].stop) <= _CACHE_BYTES:
                 self._cache.clear()
-                self._cache[key] = networks
+                self._cache[parts] = networks
         return networks
 
     def compiled(self, draws: range, n_rows: int, budget: int):
@@ -166,7 +125,8 @@ class Posterior:
 
         budget : bytes that the weights may take
         """
-        if n_rows < MIN_COMPILED_ROWS or os.environ.get(ENGINE_VARIABLE) == "torch":
+        is_small = n_rows * self.n_members < MIN_COMPILED_ROWS
+        if is_small or os.environ.get(ENGINE_VARIABLE) == "torch":
             return None
         module = _compiled_draws()
         if module is None or not module.can_predict(self, len(draws), budget):
@@ -311,9 +271,6 @@ def select_members(values, members: np.ndarray):
 _CHUNK_BYTES = {"cpu": 1 << 23}
 _LARGE_CHUNK_BYTES = 1 << 30
 _MAX_ROWS_WITH_HELD_WEIGHTS = 1024
-# For draws that share computations: least rows per chunk, and how many times larger
-# than usual a chunk is.
-_MIN_ROWS, _SHARED_FACTOR = 32, 4
 # Weights of all draws that are held, or else the inputs of a chunk.
 _MAX_HELD_BYTES = 1 << 27
 # Inputs of a chunk if weights are held, or else the activations of a draw.
@@ -367,14 +324,14 @@ class PosteriorPredictor:
             self._draws, self._row_step = [draws], _MAX_ROWS_WITH_HELD_WEIGHTS
             self._row_step = self.block
             return
-        n_bytes = posterior.estimate_bytes(n_draws, is_sparse)
+        n_bytes = posterior.estimate_bytes(n_draws)
         holds_weights = n_bytes <= min(budget // 2, _MAX_HELD_BYTES)
         self._row_step, draw_step = chunk_sizes(
             posterior, n_rows, n_draws, budget, holds_weights, is_sparse
         )
         self._draws = [draws[i : i + draw_step] for i in range(0, n_draws, draw_step)]
         if holds_weights:
-            self._held = posterior.cached(tuple(self._draws), is_sparse)
+            self._held = posterior.cached(tuple(self._draws))
 
     @property
     def block(self) -> int:
@@ -452,7 +409,7 @@ class PosteriorPredictor:
             if self._held:
                 sampled = self._held[i]
             else:
-                sampled = posterior.sample_network(draws, self._is_sparse)
+                sampled = posterior.sample_network(draws)
             outputs = sampled(x)
             outputs = outputs.expand(len(draws), posterior.n_members, -1, -1)
             return posterior.predictive_components(outputs)
@@ -478,8 +435,7 @@ def chunk_sizes(
     """Rows and draws per chunk, such that the chunk stays within the budget.
 
     The budget covers inputs, activations and weights. Weights that are not held are
-    sampled again for every chunk, so the chunk has as many rows as possible. Draws that
-    share computations are taken together, for as few rows as the budget then leaves.
+    sampled again for every chunk, so the chunk has as many rows as possible.
     """
     network, quarter = posterior.network, budget // 4
     itemsize = posterior.keep[0].element_size() * posterior.n_members
@@ -489,13 +445,6 @@ def chunk_sizes(
         max_bytes = min(quarter, _MAX_CHUNK_BYTES if held else _MAX_HELD_BYTES)
         most_rows = min(n_rows, max(1, max_bytes // (_INPUT_BYTES * network.widest)))
     target = min(quarter, _CHUNK_BYTES.get(posterior.device.type, _LARGE_CHUNK_BYTES))
-    if held and not is_sparse and posterior.shares_draws(n_draws):
-        # Larger chunks: most of the memory is shared between draws.
-        target = min(quarter, _SHARED_FACTOR * target)
-        # Every draw copies the units that it drops.
-        per_row += itemsize * posterior.n_dropped
-        draw_step = _bounded(target // (_MIN_ROWS * per_row), n_draws)
-        return _bounded(target // (per_row * draw_step), most_rows), draw_step
     if held:
         most_rows = min(most_rows, _MAX_ROWS_WITH_HELD_WEIGHTS)
     chunk_bytes = target if held else min(quarter, _MAX_CHUNK_BYTES)

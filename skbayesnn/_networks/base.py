@@ -9,7 +9,6 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, ClassVar, Protocol, cast
 
 import torch
@@ -167,16 +166,6 @@ class Network(ABC):
         """
         groups = zip(self.families, layers, keep, strict=True)
         return [family.draw(params, p, random) for family, params, p in groups]
-
-    def sample_network(
-        self, layers: list[Params], keep: Keep, random: RandomSource, n_draws: int
-    ) -> Callable[[torch.Tensor], torch.Tensor]:
-        """Sample ``n_draws`` networks; return a function of x as ``apply``."""
-        return partial(self.apply, self.draw(layers, keep, random))
-
-    def shares_draws(self, layers: list[Params], keep: Keep, n_draws: int) -> bool:
-        """Whether ``sample_network`` is fastest for many draws and few rows at once."""
-        return False
 
     @abstractmethod
     def tangent_kernel(

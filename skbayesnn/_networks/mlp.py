@@ -1,12 +1,4 @@
-"""Multi-layer perceptron over the members axis.
-
-If dropout rates are low, the draws share most of their computations: a mask of a
-hundred units at a rate of 0.01 drops one unit on average. Draws whose masks agree up to
-some layer have the same inputs there, and the same product with the weights. Each draw
-subtracts the units that its mask drops from this product. This equals one product
-per draw up to rounding, unless the subtracted part is much larger than the
-rest. Therefore rows with huge inputs use one product per draw.
-"""
+"""Multi-layer perceptron over the members axis."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,7 +16,7 @@ from skbayesnn._families import (
     describe_family,
     family_from,
 )
-from skbayesnn._networks.activations import ACTIVATIONS, Activation
+from skbayesnn._networks.activations import ACTIVATIONS
 from skbayesnn._networks.base import (
     InitialNormal,
     Keep,
@@ -33,139 +25,6 @@ from skbayesnn._networks.base import (
     SparseInputs,
     initial_params,
 )
-
-# ---- draws that share computations, for low dropout rates
-
-# Cost of a pass over an output, in multiply-adds.
-_PASS_COST = 20
-# Inputs up to here leave results five exact digits in float32, ten in float64.
-MAX_SHARED_INPUT = {torch.float32: 1e2, torch.float64: 1e6}
-# Values of the masked inputs of several draws that are in memory at once.
-_MAX_VALUES = 1 << 21
-
-
-def is_sharing_faster(
-    sizes: Sequence[int], keep: Sequence[float], n_draws: int
-) -> bool:
-    """Whether sharing takes less than half of the time of one product per draw.
-
-    sizes : units of all layers
-    keep : keep probability of the inputs of each map
-    """
-    separate_cost, shared_cost = 0.0, 0.0
-    n_inputs, all_kept = 1.0, 1.0
-    for n_in, n_out, p in zip(sizes[:-1], sizes[1:], keep, strict=True):
-        all_kept *= p**n_in
-        n_outputs = 1 + n_draws * (1 - all_kept)
-        separate_cost += n_draws * (n_in + _PASS_COST) * n_out
-        dropped = n_in * (1 - p)
-        shared_cost += (n_inputs * n_in + n_outputs * (dropped + _PASS_COST)) * n_out
-        n_inputs = n_outputs
-    return n_draws > 1 and 2 * shared_cost < separate_cost
-
-
-@dataclass(frozen=True)
-class _Map:
-    """An affine map and its distinct dropout patterns.
-
-    Parameters
-    ----------
-    weight, bias : (inputs, outputs), (outputs,)
-    input_index : (distinct outputs,)
-        Index of the distinct input of each distinct output.
-    dropped : (distinct outputs, most dropped units)
-        Indices of the dropped units, padded with arbitrary other units.
-    dropped_weights : (distinct outputs, most dropped units, outputs)
-        Their weights, padded with zeros.
-    """
-
-    weight: torch.Tensor
-    bias: torch.Tensor
-    input_index: torch.Tensor
-    dropped: torch.Tensor
-    dropped_weights: torch.Tensor
-
-    def __call__(self, h: torch.Tensor) -> torch.Tensor:
-        """Apply the map.
-
-        h : (distinct inputs, rows, inputs)
-        returns : (distinct outputs, rows, outputs)
-        """
-        shared = torch.addmm(self.bias, h.flatten(0, 1), self.weight)
-        outputs = shared.unflatten(0, h.shape[:2])[self.input_index]
-        if self.dropped.shape[1]:
-            units = h[self.input_index.unsqueeze(1), :, self.dropped]
-            outputs.baddbmm_(units.mT, self.dropped_weights, alpha=-1)
-        return outputs
-
-
-class SharedDraws:
-    """Draws of one perceptron that share computations.
-
-    Parameters
-    ----------
-    maps : sequence of (weight, bias, mask)
-        (inputs, outputs), (outputs,), and zeros and ones of shape (draws, inputs), or
-        (1, inputs) if all draws have the same mask.
-    activation : Activation
-    """
-
-    def __init__(self, maps, activation: Activation):
-        self._activation = activation
-        self._maps: list[_Map] = []
-        self._masks = [mask for *_, mask in maps]
-        n_draws = max(len(mask) for *_, mask in maps)
-        index = maps[0][0].new_zeros(n_draws, dtype=torch.long)
-        for weight, bias, mask in maps:
-            dropped = (mask == 0).expand(n_draws, -1)
-            pairs = torch.cat([index.unsqueeze(1), dropped.long()], 1)
-            patterns, index = torch.unique(pairs, dim=0, return_inverse=True)
-            self._maps.append(_map_from_patterns(weight, bias, patterns))
-        self._output_index = index
-
-    def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        """Outputs (draws, rows, outputs) for x (rows, inputs)."""
-        h = x.unsqueeze(0)
-        for i, layer in enumerate(self._maps):
-            h = layer(self._activation.in_place(h) if i else h)
-        outputs = h[self._output_index]
-        large = (x.abs().amax(1) > MAX_SHARED_INPUT[x.dtype]).nonzero().flatten()
-        if len(large):
-            outputs[:, large] = self._separate_products(x[large])
-        return outputs
-
-    def _separate_products(self, x: torch.Tensor) -> torch.Tensor:
-        """The same with one product per draw, in parts that fit into memory."""
-        n_draws, step = len(self._output_index), max(1, _MAX_VALUES // x.numel())
-        parts = []
-        for start in range(0, n_draws, step):
-            h = x.unsqueeze(0)
-            for i, (layer, masks) in enumerate(
-                zip(self._maps, self._masks, strict=True)
-            ):
-                h = self._activation.in_place(h) if i else h
-                mask = masks if len(masks) == 1 else masks[start : start + step]
-                masked = h * mask.unsqueeze(1)
-                h = torch.matmul(masked, layer.weight).add_(layer.bias)
-            n = min(step, n_draws - start)
-            parts.append(h.expand(n, -1, -1))
-        return torch.cat(parts)
-
-
-def _map_from_patterns(weight, bias, patterns: torch.Tensor) -> _Map:
-    """Construct a map.
-
-    patterns : (distinct outputs, 1 + inputs), the index of the distinct input, then 1
-        for each dropped unit
-    """
-    input_index, is_dropped = patterns[:, 0], patterns[:, 1:]
-    max_dropped = int(is_dropped.sum(1).max())
-    dropped = is_dropped.argsort(dim=1, descending=True, stable=True)[:, :max_dropped]
-    dropped_weights = weight[dropped] * is_dropped.gather(1, dropped).unsqueeze(2)
-    return _Map(weight, bias, input_index, dropped, dropped_weights)
-
-
-# ---- the perceptron
 
 # For at least this many inputs, the weights of all draws are concatenated for one
 # product, which does not copy the inputs for every draw.
@@ -295,40 +154,6 @@ class Perceptron(Network):
         for weight, bias in others:
             h = _batched_product(activate_(h), weight).add_(bias.unsqueeze(-2))
         return h
-
-    def sample_network(self, layers, keep, random, n_draws):
-        """Sample networks; with low dropout rates, draws share computations."""
-        if not self.shares_draws(layers, keep, n_draws):
-            return super().sample_network(layers, keep, random, n_draws)
-        pairs = zip(self.families, self.fan_ins, strict=True)
-        network = self.with_families(
-            tuple(family.with_mask_shape((n,)) for family, n in pairs)
-        )
-        maps = network.draw(layers, keep, random)
-        sampled = [self._shared(maps, i) for i in range(len(keep[0]))]
-
-        def outputs(x: torch.Tensor) -> torch.Tensor:
-            inputs = x.expand(len(sampled), -1, -1)
-            pairs = zip(sampled, inputs, strict=True)
-            return torch.stack([network(rows) for network, rows in pairs], 1)
-
-        return outputs
-
-    def shares_draws(self, layers, keep, n_draws):
-        """Whether all dropout rates are so low that sharing saves time."""
-        if not all(family.drops or not family.stochastic for family in self.families):
-            return False
-        kept = [p.mean().item() for p in self.learned_keep(layers, keep)]
-        return is_sharing_faster(self.sizes, kept, n_draws)
-
-    def _shared(self, maps: list[Draw], member: int) -> SharedDraws:
-        """The draws of one member; maps without a mask get one that drops nothing."""
-        layers = []
-        for weight, bias, *masks in maps:
-            w = weight[0, member]
-            mask = masks[0][:, member] if masks else w.new_ones(1, len(w))
-            layers.append((w, bias[member], mask))
-        return SharedDraws(layers, ACTIVATIONS[self.activation])
 
     def tangent_kernel(
         self,

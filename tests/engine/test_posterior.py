@@ -436,6 +436,7 @@ def test_prediction_retries_with_half_the_rows_if_out_of_memory(
     monkeypatch, seed, kind, error
 ):
     """Down to one row, with the same result; other errors are raised."""
+    monkeypatch.setenv(ENGINE_VARIABLE, "torch")
     X = _inputs(seed, 23)
     y = X[:, 0] > 0 if kind is MCDropoutClassifier else X[:, 0]
     model = kind((5,), max_iter=2, n_draws=7, random_state=seed).fit(X, y)

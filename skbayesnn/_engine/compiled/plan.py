@@ -1,9 +1,9 @@
 """Plans of compiled predictions: the operations of all draws of a perceptron.
 
-Draws that drop units share operations, as in `_networks.mlp`: draws with the same units
-up to some layer have the same activations there, and follow each other. A draw
-subtracts the units that it drops from the products with all units, or it adds the units
-that it keeps, whichever are fewer.
+Draws that drop units share operations: at a rate of 0.01, a mask of a hundred units
+drops one unit on average. Draws with the same units up to some layer have the same
+activations there, and follow each other. A draw subtracts the units that it drops from
+the products with all units, or it adds the units that it keeps, whichever are fewer.
 """
 
 from typing import NamedTuple
