@@ -18,6 +18,7 @@ from scipy import sparse
 from skbayesnn._data.scaling import Scaling
 from skbayesnn._data.validation import Table
 from skbayesnn._engine.config import Batch, MemberTable
+from skbayesnn._engine.members import mapped, select
 from skbayesnn._engine.resources import as_tensor
 
 # Number of input values that are gathered at once for several batches; fits into cache.
@@ -73,16 +74,6 @@ class _DeviceRows(NamedTuple):
     x_affine: tuple[torch.Tensor, torch.Tensor] | None
     y_affine: tuple[torch.Tensor, torch.Tensor] | None
 
-    def select(self, index: torch.Tensor) -> "_DeviceRows":
-        """Select subsets by index."""
-
-        def selected(part):
-            if isinstance(part, tuple):
-                return tuple(selected(item) for item in part)
-            return part if part is None or len(part) == 1 else part[index]
-
-        return _DeviceRows(*(selected(part) for part in self))
-
     def shortened(self, n_rows: int) -> "_DeviceRows":
         """The same subsets without padding after ``n_rows`` training rows."""
         train, weights = (
@@ -90,16 +81,6 @@ class _DeviceRows(NamedTuple):
             for part in (self.train, self.weights)
         )
         return self._replace(train=train, weights=weights)
-
-    def to(self, device: torch.device) -> "_DeviceRows":
-        """The same subsets on another device."""
-
-        def moved(part):
-            if isinstance(part, tuple):
-                return tuple(item.to(device) for item in part)
-            return part if part is None else part.to(device)
-
-        return _DeviceRows(*map(moved, self))
 
 
 class TrainingRows:
@@ -151,7 +132,8 @@ class TrainingRows:
     def to(self, device: torch.device) -> "TrainingRows":
         """The same rows on another device."""
         rows = self._copy()
-        rows._device, rows._subsets = device, self._subsets.to(device)
+        rows._device = device
+        rows._subsets = mapped(lambda _, values: values.to(device), self._subsets)
         for name in ("_x", "_y", "mean_weight", "total_weight", "_member_index"):
             value = getattr(self, name, None)
             if value is not None:
@@ -178,7 +160,7 @@ class TrainingRows:
         )
         rows._subset_of_member = subset_of_member
         rows._member_index = torch.as_tensor(subset_of_member).to(self._device)
-        subsets = self._subsets.select(torch.as_tensor(used).to(self._device))
+        subsets = select(self._subsets, used, shared=True)
         rows._subsets = subsets.shortened(int(rows.n_rows.max()))
         return rows
 
@@ -287,7 +269,7 @@ class TrainingRows:
     def _subset_per_member(self) -> _DeviceRows:
         if self._member_index is None:
             return self._subsets
-        return self._subsets.select(self._member_index)
+        return select(self._subsets, self._member_index, shared=True)
 
     def _to_members(self, values: torch.Tensor | None) -> torch.Tensor | None:
         """Repeat values of distinct subsets for members; a shared value stays one."""

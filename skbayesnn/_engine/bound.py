@@ -9,14 +9,14 @@ not depend on the other members of the program. The draws take 1 to 2 % of the t
 the training. For large tables a random sample of the rows is used.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
 from skbayesnn._engine.config import Batch, MemberParams, MemberRows, TrainingConfig
-from skbayesnn._engine.posterior import Posterior, select_members
+from skbayesnn._engine.members import ByMember, select
+from skbayesnn._engine.posterior import Posterior
 from skbayesnn._engine.step import RowPerturbation
 from skbayesnn._engine.training_random import TrainingRandom
 from skbayesnn._priors import Prior
@@ -39,7 +39,7 @@ _UNUSED_EPOCH = 1 << 40
 
 
 @dataclass(frozen=True)
-class Bound:
+class Bound(ByMember):
     """Parts of -F, (members,) each, nats in the network's scale.
 
     Parameters
@@ -56,18 +56,6 @@ class Bound:
     kl: np.ndarray
     nll_error: np.ndarray
     kl_error: np.ndarray
-
-    @classmethod
-    def concatenate(cls, parts: "Sequence[Bound]") -> "Bound | None":
-        """Concatenate the members of several bounds; None without any."""
-        if not parts:
-            return None
-        values = zip(*(vars(part).values() for part in parts), strict=True)
-        return cls(*map(np.concatenate, values))
-
-    def select(self, members: np.ndarray) -> "Bound":
-        """Select members by index."""
-        return Bound(*(values[members] for values in vars(self).values()))
 
 
 @dataclass(frozen=True)
@@ -183,7 +171,7 @@ def _pass_nlls(posterior, batch: Batch, mean_weight, draws: _DrawCounts, group, 
     for start in range(0, len(group), step):
         part = slice(start, start + step)
         subset = posterior.select(group[part])
-        x, y, weights = (select_members(values, group[part]) for values in batch[:3])
+        x, y, weights = select(batch[:3], group[part], shared=True)
         y = y.repeat_interleave(n_copies, 1)
         random = TrainingRandom(subset.seeds, subset.device, subset.dtype)
         for k in range(draws.n_passes):
@@ -193,7 +181,7 @@ def _pass_nlls(posterior, batch: Batch, mean_weight, draws: _DrawCounts, group, 
             nll = subset.likelihood.nll(subset.likelihood_params, outputs, y)
             nll = nll.unflatten(1, (n_rows, n_copies)).mean(2)
             if weights is not None:
-                nll *= weights / select_members(mean_weight, group[part]).unsqueeze(1)
+                nll *= weights / mean_weight[group[part]].unsqueeze(1)
             results[k, part] = nll.cpu().numpy()
     return results
 

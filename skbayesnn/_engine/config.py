@@ -6,12 +6,13 @@ its *members*, as one batch of tensors.
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import torch
 
+from skbayesnn._engine.members import ByMember
 from skbayesnn._engine.posterior import Posterior
 from skbayesnn._likelihoods import Likelihood
 from skbayesnn._networks import Network
@@ -157,7 +158,7 @@ class TrainingConfig(TrainingOptions):
 
 
 @dataclass(frozen=True)
-class MemberParams:
+class MemberParams(ByMember):
     """Parameters that may differ between the members of one program.
 
     Parameters
@@ -179,47 +180,12 @@ class MemberParams:
     """
 
     seeds: np.ndarray
-    keep: np.ndarray
+    keep: np.ndarray = field(metadata={"axis": 1})
     prior: list[dict[str, np.ndarray]]
     tau: np.ndarray
     statistics: np.ndarray
     n_epochs: np.ndarray
     learns_likelihood: np.ndarray
-
-    @classmethod
-    def concatenate(cls, parts: "list[MemberParams]") -> "MemberParams":
-        """Concatenate the members of several parts."""
-        by_member = {
-            field.name: np.concatenate([getattr(part, field.name) for part in parts])
-            for field in fields(cls)
-            if field.name not in ("keep", "prior")
-        }
-        return cls(
-            keep=np.concatenate([part.keep for part in parts], axis=1),
-            prior=[
-                {
-                    name: np.concatenate(
-                        [fields_of_part[name] for fields_of_part in fields_of_group]
-                    )
-                    for name in fields_of_group[0]
-                }
-                for fields_of_group in zip(*(part.prior for part in parts), strict=True)
-            ],
-            **by_member,
-        )
-
-    def select(self, index: np.ndarray) -> "MemberParams":
-        """Select members by index; an index may occur several times."""
-        by_member = {
-            field.name: getattr(self, field.name)[index]
-            for field in fields(self)
-            if field.name not in ("keep", "prior")
-        }
-        prior = [
-            {name: values[index] for name, values in group_fields.items()}
-            for group_fields in self.prior
-        ]
-        return MemberParams(keep=self.keep[:, index], prior=prior, **by_member)
 
 
 # ---- rows

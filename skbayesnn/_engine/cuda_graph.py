@@ -13,7 +13,7 @@ import torch
 
 from skbayesnn._engine.config import Batch, MemberParams, TrainingConfig
 from skbayesnn._engine.step import Step, StepValues
-from skbayesnn._engine.training_random import PaddedRandom, TrainingRandom
+from skbayesnn._engine.training_random import TrainingRandom
 from skbayesnn._families import RandomSource
 
 # ---- random numbers that are generated before a step requests them
@@ -52,13 +52,13 @@ class RecordedRandom(_Requests):
 
     Parameters
     ----------
-    source : TrainingRandom or PaddedRandom
+    source : TrainingRandom
         Generates the numbers.
     """
 
-    def __init__(self, source: TrainingRandom | PaddedRandom):
+    def __init__(self, source: TrainingRandom):
         super().__init__(source, self)
-        self._source: TrainingRandom | PaddedRandom = source
+        self._source: TrainingRandom = source
         self._requests: list[Request] = []
         self._values: list[torch.Tensor] = []
         self._recording = False

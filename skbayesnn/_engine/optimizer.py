@@ -47,6 +47,11 @@ class FlatParameters:
             end += shape.numel()
         return places
 
+    def places(self, members: np.ndarray) -> torch.Tensor:
+        """Positions of the parameters of some members, in their own order."""
+        positions = torch.arange(len(self.values), device=self.values.device)
+        return FlatParameters(self.posterior(positions).select(members)).values
+
     def sum_by_member(self, vector: torch.Tensor) -> torch.Tensor:
         """Sum the entries of every member, (members,)."""
         parts = vector.split([shape.numel() for shape in self._shapes])

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from skbayesnn._engine.compiled import ENGINE_VARIABLE
+from skbayesnn._engine.members import ByMember, mapped
 from skbayesnn._engine.random import DrawRandom
 from skbayesnn._engine.resources import is_out_of_memory, keep_freed_memory
 from skbayesnn._families import Draw, Params
@@ -44,7 +45,7 @@ def _compiled_draws():
 
 
 @dataclass(frozen=True)
-class Posterior:
+class Posterior(ByMember):
     """q(W) of all members of a program, in the network's scale.
 
     Parameters
@@ -178,42 +179,11 @@ class Posterior:
     def to(self, device: torch.device, dtype: torch.dtype) -> "Posterior":
         """The same posterior on a device, in a precision."""
 
-        def moved(params: Params) -> Params:
-            return {name: value.to(device, dtype) for name, value in params.items()}
+        def moved(_, values):
+            is_tensor = isinstance(values, torch.Tensor)
+            return values.to(device, dtype) if is_tensor else values
 
-        return replace(
-            self,
-            layers=[moved(params) for params in self.layers],
-            likelihood_params=moved(self.likelihood_params),
-            keep=tuple(p.to(device, dtype) for p in self.keep),
-        )
-
-    def select(self, members: np.ndarray) -> "Posterior":
-        """Select members by index."""
-        index = torch.as_tensor(members, device=self.device)
-        return replace(
-            self,
-            layers=[_take(params, index) for params in self.layers],
-            likelihood_params=_take(self.likelihood_params, index),
-            keep=tuple(p[index] for p in self.keep),
-            seeds=self.seeds[members],
-        )
-
-    @classmethod
-    def concatenate(cls, parts: "Sequence[Posterior]") -> "Posterior":
-        """Concatenate the members of several posteriors of one network."""
-
-        def joined(groups: Sequence[Params]) -> Params:
-            names = groups[0]
-            return {name: torch.cat([g[name] for g in groups]) for name in names}
-
-        return replace(
-            parts[0],
-            layers=list(map(joined, zip(*(p.layers for p in parts), strict=True))),
-            likelihood_params=joined([part.likelihood_params for part in parts]),
-            keep=tuple(map(torch.cat, zip(*(p.keep for p in parts), strict=True))),
-            seeds=np.concatenate([part.seeds for part in parts]),
-        )
+        return mapped(moved, self)
 
     def with_predictive_params(
         self, values: Mapping[str, np.ndarray | torch.Tensor]
@@ -252,17 +222,6 @@ class Posterior:
         """The same q(W) with draws that are independent of the present ones."""
         bits = np.random.SeedSequence(stream).generate_state(len(self.seeds))
         return replace(self, seeds=(self.seeds ^ bits.astype(np.int64) << 31))
-
-
-def _take(params: Params, index: torch.Tensor) -> Params:
-    return {name: value[index] for name, value in params.items()}
-
-
-def select_members(values, members: np.ndarray):
-    """Select members of a tensor whose first axis is (members or 1), or of None."""
-    if values is None or len(values) == 1:
-        return values
-    return values[torch.as_tensor(members, device=values.device)]
 
 
 # ---- predictions in chunks

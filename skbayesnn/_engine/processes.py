@@ -35,8 +35,11 @@ _TIMEOUT = 600.0
 _VARIABLES = "RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"
 # Seconds in which the processes that are left report after a failure.
 _GRACE = 5.0
-# Seconds between two signs of life of a process that works for itself.
-_BEAT = 2.0
+# Seconds between two looks whether another process was interrupted.
+_LOOK = 2.0
+# Time-out of the exchange after separate work, which may take any time. A process that
+# ends is noticed at once.
+_ANY_TIME = timedelta(days=365)
 _HINT = (
     "All processes must call the same fits, in the same order. With warm_start=True, "
     "the estimator keeps the last finished epochs: save it, and continue in a new run."
@@ -112,10 +115,13 @@ class Processes:
         self.world = dist.group.WORLD
         # Whether an interruption has ended the present training, in all processes.
         self.has_stopped = False
-        self._interrupted, self._n_waits = False, 0
+        self._interrupted, self._n_trainings, self._next_look = False, 0, 0.0
         self._names = ["unknown host"] * count
         timeout = timedelta(seconds=seconds)
-        self._group = self._attempt(dist.new_group, backend="gloo", timeout=timeout)
+        self._group, self._patient_group = (
+            self._attempt(dist.new_group, backend="gloo", timeout=t)
+            for t in (timeout, _ANY_TIME)
+        )
         self._names = self.gather(f"{socket.gethostname()}, pid {os.getpid()}")
 
     # ---- the part of this process
@@ -154,10 +160,14 @@ class Processes:
             self._exchange(dist.all_reduce, on_cpu)
             values.copy_(on_cpu)
 
-    def gather(self, value) -> list:
-        """The values of all processes, in their order."""
+    def gather(self, value, after_separate_work: bool = False) -> list:
+        """The values of all processes, in their order.
+
+        after_separate_work : whether other processes may be here much later
+        """
         values: list[Any] = [None] * self.count
-        self._exchange(dist.all_gather_object, values, value)
+        group = self._patient_group if after_separate_work else self._group
+        self._exchange(dist.all_gather_object, values, value, group=group)
         return values
 
     def of_first(self, value):
@@ -207,66 +217,6 @@ class Processes:
             _forget(self)
             raise self._lost(error, time.monotonic() - start) from error
 
-    # ---- separate work
-
-    @contextmanager
-    def separate_work(self) -> Iterator[None]:
-        """Context of work without exchanges; it ends when all processes are done.
-
-        The work may take any time, and longer in one process than in another: while it
-        lasts, a thread shows that the process is alive. If another process was
-        interrupted, the thread notices it, and ``wants_to_stop`` becomes true.
-        """
-        stop = threading.Event()
-        beats = threading.Thread(target=self._beat, args=(stop,), daemon=True)
-        beats.start()
-        try:
-            yield
-            self._wait_for_all()
-        finally:
-            stop.set()
-            beats.join()
-
-    def _beat(self, stop: threading.Event) -> None:
-        """Count in the store, and exchange interruptions, until ``stop`` is set."""
-        n, interruption = 0, f"interrupted/{self._n_waits}"
-        with suppress(RuntimeError):  # The store has ended.
-            while not stop.wait(min(_BEAT, self._seconds / 4)):
-                n += 1
-                self._store.set(f"beat/{self.rank}", str(n))
-                if self._interrupted:
-                    self._store.set(interruption, "yes")
-                elif self._store.check([interruption]):
-                    self._interrupted = True
-
-    def _wait_for_all(self) -> None:
-        """Wait until all processes are here.
-
-        Raises
-        ------
-        LateProcessError
-            If one of the others is neither here nor alive.
-        """
-        store, attempt = self._store, self._attempt
-        self._n_waits += 1
-        attempt(store.set, f"done/{self._n_waits}/{self.rank}", "yes")
-        start = time.monotonic()
-        seen = {rank: (b"", start) for rank in range(self.count) if rank != self.rank}
-        while seen:
-            for rank, (last, since) in list(seen.items()):
-                if attempt(store.check, [f"done/{self._n_waits}/{rank}"]):
-                    del seen[rank]
-                    continue
-                key, beat = f"beat/{rank}", b""
-                if attempt(store.check, [key]):
-                    beat = attempt(store.get, key)
-                if beat != last:
-                    seen[rank] = beat, time.monotonic()
-                elif time.monotonic() - since > self._seconds:
-                    _forget(self)
-                    raise self._late([rank], "no sign of life")
-            time.sleep(0.01)
-
     # ---- interruption
 
     @contextmanager
@@ -278,6 +228,7 @@ class Processes:
         stopped the training, and SIGTERM in any case.
         """
         self._interrupted = self.has_stopped = False
+        self._n_trainings += 1
         received = []
 
         def note(number, _) -> None:
@@ -298,12 +249,24 @@ class Processes:
 
     @property
     def wants_to_stop(self) -> bool:
-        """Whether this process was interrupted, or in separate work another one."""
+        """Whether this process was interrupted, or another one that has noted it."""
+        now = time.monotonic()
+        if not self._interrupted and now >= self._next_look:
+            self._next_look = now + _LOOK
+            with suppress(RuntimeError):  # The store has ended.
+                self._interrupted = self._store.check([self._interruption])
         return self._interrupted
+
+    @property
+    def _interruption(self) -> str:
+        """Key of the store that is set if the present training is interrupted."""
+        return f"interrupted/{self._n_trainings}"
 
     def stop_training(self) -> NoReturn:
         """Raise KeyboardInterrupt, which ends the training in all processes."""
         self.has_stopped = True
+        with suppress(RuntimeError):
+            self._store.set(self._interruption, "yes")
         raise KeyboardInterrupt
 
     # ---- lost processes
@@ -312,8 +275,10 @@ class Processes:
         """After an error in this process alone: end the waiting of the others."""
         _forget(self)
         with suppress(RuntimeError, ValueError):
-            dist.destroy_process_group(self._group)
-        self._group = None  # The last reference: the connections are closed.
+            for group in (self._group, self._patient_group):
+                dist.destroy_process_group(group)
+        # The last references: the connections are closed.
+        self._group = self._patient_group = None
 
     def _lost(self, error: RuntimeError, seconds: float) -> OSError:
         """The error for an exchange that failed; it names the lost processes."""

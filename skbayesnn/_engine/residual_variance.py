@@ -25,7 +25,8 @@ import numpy as np
 import torch
 
 from skbayesnn._engine.config import MemberRows, TrainingConfig
-from skbayesnn._engine.posterior import Posterior, mean_weights, select_members
+from skbayesnn._engine.members import select
+from skbayesnn._engine.posterior import Posterior, mean_weights
 from skbayesnn._families import Params
 
 # Largest number of rows whose residuals are computed.
@@ -153,11 +154,13 @@ def _residuals(config: TrainingConfig, rows: MemberRows, posterior: Posterior):
     chi_squares, noise_levels, y_variances = [], [], []
     values_per_member = n_draws * x.shape[1] * network.widest
     for part in _member_chunks(posterior.n_members, values_per_member):
-        subset, w = posterior.select(part), select_members(weights, part).unsqueeze(2)
-        outputs = subset.outputs_of(select_members(x, part), n_draws)
+        subset = posterior.select(part)
+        x_part, y_part, w = select((x, y, weights), part, shared=True)
+        w = w.unsqueeze(2)
+        outputs = subset.outputs_of(x_part, n_draws)
         mean, variance = map(_float64, subset.components(outputs))
         noise_variance = variance.mean(0)
-        targets = _float64(select_members(y, part))
+        targets = _float64(y_part)
         square = (targets - mean.mean(0)).square()
         if n_draws > 1:
             square -= mean.var(0) / n_draws
@@ -196,10 +199,10 @@ def _effective_parameters(
     for part in _member_chunks(posterior.n_members, (n_rows * group_size) ** 2):
         subset, index = posterior.select(part), torch.as_tensor(part)
         mean_draw = mean_weights(subset)
-        outputs = subset.network.apply(mean_draw, select_members(x, part))
+        x_part, row_weights = select((x, weights), part, shared=True)
+        outputs = subset.network.apply(mean_draw, x_part)
         noise_variance = _float64(subset.components(outputs)[1][0])
-        row_weights = select_members(weights, part).unsqueeze(2)
-        x_part = _float64(select_members(x, part))
+        row_weights, x_part = row_weights.unsqueeze(2), _float64(x_part)
         mean_params = [tuple(map(_float64, pair)) for pair in mean_draw]
         prior_variances = [
             (_float64(v[index]), _float64(b[index])) for v, b in variances

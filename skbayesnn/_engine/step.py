@@ -19,7 +19,8 @@ get random weights, Exp(1) for a row of weight one: the weighted likelihood boot
 [Newton & Raftery 1994, JRSS B 56].
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from copy import copy
 from typing import NamedTuple
 
 import numpy as np
@@ -31,12 +32,7 @@ from skbayesnn._engine.optimizer import BETA_1, BETA_2, EPSILON, Adam, FlatParam
 from skbayesnn._engine.posterior import Posterior
 from skbayesnn._engine.processes import Processes
 from skbayesnn._engine.random import ROWS, philox
-from skbayesnn._engine.training_random import (
-    PaddedRandom,
-    RandomOfPart,
-    TrainingRandom,
-    random_source,
-)
+from skbayesnn._engine.training_random import RandomOfPart, TrainingRandom
 from skbayesnn._families import Params
 from skbayesnn._priors import Prior
 
@@ -202,6 +198,12 @@ class RowPerturbation:
                 values.append(random.standard_gamma(row_weights) / row_weights)
         self._values = torch.as_tensor(np.stack(values)).to(rows.mean_weight)
 
+    def select(self, members: np.ndarray) -> "RowPerturbation":
+        """The perturbation of some members, by index."""
+        part = copy(self)
+        part._values = self._values[torch.as_tensor(members).to(self._values.device)]
+        return part
+
     @property
     def on_y(self) -> bool:
         """Whether y is perturbed; otherwise the weights of the rows."""
@@ -298,13 +300,16 @@ class TrainingState:
 
     def _random_source(self, config, members, rows):
         values = self.parameters.values
-        return random_source(
-            members.seeds, rows.n_rows, config.n_batches, values.device, values.dtype
-        )
+        return TrainingRandom(members.seeds, values.device, values.dtype)
 
-    def moments(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Both moments of Adam, as vectors that a training changes in place."""
-        return self._optimizer.vectors
+    def vectors(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Parameters and both moments of Adam, which a training changes in place."""
+        return self.parameters.values, *self._optimizer.vectors
+
+    def end_members(self, ended: np.ndarray) -> None:
+        """Store the moments of members that end here, (members,) bool."""
+        if ended.any():
+            self._optimizer.keep_moments(ended)
 
     def count_steps(self, n: int) -> None:
         """Count steps that have been run."""
@@ -312,7 +317,7 @@ class TrainingState:
 
     def optimizer_state(self) -> dict[str, np.ndarray]:
         """State of the optimizer by name, from which a training can continue."""
-        steps = _collapse_equal(self.schedule.steps_done(self._n_done))
+        steps = collapse_equal(self.schedule.steps_done(self._n_done))
         return {"step": steps} | self._optimizer.moments()
 
 
@@ -322,19 +327,8 @@ class Step(TrainingState):
     See :class:`TrainingState` for the parameters.
     """
 
-    def __init__(
-        self,
-        config: TrainingConfig,
-        members: MemberParams,
-        rows: MemberRows,
-        posterior: Posterior,
-        priors: tuple[Prior, ...],
-        optimizer_state: dict[str, np.ndarray] | None = None,
-        epochs_done: int = 0,
-    ):
-        super().__init__(
-            config, members, rows, posterior, priors, optimizer_state, epochs_done
-        )
+    def __init__(self, config: TrainingConfig, members: MemberParams, *args):
+        super().__init__(config, members, *args)
         self._likelihood = config.likelihood
         # Which members learn the likelihood's parameters; None if all do.
         self._learns_likelihood: torch.Tensor | None = None
@@ -372,10 +366,6 @@ class Step(TrainingState):
         nll : sum or mean over the steps, (members, batch rows)
         """
         return nll.mean(1)
-
-    def end_members(self, ended: np.ndarray) -> None:
-        """Store the moments of members that end here, (members,) bool."""
-        self._optimizer.keep_moments(ended)
 
     def _update(self, batch: Batch, step_values: StepValues) -> torch.Tensor:
         nll, gradient = self._nll_and_gradient(batch)
@@ -415,7 +405,7 @@ class StepOfPart(Step):
 
     def __init__(self, processes: Processes, config, members, rows, *args):
         self._processes = processes
-        self._n_rows = int(config.batch_rows(rows.n_rows).max())
+        self._n_rows = int(config.batch_rows(rows.n_rows[0]))
         self._first, self._stop = self.part = processes.rows_of(self._n_rows)
         super().__init__(config, members, rows, *args)
 
@@ -450,54 +440,17 @@ class StepOfPart(Step):
         return (self._stop - self._first) / self._n_rows
 
 
-def select_state(state: dict[str, np.ndarray], members: np.ndarray):
-    """Select members of an ``optimizer_state()`` by index."""
-    moments = select_arrays(_without_step(state), members)
-    if state["step"].ndim == 0:
-        return {"step": state["step"]} | moments
-    return {"step": _collapse_equal(state["step"][members])} | moments
-
-
-def concatenate_states(
-    states: Sequence[dict[str, np.ndarray]], n_members: Sequence[int]
-) -> dict[str, np.ndarray]:
-    """Concatenate the members of several ``optimizer_state()``."""
-    counts = zip(states, n_members, strict=True)
-    steps = np.concatenate([np.broadcast_to(state["step"], n) for state, n in counts])
-    moments = concatenate_arrays([_without_step(state) for state in states])
-    return {"step": _collapse_equal(steps)} | moments
-
-
-def _without_step(state: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    return {name: values for name, values in state.items() if name != "step"}
-
-
-def select_arrays(
-    arrays: dict[str, np.ndarray], members: np.ndarray
-) -> dict[str, np.ndarray]:
-    """Select members by index from arrays whose first axis is the members."""
-    return {name: values[members] for name, values in arrays.items()}
-
-
-def concatenate_arrays(parts: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    """Concatenate the members of arrays of the same names."""
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-
-
-def _collapse_equal(values: np.ndarray) -> np.ndarray:
+def collapse_equal(values: np.ndarray) -> np.ndarray:
     """One value if all are equal, else the array."""
-    return np.asarray(values[0]) if (values == values[0]).all() else values
+    first = np.ravel(values)[0]
+    return np.asarray(first) if (values == first).all() else values
 
 
-# ---- batches of an epoch, which have one size for all members
+# ---- batches of an epoch
 
 
 class Batches:
-    """Split the rows of every member into the same number of batches.
-
-    A member with fewer rows has smaller batches. They are padded with rows of weight
-    zero, and the weights of the other rows are increased, so that the mean over the
-    padded batch equals the mean over the member's rows.
+    """Split the rows of members with equal row counts into batches.
 
     Parameters
     ----------
@@ -518,31 +471,13 @@ class Batches:
         part: tuple[int, int] | None = None,
     ):
         self._rows, self._n, self._perturbation = rows, config.n_batches, perturbation
-        batch_rows = config.batch_rows(rows.n_rows)
-        self.n_rows = int(batch_rows.max())
-        self._padding: torch.Tensor | None = None
-        if (batch_rows < self.n_rows).any():
-            present = np.arange(self.n_rows) < batch_rows[:, None]
-            factor = present * (self.n_rows / batch_rows[:, None])
-            if part:
-                factor = factor[:, slice(*part)]
-            self._padding = torch.as_tensor(factor).to(rows.mean_weight)
-        if part:
-            self.n_rows = part[1] - part[0]
+        first, stop = part or (0, int(config.batch_rows(rows.n_rows[0])))
+        self.n_rows = stop - first
 
-    def epoch_batches(
-        self, random: TrainingRandom | PaddedRandom | RandomOfPart
-    ) -> Iterator[Batch]:
+    def epoch_batches(self, random: TrainingRandom | RandomOfPart) -> Iterator[Batch]:
         """Iterate over the batches of an epoch."""
         order = random.order(self._rows.n_rows, self._n)
         batches = self._rows.batches(order, self.n_rows)
         if self._perturbation is not None:
             batches = self._perturbation.batches(batches, order, self.n_rows)
-        if self._padding is None:
-            return batches
-        return self._padded(batches, self._padding)
-
-    def _padded(self, batches: Iterator[Batch], padding: torch.Tensor):
-        for x, y, weights, y_perturbation in batches:
-            weights = padding if weights is None else weights * padding
-            yield Batch(x, y, weights, y_perturbation)
+        return batches

@@ -8,9 +8,9 @@ result, up to rounding, as if it were trained alone.
 import math
 import os
 import pickle
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import cache, reduce
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache, partial, reduce
 from typing import Protocol
 
 import numpy as np
@@ -26,9 +26,10 @@ from skbayesnn._engine.config import (
     TrainingConfig,
 )
 from skbayesnn._engine.cuda_graph import step_class
+from skbayesnn._engine.members import ByMember, select
 from skbayesnn._engine.objective import at_anchors, at_values, make_priors
 from skbayesnn._engine.optimizer import FlatParameters
-from skbayesnn._engine.posterior import Posterior, select_members
+from skbayesnn._engine.posterior import Posterior
 from skbayesnn._engine.processes import (
     LostProcessError,
     ProcessError,
@@ -48,10 +49,7 @@ from skbayesnn._engine.step import (
     Step,
     StepOfPart,
     TrainingState,
-    concatenate_arrays,
-    concatenate_states,
-    select_arrays,
-    select_state,
+    collapse_equal,
 )
 from skbayesnn._priors import Prior
 from skbayesnn._runtime import warn
@@ -242,8 +240,8 @@ def validation_density(
     for members in parts:
         yield _log_density(
             posterior.select(members),
-            select_members(x, members),
-            select_members(y, members),
+            select(x, members, shared=True),
+            select(y, members, shared=True),
             n_draws,
         )
 
@@ -259,9 +257,9 @@ def validation_draws(
     for members in parts:
         subset = posterior.select(members)
         with torch.no_grad():
-            outputs = subset.outputs_of(select_members(x, members), n_draws)
+            outputs = subset.outputs_of(select(x, members, shared=True), n_draws)
             draws = subset.likelihood.held_out_draws(
-                subset.likelihood_params, outputs, select_members(y, members)
+                subset.likelihood_params, outputs, select(y, members, shared=True)
             )
         # Outside of `with`: a suspended generator would leave autograd disabled.
         yield draws
@@ -287,8 +285,8 @@ _CHECK_EVERY = 200
 _SINGLE_THREAD_UNITS = 1 << 18
 
 
-@dataclass
-class Trained:
+@dataclass(frozen=True)
+class Trained(ByMember):
     """Result of :func:`train`.
 
     ``nll`` and ``kl`` (epochs, members) are per training row, in nats of the network's
@@ -305,9 +303,9 @@ class Trained:
     """
 
     posterior: Posterior
-    nll: np.ndarray
-    kl: np.ndarray
-    validation: np.ndarray | None
+    nll: np.ndarray = field(metadata={"axis": 1})
+    kl: np.ndarray = field(metadata={"axis": 1})
+    validation: np.ndarray | None = field(metadata={"axis": 1})
     n_epochs: np.ndarray
     failed: np.ndarray
     kl_constant: np.ndarray
@@ -341,58 +339,40 @@ class Trained:
         )
 
     @classmethod
-    def concatenate(cls, parts: "Sequence[Trained]") -> "Trained":
+    def concatenate(cls, parts):
         """Concatenate the members of several trainings with one configuration."""
-        n_epochs = max(len(part.nll) for part in parts)
-
-        def per_epoch(name: str) -> np.ndarray:
-            values = [getattr(part, name) for part in parts]
-            missing = [((0, n_epochs - len(v)), (0, 0)) for v in values]
-            pairs = zip(values, missing, strict=True)
-            return np.concatenate(
-                [np.pad(v, m, constant_values=np.nan) for v, m in pairs], axis=1
-            )
-
-        def per_member(name: str) -> np.ndarray:
-            return np.concatenate([getattr(part, name) for part in parts])
-
-        bounds = [part.bound for part in parts]
-        return cls(
-            posterior=Posterior.concatenate([part.posterior for part in parts]),
-            nll=per_epoch("nll"),
-            kl=per_epoch("kl"),
-            validation=(
-                None if parts[0].validation is None else per_epoch("validation")
-            ),
-            n_epochs=per_member("n_epochs"),
-            failed=per_member("failed"),
-            kl_constant=per_member("kl_constant"),
+        n_epochs = max(part.epochs_done for part in parts)
+        return replace(
+            super().concatenate([part._padded(n_epochs) for part in parts]),
             interrupted=any(part.interrupted for part in parts),
-            optimizer=concatenate_states(
-                [part.optimizer for part in parts],
-                [part.posterior.n_members for part in parts],
-            ),
-            progress=concatenate_arrays([part.progress for part in parts]),
             finished=all(part.finished for part in parts),
-            bound=Bound.concatenate([bound for bound in bounds if bound is not None]),
-            engine=parts[0].engine,
+        )._with_equal_steps()
+
+    def _padded(self, n_epochs: int) -> "Trained":
+        """Losses of ``n_epochs`` epochs, and the steps of every member."""
+        missing = (0, n_epochs - self.epochs_done), (0, 0)
+        nll, kl, validation = (
+            None if values is None else np.pad(values, missing, constant_values=np.nan)
+            for values in (self.nll, self.kl, self.validation)
         )
+        steps = np.broadcast_to(self.optimizer["step"], self.n_epochs.shape)
+        optimizer = self.optimizer | {"step": steps}
+        assert nll is not None and kl is not None
+        return replace(self, nll=nll, kl=kl, validation=validation, optimizer=optimizer)
 
     def select(self, members: np.ndarray) -> "Trained":
         """Select members by index."""
-        return replace(
-            self,
-            posterior=self.posterior.select(members),
-            nll=self.nll[:, members],
-            kl=self.kl[:, members],
-            validation=None if self.validation is None else self.validation[:, members],
-            n_epochs=self.n_epochs[members],
-            failed=self.failed[members],
-            kl_constant=self.kl_constant[members],
-            optimizer=select_state(self.optimizer, members),
-            progress=select_arrays(self.progress, members),
-            bound=None if self.bound is None else self.bound.select(members),
-        )
+        return super().select(members)._with_equal_steps()
+
+    def _with_equal_steps(self) -> "Trained":
+        steps = collapse_equal(self.optimizer["step"])
+        return replace(self, optimizer=self.optimizer | {"step": steps})
+
+    def on_device_of(self, rows: MemberRows | None) -> "Trained":
+        """The trained networks on the device of the rows; None: the CPU."""
+        device = torch.device("cpu") if rows is None else rows.mean_weight.device
+        posterior = self.posterior.to(device, self.posterior.dtype)
+        return replace(self, posterior=posterior)
 
 
 def initial_posterior(
@@ -420,20 +400,9 @@ def initial_posterior(
     return at_anchors(posterior, make_priors(config, members, posterior))
 
 
-def train(
-    config: TrainingConfig,
-    members: MemberParams,
-    rows: MemberRows,
-    posterior: Posterior,
-    optimizer_state: dict[str, np.ndarray] | None = None,
-    first_epoch: int = 0,
-    hooks: Sequence[Hook] = (),
-    compute_bound: bool = False,
-    perturbation: RowPerturbation | None = None,
-    before: Trained | None = None,
-    until: int | None = None,
-) -> Trained:
-    """Minimise F / (N tau) of every member, starting from ``posterior``.
+@dataclass(frozen=True)
+class Training(ByMember):
+    """Members to train: with which rows, from where, and how far.
 
     Parameters
     ----------
@@ -458,6 +427,48 @@ def train(
         ``posterior`` and ``optimizer_state``.
     until : int, optional
         Epoch of this training after which it pauses. A paused training has no bound.
+    """
+
+    config: TrainingConfig
+    members: MemberParams
+    rows: MemberRows
+    posterior: Posterior
+    optimizer_state: dict[str, np.ndarray] | None = None
+    first_epoch: int = 0
+    hooks: Sequence[Hook] = ()
+    compute_bound: bool = False
+    perturbation: RowPerturbation | None = None
+    before: Trained | None = None
+    until: int | None = None
+
+    def select(self, members: np.ndarray) -> "Training":
+        """Select members by index."""
+        assert isinstance(self.rows, TableRows)
+        perturbation = self.perturbation and self.perturbation.select(members)
+        return replace(
+            super().select(members),
+            rows=self.rows.select(members),
+            perturbation=perturbation,
+        )
+
+    @property
+    def n_members(self) -> int:
+        """Number of networks."""
+        return len(self.members.seeds)
+
+    @property
+    def rows_of_batch(self) -> int:
+        """Most rows of a batch, of any member."""
+        return int(self.config.batch_rows(self.rows.n_rows).max())
+
+    def threads_of_step(self) -> int | None:
+        """Threads of torch for the rows of a step: one if few, else None (all)."""
+        n_units = self.n_members * self.rows_of_batch * self.config.network.widest
+        return 1 if n_units < _SINGLE_THREAD_UNITS else None
+
+
+def train(training: Training) -> Trained:
+    """Minimise F / (N tau) of every member.
 
     Raises
     ------
@@ -466,61 +477,49 @@ def train(
         If the members' state is kept after an interruption, it is returned with the
         error.
     """
+    before, processes = training.before, present_processes()
     if before is not None:
-        posterior, optimizer_state = before.posterior, before.optimizer
-    program = config, members, rows, posterior, optimizer_state
-    options = compute_bound, perturbation, until
-    processes = present_processes()
+        training = replace(
+            training, posterior=before.posterior, optimizer_state=before.optimizer
+        )
     if processes is None:
-        return _train(*program, first_epoch, hooks, *options, before)
+        return _train(training)
+    return _train_together(training, processes)
+
+
+# ---- several processes
+
+
+def _train_together(training: Training, processes: Processes) -> Trained:
+    """Train with the other processes, which have the same data."""
+    config, rows, n_members = training.config, training.rows, training.n_members
     processes.check_same(
-        "data, parameters and `random_state`", repr(config), _summary(members, rows)
+        "data, parameters and `random_state`",
+        repr(config),
+        _summary(training.members, rows),
     )
-    n_members = len(members.seeds)
     # A hook that reads the posterior needs all members in every epoch.
-    reads = any(hook.every_epoch for hook in hooks)
+    reads = any(hook.every_epoch for hook in training.hooks)
     if isinstance(rows, TableRows) and n_members >= processes.count and not reads:
-        own = processes.part_of(n_members)
-        of_all = _train_separately(
-            processes,
-            config,
-            members.select(own),
-            rows.select(own),
-            posterior.select(own),
-            select_state(optimizer_state, own) if optimizer_state else None,
-            first_epoch,
-            [*hooks, _StoppedTogether(processes)],
-            *options,
-            None if before is None else before.select(own),
-        )
-        parts = [_on(rows, part) for part in of_all]
-        return replace(Trained.concatenate(parts), n_processes=processes.count)
-    n_rows = int(config.batch_rows(rows.n_rows).min())
-    can_split = processes.can_split(n_rows, config.network.n_weights)
-    if isinstance(rows, TableRows) and can_split:
-        trained = _train_on_parts_of_rows(
-            *program, first_epoch, hooks, *options, before, processes
-        )
-        return replace(trained, n_processes=processes.count)
-    # Every process trains all; the others get the result of the first.
-    hooks = [*hooks, _StoppedTogether(processes)]
-    of_all = _train_separately(
-        processes, *program, first_epoch, hooks, *options, before
-    )
-    return _on(rows, of_all[0])
+        part = training.select(processes.part_of(n_members))
+        trained = Trained.concatenate(_train_separately(part, processes))
+    elif isinstance(rows, TableRows) and processes.can_split(
+        int(config.batch_rows(rows.n_rows).min()), config.network.n_weights
+    ):
+        trained = _train_on_parts_of_rows(training, processes)
+    else:
+        # Every process trains all; the others get the result of the first.
+        return _train_separately(training, processes)[0].on_device_of(rows)
+    return replace(trained.on_device_of(rows), n_processes=processes.count)
 
 
-def _train_on_parts_of_rows(*arguments) -> Trained:
-    """Train together with the other processes, which compute other rows of the batches.
-
-    arguments : arguments of ``_train``, with the processes
-    """
-    _, _, rows, *_, processes = arguments
+def _train_on_parts_of_rows(training: Training, processes: Processes) -> Trained:
+    """Train together with processes that compute other rows of the batches."""
     try:
         with processes.together_interrupted():
-            trained = _train(*arguments)
+            trained = _train(training, processes)
             if not trained.interrupted:
-                return _on(rows, processes.of_first(_on(None, trained)))
+                return processes.of_first(trained.on_device_of(None))
             if not (isinstance(trained.lost, ProcessError) or processes.has_stopped):
                 processes.close()  # A hook has ended the training of this one alone.
             return trained
@@ -540,10 +539,8 @@ def _train_on_parts_of_rows(*arguments) -> Trained:
         raise
 
 
-def _train_separately(processes: Processes, *arguments) -> list[Trained]:
+def _train_separately(training: Training, processes: Processes) -> list[Trained]:
     """What the processes have trained, in their order, on the CPU.
-
-    arguments : arguments of ``_train``
 
     Raises
     ------
@@ -551,13 +548,14 @@ def _train_separately(processes: Processes, *arguments) -> list[Trained]:
         In all processes, if it was raised in one of them.
     """
     result: Trained | BaseException
+    stopped = _StoppedTogether(processes)
+    training = replace(training, hooks=[*training.hooks, stopped])
     with processes.together_interrupted():
-        with processes.separate_work():
-            try:
-                result = _on(None, _train(*arguments))
-            except (Exception, KeyboardInterrupt) as error:
-                result = _sendable(error)
-        of_all = processes.gather(result)
+        try:
+            result = _train(training).on_device_of(None)
+        except (Exception, KeyboardInterrupt) as error:
+            result = _sendable(error)
+        of_all = processes.gather(result, after_separate_work=True)
         if any(isinstance(r, KeyboardInterrupt) or _is_cut(r) for r in of_all):
             processes.has_stopped = True
     for result in of_all:
@@ -594,13 +592,6 @@ def _sendable(error: BaseException) -> BaseException:
     return error
 
 
-def _on(rows: MemberRows | None, trained: Trained) -> Trained:
-    """The trained networks on the device of the rows; None: the CPU."""
-    device = torch.device("cpu") if rows is None else rows.mean_weight.device
-    posterior = trained.posterior
-    return replace(trained, posterior=posterior.to(device, posterior.dtype))
-
-
 # Rows by which the data of several processes are compared.
 _COMPARED_ROWS = 1000
 
@@ -631,96 +622,27 @@ def _weighted_sums(values: np.ndarray) -> np.ndarray:
     return np.tensordot(np.cos(np.arange(len(values))), values, axes=1)
 
 
-def _train(
-    config: TrainingConfig,
-    members: MemberParams,
-    rows: MemberRows,
-    posterior: Posterior,
-    optimizer_state: dict[str, np.ndarray] | None,
-    first_epoch: int,
-    hooks: Sequence[Hook],
-    compute_bound: bool,
-    perturbation: RowPerturbation | None,
-    until: int | None,
-    before: Trained | None,
-    processes: Processes | None = None,
-) -> Trained:
+# ---- one process
+
+
+def _train(training: Training, processes: Processes | None = None) -> Trained:
     """Train the members in this process, or with others; see ``train``.
 
     processes : the processes over which the rows of every batch are split
     """
-    if perturbation is None:
-        perturbation = None
-        if config.perturbed:
-            perturbation = RowPerturbation(config, members.seeds, rows)
     keep_freed_memory()
     # Tensors created in a caller's inference mode cannot be trained.
     with torch.inference_mode(False), torch.no_grad():
-        posterior = replace(
-            posterior,
-            keep=tuple(p.clone() for p in posterior.keep),
-            likelihood_params=config.likelihood.in_training(
-                posterior.likelihood_params
-            ),
-        )
-        flat = FlatParameters(posterior)
-        progress, epochs_done, failed = None, 0, np.zeros(len(members.seeds), dtype=int)
-        if before is not None:
-            progress, epochs_done, failed = (
-                before.progress,
-                before.epochs_done,
-                before.failed,
-            )
-            if config.patience is not None:
-                # `posterior` has the best parameters so far.
-                posterior = flat.posterior(flat.to_vector(progress, "value"))
-        priors = make_priors(config, members, posterior)
-        state = optimizer_state, epochs_done
-        runner = choose_runner(
-            config, members, rows, posterior, priors, state, perturbation, processes
-        )
-        history = TrainingHistory(failed, epochs_done)
-        best = BestWeights(
-            runner.state.parameters,
-            members.n_epochs,
-            config.patience,
-            config.tol,
-            flat.values,
-            progress,
-        )
-        run = _Run(
-            config,
-            members,
-            rows,
-            priors,
-            runner,
-            history,
-            best,
-            epochs_done,
-            until,
-            processes,
-        )
+        run = _Run.of(training, processes)
         interrupted, lost = False, None
         try:
-            run.epochs(first_epoch, hooks)
+            run.epochs()
         except (KeyboardInterrupt, ProcessError) as error:
-            if not config.keep_interrupted or not history.has_epochs:
+            if not training.config.keep_interrupted or not run.history.has_epochs:
                 raise
             interrupted = True
             lost = error if isinstance(error, OSError) else error.__cause__
-        trained = replace(run.outcome(interrupted, compute_bound), lost=lost)
-        if compute_bound and (trained.finished or interrupted):
-            with torch_threads(_threads_of_step(config, members, rows)):
-                bound = estimate_bound(
-                    config,
-                    members,
-                    rows,
-                    at_values(best.posterior, priors),
-                    priors,
-                    perturbation,
-                )
-            trained = replace(trained, bound=bound)
-        return trained
+        return replace(run.outcome(interrupted), lost=lost)
 
 
 # ---- epochs of a program, by torch or by a compiled loop
@@ -748,35 +670,108 @@ class Runner(Protocol):
         """
 
 
-def _threads_of_step(config, members, rows) -> int | None:
-    """Threads of torch for the rows of a step: one if they are few, else None (all)."""
-    n_rows = int(config.batch_rows(rows.n_rows).max())
-    n_units = len(members.seeds) * n_rows * config.network.widest
-    return 1 if n_units < _SINGLE_THREAD_UNITS else None
-
-
 class TorchRunner:
-    """Runs one epoch at a time with torch, all members together."""
+    """Runs one epoch at a time with torch, all members with equal row counts together.
+
+    Parameters
+    ----------
+    training : Training
+    epochs_done : int
+    make_step : callable
+        Returns the ``Step`` for arguments of ``TrainingState``.
+    """
 
     engine = "torch"
     max_epochs = 1
 
-    def __init__(self, config, members, rows, step: Step, perturbation):
-        self.state, self._step, self._n_batches = step, step, config.n_batches
-        self._n_epochs = members.n_epochs
-        part = step.part if isinstance(step, StepOfPart) else None
-        self._batches = Batches(rows, config, perturbation, part)
-        self._n_threads = _threads_of_step(config, members, rows)
+    def __init__(self, training: Training, epochs_done: int, make_step: Callable):
+        self._n_threads = training.threads_of_step()
+        self._n_epochs = training.members.n_epochs
+        n_rows = training.rows.n_rows
+        if (n_rows == n_rows[0]).all():
+            [program] = self._programs = [_Program(training, epochs_done, make_step)]
+            self.state: TrainingState = program.step
+            return
+        self.state = TrainingState(*_arguments_of_state(training, epochs_done))
+        self._programs = []
+        for n in np.unique(n_rows):
+            members = np.flatnonzero(n_rows == n)
+            part = training.select(members)
+            places = self.state.parameters.places(members)
+            program = _Program(part, epochs_done, make_step, members, places)
+            self._programs.append(program)
 
     def run(self, first, epoch, n_epochs):
-        step = self._step
+        losses = self.state.parameters.values.new_empty(2, len(self._n_epochs))
         with torch_threads(self._n_threads):
-            step.start_epoch(first + epoch, self._n_batches)
-            step_nlls = map(step, self._batches.epoch_batches(step.random))
-            nll_sum = reduce(torch.Tensor.add_, step_nlls)
-            nll = step.epoch_nll(nll_sum) / self._n_batches
-            step.end_members(self._n_epochs == epoch + 1)
-            return nll.unsqueeze(0), step.penalty.kl().unsqueeze(0)
+            for program in self._programs:
+                losses[:, program.members] = program.run(self.state, first, epoch)
+            if len(self._programs) > 1:
+                self.state.count_steps(self._programs[0].n_batches)
+            self.state.end_members(self._n_epochs == epoch + 1)
+        return losses.unsqueeze(1).unbind()
+
+
+class _Program:
+    """Members with equal row counts, which torch trains together.
+
+    Parameters
+    ----------
+    training, epochs_done, make_step : as in ``TorchRunner``
+    members : ndarray of int or slice
+        Indices of the members among all.
+    places : tensor of int, optional
+        Positions of their parameters among all. None if the step changes these.
+    """
+
+    def __init__(
+        self,
+        training: Training,
+        epochs_done: int,
+        make_step: Callable,
+        members: np.ndarray | slice = slice(None),
+        places: torch.Tensor | None = None,
+    ):
+        self.step: Step = make_step(*_arguments_of_state(training, epochs_done))
+        config, rows = training.config, training.rows
+        self.members, self._places, self.n_batches = members, places, config.n_batches
+        self._n_epochs = int(training.members.n_epochs.max())
+        part = self.step.part if isinstance(self.step, StepOfPart) else None
+        self._batches = Batches(rows, config, training.perturbation, part)
+
+    def run(self, state: TrainingState, first: int, epoch: int) -> torch.Tensor:
+        """Run an epoch; return nll and KL per row, (2, members), NaN after the last.
+
+        state : of all members; the own part is changed
+        first, epoch : as in ``Runner.run``
+        """
+        if epoch >= self._n_epochs:
+            return state.parameters.values.new_full((), math.nan)
+        step, pairs = self.step, []
+        if self._places is not None:
+            pairs = list(zip(step.vectors(), state.vectors(), strict=True))
+        for own, of_all in pairs:
+            own.copy_(of_all[self._places])
+        step.start_epoch(first + epoch, self.n_batches)
+        step_nlls = map(step, self._batches.epoch_batches(step.random))
+        nll = step.epoch_nll(reduce(torch.Tensor.add_, step_nlls)) / self.n_batches
+        for own, of_all in pairs:
+            of_all[self._places] = own
+        return torch.stack([nll, step.penalty.kl()])
+
+
+def _arguments_of_state(training: Training, epochs_done: int) -> tuple:
+    """Arguments of ``TrainingState``."""
+    config, members, posterior = training.config, training.members, training.posterior
+    return (
+        config,
+        members,
+        training.rows,
+        posterior,
+        make_priors(config, members, posterior),
+        training.optimizer_state,
+        epochs_done,
+    )
 
 
 @cache
@@ -796,84 +791,107 @@ def _compiled_loop():
 
 
 def choose_runner(
-    config,
-    members,
-    rows,
-    posterior,
-    priors,
-    state,
-    perturbation,
-    processes: Processes | None = None,
+    training: Training, epochs_done: int, processes: Processes | None = None
 ) -> Runner:
     """Choose the implementation: the fastest that covers the program.
 
-    state : ``optimizer_state`` and ``epochs_done`` of ``train``
+    epochs_done : epochs of the unfinished result to continue
+    processes : the processes over which the rows of every batch are split
     """
-    arguments = config, members, rows, posterior, priors, *state
+    config, members, rows = training.config, training.members, training.rows
+    if processes:
+        return TorchRunner(training, epochs_done, partial(StepOfPart, processes))
     compiled = None
     if (
         isinstance(rows, TableRows)
-        and posterior.device.type == "cpu"
+        and training.posterior.device.type == "cpu"
         and os.environ.get(ENGINE_VARIABLE) != "torch"
     ):
         compiled = _compiled_loop()
     if compiled:
         can_train, runner_type = compiled
-        covers = can_train(config, members, rows, posterior)
-        if processes:  # It depends on the number of threads.
-            covers = processes.of_first(covers)
-        if covers:
-            state = TrainingState(*arguments)
-            options = (perturbation, processes) if processes else (perturbation,)
-            return runner_type(config, members, rows, priors, state, *options)
-    if processes:
-        step: Step = StepOfPart(processes, *arguments)
-    else:
-        step = step_class(config, members, rows.mean_weight.device)(*arguments)
-    return TorchRunner(config, members, rows, step, perturbation)
+        if can_train(config, members, rows, training.posterior):
+            state = TrainingState(*_arguments_of_state(training, epochs_done))
+            return runner_type(config, members, rows, state, training.perturbation)
+    step_type = step_class(config, members, rows.mean_weight.device)
+    return TorchRunner(training, epochs_done, step_type)
 
 
 @dataclass
 class _Run:
     """State of a training."""
 
-    config: TrainingConfig
-    members: MemberParams
-    rows: MemberRows
-    priors: tuple[Prior, ...]
+    training: Training
     runner: Runner
     history: TrainingHistory
     best: BestWeights
-    epochs_done: int = 0
-    until: int | None = None
-    processes: Processes | None = None
+    epochs_done: int
+    processes: Processes | None
 
-    def epochs(self, first_epoch: int, hooks: Sequence[Hook]) -> None:
+    @classmethod
+    def of(cls, training: Training, processes: Processes | None) -> "_Run":
+        """The state before the first epoch, or the state to continue from."""
+        config, members, before = training.config, training.members, training.before
+        posterior = replace(
+            training.posterior,
+            keep=tuple(p.clone() for p in training.posterior.keep),
+            likelihood_params=config.likelihood.in_training(
+                training.posterior.likelihood_params
+            ),
+        )
+        flat = FlatParameters(posterior)
+        progress, epochs_done, failed = None, 0, np.zeros(training.n_members, dtype=int)
+        if before is not None:
+            progress, epochs_done = before.progress, before.epochs_done
+            failed = before.failed
+            if config.patience is not None:
+                # `posterior` has the best parameters so far.
+                posterior = flat.posterior(flat.to_vector(progress, "value"))
+        training = replace(training, posterior=posterior)
+        if training.perturbation is None and config.perturbed:
+            perturbation = RowPerturbation(config, members.seeds, training.rows)
+            training = replace(training, perturbation=perturbation)
+        runner = choose_runner(training, epochs_done, processes)
+        best = BestWeights(
+            runner.state.parameters,
+            members.n_epochs,
+            config.patience,
+            config.tol,
+            flat.values,
+            progress,
+        )
+        history = TrainingHistory(failed, epochs_done)
+        return cls(training, runner, history, best, epochs_done, processes)
+
+    @property
+    def _priors(self) -> tuple[Prior, ...]:
+        return self.runner.state.objective.prior
+
+    def epochs(self) -> None:
         """Train until all members have finished, or up to the epoch ``until``."""
-        runner, history, n_batches = self.runner, self.history, self.config.n_batches
-        last, epoch = int(self.members.n_epochs.max()), self.epochs_done
-        if self.until is not None:
-            last = min(last, self.until)
-        stops_early = self.config.patience is not None
-        n_threads = _threads_of_step(self.config, self.members, self.rows)
+        training, runner, history = self.training, self.runner, self.history
+        config, hooks = training.config, training.hooks
+        last, epoch = int(training.members.n_epochs.max()), self.epochs_done
+        if training.until is not None:
+            last = min(last, training.until)
+        stops_early = config.patience is not None
         one_by_one = stops_early or any(hook.every_epoch for hook in hooks)
         while epoch < last and not self.best.have_finished(history):
             n = 1 if one_by_one else min(runner.max_epochs, last - epoch)
-            if self.processes:
-                n = self.processes.of_first(n)
-            losses = runner.run(first_epoch, epoch, n)
+            losses = runner.run(training.first_epoch, epoch, n)
             self._synchronize(*losses)
             history.add(*losses)
             epoch += n
             posterior = runner.state.posterior
-            with torch_threads(n_threads):
+            with torch_threads(training.threads_of_step()):
                 if stops_early:
-                    kept = at_values(posterior, self.priors)
-                    score = validation_score(kept, self.rows, _N_VALIDATION_DRAWS)
+                    kept = at_values(posterior, self._priors)
+                    score = validation_score(kept, training.rows, _N_VALIDATION_DRAWS)
                     if self.processes:
                         self.processes.copy_first(score)
                     history.validation.append(score)
-                if epoch * n_batches % _CHECK_EVERY < n * n_batches:
+                steps, new_steps = epoch * config.n_batches, n * config.n_batches
+                if steps % _CHECK_EVERY < new_steps:
                     history.find_failures(self.best.last_epoch)
                 self.best.update(history, n)
             for i in range(epoch - n, epoch):
@@ -886,27 +904,31 @@ class _Run:
         Processors of different types round differently, and would drift apart.
         """
         if self.processes:
-            state = self.runner.state
-            tensors = state.parameters.values, *state.moments(), *values
-            self.processes.copy_first(*tensors)
+            self.processes.copy_first(*self.runner.state.vectors(), *values)
 
-    def _kl_constant(self, posterior: Posterior) -> np.ndarray:
-        layers, keep = posterior.layers, posterior.keep
-        constant = posterior.network.kl_constant(layers, keep, self.priors)
-        return constant.double().cpu().numpy()
-
-    def outcome(self, interrupted: bool, is_last: bool) -> Trained:
-        """The result without the bound, after the estimate of the noise variance.
-
-        is_last : whether the weights get the values of a discrete prior at the end
-        """
-        history, best, posterior = self.history, self.best, self.best.posterior
+    def outcome(self, interrupted: bool) -> Trained:
+        """The result, with the noise variance after the training, and the bound."""
+        training, history, best = self.training, self.history, self.best
+        config, rows, posterior = training.config, training.rows, best.posterior
         history.find_failures(best.last_epoch)
         finished = not interrupted and best.have_finished(history)
-        if is_last and (finished or interrupted):
-            posterior = at_values(posterior, self.priors)
+        bound = None
+        if training.compute_bound and (finished or interrupted):
+            posterior = at_values(posterior, self._priors)
+            with torch_threads(training.threads_of_step()):
+                bound = estimate_bound(
+                    config,
+                    training.members,
+                    rows,
+                    posterior,
+                    self._priors,
+                    training.perturbation,
+                )
         curvature = self.runner.state.penalty.curvature
-        posterior = with_residual_variance(self.config, self.rows, posterior, curvature)
+        posterior = with_residual_variance(config, rows, posterior, curvature)
+        constant = posterior.network.kl_constant(
+            posterior.layers, posterior.keep, self._priors
+        )
         nll, kl, validation = history.arrays()
         return Trained(
             posterior=posterior,
@@ -914,11 +936,12 @@ class _Run:
             kl=kl,
             validation=validation,
             n_epochs=best.n_epochs,
-            kl_constant=self._kl_constant(posterior),
+            kl_constant=constant.double().cpu().numpy(),
             failed=history.failed,
             interrupted=interrupted,
             optimizer=self.runner.state.optimizer_state(),
             progress=best.progress(),
             finished=finished,
+            bound=bound,
             engine=self.runner.engine,
         )

@@ -340,7 +340,7 @@ class RandomOfPart:
 
     Parameters
     ----------
-    source : TrainingRandom or PaddedRandom
+    source : TrainingRandom
         It draws the numbers of all rows.
     first, stop : int
         First of the rows, and the row after the last.
@@ -348,9 +348,7 @@ class RandomOfPart:
         Rows of a batch.
     """
 
-    def __init__(
-        self, source: "TrainingRandom | PaddedRandom", first: int, stop: int, n_rows
-    ):
+    def __init__(self, source: TrainingRandom, first: int, stop: int, n_rows: int):
         self._source, self._first, self._stop = source, first, stop
         self._n_rows = n_rows
         self.shared_by_rows = source.shared_by_rows
@@ -381,159 +379,3 @@ class RandomOfPart:
     def _own(self, values: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
         start = shape[0] // (self._stop - self._first) * self._first
         return values[:, start : start + shape[0]]
-
-
-# ---- members with different numbers of rows
-
-
-def random_source(
-    seeds: np.ndarray,
-    n_rows: np.ndarray,
-    n_batches: int,
-    device: torch.device,
-    dtype: torch.dtype,
-) -> "TrainingRandom | PaddedRandom":
-    """Random source for members with ``n_rows`` rows, (members,)."""
-    if (n_rows == n_rows[0]).all():
-        return TrainingRandom(seeds, device, dtype)
-    return PaddedRandom(seeds, n_rows, n_batches, device, dtype)
-
-
-class PaddedRandom:
-    """A :class:`TrainingRandom` for each distinct row count, padded to one shape.
-
-    A request for the rows of the largest batch returns, for each member, numbers for
-    the rows of its batch, padded with zeros. Padding rows have weight zero.
-
-    Parameters
-    ----------
-    seeds, n_rows : ndarray of shape (members,), int
-    n_batches : int
-        Batches per epoch.
-    device, dtype
-        Device and type of the numbers.
-    """
-
-    def __init__(
-        self,
-        seeds: np.ndarray,
-        n_rows: np.ndarray,
-        n_batches: int,
-        device: torch.device,
-        dtype: torch.dtype,
-    ):
-        sizes, size_index = np.unique(n_rows, return_inverse=True)
-        groups = [np.flatnonzero(size_index == i) for i in range(len(sizes))]
-        self._batch_rows = [-(-int(size) // n_batches) for size in sizes]
-        self._groups = [torch.as_tensor(members).to(device) for members in groups]
-        self._sources = [
-            TrainingRandom(seeds[group], device, dtype) for group in groups
-        ]
-        # Positions of the members after concatenating the groups.
-        positions = np.argsort(np.concatenate(groups))
-        self._member_positions = torch.as_tensor(positions).to(device)
-        self._probabilities: dict[int, tuple[torch.Tensor, list[torch.Tensor]]] = {}
-        self.shared_by_rows = _UnpaddedRandom(self)
-
-    def start_epoch(self, epoch: int, n_steps: int = 1) -> None:
-        """Start the stream of an epoch, and its first step."""
-        for source in self._sources:
-            source.start_epoch(epoch, n_steps)
-
-    def next_step(self) -> None:
-        """Start the next step of the epoch."""
-        for source in self._sources:
-            source.next_step()
-
-    def order(self, n_rows: np.ndarray, n_batches: int) -> torch.Tensor:
-        """As ``TrainingRandom.order``, with each batch padded by zeros."""
-
-        def group_order(i, source):
-            order = source.order(n_rows[self._groups[i].cpu().numpy()], n_batches)
-            return self._pad(order.unflatten(1, (n_batches, -1)), i, axis=2)
-
-        return self._merge(group_order).flatten(1)
-
-    def bernoulli(self, probability: torch.Tensor, *shape: int) -> torch.Tensor:
-        """Zeros and ones, (members, \\*shape)."""
-        p = self.split(probability)
-        return self._per_row(
-            lambda i, source, size: source.bernoulli(p[i], *size), shape
-        )
-
-    def normal(self, *shape: int) -> torch.Tensor:
-        """Standard normal numbers, (members, \\*shape)."""
-        return self._per_row(lambda i, source, size: source.normal(*size), shape)
-
-    def uniform(self, *shape: int) -> torch.Tensor:
-        """Uniform numbers in [0, 1), (members, \\*shape)."""
-        return self._per_row(lambda i, source, size: source.uniform(*size), shape)
-
-    def unpadded(self, request: Callable) -> torch.Tensor:
-        """Call ``request(i, source)`` for every group; merge the results."""
-        return self._merge(request)
-
-    def split(self, probability: torch.Tensor) -> list[torch.Tensor]:
-        """Split by group; the same tensors are returned for the same probability."""
-        key = id(probability)
-        if key not in self._probabilities:
-            parts = [probability[group] for group in self._groups]
-            self._probabilities[key] = probability, parts
-        return self._probabilities[key][1]
-
-    def _per_row(self, request: Callable, shape: tuple[int, ...]) -> torch.Tensor:
-        """Call ``request(i, source, group_shape)`` for every group; pad and merge.
-
-        shape : its first axis is the rows of the largest batch, or a multiple of them
-        """
-        per_row = shape[0] // max(self._batch_rows)
-
-        def group_values(i, source):
-            group_shape = (self._batch_rows[i] * per_row, *shape[1:])
-            return self._pad(request(i, source, group_shape), i, axis=1)
-
-        return self._merge(group_values)
-
-    def _pad(self, values: torch.Tensor, i: int, axis: int) -> torch.Tensor:
-        """Pad the values of group i with zeros along the axis of its batch's rows."""
-        batch_rows = self._batch_rows[i]
-        lead, tail = list(values.shape[:axis]), list(values.shape[axis + 1 :])
-        missing = (
-            values.shape[axis] // batch_rows * (max(self._batch_rows) - batch_rows)
-        )
-        return torch.cat([values, values.new_zeros(*lead, missing, *tail)], dim=axis)
-
-    def _merge(self, group_values: Callable) -> torch.Tensor:
-        """Call ``group_values(i, source)``; concatenate in the order of the members.
-
-        It returns (members of the group or 1, ...).
-        """
-        parts = []
-        for i, source in enumerate(self._sources):
-            values = group_values(i, source)
-            parts.append(values.expand(len(self._groups[i]), *values.shape[1:]))
-        return torch.cat(parts).index_select(0, self._member_positions)
-
-
-class _UnpaddedRandom:
-    """Numbers that are not per row, so that all groups have the requested shape."""
-
-    def __init__(self, source: PaddedRandom):
-        self._source = source
-
-    @property
-    def shared_by_rows(self) -> "_UnpaddedRandom":
-        return self
-
-    def bernoulli(self, probability: torch.Tensor, *shape: int) -> torch.Tensor:
-        """Zeros and ones, (members, \\*shape)."""
-        p = self._source.split(probability)
-        return self._source.unpadded(lambda i, source: source.bernoulli(p[i], *shape))
-
-    def normal(self, *shape: int) -> torch.Tensor:
-        """Standard normal numbers, (members, \\*shape)."""
-        return self._source.unpadded(lambda _, source: source.normal(*shape))
-
-    def uniform(self, *shape: int) -> torch.Tensor:
-        """Uniform numbers in [0, 1), (members, \\*shape)."""
-        return self._source.unpadded(lambda _, source: source.uniform(*shape))

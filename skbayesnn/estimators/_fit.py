@@ -14,11 +14,10 @@ import numpy as np
 import torch
 
 from skbayesnn import _validation
-from skbayesnn._data.training_rows import TrainingRows
-from skbayesnn._engine.config import Hook, MemberParams, TrainingConfig
+from skbayesnn._engine.config import Hook, TrainingConfig
 from skbayesnn._engine.posterior import Posterior
 from skbayesnn._engine.processes import present_processes
-from skbayesnn._engine.training import Trained, initial_posterior, train
+from skbayesnn._engine.training import Trained, Training, initial_posterior, train
 from skbayesnn._runtime import default_settings, snapshot
 from skbayesnn._sklearn_compat import callback_context, has_callbacks
 from skbayesnn.estimators import _selection
@@ -145,10 +144,8 @@ def train_together(
         program_jobs = [jobs[i] for i in same]
         members, training_rows = joined(program_jobs, torch_device, dtype)
         posterior = initial_posterior(config, members, torch_device, dtype)
-        program = config, members, training_rows, posterior
-        trained = run(
-            [estimators[i] for i in same], *program, hooks=hooks, devices=devices
-        )
+        training = Training(config, members, training_rows, posterior, hooks=hooks)
+        trained = run([estimators[i] for i in same], training, devices=devices)
         start = 0
         for i, job in zip(same, program_jobs, strict=True):
             part = trained
@@ -191,22 +188,19 @@ def fit_to_table(
 
     in_legs = None
     if checkpoint is not None:
-        training = Continuable(start, columns, job, trained_job)
-        in_legs = partial(checkpoint.train_in_legs, training)
+        continuable = Continuable(start, columns, job, trained_job)
+        in_legs = partial(checkpoint.train_in_legs, continuable)
     members, training_rows = joined([job], devices[0], dtype)
     posterior = fitted or initial_posterior(job.config, members, devices[0], dtype)
-    trained = run(
-        [estimator],
+    training = Training(
         job.config,
         members,
         training_rows,
         posterior,
         first_epoch=start.n_epochs_before,
-        devices=devices,
         before=start.before(devices[0], dtype),
-        in_legs=in_legs,
     )
-    return trained_job(trained)
+    return trained_job(run([estimator], training, devices=devices, in_legs=in_legs))
 
 
 def _with_noise_of(fitted: Posterior, job: TrainingJob) -> TrainingJob:
@@ -221,58 +215,41 @@ def _with_noise_of(fitted: Posterior, job: TrainingJob) -> TrainingJob:
 
 def run(
     estimators,
-    config: TrainingConfig,
-    members: MemberParams,
-    training_rows: TrainingRows,
-    posterior: Posterior,
-    optimizer_state=None,
-    first_epoch: int = 0,
-    hooks: Sequence[Hook] = (),
+    training: Training,
     devices: Sequence[torch.device] = (),
     rows_of_epoch: int | None = None,
-    before: Trained | None = None,
     in_legs: Callable | None = None,
-    **options,
 ) -> Trained:
     """Train and report progress; raise if all networks fail.
 
     devices : the members are spread over them, if there are several
     rows_of_epoch : rows of an epoch, if progress is reported in rows
-    before : unfinished result of this training, from which it continues
     in_legs : ``train_in_legs`` of a checkpoint
-    options : further arguments of ``train``, for a training in this process
     """
+    config, hooks, before = training.config, training.hooks, training.before
     shown = _validation.verbosity(estimators[0].verbose) > 0
     processes = present_processes()
     shown = shown and (processes is None or processes.rank == 0)
     keeps_interrupted = config.keep_interrupted
     if in_legs is not None:
         config = replace(config, keep_interrupted=True)
-    program = {
-        "config": config,
-        "members": members,
-        "rows": training_rows,
-        "posterior": posterior,
-        "optimizer_state": optimizer_state,
-        "first_epoch": first_epoch,
-        "compute_bound": True,
-    }
-    n_epochs, n_members = int(members.n_epochs.max()), len(members.seeds)
-    is_local = bool(hooks or options)
-    on_cpu = training_rows.mean_weight.device.type == "cpu"
+    training = replace(training, config=config, compute_bound=True)
+    n_epochs, n_members = int(training.members.n_epochs.max()), training.n_members
+    is_local = bool(hooks) or training.perturbation is not None
+    on_cpu = training.rows.mean_weight.device.type == "cpu"
     # The workers of a cluster may not have the device of the rows.
     n_workers = min(n_cluster_workers(), n_members)
     n_workers = n_workers if on_cpu and not is_local else 1
     with epochs_reported(estimators, n_epochs, shown, rows_of_epoch) as report:
 
         def leg(before: Trained | None, until: int | None) -> Trained:
-            part = program | {"before": before, "until": until}
+            part = replace(training, before=before, until=until)
             if n_workers > 1:
                 trained = train_on_cluster(n_workers, part)
             elif len(devices) > 1 and n_members > 1 and not is_local:
                 trained = train_on_devices(devices[:n_members], part)
             else:
-                return train(**part, hooks=[_Reported(report), *hooks], **options)
+                return train(replace(part, hooks=[_Reported(report), *hooks]))
             report(n_epochs if until is None else min(until, n_epochs))
             return trained
 

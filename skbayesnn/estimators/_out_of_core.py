@@ -39,7 +39,12 @@ from skbayesnn._engine.config import Hook, TrainingConfig
 from skbayesnn._engine.held_out_tau import Ensemble, HeldOutTauUpdater, draws_together
 from skbayesnn._engine.posterior import Posterior
 from skbayesnn._engine.step import RowPerturbation
-from skbayesnn._engine.training import Trained, initial_posterior, validation_draws
+from skbayesnn._engine.training import (
+    Trained,
+    Training,
+    initial_posterior,
+    validation_draws,
+)
 from skbayesnn._engine.training_random import hashed_uniform
 from skbayesnn._runtime import snapshot
 from skbayesnn.estimators import _fit
@@ -596,15 +601,17 @@ class _Plan:
         try:
             return _fit.run(
                 [estimator],
-                job.config,
-                job.members,
-                rows,
-                posterior,
-                first_epoch=start.n_epochs_before,
-                hooks=[*hooks, refill],
-                perturbation=perturbation,
+                Training(
+                    job.config,
+                    job.members,
+                    rows,
+                    posterior,
+                    first_epoch=start.n_epochs_before,
+                    hooks=[*hooks, refill],
+                    perturbation=perturbation,
+                    before=before,
+                ),
                 rows_of_epoch=passes.n_rows,
-                before=before,
                 in_legs=in_legs,
             )
         finally:

@@ -4,54 +4,37 @@ Networks do not interact, so each has the result that it has in one program.
 """
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextvars import copy_context
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 
-from skbayesnn._engine.config import Hook, MemberParams
-from skbayesnn._engine.step import select_state
-from skbayesnn._engine.training import Trained, train
+from skbayesnn._engine.config import Hook
+from skbayesnn._engine.training import Trained, Training, train
 from skbayesnn.estimators._workers import Workers
 
 
-def _parts(n_parts: int, program: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Split the members of a program; arguments of ``train`` for each part."""
-    members: MemberParams = program["members"]
-    state = program.get("optimizer_state")
-    for part in np.array_split(np.arange(len(members.seeds)), n_parts):
-        selected: dict[str, Any] = {
-            name: program[name].select(part)
-            for name in ("members", "rows", "posterior", "before")
-            if program.get(name) is not None
-        }
-        if state is not None:
-            selected["optimizer_state"] = select_state(state, part)
-        yield program | selected
+def _parts(n_parts: int, training: Training) -> list[Training]:
+    """Split the members of a training."""
+    members = np.array_split(np.arange(training.n_members), n_parts)
+    return [training.select(part) for part in members]
 
 
-def train_on_cluster(n_workers: int, program: dict[str, Any]) -> Trained:
-    """Train parts of the members on the workers of joblib's active backend.
-
-    program : arguments of ``train``
-    """
-    calls = ((partial(train, **part),) for part in _parts(n_workers, program))
+def train_on_cluster(n_workers: int, training: Training) -> Trained:
+    """Train parts of the members on the workers of joblib's active backend."""
+    calls = ((train, part) for part in _parts(n_workers, training))
     trained = list(Workers.of_backend().results(calls))
     return replace(Trained.concatenate(trained), n_processes=n_workers)
 
 
-def train_on_devices(
-    devices: Sequence[torch.device], program: dict[str, Any]
-) -> Trained:
+def train_on_devices(devices: Sequence[torch.device], training: Training) -> Trained:
     """Train parts of the members on several devices, at the same time.
 
     devices : at most as many as members
-    program : arguments of ``train``
     returns : trained networks on the first device
 
     Raises
@@ -59,27 +42,29 @@ def train_on_devices(
     KeyboardInterrupt
         After Ctrl-C, unless all parts keep their finished epochs.
     """
-    dtype, stop = program["posterior"].dtype, threading.Event()
+    dtype, stop = training.posterior.dtype, threading.Event()
     # Parts begin together: after an interruption all of them have a result, or none.
     submitted = threading.Event()
 
-    def train_part(device: torch.device, part: dict[str, Any]) -> Trained:
+    def train_part(device: torch.device, part: Training) -> Trained:
         submitted.wait()
         if stop.is_set():
             raise KeyboardInterrupt
-        before = part.get("before")
+        before = part.before
         if before is not None:
             before = replace(before, posterior=before.posterior.to(device, dtype))
-        on_device = {
-            "rows": part["rows"].to(device),
-            "posterior": part["posterior"].to(device, dtype),
-            "before": before,
-            "hooks": [_Stopped(stop)],
-        }
-        trained = train(**part | on_device)
+        rows: Any = part.rows
+        part = replace(
+            part,
+            rows=rows.to(device),
+            posterior=part.posterior.to(device, dtype),
+            before=before,
+            hooks=[_Stopped(stop)],
+        )
+        trained = train(part)
         return replace(trained, posterior=trained.posterior.to(devices[0], dtype))
 
-    parts = list(zip(devices, _parts(len(devices), program), strict=True))
+    parts = list(zip(devices, _parts(len(devices), training), strict=True))
     futures: list[Future[Trained]] = []
     with ThreadPoolExecutor(len(devices)) as pool:
         try:
@@ -100,7 +85,7 @@ def train_on_devices(
             failed[0].result()  # raises
         results = [future.result() for future in futures]
     if stop.is_set() and not (
-        program["config"].keep_interrupted and len(results) == len(parts)
+        training.config.keep_interrupted and len(results) == len(parts)
     ):
         raise KeyboardInterrupt
     trained = Trained.concatenate(results)

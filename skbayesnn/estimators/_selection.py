@@ -15,7 +15,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import groupby, zip_longest
-from typing import Any
 
 import numpy as np
 import torch
@@ -33,6 +32,7 @@ from skbayesnn._engine.held_out_tau import (
     finite,
 )
 from skbayesnn._engine.training import (
+    Training,
     initial_posterior,
     train,
     validation_density,
@@ -283,17 +283,12 @@ def _program_scores(
         predict = validation_draws
         score = partial(_score_by_predictive_params, config.likelihood)
     posterior = initial_posterior(config, members, devices[0], dtype)
-    program: dict[str, Any] = {
-        "config": config,
-        "members": members,
-        "rows": training_rows,
-        "posterior": posterior,
-    }
+    training = Training(config, members, training_rows, posterior, hooks=hooks)
     # The hook couples the networks of an ensemble.
     if len(devices) > 1 and not hooks:
-        trained = train_on_devices(devices[: len(members.seeds)], program)
+        trained = train_on_devices(devices[: training.n_members], training)
     else:
-        trained = train(**program, hooks=hooks)
+        trained = train(training)
     # A generator: the draws of one job at a time, since they need much memory.
     predictions = predict(trained.posterior, training_rows, _N_DRAWS, members_of_job)
     scores = []

@@ -23,9 +23,10 @@ from skbayesnn import _validation
 from skbayesnn._data.training_rows import RowSubset, TrainingRows
 from skbayesnn._data.validation import Table
 from skbayesnn._engine.held_out_tau import draws_together
+from skbayesnn._engine.members import select
 from skbayesnn._engine.posterior import Posterior
-from skbayesnn._engine.step import select_state
 from skbayesnn._engine.training import (
+    Training,
     initial_posterior,
     validation_density,
     validation_draws,
@@ -238,15 +239,8 @@ def _trained(
         posterior = initial_posterior(job.config, job.members, device, dtype)
     rows = TrainingRows(job.table, job.row_subsets, device, dtype, seen)
     before = getattr(estimator, "n_epochs_seen_", 0)
-    trained = _fit.run(
-        [estimator],
-        job.config,
-        job.members,
-        rows,
-        posterior,
-        first_epoch=before,
-        devices=devices,
-    )
+    training = Training(job.config, job.members, rows, posterior, first_epoch=before)
+    trained = _fit.run([estimator], training, devices=devices)
     return TrainedJob(job, trained, before, seen)
 
 
@@ -391,12 +385,14 @@ class _Trial:
         before, n_epochs_before = posterior.select(twice), estimator.n_epochs_seen_
         trained = _fit.run(
             [estimator],
-            job.config,
-            job.members.select(twice),
-            training_rows,
-            before,
-            select_state(estimator.optimizer_, twice),
-            n_epochs_before,
+            Training(
+                job.config,
+                job.members.select(twice),
+                training_rows,
+                before,
+                select(estimator.optimizer_, twice),
+                n_epochs_before,
+            ),
             devices=_validation.devices_for_fit(estimator.device),
         )
         after = trained.posterior

@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from skbayesnn._engine import cuda_graph
 from skbayesnn._engine.cuda_graph import RecordedRandom
 from skbayesnn._engine.step import Step
-from skbayesnn._engine.training_random import PaddedRandom, TrainingRandom
+from skbayesnn._engine.training_random import TrainingRandom
 from skbayesnn._families import MeanField
 from tests.helpers.engine import KINDS, config_and_members, parametrize_cases
 
@@ -126,20 +126,11 @@ def test_captured_likelihoods_on_a_gpu(engine, kind, seed, monkeypatch):
         np.testing.assert_allclose(replayed[name], value, rtol=1e-8, atol=1e-8)
 
 
-def _random_sources(seed):
-    """Two equal random sources, for members with equal and with unequal rows."""
-    alike = [TrainingRandom(SEEDS + seed, CPU, torch.float64) for _ in range(2)]
-    sizes = np.array([12, 9, 12, 9])
-    unequal = [
-        PaddedRandom(SEEDS + seed, sizes, 3, CPU, torch.float64) for _ in range(2)
-    ]
-    return {"alike": alike, "unequal": unequal}
-
-
-@pytest.mark.parametrize("rows", ["alike", "unequal"])
-def test_replayed_random_numbers_equal_the_numbers_of_the_step(rows, seed):
+def test_replayed_random_numbers_equal_the_numbers_of_the_step(seed):
     """They reuse the memory of the first step, even if a family overwrote it."""
-    plain, recorded = _random_sources(seed)[rows]
+    plain, recorded = (
+        TrainingRandom(SEEDS + seed, CPU, torch.float64) for _ in range(2)
+    )
     replayed = RecordedRandom(recorded)
     keep = torch.linspace(0.4, 0.7, len(SEEDS), dtype=torch.float64)
 

@@ -9,10 +9,10 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -45,7 +45,7 @@ class ThreadsAsProcesses(Processes):
     def sum(self, values):
         values.copy_(torch.stack(self.gather(values.clone())).sum(0))
 
-    def gather(self, value):
+    def gather(self, value, after_separate_work=False):
         self._shared.values[self.rank] = value
         self._shared.barrier.wait()
         values = list(self._shared.values)
@@ -60,7 +60,7 @@ class ThreadsAsProcesses(Processes):
         return True
 
     wants_to_stop = has_stopped = False
-    together_interrupted = separate_work = contextlib.nullcontext
+    together_interrupted = contextlib.nullcontext
 
 
 class _Shared:
@@ -118,16 +118,10 @@ def table():
     return X, Y + 0.3 * random.normal(size=Y.shape), random.uniform(0.3, 2, size=ROWS)
 
 
-# Every family in the compiled loop; in torch, one for each kind of random numbers.
-CASES = [(name, "compiled") for name in POSTERIORS] + [
-    (name, "torch") for name in ("bernoulli", "concrete", "mean_field, spikes")
-]
-
-
-@pytest.mark.parametrize(("name", "engine"), CASES)
-def test_rows_are_split(name, engine, table, seed, monkeypatch):
+@pytest.mark.parametrize("name", POSTERIORS)
+def test_rows_are_split(name, table, seed, monkeypatch):
     """A batch of 9 rows is split into 4 and 5 rows, for every family."""
-    monkeypatch.setenv(ENGINE_VARIABLE, engine)
+    monkeypatch.setenv(ENGINE_VARIABLE, "torch")
     model = exact(POSTERIORS[name], seed, n_estimators=1)
     assert_all_same(model, *table, monkeypatch=monkeypatch)
 
@@ -137,10 +131,9 @@ def test_members_are_split(table, seed, monkeypatch):
     assert_all_same(model, *table, monkeypatch=monkeypatch, count=3)
 
 
-@pytest.mark.parametrize("engine", ["compiled", "torch"])
-def test_rows_of_a_source_are_split(engine, seed, monkeypatch, tmp_path):
+def test_rows_of_a_source_are_split(seed, monkeypatch, tmp_path):
     """Every process reads all rows, and computes a part of each batch."""
-    monkeypatch.setenv(ENGINE_VARIABLE, engine)
+    monkeypatch.setenv(ENGINE_VARIABLE, "torch")
     monkeypatch.setattr(sources.RowSource, "is_small", False)
     random = np.random.default_rng(4)
     X = np.lib.format.open_memmap(tmp_path / "X.npy", "w+", shape=(90, INPUTS))
@@ -189,17 +182,18 @@ def test_members_are_split_between_checkpoints(table, seed, monkeypatch, tmp_pat
 
 def test_an_error_is_raised_in_all_processes(monkeypatch):
     """Otherwise a search would continue with other programs in one of them."""
-    monkeypatch.setattr(training, "_on", lambda rows, trained: trained)
 
-    def fails_in_the_second(rank):
-        if rank == 1:
+    def fails_in_the_second(training):
+        [hook] = training.hooks
+        if hook._processes.rank == 1:
             raise MemoryError("in the second")
+        return SimpleNamespace(on_device_of=lambda rows: None)
 
     monkeypatch.setattr(training, "_train", fails_in_the_second)
 
     def error_of(processes):
         with pytest.raises(MemoryError) as caught:
-            training._train_separately(processes, processes.rank)
+            training._train_separately(training.Training(*[None] * 4), processes)
         return str(caught.value)
 
     assert run_together(error_of) == ["in the second"] * 2
@@ -294,7 +288,7 @@ def test_signals_reach_the_script():
     """SIGINT unless it has stopped the training, and SIGTERM in any case."""
     signals, received = (signal.SIGINT, signal.SIGTERM), []
     earlier = [signal.signal(n, lambda n, _: received.append(n)) for n in signals]
-    processes = waiting(0, None, 1.0)
+    processes = waiting(0, torch.distributed.HashStore(), 1.0)
     try:
         for stops in (False, True):
             received.clear()
@@ -325,56 +319,25 @@ def test_a_forked_process_trains_alone(monkeypatch):
     assert processes.present_processes() is None
 
 
-# ---- waiting for slower processes
-
-
 def waiting(rank, store, seconds):
     processes = object.__new__(Processes)
     processes.rank, processes.count, processes._store = rank, 2, store
-    processes._seconds, processes._n_waits = seconds, 0
+    processes._seconds, processes._n_trainings, processes._next_look = seconds, 0, 0.0
     processes._names, processes._interrupted = ["host", "other host"], False
     return processes
 
 
-def test_a_slow_process_is_waited_for():
-    """It works longer than the time-out, and shows that it is alive."""
-    store, ended = torch.distributed.HashStore(), []
-
-    def work(rank, seconds):
-        with waiting(rank, store, 0.1).separate_work():
-            threading.Event().wait(seconds)
-            ended.append(rank)
-        return list(ended)
-
-    with ThreadPoolExecutor(2) as pool:
-        assert list(pool.map(work, (0, 1), (0.0, 0.4))) == [[0, 1]] * 2
-
-
 def test_separate_work_is_interrupted_together():
-    """The process that is not interrupted notices it, and the next work does not."""
+    """Another process notices the interruption, and the next training does not."""
     store = torch.distributed.HashStore()
-
-    def work(rank):
-        processes, seen = waiting(rank, store, 0.1), []
-        for n in range(2):
-            with processes.separate_work():
-                processes._interrupted = n == 0 and rank == 1
-                end = time.monotonic() + (30 if n == 0 else 0.2)
-                while not processes.wants_to_stop and time.monotonic() < end:
-                    time.sleep(0.01)
-                seen.append(processes.wants_to_stop)
-            processes._interrupted = False  # as at the start of a training
-        return seen
-
-    with ThreadPoolExecutor(2) as pool:
-        assert list(pool.map(work, range(2))) == [[True, False]] * 2
-
-
-def test_a_process_without_a_sign_of_life_is_named():
-    first = waiting(0, torch.distributed.HashStore(), 0.1)
-    with pytest.raises(TimeoutError, match=r"^process 1 \(other host\) did not answer"):
-        with first.separate_work():
-            pass
+    first, second = (waiting(rank, store, 0.1) for rank in range(2))
+    for n in range(2):
+        with first.together_interrupted(), second.together_interrupted():
+            first._next_look = 0.0
+            if n == 0:
+                with pytest.raises(KeyboardInterrupt):
+                    second.stop_training()
+            assert first.wants_to_stop == (n == 0)
 
 
 # ---- processes of torch.distributed

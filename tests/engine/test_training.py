@@ -12,7 +12,7 @@ from skbayesnn._data.validation import Table
 from skbayesnn._engine.config import kl_weight
 from skbayesnn._engine.objective import Objective, data_gradient, make_priors
 from skbayesnn._engine.optimizer import BETA_1, BETA_2
-from skbayesnn._engine.training import train, validation_draws
+from skbayesnn._engine.training import Training, train, validation_draws
 from skbayesnn._engine.training_random import TrainingRandom
 from skbayesnn.estimators._fitted import to_arrays
 from tests.helpers.engine import (
@@ -99,7 +99,7 @@ def test_several_draws_average_their_gradients(engine, seed):
     members = engine.members(config, SEEDS + seed, KEEP, 1.0, TAU, n_epochs=1)
     rows = engine.rows(config, len(SEEDS), seed)
     q = engine.initial_posterior(config, members)
-    trained = train(config, members, rows, q)
+    trained = train(Training(config, members, rows, q))
 
     priors = make_priors(config, members, q)
     objective = Objective.of(
@@ -262,7 +262,7 @@ def test_continued_training_equals_one_run(engine, seed, kind, device):
     rows = engine.rows(config, len(SEEDS), seed, device=device)
     expected = engine.train(config, whole, rows)
     first = engine.train(config, half, rows)
-    second = train(config, half, rows, first.posterior, first.optimizer, 1)
+    second = train(Training(config, half, rows, first.posterior, first.optimizer, 1))
     after = engine.parameters(second.posterior)
     for name, values in engine.parameters(expected.posterior).items():
         np.testing.assert_array_equal(after[name], values)
@@ -281,7 +281,7 @@ def test_continued_training_equals_one_run_for_every_family(engine, seed, case):
     expected = engine.train(config, whole, rows)
     half = replace(whole, n_epochs=whole.n_epochs // 2)
     first = engine.train(config, half, rows)
-    second = train(config, half, rows, first.posterior, first.optimizer, 1)
+    second = train(Training(config, half, rows, first.posterior, first.optimizer, 1))
     after = engine.parameters(second.posterior)
     for name, values in engine.parameters(expected.posterior).items():
         np.testing.assert_array_equal(after[name], values)
@@ -404,7 +404,7 @@ def test_warm_up_counts_earlier_steps(engine, seed):
         if name != "step"
     }
     start = engine.initial_posterior(config, members)
-    warm = train(config, members, rows, start, steps)
+    warm = train(Training(config, members, rows, start, steps))
     mean = engine.parameters(start)["0/mean"]
     # Adam's first moment after one step is a tenth of the gradient.
     grad_kl = 0.1 * 1e3**2 * mean / (rows.n_rows[0] * members.tau.mean())
@@ -419,7 +419,7 @@ def test_training_does_not_change_the_start_values(engine, seed):
     members = engine.members(config, SEEDS + seed, KEEP, LENGTH_SCALE, TAU)
     start = engine.initial_posterior(config, members)
     before = {n: v.copy() for n, v in engine.parameters(start).items()}
-    train(config, members, engine.rows(config, len(SEEDS), seed), start)
+    train(Training(config, members, engine.rows(config, len(SEEDS), seed), start))
     for name, values in engine.parameters(start).items():
         np.testing.assert_array_equal(values, before[name])
 

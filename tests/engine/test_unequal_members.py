@@ -8,8 +8,8 @@ import torch
 
 from skbayesnn._data.training_rows import RowSubset, Scaling, TrainingRows
 from skbayesnn._data.validation import Table
-from skbayesnn._engine.training import train
-from skbayesnn._engine.training_random import PaddedRandom
+from skbayesnn._engine.compiled import ENGINE_VARIABLE
+from skbayesnn._engine.training import Training, train
 from skbayesnn._families import MeanField
 from tests.helpers.pairwise import pairwise
 
@@ -26,6 +26,12 @@ ROWS_OF = {
         for out in ((), (1, 4), (2,), (7,))
     ],
 }
+
+
+@pytest.fixture(autouse=True)
+def by_torch(monkeypatch):
+    """Torch trains members with equal row counts in one program."""
+    monkeypatch.setenv(ENGINE_VARIABLE, "torch")
 
 
 @pytest.fixture(params=ROWS_OF)
@@ -66,7 +72,9 @@ def _assert_members_equal_separate_training(engine, config, members, table, shar
 
     def trained(members, shares):
         design = TrainingRows(table, shares, torch.device("cpu"), torch.float64)
-        return train(config, members, design, engine.initial_posterior(config, members))
+        return train(
+            Training(config, members, design, engine.initial_posterior(config, members))
+        )
 
     together = trained(members, shares)
     for i, share in enumerate(shares):
@@ -163,36 +171,21 @@ def test_training_of_members_with_unequal_epochs_can_continue(engine, seed):
     )
     rows = engine.rows(config, len(SEEDS), seed)
     first = engine.train(config, members, rows)
-    second = train(config, members, rows, first.posterior, first.optimizer, 3)
+    second = train(Training(config, members, rows, first.posterior, first.optimizer, 3))
     np.testing.assert_array_equal(first.optimizer["step"], [6, 3, 6, 9])
     np.testing.assert_array_equal(second.optimizer["step"], [12, 6, 12, 18])
     for i in range(len(SEEDS)):
         member, index = engine.member(members, i), np.array([i])
         selected = first.select(index)
-        alone = train(
-            config, member, rows.of_member(i), selected.posterior, selected.optimizer, 3
-        )
+        start = selected.posterior, selected.optimizer, 3
+        alone = train(Training(config, member, rows.of_member(i), *start))
         expected = engine.parameters(alone.posterior)
         for name, values in engine.parameters(second.posterior).items():
             np.testing.assert_allclose(values[i], expected[name][0], rtol=1e-9)
 
 
-def test_random_numbers_of_weights_are_not_padded(seed):
-    """Random numbers per row are zero in padding rows, at any number per row."""
-    n_rows = np.array([6, 4, 6])
-    source = PaddedRandom(
-        np.array([seed, seed, seed + 1]), n_rows, 2, torch.device("cpu"), torch.float64
-    )
-    source.start_epoch(0)
-    assert (source.shared_by_rows.normal(2, 5) != 0).all()
-    for per_row in (1, 4):
-        actual = source.normal(3 * per_row, 5)
-        assert (actual[[0, 2]] != 0).all() and (actual[1, : 2 * per_row] != 0).all()
-        assert not actual[1, 2 * per_row :].any()
-
-
-def test_members_with_equal_rows_are_not_padded(engine, seed):
-    """Different numbers of epochs do not change the common epochs."""
+def test_numbers_of_epochs_do_not_change_the_common_epochs(engine, seed):
+    """Members with fewer epochs do not affect the others."""
     config = engine.config()
     members = engine.members(config, SEEDS + seed, KEEP, LENGTH_SCALE, TAU, n_epochs=4)
     rows = engine.rows(config, len(SEEDS), seed)

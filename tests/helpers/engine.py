@@ -10,6 +10,7 @@ import torch
 from skbayesnn._engine.config import Batch
 from skbayesnn._engine.training import (
     MemberParams,
+    Training,
     TrainingConfig,
     initial_posterior,
     train,
@@ -199,7 +200,7 @@ class Engine:
         posterior = initial_posterior(
             config, members, torch.device(rows.device), rows.dtype
         )
-        return train(config, members, rows, posterior, **changes)
+        return train(Training(config, members, rows, posterior, **changes))
 
     @staticmethod
     def random_source(members, epoch):

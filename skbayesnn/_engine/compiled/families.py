@@ -92,9 +92,7 @@ _FIRST_SAMPLING = len(_SCALING)
     HAS_SPIKE,  # whether masks multiply the inputs before the outputs are sampled
     KINGMA,  # whether the KL of a variational family is Kingma's, or else Molchanov's
     # Sizes.
-    N_ROWS,  # rows of a batch, or of the own part of a batch
-    N_BATCH_ROWS,  # rows of a batch
-    FIRST_ROW,  # first row of the own part
+    N_ROWS,  # rows of a batch
     N_INPUTS,
     N_OUTPUTS,
     N_NOISE,  # parameters of the noise: 0, 1, inputs, or inputs * outputs
@@ -124,7 +122,7 @@ _FIRST_SAMPLING = len(_SCALING)
     OUTPUT_STDS,  # (rows, outputs)
     WORKSPACE_END,
     N_COLUMNS,
-) = map(np.int64, range(32))
+) = map(np.int64, range(30))
 
 
 @compiled
@@ -187,15 +185,13 @@ def lay_out(map_row, start):
 
 
 @compiled
-def _fill_own_words(map_row, words, per_row, seed, n_used, per_word):
-    """Write the words of the own rows of a batch; return the count after all rows.
+def _fill_words(words, n, per_word, seed, n_used):
+    """Write the words for n random numbers; return the count of words used.
 
-    per_row, per_word : random numbers per row, and per word
+    per_word : random numbers per word: four masks, or one number of a pair
     """
-    before = map_row[FIRST_ROW] * per_row // per_word
-    fill_words(words, seed, n_used + before)
-    n = map_row[N_BATCH_ROWS] * per_row
-    return n_used + ((n + 3) // 4 if per_word == 4 else n + n % 2)
+    n_words = (n + 3) // 4 if per_word == 4 else n + n % 2
+    return fill_words(words[:n_words], seed, n_used)
 
 
 # ---- factors of the inputs
@@ -300,7 +296,7 @@ def _sample_outputs(
     stds = array_of(workspace, map_row, OUTPUT_STDS)
     product(layer_inputs, mean, outputs, shape)
     product(squared_inputs, weight_variances, stds, shape)
-    n_used = _fill_own_words(map_row, words[: normals.size], n_outputs, seed, n_used, 1)
+    n_used = _fill_words(words, n_rows * n_outputs, 1, seed, n_used)
     fill_normal(normals, words)
     smallest = workspace.dtype.type(MIN_VARIANCE)
     for i in range(n_rows):
@@ -509,13 +505,8 @@ def forward(
         for i in range(n):
             squared_inputs[i] = layer_inputs[i] * layer_inputs[i]
     if has_spike or (family != POINT and not is_sampled):
-        # A word has four masks; normal numbers are drawn in pairs.
         per_word = 4 if has_spike or family == BERNOULLI else 1
-        n_words = (n + 3) // 4 if per_word == 4 else n + n % 2
-        n_inputs = map_row[N_INPUTS]
-        n_used = _fill_own_words(
-            map_row, words[:n_words], n_inputs, seed, n_used, per_word
-        )
+        n_used = _fill_words(words, n, per_word, seed, n_used)
         _call_factors(
             map_row[FACTORS_ADDRESS],
             map_row,

@@ -9,7 +9,6 @@ train on several threads. A step is
       _forward_pass       maps in order, with activations between them -> outputs
       nll_and_gradient    outputs and y -> nll of the rows, gradient of the outputs
       _backward_pass      maps in reverse -> gradients of the parameters
-    (sum over processes   if each of them computes a part of the rows)
     kl_extra, _adam       gradient of the KL, and the update
 """
 
@@ -19,7 +18,6 @@ import numpy as np
 
 from skbayesnn._engine.compiled import activations, families, likelihoods
 from skbayesnn._engine.compiled.numerics import (
-    call_python,
     compiled,
     copy,
     entry,
@@ -124,26 +122,6 @@ class Steps(NamedTuple):
     step_size: np.ndarray
     epsilon: np.ndarray
     kl_weight: np.ndarray
-
-
-class Part(NamedTuple):
-    """The rows of every batch that this process computes: all, or a part of them.
-
-    Parameters
-    ----------
-    first, stop : int
-        First row, and the row after the last.
-    sums : ndarray of shape (parameters + 2,)
-        The gradients, the nll, and an entry that the function below uses.
-    sum_address : int
-        Address of a C function that replaces ``sums`` by its sum over all processes,
-        and returns 0, or 1 to stop. 0 if this process computes all rows.
-    """
-
-    first: int
-    stop: int
-    sums: np.ndarray
-    sum_address: int
 
 
 @compiled
@@ -300,16 +278,13 @@ def _backward_pass(
 
 
 @entry
-def train_epochs(program, member, table, steps, batch_rows, part, nll, kl):
+def train_epochs(program, member, table, steps, n_rows, nll, kl):
     """Run epochs of one member; write the mean nll per row and the KL of each epoch.
 
-    batch_rows : rows of a batch
-    part : Part, the rows that are computed here
+    n_rows : rows of a batch
     nll, kl : ndarray of shape (epochs,)
-    returns : number of epochs until the loss was not finite, or all; -1 if the sum over
-        the processes failed
+    returns : number of epochs until the loss was not finite, or all
     """
-    n_rows = part.stop - part.first
     values, precision, keep = member.values, member.precision, member.keep
     dtype, max_log_alpha = values.dtype, program.max_log_alpha
     n_batches, n_draws = program.n_batches, program.n_draws
@@ -320,8 +295,6 @@ def train_epochs(program, member, table, steps, batch_rows, part, nll, kl):
     widest, end = 0, np.int64(0)
     for i in range(n_maps):
         maps[i, families.N_ROWS] = n_rows
-        maps[i, families.N_BATCH_ROWS] = batch_rows
-        maps[i, families.FIRST_ROW] = part.first
         end = families.lay_out(maps[i], end)
         widest = max(widest, maps[i, families.N_INPUTS], maps[i, families.N_OUTPUTS])
     workspace, words = np.empty(end, dtype), np.empty(n_rows * widest + 1, np.uint64)
@@ -332,7 +305,7 @@ def train_epochs(program, member, table, steps, batch_rows, part, nll, kl):
     gradients = np.empty(values.size, dtype)
     gradient_sums = np.empty(first_of_likelihood if n_draws > 1 else 0, dtype)
     n_all_rows = table.rows.size
-    order = np.empty(batch_rows * n_batches, np.int64)
+    order = np.empty(n_rows * n_batches, np.int64)
     order_words, keys = np.empty(n_all_rows, np.uint64), np.empty(n_all_rows, np.uint32)
     spare = np.empty(n_all_rows, np.uint64)
     x = families.array_of(workspace, maps[0], families.LAYER_INPUTS)
@@ -352,9 +325,8 @@ def train_epochs(program, member, table, steps, batch_rows, part, nll, kl):
             )
             if program.likelihood == likelihoods.HETEROSCEDASTIC:
                 values[first_of_likelihood + program.n_targets] = steps.gain[epoch]
-        start = batch * batch_rows
-        positions = order[start + part.first : start + part.stop]
-        row_share = member.data_scale / (n_draws * batch_rows)
+        positions = order[batch * n_rows : (batch + 1) * n_rows]
+        row_share = member.data_scale / (n_draws * n_rows)
         _gather(table, positions, x, y, labels, row_factors, y_shift, row_share)
         if n_draws > 1:
             copy(x, x_of_batch)
@@ -407,12 +379,6 @@ def train_epochs(program, member, table, steps, batch_rows, part, nll, kl):
                     gradient_sums[i] += gradients[i]
         if n_draws > 1:
             copy(gradient_sums, gradients)
-        if part.sum_address:
-            copy(gradients, part.sums)
-            part.sums[gradients.size] = nll_sum
-            if call_python(part.sum_address):
-                return -1
-            copy(part.sums[: gradients.size], gradients)
         kl_scale = member.kl_scale * steps.kl_weight[step]
         for i in range(n_maps):
             families.kl_extra(
@@ -438,8 +404,6 @@ def train_epochs(program, member, table, steps, batch_rows, part, nll, kl):
             steps.epsilon[step],
         )
         if batch == n_batches - 1:
-            if part.sum_address:
-                nll_sum = np.float64(part.sums[gradients.size])
             nll[epoch] = nll_sum / (order.size * n_draws)
             kl[epoch] = _kl(maps, max_log_alpha, member) / member.total_weight
             if not np.isfinite(nll[epoch] + kl[epoch]):

@@ -164,21 +164,6 @@ class FunctionKind:
         return result.library.get_pointer_to_function(result.fndesc.llvm_func_name)
 
 
-@intrinsic
-def call_python(typing_context, address):
-    """Call the C function without arguments at an address; return its int64.
-
-    For a function of Python with ``ctypes``, which takes the lock of the interpreter.
-    """
-
-    def generate(context, builder, signature, arguments):
-        kind = ir.FunctionType(ir.IntType(64), ())
-        pointer = builder.inttoptr(arguments[0], kind.as_pointer())
-        return builder.call(pointer, ())
-
-    return types.int64(types.int64), generate
-
-
 # ---- loops over arrays
 
 

@@ -1,6 +1,5 @@
 """Train the members of a program by the compiled loop, on several threads."""
 
-import ctypes
 import math
 import sys
 import threading
@@ -8,7 +7,7 @@ from collections import deque
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from time import perf_counter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.linalg.cython_blas  # noqa: F401  (the BLAS of the loop, for threadpoolctl)
@@ -24,14 +23,12 @@ from skbayesnn._engine.config import (
     TrainingConfig,
 )
 from skbayesnn._engine.posterior import Posterior
-from skbayesnn._engine.processes import Processes
 from skbayesnn._engine.step import RowPerturbation, TrainingState
 from skbayesnn._engine.training_random import EPOCHS_PER_BLOCK, epoch_seeds
 from skbayesnn._families import FAMILIES, Family
 from skbayesnn._families.variational_dropout import MAX_LOG_ALPHA, Variational
 from skbayesnn._likelihoods import LIKELIHOODS, Heteroscedastic, Likelihood, StudentT
 from skbayesnn._networks import Perceptron
-from skbayesnn._priors import Prior
 
 # Progress is reported this often, in seconds, if runs take long.
 _SECONDS_PER_RUN = 0.25
@@ -155,54 +152,6 @@ def _is_watched() -> bool:
     return sys.stderr is not None and (hasattr(sys, "ps1") or sys.stderr.isatty())
 
 
-class _Sums:
-    """The vector that the loop has summed over the processes in every step.
-
-    Parameters
-    ----------
-    processes : Processes, or None if this process computes all rows
-    n_parameters : int
-    dtype
-        Precision of the parameters.
-    """
-
-    def __init__(self, processes: Processes | None, n_parameters: int, dtype):
-        self._processes = processes
-        self.values = np.zeros(n_parameters + 2 if processes else 0, dtype)
-        self._tensor = torch.from_numpy(self.values)
-        # Kept alive, since the loop knows only its address.
-        self._function = ctypes.CFUNCTYPE(ctypes.c_int64)(self._sum)
-        pointer = ctypes.cast(self._function, ctypes.c_void_p)
-        self.address = (pointer.value or 0) if processes else 0
-        self._error: BaseException | None = None
-
-    def part_of(self, batch_rows: int) -> loop.Part:
-        """The rows of a batch that this process computes."""
-        first, stop = 0, batch_rows
-        if self._processes:
-            first, stop = self._processes.rows_of(batch_rows)
-        return loop.Part(first, stop, self.values, self.address)
-
-    def _sum(self) -> int:
-        """Sum the values; return whether the loop has to stop."""
-        # An exception cannot pass through compiled code.
-        try:
-            assert self._processes is not None
-            self.values[-1] = self._processes.wants_to_stop
-            self._processes.sum(self._tensor)
-            if self.values[-1] > 0:
-                self._processes.stop_training()
-        except BaseException as error:
-            self._error = error
-            return 1
-        return 0
-
-    def raise_error(self) -> None:
-        """Raise the exception that stopped the loop."""
-        assert self._error is not None
-        raise self._error
-
-
 class Epochs(NamedTuple):
     """Some epochs of a program.
 
@@ -235,12 +184,9 @@ class CompiledRunner:
     config : TrainingConfig
     members : MemberParams
     rows : TableRows
-    priors : tuple of Prior
     state : TrainingState
         Its parameters and moments are trained in place.
     perturbation : RowPerturbation or None
-    processes : Processes or None
-        The processes over which the rows of every batch are split.
     """
 
     engine = "compiled"
@@ -250,22 +196,18 @@ class CompiledRunner:
         config: TrainingConfig,
         members: MemberParams,
         rows: TableRows,
-        priors: tuple[Prior, ...],
         state: TrainingState,
         perturbation: RowPerturbation | None,
-        processes: Processes | None = None,
     ):
         self._config, self._members, self.state = config, members, state
         self._n_members = len(members.seeds)
         self._batch_rows = config.batch_rows(rows.n_rows)
         self._seeds: dict[int, np.ndarray] = {}
         self.max_epochs = 1
-        # With other processes, all of them must have the members in the same order.
-        self._n_threads = 1 if processes else min(n_threads(), self._n_members)
+        self._n_threads = min(n_threads(), self._n_members)
         self._pool = ThreadPoolExecutor(self._n_threads)
-        trained = state.parameters.values, *state.moments()
-        of_prior = prior_vectors(config, priors, state)
-        self._vectors = tuple(v.numpy() for v in (*trained, *of_prior))
+        vectors = *state.vectors(), *prior_vectors(config, state)
+        self._vectors = tuple(vector.numpy() for vector in vectors)
         with noted_compilation():
             self._program = _program(config, state).compiled(self._vectors[0].dtype)
         member_indices = range(self._n_members)
@@ -275,8 +217,6 @@ class CompiledRunner:
             for m, places in enumerate(self._places)
         ]
         self._tables = [_table(rows, m, perturbation) for m in member_indices]
-        n_parameters = self._loop_members[0].values.size
-        self._sums = _Sums(processes, n_parameters, self._vectors[0].dtype)
         self._failed = np.zeros(self._n_members, dtype=bool)
         # The loop leaves out terms that the training does not change.
         self._kl_constant = state.penalty.kl().double() - self._kl()
@@ -374,7 +314,7 @@ class CompiledRunner:
     def _load(self) -> None:
         """Copy the program's parameters and moments to the members.
 
-        Hooks may have changed them, or the exchange with other processes.
+        Hooks may have changed them.
         """
         for index, member in zip(self._places, self._loop_members, strict=True):
             for vector, values in zip(self._vectors[:3], member[:3], strict=True):
@@ -407,12 +347,9 @@ class CompiledRunner:
                 kl_weight=steps[2],
             ),
             int(self._batch_rows[m]),
-            self._sums.part_of(int(self._batch_rows[m])),
             out[0],
             out[1],
         )
-        if n < 0:
-            self._sums.raise_error()
         losses[:, part.start : part.start + n] = out[:, :n]
         return n
 
@@ -435,11 +372,9 @@ def _key_of(kind: type, classes: Mapping[str, type]) -> str:
 
 
 def prior_vectors(
-    config: TrainingConfig, priors, state: TrainingState
+    config: TrainingConfig, state: TrainingState
 ) -> tuple[torch.Tensor, ...]:
     """Curvature and centre of the quadratic KL, and the prior's precision.
-
-    priors : tuple of Prior, with normal distributions
 
     They are vectors like the parameters: the quadratic part of the KL is the sum of
     curvature / 2 (value - centre)^2 over the means and biases.
@@ -448,6 +383,7 @@ def prior_vectors(
     curvature, centre, precision = (
         state.parameters.posterior(vector).layers for vector in vectors
     )
+    priors: Any = state.objective.prior  # with normal distributions
     groups = zip(config.network.families, priors, state.posterior.keep, strict=True)
     for i, (family, prior, keep) in enumerate(groups):
         for key, normal in (("mean", prior.weight), ("bias", prior.bias)):
