@@ -120,11 +120,7 @@ _MIN_STEPS = 50
 def step_class(
     config: TrainingConfig, members: MemberParams, device: torch.device
 ) -> type[Step]:
-    """The fastest class of steps: captured, on a GPU, if there are many steps.
-
-    Only the pathwise gradient is captured; the others take second derivatives or many
-    draws.
-    """
+    """The fastest class of steps: captured, on a GPU, if there are many steps."""
     n_steps = int(members.n_epochs.max()) * config.n_batches
     if device.type != "cuda" or n_steps < _MIN_STEPS:
         return Step

@@ -36,17 +36,6 @@ class FlatParameters:
             ]
         )
 
-    def offsets(self) -> dict[tuple[int, str], tuple[int, int]]:
-        """Start of each parameter's values in the vector, and its size per member.
-
-        The key is the group (the likelihood's is the last) and the name.
-        """
-        places, end = {}, 0
-        for key, shape in zip(self._names, self._shapes, strict=True):
-            places[key] = end, shape.numel() // self._template.n_members
-            end += shape.numel()
-        return places
-
     def places(self, members: np.ndarray) -> torch.Tensor:
         """Positions of the parameters of some members, in their own order."""
         positions = torch.arange(len(self.values), device=self.values.device)

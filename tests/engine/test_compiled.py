@@ -148,7 +148,7 @@ def test_likelihood_of_classes(table, seed, monkeypatch):
     assert_same_training(expected, actual, **ROUNDING)
 
 
-@pytest.mark.parametrize("activation", activations.CODES)
+@pytest.mark.parametrize("activation", activations.FUNCTIONS)
 def test_activations(activation, table, seed, monkeypatch):
     X, Y, _ = table
     model = exact(MCDropoutRegressor(activation=activation), seed, **RELAXED)
@@ -159,9 +159,9 @@ def test_activations(activation, table, seed, monkeypatch):
 def test_tables_are_covered():
     """What is left to torch is listed here."""
     families_of_torch = {"dropconnect", "additive", "variational_independent"}
-    assert FAMILIES.keys() - families.CODES == families_of_torch
-    assert LIKELIHOODS.keys() - likelihoods.CODES == {"mixture", "ordinal"}
-    assert ACTIVATIONS.keys() == activations.CODES.keys()
+    assert FAMILIES.keys() - families.CODES.keys() == families_of_torch
+    assert LIKELIHOODS.keys() - likelihoods.FUNCTIONS.keys() == {"mixture", "ordinal"}
+    assert ACTIVATIONS.keys() == activations.FUNCTIONS.keys()
 
 
 # ---- options of the training
@@ -545,15 +545,14 @@ def test_functions_called_by_address(numerics):
 
 
 def test_only_functions_that_are_needed_have_an_address():
-    maps = np.zeros((2, families.N_COLUMNS), dtype=np.int64)
-    maps[1, families.FAMILY] = families.BERNOULLI
-    families.compile_functions(maps, activations.CODES["relu"], np.float64)
-    assert set(np.flatnonzero(maps[0])) == set()
-    assert set(np.flatnonzero(maps[1])) == {
-        families.FAMILY,
-        families.ACTIVATION_ADDRESS,
-        families.FACTORS_ADDRESS,
-    }
+    maps = np.zeros(2, dtype=families.MAP)
+    maps["family"][1] = families.BERNOULLI
+    families.compile_functions(maps, "relu", np.float64)
+    written = [name for name in families.MAP.names if "address" in name]
+    assert [[n for n in written if m[n]] for m in maps] == [
+        [],
+        ["activation_address", "factors_address"],
+    ]
 
 
 @pytest.mark.parametrize("watched", [True, False])

@@ -295,6 +295,7 @@ def test_interrupted_fit_keeps_the_previous_fit(
     data, small, monkeypatch, error, method
 ):
     pd = pytest.importorskip("pandas")
+    monkeypatch.setenv(ENGINE_VARIABLE, "torch")
     model = MCDropoutClassifier(**small)
     model.fit(pd.DataFrame(data.X, columns=list("abcd")), data.labels)
     before = copy.deepcopy(vars(model))

@@ -80,6 +80,5 @@ FUNCTIONS = {
     "silu": _silu,
     "identity": _identity,
 }
-CODES = {name: code for code, name in enumerate(FUNCTIONS)}
 KIND = FunctionKind(lambda real: types.void(real[::1], real[::1]))
 apply = KIND.call

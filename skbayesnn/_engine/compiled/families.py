@@ -29,11 +29,9 @@ A family is one of two kinds of stochastic affine map, for a batch of rows:
 Clean inputs, squares, V and normal numbers exist for sampled outputs. ``kl_extra`` adds
 the parts of the KL that are not quadratic in M and b.
 
-A map is described by a row of integers, ``map_row``: options and sizes; addresses of
-the functions of its family, which ``compile_functions`` writes; and starts of its
-arrays. All arrays are parts of three vectors: parameters, their gradients, and the
-workspace. Tuples or lists of arrays would take several times as long to compile.
-``array_of`` is the array of a column.
+A map is a record, ``MAP``: options and sizes; addresses of the functions of its family,
+which ``compile_functions`` writes; and the spans of its arrays in the vectors of
+``Arrays``. Tuples or lists of arrays would take several times as long to compile.
 
     family                   noise, bias noise   factors  arrays of the workspace
     point                                                 layer inputs, slopes
@@ -47,9 +45,11 @@ CONTRIBUTING.md has the list of what a new family needs here.
 """
 
 import math
+from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
-from numba import types
+from numba import from_dtype, types
 
 from skbayesnn._engine.compiled import activations
 from skbayesnn._engine.compiled.numerics import (
@@ -79,56 +79,85 @@ _SAMPLING = "mean_field", "fixed_width"
 CODES = {name: code for code, name in enumerate(_SCALING + _SAMPLING)}
 POINT, BERNOULLI, GAUSSIAN, CONCRETE, CORRELATED = range(len(_SCALING))
 MEAN_FIELD, FIXED_WIDTH = range(len(_SCALING), len(CODES))
-_FIRST_SAMPLING = len(_SCALING)
 
-# ---- the row of integers of a map
-#
-# The columns are integers of NumPy. A function with a Python constant as an argument
-# would be compiled once for every value.
+# ---- the record of a map, and the arrays of a network
 
-(
-    # Options.
-    FAMILY,  # a value of CODES
-    HAS_SPIKE,  # whether masks multiply the inputs before the outputs are sampled
-    KINGMA,  # whether the KL of a variational family is Kingma's, or else Molchanov's
-    # Sizes.
-    N_ROWS,  # rows of a batch
-    N_INPUTS,
-    N_OUTPUTS,
-    N_NOISE,  # parameters of the noise: 0, 1, inputs, or inputs * outputs
-    # Addresses of functions, or 0.
-    ACTIVATION_ADDRESS,  # of the inputs
-    FACTORS_ADDRESS,  # draws the factors
-    SAMPLE_ADDRESS,  # samples the outputs
-    BACKWARD_ADDRESS,  # gradients that the plain affine map does not have
-    KL_ADDRESS,  # parts of the KL that are not quadratic
-    # Starts in the vectors of parameters and gradients.
-    MEAN,  # M (inputs, outputs)
-    BIAS,  # b (outputs,)
-    NOISE,  # rho, log_alpha or logit
-    BIAS_NOISE,  # bias_rho
-    PARAMETERS_END,
-    # Starts in the workspace.
-    LAYER_INPUTS,  # (rows, inputs): pre-activations, then activations, then * factors
-    SLOPES,  # (rows, inputs), derivatives of the activations
-    FACTORS,  # (rows, inputs)
-    RANDOM_NUMBERS,  # (rows, inputs), from which factors are computed
-    CLEAN_INPUTS,  # (rows, inputs), without the factors
-    SQUARED_INPUTS,  # (rows, inputs), of the clean inputs
-    WEIGHT_VARIANCES,  # V (inputs, outputs)
-    VARIANCE_GRADIENTS,  # (inputs, outputs)
-    BIAS_VARIANCES,  # v (outputs,)
-    OUTPUT_NORMALS,  # (rows, outputs), normal numbers
-    OUTPUT_STDS,  # (rows, outputs)
-    WORKSPACE_END,
-    N_COLUMNS,
-) = map(np.int64, range(30))
+# Start of an array in a vector, and its end.
+SPAN = np.dtype([("start", np.int64), ("stop", np.int64)])
+# Arrays of parameters, and of the prior's precisions and the gradients.
+_PARAMETERS = (
+    "mean",  # M (inputs, outputs)
+    "bias",  # b (outputs,)
+    "noise",  # rho, log_alpha or logit
+    "bias_noise",  # bias_rho
+)
+_WORKSPACE = (
+    "layer_inputs",  # (rows, inputs): pre-activations, activations, then * factors
+    "slopes",  # (rows, inputs), derivatives of the activations
+    "factors",  # (rows, inputs)
+    "random_numbers",  # (rows, inputs), from which factors are computed
+    "clean_inputs",  # (rows, inputs), without the factors
+    "squared_inputs",  # (rows, inputs), of the clean inputs
+    "weight_variances",  # V (inputs, outputs)
+    "variance_gradients",  # (inputs, outputs)
+    "bias_variances",  # v (outputs,)
+    "output_normals",  # (rows, outputs), normal numbers
+    "output_stds",  # (rows, outputs)
+    "outputs",  # (rows, outputs), layer inputs of the next map, if there is one
+    "output_gradients",  # (rows, outputs)
+    "input_gradients",  # (rows, inputs), of the inputs before their activation
+)
+MAP = np.dtype(
+    [
+        ("family", np.int64),  # a value of CODES
+        ("is_sampled", np.bool_),  # whether the map is of the second kind
+        ("has_spike", np.bool_),  # whether masks multiply the inputs before that
+        ("is_first", np.bool_),  # whether the inputs need no gradients
+        ("kingma", np.bool_),  # Kingma's KL of a variational family, or Molchanov's
+        ("n_rows", np.int64),  # rows of a batch
+        ("n_inputs", np.int64),
+        ("n_outputs", np.int64),
+        ("n_noise", np.int64),  # parameters of the noise: 0, 1, inputs, or weights
+        ("keep", np.float64),
+        ("max_log_alpha", np.float64),
+        # Addresses of functions, or 0.
+        ("activation_address", np.int64),  # of the inputs
+        ("factors_address", np.int64),  # draws the factors
+        ("sample_address", np.int64),  # samples the outputs
+        ("backward_address", np.int64),  # gradients that an affine map does not have
+        ("kl_address", np.int64),  # parts of the KL that are not quadratic
+        *((name, SPAN) for name in _PARAMETERS + _WORKSPACE),
+    ],
+    align=True,
+)
+# Seed of a sequence of random words, and the number of words used so far.
+STREAM = np.dtype([("seed", np.uint64), ("n_used", np.int64)])
+
+
+class Arrays(NamedTuple):
+    """Vectors with the arrays of all maps; ``array_of`` is one of these.
+
+    Parameters
+    ----------
+    parameters, gradients, precision, workspace : ndarray
+        Precision is the prior's, like the parameters.
+    words : ndarray of uint64
+        Space for random words.
+    stream : ndarray of shape (1,), STREAM
+    """
+
+    parameters: np.ndarray
+    gradients: np.ndarray
+    precision: np.ndarray
+    workspace: np.ndarray
+    words: np.ndarray
+    stream: np.ndarray
 
 
 @compiled
-def samples_outputs(family):
-    """Whether the map is of the second kind."""
-    return family >= _FIRST_SAMPLING
+def array_of(vector, span):
+    """The array of a span, without a copy."""
+    return vector[span.start : span.stop]
 
 
 @compiled
@@ -138,129 +167,147 @@ def part(vector, start, size):
 
 
 @compiled
-def array_of(vector, map_row, column):
-    """The array whose start a column is; it ends where the next one starts."""
-    return vector[map_row[column] : map_row[column + 1]]
-
-
-@compiled
-def shape_of(map_row):
+def shape_of(m):
     """Rows, inputs and outputs of a map."""
-    return map_row[N_ROWS], map_row[N_INPUTS], map_row[N_OUTPUTS]
+    return m.n_rows, m.n_inputs, m.n_outputs
 
 
-@compiled
-def lay_out(map_row, start):
-    """Set the starts of a map's arrays in the workspace; return their end."""
-    family = map_row[FAMILY]
-    n_rows, n_inputs, n_outputs = shape_of(map_row)
-    of_inputs, of_outputs = n_rows * n_inputs, n_rows * n_outputs
-    of_weights = n_inputs * n_outputs
-    # Whether the map has factors, samples its outputs, and needs the clean inputs.
-    is_sampled = samples_outputs(family)
-    is_scaled = map_row[HAS_SPIKE] != 0 or (family != POINT and not is_sampled)
-    is_copied = is_sampled or family == CORRELATED
-    # Normal numbers are drawn in pairs.
-    sizes = (
-        of_inputs,
-        of_inputs,
-        of_inputs if is_scaled else 0,
-        of_inputs + of_inputs % 2 if is_scaled else 0,
-        of_inputs if is_copied else 0,
-        of_inputs if is_sampled else 0,
-        of_weights if is_sampled else 0,
-        of_weights if is_sampled else 0,
-        n_outputs if is_sampled else 0,
-        of_outputs + of_outputs % 2 if is_sampled else 0,
-        of_outputs if is_sampled else 0,
-    )
-    for k in range(len(sizes)):
-        map_row[LAYER_INPUTS + k] = start
-        start += sizes[k]
-    map_row[WORKSPACE_END] = start
-    return start
+def lay_out(maps) -> None:
+    """Set the spans of the arrays in the workspace.
+
+    maps : ndarray of MAP, with sizes
+    """
+    end = 0
+    n_values = [m["n_rows"] * max(m["n_inputs"], m["n_outputs"]) for m in maps]
+
+    def place(m, name, size):
+        nonlocal end
+        m[name] = end, end + size
+        end += size
+
+    for m in maps:
+        n_rows, n_inputs, n_outputs = m["n_rows"], m["n_inputs"], m["n_outputs"]
+        of_inputs, of_outputs = n_rows * n_inputs, n_rows * n_outputs
+        of_weights = n_inputs * n_outputs
+        is_sampled, family = m["is_sampled"], m["family"]
+        is_scaled = m["has_spike"] or (family != POINT and not is_sampled)
+        sizes = {"layer_inputs": of_inputs, "slopes": of_inputs}
+        if is_scaled:
+            # Normal numbers are drawn in pairs.
+            random_numbers = of_inputs + of_inputs % 2
+            sizes |= {"factors": of_inputs, "random_numbers": random_numbers}
+        if is_sampled or family == CORRELATED:
+            sizes["clean_inputs"] = of_inputs
+        if is_sampled:
+            sizes |= {
+                "squared_inputs": of_inputs,
+                "weight_variances": of_weights,
+                "variance_gradients": of_weights,
+                "bias_variances": n_outputs,
+                "output_normals": of_outputs + of_outputs % 2,
+                "output_stds": of_outputs,
+            }
+        for name, size in sizes.items():
+            place(m, name, size)
+    last = maps[-1]
+    place(last, "outputs", last["n_rows"] * last["n_outputs"])
+    last["output_gradients"] = last["outputs"]
+    for m, following in pairwise(maps):
+        m["outputs"] = following["layer_inputs"]
+    # The gradients of the inputs of two consecutive maps are in two places.
+    for first in range(2):
+        for m in maps[first::2]:
+            m["input_gradients"] = end, end + m["n_rows"] * m["n_inputs"]
+        end += max(n_values)
+    for m, following in pairwise(maps):
+        m["output_gradients"] = following["input_gradients"]
+
+
+def workspace_size(maps) -> int:
+    """Size of the workspace of maps that are laid out."""
+    return max(int(maps[name]["stop"].max()) for name in _WORKSPACE)
 
 
 # ---- random words
 
 
 @compiled
-def _fill_words(words, n, per_word, seed, n_used):
-    """Write the words for n random numbers; return the count of words used.
+def _draw_words(arrays, n, per_word):
+    """Write the words for n random numbers.
 
     per_word : random numbers per word: four masks, or one number of a pair
     """
     n_words = (n + 3) // 4 if per_word == 4 else n + n % 2
-    return fill_words(words[:n_words], seed, n_used)
+    stream = arrays.stream[0]
+    stream.n_used = fill_words(arrays.words[:n_words], stream.seed, stream.n_used)
 
 
 # ---- factors of the inputs
 
 
 @compiled
-def _bounded(log_alpha, max_log_alpha):
-    return min(max(log_alpha, MIN_LOG_ALPHA), max_log_alpha)
+def _bounded(log_alpha, m):
+    return min(max(log_alpha, MIN_LOG_ALPHA), m.max_log_alpha)
 
 
 @compiled
-def _noise_step(map_row):
+def _noise_step(m):
     """Step from the noise parameter of an input to the next; 0 if all share it."""
-    return 0 if map_row[N_NOISE] == 1 else 1
+    return 0 if m.n_noise == 1 else 1
 
 
 @compiled
-def _mask_factors(map_row, keep, max_log_alpha, parameters, workspace, words):
+def _mask_factors(m, arrays):
     """Zeros and ones with P(1) = keep, from 16 bits each."""
-    factors = array_of(workspace, map_row, FACTORS)
-    n_dropped = np.int64(np.rint((1.0 - keep) * STEPS_OF_16_BITS))
+    factors = array_of(arrays.workspace, m.factors)
+    n_dropped = np.int64(np.rint((1.0 - m.keep) * STEPS_OF_16_BITS))
     half = STEPS_OF_16_BITS // 2
     threshold = np.int16(min(n_dropped - half, half - 1))  # type: ignore[arg-type]
-    bits = words.view(np.int16)
-    one, zero = workspace.dtype.type(1), workspace.dtype.type(0)
+    bits = arrays.words.view(np.int16)
+    one, zero = factors.dtype.type(1), factors.dtype.type(0)
     for i in range(factors.size):
         factors[i] = one if bits[i] >= threshold else zero
 
 
 @compiled
-def _normal_factors(map_row, keep, max_log_alpha, parameters, workspace, words):
+def _normal_factors(m, arrays):
     """Numbers from N(p, p (1 - p)), p = keep."""
-    factors = array_of(workspace, map_row, FACTORS)
-    normals = array_of(workspace, map_row, RANDOM_NUMBERS)
-    fill_normal(normals, words)
-    dtype = workspace.dtype.type
-    mean, std = dtype(keep), dtype(math.sqrt(keep * (1 - keep)))
+    factors = array_of(arrays.workspace, m.factors)
+    normals = array_of(arrays.workspace, m.random_numbers)
+    fill_normal(normals, arrays.words)
+    dtype = factors.dtype.type
+    mean, std = dtype(m.keep), dtype(math.sqrt(m.keep * (1 - m.keep)))
     for i in range(factors.size):
         factors[i] = mean + std * normals[i]
 
 
 @compiled
-def _concrete_factors(map_row, keep, max_log_alpha, parameters, workspace, words):
+def _concrete_factors(m, arrays):
     """Relaxed masks in (0, 1); the logit of p is a parameter."""
-    factors = array_of(workspace, map_row, FACTORS)
-    uniforms = array_of(workspace, map_row, RANDOM_NUMBERS)
-    fill_uniform(uniforms, words)
-    dtype = workspace.dtype.type
-    one, lowest = dtype(1), dtype(np.finfo(workspace.dtype).eps)
-    logit, scale = parameters[map_row[NOISE]], dtype(1 / TEMPERATURE)
+    factors = array_of(arrays.workspace, m.factors)
+    uniforms = array_of(arrays.workspace, m.random_numbers)
+    fill_uniform(uniforms, arrays.words)
+    dtype = factors.dtype.type
+    one, lowest = dtype(1), dtype(np.finfo(factors.dtype).eps)
+    logit, scale = arrays.parameters[m.noise.start], dtype(1 / TEMPERATURE)
     for i in range(factors.size):
         u = min(max(uniforms[i], lowest), one - lowest)
         factors[i] = sigmoid((log(u / (one - u)) + logit) * scale)
 
 
 @compiled
-def _correlated_factors(map_row, keep, max_log_alpha, parameters, workspace, words):
+def _correlated_factors(m, arrays):
     """Numbers from N(1, alpha), with an alpha for every input or one for all."""
-    n_inputs, noise_step = map_row[N_INPUTS], _noise_step(map_row)
-    factors = array_of(workspace, map_row, FACTORS)
-    normals = array_of(workspace, map_row, RANDOM_NUMBERS)
-    noise = array_of(parameters, map_row, NOISE)
-    fill_normal(normals, words)
-    dtype = workspace.dtype.type
-    one, stds = dtype(1), np.empty(n_inputs, workspace.dtype)
+    n_inputs, noise_step = m.n_inputs, _noise_step(m)
+    factors = array_of(arrays.workspace, m.factors)
+    normals = array_of(arrays.workspace, m.random_numbers)
+    noise = array_of(arrays.parameters, m.noise)
+    fill_normal(normals, arrays.words)
+    dtype = factors.dtype.type
+    one, stds = dtype(1), np.empty(n_inputs, factors.dtype)
     for j in range(n_inputs):
-        log_alpha = _bounded(noise[noise_step * j], max_log_alpha)
-        stds[j] = dtype(math.exp(0.5 * log_alpha))
-    for i in range(map_row[N_ROWS]):
+        stds[j] = dtype(math.exp(0.5 * _bounded(noise[noise_step * j], m)))
+    for i in range(m.n_rows):
         for j in range(n_inputs):
             factors[i * n_inputs + j] = one + stds[j] * normals[i * n_inputs + j]
 
@@ -269,43 +316,35 @@ def _correlated_factors(map_row, keep, max_log_alpha, parameters, workspace, wor
 
 
 @compiled
-def _fill_variances(map_row, parameters, workspace):
-    """Variances softplus(rho)^2 of weights and biases."""
-    for rho, variances in ((NOISE, WEIGHT_VARIANCES), (BIAS_NOISE, BIAS_VARIANCES)):
-        noise = array_of(parameters, map_row, rho)
-        squares = array_of(workspace, map_row, variances)
-        for i in range(noise.size):
-            sigma = softplus(noise[i])
-            squares[i] = sigma * sigma
+def _fill_variances(rho, variances):
+    """Write the squares of softplus(rho)."""
+    for i in range(rho.size):
+        sigma = softplus(rho[i])
+        variances[i] = sigma * sigma
 
 
 @compiled
-def _sample_outputs(
-    map_row, keep, max_log_alpha, parameters, workspace, outputs, words, seed, n_used
-):
+def _sample_outputs(m, arrays):
     """A product with M, and a normal sample; the biases are not added."""
-    shape = shape_of(map_row)
-    n_rows, n_outputs = shape[0], shape[2]
-    _fill_variances(map_row, parameters, workspace)
-    layer_inputs = array_of(workspace, map_row, LAYER_INPUTS)
-    squared_inputs = array_of(workspace, map_row, SQUARED_INPUTS)
-    mean = array_of(parameters, map_row, MEAN)
-    weight_variances = array_of(workspace, map_row, WEIGHT_VARIANCES)
-    bias_variances = array_of(workspace, map_row, BIAS_VARIANCES)
-    normals = array_of(workspace, map_row, OUTPUT_NORMALS)
-    stds = array_of(workspace, map_row, OUTPUT_STDS)
-    product(layer_inputs, mean, outputs, shape)
-    product(squared_inputs, weight_variances, stds, shape)
-    n_used = _fill_words(words, n_rows * n_outputs, 1, seed, n_used)
-    fill_normal(normals, words)
+    workspace, shape, n_outputs = arrays.workspace, shape_of(m), m.n_outputs
+    weight_variances = array_of(workspace, m.weight_variances)
+    bias_variances = array_of(workspace, m.bias_variances)
+    _fill_variances(array_of(arrays.parameters, m.noise), weight_variances)
+    _fill_variances(array_of(arrays.parameters, m.bias_noise), bias_variances)
+    outputs, stds = array_of(workspace, m.outputs), array_of(workspace, m.output_stds)
+    mean = array_of(arrays.parameters, m.mean)
+    product(array_of(workspace, m.layer_inputs), mean, outputs, shape)
+    product(array_of(workspace, m.squared_inputs), weight_variances, stds, shape)
+    normals = array_of(workspace, m.output_normals)
+    _draw_words(arrays, m.n_rows * n_outputs, 1)
+    fill_normal(normals, arrays.words)
     smallest = workspace.dtype.type(MIN_VARIANCE)
-    for i in range(n_rows):
+    for i in range(m.n_rows):
         row = part(stds, i * n_outputs, n_outputs)
         for j in range(n_outputs):
             row[j] = np.sqrt(row[j] + (bias_variances[j] + smallest))
     for i in range(stds.size):
         outputs[i] += stds[i] * normals[i]
-    return n_used
 
 
 # ---- gradients
@@ -322,272 +361,185 @@ def _sum_rows(values, n_rows, total):
 
 
 @compiled
-def _variances_back(map_row, parameters, workspace, gradients):
+def _variances_back(m, arrays):
     """Gradients of rho, on which the variances depend.
 
     The standard deviations are already replaced by twice the gradient of their squares.
     """
-    noise = array_of(parameters, map_row, NOISE)
-    to_noise = array_of(gradients, map_row, NOISE)
-    twice = array_of(workspace, map_row, OUTPUT_STDS)
-    squared_inputs = array_of(workspace, map_row, SQUARED_INPUTS)
-    twice_to_variance = array_of(workspace, map_row, VARIANCE_GRADIENTS)
-    product_over_rows(squared_inputs, twice, twice_to_variance, shape_of(map_row))
+    noise = array_of(arrays.parameters, m.noise)
+    to_noise = array_of(arrays.gradients, m.noise)
+    twice = array_of(arrays.workspace, m.output_stds)
+    squared_inputs = array_of(arrays.workspace, m.squared_inputs)
+    twice_to_variance = array_of(arrays.workspace, m.variance_gradients)
+    product_over_rows(squared_inputs, twice, twice_to_variance, shape_of(m))
     for i in range(noise.size):
         slope = softplus(noise[i]) * sigmoid(noise[i])
         to_noise[i] = slope * twice_to_variance[i]
-    bias_noise = array_of(parameters, map_row, BIAS_NOISE)
-    to_bias_noise = array_of(gradients, map_row, BIAS_NOISE)
-    _sum_rows(twice, map_row[N_ROWS], to_bias_noise)
+    bias_noise = array_of(arrays.parameters, m.bias_noise)
+    to_bias_noise = array_of(arrays.gradients, m.bias_noise)
+    _sum_rows(twice, m.n_rows, to_bias_noise)
     for j in range(bias_noise.size):
         to_bias_noise[j] *= softplus(bias_noise[j]) * sigmoid(bias_noise[j])
 
 
 @compiled
-def _backward_sampled(
-    map_row,
-    keep,
-    max_log_alpha,
-    parameters,
-    workspace,
-    gradients,
-    output_gradients,
-    input_gradients,
-    needs_inputs,
-):
+def _inputs_back(m, arrays):
+    """Gradients of the inputs, through the product with M."""
+    product_back(
+        array_of(arrays.workspace, m.output_gradients),
+        array_of(arrays.parameters, m.mean),
+        array_of(arrays.workspace, m.input_gradients),
+        shape_of(m),
+    )
+
+
+@compiled
+def _backward_sampled(m, arrays):
     """Gradients through sampled outputs."""
-    shape = shape_of(map_row)
-    normals = array_of(workspace, map_row, OUTPUT_NORMALS)
+    workspace = arrays.workspace
+    normals = array_of(workspace, m.output_normals)
+    output_gradients = array_of(workspace, m.output_gradients)
     # The standard deviations are replaced by twice the gradient of the variances.
-    twice = array_of(workspace, map_row, OUTPUT_STDS)
+    twice = array_of(workspace, m.output_stds)
     for i in range(twice.size):
         twice[i] = output_gradients[i] * normals[i] / twice[i]
-    if map_row[FAMILY] == MEAN_FIELD:  # Otherwise the variances are constant.
-        _variances_back(map_row, parameters, workspace, gradients)
-    if needs_inputs:
-        squared_inputs = array_of(workspace, map_row, SQUARED_INPUTS)
-        mean = array_of(parameters, map_row, MEAN)
-        weight_variances = array_of(workspace, map_row, WEIGHT_VARIANCES)
-        product_back(output_gradients, mean, input_gradients, shape)
-        # The squares are no longer needed.
-        product_back(twice, weight_variances, squared_inputs, shape)
-        clean_inputs = array_of(workspace, map_row, CLEAN_INPUTS)
-        if map_row[HAS_SPIKE]:
-            factors = array_of(workspace, map_row, FACTORS)
-            for i in range(factors.size):
-                input_gradients[i] *= factors[i]
-        for i in range(clean_inputs.size):
-            input_gradients[i] += squared_inputs[i] * clean_inputs[i]
+    if m.family == MEAN_FIELD:  # Otherwise the variances are constant.
+        _variances_back(m, arrays)
+    if m.is_first:
+        return
+    _inputs_back(m, arrays)
+    input_gradients = array_of(workspace, m.input_gradients)
+    squared_inputs = array_of(workspace, m.squared_inputs)  # no longer needed
+    weight_variances = array_of(workspace, m.weight_variances)
+    product_back(twice, weight_variances, squared_inputs, shape_of(m))
+    clean_inputs = array_of(workspace, m.clean_inputs)
+    if m.has_spike:
+        factors = array_of(workspace, m.factors)
+        for i in range(factors.size):
+            input_gradients[i] *= factors[i]
+    for i in range(clean_inputs.size):
+        input_gradients[i] += squared_inputs[i] * clean_inputs[i]
 
 
 @compiled
-def _backward_concrete(
-    map_row,
-    keep,
-    max_log_alpha,
-    parameters,
-    workspace,
-    gradients,
-    output_gradients,
-    input_gradients,
-    needs_inputs,
-):
+def _backward_concrete(m, arrays):
     """The gradient of the logit of the dropout rate."""
-    mean = array_of(parameters, map_row, MEAN)
-    layer_inputs = array_of(workspace, map_row, LAYER_INPUTS)
-    factors = array_of(workspace, map_row, FACTORS)
-    product_back(output_gradients, mean, input_gradients, shape_of(map_row))
-    one, total = workspace.dtype.type(1), 0.0
+    layer_inputs = array_of(arrays.workspace, m.layer_inputs)
+    factors = array_of(arrays.workspace, m.factors)
+    _inputs_back(m, arrays)
+    input_gradients = array_of(arrays.workspace, m.input_gradients)
+    one, total = factors.dtype.type(1), 0.0
     for i in range(factors.size):
         total += input_gradients[i] * layer_inputs[i] * (one - factors[i])
-    gradients[map_row[NOISE]] = workspace.dtype.type(total / TEMPERATURE)
+    arrays.gradients[m.noise.start] = factors.dtype.type(total / TEMPERATURE)
 
 
 @compiled
-def _backward_correlated(
-    map_row,
-    keep,
-    max_log_alpha,
-    parameters,
-    workspace,
-    gradients,
-    output_gradients,
-    input_gradients,
-    needs_inputs,
-):
+def _backward_correlated(m, arrays):
     """The gradient of log alpha, through factors 1 + sqrt(alpha) * normal."""
-    shape = shape_of(map_row)
-    n_rows, n_inputs = shape[0], shape[1]
-    mean = array_of(parameters, map_row, MEAN)
-    noise = array_of(parameters, map_row, NOISE)
-    to_noise = array_of(gradients, map_row, NOISE)
-    clean_inputs = array_of(workspace, map_row, CLEAN_INPUTS)
-    normals = array_of(workspace, map_row, RANDOM_NUMBERS)
-    product_back(output_gradients, mean, input_gradients, shape)
-    dtype, noise_step = workspace.dtype, _noise_step(map_row)
-    over_stds = np.empty(n_inputs, dtype)
-    fill(over_stds, dtype.type(0))
-    for i in range(n_rows):
+    n_inputs, noise_step = m.n_inputs, _noise_step(m)
+    noise = array_of(arrays.parameters, m.noise)
+    to_noise = array_of(arrays.gradients, m.noise)
+    clean_inputs = array_of(arrays.workspace, m.clean_inputs)
+    normals = array_of(arrays.workspace, m.random_numbers)
+    _inputs_back(m, arrays)
+    input_gradients = array_of(arrays.workspace, m.input_gradients)
+    dtype = noise.dtype.type
+    over_stds = np.empty(n_inputs, noise.dtype)
+    fill(over_stds, dtype(0))
+    for i in range(m.n_rows):
         row_inputs = part(clean_inputs, i * n_inputs, n_inputs)
         row_normals = part(normals, i * n_inputs, n_inputs)
         row_gradients = part(input_gradients, i * n_inputs, n_inputs)
         for j in range(n_inputs):
             over_stds[j] += row_gradients[j] * row_inputs[j] * row_normals[j]
-    fill(to_noise, dtype.type(0))
+    fill(to_noise, dtype(0))
     for j in range(n_inputs):
         log_alpha = noise[noise_step * j]
-        bounded = _bounded(log_alpha, max_log_alpha)
+        bounded = _bounded(log_alpha, m)
         if bounded == log_alpha:
             std = math.exp(0.5 * bounded)
-            to_noise[noise_step * j] += dtype.type(0.5 * std * over_stds[j])
+            to_noise[noise_step * j] += dtype(0.5 * std * over_stds[j])
 
 
 # ---- one map
 
 
-def _signature(real, result, *further):
-    """Signature of a function of (map_row, keep, max_log_alpha, parameters, ...)."""
-    vector = real[::1]
-    first = types.int64[::1], types.float64, types.float64, vector, vector
-    return result(*first, *further)
+def _kind(result, *further) -> FunctionKind:
+    """Functions of a map, the arrays, and further arguments."""
+
+    def signature(real):
+        vectors = (real[::1],) * 4
+        stream = from_dtype(STREAM)[::1]
+        arrays = types.NamedTuple((*vectors, types.uint64[::1], stream), Arrays)
+        return result(from_dtype(MAP), arrays, *further)
+
+    return FunctionKind(signature)
 
 
-FACTORS_KIND = FunctionKind(
-    lambda real: _signature(real, types.void, types.uint64[::1])
-)
-SAMPLE_KIND = FunctionKind(
-    lambda real: _signature(
-        real, types.int64, real[::1], types.uint64[::1], types.uint64, types.int64
-    )
-)
-BACKWARD_KIND = FunctionKind(
-    lambda real: _signature(real, types.void, *(real[::1],) * 3, types.boolean)
-)
-_call_factors, _call_sample, _call_backward = (
-    kind.call for kind in (FACTORS_KIND, SAMPLE_KIND, BACKWARD_KIND)
-)
+_PART = _kind(types.void)
+_KL_KIND = _kind(types.float64, types.float64, types.boolean)
+_call_part, _call_kl = _PART.call, _KL_KIND.call
 
 
 @compiled
-def forward(
-    map_row,
-    keep,
-    max_log_alpha,
-    parameters,
-    workspace,
-    outputs,
-    words,
-    seed,
-    n_used,
-    is_first,
-):
-    """One stochastic affine map of a batch; return the number of words used so far.
+def forward(m, arrays):
+    """One stochastic affine map of a batch.
 
     The layer inputs are multiplied by the factors, and so are their derivatives if the
     map scales its inputs.
-
-    map_row : integers that describe the map, see above
-    keep, max_log_alpha : keep probability; upper bound of log alpha
-    parameters, workspace : vectors of all maps
-    outputs : (rows * outputs,), written
-    words : space for random words
-    seed, n_used : sequence of words, and the number of words used before
-    is_first : whether the map has the inputs of the network, without derivatives
     """
-    family, has_spike = map_row[FAMILY], map_row[HAS_SPIKE] != 0
-    is_sampled, n_outputs = samples_outputs(family), map_row[N_OUTPUTS]
-    layer_inputs = array_of(workspace, map_row, LAYER_INPUTS)
-    n = layer_inputs.size
-    if (is_sampled and not is_first) or family == CORRELATED:
-        copy(layer_inputs, array_of(workspace, map_row, CLEAN_INPUTS))
-    if is_sampled:
-        squared_inputs = array_of(workspace, map_row, SQUARED_INPUTS)
+    workspace = arrays.workspace
+    layer_inputs = array_of(workspace, m.layer_inputs)
+    n, n_outputs = layer_inputs.size, m.n_outputs
+    if (m.is_sampled and not m.is_first) or m.family == CORRELATED:
+        copy(layer_inputs, array_of(workspace, m.clean_inputs))
+    if m.is_sampled:
+        squared_inputs = array_of(workspace, m.squared_inputs)
         for i in range(n):
             squared_inputs[i] = layer_inputs[i] * layer_inputs[i]
-    if has_spike or (family != POINT and not is_sampled):
-        per_word = 4 if has_spike or family == BERNOULLI else 1
-        n_used = _fill_words(words, n, per_word, seed, n_used)
-        _call_factors(
-            map_row[FACTORS_ADDRESS],
-            map_row,
-            keep,
-            max_log_alpha,
-            parameters,
-            workspace,
-            words,
-        )
-        factors = array_of(workspace, map_row, FACTORS)
+    if m.factors_address:
+        _draw_words(arrays, n, 4 if m.has_spike or m.family == BERNOULLI else 1)
+        _call_part(m.factors_address, m, arrays)
+        factors = array_of(workspace, m.factors)
         for i in range(n):
             layer_inputs[i] *= factors[i]
-        if not has_spike and not is_first:
-            slopes = array_of(workspace, map_row, SLOPES)
+        if not m.has_spike and not m.is_first:
+            slopes = array_of(workspace, m.slopes)
             for i in range(n):
                 slopes[i] *= factors[i]
-    if is_sampled:
-        n_used = _call_sample(
-            map_row[SAMPLE_ADDRESS],
-            map_row,
-            keep,
-            max_log_alpha,
-            parameters,
-            workspace,
-            outputs,
-            words,
-            seed,
-            n_used,
-        )
+    outputs = array_of(workspace, m.outputs)
+    if m.is_sampled:
+        _call_part(m.sample_address, m, arrays)
     else:
-        mean = array_of(parameters, map_row, MEAN)
-        product(layer_inputs, mean, outputs, shape_of(map_row))
-    bias = array_of(parameters, map_row, BIAS)
-    for i in range(map_row[N_ROWS]):
+        mean = array_of(arrays.parameters, m.mean)
+        product(layer_inputs, mean, outputs, shape_of(m))
+    bias = array_of(arrays.parameters, m.bias)
+    for i in range(m.n_rows):
         row = part(outputs, i * n_outputs, n_outputs)
         for j in range(n_outputs):
             row[j] += bias[j]
-    return n_used
 
 
 @compiled
-def backward(
-    map_row,
-    keep,
-    max_log_alpha,
-    parameters,
-    workspace,
-    gradients,
-    output_gradients,
-    input_gradients,
-    needs_inputs,
-):
-    """Gradients of the parameters, written to ``gradients``; after ``forward``.
+def backward(m, arrays):
+    """Gradients of the parameters, and of the inputs before their activation.
 
-    output_gradients : (rows * outputs,)
-    input_gradients : (rows * inputs,), of the inputs before their activation; written
-    needs_inputs : whether ``input_gradients`` is needed
+    Call it after ``forward``, with the gradients of the outputs.
     """
-    shape = shape_of(map_row)
-    layer_inputs = array_of(workspace, map_row, LAYER_INPUTS)
-    to_mean = array_of(gradients, map_row, MEAN)
-    product_over_rows(layer_inputs, output_gradients, to_mean, shape)
-    _sum_rows(output_gradients, shape[0], array_of(gradients, map_row, BIAS))
-    if map_row[BACKWARD_ADDRESS]:
-        _call_backward(
-            map_row[BACKWARD_ADDRESS],
-            map_row,
-            keep,
-            max_log_alpha,
-            parameters,
-            workspace,
-            gradients,
-            output_gradients,
-            input_gradients,
-            needs_inputs,
-        )
-    elif needs_inputs:
-        mean = array_of(parameters, map_row, MEAN)
-        product_back(output_gradients, mean, input_gradients, shape)
-    if needs_inputs:
-        slopes = array_of(workspace, map_row, SLOPES)
+    workspace = arrays.workspace
+    output_gradients = array_of(workspace, m.output_gradients)
+    layer_inputs = array_of(workspace, m.layer_inputs)
+    to_mean = array_of(arrays.gradients, m.mean)
+    product_over_rows(layer_inputs, output_gradients, to_mean, shape_of(m))
+    _sum_rows(output_gradients, m.n_rows, array_of(arrays.gradients, m.bias))
+    if m.backward_address:
+        _call_part(m.backward_address, m, arrays)
+    elif not m.is_first:
+        _inputs_back(m, arrays)
+    if not m.is_first:
+        slopes = array_of(workspace, m.slopes)
+        input_gradients = array_of(workspace, m.input_gradients)
         for i in range(slopes.size):
             input_gradients[i] *= slopes[i]
 
@@ -613,7 +565,7 @@ def _approximate_kl(log_alpha, kingma):
 @compiled
 def _sigma_kl(rho, precision, gradients, scale, wants_value):
     """Parts of the KL that depend on the standard deviations softplus(rho)."""
-    value, one = 0.0, rho.dtype.type(1)
+    value, one, factor = 0.0, rho.dtype.type(1), rho.dtype.type(scale)
     if wants_value:
         for i in range(rho.size):
             sigma = softplus(rho[i])
@@ -621,100 +573,70 @@ def _sigma_kl(rho, precision, gradients, scale, wants_value):
         return value
     for i in range(rho.size):
         sigma = softplus(rho[i])
-        gradients[i] += scale * (precision[i] * sigma - one / sigma) * sigmoid(rho[i])
+        gradients[i] += factor * (precision[i] * sigma - one / sigma) * sigmoid(rho[i])
     return value
 
 
 @compiled
-def _mean_field_kl(
-    map_row, max_log_alpha, parameters, precision, gradients, scale, wants_value
-):
+def _mean_field_kl(m, arrays, scale, wants_value):
     value = 0.0
-    for noise, of_prior in ((NOISE, MEAN), (BIAS_NOISE, BIAS)):
+    for noise, of_prior in ((m.noise, m.mean), (m.bias_noise, m.bias)):
         value += _sigma_kl(
-            array_of(parameters, map_row, noise),
-            array_of(precision, map_row, of_prior),
-            array_of(gradients, map_row, noise),
-            parameters.dtype.type(scale),
+            array_of(arrays.parameters, noise),
+            array_of(arrays.precision, of_prior),
+            array_of(arrays.gradients, noise),
+            scale,
             wants_value,
         )
     return value
 
 
 @compiled
-def _concrete_kl(
-    map_row, max_log_alpha, parameters, precision, gradients, scale, wants_value
-):
-    mean = array_of(parameters, map_row, MEAN)
-    of_prior = array_of(precision, map_row, MEAN)
-    n_inputs, dtype = map_row[N_INPUTS], parameters.dtype.type
-    logit, total = np.float64(parameters[map_row[NOISE]]), 0.0
+def _concrete_kl(m, arrays, scale, wants_value):
+    mean = array_of(arrays.parameters, m.mean)
+    of_prior = array_of(arrays.precision, m.mean)
+    n_inputs, dtype = m.n_inputs, mean.dtype.type
+    logit, total = np.float64(arrays.parameters[m.noise.start]), 0.0
     p = 1 / (1 + math.exp(-logit))
     for i in range(mean.size):
         total += of_prior[i] * mean[i] * mean[i]
     if wants_value:
         return 0.5 * p * total - n_inputs * (softplus(logit) - logit * p)
-    to_mean, factor = array_of(gradients, map_row, MEAN), dtype(scale * p)
+    to_mean, factor = array_of(arrays.gradients, m.mean), dtype(scale * p)
     for i in range(mean.size):
         to_mean[i] += factor * of_prior[i] * mean[i]
     slope = p * (1 - p) * (0.5 * total + n_inputs * logit)
-    gradients[map_row[NOISE]] += dtype(scale * slope)
+    arrays.gradients[m.noise.start] += dtype(scale * slope)
     return 0.0
 
 
 @compiled
-def _correlated_kl(
-    map_row, max_log_alpha, parameters, precision, gradients, scale, wants_value
-):
-    noise = array_of(parameters, map_row, NOISE)
-    to_noise = array_of(gradients, map_row, NOISE)
-    value, n_inputs = 0.0, map_row[N_INPUTS] / map_row[N_NOISE]
+def _correlated_kl(m, arrays, scale, wants_value):
+    noise = array_of(arrays.parameters, m.noise)
+    to_noise = array_of(arrays.gradients, m.noise)
+    value, n_inputs = 0.0, m.n_inputs / m.n_noise
     for k in range(noise.size):
-        bounded = _bounded(np.float64(noise[k]), max_log_alpha)
-        term, slope = _approximate_kl(bounded, map_row[KINGMA] != 0)
+        bounded = _bounded(np.float64(noise[k]), m)
+        term, slope = _approximate_kl(bounded, m.kingma)
         if wants_value:
             value += n_inputs * term
         elif bounded == noise[k]:
-            to_noise[k] += parameters.dtype.type(scale * n_inputs * slope)
+            to_noise[k] += noise.dtype.type(scale * n_inputs * slope)
     return value
 
 
-KL_KIND = FunctionKind(
-    lambda real: types.float64(
-        types.int64[::1],
-        types.float64,
-        *(real[::1],) * 3,
-        types.float64,
-        types.boolean,
-    )
-)
-_call_kl = KL_KIND.call
-
-
 @compiled
-def kl_extra(
-    map_row, max_log_alpha, parameters, precision, gradients, scale, wants_value
-):
+def kl_extra(m, arrays, scale, wants_value):
     """Add ``scale`` times the gradient of the KL's parts that are not quadratic.
 
     The quadratic parts are sums of curvature / 2 (parameter - centre)^2 over M and b;
     the loop adds them.
 
-    precision : of the prior, like ``parameters``
     wants_value : whether to return the value, up to a constant, and no gradient
     """
-    if map_row[KL_ADDRESS] == 0:
+    if m.kl_address == 0:
         return 0.0
-    return _call_kl(
-        map_row[KL_ADDRESS],
-        map_row,
-        max_log_alpha,
-        parameters,
-        precision,
-        gradients,
-        scale,
-        wants_value,
-    )
+    return _call_kl(m.kl_address, m, arrays, scale, wants_value)
 
 
 # ---- functions of the maps
@@ -725,7 +647,12 @@ _FACTORS = {
     CONCRETE: _concrete_factors,
     CORRELATED: _correlated_factors,
 }
-_BACKWARD = {CONCRETE: _backward_concrete, CORRELATED: _backward_correlated}
+_BACKWARD = {
+    CONCRETE: _backward_concrete,
+    CORRELATED: _backward_correlated,
+    MEAN_FIELD: _backward_sampled,
+    FIXED_WIDTH: _backward_sampled,
+}
 _KL = {
     CONCRETE: _concrete_kl,
     CORRELATED: _correlated_kl,
@@ -733,28 +660,29 @@ _KL = {
 }
 
 
+def is_sampled(family: int) -> bool:
+    """Whether the maps of a family are of the second kind."""
+    return family >= len(_SCALING)
+
+
 def compile_functions(maps, activation, dtype):
     """Compile the functions that the maps need, and write their addresses to ``maps``.
 
-    maps : ndarray of shape (maps, N_COLUMNS)
-    activation : code of the activation between the maps
+    maps : ndarray of MAP
+    activation : key of the activation between the maps
     """
-    of_activation = list(activations.FUNCTIONS.values())[activation]
-    for i, map_row in enumerate(maps):
-        family = map_row[FAMILY]
-        is_sampled = samples_outputs.py_func(family)
+    for i, m in enumerate(maps):
+        of_family = _mask_factors if m["has_spike"] else _FACTORS.get(m["family"])
         functions = {
-            ACTIVATION_ADDRESS: (activations.KIND, of_activation if i else None),
-            FACTORS_ADDRESS: (
-                FACTORS_KIND,
-                _mask_factors if map_row[HAS_SPIKE] else _FACTORS.get(family),
+            "activation": (
+                activations.KIND,
+                activations.FUNCTIONS[activation] if i else None,
             ),
-            SAMPLE_ADDRESS: (SAMPLE_KIND, _sample_outputs if is_sampled else None),
-            BACKWARD_ADDRESS: (
-                BACKWARD_KIND,
-                _backward_sampled if is_sampled else _BACKWARD.get(family),
-            ),
-            KL_ADDRESS: (KL_KIND, _KL.get(family)),
+            "factors": (_PART, of_family),
+            "sample": (_PART, _sample_outputs if m["is_sampled"] else None),
+            "backward": (_PART, _BACKWARD.get(m["family"])),
+            "kl": (_KL_KIND, _KL.get(m["family"])),
         }
-        for column, (kind, function) in functions.items():
-            map_row[column] = 0 if function is None else kind.address(function, dtype)
+        for name, (kind, function) in functions.items():
+            if function is not None:
+                m[f"{name}_address"] = kind.address(function, dtype)

@@ -1,20 +1,18 @@
 """Compiled negative log-likelihoods and their gradients; torch's are in `_likelihoods`.
 
-A likelihood is a function that writes the nll of every row and replaces the outputs by
-the gradient. The loop calls it by its address. The arguments are
+A likelihood is a function of (options, params, outputs, batch, grads) that writes the
+nll of every row and replaces the outputs by the gradient. The loop calls it by its
+address. The arguments are
 
-- learned : whether tau is learned;
-- given_df : given degrees of freedom of Student's t, or 0;
+- options : ``Options``;
 - params : of the likelihood, one after the other, in the order of the torch class;
 - outputs : (rows, outputs) of the network, replaced by their gradient;
-- y : targets (rows, targets), or labels : class indices (rows,);
-- factors : (rows,), factors of the gradient;
-- y_shift : (rows, targets), perturbation of y in units of its noise std, or empty;
-- row_nll : (rows,), written;
+- batch : ``Batch``;
 - grads : gradients of ``params``; the function adds to them.
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from numba import types
@@ -44,6 +42,44 @@ _MIN_RATE, _MAX_RATE = LOG_RATE_BOUNDS
 _MIN_LOG_DF, _MAX_LOG_DF = math.log(DF_BOUNDS[0]), math.log(DF_BOUNDS[1])
 
 
+class Options(NamedTuple):
+    """Options of a likelihood.
+
+    Parameters
+    ----------
+    learned : bool
+        Whether tau is learned.
+    given_df : float
+        Given degrees of freedom of Student's t, or 0.
+    """
+
+    learned: bool
+    given_df: float
+
+
+class Batch(NamedTuple):
+    """Rows of a batch.
+
+    Parameters
+    ----------
+    y : ndarray of shape (rows, targets)
+    labels : ndarray of shape (rows,), int64
+        Class indices; or empty.
+    factors : ndarray of shape (rows,)
+        Factors of the gradient.
+    y_shift : ndarray of shape (rows, targets)
+        Perturbation of y in units of its noise std; or (0, targets).
+    nll : ndarray of shape (rows,)
+        Written.
+    """
+
+    y: np.ndarray
+    labels: np.ndarray
+    factors: np.ndarray
+    y_shift: np.ndarray
+    nll: np.ndarray
+
+
 @compiled
 def _log_tau(value, learned):
     """Log precision in the training, and whether it is within its bounds."""
@@ -54,14 +90,13 @@ def _log_tau(value, learned):
 
 
 @compiled
-def _gaussian(
-    learned, given_df, params, outputs, y, labels, factors, y_shift, row_nll, grads
-):
+def _gaussian(options, params, outputs, batch, grads):
     dtype = outputs.dtype.type
+    y, factors, y_shift, nll = batch.y, batch.factors, batch.y_shift, batch.nll
     half, one = dtype(0.5), dtype(1)
-    fill(row_nll, dtype(outputs.shape[1] * HALF_LOG_2PI))
+    fill(nll, dtype(outputs.shape[1] * HALF_LOG_2PI))
     for t in range(outputs.shape[1]):
-        log_tau, within = _log_tau(params[t], learned)
+        log_tau, within = _log_tau(params[t], options.learned)
         tau, root = dtype(math.exp(log_tau)), dtype(math.exp(0.5 * log_tau))
         constant = dtype(-0.5 * log_tau)
         total = 0.0
@@ -69,7 +104,7 @@ def _gaussian(
             residual = outputs[i, t] - y[i, t]
             scaled = tau * residual
             square = scaled * residual
-            row_nll[i] += half * square + constant
+            nll[i] += half * square + constant
             total += (square - one) * factors[i]
             outputs[i, t] = scaled * factors[i]
             if y_shift.size:
@@ -79,17 +114,16 @@ def _gaussian(
 
 
 @compiled
-def _heteroscedastic(
-    learned, given_df, params, outputs, y, labels, factors, y_shift, row_nll, grads
-):
+def _heteroscedastic(options, params, outputs, batch, grads):
     dtype = outputs.dtype.type
+    y, factors, y_shift, nll = batch.y, batch.factors, batch.y_shift, batch.nll
     n_targets = y.shape[1]
     half, one, sharpness = dtype(0.5), dtype(1), dtype(SHARPNESS)
     span, gain = dtype(LOG_VARIANCE_RANGE), params[n_targets]
     largest = dtype(MAX_LOG_PRECISION)
-    fill(row_nll, dtype(n_targets * HALF_LOG_2PI))
+    fill(nll, dtype(n_targets * HALF_LOG_2PI))
     for t in range(n_targets):
-        value, within = _log_tau(params[t], learned)
+        value, within = _log_tau(params[t], options.learned)
         level, lowest = dtype(value), -params[n_targets + 1 + t]
         raw_log_variances = outputs[:, n_targets + t]
         total = 0.0
@@ -107,7 +141,7 @@ def _heteroscedastic(
             residual = outputs[i, t] - y[i, t]
             tau = exp(log_tau)
             square = tau * residual * residual
-            row_nll[i] += half * (square - log_tau)
+            nll[i] += half * (square - log_tau)
             to_level = half * (square - one) * slope * factors[i]
             total += to_level
             outputs[i, t] = tau * residual * factors[i]
@@ -131,16 +165,15 @@ def digamma(x):
 
 
 @compiled
-def _student_t(
-    learned, given_df, params, outputs, y, labels, factors, y_shift, row_nll, grads
-):
+def _student_t(options, params, outputs, batch, grads):
     dtype = outputs.dtype.type
+    y, factors, nll = batch.y, batch.factors, batch.nll
     n_targets = outputs.shape[1]
-    fill(row_nll, dtype(0))
+    fill(nll, dtype(0))
     for t in range(n_targets):
-        log_tau, tau_within = _log_tau(np.float64(params[t]), learned)
-        df, df_within = given_df, False
-        if given_df <= 0:
+        log_tau, tau_within = _log_tau(np.float64(params[t]), options.learned)
+        df, df_within = options.given_df, False
+        if options.given_df <= 0:
             log_df = np.float64(params[n_targets + t])
             bounded = min(max(log_df, _MIN_LOG_DF), _MAX_LOG_DF)
             df, df_within = math.exp(bounded), bounded == log_df
@@ -152,7 +185,7 @@ def _student_t(
             residual = np.float64(outputs[i, t] - y[i, t])
             square = scale * residual * residual
             log_square, weight = math.log1p(square), square / (1 + square)
-            row_nll[i] += dtype(constant + 0.5 * (df + 1) * log_square)
+            nll[i] += dtype(constant + 0.5 * (df + 1) * log_square)
             n += factors[i]
             over_tau += factors[i] * (0.5 * (df + 1) * weight - 0.5)
             over_df += factors[i] * 0.5 * (log_square - (df + 1) / (df - 2) * weight)
@@ -167,13 +200,12 @@ def _student_t(
 
 
 @compiled
-def _poisson(
-    learned, given_df, params, outputs, y, labels, factors, y_shift, row_nll, grads
-):
+def _poisson(options, params, outputs, batch, grads):
     dtype = outputs.dtype.type
+    y, factors, nll = batch.y, batch.factors, batch.nll
     lowest, highest = dtype(_MIN_RATE), dtype(_MAX_RATE)
     tau = dtype(math.exp(params[0]))
-    fill(row_nll, dtype(0))
+    fill(nll, dtype(0))
     for t in range(outputs.shape[1]):
         offset = params[1 + t]
         for i in range(outputs.shape[0]):
@@ -181,16 +213,15 @@ def _poisson(
             log_rate = min(max(value, lowest), highest)
             rate = exp(log_rate)
             constant = dtype(math.lgamma(np.float64(y[i, t]) + 1.0))
-            row_nll[i] += tau * (rate - y[i, t] * log_rate + constant)
+            nll[i] += tau * (rate - y[i, t] * log_rate + constant)
             slope = tau * (rate - y[i, t]) * factors[i]
             outputs[i, t] = slope if value == log_rate else dtype(0)
 
 
 @compiled
-def _categorical(
-    learned, given_df, params, outputs, y, labels, factors, y_shift, row_nll, grads
-):
+def _categorical(options, params, outputs, batch, grads):
     dtype = outputs.dtype.type
+    labels, factors, nll = batch.labels, batch.factors, batch.nll
     tau = dtype(math.exp(params[0]))
     for i in range(outputs.shape[0]):
         row, label = outputs[i], labels[i]
@@ -202,7 +233,7 @@ def _categorical(
         for k in range(row.size):
             row[k] = exp(row[k] - highest)
             total += row[k]
-        row_nll[i] = tau * (log(total) - at_label)
+        nll[i] = tau * (log(total) - at_label)
         scale = tau * factors[i]
         for k in range(row.size):
             row[k] *= scale / total
@@ -216,25 +247,15 @@ FUNCTIONS = {
     "poisson": _poisson,
     "categorical": _categorical,
 }
-CODES = {name: code for code, name in enumerate(FUNCTIONS)}
-HETEROSCEDASTIC = CODES["heteroscedastic"]
 
 
 def _signature(real):
-    """Types of the arguments, in the order above, for a type of floats."""
+    """Types of the arguments, for a type of floats."""
     vector, matrix = real[::1], real[:, ::1]
-    return types.void(
-        types.boolean,
-        types.float64,
-        vector,
-        matrix,
-        matrix,
-        types.int64[::1],
-        vector,
-        matrix,
-        vector,
-        vector,
-    )
+    options = types.NamedTuple((types.boolean, types.float64), Options)
+    arrays = matrix, types.int64[::1], vector, matrix, vector
+    batch = types.NamedTuple(arrays, Batch)
+    return types.void(options, vector, matrix, batch, vector)
 
 
 KIND = FunctionKind(_signature)

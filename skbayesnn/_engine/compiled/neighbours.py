@@ -23,6 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from skbayesnn._engine.compiled.adam import adam
 from skbayesnn._engine.compiled.numerics import (
     compiled,
     compiled_sums,
@@ -39,7 +40,6 @@ from skbayesnn._engine.compiled.numerics import (
     product_over_rows,
     sigmoid,
 )
-from skbayesnn._engine.optimizer import BETA_1, BETA_2
 
 # Smallest density of a query that has a gradient, in units of the standardised y. It
 # is positive in float32; rows below are outliers.
@@ -536,20 +536,6 @@ def _step(sizes, n_classes, values, masks, work, gradients):
 
 
 @compiled
-def _adam(values, gradients, means, squares, curvature, step_size, epsilon):
-    """One step of Adam, with the gradient of curvature / 2 values^2."""
-    dtype = values.dtype.type
-    decay_1, decay_2 = dtype(1 - BETA_1), dtype(1 - BETA_2)
-    step_size, epsilon = dtype(step_size), dtype(epsilon)
-    for i in range(values.size):
-        gradient = gradients[i] + curvature[i] * values[i]
-        mean = means[i] + decay_1 * (gradient - means[i])
-        square = squares[i] + decay_2 * (gradient * gradient - squares[i])
-        means[i], squares[i] = mean, square
-        values[i] += step_size * mean / (np.sqrt(square) + epsilon)
-
-
-@compiled
 def _fill_masks(masks, keep, words, seed, n_used):
     """Masks of both hidden layers: 1 with probability ``keep``."""
     one, zero = masks.dtype.type(1), masks.dtype.type(0)
@@ -611,6 +597,8 @@ def train_steps(
     n_subsets, first_of_kernel = n_rows // n, values.size - least_kernel.size
     work = _workspace(rows, sizes)
     gradients, losses = np.empty_like(values), np.zeros(seeds.shape[0])
+    centre = np.empty_like(values)
+    fill(centre, values.dtype.type(0))
     masks = np.empty((2, sizes.n_hidden), values.dtype)
     mask_words = np.empty(masks.size, np.uint64)
     order, words = np.empty(n_rows, np.int64), np.empty(n_rows, np.uint64)
@@ -627,12 +615,14 @@ def train_steps(
             losses[k] += loss / n_subsets
             if not learns_kernel:
                 fill(gradients[first_of_kernel:], values.dtype.type(0))
-            _adam(
+            adam(
                 values,
                 gradients,
                 means,
                 moments,
                 curvature,
+                centre,
+                1.0,
                 step_sizes[step],
                 epsilons[step],
             )

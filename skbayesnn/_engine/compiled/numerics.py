@@ -122,14 +122,20 @@ class FunctionKind:
 
         @intrinsic
         def call(typing_context, address, *arguments):
+            parts = [
+                part
+                for argument in arguments
+                for part in getattr(argument, "types", [argument])
+            ]
             (real,) = {
                 a.dtype
-                for a in arguments
+                for a in parts
                 if isinstance(a, types.Array) and isinstance(a.dtype, types.Float)
             }
             expected = self._signatures[real]
             pairs = list(zip(arguments, expected.args, strict=True))
-            if any(a != e and isinstance(e, types.Array) for a, e in pairs):
+            kept = types.Array | types.Record | types.BaseTuple
+            if any(a != e and isinstance(e, kept) for a, e in pairs):
                 return None  # numba reports a type error.
 
             def generate(context, builder, signature, values):

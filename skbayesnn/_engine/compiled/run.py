@@ -42,13 +42,15 @@ _MAX_SECONDS = 2.0
 # is left to torch, which uses all cores for one product.
 _MAX_VALUES_PER_THREAD = 1 << 20
 
-# Parameters of a map other than mean and bias.
-_FURTHER = {
-    "concrete": ("logit",),
-    "variational_correlated": ("log_alpha",),
-    "mean_field": ("rho", "bias_rho"),
-    "fixed_width": ("rho", "bias_rho"),
+# Parameters of a map other than mean and bias, and their fields of `families.MAP`.
+_NOISE = {
+    "concrete": {"logit": "noise"},
+    "variational_correlated": {"log_alpha": "noise"},
+    "mean_field": {"rho": "noise", "bias_rho": "bias_noise"},
+    "fixed_width": {"rho": "noise", "bias_rho": "bias_noise"},
 }
+# Fields of a member that the training changes.
+_TRAINED = "values", "mean", "square"
 
 
 def can_train(
@@ -58,9 +60,9 @@ def can_train(
     network = config.network
     if not isinstance(network, Perceptron) or posterior.device.type != "cpu":
         return False
-    if network.activation not in activations.CODES:
+    if network.activation not in activations.FUNCTIONS:
         return False
-    if likelihood_name(config.likelihood) not in likelihoods.CODES:
+    if likelihood_name(config.likelihood) not in likelihoods.FUNCTIONS:
         return False
     n_values = int(config.batch_rows(rows.n_rows).max()) * network.widest
     if n_values > _MAX_VALUES_PER_THREAD and len(members.seeds) < n_threads():
@@ -201,22 +203,18 @@ class CompiledRunner:
     ):
         self._config, self._members, self.state = config, members, state
         self._n_members = len(members.seeds)
-        self._batch_rows = config.batch_rows(rows.n_rows)
         self._seeds: dict[int, np.ndarray] = {}
         self.max_epochs = 1
         self._n_threads = min(n_threads(), self._n_members)
         self._pool = ThreadPoolExecutor(self._n_threads)
-        vectors = *state.vectors(), *prior_vectors(config, state)
-        self._vectors = tuple(vector.numpy() for vector in vectors)
+        self._vectors = [vector.numpy() for vector in state.vectors()]
+        self._places = _places(state)
         with noted_compilation():
-            self._program = _program(config, state).compiled(self._vectors[0].dtype)
-        member_indices = range(self._n_members)
-        self._places = [_places(config, state, m) for m in member_indices]
-        self._loop_members = [
-            _member(config, members, rows, state, places, self._vectors, m)
-            for m, places in enumerate(self._places)
-        ]
-        self._tables = [_table(rows, m, perturbation) for m in member_indices]
+            self._program, maps = _program(config, state)
+        self._loop_members = _loop_members(
+            config, members, rows, state, maps, self._places
+        )
+        self._tables = [_table(rows, m, perturbation) for m in range(self._n_members)]
         self._failed = np.zeros(self._n_members, dtype=bool)
         # The loop leaves out terms that the training does not change.
         self._kl_constant = state.penalty.kl().double() - self._kl()
@@ -240,7 +238,7 @@ class CompiledRunner:
     def _kl(self) -> torch.Tensor:
         """KL per row at the present parameters, up to a constant, (members,)."""
         kl = [
-            loop.kl_value(self._program, member) / member.total_weight
+            loop.kl_value(member, _arrays(member)) / member.total_weight
             for member in self._loop_members
         ]
         return torch.tensor(kl, dtype=torch.float64)
@@ -317,14 +315,14 @@ class CompiledRunner:
         Hooks may have changed them.
         """
         for index, member in zip(self._places, self._loop_members, strict=True):
-            for vector, values in zip(self._vectors[:3], member[:3], strict=True):
-                values[:] = vector[index]
+            for vector, name in zip(self._vectors, _TRAINED, strict=True):
+                getattr(member, name)[:] = vector[index]
 
     def _store(self) -> None:
         """Copy the members' parameters and moments to the vectors of the program."""
         for index, member in zip(self._places, self._loop_members, strict=True):
-            for vector, values in zip(self._vectors[:3], member[:3], strict=True):
-                vector[index] = values
+            for vector, name in zip(self._vectors, _TRAINED, strict=True):
+                vector[index] = getattr(member, name)
 
     def _train_member(self, m: int, epochs: Epochs, part: slice, losses) -> int:
         """Train a member for a part of the epochs; return the number of trained ones.
@@ -338,6 +336,7 @@ class CompiledRunner:
         n = loop.train_epochs(
             self._program,
             self._loop_members[m],
+            _arrays(self._loop_members[m]),
             self._tables[m],
             loop.Steps(
                 seeds=np.ascontiguousarray(epochs.seeds[part, :, m]),
@@ -346,7 +345,6 @@ class CompiledRunner:
                 epsilon=steps[1],
                 kl_weight=steps[2],
             ),
-            int(self._batch_rows[m]),
             out[0],
             out[1],
         )
@@ -406,41 +404,43 @@ def _curvature_factor(family: Family, keep: torch.Tensor) -> torch.Tensor | floa
     return keep if scales_curvature or family.spike else 1.0
 
 
-def _program(config: TrainingConfig, state: TrainingState) -> loop.Program:
-    """Describe maps and likelihood by numbers, without addresses of functions."""
+def _program(
+    config: TrainingConfig, state: TrainingState
+) -> tuple[loop.Program, np.ndarray]:
+    """Compile the functions of a program; return its numbers and its maps."""
     network, likelihood = config.network, config.likelihood
     assert isinstance(network, Perceptron)
-    maps = np.zeros((len(network.families), families.N_COLUMNS), dtype=np.int64)
-    max_log_alpha, start = np.zeros(len(maps)), 0
-    for i, family in enumerate(network.families):
-        params, map_row = state.posterior.layers[i], maps[i]
-        map_row[families.FAMILY] = families.CODES[family_name(family)]
-        map_row[families.HAS_SPIKE] = family.spike
-        map_row[families.N_INPUTS], map_row[families.N_OUTPUTS] = network.sizes[
-            i : i + 2
-        ]
+    spans, dtype = _spans(state.posterior), state.parameters.values.numpy().dtype
+    maps = np.zeros(len(network.families), families.MAP)
+    for i, (family, m) in enumerate(zip(network.families, maps, strict=True)):
+        name = family_name(family)
+        m["family"] = families.CODES[name]
+        m["is_sampled"] = families.is_sampled(m["family"])
+        m["has_spike"], m["is_first"] = family.spike, i == 0
+        m["n_inputs"], m["n_outputs"] = network.sizes[i : i + 2]
         if isinstance(family, Variational):
-            map_row[families.KINGMA] = family.approximation == "kingma"
-            max_log_alpha[i] = MAX_LOG_ALPHA[family.approximation]
-        sizes = [params[name][0].numel() for name in _names(family)]
-        sizes += [0] * (4 - len(sizes))  # mean, bias, up to two further arrays
-        map_row[families.N_NOISE] = sizes[2]
-        ends = start + np.cumsum(sizes)
-        map_row[families.MEAN : families.PARAMETERS_END + 1] = [start, *ends]
-        start = ends[-1]
+            m["kingma"] = family.approximation == "kingma"
+            m["max_log_alpha"] = MAX_LOG_ALPHA[family.approximation]
+        m["mean"], m["bias"] = spans[i, "mean"], spans[i, "bias"]
+        for key, field in _NOISE.get(name, {}).items():
+            m[field] = spans[i, key]
+        m["n_noise"] = m["noise"]["stop"] - m["noise"]["start"]
+    families.compile_functions(maps, network.activation, dtype)
+    function = likelihoods.FUNCTIONS[likelihood.name]
     n_targets = 1 if likelihood.is_classification else likelihood.n_targets  # type: ignore
-    return loop.Program(
-        maps=maps,
-        activation=activations.CODES[network.activation],
-        likelihood=likelihoods.CODES[likelihood.name],
-        learned=bool(likelihood.learned),
-        given_df=_given_df(likelihood),
+    program = loop.Program(
+        options=likelihoods.Options(bool(likelihood.learned), _given_df(likelihood)),
+        likelihood_address=likelihoods.KIND.address(function, dtype),
+        is_heteroscedastic=isinstance(likelihood, Heteroscedastic),
+        first_of_likelihood=min(
+            start for (group, _), (start, _) in spans.items() if group == len(maps)
+        ),
         n_targets=int(n_targets),
         n_outputs=likelihood.n_outputs,
-        max_log_alpha=max_log_alpha,
         n_batches=config.n_batches,
         n_draws=state.n_draws,
     )
+    return program, maps
 
 
 def _given_df(likelihood: Likelihood) -> float:
@@ -450,58 +450,93 @@ def _given_df(likelihood: Likelihood) -> float:
     return float(likelihood.df)
 
 
-def _names(family: Family) -> tuple[str, ...]:
-    """Names of the parameters of a map, in the order of the loop."""
-    return "mean", "bias", *_FURTHER.get(family_name(family), ())
+def _groups(posterior: Posterior) -> list[dict[str, torch.Tensor]]:
+    """Parameters of the maps, and of the likelihood."""
+    return [*posterior.layers, posterior.likelihood_params]
 
 
-def _keys(config: TrainingConfig, state: TrainingState) -> list[tuple[int, str]]:
-    """Group and name of all arrays of parameters, in the order of the loop."""
-    posterior = state.posterior
-    maps = enumerate(config.network.families)
-    keys = [(i, name) for i, family in maps for name in _names(family)]
-    return keys + [
-        (len(posterior.layers), name) for name in posterior.likelihood_params
-    ]
+def _spans(posterior: Posterior) -> dict[tuple[int, str], tuple[int, int]]:
+    """First and last parameter of each array of one member, by group and name."""
+    spans, start = {}, 0
+    for i, group in enumerate(_groups(posterior)):
+        for name, values in group.items():
+            spans[i, name] = start, start + values[0].numel()
+            start = spans[i, name][1]
+    return spans
 
 
-def _places(config: TrainingConfig, state: TrainingState, member: int) -> np.ndarray:
-    """Positions of a member's parameters in the vector of all members."""
-    places, parts = state.parameters.offsets(), []
-    for key in _keys(config, state):
-        start, size = places[key]
-        parts.append(np.arange(start + member * size, start + (member + 1) * size))
-    return np.concatenate(parts)
+def _places(state: TrainingState) -> np.ndarray:
+    """Positions of the members' parameters in the vector, (members, parameters)."""
+    positions = torch.arange(len(state.parameters.values))
+    groups = _groups(state.parameters.posterior(positions))
+    arrays = [values for group in groups for values in group.values()]
+    return torch.cat([values.flatten(1) for values in map(_matrix, arrays)], 1).numpy()
 
 
-def _member(config, members, rows, state, places, vectors, m: int) -> loop.Member:
-    """Copy a member's parameters from the vectors of the program."""
-    sizes, fixed, start = state.parameters.offsets(), [], 0
-    n_maps, learned = len(config.network.families), config.likelihood.trainable
-    for group, name in _keys(config, state):
-        end = start + sizes[group, name][1]
-        if group < n_maps:
-            is_fixed = name in config.network.families[group].constants
-        else:
-            is_fixed = name not in learned or not members.learns_likelihood[m]
-        if is_fixed:
-            fixed.append((start, end))
-        start = end
-    values, mean, square, curvature, centre, precision = (
-        vector[places] for vector in vectors
-    )
-    return loop.Member(
-        values=values,
-        mean=mean,
-        square=square,
-        curvature=curvature,
-        centre=centre,
-        precision=precision,
-        fixed=np.array(fixed, dtype=np.int64).reshape(-1, 2),
-        keep=np.array([float(p[m]) for p in state.posterior.keep]),
-        kl_scale=float(state.objective.kl_scale[m]),
-        total_weight=float(rows.total_weight[m]),
-        data_scale=float(state.objective.scale[m]),
+def _matrix(values: torch.Tensor) -> torch.Tensor:
+    return values.view(len(values), -1)
+
+
+def _loop_members(
+    config: TrainingConfig,
+    members: MemberParams,
+    rows: TableRows,
+    state: TrainingState,
+    maps: np.ndarray,
+    places: np.ndarray,
+) -> list[loop.Member]:
+    """Copy the members' parameters from the vectors of the program."""
+    vectors = [v.numpy() for v in (*state.vectors(), *prior_vectors(config, state))]
+    keep = np.stack([p.numpy() for p in state.posterior.keep], axis=1)
+    spans, learned = _spans(state.posterior), config.likelihood.trainable
+    by_rows = {}
+    for n in np.unique(config.batch_rows(rows.n_rows)):
+        by_rows[n] = maps.copy()
+        by_rows[n]["n_rows"] = n
+        families.lay_out(by_rows[n])
+
+    def is_fixed(m: int, group: int, name: str) -> bool:
+        if group < len(maps):
+            return name in config.network.families[group].constants
+        return name not in learned or not members.learns_likelihood[m]
+
+    loop_members = []
+    for m, n in enumerate(config.batch_rows(rows.n_rows)):
+        values, mean, square, curvature, centre, precision = (
+            vector[places[m]] for vector in vectors
+        )
+        own_maps = by_rows[n].copy()
+        own_maps["keep"] = keep[m]
+        fixed = [span for key, span in spans.items() if is_fixed(m, *key)]
+        loop_members.append(
+            loop.Member(
+                values=values,
+                mean=mean,
+                square=square,
+                maps=own_maps,
+                precision=precision,
+                curvature=curvature,
+                centre=centre,
+                fixed=np.array(fixed, dtype=np.int64).reshape(-1, 2),
+                kl_scale=float(state.objective.kl_scale[m]),
+                total_weight=float(rows.total_weight[m]),
+                data_scale=float(state.objective.scale[m]),
+            )
+        )
+    return loop_members
+
+
+def _arrays(member: loop.Member) -> families.Arrays:
+    """The member's parameters, and space for a step."""
+    dtype, maps = member.values.dtype, member.maps
+    widest = max(maps["n_inputs"].max(), maps["n_outputs"].max())
+    return families.Arrays(
+        parameters=member.values,
+        gradients=np.empty_like(member.values),
+        precision=member.precision,
+        workspace=np.empty(families.workspace_size(maps), dtype),
+        words=np.empty(maps[0]["n_rows"] * widest + 1, np.uint64),
+        stream=np.zeros(1, families.STREAM),
     )
 
 
