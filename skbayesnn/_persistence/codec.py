@@ -10,11 +10,12 @@ skops imports the types that the user trusts.
 
 import math
 from collections.abc import Callable, Collection
-from typing import Any
+from typing import Annotated, Any, Literal, TypedDict
 
 import numpy as np
 import torch
 
+from skbayesnn import _stored as stored
 from skbayesnn import scoring
 from skbayesnn._persistence import file_format, foreign
 from skbayesnn._persistence.file_format import ARRAY, FOREIGN, compute_digest
@@ -101,12 +102,7 @@ class _Encoder:
             raise _cannot_save(f"an array of dtype {value.dtype}", place)
         if file_format.is_small(value):
             return {"array": value.dtype.str, "values": value.tolist()}
-        return {
-            "array": value.dtype.str,
-            "shape": list(value.shape),
-            "fortran": value.flags.fnc,
-            "member": self._member(file_format.as_member(value), ARRAY),
-        }
+        return {"member": self._member(file_format.as_member(value), ARRAY)}
 
     def _member(self, content: bytes, ending: str) -> str:
         digest = compute_digest(content)
@@ -255,11 +251,11 @@ class _Decoder:
         self._count_bytes(array.nbytes)
         return array
 
-    def decode_array(self, dtype, shape, fortran, digest):
+    def decode_member(self, digest):
         """Decode an array with its own member."""
         content = self._member(digest, ARRAY)
         self._count_bytes(len(content))
-        return file_format.member_array(content, dtype, shape, fortran)
+        return file_format.member_array(content)
 
     def decode_skops(self, digest):
         """Decode an object that skops has stored."""
@@ -293,7 +289,7 @@ class _Decoder:
 
     def decode_random_state(self, state):
         """Decode a NumPy generator with its state."""
-        state = checked(self.value(state), dict)
+        state = self.value(state)
         _check_generator(state)
         random = np.random.RandomState(0)
         random.set_state(state)
@@ -365,7 +361,7 @@ _DECODERS: dict[tuple[str, ...], Callable] = {
     ("items",): _Decoder.decode_items,
     ("scalar",): _Decoder.decode_scalar,
     ("array", "values"): _Decoder.decode_small_array,
-    ("array", "shape", "fortran", "member"): _Decoder.decode_array,
+    ("member",): _Decoder.decode_member,
     ("objects", "shape"): _Decoder.decode_objects,
     ("masked", "mask"): _Decoder.decode_masked,
     ("skops",): _Decoder.decode_skops,
@@ -377,32 +373,31 @@ _DECODERS: dict[tuple[str, ...], Callable] = {
 }
 
 
-def _check_generator(state: dict[str, Any]) -> None:
-    """Raise for a state with which NumPy would read beyond it.
-
-    ``set_state`` does not validate it.
-    """
-    twister = checked(state.get("state"), dict)
-    key, pos = twister.get("key"), twister.get("pos")
-    has_gauss, gauss = state.get("has_gauss"), state.get("gauss")
-    if not (
-        state.keys() == {"bit_generator", "state", "has_gauss", "gauss"}
-        and twister.keys() == {"key", "pos"}
-        and state["bit_generator"] == "MT19937"
-        and isinstance(key, np.ndarray)
-        and (key.dtype, key.shape) == (np.dtype(np.uint32), (_WORDS,))
+class _Twister(TypedDict):
+    key: Annotated[
+        np.ndarray,
+        stored.Kinds("unsigned integers", "u"),
+        str(_WORDS),
+        stored.BITS_32,
         # A state of zeros generates only zeros, and some methods would never return.
-        and key.any()
-        and type(pos) is int
-        and 0 <= pos <= _WORDS
-        and type(has_gauss) is int
-        and has_gauss in (0, 1)
-        and isinstance(gauss, float)
-        and math.isfinite(gauss)
-    ):
+        stored.Property("not all zero", np.any),
+    ]
+    pos: Annotated[int, stored.between(0, _WORDS)]
+
+
+class _Generator(TypedDict):
+    """State of a RandomState; NumPy does not check it, and would read beyond it."""
+
+    bit_generator: Literal["MT19937"]
+    state: _Twister
+    has_gauss: Literal[0, 1]
+    gauss: float
+
+
+def _check_generator(state: Any) -> None:
+    if not stored.rule_of(_Generator).holds(state, stored.Axes()):
         raise ValueError(
             f"the state of a RandomState must be {_WORDS} words, not all zero, with a "
             f"position from 0 to {_WORDS}, has_gauss 0 or 1 and a finite gauss; got "
-            f"position {pos!r:.20}, has_gauss {has_gauss!r:.20}, gauss {gauss!r:.20} "
-            f"and the words {key!r:.60}."
+            f"{state!r:.200}."
         )

@@ -3,8 +3,7 @@
 The archive is not compressed. It contains ``model.json``, its checksum in the format of
 ``sha256sum``, and members named by their SHA-256: arrays in NumPy's format (``.npy``)
 and objects of other packages as archives of skops (``.skops``). The document contains
-small arrays itself. Arrays are read without pickles, and the dtype and shape of a
-member must be those in the document.
+small arrays itself. Arrays are read without pickles.
 """
 
 import hashlib
@@ -285,25 +284,20 @@ def small_array(text: Any, values: Any) -> np.ndarray:
     return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 
-def member_array(content: bytes, text: Any, shape: Any, fortran: Any) -> np.ndarray:
-    """Array of a member, whose header must match the document."""
+def member_array(content: bytes) -> np.ndarray:
+    """Array of a member; its header is compared with the size of the content."""
     file = BytesIO(content)
     if np.lib.format.read_magic(file) != (1, 0):
         raise ValueError("a member has another version of NumPy's format than 1.0.")
-    header = np.lib.format.read_array_header_1_0(file)
-    member_shape, member_fortran, member_dtype = header
-    n_stored = len(content) - file.tell()
-    dtype = dtype_named(text)
-    is_same = list(member_shape) == shape and member_dtype == dtype
-    if not is_same or member_fortran is not fortran:
+    shape, is_fortran, dtype = np.lib.format.read_array_header_1_0(file)
+    n_bytes = len(content) - file.tell()
+    if not is_plain(dtype) or math.prod(shape) * dtype.itemsize != n_bytes:
         raise ValueError(
-            f"the document has an array of shape {shape} and dtype {text!r}; its "
-            f"member has shape {list(member_shape)} and dtype {member_dtype.str!r}."
+            f"a member has an array of shape {shape} and dtype {dtype.str!r:.40} in "
+            f"{n_bytes} bytes, which skbayesnn.save does not write."
         )
-    if math.prod(shape) * dtype.itemsize != n_stored:
-        raise ValueError(f"an array of shape {shape} has {n_stored} bytes.")
     flat = np.frombuffer(content, dtype, offset=file.tell())
-    array = flat.reshape(shape[::-1]).T if fortran else flat.reshape(shape)
+    array = flat.reshape(shape[::-1]).T if is_fortran else flat.reshape(shape)
     return array.astype(dtype.newbyteorder("="), order="K", copy=True)
 
 

@@ -16,6 +16,8 @@ from skbayesnn._persistence import file_format
 
 # Replacements for the values of a file.
 VALUES = (0, -1, 10**9, math.nan, math.inf)
+# Names in the documents of arrays.
+_ARRAYS = ("array", "values"), ("member",)
 
 
 @dataclass(frozen=True)
@@ -37,16 +39,13 @@ class Place:
 
 def places(document, members, random, keys=()) -> Iterator[Place]:
     """Places of all values; for a large array the first and a random one."""
-    if isinstance(document, dict) and "array" in document:
+    if isinstance(document, dict) and tuple(document) in _ARRAYS:
         values = _array(document, members)
         if values.dtype.kind not in "iuf" or not values.size:
             return
         few = range(values.size) if values.size <= file_format.FEW else ()
         for index in few or {0, int(random.integers(values.size))}:
             yield Place(keys, index)
-        if "member" in document:
-            for i in range(values.ndim):
-                yield Place((*keys, "shape", i))
         return
     if isinstance(document, dict) and "float" in document:
         yield Place(keys)
@@ -78,10 +77,7 @@ def forged(content: bytes, place: Place, value) -> bytes:
 def _array(document, members) -> np.ndarray:
     if "values" in document:
         return np.array(document["values"], document["array"])
-    about = [document[name] for name in ("array", "shape", "fortran")]
-    return file_format.member_array(
-        members[document["member"] + file_format.ARRAY], *about
-    )
+    return file_format.member_array(members[document["member"] + file_format.ARRAY])
 
 
 def _with_replacement(document, index, value, members):
@@ -98,12 +94,7 @@ def _with_replacement(document, index, value, members):
     member = file_format.as_member(values)
     digest = file_format.compute_digest(member)
     members[digest + file_format.ARRAY] = member
-    return {
-        "array": values.dtype.str,
-        "shape": list(values.shape),
-        "fortran": values.flags.fnc,
-        "member": digest,
-    }
+    return {"member": digest}
 
 
 def _members(document) -> Iterator[str]:

@@ -271,34 +271,25 @@ def _kind(value):
 
 @edited
 def another_array(document, members, random):
-    """Change the dtype, the shape, the order, the values or the member of an array."""
-    arrays = [d for d, k in places(document) if k == "array"]
-    container = _random_item(arrays, random)
-    key = _random_item(list(container), random)
-    value, others = container[key], [None, "x", [], 8]
-    if key == "array":
-        others += ["<f4", "<f8", "<i8", "<U1", "|O", ">f8", "<c8", "<M8[ns]"]
-    elif key == "fortran":
-        others = [not value]
-    elif key == "member":
-        others += [
-            d.get("member") for d in arrays if d.get("shape") != container["shape"]
-        ]
-        others = list(filter(None, others))
-    elif isinstance(value, list):
+    """Change the dtype or the values of a small array."""
+    containers = [d for d, k in places(document) if k == "array"]
+    container = _random_item(containers, random)
+    key = _random_item(["array", "values"], random)
+    value, others = container[key], [None, "x", [], 8, "<f4", "<i8", "<U1", ">f8"]
+    others += ["|O", "<c8", "<M8[ns]"]
+    if isinstance(value, list):
         others += [[value], value + value, value[:-1], value[::-1], [-1], [10**15]]
-    others = [other for other in others if repr(other) != repr(value)]
-    container[key] = _random_item(others, random)
+    container[key] = _random_item([o for o in others if repr(o) != repr(value)], random)
 
 
 @edited
-def another_header(document, members, random):
-    """Replace a member; its checksum and its place in the document are right."""
-    actual = [d for d, k in places(document) if k == "member"]
-    if not actual:
-        document["format"] = 0
+def another_member(document, members, random):
+    """Change the dtype or the shape of an array with its own member."""
+    containers = [d for d, k in places(document) if k == "member"]
+    if not containers:
+        members[file_format.compute_digest(b"") + file_format.ARRAY] = b""
         return
-    container = _random_item(actual, random)
+    container = _random_item(containers, random)
     values = np.load(io.BytesIO(members.pop(container["member"] + file_format.ARRAY)))
     changed = [values.view("<i4"), values[None], values[:-1], values.T]
     changed += [values[..., 0]] if values.size else []
@@ -308,6 +299,8 @@ def another_header(document, members, random):
         if array.shape != values.shape or array.dtype.kind == "i"
     ]
     member = file_format.as_member(_random_item(changed, random))
+    cut = member[:-1], member.replace(b"'shape': (", b"'shape': (9", 1)
+    member = _random_item([member, *cut], random)
     container["member"] = file_format.compute_digest(member)
     members[container["member"] + file_format.ARRAY] = member
 
@@ -323,7 +316,7 @@ MUTATIONS = [
     one_less,
     another_type,
     another_array,
-    another_header,
+    another_member,
 ]
 
 

@@ -127,7 +127,7 @@ def test_number_of_draws_is_limited_as_in_fit(data):
 STATES = {
     "pos": (-5, -1, 625, 10_000, 10**9, 10**400, True, "1", None),
     "has_gauss": (-1, 2, 10**9, False, None),
-    "gauss": ({"float": "nan"}, {"float": "inf"}, 1, None),
+    "gauss": ({"float": "nan"}, {"float": "inf"}, "1", None),
     "bit_generator": ("PCG64", "SFC64", "", None),
 }
 
@@ -167,12 +167,7 @@ def test_range_of_the_words_of_a_generator(key, stored):
     state = document["model"]["params"]["random_state"]["random_state"]["dict"]
     member = file_format.as_member(key)
     old = state["state"]["dict"]["key"]["member"]
-    state["state"]["dict"]["key"] = {
-        "array": key.dtype.str,
-        "shape": list(key.shape),
-        "fortran": False,
-        "member": file_format.compute_digest(member),
-    }
+    state["state"]["dict"]["key"] = {"member": file_format.compute_digest(member)}
     del members[old + file_format.ARRAY]
     members[file_format.compute_digest(member) + file_format.ARRAY] = member
     refused(file_format.packed(document, members), "state of a RandomState must be 624")
