@@ -1,5 +1,6 @@
 """Fits to sources of rows that need not fit into memory."""
 
+import copy
 import warnings
 from functools import partial
 
@@ -503,6 +504,21 @@ def test_an_interrupted_fit_resumes(
     np.testing.assert_allclose(model.loss_curve_, expected.loss_curve_, rtol=1e-5)
     assert model.n_iter_ == 4
     assert "_unfinished" not in vars(model)
+
+
+def test_an_interrupted_warm_start_resumes(frame, tmp_path, monkeypatch, small_memory):
+    """From the weights of the fit before, and with the epochs that were left."""
+    path = _path(frame, tmp_path, "y")
+    params = {"max_iter": 3, "batch_size": 32, "random_state": 0, "warm_start": True}
+    model = MCDropoutRegressor((6,), **params).fit(path, y="y")
+    expected = copy.deepcopy(model).fit(path, y="y")
+    _Interrupts(monkeypatch, 4, KeyboardInterrupt())
+    with pytest.warns(UserWarning, match="interrupted"):
+        model.fit(path, y="y")
+    assert 3 < model.n_epochs_seen_ < 6
+    model.fit(path, y="y")
+    _assert_same_networks(model, expected, rtol=1e-6, atol=1e-7)
+    assert (model.n_iter_, model.n_epochs_seen_) == (3, 6)
 
 
 def test_a_second_interruption_loses_nothing(
