@@ -224,7 +224,7 @@ def test_batched_fit_equals_single_fit(case, data, small):
         single = clone(model).fit(data.X[r], target(case, data)[r])
         arrays = _fitted.to_arrays(member.trained.posterior)
         assert_same_parameters(arrays, single.parameters_, **TRAINED)
-        attributes, _ = _fitted.fitted_attributes(member, 30.0)
+        attributes, _ = _fitted.fitted_attributes(member)
         np.testing.assert_allclose(attributes["loss_curve_"], single.loss_curve_)
         np.testing.assert_allclose(attributes["dropout_"], single.dropout_)
         np.testing.assert_allclose(attributes["weight_decay_"], single.weight_decay_)
