@@ -46,7 +46,7 @@ test-floor: $(VENV)/.floor ## run the tests of scikit-learn's interface with its
 	@echo "test-floor: pytest, $(FLOOR)"
 	@PYTHONPATH=$(VENV)/floor $(PYTEST) -n 0 $(FLOOR_TESTS)
 
-lint: $(VENV)/.extra-dev ## conflict marks, ruff check, ruff format --check, mypy
+lint: $(VENV)/.extra-dev ## conflict marks, ruff check, ruff format --check, mypy; code lines
 	@echo "lint: conflict marks"
 	@! git grep --line-number --extended-regexp '^(<<<<<<<|[|]{7}|>>>>>>>)( |$$)'
 	@echo "lint: ruff check"
@@ -55,6 +55,8 @@ lint: $(VENV)/.extra-dev ## conflict marks, ruff check, ruff format --check, myp
 	@$(BIN)/ruff format --check .
 	@echo "lint: mypy skbayesnn"
 	@$(BIN)/mypy skbayesnn
+	@echo "lint: code lines of each folder and its longest file, without a limit"
+	@$(BIN)/python tools/code_lines.py skbayesnn tests
 
 bench: $(VENV)/.extra-bench ## run the benchmarks one after another
 	@set -e; for name in $(BENCHMARKS); do \

@@ -41,7 +41,19 @@ which ``compile_functions`` writes; and the spans of its arrays in the vectors o
     variational_correlated   log_alpha           normal   + the same, clean inputs
     mean_field, fixed_width  rho, bias_rho       masks    all; factors with a spike
 
-CONTRIBUTING.md has the list of what a new family needs here.
+A new family is trained by torch until it is here. What it needs:
+
+1. its name in ``_SCALING`` (families that scale the inputs) or ``_SAMPLING`` (families
+   that sample the outputs), and a constant like ``POINT`` or ``MEAN_FIELD`` at the same
+   position in the assignment below;
+2. if it scales the inputs, a function in ``_FACTORS`` that draws the factors, and one
+   in ``_BACKWARD`` with the gradients of parameters other than mean and bias. If it
+   samples the outputs, a branch in ``_fill_variances`` and one in ``_variances_back``;
+3. a function in ``_KL``, if the KL has parts that are not quadratic in mean and bias;
+4. the ratio in ``_curvature_factor`` of ``run.py``, if the KL has another curvature in
+   the mean than the prior;
+5. a case in ``POSTERIORS`` of ``tests/engine/test_compiled.py``, which compares the
+   loop with torch step by step.
 """
 
 import math
