@@ -367,7 +367,8 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         factor = _factor_of_refits(stacked, kept, models, data)
         # Other models have no epochs.
         networks = [m for m in map(model_of, models) if isinstance(m, BayesianNetwork)]
-        names = [candidate.name for candidate in candidates]
+        order = np.argsort(-stacked.weights, kind="stable")
+        names = [candidates[i].name for i in order]
         mixture = stacked.corrected
         return {
             "estimators_": models,
@@ -376,7 +377,15 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             "n_draws_": n_draws,
             "spread_factor_": factor,
             "fold_tables_": fold_tables,
-            "weights_": _weights_table(names, stacked.weights, stacked.log_density),
+            "weights_": _as_frame(
+                {
+                    column: dict(zip(names, values[order].tolist(), strict=True))
+                    for column, values in (
+                        ("weight", stacked.weights),
+                        ("log_density", stacked.log_density),
+                    )
+                }
+            ),
             "summary_": self._summary(mixture, oof),
             **self._out_of_fold_attributes(oof, mixture),
             **self._interval_attributes(
@@ -630,18 +639,13 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         """State without pandas objects and without the progress of a failed fit."""
         state = super().__getstate__() | {"_unfinished": None}
         if "weights_" in state:
-            state["weights_"] = _as_dicts(state["weights_"])
+            columns = state["weights_"].items()
+            state["weights_"] = {name: dict(values.items()) for name, values in columns}
         return state
 
     def __setstate__(self, state):
         if "weights_" in state:
-            columns = _as_dicts(state["weights_"])
-            names = list(columns["weight"])
-            arrays = (
-                np.array([column[name] for name in names])
-                for column in columns.values()
-            )
-            state = state | {"weights_": _weights_table(names, *arrays)}
+            state = state | {"weights_": _as_frame(state["weights_"])}
         super().__setstate__(state)
 
     def __sklearn_tags__(self):
@@ -781,26 +785,13 @@ def _collect(
                 log(steps.text(len(store.known(names, folds)), label))
 
 
-def _weights_table(names, weights, log_density):
-    """DataFrame in order of decreasing weight, or a dict of dicts without pandas.
+def _as_frame(columns: dict[str, dict[str, float]]):
+    """Values by column and name as a DataFrame; unchanged without pandas.
 
     ``table["weight"][name]`` and ``table["weight"].items()`` work with both.
     """
-    order = np.argsort(-weights, kind="stable")
-    columns = {"weight": weights, "log_density": log_density}
     try:
         import pandas
     except ImportError:
-        return {
-            column: {names[i]: float(values[i]) for i in order}
-            for column, values in columns.items()
-        }
-    return pandas.DataFrame(columns, index=names).iloc[order]
-
-
-def _as_dicts(frame) -> dict[str, dict[str, float]]:
-    """Return the result of ``_weights_table`` as a dict of dicts."""
-    return {
-        column: {str(name): float(value) for name, value in frame[column].items()}
-        for column in ("weight", "log_density")
-    }
+        return columns
+    return pandas.DataFrame(columns)
