@@ -27,6 +27,7 @@ from skbayesnn import _stored as stored
 from skbayesnn._batch.cross_fit import refuse_fitted
 from skbayesnn._batch.jobs import last_step, path_of_network
 from skbayesnn._data.columns import MISSING, TableReader, is_frame
+from skbayesnn._distributions.cells import Cells
 from skbayesnn._distributions.components import Gaussians
 from skbayesnn._distributions.piecewise import PiecewiseUniforms
 from skbayesnn._predictive.classes import ClassPredictive
@@ -44,6 +45,7 @@ from skbayesnn._sklearn_compat import (
     safe_indexing,
 )
 from skbayesnn._stacking.separate_model import SeparateModel
+from skbayesnn._stacking.weights import best_factor
 
 # ---- noise of a regressor
 
@@ -604,6 +606,15 @@ class ForeignQuantileRegressor(RegressionPredictiveMixin, RegressorMixin, Foreig
     def set_noise(self, factor: np.ndarray) -> None:
         """Replace the factor on the spread."""
         self.spread_factor_ = factor
+
+    def with_noise_of(self, predictive, y, weights, fold):
+        """Prediction of held-out rows with its likeliest spread, and the factor."""
+        columns = y.astype(np.float64).reshape(len(y), -1)
+        error = np.abs(predictive.mean().reshape(columns.shape) - columns)
+        largest = np.average(error, axis=0, weights=weights)
+        cells = Cells.of(columns, columns[weights > 0], largest)
+        factor = best_factor(predictive, cells, weights)
+        return predictive.scaled(factor), factor
 
     @property
     def _fits(self) -> QuantileFits:

@@ -26,11 +26,6 @@ from skbayesnn._distributions.crps import (
 )
 from skbayesnn._distributions.map_factor import MIN_LOG_DENSITY, map_factor
 from skbayesnn._runtime import warn
-from skbayesnn._stacking.foreign import (
-    ForeignQuantileRegressor,
-    ForeignRegressor,
-    Noise,
-)
 from skbayesnn.estimators._diagnostics import some_rows
 
 # ---- weights
@@ -310,7 +305,7 @@ class OutOfFold:
         Weights of the held-out rows; zero for labels missing from the training rows.
     fold : ndarray of shape (rows,), int
         Fold in which each row was held out.
-    noise : dict of str to Noise or ndarray
+    noise : dict
         Of regressors of other libraries, by the name of the candidate: the argument of
         their ``set_noise``.
     """
@@ -320,7 +315,7 @@ class OutOfFold:
     data: Any
     weights: np.ndarray
     fold: np.ndarray
-    noise: Mapping[str, Noise | np.ndarray] = field(default_factory=dict)
+    noise: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def from_outcomes(cls, candidates, splits, store: ResultStore, data) -> "OutOfFold":
@@ -328,14 +323,12 @@ class OutOfFold:
 
         store : outcomes whose result is a :class:`HeldOutPrediction`
         """
-        predictives, regressors = [], {}
-        for i, candidate in enumerate(candidates):
+        predictives, models = [], []
+        for candidate in candidates:
             outcomes = store.outcomes([candidate.name], range(len(splits)))
             parts = [outcome.results[0].predictive for outcome in outcomes]
             predictives.append(type(parts[0]).concatenate_rows(parts))
-            model = outcomes[0].results[0].estimator
-            if isinstance(model, ForeignRegressor | ForeignQuantileRegressor):
-                regressors[i] = model
+            models.append(outcomes[0].results[0].estimator)
         test_rows = np.concatenate([test for _, test in splits])
         weights = data.weights
         trained_on = [train[weights[train] > 0] for train, _ in splits]
@@ -354,13 +347,11 @@ class OutOfFold:
         sizes = [len(test) for _, test in splits]
         fold = np.repeat(np.arange(len(splits)), sizes)
         y, noise = np.asarray(data.y)[test_rows], {}
-        for i, model in regressors.items():
-            name = candidates[i].name
-            predictives[i], noise[name] = (
-                model.with_noise_of(predictives[i], y, weights, fold)
-                if isinstance(model, ForeignRegressor)
-                else _with_spread(predictives[i], y, weights)
-            )
+        for i, model in enumerate(models):
+            if hasattr(model, "with_noise_of"):
+                predictives[i], noise[candidates[i].name] = model.with_noise_of(
+                    predictives[i], y, weights, fold
+                )
         return cls(predictives, test_rows, data, weights, fold, noise)
 
     @property
@@ -527,15 +518,6 @@ class OutOfFold:
         """Mixture with the given number of draws of each candidate."""
         kept = [i for i, n in enumerate(n_draws) if n]
         return pooled([self.predictives[i] for i in kept], [n_draws[i] for i in kept])
-
-
-def _with_spread(predictive, y, weights):
-    """Prediction of held-out rows with its likeliest spread, and the factor."""
-    columns = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
-    error = np.abs(predictive.mean().reshape(columns.shape) - columns)
-    cells = Cells.of(columns, columns[weights > 0], _average(error, weights))
-    factor = best_factor(predictive, cells, weights)
-    return predictive.scaled(factor), factor
 
 
 def _average(values, weights) -> np.ndarray:
