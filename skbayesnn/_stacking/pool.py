@@ -34,9 +34,6 @@ WIDTH = 32
 # Units of both hidden layers from WIDE_FROM rows on.
 LARGE_WIDTH = 64
 WIDE_FROM = 3000
-# Training steps per square root of the number of rows.
-REGRESSION_STEPS = 75
-CLASSIFICATION_STEPS = 40
 # Bounds of the number of training steps.
 MIN_STEPS = 750
 MAX_STEPS = 5000
@@ -61,16 +58,6 @@ MAX_VALUES = 128
 MAX_COLUMNS = 256
 MAX_DENSE_ENTRIES = 2**25
 
-# The lower and the higher dropout rate. relu and silu suit different tables.
-REGRESSION_RATES: tuple[Grid, Grid] = (
-    {"dropout": [0.0]},
-    {"dropout": [0.01], "activation": ["silu"]},
-)
-CLASSIFICATION_RATES: tuple[Grid, Grid] = {"dropout": [0.05]}, {"dropout": [0.2]}
-# Classifiers on the original columns; on encoded columns this rate is too high.
-LONG_STEPS = {"learning_rate_init": 0.03}
-REGRESSION_LENGTH_SCALES = (1.0, 3.0, "fan_in")
-CLASSIFICATION_LENGTH_SCALES = (0.3, 1.0, 3.0)
 # Linear models, from nearly no shrinkage to strong shrinkage. Their observation noise
 # is constant. This suits small tables, where a noise that depends on the row cannot be
 # estimated.
@@ -125,23 +112,71 @@ SIZES = {
     "auto": PoolSize(4, 2, None, 200),
     "best": PoolSize(6, 4, 3000, 200),
 }
-# The fast pool has only these grids: of networks on the columns, and on encoded ones.
-FAST_REGRESSION: tuple[list[Grid], list[Grid]] = (
-    [{"dropout": [0.0], "length_scale": [1.0, 3.0]}],
-    [
-        {"dropout": [0.0], "length_scale": [1.0]},
-        {"dropout": [0.01], "activation": ["silu"], "length_scale": [1.0]},
-    ],
-)
-FAST_CLASSIFICATION: tuple[list[Grid], list[Grid]] = (
-    [{"dropout": [0.05], "length_scale": [0.3, 1.0]}],
-    [{"dropout": [0.2], "length_scale": [0.3]}],
-)
 # Largest number of training steps in the fast pool.
 MAX_FAST_STEPS = 2500
-# Length scales of the deeper and wider networks of the best pool.
-BEST_REGRESSION_LENGTH_SCALES = (1.0, 3.0)
-BEST_CLASSIFICATION_LENGTH_SCALES = (0.3, 3.0)
+
+
+class NetworkPool(NamedTuple):
+    """Networks of the default pool, for regression or for classification.
+
+    Parameters
+    ----------
+    network : class
+    steps : int
+        Training steps per square root of the number of rows.
+    rates : tuple of Grid
+        The lower and the higher dropout rate. relu and silu suit different tables.
+    length_scales : tuple
+    fast : tuple of list of Grid
+        Grids of the fast pool: of networks on the columns, and on encoded ones.
+    larger_length_scales : tuple
+        Of the deeper and wider networks of the best pool.
+    options : dict
+        Further parameters of all networks.
+    on_columns : dict
+        Further parameters of the networks on the original columns.
+    """
+
+    network: type[MCDropoutRegressor | MCDropoutClassifier]
+    steps: int
+    rates: tuple[Grid, Grid]
+    length_scales: tuple
+    fast: tuple[list[Grid], list[Grid]]
+    larger_length_scales: tuple
+    options: dict[str, Any]
+    on_columns: dict[str, Any]
+
+
+REGRESSION = NetworkPool(
+    MCDropoutRegressor,
+    steps=75,
+    rates=({"dropout": [0.0]}, {"dropout": [0.01], "activation": ["silu"]}),
+    length_scales=(1.0, 3.0, "fan_in"),
+    fast=(
+        [{"dropout": [0.0], "length_scale": [1.0, 3.0]}],
+        [
+            {"dropout": [0.0], "length_scale": [1.0]},
+            {"dropout": [0.01], "activation": ["silu"], "length_scale": [1.0]},
+        ],
+    ),
+    larger_length_scales=(1.0, 3.0),
+    options={"likelihood": "heteroscedastic"},
+    on_columns={},
+)
+CLASSIFICATION = NetworkPool(
+    MCDropoutClassifier,
+    steps=40,
+    rates=({"dropout": [0.05]}, {"dropout": [0.2]}),
+    length_scales=(0.3, 1.0, 3.0),
+    fast=(
+        [{"dropout": [0.05], "length_scale": [0.3, 1.0]}],
+        [{"dropout": [0.2], "length_scale": [0.3]}],
+    ),
+    larger_length_scales=(0.3, 3.0),
+    options={},
+    # On encoded columns this learning rate is too high.
+    on_columns={"learning_rate_init": 0.03},
+)
 
 
 class CandidateSpec(NamedTuple):
@@ -310,7 +345,7 @@ def default_specs(
     params : parameters of all networks
     """
     n_rows = int(np.count_nonzero(sample_weight))
-    network_class = MCDropoutClassifier if is_classification else MCDropoutRegressor
+    networks = CLASSIFICATION if is_classification else REGRESSION
     width = LARGE_WIDTH if n_rows >= WIDE_FROM else WIDTH
     params |= {
         "hidden_layer_sizes": (width, width),
@@ -319,30 +354,27 @@ def default_specs(
         # The stack itself holds out rows.
         "early_stopping": False,
     }
+    grids = [rate | {"length_scale": networks.length_scales} for rate in networks.rates]
     if max_iter == "auto":
-        steps = CLASSIFICATION_STEPS if is_classification else REGRESSION_STEPS
         most = MAX_FAST_STEPS if size == "fast" else MAX_STEPS
-        params["max_iter"] = _n_epochs(n_rows, steps, most)
+        params["max_iter"] = _n_epochs(n_rows, networks.steps, most)
+        if n_rows >= MANY_ROWS:
+            grids[1]["max_iter"] = [math.ceil(SHARE_OF_STEPS * params["max_iter"])]
     is_shrunk, is_wide = _uses_shrunk_models(X, n_rows), X.shape[1] >= n_rows
-    linear = _linear_spec(network_class(**params), is_classification, is_shrunk)
-    if not is_classification:
-        params["likelihood"] = "heteroscedastic"
-    grids = _grids(is_classification)
-    fast = FAST_CLASSIFICATION if is_classification else FAST_REGRESSION
-    if max_iter == "auto" and n_rows >= MANY_ROWS:
-        grids[1]["max_iter"] = [math.ceil(SHARE_OF_STEPS * params["max_iter"])]
-    on_columns = (
-        network_class(**params | LONG_STEPS)
-        if is_classification
-        else network_class(**params)
-    )
-    if is_shrunk and is_wide and not is_classification:
-        grids = [grid | {"length_scale": ["fan_in"]} for grid in grids]
-    elif size == "fast":
-        grids = fast[0]
+    linear = _linear_spec(networks.network(**params), is_classification, is_shrunk)
+    on_columns = on_encoded = grids
+    if size == "fast":
+        on_columns, on_encoded = networks.fast
     elif size == "best":
-        grids = _with_larger(grids, is_classification, width, is_encoded=False)
-    pool = [CandidateSpec("network", on_columns, grids), linear]
+        on_columns, on_encoded = (
+            _with_larger(grids, networks, width, is_encoded=is_encoded)
+            for is_encoded in (False, True)
+        )
+    if is_shrunk and is_wide and not is_classification:
+        on_columns = [grid | {"length_scale": ["fan_in"]} for grid in grids]
+    params |= networks.options
+    network = networks.network(**params | networks.on_columns)
+    pool = [CandidateSpec("network", network, on_columns), linear]
     is_small = n_rows < FOREST_FROM or is_wide or sparse.issparse(X)
     if not is_classification and not is_small:
         forest = ForestRegressor(
@@ -364,13 +396,10 @@ def default_specs(
     # on means of y. Fitted once to all rows, it gives all folds the same number of
     # columns, so that they can share a program.
     encoder = FrozenEstimator(_encoder(X, sample_weight, n_bins))
-    encoded = Pipeline([("encoder", encoder), ("network", network_class(**params))])
-    if size == "fast":
-        grids = fast[1]
-    elif size == "best":
-        grids = _with_larger(grids[:2], is_classification, width, is_encoded=True)
+    encoded = Pipeline([("encoder", encoder), ("network", networks.network(**params))])
     grids = [
-        {f"network__{name}": values for name, values in grid.items()} for grid in grids
+        {f"network__{name}": values for name, values in grid.items()}
+        for grid in on_encoded
     ]
     # Longest training first, which balances parallel workers.
     return [CandidateSpec("encoded", encoded, grids), *pool]
@@ -427,40 +456,22 @@ def _n_epochs(n_rows: int, steps_per_root: float, most: int = MAX_STEPS) -> int:
     return math.ceil(steps / math.ceil(n_rows / batch_rows("auto", n_rows)))
 
 
-def _grids(is_classification: bool) -> list[Grid]:
-    """Grids of the networks, for the lower and the higher dropout rate."""
-    rates = CLASSIFICATION_RATES if is_classification else REGRESSION_RATES
-    scales = (
-        CLASSIFICATION_LENGTH_SCALES if is_classification else REGRESSION_LENGTH_SCALES
-    )
-    return [rate | {"length_scale": scales} for rate in rates]
+def _with_larger(
+    grids: list[Grid], networks: NetworkPool, width: int, *, is_encoded: bool
+) -> list[Grid]:
+    """Grids with those of deeper and wider networks, for the best pool.
 
-
-def _with_larger(grids: list, is_classification: bool, width: int, **kind) -> list:
-    """Grids with those of larger networks, which train as long at the same dropout."""
-    larger = _larger_grids(is_classification, width, **kind)
-    steps = {
-        tuple(grid["dropout"]): {"max_iter": grid["max_iter"]}
-        for grid in grids
-        if "max_iter" in grid
-    }
-    return [*grids, *(g | steps.get(tuple(g["dropout"]), {}) for g in larger)]
-
-
-def _larger_grids(is_classification: bool, width: int, *, is_encoded: bool) -> list:
-    """Grids of deeper and wider networks, which the best pool has in addition."""
+    These train as long as the others at the same dropout.
+    """
     deep = {"hidden_layer_sizes": [(width,) * 3]}
     wide = {"hidden_layer_sizes": [(2 * width,) * 2]}
-    if is_classification:
-        scales: Grid = {"length_scale": BEST_CLASSIFICATION_LENGTH_SCALES}
-        lower, higher = CLASSIFICATION_RATES
-        grids = [lower | wide | scales]
-        return [*grids, higher | wide | scales] if is_encoded else grids
-    scales = {"length_scale": BEST_REGRESSION_LENGTH_SCALES}
-    lower, higher = REGRESSION_RATES
-    grids = [lower | deep | scales, higher | deep | scales]
-    wider = lower | wide | {"length_scale": scales["length_scale"][-1:]}
-    return [*grids, wider] if is_encoded else grids
+    scales = networks.larger_length_scales
+    lower, higher = (grid | {"length_scale": scales} for grid in grids)
+    if networks is CLASSIFICATION:
+        larger = [lower | wide, higher | wide]
+        return [*grids, *larger[: 1 + is_encoded]]
+    larger = [lower | deep, higher | deep, lower | wide | {"length_scale": scales[-1:]}]
+    return [*grids, *larger[: 2 + is_encoded]]
 
 
 def _encoder(X, sample_weight, n_bins: int) -> PiecewiseLinearEncoder:
