@@ -67,9 +67,7 @@ class BoostingClassifier(ClassificationPredictiveMixin, ClassifierMixin, Separat
     baseline_: Annotated[stored.Floats, "outputs", stored.BITS_64]
 
     def __init__(self, learning_rate=0.05, max_iter=500, random_state=0):
-        self.learning_rate = learning_rate
-        self.max_iter = max_iter
-        self.random_state = random_state
+        self._store(locals())
 
     def fit(self, X, y, sample_weight=None, groups=None):
         """Fit the trees to the rows with positive weight.

@@ -300,8 +300,7 @@ class ForeignModel(SeparateModel):
     total_weight_: Annotated[float, stored.POSITIVE, stored.OPTIONAL]
 
     def __init__(self, estimator, feature_names=None):
-        self.estimator = estimator
-        self.feature_names = feature_names
+        self._store(locals())
 
     def _inputs(self, X):
         """X as the estimator takes it."""

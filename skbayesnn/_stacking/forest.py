@@ -128,9 +128,7 @@ class ForestRegressor(RegressionPredictiveMixin, RegressorMixin, SeparateModel):
     y_ndim_: Literal[1, 2]
 
     def __init__(self, width=0.1, n_trees=200, random_state=0):
-        self.width = width
-        self.n_trees = n_trees
-        self.random_state = random_state
+        self._store(locals())
 
     def fit(self, X, y, sample_weight=None, groups=None):
         """Fit the trees to the rows with positive weight.
