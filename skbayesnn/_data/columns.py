@@ -6,7 +6,7 @@ arrays, which may contain objects.
 
 import datetime
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
@@ -47,6 +47,8 @@ class Kind(NamedTuple):
         Of the values that an exported graph takes.
     unit : str
         Of the values that an exported graph takes, if they have one.
+    to_number : callable
+        Number of a value in a column of objects.
     """
 
     types: tuple[type, ...]
@@ -55,6 +57,13 @@ class Kind(NamedTuple):
     number: str = "number"
     input_type: type = np.float64
     unit: str = ""
+    to_number: Callable[[Any], float] = float
+
+
+def _seconds(duration) -> float:
+    if isinstance(duration, np.timedelta64):
+        return float(duration / np.timedelta64(1, "us")) / 1e6
+    return duration.total_seconds()
 
 
 # The first kind with the type of a value is its kind: a timedelta64 is also an integer
@@ -66,6 +75,7 @@ KINDS = {
         ("Duration", "m"),
         number="seconds",
         unit="seconds",
+        to_number=_seconds,
     ),
     "date": Kind(
         (datetime.date, np.datetime64),
@@ -515,13 +525,11 @@ def _kind_of_values(values: list, name) -> str:
     kinds = {t: _kind_of_type(t) for t in {type(value) for value in values}}
     odd = sorted(t.__name__ for t, kind in kinds.items() if kind == "other")
     found = set(kinds.values())
-    if odd or (len(found) > 1 and found & {"date", "duration"}):
+    mixed = [kind for kind in ("category", "number", "boolean") if kind in found]
+    if odd or (len(found) > 1 and len(mixed) < len(found)):
         names = odd or sorted(t.__name__ for t in kinds)
         raise _odd_kind(" and ".join(names), name)
-    for kind in ("category", "number", "date", "duration", "boolean"):
-        if kind in found:
-            return kind
-    return "number"
+    return next(iter([*mixed, *found]), "number")
 
 
 def _odd_kind(got: str, name) -> ValueError:
@@ -573,14 +581,11 @@ def _as_numbers(values: np.ndarray, name) -> np.ndarray:
 
 def _as_number(values: np.ndarray, row: int, name) -> float:
     value = values[row]
-    if isinstance(value, datetime.timedelta):
-        return value.total_seconds()
-    if isinstance(value, np.timedelta64):
-        return float(value / np.timedelta64(1, "us")) / 1e6
+    kind = _kind_of_type(type(value))
     try:
         if isinstance(value, str | bytes):
             raise TypeError
-        return float(value)
+        return KINDS[kind].to_number(value) if kind in KINDS else float(value)
     except (TypeError, ValueError) as error:
         way = ""
         if isinstance(value, str):

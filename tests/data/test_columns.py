@@ -9,7 +9,12 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pytest
 
-from skbayesnn._data.columns import TableReader, is_frame
+from skbayesnn._data import columns
+from skbayesnn._data.columns import KINDS, Kind, TableReader, is_frame
+from skbayesnn._data.table_encoder import TableEncoder
+from skbayesnn._onnx.tables import description, input_columns
+from skbayesnn.inspection._columns import column_drift, training_columns
+from skbayesnn.plotting._rows import select_feature
 
 pd = pytest.importorskip("pandas")
 pl = pytest.importorskip("polars")
@@ -718,3 +723,29 @@ def test_truth_values_as_text_are_mapped(words):
     expected = [word.strip().lower() in ("true", "yes") for word in words]
     converted = eval(call, {"column": column})
     assert converted[:-1].tolist() == expected and pd.isna(converted.iloc[-1])
+
+
+def test_a_new_kind_of_column_is_one_entry(monkeypatch):
+    """Models, the columns of an exported graph, drift and displays take it."""
+    kind = Kind(
+        (datetime.time,),
+        ("Time",),
+        number="seconds of the day",
+        unit="seconds",
+        to_number=lambda t: 3600.0 * t.hour + 60.0 * t.minute,
+    )
+    monkeypatch.setitem(KINDS, "time", kind)
+    monkeypatch.setitem(columns._KIND_OF_DTYPE, "Time", "time")
+    times = [datetime.time(i % 24, i % 60) for i in range(60)]
+    for frame in (pd.DataFrame({"at": times}), pl.DataFrame({"at": times})):
+        encoder = TableEncoder().fit(frame, np.arange(60.0))
+        [summary] = encoder.columns_
+        assert summary[:4] == ("at", "time", "seconds of the day", ("at",))
+        seconds = [3600 * t.hour + 60 * t.minute for t in times]
+        np.testing.assert_array_equal(encoder.transform(frame)[:, 0], seconds)
+        assert description(input_columns([encoder])) == {
+            "at": {"kind": "time", "unit": "seconds"}
+        }
+        [drift] = column_drift(frame[:10], training_columns(frame))
+        assert drift.kind == "time" and drift.p_value < 1e-3
+        np.testing.assert_array_equal(select_feature(frame, "at")["x"], seconds)
