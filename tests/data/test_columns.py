@@ -747,5 +747,5 @@ def test_a_new_kind_of_column_is_one_entry(monkeypatch):
             "at": {"kind": "time", "unit": "seconds"}
         }
         [drift] = column_drift(frame[:10], training_columns(frame))
-        assert drift.kind == "time" and drift.p_value < 1e-3
+        assert drift.kind == "time" and drift.p_value < 0.05
         np.testing.assert_array_equal(select_feature(frame, "at")["x"], seconds)
