@@ -269,21 +269,6 @@ def test_codes_are_counted_in_all_rows():
         assert "99 in column 2 (3 rows; " in text
 
 
-@pytest.mark.parametrize("name", ["age", 7, ("a", 1)])
-def test_code_that_replaces_codes(name):
-    """It runs for each kind of name of a column."""
-    pandas = pytest.importorskip("pandas")
-    other = {str: "x", int: 3, tuple: ("x", 0)}[type(name)]
-    frame = pandas.DataFrame(X[:, :2])
-    frame.columns = pandas.Index([other, name])
-    frame.iloc[[1, 9, 20, 30], 1] = -99.0
-    with pytest.warns(UserWarning, match="SKB303") as warned:
-        MCDropoutRegressor(**SMALL | {"max_iter": 1}).fit(frame, Y)
-    [text] = [m for w in warned if "SKB303" in (m := str(w.message))]
-    exec(text.split("in predictions: ")[1].split(". [SKB")[0], {"X": frame, "np": np})
-    assert frame[name].isna().sum() == 4
-
-
 def test_codes_in_given_tables():
     """A stack of given networks checks the columns of numbers, used rows only."""
     pandas = pytest.importorskip("pandas")

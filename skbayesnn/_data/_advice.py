@@ -20,6 +20,10 @@ DAYS_OF_DATES = (
     "Convert them to a duration, for instance with dates = pandas.Series("
     "pandas.to_datetime(y)), then y = (dates - dates.min()) / pandas.Timedelta('1D')."
 )
+CODE_FOR_MISSING = (
+    "If it is a code, give NaN in its place in this column, in `fit` and in "
+    "predictions, but keep equal values of other columns."
+)
 ENCODE_TEXT = (
     "Encode it in a pipeline:\n"
     "    from skrub import TableVectorizer\n"

@@ -12,7 +12,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.preprocessing import StandardScaler
 
-from skbayesnn._data._advice import listed
+from skbayesnn._data._advice import CODE_FOR_MISSING, listed
 from skbayesnn._distributions.components import Components
 from skbayesnn._likelihoods.base import MIN_NOISE
 from skbayesnn._runtime import silence_warning, warn_of_rows, warn_once
@@ -144,29 +144,14 @@ class InputColumns(NamedTuple):
     are_numbers : (columns,) of bool, or None
         Whether a column has the numbers of the user's table as they are; None if all
         have.
-    in_pandas : bool
-        Whether the table is a frame of pandas.
     """
 
     names: Sequence | None = None
     are_numbers: Sequence[bool] | None = None
-    in_pandas: bool = False
 
     def name(self, j: int) -> str:
         """Name or position of a column, for a message."""
         return str(j) if self.names is None else repr(str(self.names[j]))
-
-    def replacement(self, codes: Sequence[tuple[int, float]]) -> str:
-        """How to replace codes for missing values, pairs of column and code."""
-        text = "If it is a code, give NaN in its place, in `fit` and in predictions"
-        if not self.in_pandas or self.names is None:
-            return f"{text}, but keep equal values of other columns."
-        columns = [f"X[{self.names[j]!r}]" for j, _ in codes]
-        lines = [
-            f"{column} = {column}.replace({code:g}, np.nan)"
-            for column, (_, code) in zip(columns, codes, strict=True)
-        ]
-        return f"{text}: {'; '.join(lines)}."
 
 
 _UNNAMED = InputColumns()
@@ -214,18 +199,12 @@ def warn_of_far_rows(
     if columns.are_numbers is not None:
         is_code &= columns.are_numbers
     if is_code.any():
-        found = [
-            (j, float((lowest, highest)[side][j]), distance[side, j])
+        parts = [
+            f"{(lowest, highest)[side][j]:g} in column {columns.name(j)} is "
+            f"{distance[side, j]:.3g} standard deviations from the training mean"
             for j, side in np.argwhere(is_code.T).tolist()
         ]
-        parts = [
-            f"{code:g} in column {columns.name(j)} is {far:.3g} standard deviations "
-            "from the training mean"
-            for j, code, far in found
-        ]
-        consequence = "Predictions are extrapolations there."
-        codes = [(j, code) for j, code, _ in found]
-        texts.append(_about_codes(parts, codes, consequence, columns))
+        texts.append(_about_codes(parts, "Predictions are extrapolations there."))
     # A code must not hide a farther value.
     distance[is_code] = 0
     side, column = np.unravel_index(distance.argmax(), distance.shape)
@@ -289,7 +268,7 @@ def warn_of_codes(X, columns: InputColumns = _UNNAMED) -> None:
     may_have = np.isin(np.fmin.reduce(X), CODES) | np.isin(np.fmax.reduce(X), CODES)
     if columns.are_numbers is not None:
         may_have &= columns.are_numbers
-    parts, codes = [], []
+    parts = []
     for j in np.flatnonzero(may_have).tolist():
         values = X[~np.isnan(X[:, j]), j]
         is_code = np.isin(values, CODES)
@@ -299,27 +278,19 @@ def warn_of_codes(X, columns: InputColumns = _UNNAMED) -> None:
         for code, n in zip(*found, strict=True):
             gap = max(low - code, code - high)
             if n >= _CODE_ROWS and gap > high - low > 0:
-                codes.append((j, float(code)))
                 parts.append(
                     f"{code:g} in column {columns.name(j)} ({n} rows; the other values "
                     f"are from {low:.3g} to {high:.3g})"
                 )
-    if codes:
-        consequence = "It is read as a number."
-        text = _about_codes(parts, codes, consequence, columns)
+    if parts:
+        text = _about_codes(parts, "It is read as a number.")
         warn_once("SKB303", TRAINING_CODES, text)
 
 
-def _about_codes(
-    parts: Sequence[str],
-    codes: Sequence[tuple[int, float]],
-    consequence: str,
-    columns: InputColumns,
-) -> str:
+def _about_codes(parts: Sequence[str], consequence: str) -> str:
     return (
-        "a value looks like a code for missing values: "
-        f"{listed(parts, 5)}. {consequence} "
-        f"{columns.replacement(codes[:5])}"
+        f"a value looks like a code for missing values: {listed(parts, 5)}. "
+        f"{consequence} {CODE_FOR_MISSING}"
     )
 
 

@@ -605,9 +605,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         if scales is None:
             return rows
         mean, scale, total_weight = scales
-        warn_of_far_rows(
-            self, rows.X, mean, scale, total_weight, input_columns(self, X)
-        )
+        warn_of_far_rows(self, rows.X, mean, scale, total_weight, input_columns(self))
         # Do not warn again about encoded columns, which have other values and no
         # names.
         silence_warning(FAR_ROWS)

@@ -396,7 +396,7 @@ class BayesianNetwork(
         rows = check_new_rows(self, X, *moments)
         if standardized:
             scale = self.x_mean_, self.x_scale_, self.total_weight_
-            warn_of_far_rows(self, rows.X, *scale, input_columns(self, X))
+            warn_of_far_rows(self, rows.X, *scale, input_columns(self))
         return rows
 
     def _open_predictive(self, X, method="draws"):

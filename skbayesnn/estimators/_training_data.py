@@ -6,7 +6,6 @@ import numpy as np
 from scipy import sparse
 
 from skbayesnn._data._advice import listed
-from skbayesnn._data.column_encoding import stored_name
 from skbayesnn._data.columns import TableReader, is_frame
 from skbayesnn._data.groups import check_can_hold_out, check_groups
 from skbayesnn._data.other_units import THROUGH_STEPS, warn_of_other_units
@@ -106,7 +105,7 @@ def training_data(
     likelihood = likelihood_named(estimator.likelihood)
     has_noise = likelihood is not None and not likelihood.tempered
     if estimator.network is None or not estimator.network.row_shapes:
-        columns, used = input_columns(estimator, X), table.sample_weight > 0
+        columns, used = input_columns(estimator), table.sample_weight > 0
         rows_used = table.X if used.all() else table.X[used]
         _warn_of_constant_columns(rows_used, columns.names)
         warn_of_codes(rows_used, columns)
@@ -120,15 +119,11 @@ def training_data(
     return TrainingData(table, rows, validation, target_attributes, groups)
 
 
-def input_columns(estimator, X) -> InputColumns:
-    """Columns of the user's table X, of an estimator that is fitted or in `fit`."""
+def input_columns(estimator) -> InputColumns:
+    """Columns of the user's table, of an estimator that is fitted or in `fit`."""
     table = table_of(estimator)
     are_numbers = None if table is None else table.are_numbers
-    names, in_pandas = network_columns(estimator), hasattr(X, "iloc")
-    if names is not None and in_pandas:
-        given = {stored_name(name): name for name in X.columns}
-        names = [given.get(name, name) for name in names]
-    return InputColumns(names, are_numbers, in_pandas)
+    return InputColumns(network_columns(estimator), are_numbers)
 
 
 def warn_of_codes_in_table(X, weights=None) -> None:
@@ -146,7 +141,7 @@ def warn_of_codes_in_table(X, weights=None) -> None:
         names = [name for name, dtype in schema.items() if dtype.is_numeric()]
         numbers = [reader[reader.names.index(name)].numbers() for name in names]
         values = np.array(numbers).reshape(len(names), reader.n_rows).T[used]
-        warn_of_codes(values, InputColumns(names, None, hasattr(X, "iloc")))
+        warn_of_codes(values, InputColumns(names))
     elif isinstance(X, np.ndarray) and X.dtype.kind in "iuf" and X.ndim == 2:
         warn_of_codes(X[used])
 

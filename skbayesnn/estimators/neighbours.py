@@ -358,7 +358,7 @@ class NeighbourModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
         _validation.check_n_draws(self.n_draws)
         rows = check_new_rows(self, X, self.x_mean_, self.x_scale_)
         scale = self.x_mean_, self.x_scale_, self.total_weight_
-        warn_of_far_rows(self, rows.X, *scale, input_columns(self, X))
+        warn_of_far_rows(self, rows.X, *scale, input_columns(self))
         draws = self._draws()
 
         def opened(X):

@@ -152,8 +152,6 @@ def test_codes_for_missing_values_in_training_rows(code, seed):
     text = warned(warn_of_codes, X, InputColumns(["a", "size"]))
     assert f"{code:g} in column 'size' (3 rows; the other values are from 0." in text
     assert "keep equal values of other columns. [SKB303]" in text
-    text = warned(warn_of_codes, X, InputColumns(["a", "size"], in_pandas=True))
-    assert f": X['size'] = X['size'].replace({code:g}, np.nan). [SKB303]" in text
     elapsed_days = InputColumns(["a", "day"], are_numbers=[True, False])
     assert warned(warn_of_codes, X, elapsed_days) is None
     X[5, 1] = np.nan
