@@ -297,3 +297,6 @@ class TableRows(MemberRows, Protocol):
 
     def select(self, members: np.ndarray) -> "TableRows":
         """The rows of some members, by index."""
+
+    def to(self, device: torch.device) -> "TableRows":
+        """The rows on another device."""

@@ -451,6 +451,16 @@ class Training(ByMember):
             perturbation=perturbation,
         )
 
+    def to(self, device: torch.device, dtype: torch.dtype) -> "Training":
+        """This training on another device."""
+        assert isinstance(self.rows, TableRows)
+        before = self.before
+        if before is not None:
+            before = replace(before, posterior=before.posterior.to(device, dtype))
+        posterior = self.posterior.to(device, dtype)
+        rows = self.rows.to(device)
+        return replace(self, rows=rows, posterior=posterior, before=before)
+
     @property
     def n_members(self) -> int:
         """Number of networks."""

@@ -28,9 +28,12 @@ from skbayesnn.estimators._continuation import (
     rows_of,
 )
 from skbayesnn.estimators._job import TrainedJob, TrainingJob, joined
-from skbayesnn.estimators._parts import train_on_cluster, train_on_devices
 from skbayesnn.estimators._training_data import training_data
-from skbayesnn.estimators._workers import n_cluster_workers
+from skbayesnn.estimators._workers import (
+    n_cluster_workers,
+    train_on_cluster,
+    train_on_devices,
+)
 
 # ---- progress
 
@@ -190,13 +193,9 @@ def fit_to_table(
     if checkpoint is not None:
         continuable = Continuable(start, columns, job, trained_job)
         in_legs = partial(checkpoint.train_in_legs, continuable)
-    members, training_rows = joined([job], devices[0], dtype)
-    posterior = fitted or initial_posterior(job.config, members, devices[0], dtype)
-    training = Training(
-        job.config,
-        members,
-        training_rows,
-        posterior,
+    training = job.training(
+        devices[0],
+        fitted,
         first_epoch=start.n_epochs_before,
         before=start.before(devices[0], dtype),
     )

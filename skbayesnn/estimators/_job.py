@@ -21,8 +21,9 @@ from skbayesnn._data.scaling import Scaling
 from skbayesnn._data.training_rows import RowSubset, TrainingRows
 from skbayesnn._data.validation import Table, stacked
 from skbayesnn._engine.config import MemberParams, TrainingConfig, TrainingOptions
+from skbayesnn._engine.posterior import Posterior
 from skbayesnn._engine.processes import present_processes
-from skbayesnn._engine.training import Trained
+from skbayesnn._engine.training import Trained, Training, initial_posterior
 from skbayesnn._families import Family
 from skbayesnn._likelihoods import (
     AUTO,
@@ -646,6 +647,26 @@ class TrainingJob:
         variance = np.exp(predictive_params["log_variance"])
         variance = np.minimum(variance, self.variance_of_y)
         return job.with_members(tau=1 / variance, learns_likelihood=False)
+
+    def training(
+        self,
+        device: torch.device,
+        posterior: Posterior | None = None,
+        seen: float = 0.0,
+        **options,
+    ) -> Training:
+        """The training of this job.
+
+        posterior : initial weights; by default those of new networks
+        seen : total weight of earlier rows, which the job does not contain
+        options : further arguments of ``Training``
+        """
+        config, members = self.config, self.members
+        dtype = config.computed_in(device)
+        if posterior is None:
+            posterior = initial_posterior(config, members, device, dtype)
+        rows = TrainingRows(self.table, self.row_subsets, device, dtype, seen)
+        return Training(config, members, rows, posterior, **options)
 
     def with_trained(self, trained: Trained) -> "TrainedJob":
         """Add the trained networks; they get the estimates of held-out rows."""

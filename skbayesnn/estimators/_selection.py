@@ -41,12 +41,12 @@ from skbayesnn._engine.training import (
 from skbayesnn._likelihoods import Likelihood
 from skbayesnn._runtime import warn
 from skbayesnn.estimators._job import MAX_ENTRIES, Setting, TrainingJob, joined
-from skbayesnn.estimators._parts import train_on_devices
 from skbayesnn.estimators._unequal_noise import (
     SELECTION_LEVEL,
     UnequalNoise,
     unequal_noise,
 )
+from skbayesnn.estimators._workers import train_on_devices
 
 # Number of folds.
 _N_FOLDS = 5

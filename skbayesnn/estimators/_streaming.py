@@ -20,14 +20,13 @@ from scipy import sparse
 from scipy.special import stdtrit
 
 from skbayesnn import _validation
-from skbayesnn._data.training_rows import RowSubset, TrainingRows
+from skbayesnn._data.training_rows import RowSubset
 from skbayesnn._data.validation import Table
+from skbayesnn._engine.config import MemberRows
 from skbayesnn._engine.held_out_tau import draws_together
 from skbayesnn._engine.members import select
 from skbayesnn._engine.posterior import Posterior
 from skbayesnn._engine.training import (
-    Training,
-    initial_posterior,
     validation_density,
     validation_draws,
 )
@@ -234,12 +233,8 @@ def _trained(
 ) -> TrainedJob:
     """Train a job without a selection on held-out rows."""
     devices = _validation.devices_for_fit(estimator.device)
-    device, dtype = devices[0], job.config.computed_in(devices[0])
-    if posterior is None:
-        posterior = initial_posterior(job.config, job.members, device, dtype)
-    rows = TrainingRows(job.table, job.row_subsets, device, dtype, seen)
     before = getattr(estimator, "n_epochs_seen_", 0)
-    training = Training(job.config, job.members, rows, posterior, first_epoch=before)
+    training = job.training(devices[0], posterior, seen, first_epoch=before)
     trained = _fit.run([estimator], training, devices=devices)
     return TrainedJob(job, trained, before, seen)
 
@@ -380,21 +375,20 @@ class _Trial:
         part = replace(whole, rows=rows[is_in], weights=weights[is_in])
         job = replace(job, row_subsets=(whole,))
         twice = np.tile(np.arange(n), 2)
-        device, dtype = posterior.device, posterior.dtype
-        training_rows = TrainingRows(table, [whole, part], device, dtype, seen)
-        before, n_epochs_before = posterior.select(twice), estimator.n_epochs_seen_
-        trained = _fit.run(
-            [estimator],
-            Training(
-                job.config,
-                job.members.select(twice),
-                training_rows,
-                before,
-                select(estimator.optimizer_, twice),
-                n_epochs_before,
-            ),
-            devices=_validation.devices_for_fit(estimator.device),
+        both = replace(
+            job, members=job.members.select(twice), row_subsets=(whole, part)
         )
+        before, n_epochs_before = posterior.select(twice), estimator.n_epochs_seen_
+        devices = _validation.devices_for_fit(estimator.device)
+        training = both.training(
+            devices[0],
+            before,
+            seen,
+            optimizer_state=select(estimator.optimizer_, twice),
+            first_epoch=n_epochs_before,
+        )
+        trained = _fit.run([estimator], training, devices=devices)
+        training_rows = training.rows
         after = trained.posterior
         if job.estimates_variance:
             after = after.copy_predictive_params(before)
@@ -511,7 +505,7 @@ def _with_noise(
     job: TrainingJob,
     before: Posterior,
     after: Posterior,
-    training_rows: TrainingRows,
+    training_rows: MemberRows,
     held_out: np.ndarray,
     share: float,
 ) -> Posterior:
