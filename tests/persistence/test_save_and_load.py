@@ -1,5 +1,6 @@
 """Saved models are restored; models that cannot be saved are refused by name."""
 
+import inspect
 import io
 import json
 import os
@@ -148,6 +149,18 @@ def test_every_estimator_can_be_saved():
             is_estimator = isinstance(kind, type) and hasattr(kind, "get_params")
             if is_estimator and listed != "NetworkDescription":
                 assert STORED_CLASSES[listed].type is kind
+
+
+def test_documented_attributes_are_declared():
+    """Each attribute in a docstring has an annotation, or is computed from others."""
+    for entry in STORED_CLASSES.values():
+        if entry.module.startswith("sklearn") or not entry.is_installed:
+            continue
+        _, _, text = inspect.getdoc(entry.type).partition("Attributes\n----------\n")
+        listed = re.findall(r"^\w.*_\b(?=.*:|,|$)", text.partition("\n\n")[0], re.M)
+        for name in re.findall(r"\w+_\b", " ".join(listed)):
+            computed = hasattr(entry.type, name) or name in entry.derived
+            assert computed or name in entry.attributes, (entry.name, name)
 
 
 def test_fitted_attributes_of_a_stack(data, seed, path):
