@@ -387,7 +387,7 @@ def _rule_of_type(kind: Any) -> Rule:
     if origin is dict:
         rule = rule_of(args[1])
         return Rule(
-            f"a dict by name{', each ' * bool(rule.what)}{rule.what}",
+            f"a dict by name{_each(rule)}",
             lambda v, axes: (
                 isinstance(v, dict)
                 and all(isinstance(key, str) for key in v)
@@ -407,7 +407,7 @@ def _rule_of_type(kind: Any) -> Rule:
     if origin in (list, tuple):
         rule = rule_of(args[0])
         return Rule(
-            f"a {origin.__name__}, each {rule.what}",
+            f"a {origin.__name__}{_each(rule)}",
             lambda v, axes: (
                 isinstance(v, origin) and all(rule.holds(item, axes) for item in v)
             ),
@@ -417,6 +417,10 @@ def _rule_of_type(kind: Any) -> Rule:
     return Rule(
         _NAMES.get(kind, f"a {kind.__name__}"), lambda v, axes: isinstance(v, accepted)
     )
+
+
+def _each(rule: Rule) -> str:
+    return f" (each {rule.what})" if rule.what else ""
 
 
 def _rule_of_keys(kind: Any) -> Rule:
