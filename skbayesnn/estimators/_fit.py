@@ -17,7 +17,7 @@ from skbayesnn import _validation
 from skbayesnn._engine.config import Hook, TrainingConfig
 from skbayesnn._engine.posterior import Posterior
 from skbayesnn._engine.processes import present_processes
-from skbayesnn._engine.training import Trained, Training, initial_posterior, train
+from skbayesnn._engine.training import Trained, Training, train
 from skbayesnn._runtime import default_settings, snapshot
 from skbayesnn._sklearn_compat import callback_context, has_callbacks
 from skbayesnn.estimators import _selection
@@ -136,18 +136,14 @@ def train_together(
                 f"{config} and {estimator!r} with {job.config}."
             )
     devices = _validation.devices_for_fit(estimators[0].device)
-    torch_device = devices[0]
-    dtype = config.computed_in(torch_device)
-    jobs = _selection.select_settings(jobs, devices, dtype)
+    jobs = _selection.select_settings(jobs, devices)
     trained_jobs: dict[int, TrainedJob] = {}
     # Held-out rows may have selected different likelihoods.
     while len(trained_jobs) < len(jobs):
         config = next(job.config for i, job in enumerate(jobs) if i not in trained_jobs)
         same = [i for i, job in enumerate(jobs) if job.config == config]
         program_jobs = [jobs[i] for i in same]
-        members, training_rows = joined(program_jobs, torch_device, dtype)
-        posterior = initial_posterior(config, members, torch_device, dtype)
-        training = Training(config, members, training_rows, posterior, hooks=hooks)
+        training = joined(program_jobs, devices[0], hooks=hooks)
         trained = run([estimators[i] for i in same], training, devices=devices)
         start = 0
         for i, job in zip(same, program_jobs, strict=True):
@@ -181,7 +177,7 @@ def fit_to_table(
     if fitted is not None:
         job = _with_noise_of(fitted, job)
     elif start.unfinished is None:
-        [job] = _selection.select_settings([job], devices, dtype)
+        [job] = _selection.select_settings([job], devices)
 
     def trained_job(trained: Trained) -> TrainedJob:
         if fitted is not None and job.estimates_variance:

@@ -732,18 +732,25 @@ class TrainedJob:
         return self.seen + self.job.total_weight
 
 
-def joined(
-    jobs: Sequence[TrainingJob], device: torch.device, dtype: torch.dtype
-) -> tuple[MemberParams, TrainingRows]:
-    """Concatenate the networks and the rows of several jobs."""
+def joined(jobs: Sequence[TrainingJob], device: torch.device, **options) -> Training:
+    """The training of new networks of several jobs in one program.
+
+    options : further arguments of ``Training``
+    """
     table, starts = stacked([job.table for job in jobs])
-    row_subsets = [
+    row_subsets = tuple(
         row_subset.shifted(start)
         for job, start in zip(jobs, starts, strict=True)
         for row_subset in job.row_subsets
-    ]
-    members = MemberParams.concatenate([job.members for job in jobs])
-    return members, TrainingRows(table, row_subsets, device, dtype)
+    )
+    first = jobs[0]
+    whole = replace(
+        first,
+        data=replace(first.data, table=table),
+        members=MemberParams.concatenate([job.members for job in jobs]),
+        row_subsets=row_subsets,
+    )
+    return whole.training(device, **options)
 
 
 def _network_tau(tau, scaling: Scaling, n_members: int) -> np.ndarray:

@@ -32,8 +32,6 @@ from skbayesnn._engine.held_out_tau import (
     finite,
 )
 from skbayesnn._engine.training import (
-    Training,
-    initial_posterior,
     train,
     validation_density,
     validation_draws,
@@ -127,7 +125,7 @@ _NO_SCORE = HeldOutScore(np.empty(0), np.empty(0))
 
 
 def select_settings(
-    jobs: Sequence[TrainingJob], devices: Sequence[torch.device], dtype: torch.dtype
+    jobs: Sequence[TrainingJob], devices: Sequence[torch.device]
 ) -> list[TrainingJob]:
     """Select settings for those jobs of a program that need it.
 
@@ -141,7 +139,7 @@ def select_settings(
         n_each = max(_n_networks(jobs[i]) for i in pending)
         n_at_once = max(1, n_members // n_each)
         batch, pending = pending[:n_at_once], pending[n_at_once:]
-        selected = _selected([jobs[i] for i in batch], devices, dtype)
+        selected = _selected([jobs[i] for i in batch], devices)
         for i, job in zip(batch, selected, strict=True):
             jobs[i] = job
     without_estimate = [
@@ -157,12 +155,12 @@ def select_settings(
 
 
 def _selected(
-    jobs: Sequence[TrainingJob], devices: Sequence[torch.device], dtype: torch.dtype
+    jobs: Sequence[TrainingJob], devices: Sequence[torch.device]
 ) -> list[TrainingJob]:
     """Select the settings of jobs, then the likelihoods for the selected settings."""
     chosen = [
         _with_best_setting(job, scores)
-        for job, scores in zip(jobs, _scores(jobs, devices, dtype), strict=True)
+        for job, scores in zip(jobs, _scores(jobs, devices), strict=True)
     ]
     others = {
         i: _at_setting_of(chosen[i][0], job.alternative)
@@ -170,7 +168,7 @@ def _selected(
         if job.alternative is not None
         and (job.takes_alternative or _may_be_unequal(chosen[i][1]))
     }
-    other_scores = _scores(list(others.values()), devices, dtype) if others else []
+    other_scores = _scores(list(others.values()), devices) if others else []
     for (i, other), scores in zip(others.items(), other_scores, strict=True):
         job, score = _with_best_setting(other, scores)
         before = chosen[i][1]
@@ -199,9 +197,9 @@ def _at_setting_of(job: TrainingJob, alternative: TrainingJob) -> TrainingJob:
     return alternative.with_members(tau=job.members.tau[0], learns_likelihood=False)
 
 
-def _scores(jobs, devices, dtype) -> list[list[HeldOutScore]]:
+def _scores(jobs, devices) -> list[list[HeldOutScore]]:
     """``held_out_scores``, with a warning if the networks are far off."""
-    scores = held_out_scores(jobs, devices, dtype)
+    scores = held_out_scores(jobs, devices)
     pairs = zip(jobs, scores, strict=True)
     errors = [s.error for job, of_job in pairs for s in of_job if job.estimates_tau]
     _warn_if_far_off(max(errors, default=0.0))
@@ -242,7 +240,7 @@ def _warn_if_far_off(error: float) -> None:
 
 
 def held_out_scores(
-    jobs: Sequence[TrainingJob], devices: Sequence[torch.device], dtype: torch.dtype
+    jobs: Sequence[TrainingJob], devices: Sequence[torch.device]
 ) -> list[list[HeldOutScore]]:
     """Scores of all settings of each job, in the order of the settings."""
     scores: list[list[HeldOutScore]] = [[] for _ in jobs]
@@ -255,42 +253,41 @@ def held_out_scores(
                 job_scores.extend([_NO_SCORE] * len(job.settings))
         if trainable:
             fold_jobs, scores_of_jobs = zip(*trainable, strict=True)
-            results = _program_scores(fold_jobs, devices, dtype)
+            results = _program_scores(fold_jobs, devices)
             for job_scores, new_scores in zip(scores_of_jobs, results, strict=True):
                 job_scores.extend(new_scores)
     return scores
 
 
 def _program_scores(
-    jobs: Sequence[TrainingJob], devices: Sequence[torch.device], dtype
+    jobs: Sequence[TrainingJob], devices: Sequence[torch.device]
 ) -> list[list[HeldOutScore]]:
     """Train fold jobs in one program and score their settings.
 
     jobs : results of ``_fold_jobs`` with one configuration, none of them empty
     """
-    members, training_rows = joined(jobs, devices[0], dtype)
+    training = joined(jobs, devices[0])
     ends = np.cumsum([job.n_members for job in jobs])
     members_of_job = np.split(np.arange(ends[-1]), ends[:-1])
-    config = jobs[0].config
     hooks = []
     score: Callable[..., HeldOutScore] = _score_by_density
     predict = validation_density
     if jobs[0].estimates_tau:
         ensembles = _ensembles(jobs, members_of_job)
-        hooks.append(HeldOutTauUpdater(training_rows, ensembles, _N_DRAWS, members.tau))
+        tau = training.members.tau
+        hooks.append(HeldOutTauUpdater(training.rows, ensembles, _N_DRAWS, tau))
         predict, score = validation_draws, _score_by_noise_variance
     elif jobs[0].estimates_variance:
         predict = validation_draws
-        score = partial(_score_by_predictive_params, config.likelihood)
-    posterior = initial_posterior(config, members, devices[0], dtype)
-    training = Training(config, members, training_rows, posterior, hooks=hooks)
+        score = partial(_score_by_predictive_params, training.config.likelihood)
+    training = replace(training, hooks=hooks)
     # The hook couples the networks of an ensemble.
     if len(devices) > 1 and not hooks:
         trained = train_on_devices(devices[: training.n_members], training)
     else:
         trained = train(training)
     # A generator: the draws of one job at a time, since they need much memory.
-    predictions = predict(trained.posterior, training_rows, _N_DRAWS, members_of_job)
+    predictions = predict(trained.posterior, training.rows, _N_DRAWS, members_of_job)
     scores = []
     for job, networks in zip(jobs, members_of_job, strict=True):
         values = next(predictions).cpu().double().numpy()

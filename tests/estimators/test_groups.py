@@ -19,8 +19,8 @@ from skbayesnn import (
     VariationalDropoutRegressor,
     VariationalGPRegressor,
 )
-from skbayesnn.estimators import _fit, _selection
-from skbayesnn.estimators._job import training_job
+from skbayesnn.estimators import _selection
+from skbayesnn.estimators._job import TrainingJob, joined, training_job
 from skbayesnn.estimators._training_data import training_data
 
 PATIENTS, VISITS, INPUTS = 12, 4, 3
@@ -66,23 +66,18 @@ def held_out(monkeypatch):
     """Patients of the training rows and of the held-out rows of every network."""
     parts = []
 
-    def record(module):
-        joined = module.joined
+    training = TrainingJob.training
 
-        def recorded(jobs, *arguments):
-            for job in jobs:
-                patient = job.table.X[:, -1]
-                parts.extend(
-                    (set(patient[s.rows]), set(patient[s.held_out_rows]))
-                    for s in job.row_subsets
-                    if len(s.held_out_rows)
-                )
-            return joined(jobs, *arguments)
+    def recorded(job, *arguments, **options):
+        patient = job.table.X[:, -1]
+        parts.extend(
+            (set(patient[s.rows]), set(patient[s.held_out_rows]))
+            for s in job.row_subsets
+            if len(s.held_out_rows)
+        )
+        return training(job, *arguments, **options)
 
-        monkeypatch.setattr(module, "joined", recorded)
-
-    record(_fit)
-    record(_selection)
+    monkeypatch.setattr(TrainingJob, "training", recorded)
     return parts
 
 
@@ -97,7 +92,7 @@ def test_selection_does_not_split_groups(kind, table, held_out):
     job = training_job(model, training_data(model, X, y, groups=patient))
     assert bool(held_out) == job.needs_selection
     # Also of the estimators that select nothing here.
-    _selection.joined(_selection._fold_jobs(job), torch.device("cpu"), torch.float64)
+    joined(_selection._fold_jobs(job), torch.device("cpu"))
     for train, out in held_out:
         assert out and not train & out
         assert train | out == set(range(PATIENTS))

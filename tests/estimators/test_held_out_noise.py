@@ -375,7 +375,7 @@ def test_estimate_equals_single_fits_without_the_folds(model, table, seed):
     weights = np.random.default_rng(seed).integers(1, 4, size=ROWS).astype(float)
     fold = _selection.selection_folds(X)
     job = training_job(model, training_data(model, X, y, weights))
-    [results] = _selection.held_out_scores([job], [CPU], torch.float64)
+    [results] = _selection.held_out_scores([job], [CPU])
     for setting, result in zip(job.settings, results, strict=True):
         draws, fold_weights = [], []
         for k in range(5):
@@ -439,7 +439,7 @@ def test_constant_target_is_left_out_of_the_scores(table, seed):
     settings = EXACT | {"max_iter": "auto", "random_state": seed}
     model = VariationalDropoutRegressor(**settings)
     job = training_job(model, training_data(model, X, targets))
-    [results] = _selection.held_out_scores([job], [CPU], torch.float64)
+    [results] = _selection.held_out_scores([job], [CPU])
     # y has a noise of 0.5: the best score is -0.7 per row.
     assert len(results) == 3 and max(result.score for result in results) < 0
 

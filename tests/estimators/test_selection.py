@@ -72,7 +72,7 @@ def folds(X, y):
 def held_out_scores_of(model, *rows, device=CPU):
     """Log densities of all settings of a job, and the job."""
     job = training_job(model, training_data(model, *rows))
-    [results] = _selection.held_out_scores([job], [device], torch.float64)
+    [results] = _selection.held_out_scores([job], [device])
     return [result.score for result in results], job
 
 

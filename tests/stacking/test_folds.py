@@ -13,7 +13,7 @@ from skbayesnn import BayesianStackingRegressor, MCDropoutRegressor
 from skbayesnn._data.validation import Table
 from skbayesnn._stacking.candidates import StackData, encode_by_fold
 from skbayesnn._stacking.folds import FOLDS_BELOW, make_folds, warn_of_copies
-from skbayesnn.estimators import _fit, _selection
+from skbayesnn.estimators._job import TrainingJob
 from skbayesnn.preprocessing import PiecewiseLinearEncoder, TableEncoder
 from tests.helpers.stacks import (
     COLUMNS,
@@ -110,24 +110,19 @@ def test_candidates_do_not_split_groups(table, monkeypatch):
     X[:, -1] = groups
     held_out = []
 
-    def record(module):
-        joined = module.joined
+    training = TrainingJob.training
 
-        def recorded(jobs, *arguments):
-            for job in jobs:
-                columns = job.table.X
-                group = columns[:, np.flatnonzero((columns % 1 == 0).all(0))[0]]
-                held_out.extend(
-                    (len(s.rows) + len(s.held_out_rows), *(set(group[r]) for r in rows))
-                    for s in job.row_subsets
-                    if len((rows := (s.rows, s.held_out_rows))[1])
-                )
-            return joined(jobs, *arguments)
+    def recorded(job, *arguments, **options):
+        columns = job.table.X
+        group = columns[:, np.flatnonzero((columns % 1 == 0).all(0))[0]]
+        held_out.extend(
+            (len(s.rows) + len(s.held_out_rows), *(set(group[r]) for r in rows))
+            for s in job.row_subsets
+            if len((rows := (s.rows, s.held_out_rows))[1])
+        )
+        return training(job, *arguments, **options)
 
-        monkeypatch.setattr(module, "joined", recorded)
-
-    record(_fit)
-    record(_selection)
+    monkeypatch.setattr(TrainingJob, "training", recorded)
     stop = {"early_stopping": True, "validation_fraction": 0.3}
     pool = [
         ("network", MCDropoutRegressor(**QUICK | {"max_iter": "auto"}, dropout=0.1)),
