@@ -1,88 +1,33 @@
-"""Bayesian neural networks that are ordinary scikit-learn estimators."""
+"""Bayesian neural networks that are ordinary scikit-learn estimators.
 
-from skbayesnn._meta.abstention import Abstainer
-from skbayesnn._meta.calibration import CalibratedUncertaintyRegressor
-from skbayesnn._meta.conformal import ConformalClassifier, ConformalRegressor
-from skbayesnn._meta.find import find_estimator
-from skbayesnn._meta.functions import (
-    crps,
-    log_predictive_density,
-    predict_distribution,
-    predict_interval,
-    predict_quantile,
-    predict_uncertainty,
-    predictive_cdf,
-    report,
-    sample_f,
-    sample_y,
-)
-from skbayesnn._onnx.export import to_onnx
-from skbayesnn._persistence.functions import (
-    dumps,
-    get_untrusted_types,
-    load,
-    loads,
-    save,
-    trusted_types,
-)
-from skbayesnn._predictive.distribution import PredictiveDistribution
-from skbayesnn._stacking.classifier import BayesianStackingClassifier
-from skbayesnn._stacking.pool import default_pool
-from skbayesnn._stacking.regressor import BayesianStackingRegressor
+A public name is imported when it is used first: ``__init__.pyi`` has its module.
+"""
+
+import ast as _ast
+from importlib import import_module as _import_module
+from pkgutil import get_data as _get_data
+
 from skbayesnn._version import __version__ as __version__
-from skbayesnn.estimators._weight_decay import tau_from_weight_decay
-from skbayesnn.estimators.anchored_ensemble import (
-    AnchoredEnsembleClassifier,
-    AnchoredEnsembleRegressor,
-)
-from skbayesnn.estimators.bayes_by_backprop import BBBClassifier, BBBRegressor
-from skbayesnn.estimators.mc_dropout import MCDropoutClassifier, MCDropoutRegressor
-from skbayesnn.estimators.neighbours import NeighbourClassifier, NeighbourRegressor
-from skbayesnn.estimators.torch_module import from_torch
-from skbayesnn.estimators.variational_dropout import (
-    VariationalDropoutClassifier,
-    VariationalDropoutRegressor,
-)
-from skbayesnn.estimators.variational_gp import VariationalGPRegressor
 
-__all__ = [
-    "Abstainer",
-    "AnchoredEnsembleClassifier",
-    "AnchoredEnsembleRegressor",
-    "BBBClassifier",
-    "BBBRegressor",
-    "BayesianStackingClassifier",
-    "BayesianStackingRegressor",
-    "CalibratedUncertaintyRegressor",
-    "ConformalClassifier",
-    "ConformalRegressor",
-    "MCDropoutClassifier",
-    "MCDropoutRegressor",
-    "NeighbourClassifier",
-    "NeighbourRegressor",
-    "PredictiveDistribution",
-    "VariationalDropoutClassifier",
-    "VariationalDropoutRegressor",
-    "VariationalGPRegressor",
-    "crps",
-    "default_pool",
-    "dumps",
-    "find_estimator",
-    "from_torch",
-    "get_untrusted_types",
-    "load",
-    "loads",
-    "log_predictive_density",
-    "predict_distribution",
-    "predict_interval",
-    "predict_quantile",
-    "predict_uncertainty",
-    "predictive_cdf",
-    "report",
-    "sample_f",
-    "sample_y",
-    "save",
-    "tau_from_weight_decay",
-    "to_onnx",
-    "trusted_types",
-]
+_MODULES = {
+    alias.name: node.module
+    for node in _ast.parse(_get_data(__name__, "__init__.pyi") or "").body
+    if isinstance(node, _ast.ImportFrom)
+    for alias in node.names
+}
+__all__ = sorted(name for name, home in _MODULES.items() if home != __name__)
+__all__.remove("__version__")
+
+
+def __getattr__(name: str) -> object:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    home = _MODULES[name]
+    if home == __name__:
+        return _import_module(f"{home}.{name}")
+    value = globals()[name] = getattr(_import_module(home), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_MODULES})

@@ -13,7 +13,6 @@ from typing import Annotated, Any, Self
 import numpy as np
 from scipy import sparse
 from sklearn.preprocessing import StandardScaler
-from sklearn.tree import DecisionTreeRegressor
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import (
     check_array,
@@ -112,6 +111,8 @@ def _tree_edges(values, weights, sums, n_bins: int):
     # One row per value, with the mean target: rows of equal value are never split.
     # Ranks, because trees round to float32 and treat values closer than 1e-7 as equal.
     # The seed avoids NumPy's global generator; with one column nothing is random.
+    from sklearn.tree import DecisionTreeRegressor
+
     tree = DecisionTreeRegressor(max_leaf_nodes=n_bins, random_state=0)
     ranks = np.arange(len(values))[:, np.newaxis]
     tree.fit(ranks, sums / weights[:, np.newaxis], sample_weight=weights)
