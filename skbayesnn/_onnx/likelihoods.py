@@ -4,8 +4,7 @@ All tensors are float64, which costs little after the networks.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -14,14 +13,8 @@ from skbayesnn._distributions.components import Gaussians
 from skbayesnn._distributions.mixtures import GaussianMixtures
 from skbayesnn._engine.posterior import Posterior
 from skbayesnn._likelihoods.base import OfLabels
-from skbayesnn._likelihoods.categorical import Categorical, Ordinal
-from skbayesnn._likelihoods.gaussian import (
-    LOG_VARIANCE_RANGE,
-    MAX_LOG_PRECISION,
-    Heteroscedastic,
-)
-from skbayesnn._likelihoods.mixture import Mixture
-from skbayesnn._likelihoods.poisson import LOG_RATE_BOUNDS, Poisson
+from skbayesnn._likelihoods.gaussian import LOG_VARIANCE_RANGE, MAX_LOG_PRECISION
+from skbayesnn._likelihoods.poisson import LOG_RATE_BOUNDS
 from skbayesnn._onnx.graph import Graph, Tensor
 
 # Classes with normal components, which have quantiles in the graph.
@@ -112,7 +105,11 @@ def moments(posterior: Posterior, uses: np.ndarray, outputs: Tensor) -> Moments:
     uses : (networks, places), as in ``Moments``
     outputs : (networks, rows, outputs)
     """
-    return _MOMENTS[posterior.likelihood.name](posterior, uses, outputs)
+    likelihood, params = posterior.likelihood, _double(posterior.likelihood_params)
+    found = _MOMENTS[likelihood.name](likelihood, params, outputs)
+    if isinstance(found, Normals):
+        return Moments.of_normals(uses, found)
+    return Moments(uses, *found)
 
 
 def probabilities(posterior: Posterior, outputs: Tensor) -> Tensor:
@@ -120,9 +117,9 @@ def probabilities(posterior: Posterior, outputs: Tensor) -> Tensor:
 
     outputs : (networks, rows, outputs)
     """
-    likelihood = posterior.likelihood
+    likelihood, params = posterior.likelihood, _double(posterior.likelihood_params)
     assert isinstance(likelihood, OfLabels)
-    probability = _PROBABILITIES[likelihood.name](posterior, outputs)
+    probability = _PROBABILITIES[likelihood.name](likelihood, params, outputs)
     if likelihood.ranks is None:
         return probability
     # Rank -1 selects the padding: labels without rows have probability zero.
@@ -131,20 +128,20 @@ def probabilities(posterior: Posterior, outputs: Tensor) -> Tensor:
     return padded.take(np.array(likelihood.ranks), axis=2)
 
 
-def _constant_noise(posterior, uses, outputs) -> Moments:
+# ---- a formula for each likelihood: the likelihood, its parameters in double precision
+# with members on their first axis, and outputs of networks (networks, rows, outputs)
+
+
+def _constant_noise(likelihood: Any, params, outputs) -> tuple[Tensor, Tensor]:
     """Components whose variance does not depend on the outputs."""
-    posterior = replace(
-        posterior, likelihood_params=_double(posterior.likelihood_params)
-    )
-    shape = 1, posterior.n_members, 1, posterior.likelihood.n_outputs
-    components = posterior.predictive_components(torch.zeros(shape).double())
-    variance = outputs.graph.constant(components.variance)
-    return Moments(uses, outputs, variance.expand_as(outputs))
+    n_members = max((len(value) for value in params.values()), default=1)
+    zeros = torch.zeros(1, n_members, 1, likelihood.n_outputs, dtype=torch.float64)
+    arrays = (v.flatten(0, 1).numpy() for v in likelihood.components(params, zeros))
+    variance = outputs.graph.constant(likelihood.components_class(*arrays).variance)
+    return outputs, variance.expand_as(outputs)
 
 
-def _heteroscedastic(posterior, uses, outputs) -> Moments:
-    likelihood, params = posterior.likelihood, _double(posterior.likelihood_params)
-    assert isinstance(likelihood, Heteroscedastic)
+def _heteroscedastic(likelihood: Any, params, outputs) -> tuple[Tensor, Tensor]:
     n = likelihood.n_targets
     mean, s = (outputs.take(np.arange(n) + i * n, axis=2) for i in range(2))
     gain = params["gain"].unsqueeze(1).numpy()
@@ -153,14 +150,11 @@ def _heteroscedastic(posterior, uses, outputs) -> Moments:
     lowest = -params["largest_log_variance"].unsqueeze(1).numpy()
     log_tau = lowest + (8.0 * (log_tau - lowest)).op("Softplus") / 8.0
     log_factor = likelihood.log_noise_factor(params)
-    variance = (np.asarray(log_factor) - log_tau).op("Exp")
-    return Moments(uses, mean, variance)
+    return mean, (np.asarray(log_factor) - log_tau).op("Exp")
 
 
-def _mixture(posterior, uses, outputs) -> Moments:
+def _mixture(likelihood: Any, params, outputs) -> Normals:
     """Networks whose draws are mixtures of Gaussians."""
-    likelihood, params = posterior.likelihood, _double(posterior.likelihood_params)
-    assert isinstance(likelihood, Mixture)
     shape = [0, 0, 3, likelihood.n_targets, likelihood.n_components]
     parts = outputs.op("Reshape", np.array(shape))
     logits, location, s = (parts.take(np.array(i), axis=2) for i in range(3))
@@ -171,7 +165,7 @@ def _mixture(posterior, uses, outputs) -> Moments:
     variance = (-log_tau).op("Exp")
     if "log_added" in params:
         variance = variance + params["log_added"].exp()[:, None, :, None].numpy()
-    return Moments.of_normals(uses, Normals(weight, location, variance))
+    return Normals(weight, location, variance)
 
 
 def _components_first(values: Tensor) -> Tensor:
@@ -181,24 +175,18 @@ def _components_first(values: Tensor) -> Tensor:
     return values.op("Transpose", perm=[0, 3, 1, 2]).op("Reshape", shape)
 
 
-def _poisson(posterior, uses, outputs) -> Moments:
-    likelihood, params = posterior.likelihood, _double(posterior.likelihood_params)
-    assert isinstance(likelihood, Poisson)
+def _poisson(likelihood: Any, params, outputs) -> tuple[Tensor, Tensor]:
     log_rate = outputs + params["offset"].unsqueeze(1).numpy()
     rate = log_rate.op("Clip", *map(np.array, LOG_RATE_BOUNDS)).op("Exp")
-    return Moments(uses, rate, rate)
+    return rate, rate
 
 
-def _categorical(posterior, outputs) -> Tensor:
-    likelihood, params = posterior.likelihood, _double(posterior.likelihood_params)
-    assert isinstance(likelihood, Categorical)
+def _categorical(likelihood: Any, params, outputs) -> Tensor:
     scaled = outputs * np.asarray(likelihood.inverse_temperature(params))
     return scaled.op("Softmax", axis=-1)
 
 
-def _ordinal(posterior, outputs) -> Tensor:
-    likelihood, params = posterior.likelihood, _double(posterior.likelihood_params)
-    assert isinstance(likelihood, Ordinal)
+def _ordinal(likelihood: Any, params, outputs) -> Tensor:
     first, log_gaps = params["cuts"].unsqueeze(1).tensor_split([1], dim=-1)
     cut_points = torch.cat([first, first + log_gaps.exp().cumsum(-1)], dim=-1)
     up_to = (cut_points.numpy() - outputs).op("Sigmoid")
@@ -207,7 +195,7 @@ def _ordinal(posterior, outputs) -> Tensor:
     return up_to.op("Pad", pads[1], np.array(1.0)) - below
 
 
-_MOMENTS: dict[str, Callable[..., Moments]] = {
+_MOMENTS: dict[str, Callable[..., Normals | tuple[Tensor, Tensor]]] = {
     "gaussian": _constant_noise,
     "student_t": _constant_noise,
     "heteroscedastic": _heteroscedastic,
