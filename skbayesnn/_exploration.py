@@ -228,7 +228,8 @@ class Column:
             cell = {level: i for i, level in enumerate(self._values)}
             self.levels = {level: cell[level] for level in levels if level in cell}
         else:
-            self._values = _columns.numbers_of(reader, 0, self.kind, training.time_zone)
+            zone = training.time_zone
+            self._values = reader[0].numbers_of_kind(self.kind, zone)
 
     def at(self, row: int) -> Any:
         """Value of a row."""

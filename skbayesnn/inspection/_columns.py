@@ -167,21 +167,6 @@ def kind_of(reader: TableReader, j: int, table=None) -> str:
         return "other"
 
 
-def numbers_of(
-    reader: TableReader, j: int, kind: str, time_zone: str | None
-) -> np.ndarray:
-    """Values as float64, NaN if missing; seconds, and since 1970 for dates.
-
-    time_zone : of the result, for dates
-
-    Raises
-    ------
-    ValueError
-        If a value is infinite.
-    """
-    return reader[j].numbers_of_kind(kind, time_zone)
-
-
 def categories_of(reader: TableReader, j: int, kind: str) -> Categories:
     """Values as categories: sorted levels, or in their order for an ordered column.
 
@@ -244,7 +229,7 @@ def _statistics(reader: TableReader, j: int, table) -> TrainingColumn:
             column, n_missing=int(counts[0]), levels=data.levels, counts=counts[1:]
         )
     zone = reader[j].time_zone() if kind == "date" else None
-    values = numbers_of(reader, j, kind, zone)
+    values = reader[j].numbers_of_kind(kind, zone)
     present = values[~np.isnan(values)]
     ordered = np.sort(present)
     if len(ordered) > MAX_VALUES:
@@ -280,7 +265,7 @@ def one_way(X) -> list:
         if kind in WITH_LEVELS or kind == "other":
             continue
         zone = reader[j].time_zone() if kind == "date" else None
-        values = numbers_of(reader, j, kind, zone)
+        values = reader[j].numbers_of_kind(kind, zone)
         if _direction(values[~np.isnan(values)]):
             names.append(name)
     return names
@@ -293,7 +278,7 @@ def all_beyond(X, columns: Sequence[TrainingColumn]) -> list:
     for j, column in enumerate(columns):
         if reader is None or not column.direction:
             continue
-        values = numbers_of(reader, j, column.kind, column.time_zone)
+        values = reader[j].numbers_of_kind(column.kind, column.time_zone)
         values = values[~np.isnan(values)] * column.direction
         bound = (column.values * column.direction).max()
         if len(values) and (values > bound).all():
@@ -342,7 +327,7 @@ def _compared(reader: TableReader, j: int, column: TrainingColumn) -> ColumnDrif
         n_missing = column.n_missing, int((data.codes < 0).sum())
         p_value, change = _compared_levels(column, data, new_levels)
     else:
-        values = numbers_of(reader, j, kind, column.time_zone)
+        values = reader[j].numbers_of_kind(kind, column.time_zone)
         present = values[~np.isnan(values)]
         n_missing = column.n_missing, len(values) - len(present)
         p_value, change = _compared_numbers(column, present)

@@ -11,7 +11,6 @@ from skbayesnn.inspection._columns import (
     categories_of,
     column_names,
     kind_of,
-    numbers_of,
     reader_of,
     unit_of_time,
 )
@@ -165,7 +164,8 @@ def select_feature(X, feature) -> dict[str, Any]:
     if kind in WITH_LEVELS:
         x, levels = _level_positions(reader, index, kind)
         return {"x": x, "x_name": name, "x_levels": levels}
-    x = numbers_of(reader, index, kind, reader[index].time_zone())
+    column = reader[index]
+    x = column.numbers_of_kind(kind, column.time_zone() if kind == "date" else None)
     if kind == "date":
         milliseconds = np.where(np.isnan(x), 0, np.round(1000 * x)).astype(np.int64)
         dates = milliseconds.astype("datetime64[ms]")
