@@ -10,14 +10,14 @@ value six steps later: of noisy oscillators, each with its own period, phase and
 damping, and of the fine dust in Beijing, from its past, the weather, time of day and
 season. The dust models are fitted to 2010 to 2013 and predict 2014.
 
-The recurrent network has the lower CRPS, by three per cent for the oscillators and by
+The recurrent network has the lower CRPS, by two per cent for the oscillators and by
 five for the dust (seven, if the perceptron keeps its defaults), with each of three
 seeds. The 90 % intervals of all cover 88 to 90 % of the targets. The number of epochs
 must be given: with twice as many the networks are equal, since the recurrent one has
 over-fitted. Length scales of one for all maps were the best of those tried; by default
 the map of the state has this value, which alone makes most of the difference. Hardly
 any dropout is best for the oscillators; for the dust 5 %, and a noise that depends on
-the window. Training takes ten times as long as the perceptron on the oscillators, and
+the window. Training takes eight times as long as the perceptron on the oscillators, and
 as long on the dust, where the perceptron has 360 columns and six times the epochs.
 
 Needs pandas and the data (folder pm25 in SKBAYESNN_DATA) for the second part. Writes
