@@ -71,14 +71,9 @@ def seed_from(random_state):
     return state.randint(2**31)
 
 
-def by_blocks(method: Callable[P, R]) -> Callable[P, R]:
-    """Decorate a prediction, so that X may be a source of rows.
-
-    The method or function takes a model and X first. Its ``output`` is a path of a
-    Parquet file for the results; otherwise they are returned as for an array.
-    """
-    arguments_of = signature(method)
-    parameters = list(arguments_of.parameters)
+def names_parameters(method: Callable[P, R]) -> Callable[P, R]:
+    """Decorate a prediction, so that errors about parameters name the known ones."""
+    parameters = list(signature(method).parameters)
     way = " For bounds with 90 % of y between them give coverage=0.9."
 
     @wraps(method)
@@ -88,6 +83,22 @@ def by_blocks(method: Callable[P, R]) -> Callable[P, R]:
                 f"`{method.__name__}` takes {', '.join(parameters[1:])}; got "
                 f"{', '.join(unknown)}.{way * ('coverage' in parameters)}"
             )
+        return method(*args, **kwargs)
+
+    return predict
+
+
+def by_blocks(method: Callable[P, R]) -> Callable[P, R]:
+    """Decorate a prediction, so that X may be a source of rows.
+
+    The method or function takes a model and X first. Its ``output`` is a path of a
+    Parquet file for the results; otherwise they are returned as for an array.
+    """
+    arguments_of = signature(method)
+
+    @names_parameters
+    @wraps(method)
+    def predict(*args: P.args, **kwargs: P.kwargs) -> R:
         output: Any = kwargs.pop("output", None)
         if len(args) < 2 and "X" not in kwargs:
             return method(*args, **kwargs)  # Python's error

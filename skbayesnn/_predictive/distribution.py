@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from skbayesnn._data.scaling import FAR_ROWS
 from skbayesnn._predictive.blocks import Predictive, PredictiveBlocks
-from skbayesnn._predictive.by_blocks import generators
+from skbayesnn._predictive.by_blocks import generators, names_parameters
 from skbayesnn._predictive.classes import check_known
 from skbayesnn._predictive.summaries import (
     CLASSIFICATION_KINDS,
@@ -309,6 +309,7 @@ class RegressionDistribution(PredictiveDistribution):
         )
         return result if np.ndim(q) else result[..., 0]
 
+    @names_parameters
     def interval(
         self, coverage: float | Sequence[float] = 0.9, kind: str = "equal_tailed"
     ) -> Array:

@@ -129,3 +129,7 @@ def test_other_names_of_the_coverage(data, model, name):
             predict(data.X_new, **{name: 0.1})
     with pytest.raises(TypeError, match=r"`predict` takes X, .*; got std\.$"):
         model.predict(data.X_new, std=True)
+    distribution = model.predict_distribution(data.X_new)
+    message = f"`interval` takes coverage, kind; got {name}.*coverage=0.9"
+    with pytest.raises(TypeError, match=message):
+        distribution.interval(**{name: 0.1})
