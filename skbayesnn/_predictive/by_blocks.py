@@ -1,7 +1,7 @@
 """Predictions for the rows of a source, block by block, into memory or into a file."""
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import wraps
 from inspect import signature
@@ -71,21 +71,27 @@ def seed_from(random_state):
     return state.randint(2**31)
 
 
-def names_parameters(method: Callable[P, R]) -> Callable[P, R]:
-    """Decorate a prediction, so that errors about parameters name the known ones."""
+def refuse_unknown(method: Callable, given: Iterable[str]) -> None:
+    """Raise an error that names the parameters of a prediction, and the way out."""
     parameters = list(signature(method).parameters)
-    way = " For bounds with 90 % of y between them give coverage=0.9."
+    if unknown := [name for name in given if name not in parameters]:
+        way = " For bounds with 90 % of y between them give coverage=0.9."
+        raise TypeError(
+            f"`{method.__name__}` takes {', '.join(parameters[1:])}; got "
+            f"{', '.join(unknown)}.{way * ('coverage' in parameters)}"
+        )
+
+
+def names_parameters(method: Callable[P, R]) -> Callable[P, R]:
+    """Decorate a method, so that its error about unknown parameters helps."""
 
     @wraps(method)
-    def predict(*args: P.args, **kwargs: P.kwargs) -> R:
-        if unknown := [name for name in kwargs if name not in parameters]:
-            raise TypeError(
-                f"`{method.__name__}` takes {', '.join(parameters[1:])}; got "
-                f"{', '.join(unknown)}.{way * ('coverage' in parameters)}"
-            )
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        if kwargs:
+            refuse_unknown(method, kwargs)
         return method(*args, **kwargs)
 
-    return predict
+    return call
 
 
 def by_blocks(method: Callable[P, R]) -> Callable[P, R]:
@@ -95,10 +101,12 @@ def by_blocks(method: Callable[P, R]) -> Callable[P, R]:
     Parquet file for the results; otherwise they are returned as for an array.
     """
     arguments_of = signature(method)
+    parameters = arguments_of.parameters.keys()
 
-    @names_parameters
     @wraps(method)
     def predict(*args: P.args, **kwargs: P.kwargs) -> R:
+        if kwargs.keys() - parameters:
+            refuse_unknown(method, kwargs)
         output: Any = kwargs.pop("output", None)
         if len(args) < 2 and "X" not in kwargs:
             return method(*args, **kwargs)  # Python's error
