@@ -85,12 +85,13 @@ skbayesnn.ConformalRegressor(model).fit(X, y).predict_set(X)  # attr-defined
 
 
 def classes():
-    """Public names of all estimators and displays."""
+    """Public names of all classes with attributes: estimators and displays."""
     for part in ("", *PARTS):
         module = importlib.import_module(f"skbayesnn{part}")
         for name in module.__all__:
-            if inspect.isclass(getattr(module, name)):
-                yield f"skbayesnn{part}.{name}", getattr(module, name)
+            kind = getattr(module, name)
+            if inspect.isclass(kind) and "\nAttributes\n" in inspect.getdoc(kind):
+                yield f"skbayesnn{part}.{name}", kind
 
 
 def attributes(kind):
