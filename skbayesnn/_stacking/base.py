@@ -350,12 +350,12 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
                 break
             # Weight the others again.
             candidates = successful
+        outcomes = store.outcomes(settings, [ALL_ROWS])
         models = [
             # The number of draws is larger if another candidate was dropped after the
             # fit.
-            outcome.results[0].set_params(**settings[candidate.name])
-            for candidate in kept
-            for outcome in store.outcomes([candidate.name], [ALL_ROWS])
+            outcome.results[0].set_params(**params)
+            for outcome, params in zip(outcomes, settings.values(), strict=True)
         ]
         fold_models = [
             [outcome.results[0].estimator for outcome in outcomes]
@@ -367,8 +367,6 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         factor = _factor_of_refits(stacked, kept, models, data)
         # Other models have no epochs.
         networks = [m for m in map(model_of, models) if isinstance(m, BayesianNetwork)]
-        order = np.argsort(-stacked.weights, kind="stable")
-        names = [candidates[i].name for i in order]
         mixture = stacked.corrected
         return {
             "estimators_": models,
@@ -377,15 +375,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             "n_draws_": n_draws,
             "spread_factor_": factor,
             "fold_tables_": fold_tables,
-            "weights_": _as_frame(
-                {
-                    column: dict(zip(names, values[order].tolist(), strict=True))
-                    for column, values in (
-                        ("weight", stacked.weights),
-                        ("log_density", stacked.log_density),
-                    )
-                }
-            ),
+            "weights_": _weights_table([c.name for c in candidates], stacked),
             "summary_": self._summary(mixture, oof),
             **self._out_of_fold_attributes(oof, mixture),
             **self._interval_attributes(
@@ -440,8 +430,23 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             if not any(_names_categories(estimator) for _, estimator, _ in items):
                 warn_of_codes_in_table(X, sample_weight)
             return StackData(X, y, sample_weight, groups=groups), specs
-        # Validate X and y here, so that an error or warning occurs once and not for
-        # each candidate.
+        takes_frames = any(spec is not None and spec.on_frame for spec in specs)
+        data = self._checked_data(X, y, sample_weight, groups, takes_frames)
+        features = data.columns
+        if data.encoder is not None:
+            features = data.encoder.get_feature_names_out()
+        for spec in specs:
+            if spec and isinstance(spec.estimator, ForeignModel):
+                name_features(spec.estimator, features)
+        return data, self._with_default_specs(items, specs, data, seed)
+
+    def _checked_data(
+        self, X, y, sample_weight, groups, takes_frames: bool
+    ) -> StackData:
+        """Validate X and y once, and not for each candidate, and encode the columns.
+
+        takes_frames : whether a candidate gets X as it is given
+        """
         network_class = (
             MCDropoutClassifier if self._is_classification else MCDropoutRegressor
         )
@@ -450,36 +455,38 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             table = training_data(probe, X, y, sample_weight, groups=groups).table
         # Candidates get encoded columns, without their names.
         silence_warning(TRAINING_CODES)
-        names, encoder = getattr(probe, "feature_names_in_", None), probe.table_
+        encoder = probe.table_
         if encoder is not None and self.cv is None:
             _warn_of_dates([c.column for c in encoder.columns_ if c.kind == "date"])
-        takes_frames = any(spec is not None and spec.on_frame for spec in specs)
         is_used = encoder is not None or (takes_frames and is_frame(X))
-        frame, X = X if is_used else None, dense_if_small(table.X)
-        data = StackData(
-            X,
+        return StackData(
+            dense_if_small(table.X),
             y,
             sample_weight,
-            names,
-            frame=frame,
+            getattr(probe, "feature_names_in_", None),
+            frame=X if is_used else None,
             encoder=encoder,
             groups=groups,
             is_checked=True,
         )
-        features = names if encoder is None else encoder.get_feature_names_out()
-        for spec in specs:
-            if spec and isinstance(spec.estimator, ForeignModel):
-                name_features(spec.estimator, features)
+
+    def _with_default_specs(
+        self, items: list[tuple], specs: list, data: StackData, seed: int
+    ) -> list[CandidateSpec]:
+        """The pool, with the default candidates for this table.
+
+        items : of ``pool_items``; specs : for each of them, None for default candidates
+        """
         default: dict[tuple[str, str], CandidateSpec] = {}
         for size in {item[1] for item in items if isinstance(item[1], str)}:
             default_pool = default_specs(
-                X,
-                table.sample_weight,
+                data.X,
+                data.weights,
                 is_classification=self._is_classification,
                 max_iter=self.max_iter,
                 size=size,
-                n_targets=1 if y.ndim == 1 else y.shape[1],
-                is_mixed=encoder is not None,
+                n_targets=1 if data.y.ndim == 1 else data.y.shape[1],
+                is_mixed=data.encoder is not None,
                 device=self.device,
                 random_state=seed,
             )
@@ -498,7 +505,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
                 "dates or missing values; 'fast' has neither of the last two. The pool "
                 f"must have other candidates for this table; got {self.estimators!r}."
             )
-        return data, pool
+        return pool
 
     @property
     def _pool_size(self) -> PoolSize:
@@ -781,6 +788,18 @@ def _collect(
             store.update(new)
             if new.outcomes:
                 log(steps.text(len(store.known(names, folds)), label))
+
+
+def _weights_table(names: list[str], stacked: Stacked):
+    """Weight and log density of the candidates, in order of decreasing weight."""
+    columns = {"weight": stacked.weights, "log_density": stacked.log_density}
+    order = np.argsort(-stacked.weights, kind="stable")
+    return _as_frame(
+        {
+            column: {names[i]: float(values[i]) for i in order}
+            for column, values in columns.items()
+        }
+    )
 
 
 def _as_frame(columns: dict[str, dict[str, float]]):
