@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.util import find_spec
 from inspect import signature
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from skbayesnn._sklearn_compat import (
     OUTPUT_CONFIG,
     SCORER_TYPES,
     STATE_VERSION,
+    TRAINING_DIM,
     metrics_of,
     scorers_of_search,
 )
@@ -186,7 +187,9 @@ class _FunctionTransformer:
 class _TransformedTargetRegressor:
     regressor_: stored.Fitted
     transformer_: stored.Estimator
-    _training_dim: Annotated[int, stored.Property("1 or 2", lambda v: v in (1, 2))]
+
+
+_TransformedTargetRegressor.__annotations__[TRAINING_DIM] = Literal[1, 2]
 
 
 class _MinMaxScaler:
