@@ -204,7 +204,7 @@ def test_memory_of_one_process(monkeypatch):
     local, keys = threading.local(), [("a", 0), ("b", 1)]
     monkeypatch.setattr(executor, "present_processes", lambda: local.processes)
     monkeypatch.setattr(
-        executor, "_trained_together", lambda group, _: (dict.fromkeys(group), {})
+        executor, "_trained_together", lambda group: (dict.fromkeys(group), {})
     )
 
     def outcome(key, *_):
