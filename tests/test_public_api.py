@@ -178,8 +178,24 @@ def test_importing_the_package_does_not_import_what_few_use():
         "plotly",
         "catboost",
     )
-    code = f"import sys, skbayesnn; print(*sorted({set(late)} & sys.modules.keys()))"
+    code = (
+        "import sys; from skbayesnn import *; MCDropoutRegressor\n"
+        f"print(*sorted({set(late)} & sys.modules.keys()))"
+    )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
     assert done.stdout.split() == []
+
+
+def test_importing_the_package_imports_nothing_else():
+    """Its public names are imported when they are used first."""
+    code = (
+        "import sys, skbayesnn; print('torch' in sys.modules)\n"
+        "skbayesnn.networks, skbayesnn.load; print('torch' in sys.modules)\n"
+        "print(hasattr(skbayesnn, 'no_such_name'))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["False", "True", "False"]
