@@ -189,8 +189,9 @@ class MixturePredictive:
         n_draws : sequence of int, number of draws of each part, which is its weight
         """
         parts = [part.in_units_of_target() for part in parts]
-        pairs = zip(parts, n_draws, strict=True)
-        draws = joined_draws([part.components.resized(n) for part, n in pairs])
+        components = of_one_class(part.components for part in parts)
+        pairs = zip(components, n_draws, strict=True)
+        draws = joined_draws([part.resized(n) for part, n in pairs])
         return cls(draws, parts[0].squeeze_targets)
 
     def mix_versions(self, first: np.ndarray, n_versions: np.ndarray, most: int):
