@@ -4,7 +4,6 @@ It is called after the rules of the single attributes hold. Sizes are compared w
 stored arrays before arrays of that size are allocated.
 """
 
-import warnings
 from copy import copy
 from typing import Any
 
@@ -67,7 +66,7 @@ def check_consistency(model: Any, axes: Axes) -> None:
         _check_network(model, axes)
     if hasattr(model, "_check_stored"):
         model._check_stored()
-    with np.errstate(all="ignore"), warnings.catch_warnings(action="ignore"):
+    with np.errstate(all="ignore"):
         predicted = _probe(model)
     if not all(np.isfinite(values).all() for values in predicted):
         raise ValueError(
@@ -82,7 +81,7 @@ def _probe(model) -> list[np.ndarray]:
         n_columns = vars(model).get("n_features_in_", 0)
         if not 0 < n_columns <= _MOST_COLUMNS:
             return []
-        transformed: Any = model.transform(np.zeros((1, n_columns)))
+        transformed: Any = _without_names(model).transform(np.zeros((1, n_columns)))
         if sparse.issparse(transformed):
             transformed = transformed.toarray()
         return [np.asarray(transformed)]
@@ -101,11 +100,10 @@ def _probe(model) -> list[np.ndarray]:
 
 def _predicted(model) -> list[np.ndarray]:
     """Predictions of one draw, and the log of the noise."""
-    inner = copy(model)
+    inner = _without_names(model)
     inner.n_draws = 1
     # The rows are those that the fitted table would return.
     inner.table_, inner.n_features_in_ = None, len(model.x_mean_)
-    vars(inner).pop("feature_names_in_", None)
     if isinstance(model, BayesianNetwork):
         inner.device = "cpu"
     rows = model.x_mean_ + np.array([[0.0], [1.0], [-1.0]]) * model.x_scale_
@@ -119,6 +117,13 @@ def _predicted(model) -> list[np.ndarray]:
             )
         return [probability]
     return [distribution.mean(), np.log(distribution.aleatoric())]
+
+
+def _without_names(model):
+    """Copy of a model that takes arrays without a warning."""
+    inner = copy(model)
+    vars(inner).pop("feature_names_in_", None)
+    return inner
 
 
 def _check_table(model, axes: Axes) -> None:
