@@ -310,8 +310,10 @@ def precision(value) -> torch.dtype:
     return getattr(torch, check_option("dtype", value, ["float32", "float64"]))
 
 
-def devices_for_fit(value) -> list[torch.device]:
+def devices_for_fit(value, suits_gpu: bool = True) -> list[torch.device]:
     """Convert `device`, one or a list, to devices that are available.
+
+    suits_gpu : whether ``"auto"`` is a GPU, if there is one
 
     Raises
     ------
@@ -320,7 +322,7 @@ def devices_for_fit(value) -> list[torch.device]:
     """
     devices = []
     for name in _as_list(value):
-        device = _device(name)
+        device = _device(name, suits_gpu)
         reason = _why_unavailable(device)
         if reason:
             raise ValueError(
@@ -342,9 +344,12 @@ def device_for_fit(value) -> torch.device:
     return devices_for_fit(value)[0]
 
 
-def device_for_prediction(value) -> torch.device:
-    """Convert `device` to a torch.device; the CPU if it is not available."""
-    device = _device(_as_list(value)[0])
+def device_for_prediction(value, suits_gpu: bool = True) -> torch.device:
+    """Convert `device` to a torch.device; the CPU if it is not available.
+
+    suits_gpu : as in ``devices_for_fit``
+    """
+    device = _device(_as_list(value)[0], suits_gpu)
     return torch.device("cpu") if _why_unavailable(device) else device
 
 
@@ -357,7 +362,7 @@ def _as_list(value) -> list:
     return list(value)
 
 
-def _device(value) -> torch.device:
+def _device(value, suits_gpu: bool = True) -> torch.device:
     if isinstance(value, torch.device):
         return value
     if not isinstance(value, str):
@@ -366,7 +371,7 @@ def _device(value) -> torch.device:
             f"{value!r}."
         )
     if value == "auto":
-        value = "cuda" if torch.cuda.is_available() else "cpu"
+        value = "cuda" if suits_gpu and torch.cuda.is_available() else "cpu"
     local_rank = os.environ.get("LOCAL_RANK")
     if value == "cuda" and local_rank and torch.cuda.is_available():
         # Under torchrun, each process of a computer has its own GPU.

@@ -27,8 +27,8 @@ class Hook:
     every step, but their result is the one of their best epoch.
     """
 
-    # Whether the hook needs the posterior of the epoch. If no hook does, they may be
-    # called for several epochs at once, with the posterior after the last.
+    # Whether the hook needs the posterior of every epoch. If no hook does, they may be
+    # called once for several epochs, after the last.
     every_epoch = True
 
     def epoch_end(self, n_done: int, posterior: Posterior) -> None:
@@ -45,16 +45,20 @@ class Hook:
 # ---- configuration
 
 
-def kl_weight(weighting: str, batch: int, n_batches: int) -> float:
-    """Weight of the KL in the loss of batch ``batch`` of an epoch; its mean is one.
+def kl_weight(weighting: str, batch: np.ndarray, n_batches: int) -> np.ndarray:
+    """Weights of the KL in the loss of batches of an epoch, whose mean is one.
 
     "uniform", or "geometric" [BBB15 eq. 9]: the prior dominates the first batches of an
     epoch, the data the later ones. Batch i of B, i from 1, has the share
     2^(B - i) / (2^B - 1) of the KL.
     """
     if weighting == "uniform":
-        return 1.0
+        return np.ones(np.shape(batch))
     return n_batches * 0.5 ** (batch + 1) / (1 - 0.5**n_batches)
+
+
+# Rows of a batch times weights from which "auto" trains a perceptron on a GPU.
+MIN_PRODUCTS_ON_A_GPU = 1 << 22
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,6 +139,15 @@ class TrainingConfig(TrainingOptions):
             and not self.perturbed
         )
 
+    def suits_gpu(self, n_rows: int) -> bool:
+        """Whether a training on a GPU takes less time than on a CPU.
+
+        Perceptrons train on a CPU in a compiled loop; on a GPU a step takes about as
+        long for many products as for few (docs/defaults.md, "Device").
+        """
+        products = self.batch_rows(n_rows) * self.network.n_weights
+        return not self.network.is_compiled or products >= MIN_PRODUCTS_ON_A_GPU
+
     def computed_in(self, device: torch.device) -> torch.dtype:
         """Precision of the training on a device: Apple's GPUs have float32 only."""
         return torch.float32 if device.type == "mps" else self.dtype
@@ -143,18 +156,22 @@ class TrainingConfig(TrainingOptions):
         """Rows per batch, given the number of rows (an int or an array)."""
         return -(-n_rows // self.n_batches)
 
-    def kl_weight_at(self, batch: int, progress: float) -> float:
-        """Weight of the KL in one batch after a share ``progress`` of the training."""
+    def kl_weights(self, batch: np.ndarray, progress: np.ndarray) -> np.ndarray:
+        """Weights of the KL in batches after shares ``progress`` of the training."""
         weight = kl_weight(self.kl_weighting, batch, self.n_batches)
-        if progress >= self.kl_warm_up:
-            return weight
-        return weight * progress / self.kl_warm_up
+        is_warm = progress >= self.kl_warm_up
+        return np.where(is_warm, weight, weight * progress / (self.kl_warm_up or 1.0))
 
-    def learning_rate_at(self, progress: float) -> float:
-        """Adam's step size after a share ``progress`` of the training."""
+    def learning_rates(self, progress: np.ndarray) -> np.ndarray:
+        """Adam's step sizes after shares ``progress`` of the training.
+
+        The cosines are the C library's; NumPy's have other last bits on some
+        processors.
+        """
         if not self.cosine:
-            return self.learning_rate
-        return 0.5 * self.learning_rate * (1 + math.cos(math.pi * progress))
+            return np.full(len(progress), self.learning_rate)
+        cosines = np.array([math.cos(math.pi * share) for share in progress.tolist()])
+        return 0.5 * self.learning_rate * (1 + cosines)
 
 
 @dataclass(frozen=True)

@@ -111,9 +111,9 @@ class Schedule:
         """Index of every member's distinct schedule, (members,)."""
         return self._schedule_index
 
-    def progress_of(self, n_done: int) -> list[float]:
-        """Completed share of the warm-ups, for every distinct schedule."""
-        return [_warmed_up(*schedule, n_done) for schedule in self._schedules]
+    def progress_of(self, n_done: np.ndarray) -> np.ndarray:
+        """Completed shares of the warm-ups, (distinct schedules, steps)."""
+        return np.stack([_warmed_up(*schedule, n_done) for schedule in self._schedules])
 
     def arrays(self, n_done: range, dtype: torch.dtype) -> np.ndarray:
         """Step size, epsilon and KL weight of some steps, as in ``StepValues``.
@@ -128,17 +128,13 @@ class Schedule:
         for schedule, of_steps in zip(self._schedules, values, strict=True):
             n_steps, first = schedule
             unbiased = np.sqrt(1 - _powers(BETA_2, first + n + 1))
-            rate = [config.learning_rate_at(share) for share in (n / n_steps).tolist()]
-            of_steps[:, 0] = -(
-                np.array(rate) * unbiased / (1 - _powers(BETA_1, first + n + 1))
-            )
+            rate = config.learning_rates(n / n_steps)
+            of_steps[:, 0] = -rate * unbiased / (1 - _powers(BETA_1, first + n + 1))
             of_steps[n >= n_steps, 0] = 0.0
             of_steps[:, 1] = unbiased
             if self._weighs_kl:
-                of_steps[:, 2] = [
-                    config.kl_weight_at(i % config.n_batches, _warmed_up(*schedule, i))
-                    for i in n_done
-                ]
+                warmed_up = _warmed_up(*schedule, n)
+                of_steps[:, 2] = config.kl_weights(n % config.n_batches, warmed_up)
         values = torch.as_tensor(values).to(dtype).numpy()
         values[..., 1] *= EPSILON
         return values
@@ -159,7 +155,7 @@ class Schedule:
                 yield StepValues(*(values[self._schedule_of] for values in step_values))
 
 
-def _warmed_up(n_steps: int, first: int, n_done: int) -> float:
+def _warmed_up(n_steps: int, first: int, n_done):
     return (first + n_done) / n_steps
 
 

@@ -904,9 +904,8 @@ class _Run:
                 if steps % _CHECK_EVERY < new_steps:
                     history.find_failures(self.best.last_epoch)
                 self.best.update(history, n)
-            for i in range(epoch - n, epoch):
-                for hook in hooks:
-                    hook.epoch_end(i + 1, posterior)
+            for hook in hooks:
+                hook.epoch_end(epoch, posterior)
 
     def _synchronize(self, *values: torch.Tensor) -> None:
         """Give all processes the state of the first one, and its values.

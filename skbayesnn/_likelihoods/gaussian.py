@@ -309,12 +309,12 @@ class Heteroscedastic(GaussianPrecision):
 
     def schedule(self, params, progress):
         """Set the gain; progress is the share of the training done, in [0, 1]."""
-        params["gain"].fill_(self.gain_at(progress))
+        params["gain"].fill_(float(self.gain_at(progress)))
 
     @staticmethod
-    def gain_at(progress: float) -> float:
-        """The gain after a share of the training, in [0, 1]."""
-        return min(max(progress / WARM_UP - 1.0, 0.0), 1.0)
+    def gain_at(progress):
+        """The gain after shares of the training, in [0, 1]; a number or an array."""
+        return np.clip(progress / WARM_UP - 1.0, 0.0, 1.0)
 
     def split(self, params, outputs):
         """Mean and log tau(x) from outputs (..., members, rows, 2 targets)."""

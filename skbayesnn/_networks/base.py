@@ -58,6 +58,8 @@ class Network(ABC):
     families: tuple[Family, ...]
     # Whether ``apply`` also takes ``SparseInputs``.
     takes_sparse: ClassVar[bool] = False
+    # Whether compiled loops train such a network, and predict, on a CPU.
+    is_compiled: ClassVar[bool] = False
 
     @property
     @abstractmethod

@@ -50,6 +50,7 @@ class Perceptron(Network):
     families: tuple[Family, ...] = ()
 
     takes_sparse = True
+    is_compiled = True
 
     @property
     def fan_ins(self) -> tuple[int, ...]:

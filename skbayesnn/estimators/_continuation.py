@@ -258,7 +258,7 @@ def continued(
     estimator._check_can_continue(job, data.target_attributes)
     job = job.resumed_from(_fitted.restore_scaling(estimator), estimator.seeds_)
     # Parameters such as `dropout` may have changed since the fit.
-    device = _validation.device_for_fit(estimator.device)
+    device = job.devices(estimator.device)[0]
     dtype = job.config.computed_in(device)
     untrained = initial_posterior(job.config, job.members, device, dtype)
     posterior = _fitted.restore_posterior(estimator, device, dtype)

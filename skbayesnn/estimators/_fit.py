@@ -40,10 +40,15 @@ from skbayesnn.estimators._workers import (
 
 @contextmanager
 def epochs_reported(
-    estimators, n_epochs: int, shown: bool, rows_of_epoch: int | None = None
+    estimators,
+    n_epochs: int,
+    shown: bool,
+    rows_of_epoch: int | None = None,
+    n_done: int = 0,
 ) -> Iterator:
-    """Context with a function to call after each epoch, with the number of epochs done.
+    """Context with a function to call after epochs, with the number of epochs done.
 
+    n_done : epochs that are done before
     shown : whether to show a tqdm bar
     rows_of_epoch : the bar counts rows if they are given
 
@@ -67,9 +72,11 @@ def epochs_reported(
         bar = tqdm_bar(total=n_epochs * scale, desc=_title(estimators), **unit)
 
     def report(epoch: int) -> None:
+        nonlocal n_done
         if bar is not None:
             bar.update(epoch * scale - bar.n)
-        for estimator, context in contexts:
+        n_new, n_done = epoch - n_done, epoch
+        for estimator, context in contexts * n_new:
             task = context.subcontext(task_name="epoch")
             task.call_on_fit_task_begin(estimator=estimator)
             task.call_on_fit_task_end(estimator=estimator)
@@ -135,7 +142,7 @@ def train_together(
                 f"{estimators[0]!r} with "
                 f"{config} and {estimator!r} with {job.config}."
             )
-    devices = _validation.devices_for_fit(estimators[0].device)
+    devices = jobs[0].devices(estimators[0].device)
     jobs = _selection.select_settings(jobs, devices)
     trained_jobs: dict[int, TrainedJob] = {}
     # Held-out rows may have selected different likelihoods.
@@ -171,8 +178,8 @@ def fit_to_table(
     assert start is not None, "the last possible start fits any rows"
     vars(new).clear()
     vars(new).update(vars(columns))
-    devices = _validation.devices_for_fit(estimator.device)
     job, fitted = start.job(data)
+    devices = job.devices(estimator.device)
     dtype = job.config.computed_in(devices[0])
     if fitted is not None:
         job = _with_noise_of(fitted, job)
@@ -235,7 +242,9 @@ def run(
     # The workers of a cluster may not have the device of the rows.
     n_workers = min(n_cluster_workers(), n_members)
     n_workers = n_workers if on_cpu and not is_local else 1
-    with epochs_reported(estimators, n_epochs, shown, rows_of_epoch) as report:
+    n_done = 0 if before is None else before.epochs_done
+    of_epochs = estimators, n_epochs, shown, rows_of_epoch, n_done
+    with epochs_reported(*of_epochs) as report:
 
         def leg(before: Trained | None, until: int | None) -> Trained:
             part = replace(training, before=before, until=until)

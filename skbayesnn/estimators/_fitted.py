@@ -26,7 +26,7 @@ from skbayesnn._engine.posterior import (
 )
 from skbayesnn._engine.resources import as_tensor
 from skbayesnn._likelihoods import Likelihood, likelihood_from
-from skbayesnn._networks import Network, network_from
+from skbayesnn._networks import NETWORKS, Network, network_from
 from skbayesnn._predictive.blocks import PredictiveBlocks
 from skbayesnn._runtime import warn
 from skbayesnn.estimators._job import TrainedJob, TrainingJob
@@ -318,7 +318,8 @@ _FEW_OF_ALL = 8
 
 def fitted_posterior(estimator, X) -> Posterior:
     """Fitted posterior on the prediction device, in the precision of X."""
-    device = _validation.device_for_prediction(estimator.device)
+    suits_gpu = not NETWORKS[estimator.network_["name"]].is_compiled
+    device = _validation.device_for_prediction(estimator.device, suits_gpu)
     dtype = torch.float32 if X.dtype == np.float32 else torch.float64
     dtype = torch.float32 if device.type == "mps" else dtype
     return estimator._cache.posterior(estimator, device, dtype)

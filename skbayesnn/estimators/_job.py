@@ -506,6 +506,11 @@ class TrainingJob:
     takes_alternative: bool = False
     unequal_noise: UnequalNoise | None = None
 
+    def devices(self, device) -> list[torch.device]:
+        """The devices of the parameter `device`; the rule of ``"auto"``."""
+        n_rows = max(len(subset.rows) for subset in self.row_subsets)
+        return _validation.devices_for_fit(device, self.config.suits_gpu(n_rows))
+
     @property
     def n_members(self) -> int:
         """Number of networks."""

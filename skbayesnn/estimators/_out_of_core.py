@@ -579,7 +579,8 @@ class _Plan:
         returns : trained networks, with an epoch for each buffer
         """
         job, passes = self.job, self.passes
-        device = _validation.device_for_fit(estimator.device)
+        suits_gpu = job.config.suits_gpu(passes.n_rows)
+        device = _validation.devices_for_fit(estimator.device, suits_gpu)[0]
         dtype = job.config.computed_in(device)
         before = start.before(device, dtype)
         n_done = 0 if before is None else before.epochs_done

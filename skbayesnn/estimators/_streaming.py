@@ -232,7 +232,7 @@ def _trained(
     estimator, job: TrainingJob, posterior: Posterior | None, seen: float = 0.0
 ) -> TrainedJob:
     """Train a job without a selection on held-out rows."""
-    devices = _validation.devices_for_fit(estimator.device)
+    devices = job.devices(estimator.device)
     before = getattr(estimator, "n_epochs_seen_", 0)
     training = job.training(devices[0], posterior, seen, first_epoch=before)
     trained = _fit.run([estimator], training, devices=devices)
@@ -379,7 +379,7 @@ class _Trial:
             job, members=job.members.select(twice), row_subsets=(whole, part)
         )
         before, n_epochs_before = posterior.select(twice), estimator.n_epochs_seen_
-        devices = _validation.devices_for_fit(estimator.device)
+        devices = job.devices(estimator.device)
         training = both.training(
             devices[0],
             before,

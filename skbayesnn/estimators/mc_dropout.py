@@ -263,10 +263,11 @@ default="from_dtype"
         Whether ``fit`` continues from the present weights and standardisation. An
         interrupted fit then keeps its finished epochs.
     device : str, torch.device or list of these, default="auto"
-        ``"auto"`` (a CUDA GPU if there is one), ``"cpu"``, ``"cuda"``, ``"cuda:1"``,
-        ``"mps"``. Predictions use the CPU if the device does not exist. With a list
-        such as ``["cuda:0", "cuda:1"]``, the networks are spread over the devices.
-        Predictions use the first.
+        ``"auto"`` (a CUDA GPU if there is one and it takes less time: for large
+        batches, wide networks, images and sequences), ``"cpu"``, ``"cuda"``,
+        ``"cuda:1"``, ``"mps"``. Predictions use the CPU if the device does not exist.
+        With a list such as ``["cuda:0", "cuda:1"]``, the networks are spread over the
+        devices. Predictions use the first.
     dtype : {"float32", "float64"}, default="float32"
         Precision of the training; ``"float64"`` takes up to twice as long. Scaling and
         predictions have X's precision.

@@ -98,7 +98,7 @@ def test_schedule(engine, dtype):
             n = int(first[m]) + done + 1
             expected = (
                 *(v.item() for v in _step_size_and_epsilon(rate, n)),
-                config.kl_weight_at(done % 3, (n - 1) / n_steps),
+                config.kl_weights(done % 3, np.array((n - 1) / n_steps)),
             )
             if done >= n_steps:
                 expected = 0.0, *expected[1:]

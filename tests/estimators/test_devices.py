@@ -17,7 +17,10 @@ from skbayesnn._data.training_rows import TrainingRows
 from skbayesnn._engine import training
 from skbayesnn._validation import device_for_fit
 from skbayesnn.estimators import _continuation
+from skbayesnn.estimators._job import training_job
+from skbayesnn.estimators._training_data import training_data
 from skbayesnn.model_selection import BatchedGridSearchCV
+from skbayesnn.networks import ConvNet
 
 ROWS, INPUTS = 61, 4
 DEVICES = ["cpu:0", "cpu:1"]
@@ -196,3 +199,25 @@ def test_gpu_of_a_process(monkeypatch):
     assert device_for_fit("cuda:0") == torch.device("cuda:0")
     monkeypatch.delenv("LOCAL_RANK")
     assert device_for_fit("auto") == torch.device("cuda")
+
+
+@pytest.mark.parametrize(
+    ("n_rows", "hidden", "network", "expected"),
+    [
+        (1000, (50, 50), None, "cpu"),
+        (4000, (50, 50), None, "cpu"),
+        (50_000, (50, 50), None, "cpu"),
+        (50_000, (200, 200), None, "cuda"),
+        (1000, (400, 400), None, "cuda"),
+        (100, None, ConvNet((1, 2, 4)), "cuda"),
+    ],
+)
+def test_auto_is_the_faster_device(n_rows, hidden, network, expected, monkeypatch):
+    """A GPU for large batches of wide networks, and for images."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    X = np.random.default_rng(0).normal(size=(n_rows, 8))
+    model = MCDropoutRegressor(hidden or (50, 50), network=network)
+    job = training_job(model, training_data(model, X, X[:, 0]))
+    assert [device.type for device in job.devices("auto")] == [expected]
+    assert [device.type for device in job.devices("cpu")] == ["cpu"]

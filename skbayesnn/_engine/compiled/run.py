@@ -290,9 +290,8 @@ class CompiledRunner:
         steps = schedule.arrays(n_done, self.state.parameters.values.dtype)
         gain = np.zeros((len(steps), n_epochs))
         if isinstance(config.likelihood, Heteroscedastic):
-            for i, start in enumerate(n_done[::n_batches]):
-                progress = schedule.progress_of(start)
-                gain[:, i] = [config.likelihood.gain_at(share) for share in progress]
+            progress = schedule.progress_of(np.asarray(n_done[::n_batches]))
+            gain[:] = config.likelihood.gain_at(progress)
         numbers = range(first + epoch, first + epoch + n_epochs)
         return Epochs(
             seeds=np.stack([self._epoch_seeds(number) for number in numbers]),
