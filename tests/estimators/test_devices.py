@@ -209,7 +209,7 @@ def test_gpu_of_a_process(monkeypatch):
         (50_000, (50, 50), None, "cpu"),
         (50_000, (200, 200), None, "cuda"),
         (1000, (400, 400), None, "cuda"),
-        (100, None, ConvNet((1, 2, 4)), "cuda"),
+        (100, None, ConvNet((1, 2, 4), pool=1), "cuda"),
     ],
 )
 def test_auto_is_the_faster_device(n_rows, hidden, network, expected, monkeypatch):
