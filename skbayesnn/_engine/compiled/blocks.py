@@ -6,8 +6,6 @@ depend on the other rows. The functions have no branches, also in double precisi
 that loops over rows use vector instructions.
 """
 
-import math
-
 import numpy as np
 from llvmlite import ir
 from numba import types
@@ -17,8 +15,9 @@ from numba.extending import intrinsic
 from skbayesnn._engine.compiled.numerics import (
     by_precision,
     compiled,
-    exp_single,
-    softplus_single,
+    exp,
+    sigmoid,
+    softplus,
     tanh_single,
 )
 from skbayesnn._likelihoods.gaussian import (
@@ -174,56 +173,15 @@ one_output, two_outputs = _affine(1), _affine(2)
 
 # ---- elementary functions
 
-_LOG2_E = 1 / math.log(2)
-# log(2) is the sum of both; products of the first with |n| <= 1024 are exact.
-_LN2_HIGH, _LN2_LOW = 0.6931471806019545, -4.2009150726810846e-11
-# 1.5 * 2^52: a sum with it is rounded to an integer, which its lowest bits contain.
-_ROUND = 6755399441055744.0
-# Taylor's series of exp(x), |x| <= log(2) / 2, and of atanh(x) / x in powers of x^2,
-# x <= 1 / 3, from the highest power.
-_EXP = tuple(1 / math.factorial(k) for k in range(13, -1, -1))
-_ATANH = tuple(1 / (2 * k + 1) for k in range(16, -1, -1))
-
-
-def _exp_double(x):
-    t = min(max(x, -708.0), 709.0)
-    rounded = t * _LOG2_E + _ROUND
-    n = rounded - _ROUND
-    r = t - n * _LN2_HIGH - n * _LN2_LOW
-    p = _EXP[0]
-    for k in range(1, 14):
-        p = p * r + _EXP[k]
-    power = (np.float64(rounded).view(np.int64) + 1023) << 52
-    return p * np.int64(power).view(np.float64)
-
-
-exp = by_precision(exp_single, _exp_double)
-
 
 def _tanh_double(x):
-    # Its error is a rounding of 1.
+    # Without a branch; its error is a rounding of 1.
     u = exp(-2.0 * abs(x))
     value = (1.0 - u) / (1.0 + u)
     return -value if x < 0.0 else value
 
 
 tanh = by_precision(tanh_single, _tanh_double)
-
-
-def _softplus_double(x):
-    # log(1 + u) = 2 atanh(u / (2 + u)); even and odd powers have their own sums.
-    u = exp(-abs(x))
-    s = u / (2.0 + u)
-    z = s * s
-    even, odd = _ATANH[0], _ATANH[1]
-    for k in range(2, 17, 2):
-        even = even * (z * z) + _ATANH[k]
-    for k in range(3, 17, 2):
-        odd = odd * (z * z) + _ATANH[k]
-    return max(x, 0.0) + 2.0 * s * (even + z * odd)
-
-
-softplus = by_precision(softplus_single, _softplus_double)
 
 
 # ---- activations
@@ -240,7 +198,7 @@ ACTIVATIONS = {
 
 @compiled
 def activate(code, workspace, first, last):
-    one, zero = workspace.dtype.type(1), workspace.dtype.type(0)
+    zero = workspace.dtype.type(0)
     for k in range(first, last):
         if code == RELU:
             for i in range(workspace.shape[1]):
@@ -250,10 +208,10 @@ def activate(code, workspace, first, last):
                 workspace[k, i] = tanh(workspace[k, i])
         elif code == LOGISTIC:
             for i in range(workspace.shape[1]):
-                workspace[k, i] = one / (one + exp(-workspace[k, i]))
+                workspace[k, i] = sigmoid(workspace[k, i])
         elif code == SILU:
             for i in range(workspace.shape[1]):
-                workspace[k, i] = workspace[k, i] / (one + exp(-workspace[k, i]))
+                workspace[k, i] *= sigmoid(workspace[k, i])
 
 
 # ---- outputs as parameters of a distribution

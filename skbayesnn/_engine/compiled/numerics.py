@@ -1,8 +1,8 @@
 """Elementary functions and random numbers for compiled loops.
 
 In float32 the functions are polynomials without branches, so that loops over arrays use
-vector instructions. Their errors are a few units in the last place. In float64 they
-call the C library.
+vector instructions. So are exp and softplus in float64; the others call the C library.
+Their errors are a few units in the last place.
 """
 
 import math
@@ -226,10 +226,19 @@ def by_precision(single, double):
 # ---- elementary functions
 
 F32 = np.float32
+_LOG2_E_DOUBLE = 1 / math.log(2)
+# log(2) is the sum of both; products of the first with |n| <= 1024 are exact.
+_LN2_HIGH_DOUBLE, _LN2_LOW_DOUBLE = 0.6931471806019545, -4.2009150726810846e-11
+# 1.5 * 2^52: a sum with it is rounded to an integer, which its lowest bits contain.
+_ROUND = 6755399441055744.0
+# Taylor's series of exp(x), |x| <= log(2) / 2, and of atanh(x) / x in powers of x^2,
+# x <= 1 / 3, from the highest power.
+_EXP = tuple(1 / math.factorial(k) for k in range(13, -1, -1))
+_ATANH = tuple(1 / (2 * k + 1) for k in range(16, -1, -1))
 _LOG2_E, _LN2_HIGH, _LN2_LOW = F32(1.44269504), F32(0.693359375), F32(-2.12194440e-4)
 
 
-def exp_single(x):
+def _exp_single(x):
     # 2^n exp(r) with |r| <= log(2) / 2; Cephes' expf.
     t = min(max(x, F32(-87.0)), F32(88.0))
     n = np.floor(t * _LOG2_E + F32(0.5))
@@ -245,10 +254,18 @@ def exp_single(x):
 
 
 def _exp_double(x):
-    return math.exp(min(x, 709.0))
+    t = min(max(x, -708.0), 709.0)
+    rounded = t * _LOG2_E_DOUBLE + _ROUND
+    n = rounded - _ROUND
+    r = t - n * _LN2_HIGH_DOUBLE - n * _LN2_LOW_DOUBLE
+    p = _EXP[0]
+    for k in range(1, 14):
+        p = p * r + _EXP[k]
+    power = (np.float64(rounded).view(np.int64) + 1023) << 52
+    return p * np.int64(power).view(np.float64)
 
 
-exp = by_precision(exp_single, _exp_double)
+exp = by_precision(_exp_single, _exp_double)
 
 
 def _log_single(x):
@@ -280,7 +297,7 @@ def _log_double(x):
 log = by_precision(_log_single, _log_double)
 
 
-def softplus_single(x):
+def _softplus_single(x):
     # log(1 + u) = log(1 + u) u / ((1 + u) - 1) with the rounded 1 + u [Kahan].
     u = exp(-abs(x))
     v = F32(1.0) + u
@@ -291,11 +308,20 @@ def softplus_single(x):
     return max(x, F32(0.0)) + (value if exact else u)
 
 
-def softplus_double(x):
-    return max(x, 0.0) + math.log1p(math.exp(-abs(x)))
+def _softplus_double(x):
+    # log(1 + u) = 2 atanh(u / (2 + u)); even and odd powers have their own sums.
+    u = exp(-abs(x))
+    s = u / (2.0 + u)
+    z = s * s
+    even, odd = _ATANH[0], _ATANH[1]
+    for k in range(2, 17, 2):
+        even = even * (z * z) + _ATANH[k]
+    for k in range(3, 17, 2):
+        odd = odd * (z * z) + _ATANH[k]
+    return max(x, 0.0) + 2.0 * s * (even + z * odd)
 
 
-softplus = by_precision(softplus_single, softplus_double)
+softplus = by_precision(_softplus_single, _softplus_double)
 
 
 def _sigmoid_single(x):

@@ -14,9 +14,11 @@ import torch
 from skbayesnn._engine.compiled.blocks import ACTIVATIONS
 from skbayesnn._likelihoods import Categorical, Heteroscedastic
 
-# Columns of an operation: layer; kind; starts of the weights and biases; first and last
-# of the units that are added or subtracted.
-LAYER, KIND, WEIGHTS, BIASES, FIRST, LAST = range(6)
+# Layer; kind; starts of the weights and biases; first and last of the units that are
+# added or subtracted.
+OPERATION = np.dtype(
+    [(n, np.int64) for n in ("layer", "kind", "weights", "biases", "first", "last")]
+)
 # Kinds: the biases plus the kept units; the biases plus all units, which several draws
 # use; these minus the dropped units.
 KEPT, ALL, DROPPED = range(3)
@@ -40,7 +42,7 @@ class Plan(NamedTuple):
         Codes of the activation, and of what is computed from the outputs.
     weights, biases : ndarray
         Of all draws, flat.
-    operations : ndarray of shape (operations, 6), int64
+    operations : ndarray of OPERATION
     units : ndarray, int64
         Indices of units, parts of which belong to an operation.
     ends : ndarray of shape (draws,), int64
@@ -168,7 +170,7 @@ def _operations(layers: list[_Layer], order) -> tuple[np.ndarray, ...]:
     units = [np.arange(layer.is_dropped.shape[1]) for layer in layers]
     ends_of_all = np.cumsum([len(part) for part in units])
     n_units = int(ends_of_all[-1])
-    operations: list[list[int]] = []
+    operations: list[tuple[int, ...]] = []
     ends, previous = [], None
     for draw in order:
         for i, layer in enumerate(layers):
@@ -181,17 +183,17 @@ def _operations(layers: list[_Layer], order) -> tuple[np.ndarray, ...]:
             if kind == DROPPED and (
                 previous is None or layer.parent[previous] != parent
             ):
-                operations.append([i, ALL, *starts, *everything])
+                operations.append((i, ALL, *starts, *everything))
             if kind == KEPT and not is_dropped.any():
-                operations.append([i, KEPT, *starts, *everything])
+                operations.append((i, KEPT, *starts, *everything))
                 continue
             part = np.flatnonzero(is_dropped if kind == DROPPED else ~is_dropped)
-            operations.append([i, kind, *starts, n_units, n_units + len(part)])
+            operations.append((i, kind, *starts, n_units, n_units + len(part)))
             units.append(part)
             n_units += len(part)
         ends.append(len(operations))
         previous = draw
-    return np.array(operations), np.array(ends), np.concatenate(units)
+    return np.array(operations, OPERATION), np.array(ends), np.concatenate(units)
 
 
 _OUTCOMES: dict[type, int] = {Heteroscedastic: MOMENTS, Categorical: PROBABILITIES}

@@ -24,16 +24,10 @@ from skbayesnn._engine.compiled.blocks import (
 from skbayesnn._engine.compiled.numerics import entry
 from skbayesnn._engine.compiled.plan import (
     ALL,
-    BIASES,
     DROPPED,
-    FIRST,
-    KIND,
-    LAST,
-    LAYER,
     MOMENTS,
     OUTPUTS,
     PROBABILITIES,
-    WEIGHTS,
     Plan,
     plan_of,
 )
@@ -69,7 +63,7 @@ def predict(plan, x, first_row, workspace, draws, sums):
             is_new, position = n_done < ends[draw], plan.position[draw]
             while n_done < ends[draw]:
                 operation = operations[n_done]
-                layer, kind = operation[LAYER], operation[KIND]
+                layer, kind = operation.layer, operation.kind
                 n, layer_inputs = sizes[layer + 1], places[layer]
                 layer_outputs = places[layer + 1]
                 n_done += 1
@@ -78,17 +72,17 @@ def predict(plan, x, first_row, workspace, draws, sums):
                 layer_outputs = full_outputs if kind == ALL else layer_outputs
                 for k in range(n % 2, n, 2):
                     two_outputs(
-                        *(plan.weights, operation[WEIGHTS] + k, n),
-                        *(plan.biases, operation[BIASES] + k),
-                        *(plan.units, operation[FIRST], operation[LAST]),
+                        *(plan.weights, operation.weights + k, n),
+                        *(plan.biases, operation.biases + k),
+                        *(plan.units, operation.first, operation.last),
                         *(kind == DROPPED, workspace, layer_inputs),
                         *(full_outputs + k, layer_outputs + k),
                     )
                 if n % 2:
                     one_output(
-                        *(plan.weights, operation[WEIGHTS], n),
-                        *(plan.biases, operation[BIASES]),
-                        *(plan.units, operation[FIRST], operation[LAST]),
+                        *(plan.weights, operation.weights, n),
+                        *(plan.biases, operation.biases),
+                        *(plan.units, operation.first, operation.last),
                         *(kind == DROPPED, workspace, layer_inputs),
                         *(full_outputs, layer_outputs),
                     )
@@ -161,7 +155,7 @@ class CompiledDraws:
     def __init__(self, posterior, n_draws: int, random: Callable[[], Any]):
         self._posterior, self._n_draws, self._random = posterior, n_draws, random
         self._plan = self._plan_of(share=True)
-        self._shares = bool((self._plan.operations[:, KIND] == ALL).any())
+        self._shares = bool((self._plan.operations["kind"] == ALL).any())
 
     def _plan_of(self, share: bool) -> Plan:
         posterior = self._posterior
