@@ -18,7 +18,7 @@ from scipy import sparse
 from skbayesnn._data.scaling import Scaling
 from skbayesnn._data.validation import Table
 from skbayesnn._engine.config import Batch, MemberTable
-from skbayesnn._engine.members import mapped, select
+from skbayesnn._engine.members import on_device, select
 from skbayesnn._engine.resources import as_tensor
 
 # Number of input values that are gathered at once for several batches; fits into cache.
@@ -133,7 +133,7 @@ class TrainingRows:
         """The same rows on another device."""
         rows = self._copy()
         rows._device = device
-        rows._subsets = mapped(lambda _, values: values.to(device), self._subsets)
+        rows._subsets = on_device(self._subsets, device)
         for name in ("_x", "_y", "mean_weight", "total_weight", "_member_index"):
             value = getattr(self, name, None)
             if value is not None:

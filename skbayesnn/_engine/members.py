@@ -84,6 +84,18 @@ def select(
     return mapped(selected, tree)
 
 
+def on_device(
+    tree: _Tree, device: torch.device, dtype: torch.dtype | None = None
+) -> _Tree:
+    """Move tensors to a device, in a precision; NumPy's arrays stay."""
+
+    def moved(_, values):
+        is_tensor = isinstance(values, torch.Tensor)
+        return values.to(device, dtype) if is_tensor else values
+
+    return mapped(moved, tree)
+
+
 def _concatenate(trees: Sequence[_Tree]) -> _Tree:
     def joined(axis, *parts):
         if isinstance(parts[0], np.ndarray):

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from skbayesnn._engine.compiled import ENGINE_VARIABLE
-from skbayesnn._engine.members import ByMember, mapped
+from skbayesnn._engine.members import ByMember, on_device
 from skbayesnn._engine.random import DrawRandom
 from skbayesnn._engine.resources import is_out_of_memory, keep_freed_memory
 from skbayesnn._families import Draw, Params
@@ -178,12 +178,7 @@ class Posterior(ByMember):
 
     def to(self, device: torch.device, dtype: torch.dtype) -> "Posterior":
         """The same posterior on a device, in a precision."""
-
-        def moved(_, values):
-            is_tensor = isinstance(values, torch.Tensor)
-            return values.to(device, dtype) if is_tensor else values
-
-        return mapped(moved, self)
+        return on_device(self, device, dtype)
 
     def with_predictive_params(
         self, values: Mapping[str, np.ndarray | torch.Tensor]

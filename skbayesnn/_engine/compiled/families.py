@@ -185,7 +185,7 @@ def shape_of(m):
 
 
 def lay_out(maps) -> None:
-    """Set the spans of the arrays in the workspace.
+    """Set the spans of the arrays in the workspace; gradients of inputs are the last.
 
     maps : ndarray of MAP, with sizes
     """
@@ -233,11 +233,6 @@ def lay_out(maps) -> None:
         end += max(n_values)
     for m, following in pairwise(maps):
         m["output_gradients"] = following["input_gradients"]
-
-
-def workspace_size(maps) -> int:
-    """Size of the workspace of maps that are laid out."""
-    return max(int(maps[name]["stop"].max()) for name in _WORKSPACE)
 
 
 # ---- random words

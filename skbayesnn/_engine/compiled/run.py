@@ -34,7 +34,8 @@ from skbayesnn._networks import Perceptron
 _SECONDS_PER_RUN = 0.25
 # A run has at most this many times as many epochs as the one before.
 _MAX_GROWTH = 8
-# A thread works on one member for at most this part of a run; then it notices Ctrl-C.
+# A thread notices Ctrl-C at least this many times in a run: between two members, or two
+# parts of the epochs of one.
 _PARTS = 8
 # Runs take longer, up to these seconds, if threads would wait otherwise.
 _MAX_SECONDS = 2.0
@@ -208,7 +209,7 @@ class CompiledRunner:
         self._n_threads = min(n_threads(), self._n_members)
         self._pool = ThreadPoolExecutor(self._n_threads)
         self._vectors = [vector.numpy() for vector in state.vectors()]
-        self._places = _places(state)
+        self._places, self._schedule_index = _places(state), state.schedule.index
         with noted_compilation():
             self._program, maps = _program(config, state)
         self._loop_members = _loop_members(
@@ -250,7 +251,9 @@ class CompiledRunner:
         losses = np.full((2, n_epochs, self._n_members), np.nan)
         left = epochs.n_left
         left[self._failed] = 0
-        part, done = max(1, n_epochs // _PARTS), np.zeros(self._n_members, dtype=int)
+        members_per_thread = -(-self._n_members // self._n_threads)
+        part = -(-n_epochs * members_per_thread // _PARTS)
+        done = np.zeros(self._n_members, dtype=int)
         waiting = deque(np.flatnonzero(left).tolist())
         stop = threading.Event()
 
@@ -328,7 +331,7 @@ class CompiledRunner:
 
         losses : nll and KL, (2, epochs), written
         """
-        n_batches, schedule = self._config.n_batches, self.state.schedule.index[m]
+        n_batches, schedule = self._config.n_batches, self._schedule_index[m]
         per_step = slice(part.start * n_batches, part.stop * n_batches)
         steps = epochs.steps[schedule, per_step].T.astype(np.float64, order="C")
         out = np.empty((2, part.stop - part.start))
@@ -533,7 +536,7 @@ def _arrays(member: loop.Member) -> families.Arrays:
         parameters=member.values,
         gradients=np.empty_like(member.values),
         precision=member.precision,
-        workspace=np.empty(families.workspace_size(maps), dtype),
+        workspace=np.empty(maps["input_gradients"]["stop"].max(), dtype),
         words=np.empty(maps[0]["n_rows"] * widest + 1, np.uint64),
         stream=np.zeros(1, families.STREAM),
     )
