@@ -48,10 +48,10 @@ A new family is trained by torch until it is here. What it needs:
    position in the assignment below;
 2. if it scales the inputs, a function in ``_FACTORS`` that draws the factors, and one
    in ``_BACKWARD`` with the gradients of parameters other than mean and bias. If it
-   samples the outputs, a branch in ``_fill_variances`` and one in ``_variances_back``;
+   samples the outputs, branches in ``_sample_outputs`` and ``_backward_sampled``;
 3. a function in ``_KL``, if the KL has parts that are not quadratic in mean and bias;
-4. the ratio in ``_curvature_factor`` of ``run.py``, if the KL has another curvature in
-   the mean than the prior;
+4. in ``run.py``, the fields of its parameters in ``_NOISE``, and the ratio in
+   ``_curvature_factor``, if the KL has another curvature in the mean than the prior;
 5. a case in ``POSTERIORS`` of ``tests/engine/test_compiled.py``, which compares the
    loop with torch step by step.
 """
