@@ -110,7 +110,9 @@ def warn_if_doubtful(estimator, job: TrainingJob) -> None:
         table.X[rows[compared]], table.y[rows[compared]], weights[compared]
     )
     if explained and explained.network < explained.least:
-        _warn("SKB102", _DIVERGED, explained, rate=estimator.learning_rate_init)
+        rate = estimator.learning_rate_init
+        text = _DIVERGED.format(explained=explained, rate=rate)
+        warn("SKB102", text, ConvergenceWarning)
         return
     # The posterior means of the weights: draws would add their own variation.
     subset = some_rows(rows, _FEW_ROWS)
@@ -120,25 +122,22 @@ def warn_if_doubtful(estimator, job: TrainingJob) -> None:
     if is_constant or is_wild:
         outliers = _outliers_in(table.X[rows], table.y[rows], job.config.likelihood)
         if outliers and is_constant:
-            _warn("SKB106", _IS_CONSTANT, in_words=in_words, reason=outliers)
+            warn("SKB106", _IS_CONSTANT.format(in_words, outliers), ConvergenceWarning)
         elif outliers:
-            _warn("SKB105", _FOLLOWS_OUTLIERS, in_words=in_words, reason=outliers)
+            text = f"the predictions follow outliers: {in_words}. {outliers}"
+            warn("SKB105", text, ConvergenceWarning)
         if outliers:
             return
     if explained and can_collapse and explained.network < explained.lower_bound:
-        _warn("SKB104", _COLLAPSED, explained)
+        warn("SKB104", _COLLAPSED.format(explained=explained), ConvergenceWarning)
     elif is_constant:
-        reason = _REASONS_FOR_CONSTANT
-        _warn("SKB106", _IS_CONSTANT, in_words=in_words, reason=reason)
+        text = _IS_CONSTANT.format(in_words, _REASONS_FOR_CONSTANT)
+        warn("SKB106", text, ConvergenceWarning)
     elif explained and not can_collapse and explained.is_far_behind:
         # The KL of these networks cannot outweigh the data.
-        _warn("SKB103", _FAR_BEHIND, explained)
+        warn("SKB103", _FAR_BEHIND.format(explained=explained), ConvergenceWarning)
     elif job.config.likelihood.equal_noise:
         _warn_of_unequal_noise(estimator, job)
-
-
-def _warn(code: str, text: str, explained=None, **values) -> None:
-    warn(code, text.format(explained=explained, **values), ConvergenceWarning)
 
 
 _COMPARED = (
@@ -163,8 +162,7 @@ _COLLAPSED = _COMPARED + (
     "Or raise max_iter, use fewer or narrower hidden layers, or warm up the KL "
     "(kl_warm_up)."
 )
-_FOLLOWS_OUTLIERS = "the predictions follow outliers: {in_words}. {reason}"
-_IS_CONSTANT = "the predictions are constant: {in_words}. {reason}"
+_IS_CONSTANT = "the predictions are constant: {}. {}"
 
 
 def _warn_of_unequal_noise(estimator, job: TrainingJob) -> None:
