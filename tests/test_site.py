@@ -55,13 +55,18 @@ def test_table_of_abilities():
 
 
 def _codes_of_warnings():
-    """Code of every call of ``warn``, ``warn_once`` and ``warn_of_rows``, or None."""
-    place = {"warn": 0, "warn_once": 0, "warn_of_rows": 1}
+    """Code of every call of a function that warns, or None.
+
+    ``_warn`` of the diagnostics passes its ``code`` on.
+    """
+    place = {"warn": 0, "warn_once": 0, "warn_of_rows": 1, "_warn": 0}
     for path in sorted(PACKAGE.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             name = getattr(getattr(node, "func", None), "id", None)
             if name in place and path.name != "_runtime.py":
-                yield getattr(node.args[place[name]], "value", None)
+                code = node.args[place[name]]
+                if getattr(code, "id", None) != "code":
+                    yield getattr(code, "value", None)
 
 
 def _codes_of_errors():
