@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import is_classifier
 
+from skbayesnn._data._advice import listed
 from skbayesnn._data.column_encoding import ALL_MISSING
 from skbayesnn._data.scaling import common_range
 from skbayesnn._data.sources import concatenated
@@ -358,10 +359,10 @@ def columns_of(model, X) -> Any:
     if names and not missing:
         X = X[[by_name[name] for name in names]]
     elif hasattr(model, "feature_names_in_") or n_columns != X.shape[1]:
-        lacking = f"it lacks {_listed(missing)}" if missing else "they have no names"
+        lacking = f"it lacks {listed(missing)}" if missing else "they have no names"
         raise ValueError(
             f"the table must have the {n_columns} columns of the model; {lacking}. Its "
-            f"columns are {_listed(X.columns)}. Name targets by --y."
+            f"columns are {listed(X.columns)}. Name targets by --y."
         )
     X = X.copy()
     encoder = find_encoder(model)
@@ -375,8 +376,3 @@ def columns_of(model, X) -> Any:
             text = text.astype(str).where(text.notna())
             X.isetitem(j, pandas.Categorical(text, levels, ordered=True))
     return X
-
-
-def _listed(names) -> str:
-    names = list(map(str, names))
-    return ", ".join(names[:20]) + ", ..." * (len(names) > 20)

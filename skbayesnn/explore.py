@@ -15,6 +15,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
+from skbayesnn._data._advice import is_number
 from skbayesnn._exploration import Exploration, names_in_fit
 from skbayesnn._persistence.functions import get_untrusted_types, load
 from skbayesnn._report import N_REPLACED, data_address
@@ -202,9 +203,7 @@ def _read_csv(path: str, names: Sequence[str]) -> Any:
     else:
         separator = ","
         header = pandas.read_csv(path, nrows=0).columns
-        if header.map(_is_number).all() and [*header] != [
-            *map(str, range(len(header)))
-        ]:
+        if header.map(is_number).all() and [*header] != [*map(str, range(len(header)))]:
             return pandas.read_csv(path, header=None)  # as NumPy writes it
     table = pandas.read_csv(path, sep=separator)
     if not table.index.equals(pandas.RangeIndex(len(table))):
@@ -218,12 +217,6 @@ def _read_csv(path: str, names: Sequence[str]) -> Any:
             print(f"{path} has decimal commas: 1,234 is less than 2.", flush=True)
             return other
     return table
-
-
-def _is_number(name: str) -> bool:
-    with suppress(ValueError):
-        return float(name) == float(name)
-    return False
 
 
 def _parser() -> argparse.ArgumentParser:
