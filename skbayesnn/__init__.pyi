@@ -1,4 +1,4 @@
-"""Modules of the public names, for type checkers and for ``__init__.py``."""
+"""Modules of the public names, for type checkers and for the package itself."""
 
 from skbayesnn import estimators as estimators
 from skbayesnn import gradient_estimators as gradient_estimators
