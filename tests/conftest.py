@@ -2,12 +2,12 @@
 
 import random
 
-import joblib  # noqa: F401  it draws from Python's generator at its import
 import numpy as np
 import pytest
 import sklearn
 import torch
 
+import skbayesnn.estimators  # noqa: F401  rich draws from Python's generator at its import
 from skbayesnn._engine import cuda_graph
 from tests.helpers.seed import SEED
 
