@@ -1,6 +1,7 @@
 """Bayesian neural networks that are ordinary scikit-learn estimators.
 
-A public name is imported when it is used first. The stub next to this file has its module.
+A public name is imported when it is used first. The stub next to this file has its
+module.
 """
 
 import ast as _ast
