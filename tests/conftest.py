@@ -7,7 +7,8 @@ import pytest
 import sklearn
 import torch
 
-import skbayesnn.estimators  # noqa: F401  rich draws from Python's generator at its import
+# rich draws from Python's generator at its import.
+import skbayesnn.estimators  # noqa: F401
 from skbayesnn._engine import cuda_graph
 from tests.helpers.seed import SEED
 

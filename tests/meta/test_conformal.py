@@ -441,7 +441,7 @@ def test_around_a_network(data, method):
     np.testing.assert_array_equal(interval, model.predict_interval(data.X_new, 0.8))
     prediction = model.predict(data.X_new)
     assert (interval[:, 0] < prediction).all() and (prediction < interval[:, 1]).all()
-    with pytest.raises(TypeError, match="a predictive distribution needs"):
+    with pytest.raises(TypeError, match="use one of its `estimators_`"):
         predict_quantile(model, data.X_new, 0.5)
     again = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(again.predict_interval(data.X_new, 0.8), interval)
