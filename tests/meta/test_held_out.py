@@ -236,7 +236,6 @@ def test_fitted_models_are_refused_out_of_fold(table):
         INNER,
         clone(INNER).fit(X, y),
         make_pipeline(scaler, INNER),
-        BaggingRegressor(INNER, n_estimators=2, random_state=0),
         CalibratedUncertaintyRegressor(INNER, cv=2),
     ]
     accepted = []
