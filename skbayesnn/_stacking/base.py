@@ -791,8 +791,8 @@ def _collect(
 
 
 def _weights_table(names: list[str], stacked: Stacked):
-    """Weight and log density of the candidates, in order of decreasing weight."""
-    columns = {"weight": stacked.weights, "log_density": stacked.log_density}
+    """Weights and scores of the candidates, in order of decreasing weight."""
+    columns = {"weight": stacked.weights} | stacked.scores
     order = np.argsort(-stacked.weights, kind="stable")
     return _as_frame(
         {

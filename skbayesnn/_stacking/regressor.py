@@ -129,9 +129,11 @@ default="from_dtype"
     Attributes
     ----------
     weights_ : DataFrame
-        ``"weight"`` and mean out-of-fold ``"log_density"`` (nats, y in its own units)
-        of each candidate, in order of decreasing weight. A dict of dicts if pandas is
-        not installed; ``weights_["weight"][name]`` works in both cases.
+        ``"weight"`` and two mean out-of-fold scores of each candidate, in order of
+        decreasing weight: ``"log_density"`` (nats, y in its own units) and ``"crps"``
+        (in standard deviations of y, from at most 500 rows). A candidate
+        with a low log density can have weight because of its CRPS. A dict of dicts if
+        pandas is not installed; ``weights_["weight"][name]`` works in both cases.
     estimators_ : list of estimator
         The candidates with positive weight, fitted to all rows. They take the encoded
         columns, ``model.table_.transform(X)``; or an array of X, if ``table_`` is None;

@@ -269,8 +269,8 @@ class Stacked:
     weights : ndarray of shape (candidates,)
     n_draws : ndarray of shape (candidates,), int
         Draws of each candidate in the mixture.
-    log_density : ndarray of shape (candidates,)
-        Mean log density of each candidate, nats.
+    scores : dict of ndarray of shape (candidates,)
+        ``"log_density"``, the mean in nats, and for regression ``"crps"``.
     factor : ndarray of shape (targets or 1,)
         Correction of the mixture.
     mixture : MixturePredictive or ClassPredictive
@@ -279,7 +279,7 @@ class Stacked:
 
     weights: np.ndarray
     n_draws: np.ndarray
-    log_density: np.ndarray
+    scores: dict[str, np.ndarray]
     factor: np.ndarray
     mixture: Any
 
@@ -390,7 +390,10 @@ class OutOfFold:
         """
         log_density = self.log_density()
         kept = useful_candidates(log_density, self.weights, *self.spread_and_error())
-        for condition in (log_density > MIN_LOG_DENSITY).any(0), self.beats_constant():
+        # Classes have no CRPS.
+        crps = None if self.predictives[0].is_classification else self.crps()
+        is_better = np.ones(len(kept), bool) if crps is None else crps[1:] < crps[0]
+        for condition in (log_density > MIN_LOG_DENSITY).any(0), is_better:
             if (kept & condition).any():
                 kept &= condition
         weights = np.zeros(len(kept))
@@ -399,7 +402,7 @@ class OutOfFold:
             if score == "log_density"
             else crps_weights(self.crps_products(np.flatnonzero(kept)))
         )
-        if score == "log_density" and not self.predictives[0].is_classification:
+        if score == "log_density" and crps is not None:
             used = np.flatnonzero(weights)
             products = self.crps_products(used, CHECK_LIMITS)
             # They may be infinite if no candidate is better than a constant.
@@ -410,7 +413,8 @@ class OutOfFold:
         mixture = self.mixture(n_draws)
         factor = best_factor(mixture, self.observed, self.weights)
         means = np.average(log_density, axis=0, weights=self.weights)
-        return Stacked(weights, n_draws, means, factor, mixture)
+        scores = {"log_density": means} | ({} if crps is None else {"crps": crps[1:]})
+        return Stacked(weights, n_draws, scores, factor, mixture)
 
     @cached_property
     def observed(self) -> np.ndarray | Cells:
@@ -449,21 +453,20 @@ class OutOfFold:
         y, weights, parts = self._subset(candidates, *limits)
         return crps_products(parts, y, weights)
 
-    def beats_constant(self) -> np.ndarray:
-        """Whether the CRPS is below the CRPS of a normal distribution of all y.
+    def crps(self) -> np.ndarray:
+        """Mean CRPS of a normal distribution of all y, and of each candidate.
 
-        returns : (candidates,), of bool; all true for classification
+        It is computed from a subset of rows and draws, in standard deviations of y.
         """
-        everyone = np.arange(len(self.predictives))
-        if self.predictives[0].is_classification:
-            return np.ones(len(everyone), dtype=bool)
-        y, weights, parts = self._subset(everyone, *CHECK_LIMITS)
+        y, weights, parts = self._subset(
+            np.arange(len(self.predictives)), *CHECK_LIMITS
+        )
         mean = _average(y, weights)
         variance = _average(np.square(y - mean), weights)
         variance = np.where(variance > 0, variance, 1.0)
         constant = Gaussians(*(np.tile(v, (1, len(y), 1)) for v in (mean, variance)))
-        crps = [crps_products([part], y, weights).item() for part in (constant, *parts)]
-        return np.less(crps[1:], crps[0])
+        scores = [crps_products([p], y, weights).item() for p in (constant, *parts)]
+        return np.array(scores)
 
     def _subset(self, candidates, most: int, most_draws: int) -> tuple:
         """Targets, weights, and the candidates' distributions.

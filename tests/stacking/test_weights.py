@@ -3,7 +3,10 @@
 import numpy as np
 import pytest
 from scipy.optimize import minimize
+from sklearn.model_selection import KFold
 
+from skbayesnn import BayesianStackingRegressor, MCDropoutRegressor
+from skbayesnn._meta.unwrap import open_predictive
 from skbayesnn._stacking.weights import (
     MIN_WEIGHT,
     round_to_total,
@@ -11,6 +14,7 @@ from skbayesnn._stacking.weights import (
     stacking_weights,
     useful_candidates,
 )
+from tests.helpers.stacks import QUICK
 
 ROWS, CANDIDATES = 60, 5
 
@@ -200,3 +204,21 @@ def test_candidate_with_the_only_density_in_a_row_is_kept(seed):
     weights = sparse_stacking_weights(log_density, np.ones(n_rows))
     np.testing.assert_array_equal(weights > 0, [True, True, False])
     assert weights[1] < MIN_WEIGHT
+
+
+def test_the_table_has_the_crps_of_each_candidate(seed):
+    """Of held-out rows, in standard deviations of y."""
+    random = np.random.default_rng(seed)
+    X = random.normal(size=(70, 3))
+    y = 20 + 6 * X[:, 0] + random.normal(size=70)
+    # At most 20 draws are used.
+    network = MCDropoutRegressor(**QUICK | {"max_iter": 60, "n_draws": 7})
+    model = BayesianStackingRegressor([("network", network)], cv=KFold(2)).fit(X, y)
+    scores = [
+        open_predictive(fold_model, X[test]).whole().crps(y[test])
+        for (_, test), [fold_model] in zip(
+            KFold(2).split(X), model.fold_estimators_, strict=True
+        )
+    ]
+    expected = np.concatenate(scores).mean() / y.std()
+    assert model.weights_["crps"]["network"] == pytest.approx(expected, rel=1e-6)
