@@ -11,7 +11,6 @@ from skbayesnn._persistence import foreign
 from skbayesnn._persistence.codec import decoded, encoded
 from skbayesnn._persistence.file_format import (
     File,
-    is_model_file,
     name_of,
     packed,
     read,
@@ -21,7 +20,6 @@ from skbayesnn._persistence.file_format import (
 from skbayesnn._persistence.schema import trusted_names
 from skbayesnn._stored import is_fitted
 from skbayesnn._version import __version__
-from skbayesnn.estimators._continuation import Checkpoint
 
 # Version of the file format; the description of a network has its own version.
 FORMAT = 1
@@ -86,11 +84,6 @@ def save(model: Any, file: File) -> None:
     True
     """
     write(file, dumps(model))
-
-
-# Fits write checkpoints by it; their modules cannot import this one.
-Checkpoint.save = staticmethod(save)
-Checkpoint.is_model_file = staticmethod(is_model_file)
 
 
 def dumps(model: Any) -> bytes:

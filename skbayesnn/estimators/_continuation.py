@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from numbers import Integral
 from os import PathLike
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, TypedDict, cast
+from typing import Annotated, Any, TypedDict, cast
 
 import joblib
 import numpy as np
@@ -37,7 +37,7 @@ from skbayesnn._engine.processes import (
     present_processes,
 )
 from skbayesnn._engine.training import Trained, initial_posterior
-from skbayesnn._runtime import snapshot, warn, warn_once
+from skbayesnn._runtime import imported, snapshot, warn, warn_once
 from skbayesnn._stored import ANY, Floats, PositiveCount, Records
 from skbayesnn._typing import Array
 from skbayesnn.estimators import _fitted
@@ -367,11 +367,6 @@ class Checkpoint:
     path : str or path-like
     """
 
-    # ``skbayesnn.save``, and whether it may have written a file. Its module sets them,
-    # since it imports the estimators.
-    save: ClassVar[Callable[[Any, Path], None]]
-    is_model_file: ClassVar[Callable[[Path], bool]]
-
     def __init__(self, path: str | PathLike):
         if not isinstance(path, str | PathLike):
             raise TypeError(
@@ -394,7 +389,9 @@ class Checkpoint:
                 "`checkpoint` must be the path of a file; got the folder "
                 f"{str(path)!r}. Give the name of a file in it."
             )
-        if self._path.is_file() and not Checkpoint.is_model_file(self._path):
+        # The folder of files is above the estimators.
+        is_model_file = imported("skbayesnn._persistence.file_format").is_model_file
+        if self._path.is_file() and not is_model_file(self._path):
             raise FileExistsError(
                 "`checkpoint` must be a new file, or one of skbayesnn.save, which is "
                 f"replaced; got {str(path)!r}, which has other content. Give another "
@@ -457,7 +454,7 @@ class Checkpoint:
         if not self._is_writer:
             return
         try:
-            type(self).save(model, self._path)
+            imported("skbayesnn._persistence.functions").save(model, self._path)
         except OSError as error:
             state = "has earlier epochs" if self._path.exists() else "does not exist"
             warn_once(

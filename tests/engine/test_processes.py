@@ -27,6 +27,7 @@ from skbayesnn._data import sources
 from skbayesnn._engine import processes, training
 from skbayesnn._engine.compiled import ENGINE_VARIABLE
 from skbayesnn._engine.processes import TIMEOUT_VARIABLE, ProcessError, Processes
+from skbayesnn._persistence import functions
 from skbayesnn.estimators import _continuation, _fit
 from skbayesnn.model_selection import BatchedGridSearchCV
 from tests.engine import launched
@@ -159,11 +160,11 @@ def test_members_are_split_between_checkpoints(table, seed, monkeypatch, tmp_pat
     monkeypatch.setattr(_continuation, "_SHARE_OF_TIME", np.inf)
     path, written = tmp_path / "fit.skb", []
 
-    def save(model, file):
+    def save(model, file, original=functions.save):
         written.append(model)
-        skbayesnn.save(model, file)
+        original(model, file)
 
-    monkeypatch.setattr(_continuation.Checkpoint, "save", save)
+    monkeypatch.setattr(functions, "save", save)
 
     def fit(processes):
         local.processes = processes

@@ -211,12 +211,18 @@ def _float_of(typing_context, bits):
 
 
 def by_precision(single, double):
-    """Function of a float that has an implementation for each precision."""
+    """Function of a float that has an implementation for each precision.
+
+    Its terms are not reordered, even within ``compiled_sums``: exp in float64 rounds
+    by adding and subtracting a large number.
+    """
 
     def function(x):
         raise NotImplementedError("only compiled code calls this function")
 
-    @overload(function, jit_options={"error_model": "numpy"})
+    options = {"error_model": "numpy", "fastmath": {"contract", "nsz"}}
+
+    @overload(function, jit_options=options)
     def choose(x):
         return single if x == types.float32 else double
 
