@@ -288,7 +288,7 @@ class Column:
         import pandas
 
         numbers = np.array([self.number(value) for value in values])
-        if self.kind == "number":
+        if self.kind not in ("date", "duration"):
             return pandas.Series(numbers)
         unit = "datetime64[us]" if self.kind == "date" else "timedelta64[us]"
         times = pandas.Series((numbers * 1e6).round().astype(unit))
