@@ -163,7 +163,7 @@ class CalibratedUncertaintyRegressor(
     def _predict(self, X, return_std, return_cov, method):
         check_is_fitted(self)
         if method != "draws":
-            return self._distribution_by(X, method)  # raises
+            return self._lazy_distribution(X, method)  # raises
         if not (return_std or return_cov):
             return self.estimator_.predict(X)
         if self._scales_moments:  # computes the draws only once

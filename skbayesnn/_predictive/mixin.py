@@ -22,7 +22,13 @@ from skbayesnn._predictive.distribution import (
     RegressionDistribution,
 )
 from skbayesnn._predictive.summaries import to_frame
-from skbayesnn._runtime import imported, on_snapshot, store_parameters
+from skbayesnn._runtime import (
+    default_settings,
+    imported,
+    on_snapshot,
+    snapshot,
+    store_parameters,
+)
 from skbayesnn._typing import Array, MatrixLike, OutputPath, RandomState
 from skbayesnn._validation import check_number, check_one_of_std_and_cov
 
@@ -39,7 +45,7 @@ class PredictiveMixin:
     # Class of the distributions that ``predict_distribution`` returns.
     _distribution_class: type[PredictiveDistribution]
 
-    @on_snapshot
+    @default_settings
     def predict_distribution(self, X: MatrixLike) -> Any:
         """Predict the distribution of y, as an object with SciPy's names.
 
@@ -56,14 +62,17 @@ class PredictiveMixin:
         distribution : PredictiveDistribution
             It computes results when a method is called. Later fits do not change it.
         """
-        distribution = self._distribution_class([ModelRows(self, X)])
+        distribution = self._lazy_distribution(X)
         distribution.open()
         return distribution
 
-    def _distribution_by(self, X, method: str) -> Any:
-        """``predict_distribution``; only networks have other methods than "draws"."""
+    def _lazy_distribution(self, X, method: str = "draws") -> Any:
+        """``predict_distribution`` that is opened when a result is computed.
+
+        Only networks have other methods than "draws".
+        """
         if isinstance(method, str) and method == "draws":
-            return self.predict_distribution(X)
+            return self._distribution_class([ModelRows(snapshot(self), X)])
         raise ValueError(
             f"`method` must be 'draws' for {type(self).__name__}; got {method!r}."
         )
@@ -128,7 +137,7 @@ class PredictiveMixin:
         .. [1] Gal (2016), "Uncertainty in deep learning", PhD thesis, University of
            Cambridge.
         """
-        values = self.predict_distribution(X).uncertainty(kind)
+        values = self._lazy_distribution(X).uncertainty(kind)
         return to_frame(values, kind, X) if as_frame else values
 
     @by_blocks
@@ -161,7 +170,7 @@ class PredictiveMixin:
             If a label is not in ``classes_``.
         """
 
-        return self.predict_distribution(X).logpdf(y)
+        return self._lazy_distribution(X).logpdf(y)
 
     def report(
         self,
@@ -236,7 +245,7 @@ class PredictiveMixin:
             Function values, in the units of y, or class probabilities.
         """
         check_number("n_samples", n_samples, kind=Integral, low=1)
-        return self.predict_distribution(X).functions(n_samples, random_state)
+        return self._lazy_distribution(X).functions(n_samples, random_state)
 
     @by_blocks
     def sample_y(
@@ -268,7 +277,7 @@ class PredictiveMixin:
             Sampled target values or labels.
         """
         check_number("n_samples", n_samples, kind=Integral, low=1)
-        return self.predict_distribution(X).rvs(n_samples, random_state)
+        return self._lazy_distribution(X).rvs(n_samples, random_state)
 
 
 class RegressionPredictiveMixin(PredictiveMixin):
@@ -344,7 +353,7 @@ class RegressionPredictiveMixin(PredictiveMixin):
         return self._predict(X, return_std, return_cov, method)
 
     def _predict(self, X, return_std, return_cov, method):
-        distribution = self._distribution_by(X, method)
+        distribution = self._lazy_distribution(X, method)
         if return_std or return_cov:
             return distribution.moments(return_cov)
         return distribution.mean()
@@ -372,7 +381,7 @@ class RegressionPredictiveMixin(PredictiveMixin):
         quantile : ndarray of shape (n_samples[, n_targets][, n_levels])
             In y's units; the last axis exists if q is a sequence.
         """
-        return self.predict_distribution(X).ppf(q)
+        return self._lazy_distribution(X).ppf(q)
 
     @by_blocks
     def predict_interval(
@@ -405,7 +414,7 @@ class RegressionPredictiveMixin(PredictiveMixin):
             Lower and upper bound in y's units, ``lower, upper = interval.T``; the axis
             of coverages exists if ``coverage`` is a sequence.
         """
-        return self.predict_distribution(X).interval(coverage, kind)
+        return self._lazy_distribution(X).interval(coverage, kind)
 
     @by_blocks
     def predictive_cdf(
@@ -429,7 +438,7 @@ class RegressionPredictiveMixin(PredictiveMixin):
         -------
         probability : ndarray of shape (n_samples,) or (n_samples, n_targets)
         """
-        return self.predict_distribution(X).cdf(y)
+        return self._lazy_distribution(X).cdf(y)
 
     @by_blocks
     def crps(self, X: MatrixLike, y: ArrayLike, *, output: OutputPath = None) -> Array:
@@ -452,7 +461,7 @@ class RegressionPredictiveMixin(PredictiveMixin):
         crps : ndarray of shape (n_samples,)
             In y's units, averaged over targets.
         """
-        return self.predict_distribution(X).crps(y)
+        return self._lazy_distribution(X).crps(y)
 
 
 class ClassificationPredictiveMixin(PredictiveMixin):
@@ -515,7 +524,7 @@ class ClassificationPredictiveMixin(PredictiveMixin):
         probability : ndarray of shape (n_samples, n_classes)
             Columns in the order of ``classes_``.
         """
-        return self._distribution_by(X, method).proba()
+        return self._lazy_distribution(X, method).proba()
 
     @by_blocks
     def predict_log_proba(self, X: MatrixLike, *, output: OutputPath = None) -> Array:

@@ -409,9 +409,9 @@ class BayesianNetwork(
 
         return PredictiveBlocks.of_encoded(rows, opened)
 
-    def _distribution_by(self, X, method):
+    def _lazy_distribution(self, X, method="draws"):
         if isinstance(method, str) and method == "draws":
-            return self.predict_distribution(X)
+            return super()._lazy_distribution(X)
         _validation.check_option("method", method, _fitted.METHODS)
         rows = ModelRows(snapshot(self), X, {"method": method})
         return self._distribution_class([rows])
