@@ -95,9 +95,12 @@ def test_mean_weights_equal_a_deterministic_network(data, model):
 
 
 def test_mean_weights_without_dropout_equal_the_draws(data, small):
+    """Up to the order of sums, which differs between the compiled loop and torch."""
     model = MCDropoutRegressor(**small | {"dropout": 0.0}).fit(data.X, data.y)
-    np.testing.assert_array_equal(
-        model.predict(data.X_new, method="mean_weights"), model.predict(data.X_new)
+    np.testing.assert_allclose(
+        model.predict(data.X_new, method="mean_weights"),
+        model.predict(data.X_new),
+        rtol=1e-12,
     )
 
 
