@@ -213,11 +213,6 @@ class Posterior(ByMember):
         layers = self.network.with_constants_of(self.layers, source.layers)
         return replace(self, layers=layers, keep=source.keep)
 
-    def with_independent_draws(self, stream: int) -> "Posterior":
-        """The same q(W) with draws that are independent of the present ones."""
-        bits = np.random.SeedSequence(stream).generate_state(len(self.seeds))
-        return replace(self, seeds=(self.seeds ^ bits.astype(np.int64) << 31))
-
 
 # ---- predictions in chunks
 

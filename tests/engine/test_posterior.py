@@ -119,20 +119,6 @@ def test_keep_probability_is_given_or_learned(untrained):
         assert torch.equal(params["logit"].sigmoid(), p)
 
 
-def test_reseeded_draws_differ(untrained, seed):
-    q = untrained()
-    weights = q.draw(range(7))[0][0]
-    reseeded = [
-        q.with_independent_draws(stream).draw(range(7))[0][0] for stream in (0, 1, 0)
-    ]
-    assert torch.equal(reseeded[0], reseeded[2])
-    assert not torch.equal(reseeded[0], reseeded[1])
-    assert not torch.equal(reseeded[0], weights)
-    # Members 0 and 2 share a seed in q; reseeded draws are independent of each other.
-    masks = (q.with_independent_draws(3).draw(range(50))[0][0] != 0).any(-1)
-    assert not torch.equal(masks[:, 0], masks[:, 2])
-
-
 # ------------------------------------------------------------------------ chunks
 
 
