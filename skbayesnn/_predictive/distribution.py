@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from numbers import Integral
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -103,7 +103,7 @@ class PredictiveDistribution:
     """
 
     # Measures of uncertainty; the first is the default.
-    _kinds: tuple[str, ...]
+    kinds: ClassVar[tuple[str, ...]]
 
     def __init__(self, parts: Sequence[ModelRows]) -> None:
         self._parts = list(parts)
@@ -114,7 +114,7 @@ class PredictiveDistribution:
             part.blocks()
 
     @classmethod
-    def concatenate(cls, parts: Sequence[PredictiveDistribution]) -> Any:
+    def concatenate(cls, parts: Sequence[Any]) -> Any:
         """Concatenate the rows of several distributions, also of different models.
 
         Parameters
@@ -132,6 +132,14 @@ class PredictiveDistribution:
                 "`parts` must be predictive distributions of one kind, at least one; "
                 f"got {[type(part).__name__ for part in parts]}."
             )
+        if kind is ClassDistribution:
+            first, *others = (part.classes for part in parts)
+            if not all(np.array_equal(first, classes) for classes in others):
+                raise ValueError(
+                    "`parts` must have the same classes; got "
+                    f"{[first.tolist(), *(c.tolist() for c in others)]}. Fit the "
+                    "models to rows of all classes."
+                )
         return kind([rows for part in parts for rows in part._parts])
 
     def __len__(self) -> int:
@@ -187,8 +195,19 @@ class PredictiveDistribution:
         return self._parts[0].blocks().distribution(slice(0, 1))
 
     def uncertainty(self, kind: Any = None) -> Any:
-        """Measures of uncertainty, as ``predict_uncertainty`` of the model returns."""
-        kind = self._kinds[0] if kind is None else kind
+        """Measures of uncertainty, as ``predict_uncertainty`` of the model returns.
+
+        Parameters
+        ----------
+        kind : str or list of str, default=None
+            Measures among ``kinds``, or ``"all"``; None is the first.
+
+        Returns
+        -------
+        uncertainty : ndarray of shape (n_samples[, n_targets]), or dict of them
+            In the units of y; for classes in nats, or a share.
+        """
+        kind = self.kinds[0] if kind is None else kind
 
         def compute(wanted):
             parts = self._each(lambda block: block.uncertainty(wanted), by_draws=True)
@@ -196,7 +215,7 @@ class PredictiveDistribution:
                 name: np.concatenate([part[name] for part in parts]) for name in wanted
             }
 
-        return select_kinds(kind, self._kinds, compute)
+        return select_kinds(kind, self.kinds, compute)
 
     def rvs(self, size: int = 1, random_state: RandomState = 0) -> Array:
         """Draw y: one function for all rows, and independent noise in every row.
@@ -251,7 +270,7 @@ class RegressionDistribution(PredictiveDistribution):
     Results are in the units of y. They have an axis of targets if y of the fit had one.
     """
 
-    _kinds = REGRESSION_KINDS
+    kinds = REGRESSION_KINDS
 
     def mean(self) -> Array:
         """Mean, (n_samples[, n_targets])."""
@@ -279,11 +298,14 @@ class RegressionDistribution(PredictiveDistribution):
         return mean, spread
 
     def epistemic(self) -> Array:
-        """Standard deviation of the functions that ``functions`` draws."""
+        """Standard deviation of the functions that ``functions`` draws.
+
+        returns : (n_samples[, n_targets])
+        """
         return self.uncertainty("epistemic")
 
     def aleatoric(self) -> Array:
-        """Standard deviation of the observation noise."""
+        """Standard deviation of the observation noise, (n_samples[, n_targets])."""
         return self.uncertainty("aleatoric")
 
     def median(self) -> Array:
@@ -387,7 +409,7 @@ class RegressionDistribution(PredictiveDistribution):
 class ClassDistribution(PredictiveDistribution):
     """Predictive distribution of a class: see :class:`PredictiveDistribution`."""
 
-    _kinds = CLASSIFICATION_KINDS
+    kinds = CLASSIFICATION_KINDS
 
     @property
     def classes(self) -> Array:

@@ -137,7 +137,9 @@ class PredictiveMixin:
         .. [1] Gal (2016), "Uncertainty in deep learning", PhD thesis, University of
            Cambridge.
         """
-        values = self._lazy_distribution(X).uncertainty(kind)
+        distribution = self._lazy_distribution(X)
+        kind = distribution.kinds[0] if kind is None else kind
+        values = distribution.uncertainty(kind)
         return to_frame(values, kind, X) if as_frame else values
 
     @by_blocks

@@ -512,7 +512,10 @@ class MixturePredictive:
                 f"`y` must have the {n_targets} targets of the fit; got {y.shape[1]}."
             )
         if np.isnan(y).any():
-            raise ValueError(f"`y` must not contain NaN; got {np.isnan(y).sum()}.")
+            raise ValueError(
+                f"`y` must not contain NaN; got {np.isnan(y).sum()}. Leave out these "
+                "rows."
+            )
         return y
 
     def _quantile(self, level) -> np.ndarray:

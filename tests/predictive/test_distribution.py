@@ -6,6 +6,7 @@ import pickle
 import numpy as np
 import pytest
 from scipy import stats
+from sklearn.base import clone
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.exceptions import NotFittedError
@@ -233,6 +234,29 @@ def test_concatenation_of_different_models(table):
     for wrong in ([*parts, classes], []):
         with pytest.raises(TypeError, match="`parts` must be predictive distributions"):
             PredictiveDistribution.concatenate(wrong)
+
+
+def test_concatenated_classes_must_be_equal(table):
+    X, _, labels, _ = table
+    model, some = MCDropoutClassifier(**SMALL), labels != "a"
+    parts = [
+        clone(model).fit(X, labels).predict_distribution(X),
+        clone(model).fit(X[some], labels[some]).predict_distribution(X),
+    ]
+    assert len(PredictiveDistribution.concatenate([parts[0]] * 2).proba()) == 82
+    with pytest.raises(ValueError, match="`parts` must have the same classes"):
+        PredictiveDistribution.concatenate(parts)
+
+
+def test_the_column_of_a_frame_has_the_name_of_the_default_kind(table):
+    pytest.importorskip("pandas")
+    X, y, labels, _ = table
+    for model, target, name in (
+        (MCDropoutRegressor(**SMALL), y, "total"),
+        (MCDropoutClassifier(**SMALL), labels, "entropy"),
+    ):
+        frame = model.fit(X, target).predict_uncertainty(X, as_frame=True)
+        assert list(frame.columns) == [name]
 
 
 def test_later_fits_change_nothing(table):
