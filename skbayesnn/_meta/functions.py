@@ -92,7 +92,7 @@ def _through_meta_estimators(
 
     def through(model, X, *args, **kwargs):
         result = _method(model, X, name)(*args, **kwargs)
-        if kwargs.get("as_frame") and isinstance(X, type(result)):
+        if hasattr(result, "set_axis") and isinstance(X, type(result)):
             result = result.set_axis(X.index)
         return result
 

@@ -300,7 +300,12 @@ def _unsupported(model) -> str:
     name = type(model).__name__
     library = type(model).__module__.partition(".")[0]
     way_out = _lookup(UNSUPPORTED, model) or UNSUPPORTED_LIBRARIES.get(library)
-    if way_out is None and hasattr(model, "conformal_"):
+    # ConformalClassifier has one estimator and no intervals.
+    if (
+        way_out is None
+        and hasattr(model, "conformal_")
+        and hasattr(model, "estimators_")
+    ):
         way_out = (
             "its intervals are conformal; use one of its `estimators_`, whose "
             "distribution is not"

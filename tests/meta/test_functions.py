@@ -284,6 +284,8 @@ def test_frame_through_a_pipeline_keeps_the_index(data):
     model = make_pipeline(StandardScaler(), regressor()).fit(X, data.y)
     actual = predict_uncertainty(model, frame, as_frame=True)
     assert list(actual.index) == names
+    by_position = predict_uncertainty(model, frame, "total", True)
+    assert by_position.equals(actual)
     np.testing.assert_array_equal(
         actual.to_numpy()[:, 0], predict_uncertainty(model, frame)
     )
