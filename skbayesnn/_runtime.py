@@ -1,4 +1,4 @@
-"""Global settings, warnings, and atomic updates of fitted attributes and files.
+"""Global settings, warnings, threads, and atomic updates of attributes and files.
 
 A fit does not change the settings of NumPy, torch and warnings. Warnings point at the
 user's line. Fitted attributes are replaced in one assignment: while one thread refits
@@ -10,11 +10,13 @@ import glob
 import os
 import secrets
 import sys
+import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager, suppress
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from functools import wraps
 from importlib import import_module
 from pathlib import Path
@@ -178,6 +180,50 @@ def imported(name: str) -> ModuleType:
     """Import a module without changing the caller's warning filters."""
     with warnings.catch_warnings():
         return import_module(name)
+
+
+# ---- threads
+
+# Seconds between two looks for Ctrl-C.
+_PATIENCE = 0.5
+
+
+def wait_for(futures: Sequence[Future[R]]) -> list[R]:
+    """Wait for futures; return their results, or raise the first exception.
+
+    Ctrl-C ends the wait within half a second. A wait without a limit does not see a
+    signal that arrives just before it, or in another thread.
+    """
+    waiting = set(futures)
+    while waiting:
+        _, waiting = wait(waiting, _PATIENCE, FIRST_EXCEPTION)
+        for future in futures:
+            if future.done() and (error := future.exception()) is not None:
+                raise error
+    return [future.result() for future in futures]
+
+
+def on_threads(
+    calls: Iterable[Callable[[], R]],
+    n_threads: int,
+    stop: threading.Event | None = None,
+) -> list[R]:
+    """Results of calls on threads, in the order of the calls.
+
+    The threads have the settings of NumPy and of warnings of the calling one. After an
+    exception, calls that have not started are left out.
+
+    stop : set after an exception, for calls that have started
+    """
+    with ThreadPoolExecutor(n_threads) as pool:
+        futures = [pool.submit(copy_context().run, call) for call in calls]
+        try:
+            return wait_for(futures)
+        except BaseException:
+            if stop is not None:
+                stop.set()
+            pool.shutdown(cancel_futures=True)
+            raise
 
 
 # ---- atomic updates of fitted attributes

@@ -27,7 +27,7 @@ from skbayesnn._data import files
 from skbayesnn._data._advice import listed
 from skbayesnn._data.class_order import OrderedLabels, if_ordered
 from skbayesnn._data.columns import is_frame, objects_of
-from skbayesnn._runtime import imported
+from skbayesnn._runtime import imported, wait_for
 
 # Bytes that an ordinary fit needs for each value of X, at most: the table itself,
 # copies in double precision, and the networks of the selection on held-out rows.
@@ -564,7 +564,7 @@ def read_ahead(values: Iterator[Any]) -> Generator[Any, None, None]:
 
         future = following()
         try:
-            while (value := future.result()) is not nothing:
+            while (value := wait_for([future])[0]) is not nothing:
                 future = following()
                 yield value
         finally:

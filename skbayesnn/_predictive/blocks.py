@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
 import torch
 
 from skbayesnn._engine.resources import torch_threads
+from skbayesnn._runtime import on_threads
 
 # Number of rows whose draws are in memory at once.
 BLOCK = 512
@@ -161,12 +162,6 @@ class PredictiveBlocks:
                     results.append(function(rows, distribution))
             return results
 
-        with ThreadPoolExecutor(n_threads) as pool:
-            # Threads have the settings of NumPy and of warnings of this one.
-            starts = range(0, self.n_rows, self.part_rows)
-            futures = [pool.submit(copy_context().run, of_part, i) for i in starts]
-            try:
-                return [result for future in futures for result in future.result()]
-            except BaseException:
-                pool.shutdown(cancel_futures=True)
-                raise
+        starts = range(0, self.n_rows, self.part_rows)
+        parts = on_threads([partial(of_part, i) for i in starts], n_threads)
+        return list(chain.from_iterable(parts))

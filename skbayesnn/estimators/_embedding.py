@@ -2,9 +2,9 @@
 
 import math
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property, partial
+from threading import Event
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from skbayesnn._distributions.map_factor import PRIOR_STD, least_density, log_mean_exp
 from skbayesnn._engine.optimizer import BETA_1, BETA_2, EPSILON
-from skbayesnn._runtime import snapshot, warn
+from skbayesnn._runtime import on_threads, snapshot, warn
 
 # ---- training: start, schedule and threads
 
@@ -131,12 +131,12 @@ class EmbeddingTrainer:
         """
         from skbayesnn._engine.compiled import run
 
+        stop = Event()
+        calls = [partial(self._train, s, length_scales, stop) for s in seeds.tolist()]
         with run.single_threaded_blas, run.noted_compilation():
-            with ThreadPoolExecutor(min(run.n_threads(), len(seeds))) as pool:
-                train = partial(self._train, length_scales=length_scales)
-                return list(pool.map(train, seeds.tolist()))
+            return on_threads(calls, min(run.n_threads(), len(calls)), stop)
 
-    def _train(self, seed: int, length_scales) -> Fit:
+    def _train(self, seed: int, length_scales, stop: Event) -> Fit:
         from skbayesnn._engine.compiled import neighbours
 
         random, dtype = np.random.default_rng(seed), self.features.dtype
@@ -156,6 +156,8 @@ class EmbeddingTrainer:
         losses = np.empty(self.n_passes)
         passes = np.arange(self.n_passes)
         for part in np.array_split(passes, min(N_PARTS, self.n_passes)):
+            if stop.is_set():
+                raise KeyboardInterrupt
             steps = slice(part[0] * n_subsets, (part[-1] + 1) * n_subsets)
             losses[part] = neighbours.train_steps(
                 self.rows,

@@ -46,7 +46,7 @@ from skbayesnn._engine.training import (
     validation_draws,
 )
 from skbayesnn._engine.training_random import hashed_uniform
-from skbayesnn._runtime import snapshot
+from skbayesnn._runtime import snapshot, wait_for
 from skbayesnn.estimators import _fit
 from skbayesnn.estimators._continuation import (
     Checkpoint,
@@ -337,7 +337,7 @@ class Refill(Hook):
 
     def epoch_end(self, n_done, posterior):
         try:
-            buffer = self._next.result()
+            [buffer] = wait_for([self._next])
         except Exception as error:
             raise KeyboardInterrupt from error
         if buffer is not None:

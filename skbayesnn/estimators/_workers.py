@@ -11,7 +11,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import replace
 from itertools import chain
@@ -24,7 +24,7 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from skbayesnn._engine.config import Hook
 from skbayesnn._engine.training import Trained, Training, train
-from skbayesnn._runtime import imported, warn
+from skbayesnn._runtime import imported, wait_for, warn
 
 try:
     from cloudpickle import CloudPickler  # type: ignore[import-untyped]
@@ -276,32 +276,24 @@ def train_on_devices(devices: Sequence[torch.device], training: Training) -> Tra
         trained = train(replace(part.to(device, dtype), hooks=[_Stopped(stop)]))
         return replace(trained, posterior=trained.posterior.to(devices[0], dtype))
 
-    parts = list(zip(devices, _parts(len(devices), training), strict=True))
+    parts = _parts(len(devices), training)
     futures: list[Future[Trained]] = []
     with ThreadPoolExecutor(len(devices)) as pool:
         try:
-            for device, part in parts:
+            for device, part in zip(devices, parts, strict=True):
                 # With a copy of the context, which warnings depend on.
                 run = copy_context().run
                 futures.append(pool.submit(run, train_part, device, part))
             submitted.set()
-            done, _ = wait(futures, return_when=FIRST_EXCEPTION)
+            return Trained.concatenate(wait_for(futures))
         except KeyboardInterrupt:
-            stop.set()
-            done = set()
+            if not (training.config.keep_interrupted and len(futures) == len(parts)):
+                raise
         finally:
-            submitted.set()
-        failed = [future for future in done if future.exception() is not None]
-        if failed:
             stop.set()
-            failed[0].result()  # raises
-        results = [future.result() for future in futures]
-    if stop.is_set() and not (
-        training.config.keep_interrupted and len(results) == len(parts)
-    ):
-        raise KeyboardInterrupt
-    trained = Trained.concatenate(results)
-    return replace(trained, interrupted=trained.interrupted or stop.is_set())
+            submitted.set()
+        trained = Trained.concatenate(wait_for(futures))
+    return replace(trained, interrupted=True)
 
 
 class _Stopped(Hook):

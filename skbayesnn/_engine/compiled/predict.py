@@ -5,8 +5,7 @@ Rows are computed in blocks that fit into a core's first cache, for all draws of
 """
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -33,6 +32,7 @@ from skbayesnn._engine.compiled.plan import (
 )
 from skbayesnn._likelihoods import Gaussian, StudentT
 from skbayesnn._networks import Perceptron
+from skbayesnn._runtime import on_threads
 
 # ---- the loop over rows and draws
 
@@ -283,6 +283,4 @@ def _in_parallel(work: Callable[[slice], None], n_rows: int) -> None:
         for part in parts:
             work(part)
         return
-    with ThreadPoolExecutor(n_threads) as pool:
-        for _ in pool.map(work, parts):
-            pass
+    on_threads([partial(work, part) for part in parts], n_threads)

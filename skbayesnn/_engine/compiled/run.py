@@ -29,6 +29,7 @@ from skbayesnn._families import FAMILIES, Family
 from skbayesnn._families.variational_dropout import MAX_LOG_ALPHA, Variational
 from skbayesnn._likelihoods import LIKELIHOODS, Heteroscedastic, Likelihood, StudentT
 from skbayesnn._networks import Perceptron
+from skbayesnn._runtime import wait_for
 
 # Progress is reported this often, in seconds, if runs take long.
 _SECONDS_PER_RUN = 0.25
@@ -277,8 +278,7 @@ class CompiledRunner:
             else:
                 futures = [self._pool.submit(work) for _ in range(self._n_threads)]
                 try:
-                    for future in futures:
-                        future.result()
+                    wait_for(futures)
                 finally:
                     stop.set()  # After Ctrl-C the threads finish their present parts.
                     wait(futures)
