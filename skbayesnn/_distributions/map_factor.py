@@ -1,46 +1,88 @@
-"""Estimate a scale factor by maximising the log density of rows.
+"""Estimate one parameter of noise by maximising the log density of held-out rows.
 
 In NumPy.
 """
 
+from collections.abc import Callable
+from functools import partial
+
 import numpy as np
 from scipy.optimize import minimize_scalar
 
+from skbayesnn._distributions.crps import HALF_LOG_2PI
+
 # Lower bound of a row's log density, nats: a density that is zero up to rounding.
 MIN_LOG_DENSITY = -1e4
+# Rows with a log density this many nats below most rows are outliers (docs/defaults.md,
+# "Observation noise").
+OUTLIER = 30.0
 # Std of the prior of a log factor (docs/defaults.md, "Observation noise").
 PRIOR_STD = 0.5
 
 
-def map_factor(density, weights, low: float, high: float, outlier: float) -> float:
-    """Maximum a posteriori (MAP) estimate of a factor in [low, high], given rows.
+def log_prior_of_factor(log_factor: float) -> float:
+    """Normal log density with mean 0; it regularises the estimate from few rows."""
+    return -0.5 * (log_factor / PRIOR_STD) ** 2
 
-    The log factor has a normal prior with mean 0, which regularises the estimate if
-    there are few rows. Log densities are clipped ``outlier`` nats below most rows, so
-    that a single outlier does not determine the factor.
 
-    density : function of the log factor, returns the log density of every row, nats
+def map_estimate(
+    density: Callable[[float], np.ndarray],
+    weights: np.ndarray,
+    low: float,
+    high: float,
+    *,
+    log_prior: Callable[[float], float] = log_prior_of_factor,
+    start: float = 0.0,
+    outlier: float = OUTLIER,
+    decimals: int = 3,
+) -> tuple[np.ndarray, float]:
+    """Maximum a posteriori (MAP) estimate of a parameter in [low, high], given rows.
+
+    Log densities are clipped ``outlier`` nats below most rows, so that a single outlier
+    does not determine the parameter.
+
+    density : function of the parameter, such as the log of a factor; returns the log
+        density of every row, nats
     weights : (rows,)
-    outlier : nats
+    log_prior : log density of the parameter, up to a constant
+    start : parameter at which outliers are found
+    decimals : the estimate is rounded
+    returns : log densities of the rows at the estimate, clipped; and the estimate
     """
-    min_density = least_density(density(0.0), weights, outlier)
+    least = least_density(density(start), weights, outlier)
 
-    def loss(log_factor):
-        prior = -0.5 * (log_factor / PRIOR_STD) ** 2
-        return -(weights @ np.maximum(density(log_factor), min_density) + prior)
+    def loss(value):
+        return -(weights @ np.maximum(density(value), least) + log_prior(value))
 
     # Rounding removes the effect of the order of summation; it is below the error.
-    return float(np.exp(np.round(minimise_on_grid(loss, np.log(low), np.log(high)), 3)))
+    estimate = float(np.round(minimise_on_grid(loss, low, high), decimals))
+    densities = density(estimate)
+    least = least_density(densities, weights, outlier)
+    return np.maximum(densities, least), estimate
+
+
+def density_of_noise_factor(residual: np.ndarray, variance: np.ndarray):
+    """Function: log factor of the noise std to the log density of every row, (rows,).
+
+    residual, variance : (draws, rows), of the normal distributions of the draws
+    """
+    squares = np.square(residual) / variance
+    return partial(_log_density, squares, 0.5 * np.log(variance) + HALF_LOG_2PI)
+
+
+def _log_density(squares, constants, log_factor: float) -> np.ndarray:
+    """Log density with the noise std times a factor, (rows,).
+
+    squares : (draws, rows), squared residuals in units of the noise variance
+    constants : (draws, rows), logarithms of the normalising constants
+    """
+    density = squares * (-0.5 * np.exp(-2 * log_factor)) - constants
+    return log_mean_exp(density) - log_factor
 
 
 def least_density(values, weights, outlier: float) -> float:
     """Bound for clipping log densities, ``outlier`` nats below their median."""
     return max(median(values, weights) - outlier, MIN_LOG_DENSITY)
-
-
-def without_outliers(values, weights, outlier: float) -> np.ndarray:
-    """Clip at ``least_density``, so that outliers do not decide between two fits."""
-    return np.maximum(values, least_density(values, weights, outlier))
 
 
 def log_mean_exp(values: np.ndarray) -> np.ndarray:

@@ -27,11 +27,7 @@ from functools import partial
 import numpy as np
 import torch
 
-from skbayesnn._distributions.map_factor import (
-    least_density,
-    minimise_on_grid,
-    without_outliers,
-)
+from skbayesnn._distributions.map_factor import map_estimate
 from skbayesnn._engine.config import Hook, MemberRows
 from skbayesnn._engine.posterior import Posterior
 from skbayesnn._engine.training import validation_draws
@@ -47,10 +43,8 @@ _N_UPDATES = 20
 _STEP_SHARE = 0.5
 # Largest step of log s.
 _MAX_STEP = np.log(2.0)
-# Range of the factor s.
-_FACTORS = (1e-4, 1e4)
-# Rows with a log density this many nats below most rows are outliers.
-_OUTLIER = 30.0
+# Range of log s.
+_LOG_FACTORS = np.log(1e-4), np.log(1e4)
 
 
 def estimate_noise_variance(
@@ -72,8 +66,10 @@ def estimate_noise_variance(
         density = partial(
             _log_density, np.square(residual.mean(0)), residual.var(0), at_level
         )
-        log_factor = _log_factor(density, weights)
-        densities.append(without_outliers(density(log_factor), weights, _OUTLIER))
+        of_target, log_factor = map_estimate(
+            density, weights, *_LOG_FACTORS, log_prior=lambda log: log, decimals=2
+        )
+        densities.append(of_target)
         levels.append(log_level + 2 * log_factor)
     return np.stack(densities, axis=1), np.array(levels)
 
@@ -84,17 +80,6 @@ def _log_density(
     """Log density of every row with the noise std times a factor, (rows,)."""
     variance = draw_variance + noise_variance * np.exp(2 * log_factor)
     return -0.5 * (squares / variance + np.log(2 * np.pi * variance))
-
-
-def _log_factor(density, weights) -> float:
-    """The log s that maximises the density of the rows and the prior."""
-    least = least_density(density(0.0), weights, _OUTLIER)
-
-    def loss(log_factor):
-        return -(weights @ np.maximum(density(log_factor), least) + log_factor)
-
-    # Rounding removes the effect of the order of summation; it is below the error.
-    return float(np.round(minimise_on_grid(loss, *np.log(_FACTORS)), 2))
 
 
 def draws_together(networks: np.ndarray) -> np.ndarray:

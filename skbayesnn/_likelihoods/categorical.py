@@ -17,6 +17,7 @@ The cut points are learned as theta_1 and the logs of the differences between
 neighbours. They have no prior, so they are point estimates.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,17 +25,11 @@ import torch
 from scipy.special import logsumexp
 from torch.nn import functional
 
-from skbayesnn._distributions.map_factor import (
-    log_mean_exp,
-    map_factor,
-    without_outliers,
-)
+from skbayesnn._distributions.map_factor import log_mean_exp, map_estimate
 from skbayesnn._likelihoods.base import OfLabels
 
-# Bounds of the temperature of predictions.
-TEMPERATURE_BOUNDS = (0.1, 10.0)
-# Rows with a log density this many nats below most rows are outliers.
-OUTLIER_NATS = 30.0
+# Bounds of the log temperature of predictions.
+LOG_TEMPERATURE_BOUNDS = math.log(0.1), math.log(10.0)
 
 # ---- softmax over the classes
 
@@ -108,10 +103,9 @@ class Categorical(OfLabels):
         def density(log_temperature):
             return log_mean_exp(-logsumexp(margins * np.exp(-log_temperature), axis=2))
 
-        log_temperature = np.log(
-            map_factor(density, weights, *TEMPERATURE_BOUNDS, OUTLIER_NATS)
+        values, log_temperature = map_estimate(
+            density, weights, *LOG_TEMPERATURE_BOUNDS
         )
-        values = without_outliers(density(log_temperature), weights, OUTLIER_NATS)
         return values[:, None], {"log_temperature": np.array([log_temperature])}
 
 

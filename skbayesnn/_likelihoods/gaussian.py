@@ -33,7 +33,7 @@ variance is exponential in s.
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -41,11 +41,7 @@ from torch.nn.functional import softplus
 
 from skbayesnn._distributions.components import Gaussians
 from skbayesnn._distributions.crps import HALF_LOG_2PI
-from skbayesnn._distributions.map_factor import (
-    log_mean_exp,
-    map_factor,
-    without_outliers,
-)
+from skbayesnn._distributions.map_factor import density_of_noise_factor, map_estimate
 from skbayesnn._likelihoods.base import (
     MAX_LOG_TAU,
     MIN_LOG_TAU,
@@ -56,12 +52,8 @@ from skbayesnn._likelihoods.base import (
 
 # ---- a noise variance of predictions that differs from the training
 
-# Bounds of the factor on the standard deviation.
-FACTOR_BOUNDS = (1e-4, 1e4)
-# Rows with a log density this many nats below most rows are outliers. For a stack the
-# limit is lower, because its mixture has heavier tails (docs/defaults.md, "Observation
-# noise").
-OUTLIER_NATS = 30.0
+# Bounds of the log factor on the standard deviation.
+LOG_FACTOR_BOUNDS = math.log(1e-4), math.log(1e4)
 
 
 @dataclass(frozen=True)
@@ -131,31 +123,15 @@ def _fit_factor(
     returns : log densities (rows, targets), nats, clipped for outliers; and the logs of
         the factors, (targets,)
     """
-    densities, log_factors = [], []
-    for squares, of_draws in zip(
-        np.square(residual).transpose(2, 1, 0), variance.transpose(2, 1, 0), strict=True
+    densities, log_stds = [], []
+    for of_target in zip(
+        residual.transpose(2, 1, 0), variance.transpose(2, 1, 0), strict=True
     ):
-        density = partial(
-            _log_density_scaled,
-            squares / of_draws,
-            0.5 * np.log(of_draws) + HALF_LOG_2PI,
-        )
-        log_std = np.log(map_factor(density, weights, *FACTOR_BOUNDS, OUTLIER_NATS))
-        densities.append(without_outliers(density(log_std), weights, OUTLIER_NATS))
-        log_factors.append(2 * log_std)
-    return np.stack(densities, axis=1), np.array(log_factors)
-
-
-def _log_density_scaled(
-    squares: np.ndarray, constants: np.ndarray, log_factor: float
-) -> np.ndarray:
-    """Log density of every row, (rows,), with the noise std times a factor.
-
-    squares : (draws, rows), squared residuals in units of the noise variance
-    constants : (draws, rows), logarithms of the normalising constants
-    """
-    density = squares * (-0.5 * np.exp(-2 * log_factor)) - constants
-    return log_mean_exp(density) - log_factor
+        density = density_of_noise_factor(*of_target)
+        at_estimate, log_std = map_estimate(density, weights, *LOG_FACTOR_BOUNDS)
+        densities.append(at_estimate)
+        log_stds.append(log_std)
+    return np.stack(densities, axis=1), 2 * np.array(log_stds)
 
 
 # ---- homoscedastic noise

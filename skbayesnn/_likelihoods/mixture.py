@@ -24,17 +24,10 @@ import torch
 from scipy.special import logsumexp
 
 from skbayesnn._distributions.crps import HALF_LOG_2PI
-from skbayesnn._distributions.map_factor import (
-    least_density,
-    minimise_on_grid,
-    without_outliers,
-)
+from skbayesnn._distributions.map_factor import map_estimate
 from skbayesnn._distributions.mixtures import GaussianMixtures
 from skbayesnn._likelihoods.base import MIN_NOISE, Precision, check_same_shape
 from skbayesnn._likelihoods.gaussian import MAX_LOG_PRECISION, bounded
-
-# Rows this many nats below most rows are outliers.
-OUTLIER_NATS = 30.0
 
 
 @dataclass(frozen=True)
@@ -133,16 +126,20 @@ class Mixture(Precision):
         densities, log_added = [], []
         for target_draws in draws.transpose(4, 1, 2, 3, 0):
             density = partial(_log_density_widened, target_draws)
-            estimate = _fit_log_added(density, target_draws, weights)
-            densities.append(without_outliers(density(estimate), weights, OUTLIER_NATS))
+            of_target, estimate = _fit_log_added(density, target_draws, weights)
+            densities.append(of_target)
             log_added.append(estimate)
         return np.stack(densities, axis=1), {"log_added": np.array(log_added)}
 
 
-def _fit_log_added(density, draws: np.ndarray, weights: np.ndarray) -> float:
+def _fit_log_added(
+    density, draws: np.ndarray, weights: np.ndarray
+) -> tuple[np.ndarray, float]:
     """Log of the added variance that maximises the density of the rows.
 
     It is at most the mean square of the residuals.
+
+    returns : as ``map_estimate``
     """
     weight, residual, _ = draws
     mean_residual = (weight * residual).sum(1).mean(0)
@@ -150,13 +147,9 @@ def _fit_log_added(density, draws: np.ndarray, weights: np.ndarray) -> float:
     max_variance = max(
         np.average(np.square(mean_residual), weights=weights), min_variance
     )
-    bound = least_density(density(math.log(min_variance)), weights, OUTLIER_NATS)
-
-    def loss(log_added):
-        return -(weights @ np.maximum(density(log_added), bound))
-
-    return round(
-        minimise_on_grid(loss, math.log(min_variance), math.log(max_variance)), 3
+    low, high = math.log(min_variance), math.log(max_variance)
+    return map_estimate(
+        density, weights, low, high, log_prior=lambda log_added: 0.0, start=low
     )
 
 

@@ -24,7 +24,7 @@ from skbayesnn._distributions.crps import (
     sample_distance,
     spread_levels,
 )
-from skbayesnn._distributions.map_factor import MIN_LOG_DENSITY, map_factor
+from skbayesnn._distributions.map_factor import MIN_LOG_DENSITY, map_estimate
 from skbayesnn._runtime import warn
 from skbayesnn.estimators._diagnostics import some_rows
 
@@ -570,11 +570,11 @@ def best_factor(mixture, y, weights) -> np.ndarray:
 
     y : (rows[, targets]), or ``Cells``
     """
-    factors = [
-        map_factor(density, weights, *FACTORS, OUTLIER)
+    log_factors = [
+        map_estimate(density, weights, *np.log(FACTORS), outlier=OUTLIER)[1]
         for density in mixture.densities_of_factor(y, BOUND)
     ]
-    return np.array(factors) if factors else np.ones(1)
+    return np.exp(log_factors) if log_factors else np.ones(1)
 
 
 # ---- effect of several starts on error and spread
