@@ -7,7 +7,6 @@ from pathlib import Path
 import skbayesnn
 from skbayesnn import MCDropoutClassifier, MCDropoutRegressor
 from skbayesnn._likelihoods import LIKELIHOODS
-from skbayesnn._onnx.likelihoods import SUPPORTED
 from tests.persistence import models
 
 ROOT = Path(skbayesnn.__file__).parents[1]
@@ -23,10 +22,6 @@ def test_every_likelihood_is_saved_in_a_test():
         getattr(model, "likelihood", None) for model, _ in models.every_kind(0).values()
     }
     assert sorted(LIKELIHOODS.keys() - saved) == []
-
-
-def test_every_likelihood_has_an_onnx_formula():
-    assert sorted(LIKELIHOODS.keys() - SUPPORTED) == []
 
 
 def test_every_likelihood_is_documented():

@@ -96,7 +96,7 @@ class GaussianMixtures(Components):
 
     def rescaled(self, shift, factor):
         """Distributions of shift + factor y."""
-        shift, factor = (np.asarray(values)[..., None] for values in (shift, factor))
+        shift, factor = shift[..., None], factor[..., None]
         location = self.location * factor + shift
         return GaussianMixtures(
             self.weight, location, self.scale * factor, self.own_share

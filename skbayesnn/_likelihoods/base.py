@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from torch.nn import functional
 
 from skbayesnn._distributions.components import Labels
 
@@ -337,8 +338,8 @@ class OfLabels(Tempered):
         """Convert probabilities of classes, (..., classes), to (..., labels)."""
         if self.ranks is None:
             return probability
-        zero = probability.new_zeros(*probability.shape[:-1], 1)
-        return torch.cat([probability, zero], dim=-1)[..., list(self.ranks)]
+        # Rank -1 selects the zero: labels without rows have probability zero.
+        return functional.pad(probability, (0, 1))[..., list(self.ranks)]
 
 
 def check_same_shape(mean: torch.Tensor, y: torch.Tensor) -> None:

@@ -294,7 +294,7 @@ class Heteroscedastic(GaussianPrecision):
 
     def split(self, params, outputs):
         """Mean and log tau(x) from outputs (..., members, rows, 2 targets)."""
-        mean, s = outputs.split(self.n_targets, dim=-1)
+        mean, s = outputs[..., : self.n_targets], outputs[..., self.n_targets :]
         log_tau = self.log_tau(params) - params["gain"].unsqueeze(1) * bounded(s)
         log_tau = log_tau.clamp(max=MAX_LOG_PRECISION)
         return mean, smooth_max(log_tau, -params["largest_log_variance"].unsqueeze(1))

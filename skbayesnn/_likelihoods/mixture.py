@@ -72,7 +72,8 @@ class Mixture(Precision):
         outputs : (..., members, rows, 3 targets K)
         """
         shape = 3, self.n_targets, self.n_components
-        logits, location, s = outputs.unflatten(-1, shape).unbind(-3)
+        parts = outputs.unflatten(-1, shape)
+        logits, location, s = (parts[..., i, :, :] for i in range(3))
         log_tau = self.log_tau(params).unsqueeze(-1) - bounded(s)
         return (
             logits.log_softmax(-1),

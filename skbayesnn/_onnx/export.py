@@ -158,7 +158,7 @@ def _add_regression_outputs(
     for name, values in moments.items():
         _add_output(graph, name, _squeezed(values, is_flat), shape, dtype)
     if levels:
-        values = mixture_quantiles(distribution.components(), levels)
+        values = mixture_quantiles(distribution.normals(), levels)
         values = _squeezed(values.op("Transpose", perm=[1, 2, 0]), is_flat)
         _add_output(graph, "quantiles", values, [*shape, len(levels)], dtype)
 

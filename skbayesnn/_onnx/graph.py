@@ -1,6 +1,6 @@
 """Builder of an ONNX graph, and tensors whose arithmetic adds nodes to it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,17 +29,37 @@ def needed(package: str):
         ) from error
 
 
+# Methods of ``Tensor`` for functions of NumPy and torch with other names.
+_METHODS = {
+    "add": "__add__",
+    "sub": "__sub__",
+    "subtract": "__sub__",
+    "mul": "__mul__",
+    "multiply": "__mul__",
+    "div": "__truediv__",
+    "divide": "__truediv__",
+    "negative": "__neg__",
+    "log_sigmoid": "logsigmoid",
+}
+
+
 class Tensor:
     """A named value of the graph; arithmetic with arrays and tensors adds nodes.
 
-    Operands must have the same type, which is float64 for arrays.
+    So do the functions of NumPy and torch that have a method here. Likelihoods and
+    distributions of y are therefore the same code in a graph and in a prediction.
+    Operands must have the same type; numbers are float64.
     """
-
-    # With this, `array * tensor` calls `Tensor.__rmul__`.
-    __array_ufunc__ = None
 
     def __init__(self, graph: "Graph", name: str):
         self.graph, self.name = graph, name
+
+    def __array_ufunc__(self, ufunc, method, *operands, **options):
+        return _applied(ufunc.__name__, operands, options)
+
+    @classmethod
+    def __torch_function__(cls, function, types, operands=(), options=None):
+        return _applied(function.__name__.strip("_"), operands, options or {})
 
     def op(self, op_type: str, *others, **attributes) -> "Tensor":
         """Apply an ONNX operator to this and other operands."""
@@ -72,8 +92,71 @@ class Tensor:
     def __neg__(self):
         return self.op("Neg")
 
+    def __getitem__(self, index) -> "Tensor":
+        """Entries of the last axes: ``[..., index]`` with an index for each of them."""
+        values, (_, *items) = self, index
+        for axis, item in zip(range(-len(items), 0), items, strict=True):
+            if item is None:
+                values = values.unsqueeze(axis)
+            elif not isinstance(item, slice):
+                values = values.take(item, axis)
+            elif item != slice(None):
+                stop = np.iinfo(np.int64).max if item.stop is None else item.stop
+                values = values.op("Slice", [item.start or 0], [stop], [axis])
+        return values
+
+    def exp(self) -> "Tensor":
+        return self.op("Exp")
+
+    def log(self) -> "Tensor":
+        return self.op("Log")
+
+    def sqrt(self) -> "Tensor":
+        return self.op("Sqrt")
+
+    def tanh(self) -> "Tensor":
+        return self.op("Tanh")
+
     def square(self) -> "Tensor":
         return self * self
+
+    def clamp(self, min=None, max=None) -> "Tensor":
+        """Clip to bounds."""
+        values = self if min is None else self.op("Max", min)
+        return values if max is None else values.op("Min", max)
+
+    def clip(self, low, high, out=None) -> "Tensor":
+        """Clip to bounds, as NumPy calls it."""
+        return self.clamp(low, high)
+
+    def softmax(self, dim: int) -> "Tensor":
+        return self.op("Softmax", axis=dim)
+
+    def log_softmax(self, dim: int) -> "Tensor":
+        return self.op("LogSoftmax", axis=dim)
+
+    def softplus(self, beta: float = 1.0, threshold: float = 20.0) -> "Tensor":
+        """log(1 + exp(beta x)) / beta; without effect, the threshold of torch."""
+        return (self * beta).op("Softplus") / beta
+
+    def logsigmoid(self) -> "Tensor":
+        return -(-self).softplus()
+
+    def logaddexp(self, other) -> "Tensor":
+        return other + (self - other).softplus()
+
+    def pad(self, widths: Sequence[int], mode="constant", value=None) -> "Tensor":
+        """Add zeros before and after the last axis; only that mode is used."""
+        return self.op("Pad", np.array(widths), 0.0, np.array([-1]))
+
+    def unflatten(self, dim: int, sizes: Sequence[int]) -> "Tensor":
+        """Split the last axis into axes of the given sizes."""
+        first = self.op("Shape", end=-1)
+        return self.op("Reshape", first.op("Concat", np.array(sizes), axis=0))
+
+    def to(self, other) -> "Tensor":
+        """The same values: all are float64."""
+        return self
 
     def sum(self, axis: int, keepdims: bool = False) -> "Tensor":
         """Sum over an axis."""
@@ -87,7 +170,7 @@ class Tensor:
         """Maximum over an axis."""
         return self._reduced("ReduceMax", axis, keepdims)
 
-    def take(self, index: np.ndarray, axis: int) -> "Tensor":
+    def take(self, index, axis: int) -> "Tensor":
         """Select entries along an axis; a scalar index drops the axis."""
         return self.op("Gather", np.asarray(index, dtype=np.int64), axis=axis)
 
@@ -99,12 +182,36 @@ class Tensor:
         """Insert an axis of length 1."""
         return self.op("Unsqueeze", np.array([axis]))
 
+    def squeeze(self, axis: int) -> "Tensor":
+        """Drop an axis of length 1."""
+        return self.op("Squeeze", np.array([axis]))
+
     def expand_as(self, other: "Tensor") -> "Tensor":
         """Broadcast to the shape of another tensor."""
         return self.op("Expand", other.op("Shape"))
 
     def _reduced(self, op_type, axis, keepdims):
         return self.op(op_type, np.array([axis]), keepdims=int(keepdims))
+
+
+def _applied(name: str, operands: Sequence, options: dict) -> Tensor:
+    """Apply a function of NumPy or torch, by its name, of which a tensor is an operand.
+
+    Raises
+    ------
+    TypeError
+        If ``Tensor`` has no such method.
+    """
+    method = getattr(Tensor, _METHODS.get(name, name), None)
+    if method is None:
+        raise TypeError(
+            f"`to_onnx` has no operator for {name!r}, which the model computes from "
+            "the outputs of a network. Add it to the class `Tensor` of a graph."
+        )
+    [graph] = {value.graph for value in operands if isinstance(value, Tensor)}
+    first, *others = operands
+    first = first if isinstance(first, Tensor) else graph.constant(first)
+    return method(first, *others, **options)
 
 
 class Graph:
@@ -226,6 +333,8 @@ class Graph:
         self._nodes.append(make(op_type, inputs, outputs, name=name, **attributes))
 
     def _name_of(self, operand) -> str:
+        if isinstance(operand, int | float):
+            operand = np.float64(operand)
         if not isinstance(operand, Tensor):
             operand = self.constant(operand)
         return operand.name

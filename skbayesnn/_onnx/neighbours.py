@@ -56,7 +56,7 @@ def class_shares(model: NeighbourClassifier, used: np.ndarray, x: Tensor) -> Ten
 def normal_mixtures(
     model: NeighbourRegressor, used: np.ndarray, x: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Weights, means and variances of some draws, (draws, rows, targets, K) each.
+    """Weights, means and standard deviations, (draws, rows, targets, K) each.
 
     In the scale of the network; arguments as for ``class_shares``.
     """
@@ -72,7 +72,7 @@ def normal_mixtures(
         for part, values in zip(parts, zip(*targets, strict=True), strict=True):
             part.append(_joined([v.unsqueeze(1) for v in values], 1).unsqueeze(0))
     weight, mean, variance = map(_joined, parts)
-    return weight, mean, variance
+    return weight, mean, variance.sqrt()
 
 
 def _groups(weights: Tensor, y: np.ndarray, share: float, squares: np.ndarray):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -19,19 +19,12 @@ from skbayesnn._data.column_encoding import N_SUBSTITUTES
 from skbayesnn._data.scaling import Scaling
 from skbayesnn._data.table_encoder import TableEncoder
 from skbayesnn._data.validation import table_of
-from skbayesnn._distributions.components import versions_of_draws
+from skbayesnn._distributions.components import Gaussians, versions_of_draws
+from skbayesnn._distributions.mixtures import GaussianMixtures
 from skbayesnn._meta.calibration import CalibratedUncertaintyRegressor
 from skbayesnn._onnx import neighbours
 from skbayesnn._onnx.graph import Tensor
-from skbayesnn._onnx.likelihoods import (
-    NORMAL,
-    SUPPORTED,
-    Moments,
-    Normals,
-    moments,
-    probabilities,
-    shares,
-)
+from skbayesnn._onnx.mixtures import NORMAL, Draws, Normals, components_of, shares
 from skbayesnn._onnx.networks import outputs_of
 from skbayesnn._onnx.parts import thawed
 from skbayesnn._onnx.steps import after_table, transformed
@@ -58,7 +51,7 @@ class Regression:
 
     Parameters
     ----------
-    draws : tuple of Moments
+    draws : tuple of Draws
         All draws, in parts that are computed together.
     is_flat : bool
         Whether results drop the target axis.
@@ -68,7 +61,7 @@ class Regression:
         Likelihoods whose components are not normal distributions.
     """
 
-    draws: tuple[Moments, ...]
+    draws: tuple[Draws, ...]
     is_flat: bool
     dtype: np.dtype
     not_normal: frozenset[str] = frozenset()
@@ -93,14 +86,16 @@ class Regression:
         mean = self.mean
         return self._mixed(lambda part: part.variance + (part.mean - mean).square())
 
-    def _mixed(self, values: Callable[[Moments], Tensor]) -> Tensor:
-        parts = [(part.share * values(part)).sum(0) for part in self.draws]
-        return reduce(add, parts)
+    def _mixed(self, values: Callable[[Any], Tensor]) -> Tensor:
+        """Mean over all draws of values of their components."""
+        return reduce(
+            add, [(part.share * values(part.components)).sum(0) for part in self.draws]
+        )
 
-    def components(self) -> Normals:
+    def normals(self) -> Normals:
         """Normal distributions of all draws, with their shares."""
-        parts = [part.components() for part in self.draws]
-        if any(part.normals for part in self.draws):
+        parts = [part.normals() for part in self.draws]
+        if any(isinstance(p.components, GaussianMixtures) for p in self.draws):
             parts = [p._replace(share=p.share.expand_as(p.mean)) for p in parts]
         first, *others = parts
         if not others:
@@ -110,25 +105,25 @@ class Regression:
 
     def mixed(self, versions: Versions, part: "Part | None") -> "Regression":
         """Mixture of the versions of each row, as ``DrawArrays.mix_versions``."""
-        parts = [p.mapped(*_mixing(p.uses, versions, part)) for p in self.draws]
-        return replace(self, draws=tuple(parts))
+
+        def mixed(draws):
+            uses, select = _mixing(draws.uses, versions, part)
+            return Draws(uses, draws.components._mapped(select))
+
+        return replace(self, draws=tuple(map(mixed, self.draws)))
 
     def corrected(self, factor: np.ndarray, bound: float = np.inf) -> "Regression":
         """Spread the mixture about its mean, as ``Components.scaled_about``.
 
         factor : (targets,)
         """
-        centre, parts = self.mean, []
-        for part in self.draws:
-            if np.isinf(bound):
-                parts.append(part.rescaled((1 - factor) * centre, factor))
-                continue
-            limit = bound * (part.variance * np.square(factor)).op("Sqrt")
-            move = (1 - factor) * (centre - part.mean)
-            move = move.op("Min", limit).op("Max", -limit)
-            shift = part.mean + move - factor * part.mean
-            parts.append(part.rescaled(shift, factor))
-        return replace(self, draws=tuple(parts))
+        centre = self.mean
+
+        def spread(draws):
+            found = draws.components.scaled_about(centre, factor, bound)
+            return draws._replace(components=found)
+
+        return replace(self, draws=tuple(map(spread, self.draws)))
 
 
 @dataclass(frozen=True)
@@ -138,7 +133,7 @@ class Classes:
     Parameters
     ----------
     uses : ndarray of shape (networks, places), bool; or Tensor (networks, 1, 1)
-        As in ``Moments``.
+        As in ``Draws``.
     probability : Tensor (networks, rows, classes)
     labels : ndarray of shape (classes,)
     """
@@ -304,14 +299,13 @@ def _network(model: BayesianNetwork, rows: OnnxRows, part: Part | None):
     parts: list = []
     every_use = _uses(part, n_networks)
     for members, uses, outputs in outputs_of(posterior, n_draws, every_use, x):
-        likelihood = members.likelihood
+        likelihood, found = members.likelihood, components_of(members, outputs)
         if likelihood.is_classification:
-            probability = probabilities(members, outputs)
+            [probability] = found
             parts.append(Classes(uses, probability, vars(model)["classes_"]))
             continue
-        dtype = scaling.dtype_of_y(np.float32)
-        draws = moments(members, uses, outputs)
-        regression = _regression(model, draws, dtype, scaling)
+        draws = Draws(uses, likelihood.components_class(*found))
+        regression = _regression(model, draws, scaling.dtype_of_y(np.float32), scaling)
         if likelihood.components_class not in NORMAL:
             regression = replace(regression, not_normal=frozenset([likelihood.name]))
         parts.append(regression)
@@ -319,13 +313,19 @@ def _network(model: BayesianNetwork, rows: OnnxRows, part: Part | None):
 
 
 def _regression(
-    model, draws: Moments, dtype=np.float64, scaling: Scaling | None = None
+    model, draws: Draws, dtype=np.float64, scaling: Scaling | None = None
 ) -> Regression:
     """Draws in units of y, from the units of a scaling."""
     if scaling is not None:
         _check_units(scaling.y_mean, scaling.y_scale)
-        draws = draws.rescaled(scaling.y_mean, scaling.y_scale)
+        components = scaling.components_from_network(draws.components)
+        draws = draws._replace(components=components)
     return Regression((draws,), model.y_ndim_ == 1, np.dtype(dtype))
+
+
+def _gaussians(uses: np.ndarray, mean: Any, variance: Any) -> Draws:
+    """Normal draws, of tensors (draws, rows, targets)."""
+    return Draws(uses, Gaussians(mean, variance))
 
 
 def _uses(part: Part | None, n_draws: int) -> np.ndarray:
@@ -418,7 +418,7 @@ def _linear_model(
             probability = sigmoid / sigmoid.sum(2, keepdims=True)
         return Classes(uses, probability, model.classes_)
     variance = outputs.graph.constant(model.noise_variance_).expand_as(outputs)
-    return _regression(model, Moments(uses, outputs, variance))
+    return _regression(model, _gaussians(uses, outputs, variance))
 
 
 def _forest(model: ForestRegressor, rows: OnnxRows, part: Part | None) -> Regression:
@@ -432,7 +432,7 @@ def _forest(model: ForestRegressor, rows: OnnxRows, part: Part | None) -> Regres
     else:
         squares = np.square(model.widths[used])[:, np.newaxis, np.newaxis]
         variance = x.graph.constant(squares).expand_as(mean)
-    draws = Moments(uses, mean, variance)
+    draws = _gaussians(uses, mean, variance)
     return _regression(model, draws, scaling=model._scaling)
 
 
@@ -466,8 +466,8 @@ def _neighbours(model: NeighbourModel, rows: OnnxRows, part: Part | None):
         probability = neighbours.class_shares(model, used, x)
         return Classes(uses, probability, model.classes_)
     assert isinstance(model, NeighbourRegressor)
-    normals = Normals(*neighbours.normal_mixtures(model, used, x))
-    scaling, draws = model._scaling, Moments.of_normals(uses, normals)
+    mixtures: Any = neighbours.normal_mixtures(model, used, x)
+    scaling, draws = model._scaling, Draws(uses, GaussianMixtures(*mixtures))
     return _regression(model, draws, scaling.dtype_of_y(np.float32), scaling)
 
 
@@ -505,18 +505,12 @@ def _joined(parts):
 
 
 def _check_supported(model: BayesianNetwork) -> None:
-    """Raise for networks and likelihoods without ONNX operators."""
+    """Raise for networks without ONNX operators."""
     network = model.network_["name"]
-    likelihood = model.network_["likelihood"]["name"]
     if network != "mlp":
         raise TypeError(
             "`to_onnx` needs a multi-layer perceptron; got a network of kind "
             f"{network!r}. Fit with network=None, or MLP of skbayesnn.networks."
-        )
-    if likelihood not in SUPPORTED:
-        raise TypeError(
-            f"`to_onnx` supports the likelihoods {', '.join(sorted(SUPPORTED))}; got "
-            f"{likelihood!r}."
         )
 
 

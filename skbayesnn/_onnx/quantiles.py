@@ -9,7 +9,7 @@ from numpy.polynomial import Chebyshev, Polynomial
 from scipy.special import erfcx, ndtri
 
 from skbayesnn._onnx.graph import Tensor
-from skbayesnn._onnx.likelihoods import Normals
+from skbayesnn._onnx.mixtures import Normals
 
 # Degree of the polynomial; the relative error of erfc is 1.3e-8.
 _DEGREE = 11

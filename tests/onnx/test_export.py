@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -21,6 +22,8 @@ from skbayesnn import (
     from_torch,
     to_onnx,
 )
+from skbayesnn._likelihoods import LIKELIHOODS
+from skbayesnn._likelihoods.gaussian import Heteroscedastic
 from skbayesnn._networks.activations import ACTIVATIONS
 from skbayesnn.model_selection import BatchedGridSearchCV
 from skbayesnn.networks import ConvNet
@@ -92,6 +95,25 @@ def test_other_likelihoods_have_moments_only(likelihood, data, small):
     model.fit(data.X, y)
     assert_same_regression(model, data.X_new, y, q=())
     with pytest.raises(TypeError, match=rf"`q` must be \(\).*{likelihood}"):
+        to_onnx(model)
+
+
+def test_a_new_likelihood_needs_no_formula(data, small, monkeypatch):
+    """Its own functions of torch and NumPy make the graph."""
+
+    @dataclass(frozen=True)
+    class Log(Heteroscedastic):
+        name = "log"
+
+        def components(self, params, outputs):
+            mean, variance = super().components(params, outputs)
+            return torch.tanh(mean) - 1, 2 * variance.sqrt()
+
+    monkeypatch.setitem(LIKELIHOODS, "log", Log)
+    model = MCDropoutRegressor(**small, likelihood="log").fit(data.X, data.Y)
+    assert_same_regression(model, data.X_new, data.Y)
+    monkeypatch.setattr(Log, "components", lambda s, p, f: (torch.special.i0(f), f))
+    with pytest.raises(TypeError, match="no operator for 'special_i0'"):
         to_onnx(model)
 
 

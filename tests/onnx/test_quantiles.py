@@ -6,7 +6,7 @@ from scipy.special import erfc
 
 from skbayesnn._distributions.quantiles import mixture_quantile
 from skbayesnn._onnx.graph import Graph
-from skbayesnn._onnx.likelihoods import Normals
+from skbayesnn._onnx.mixtures import Normals
 from skbayesnn._onnx.quantiles import half_erfc_polynomial, mixture_quantiles
 from tests.helpers.onnx_running import outputs
 
