@@ -14,7 +14,6 @@ import atexit
 import multiprocessing
 import os
 import signal
-import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -33,7 +32,7 @@ TIMEOUT_VARIABLE = "SKBAYESNN_TIMEOUT"
 _TIMEOUT = 600.0
 # Variables that torchrun sets.
 _VARIABLES = "RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"
-# Seconds in which the processes that are left report after a failure.
+# Seconds in which the processes that are left answer after a failure.
 _GRACE = 5.0
 # Seconds between two looks whether another process was interrupted.
 _LOOK = 2.0
@@ -116,13 +115,12 @@ class Processes:
         # Whether an interruption has ended the present training, in all processes.
         self.has_stopped = False
         self._interrupted, self._n_trainings, self._next_look = False, 0, 0.0
-        self._names = ["unknown host"] * count
+        self._patient_group = None
         timeout = timedelta(seconds=seconds)
         self._group, self._patient_group = (
             self._attempt(dist.new_group, backend="gloo", timeout=t)
             for t in (timeout, _ANY_TIME)
         )
-        self._names = self.gather(f"{socket.gethostname()}, pid {os.getpid()}")
 
     # ---- the part of this process
 
@@ -198,7 +196,7 @@ class Processes:
                 other, first, rtol=1e-3, atol=1e-6, equal_nan=True
             ):
                 raise DifferentProcessError(
-                    f"all processes must have the same {name}; {self._named([rank])} "
+                    f"all processes must have the same {name}; process {rank} "
                     "has different ones from process 0. Every process loads the whole "
                     "table, and fit gives it a part of each batch. To fit different "
                     "models in different processes, set the environment variable "
@@ -215,7 +213,7 @@ class Processes:
             return function(*arguments, **options)
         except RuntimeError as error:
             _forget(self)
-            raise self._lost(error, time.monotonic() - start) from error
+            raise self._failure(error, time.monotonic() - start) from error
 
     # ---- interruption
 
@@ -280,63 +278,40 @@ class Processes:
         # The last references: the connections are closed.
         self._group = self._patient_group = None
 
-    def _lost(self, error: RuntimeError, seconds: float) -> OSError:
-        """The error for an exchange that failed; it names the lost processes."""
-        missing = self._missing()
-        if not missing:
-            return LostProcessError(
-                f"the connection between the {self.count} processes of this script was "
-                f"lost. {_HINT} ({error})"
-            )
-        if seconds >= 0.9 * self._seconds:
-            return self._late(missing, error)
-        was = "was" if len(missing) == 1 else "were"
-        return LostProcessError(
-            f"{self._named(missing)} {was} lost during a fit. {_HINT} ({error})"
-        )
+    def _failure(self, error: Exception, seconds: float) -> OSError:
+        """The error for an exchange that failed after some seconds.
 
-    def _late(self, ranks: list[int], reason) -> LateProcessError:
-        """The error for processes that do not answer."""
-        return LateProcessError(
-            f"{self._named(ranks)} did not answer within {self._seconds:g} s, the "
-            f"value of the environment variable {TIMEOUT_VARIABLE}. {_HINT} ({reason})"
-        )
-
-    def _named(self, ranks: list[int]) -> str:
-        return ", ".join(f"process {rank} ({self._names[rank]})" for rank in ranks)
-
-    def _missing(self) -> list[int]:
-        """The processes that do not report after a failure."""
-        missing = [rank for rank in range(self.count) if rank != self.rank]
+        In process 0, torch gives the ranks of processes that do not answer.
+        """
+        grace = timedelta(seconds=min(_GRACE, self._seconds))
         try:
-            self._store.set(f"left/{self.rank}", "yes")
-            end = time.monotonic() + min(_GRACE, self._seconds)
-            while missing and time.monotonic() < end:
-                missing = [r for r in missing if not self._store.check([f"left/{r}"])]
-                time.sleep(0.05)
-        except RuntimeError:  # The first process has ended, and the store with it.
-            return [0] if self.rank else missing
-        return missing
+            dist.monitored_barrier(self._patient_group, grace, wait_all_ranks=True)
+        except (RuntimeError, ValueError) as missing:
+            error = missing
+        if seconds < 0.9 * self._seconds:
+            return LostProcessError(
+                f"another process of this script was lost during a fit. {_HINT} "
+                f"({error})"
+            )
+        return LateProcessError(
+            f"another process of this script did not answer within {self._seconds:g} "
+            f"s, the value of the environment variable {TIMEOUT_VARIABLE}. {_HINT} "
+            f"({error})"
+        )
 
 
 # ---- the processes of this script
 
 _present: Processes | None = None
 _n_starts = 0
-# The group of the process from which this one was forked.
-_group_of_parent: Any = None
+# Whether this process was forked from one that has imported the module. Then it is a
+# worker, which has no part in the group of its parent.
+_is_forked = False
 
 
 def _note_fork() -> None:
-    """Note the group of the parent, in which a child has no part."""
-    global _group_of_parent
-    _group_of_parent = _world()
-
-
-def _world():
-    """torch's process group, or None."""
-    is_started = dist.is_available() and dist.is_initialized()
-    return dist.group.WORLD if is_started else None
+    global _is_forked
+    _is_forked = True
 
 
 if hasattr(os, "register_at_fork"):
@@ -349,13 +324,11 @@ def present_processes() -> Processes | None:
     The first call connects to the other processes, and must be made by all.
     """
     global _present, _n_starts
-    if threading.current_thread() is not threading.main_thread():
+    if threading.current_thread() is not threading.main_thread() or _is_forked:
         return None
     if os.environ.get(PROCESSES_VARIABLE) == "alone" or not dist.is_available():
         return None
-    world = _world()
-    if world is not None and world is _group_of_parent:  # a forked worker of joblib
-        return None
+    world = dist.group.WORLD if dist.is_initialized() else None
     if _present is not None and _present.world is world:
         return _present
     if world is None:

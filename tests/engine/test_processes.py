@@ -4,6 +4,7 @@ import contextlib
 import copy
 import os
 import pickle
+import re
 import signal
 import socket
 import subprocess
@@ -41,7 +42,6 @@ class ThreadsAsProcesses(Processes):
 
     def __init__(self, shared, rank):
         self.rank, self.count, self._shared = rank, len(shared.values), shared
-        self._names = ["thread"] * self.count
 
     def sum(self, values):
         values.copy_(torch.stack(self.gather(values.clone())).sum(0))
@@ -253,7 +253,7 @@ def test_processes_must_have_the_same(name, table, monkeypatch):
         return str(caught.value)
 
     for error in run_together(error_of):
-        assert "process 1 (thread) has different ones from process 0" in error
+        assert "process 1 has different ones from process 0" in error
 
 
 def test_errors_of_the_script_change_nothing(table, monkeypatch):
@@ -309,11 +309,9 @@ def test_signals_reach_the_script():
 
 def test_a_forked_process_trains_alone(monkeypatch):
     """It has a copy of the group, but is not one of its processes."""
-    group = object()
-    monkeypatch.setattr(processes, "_world", lambda: group)
     monkeypatch.setattr(processes, "_present", waiting(0, None, 1.0))
-    processes._present.world = group
-    monkeypatch.setattr(processes, "_group_of_parent", None)
+    processes._present.world = None
+    monkeypatch.setattr(processes, "_is_forked", False)
     monkeypatch.delenv(processes.PROCESSES_VARIABLE, raising=False)
     assert processes.present_processes() is processes._present
     processes._note_fork()
@@ -324,7 +322,7 @@ def waiting(rank, store, seconds):
     processes = object.__new__(Processes)
     processes.rank, processes.count, processes._store = rank, 2, store
     processes._seconds, processes._n_trainings, processes._next_look = seconds, 0, 0.0
-    processes._names, processes._interrupted = ["host", "other host"], False
+    processes._interrupted = False
     return processes
 
 
@@ -403,18 +401,20 @@ def test_processes(launched_results, monkeypatch):
 @pytest.mark.skipif(
     not torch.distributed.is_gloo_available(), reason="torch has no gloo"
 )
-def test_failures_name_the_process(launched_results):
+def test_failures_of_a_process(launched_results):
     first, _, folder = launched_results
     for results in launched_results[:2]:
         assert "same data" in results["other data"]
-        assert "process 1 (" in results["other data"]
-    assert first["late"].startswith("LateProcessError('process 1 (")
+        assert "process 1 has" in results["other data"]
+    assert first["late"].startswith("LateProcessError(")
+    assert re.search("Ranks? 1 failed", first["late"])
     assert TIMEOUT_VARIABLE in first["late"]
     errors = [results["out of memory"] for results in launched_results[:2]]
-    assert errors[0].startswith("LostProcessError('process 1 (")
+    assert errors[0].startswith("LostProcessError(")
+    assert re.search("Ranks? 1 failed", errors[0])
     assert "process 1 is out of memory. (too large)" in errors[1]
     error, kept = first["lost"]
-    assert error.startswith('LostProcessError("process 1 (')
+    assert error.startswith("LostProcessError(")
     # The second process ended in its third run, with one epoch in the first run.
     assert 2 <= kept.n_iter_ < kept.max_iter
     X, y = launched.table()
