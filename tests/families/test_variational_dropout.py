@@ -5,8 +5,7 @@ import pytest
 import torch
 from scipy.stats import norm
 
-from skbayesnn._engine.training_random import TrainingRandom
-from skbayesnn._families import Correlated, Independent, Needed
+from skbayesnn._families import Correlated, Independent
 from skbayesnn._priors import (
     CONSTANT,
     GaussianPrior,
@@ -249,13 +248,6 @@ def test_kl_to_the_gaussian_prior_is_the_expectation(noisy_weights, log_ratio, e
     np.testing.assert_allclose(actual, expected, rtol=1e-9)
 
 
-def test_kl_to_the_gaussian_prior_equals_mean_over_draws(
-    noisy_weights, log_ratio, sampling
-):
-    actual = noisy_weights.kl(GAUSSIAN).numpy() - _kl_of_biases(noisy_weights)
-    sampling.check(log_ratio, actual)
-
-
 # -------------------------------------------------------------------- bounds of alpha
 
 
@@ -281,56 +273,6 @@ def test_alpha_beyond_its_bounds_counts_as_the_bound(
     np.testing.assert_allclose(outside.kl(), at_bound.kl(), **tolerance)
     log_alpha = outside.family.log_alpha_of(outside.params)
     np.testing.assert_allclose(log_alpha, bound, **tolerance)
-
-
-@pytest.mark.parametrize("prior", ["log_uniform", "gaussian"])
-def test_gradients_inside_and_beyond_the_bounds(kind, approximation, prior, seed):
-    """Against autograd; zero where alpha is at its bound.
-
-    Except for theta if a variance is learned: then alpha theta^2 moves with it.
-    """
-    if prior == "gaussian" and kind[0] is Correlated:
-        prior = "log_uniform"
-    prior = GAUSSIAN if prior == "gaussian" else LOG_UNIFORM
-    setting = Setting(kind, approximation, seed, LOWEST - 4, HIGHEST[approximation] + 4)
-    family, params = setting.family, setting.params
-    leaves = {name: value.clone().requires_grad_() for name, value in params.items()}
-
-    kl = family.kl(leaves, KEEP, prior, None).sum()
-    expected = torch.autograd.grad(kl, list(leaves.values()), materialize_grads=True)
-    actual = family.kl_gradient(params, KEEP, prior, None)
-    _compare(actual, dict(zip(leaves, expected, strict=True)))
-
-    def source():
-        source = TrainingRandom(
-            seed + np.arange(MEMBERS), torch.device("cpu"), KEEP.dtype
-        )
-        source.start_epoch(0)
-        return source
-
-    x = setting.x.expand(MEMBERS, -1, -1).clone()
-    leaves["x"] = x.clone().requires_grad_()
-    leaf_params = {name: leaves[name] for name in params}
-    outputs = family.linear(leaf_params, KEEP, leaves["x"], source())
-    gradient = torch.linspace(-1, 2, outputs.numel()).double().view(outputs.shape)
-    expected = torch.autograd.grad(outputs, list(leaves.values()), gradient)
-    by_hand, pullback = family.linear_vjp(params, KEEP, x, source())
-    np.testing.assert_allclose(by_hand, outputs.detach(), rtol=1e-11, atol=1e-13)
-    actual, grad_x = pullback(gradient, Needed.ALL)
-    _compare(actual | {"x": grad_x}, dict(zip(leaves, expected, strict=True)))
-
-    name = "log_variance" if kind[1] == "weight" else "log_alpha"
-    low, high = LOWEST, HIGHEST[approximation]
-    inside = (setting.log_alpha > low) & (setting.log_alpha < high)
-    assert not actual[name][torch.as_tensor(~inside)].any()
-
-
-def _compare(actual, expected):
-    for name, values in expected.items():
-        gradient = actual.get(name, torch.zeros_like(values))
-        np.testing.assert_allclose(
-            gradient, values, rtol=1e-9, atol=1e-11, err_msg=name
-        )
 
 
 def test_variance_of_a_weight_does_not_depend_on_its_mean(exact):
