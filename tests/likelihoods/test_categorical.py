@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from scipy.special import log_softmax, softmax
+from scipy.special import log_softmax
 
 from skbayesnn._likelihoods import Categorical
 
@@ -33,34 +33,9 @@ def test_log_density_is_the_log_softmax_of_the_label(problem, shared):
     np.testing.assert_allclose(result, expected, rtol=1e-12)
 
 
-def test_tau_tempers_the_training_but_not_the_density(problem):
-    """p(y | f)^tau in eq. 1; predictions are softmax(f) for every tau."""
-    outputs, labels = problem
-    likelihood = Categorical(CLASSES)
-    params = likelihood.init(torch.as_tensor(TAU).unsqueeze(1))
-    args = params, torch.as_tensor(outputs), torch.as_tensor(labels)
-    nll, density = likelihood.nll(*args), likelihood.log_density(*args)
-    np.testing.assert_allclose(nll, -TAU[:, None] * density.numpy(), rtol=1e-12)
-    (probability,) = likelihood.components(params, torch.as_tensor(outputs))
-    np.testing.assert_allclose(probability, softmax(outputs, -1), rtol=1e-12)
-
-
 def test_logits_of_any_size_stay_finite():
     likelihood = Categorical(2)
     params = likelihood.init(torch.ones(1, 1))
     outputs = torch.tensor([[[1e4, -1e4], [-1e4, 1e4]]])
     density = likelihood.log_density(params, outputs, torch.tensor([[0, 0]]))
     assert density.tolist() == [[0.0, -2e4]]
-
-
-def test_tau_is_not_learned():
-    assert Categorical(CLASSES).trainable == ()
-    assert not Categorical(CLASSES).learned
-
-
-def test_wrong_number_of_rows_is_refused(problem):
-    outputs, labels = problem
-    likelihood = Categorical(CLASSES)
-    params = likelihood.init(torch.as_tensor(TAU).unsqueeze(1))
-    with pytest.raises((RuntimeError, ValueError)):
-        likelihood.nll(params, torch.as_tensor(outputs), torch.as_tensor(labels[:, 1:]))

@@ -23,7 +23,7 @@ LEVELS = [1e-3, 0.1, 0.5, 0.77, 0.999]
 
 LAPLACE = skeletons()["Laplace"]
 # Options that are tested in addition to the defaults, by the likelihood's name.
-OPTIONS = {"student_t": [{"df": 3.5}]}
+OPTIONS = {"student_t": [{"df": 3.5}], "mixture": [{"n_components": 2}]}
 
 
 def _cases():
@@ -174,8 +174,10 @@ def test_wrong_shapes_are_refused(setting):
     with pytest.raises((ValueError, RuntimeError)):
         setting.likelihood.nll(setting.params, setting.outputs, setting.y[:, 1:])
     if not setting.likelihood.is_classification:
-        with pytest.raises(ValueError, match="must agree in rows and targets"):
-            setting.likelihood.nll(setting.params, setting.outputs, setting.y[:, :1])
+        y = setting.y
+        for wrong in (y[:, :1], y[..., :1], y[..., 0]):
+            with pytest.raises(ValueError, match="must agree in rows and targets"):
+                setting.likelihood.nll(setting.params, setting.outputs, wrong)
 
 
 @parametrize_cases

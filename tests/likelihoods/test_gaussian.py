@@ -69,19 +69,5 @@ def test_only_learned_noise_has_a_lower_bound():
     assert given.trainable == ()
 
 
-@pytest.mark.parametrize(
-    "shape",
-    [(1, ROWS, 1), (1, ROWS + 1, TARGETS), (1, 1, TARGETS), (MEMBERS, ROWS)],
-    ids=str,
-)
-def test_wrong_shapes_of_y_are_refused(problem, shape):
-    """Values must not be broadcast over rows or targets."""
-    tau, outputs, _ = problem
-    likelihood = Gaussian(TARGETS, learned=False)
-    params = likelihood.init(torch.as_tensor(tau))
-    with pytest.raises(ValueError, match="must agree in rows and targets"):
-        likelihood.nll(params, torch.as_tensor(outputs), _t(np.zeros(shape)))
-
-
 def _t(values):
     return torch.as_tensor(values)

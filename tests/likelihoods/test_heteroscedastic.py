@@ -123,9 +123,3 @@ def test_noise_is_learned_after_the_warm_up(likelihood, problem):
         (gradient,) = torch.autograd.grad(nll.sum(), leaf)
         assert gradient[..., :TARGETS].all()
         assert bool(gradient[..., TARGETS:].any()) == learns
-
-
-def test_wrong_shapes_of_y_are_refused(likelihood, problem):
-    tau, outputs, y = problem
-    with pytest.raises(ValueError, match="must agree in rows and targets"):
-        likelihood.nll(likelihood.init(tau), outputs, y[..., :1])

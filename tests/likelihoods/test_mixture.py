@@ -1,12 +1,10 @@
 """Mixture density networks against SciPy and plain loops, in float64."""
 
-import json
 import pickle
 
 import numpy as np
 import pytest
 import torch
-from scipy.integrate import quad
 from scipy.special import logsumexp
 from scipy.stats import norm
 from sklearn.compose import TransformedTargetRegressor
@@ -15,7 +13,7 @@ from sklearn.preprocessing import StandardScaler
 from skbayesnn import MCDropoutRegressor, predict_uncertainty
 from skbayesnn._distributions.components import Components, Gaussians
 from skbayesnn._distributions.mixtures import GaussianMixtures
-from skbayesnn._likelihoods import Gaussian, Heteroscedastic, Mixture, likelihood_from
+from skbayesnn._likelihoods import Gaussian, Heteroscedastic, Mixture
 from skbayesnn._likelihoods.gaussian import LOG_VARIANCE_RANGE
 
 DRAWS, MEMBERS, ROWS, TARGETS, PEAKS = 7, 3, 5, 2, 4
@@ -80,16 +78,6 @@ def test_density_equals_a_loop(likelihood, problem):
     np.testing.assert_array_equal(nll, -result)
 
 
-def test_components_have_the_same_density(likelihood, problem):
-    tau, outputs, y = problem
-    params = likelihood.init(tau)
-    expected = likelihood.log_density(params, outputs, y)
-    parts = likelihood.components(params, outputs)
-    components = GaussianMixtures(*(part.flatten(0, 1).numpy() for part in parts))
-    density = components.log_density(y[0].numpy())
-    np.testing.assert_allclose(density, expected.flatten(0, 1), rtol=1e-10, atol=1e-10)
-
-
 def test_equal_gaussians_are_one(likelihood, problem):
     tau, outputs, y = problem
     mean = outputs[..., :TARGETS]
@@ -106,49 +94,12 @@ def test_equal_gaussians_are_one(likelihood, problem):
     )
 
 
-@pytest.mark.parametrize("lead", [1, MEMBERS], ids=["shared rows", "own rows"])
-def test_gradients_equal_finite_differences(likelihood, problem, lead):
-    tau, outputs, y = problem
-    params, outputs = likelihood.init(tau), outputs[0, :, :2]
-    y = y[:, :2].expand(lead, -1, -1)
-    learned = [params[name] for name in likelihood.trainable]
-
-    def nll(outputs, *values):
-        actual = dict(zip(likelihood.trainable, values, strict=True))
-        return likelihood.nll(params | actual, outputs, y)
-
-    leaves = [value.clone().requires_grad_() for value in (outputs, *learned)]
-    assert torch.autograd.gradcheck(nll, leaves)
-    gradient = outputs[..., 0]
-    expected = torch.autograd.grad(nll(*leaves), leaves, gradient)
-    with torch.no_grad():
-        _, pullback = likelihood.nll_vjp(params, outputs, y)
-        grad_outputs, grad_learned = pullback(gradient)
-    torch.testing.assert_close(grad_outputs, expected[0])
-    assert tuple(grad_learned) == likelihood.trainable
-    for value, wanted in zip(grad_learned.values(), expected[1:], strict=True):
-        torch.testing.assert_close(value, wanted)
-
-
 def test_outputs_of_any_size_stay_finite(problem):
     tau, outputs, y = problem
     likelihood = Mixture(TARGETS, True, PEAKS)
     params = likelihood.init(torch.full_like(tau, 1e12))
     outputs = 1e6 * outputs.sign()
     assert likelihood.log_density(params, outputs, y).isfinite().all()
-
-
-@pytest.mark.parametrize("shape", [(1, ROWS, 1), (1, ROWS + 1, TARGETS)], ids=str)
-def test_wrong_shapes_of_y_are_refused(likelihood, problem, shape):
-    tau, outputs, y = problem
-    with pytest.raises(ValueError, match="must agree in rows and targets"):
-        likelihood.nll(likelihood.init(tau), outputs, y.new_zeros(shape))
-
-
-def test_description_restores_the_likelihood():
-    likelihood = Mixture.build(TARGETS, True, {"n_components": 5})
-    about = json.loads(json.dumps(likelihood.describe()))
-    assert likelihood_from(about) == likelihood
 
 
 @pytest.mark.parametrize(
@@ -163,25 +114,6 @@ def test_number_of_gaussians_is_checked(value, error):
 
 
 # ---- components
-
-
-def test_density_integrates_to_the_moments(mixtures):
-    """One, the mean and the variance, by quadrature, for every draw."""
-    mixture = mixtures.draws(slice(0, 2)).targets(slice(0, 1))
-    for d, n in np.ndindex(2, ROWS):
-
-        def integral(power, d=d, n=n):
-            def density(y):
-                at = mixture.log_density_per_target(np.full((ROWS, 1), y))
-                return y**power * np.exp(at[d, n, 0])
-
-            points = mixture.location[d, n, 0]
-            return quad(density, -25, 25, points=points, limit=200)[0]
-
-        total, mean, square = (integral(power) for power in range(3))
-        assert total == pytest.approx(1, abs=1e-7)
-        assert mixture.mean[d, n, 0] == pytest.approx(mean, abs=1e-6)
-        assert mixture.variance[d, n, 0] == pytest.approx(square - mean**2, abs=1e-5)
 
 
 def test_cdf_equals_scipy(mixtures, y):
@@ -231,24 +163,6 @@ def test_rescaled_mixtures(mixtures, y):
     )
     about = mixtures.scaled_about(y, factor)
     np.testing.assert_allclose(about.mean, y + factor * (mixtures.mean - y))
-
-
-def test_crps_is_the_integral(mixtures, y):
-    """Integral of the squared distance between the distribution functions."""
-    grid = np.linspace(-30, 30, 60001)
-    actual = mixtures.mixture_crps(y)
-    assert actual.shape == (ROWS, TARGETS)
-    for n, j in np.ndindex(ROWS, TARGETS):
-        weight, location, scale = (
-            values[:, n, j].ravel()
-            for values in (mixtures.weight, mixtures.location, mixtures.scale)
-        )
-        cdf = np.zeros_like(grid)
-        for w, centre, std in zip(weight, location, scale, strict=True):
-            cdf += w / DRAWS * norm.cdf(grid, centre, std)
-        expected = np.trapezoid(np.square(cdf - (grid >= y[n, j])), grid)
-        # The jump at y lies between two points of the grid.
-        assert actual[n, j] == pytest.approx(expected, abs=1e-3)
 
 
 def test_two_equal_gaussians_are_one_gaussian(mixtures, y):

@@ -1,6 +1,5 @@
 """Cumulative logits against plain loops and the logistic model, in float64."""
 
-import json
 import pickle
 import tempfile
 import warnings
@@ -30,7 +29,7 @@ from skbayesnn import (
     save,
 )
 from skbayesnn._data import sources
-from skbayesnn._likelihoods import Categorical, Ordinal, likelihood_from
+from skbayesnn._likelihoods import Categorical, Ordinal
 from skbayesnn.model_selection import BatchedGridSearchCV
 
 DRAWS, MEMBERS, ROWS, CLASSES = 7, 3, 5, 4
@@ -126,35 +125,6 @@ def test_reversed_classes_mirror_the_model(problem):
     )
 
 
-@pytest.mark.parametrize("lead", [1, MEMBERS], ids=["shared rows", "own rows"])
-def test_gradients_equal_finite_differences(problem, lead):
-    likelihood, params, outputs, labels = problem
-    labels, outputs = labels[:lead], outputs[0]
-
-    def nll(outputs, cuts):
-        return likelihood.nll(params | {"cuts": cuts}, outputs, labels)
-
-    cuts = params["cuts"]
-    assert likelihood.trainable == ("cuts",)
-    assert torch.autograd.gradcheck(
-        nll, (outputs.clone().requires_grad_(), cuts.clone().requires_grad_())
-    )
-    gradient = torch.ones(MEMBERS, ROWS, dtype=torch.float64)
-    with torch.no_grad():
-        value, pullback = likelihood.nll_vjp(params, outputs, labels)
-        grad_outputs, grad_learned = pullback(gradient)
-    torch.testing.assert_close(value, nll(outputs, cuts))
-    # d log p_k / df = sigmoid(b) + sigmoid(a) - 1, between the cut points a and b.
-    ends = np.pad(_cut_points(params), [(0, 0), (1, 1)], constant_values=np.inf)
-    ends[:, 0] = -np.inf
-    for m, n in np.ndindex(MEMBERS, ROWS):
-        k = labels[m % lead, n]
-        below, above = expit(ends[m, k : k + 2] - outputs[m, n].item())
-        expected = -TAU[m].item() * (above + below - 1)
-        assert grad_outputs[m, n].item() == pytest.approx(expected, abs=1e-12)
-    assert grad_learned["cuts"].shape == cuts.shape
-
-
 def test_no_cancellation_at_large_outputs():
     likelihood = Ordinal(3)
     params = likelihood.init(torch.ones(1, 1))
@@ -166,18 +136,6 @@ def test_no_cancellation_at_large_outputs():
     outputs = torch.tensor([[[[1e4], [-1e4]]]])
     density = likelihood.log_density(params, outputs, torch.tensor([[1, 1]]))
     assert density.isfinite().all()
-
-
-def test_wrong_number_of_rows_is_refused(problem):
-    likelihood, params, outputs, labels = problem
-    with pytest.raises((RuntimeError, ValueError)):
-        likelihood.nll(params, outputs, labels[:, 1:])
-
-
-def test_description_restores_the_likelihood():
-    likelihood = Ordinal.build(CLASSES, False, {})
-    about = json.loads(json.dumps(likelihood.describe()))
-    assert likelihood_from(about) == likelihood
 
 
 # ---- in estimators

@@ -109,8 +109,3 @@ def test_invalid_counts_are_refused(wrong):
     with pytest.raises(ValueError, match=r"from 0 .*got .* in row 1\. Use"):
         Poisson.check_y(y)
     Poisson.check_y(y[:1])
-
-
-def test_tau_is_not_learned():
-    assert Poisson(TARGETS).trainable == ()
-    assert not Poisson(TARGETS).learned
