@@ -1,4 +1,7 @@
-"""Draws of several kinds in one mixture."""
+"""Draws of several kinds in one mixture, and distributions with given quantiles.
+
+`test_joined_normal_draws.py` compares joined draws with loops over single draws.
+"""
 
 import numpy as np
 import pytest
@@ -6,7 +9,6 @@ import pytest
 from skbayesnn._distributions.components import Gaussians
 from skbayesnn._distributions.mixtures import (
     GaussianMixtures,
-    JoinedDraws,
     joined_draws,
 )
 from skbayesnn._distributions.piecewise import PiecewiseUniforms
@@ -14,18 +16,6 @@ from skbayesnn._likelihoods.poisson import Counts
 from skbayesnn._likelihoods.student_t import StudentTs
 
 DRAWS, ROWS, TARGETS = 5, 4, 2
-
-
-@pytest.fixture
-def both(seed):
-    """Normal draws, and the same as two parts in a random order; and y."""
-    random = np.random.default_rng(seed)
-    mean = random.normal(size=(DRAWS, ROWS, TARGETS))
-    whole = Gaussians(mean, random.uniform(0.5, 2, size=mean.shape))
-    order = random.permutation(DRAWS)
-    place = np.argsort(order)
-    mixed = JoinedDraws((whole.draws(place[:2]), whole.draws(place[2:])), order)
-    return whole, mixed, random.normal(size=(ROWS, TARGETS))
 
 
 def _kinds(random):
@@ -47,63 +37,6 @@ def _kinds(random):
     ]
 
 
-def _agree(actual, expected):
-    np.testing.assert_allclose(actual.mean, expected.mean, rtol=1e-12)
-    np.testing.assert_allclose(actual.variance, expected.variance, rtol=1e-12)
-
-
-def test_selections_equal_selections_of_the_whole(both, seed):
-    whole, mixed, _ = both
-    random = np.random.default_rng(seed)
-    _agree(mixed, whole)
-    for index in (random.integers(DRAWS, size=9), slice(1, 4)):
-        _agree(mixed.draws(index), whole.draws(index))
-    _agree(mixed.resized(13), whole.resized(13))
-    _agree(mixed.repeated(3), whole.repeated(3))
-    _agree(mixed.rows([2, 0, 0]), whole.rows([2, 0, 0]))
-    _agree(mixed.targets(slice(1, 2)), whole.targets(slice(1, 2)))
-    n_versions = np.array([1, 3])
-    for most in (3, 9):
-        arguments = np.array([0, 1]), n_versions, most
-        _agree(mixed.mix_versions(*arguments), whole.mix_versions(*arguments))
-    rows = [mixed.rows(slice(0, 1)), mixed.rows(slice(1, ROWS))]
-    _agree(JoinedDraws.concatenated(rows, axis=1), whole)
-
-
-def test_distribution_equals_the_whole(both):
-    whole, mixed, y = both
-    level = np.full(y.shape, 0.3)
-    above = y + np.array([0.2, 0.5])
-    for name, arguments in {
-        "log_density": (y,),
-        "cdf": (y,),
-        "quantile": (level,),
-        "log_probability": (y, above),
-        "mixture_cdf": (y,),
-        "mixture_log_density": (y,),
-        "crps_of_draws": (y,),
-    }.items():
-        np.testing.assert_allclose(
-            getattr(mixed, name)(*arguments),
-            getattr(whole, name)(*arguments),
-            rtol=1e-11,
-            atol=1e-13,
-        )
-    # Two algorithms for the same root, each to about six digits.
-    np.testing.assert_allclose(
-        mixed.mixture_quantile(0.3), whole.mixture_quantile(0.3), atol=1e-5
-    )
-    # 1,000 quantiles in place of a closed form.
-    np.testing.assert_allclose(mixed.mixture_crps(y), whole.mixture_crps(y), rtol=0.01)
-
-
-@pytest.mark.parametrize("bound", [np.inf, 0.4])
-def test_spread_equals_spread_of_the_whole(both, bound):
-    whole, mixed, _ = both
-    arguments = whole.mean.mean(0), np.array([0.7, 1.9]), bound
-    _agree(mixed.scaled_about(*arguments), whole.scaled_about(*arguments))
-
-
 def test_all_kinds_are_joined_in_order(seed):
     random = np.random.default_rng(seed)
     kinds = _kinds(random)
@@ -119,15 +52,6 @@ def test_all_kinds_are_joined_in_order(seed):
     np.testing.assert_allclose(again.log_density(y), expected, rtol=1e-12)
     level = joined.mixture_cdf(joined.mixture_quantile(0.8))
     np.testing.assert_allclose(level, 0.8, atol=1e-5)
-
-
-def test_samples_have_the_mean_of_their_draw(seed):
-    random = np.random.default_rng(seed)
-    joined = joined_draws(_kinds(random)).rows(slice(0, 1)).targets(slice(0, 1))
-    joined = joined.draws(random.permutation(joined.n_draws))
-    samples = joined.rows(np.zeros(4000, int)).sample(random).mean(1)
-    error = np.sqrt(joined.variance[:, 0] / 4000)
-    assert (np.abs(samples - joined.mean[:, 0]) < 6 * error).all()
 
 
 def test_counts_and_real_numbers_are_refused():

@@ -94,7 +94,8 @@ def test_equal_to_mixtures_with_the_same_number_of_gaussians(mixed, y):
     assert expanded.weight.shape == (len(DRAWS), ROWS, TARGETS, PEAKS)
     for name in ("mean", "variance"):
         np.testing.assert_allclose(getattr(mixed, name), getattr(expanded, name))
-    for name in ("mixture_cdf", "mixture_crps", "mixture_log_density"):
+    names = "mixture_cdf", "mixture_crps", "mixture_log_density", "crps_of_draws"
+    for name in names:
         actual, expected = (getattr(draws, name)(y) for draws in (mixed, expanded))
         np.testing.assert_allclose(actual, expected, rtol=1e-10)
 

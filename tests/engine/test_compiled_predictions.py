@@ -17,6 +17,7 @@ from skbayesnn._engine.posterior import MIN_COMPILED_ROWS
 from skbayesnn._networks.activations import ACTIVATIONS
 from skbayesnn.estimators._fitted import open_posterior
 from tests.engine.test_compiled import POSTERIORS, exact
+from tests.helpers.pairwise import pairwise
 
 # Blocks have 32 rows in double precision; the last one is not full.
 ROWS, INPUTS, DRAWS, CLASSES = 75, 5, 13, 3
@@ -119,16 +120,19 @@ def test_activations(activation, table, seed, monkeypatch):
     np.testing.assert_allclose(actual["mean"], expected["mean"], rtol=1e-9)
 
 
-@pytest.mark.parametrize("sizes", [(), (7,), (6, 7, 8)])
-@pytest.mark.parametrize("dropout", [0.02, 0.2, [0.0, 0.1, 0.3, 0.2]])
 @pytest.mark.parametrize(
-    "model",
-    [
-        MCDropoutRegressor(),
-        MCDropoutRegressor(likelihood="heteroscedastic"),
-        MCDropoutClassifier(),
-    ],
-    ids=["outputs", "moments", "probabilities"],
+    ("sizes", "dropout", "model"),
+    pairwise(
+        [(), (7,), (6, 7, 8)],
+        [0.02, 0.2, [0.0, 0.1, 0.3, 0.2]],
+        # Sums of outputs, moments, or probabilities.
+        [
+            MCDropoutRegressor(),
+            MCDropoutRegressor(likelihood="heteroscedastic"),
+            MCDropoutClassifier(),
+        ],
+    ),
+    ids=str,
 )
 def test_layers_and_rates(model, sizes, dropout, table, seed, monkeypatch):
     """Draws share no layers, some, or most of them."""

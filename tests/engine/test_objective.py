@@ -1,4 +1,7 @@
-"""The objective against eq. 1 to 4, computed with NumPy in float64."""
+"""The objective against eq. 1 to 4, computed with NumPy in float64.
+
+`test_training.py` compares its gradients with autograd, for every family.
+"""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -15,7 +18,6 @@ from skbayesnn._engine.objective import (
     weight_decay,
 )
 from skbayesnn._engine.training_random import TrainingRandom
-from tests.helpers.families import CASES
 from tests.helpers.reference import forward, mean_nll
 
 SEEDS = np.array([4, 0, 4])
@@ -41,12 +43,8 @@ def problem(engine, seed):
             n: changes.pop(n) for n in ("weighted", "shared") if n in changes
         }
         n_rows = changes.pop("n_rows", 24)
-        names = ("pi", "s1", "s2", "bias_length_scale", "step")
-        prior_params = {n: changes.pop(n) for n in names if n in changes}
         config = engine.config(kind, **changes)
-        members = engine.members(
-            config, SEEDS + seed, KEEP, LENGTH_SCALE, TAU, **prior_params
-        )
+        members = engine.members(config, SEEDS + seed, KEEP, LENGTH_SCALE, TAU)
         rows = engine.rows(config, len(SEEDS), seed, n_rows=n_rows, **row_options)
         q = engine.initial_posterior(config, members)
         prior = make_priors(config, members, q)
@@ -249,38 +247,3 @@ def test_geometric_weights_do_not_overflow():
     actual = [kl_weight("geometric", i, 5000) for i in range(5000)]
     assert np.isfinite(actual).all()
     assert sum(actual) == pytest.approx(5000, rel=1e-12)
-
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_kl_gradient_equals_autograd(problem, case):
-    """For every family: all layers and biases, N times the gradient of ``kl``."""
-    p = problem(
-        family=case.family, prior=case.prior, weighted=True, **_prior_params(case.prior)
-    )
-    constants = case.family.constants
-    leaves = [
-        {n: v.clone().requires_grad_(n not in constants) for n, v in layer.items()}
-        for layer in p.q.layers
-    ]
-    p.source.start_epoch(0)
-    kl = p.objective.kl(replace(p.q, layers=leaves), p.source) * p.rows.total_weight
-    assert kl.shape == (len(SEEDS),)
-    kl.sum().backward()
-    p.source.start_epoch(0)
-    actual = p.objective.kl_gradient(p.q, p.source)
-    for layer, gradients in zip(leaves, actual, strict=True):
-        for name, value in layer.items():
-            wanted = torch.zeros_like(value) if value.grad is None else value.grad
-            gradient = gradients.get(name, torch.zeros_like(value))
-            torch.testing.assert_close(gradient, wanted)
-
-
-def _prior_params(prior):
-    """Parameters of a prior other than its length scale; they differ by member."""
-    if prior == "anchored":
-        return {"bias_length_scale": [0.4, 1.0, 3.0]}
-    if prior == "discrete":
-        return {"step": [0.25, 0.001, 0.1]}
-    if prior != "scale_mixture":
-        return {}
-    return {"pi": [0.5, 0.25, 0.8], "s1": [1.0, 2.0, 0.5], "s2": [0.1, 0.3, 0.05]}

@@ -199,49 +199,6 @@ def fitted():
     }
 
 
-@pytest.mark.parametrize("working_memory", [0.01, 1])
-@pytest.mark.parametrize("kind", ["gaussian", "heteroscedastic"])
-def test_regression_does_not_depend_on_working_memory(
-    fitted, seed, kind, working_memory
-):
-    model, x = fitted[kind], _inputs(seed, 17)
-    y = model.predict(x) + 1
-
-    def predictions():
-        return [
-            model.predict(x),
-            *model.predict_uncertainty(x, "all").values(),
-            model.predict_interval(x),
-            model.log_predictive_density(x, y),
-            model.sample_f(x, 7),
-            model.sample_y(x, 7),
-        ]
-
-    with sklearn.config_context(working_memory=1024):
-        expected = predictions()
-    with sklearn.config_context(working_memory=working_memory):
-        actual = predictions()
-    for value, reference in zip(actual, expected, strict=True):
-        np.testing.assert_allclose(value, reference, rtol=1e-11)
-
-
-@pytest.mark.parametrize("working_memory", [0.01, 1])
-def test_classes_do_not_depend_on_working_memory(fitted, seed, working_memory):
-    model, x = fitted["categorical"], _inputs(seed, 17)
-    kinds = ["entropy", "expected_entropy", "mutual_information"]  # no histograms
-
-    def predictions():
-        measures = model.predict_uncertainty(x, kinds)
-        return [model.predict_proba(x), *measures.values()]
-
-    with sklearn.config_context(working_memory=1024):
-        expected = predictions()
-    with sklearn.config_context(working_memory=working_memory):
-        actual = predictions()
-    for value, reference in zip(actual, expected, strict=True):
-        np.testing.assert_allclose(value, reference, rtol=1e-12, atol=1e-14)
-
-
 @pytest.mark.parametrize("method", ["predict", "predict_interval"])
 @pytest.mark.parametrize("dropout", [0.01, 0.2])  # draws that share products or not
 @pytest.mark.filterwarnings("ignore")  # a fit of one epoch
@@ -312,37 +269,6 @@ def predict(model, X):
 
 
 # ----------------------------------------------------------------------- moments
-
-
-def test_linear_network_has_the_moments_of_its_masks(untrained, seed):
-    """f = sum_i z_i x_i m_i + b; the masks are inferred from the drawn weights."""
-    q = untrained(hidden=())
-    x, n_draws = _inputs(seed, 5), 50
-    mean, bias = (q.layers[0][name].numpy() for name in ("mean", "bias"))
-    z = (q.draw(range(n_draws))[0][0].numpy() != 0).any(-1)
-    f = np.einsum("tmi,ni,mio->tmno", z, x, mean) + bias[:, None]
-    outputs = q.outputs(torch.as_tensor(x).unsqueeze(0), range(n_draws)).numpy()
-    np.testing.assert_allclose(outputs.mean(0), f.mean(0), rtol=1e-10, atol=1e-12)
-    np.testing.assert_allclose(outputs.var(0), f.var(0), rtol=1e-10, atol=1e-12)
-
-
-def test_linear_network_tends_to_the_closed_form(untrained, seed):
-    """E f = p x M + b and Var f = p (1 - p) sum_i x_i^2 m_i^2 as T grows."""
-    q = untrained(hidden=())
-    x, n_draws = _inputs(seed, 5), 40_000
-    p = q.keep[0].numpy()[:, None, None]
-    mean, bias = (q.layers[0][name].numpy() for name in ("mean", "bias"))
-    f = q.outputs(torch.as_tensor(x).unsqueeze(0), range(n_draws)).numpy()
-    centred = f - f.mean(0)
-    # Six standard errors, from the draws' own second and fourth moments.
-    error = f.std(0) / np.sqrt(n_draws)
-    expected = p * (x @ mean) + bias[:, None]
-    assert (np.abs(f.mean(0) - expected) < 6 * error).all()
-    error = (centred**2).std(0) / np.sqrt(n_draws)
-    expected = p * (1 - p) * np.square(x) @ np.square(mean)
-    # ... and the squared error of the mean, which matters where `error` is 0.
-    tolerance = 6 * error + 36 * f.var(0) / n_draws
-    assert (np.abs(f.var(0) - expected) < tolerance).all()
 
 
 def _mixture(model, x):

@@ -7,7 +7,7 @@ import pytest
 import torch
 from sklearn.linear_model import Ridge
 
-from skbayesnn import MCDropoutClassifier, MCDropoutRegressor
+from skbayesnn import MCDropoutRegressor
 from skbayesnn._data.validation import Table
 from skbayesnn._engine.config import kl_weight
 from skbayesnn._engine.objective import Objective, data_gradient, make_priors
@@ -253,14 +253,17 @@ def test_training_ends_when_every_member_has_failed(engine, seed):
     assert len(trained.nll) < 500
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_continued_training_equals_one_run(engine, seed, kind, device):
-    """Adam's state and the random numbers continue from the first run, bit for bit."""
-    config = engine.config(kind, cosine=False)
-    whole = engine.members(config, SEEDS + seed, KEEP, LENGTH_SCALE, TAU, 2)
-    half = replace(whole, n_epochs=whole.n_epochs // 2)
+@pytest.mark.parametrize("case", [*KINDS, *CASES], ids=str)
+def test_continued_training_equals_one_run(engine, seed, case, device):
+    """Adam's state, random numbers and the KL's warm-up continue, bit for bit."""
+    if isinstance(case, str):
+        config = engine.config(case, cosine=False)
+        whole = engine.members(config, SEEDS + seed, KEEP, LENGTH_SCALE, TAU, 2)
+    else:
+        config, whole = config_and_members(case, seed, cosine=False)
     rows = engine.rows(config, len(SEEDS), seed, device=device)
     expected = engine.train(config, whole, rows)
+    half = replace(whole, n_epochs=whole.n_epochs // 2)
     first = engine.train(config, half, rows)
     second = train(Training(config, half, rows, first.posterior, first.optimizer, 1))
     after = engine.parameters(second.posterior)
@@ -269,24 +272,10 @@ def test_continued_training_equals_one_run(engine, seed, kind, device):
     assert second.optimizer.keys() == expected.optimizer.keys()
     for name, values in expected.optimizer.items():
         np.testing.assert_array_equal(second.optimizer[name], values)
-    np.testing.assert_array_equal(second.nll[0], expected.nll[1])
-
-
-@parametrize_cases
-def test_continued_training_equals_one_run_for_every_family(engine, seed, case):
-    """The family's random numbers and the KL's warm-up continue too."""
-    settings = {"cosine": False}
-    config, whole = config_and_members(case, seed, **settings)
-    rows = engine.rows(config, len(SEEDS), seed)
-    expected = engine.train(config, whole, rows)
-    half = replace(whole, n_epochs=whole.n_epochs // 2)
-    first = engine.train(config, half, rows)
-    second = train(Training(config, half, rows, first.posterior, first.optimizer, 1))
-    after = engine.parameters(second.posterior)
-    for name, values in engine.parameters(expected.posterior).items():
-        np.testing.assert_array_equal(after[name], values)
-    np.testing.assert_array_equal(second.nll[0], expected.nll[1])
-    np.testing.assert_array_equal(second.kl[0], expected.kl[1])
+    for name in ("nll", "kl"):
+        np.testing.assert_array_equal(
+            getattr(second, name)[0], getattr(expected, name)[1]
+        )
 
 
 @parametrize_cases
@@ -425,7 +414,7 @@ def test_training_does_not_change_the_start_values(engine, seed):
 # ---------------------------------------------------------------- `train_together`
 
 
-def _table(seed, n_rows, weighted, classes=False):
+def _table(seed, n_rows, weighted):
     """Columns with different units: means and scales far from 0 and 1."""
     random = np.random.default_rng(seed)
     z = random.normal(size=(n_rows, 4))
@@ -433,7 +422,6 @@ def _table(seed, n_rows, weighted, classes=False):
     f = np.sin(z @ random.normal(size=(4, 2)))
     y = (5 + 300 * (f + 0.1 * random.normal(size=f.shape))).round(9)
     weights = random.uniform(0.2, 5, n_rows) if weighted else np.ones(n_rows)
-    y = (f[:, 0] > 0).astype(int) + (f[:, 1] > 0.3) if classes else y
     return Table(x, y, weights)
 
 
@@ -513,39 +501,6 @@ def test_early_stopping_of_estimators_together(seed):
 
 def _regressors_until(seed, early):
     return [e.set_params(**early) for e in _regressors(seed)]
-
-
-def test_classifiers_together_equal_separate_fits(seed):
-    table = _table(seed, 60, weighted=True, classes=True)
-    order = np.random.default_rng(seed).permutation(60)
-    rows = [order[:45], order[15:]]
-
-    def estimators():
-        return [
-            MCDropoutClassifier(
-                (7,),
-                dropout=rate,
-                length_scale=rate,
-                tau=1 + rate,
-                class_weight=class_weight,
-                max_iter=15,
-                batch_size=16,
-                random_state=seed,
-                device="cpu",
-            )
-            for rate, class_weight in [(0.1, None), (0.4, "balanced")]
-        ]
-
-    classes = np.unique(table.y)
-    together = fit_together(estimators(), table, rows, classes=classes)
-    for fitted, row_numbers, estimator in zip(
-        together, rows, estimators(), strict=True
-    ):
-        estimator.fit(
-            table.X[row_numbers], table.y[row_numbers], table.sample_weight[row_numbers]
-        )
-        assert np.array_equal(estimator.classes_, classes)
-        _assert_same_fit(fitted, estimator)
 
 
 @pytest.mark.parametrize("axis", ["X", "y"])

@@ -1,7 +1,6 @@
 """Bad parameters, devices, units, weights and classes."""
 
 import copy
-import re
 from itertools import product
 
 import numpy as np
@@ -66,6 +65,8 @@ PARAMETERS = [
         "`hidden_layer_sizes` and `n_estimators` must give at most .* got 1,000,00",
     ),
     ({"n_estimators": 10**9}, ValueError, "`n_estimators` must be at most 1000000"),
+    ({"length_scale": 1e200}, ValueError, r"`length_scale` must be in \[0, 1e\+15\)"),
+    ({"n_draws": 0}, ValueError, "`n_draws` must be finite and >= 1; got 0"),
     ({"hidden_layer_sizes": "abc"}, TypeError, "integer or a sequence.* got 'abc'"),
     ({"hidden_layer_sizes": 2.5}, TypeError, "integer or a sequence.* got 2.5"),
     ({"hidden_layer_sizes": (5, 2.5)}, TypeError, "must be an integer; got 2.5"),
@@ -140,6 +141,50 @@ PARAMETERS = [
 
 
 ESTIMATORS = [*MC_DROPOUT, *BBB, *VARIATIONAL]
+AUTO_DROPOUT = "`dropout` must be a number or 'auto'; got 'half'"
+WRONG_TAU = "`tau`, .* must be between 1e-30 .* times 1 / variance of y"
+WRONG_LIKELIHOOD = "`likelihood` must be one of 'gaussian', .*'poisson'.*; got {}"
+# Of some estimators only.
+PARAMETERS_OF_SOME = [
+    (MC_DROPOUT, {"dropout": "half"}, ValueError, AUTO_DROPOUT),
+    *[
+        (
+            kinds,
+            {"dropout": "half"},
+            TypeError,
+            "`dropout` must be a number; got 'half'",
+        )
+        for kinds in (BBB, VARIATIONAL)
+    ],
+    *[
+        (
+            MC_DROPOUT[:1],
+            {"likelihood": value},
+            ValueError,
+            WRONG_LIKELIHOOD.format(rule),
+        )
+        for value, rule in (("student", "'student'"), (["gaussian"], r"\['gaussian'\]"))
+    ],
+    *[(MC_DROPOUT[:1], {"tau": tau}, ValueError, WRONG_TAU) for tau in (1e-300, 1e300)],
+    *[
+        (
+            MC_DROPOUT[1:],
+            {"class_weight": {"low": weight, "mid": 1.0, "top": 1.0}},
+            ValueError,
+            "`class_weight` must be finite and >= 0",
+        )
+        for weight in (-1.0, np.nan, np.inf)
+    ],
+]
+
+
+def test_invalid_parameters_of_some_estimators(data, assert_refused):
+    with Checks() as check:
+        for kinds, parameters, error, message in PARAMETERS_OF_SOME:
+            for kind in kinds:
+                y = data.labels if is_classifier(kind()) else data.y
+                with check(f"{kind.__name__}, {parameters}"):
+                    assert_refused(kind, data.X, y, error, message, **parameters)
 
 
 @pytest.mark.parametrize("name", sorted({name for [name], *_ in PARAMETERS}))
@@ -155,19 +200,6 @@ def test_invalid_parameters(data, assert_refused, name):
             y = data.labels if classifies else data.y
             with check(f"{kind.__name__}, {parameters}"):
                 assert_refused(kind, data.X, y, error, message, **parameters)
-
-
-def test_dropout_as_a_string(data, assert_refused):
-    """Only MC dropout accepts 'auto'."""
-    with Checks() as check:
-        for kind in ESTIMATORS:
-            y = data.labels if is_classifier(kind()) else data.y
-            error, message = TypeError, "`dropout` must be a number; got 'half'"
-            if kind in MC_DROPOUT:
-                error = ValueError
-                message = "`dropout` must be a number or 'auto'; got 'half'"
-            with check(kind.__name__):
-                assert_refused(kind, data.X, y, error, message, dropout="half")
 
 
 @BOTH
@@ -188,15 +220,6 @@ def test_dropout_kind_of_mc_dropout(data, assert_refused, kind):
         )
 
 
-@pytest.mark.parametrize("likelihood", ["student", ["gaussian"]])
-def test_unknown_likelihood(data, assert_refused, likelihood):
-    value = re.escape(repr(likelihood))
-    message = f"`likelihood` must be one of 'gaussian', .*'poisson'.*; got {value}"
-    assert_refused(
-        MCDropoutRegressor, data.X, data.y, ValueError, message, likelihood=likelihood
-    )
-
-
 @pytest.mark.parametrize("n_draws", [0, -1])
 @BOTH
 def test_n_draws_below_one(data, fitted, kind, n_draws):
@@ -206,21 +229,13 @@ def test_n_draws_below_one(data, fitted, kind, n_draws):
             ValueError, match=f"`n_draws` must be finite and >= 1; got {n_draws}"
         ):
             getattr(model, method)(data.X_new)
+    for method in ("sample_f", "sample_y"):
+        with pytest.raises(
+            ValueError, match="`n_samples` must be finite and >= 1; got 0"
+        ):
+            getattr(fitted[kind], method)(data.X_new, 0)
     with pytest.raises(TypeError, match=r"`n_draws` must be an integer; got 2.5"):
         model.set_params(n_draws=2.5).predict(data.X_new)
-
-
-@BOTH
-def test_n_draws_is_checked_before_training(data, assert_refused, kind):
-    message = "`n_draws` must be finite and >= 1; got 0"
-    assert_refused(kind, data.X, target(kind, data), ValueError, message, n_draws=0)
-
-
-@BOTH
-@pytest.mark.parametrize("method", ["sample_f", "sample_y"])
-def test_n_samples_below_one(data, fitted, kind, method):
-    with pytest.raises(ValueError, match="`n_samples` must be finite and >= 1; got 0"):
-        getattr(fitted[kind], method)(data.X_new, 0)
 
 
 @BOTH
@@ -265,10 +280,14 @@ def test_unknown_device_at_prediction(data, fitted):
 # ---- units, weights, classes
 
 
-@pytest.mark.parametrize("unit", [1e-300, 1e-145, 1e145, 1e300])
-def test_units_of_y_whose_square_overflows(data, assert_refused, unit):
+def test_targets_and_classes_of_odd_values(data, assert_refused, small):
+    """Units of y whose square overflows, and a stream with a single class."""
     message = r"`y` must have values of at most 1e\+140 .* another unit"
-    assert_refused(MCDropoutRegressor, data.X, unit * data.y, ValueError, message)
+    for unit in (1e-300, 1e-145, 1e145, 1e300):
+        assert_refused(MCDropoutRegressor, data.X, unit * data.y, ValueError, message)
+    model = MCDropoutClassifier(**small)
+    with pytest.raises(ValueError, match=r"`classes` must contain .* 2; got \[0\]"):
+        model.partial_fit(data.X, np.zeros(41, int), classes=[0])
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -280,32 +299,6 @@ def test_any_unit_of_x(data, small, unit):
         model.predict(u * data.X) for u, model in zip((1, unit), models, strict=True)
     )
     np.testing.assert_allclose(actual, expected, rtol=1e-6)
-
-
-@pytest.mark.parametrize("weight", [-1.0, np.nan, np.inf])
-def test_invalid_class_weight(data, assert_refused, weight):
-    assert_refused(
-        MCDropoutClassifier,
-        data.X,
-        data.labels,
-        ValueError,
-        "`class_weight` must be finite and >= 0",
-        class_weight={"low": weight, "mid": 1.0, "top": 1.0},
-    )
-
-
-@pytest.mark.parametrize(
-    ("parameters", "message"),
-    [
-        ({"length_scale": 1e200}, r"`length_scale` must be in \[0, 1e\+15\)"),
-        ({"tau": 1e-300}, "`tau`, .* must be between 1e-30 .* times 1 / variance of y"),
-        ({"tau": 1e300}, "`tau`, .* must be between 1e-30 .* times 1 / variance of y"),
-    ],
-)
-def test_extreme_priors(data, assert_refused, parameters, message):
-    assert_refused(
-        MCDropoutRegressor, data.X, data.y, ValueError, message, **parameters
-    )
 
 
 @pytest.mark.parametrize(
@@ -335,12 +328,6 @@ def test_validation_rows_may_be_sparse_if_x_is_dense(data, small):
         model.fit(train(data.X), data.y, X_val=X_val, y_val=y_val)
         predictions.append(model.predict(data.X_new))
     np.testing.assert_array_equal(*predictions)
-
-
-def test_partial_fit_needs_at_least_two_classes(data, small):
-    model = MCDropoutClassifier(**small)
-    with pytest.raises(ValueError, match=r"`classes` must contain .* 2; got \[0\]"):
-        model.partial_fit(data.X, np.zeros(41, int), classes=[0])
 
 
 @pytest.mark.parametrize("value", [-1, 2**33, "a", np.random.default_rng(0)])

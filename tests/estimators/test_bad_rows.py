@@ -14,7 +14,8 @@ from skbayesnn import (
     MCDropoutRegressor,
 )
 from skbayesnn._data.validation import check_numbers
-from tests.helpers.bad_input import BOTH, target
+from tests.helpers.bad_input import BOTH, KINDS, target
+from tests.helpers.checks import Checks
 from tests.helpers.posteriors import BBB, MC_DROPOUT, VARIATIONAL
 
 # ---- NaN and infinity
@@ -70,16 +71,6 @@ def test_masked_values_are_refused(data, small, fitted, kind):
     with pytest.raises(ValueError, match="`y` must not have masked values; got 3"):
         kind(**small).fit(data.X, np.ma.array(y, mask=np.arange(len(y)) < 3))
     kind(**small).fit(masked.astype(float).filled(np.nan), y)
-
-
-@BOTH
-def test_nan_in_sparse_rows(data, assert_refused, fitted, kind):
-    X = data.X.copy()
-    X[7, 2] = np.nan
-    rows = sparse.csr_array(X)
-    assert_refused(kind, rows, target(kind, data), ValueError, "X contains NaN")
-    with pytest.raises(ValueError, match="X contains NaN"):
-        fitted[kind].predict(rows)
 
 
 @pytest.mark.parametrize(("value", "word"), [(np.nan, "NaN"), (np.inf, "infinity")])
@@ -196,37 +187,70 @@ def test_missing_pandas_targets(data, assert_refused, dtype):
         assert_refused(MCDropoutClassifier, data.X, y, ValueError, message)
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf, -1.0])
+# ---- shapes, few rows, and the type of y
+
+
+def with_nan(X):
+    X = X.copy()
+    X[7, 2] = np.nan
+    return sparse.csr_array(X)
+
+
+CLASSES = "MCDropoutClassifier needs rows of at least 2 classes; got 1 class"
+TEXT = r"`y` must hold numbers for MCDropoutRegressor; got .*the classifiers"
+# Estimators, what `fit` gets in place of X, y and weights, and the rule.
+REFUSED = [
+    (KINDS, lambda X, y: (with_nan(X), y), "X contains NaN"),
+    (KINDS, lambda X, y: (X[:0], y[:0]), r"array with 0 sample\(s\).*minimum of 1 is"),
+    (KINDS, lambda X, y: (X[:, :0], y), r"0 feature\(s\)"),
+    (KINDS, lambda X, y: (X, y[:11]), r"inconsistent numbers of samples: \[41, 11\]"),
+    (KINDS, lambda X, y: (X[:, 0], y), "Expected 2D array, got 1D array instead"),
+    (KINDS, lambda X, y: (X, np.ones((41, 3, 2))), "dim 3|1d array"),
+    (KINDS, lambda X, y: (X, None), "requires y to be passed.*y is None"),
+    *[
+        (KINDS[:1], lambda X, y, text=text: (X, np.resize(text, 41)), TEXT)
+        for labels in (["low"], ["3 m"], ["1", "x"])
+        for text in (np.array(labels), np.array(labels, dtype=object))
+    ],
+    (KINDS[1:], lambda X, y: (X[:1], y[:1]), CLASSES),
+    (KINDS[1:], lambda X, y: (X, ["a"] * 41), CLASSES + ": 'a'"),
+    (KINDS[1:], lambda X, y: (X, np.ones(41, int)), CLASSES + ": 1"),
+    (
+        KINDS[1:],
+        lambda X, y: (X, y, y == "mid"),
+        CLASSES + r": 'mid' \(rows of weight zero do not count\). Add rows",
+    ),
+    (KINDS[1:], lambda X, y: (X, X[:, 0]), "Unknown label type: continuous"),
+    (KINDS[1:], lambda X, y: (X, np.stack([y, y], 1)), "y should be a 1d array"),
+]
+
+
+def test_refused_in_fit(data, assert_refused):
+    with Checks() as check:
+        for kinds, change, rule in REFUSED:
+            for kind in kinds:
+                X, y, *weights = change(data.X, target(kind, data))
+                with check(f"{kind.__name__}, {rule}"):
+                    assert_refused(kind, X, y, ValueError, rule, *weights)
+
+
 @BOTH
-def test_nan_and_infinity_in_weights(data, assert_refused, kind, value):
-    weights = np.ones(41)
-    weights[3] = value
-    assert_refused(
-        kind,
-        data.X,
-        target(kind, data),
-        ValueError,
-        "Negative values|sample_weight contains",
-        weights,
-    )
+@pytest.mark.parametrize(
+    ("change", "rule"),
+    [
+        (with_nan, "X contains NaN"),
+        (lambda X: X[:0], "`X` must have at least one row"),
+        (lambda X: X[0], "Expected 2D array, got 1D array instead"),
+    ],
+)
+def test_refused_in_predict(data, fitted, kind, change, rule):
+    with pytest.raises(ValueError, match=rule):
+        fitted[kind].predict(change(data.X))
 
 
-# ---- few rows
-
-
-@BOTH
-def test_no_rows(data, assert_refused, fitted, kind):
-    message = r"Found array with 0 sample\(s\).*minimum of 1 is required"
-    assert_refused(kind, data.X[:0], target(kind, data)[:0], ValueError, message)
-    with pytest.raises(ValueError, match="`X` must have at least one row"):
-        fitted[kind].predict(data.X[:0])
-
-
-@BOTH
-def test_no_columns(data, assert_refused, kind):
-    assert_refused(
-        kind, data.X[:, :0], target(kind, data), ValueError, r"0 feature\(s\)"
-    )
+def test_number_of_targets_changed(data, fitted):
+    with pytest.raises(ValueError, match=r"`y` must have the 1 targets .*; got 3"):
+        fitted[MCDropoutRegressor].log_predictive_density(data.X_new, data.Y_new)
 
 
 @pytest.mark.parametrize("y", ["y", "Y"])
@@ -237,30 +261,6 @@ def test_one_row_is_fitted(data, small, y):
     for value in model.predict_uncertainty(data.X_new, "all").values():
         assert np.isfinite(value).all()
     assert np.isfinite(model.predict(data.X_new)).all()
-
-
-def test_one_row_of_a_classifier_is_refused(data, assert_refused):
-    assert_refused(
-        MCDropoutClassifier,
-        data.X[:1],
-        data.labels[:1],
-        ValueError,
-        "needs rows of at least 2 classes; got 1 class",
-    )
-
-
-@BOTH
-def test_different_numbers_of_rows(data, assert_refused, kind):
-    message = r"inconsistent numbers of samples: \[41, 11\]"
-    assert_refused(kind, data.X, target(kind, data)[:11], ValueError, message)
-
-
-@BOTH
-def test_one_dimensional_x(data, assert_refused, fitted, kind):
-    message = "Expected 2D array, got 1D array instead"
-    assert_refused(kind, data.X[:, 0], target(kind, data), ValueError, message)
-    with pytest.raises(ValueError, match=message):
-        fitted[kind].predict(data.X[0])
 
 
 @pytest.mark.parametrize("with_category", [False, True])
@@ -442,14 +442,6 @@ def test_labels_of_several_kinds(data, kind):
         kind().fit(data.X, y)
 
 
-@pytest.mark.parametrize("labels", [["low"], ["3 m"], ["1", "x"]])
-@pytest.mark.parametrize("dtype", [str, object])
-def test_text_labels_for_a_regressor(data, assert_refused, labels, dtype):
-    y = np.resize(np.array(labels, dtype=dtype), 41)
-    message = r"`y` must hold numbers for MCDropoutRegressor; got .*the classifiers"
-    assert_refused(MCDropoutRegressor, data.X, y, ValueError, message)
-
-
 @pytest.mark.parametrize(
     ("labels", "advice"),
     [
@@ -464,50 +456,3 @@ def test_text_among_values_of_y(data, labels, advice):
     y = np.resize(np.array(labels, dtype=object), 41)
     with pytest.raises(ValueError, match=rf"got {advice}.* BayesianStackingClassifier"):
         MCDropoutRegressor().fit(data.X, y)
-
-
-def test_continuous_y_for_a_classifier(data, assert_refused):
-    assert_refused(
-        MCDropoutClassifier,
-        data.X,
-        data.y,
-        ValueError,
-        "Unknown label type: continuous",
-    )
-
-
-def test_several_targets_for_a_classifier(data, assert_refused):
-    y = np.stack([data.codes, data.codes], axis=1)
-    assert_refused(MCDropoutClassifier, data.X, y, ValueError, "y should be a 1d array")
-
-
-@BOTH
-def test_three_dimensional_y(data, assert_refused, kind):
-    y = np.ones((41, 3, 2))
-    assert_refused(kind, data.X, y, ValueError, "dim 3|1d array")
-
-
-@BOTH
-def test_missing_y(data, assert_refused, kind):
-    assert_refused(kind, data.X, None, ValueError, "requires y to be passed.*y is None")
-
-
-def test_one_class(data, assert_refused):
-    rule = "MCDropoutClassifier needs rows of at least 2 classes; got 1 class: "
-    assert_refused(MCDropoutClassifier, data.X, ["a"] * 41, ValueError, rule + "'a'")
-    assert_refused(
-        MCDropoutClassifier, data.X, np.ones(41, int), ValueError, rule + "1"
-    )
-    assert_refused(
-        MCDropoutClassifier,
-        data.X,
-        data.labels,
-        ValueError,
-        rule + r"'mid' \(rows of weight zero do not count\). Add rows",
-        data.labels == "mid",
-    )
-
-
-def test_number_of_targets_changed(data, fitted):
-    with pytest.raises(ValueError, match=r"`y` must have the 1 targets .*; got 3"):
-        fitted[MCDropoutRegressor].log_predictive_density(data.X_new, data.Y_new)

@@ -5,7 +5,6 @@ conjugate posterior in `test_conjugate.py`.
 """
 
 import copy
-import pickle
 import warnings
 from importlib.util import find_spec
 
@@ -39,8 +38,8 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def small(small):
-    """Parameters of small networks without dropout."""
-    return small | {"dropout": 0.0}
+    """Parameters of small networks without dropout; no rows are held out for tau."""
+    return small | {"dropout": 0.0, "tau": 1.0}
 
 
 def target(kind, data):
@@ -414,39 +413,6 @@ def test_fit_removes_the_previous_posterior(data, small, kind, warm_start):
 
 
 @BOTH
-def test_prior_is_pickled(data, small, kind):
-    skops = pytest.importorskip("skops.io")
-    model = kind(**small).fit(data.X, target(kind, data))
-    model.partial_fit(data.X_new, new_target(kind, data), prior="previous")
-    stored = skops.dumps(model)
-    trusted = skops.get_untrusted_types(data=stored)
-    assert trusted in ([], [f"{kind.__module__}.{kind.__name__}"])
-    expected = copy.deepcopy(model).partial_fit(data.X_new, new_target(kind, data))
-    for restored in (
-        pickle.loads(pickle.dumps(model)),
-        skops.loads(stored, trusted=trusted),
-    ):
-        for fields, expected_fields in zip(restored.prior_, model.prior_, strict=True):
-            same_arrays(fields, expected_fields)
-        restored.partial_fit(data.X_new, new_target(kind, data))
-        same_arrays(restored.parameters_, expected.parameters_)
-
-
-@BOTH
-def test_prior_is_a_copy(data, small, kind):
-    """Further training does not change it."""
-    model = kind(**small).fit(data.X, target(kind, data))
-    before = copy.deepcopy(model.parameters_)
-    shallow = copy.copy(model)
-    model.partial_fit(data.X_new, new_target(kind, data), prior="previous")
-    same_arrays(shallow.parameters_, before)
-    prior_before = copy.deepcopy(model.prior_)
-    model.partial_fit(data.X_new, new_target(kind, data))
-    for fields, expected in zip(model.prior_, prior_before, strict=True):
-        same_arrays(fields, expected)
-
-
-@BOTH
 def test_prior_follows_the_dtype(data, small, kind):
     """The dtype may change between calls."""
     y, y_new = target(kind, data), new_target(kind, data)
@@ -520,45 +486,43 @@ def test_first_call_that_collapses_warns_once(small, kind, seed):
     ]
 
 
+@pytest.mark.parametrize(
+    ("before", "changes", "prior", "message"),
+    [
+        *[
+            (
+                {"dropout": dropout},
+                {},
+                "previous",
+                "prior='previous' requires a normal posterior, but dropout makes it "
+                r"spike-and-slab; got dropout=.*Set dropout=0",
+            )
+            for dropout in (0.2, [0.0, 0.1, 0.0])
+        ],
+        *[
+            ({}, {}, prior, "`prior` must be one of 'previous'; got")
+            for prior in ("gaussian", True, 3)
+        ],
+        ({}, {"early_stopping": True}, "previous", "hold out other rows"),
+        (
+            {},
+            {"hidden_layer_sizes": (8, 7)},
+            "previous",
+            "must keep the network; the fitted network has sizes",
+        ),
+    ],
+)
 @BOTH
-def test_raises_if_previous_posterior_is_not_normal(data, small, kind):
+def test_refused_calls_change_nothing(
+    data, small, kind, before, changes, prior, message
+):
     y = target(kind, data)
-    message = (
-        "prior='previous' requires a normal posterior, but dropout makes it "
-        r"spike-and-slab; got dropout=.*Set dropout=0"
-    )
-    for dropout in (0.2, [0.0, 0.1, 0.0]):
-        model = kind(**small | {"dropout": dropout}).fit(data.X, y)
-        before = copy.deepcopy(model.parameters_)
-        with pytest.raises(ValueError, match=message):
-            model.partial_fit(data.X, y, prior="previous")
-        same_arrays(model.parameters_, before)
-        assert model.total_weight_ == 41
-
-
-@BOTH
-@pytest.mark.parametrize("prior", ["gaussian", True, 3])
-def test_invalid_prior_of_partial_fit_is_refused(data, small, kind, prior):
-    model = kind(**small).fit(data.X, target(kind, data))
-    with pytest.raises(ValueError, match="`prior` must be one of 'previous'; got"):
-        model.partial_fit(data.X, target(kind, data), prior=prior)
-
-
-@BOTH
-def test_raises_for_previous_prior_with_early_stopping(data, small, kind):
-    model = kind(**small).fit(data.X, target(kind, data))
-    model.set_params(early_stopping=True)
-    with pytest.raises(ValueError, match="hold out other rows"):
-        model.partial_fit(data.X, target(kind, data), prior="previous")
-
-
-def test_raises_if_the_network_changes_under_previous_prior(data, small):
-    model = BBBRegressor(**small).fit(data.X, data.y)
-    model.set_params(hidden_layer_sizes=(8, 7))
-    with pytest.raises(
-        ValueError, match="must keep the network; the fitted network has sizes"
-    ):
-        model.partial_fit(data.X, data.y, prior="previous")
+    model = kind(**small | before).fit(data.X, y)
+    parameters = copy.deepcopy(model.parameters_)
+    with pytest.raises(ValueError, match=message):
+        model.set_params(**changes).partial_fit(data.X, y, prior=prior)
+    same_arrays(model.parameters_, parameters)
+    assert model.total_weight_ == 41
 
 
 def _curve(seed, n_rows=80):

@@ -36,8 +36,8 @@ EXPECTED_FAILED_CHECKS = {
 }
 # The contract does not depend on the number of epochs or draws. Checks that need some
 # accuracy have 25 epochs, all others two. Every option with separate code occurs in one
-# estimator, and test_posteriors.py has the promises of all posteriors. A few of them
-# estimate settings on held-out rows, which takes most of the time.
+# estimator, and test_posteriors.py has the promises of all posteriors. A regressor and
+# a classifier select settings on held-out rows, which takes most of the time.
 SHORT = {"max_iter": 25, "n_draws": 10}
 SHORT_REGRESSOR = SHORT | {"tau": 10.0, "length_scale": 1.0}
 SHORT_CLASSIFIER = SHORT | {"length_scale": 1.0}
@@ -52,7 +52,7 @@ ESTIMATORS = [
         **SHORT, likelihood="heteroscedastic", dropout="auto", n_estimators=2
     ),
     MCDropoutClassifier(**SHORT),
-    BBBRegressor(**SHORT, prior="scale_mixture", kl="sampled"),
+    BBBRegressor(**SHORT_REGRESSOR, prior="scale_mixture", kl="sampled"),
     BBBClassifier(**SHORT_CLASSIFIER, network=AnySequence()),
     VariationalDropoutRegressor(
         **SHORT_REGRESSOR, noise="independent", alpha_per="weight"
@@ -62,7 +62,7 @@ ESTIMATORS = [
     VariationalGPRegressor(**SHORT_REGRESSOR),
     NeighbourRegressor(n_estimators=1, max_iter=50),
     NeighbourClassifier(n_estimators=1, max_iter=50),
-    AnchoredEnsembleClassifier(max_iter=25, n_estimators=2),
+    AnchoredEnsembleClassifier(max_iter=25, n_estimators=2, length_scale=1.0),
 ]
 
 

@@ -15,8 +15,9 @@ from tools.defaults import PAGE, page_with_table
 
 NETWORKS = {
     name: kind
-    for name, kind in vars(skbayesnn).items()
-    if inspect.isclass(kind) and issubclass(kind, BayesianNetwork)
+    for name in skbayesnn.__all__
+    if inspect.isclass(kind := getattr(skbayesnn, name))
+    and issubclass(kind, BayesianNetwork)
 }
 
 

@@ -123,6 +123,13 @@ def test_predictions_have_the_dtype_of_x(case, data, few, X_dtype, dtype):
         predictions.append(model.sample_f(X_new, 2))
         assert {values.dtype.name for values in predictions} == {new_dtype}
         assert all(np.isfinite(values).all() for values in predictions)
+    # The same but for rounding in float32: six digits of sums of some ten terms of
+    # order one (in y's std).
+    method = "predict_proba" if case.classifies else "predict"
+    single, double = (
+        getattr(model, method)(data.X_new.astype(new_dtype)) for new_dtype in DTYPES
+    )
+    np.testing.assert_allclose(double, single, rtol=1e-4, atol=1e-4 * data.y.std())
 
 
 @pytest.mark.parametrize(("case", "dtype"), pairwise(CHOSEN, DTYPES), ids=str)

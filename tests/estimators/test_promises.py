@@ -13,31 +13,8 @@ import torch
 from sklearn.base import clone, is_classifier
 
 from skbayesnn import MCDropoutClassifier, MCDropoutRegressor
-from tests.helpers.checks import Checks
 from tests.helpers.posteriors import BBB, MC_DROPOUT, VARIATIONAL
-
-# float64 rounding of sums in blocks of different sizes.
-SAME = {"rtol": 1e-10, "atol": 1e-12}
-
-REGRESSION = {
-    "predict": lambda m, X: m.predict(X),
-    "std": lambda m, X: m.predict(X, return_std=True)[1],
-    "epistemic": lambda m, X: m.predict_uncertainty(X, kind="epistemic"),
-    "interval": lambda m, X: m.predict_interval(X, 0.8),
-    "shortest": lambda m, X: m.predict_interval(X, [0.5, 0.8], kind="highest_density"),
-    "cdf": lambda m, X: m.predictive_cdf(X, 3 * X[:, 0]),
-    "sample_f": lambda m, X: m.sample_f(X, 5, random_state=2),
-    "density": lambda m, X: m.log_predictive_density(X, 3 * X[:, 0]),
-}
-CLASSIFICATION = {
-    "predict": lambda m, X: m.predict(X),
-    "predict_proba": lambda m, X: m.predict_proba(X),
-    "sample_f": lambda m, X: m.sample_f(X, 5, random_state=2),
-    "density": lambda m, X: m.log_predictive_density(X, ["mid"] * len(X)),
-} | {
-    kind: lambda m, X, kind=kind: m.predict_uncertainty(X, kind=kind)
-    for kind in ("entropy", "mutual_information", "variation_ratio", "overlap")
-}
+from tests.helpers.predictions import assert_same, predictions
 
 
 @pytest.fixture(scope="module")
@@ -53,50 +30,35 @@ def fitted(data, small):
     }
 
 
-CASES = [
-    *[("regressor", kind) for kind in REGRESSION],
-    *[("heteroscedastic", kind) for kind in REGRESSION],
-    *[("classifier", kind) for kind in CLASSIFICATION],
-]
+KINDS = pytest.mark.parametrize("name", ["regressor", "heteroscedastic", "classifier"])
+# float64 rounding of sums in blocks of different sizes.
+SAME = {"rtol": 1e-10, "atol": 1e-12}
 
 
-@pytest.fixture(params=CASES, ids="-".join)
-def prediction(request, fitted):
-    """A function of X; ``memory`` is scikit-learn's working_memory in MiB."""
-    name, kind = request.param
-    table = CLASSIFICATION if name == "classifier" else REGRESSION
-
-    def predict(X, memory=1024):
-        with sklearn.config_context(working_memory=memory):
-            return table[kind](fitted[name], X)
-
-    return predict
-
-
-def assert_same(actual, desired):
-    if np.asarray(desired).dtype.kind in "US":
-        np.testing.assert_array_equal(actual, desired)
-    else:
-        np.testing.assert_allclose(actual, desired, **SAME)
-
-
-def test_prediction_is_a_function_of_the_row(prediction, data):
-    whole = prediction(data.X_new)
-    np.testing.assert_array_equal(prediction(data.X_new), whole)  # called twice
+@KINDS
+def test_prediction_is_a_function_of_the_row(fitted, data, name):
+    """`test_posteriors.py` has more about other rows and the memory."""
+    model, X = fitted[name], data.X_new
+    whole = predictions(model, X)
     for i in (0, 7):  # a row alone
-        assert_same(prediction(data.X_new[i : i + 1]), whole[i : i + 1])
-    order = np.array([8, 2, 3, 10, 0])  # a subset, in another order
-    assert_same(prediction(data.X_new[order]), whole[order])
-    repeated = np.repeat(data.X_new, 200, axis=0)  # among many others
-    assert_same(prediction(repeated)[::200], whole)
+        assert_same(predictions(model, X[[i]]), whole, [i], **SAME)
+    many = np.repeat(X, 50, axis=0)  # among many others
+    assert_same(predictions(model, many), whole, np.arange(11).repeat(50), **SAME)
+    for memory in (1e-4, 0.1):  # MiB
+        with sklearn.config_context(working_memory=memory):
+            assert_same(predictions(model, X), whole, **SAME)
 
 
-def test_prediction_does_not_depend_on_the_memory(prediction, data):
-    whole = prediction(data.X_new)
-    with Checks() as check:
-        for memory in (1e-4, 3e-3, 0.1):
-            with check(f"{memory} MiB"):
-                assert_same(prediction(data.X_new, memory), whole)
+def test_shortest_interval_is_a_function_of_the_row(fitted, data):
+    model, X = fitted["regressor"], data.X_new
+
+    def interval(X):
+        return model.predict_interval(X, [0.5, 0.8], kind="highest_density")
+
+    whole = interval(X)
+    np.testing.assert_allclose(interval(X[7:]), whole[7:], **SAME)
+    with sklearn.config_context(working_memory=3e-3):
+        np.testing.assert_allclose(interval(X), whole, **SAME)
 
 
 @pytest.mark.parametrize("n_draws", [1, 5, 13, 200])
@@ -182,24 +144,6 @@ def test_global_seeds_do_not_matter(data, small):
 # ---- random_state
 
 
-@pytest.mark.parametrize("batch_size", ["auto", 17])
-@pytest.mark.parametrize("kind", [MCDropoutRegressor, MCDropoutClassifier])
-def test_same_random_state_gives_the_same_model(data, small, kind, batch_size):
-    y = data.y if kind is MCDropoutRegressor else data.labels
-    model = kind(n_estimators=2, batch_size=batch_size, **small)
-    first, second = (clone(model).fit(data.X, y) for _ in range(2))
-    assert first.parameters_.keys() == second.parameters_.keys()
-    for name, value in first.parameters_.items():
-        np.testing.assert_array_equal(value, second.parameters_[name])
-    np.testing.assert_array_equal(first.loss_curve_, second.loss_curve_)
-    np.testing.assert_array_equal(
-        first.predict_uncertainty(data.X_new), second.predict_uncertainty(data.X_new)
-    )
-    other_seed = clone(model).set_params(random_state=small["random_state"] + 1)
-    other_seed.fit(data.X, y)
-    assert other_seed.loss_curve_[0] != first.loss_curve_[0]
-
-
 def test_refit_does_not_depend_on_earlier_fits(data, small):
     model = MCDropoutRegressor(**small).fit(data.X, data.y)
     before = model.predict(data.X_new)
@@ -208,56 +152,10 @@ def test_refit_does_not_depend_on_earlier_fits(data, small):
     np.testing.assert_array_equal(model.predict(data.X_new), before)
 
 
-@pytest.mark.parametrize("batch_size", ["auto", 17])
-def test_ensemble_members_equal_single_networks(data, small, batch_size):
-    """RandomState gives the same seeds one by one and together."""
-    together = MCDropoutRegressor(n_estimators=3, batch_size=batch_size, **small)
-    together.fit(data.X, data.y)
-    state = np.random.RandomState(small["random_state"])
-    for i in range(3):
-        single = MCDropoutRegressor(
-            batch_size=batch_size, **small | {"random_state": state}
-        )
-        single.fit(data.X, data.y)
-        assert single.seeds_.tolist() == [together.seeds_[i]]
-        # Rounding of batched products, which grows in 20 to 60 steps.
-        np.testing.assert_allclose(
-            single.history_["loss"][:, 0], together.history_["loss"][:, i], rtol=1e-8
-        )
-        for name, value in single.parameters_.items():
-            members = together.parameters_[name].reshape(3, -1)
-            if name == "keep":  # (layers, members)
-                members = together.parameters_[name].T
-            np.testing.assert_allclose(value.ravel(), members[i], rtol=1e-6, atol=1e-8)
-
-
 # ---- the fitted state
 
 
-def test_training_a_copy_does_not_change_the_model(fitted, data):
-    model = fitted["regressor"]
-    before = model.predict(data.X_new)
-    copied = copy.deepcopy(model)
-    np.testing.assert_array_equal(copied.predict(data.X_new), before)
-    copied.partial_fit(data.X_new, data.y_new)
-    assert (copied.predict(data.X_new) != before).any()
-    assert not hasattr(clone(model), "parameters_")
-    np.testing.assert_array_equal(model.predict(data.X_new), before)
-
-
-def test_partial_fit_does_not_change_a_shallow_copy(data, small):
-    """No array of the fitted state is changed in place."""
-    model = MCDropoutRegressor(**small).partial_fit(data.X, data.y)
-    shallow = copy.copy(model)
-    deep = copy.deepcopy(model)
-    model.partial_fit(data.X_new, data.y_new)
-    for name in ("parameters_", "optimizer_"):
-        expected, actual = getattr(deep, name), getattr(shallow, name)
-        for key, value in expected.items():
-            np.testing.assert_array_equal(actual[key], value, err_msg=f"{name}[{key}]")
-
-
-@pytest.mark.parametrize("name", ["regressor", "heteroscedastic", "classifier"])
+@KINDS
 def test_set_params_after_fit_does_not_change_predictions(fitted, data, name):
     model = copy.deepcopy(fitted[name])
     before = model.predict_uncertainty(data.X_new, kind="all")
@@ -299,15 +197,3 @@ def test_prediction_falls_back_to_the_cpu(fitted, data, device, monkeypatch):
         np.testing.assert_array_equal(
             moved.predict_uncertainty(data.X_new), model.predict_uncertainty(data.X_new)
         )
-
-
-@pytest.mark.cuda
-def test_devices_agree(data, small):
-    """The same model predicts the same on a GPU, up to float64 rounding."""
-    model = MCDropoutRegressor(**small | {"device": "cuda"}).fit(data.X, data.y)
-    on_gpu = model.predict(data.X_new)
-    np.testing.assert_array_equal(model.predict(data.X_new), on_gpu)
-    refitted = clone(model).fit(data.X, data.y)
-    np.testing.assert_array_equal(refitted.predict(data.X_new), on_gpu)
-    on_cpu = model.set_params(device="cpu").predict(data.X_new)
-    np.testing.assert_allclose(on_cpu, on_gpu, **SAME)

@@ -8,6 +8,8 @@ from skbayesnn import (
     MCDropoutRegressor,
     tau_from_weight_decay,
 )
+from skbayesnn.estimators._job import training_job
+from skbayesnn.estimators._training_data import training_data
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.2])
@@ -107,3 +109,14 @@ def test_other_arguments_are_checked(name):
     arguments = {"n_samples": 10, "dropout": 0.1, "length_scale": 1.0, name: -1}
     with pytest.raises(ValueError, match=f"`{name}` must be"):
         tau_from_weight_decay(1e-3, **arguments)
+
+
+def test_tau_of_a_job_is_in_the_units_of_the_data(seed):
+    """Members have it in units of the standardised y."""
+    random = np.random.default_rng(seed)
+    X, y = random.normal(size=(38, 4)), 20 * random.normal(size=38)
+    estimator = MCDropoutRegressor((5,), tau=0.5, dtype="float64")
+    job = training_job(estimator, training_data(estimator, X, y))
+    np.testing.assert_allclose(job.tau, 0.5)
+    np.testing.assert_allclose(job.members.tau, [[0.5 * y.var()]])
+    assert job.total_weight == 38

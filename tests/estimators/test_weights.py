@@ -85,19 +85,6 @@ def test_weight_zero_equals_an_absent_row(model, data, counts):
     np.testing.assert_array_equal(weighted.weight_decay_, absent.weight_decay_)
 
 
-def test_weight_zero_equals_an_absent_row_with_dropout_and_batches(data, small, counts):
-    present = counts > 0
-    model = MCDropoutRegressor(batch_size=7, **small)
-    absent = clone(model).fit(data.X[present], data.y[present])
-    # The values of an absent row must not matter either.
-    X = np.where(present[:, None], data.X, 1e6)
-    y = np.where(present, data.y, -1e6)
-    weighted = clone(model).fit(X, y, sample_weight=present.astype(float))
-    np.testing.assert_array_equal(
-        weighted.predict(data.X_new), absent.predict(data.X_new)
-    )
-
-
 def test_weights_of_one_equal_no_weights(model, data):
     y = target(model, data)
     plain = clone(model).fit(data.X, y)
@@ -106,32 +93,6 @@ def test_weights_of_one_equal_no_weights(model, data):
         np.testing.assert_array_equal(
             ones.predict_uncertainty(data.X_new), plain.predict_uncertainty(data.X_new)
         )
-
-
-def test_integer_weight_equals_repeated_rows_in_distribution(data, small, counts):
-    """With dropout, means over seeds agree within their standard error."""
-    rows = np.repeat(np.arange(41), counts)
-    differences = []
-    for i in range(24):
-        model = MCDropoutRegressor(
-            **small | {"batch_size": 1000, "random_state": 1000 * i + 7}
-        )
-        weighted = clone(model).fit(data.X, data.y, sample_weight=counts)
-        repeated = clone(model).fit(data.X[rows], data.y[rows])
-        differences.append(
-            [
-                weighted.predict(data.X_new).mean()
-                - repeated.predict(data.X_new).mean(),
-                weighted.score(data.X, data.y) - repeated.score(data.X, data.y),
-                np.log(weighted.noise_std_) - np.log(repeated.noise_std_),
-            ]
-        )
-    differences = np.array(differences)
-    error = differences.std(0, ddof=1) / np.sqrt(len(differences))
-    # Student's t with 23 degrees of freedom: beyond 6 about once in 10^5.
-    assert (np.abs(differences.mean(0)) < 6 * error).all()
-    # The two fits are not the same.
-    assert (error > 0).all()
 
 
 def test_sum_of_weights_is_the_number_of_rows(data, small):
