@@ -223,7 +223,7 @@ class Column:
         self.name = name + " (seconds)" * (self.kind == "duration")
         self.levels: dict[str | None, int] = {}  # position of a cell with each level
         if training.has_levels or self.kind == "other":
-            data = _columns.categories_of(reader, 0, self.kind)
+            data = _columns.categories_of(reader, 0)
             levels = np.array([*data.levels, None], object)
             self._values: Any = levels[data.codes]
             cell = {level: i for i, level in enumerate(self._values)}

@@ -7,7 +7,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from skbayesnn import _stored as stored
-from skbayesnn._data.columns import KINDS, MISSING, Categories, TableColumn
+from skbayesnn._data.columns import DAY, KINDS, MISSING, Categories, TableColumn
 from skbayesnn._data.level_statistics import LevelStatistics
 from skbayesnn._data.text_parts import TextComponents, TextParts
 
@@ -26,7 +26,6 @@ MIN_REPEATED = 0.2
 MIN_CYCLES = 0.5
 # A cycle is also used only if the rows are in several of this many parts of its period.
 CYCLE_PARTS = 400
-SECONDS = {"day": 86_400.0, "week": 7 * 86_400.0, "year": 365.2425 * 86_400.0}
 # Values that take the place of an unknown one, evenly spaced in probability.
 N_SUBSTITUTES = 16
 OTHER = "other"
@@ -123,7 +122,7 @@ class Column:
         """Raise if a value would not have finite features."""
         if not self.suffixes:
             return
-        if self.kind == "category":
+        if self.is_category:
             levels = (*self.named, *self.rare, "\0")
             data = Categories(np.arange(-1, len(levels)), levels)
             parts = (
@@ -134,7 +133,7 @@ class Column:
         else:
             parts = [features_of_values(np.array([np.nan, *self.bounds]), self)]
         n_features, n_substitutes = len(self.suffixes), len(self.substitutes)
-        is_known = self.kind != "category" and self.indicator
+        is_known = self.indicator and not self.is_category
         if not is_known and n_substitutes != N_SUBSTITUTES:
             raise ValueError(
                 f"column {self.name!r} must have {N_SUBSTITUTES} substitutes of "
@@ -146,6 +145,11 @@ class Column:
                 f"column {self.name!r} must have {n_features} finite features for "
                 f"missing, known and unknown values; got {parts[0].tolist()!r:.200}."
             )
+
+    @property
+    def is_category(self) -> bool:
+        """Whether its levels have no numbers."""
+        return not KINDS[self.kind].number
 
     @property
     def uses_y(self) -> bool:
@@ -318,18 +322,16 @@ def _fit_number(name, kind: str, values: np.ndarray, weights: np.ndarray) -> Col
 
 def _number_parts(column: Column, values: np.ndarray) -> tuple[list[str], list[str]]:
     """Descriptions and suffixes of the features of present values."""
-    varies = column.bounds[0] < column.bounds[1]
-    if column.kind == "date":
-        periods = [
-            name
-            for name, length in SECONDS.items()
-            if np.ptp(values) >= MIN_CYCLES * length
-            and len(np.unique(np.mod(values, length) // (length / CYCLE_PARTS))) > 1
-        ]
-        waves = [f".{wave}_{name}" for name in periods for wave in ("sin", "cos")]
-        texts = [f"cycle of the {name}" for name in periods]
-        return ["elapsed days"] * varies + texts, [".days"] * varies + waves
-    return [KINDS[column.kind].number] * varies, [""] * varies
+    kind, varies = KINDS[column.kind], column.bounds[0] < column.bounds[1]
+    periods = [
+        name
+        for name, length in kind.cycles.items()
+        if np.ptp(values) >= MIN_CYCLES * length
+        and len(np.unique(np.mod(values, length) // (length / CYCLE_PARTS))) > 1
+    ]
+    waves = [f".{wave}_{name}" for name in periods for wave in ("sin", "cos")]
+    texts = [f"cycle of the {name}" for name in periods]
+    return [kind.number] * varies + texts, [kind.suffix] * varies + waves
 
 
 def features_of_values(values: np.ndarray, column: Column) -> np.ndarray:
@@ -343,10 +345,11 @@ def features_of_values(values: np.ndarray, column: Column) -> np.ndarray:
         elif suffix == "":
             features.append(filled)
         elif suffix == ".days":
-            features.append((filled - column.bounds[0]) / SECONDS["day"])
+            features.append((filled - column.bounds[0]) / DAY)
         else:
             wave = np.sin if suffix.startswith(".sin_") else np.cos
-            features.append(wave(2 * np.pi * filled / SECONDS[suffix[5:]]))
+            period = KINDS[column.kind].cycles[suffix[5:]]
+            features.append(wave(2 * np.pi * filled / period))
     return np.stack(features, axis=1).astype(np.float64)
 
 
@@ -538,8 +541,7 @@ def fit_column(
     name = stored_name(data.name)
     if kind == "category":
         return _fit_category(name, data.categories(), weights, has_y)
-    zone = data.time_zone() if kind == "date" else None
-    levels = tuple(data.ordered_levels()) if kind == "ordered" else ()
+    zone, levels = data.time_zone(), tuple(data.ordered_levels())
     values = data.numbers_of_kind(kind, zone, levels)
     fitted = _fit_number(name, kind, values, weights)
     return replace(fitted, time_zone=zone, levels=levels)
@@ -574,7 +576,7 @@ def encode_column(data: TableColumn, column: Column) -> EncodedColumn:
         n_rows = len(data)
         nothing = np.empty((n_rows, 0)), np.zeros(n_rows, dtype=bool)
         return EncodedColumn(*nothing, substitutes)
-    if column.kind == "category":
+    if column.is_category:
         levels = data.categories()
         index = levels.recoded((*column.named, *column.rare))
         new_level = _new_level(column, levels, index)
@@ -587,8 +589,6 @@ def encode_column(data: TableColumn, column: Column) -> EncodedColumn:
     features = features_of_values(values, column)
     is_unknown = np.isnan(values) & (not column.indicator)
     first, last = column.bounds
-    n_later = 0
-    if column.kind == "date":
-        latest = last + _LATER_SHARE * (last - first)
-        n_later = int((values > latest).sum())
+    latest = last + _LATER_SHARE * (last - first)
+    n_later = int((values > latest).sum()) if KINDS[column.kind].cycles else 0
     return EncodedColumn(features, is_unknown, substitutes, n_later)

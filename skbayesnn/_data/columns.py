@@ -6,7 +6,7 @@ arrays, which may contain objects.
 
 import datetime
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
@@ -42,7 +42,13 @@ class Kind(NamedTuple):
     has_levels : bool
         Whether values are compared and drawn by level, instead of as numbers.
     number : str
-        What its numbers are.
+        What its numbers are as features; empty if it has none.
+    suffix : str
+        What follows the name of the column in the name of this feature.
+    cycles : dict
+        Seconds of the periods of points in time, whose phases are features, too.
+    units : dict
+        Units of time in which numbers are shown, in seconds; the largest first.
     input_type : type of NumPy
         Of the values that an exported graph takes.
     unit : str
@@ -55,9 +61,15 @@ class Kind(NamedTuple):
     dtypes: tuple[str, ...]
     has_levels: bool = False
     number: str = "number"
+    suffix: str = ""
+    cycles: Mapping[str, float] = {}
+    units: Mapping[str, float] = {}
     input_type: type = np.float64
     unit: str = ""
     to_number: Callable[[Any], float] = float
+
+
+DAY = 86_400.0
 
 
 def _seconds(duration) -> float:
@@ -74,19 +86,26 @@ KINDS = {
         (datetime.timedelta, np.timedelta64),
         ("Duration", "m"),
         number="seconds",
+        units={"days": DAY, "hours": 3_600.0, "minutes": 60.0, "seconds": 1.0},
         unit="seconds",
         to_number=_seconds,
     ),
     "date": Kind(
         (datetime.date, np.datetime64),
         ("Datetime", "Date", "M"),
-        number="seconds since 1970",
+        number="elapsed days",
+        suffix=".days",
+        cycles={"day": DAY, "week": 7 * DAY, "year": 365.2425 * DAY},
         input_type=np.int64,
         unit="microseconds since 1970, local time",
     ),
     "number": Kind((Real, Decimal, np.integer, np.floating), ("i", "u", "f")),
     "category": Kind(
-        (str,), ("Categorical", "U"), has_levels=True, input_type=np.object_
+        (str,),
+        ("Categorical", "U"),
+        has_levels=True,
+        number="",
+        input_type=np.object_,
     ),
     "ordered": Kind(
         (),
@@ -142,10 +161,15 @@ class TableColumn:
     _categories: Categories | None = None
 
     def __init__(self, name, values: np.ndarray):
-        self.name, self.values = name, values
+        self.name, self._given = name, values
 
     def __len__(self) -> int:
-        return len(self.values)
+        return len(self._given)
+
+    @cached_property
+    def values(self) -> np.ndarray:
+        """Values as an array, which is made from a frame only if it is needed."""
+        return self._given
 
     def kind(self) -> str:
         """Kind of data: a key of ``KINDS``.
@@ -207,8 +231,8 @@ class TableColumn:
         return _as_categories(self.values, self.name)
 
     def ordered_levels(self) -> list[str]:
-        """All levels of an ordered column, in their order."""
-        return list(self.categories().levels)
+        """All levels in their order; none if the column does not declare one."""
+        return []
 
     def is_complete_number(self) -> bool:
         """Whether the column contains numbers or booleans, and all of them."""
@@ -216,7 +240,7 @@ class TableColumn:
         return is_number and not np.isnan(self.numbers()).any()
 
     def time_zone(self) -> str | None:
-        """Time zone of a column of dates."""
+        """Time zone of a column of dates; None of other columns."""
         return _zone_of_objects(self.values, self.name)
 
     def dates(self, time_zone: str | None = None) -> np.ndarray:
@@ -235,7 +259,9 @@ class TableColumn:
     def numbers_of_kind(
         self, kind: str, time_zone: str | None = None, levels: Sequence[str] = ()
     ) -> np.ndarray:
-        """Numbers of the values, see ``KINDS[kind].number``, (rows,); NaN if missing.
+        """Numbers of the values, (rows,); NaN if missing.
+
+        These are seconds since 1970 of dates, and positions of ordered levels.
 
         time_zone : of dates
         levels : of an ordered column
@@ -272,14 +298,12 @@ class _SeriesColumn(TableColumn):
     """A column of a frame: a series of narwhals, whose data type may tell its kind."""
 
     def __init__(self, name, series):
-        self.name, self._series, self._dtype = name, series, series.dtype
+        super().__init__(name, series)
+        self._series, self._dtype = series, series.dtype
         self._dtype_name = type(self._dtype).__name__
 
-    def __len__(self) -> int:
-        return len(self._series)
-
     @cached_property
-    def values(self) -> np.ndarray:  # type: ignore[override]
+    def values(self):
         return _objects(self._series)
 
     def kind(self):
@@ -334,6 +358,8 @@ class _SeriesColumn(TableColumn):
         return super()._read_categories()
 
     def ordered_levels(self):
+        if self.kind() != "ordered":
+            return []
         categorical = _pandas_categorical(self._series)
         if categorical is not None:
             return [_level(v) for v in categorical.categories.tolist()]

@@ -341,7 +341,7 @@ default="from_dtype"
                 unknown.append(
                     UnknownValues(place, encoded.is_unknown, encoded.substitutes)
                 )
-                if column.kind != "category":
+                if not column.is_category:
                     missing[column.name] = int(encoded.is_unknown.sum())
         warn_of_new_missing(estimator, missing, consequence)
         _warn_of_unseen_levels(estimator, unseen, consequence)

@@ -61,7 +61,7 @@ def _range_of_columns(table: TableEncoder) -> tuple[np.ndarray, np.ndarray]:
 
     returns : two arrays (columns,)
     """
-    is_number = [c.kind != "date" and "" in c.suffixes for c in table._columns]
+    is_number = ["" in column.suffixes for column in table._columns]
     bounds = np.array([column.bounds for column in table._columns])
     bounds = np.where(np.array(is_number)[:, None], bounds, [0.0, np.inf])
     # The standard deviation of a uniform distribution.

@@ -9,12 +9,11 @@ import numpy as np
 
 from skbayesnn._data.column_encoding import (
     N_SUBSTITUTES,
-    SECONDS,
     Column,
     level_index,
     order_of_substitutes,
 )
-from skbayesnn._data.columns import KINDS, Categories
+from skbayesnn._data.columns import DAY, KINDS, Categories
 from skbayesnn._data.level_counts import LevelCounts
 from skbayesnn._data.table_encoder import TableEncoder
 from skbayesnn._data.validation import table_of
@@ -23,7 +22,6 @@ from skbayesnn._onnx.parts import parts_with_same_X
 
 # A missing date, NumPy's NaT.
 _NOT_A_TIME = np.iinfo(np.int64).min
-_DAY = SECONDS["day"]
 
 
 def tables_of(model) -> Iterator[TableEncoder]:
@@ -78,7 +76,7 @@ def description(columns: dict[str, Column]) -> dict[str, dict]:
     return {
         name: {"kind": column.kind}
         | ({"unit": unit} if (unit := KINDS[column.kind].unit) else {})
-        | ({"time_zone": column.time_zone} if column.kind == "date" else {})
+        | ({"time_zone": column.time_zone} if KINDS[column.kind].cycles else {})
         for name, column in columns.items()
     }
 
@@ -201,13 +199,14 @@ def _input_of(column: Column, j: int, inputs: dict[str, Tensor]) -> Tensor:
 
 def _features(column: Column, x: Tensor) -> _Features:
     """Features of a column."""
-    if column.kind == "category":
+    if column.is_category:
         return _level_features(column, x)
-    if column.kind == "ordered":
+    input_type = KINDS[column.kind].input_type
+    if input_type is np.object_:
         positions = {level: i for i, level in enumerate(column.levels)}
         index = _looked_up(x, positions, -1)
         missing, x = index.op("Less", np.array(0)), index.cast(np.float64)
-    elif column.kind == "date":
+    elif input_type is np.int64:
         missing = x.op("Equal", np.array(_NOT_A_TIME))
         x = x.cast(np.float64) / np.array(1e6)
     else:
@@ -223,19 +222,18 @@ def _feature(column: Column, suffix: str, filled: Tensor, missing: Tensor) -> Te
     """Feature of a number, the position of a level or seconds since 1970."""
     if column.indicator and suffix == "=missing":
         return missing.cast(np.float64)
-    if column.kind != "date":
+    if suffix == "":
         return filled
     if suffix == ".days":
-        return (filled - np.array(column.bounds[0])) / np.array(_DAY)
+        return (filled - column.bounds[0]) / DAY
     wave, _, period = suffix.partition("_")
-    waves = {".sin": "Sin", ".cos": "Cos"}
-    if wave not in waves or period not in SECONDS:
+    waves, cycles = {".sin": "Sin", ".cos": "Cos"}, KINDS[column.kind].cycles
+    if wave not in waves or period not in cycles:
         raise TypeError(
             f"`to_onnx` does not support the feature {suffix!r} of column "
             f"{column.name!r}."
         )
-    angle = np.array(2 * np.pi) * filled / np.array(SECONDS[period])
-    return angle.op(waves[wave])
+    return (2 * np.pi * filled / cycles[period]).op(waves[wave])
 
 
 def _level_features(column: Column, x: Tensor) -> _Features:

@@ -33,7 +33,7 @@ from skbayesnn._batch.outcomes import (
 )
 from skbayesnn._data.class_order import if_ordered
 from skbayesnn._data.column_encoding import EncodedRows
-from skbayesnn._data.columns import is_frame
+from skbayesnn._data.columns import KINDS, is_frame
 from skbayesnn._data.groups import check_groups
 from skbayesnn._data.scaling import FAR_ROWS, TRAINING_CODES, warn_of_far_rows
 from skbayesnn._data.sources import in_memory, resolved_columns, source_of
@@ -457,7 +457,8 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         silence_warning(TRAINING_CODES)
         encoder = probe.table_
         if encoder is not None and self.cv is None:
-            _warn_of_dates([c.column for c in encoder.columns_ if c.kind == "date"])
+            dates = [c for c in encoder._columns if KINDS[c.kind].cycles]
+            _warn_of_dates([column.name for column in dates])
         is_used = encoder is not None or (takes_frames and is_frame(X))
         return StackData(
             dense_if_small(table.X),

@@ -26,7 +26,7 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 from skbayesnn import _stored as stored
 from skbayesnn._batch.cross_fit import refuse_fitted
 from skbayesnn._batch.jobs import last_step, path_of_network
-from skbayesnn._data.columns import KINDS, MISSING, TableReader, is_frame
+from skbayesnn._data.columns import DAY, KINDS, MISSING, TableReader, is_frame
 from skbayesnn._distributions.cells import Cells
 from skbayesnn._distributions.components import Gaussians
 from skbayesnn._distributions.piecewise import PiecewiseUniforms
@@ -266,18 +266,15 @@ def _with_plain_columns(frame, keeps_categories: bool):
     """
     reader, frame = TableReader(frame), frame.copy()
     for name, column in zip(reader.names, reader, strict=True):
-        kind = column.kind()
-        if kind == "date":
-            dates = column.dates(column.time_zone())
-            days = dates.astype(np.int64) / 86.4e9
-            frame[name] = np.where(np.isnat(dates), np.nan, days)
-        elif kind in ("category", "ordered"):
+        kind = KINDS[column.kind()]
+        if kind.input_type is np.object_:
             if not (keeps_categories and hasattr(frame[name], "cat")):
                 data = column.categories()
                 levels = np.array([*data.levels, MISSING], dtype=object)
                 frame[name] = levels[data.codes]
-        elif kind in KINDS and kind not in ("boolean", "number"):
-            frame[name] = column.numbers()
+        elif kind.cycles or kind.units:  # days of dates, seconds of durations
+            numbers = column.numbers_of_kind(column.kind(), column.time_zone())
+            frame[name] = numbers / DAY if kind.cycles else numbers
     return frame
 
 

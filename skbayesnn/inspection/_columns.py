@@ -1,7 +1,7 @@
 """Columns of X: their names, kinds and values, and their change since the training."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -11,7 +11,14 @@ from scipy.stats import chi2_contingency, fisher_exact, ks_2samp
 
 from skbayesnn import _stored as stored
 from skbayesnn._data.column_encoding import stored_name
-from skbayesnn._data.columns import KINDS, MISSING, Categories, TableReader, is_frame
+from skbayesnn._data.columns import (
+    DAY,
+    KINDS,
+    MISSING,
+    Categories,
+    TableReader,
+    is_frame,
+)
 from skbayesnn._data.table_encoder import refuse_other_order
 
 # Numeric values kept per column, and most levels of a column that is compared.
@@ -27,9 +34,6 @@ _MIN_EXPECTED = 5.0
 _MAX_EXACT = 10_000
 # Smaller changes of a share are not described.
 _SMALLEST_CHANGE = 0.005
-# Largest unit first.
-UNITS_OF_TIME = (("days", 86_400.0), ("hours", 3_600.0), ("minutes", 60.0))
-WITH_LEVELS = tuple(name for name, kind in KINDS.items() if kind.has_levels)
 
 
 class ColumnDrift(NamedTuple):
@@ -109,7 +113,7 @@ class TrainingColumn:
     @property
     def has_levels(self) -> bool:
         """Whether shares of levels are compared, instead of numbers."""
-        return self.kind in WITH_LEVELS
+        return has_levels(self.kind)
 
 
 # ---- values
@@ -167,16 +171,18 @@ def kind_of(reader: TableReader, j: int, table=None) -> str:
         return "other"
 
 
-def categories_of(reader: TableReader, j: int, kind: str) -> Categories:
+def has_levels(kind: str) -> bool:
+    """Whether shares of levels are compared, instead of numbers."""
+    return kind in KINDS and KINDS[kind].has_levels
+
+
+def categories_of(reader: TableReader, j: int) -> Categories:
     """Values as categories: sorted levels, or in their order for an ordered column.
 
     In sorted levels, "shop 2" is before "shop 10".
     """
     data = reader[j].categories()
-    if kind == "ordered":
-        levels = reader[j].ordered_levels()
-    else:
-        levels = sorted(data.levels, key=_words_and_integers)
+    levels = reader[j].ordered_levels() or sorted(data.levels, key=_words_and_integers)
     return Categories(data.recoded(levels), tuple(levels))
 
 
@@ -220,15 +226,15 @@ def _statistics(reader: TableReader, j: int, table) -> TrainingColumn:
     column = TrainingColumn(stored_name(reader.names[j]), kind, reader.n_rows)
     if kind == "other":
         return column
-    if kind in WITH_LEVELS:
-        data = categories_of(reader, j, kind)
+    if has_levels(kind):
+        data = categories_of(reader, j)
         if len(data.levels) > MAX_COMPARED_LEVELS:
             return replace(column, kind="other")
         counts = np.bincount(data.codes + 1, minlength=len(data.levels) + 1)
         return replace(
             column, n_missing=int(counts[0]), levels=data.levels, counts=counts[1:]
         )
-    zone = reader[j].time_zone() if kind == "date" else None
+    zone = reader[j].time_zone()
     values = reader[j].numbers_of_kind(kind, zone)
     present = values[~np.isnan(values)]
     ordered = np.sort(present)
@@ -262,10 +268,9 @@ def one_way(X) -> list:
     names = []
     for j, name in enumerate(reader.names):
         kind = kind_of(reader, j)
-        if kind in WITH_LEVELS or kind == "other":
+        if has_levels(kind) or kind == "other":
             continue
-        zone = reader[j].time_zone() if kind == "date" else None
-        values = reader[j].numbers_of_kind(kind, zone)
+        values = reader[j].numbers_of_kind(kind, reader[j].time_zone())
         if _direction(values[~np.isnan(values)]):
             names.append(name)
     return names
@@ -348,16 +353,16 @@ def _compared(reader: TableReader, j: int, column: TrainingColumn) -> ColumnDrif
 
 def _compared_numbers(column: TrainingColumn, new: np.ndarray) -> tuple[float, str]:
     """P-value and change of values that are not missing."""
-    old, kind = column.values, column.kind
+    old, kind = column.values, KINDS[column.kind]
     if not len(old) or not len(new):
         return np.nan, "all values are missing in one of the samples"
-    if kind == "date":
+    if kind.cycles:
         later, earlier = (new > old[-1]).mean(), (new < old[0]).mean()
         change = f"not tested, {_dates(new)}, was {_dates(old)}"
         shares = (later, "later"), (earlier, "earlier")
         beyond = [f"; {share:.0%} are {word}" for share, word in shares if share]
         return np.nan, change + "".join(beyond)
-    change = f"{_middle(new, kind)}, was {_middle(old, kind)}"
+    change = f"{_middle(new, kind.units)}, was {_middle(old, kind.units)}"
     if column.direction:
         word = "rises" if column.direction > 0 else "falls"
         return np.nan, f"not tested, only {word} from row to row: {change}"
@@ -418,25 +423,25 @@ def _p_of_counts(counts: np.ndarray) -> float:
     return float(chi2_contingency(counts, correction=False).pvalue)
 
 
-def unit_of_time(seconds: np.ndarray) -> tuple[str, float]:
-    """The largest unit of which the largest duration has at least two."""
-    finite = np.abs(seconds[np.isfinite(seconds)])
-    largest = finite.max(initial=0.0)
-    chosen = ((name, unit) for name, unit in UNITS_OF_TIME if largest >= 2 * unit)
-    return next(chosen, ("seconds", 1.0))
+def chosen_unit(values: np.ndarray, units: Mapping[str, float]) -> tuple[str, float]:
+    """The largest unit of which the largest value has two, or the last; or none."""
+    largest = np.abs(values[np.isfinite(values)]).max(initial=0.0)
+    chosen = (name for name, unit in units.items() if largest >= 2 * unit)
+    name = next(chosen, next(reversed([*units]), ""))
+    return name, units.get(name, 1.0)
 
 
-def _middle(values: np.ndarray, kind: str) -> str:
+def _middle(values: np.ndarray, units: Mapping[str, float]) -> str:
     """Median, and the range of the middle half of the values."""
     low, middle, high = np.quantile(values, [0.25, 0.5, 0.75])
-    name, unit = unit_of_time(values) if kind == "duration" else ("", 1.0)
+    name, unit = chosen_unit(values, units)
     low, middle, high = (f"{value / unit:.4g}" for value in (low, middle, high))
     return f"median {middle}{' ' * bool(name)}{name} (middle half {low} to {high})"
 
 
 def _dates(seconds: np.ndarray) -> str:
     """First and last date of seconds since 1970; with times for less than two days."""
-    unit = "D" if np.ptp(seconds) >= 2 * UNITS_OF_TIME[0][1] else "s"
+    unit = "D" if np.ptp(seconds) >= 2 * DAY else "s"
     first, last = (
         str(np.datetime64(round(bound), "s").astype(f"datetime64[{unit}]"))
         for bound in (seconds.min(), seconds.max())

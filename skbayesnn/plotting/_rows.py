@@ -5,14 +5,14 @@ from typing import Any
 
 import numpy as np
 
-from skbayesnn._data.columns import MISSING, is_frame
+from skbayesnn._data.columns import KINDS, MISSING, is_frame
 from skbayesnn.inspection._columns import (
-    WITH_LEVELS,
     categories_of,
+    chosen_unit,
     column_names,
+    has_levels,
     kind_of,
     reader_of,
-    unit_of_time,
 )
 from skbayesnn.inspection._importance import select_target, short_names
 from skbayesnn.plotting._axes import Display, plain, short_label
@@ -161,27 +161,27 @@ def select_feature(X, feature) -> dict[str, Any]:
             f"`feature` must contain numbers, dates or categories; got {feature!r}, "
             "which is free text. Give positions as `x` to `from_predictions`."
         )
-    if kind in WITH_LEVELS:
-        x, levels = _level_positions(reader, index, kind)
+    if has_levels(kind):
+        x, levels = _level_positions(reader, index)
         return {"x": x, "x_name": name, "x_levels": levels}
     column = reader[index]
-    x = column.numbers_of_kind(kind, column.time_zone() if kind == "date" else None)
-    if kind == "date":
+    x = column.numbers_of_kind(kind, column.time_zone())
+    if KINDS[kind].cycles:
         milliseconds = np.where(np.isnan(x), 0, np.round(1000 * x)).astype(np.int64)
         dates = milliseconds.astype("datetime64[ms]")
         x = np.where(np.isnan(x), np.datetime64("NaT"), dates)
-    elif kind == "duration":
-        unit, seconds = unit_of_time(x)
+    elif KINDS[kind].units:
+        unit, seconds = chosen_unit(x, KINDS[kind].units)
         x, name = x / seconds, f"{name} ({unit})"
     return {"x": x, "x_name": name, "joined": _n_varying(X, reader) <= 1}
 
 
-def _level_positions(reader, j: int, kind: str) -> tuple[np.ndarray, list[str]]:
+def _level_positions(reader, j: int) -> tuple[np.ndarray, list[str]]:
     """Positions of the rows by their levels, and the names of the positions.
 
     Rare levels share a position if there are many, and missing values come last.
     """
-    data = categories_of(reader, j, kind)
+    data = categories_of(reader, j)
     counts = np.bincount(data.codes[data.codes >= 0], minlength=len(data.levels))
     shown, n_rare = np.flatnonzero(counts), 0
     if len(shown) > MAX_SHOWN_LEVELS:
