@@ -54,7 +54,7 @@ from skbayesnn.estimators.variational_dropout import (
 )
 from skbayesnn.estimators.variational_gp import VariationalGPRegressor
 
-__all__ = [
+__all__: list[str] = [
     "Abstainer",
     "AnchoredEnsembleClassifier",
     "AnchoredEnsembleRegressor",

@@ -131,7 +131,7 @@ class Column:
                 else [self.level_features[level_index(self, data)]]
             )
         else:
-            parts = [features_of_values(np.array([np.nan, *self.bounds]), self)]
+            parts = [_features_of(np.array([np.nan, *self.bounds]), self)]
         n_features, n_substitutes = len(self.suffixes), len(self.substitutes)
         is_known = self.indicator and not self.is_category
         if not is_known and n_substitutes != N_SUBSTITUTES:
@@ -317,7 +317,7 @@ def _fit_number(name, kind: str, values: np.ndarray, weights: np.ndarray) -> Col
     if indicator:
         return column
     quantiles = _quantiles(values, weights_present)
-    return replace(column, substitutes=features_of_values(quantiles, column))
+    return replace(column, substitutes=_features_of(quantiles, column))
 
 
 def _number_parts(column: Column, values: np.ndarray) -> tuple[list[str], list[str]]:
@@ -334,14 +334,17 @@ def _number_parts(column: Column, values: np.ndarray) -> tuple[list[str], list[s
     return [kind.number] * varies + texts, [kind.suffix] * varies + waves
 
 
-def features_of_values(values: np.ndarray, column: Column) -> np.ndarray:
-    """Features of numbers, positions of levels, or seconds since 1970; or NaN."""
+def number_features(values: Any, column: Column) -> list:
+    """Features of numbers, positions of levels, or seconds since 1970; or NaN.
+
+    values : (rows,); or a tensor of an exported graph, as the features then are
+    """
     missing = np.isnan(values)
     filled = np.where(missing, column.fill, values)
     features = []
     for suffix in column.suffixes:
         if suffix == "=missing":
-            features.append(missing)
+            features.append(missing.astype(np.float64))
         elif suffix == "":
             features.append(filled)
         elif suffix == ".days":
@@ -350,7 +353,12 @@ def features_of_values(values: np.ndarray, column: Column) -> np.ndarray:
             wave = np.sin if suffix.startswith(".sin_") else np.cos
             period = KINDS[column.kind].cycles[suffix[5:]]
             features.append(wave(2 * np.pi * filled / period))
-    return np.stack(features, axis=1).astype(np.float64)
+    return features
+
+
+def _features_of(values: np.ndarray, column: Column) -> np.ndarray:
+    """Features of numbers, (rows, features), float64."""
+    return np.stack(number_features(values, column), axis=1)
 
 
 # ---- categories
@@ -586,7 +594,7 @@ def encode_column(data: TableColumn, column: Column) -> EncodedColumn:
         is_unknown = (index == -2) | ((index == -1) & (not column.indicator))
         return EncodedColumn(features, is_unknown, substitutes, new_level=new_level)
     values = data.numbers_of_kind(column.kind, column.time_zone, column.levels)
-    features = features_of_values(values, column)
+    features = _features_of(values, column)
     is_unknown = np.isnan(values) & (not column.indicator)
     first, last = column.bounds
     latest = last + _LATER_SHARE * (last - first)

@@ -57,6 +57,9 @@ class Tensor:
     def __array_ufunc__(self, ufunc, method, *operands, **options):
         return _applied(ufunc.__name__, operands, options)
 
+    def __array_function__(self, function, types, operands, options):
+        return _applied(function.__name__, operands, options)
+
     @classmethod
     def __torch_function__(cls, function, types, operands=(), options=None):
         return _applied(function.__name__.strip("_"), operands, options or {})
@@ -104,6 +107,19 @@ class Tensor:
                 stop = np.iinfo(np.int64).max if item.stop is None else item.stop
                 values = values.op("Slice", [item.start or 0], [stop], [axis])
         return values
+
+    def isnan(self) -> "Tensor":
+        return self.op("IsNaN")
+
+    def where(self, values, others) -> "Tensor":
+        """Values where this tensor is true, and others elsewhere."""
+        return self.op("Where", values, others)
+
+    def sin(self) -> "Tensor":
+        return self.op("Sin")
+
+    def cos(self) -> "Tensor":
+        return self.op("Cos")
 
     def exp(self) -> "Tensor":
         return self.op("Exp")
@@ -177,6 +193,8 @@ class Tensor:
     def cast(self, dtype) -> "Tensor":
         """Convert to a dtype."""
         return self.op("Cast", to=element_type(dtype))
+
+    astype = cast
 
     def unsqueeze(self, axis: int) -> "Tensor":
         """Insert an axis of length 1."""

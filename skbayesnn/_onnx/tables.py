@@ -11,9 +11,10 @@ from skbayesnn._data.column_encoding import (
     N_SUBSTITUTES,
     Column,
     level_index,
+    number_features,
     order_of_substitutes,
 )
-from skbayesnn._data.columns import DAY, KINDS, Categories
+from skbayesnn._data.columns import KINDS, Categories
 from skbayesnn._data.level_counts import LevelCounts
 from skbayesnn._data.table_encoder import TableEncoder
 from skbayesnn._data.validation import table_of
@@ -204,36 +205,15 @@ def _features(column: Column, x: Tensor) -> _Features:
     input_type = KINDS[column.kind].input_type
     if input_type is np.object_:
         positions = {level: i for i, level in enumerate(column.levels)}
-        index = _looked_up(x, positions, -1)
-        missing, x = index.op("Less", np.array(0)), index.cast(np.float64)
+        index = _looked_up(x, positions, -1).cast(np.float64)
+        x = index.op("Less", 0.0).where(np.nan, index)
     elif input_type is np.int64:
         missing = x.op("Equal", np.array(_NOT_A_TIME))
-        x = x.cast(np.float64) / np.array(1e6)
+        x = missing.where(np.nan, x.cast(np.float64) / 1e6)
     else:
         x = x.cast(np.float64)  # also single precision in `initial_types`
-        missing = x.op("IsNaN")
-    fill = np.array(float(column.fill))
-    filled = x.graph.op("Where", missing, fill, x)
-    values = [_feature(column, suffix, filled, missing) for suffix in column.suffixes]
-    return _Features(_joined(values), None if column.indicator else missing)
-
-
-def _feature(column: Column, suffix: str, filled: Tensor, missing: Tensor) -> Tensor:
-    """Feature of a number, the position of a level or seconds since 1970."""
-    if column.indicator and suffix == "=missing":
-        return missing.cast(np.float64)
-    if suffix == "":
-        return filled
-    if suffix == ".days":
-        return (filled - column.bounds[0]) / DAY
-    wave, _, period = suffix.partition("_")
-    waves, cycles = {".sin": "Sin", ".cos": "Cos"}, KINDS[column.kind].cycles
-    if wave not in waves or period not in cycles:
-        raise TypeError(
-            f"`to_onnx` does not support the feature {suffix!r} of column "
-            f"{column.name!r}."
-        )
-    return (2 * np.pi * filled / cycles[period]).op(waves[wave])
+    values = _joined(number_features(x, column))
+    return _Features(values, None if column.indicator else x.isnan())
 
 
 def _level_features(column: Column, x: Tensor) -> _Features:

@@ -1,7 +1,6 @@
 """Classes and functions that a file may contain.
 
-The annotations of a class are the rules of its attributes (``skbayesnn._stored``). A
-new estimator is one name in the table.
+The annotations of a class are the rules of its attributes (``skbayesnn._stored``).
 """
 
 from collections.abc import Callable, Mapping
@@ -13,6 +12,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 import numpy as np
 
+import skbayesnn
 from skbayesnn import _stored as stored
 from skbayesnn import scoring
 from skbayesnn._persistence.consistency import check_consistency
@@ -249,22 +249,7 @@ class _Crepes:
 _OWN = {
     "skbayesnn": (
         "Abstainer",
-        "AnchoredEnsembleClassifier",
-        "AnchoredEnsembleRegressor",
-        "BBBClassifier",
-        "BBBRegressor",
-        "BayesianStackingClassifier",
-        "BayesianStackingRegressor",
-        "CalibratedUncertaintyRegressor",
-        "ConformalClassifier",
-        "ConformalRegressor",
-        "MCDropoutClassifier",
-        "MCDropoutRegressor",
-        "NeighbourClassifier",
-        "NeighbourRegressor",
-        "VariationalDropoutClassifier",
-        "VariationalDropoutRegressor",
-        "VariationalGPRegressor",
+        *(n for n in skbayesnn.__all__ if n.endswith(("Classifier", "Regressor"))),
     ),
     "skbayesnn._data.column_encoding": ("Column",),
     "skbayesnn._data.level_counts": ("LevelCounts",),
