@@ -6,7 +6,7 @@ Arrays without axes and other values belong to all members.
 
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
-from typing import Any, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 import torch
@@ -19,6 +19,8 @@ class ByMember:
 
     It is the first axis, unless the field has the metadata {"axis": ...}.
     """
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
 
     def select(self, members: np.ndarray) -> Self:
         """Select members by index; an index may occur several times."""
@@ -48,10 +50,10 @@ def mapped(function: Callable, *trees: Any, axis: int = 0) -> Any:
                 *(getattr(tree, field.name) for tree in trees),
                 axis=field.metadata.get("axis", 0),
             )
-            for field in fields(first)  # type: ignore[arg-type]
+            for field in fields(first)
             if field.init
         }
-        return replace(first, **changes)  # type: ignore[type-var]
+        return replace(first, **changes)
     if isinstance(first, dict):
         return {
             name: mapped(function, *(tree[name] for tree in trees), axis=axis)

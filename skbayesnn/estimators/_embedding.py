@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from threading import Event
 from typing import Any, NamedTuple
@@ -267,17 +267,12 @@ class Draw(NamedTuple):
     stored: Any
 
 
+@dataclass
 class Cache:
     """Embeddings and targets of the training rows; all caches compare equal."""
 
-    def __init__(self):
-        self.draws: tuple[Any, ...] = ()
-        self.targets: tuple[Any, ...] = ()
-
-    def __eq__(self, other):
-        return isinstance(other, Cache)
-
-    __hash__ = None  # type: ignore[assignment]
+    draws: tuple[Any, ...] = field(default=(), compare=False)
+    targets: tuple[Any, ...] = field(default=(), compare=False)
 
 
 def stored_rows(z: np.ndarray, weights: np.ndarray, n_cells: int = 1):

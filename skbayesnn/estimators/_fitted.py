@@ -7,6 +7,7 @@ and skops can store them, and a model that was fitted on a GPU loads on any mach
 import math
 from collections.abc import Iterable
 from copy import deepcopy
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -57,6 +58,7 @@ def describe_network(network: Network, likelihood: Likelihood) -> dict:
     return network.describe() | {"likelihood": likelihood.describe()}
 
 
+@dataclass
 class PosteriorCache:
     """Cache of a fitted estimator's posterior between predictions.
 
@@ -64,13 +66,8 @@ class PosteriorCache:
     empty one, and all caches compare equal.
     """
 
-    def __init__(self):
-        self._trained = self._last = None
-
-    def __eq__(self, other):
-        return isinstance(other, PosteriorCache)
-
-    __hash__ = None  # type: ignore[assignment]
+    _trained: Any = field(default=None, init=False, repr=False, compare=False)
+    _last: Any = field(default=None, init=False, repr=False, compare=False)
 
     def prime(self, estimator, trained: Posterior) -> None:
         """Store the posterior of which the fitted attributes were made.

@@ -122,7 +122,7 @@ def training_job(
         return _job_with(likelihood, estimator, data, hidden, seeds, split)
     job = _job_with(estimator.likelihood, estimator, data, hidden, seeds, split)
     if data.classes is not None:
-        return job.with_temperature_last() if job.estimates_variance else job
+        return job.with_temperature_second() if job.estimates_variance else job
     selects = selects_likelihood(estimator)
     needs_equal = job.perturbs_y and job.config.likelihood.row_noise
     if not (job.settings and (selects or needs_equal)):
@@ -136,7 +136,7 @@ def training_job(
         by_row = by_row.with_config(variance_source="held_out")
         if not equal.estimates_variance:
             equal = equal.with_config(variance_source="held_out")
-    return replace(equal, alternative=by_row, takes_alternative=not selects)
+    return replace(equal, second_stage=by_row, is_second_optional=selects)
 
 
 def _job_with(
@@ -485,10 +485,12 @@ class TrainingJob:
         without a selection.
     predictive_params : dict of ndarray of shape (targets,), or None
         The likelihood's ``predictive_params``, estimated on held-out rows.
-    alternative : TrainingJob, or None
-        The same job with another likelihood, which held-out rows may select.
-    takes_alternative : bool
-        Whether the alternative is trained in any case. Its tau is the one of this job.
+    second_stage : TrainingJob, or None
+        What held-out rows estimate second, with the setting that this job selects: the
+        fit with another likelihood, or the temperature.
+    is_second_optional : bool
+        Whether the result of the second stage is taken only if it is better. Otherwise
+        its tau is the one of this job.
     unequal_noise : UnequalNoise, or None
         Result of the test on held-out rows, for the warning.
     """
@@ -502,8 +504,8 @@ class TrainingJob:
     tau: np.ndarray | None
     settings: tuple[Setting, ...] = ()
     predictive_params: dict[str, np.ndarray] | None = None
-    alternative: "TrainingJob | None" = None
-    takes_alternative: bool = False
+    second_stage: "TrainingJob | None" = None
+    is_second_optional: bool = False
     unequal_noise: UnequalNoise | None = None
 
     def devices(self, device) -> list[torch.device]:
@@ -591,18 +593,18 @@ class TrainingJob:
     @property
     def needs_selection(self) -> bool:
         """Whether held-out rows select a setting or estimate the noise."""
-        selects = self.estimates_variance or self.alternative is not None
+        selects = self.estimates_variance or self.second_stage is not None
         return len(self.settings) > (0 if selects else 1)
 
     # ---- copies with changes
 
     def with_config(self, **changes) -> "TrainingJob":
-        """Copy with changes of the configuration, also of the alternative."""
-        alternative = self.alternative
+        """Copy with changes of the configuration, also of the second stage."""
+        second = self.second_stage
         return replace(
             self,
             config=replace(self.config, **changes),
-            alternative=alternative and alternative.with_config(**changes),
+            second_stage=second and second.with_config(**changes),
         )
 
     def with_members(self, **values) -> "TrainingJob":
@@ -613,8 +615,8 @@ class TrainingJob:
         }
         return replace(self, members=replace(self.members, **columns))
 
-    def with_temperature_last(self) -> "TrainingJob":
-        """Copy that selects a setting first, and then estimates the temperature.
+    def with_temperature_second(self) -> "TrainingJob":
+        """Copy that selects a setting first, and estimates the temperature second.
 
         Single networks select the setting. The temperature needs ensembles, which are
         trained for the selected setting only.
@@ -622,7 +624,7 @@ class TrainingJob:
         if len(self.settings) < 2:
             return self
         job = self.with_config(variance_source="training")
-        return replace(job, alternative=self, takes_alternative=True)
+        return replace(job, second_stage=self)
 
     def with_epochs(self, n_epochs: int) -> "TrainingJob":
         """Copy that trains for ``n_epochs``, without a selection."""
@@ -644,7 +646,7 @@ class TrainingJob:
         job = replace(
             self.with_length_scale(setting.length_scale).with_epochs(setting.n_epochs),
             predictive_params=predictive_params,
-            alternative=None,
+            second_stage=None,
         )
         if predictive_params is None or not self.estimates_tau:
             return job

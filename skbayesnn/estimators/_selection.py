@@ -157,22 +157,22 @@ def select_settings(
 def _selected(
     jobs: Sequence[TrainingJob], devices: Sequence[torch.device]
 ) -> list[TrainingJob]:
-    """Select the settings of jobs, then the likelihoods for the selected settings."""
+    """Select the settings of jobs; then run their second stages at these settings."""
     chosen = [
         _with_best_setting(job, scores)
         for job, scores in zip(jobs, _scores(jobs, devices), strict=True)
     ]
     others = {
-        i: _at_setting_of(chosen[i][0], job.alternative)
+        i: _at_setting_of(chosen[i][0], job.second_stage)
         for i, job in enumerate(jobs)
-        if job.alternative is not None
-        and (job.takes_alternative or _may_be_unequal(chosen[i][1]))
+        if job.second_stage is not None
+        and not (job.is_second_optional and _is_noise_equal(chosen[i][1]))
     }
     other_scores = _scores(list(others.values()), devices) if others else []
     for (i, other), scores in zip(others.items(), other_scores, strict=True):
         job, score = _with_best_setting(other, scores)
-        # Scores of an alternative that is taken in any case may be of other rows.
-        if jobs[i].takes_alternative or _is_clearly_better(score, chosen[i][1]):
+        # Scores of a second stage that is not optional may be of other rows.
+        if not jobs[i].is_second_optional or _is_clearly_better(score, chosen[i][1]):
             chosen[i] = job, score
     return [job for job, _ in chosen]
 
@@ -183,22 +183,22 @@ def _is_clearly_better(score: HeldOutScore, before: HeldOutScore) -> bool:
     return is_better and score.error <= _MAX_ERROR_RATIO * before.error
 
 
-def _may_be_unequal(score: HeldOutScore) -> bool:
-    """Whether a likelihood with unequal noise should be tried."""
+def _is_noise_equal(score: HeldOutScore) -> bool:
+    """Whether a test shows that a likelihood with unequal noise need not be tried."""
     test = score.unequal_noise
-    return test is None or test.p_value < SELECTION_LEVEL
+    return test is not None and not test.p_value < SELECTION_LEVEL
 
 
-def _at_setting_of(job: TrainingJob, alternative: TrainingJob) -> TrainingJob:
-    """The alternative with the setting of a job as its only one.
+def _at_setting_of(job: TrainingJob, second: TrainingJob) -> TrainingJob:
+    """The second stage with the setting of a job as its only one.
 
     If held-out rows estimated the tau of the training, it is kept.
     """
     setting = Setting(job.length_scale, int(job.members.n_epochs[0]))
-    alternative = replace(alternative, settings=(setting,))
-    if job.predictive_params is None or not alternative.perturbs_y:
-        return alternative
-    return alternative.with_members(tau=job.members.tau[0], learns_likelihood=False)
+    second = replace(second, settings=(setting,))
+    if job.predictive_params is None or not second.perturbs_y:
+        return second
+    return second.with_members(tau=job.members.tau[0], learns_likelihood=False)
 
 
 def _scores(jobs, devices) -> list[list[HeldOutScore]]:

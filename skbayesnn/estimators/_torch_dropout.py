@@ -19,8 +19,6 @@ from torch.nn.modules.dropout import _DropoutNd
 
 from skbayesnn._engine.resources import is_out_of_memory
 
-# Minus the limit of SELU at minus infinity; alpha dropout sets units to -_ALPHA.
-_ALPHA = 1.7580993408473766
 # Number of rows that are predicted one by one, and compared with the batch.
 _N_COMPARED_ROWS = 3
 # Number of draws of this comparison.
@@ -31,9 +29,9 @@ _COMPARED_RATE = 0.5
 # Positional arguments and keyword arguments of a module's forward.
 Inputs = tuple[tuple, dict]
 
-_LAYERS = (
-    "Dropout, Dropout1d, Dropout2d, Dropout3d, AlphaDropout or FeatureAlphaDropout"
-)
+# Kinds of dropout whose units are independent, and whose channels are.
+_OF_UNITS, _OF_CHANNELS = nn.Dropout, nn.Dropout1d | nn.Dropout2d | nn.Dropout3d
+_LAYERS = "Dropout, Dropout1d, Dropout2d or Dropout3d"
 
 
 # ---- modules
@@ -86,7 +84,13 @@ def check_dropout(module: nn.Module) -> None:
                 "operator, where all rows cannot share a mask. Set it to zero, and "
                 "put torch.nn.Dropout behind the layer."
             )
-        found |= isinstance(layer, _DropoutNd) and layer.p > 0
+        is_dropout = isinstance(layer, _DropoutNd) and layer.p > 0
+        if is_dropout and not isinstance(layer, _OF_UNITS | _OF_CHANNELS):
+            raise ValueError(
+                f"`module` must have dropout that sets units to zero; {where} sets "
+                "them to another value. Train it with torch.nn.Dropout."
+            )
+        found |= is_dropout
     if not found:
         raise ValueError(
             "`module` must have a dropout layer with a rate > 0, or all draws are "
@@ -144,7 +148,7 @@ class _Masks:
             return x
         uniform = torch.rand(1, *shape, generator=self.generator, dtype=torch.float32)
         kept = uniform >= (layer.p if self.rate is None else self.rate)
-        return _masked(x, kept.to(x.device), layer.p, layer.alpha)
+        return x * (kept.to(x) / max(1 - layer.p, 1e-12))
 
 
 class _SharedDropout(nn.Module):
@@ -163,25 +167,10 @@ class _SharedDropout(nn.Module):
     def __init__(self, where: str, layer: _DropoutNd, network: "SharedMaskNetwork"):
         super().__init__()
         self.where, self.p, self._network = where, layer.p, network
-        self.alpha = isinstance(layer, nn.AlphaDropout | nn.FeatureAlphaDropout)
-        kinds = nn.Dropout1d | nn.Dropout2d | nn.Dropout3d | nn.FeatureAlphaDropout
-        self.by_channel = isinstance(layer, kinds)
+        self.by_channel = isinstance(layer, _OF_CHANNELS)
 
     def forward(self, x):
         return self._network.masks.applied(self, x)
-
-
-def _masked(x, kept, p, alpha=False):
-    """Apply a mask of dropout or alpha dropout.
-
-    Alpha dropout: Klambauer et al. (2017), "Self-normalizing neural networks", NeurIPS,
-    section 3.
-    """
-    kept = kept.to(x.dtype)
-    if p == 1 or not alpha:
-        return x * (kept / max(1 - p, 1e-12))
-    scale = 1 / math.sqrt((_ALPHA**2 * p + 1) * (1 - p))
-    return x * (kept * scale) + ((kept - 1) * (_ALPHA * scale) + _ALPHA * scale * p)
 
 
 # ---- all passes of a prediction

@@ -266,8 +266,8 @@ def from_torch(
 
     Notes
     -----
-    The dropout layers of a copy of the module are replaced: ``Dropout`` (1d, 2d, 3d),
-    ``AlphaDropout``, ``FeatureAlphaDropout`` and their subclasses. A subclass keeps its
+    The dropout layers of a copy of the module are replaced: ``Dropout`` (1d, 2d, 3d)
+    and their subclasses. A subclass keeps its
     rate, but not its own ``forward``. As in training, every call has its own mask, also
     if a layer is called twice or once per time step. ``torch.nn.functional.dropout``
     and the ``dropout`` of recurrent layers, attention and transformers are refused: use

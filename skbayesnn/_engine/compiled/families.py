@@ -269,7 +269,7 @@ def _mask_factors(m, arrays):
     factors = array_of(arrays.workspace, m.factors)
     n_dropped = np.int64(np.rint((1.0 - m.keep) * STEPS_OF_16_BITS))
     half = STEPS_OF_16_BITS // 2
-    threshold = np.int16(min(n_dropped - half, half - 1))  # type: ignore[arg-type]
+    threshold = np.int16(min(n_dropped - half, np.int64(half - 1)))
     bits = arrays.words.view(np.int16)
     one, zero = factors.dtype.type(1), factors.dtype.type(0)
     for i in range(factors.size):

@@ -297,47 +297,6 @@ def _fill_groups(y, weights, total, bound, weight, location, variance, starts):
         location[k] = location[0]
 
 
-@compiled
-def _fill_targets(
-    n,
-    total,
-    rows,
-    weights,
-    spare_rows,
-    spare_weights,
-    values,
-    starts,
-    y,
-    ranks,
-    widths,
-    merged,
-    weight,
-    location,
-    variance,
-):
-    """Write the groups of each target of one query; see ``neighbour_values``.
-
-    n, total : number of neighbours, and the sum of their weights
-    rows, weights : (n or more,), which are sorted
-    spare_rows, spare_weights, values, starts : work space
-    weight, location, variance : (targets, K)
-    """
-    for t in range(y.shape[0]):
-        _sort_by_rank(ranks[t], n, rows, weights, spare_rows, spare_weights)
-        for k in range(n):
-            values[k] = y[t, rows[k]]
-        _fill_groups(
-            values[:n],
-            weights[:n],
-            total,
-            merged * widths[t],
-            weight[t],
-            location[t],
-            variance[t],
-            starts,
-        )
-
-
 @entry
 def neighbour_values(
     queries, stored, share, y, ranks, widths, merged, weight, location, variance
@@ -361,20 +320,19 @@ def neighbour_values(
     for i in range(queries.shape[0]):
         n, least = _find(queries[i], stored, share, work)
         n, total = _keep_relevant(n, least, work)
-        _fill_targets(
-            n,
-            total,
-            work.rows,
-            work.weights,
-            spare.rows,
-            spare.weights,
-            values,
-            starts,
-            y,
-            ranks,
-            widths,
-            merged,
-            weight[i],
-            location[i],
-            variance[i],
-        )
+        for t in range(y.shape[0]):
+            _sort_by_rank(
+                ranks[t], n, work.rows, work.weights, spare.rows, spare.weights
+            )
+            for k in range(n):
+                values[k] = y[t, work.rows[k]]
+            _fill_groups(
+                values[:n],
+                work.weights[:n],
+                total,
+                merged * widths[t],
+                weight[i, t],
+                location[i, t],
+                variance[i, t],
+                starts,
+            )

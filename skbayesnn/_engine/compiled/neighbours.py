@@ -326,22 +326,12 @@ def _fill_group(row, groups, i, value):
 
 
 @compiled
-def _query_gradients(
-    exponents,
-    y,
-    labels,
-    n_classes,
-    groups,
-    weights,
-    log_weights,
-    squares,
-    kernel,
-    kernel_gradients,
-):
+def _query_gradients(work, n_classes, kernel, kernel_gradients):
     """Mean negative log density of the queries; exponents become its gradients.
 
-    exponents : (queries, subset), 2 z_i z_c; the queries are its first rows
+    work : with exponents 2 z_i z_c, (queries, subset); the queries are its first rows
     """
+    exponents, y, labels, groups = work.exponents, work.y, work.labels, work.groups
     dtype = exponents.dtype.type
     (n_queries, n), n_targets = exponents.shape, y.shape[0]
     products, sums = np.empty(n, exponents.dtype), np.zeros(6, exponents.dtype)
@@ -353,7 +343,7 @@ def _query_gradients(
     for i in range(n_queries):
         row = exponents[i]
         for c in range(n):
-            row[c] += log_weights[c] - squares[c]
+            row[c] += work.log_weights[c] - work.squares[c]
         other = _first_of_others(groups, i, n)
         if other == n:
             fill(row, dtype(0))
@@ -362,7 +352,7 @@ def _query_gradients(
         _fill_group(row, groups, i, row[other])
         top = largest(row)
         _fill_group(row, groups, i, top - dtype(100 * n_targets))
-        share = weights[i] / dtype(n_queries)
+        share = work.weights[i] / dtype(n_queries)
         if n_targets > 1:
             for t in range(n_targets):
                 value[t] = y[t, i]
@@ -499,18 +489,7 @@ def _step(sizes, n_classes, values, masks, work, gradients):
     fill(gradients, dtype(0))
     g_w1, g_b1, g_w2, g_b2, g_w3, g_linear, g_kernel = _split(gradients, sizes)
     _, _, w2, _, w3, _, kernel = _split(values, sizes)
-    loss = _query_gradients(
-        work.exponents,
-        work.y,
-        work.labels,
-        n_classes,
-        work.groups,
-        work.weights,
-        work.log_weights,
-        work.squares,
-        kernel,
-        g_kernel,
-    )
+    loss = _query_gradients(work, n_classes, kernel, g_kernel)
     # Exponents are -|z_i - z_c|^2, and the gradients of a query sum to zero.
     product_over_rows(exponents, queries, work.gradient_z, (b, n, d))
     product_over_rows(exponents, work.ones, work.column_sums, (b, n, 1))

@@ -429,7 +429,8 @@ def _program(
         m["n_noise"] = m["noise"]["stop"] - m["noise"]["start"]
     families.compile_functions(maps, network.activation, dtype)
     function = likelihoods.FUNCTIONS[likelihood.name]
-    n_targets = 1 if likelihood.is_classification else likelihood.n_targets  # type: ignore
+    # Classes have one label.
+    n_targets = getattr(likelihood, "n_targets", 1)
     program = loop.Program(
         options=likelihoods.Options(bool(likelihood.learned), _given_df(likelihood)),
         likelihood_address=likelihoods.KIND.address(function, dtype),
