@@ -7,22 +7,28 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from datetime import UTC, datetime
 from numbers import Number
 from typing import Any
 
 import numpy as np
 from sklearn.base import is_classifier
 
-from skbayesnn._data._advice import listed
+from skbayesnn._data._advice import is_iso_date, listed
 from skbayesnn._data.column_encoding import ALL_MISSING
+from skbayesnn._data.columns import TableReader
 from skbayesnn._data.scaling import common_range
 from skbayesnn._data.sources import concatenated
 from skbayesnn._meta.find import described_estimator, find_encoder
 from skbayesnn._meta.functions import predict_interval, predict_uncertainty, sample_f
 from skbayesnn._report import MAX_COLUMNS_WITH_REASONS, N_REPLACED, new_axes
-from skbayesnn.inspection import _columns, _importance
+from skbayesnn.inspection import _columns
 from skbayesnn.inspection._columns import TrainingColumn, number_text, shown
-from skbayesnn.inspection._importance import select_target
+from skbayesnn.inspection._importance import (
+    causes_of_rows,
+    default_kind,
+    select_target,
+)
 from skbayesnn.plotting import ClassProbabilityDisplay, PredictionIntervalDisplay
 from skbayesnn.plotting._axes import GREY, short_label
 from skbayesnn.plotting._rows import name_of_target
@@ -48,20 +54,18 @@ class Exploration:
             raise TypeError(f"the model must be a regressor or classifier; got {name}.")
         if not len(X):
             raise ValueError("the table must have at least one row; got none.")
-        self.model, self.is_classifier = model, is_classifier(model)
+        self.model, self.is_classifier, self.y = model, is_classifier(model), y
         self.estimator, encoder = described_estimator(model), find_encoder(model)
-        self.X, self.y = columns_of(model, X)[:MAX_ROWS], y
-        training = self.X if X_train is None else columns_of(model, X_train)
-        statistics = _columns.training_columns(training, encoder)
+        self.X = cells = columns_of(model, X)[:MAX_ROWS]
+        training, self.compared_with = self.X, "rows of the table"
+        if X_train is not None:
+            training, self.compared_with = columns_of(model, X_train), "training rows"
+            cells = concatenated([self.X, training])
+        self.range_of = self.compared_with if encoder is None else "training rows"
+        ranges = _columns.training_columns(training, encoder)
         if X_train is None and encoder is not None:
-            statistics = list(map(_range_of_fit, statistics, encoder._columns))
-        cells = concatenated([self.X, training][: 1 + (X_train is not None)])
-        self.columns = [Column(cells, *pair) for pair in enumerate(statistics)]
-        kinds = {column.kind for column in self.columns}
-        self._is_numeric = kinds <= {"number", "boolean"}
-        names = "rows of the table", "training rows"
-        self.compared_with = names[X_train is not None]
-        self.range_of = names[X_train is not None or encoder is not None]
+            ranges = list(map(_range_of_fit, ranges, encoder._columns))
+        self.columns = [ChangeableColumn(cells, *pair) for pair in enumerate(ranges)]
         chosen = np.random.RandomState(0).permutation(len(training))[:MAX_COMPARED]
         self._compared = self._inputs(training.iloc[chosen])
         self._of_compared: dict[int, np.ndarray] = {}  # uncertainty, by target
@@ -87,29 +91,22 @@ class Exploration:
         grid = column.grid(value)
         frame = self.changed(row, changes).iloc[[0] * len(grid)].reset_index(drop=True)
         frame.isetitem(j, column.series(grid))
-        X, x = self._inputs(frame), column.positions(grid)
-        options: dict[str, Any] = {
-            "x": x,
-            "x_name": short_label(column.name, 60),
-            "ax": new_axes(),
-        }
-        if column.levels:
-            options["x_levels"] = [short_label(shown(level), 20) for level in grid]
+        X, axis = self._inputs(frame), column.axis(grid) | {"ax": new_axes()}
         display: Any
         if self.is_classifier:
-            probability, classes = self._probabilities(X), self.model.classes_
-            options["classes"] = classes[_most_probable(probability.mean((0, 2)))]
+            probability, labels = self._probabilities(X), self.model.classes_
+            classes = labels[_most_probable(probability.mean((0, 2)))]
             display = ClassProbabilityDisplay.from_predictions(
-                probability, classes, **options
+                probability, labels, classes=classes, **axis
             )
         else:
             interval = predict_interval(self.model, X, (0.5, 0.9))
-            options["y_name"] = name_of_target(self.y, target)
+            axis |= {"target": target, "y_name": name_of_target(self.y, target)}
             display = PredictionIntervalDisplay.from_predictions(
-                None, self.model.predict(X), interval, target=target, **options
+                None, self.model.predict(X), interval, **axis
             )
         if value in grid:
-            display.ax_.axvline(x[grid.index(value)], color=GREY, ls=":")
+            display.ax_.axvline(axis["x"][grid.index(value)], color=GREY, ls=":")
         return display
 
     def _probabilities(self, X) -> np.ndarray:
@@ -134,64 +131,60 @@ class Exploration:
             y = self.y.iat[row, target]
             is_number = isinstance(y, Number) and y == y and not self.is_classifier
             facts["measured"] = number_text(y) if is_number else shown(y)
-        columns = list(enumerate(self.columns))
+        texts = [f"{c.name} = {shown(values[j])}" for j, c in enumerate(self.columns)]
         outside = [
-            f"{column.name} = {shown(values[j])} ({self.range_of}: {words})"
-            for j, column in columns
-            if (words := column.beyond(values[j])) is not None
+            f"{text} ({self.range_of}: {words})"
+            for j, text in enumerate(texts)
+            if (words := self.columns[j].beyond(values[j])) is not None
         ]
-        causes = []
         try:
             parts = predict_uncertainty(self.model, X, "all")
-            for kind, values_of_kind in parts.items():
-                [value] = select_target(kind, values_of_kind, target)
-                name = kind.replace("_", " ") + " uncertainty" * (
-                    not self.is_classifier
-                )
-                facts[name] = number_text(value)
-            [value] = self._uncertainty(X, target)
-            if target not in self._of_compared:
-                self._of_compared[target] = self._uncertainty(self._compared, target)
-            compared = self._of_compared[target]
-            # A row is not more certain than itself, also up to rounding.
-            share = 100 * np.mean(compared < 0.999 * value)
-            name = f"{self.compared_with} with a smaller epistemic uncertainty"
-            facts[name] = f"{share:.0f} %"
-            if len(self.columns) <= MAX_COLUMNS_WITH_REASONS:
-                others = np.arange(min(N_REPLACED, len(compared)))[:, np.newaxis]
-                after = _importance.uncertainty_replaced(
-                    lambda X: self._uncertainty(X, target), X, self._compared, others
-                )
-                texts = [f"{c.name} = {shown(values[j])}" for j, c in columns]
-                causes = _importance.causes_of(value, after.mean(1)[:, 0], texts)
         except TypeError as error:
-            facts["uncertainty"] = f"not available: {error}"
+            return facts | {"uncertainty": f"not available: {error}"}, outside, []
+        suffix = "" if self.is_classifier else " uncertainty"
+        for kind, of_kind in parts.items():
+            [value] = select_target(kind, of_kind, target)
+            facts[kind.replace("_", " ") + suffix] = number_text(value)
+        [value] = self._uncertainty(X, target)
+        if target not in self._of_compared:
+            self._of_compared[target] = self._uncertainty(self._compared, target)
+        compared = self._of_compared[target]
+        # A row is not more certain than itself, also up to rounding.
+        share = 100 * np.mean(compared < 0.999 * value)
+        name = f"{self.compared_with} with a smaller epistemic uncertainty"
+        facts[name] = f"{share:.0f} %"
+        if len(texts) > MAX_COLUMNS_WITH_REASONS:
+            return facts, outside, []
+        others = np.arange(min(N_REPLACED, len(compared)))[:, np.newaxis]
+        [causes] = causes_of_rows(
+            lambda X: self._uncertainty(X, target), X, self._compared, others, [texts]
+        )
         return facts, outside, causes[:N_CAUSES]
 
     def _prediction(self, X, target: int) -> dict[str, str]:
         """Texts of the prediction of one row."""
-        if not self.is_classifier:
-            [mean] = select_target("prediction", self.model.predict(X), target)
-            bounds = predict_interval(self.model, X, (0.9, 0.5))
-            [intervals] = select_target("interval", bounds, target, 2)
-            texts = [f"{number_text(a)} to {number_text(b)}" for a, b in intervals]
-            names = "mean", "90 % interval", "50 % interval"
-            return dict(zip(names, (number_text(mean), *texts), strict=True))
-        [probability] = self.model.predict_proba(X)
-        return {
-            f"probability of {self.model.classes_[k]}": number_text(probability[k])
-            for k in _most_probable(probability)
-        }
+        if self.is_classifier:
+            [probability] = self.model.predict_proba(X)
+            return {
+                f"probability of {self.model.classes_[k]}": number_text(probability[k])
+                for k in _most_probable(probability)
+            }
+        [mean] = select_target("prediction", self.model.predict(X), target)
+        bounds = predict_interval(self.model, X, (0.9, 0.5))
+        [intervals] = select_target("interval", bounds, target, 2)
+        texts = [f"{number_text(a)} to {number_text(b)}" for a, b in intervals]
+        names = "mean", "90 % interval", "50 % interval"
+        return dict(zip(names, (number_text(mean), *texts), strict=True))
 
     def _uncertainty(self, X, target: int) -> np.ndarray:
-        kind = _importance.default_kind(self.model)
+        kind = default_kind(self.model)
         return select_target(kind, predict_uncertainty(self.model, X, kind), target)
 
     def _inputs(self, frame):
         """Rows as the model takes them: without names if it was fitted without."""
         if hasattr(self.model, "feature_names_in_"):
             return frame
-        if self._is_numeric:
+        if {column.kind for column in self.columns} <= {"number", "boolean"}:
             return frame.to_numpy(float, na_value=np.nan)
         return frame.to_numpy(object)
 
@@ -205,20 +198,17 @@ def _most_probable(probability: np.ndarray) -> list[int]:
 # ---- columns
 
 
-class Column:
-    """A column of a frame that can be changed, and statistics of training rows.
+class ChangeableColumn:
+    """A column of a frame whose values can be changed, and its training range.
 
     A value is a number (seconds of a duration), text of a date or a level, or None if
     it is missing.
     """
 
     def __init__(self, table, j: int, training: TrainingColumn) -> None:
-        self.training, self.kind, self._cells = (
-            training,
-            training.kind,
-            table.iloc[:, j],
-        )
-        reader: Any = _columns.reader_of(self._cells.to_frame())
+        self.training, self.kind = training, training.kind
+        self._cells = table.iloc[:, j]
+        reader = TableReader(self._cells.to_frame())
         name = training.name if isinstance(training.name, str) else f"column {j}"
         self.name = name + " (seconds)" * (self.kind == "duration")
         self.levels: dict[str | None, int] = {}  # position of a cell with each level
@@ -243,20 +233,26 @@ class Column:
         date = str(np.datetime64(round(number), "s")).replace("T", " ")
         return date.removesuffix(" 00:00:00")
 
-    def number(self, value) -> float:
-        """Number of a value."""
-        if value is None or self.kind != "date":
-            return np.nan if value is None else float(value)
-        try:
-            # NumPy would take "today" and "NaT", too.
-            if not value.strip()[:1].isdigit():
-                raise ValueError(value)
-            date = np.datetime64(value.strip().replace(" ", "T"), "s")
-        except ValueError as error:
-            raise ValueError(
-                f"{self.name} must be a date such as 2024-05-31; got {value!r}."
-            ) from error
-        return float(date.astype(np.int64))
+    def numbers(self, values: Sequence) -> np.ndarray:
+        """Numbers of values, NaN for missing ones."""
+        if self.kind != "date":
+            return np.array(values, dtype=float)
+        for value in values:
+            if value is not None and not is_iso_date(value.strip()):
+                raise ValueError(
+                    f"{self.name} must be a date such as 2024-05-31; got {value!r}."
+                )
+        # The numbers of dates are local time.
+        return np.array(
+            [
+                np.nan
+                if value is None
+                else datetime.fromisoformat(value.strip())
+                .replace(tzinfo=UTC)
+                .timestamp()
+                for value in values
+            ]
+        )
 
     def grid(self, value) -> list:
         """Values of a curve: the range without outliers, and this value."""
@@ -270,15 +266,18 @@ class Column:
         usual = known[(low <= known) & (known <= high)]
         grid = np.linspace(usual.min(), usual.max(), N_POINTS)
         is_whole = self.kind != "date" and (known % 1 == 0).all()
-        grid = np.append(grid.round() if is_whole else grid, self.number(value))
+        grid = np.append(grid.round() if is_whole else grid, self.numbers([value]))
         return [self.value(number) for number in np.unique(grid[~np.isnan(grid)])]
 
-    def positions(self, grid: Sequence) -> np.ndarray:
-        """Positions of values on the axis of a display."""
+    def axis(self, grid: Sequence) -> dict[str, Any]:
+        """Positions of values on the axis of a display, and its names."""
+        name = short_label(self.name, 60)
         if self.levels:
-            return np.arange(len(grid))
-        numbers = np.array([self.number(value) for value in grid])
-        return numbers.astype("datetime64[s]") if self.kind == "date" else numbers
+            texts = [short_label(shown(level), 20) for level in grid]
+            return {"x": np.arange(len(grid)), "x_levels": texts, "x_name": name}
+        x = self.numbers(grid)
+        is_date = self.kind == "date"
+        return {"x": x.astype("datetime64[s]") if is_date else x, "x_name": name}
 
     def series(self, values: Sequence) -> Any:
         """Values as a column of a frame."""
@@ -287,7 +286,7 @@ class Column:
             return cells.reset_index(drop=True)
         import pandas
 
-        numbers = np.array([self.number(value) for value in values])
+        numbers = self.numbers(values)
         if self.kind not in ("date", "duration"):
             return pandas.Series(numbers)
         unit = "datetime64[us]" if self.kind == "date" else "timedelta64[us]"
@@ -309,19 +308,17 @@ class Column:
         if not len(training.values):
             is_missing = training.n_missing == training.n_rows
             return "always missing" if is_missing else None
-        low, high = (self.value(number) for number in training.values[[0, -1]])
-        if self.number(low) <= self.number(value) <= self.number(high):
-            return None
-        return f"{shown(low)} to {shown(high)}"
+        # Rounded, as values are.
+        ends = [self.value(number) for number in training.values[[0, -1]]]
+        low, number, high = self.numbers([ends[0], value, ends[1]])
+        return None if low <= number <= high else " to ".join(map(shown, ends))
 
 
 def _range_of_fit(column: TrainingColumn, fitted) -> TrainingColumn:
     """Statistics with the levels, or the bounds, that an encoder was fitted to."""
     named = fitted.levels if column.kind == "ordered" else fitted.named
     is_missing, values = fitted.encoding == ALL_MISSING, column.values
-    if is_missing:
-        values = np.zeros(0)
-    elif np.isfinite(fitted.bounds).all():  # not if the column is constant
+    if np.isfinite(fitted.bounds).all():  # not if the column is constant
         values = np.array(fitted.bounds)
     return replace(
         column,
@@ -329,7 +326,7 @@ def _range_of_fit(column: TrainingColumn, fitted) -> TrainingColumn:
         n_rows=fitted.n_missing + (not is_missing),
         n_missing=fitted.n_missing,
         levels=(*named, *fitted.rare) or column.levels,
-        values=values,
+        values=values[: 0 if is_missing else None],
         time_zone=fitted.time_zone,
     )
 

@@ -6,6 +6,7 @@ import io
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from numbers import Integral
 from pathlib import Path
 from typing import Any
@@ -23,12 +24,7 @@ from sklearn.utils import check_consistent_length, check_random_state
 
 from skbayesnn._data.validation import check_numbers, check_target_given
 from skbayesnn._meta.find import described_estimator, target_transform
-from skbayesnn._meta.functions import (
-    crps,
-    log_predictive_density,
-    predict_interval,
-    predict_uncertainty,
-)
+from skbayesnn._meta.functions import predict_distribution, predict_interval
 from skbayesnn._predictive.mixin import PredictiveMixin
 from skbayesnn._runtime import warn_once_per_call
 from skbayesnn._sklearn_compat import num_samples, safe_indexing
@@ -49,10 +45,9 @@ from skbayesnn.inspection._columns import (
     with_dtype,
 )
 from skbayesnn.inspection._importance import (
-    causes_of,
+    causes_of_rows,
     default_kind,
     select_target,
-    uncertainty_replaced,
 )
 from skbayesnn.metrics import expected_calibration_error
 from skbayesnn.metrics._calibration import labelled
@@ -194,7 +189,7 @@ class _Page:
             self.name += f" of {self.transform}({y_name})"
         if not isinstance(self.estimator, PredictiveMixin):
             # An ensemble; raises for a model without a predictive distribution.
-            predict_uncertainty(model, safe_indexing(X, [0]))
+            predict_distribution(model, safe_indexing(X, [0]))
         if self.is_classifier:
             self.classes = list(map(str, model.classes_))
             _, self.code, self.probability = labelled(
@@ -212,6 +207,16 @@ class _Page:
         self.shown = np.sort(random.permutation(num_samples(X))[:MAX_SHOWN])
         # The part of the uncertainty that more data would reduce.
         self.kind = default_kind(model)
+
+    @cached_property
+    def distribution(self) -> Any:
+        """Predictive distribution of the rows; conformal models raise a TypeError."""
+        return predict_distribution(self.model, self.X)
+
+    @cached_property
+    def density(self) -> np.ndarray:
+        """Log density, or log probability, of y in each row."""
+        return self.distribution.logpdf(self.y)
 
     def sections(self) -> Iterator[str]:
         """HTML of each section."""
@@ -285,12 +290,11 @@ class _Page:
         inside = (low <= y2) & (y2 <= high)
         are_integers = not np.any([y2 % 1, low % 1, high % 1])
         with suppress(TypeError):
-            density = log_predictive_density(self.model, self.X, y)
-            self.scores["log density"] = _mean(density)
+            self.scores["log density"] = _mean(self.density)
         if varies.any():
             self.scores["R^2"] = float(r2_score(y2[:, varies], mean2[:, varies]))
         with suppress(TypeError):
-            self.scores["CRPS"] = _mean(crps(self.model, self.X, y))
+            self.scores["CRPS"] = _mean(self.distribution.crps(y))
         self.scores[COVERAGE], self.errors[COVERAGE_ERROR] = share_and_error(inside)
         self.constant_scores |= {
             "log density": normal_log_density(y),
@@ -348,7 +352,7 @@ class _Page:
     def _dominating_row(self) -> str:
         """A note if a single row changes the mean log density by more than 1 nat."""
         try:
-            density = log_predictive_density(self.model, self.X, self.y)
+            density = self.density
         except TypeError:
             return ""
         worst = int(np.argmin(density))
@@ -504,7 +508,7 @@ class _Page:
         return f"<p>{text}</p>{_table(['model', 'weight'], rows)}"
 
     def _uncertainty(self, X) -> np.ndarray:
-        values = predict_uncertainty(self.model, X, kind=self.kind)
+        values = predict_distribution(self.model, X).uncertainty(self.kind)
         return select_target(self.kind, values, self.target)
 
     def _uncertain_rows(self) -> str:
@@ -564,16 +568,12 @@ class _Page:
         rows = safe_indexing(self.X, top)
         # The same rows for all, so that equal rows have equal reasons.
         others = self.random.randint(num_samples(self.X), size=(N_REPLACED, 1))
-        before = self._uncertainty(rows)
-        after = uncertainty_replaced(self._uncertainty, rows, self.X, others).mean(1)
-        reasons = []
-        for row, value, without in zip(top.tolist(), before, after.T, strict=True):
-            texts = [
-                f"{name} = {_cell(self.X, row, j)}" for j, name in enumerate(names)
-            ]
-            causes = causes_of(value, without, texts)
-            reasons.append(causes[0] if causes else "no single column")
-        return reasons
+        texts = [
+            [f"{name} = {_cell(self.X, row, j)}" for j, name in enumerate(names)]
+            for row in top.tolist()
+        ]
+        causes = causes_of_rows(self._uncertainty, rows, self.X, others, texts)
+        return [first for first, *_ in (c or ["no single column"] for c in causes)]
 
     def _drift(self) -> str:
         drifts = column_drift(self.X, training_columns(self.X_train))

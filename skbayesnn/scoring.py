@@ -33,14 +33,7 @@ from sklearn import get_config
 from sklearn.base import is_classifier
 from sklearn.utils.metadata_routing import MetadataRequest
 
-from skbayesnn._meta.functions import (
-    crps,
-    log_predictive_density,
-    predict_interval,
-    predict_quantile,
-    predict_uncertainty,
-    predictive_cdf,
-)
+from skbayesnn._meta.functions import predict_distribution, predict_interval
 from skbayesnn._sklearn_compat import safe_indexing
 from skbayesnn._typing import MatrixLike
 from skbayesnn.metrics import (
@@ -160,9 +153,9 @@ def _log_density(estimator, X, y, sample_weight):
         if is_known.any() and not is_known.all():
             density = np.full(len(is_known), -np.inf)
             X, y = safe_indexing(X, is_known), np.asarray(y)[is_known]
-            density[is_known] = log_predictive_density(estimator, X, y)
+            density[is_known] = predict_distribution(estimator, X).logpdf(y)
             return _mean(density, sample_weight)
-    return _mean(log_predictive_density(estimator, X, y), sample_weight)
+    return _mean(predict_distribution(estimator, X).logpdf(y), sample_weight)
 
 
 def _neg_calibration_error(estimator, X, y, sample_weight):
@@ -173,7 +166,7 @@ def _neg_calibration_error(estimator, X, y, sample_weight):
     15 bins of equal mass.
     """
     if not is_classifier(estimator):
-        cdf = predictive_cdf(estimator, X, y)
+        cdf = predict_distribution(estimator, X).cdf(y)
         return -quantile_calibration_error(cdf, sample_weight=sample_weight)
     probability, classes = _probability(estimator, X, y)
     return -expected_calibration_error(
@@ -189,7 +182,7 @@ def _neg_aurc(estimator, X, y, sample_weight, kind=None):
     deviation; the areas are averaged over targets. ``kind`` selects another
     uncertainty.
     """
-    uncertainty = predict_uncertainty(estimator, X, kind)
+    uncertainty = predict_distribution(estimator, X).uncertainty(kind)
     y, prediction = np.asarray(y), np.asarray(estimator.predict(X))
     if y.shape != prediction.shape:
         raise ValueError(
@@ -209,7 +202,8 @@ def _neg_aurc(estimator, X, y, sample_weight, kind=None):
 def _ood_auroc(estimator, X, y, sample_weight, X_outside, kind=None):
     """AUROC of detecting the rows ``X_outside`` by their uncertainty."""
     inside, outside = (
-        _targets(predict_uncertainty(estimator, rows, kind)) for rows in (X, X_outside)
+        _targets(predict_distribution(estimator, rows).uncertainty(kind))
+        for rows in (X, X_outside)
     )
     areas = [
         ood_auroc(*columns, sample_weight)
@@ -223,12 +217,12 @@ def _ood_auroc(estimator, X, y, sample_weight, X_outside, kind=None):
 
 def _neg_crps(estimator, X, y, sample_weight):
     """Minus the mean continuous ranked probability score, in y's units."""
-    return -_mean(crps(estimator, X, y), sample_weight)
+    return -_mean(_of_regressor(estimator, X).crps(y), sample_weight)
 
 
 def _neg_pinball(estimator, X, y, sample_weight, levels=LEVELS):
     """Minus the mean pinball loss of quantiles 0.05, 0.1, ..., 0.95, in y's units."""
-    quantile = predict_quantile(estimator, X, levels)
+    quantile = _of_regressor(estimator, X).ppf(levels)
     return -pinball_loss(y, quantile, levels, sample_weight)
 
 
@@ -275,6 +269,16 @@ def _mean(values, sample_weight):
 def _targets(values):
     """Move the targets first: (rows,) or (rows, targets) to (targets, rows)."""
     return values.reshape(len(values), -1).T
+
+
+def _of_regressor(estimator, X):
+    """Predictive distribution of a regressor."""
+    if is_classifier(estimator):
+        raise TypeError(
+            f"this score needs a regressor; got {type(estimator).__name__}. For "
+            "classifiers use log_density_scorer or neg_brier_scorer."
+        )
+    return predict_distribution(estimator, X)
 
 
 def _probability(estimator, X, y):

@@ -69,7 +69,7 @@ def test_values_and_cells_of_all_kinds(state, frame):
                 assert reader[j].categories().levels == old[j].categories().levels
             elif column.at(row) is not None:
                 # Seconds of a date; nine digits of a number.
-                found = column.number(column.at(row))
+                found = column.numbers([column.at(row)])[0]
                 kind = {"abs": 0.5} if column.kind == "date" else {"rel": 1e-8}
                 assert found == pytest.approx(column._values[row], **kind)
         prediction = state.model.predict(again)

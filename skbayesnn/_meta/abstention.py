@@ -420,9 +420,8 @@ class Abstainer(BaseHeldOutMetaEstimator):
         uncertainties, losses, row_weights = [], [], []
         for model, rows in held_out:
             X_test = safe_indexing(X, rows)
-            uncertainties.append(
-                functions.predict_uncertainty(model, X_test, self.kind)
-            )
+            distribution = functions.predict_distribution(model, X_test)
+            uncertainties.append(distribution.uncertainty(self.kind))
             losses.append(self._losses(model, X_test, y[rows]))
             row_weights.append(weights[rows])
         return [np.concatenate(v) for v in (losses, uncertainties, row_weights)]

@@ -40,7 +40,6 @@ from skbayesnn._runtime import imported
 from skbayesnn._sklearn_compat import BaseEstimator
 from skbayesnn._typing import Array, MatrixLike, OutputPath, RandomState
 from skbayesnn._validation import check_levels, check_option
-from skbayesnn.estimators._regression import BayesianRegressor
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -172,9 +171,10 @@ def predict_interval(
 def predict_with_std(model, X):
     """Return ``model.predict(X)`` and the total predictive standard deviation."""
     inner, inputs = unwrap(model, X)
-    if isinstance(inner, BayesianRegressor):
+    if type(inner).predict is RegressionPredictiveMixin.predict:
         return inner.predict(inputs, return_std=True)
-    return model.predict(X), predict_uncertainty(model, X, "total")
+    # Of a target transform, the prediction is not the mean of the distribution.
+    return model.predict(X), predict_distribution(model, X).std()
 
 
 def report(

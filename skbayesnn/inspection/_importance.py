@@ -203,17 +203,27 @@ def types_of_columns(X) -> dict:
     return dict(narwhals.from_native(X, eager_only=True).schema)
 
 
-def causes_of(value: float, after: np.ndarray, texts: Sequence[str]) -> list[str]:
-    """Columns that make a row uncertain, the most important first.
+def causes_of_rows(
+    uncertainty: Callable[[Any], np.ndarray],
+    X,
+    background,
+    rows: np.ndarray,
+    texts: Sequence[Sequence[str]],
+) -> list[list[str]]:
+    """For each row of X, columns that make it uncertain, the most important first.
 
-    value : uncertainty of the row
-    after : (columns,), its uncertainty if the column has other values
-    texts : name and value of each column
+    uncertainty, background, rows : as in ``uncertainty_replaced``
+    texts : name and value of each column, for each row
     """
+    before = uncertainty(X)
+    after = uncertainty_replaced(uncertainty, X, background, rows).mean(1)
     return [
-        f"{texts[j]} (\u2212{100 * (1 - after[j] / value):.0f} %)"
-        for j in np.argsort(after, kind="stable")
-        if after[j] < 0.995 * value
+        [
+            f"{names[j]} (\u2212{100 * (1 - without[j] / value):.0f} %)"
+            for j in np.argsort(without, kind="stable")
+            if without[j] < 0.995 * value
+        ]
+        for names, value, without in zip(texts, before, after.T, strict=True)
     ]
 
 

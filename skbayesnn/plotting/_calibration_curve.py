@@ -8,7 +8,7 @@ from scipy.stats import binom
 from sklearn.base import is_classifier
 from sklearn.utils.validation import column_or_1d
 
-from skbayesnn._meta.functions import predictive_cdf
+from skbayesnn._meta.functions import predict_distribution
 from skbayesnn._runtime import warn_once_per_call
 from skbayesnn._validation import Integral, check_number
 from skbayesnn.inspection._importance import select_target
@@ -153,7 +153,7 @@ class CalibrationCurveDisplay(_axes.Display):
                 "classes": estimator.classes_,
             }
         else:
-            predictions = {"cdf": predictive_cdf(estimator, X, y)}
+            predictions = {"cdf": predict_distribution(estimator, X).cdf(y)}
         return cls.from_predictions(
             **predictions,
             n_bins=n_bins,

@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import is_classifier
 
-from skbayesnn._meta.functions import sample_f
+from skbayesnn._meta.functions import predict_distribution
 from skbayesnn._runtime import warn_once_per_call
 from skbayesnn._typing import RandomState
 from skbayesnn.inspection._importance import short_names
@@ -119,7 +119,7 @@ class ClassProbabilityDisplay(_rows.RowsDisplay):
                 "PredictionIntervalDisplay."
             )
         return cls.from_predictions(
-            sample_f(estimator, X, n_samples=n_draws, random_state=random_state),
+            predict_distribution(estimator, X).functions(n_draws, random_state),
             estimator.classes_,
             x=x,
             x_name=x_name,

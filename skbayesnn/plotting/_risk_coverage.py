@@ -7,7 +7,7 @@ import numpy as np
 from sklearn.base import is_classifier
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
-from skbayesnn._meta.functions import predict_uncertainty
+from skbayesnn._meta.functions import predict_distribution
 from skbayesnn._runtime import warn_once_per_call
 from skbayesnn.inspection._columns import number_text
 from skbayesnn.inspection._importance import select_target
@@ -126,7 +126,7 @@ class RiskCoverageDisplay(_axes.Display):
         return cls.from_predictions(
             y,
             prediction,
-            predict_uncertainty(estimator, X, kind=kinds),
+            predict_distribution(estimator, X).uncertainty(kinds),
             metric="error_rate" if classes else "rmse",
             target=target,
             sample_weight=sample_weight,

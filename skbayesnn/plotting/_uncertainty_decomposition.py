@@ -6,7 +6,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import is_classifier
 
-from skbayesnn._meta.functions import predict_uncertainty
+from skbayesnn._meta.functions import predict_distribution
 from skbayesnn._runtime import warn_once_per_call
 from skbayesnn.inspection._importance import select_target
 from skbayesnn.plotting import _axes, _rows
@@ -111,7 +111,7 @@ class UncertaintyDecompositionDisplay(_rows.RowsDisplay):
         else:
             measure = "std"
             kinds = ["aleatoric", "epistemic", "total"]
-        parts = predict_uncertainty(estimator, X, kind=kinds)
+        parts = predict_distribution(estimator, X).uncertainty(kinds)
         aleatoric, epistemic, total = (parts[kind] for kind in kinds)
         return cls.from_predictions(
             aleatoric,
