@@ -73,49 +73,6 @@ def test_quantile_of_hard_mixtures(mean, std, level):
     assert reached == pytest.approx(level, rel=1e-6, abs=1e-12)
 
 
-def test_quantile_of_one_gaussian():
-    mean, std = np.array([[[3.0]]]), 0.25
-    for level in LEVELS:
-        actual = mixture_quantile(mean, np.full_like(mean, std**2), level).item()
-        assert actual == pytest.approx(norm(3, std).ppf(level), rel=1e-12)
-
-
-@pytest.mark.parametrize("level", [0.1, 0.5, 0.9])
-def test_quantile_of_a_large_even_sample(seed, level):
-    """Exact to 1e-6: the quantile of 3 million values spread evenly by probability."""
-    random = np.random.default_rng(seed)
-    mean, std = (
-        random.uniform(-0.3, 0.3, (3, 1, 1)),
-        random.uniform(0.1, 0.3, (3, 1, 1)),
-    )
-    even = (np.arange(1_000_000) + 0.5) / 1_000_000
-    sample = norm.ppf(even, mean, std).ravel()
-    # The density is at least 0.3 there, so neighbours of 3e6 values differ by less than
-    # 1.2e-6.
-    expected = np.quantile(sample, level, method="hazen")
-    assert mixture_quantile(mean, std**2, level).item() == pytest.approx(
-        expected, abs=1e-6
-    )
-
-
-def test_quantile_of_a_large_sample(gaussians, seed):
-    """A share of `level` of y drawn from the mixture lies below."""
-    mean, variance = gaussians
-    n = 200_000
-    random = np.random.default_rng(seed + 1)
-    draw = random.integers(DRAWS, size=n)
-    y = random.normal(mean[draw, 0, 0], np.sqrt(variance[draw, 0, 0]))
-    for level in (0.05, 0.5, 0.9):
-        share = (y <= mixture_quantile(mean, variance, level)[0, 0]).mean()
-        assert abs(share - level) < 6 * np.sqrt(level * (1 - level) / n)
-
-
-def test_quantiles_rise_with_their_level(gaussians):
-    levels = np.linspace(0.01, 0.99, 25)
-    quantiles = np.stack([mixture_quantile(*gaussians, level) for level in levels])
-    assert (np.diff(quantiles, axis=0) > 0).all()
-
-
 def test_levels_may_differ_per_row_and_target(gaussians, seed):
     level = np.random.default_rng(seed + 1).uniform(0.001, 0.999, (ROWS, TARGETS))
     actual = mixture_quantile(*gaussians, level)

@@ -38,37 +38,6 @@ def test_moments_of_finished_members_are_kept(problem_posterior):
             assert (results[2][name][0] != results[1][name][1]).any()
 
 
-def test_adam_equals_torch(seed, problem_posterior):
-    """The same steps as torch.optim.Adam, with a varying step size."""
-    flat = FlatParameters(problem_posterior)
-    adam = Adam(flat)
-    values = flat.values.detach().clone().requires_grad_()
-    reference = torch.optim.Adam([values], betas=(0.9, 0.99))
-    random = torch.Generator().manual_seed(seed)
-    for step in range(20):
-        gradient = torch.randn(len(values), generator=random, dtype=values.dtype)
-        rate = 0.1 / (1 + step)
-        reference.param_groups[0]["lr"] = rate
-        values.grad = gradient.clone()
-        adam.step(gradient, *_step_size_and_epsilon(rate, step + 1))
-        reference.step()
-    # Both are float64; the products are taken in another order.
-    torch.testing.assert_close(flat.values, values, rtol=1e-12, atol=1e-12)
-
-
-def test_state_is_restored(problem_posterior):
-    flat = FlatParameters(problem_posterior)
-    adam = Adam(flat)
-    adam.step(
-        torch.arange(len(flat.values)).to(flat.values), *_step_size_and_epsilon(0.1, 1)
-    )
-    state = adam.moments()
-    again = Adam(flat, state).moments()
-    assert state.keys() == again.keys()
-    for name, value in state.items():
-        np.testing.assert_array_equal(value, again[name])
-
-
 def test_missing_gradients_are_zero(problem_posterior):
     """Gradients are matched by name, in any order."""
     flat = FlatParameters(problem_posterior)

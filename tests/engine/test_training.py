@@ -576,35 +576,6 @@ def test_linear_network_learns_the_noise(engine, seed):
         np.testing.assert_allclose(np.vstack([mean, bias]), expected, atol=1e-4)
 
 
-def test_estimator_without_dropout_is_ridge_with_its_weight_decay(seed):
-    """The loss is half the mean squared error plus `weight_decay_`, in y's units."""
-    table = _table(seed, 23, weighted=True)
-    estimator = MCDropoutRegressor(
-        (),
-        dropout=0.0,
-        length_scale=0.8,
-        tau=[1e-4, 3e-6],
-        batch_size=23,
-        max_iter=1000,
-        learning_rate_init=0.05,
-        device="cpu",
-        random_state=seed,
-    ).fit(table.X, table.y, table.sample_weight)
-    n = table.sample_weight.sum()
-    decay = 0.8**2 / (2 * n * np.array([1e-4, 3e-6]))
-    np.testing.assert_allclose(estimator.weight_decay_, decay, rtol=1e-12)
-
-    # half the mean square + lambda ||M||^2, y and M in the network's scale
-    z = (table.X - estimator.x_mean_) / estimator.x_scale_
-    y = (table.y - estimator.y_mean_) / estimator.y_scale_
-    alpha = 2 * n * decay / estimator.y_scale_**2
-    z = np.column_stack([z, np.ones(len(z))])
-    ridge = Ridge(alpha=alpha, fit_intercept=False, solver="cholesky")
-    ridge.fit(z, y, sample_weight=table.sample_weight)
-    predicted = (estimator.predict(table.X) - estimator.y_mean_) / estimator.y_scale_
-    np.testing.assert_allclose(predicted, z @ ridge.coef_.T, atol=1e-5)
-
-
 def test_autograd_stays_enabled_between_validation_draws(engine, seed):
     """A generator that is kept, suspended, does not disable it for others."""
     config = engine.config()

@@ -1,6 +1,5 @@
 """Estimators with likelihoods of counts and heavy-tailed noise."""
 
-import pickle
 from types import SimpleNamespace
 
 import numpy as np
@@ -17,9 +16,7 @@ from skbayesnn import (
     ConformalRegressor,
     MCDropoutRegressor,
     VariationalDropoutRegressor,
-    load,
     predict_uncertainty,
-    save,
 )
 from skbayesnn.model_selection import BatchedGridSearchCV
 from skbayesnn.scoring import log_density_scorer, neg_crps_scorer
@@ -209,17 +206,6 @@ def test_batched_search_equals_grid_search(case):
     np.testing.assert_allclose(
         batched.predict(case.X_new), plain.predict(case.X_new), rtol=1e-6, atol=1e-9
     )
-
-
-def test_saved_model_predicts_the_same(case, model, tmp_path):
-    save(model, tmp_path / "model")
-    for restored in (pickle.loads(pickle.dumps(model)), load(tmp_path / "model")):
-        for result, expected in zip(
-            restored.predict(case.X_new, True),
-            model.predict(case.X_new, True),
-            strict=True,
-        ):
-            np.testing.assert_array_equal(result, expected)
 
 
 def test_partial_fit(case):

@@ -32,8 +32,6 @@ pytestmark = pytest.mark.filterwarnings(
 # States that the posteriors of `test_posteriors.py` do not have.
 MODELS = {
     "targets": MCDropoutRegressor(likelihood="heteroscedastic", early_stopping=True),
-    "classifier": MCDropoutClassifier(class_weight="balanced"),
-    "deterministic": MCDropoutRegressor(dropout=[0.0, 0.0, 0.0], tau=2.0),
     "under a previous posterior": BBBRegressor(n_estimators=2),
     "pruned": VariationalDropoutRegressor(
         noise="independent", alpha_per="weight", early_stopping=True

@@ -165,16 +165,6 @@ def test_scores_equal_single_fits_without_the_folds(kind, table, seed):
     assert model.fit(X, y, weights).length_scale_ == SCALES[np.argmax(expected)]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_fit_equals_fit_with_the_selected_length_scale(kind, table, seed):
-    X, y = table
-    settings = EXACT | {"n_estimators": 2, "random_state": seed}
-    model = kind(**settings).fit(X, y)
-    fixed_scale = kind(length_scale=model.length_scale_, **settings).fit(X, y)
-    np.testing.assert_array_equal(model.predict_proba(X), fixed_scale.predict_proba(X))
-    np.testing.assert_array_equal(model.weight_decay_, fixed_scale.weight_decay_)
-
-
 @pytest.mark.parametrize("separated, scale", [(True, 0.3), (False, 3.0)])
 def test_length_scale_follows_the_separation_of_classes(separated, scale, seed):
     """A wide prior for well separated classes, a narrow one for random labels."""
@@ -200,23 +190,6 @@ def test_scores_with_weights_equal_those_with_repeated_rows(table, seed):
     # Repeated rows get other masks: the scores agree up to the random numbers of the
     # draws and of 30 steps, and differ much from the scores with weights of one.
     np.testing.assert_allclose(*scores, rtol=0.1)
-
-
-def test_batched_fits_select_the_scale_of_single_fits(table, seed):
-    X, y = table
-    rows = [np.arange(ROWS), np.arange(5, ROWS), np.arange(ROWS - 3)]
-    models = [
-        BBBClassifier(tau=tau, **EXACT, random_state=seed + i)
-        for i, tau in enumerate((0.5, 1.0, 20.0))
-    ]
-    jobs = [
-        training_job(model, training_data(model, X[subset], y[subset]))
-        for model, subset in zip(models, rows, strict=True)
-    ]
-    together = _fit.train_together(models, jobs)
-    for model, subset, fitted in zip(models, rows, together, strict=True):
-        expected = model.fit(X[subset], y[subset]).length_scale_
-        np.testing.assert_array_equal(fitted.job.length_scale, [expected, expected])
 
 
 def test_no_selection_if_scale_is_given_or_follows_a_rule(table):
@@ -332,27 +305,6 @@ def test_length_scale_of_regressor_follows_the_noise(noise, wide, seed):
     assert (np.asarray(model.length_scale_) == 1.0).all() == wide
 
 
-@pytest.mark.parametrize("chosen", [0, 1, 2])
-@pytest.mark.parametrize("likelihood", ["gaussian", "poisson"])
-def test_means_equal_those_with_the_selected_scale(
-    likelihood, chosen, seed, monkeypatch
-):
-    X, y = smooth(seed, 0.1)
-    y = np.exp(y).round() if likelihood == "poisson" else y
-    monkeypatch.setattr(_selection, "best_setting", lambda job, scores_from: chosen)
-    settings = EXACT | {"likelihood": likelihood, "n_estimators": 2}
-    model = MCDropoutRegressor(**settings, random_state=seed).fit(X, y)
-    job = training_job(model, training_data(model, X, y))
-    assert [setting.length_scale[0] for setting in job.settings[1:]] == [4.0, 1.0]
-    np.testing.assert_array_equal(
-        np.resize(model.length_scale_, 2), job.settings[chosen].length_scale
-    )
-    fixed_scale = MCDropoutRegressor(
-        **settings, length_scale=model.length_scale_, random_state=seed
-    ).fit(X, y)
-    np.testing.assert_array_equal(model.predict(X), fixed_scale.predict(X))
-
-
 def test_candidate_equal_to_the_rule_appears_once():
     """With 16 columns and 64 to 144 rows."""
     X = np.random.default_rng(0).normal(size=(100, 16))
@@ -459,26 +411,6 @@ def test_standard_error_with_weights_equals_repeated_rows(seed):
             longest_repeated
         )
         assert score.is_better_than(reference) == expected
-
-
-@pytest.mark.parametrize("kind", EPOCH_KINDS)
-@pytest.mark.parametrize("chosen", [0, 1, 2])
-def test_fit_equals_fit_with_the_selected_number_of_epochs(
-    kind, chosen, table, seed, monkeypatch
-):
-    X, y = table
-    monkeypatch.setattr(
-        _selection, "best_setting", lambda job, _: min(chosen, len(job.settings) - 1)
-    )
-    model = kind(**AUTO_EPOCHS, random_state=seed).fit(X, y)
-    fixed_epochs = kind(
-        **AUTO_EPOCHS | {"max_iter": model.n_iter_}, random_state=seed
-    ).fit(X, y)
-    np.testing.assert_array_equal(model.predict_proba(X), fixed_epochs.predict_proba(X))
-    assert (
-        model.n_iter_
-        == candidate_epochs(training_job(model, training_data(model, X, y)))[chosen]
-    )
 
 
 def test_scores_equal_fits_with_given_epochs(table, seed):
@@ -608,6 +540,46 @@ def test_candidate_numbers_of_epochs_are_rounded_up(seed):
     model = MCDropoutClassifier(**AUTO_EPOCHS, dropout="auto", batch_size=1)
     job = training_job(model, training_data(model, X, y))
     assert candidate_epochs(job) == (10, 3, 1)
+
+
+# ---- the fit with the selected settings
+
+SELECTING = [
+    *(kind(**EXACT, n_estimators=2) for kind in KINDS),
+    *(kind(**AUTO_EPOCHS) for kind in EPOCH_KINDS),
+    *(
+        MCDropoutRegressor(**EXACT, likelihood=name, n_estimators=2)
+        for name in ("gaussian", "poisson")
+    ),
+]
+
+
+@pytest.mark.parametrize("chosen", [0, 1, 2])
+@pytest.mark.parametrize("model", SELECTING, ids=lambda model: type(model).__name__)
+def test_fit_equals_fit_with_the_selected_settings(
+    model, chosen, table, seed, monkeypatch
+):
+    """Means of regressors, whose noise is estimated on the held-out rows."""
+    X, y = table
+    method = "predict_proba"
+    if isinstance(model, MCDropoutRegressor):
+        X, y = smooth(seed, 0.1)
+        y, method = np.exp(y).round() if model.likelihood == "poisson" else y, "predict"
+    monkeypatch.setattr(
+        _selection, "best_setting", lambda job, _: min(chosen, len(job.settings) - 1)
+    )
+    model = clone(model).set_params(random_state=seed).fit(X, y)
+    settings = training_job(model, training_data(model, X, y)).settings
+    setting = settings[min(chosen, len(settings) - 1)]
+    assert model.n_iter_ == setting.n_epochs
+    np.testing.assert_array_equal(
+        np.resize(model.length_scale_, len(setting.length_scale)), setting.length_scale
+    )
+    given = {"length_scale": model.length_scale_, "max_iter": model.n_iter_}
+    fixed = clone(model).set_params(**given).fit(X, y)
+    np.testing.assert_array_equal(getattr(model, method)(X), getattr(fixed, method)(X))
+    decay = [fitted.weight_decay_ * fitted.tau_ for fitted in (model, fixed)]
+    np.testing.assert_allclose(*decay, rtol=1e-12)
 
 
 # ---- CUDA

@@ -110,27 +110,6 @@ def test_partial_fit_needs_all_classes(data, small):
     assert model.n_iter_ == 20
 
 
-def test_partial_fit_checks_the_features(data, small):
-    model = MCDropoutRegressor(**small).partial_fit(data.X, data.y)
-    before = copy.deepcopy(vars(model))
-    with pytest.raises(ValueError, match="3 features"):
-        model.partial_fit(data.X[:, :3], data.y)
-    with pytest.raises(ValueError, match="y has 3 targets, the model has 1"):
-        model.partial_fit(data.X, data.Y)
-    assert_same_state(vars(model), before)
-
-
-@pytest.mark.parametrize("kind", [MCDropoutRegressor, MCDropoutClassifier])
-def test_partial_fit_refuses_early_stopping(data, small, kind):
-    # A grid that is an array contains NumPy's booleans.
-    model = kind(early_stopping=np.True_, **small)
-    with pytest.raises(
-        ValueError, match=r"hold out other rows; got early_stopping=True"
-    ):
-        model.partial_fit(data.X, data.labels)
-    assert not hasattr(model, "n_features_in_")
-
-
 # ---- warm_start
 
 
@@ -171,61 +150,49 @@ def test_warm_start_accepts_other_rows_and_rates(data, small):
     assert model.weight_decay_ == pytest.approx(0.8 / (2 * 11 * model.tau_))
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"hidden_layer_sizes": (8, 7)},
-        {"hidden_layer_sizes": (8,)},
-        {"activation": "tanh"},
-        {"likelihood": "heteroscedastic"},
-        {"tau": 2.0},
-        {"dropout": 0.0},
-    ],
-    ids=lambda change: "-".join(map(str, change.items())),
-)
-def test_warm_start_refuses_another_network(data, small, change):
-    model = MCDropoutRegressor(warm_start=True, **small).fit(data.X, data.y)
+NETWORK = "must keep the network; the fitted network has .*, set warm_start=False"
+TARGETS = "y has {} the model has {}".format
+CLASSES = "keep the classes; y has 3 classes, the model has 3"
+STOPPING = r"hold out other rows; got early_stopping=True"
+# What a model was fitted to, a changed parameter, a call, and why it is refused.
+REFUSED = [
+    ("y", {"hidden_layer_sizes": (8, 7)}, "fit", "X y", NETWORK),
+    ("y", {"hidden_layer_sizes": (8,)}, "fit", "X y", NETWORK),
+    ("y", {"activation": "tanh"}, "fit", "X y", NETWORK),
+    ("y", {"likelihood": "heteroscedastic"}, "fit", "X y", NETWORK),
+    ("y", {"tau": 2.0}, "fit", "X y", NETWORK),
+    ("y", {"dropout": 0.0}, "fit", "X y", NETWORK),
+    ("y", {"n_estimators": 3}, "fit", "X y", "n_estimators"),  # it has no effect
+    ("y", {}, "fit", "X Y", TARGETS("3 targets,", 1)),
+    ("y", {}, "partial_fit", "X Y", TARGETS("3 targets,", 1)),
+    ("Y", {}, "fit", "X y", TARGETS("1 target,", 3)),
+    ("Y", {}, "partial_fit", "X y", TARGETS("1 target,", 3)),
+    ("y", {}, "partial_fit", "X_three y", "3 features"),
+    ("labels", {}, "fit", "X codes", CLASSES),
+    ("labels", {}, "fit", "X other_labels", CLASSES),
+    ("labels", {}, "fit", "X two", "y has 2 classes, the model has 3"),
+    # A grid that is an array contains NumPy's booleans.
+    ("y", {"early_stopping": np.True_}, "partial_fit", "X y", STOPPING),
+    ("labels", {"early_stopping": np.True_}, "partial_fit", "X labels", STOPPING),
+]
+
+
+@pytest.mark.parametrize(("fitted_to", "change", "method", "rows", "reason"), REFUSED)
+def test_refused_continuations(data, small, fitted_to, change, method, rows, reason):
+    """They leave the model as it is, and the message has only what differs."""
+    values = vars(data) | {
+        "X_three": data.X[:, :3],
+        "other_labels": np.where(data.codes == 2, "tip", data.labels),
+        "two": data.codes > 0,
+    }
+    kind = MCDropoutClassifier if fitted_to == "labels" else MCDropoutRegressor
+    model = kind(warm_start=True, **small).fit(data.X, values[fitted_to])
     model.set_params(**change)
     before = copy.deepcopy(vars(model))
-    with pytest.raises(
-        ValueError,
-        match=r"must keep the network; the fitted network has .*, set warm_start=False",
-    ) as caught:
-        model.fit(data.X, data.y)
-    # The message contains only the entries that differ.
+    with pytest.raises(ValueError, match=reason) as caught:
+        getattr(model, method)(*(values[name] for name in rows.split()))
     assert "format" not in str(caught.value)
     assert_same_state(vars(model), before)
-    model.set_params(warm_start=False).fit(data.X, data.y)
-
-
-def test_warm_start_refuses_other_classes(data, small):
-    model = MCDropoutClassifier(warm_start=True, **small).fit(data.X, data.labels)
-    before = copy.deepcopy(vars(model))
-    for labels in (data.codes, np.where(data.codes == 2, "tip", data.labels)):
-        message = "keep the classes; y has 3 classes, the model has 3"
-        with pytest.raises(ValueError, match=message):
-            model.fit(data.X, labels)
-    with pytest.raises(ValueError, match="y has 2 classes, the model has 3"):
-        model.fit(data.X, data.codes > 0)
-    assert_same_state(vars(model), before)
-
-
-@pytest.mark.parametrize("method", ["fit", "partial_fit"])
-def test_continued_training_keeps_the_targets(method, data, small):
-    single = MCDropoutRegressor(warm_start=True, **small).fit(data.X, data.y)
-    multiple = MCDropoutRegressor(warm_start=True, **small).fit(data.X, data.Y)
-    with pytest.raises(ValueError, match="y has 3 targets, the model has 1"):
-        getattr(single, method)(data.X, data.Y)
-    with pytest.raises(ValueError, match="y has 1 target, the model has 3"):
-        getattr(multiple, method)(data.X, data.y)
-
-
-def test_warm_start_refuses_another_number_of_networks(data, small):
-    """A change of n_estimators would have no effect."""
-    model = MCDropoutRegressor(warm_start=True, **small).fit(data.X, data.y)
-    model.set_params(n_estimators=3)
-    with pytest.raises(ValueError, match="n_estimators"):
-        model.fit(data.X, data.y)
 
 
 # ---- interruption and failure

@@ -31,7 +31,7 @@ def gp(seed, **options):
 
 @pytest.mark.parametrize("activation", ["erf", "relu"])
 def test_prior_has_the_kernel_of_infinitely_many_features(rows, seed, activation):
-    """Over draws of the prior for any K, and for a single draw as K grows.
+    """Over draws of the prior, for any K; single draws as K grows are below.
 
     Weights from N(0, 1 / length_scale_^2) go through the fitted network, whose output
     bias adds 1 / K. The tolerance is six standard errors.
@@ -39,44 +39,27 @@ def test_prior_has_the_kernel_of_infinitely_many_features(rows, seed, activation
     X, y = rows
     kernel = {"erf": arc_sine, "relu": arc_cosine}[activation]
     generator = torch.Generator().manual_seed(seed)
-    for n_features, draws in [(10, 5_000), (10_000, 1)]:
-        model = gp(
-            seed,
-            n_features=n_features,
-            activation=activation,
-            length_scale=1.5,
-            standardize=False,
-            max_iter=1,
-        ).fit(X, y)
-        q = _fitted.restore_posterior(model, torch.device("cpu"), torch.float64)
-        X_few = torch.as_tensor(X[:4])
-        input_scale, feature_scale = model.length_scale_
+    n_features, draws = 10, 5_000
+    options = {"n_features": n_features, "activation": activation, "max_iter": 1}
+    model = gp(seed, length_scale=1.5, standardize=False, **options).fit(X, y)
+    q = _fitted.restore_posterior(model, torch.device("cpu"), torch.float64)
+    X_few, sizes = torch.as_tensor(X[:4]), q.network.sizes
 
-        def normal(*shape, scale):
-            values = torch.randn(shape, generator=generator, dtype=torch.float64)
-            return values / scale
+    def normal(*shape, scale):
+        return torch.randn(shape, generator=generator, dtype=torch.float64) / scale
 
-        sizes = q.network.sizes
-        first = (
-            normal(draws, 1, *sizes[:2], scale=input_scale),
-            normal(draws, 1, sizes[1], scale=input_scale),
+    weights = [
+        (
+            normal(draws, 1, *sizes[i : i + 2], scale=scale),
+            normal(draws, 1, sizes[i + 1], scale=scale),
         )
-        expected = kernel((X_few @ X_few.T).numpy() / 1.5**2 + 1 / 1.5**2)
-        if draws > 1:
-            last = (
-                normal(draws, 1, *sizes[1:], scale=feature_scale),
-                normal(draws, 1, 1, scale=feature_scale),
-            )
-            f = q.network.apply([first, last], X_few[None])[:, 0, :, 0].numpy()
-            expected = expected + 1 / n_features
-            terms = f[:, :, None] * f[:, None]
-        else:
-            hidden = X_few @ first[0][0, 0] + first[1][0, 0]
-            units = torch.relu(hidden) if activation == "relu" else torch.erf(hidden)
-            terms = units.T[:, :, None] * units.T[:, None]
-            terms = (terms * n_features / feature_scale**2).numpy()
-        error = terms.std(0) / np.sqrt(len(terms))
-        assert (abs(terms.mean(0) - expected) < 6 * error).all()
+        for i, scale in enumerate(model.length_scale_)
+    ]
+    f = q.network.apply(weights, X_few[None])[:, 0, :, 0].numpy()
+    terms = f[:, :, None] * f[:, None]
+    expected = kernel((X_few @ X_few.T).numpy() / 1.5**2 + 1 / 1.5**2) + 1 / n_features
+    error = terms.std(0) / np.sqrt(draws)
+    assert (abs(terms.mean(0) - expected) < 6 * error).all()
 
 
 def gp_with_random_v(seed, **options):

@@ -121,27 +121,6 @@ def test_sampled_kl_has_the_closed_form_as_its_mean(params, prior, exact):
     np.testing.assert_allclose(actual, kl, rtol=1e-11)
 
 
-def test_kl_is_zero_if_q_is_the_prior(params, exact):
-    """At sigma = 1 / l and mean 0, and for a q that is its own prior.
-
-    A sampled KL is zero in every draw.
-    """
-    scale = 1 / LENGTH_SCALE.view(-1, 1, 1)
-    params_of_prior = {
-        "mean": torch.zeros(MEMBERS, INPUTS, OUTPUTS, dtype=torch.float64),
-        "rho": _rho(scale.expand(-1, INPUTS, OUTPUTS)),
-        "bias": torch.zeros(MEMBERS, OUTPUTS, dtype=torch.float64),
-        "bias_rho": _rho(scale[:, 0].expand(-1, OUTPUTS)),
-    }
-    own_prior = PosteriorPrior(**MeanField().as_prior(params))
-    for q, prior in ((params_of_prior, GAUSSIAN), (params, own_prior)):
-        kl = MeanField().kl(q, NOTHING_DROPPED, prior, None)
-        np.testing.assert_allclose(kl, 0, atol=1e-13)
-        source = exact.nodes(INPUTS * OUTPUTS + OUTPUTS)
-        sampled = MeanField(sampled_kl=True).kl(q, NOTHING_DROPPED, prior, source)
-        np.testing.assert_allclose(sampled, 0, atol=1e-11)
-
-
 # ---------------------------------------------------------------- scale mixture prior
 
 
@@ -217,32 +196,6 @@ def test_log_density_of_the_spike_and_slab(params, sigma, random):
     draw = _tensor(weight), _tensor(bias)
     actual = MeanField(spike=True).log_density(params, KEEP, *draw)
     np.testing.assert_allclose(actual, expected, rtol=1e-11, atol=1e-11)
-
-
-@pytest.mark.parametrize("spike", [False, True], ids=["plain", "spike"])
-def test_density_of_a_weight_and_a_bias_integrates_to_one(params, spike):
-    single = {name: value[..., :1] for name, value in params.items()}
-    single |= {name: single[name][:, :1] for name in ("mean", "rho")}
-    axis = torch.linspace(-16, 16, 401, dtype=torch.float64)
-    points = torch.cartesian_prod(axis, axis).view(-1, 2, 1, 1)
-    points = points.expand(-1, -1, MEMBERS, -1)
-    draw = points[:, 0].unsqueeze(-1), points[:, 1]
-    density = MeanField(spike=spike).log_density(single, KEEP, *draw).exp()
-    area = (axis[1] - axis[0]).item() ** 2
-    np.testing.assert_allclose(density.sum(0) * area, 1, rtol=1e-10)
-
-
-@pytest.mark.parametrize("spike", [False, True], ids=["plain", "spike"])
-def test_density_of_a_row_integrates_to_one(params, sigma, spike):
-    """Two weights are dropped together; divided by the density of the biases."""
-    row = params | {name: params[name][:, :1] for name in ("mean", "rho")}
-    axis = torch.linspace(-16, 16, 401, dtype=torch.float64)
-    points = torch.cartesian_prod(axis, axis).view(-1, 1, 1, OUTPUTS)
-    draw = points.expand(-1, MEMBERS, -1, -1), params["bias"]
-    density = MeanField(spike=spike).log_density(row, KEEP, *draw).exp()
-    area = (axis[1] - axis[0]).item() ** 2
-    density_of_biases = norm.pdf(0, 0, sigma[1]).prod(1)
-    np.testing.assert_allclose(density.sum(0) * area, density_of_biases, rtol=1e-10)
 
 
 # --------------------------------------------------------------------- spike and slab

@@ -29,7 +29,7 @@ from skbayesnn import (
     save,
 )
 from skbayesnn._data import sources
-from skbayesnn._likelihoods import Categorical, Ordinal
+from skbayesnn._likelihoods import Ordinal
 from skbayesnn.model_selection import BatchedGridSearchCV
 
 DRAWS, MEMBERS, ROWS, CLASSES = 7, 3, 5, 4
@@ -99,32 +99,6 @@ def test_start_values_give_the_class_shares(seed):
     np.testing.assert_allclose(even, 1 / CLASSES)
 
 
-def test_two_classes_give_the_logistic_model(problem):
-    _, _, outputs, labels = problem
-    ordinal, categorical = Ordinal(2), Categorical(2)
-    params = ordinal.init(TAU, torch.tensor([[0.3, 0.7]] * MEMBERS).double())
-    logits = torch.cat([params["cuts"].unsqueeze(1) - outputs, 0 * outputs], dim=-1)
-    labels = labels % 2
-    torch.testing.assert_close(
-        ordinal.log_density(params, outputs, labels),
-        categorical.log_density(categorical.init(TAU), logits, labels),
-    )
-    torch.testing.assert_close(
-        ordinal.components(params, outputs), categorical.components({}, logits)
-    )
-
-
-def test_reversed_classes_mirror_the_model(problem):
-    """Classes in reverse order, with f and the cut points mirrored."""
-    likelihood, params, outputs, labels = problem
-    mirrored = torch.as_tensor(-_cut_points(params)[:, ::-1].copy())
-    cuts = torch.cat([mirrored[:, :1], mirrored.diff(dim=1).log()], dim=1)
-    torch.testing.assert_close(
-        likelihood.log_density(params | {"cuts": cuts}, -outputs, CLASSES - 1 - labels),
-        likelihood.log_density(params, outputs, labels),
-    )
-
-
 def test_no_cancellation_at_large_outputs():
     likelihood = Ordinal(3)
     params = likelihood.init(torch.ones(1, 1))
@@ -183,15 +157,6 @@ def test_every_classifier_accepts_it(kind, rows):
     assert model.network_["likelihood"] == {"name": "ordinal", "n_classes": 5}
     again = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(again.predict_proba(X), probability)
-
-
-def test_cut_points_are_learned(rows):
-    X, y = rows
-    before, after = (
-        MCDropoutClassifier(**SMALL | {"max_iter": n}).fit(X, y).parameters_
-        for n in (1, 15)
-    )
-    assert (before["likelihood/cuts"] != after["likelihood/cuts"]).all()
 
 
 def test_a_stream_may_begin_without_some_classes(rows):

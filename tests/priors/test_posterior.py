@@ -99,17 +99,6 @@ def test_energy_and_spread_are_the_kl_of_two_normals(problem):
     np.testing.assert_allclose(parts, expected + entropy + normaliser, **EXACT)
 
 
-def test_kl_to_itself_is_zero(problem):
-    shape = (MEMBERS, INPUTS, OUTPUTS)
-    centre, variance = (
-        torch.as_tensor(np.broadcast_to(values, shape).copy())
-        for values in (problem.centre, problem.std**2)
-    )
-    kl = problem.prior.energy(centre) + problem.prior.kl_of_width(variance)
-    # Sums of eight terms that are zero, to rounding.
-    np.testing.assert_allclose(kl, 0, atol=1e-14)
-
-
 def test_flat_prior_has_no_gradient():
     """Length scale 0: no value depends on the weights, and all values are finite.
 

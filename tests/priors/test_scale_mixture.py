@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy.stats import norm
 
-from skbayesnn._priors import GaussianPrior, ScaleMixture, ScaleMixturePrior
+from skbayesnn._priors import ScaleMixture, ScaleMixturePrior
 
 MEMBERS, INPUTS, OUTPUTS, DRAWS = 3, 4, 2, 7
 LENGTH_SCALE = np.array([0.3, 2.0, 1.0])
@@ -38,24 +38,6 @@ def test_log_density_of_the_mixture(prior, weight):
     )
     actual = prior.weight.log_density(torch.as_tensor(weight))
     np.testing.assert_allclose(actual, expected.sum((2, 3)), rtol=1e-12)
-
-
-def test_density_of_a_weight_integrates_to_one(prior):
-    """On a grid in log |w| that resolves both components; the density is even."""
-    u, step = np.linspace(-60, 10, 20_001, retstep=True)
-    points = torch.as_tensor(np.exp(u)).view(-1, 1, 1, 1).expand(-1, MEMBERS, 1, 1)
-    density = prior.weight.log_density(points).exp().numpy()
-    mass = 2 * (density * np.exp(u)[:, None]).sum(0) * step
-    np.testing.assert_allclose(mass, 1, rtol=1e-10)
-
-
-def test_equal_components_are_the_gaussian_prior(weight):
-    """s1 = s2 = 1 is N(0, 1 / l^2) for every pi."""
-    ones, length_scale = torch.ones(MEMBERS).double(), torch.as_tensor(LENGTH_SCALE)
-    mixture = ScaleMixturePrior(length_scale, torch.as_tensor(PI), ones, ones)
-    values = torch.as_tensor(weight)
-    expected = GaussianPrior(length_scale).weight.log_density(values)
-    np.testing.assert_allclose(mixture.weight.log_density(values), expected, rtol=1e-12)
 
 
 def test_score_is_the_gradient_of_the_log_density(prior, weight):
