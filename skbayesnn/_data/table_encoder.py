@@ -214,9 +214,7 @@ default="from_dtype"
         self.fit_transform(X, y, sample_weight, groups)
         return self
 
-    def fit_transform(  # type: ignore[override]
-        self, X, y=None, sample_weight=None, groups=None
-    ) -> np.ndarray:
+    def fit_transform(self, X, y=None, sample_weight=None, groups=None) -> np.ndarray:
         """Fit the encoding, and encode the same rows.
 
         Statistics of y are computed without the fold that contains the row, so the

@@ -133,6 +133,18 @@ class Tensor:
     def tanh(self) -> "Tensor":
         return self.op("Tanh")
 
+    def erf(self) -> "Tensor":
+        return self.op("Erf")
+
+    def relu(self) -> "Tensor":
+        return self.op("Relu")
+
+    def sigmoid(self) -> "Tensor":
+        return self.op("Sigmoid")
+
+    def silu(self, inplace: bool = False) -> "Tensor":
+        return self * self.sigmoid()
+
     def square(self) -> "Tensor":
         return self * self
 

@@ -4,23 +4,16 @@ The graph contains the weights of the posterior draws as constants. A mask on th
 of a layer remains a mask, so that the graph contains the weights once and not per draw.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from skbayesnn._engine.posterior import Posterior
 from skbayesnn._networks import Network, Perceptron
+from skbayesnn._networks.activations import ACTIVATIONS
 from skbayesnn._onnx.graph import Tensor
-
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "relu": lambda h: h.op("Relu"),
-    "tanh": lambda h: h.op("Tanh"),
-    "logistic": lambda h: h.op("Sigmoid"),
-    "erf": lambda h: h.op("Erf"),
-    "silu": lambda h: h * h.op("Sigmoid"),
-    "identity": lambda h: h,
-}
 
 
 def outputs_of(
@@ -79,10 +72,10 @@ def _applied(network: Network, layers, x: Tensor) -> Tensor:
     layers : weights (networks or 1, inputs, outputs), bias, masks, float32
     """
     assert isinstance(network, Perceptron)
-    h = x
+    h: Any = x
     for i, (weight, bias, *masks) in enumerate(layers):
         if i:
-            h = ACTIVATIONS[network.activation](h)
+            h = ACTIVATIONS[network.activation].function(h)
         for mask in masks:
             h = h * _with_row_axis(mask)
         # If all networks share the weights, one matrix product suffices.

@@ -139,7 +139,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
     verbose: bool | int | str
     random_state: stored.Seed
     n_features_in_: Annotated[stored.NumberOfColumns, stored.OPTIONAL]
-    weights_: dict[str, dict[str, stored.Record]]
+    _weights: dict[str, dict[str, stored.Record]]
     estimators_: Annotated[list[stored.Fitted], "candidates"]
     n_draws_: Annotated[stored.Integers, "candidates", stored.between(1, MAX_N_DRAWS)]
     spread_factor_: Annotated[stored.Floats, stored.POSITIVE]
@@ -375,7 +375,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             "n_draws_": n_draws,
             "spread_factor_": factor,
             "fold_tables_": fold_tables,
-            "weights_": _weights_table([c.name for c in candidates], stacked),
+            "_weights": _weights_table([c.name for c in candidates], stacked),
             "summary_": self._summary(mixture, oof),
             **self._out_of_fold_attributes(oof, mixture),
             **self._interval_attributes(
@@ -541,6 +541,15 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
 
     # ---- fitted attributes
 
+    @property
+    def weights_(self) -> Any:
+        """Weights and scores of the candidates; a DataFrame if pandas is installed."""
+        try:
+            import pandas
+        except ImportError:
+            return self._weights
+        return pandas.DataFrame(self._weights)
+
     @abstractmethod
     def _out_of_fold_attributes(self, oof: OutOfFold, mixture) -> dict:
         """Fitted attributes with out-of-fold predictions of the mixture."""
@@ -642,17 +651,8 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         )
 
     def __getstate__(self):
-        """State without pandas objects and without the progress of a failed fit."""
-        state = super().__getstate__() | {"_unfinished": None}
-        if "weights_" in state:
-            columns = state["weights_"].items()
-            state["weights_"] = {name: dict(values.items()) for name, values in columns}
-        return state
-
-    def __setstate__(self, state):
-        if "weights_" in state:
-            state = state | {"weights_": _as_frame(state["weights_"])}
-        super().__setstate__(state)
+        """State without the progress of a failed fit."""
+        return super().__getstate__() | {"_unfinished": None}
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -791,25 +791,11 @@ def _collect(
                 log(steps.text(len(store.known(names, folds)), label))
 
 
-def _weights_table(names: list[str], stacked: Stacked):
+def _weights_table(names: list[str], stacked: Stacked) -> dict[str, dict[str, float]]:
     """Weights and scores of the candidates, in order of decreasing weight."""
     columns = {"weight": stacked.weights} | stacked.scores
     order = np.argsort(-stacked.weights, kind="stable")
-    return _as_frame(
-        {
-            column: {names[i]: float(values[i]) for i in order}
-            for column, values in columns.items()
-        }
-    )
-
-
-def _as_frame(columns: dict[str, dict[str, float]]):
-    """Values by column and name as a DataFrame; unchanged without pandas.
-
-    ``table["weight"][name]`` and ``table["weight"].items()`` work with both.
-    """
-    try:
-        import pandas
-    except ImportError:
-        return columns
-    return pandas.DataFrame(columns)
+    return {
+        column: {names[i]: float(values[i]) for i in order}
+        for column, values in columns.items()
+    }
