@@ -80,32 +80,6 @@ def test_draws_of_a_member_do_not_depend_on_other_members(untrained, seed, famil
         torch.testing.assert_close(together[:, [i]], alone, rtol=1e-12, atol=1e-12)
 
 
-@random_only
-def test_one_draw_is_used_for_all_rows(untrained, seed, family):
-    """Equal rows have equal outputs: a draw is a function."""
-    x = torch.as_tensor(_inputs(seed, 1)).expand(7, -1).unsqueeze(0)
-    outputs = untrained(family=family).outputs(x, range(5))
-    expected = outputs[:, :, :1].expand_as(outputs)
-    torch.testing.assert_close(outputs, expected, rtol=1e-12, atol=1e-12)
-    assert (outputs[0] - outputs[1]).abs().max() > 1e-3
-
-
-@random_only
-def test_outputs_equal_a_network_with_the_drawn_weights(untrained, seed, family):
-    """A plain NumPy network, draw by draw."""
-    q = untrained(activation="tanh", family=family)
-    x = _inputs(seed, 5)
-    weights = [(w.numpy(), b.numpy()) for w, b in q.draw(range(11))]
-    outputs = q.outputs(torch.as_tensor(x).unsqueeze(0), range(11))
-    for t in range(11):
-        for i in range(3):
-            h = x
-            for layer, (weight, bias) in enumerate(weights):
-                h = np.tanh(h) if layer else h
-                h = h @ weight[t, i] + (bias[t, i] if bias.ndim == 3 else bias[i])
-            np.testing.assert_allclose(outputs[t, i], h, rtol=1e-10, atol=1e-12)
-
-
 def test_keep_probability_is_given_or_learned(untrained):
     given, learned = untrained(), untrained(family="concrete")
     assert all(

@@ -95,11 +95,6 @@ def test_no_two_purposes_of_a_seed_share_their_numbers(seed):
     assert len(np.unique(numbers)) == numbers.size
 
 
-def test_permutations_are_orders_of_all_rows(seed):
-    order = _training([seed, seed + 1]).permutations(11)
-    assert torch.equal(order.sort(1).values, torch.arange(11).expand(2, -1))
-
-
 def test_different_seeds_epochs_and_layers_are_uncorrelated(seed):
     n = 40_000
     source = _training([seed, seed + 1])
@@ -143,20 +138,17 @@ def test_bernoulli_frequency(seed, p, source, device):
 
 @pytest.mark.parametrize("dtype", [torch.float32, F64], ids=str)
 @pytest.mark.parametrize("kind", ["normal", "uniform"])
-@pytest.mark.parametrize("source", ["training", "draws"])
-def test_distribution(seed, source, kind, dtype, device):
-    """Standard normal, and uniform in [0, 1): Kolmogorov and Smirnov's distance."""
+def test_distribution(seed, kind, dtype, device):
+    """Standard normal, and uniform in [0, 1): Kolmogorov and Smirnov's distance.
+
+    `test_training_random.py` tests those of the training.
+    """
     draws, units = 100, 403
-    if source == "training":
-        numbers = getattr(_training([seed], device=device, dtype=dtype), kind)
-        values = numbers(draws, units)
-        assert values.shape == (1, draws, units)
-    else:
-        numbers = getattr(
-            DrawRandom(np.array([seed]), range(draws), device, dtype), kind
-        )
-        values = numbers(units)
-        assert values.shape == (draws, 1, units)
+    source = _training([seed], device=device, dtype=dtype)
+    assert getattr(source, kind)(draws, units).shape == (1, draws, units)
+    source = DrawRandom(np.array([seed]), range(draws), device, dtype)
+    values = getattr(source, kind)(units)
+    assert values.shape == (draws, 1, units)
     assert values.dtype == dtype
     assert values.device.type == device.type
     if kind == "uniform":

@@ -67,16 +67,6 @@ def test_words_are_one_sequence(seed):
     assert not torch.equal(at_once[0], at_once[1])
 
 
-@pytest.mark.parametrize("name", ["normal", "uniform", "permutations"])
-def test_numbers_of_a_seed_do_not_depend_on_the_others(name, seed):
-    options = () if name == "permutations" else (torch.float64,)
-    together = _numbers(_streams([seed, seed + 7]), name, 31, *options)
-    alone = _numbers(_streams([seed + 7]), name, 31, *options)
-    assert together.shape == (2, 31)
-    assert torch.equal(alone[0], together[1])
-    assert not torch.equal(together[0], together[1])
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize("name", ["normal", "uniform"])
 def test_distribution(name, dtype, seed):

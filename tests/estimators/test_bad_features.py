@@ -16,6 +16,7 @@ from skbayesnn import (
     loads,
 )
 from tests.helpers.bad_input import BOTH, target
+from tests.helpers.checks import Checks
 
 # ---- features at prediction
 
@@ -39,41 +40,36 @@ METHODS = {
 }
 
 
-EVERY_METHOD = pytest.mark.parametrize(
-    ("kind", "method"), [(k, m) for k, methods in METHODS.items() for m in methods]
-)
-
-
-@EVERY_METHOD
-def test_count_of_features_changed(data, fitted, kind, method):
-    with pytest.raises(
-        ValueError, match=f"X has 3 features, but {kind.__name__} is expecting 4"
-    ):
-        getattr(fitted[kind], method)(data.X_new[:, :3])
-
-
-@EVERY_METHOD
-def test_names_of_features_changed(data, small, kind, method):
+@BOTH
+def test_features_changed(data, small, fitted, kind):
+    """Their number, names or order, in every method."""
     pd = pytest.importorskip("pandas")
     model = kind(**small).set_params(max_iter=1)
     model.fit(pd.DataFrame(data.X, columns=list("abcd")), target(kind, data))
-    predict = getattr(model, method)
-    with pytest.raises(ValueError, match=r"feature names should match(.|\n)*- z"):
-        predict(pd.DataFrame(data.X_new, columns=list("zbcd")))
-    with pytest.raises(ValueError, match="same order"):
-        predict(pd.DataFrame(data.X_new, columns=list("bacd")))
-    with pytest.warns(UserWarning, match="does not have valid feature names"):
-        predict(data.X_new)
-
-
-@EVERY_METHOD
-def test_before_fit(data, kind, method):
-    with pytest.raises(NotFittedError, match="not fitted yet"):
-        getattr(kind(), method)(data.X_new)
+    fewer = f"X has 3 features, but {kind.__name__} is expecting 4"
+    with Checks() as check:
+        for method in METHODS[kind]:
+            predict = getattr(model, method)
+            with check(method):
+                with pytest.raises(ValueError, match=fewer):
+                    getattr(fitted[kind], method)(data.X_new[:, :3])
+                for columns, rule in (
+                    ("zbcd", r"feature names should match(.|\n)*- z"),
+                    ("bacd", "same order"),
+                ):
+                    with pytest.raises(ValueError, match=rule):
+                        predict(pd.DataFrame(data.X_new, columns=list(columns)))
+                with pytest.warns(UserWarning, match="does not have valid feature"):
+                    predict(data.X_new)
 
 
 @BOTH
-def test_functions_with_further_arguments_before_fit(data, kind):
+def test_before_fit(data, kind):
+    with Checks() as check:
+        for method in METHODS[kind]:
+            with check(method):
+                with pytest.raises(NotFittedError, match="not fitted yet"):
+                    getattr(kind(), method)(data.X_new)
     with pytest.raises(NotFittedError):
         kind().log_predictive_density(data.X_new, target(kind, data)[:11])
     with pytest.raises(NotFittedError):

@@ -11,7 +11,7 @@ from skbayesnn.estimators._docs import complete_docstrings, entries_of
 
 NETWORKS = [
     kind
-    for kind in vars(skbayesnn).values()
+    for kind in (getattr(skbayesnn, name) for name in skbayesnn.__all__)
     if inspect.isclass(kind) and issubclass(kind, BayesianNetwork)
 ]
 

@@ -290,6 +290,7 @@ def test_weight_zero_equals_an_absent_row(case, data, small, counts):
     model = case.model(batch_size=17, **small)
     absent = clone(model).fit(data.X[present], y[present])
     X = np.where(present[:, None], data.X, 1e6)
+    y = np.where(present, y, "low" if case.classifies else -1e6)
     weighted = clone(model).fit(X, y, sample_weight=present.astype(float))
     assert_same_parameters(weighted.parameters_, absent.parameters_)
     np.testing.assert_array_equal(weighted.weight_decay_, absent.weight_decay_)

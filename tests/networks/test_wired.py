@@ -406,37 +406,6 @@ def test_bias_of_the_forget_gate_starts_at_one(seed):
     torch.testing.assert_close(biases["lstm"], expected)
 
 
-def test_tangent_kernel_equals_finite_differences(wiring, seed):
-    """J V J^T with the variances of the weights: a sum of squares over weights."""
-    network = wiring.with_families(
-        (Bernoulli(), *(Point(),) * (len(wiring.fan_ins) - 1))
-    )
-    layers, keep = _start(network, seed), _keep(network)
-    weights = network.draw(layers, keep, DrawRandom(_seeds(seed), range(1), CPU, F64))
-    x = _x(network, seed, 1)
-    variances = [
-        (torch.full((MEMBERS,), 0.3 + i).double(), torch.full((MEMBERS,), 0.2).double())
-        for i in range(len(weights))
-    ]
-    actual = network.tangent_kernel(weights, variances, x, slice(OUTPUTS))
-    assert actual.shape == (MEMBERS, OUTPUTS * ROWS, OUTPUTS * ROWS)
-    step, expected = 1e-6, torch.zeros(MEMBERS, OUTPUTS * ROWS, dtype=F64)
-    for group, (weight, bias, *_) in enumerate(weights):
-        for values, variance in zip((weight, bias), variances[group], strict=True):
-            flat = values.reshape(MEMBERS, -1)
-            for place in range(flat.shape[1]):
-                outputs = []
-                for sign in (1, -1):
-                    flat[:, place] += sign * step
-                    outputs.append(network.apply(weights, x)[0].mT.flatten(1))
-                    flat[:, place] -= sign * step
-                slope = (outputs[0] - outputs[1]) / (2 * step)
-                expected += variance[:, None] * slope.square()
-    torch.testing.assert_close(
-        actual.diagonal(dim1=1, dim2=2), expected, rtol=1e-5, atol=1e-7
-    )
-
-
 @pytest.mark.parametrize("rows_of_members", [1, MEMBERS])
 def test_tangent_kernel_equals_autograd(wiring, seed, rows_of_members, monkeypatch):
     network = wiring.with_families((Point(),) * len(wiring.fan_ins))
