@@ -21,6 +21,7 @@ from skbayesnn._batch import executor
 from skbayesnn._engine.compiled import ENGINE_VARIABLE
 from skbayesnn.estimators._workers import Workers, _Sender
 from skbayesnn.model_selection import BatchedGridSearchCV
+from skbayesnn.scoring import log_density_scorer
 from tests.helpers.comparison import assert_same_results, quiet, regressor
 
 GRID = {
@@ -176,8 +177,20 @@ def test_processes(data):
         for n_jobs in (None, 2):
             with joblib.parallel_config(n_jobs=2):
                 assert_same_on("loky", data, n_jobs=n_jobs)
+        assert_scores_come_from_processes(data)
     finally:
         get_reusable_executor().shutdown(wait=True)
+
+
+def assert_scores_come_from_processes(data):
+    """scikit-learn's search, with a scorer of the package."""
+    search = GridSearchCV(
+        regressor(), {"tau": [0.1, 1.0]}, scoring=log_density_scorer, cv=3, n_jobs=2
+    ).fit(data.X, data.y)
+    expected = clone(search).set_params(n_jobs=None).fit(data.X, data.y)
+    np.testing.assert_allclose(
+        search.cv_results_["mean_test_score"], expected.cv_results_["mean_test_score"]
+    )
 
 
 @pytest.fixture

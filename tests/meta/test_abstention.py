@@ -1,6 +1,5 @@
 """Abstainer: the largest threshold that meets the target error on held-out rows."""
 
-import pickle
 import warnings
 from types import SimpleNamespace
 
@@ -9,7 +8,7 @@ import pytest
 from scipy.stats import beta, binom
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.cluster import KMeans
-from sklearn.exceptions import DataConversionWarning, NotFittedError
+from sklearn.exceptions import DataConversionWarning
 from sklearn.frozen import FrozenEstimator
 from sklearn.metrics import get_scorer, r2_score, roc_auc_score
 from sklearn.model_selection import GridSearchCV, KFold, StratifiedKFold
@@ -332,16 +331,6 @@ def test_estimator_type_of_the_wrapped_estimator():
     assert is_regressor(Abstainer(MCDropoutRegressor(), threshold=1.0))
 
 
-def test_clone_pickle_and_parameters(data, classifier):
-    copied = clone(classifier).set_params(estimator__tau=2.0, kind="overlap")
-    assert not hasattr(copied, "threshold_")
-    assert copied.estimator.tau == 2.0 and classifier.estimator.tau == 1.0
-    again = pickle.loads(pickle.dumps(classifier))
-    np.testing.assert_array_equal(
-        again.predict(data.X_new), classifier.predict(data.X_new)
-    )
-
-
 def test_in_a_pipeline_and_a_search(data):
     model = make_pipeline(
         StandardScaler(), uneven(target_error=1.2, confidence=None)
@@ -379,14 +368,6 @@ def test_second_fit_replaces_the_first(data):
     model.set_params(target_error=None, threshold=0.5).fit(data.X, data.y)
     assert model.threshold_ == 0.5
     assert not hasattr(model, "coverage_") and not hasattr(model, "error_")
-
-
-def test_a_failed_fit_changes_nothing(data):
-    model = uneven(target_error=1.2, confidence=None).fit(data.X, data.y)
-    before = dict(vars(model))
-    with pytest.raises(ValueError, match="one target"):
-        model.fit(data.X, np.c_[data.y, data.y])
-    assert vars(model) == before
 
 
 @pytest.mark.parametrize(
@@ -467,12 +448,6 @@ def test_wrong_label_of_abstention(data, label, error, message):
     model = Abstainer(MCDropoutClassifier(), threshold=1.0, abstain_label=label)
     with pytest.raises(error, match=message):
         model.fit(data.X, data.labels)
-
-
-def test_unfitted(data):
-    for method in ("accepts", "predict", "predict_uncertainty"):
-        with pytest.raises(NotFittedError):
-            getattr(uneven(threshold=1.0), method)(data.X)
 
 
 # ----------------------------------------------------------------------- reports

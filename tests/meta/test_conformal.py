@@ -1,6 +1,5 @@
 """Conformal intervals and sets: coverage in finite samples, and order statistics."""
 
-import pickle
 import sys
 from fractions import Fraction
 from types import SimpleNamespace
@@ -9,7 +8,6 @@ import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.datasets import make_regression
-from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import (
@@ -28,7 +26,6 @@ from skbayesnn import (
     CalibratedUncertaintyRegressor,
     ConformalClassifier,
     ConformalRegressor,
-    MCDropoutClassifier,
     MCDropoutRegressor,
     predict_interval,
     predict_quantile,
@@ -443,17 +440,6 @@ def test_around_a_network(data, method):
     assert (interval[:, 0] < prediction).all() and (prediction < interval[:, 1]).all()
     with pytest.raises(TypeError, match="use one of its `estimators_`"):
         predict_quantile(model, data.X_new, 0.5)
-    again = pickle.loads(pickle.dumps(model))
-    np.testing.assert_array_equal(again.predict_interval(data.X_new, 0.8), interval)
-
-
-def test_sets_around_a_network(data):
-    network = MCDropoutClassifier((8,), max_iter=20, n_draws=10, random_state=SEED)
-    model = ConformalClassifier(network, random_state=SEED).fit(data.X, data.labels)
-    again = pickle.loads(pickle.dumps(model))
-    np.testing.assert_array_equal(
-        again.predict_set(data.X_new), model.predict_set(data.X_new)
-    )
 
 
 @METHODS
@@ -515,23 +501,6 @@ def test_several_targets(data):
     one_by_one = MultiOutputRegressor(ConformalRegressor(LinearGaussian()))
     for model in one_by_one.fit(data.X, np.c_[data.y, data.y]).estimators_:
         assert model.predict_interval(data.X_new).shape == (100, 2)
-
-
-def test_a_failed_fit_changes_nothing(data):
-    model = ConformalRegressor(LinearGaussian(), method="cv+").fit(data.X, data.y)
-    before = dict(vars(model))
-    with pytest.raises(ValueError, match="one target"):
-        model.fit(data.X, np.c_[data.y, data.y])
-    assert vars(model) == before
-
-
-def test_unfitted(data):
-    for model, method in (
-        (ConformalRegressor(LinearGaussian()), "predict_interval"),
-        (ConformalClassifier(LogisticRegression()), "predict_set"),
-    ):
-        with pytest.raises(NotFittedError):
-            getattr(model, method)(data.X)
 
 
 # ---- checks of the calibration rows

@@ -1,4 +1,7 @@
-"""Saved models are restored; models that cannot be saved are refused by name."""
+"""Saved models are restored; models that cannot be saved are refused by name.
+
+Also what holds for every kind of model: copies without a fit, and fits that fail.
+"""
 
 import inspect
 import io
@@ -18,6 +21,7 @@ import numpy as np
 import pytest
 import sklearn
 import torch
+from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
@@ -62,7 +66,11 @@ def stored(request, data):
         model.fit(X, getattr(data, target))
         expected = forgery.predictions(model, X_new)
     return SimpleNamespace(
-        model=model, content=skbayesnn.dumps(model), X_new=X_new, expected=expected
+        name=request.param,
+        model=model,
+        content=skbayesnn.dumps(model),
+        X_new=X_new,
+        expected=expected,
     )
 
 
@@ -102,6 +110,33 @@ def test_loaded_model_equals_the_saved_one(stored):
     assert_same(again, stored.model, stored.X_new, stored.expected)
     unpickled = pickle.loads(pickle.dumps(stored.model))
     assert_same(unpickled, stored.model, stored.X_new, stored.expected)
+
+
+def test_a_clone_has_the_parameters_and_no_fit(stored):
+    fresh = clone(stored.model)
+    assert without_addresses(fresh) == without_addresses(stored.model)
+    for name, call in forgery.CALLS.items():
+        if hasattr(fresh, name) and is_public(fresh):
+            with pytest.raises(NotFittedError):
+                call(fresh, stored.X_new)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.FitFailedWarning")
+def test_a_failed_fit_changes_nothing(stored, data):
+    """To a table with other columns; the classes of scikit-learn promise less."""
+    if not is_public(stored.model):
+        return
+    attributes = vars(stored.model)
+    before = dict(attributes)
+    target = getattr(data, models.every_kind(SEED)[stored.name][1])
+    with pytest.raises(ValueError):
+        stored.model.fit(np.full((40, 5), 3.0), target)
+    assert attributes.keys() == before.keys()
+    assert all(attributes[name] is value for name, value in before.items())
+
+
+def is_public(model):
+    return hasattr(skbayesnn, type(model).__name__)
 
 
 def test_wrong_value_is_refused_or_predictions_are_finite(stored, seed):

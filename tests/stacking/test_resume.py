@@ -37,15 +37,6 @@ def _candidates(estimators):
     )
 
 
-def test_failed_fit_keeps_the_previous_fit(table):
-    X, y = table
-    model = regressor().fit(X, y)
-    before = model.predict(X)
-    with pytest.raises(ValueError, match="NaN"):
-        model.fit(X, np.full(ROWS, np.nan))
-    np.testing.assert_array_equal(model.predict(X), before)
-
-
 @pytest.mark.parametrize(
     ("random_state", "error"),
     [(1, KeyboardInterrupt), (None, KeyboardInterrupt), (1, MemoryError)],
