@@ -4,19 +4,16 @@ from collections import Counter
 
 import numpy as np
 import pytest
-import sklearn
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA
-from sklearn.feature_selection import SelectKBest, f_regression
 from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, StandardScaler
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from skbayesnn import BBBRegressor, predict_interval
+from skbayesnn import predict_interval
 from skbayesnn.model_selection import BatchedGridSearchCV
 from tests.helpers.comparison import (
-    SMALL,
     assert_close,
     assert_same_members,
     assert_same_results,
@@ -122,28 +119,6 @@ def test_earlier_step_in_the_grid(data):
     assert_close(plain.score(data.X, data.y), batched.score(data.X, data.y))
 
 
-def test_supervised_step(data):
-    estimator = pipeline(select=SelectKBest(f_regression))
-    grid = TAU | {"select__k": [2, 3]}
-    assert_same_results(*fit_both(estimator, grid, data.X, data.y))
-
-
-def test_steps_left_out_and_replaced(data):
-    estimator = pipeline(scale=StandardScaler(), project=PCA(2))
-    grids = [
-        TAU | {"scale": ["passthrough", MinMaxScaler(), StandardScaler()]},
-        {"project": ["passthrough", None, PCA(3)], "net__noise": ["gaussian"]},
-        {
-            "net": [BBBRegressor(**SMALL), regressor(tau=3.0)],
-            "net__tau": [0.7],
-            "project__n_components": [2, 3],
-        },
-    ]
-    plain, batched = fit_both(estimator, grids, data.X, data.y)
-    assert_same_results(plain, batched)
-    assert not hasattr(grids[0]["scale"][1], "scale_")
-
-
 def test_pipeline_in_a_pipeline(data):
     estimator = Pipeline(
         [("scale", StandardScaler()), ("inner", pipeline(project=PCA(3)))]
@@ -160,21 +135,6 @@ def test_pipeline_in_a_pipeline(data):
     )
     candidates = [pipeline(scale=StandardScaler()), make_pipeline(PCA(2), regressor())]
     assert_same_results(*fit_both(estimator, {"inner": candidates}, data.X, data.y))
-
-
-def test_network_alone_in_a_pipeline(data):
-    assert_same_results(*fit_both(pipeline(), TAU, data.X, data.y))
-
-
-def test_steps_as_a_tuple(data):
-    estimator = Pipeline((("scale", StandardScaler()), ("net", regressor())))
-    assert_same_results(*fit_both(estimator, TAU, data.X, data.y))
-
-
-def test_cached_steps(data, tmp_path):
-    estimator = pipeline(scale=StandardScaler()).set_params(memory=str(tmp_path))
-    grid = TAU | {"scale__with_std": [True, False]}
-    assert_same_results(*fit_both(estimator, grid, data.X, data.y))
 
 
 def test_frame_with_columns_of_several_kinds(data):
@@ -201,28 +161,3 @@ def test_frame_with_columns_of_several_kinds(data):
             getattr(actual, "feature_names_in_", None),
             getattr(expected, "feature_names_in_", None),
         )
-
-
-def test_routed_weights(data):
-    """With different names for the steps."""
-    with sklearn.config_context(enable_metadata_routing=True):
-        estimator = Pipeline(
-            [
-                ("scale", StandardScaler().set_fit_request(sample_weight="of_scale")),
-                (
-                    "net",
-                    regressor(standardize=False).set_fit_request(
-                        sample_weight="of_net"
-                    ),
-                ),
-            ]
-        )
-        plain, batched = fit_both(
-            estimator,
-            TAU | {"scale__with_std": [True, False]},
-            data.X,
-            data.y,
-            fit={"of_net": data.weights, "of_scale": data.weights[::-1]},
-            scoring="r2",
-        )
-    assert_same_results(plain, batched)

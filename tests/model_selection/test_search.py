@@ -11,7 +11,6 @@ import sklearn
 from scipy.stats import loguniform
 from sklearn.base import clone
 from sklearn.compose import TransformedTargetRegressor
-from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import (
     GridSearchCV,
     KFold,
@@ -171,19 +170,6 @@ def test_members_stop_separately(data):
     assert len({state["n_iter_"] for state in states}) > 1
 
 
-def test_results_of_a_regression(data):
-    plain, batched = fit_both(
-        regressor(), GRID, data.X, data.y, return_train_score=True
-    )
-    assert_same_results(plain, batched)
-    assert (batched.cv_results_["mean_fit_time"] > 0).all()
-    assert batched.refit_time_ > 0
-    assert_same_state(
-        fitted_state(plain.best_estimator_), fitted_state(batched.best_estimator_)
-    )
-    assert_close(plain.score(data.X, data.y), batched.score(data.X, data.y))
-
-
 def test_results_of_a_classification(data):
     plain, batched = fit_both(
         *CLASSIFIERS["bernoulli"],
@@ -246,12 +232,6 @@ def test_best_precision_is_refitted(data):
     )
 
 
-def test_several_grids(data):
-    """Candidates that lack a parameter are masked."""
-    grids = [{"tau": [0.5, 2.0]}, {"hidden_layer_sizes": [3], "noise": ["gaussian"]}]
-    assert_same_results(*fit_both(regressor(), grids, data.X, data.y))
-
-
 def test_randomized_search(data):
     candidates = {"tau": loguniform(0.1, 10), "hidden_layer_sizes": [3, 4]}
     for n_iter in (1, 6):
@@ -266,12 +246,6 @@ def test_randomized_search(data):
                 random_state=SMALL["random_state"],
             )
         )
-
-
-def test_random_state_instances_are_cloned(data):
-    """A RandomState instance gives every member the same random numbers."""
-    estimator = regressor(random_state=np.random.RandomState(SMALL["random_state"]))
-    assert_same_results(*fit_both(estimator, GRID, data.X, data.y))
 
 
 def test_without_a_seed_members_differ(data):
@@ -446,11 +420,6 @@ def test_search_inside_other_estimators(data):
     assert_close(plain["test_score"], batched["test_score"])
     for expected, actual in zip(plain["estimator"], batched["estimator"], strict=True):
         assert_same_results(expected[-1], actual[-1])
-
-
-def test_raises_if_not_fitted(data):
-    with pytest.raises(NotFittedError):
-        BatchedGridSearchCV(regressor(), GRID).predict(data.X)
 
 
 def printed_progress(search, data, capsys) -> list[str]:
