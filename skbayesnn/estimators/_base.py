@@ -59,7 +59,11 @@ from skbayesnn.networks import NetworkDescription
 
 
 class BayesianNetwork(
-    PredictiveMixin, CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta
+    _fitted.WithCache,
+    PredictiveMixin,
+    CallbackSupportMixin,
+    BaseEstimator,
+    metaclass=ABCMeta,
 ):
     """Base class of all estimators.
 
@@ -130,6 +134,7 @@ class BayesianNetwork(
     likelihood_options: dict | None = None
     network: NetworkDescription | None = None
     _predictive_class: type[_fitted.PredictiveByDraws]
+    _cache_class = _fitted.PosteriorCache
     # The unfinished model of an interrupted fit to a source of rows.
     _unfinished: BayesianNetwork | None = None
     # With metadata routing, `groups` are requested by default, as by GroupKFold.
@@ -384,7 +389,8 @@ class BayesianNetwork(
         attributes |= trained_job.job.data.target_attributes
         for name in ("replay_", "unfinished_"):
             self.__dict__.pop(name, None)
-        self.__dict__ |= attributes | {"_cache": _fitted.PosteriorCache()}
+        self.__dict__ |= attributes
+        self._protect()
         self._cache.prime(self, posterior)
 
     def _new_rows(self, X) -> EncodedRows:
@@ -421,18 +427,13 @@ class BayesianNetwork(
         """Standardisation of X and y."""
         return _fitted.restore_scaling(self)
 
-    def __getstate__(self):
-        """Return the state without the cached posterior."""
-        state = dict(super().__getstate__())
-        state.pop("_cache", None)
-        return state
+    @property
+    def _cached_arrays(self):
+        return [*self.parameters_.values(), self.seeds_]
 
-    def __setstate__(self, state):
-        """Restore a pickled state, with arrays that nothing can change."""
-        super().__setstate__(state)
-        if "network_" in state:
-            _fitted.make_read_only([*self.parameters_.values(), self.seeds_])
-            self._cache = _fitted.PosteriorCache()
+    def __sklearn_is_fitted__(self) -> bool:
+        """Whether the estimator is fitted; scikit-learn would read all attributes."""
+        return hasattr(self, "parameters_")
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

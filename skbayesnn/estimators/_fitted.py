@@ -5,7 +5,7 @@ and skops can store them, and a model that was fitted on a GPU loads on any mach
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -30,6 +30,7 @@ from skbayesnn._likelihoods import Likelihood, likelihood_from
 from skbayesnn._networks import NETWORKS, Network, network_from
 from skbayesnn._predictive.blocks import PredictiveBlocks
 from skbayesnn._runtime import warn
+from skbayesnn._sklearn_compat import BaseEstimator
 from skbayesnn.estimators._job import TrainedJob, TrainingJob
 
 # ---- fitted attributes <-> trained networks
@@ -75,7 +76,6 @@ class PosteriorCache:
         The first prediction uses it and need not read the attributes.
         """
         arrays = [*estimator.parameters_.values(), estimator.seeds_]
-        make_read_only(arrays)
         self._trained = deepcopy(estimator.network_), arrays, trained
 
     def posterior(self, estimator, device: torch.device, dtype: torch.dtype):
@@ -103,10 +103,38 @@ def _are_same(arrays: list, cached: list) -> bool:
 def make_read_only(arrays: Iterable[np.ndarray]) -> None:
     """Make arrays read-only, so that a change requires a new array.
 
-    ``PosteriorCache`` detects only new arrays.
+    Caches detect only new arrays.
     """
     for values in arrays:
         values.flags.writeable = False
+
+
+class WithCache(BaseEstimator):
+    """Base of estimators that cache results of fitted arrays; copies have no cache."""
+
+    _cache_class: Callable[[], Any]
+
+    @property
+    def _cached_arrays(self) -> list[np.ndarray]:
+        """Fitted arrays of which the cache has results."""
+        raise NotImplementedError
+
+    def _protect(self) -> None:
+        """Make the arrays of the cache read-only, and empty the cache."""
+        make_read_only(self._cached_arrays)
+        self._cache = self._cache_class()
+
+    def __getstate__(self):
+        """Return the state without the cache."""
+        state = dict(super().__getstate__())
+        state.pop("_cache", None)
+        return state
+
+    def __setstate__(self, state):
+        """Restore a state, with arrays that nothing can change."""
+        super().__setstate__(state)
+        if "parameters_" in state:
+            self._protect()
 
 
 def restore_posterior(estimator, device: torch.device, dtype: torch.dtype) -> Posterior:

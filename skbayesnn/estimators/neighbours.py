@@ -35,11 +35,7 @@ from skbayesnn._predictive.mixin import (
     RegressionPredictiveMixin,
 )
 from skbayesnn._predictive.mixture import MixturePredictive
-from skbayesnn._runtime import (
-    atomic_update,
-    default_settings,
-    snapshot,
-)
+from skbayesnn._runtime import atomic_update, default_settings, on_snapshot
 from skbayesnn._sklearn_compat import (
     BaseEstimator,
     ClassifierMixin,
@@ -61,6 +57,7 @@ from skbayesnn.estimators._embedding import (
     stored_rows,
     vector,
 )
+from skbayesnn.estimators._fitted import WithCache
 from skbayesnn.estimators._training_data import input_columns
 from skbayesnn.preprocessing import PiecewiseLinearEncoder
 
@@ -93,7 +90,7 @@ ENCODED_ROWS = 1 << 14
 TIED = 0.5
 
 
-class NeighbourModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
+class NeighbourModel(WithCache, PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
     """Base class of both estimators: training and embeddings."""
 
     likelihood: str
@@ -140,6 +137,8 @@ class NeighbourModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
     def _n_targets(self) -> int:
         """Number of targets; 1 for classes."""
         return 1 if self.y_train_.ndim == 1 else self.y_train_.shape[1]
+
+    _cache_class = Cache
 
     @abstractmethod
     def _validate(self, X, y, sample_weight, groups) -> Table:
@@ -347,13 +346,8 @@ class NeighbourModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
 
     # ---- predictions
 
-    def _open_predictive(self, X):
-        fitted = snapshot(self)
-        return fitted._blocks(X)
-
-    @default_settings
-    def _blocks(self, X) -> PredictiveBlocks:
-        """Predictive distribution of the present fit, in blocks of rows."""
+    @on_snapshot
+    def _open_predictive(self, X) -> PredictiveBlocks:
         check_is_fitted(self)
         _validation.check_n_draws(self.n_draws)
         rows = check_new_rows(self, X, self.x_mean_, self.x_scale_)
@@ -456,28 +450,10 @@ class NeighbourModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
         if list(actual.items()) != list(shapes.items()):
             raise ValueError(f"its parameters must have shapes {shapes}; got {actual}.")
 
-    def _protect(self) -> None:
-        """Make the arrays of the cache read-only, and empty the cache."""
-        for values in (
-            self.X_train_,
-            self.y_train_,
-            self.weights_train_,
-            *self.parameters_.values(),
-        ):
-            values.flags.writeable = False
-        self._cache = Cache()
-
-    def __getstate__(self):
-        """Return the state without the cached embeddings."""
-        state = dict(super().__getstate__())
-        state.pop("_cache", None)
-        return state
-
-    def __setstate__(self, state):
-        """Restore a state; the first prediction embeds the training rows."""
-        super().__setstate__(state)
-        if "parameters_" in state:
-            self._protect()
+    @property
+    def _cached_arrays(self):
+        rows = self.X_train_, self.y_train_, self.weights_train_
+        return [*rows, *self.parameters_.values()]
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
