@@ -95,12 +95,11 @@ def _frames():
     frame["price"] = frame["price"].astype(float)
     frame["size"] = pd.Categorical(frame["size"], SIZES, ordered=True)
     frame["shop"] = frame["shop"].astype("category")
-    other_index = frame.set_axis(np.arange(ROWS)[::-1] * 3)
+    other_index = frame.convert_dtypes().set_axis(np.arange(ROWS)[::-1] * 3)
     arrow = pyarrow.Table.from_pandas(frame, preserve_index=False)
     return {
         "pandas": frame,
-        "pandas with another index": other_index,
-        "pandas with nullable types": frame.convert_dtypes(),
+        "pandas with nullable types and another index": other_index,
         "polars": polars.DataFrame(columns, strict=False).with_columns(
             size=polars.Series(columns["size"], dtype=polars.Enum(SIZES)),
             shop=polars.Series(columns["shop"], dtype=polars.Categorical),

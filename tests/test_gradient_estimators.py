@@ -2,8 +2,8 @@
 
 F(mu, sigma) = E f(x), x ~ N(mu, sigma^2), has a closed form for all f below. The
 estimators are functions of standard normal draws e. At the nodes of Gauss-Hermite
-quadrature their expectations and variances are exact; the means over random draws must
-agree with both.
+quadrature their expectations and variances are exact. Means over random draws stand for
+functions that quadrature does not integrate exactly.
 """
 
 import math
@@ -119,18 +119,6 @@ def test_expectation_is_the_gradient(seed, name, estimator):
         _exact(estimator, f, mu, sigma), exact_gradients, strict=True
     ):
         torch.testing.assert_close(mean, exact(mu, sigma), rtol=1e-9, atol=1e-9)
-
-
-@by_function
-@by_estimator
-def test_mean_over_draws_is_the_gradient(seed, name, estimator):
-    f, *exact_gradients = CLOSED_FORMS[name]
-    mu, sigma = _means_and_stds(seed, 2, 3)
-    estimates = estimator(f, mu, sigma, _normals(seed, DRAWS, 2, 3))
-    stds = [std for _, std in _exact(estimator, f, mu, sigma)]
-    for values, exact, std in zip(estimates, exact_gradients, stds, strict=True):
-        assert values.shape == (DRAWS, 2, 3)
-        _assert_mean(values, exact(mu, sigma), std)
 
 
 @by_function

@@ -66,12 +66,6 @@ def name(scorer):
     return scorer.__name__
 
 
-parametrize_regression_scorers = pytest.mark.parametrize(
-    "scorer", OF_REGRESSORS, ids=name
-)
-parametrize_classification_scorers = pytest.mark.parametrize(
-    "scorer", OF_CLASSIFIERS, ids=name
-)
 EVERY_SCORER = pytest.mark.parametrize(
     "scorer", [*OF_REGRESSORS, neg_brier_scorer], ids=name
 )
@@ -250,49 +244,45 @@ def test_label_without_training_rows(classifier, data):
     )
 
 
-@parametrize_regression_scorers
-def test_several_targets(model, data, scorer):
-    fitted = clone(model).fit(data.X, data.Y)
-    value = scorer(fitted, data.X, data.Y)
-    assert type(value) is float and np.isfinite(value)
+def test_scores_of_other_targets(model, fitted, data):
+    """Of several targets they are numbers.
+
+    In other units, densities shift, CRPS and widths scale, coverage does not change.
+    """
+    two_targets = clone(model).fit(data.X, data.Y)
+    larger = clone(model).fit(data.X, 1000 * data.y)
+    factors = {
+        "neg_aurc_scorer": 1e6,
+        "ood_auroc_scorer": 1,
+        "interval_coverage_scorer": 1,
+        "neg_coverage_error_scorer": 1,
+        "neg_calibration_error_scorer": 1,
+    }
+    for scorer in OF_REGRESSORS:
+        value = scorer(two_targets, data.X, data.Y)
+        assert type(value) is float and np.isfinite(value)
+        value = scorer(fitted, data.X, data.y)
+        expected = factors.get(name(scorer), 1000) * value
+        if scorer is log_density_scorer:
+            expected = value - np.log(1000)
+        # Rounding errors of the scaling, grown by 20 training steps.
+        rescaled = scorer(larger, data.X, 1000 * data.y)
+        assert rescaled == pytest.approx(expected, rel=1e-6), name(scorer)
 
 
-@parametrize_regression_scorers
-def test_scores_with_y_in_other_units(model, data, scorer):
-    """Densities shift, CRPS and widths scale, coverage does not change."""
-    value = scorer(clone(model).fit(data.X, data.y), data.X, data.y)
-    rescaled = scorer(clone(model).fit(data.X, 1000 * data.y), data.X, 1000 * data.y)
-    expected = {
-        "log_density_scorer": value - np.log(1000),
-        "neg_aurc_scorer": 1e6 * value,
-        "ood_auroc_scorer": value,
-        "interval_coverage_scorer": value,
-        "neg_coverage_error_scorer": value,
-        "neg_calibration_error_scorer": value,
-    }.get(scorer.__name__, 1000 * value)
-    # Rounding errors of the scaling, grown by 20 training steps.
-    assert rescaled == pytest.approx(expected, rel=1e-6)
-
-
-@pytest.mark.parametrize(
-    "scorer",
-    [
-        log_density_scorer,
-        neg_crps_scorer,
-        neg_pinball_scorer,
-        neg_interval_score_scorer,
-        neg_interval_width_scorer,
-        neg_aurc_scorer,
-    ],
-    ids=name,
-)
-def test_better_model_has_larger_score(model, data, scorer):
+def test_better_model_has_larger_scores(model, data):
     """A trained network scores higher than one that is hardly trained."""
     # The poor model has noise of the size of y; the good model estimates it.
     poor = clone(model).set_params(tau=0.5 / data.y.var(), learning_rate_init=1e-6)
     good = clone(model).set_params(max_iter=150)
-    scores = [scorer(m.fit(data.X, data.y), data.X, data.y) for m in (poor, good)]
-    assert scores[1] > scores[0]
+    poor.fit(data.X, data.y)
+    good.fit(data.X, data.y)
+    for scorer in (
+        *(log_density_scorer, neg_crps_scorer, neg_pinball_scorer),
+        *(neg_interval_score_scorer, neg_interval_width_scorer, neg_aurc_scorer),
+    ):
+        low, high = (scorer(m, data.X, data.y) for m in (poor, good))
+        assert low < high, name(scorer)
 
 
 # ---- weights
@@ -320,22 +310,17 @@ class RoundedClassifier(Rounded, MCDropoutClassifier):
     pass
 
 
-@parametrize_regression_scorers
-def test_weights_are_repeated_rows(fitted, data, scorer):
-    fitted = RoundedRegressor(**fitted.get_params()).fit(data.X, data.y)
-    rows = np.repeat(np.arange(ROWS), data.weights)
-    assert scorer(fitted, data.X, data.y, sample_weight=data.weights) == pytest.approx(
-        scorer(fitted, data.X[rows], data.y[rows])
-    )
-
-
-@parametrize_classification_scorers
-def test_weights_are_repeated_rows_of_labels(classifier, data, scorer):
-    classifier = RoundedClassifier(**classifier.get_params()).fit(data.X, data.labels)
-    rows = np.repeat(np.arange(ROWS), data.weights)
-    assert scorer(classifier, data.X, data.labels, data.weights) == pytest.approx(
-        scorer(classifier, data.X[rows], data.labels[rows])
-    )
+def test_weights_are_repeated_rows(fitted, classifier, data):
+    for kind, single, scorers, y in (
+        (RoundedRegressor, fitted, OF_REGRESSORS, data.y),
+        (RoundedClassifier, classifier, OF_CLASSIFIERS, data.labels),
+    ):
+        rounded = kind(**single.get_params()).fit(data.X, y)
+        rows = np.repeat(np.arange(ROWS), data.weights)
+        for scorer in scorers:
+            expected = scorer(rounded, data.X[rows], y[rows])
+            actual = scorer(rounded, data.X, y, sample_weight=data.weights)
+            assert actual == pytest.approx(expected), name(scorer)
 
 
 def test_impossible_row_of_weight_zero(classifier, data):
@@ -352,39 +337,32 @@ def test_impossible_row_of_weight_zero(classifier, data):
 # ---- as scoring=
 
 
-@parametrize_regression_scorers
-def test_as_scoring(with_tau, data, scorer):
-    pipeline = make_pipeline(StandardScaler(), with_tau)
-    scores = cross_val_score(pipeline, data.X, data.y, cv=KFold(3), scoring=scorer)
-    train, test = next(iter(KFold(3).split(data.X)))
-    first = clone(pipeline).fit(data.X[train], data.y[train])
-    assert scores.shape == (3,)
-    assert scores[0] == pytest.approx(scorer(first, data.X[test], data.y[test]))
-    search = GridSearchCV(with_tau, {"dropout": [0.05, 0.5]}, scoring=scorer, cv=2)
-    search.fit(data.X, data.y)
-    means = search.cv_results_["mean_test_score"]
-    assert search.best_score_ == means.max()
-    assert search.score(data.X, data.y) == pytest.approx(scorer(search, data.X, data.y))
-
-
-@parametrize_classification_scorers
-def test_as_scoring_of_classifiers(classifier, data, scorer):
-    pipeline = make_pipeline(StandardScaler(), classifier)
-    search = GridSearchCV(
-        pipeline, {"mcdropoutclassifier__dropout": [0.05, 0.5]}, scoring=scorer, cv=3
-    ).fit(data.X, data.labels)
-    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
-    assert search.score(data.X, data.labels) == pytest.approx(
-        scorer(search, data.X, data.labels)
-    )
-
-
-def test_several_scorers_at_once(with_tau, data):
-    scoring = {scorer.__name__: scorer for scorer in OF_REGRESSORS}
-    results = cross_validate(with_tau, data.X, data.y, cv=2, scoring=scoring)
-    for key, scorer in scoring.items():
-        alone = cross_validate(with_tau, data.X, data.y, cv=2, scoring=scorer)
-        np.testing.assert_allclose(results[f"test_{key}"], alone["test_score"])
+def test_as_scoring(with_tau, classifier, data):
+    """Each score of a fold is the scorer's, for the model of the fold."""
+    for network, scorers, y in (
+        (with_tau, OF_REGRESSORS, data.y),
+        (classifier, OF_CLASSIFIERS, data.labels),
+    ):
+        pipeline = make_pipeline(StandardScaler(), network)
+        named = {name(scorer): scorer for scorer in scorers}
+        options = {"return_estimator": True, "return_indices": True}
+        results = cross_validate(
+            pipeline, data.X, y, cv=KFold(3), scoring=named, **options
+        )
+        test = results["indices"]["test"][1]
+        for key, scorer in named.items():
+            value = scorer(results["estimator"][1], data.X[test], y[test])
+            assert results[f"test_{key}"][1] == pytest.approx(value), key
+        grid = {f"{pipeline.steps[-1][0]}__dropout": [0.05, 0.5]}
+        search = GridSearchCV(
+            pipeline, grid, scoring=named, refit="log_density_scorer", cv=2
+        ).fit(data.X, y)
+        means = search.cv_results_["mean_test_log_density_scorer"]
+        assert search.best_score_ == means.max()
+        for scorer in scorers:
+            value = scorer(search.best_estimator_, data.X, y)
+            assert scorer(search, data.X, y) == pytest.approx(value), name(scorer)
+        assert search.score(data.X, y) == log_density_scorer(search, data.X, y)
 
 
 @EVERY_SCORER

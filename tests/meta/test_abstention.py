@@ -370,84 +370,51 @@ def test_second_fit_replaces_the_first(data):
     assert not hasattr(model, "coverage_") and not hasattr(model, "error_")
 
 
+R, C = MCDropoutRegressor(), MCDropoutClassifier()
+SHARE = r"`target_error` must be in \[0, 1\); got"
+
+
 @pytest.mark.parametrize(
     ("estimator", "parameters", "error", "message"),
     [
-        (MCDropoutRegressor(), {}, ValueError, "exactly one of `threshold`"),
+        (R, {}, ValueError, "exactly one of `threshold`"),
+        (R, {"threshold": 1.0, "target_error": 0.1}, ValueError, "exactly one of"),
+        (R, {"threshold": np.nan}, ValueError, "`threshold` must be finite; got nan"),
+        (R, {"threshold": "a"}, TypeError, "`threshold` must be a number; got 'a'"),
+        (R, {"target_error": "a"}, TypeError, "`target_error` must be a number"),
+        (R, {"target_error": -1}, ValueError, ">= 0; got -1"),
+        (C, {"target_error": 5}, ValueError, f"{SHARE} 5"),
+        (R, {"target_error": 1.5, "tolerance": 0.1}, ValueError, f"{SHARE} 1.5"),
+        (R, {"threshold": 1.0, "kind": ["total"]}, TypeError, "name of one measure"),
+        (R, {"threshold": 1.0, "kind": "entropy"}, ValueError, "must be one of"),
+        (R, {"target_error": 1.0, "kind": "all"}, ValueError, "must be one of"),
         (
-            MCDropoutRegressor(),
-            {"threshold": 1.0, "target_error": 0.1},
-            ValueError,
-            "exactly one of `threshold`",
-        ),
-        (MCDropoutRegressor(), {"target_error": -1}, ValueError, ">= 0; got -1"),
-        (
-            MCDropoutRegressor(),
-            {"threshold": 1.0, "kind": ["total"]},
-            TypeError,
-            "`kind` must be the name of one measure",
-        ),
-        (
-            MCDropoutClassifier(),
-            {"target_error": 5},
-            ValueError,
-            r"`target_error` must be in \[0, 1\); got 5",
-        ),
-        (
-            MCDropoutRegressor(),
+            R,
             {"target_error": 1.0},
             ValueError,
             "`confidence` needs a `tolerance`.*got confidence=0.9 and tolerance=None",
         ),
         (
-            MCDropoutRegressor(),
-            {"target_error": 1.5, "tolerance": 0.1},
-            ValueError,
-            r"`target_error` must be in \[0, 1\); got 1.5",
-        ),
-        (
-            MCDropoutClassifier(),
+            C,
             {"target_error": 0.1, "tolerance": 0.1},
             ValueError,
             "`tolerance` is for regressors; got MCDropoutClassifier",
         ),
-        (KMeans(), {"threshold": 1.0}, TypeError, "classifier or a regressor"),
         (
-            MCDropoutRegressor(),
+            R,
             {"target_error": 1.0, "confidence": 1.0},
             ValueError,
             r"`confidence` must be in \(0, 1\); got 1",
         ),
-    ],
-    ids=[
-        "neither",
-        "both",
-        "negative",
-        "kinds",
-        "percent",
-        "no tolerance",
-        "share",
-        "tolerance of labels",
-        "cluster",
-        "certain",
+        (C, {"threshold": 1, "abstain_label": 1}, ValueError, "not be a label of y"),
+        (C, {"threshold": 1, "abstain_label": "none"}, TypeError, "must be a number"),
+        (KMeans(), {"threshold": 1.0}, TypeError, "classifier or a regressor"),
     ],
 )
 def test_wrong_parameters(data, estimator, parameters, error, message):
+    y = data.labels if is_classifier(estimator) else data.y
     with pytest.raises(error, match=message):
-        Abstainer(estimator, **parameters).fit(data.X, data.y)
-
-
-@pytest.mark.parametrize(
-    ("label", "error", "message"),
-    [
-        (1, ValueError, "must not be a label of y; got 1"),
-        ("none", TypeError, "must be a number"),
-    ],
-)
-def test_wrong_label_of_abstention(data, label, error, message):
-    model = Abstainer(MCDropoutClassifier(), threshold=1.0, abstain_label=label)
-    with pytest.raises(error, match=message):
-        model.fit(data.X, data.labels)
+        Abstainer(estimator, **parameters).fit(data.X, y)
 
 
 # ----------------------------------------------------------------------- reports
@@ -489,19 +456,3 @@ def test_column_vector_y_warns(seed):
     model = Abstainer(network, threshold=10.0).fit(X, y)
     with pytest.warns(DataConversionWarning):
         assert model.report(X, y[:, None]) == model.report(X, y)
-
-
-@pytest.mark.parametrize(
-    ("parameters", "error", "message"),
-    [
-        ({"threshold": np.nan}, ValueError, "`threshold` must be finite; got nan"),
-        ({"threshold": "a"}, TypeError, "`threshold` must be a number; got 'a'"),
-        ({"target_error": "a"}, TypeError, "`target_error` must be a number"),
-        ({"target_error": 1.0, "kind": "all"}, ValueError, "`kind` must be one of"),
-        ({"threshold": 1.0, "kind": "entropy"}, ValueError, "`kind` must be one of"),
-    ],
-)
-def test_wrong_thresholds_and_kinds(seed, parameters, error, message):
-    X = np.random.default_rng(seed).normal(size=(10, 2))
-    with pytest.raises(error, match=message):
-        Abstainer(MCDropoutRegressor(), **parameters).fit(X, X[:, 0])

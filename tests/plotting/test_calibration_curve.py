@@ -131,31 +131,6 @@ def test_bins_have_ten_rows_by_default(n_rows, n_bins):
     assert len(heavy.nominal) == 1
 
 
-def test_from_predictions(regressor, classifier, data):
-    pairs = [
-        (
-            CalibrationCurveDisplay.from_estimator(regressor, data.X_new, data.y_new),
-            CalibrationCurveDisplay.from_predictions(
-                cdf=predictive_cdf(regressor, data.X_new, data.y_new)
-            ),
-        ),
-        (
-            CalibrationCurveDisplay.from_estimator(
-                classifier, data.X_new, data.labels_new
-            ),
-            CalibrationCurveDisplay.from_predictions(
-                data.labels_new, classifier.predict_proba(data.X_new)
-            ),
-        ),
-    ]
-    for actual, expected in pairs:
-        assert actual.kind == expected.kind
-        for name in ("nominal", "observed", "lower", "upper", "n_rows"):
-            np.testing.assert_array_equal(
-                getattr(actual, name), getattr(expected, name)
-            )
-
-
 def test_any_classifier(classifier, data):
     model = CalibratedClassifierCV(classifier, cv=3).fit(data.X, data.labels)
     display = CalibrationCurveDisplay.from_estimator(
@@ -173,15 +148,6 @@ def test_one_band_for_the_same_rows(regressor, data, ax):
     third = make(regressor, data.X, data.y, ax=ax)
     assert first.band_ is not None and third.band_ is not None
     assert second.band_ is None
-
-
-def test_several_targets(two_targets, data):
-    Y = data.Y[: len(data.X_new)]
-    with pytest.raises(ValueError, match="index of one of the 2 targets"):
-        CalibrationCurveDisplay.from_estimator(two_targets, data.X_new, Y)
-    cdf = predictive_cdf(two_targets, data.X_new, Y)
-    display = CalibrationCurveDisplay.from_predictions(cdf=cdf[:, 1])
-    assert display.n_rows == len(cdf)
 
 
 @pytest.mark.parametrize(

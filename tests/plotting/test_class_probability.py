@@ -75,15 +75,6 @@ def test_an_infinite_position_keeps_the_draws(seed):
     np.testing.assert_allclose(places[0].mean(), 2.0, rtol=1e-12)
 
 
-def test_from_predictions(classifier, data):
-    expected = ClassProbabilityDisplay.from_estimator(classifier, data.X_new, n_draws=4)
-    actual = ClassProbabilityDisplay.from_predictions(
-        sample_f(classifier, data.X_new, 4, random_state=0), classifier.classes_
-    )
-    np.testing.assert_array_equal(expected.probability, actual.probability)
-    np.testing.assert_array_equal(expected.classes, actual.classes)
-
-
 def test_default_classes():
     """The likeliest class of each row; at most the 5 of largest mean probability."""
     mean = np.full((8, 9), 0.01)

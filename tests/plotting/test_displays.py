@@ -10,7 +10,12 @@ import numpy as np
 import pytest
 
 import skbayesnn.plotting
-from skbayesnn import predict_interval, predict_uncertainty, predictive_cdf
+from skbayesnn import (
+    predict_interval,
+    predict_uncertainty,
+    predictive_cdf,
+    sample_f,
+)
 from skbayesnn.inspection import uncertainty_importance
 from skbayesnn.plotting import (
     CalibrationCurveDisplay,
@@ -202,6 +207,52 @@ def test_selected_target_equals_its_separate_display(two_targets, data, target):
     np.testing.assert_array_equal(display.y, y)
     with pytest.raises(ValueError, match=r"`target` must be from 0 to 1.* got 2"):
         PredictionIntervalDisplay.from_estimator(two_targets, X, target=2)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        CalibrationCurveDisplay,
+        PredictionIntervalDisplay,
+        RiskCoverageDisplay,
+        UncertaintyDecompositionDisplay,
+    ],
+)
+def test_one_of_several_targets_is_named(kind, two_targets, data):
+    X, Y = data.X_new, data.Y[: len(data.X_new)]
+    takes_y = "y" in inspect.signature(kind.from_estimator).parameters
+    with pytest.raises(ValueError, match="index of one of the 2 targets"):
+        kind.from_estimator(two_targets, X, *((Y,) if takes_y else ()))
+
+
+def test_displays_of_classes_from_predictions(classifier, data):
+    X, labels = data.X_new, data.labels_new
+    parts = predict_uncertainty(classifier, X, "all")
+    for actual, separate in (
+        (
+            CalibrationCurveDisplay.from_estimator(classifier, X, labels),
+            CalibrationCurveDisplay.from_predictions(
+                labels, classifier.predict_proba(X), name="Pipeline"
+            ),
+        ),
+        (
+            ClassProbabilityDisplay.from_estimator(classifier, X, n_draws=4),
+            ClassProbabilityDisplay.from_predictions(
+                sample_f(classifier, X, 4, random_state=0), classifier.classes_
+            ),
+        ),
+        (
+            UncertaintyDecompositionDisplay.from_estimator(classifier, X),
+            UncertaintyDecompositionDisplay.from_predictions(
+                *(parts["expected_entropy"], parts["mutual_information"]),
+                parts["entropy"],
+                measure="entropy",
+            ),
+        ),
+    ):
+        for name, expected in vars(separate).items():
+            if not name.endswith("_"):
+                np.testing.assert_equal(getattr(actual, name), expected)
 
 
 def test_one_row_has_a_mark(regressor, classifier, data):

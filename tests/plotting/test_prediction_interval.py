@@ -185,16 +185,6 @@ def test_one_row_is_a_bar(regressor, data):
     assert [tick for tick in display.ax_.get_xticks() if abs(tick) < 0.05] == [0]
 
 
-def test_several_targets(two_targets, data):
-    with pytest.raises(ValueError, match="index of one of the 2 targets"):
-        PredictionIntervalDisplay.from_estimator(two_targets, data.X_new)
-    interval = predict_interval(two_targets, data.X_new, [0.5, 0.9])
-    display = PredictionIntervalDisplay.from_predictions(
-        None, two_targets.predict(data.X_new)[:, 1], interval[:, 1]
-    )
-    np.testing.assert_array_equal(display.interval, interval[:, 1])
-
-
 def test_target_in_a_column(regressor, data):
     """Of shape (n_samples, 1), as in MultiOutputRegressor."""
     model = MultiOutputRegressor(regressor).fit(data.X, data.y[:, None])

@@ -84,18 +84,6 @@ def test_from_predictions(measure, total):
     np.testing.assert_array_equal(display.total, [6.0, 14.0, 3.0])
 
 
-def test_from_predictions_as_from_estimator(classifier, data):
-    expected = UncertaintyDecompositionDisplay.from_estimator(classifier, data.X_new)
-    parts = predict_uncertainty(classifier, data.X_new, "all")
-    actual = UncertaintyDecompositionDisplay.from_predictions(
-        parts["expected_entropy"], parts["mutual_information"], measure="entropy"
-    )
-    np.testing.assert_array_equal(expected.aleatoric, actual.aleatoric)
-    np.testing.assert_array_equal(expected.epistemic, actual.epistemic)
-    # The sum of the parts is the entropy, to rounding.
-    np.testing.assert_allclose(expected.total, actual.total, rtol=1e-9)
-
-
 def test_recalibrated(regressor, data):
     model = CalibratedUncertaintyRegressor(regressor, cv=2).fit(data.X, data.y)
     display = UncertaintyDecompositionDisplay.from_estimator(model, data.X_new)
@@ -103,14 +91,12 @@ def test_recalibrated(regressor, data):
     np.testing.assert_array_equal(display.epistemic, expected)
 
 
-def test_errors(two_targets, data):
+def test_errors():
     make = UncertaintyDecompositionDisplay.from_predictions
     with pytest.raises(ValueError, match="`measure` must be"):
         make([1.0], [1.0], measure="variance")
     with pytest.raises(ValueError, match="must have the same rows"):
         make([1.0], [1.0], [1.0, 2.0], measure="std")
-    with pytest.raises(ValueError, match="index of one of the 2 targets"):
-        UncertaintyDecompositionDisplay.from_estimator(two_targets, data.X_new)
 
 
 @pytest.mark.parametrize("n_rows", [30, 200])
