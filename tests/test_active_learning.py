@@ -67,37 +67,35 @@ def check(chosen, utilities, n):
 
 
 @pytest.mark.parametrize(
-    "kind", [MCDropoutClassifier, BBBClassifier, VariationalDropoutClassifier]
+    ("kind", "method"),
+    [
+        (MCDropoutClassifier, "least_confident"),
+        (MCDropoutClassifier, "margin_sampling"),
+        (BBBClassifier, "entropy"),
+        (VariationalDropoutClassifier, "entropy"),
+    ],
 )
-def test_uncertainty_sampling_ranks_by_entropy(classes, seed, kind):
+def test_uncertainty_sampling_ranks_by_the_probabilities(classes, seed, kind, method):
     X, truth, partial = classes
-    strategy = pool.UncertaintySampling(method="entropy", random_state=seed)
+    strategy = pool.UncertaintySampling(method=method, random_state=seed)
     chosen, utilities = strategy.query(
         X, partial, clf=classifier(seed, kind), batch_size=2, return_utilities=True
     )
     check(chosen, utilities, 2)
     alone = kind(**SMALL, random_state=seed).fit(X[:LABELLED], truth[:LABELLED])
-    entropy = alone.predict_uncertainty(X[LABELLED:], "entropy")
-    np.testing.assert_allclose(utilities[0, LABELLED:], entropy, rtol=1e-6)
-
-
-@pytest.mark.parametrize("method", ["least_confident", "margin_sampling"])
-def test_uncertainty_sampling_ranks_by_probabilities(classes, seed, method):
-    X, truth, partial = classes
-    strategy = pool.UncertaintySampling(method=method, random_state=seed)
-    chosen, utilities = strategy.query(
-        X, partial, clf=classifier(seed), batch_size=2, return_utilities=True
-    )
-    check(chosen, utilities, 2)
-    alone = MCDropoutClassifier(**SMALL, random_state=seed)
-    alone.fit(X[:LABELLED], truth[:LABELLED])
     second, first = np.sort(alone.predict_proba(X[LABELLED:]))[:, -2:].T
-    sure = first if method == "least_confident" else first - second
-    np.testing.assert_allclose(utilities[0, LABELLED:], 1 - sure, rtol=1e-6)
+    expected = {
+        "entropy": alone.predict_uncertainty(X[LABELLED:], "entropy"),
+        "least_confident": 1 - first,
+        "margin_sampling": 1 - first + second,
+    }
+    np.testing.assert_allclose(utilities[0, LABELLED:], expected[method], rtol=1e-6)
 
 
-@pytest.mark.parametrize("strategy", ["GreedyBALD", "BatchBALD", "QueryByCommittee"])
-@pytest.mark.parametrize("committee", ["list", "bagging"])
+@pytest.mark.parametrize(
+    ("strategy", "committee"),
+    [("GreedyBALD", "bagging"), ("BatchBALD", "list"), ("QueryByCommittee", "bagging")],
+)
 def test_strategies_accept_committees(classes, seed, strategy, committee):
     X, _, partial = classes
     if committee == "list":

@@ -1,4 +1,4 @@
-"""Held-out rows: forms of `cv`, groups, and models fitted to the rows before."""
+"""Held-out rows: forms of `cv`, folds that overlap, groups, and fitted models."""
 
 import numpy as np
 import pytest
@@ -15,6 +15,7 @@ from torch import nn
 
 from skbayesnn import (
     Abstainer,
+    BayesianStackingClassifier,
     BayesianStackingRegressor,
     CalibratedUncertaintyRegressor,
     ConformalClassifier,
@@ -23,6 +24,7 @@ from skbayesnn import (
     MCDropoutRegressor,
     from_torch,
 )
+from skbayesnn._batch.cross_fit import held_out_folds
 from skbayesnn.inspection import DriftMonitor
 from skbayesnn.model_selection import (
     BatchedGridSearchCV,
@@ -81,6 +83,9 @@ def searched(cv, X, y):
     return search.fit(X, y).best_score_
 
 
+OUT_OF_FOLD = calibrated, conformal, abstaining, monitored, out_of_fold, stacked
+
+
 def test_folds_may_be_lists_or_masks(table):
     """For all estimators with `cv`; a generator can be read only once."""
     X, y = table
@@ -95,15 +100,7 @@ def test_folds_may_be_lists_or_masks(table):
         "lists of bools": [(masks(a).tolist(), masks(b).tolist()) for a, b in splits],
     }
     offenders = []
-    for function in (
-        calibrated,
-        conformal,
-        abstaining,
-        monitored,
-        out_of_fold,
-        stacked,
-        searched,
-    ):
+    for function in (*OUT_OF_FOLD, searched):
         expected = function(splits, X, y)
         actual = {name: function(cv, X, y) for name, cv in forms.items()}
         actual["generator"] = function(iter(splits), X, y)
@@ -113,6 +110,69 @@ def test_folds_may_be_lists_or_masks(table):
             if not np.array_equal(values, expected)
         ]
     assert not offenders
+
+
+# ---- folds must not train on their held-out rows
+
+
+def abstaining_from_classes(cv, X, y):
+    network = MCDropoutClassifier(**SMALL)
+    Abstainer(network, target_error=0.9, confidence=None, cv=cv).fit(X, y > 0)
+
+
+def stacked_classes(cv, X, y):
+    pool = [("one", MCDropoutClassifier(**SMALL))]
+    BayesianStackingClassifier(pool, cv=cv, random_state=0).fit(X, y > 0)
+
+
+OF_ANY_Y = *OUT_OF_FOLD, abstaining_from_classes, stacked_classes
+
+
+def test_folds_that_overlap_are_refused(table):
+    """By all estimators, whether rows are given as integers, lists or masks."""
+    first, second = np.arange(20), np.arange(20, ROWS)
+    several = np.append(second, first[:3])
+    folds = {
+        "all": [(np.arange(ROWS), np.arange(ROWS))],
+        "some": [(first, second), (several, first)],
+        "lists": [
+            (first.tolist(), second.tolist()),
+            (several.tolist(), first.tolist()),
+        ],
+        "masks": [(np.ones(ROWS, bool), np.arange(ROWS) < 5)],
+    }
+    accepted = []
+    for kind, cv in folds.items():
+        for function in OF_ANY_Y:
+            try:
+                function(cv, *table)
+            except ValueError as error:
+                if "the training and the test rows of fold" in str(error):
+                    continue
+            accepted.append((kind, function.__name__))
+    assert not accepted
+
+
+def test_folds_may_train_on_a_row_twice(table):
+    first, second = np.arange(20), np.arange(20, ROWS)
+    for function in OF_ANY_Y:
+        function([(np.repeat(second, 2), first), (first, second)], *table)
+
+
+def test_message_names_the_fold_and_its_common_rows():
+    cv = [([0, 1, 2], [3, 4]), ([3, 4, 0], [1, 0, 3])]
+    with pytest.raises(ValueError, match=r"got 2 rows in both .* of fold 1"):
+        held_out_folds(cv, np.zeros((5, 1)), np.zeros(5), is_classification=False)
+
+
+def test_masks_and_lists_become_row_indices():
+    mask = np.array([True, False, True, False, False])
+    expected = [0, 2], [1, 3, 4]
+    for cv in ([(mask, ~mask)], [(mask.tolist(), (~mask).tolist())], [expected]):
+        [actual] = held_out_folds(
+            cv, np.zeros((5, 1)), np.zeros(5), is_classification=False
+        )
+        assert [part.tolist() for part in actual] == list(expected)
 
 
 # ---- groups
