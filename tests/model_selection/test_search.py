@@ -8,7 +8,6 @@ import joblib
 import numpy as np
 import pytest
 import sklearn
-from scipy.stats import loguniform
 from sklearn.base import clone
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.model_selection import (
@@ -170,22 +169,6 @@ def test_members_stop_separately(data):
     assert len({state["n_iter_"] for state in states}) > 1
 
 
-def test_results_of_a_classification(data):
-    plain, batched = fit_both(
-        *CLASSIFIERS["bernoulli"],
-        data.X,
-        data.labels,
-        scoring=["neg_log_loss", "accuracy", "roc_auc_ovr"],
-        refit="neg_log_loss",
-        return_train_score=True,
-    )
-    assert_same_results(plain, batched)
-    assert_close(
-        plain.predict_proba(data.X_new),
-        batched.predict_proba(data.X_new),
-    )
-
-
 def test_precisions_are_not_mixed(data):
     """A member's training does not depend on members of another `dtype`."""
     grid = {"dtype": ["float32", "float64"], "tau": [0.5, 2.0]}
@@ -232,22 +215,6 @@ def test_best_precision_is_refitted(data):
     )
 
 
-def test_randomized_search(data):
-    candidates = {"tau": loguniform(0.1, 10), "hidden_layer_sizes": [3, 4]}
-    for n_iter in (1, 6):
-        assert_same_results(
-            *fit_both(
-                regressor(),
-                candidates,
-                data.X,
-                data.y,
-                search_class=BatchedRandomizedSearchCV,
-                n_iter=n_iter,
-                random_state=SMALL["random_state"],
-            )
-        )
-
-
 def test_without_a_seed_members_differ(data):
     seeds = []
     grid = {"tau": [1.0, 1.5]}
@@ -267,7 +234,14 @@ def test_without_a_seed_members_differ(data):
 
 
 def test_predictive_functions_take_a_search(data):
+    """And its best estimator is an ordinary one."""
     plain, batched = fit_both(regressor(), GRID, data.X, data.y)
+    best = batched.best_estimator_
+    assert type(best) is MCDropoutRegressor
+    assert vars(best).keys() == vars(plain.best_estimator_).keys()
+    assert best.get_params() == plain.best_estimator_.get_params()
+    refitted = clone(best).fit(data.X, data.y)
+    assert_close(refitted.predict(data.X_new), best.predict(data.X_new))
     X, y = data.X_new, data.y_new
     assert_close(plain.predict(X), batched.predict(X))
     for function, arguments in {
@@ -283,6 +257,14 @@ def test_predictive_functions_take_a_search(data):
         assert_close(function(plain, X, *arguments), function(batched, X, *arguments))
     assert batched.n_features_in_ == 4
     assert sklearn.base.is_regressor(batched) and not hasattr(batched, "predict_proba")
+    plain, batched = fit_both(classifier(), GRID, data.X, data.labels)
+    np.testing.assert_array_equal(batched.predict(X), plain.predict(X))
+    np.testing.assert_array_equal(batched.classes_, plain.classes_)
+    assert_close(plain.predict_proba(X), batched.predict_proba(X))
+    for kind in ("entropy", "mutual_information"):
+        values = [skbayesnn.predict_uncertainty(s, X, kind) for s in (plain, batched)]
+        assert_close(*values)
+    assert sklearn.base.is_classifier(batched)
 
 
 @pytest.mark.parametrize("search_class", PLAIN)
@@ -302,36 +284,6 @@ def test_predict_passes_parameters(data, search_class):
     with pytest.raises(TypeError, match="return_std"):
         search = BatchedGridSearchCV(classifier(), {"tau": [1.0]}, cv=2)
         search.fit(data.X, data.labels).predict(data.X_new, return_std=True)
-
-
-def test_predictive_functions_take_a_search_of_classifiers(data):
-    plain, batched = fit_both(classifier(), GRID, data.X, data.labels)
-    X = data.X_new
-    np.testing.assert_array_equal(batched.predict(X), plain.predict(X))
-    np.testing.assert_array_equal(batched.classes_, plain.classes_)
-    assert_close(plain.predict_proba(X), batched.predict_proba(X))
-    for kind in ("entropy", "mutual_information"):
-        assert_close(
-            *(
-                skbayesnn.predict_uncertainty(search, X, kind)
-                for search in (plain, batched)
-            )
-        )
-    assert sklearn.base.is_classifier(batched)
-
-
-def test_best_estimator_is_an_ordinary_estimator(data):
-    plain, batched = fit_both(regressor(), GRID, data.X, data.y)
-    best = batched.best_estimator_
-    assert type(best) is MCDropoutRegressor
-    assert vars(best).keys() == vars(plain.best_estimator_).keys()
-    assert best.get_params() == plain.best_estimator_.get_params()
-    refitted = clone(best).fit(data.X, data.y)
-    assert_close(refitted.predict(data.X_new), best.predict(data.X_new))
-    restored = pickle.loads(pickle.dumps(best))
-    np.testing.assert_array_equal(
-        restored.predict(data.X_new), best.predict(data.X_new)
-    )
 
 
 def test_input_tags_equal_the_tags_of_the_estimator():

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import sklearn
 from scipy import sparse
+from scipy.stats import loguniform
 from sklearn.base import is_classifier
 from sklearn.decomposition import PCA
 from sklearn.exceptions import ConvergenceWarning
@@ -23,6 +24,7 @@ from tests.helpers.comparison import (
     PLAIN,
     ROUNDING,
     ROUNDING_32,
+    SEED,
     SMALL,
     assert_close,
     assert_same_members,
@@ -322,6 +324,12 @@ CHANGES = {
     "several grids": lambda data: {
         "grid": [{"tau": [0.5]}, {"hidden_layer_sizes": [3], "noise": ["gaussian"]}]
     },
+    "sampled candidates": lambda data: {
+        "search_class": BatchedRandomizedSearchCV,
+        "grid": {"tau": loguniform(0.1, 10), "hidden_layer_sizes": [3, 4]},
+        "n_iter": 6,
+        "random_state": SEED,
+    },
     "warm start": lambda data: {"estimator": regressor(warm_start=True)},
     "a generator": lambda data: {
         "estimator": regressor(random_state=np.random.RandomState(3))
@@ -353,6 +361,14 @@ CHANGES = {
     "all fail": lambda data: {"grid": {"tau": [-1.0], "dropout": [0.1, 0.2]}},
     "all diverge": lambda data: {"grid": {"learning_rate_init": [1e200]}},
     # Scores.
+    "classes": lambda data: {
+        "estimator": classifier(),
+        "grid": {"tau": [0.5, 2.0], "dropout": [0.1, 0.3]},
+        "y": data.labels,
+        "scoring": ["neg_log_loss", "accuracy", "roc_auc_ovr"],
+        "refit": "neg_log_loss",
+        "return_train_score": True,
+    },
     "scorers of regressors": scorers_of_regressors,
     "scorers of classifiers": scorers_of_classifiers,
     "several scores": lambda data: {"scoring": several_scores, "refit": "max"},

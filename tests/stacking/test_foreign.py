@@ -240,6 +240,12 @@ def test_weights_reach_estimators_that_take_them(linear):
 # ---- stacks
 
 
+def _restored(model):
+    """The model of a file whose types are trusted."""
+    data = skbayesnn.dumps(model)
+    return skbayesnn.loads(data, trusted=skbayesnn.get_untrusted_types(data=data))
+
+
 def _stack(pool, **params):
     return BayesianStackingRegressor(
         pool, **{"cv": 3, "max_iter": 5, "random_state": 0} | params
@@ -492,8 +498,7 @@ def test_ngboost(linear):
     assert candidate.predicts_variance
     expected = candidate.estimator_.pred_dist(X).mean()
     np.testing.assert_allclose(model.predict(X), expected)
-    data = skbayesnn.dumps(model)
-    again = skbayesnn.loads(data, trusted=skbayesnn.get_untrusted_types(data=data))
+    again = _restored(model)
     np.testing.assert_array_equal(again.predict_interval(X), model.predict_interval(X))
 
 
@@ -557,8 +562,7 @@ def test_settings_that_refer_to_columns_by_name(linear, params, is_mixed):
     difference = model.predict(changed) - model.predict(frame)
     np.testing.assert_allclose(difference, 0, atol=1e-9)
     pytest.importorskip("skops")
-    data = skbayesnn.dumps(model)
-    again = skbayesnn.loads(data, trusted=skbayesnn.get_untrusted_types(data=data))
+    again = _restored(model)
     np.testing.assert_array_equal(again.predict(frame), model.predict(frame))
 
 
@@ -667,13 +671,8 @@ def test_catboost(linear):
     assert np.isfinite(model.weights_["log_density"]).all()
     assert np.isfinite(model.predict(frame)).all()
     alone = _stack(pool[1:2]).fit(frame, y)
-    data = skbayesnn.dumps(alone)
-    types = skbayesnn.get_untrusted_types(data=data)
-    assert "catboost.core.CatBoostRegressor" in types
-    again = skbayesnn.loads(data, trusted=types)
-    np.testing.assert_array_equal(again.predict(frame), alone.predict(frame))
-    again = pickle.loads(pickle.dumps(alone))
-    np.testing.assert_array_equal(again.predict(frame), alone.predict(frame))
+    for again in (_restored(alone), pickle.loads(pickle.dumps(alone))):
+        np.testing.assert_array_equal(again.predict(frame), alone.predict(frame))
     labels = np.where(y > np.median(y), "high", "low")
     classifier = BayesianStackingClassifier(
         [("boosting", catboost.CatBoostClassifier(**options))], cv=3, random_state=0
@@ -781,8 +780,7 @@ def test_files_with_quantile_regressors(linear, monkeypatch):
     monkeypatch.setattr(foreign, "LEVELS", LEVELS)
     X, y = linear
     model = _stack([("quantiles", QuantileRegressor(alpha=0.0))]).fit(X, y)
-    data = skbayesnn.dumps(model)
-    again = skbayesnn.loads(data, trusted=skbayesnn.get_untrusted_types(data=data))
+    again = _restored(model)
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
 
 
