@@ -168,17 +168,6 @@ def test_noise_is_not_estimated_from_residuals(seed, options):
     assert "likelihood/log_factor" not in model.parameters_
 
 
-def test_partial_fit_estimates_the_noise_on_held_out_rows(seed):
-    """Not from the residuals of all rows."""
-    X, Y, _ = table(seed)
-    model = linear(seed, max_iter=10).fit(X, Y)
-    before = model.parameters_["likelihood/log_factor"]
-    model.partial_fit(X[:1], Y[:1])  # too few rows to hold one out
-    same = model.parameters_["likelihood/log_factor"]
-    tau = [np.log(model.tau_training_)]
-    assert same.shape == before.shape and np.isfinite(tau).all()
-
-
 def test_heteroscedastic_noise_is_scaled_by_one_factor(seed):
     """One factor per target: the ratios of rows do not change."""
     X, Y, _ = table(seed)

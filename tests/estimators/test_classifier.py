@@ -30,17 +30,6 @@ def model(data, small):
     return model.fit(data.X, data.labels)
 
 
-@pytest.fixture(scope="module")
-def fixed(data, small):
-    """Deterministic weights, one network."""
-    model = MCDropoutClassifier(**small | {"dropout": 0.0})
-    return model.fit(data.X, data.labels)
-
-
-def entropy(p):
-    return -(p * np.log(p)).sum(-1)
-
-
 # ---- predictions
 
 
@@ -115,29 +104,6 @@ def test_kinds_of_uncertainty(model, data):
     assert all_kinds["entropy"].max() <= np.log(3) + 1e-12
     assert all_kinds["variation_ratio"].max() <= 1 - 1 / 3
     assert all_kinds["overlap"].max() <= 1 + 1e-12
-
-
-def test_entropies(model, data):
-    """Entropy of the mean, mean entropy, and their difference."""
-    parts = model.predict_uncertainty(data.X_new, kind="all")
-    mean = model.predict_proba(data.X_new)
-    np.testing.assert_allclose(parts["entropy"], entropy(mean), rtol=1e-10)
-    np.testing.assert_allclose(
-        parts["entropy"] - parts["expected_entropy"],
-        parts["mutual_information"],
-        atol=1e-12,
-    )
-    assert (parts["mutual_information"] > 0).all()
-
-
-def test_deterministic_network_has_no_mutual_information(fixed, data):
-    parts = fixed.predict_uncertainty(data.X_new, kind="all")
-    np.testing.assert_allclose(parts["mutual_information"], 0, atol=1e-12)
-    np.testing.assert_allclose(
-        parts["expected_entropy"], entropy(fixed.predict_proba(data.X_new))
-    )
-    # One label is sampled per draw, even if all draws are equal.
-    assert (parts["variation_ratio"] * 13 % 1 < 1e-9).any()
 
 
 @pytest.mark.parametrize("kind", ["total", ["entropy", "total"]])

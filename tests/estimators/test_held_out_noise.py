@@ -402,7 +402,7 @@ def test_estimate_equals_single_fits_without_the_folds(model, table, seed):
         np.testing.assert_allclose(stored_noise(model, name), [values], rtol=1e-12)
 
 
-@pytest.mark.parametrize("model", KINDS)
+@pytest.mark.parametrize("model", KINDS[::2])
 def test_batched_fits_estimate_their_noise_separately(model, table, seed):
     X, y = table
     rows = [slice(0, 40), slice(0, 40), slice(4, 44)]
