@@ -141,7 +141,7 @@ def test_bernoulli_frequency(seed, p, source, device):
 def test_distribution(seed, kind, dtype, device):
     """Standard normal, and uniform in [0, 1): Kolmogorov and Smirnov's distance.
 
-    `test_training_random.py` tests those of the training.
+    `test_training_random.py` tests the numbers of the training.
     """
     draws, units = 100, 403
     source = _training([seed], device=device, dtype=dtype)
