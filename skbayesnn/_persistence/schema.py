@@ -12,7 +12,6 @@ from typing import Annotated, Any, Literal, TypeVar
 
 import numpy as np
 
-import skbayesnn
 from skbayesnn import _stored as stored
 from skbayesnn import scoring
 from skbayesnn._persistence.consistency import check_consistency
@@ -249,7 +248,11 @@ class _Crepes:
 _OWN = {
     "skbayesnn": (
         "Abstainer",
-        *(n for n in skbayesnn.__all__ if n.endswith(("Classifier", "Regressor"))),
+        *(
+            name
+            for name in imported("skbayesnn").__all__
+            if name.endswith(("Classifier", "Regressor"))
+        ),
     ),
     "skbayesnn._data.column_encoding": ("Column",),
     "skbayesnn._data.level_counts": ("LevelCounts",),
