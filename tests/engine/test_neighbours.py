@@ -352,16 +352,6 @@ def test_all_cells_are_an_exact_search(seed):
     np.testing.assert_allclose(actual, expected, rtol=1e-10)
 
 
-def test_shares_of_the_classes(seed):
-    random = np.random.default_rng(seed)
-    queries, z, weights, exponents = _stored(random, 40)
-    labels = random.integers(0, N_CLASSES, 40)
-    actual = np.empty((6, N_CLASSES))
-    search.neighbour_labels(queries, stored_rows(z, weights), 1e-3, labels, actual)
-    expected = softmax(exponents, axis=1) @ np.eye(N_CLASSES)[labels]
-    np.testing.assert_allclose(actual, expected, rtol=1e-10)
-
-
 def _groups(arguments, y, width, merged, n_groups, n_cells=1):
     """Groups of two targets; the second is the first in the opposite order."""
     queries, z, weights = arguments

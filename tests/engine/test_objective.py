@@ -229,19 +229,6 @@ def test_given_tau_scales_the_prior_only(problem):
     torch.testing.assert_close(*gradients, rtol=1e-12, atol=0)
 
 
-@pytest.mark.parametrize("n_batches", [1, 2, 7, 60])
-def test_geometric_weights_equal_blundell(n_batches):
-    """Eq. 9 of [BBB15], 2^(B - i) / (2^B - 1), times B, so that their mean is one."""
-    actual = [kl_weight("geometric", i, n_batches) for i in range(n_batches)]
-    share = [2 ** (n_batches - i) / (2**n_batches - 1) for i in range(1, n_batches + 1)]
-    np.testing.assert_allclose(actual, n_batches * np.array(share), rtol=1e-14)
-    assert sum(actual) == pytest.approx(n_batches, rel=1e-14)
-    np.testing.assert_allclose(np.divide(actual[1:], actual[:-1]), 0.5, rtol=1e-14)
-    assert [kl_weight("uniform", i, n_batches) for i in range(n_batches)] == (
-        [1.0] * n_batches
-    )
-
-
 def test_geometric_weights_do_not_overflow():
     """2^B overflows from B = 1024 on."""
     actual = [kl_weight("geometric", i, 5000) for i in range(5000)]

@@ -80,19 +80,6 @@ def test_draws_of_a_member_do_not_depend_on_other_members(untrained, seed, famil
         torch.testing.assert_close(together[:, [i]], alone, rtol=1e-12, atol=1e-12)
 
 
-def test_keep_probability_is_given_or_learned(untrained):
-    given, learned = untrained(), untrained(family="concrete")
-    assert all(
-        torch.equal(p, keep)
-        for p, keep in zip(given.learned_keep(), given.keep, strict=True)
-    )
-    for params, p in zip(learned.layers, learned.learned_keep(), strict=True):
-        params["logit"] += 0.3
-        assert not torch.equal(params["logit"].sigmoid(), p)
-    for params, p in zip(learned.layers, learned.learned_keep(), strict=True):
-        assert torch.equal(params["logit"].sigmoid(), p)
-
-
 # ------------------------------------------------------------------------ chunks
 
 

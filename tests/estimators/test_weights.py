@@ -95,19 +95,6 @@ def test_weights_of_one_equal_no_weights(model, data):
         )
 
 
-def test_sum_of_weights_is_the_number_of_rows(data, small):
-    """With all weights 3 the likelihood counts three times, the prior once."""
-    model = MCDropoutRegressor(tau=2.0, **small | {"dropout": 0.0, "length_scale": 1.0})
-    weighted = clone(model).fit(data.X, data.y, sample_weight=np.full(41, 3.0))
-    plain = clone(model).fit(data.X, data.y)
-    assert weighted.weight_decay_ == pytest.approx(plain.weight_decay_ / 3, rel=1e-14)
-    rows = np.tile(np.arange(41), 3)
-    repeated = clone(model).set_params(batch_size=123).fit(data.X[rows], data.y[rows])
-    np.testing.assert_allclose(
-        weighted.predict(data.X_new), repeated.predict(data.X_new), rtol=1e-7, atol=1e-7
-    )
-
-
 def test_rows_of_weight_zero_are_not_held_out(data, small):
     weights = np.r_[np.ones(30), np.zeros(11)]
     model = MCDropoutRegressor(early_stopping=True, **small)
