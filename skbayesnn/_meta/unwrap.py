@@ -10,40 +10,12 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from sklearn.base import BaseEstimator
-from sklearn.calibration import CalibratedClassifierCV
-from sklearn.compose import TransformedTargetRegressor
-from sklearn.ensemble import (
-    AdaBoostClassifier,
-    AdaBoostRegressor,
-    BaggingClassifier,
-    BaggingRegressor,
-    StackingClassifier,
-    StackingRegressor,
-    VotingClassifier,
-    VotingRegressor,
-)
-from sklearn.feature_selection import RFE
-from sklearn.frozen import FrozenEstimator
-from sklearn.model_selection import FixedThresholdClassifier, TunedThresholdClassifierCV
-from sklearn.multiclass import (
-    OneVsOneClassifier,
-    OneVsRestClassifier,
-    OutputCodeClassifier,
-)
-from sklearn.multioutput import (
-    ClassifierChain,
-    MultiOutputClassifier,
-    MultiOutputRegressor,
-    RegressorChain,
-)
-from sklearn.pipeline import Pipeline
-from sklearn.semi_supervised import SelfTrainingClassifier
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skbayesnn._predictive.blocks import PredictiveBlocks
 from skbayesnn._predictive.mixin import PredictiveMixin
 from skbayesnn._predictive.mixture import MixturePredictive
-from skbayesnn._sklearn_compat import BaseSearchCV, target_dimensions
+from skbayesnn._sklearn_compat import target_dimensions
 
 
 def unwrap(model, X):
@@ -88,8 +60,7 @@ def fitted_estimators(model) -> list:
     NotFittedError
         If the meta-estimator is not fitted.
     """
-    if isinstance(model, CalibratedClassifierCV):
-        check_is_fitted(model)
+    if hasattr(model, "calibrated_classifiers_"):  # CalibratedClassifierCV
         return [member.estimator for member in model.calibrated_classifiers_]
     for name in _FITTED:
         if hasattr(model, name):
@@ -125,12 +96,15 @@ def _in_units_of_target(predictive):
     return predictive.in_units_of_target()
 
 
-def _lookup(table: dict, model):
-    """Value of the first class in the table that the model is an instance of."""
-    return next(
-        (v for wrapper_class, v in table.items() if isinstance(model, wrapper_class)),
-        None,
+def _lookup(table: dict[str, Any], model) -> Any:
+    """Entry of the class of scikit-learn that the model is an instance of.
+
+    By its name: an import of all these classes takes longer than the package's own.
+    """
+    names = (
+        c.__name__ for c in type(model).__mro__ if c.__module__.startswith("sklearn.")
     )
+    return next((table[name] for name in names if name in table), None)
 
 
 def _fitted(model):
@@ -191,20 +165,20 @@ def _best_of_search(search):
     return search.best_estimator_
 
 
-PASS_THROUGH: dict[type, PassThrough] = {
-    Pipeline: PassThrough(lambda model: model.steps[-1][1], _through_steps),
-    BaseSearchCV: PassThrough(_best_of_search),
-    FrozenEstimator: PassThrough(lambda model: model.estimator),
-    RFE: PassThrough(
+PASS_THROUGH = {
+    "Pipeline": PassThrough(lambda model: model.steps[-1][1], _through_steps),
+    "BaseSearchCV": PassThrough(_best_of_search),
+    "FrozenEstimator": PassThrough(lambda model: model.estimator),
+    "RFE": PassThrough(
         lambda model: _fitted(model).estimator_, lambda model, X: model.transform(X)
     ),
     # The threshold changes labels only, not probabilities. An estimator that was fitted
     # before may have no clone in `estimator_`.
-    FixedThresholdClassifier: PassThrough(
+    "FixedThresholdClassifier": PassThrough(
         lambda model: getattr(model, "estimator_", model.estimator)
     ),
-    TunedThresholdClassifierCV: PassThrough(lambda model: _fitted(model).estimator_),
-    SelfTrainingClassifier: PassThrough(
+    "TunedThresholdClassifierCV": PassThrough(lambda model: _fitted(model).estimator_),
+    "SelfTrainingClassifier": PassThrough(
         lambda model: _fitted(model).estimator_, _as_array
     ),
 }
@@ -250,8 +224,8 @@ def _from_multi_output(model, X) -> PredictiveBlocks:
 
 
 COMBINED = {
-    TransformedTargetRegressor: _from_target_transform,
-    MultiOutputRegressor: _from_multi_output,
+    "TransformedTargetRegressor": _from_target_transform,
+    "MultiOutputRegressor": _from_multi_output,
 }
 
 
@@ -266,22 +240,23 @@ _MEMBERS = (
 _FINAL = "call the function for its `final_estimator_`, with `transform(X)` as X"
 
 UNSUPPORTED = {
-    MultiOutputClassifier: _SEPARATELY,
-    ClassifierChain: "use MultiOutputClassifier, and " + _SEPARATELY,
-    RegressorChain: "a network takes several targets at once, without it",
-    OneVsRestClassifier: _ALL_CLASSES,
-    OneVsOneClassifier: _ALL_CLASSES,
-    OutputCodeClassifier: _ALL_CLASSES,
-    AdaBoostRegressor: _MEMBERS,
-    AdaBoostClassifier: _MEMBERS,
-    BaggingRegressor: _MEMBERS,
-    BaggingClassifier: _MEMBERS,
-    VotingRegressor: _MEMBERS,
-    VotingClassifier: _MEMBERS,
-    StackingRegressor: _FINAL,
-    StackingClassifier: _FINAL,
-    CalibratedClassifierCV: "its `predict_proba` is calibrated; for uncertainties use "
-    "the classifier inside",
+    "MultiOutputClassifier": _SEPARATELY,
+    "ClassifierChain": "use MultiOutputClassifier, and " + _SEPARATELY,
+    "RegressorChain": "a network takes several targets at once, without it",
+    "OneVsRestClassifier": _ALL_CLASSES,
+    "OneVsOneClassifier": _ALL_CLASSES,
+    "OutputCodeClassifier": _ALL_CLASSES,
+    "AdaBoostRegressor": _MEMBERS,
+    "AdaBoostClassifier": _MEMBERS,
+    "BaggingRegressor": _MEMBERS,
+    "BaggingClassifier": _MEMBERS,
+    "VotingRegressor": _MEMBERS,
+    "VotingClassifier": _MEMBERS,
+    "StackingRegressor": _FINAL,
+    "StackingClassifier": _FINAL,
+    "CalibratedClassifierCV": (
+        "its `predict_proba` is calibrated; for uncertainties use the classifier inside"
+    ),
 }
 
 # Classes of these libraries are unsupported.
@@ -312,13 +287,9 @@ def _unsupported(model) -> str:
         )
     if way_out is not None:
         return f"{name} has no predictive distribution here: {way_out}."
-    kinds = [
-        wrapper_class.__name__
-        for wrapper_class in (*PASS_THROUGH, *COMBINED)
-        if wrapper_class not in (Pipeline, BaseSearchCV)
-    ]
+    others = sorted({*PASS_THROUGH, *COMBINED} - {"Pipeline", "BaseSearchCV"})
     return (
         "a predictive distribution needs an estimator of skbayesnn, alone or inside of "
-        f"CalibratedUncertaintyRegressor, Pipeline, a search, {', '.join(kinds)}; got "
+        f"CalibratedUncertaintyRegressor, Pipeline, a search, {', '.join(others)}; got "
         f"{name}."
     )
