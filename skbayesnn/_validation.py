@@ -11,6 +11,8 @@ import torch
 from sklearn.utils import check_random_state
 from sklearn.utils.class_weight import compute_sample_weight
 
+from skbayesnn._sklearn_compat import check_sample_weight
+
 # ---- single values
 
 MAX_LAYER = 1_000_000
@@ -412,5 +414,20 @@ def compute_class_weights(class_weight, labels) -> np.ndarray:
         raise ValueError(
             f"`class_weight` must be finite and >= 0; got {invalid[0]:g} in "
             f"{class_weight!r}. Weight 0 excludes a class."
+        )
+    return weights
+
+
+def check_row_weights(sample_weight, X):
+    """Check row weights, (rows,), float64, finite and not negative; ones by default.
+
+    X : table or array with the rows
+    """
+    weights = check_sample_weight(
+        sample_weight, X, dtype=np.float64, ensure_non_negative=True
+    )
+    if not weights.any():
+        raise ValueError(
+            "`sample_weight` must be positive for at least one row; got zeros only."
         )
     return weights

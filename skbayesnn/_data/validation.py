@@ -46,7 +46,8 @@ from skbayesnn._data.table_encoder import (
 )
 from skbayesnn._distributions.components import columns_of
 from skbayesnn._runtime import warn
-from skbayesnn._sklearn_compat import check_sample_weight, num_samples
+from skbayesnn._sklearn_compat import num_samples
+from skbayesnn._validation import check_row_weights
 from skbayesnn.networks import NetworkDescription
 
 FLOATS = (np.float64, np.float32)
@@ -624,18 +625,6 @@ def check_target_given(estimator, y):
             f"{type(estimator).__name__} requires y to be passed, but the target y "
             "is None."
         )
-
-
-def check_row_weights(sample_weight, X):
-    """Check row weights, (rows,), float64, finite and not negative; ones by default."""
-    weights = check_sample_weight(
-        sample_weight, X, dtype=np.float64, ensure_non_negative=True
-    )
-    if not weights.any():
-        raise ValueError(
-            "`sample_weight` must be positive for at least one row; got zeros only."
-        )
-    return weights
 
 
 def check_weights(sample_weight, X):

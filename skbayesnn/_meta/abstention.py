@@ -24,9 +24,8 @@ from skbayesnn._predictive.summaries import CLASSIFICATION_KINDS, REGRESSION_KIN
 from skbayesnn._runtime import on_snapshot, silenced, warn, warn_once_per_call
 from skbayesnn._sklearn_compat import available_if, safe_indexing
 from skbayesnn._typing import Array, MatrixLike, OutputPath
-from skbayesnn._validation import check_number, check_option
+from skbayesnn._validation import check_number, check_option, check_row_weights
 from skbayesnn.metrics import risk_coverage_curve
-from skbayesnn.metrics._validation import drop_zero_weights
 
 # Searches for a threshold start at this share of accepted rows, at a half of it, a
 # quarter and so on, as long as these are MIN_START rows. More searches find smaller
@@ -345,10 +344,7 @@ class Abstainer(BaseHeldOutMetaEstimator):
         check_consistent_length(X, y)
         if is_classifier(self) and not np.isin(y, self.classes_).any():
             check_known(y, self.classes_)
-        if sample_weight is None:
-            return accepted, y, np.ones(len(y))
-        drop_zero_weights(sample_weight, y)  # raises for invalid weights
-        return accepted, y, np.asarray(sample_weight, dtype=np.float64)
+        return accepted, y, check_row_weights(sample_weight, y)
 
     def _check_parameters(self):
         if not (is_classifier(self.estimator) or is_regressor(self.estimator)):

@@ -27,13 +27,9 @@ from skbayesnn._data.sources import (
     split_columns,
     working_memory,
 )
-from skbayesnn._data.validation import (
-    check_labels,
-    check_numbers,
-    check_row_weights,
-)
+from skbayesnn._data.validation import check_labels, check_numbers
 from skbayesnn._runtime import warn
-from skbayesnn._validation import compute_class_weights
+from skbayesnn._validation import check_row_weights, compute_class_weights
 
 # Most rows of the sample.
 SAMPLE_ROWS = 100_000

@@ -163,17 +163,8 @@ def interval_coverage(y: Any, interval: Any, sample_weight: Any = None) -> Any:
     -------
     coverage : float in [0, 1]
     """
-    y, interval = with_targets("y", y), as_floats("interval", interval)
-    if interval.shape != (*y.shape, 2):
-        raise ValueError(
-            "`interval` must be of shape (*y.shape, 2); got "
-            f"{interval.shape} for y of shape {y.shape}."
-        )
-    weights, y, interval = drop_zero_weights(sample_weight, y, interval)
-    no_nan("y", y)
-    _in_order(interval)
-    inside = (interval[..., 0] <= y) & (y <= interval[..., 1])
-    return weighted_mean(inside, weights)
+    weights, y, lower, upper, _ = _intervals(y, interval, None, sample_weight)
+    return weighted_mean((lower <= y) & (y <= upper), weights)
 
 
 def interval_width(interval: Any, sample_weight: Any = None) -> Any:
@@ -214,16 +205,15 @@ def _intervals(y, interval, coverage, sample_weight):
     """Check and return weights, y, lower and upper bounds, and levels.
 
     Shapes: (rows,), (rows, targets, 1), (rows, targets, levels) twice, (levels,). Rows
-    of weight zero are left out.
+    of weight zero are left out. Without coverage, y has one interval.
     """
     y = with_targets("y", y)
-    levels = level_array("coverage", coverage)
+    levels = np.ones(()) if coverage is None else level_array("coverage", coverage)
     interval = as_floats("interval", interval)
     if interval.shape != (*y.shape, *levels.shape, 2):
         raise ValueError(
-            "`interval` must be of shape (*y.shape, n_levels, 2), or (*y.shape, 2) for "
-            f"a single coverage; got {interval.shape} for y of shape {y.shape} and "
-            f"coverage of shape {levels.shape}."
+            "`interval` must have two bounds for each y and each level, shape "
+            f"{(*y.shape, *levels.shape, 2)}; got {interval.shape}."
         )
     weights, y, interval = drop_zero_weights(sample_weight, y, interval)
     no_nan("y", y)

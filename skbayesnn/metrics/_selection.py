@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.metrics import roc_auc_score
 
 from skbayesnn._typing import Array
-from skbayesnn.metrics._validation import drop_zero_weights, no_nan, one_column
+from skbayesnn.metrics._validation import drop_zero_weights, no_nan, with_targets
 
 
 def risk_coverage_curve(
@@ -44,8 +44,8 @@ def risk_coverage_curve(
     classification", J. Mach. Learn. Res. 11. Geifman & El-Yaniv (2017), "Selective
     classification for deep neural networks", NeurIPS.
     """
-    error = one_column("error", error)
-    uncertainty = one_column("uncertainty", uncertainty)
+    error = with_targets("error", error, several=False)
+    uncertainty = with_targets("uncertainty", uncertainty, several=False)
     if error.shape != uncertainty.shape:
         raise ValueError(
             "`error` and `uncertainty` must have one value for each row; got shapes "
@@ -127,7 +127,7 @@ def ood_auroc(
     out-of-distribution examples in neural networks", ICLR.
     """
     parts = [
-        drop_zero_weights(weights, one_column(name, values))
+        drop_zero_weights(weights, with_targets(name, values, several=False))
         for name, values, weights in (
             ("inside", inside, sample_weight_inside),
             ("outside", outside, sample_weight_outside),

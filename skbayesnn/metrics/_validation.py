@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from skbayesnn._validation import check_levels
+from skbayesnn._validation import check_levels, check_row_weights
 
 # Quantile levels that stand for a whole distribution: 0.05, 0.1, ..., 0.95.
 LEVELS = tuple(k / 20 for k in range(1, 20))
@@ -18,24 +18,8 @@ def drop_zero_weights(sample_weight, *arrays):
     n_rows = len(arrays[0])
     if n_rows == 0:
         raise ValueError("a metric needs at least one row; got none.")
-    if sample_weight is None:
-        return np.ones(n_rows), *arrays
-    weights = np.asarray(sample_weight, dtype=np.float64)
-    if weights.shape != (n_rows,):
-        raise ValueError(
-            f"`sample_weight` must be of shape ({n_rows},), one weight per row; got "
-            f"{weights.shape}."
-        )
-    wrong = weights[~(np.isfinite(weights) & (weights >= 0))]
-    if wrong.size:
-        raise ValueError(
-            f"`sample_weight` must be finite and not negative; got {wrong[0]}."
-        )
+    weights = check_row_weights(sample_weight, arrays[0])
     positive = weights > 0
-    if not positive.any():
-        raise ValueError(
-            "`sample_weight` must be positive for at least one row; got only zeros."
-        )
     return weights[positive], *(array[positive] for array in arrays)
 
 
@@ -61,23 +45,13 @@ def as_floats(name, values) -> np.ndarray:
         raise ValueError(f"`{name}` must hold numbers; got {error}.") from error
 
 
-def one_column(name, values):
-    """Convert to float64, of shape (rows,)."""
+def with_targets(name, values, several: bool = True) -> np.ndarray:
+    """Convert to float64, of shape (rows,), or (rows, targets) of several targets."""
     values = as_floats(name, values)
-    if values.ndim != 1:
+    if not 1 <= values.ndim <= 1 + several:
         raise ValueError(
-            f"`{name}` must be of shape (n_samples,), one value per row; got "
-            f"{values.shape}."
-        )
-    return values
-
-
-def with_targets(name, values):
-    """Convert to float64, of shape (rows,) or (rows, targets)."""
-    values = as_floats(name, values)
-    if values.ndim not in (1, 2):
-        raise ValueError(
-            f"`{name}` must be of shape (n_samples[, n_targets]); got {values.shape}."
+            f"`{name}` must be of shape (n_samples{'[, n_targets]' if several else ','}"
+            f"), one value per row; got {values.shape}."
         )
     return values
 

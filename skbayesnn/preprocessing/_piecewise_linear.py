@@ -26,7 +26,6 @@ from skbayesnn import _stored as stored
 from skbayesnn._data.scaling import divided, power_of_two_scale
 from skbayesnn._data.validation import (
     FLOATS,
-    check_row_weights,
     check_target_given,
     refuse_non_numeric_columns,
 )
@@ -37,7 +36,12 @@ from skbayesnn._sklearn_compat import (
     TransformerMixin,
 )
 from skbayesnn._typing import Array
-from skbayesnn._validation import check_bool, check_number, check_option
+from skbayesnn._validation import (
+    check_bool,
+    check_number,
+    check_option,
+    check_row_weights,
+)
 
 # ---- edges of bins
 

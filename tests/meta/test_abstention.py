@@ -424,10 +424,10 @@ WRONG_ROWS = {
     "one label": (lambda y: y[:1], None, "inconsistent numbers of samples"),
     "too few": (lambda y: y[:-1], None, "inconsistent numbers of samples"),
     "two targets": (lambda y: np.stack([y, y], 1), None, "y"),
-    "negative": (lambda y: y, lambda n: -np.ones(n), "not negative; got -1"),
-    "NaN": (lambda y: y, lambda n: np.full(n, np.nan), "finite.*got nan"),
-    "zeros": (lambda y: y, np.zeros, "positive for at least one row"),
-    "too few weights": (lambda y: y, lambda n: np.ones(n - 1), r"of shape \(41,\)"),
+    "negative": (lambda y: y, lambda n: -np.ones(n), "Negative values"),
+    "NaN": (lambda y: y, lambda n: np.full(n, np.nan), "contains NaN"),
+    "zeros": (lambda y: y, np.zeros, r"at least one (row|non-zero)"),
+    "too few weights": (lambda y: y, lambda n: np.ones(n - 1), r"expected \(41,\)"),
     "other labels": (lambda y: np.full(len(y), "a"), None, "number|among the model"),
 }
 

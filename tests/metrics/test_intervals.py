@@ -183,7 +183,7 @@ def test_mean_over_targets_and_rows():
 @pytest.mark.parametrize("score", [interval_score, coverage_error])
 def test_bad_intervals(intervals, score):
     y, interval, coverage = intervals
-    message = r"`interval` must be of shape \(\*y.shape, n_levels, 2\)"
+    message = r"`interval` must have two bounds for each y and each level, shape"
     for wrong in (
         (y, interval, 0.5),
         (y, interval[..., 0, :], coverage),
@@ -205,7 +205,7 @@ def test_bad_intervals(intervals, score):
 
 def test_shapes_of_the_coverage():
     with pytest.raises(
-        ValueError, match=r"`interval` must be of shape \(\*y.shape, 2\)"
+        ValueError, match=r"`interval` must have two bounds for each y and each level"
     ):
         interval_coverage(np.zeros(ROWS), np.zeros((2, ROWS)))
 

@@ -148,12 +148,13 @@ def test_result_is_a_float(data, score):
 
 @EVERY_METRIC
 def test_bad_weights(data, score):
-    with pytest.raises(ValueError, match="must be positive for at least one row"):
+    with pytest.raises(ValueError, match=r"at least one (row|non-zero)"):
         score(data, ALL, np.zeros(ROWS))
-    for wrong in (-1.0, np.nan, np.inf):
-        weights = np.where(ALL == 4, wrong, 1)
-        with pytest.raises(ValueError, match=f"finite and not negative; got {wrong}"):
+    wrong = {-1.0: "Negative values", np.nan: "contains NaN", np.inf: "infinity"}
+    for value, words in wrong.items():
+        weights = np.where(ALL == 4, value, 1)
+        with pytest.raises(ValueError, match=f"{words}.*|.*sample_weight.*{words}"):
             score(data, ALL, weights)
-    for weights in (np.ones(ROWS - 1), np.ones((ROWS, 1)), 1.0):
-        with pytest.raises(ValueError, match=r"`sample_weight` must be of shape \(13,"):
+    for weights in (np.ones(ROWS - 1), np.ones((ROWS, 1))):
+        with pytest.raises(ValueError, match=r"[Ss]ample[ _]weight"):
             score(data, ALL, weights)
