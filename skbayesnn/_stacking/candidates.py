@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -69,7 +70,7 @@ class Candidate:
         """Prefix of the names of the network's parameters."""
         return path_of_network(self.spec.estimator)
 
-    @property
+    @cached_property
     def model(self) -> BayesianNetwork | FittedAlone:
         """Network or other model with these parameters, not fitted."""
         return model_of(clone(self.spec.estimator).set_params(**self.params))

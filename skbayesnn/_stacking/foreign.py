@@ -10,7 +10,7 @@ float64.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import replace
 from inspect import signature
@@ -88,22 +88,6 @@ class Noise(NamedTuple):
     edges: np.ndarray
     variances: np.ndarray
 
-    @classmethod
-    def joined(cls, targets: Sequence[Noise]) -> Noise:
-        """Join the noise of single targets, with infinite edges of unused bins."""
-        most = max(noise.variances.shape[1] for noise in targets)
-        missing = [((0, 0), (0, most - noise.variances.shape[1])) for noise in targets]
-        edges = [
-            np.pad(noise.edges, width, constant_values=np.inf)
-            for noise, width in zip(targets, missing, strict=True)
-        ]
-        variances = [
-            np.pad(noise.variances, width, mode="edge")
-            for noise, width in zip(targets, missing, strict=True)
-        ]
-        factor = np.concatenate([noise.factor for noise in targets])
-        return cls(factor, np.concatenate(edges), np.concatenate(variances))
-
     def variance(self, mean: np.ndarray, predicted: np.ndarray) -> np.ndarray:
         """Variance of y, (rows, targets).
 
@@ -118,10 +102,16 @@ class Noise(NamedTuple):
         return self.factor * predicted + np.stack(steps, axis=-1)
 
 
+def _noise(variances, edges=(), factor: float = 0.0) -> Noise:
+    """Noise of one target, with infinite edges of the bins that it does not use."""
+    edges = np.pad(edges, (0, MAX_BINS - 1 - len(edges)), constant_values=np.inf)
+    variances = np.pad(variances, (0, MAX_BINS - len(variances)), mode="edge")
+    return Noise(np.array([factor]), edges[None], variances[None])
+
+
 def _constant(squares, weights, mean, predicted) -> Noise:
     """The same variance for all rows."""
-    variance = np.average(squares, weights=weights)
-    return Noise(np.zeros(1), np.empty((1, 0)), np.array([[variance]]))
+    return _noise([np.average(squares, weights=weights)])
 
 
 def _by_mean(squares, weights, mean, predicted) -> Noise:
@@ -142,21 +132,18 @@ def _by_mean(squares, weights, mean, predicted) -> Noise:
     logs = np.log(np.maximum(variances, MIN_VARIANCE * pooled + np.finfo(float).tiny))
     share = n_rows / (n_rows + PRIOR_ROWS)
     pooled = np.log(pooled + np.finfo(float).tiny)
-    variances = np.exp(share * logs + (1 - share) * pooled)
-    return Noise(np.zeros(1), edges[None], variances[None])
+    return _noise(np.exp(share * logs + (1 - share) * pooled), edges)
 
 
 def _as_predicted(squares, weights, mean, predicted) -> Noise:
     """The variance that the model predicts."""
-    return Noise(np.ones(1), np.empty((1, 0)), np.zeros((1, 1)))
+    return _noise([0.0], factor=1.0)
 
 
 def _scaled(squares, weights, mean, predicted) -> Noise:
     """A multiple of the predicted variance, the maximum-likelihood estimate."""
-    least = np.finfo(float).tiny
-    ratios = squares / np.maximum(predicted, least)
-    factor = np.average(ratios, weights=weights)
-    return Noise(np.array([factor]), np.empty((1, 0)), np.zeros((1, 1)))
+    ratios = squares / np.maximum(predicted, np.finfo(float).tiny)
+    return _noise([0.0], factor=np.average(ratios, weights=weights))
 
 
 def estimate_noise(y, mean, predicted, weights, fold) -> tuple[Noise, np.ndarray]:
@@ -191,12 +178,8 @@ def estimate_noise(y, mean, predicted, weights, fold) -> tuple[Noise, np.ndarray
         best = int(np.argmax(scores))
         variances[:, j] = candidates[best]
         noise = forms[best](*(values[used] for values in arguments))
-        if noise.factor.any():
-            targets.append(noise._replace(variances=np.full((1, 1), least[j])))
-        else:
-            variance = np.maximum(noise.variances, least[j])
-            targets.append(noise._replace(variances=variance))
-    return Noise.joined(targets), variances
+        targets.append(noise._replace(variances=np.maximum(noise.variances, least[j])))
+    return Noise(*map(np.concatenate, zip(*targets, strict=True))), variances
 
 
 def _cross_fitted(form, arguments, part) -> np.ndarray:
