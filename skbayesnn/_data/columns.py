@@ -304,7 +304,15 @@ class _SeriesColumn(TableColumn):
 
     @cached_property
     def values(self):
-        return _objects(self._series)
+        if not self._has_numbers:
+            return _objects(self._series)
+        values = self._series.to_numpy()
+        if values.dtype.kind in "biuf":
+            return values
+        import narwhals.stable.v2 as narwhals
+
+        # Such as booleans with missing values.
+        return self._series.cast(narwhals.Float64).to_numpy()
 
     def kind(self):
         if self._dtype.is_numeric():
@@ -325,16 +333,6 @@ class _SeriesColumn(TableColumn):
     def _has_numbers(self) -> bool:
         return self._dtype.is_numeric() or self._dtype_name == "Boolean"
 
-    def numbers(self):
-        if not self._has_numbers:
-            return super().numbers()
-        import narwhals.stable.v2 as narwhals
-
-        values = self._series.to_numpy()
-        if values.dtype.kind not in "biuf":  # such as booleans with missing values
-            values = self._series.cast(narwhals.Float64).to_numpy()
-        return values.astype(np.float64)
-
     def may_be_numbers(self):
         if self._has_numbers:
             return True
@@ -343,17 +341,12 @@ class _SeriesColumn(TableColumn):
             value is None or isinstance(value, Number) for value in self.values.tolist()
         )
 
-    def has_durations(self):
-        if self._dtype_name in ("Object", "Unknown"):
-            return super().has_durations()
-        return self._dtype_name == "Duration"
-
     def _read_categories(self):
         categorical = _pandas_categorical(self._series)
         if categorical is not None:
             return _merged(categorical.codes, categorical.categories.tolist())
-        if self._dtype.is_integer() and self._series.null_count():
-            # In float64, integers above 2**53 would become equal.
+        if self._has_numbers and self._series.null_count():
+            # In float64, integers above 2**53 would become equal, and True would be 1.
             return _as_categories(objects_of(self._series), self.name)
         return super()._read_categories()
 
@@ -366,11 +359,8 @@ class _SeriesColumn(TableColumn):
         return [_level(v) for v in self._series.cat.get_categories().to_list()]
 
     def is_complete_number(self):
-        if self._dtype_name in ("Object", "Unknown"):
-            return super().is_complete_number()
-        if not self._has_numbers or self._series.null_count():
-            return False
-        return not (self._dtype.is_float() and self._series.is_nan().any())
+        may_be = self._has_numbers or self._dtype_name in ("Object", "Unknown")
+        return may_be and super().is_complete_number()
 
     def time_zone(self):
         if self._dtype_name in ("Datetime", "Date"):
