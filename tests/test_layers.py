@@ -6,7 +6,6 @@ Each rule is one test, which fails with the list of all offending files and line
 import ast
 import graphlib
 import re
-import subprocess
 import sys
 from functools import cache
 from pathlib import Path
@@ -181,28 +180,3 @@ def test_every_floor_exists():
     parts = {_part(path) for path in MODULES}
     assert ENGINE <= parts
     assert {"_data", "_predictive", "estimators"} <= parts
-
-
-def test_import_is_light():
-    """`import skbayesnn` does not import packages for plots or progress bars.
-
-    Packages that torch and scikit-learn import do not count: the test imports these two
-    first, in the same process.
-    """
-    program = """
-import sys
-import sklearn.base, torch.optim
-heavy = {"matplotlib", "onnx", "pandas", "tqdm", "skops"}
-before = heavy & set(sys.modules)
-import skbayesnn
-after = heavy & set(sys.modules)
-print(*sorted(after - before), *sorted(after & {"matplotlib"}))
-"""
-    loaded = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=PACKAGE.parent,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.split()
-    assert not loaded, f"`import skbayesnn` imports {', '.join(loaded)}"

@@ -45,34 +45,31 @@ def _in_parts(draws, uniform, kinds=CLASSIFICATION_KINDS, n_at_once=7):
 # ------------------------------------------- the three cases of Gal's thesis, 3.3.1
 
 
-def test_certain_draws():
-    """All draws (1, 0): no uncertainty."""
-    measures = _measures([[1, 0]] * DRAWS)
-    assert measures["variation_ratio"] == 0
-    assert measures["entropy"] == 0
-    assert measures["expected_entropy"] == 0
-    assert measures["mutual_information"] == 0
-    assert measures["overlap"] == 0
+# Draws, and the shares of log(2) of the entropy and of its two parts.
+CASES = {
+    "certain": ([[1, 0]] * DRAWS, 0, 0, 0),
+    # The entropy is all noise, not model uncertainty.
+    "noisy": ([[0.5, 0.5]] * DRAWS, 1, 1, 0),
+    # The entropy is all model uncertainty.
+    "contradictory": ([[1, 0], [0, 1]] * (DRAWS // 2), 1, 0, 1),
+}
 
 
-def test_noisy_draws():
-    """All draws (1/2, 1/2): the entropy is all noise, not model uncertainty."""
-    measures = _measures([[0.5, 0.5]] * DRAWS)
-    assert measures["variation_ratio"] == 0.5
-    assert measures["entropy"] == pytest.approx(np.log(2), rel=1e-14)
-    assert measures["expected_entropy"] == pytest.approx(np.log(2), rel=1e-14)
-    assert measures["mutual_information"] == pytest.approx(0, abs=1e-14)
-    assert measures["overlap"] == pytest.approx(1, rel=1e-14)
-
-
-def test_contradictory_draws():
-    """Half (1, 0), half (0, 1): the entropy is all model uncertainty."""
-    measures = _measures([[1, 0], [0, 1]] * (DRAWS // 2))
-    assert measures["variation_ratio"] == 0.5
-    assert measures["entropy"] == pytest.approx(np.log(2), rel=1e-14)
-    assert measures["expected_entropy"] == 0
-    assert measures["mutual_information"] == pytest.approx(np.log(2), rel=1e-14)
-    assert measures["overlap"] == pytest.approx(1, rel=1e-14)
+@pytest.mark.parametrize("name", CASES)
+def test_cases_of_the_thesis(name):
+    draws, total, aleatoric, epistemic = CASES[name]
+    actual = _measures(draws)
+    expected = {
+        "variation_ratio": 0.5 * total,
+        "entropy": np.log(2) * total,
+        "expected_entropy": np.log(2) * aleatoric,
+        "mutual_information": np.log(2) * epistemic,
+        "overlap": total,
+    }
+    for kind, value in expected.items():
+        # Without a tolerance for zeros of certain draws.
+        atol = 1e-14 if name == "noisy" else 0
+        assert actual[kind] == pytest.approx(value, rel=1e-14, abs=atol), kind
 
 
 # -------------------------------------------------------------------- any draws
