@@ -22,7 +22,7 @@ from skbayesnn import (
     VariationalGPRegressor,
 )
 from tests.helpers.pairwise import pairwise
-from tests.helpers.posteriors import CASES, HALF, MC_DROPOUT, Case
+from tests.helpers.posteriors import CASES, MC_DROPOUT, Case
 
 # Networks of a few units are worse than a linear model after a few epochs.
 pytestmark = pytest.mark.filterwarnings(
@@ -201,7 +201,7 @@ def test_both_precisions_have_the_same_initial_weights(case, data, few):
     assert_same_parameters(single.parameters_, double.parameters_, **SINGLE)
 
 
-@pytest.mark.parametrize("case", HALF, ids=str)
+@parametrize_chosen
 def test_both_precisions_agree_in_distribution(case, data, few):
     """Losses of 24 networks agree within their standard error, in every epoch."""
     single, double = (
