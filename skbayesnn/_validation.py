@@ -57,22 +57,17 @@ def _interval(low, high, open_low):
     return f"finite and {'>' if open_low else '>='} {low}"
 
 
-def check_option(name, value, options):
-    """Return ``value`` if it is one of the options."""
+def check_option(name, value, options, rule: str = "one of"):
+    """Return ``value`` if it is one of the options; rule : words before them."""
     if not isinstance(value, str) or value not in options:
         allowed_options = ", ".join(repr(option) for option in options)
-        raise ValueError(f"`{name}` must be one of {allowed_options}; got {value!r}.")
+        raise ValueError(f"`{name}` must be {rule} {allowed_options}; got {value!r}.")
     return value
 
 
 def check_named(name, value, options):
     """Return the string that replaces a number if it is one of the options."""
-    if value not in options:
-        allowed_options = ", ".join(repr(option) for option in options)
-        raise ValueError(
-            f"`{name}` must be a number or {allowed_options}; got {value!r}."
-        )
-    return value
+    return check_option(name, value, options, "a number or")
 
 
 def check_levels(name, value) -> list[float]:
@@ -192,18 +187,23 @@ def check_one_of_std_and_cov(return_std) -> None:
 
 def per_layer(name, value, n_layers, *, low, high=None) -> np.ndarray:
     """Check one number for all weight layers, or one per layer; return (layers,)."""
-    if isinstance(value, Sequence | np.ndarray) and not isinstance(value, str):
-        if len(value) != n_layers:
-            raise ValueError(
-                f"`{name}` must be a number or contain one per weight layer, starting "
-                f"at the input: {n_layers} here (hidden layers + 1; convolutions and "
-                "the two maps of a recurrent cell also count); got "
-                f"{len(value)}: {value!r}."
-            )
-        values = value
-    else:
-        values = [value] * n_layers
+    rule = (
+        "be a number or contain one per weight layer, starting at the input: "
+        f"{n_layers} here (hidden layers + 1; convolutions and the two maps of a "
+        "recurrent cell also count)"
+    )
+    values = _one_each(name, value, n_layers, rule)
     return np.array([check_number(name, v, low=low, high=high) for v in values])
+
+
+def _one_each(name, value, n: int, rule: str) -> list:
+    """The n values of a sequence, or one value n times; rule : what it must do."""
+    is_sequence = isinstance(value, Sequence | np.ndarray)
+    if isinstance(value, str) or not is_sequence or getattr(value, "ndim", 1) == 0:
+        return [value] * n
+    if len(value) != n:
+        raise ValueError(f"`{name}` must {rule}; got {len(value)} values: {value!r}.")
+    return list(value)
 
 
 def dropout_rates(value, n_layers) -> np.ndarray:
@@ -230,17 +230,10 @@ def precisions(value, n_targets) -> np.ndarray | None:
     if isinstance(value, str):
         check_named("tau", value, ["auto"])
         return None
-    if isinstance(value, Sequence | np.ndarray) and np.ndim(value) > 0:
-        if len(value) != n_targets:
-            allowed = "be a number"
-            if n_targets > 1:
-                allowed += f" or contain one per target: {n_targets} here"
-            raise ValueError(
-                f"`tau` must {allowed}; got {len(value)} values: {value!r}."
-            )
-        values = value
-    else:
-        values = [value] * n_targets
+    rule = "be a number"
+    if n_targets > 1:
+        rule += f" or contain one per target: {n_targets} here"
+    values = _one_each("tau", value, n_targets, rule)
     return np.array([check_number("tau", v, low=0, open_low=True) for v in values])
 
 
