@@ -4,6 +4,7 @@ import ast
 import io
 import re
 import tokenize
+from functools import cache
 from pathlib import Path
 
 import skbayesnn
@@ -68,6 +69,8 @@ BANNED = {
 FEWEST_WORDS = 3
 # Names in double back-ticks that the package does not contain.
 FOREIGN_NAMES = {"sha256sum", "help", "MSELoss", "Transformer", "M_MMAP_THRESHOLD"}
+# Several tests need the tree of a text.
+_tree = cache(ast.parse)
 DOCUMENTED = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -112,7 +115,7 @@ def _prose(text):
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type == tokenize.COMMENT:
             prose[token.start[0]] = token.string
-    for node in _documented(ast.parse(text)):
+    for node in _documented(_tree(text)):
         if not isinstance(node, ast.Module):
             prose[node.lineno] = node.name.replace("_", " ")
         if ast.get_docstring(node, clean=False) is not None:
@@ -134,7 +137,7 @@ def _banned_phrases(text):
 
 def _docstrings(text):
     """Line number and docstring of the module, its classes and functions."""
-    for node in _documented(ast.parse(text)):
+    for node in _documented(_tree(text)):
         if docstring := ast.get_docstring(node):
             yield getattr(node, "lineno", 1), docstring
 
@@ -193,7 +196,7 @@ def _identifiers(paths):
     names = set()
     for path in paths:
         names.add(path.stem)
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(_tree(path.read_text(encoding="utf-8"))):
             for field in ("id", "attr", "arg", "name", "asname"):
                 value = getattr(node, field, None)
                 names.update(value.split(".") if isinstance(value, str) else ())
