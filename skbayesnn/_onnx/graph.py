@@ -224,6 +224,12 @@ class Tensor:
         return self.op(op_type, np.array([axis]), keepdims=int(keepdims))
 
 
+def concatenated(tensors: Sequence[Tensor], axis: int) -> Tensor:
+    """Concatenate one or more tensors along an axis."""
+    first, *others = tensors
+    return first.op("Concat", *others, axis=axis) if others else first
+
+
 def _applied(name: str, operands: Sequence, options: dict) -> Tensor:
     """Apply a function of NumPy or torch, by its name, of which a tensor is an operand.
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from skbayesnn._onnx.graph import Tensor
+from skbayesnn._onnx.graph import Tensor, concatenated
 from skbayesnn._onnx.steps import encoded
 from skbayesnn.estimators.neighbours import (
     MAX_FEATURE,
@@ -50,7 +50,7 @@ def class_shares(model: NeighbourClassifier, used: np.ndarray, x: Tensor) -> Ten
         smoothing = 1 / (1 + np.exp(-kernel))
         shares = (weights @ labels) * (1 - smoothing) + smoothing / n_classes
         parts.append(shares.unsqueeze(0))
-    return _joined(parts)
+    return concatenated(parts, 0)
 
 
 def normal_mixtures(
@@ -70,8 +70,8 @@ def normal_mixtures(
             _groups(weights, y, share, squares[:, t]) for t, y in enumerate(columns)
         ]
         for part, values in zip(parts, zip(*targets, strict=True), strict=True):
-            part.append(_joined([v.unsqueeze(1) for v in values], 1).unsqueeze(0))
-    weight, mean, variance = map(_joined, parts)
+            part.append(concatenated([v.unsqueeze(1) for v in values], 1).unsqueeze(0))
+    weight, mean, variance = (concatenated(part, 0) for part in parts)
     return weight, mean, variance.sqrt()
 
 
@@ -106,7 +106,7 @@ def _groups(weights: Tensor, y: np.ndarray, share: float, squares: np.ndarray):
         (first + centre, first + centre),
         (variance + squares[0], variance + squares[1]),
     )
-    return [_joined(list(pair), 1) for pair in pairs]
+    return [concatenated(pair, 1) for pair in pairs]
 
 
 def _weights(
@@ -130,8 +130,3 @@ def _weights(
         columns = draw.stored.columns.astype(np.float32)
         exponents = (z @ (2 * columns)) + draw.stored.offsets.astype(np.float32)
         yield draw.member, exponents.cast(np.float64).op("Softmax", axis=-1)
-
-
-def _joined(parts: list[Tensor], axis: int = 0) -> Tensor:
-    first, *others = parts
-    return first.op("Concat", *others, axis=axis) if others else first

@@ -23,7 +23,7 @@ from skbayesnn._distributions.components import Gaussians, versions_of_draws
 from skbayesnn._distributions.mixtures import GaussianMixtures
 from skbayesnn._meta.calibration import CalibratedUncertaintyRegressor
 from skbayesnn._onnx import neighbours
-from skbayesnn._onnx.graph import Tensor
+from skbayesnn._onnx.graph import Tensor, concatenated
 from skbayesnn._onnx.mixtures import NORMAL, Draws, Normals, components_of, shares
 from skbayesnn._onnx.networks import outputs_of
 from skbayesnn._onnx.parts import thawed
@@ -97,11 +97,8 @@ class Regression:
         parts = [part.normals() for part in self.draws]
         if any(isinstance(p.components, GaussianMixtures) for p in self.draws):
             parts = [p._replace(share=p.share.expand_as(p.mean)) for p in parts]
-        first, *others = parts
-        if not others:
-            return first
         columns = zip(*parts, strict=True)
-        return Normals(*(a.op("Concat", *b, axis=0) for a, *b in columns))
+        return Normals(*(concatenated(tensors, 0) for tensors in columns))
 
     def mixed(self, versions: Versions, part: "Part | None") -> "Regression":
         """Mixture of the versions of each row, as ``DrawArrays.mix_versions``."""
@@ -498,10 +495,7 @@ def _check_units(y_mean: np.ndarray, y_scale: np.ndarray) -> None:
 
 
 def _joined(parts):
-    joined, *others = parts
-    for part in others:
-        joined = joined.joined(part)
-    return joined
+    return reduce(lambda first, second: first.joined(second), parts)
 
 
 def _check_supported(model: BayesianNetwork) -> None:

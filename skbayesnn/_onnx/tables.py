@@ -18,7 +18,7 @@ from skbayesnn._data.columns import KINDS, Categories
 from skbayesnn._data.level_counts import LevelCounts
 from skbayesnn._data.table_encoder import TableEncoder
 from skbayesnn._data.validation import table_of
-from skbayesnn._onnx.graph import Graph, Tensor
+from skbayesnn._onnx.graph import Graph, Tensor, concatenated
 from skbayesnn._onnx.parts import parts_with_same_X
 
 # A missing date, NumPy's NaT.
@@ -118,7 +118,7 @@ def encoded_table(encoder: TableEncoder, inputs: dict[str, Tensor]) -> Tensor:
 
     inputs : tensors (rows, 1) of the columns, or one tensor with all columns
     """
-    return _joined([block.values for block in _blocks(encoder, inputs)])
+    return concatenated([block.values for block in _blocks(encoder, inputs)], 1)
 
 
 def encoded_versions(
@@ -131,7 +131,7 @@ def encoded_versions(
     blocks = _blocks(encoder, inputs)
     masks = [block.is_unknown for block in blocks if block.is_unknown is not None]
     if not masks:
-        return _joined([block.values for block in blocks]), None
+        return concatenated([block.values for block in blocks], 1), None
     is_unknown = reduce(lambda a, b: a.op("Or", b), masks)
     number = is_unknown.op("Where", np.array(N_SUBSTITUTES), np.array(1))
     exists = number.op("Greater", np.arange(N_SUBSTITUTES))
@@ -153,7 +153,7 @@ def encoded_versions(
         start += 0 if column is None else len(column.suffixes)
     number = number.op("Squeeze", np.array([1]))
     first = number.op("CumSum", np.array(0), exclusive=1)
-    return _joined(features), Versions(first, number)
+    return concatenated(features, 1), Versions(first, number)
 
 
 def _blocks(encoder: TableEncoder, inputs: dict[str, Tensor]) -> list[_Features]:
@@ -168,11 +168,6 @@ def _blocks(encoder: TableEncoder, inputs: dict[str, Tensor]) -> list[_Features]
         for counts in encoder.level_counts
     ]
     return columns + counts
-
-
-def _joined(features: list[Tensor]) -> Tensor:
-    first, *others = features
-    return first.op("Concat", *others, axis=1)
 
 
 def _is_numeric(column: Column) -> bool:
@@ -212,7 +207,7 @@ def _features(column: Column, x: Tensor) -> _Features:
         x = missing.where(np.nan, x.cast(np.float64) / 1e6)
     else:
         x = x.cast(np.float64)  # also single precision in `initial_types`
-    values = _joined(number_features(x, column))
+    values = concatenated(number_features(x, column), 1)
     return _Features(values, None if column.indicator else x.isnan())
 
 
