@@ -160,7 +160,7 @@ def test_one_band_for_the_same_rows(regressor, data, ax):
         ({"cdf": [0.5, np.nan]}, ValueError, "must not contain NaN"),
         ({"cdf": [0.5], "band": 1.0}, ValueError, "`band` must be in"),
         ({"cdf": [0.5], "n_bins": 0}, ValueError, "`n_bins` must be"),
-        ({"cdf": [0.5], "sample_weight": [-1.0]}, ValueError, "not negative"),
+        ({"cdf": [0.5], "sample_weight": [-1.0]}, ValueError, "Negative values"),
         (
             {"y": [0, 1], "probability": [[0.2, 0.3, 0.5]] * 2},
             ValueError,
