@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar, copy_context
@@ -204,20 +204,24 @@ def wait_for(futures: Sequence[Future[R]]) -> list[R]:
 
 
 def on_threads(
-    calls: Iterable[Callable[[], R]],
+    calls: Sequence[Callable[[], R]],
     n_threads: int,
     stop: threading.Event | None = None,
 ) -> list[R]:
-    """Results of calls on threads, in the order of the calls.
+    """Results of calls on at most ``n_threads`` threads, in the order of the calls.
 
     The threads have the settings of NumPy and of warnings of the calling one. After an
-    exception, calls that have not started are left out.
+    exception, calls that have not started are left out. A single thread is the calling
+    one.
 
     stop : set after an exception, for calls that have started
     """
+    n_threads = min(n_threads, len(calls))
+    if n_threads <= 1:
+        return [call() for call in calls]
     with ThreadPoolExecutor(n_threads) as pool:
-        futures = [pool.submit(copy_context().run, call) for call in calls]
         try:
+            futures = [pool.submit(copy_context().run, call) for call in calls]
             return wait_for(futures)
         except BaseException:
             if stop is not None:

@@ -134,7 +134,7 @@ class EmbeddingTrainer:
         stop = Event()
         calls = [partial(self._train, s, length_scales, stop) for s in seeds.tolist()]
         with run.single_threaded_blas, run.noted_compilation():
-            return on_threads(calls, min(run.n_threads(), len(calls)), stop)
+            return on_threads(calls, run.n_threads(), stop)
 
     def _train(self, seed: int, length_scales, stop: Event) -> Fit:
         from skbayesnn._engine.compiled import neighbours

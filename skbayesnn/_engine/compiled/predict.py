@@ -278,9 +278,4 @@ def _run(plan: Plan, x: np.ndarray, first_row: int, draws, sums) -> None:
 def _in_parallel(work: Callable[[slice], None], n_rows: int) -> None:
     """Call ``work`` with parts of the rows, on torch's number of threads."""
     parts = [slice(i, min(i + _ROWS, n_rows)) for i in range(0, n_rows, _ROWS)]
-    n_threads = min(torch.get_num_threads(), len(parts))
-    if n_threads == 1:
-        for part in parts:
-            work(part)
-        return
-    on_threads([partial(work, part) for part in parts], n_threads)
+    on_threads([partial(work, part) for part in parts], torch.get_num_threads())

@@ -5,7 +5,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -276,8 +276,10 @@ class CompiledRunner:
             if self._n_threads == 1:
                 work()
             else:
-                futures = [self._pool.submit(work) for _ in range(self._n_threads)]
+                futures: list[Future[None]] = []
                 try:
+                    for _ in range(self._n_threads):
+                        futures.append(self._pool.submit(work))
                     wait_for(futures)
                 finally:
                     stop.set()  # After Ctrl-C the threads finish their present parts.
