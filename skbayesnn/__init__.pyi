@@ -9,6 +9,7 @@ from skbayesnn import networks as networks
 from skbayesnn import plotting as plotting
 from skbayesnn import preprocessing as preprocessing
 from skbayesnn import scoring as scoring
+from skbayesnn._data.target import interval_target
 from skbayesnn._meta.abstention import Abstainer
 from skbayesnn._meta.calibration import CalibratedUncertaintyRegressor
 from skbayesnn._meta.conformal import ConformalClassifier, ConformalRegressor
@@ -79,6 +80,7 @@ __all__: list[str] = [
     "find_estimator",
     "from_torch",
     "get_untrusted_types",
+    "interval_target",
     "load",
     "loads",
     "log_predictive_density",

@@ -187,6 +187,9 @@ def _parameters_of_table(network: BayesianNetwork) -> Fingerprint:
         getattr(network, "categorical_features", None),
         getattr(network, "class_weight", None),  # rows of weight zero are left out
         network.likelihood,  # ranks of the classes
+        network.target_scale,
+        network.y_bounds,
+        network.point_mass,
         getattr(description, "row_shapes", description),
     )
 

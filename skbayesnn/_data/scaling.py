@@ -394,6 +394,11 @@ class Scaling:
         """Standardise targets, (rows, targets)."""
         return (y - self.y_mean) / self.y_scale
 
+    def intervals_to_network(self, intervals):
+        """Standardise the two bounds of each target, (rows, 3 targets)."""
+        shift, factor = of_intervals(self.y_mean, 1 / self.y_scale)
+        return (intervals - shift) * factor
+
     def y_from_network(self, values, axis: int = 1):
         """Convert values of y back to y's units; ``axis`` is the axis of targets."""
         trailing = (1,) * (values.ndim - 1 - axis % values.ndim)
@@ -453,6 +458,14 @@ class Scaling:
 
 def _unit(n: int) -> tuple[np.ndarray, np.ndarray]:
     return np.zeros(n), np.ones(n)
+
+
+def of_intervals(shift: np.ndarray, factor: np.ndarray) -> Affine:
+    """Shift and factor of intervals, (3 targets,) each: of both bounds, and a flag."""
+    return (
+        np.concatenate([shift, shift, np.zeros_like(shift)]),
+        np.concatenate([factor, factor, np.ones_like(factor)]),
+    )
 
 
 def _affine(mean, scale, other_mean, other_scale) -> Affine:

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from scipy import sparse
 
-from skbayesnn._data.scaling import Scaling
+from skbayesnn._data.scaling import Scaling, of_intervals
 from skbayesnn._data.validation import Table
 from skbayesnn._engine.config import Batch, MemberTable
 from skbayesnn._engine.members import on_device, select
@@ -320,9 +320,13 @@ class TrainingRows:
         y_affine = None
         if table.y.ndim == 1:
             self._y = as_tensor(table.codes).to(self._device, torch.int64)
-        else:
+        elif table.intervals is None:
             self._y = self._tensor(base.y_to_network(table.y))
             y_affine = self._affine([base.y_affine_to(scaling) for scaling in scalings])
+        else:
+            self._y = self._tensor(base.intervals_to_network(table.intervals))
+            pairs = [base.y_affine_to(scaling) for scaling in scalings]
+            y_affine = self._affine([of_intervals(*pair) for pair in pairs])
         train = _padded([subset.rows for subset in subsets])
         weights = _padded([subset.weights for subset in subsets], 1.0)
         validation = _padded([subset.held_out_rows for subset in subsets])

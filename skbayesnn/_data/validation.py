@@ -92,12 +92,15 @@ class Table:
     sample_weight : ndarray of shape (rows,), float64
     ranks : tuple of int, optional
         Index of each class in the likelihood, see ``class_order.class_ranks``.
+    intervals : ndarray of shape (rows, 3 targets), optional
+        y of the likelihoods of intervals, in the units of y; see ``_data.target``.
     """
 
     X: np.ndarray | sparse.csr_array
     y: np.ndarray
     sample_weight: np.ndarray
     ranks: tuple[int, ...] | None = None
+    intervals: np.ndarray | None = None
 
     @property
     def codes(self) -> np.ndarray:
@@ -121,12 +124,22 @@ class Table:
         else:
             dense = [x.toarray() if sparse.issparse(x) else x for x in X]
             stacked_X = np.concatenate(dense)
+        intervals = None
+        if any(table.intervals is not None for table in tables):
+            intervals = np.concatenate([table._as_intervals() for table in tables])
         return Table(
             X=stacked_X,
             y=np.concatenate([table.y for table in tables]),
             sample_weight=np.concatenate([table.sample_weight for table in tables]),
             ranks=self.ranks,
+            intervals=intervals,
         )
+
+    def _as_intervals(self) -> np.ndarray:
+        """Intervals of all rows; of exact values, if there are no others."""
+        if self.intervals is not None:
+            return self.intervals
+        return np.concatenate([self.y, self.y, np.zeros_like(self.y)], axis=1)
 
 
 def stacked(tables: Sequence[Table]) -> tuple[Table, list[int]]:
@@ -449,7 +462,8 @@ def check_numbers(estimator, y) -> np.ndarray:
             raise ValueError(
                 f"`y` must hold numbers for {class_name}; got "
                 f"{_odd_target(values) or f'{values.dtype} ({error})'}. For labels use "
-                "the classifiers, such as BayesianStackingClassifier."
+                "the classifiers, such as BayesianStackingClassifier; for limits such "
+                "as '<0.25' or '5-7' call skbayesnn.preprocessing.parse_limits."
             ) from error
     # scikit-learn refuses frames whose columns share a name, which y may be.
     checked = check_array(

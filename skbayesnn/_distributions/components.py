@@ -9,7 +9,7 @@ likelihood. They use NumPy, with float64 where precision matters.
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -74,14 +74,16 @@ class DrawArrays:
     __dataclass_fields__: ClassVar[dict]
 
     def _mapped(self, function: Callable[[np.ndarray], np.ndarray]):
-        values = (getattr(self, field.name) for field in fields(self))
-        return type(self)(*(None if v is None else function(v) for v in values))
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return type(self)(
+            **{name: None if v is None else function(v) for name, v in values.items()}
+        )
 
     @classmethod
     def concatenated(cls, parts: Sequence, axis: int = 0):
         """Concatenate several objects along an axis of all arrays."""
         columns = {}
-        for name in (field.name for field in fields(cls)):
+        for name in (each.name for each in fields(cls)):
             arrays = [getattr(part, name) for part in parts]
             if any(values is not None for values in arrays):
                 # The only optional array is a share.
@@ -120,6 +122,11 @@ class DrawArrays:
     @property
     def _first(self) -> np.ndarray:
         return getattr(self, fields(self)[0].name)
+
+    @property
+    def kind(self) -> tuple:
+        """What objects must have in common to be concatenated."""
+        return type(self), self._first.shape[3:]
 
     @property
     def n_draws(self) -> int:
@@ -185,6 +192,21 @@ class Components(DrawArrays, ABC):
 
     # Whether y, and so its quantiles, are integers.
     discrete: ClassVar[bool] = False
+
+    @property
+    def atoms(self) -> np.ndarray:
+        """Values that may have a probability, (atoms, targets); NaN for none."""
+        return np.empty((0, self.n_targets))
+
+    @property
+    def is_location_scale(self) -> bool:
+        """Whether shifts and factors give distributions of the same kind."""
+        return True
+
+    def support(self) -> tuple[np.ndarray, np.ndarray]:
+        """Lowest and highest possible y, (targets,) each."""
+        low, high = np.full((2, self.n_targets), [[-np.inf], [np.inf]])
+        return (np.zeros_like(low) if self.discrete else low), high
 
     @property
     def own_share(self) -> np.ndarray | None:
@@ -315,7 +337,8 @@ class Components(DrawArrays, ABC):
     def log_density_in(self, low: np.ndarray, high: np.ndarray) -> np.ndarray:
         """Log of the mean density between low and high, (draws, rows, targets).
 
-        This is the log density where low = high.
+        This is the log density where low = high, and the log probability where one of
+        them is infinite.
 
         low, high : (rows, targets), low <= high
         """
@@ -323,7 +346,9 @@ class Components(DrawArrays, ABC):
         if is_point.all():
             return self.log_density_per_target(low)
         width = np.where(is_point, 1.0, high - low)
-        density = self.log_probability(low, low + width) - np.log(width)
+        width = np.where(np.isinf(width), 1.0, width)
+        end = np.where(is_point, low + width, high)
+        density = self.log_probability(low, end) - np.log(width)
         if is_point.any():
             density = np.where(is_point, self.log_density_per_target(low), density)
         return density
@@ -356,12 +381,27 @@ class Components(DrawArrays, ABC):
         low, high = draw_quantiles.min(0), draw_quantiles.max(0)
         if self.discrete:
             return integer_quantile(self.mixture_cdf, level, low, high)
+        at_atom = np.full(shape, np.nan)
+        for atom in self.atoms:
+            value = np.broadcast_to(atom, shape)
+            is_below = self.mixture_cdf(np.nextafter(value, -np.inf)) < level
+            reaches = self.mixture_cdf(value) >= level
+            at_atom = np.where(is_below & reaches, value, at_atom)
+            low = np.where(is_below & ~reaches, np.fmax(low, value), low)
+            high = np.where(~is_below, np.fmin(high, value), high)
+        if not np.isnan(at_atom).any():
+            return at_atom
 
         def density(y):
             return np.exp(self.log_density_per_target(y)).mean(0)
 
-        scale = np.sqrt(self.variance.min(0))
-        return increasing_root(self.mixture_cdf, density, level, low, high, scale)
+        # Without probability between atoms the search ends at once.
+        is_known = ~np.isnan(at_atom)
+        low, high = np.where(is_known, at_atom, low), np.where(is_known, at_atom, high)
+        least, most = self.variance.min(0), self.variance.max(0)
+        scale = np.sqrt(np.maximum(least, 1e-12 * most))
+        root = increasing_root(self.mixture_cdf, density, level, low, high, scale)
+        return np.where(is_known, at_atom, root)
 
     def mixture_crps(self, y: np.ndarray) -> np.ndarray:
         """Continuous ranked probability score, (rows, targets), units of y.
@@ -432,7 +472,7 @@ class Gaussians(Components):
 
     mean: np.ndarray
     variance: np.ndarray
-    own_share: np.ndarray | None = None
+    own_share: np.ndarray | None = field(default=None, kw_only=True)
 
     def log_density_per_target(self, y):
         """log N(y; mean, variance)."""
@@ -468,12 +508,12 @@ class Gaussians(Components):
     def rescaled(self, shift, factor):
         """Distributions of shift + factor y."""
         variance = self.variance * np.square(factor)
-        return Gaussians(self.mean * factor + shift, variance, self.own_share)
+        return replace(self, mean=self.mean * factor + shift, variance=variance)
 
     def scaled_about(self, centre, factor, bound=np.inf):
         """Distributions of centre + factor (y - centre)."""
         mean = self._spread_mean(centre, factor, bound)
-        return Gaussians(mean, np.square(factor) * self.variance, self.own_share)
+        return replace(self, mean=mean, variance=np.square(factor) * self.variance)
 
     def mixture_cdf(self, y):
         """P(Y <= y), with torch's error function, which is faster."""

@@ -168,7 +168,7 @@ class JoinedDraws(Components):
         distinct = [part for whole in parts for part in whole.parts]
         kinds: dict[tuple, list[int]] = {}
         for i, part in enumerate(distinct):
-            kinds.setdefault((type(part), part._first.shape[3:]), []).append(i)
+            kinds.setdefault(part.kind, []).append(i)
         # Position of the first draw of each part, before and after sorting by kind.
         sizes = np.array([part.n_draws for part in distinct])
         before, by_kind = np.cumsum(sizes) - sizes, np.concatenate([*kinds.values()])
@@ -205,6 +205,11 @@ class JoinedDraws(Components):
                 "same `likelihood`, or the same candidates if they are stacks."
             )
         return GaussianMixtures.concatenated([p.expanded() for p in parts], axis)
+
+    @property
+    def kind(self) -> tuple:
+        """What objects must have in common to be concatenated."""
+        return (type(self),)
 
     @property
     def is_normal(self) -> bool:
@@ -370,6 +375,21 @@ class JoinedDraws(Components):
             columns.append([values[used] for values in (mean, variance, weight)])
         return tuple(np.concatenate(values) for values in zip(*columns, strict=True))
 
+    @property
+    def is_location_scale(self):
+        """Whether shifts and factors give draws of the same kinds."""
+        return all(part.is_location_scale for part in self.parts)
+
+    @property
+    def atoms(self):
+        """Values that may have a probability, (atoms, targets)."""
+        return np.unique(np.concatenate([part.atoms for part in self.parts]), axis=0)
+
+    def support(self):
+        """Lowest and highest possible y, (targets,) each."""
+        low, high = zip(*(part.support() for part in self.parts), strict=True)
+        return np.min(low, axis=0), np.max(high, axis=0)
+
     def mixture_cdf(self, y):
         """P(Y <= y) of the mixture of all draws."""
         if self.is_normal:
@@ -383,7 +403,8 @@ class JoinedDraws(Components):
         if self.is_normal:
             mean, variance, weight = self._flattened
             return mixture_quantile(mean, variance, level, weight)
-        return super().mixture_quantile(level)
+        # Rounding must not cross a bound.
+        return super().mixture_quantile(level).clip(*self.support())
 
     def mixture_crps(self, y):
         """CRPS of the mixture: exact for normal draws, else from quantiles."""
@@ -402,10 +423,14 @@ def of_one_class(parts: Iterable[Components]) -> list:
     """
     parts = list(parts)
     kinds = {type(part) for part in parts}
-    if len(kinds) == 1 and kinds != {GaussianMixtures}:
+    if (
+        len(kinds) == 1
+        and not kinds & {GaussianMixtures, JoinedDraws}
+        and len({part.kind for part in parts}) == 1
+    ):
         return parts
     if any(part.discrete for part in parts):
-        names = ", ".join(sorted(kind.__name__ for kind in kinds))
+        names = ", ".join(sorted({type(part).__name__ for part in parts}))
         raise TypeError(
             "distributions of counts and of real numbers cannot be combined; got "
             f"{names}. Give all members likelihood='poisson', or none."

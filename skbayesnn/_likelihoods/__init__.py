@@ -8,6 +8,7 @@ one is a file, or shares one with a related likelihood, and a line of the table.
 from skbayesnn._likelihoods.base import Likelihood
 from skbayesnn._likelihoods.categorical import Categorical, Ordinal
 from skbayesnn._likelihoods.gaussian import Gaussian, Heteroscedastic
+from skbayesnn._likelihoods.intervals import Intervals, UnequalIntervals
 from skbayesnn._likelihoods.mixture import Mixture
 from skbayesnn._likelihoods.poisson import Poisson
 from skbayesnn._likelihoods.student_t import StudentT
@@ -17,6 +18,8 @@ LIKELIHOODS: dict[str, type[Likelihood]] = {
     for likelihood in (
         Gaussian,
         Heteroscedastic,
+        Intervals,
+        UnequalIntervals,
         StudentT,
         Poisson,
         Mixture,
@@ -29,11 +32,18 @@ LIKELIHOODS: dict[str, type[Likelihood]] = {
 # held-out rows select. The first is used if no rows are held out.
 AUTO = "auto"
 LIKELIHOODS_OF_AUTO = (Gaussian.name, Heteroscedastic.name)
+# Values of the parameter for a y with intervals, and the likelihoods that they mean.
+OF_INTERVALS: dict[str, type[Intervals]] = {
+    AUTO: Intervals,
+    Gaussian.name: Intervals,
+    Heteroscedastic.name: UnequalIntervals,
+}
 
 __all__ = [
     "AUTO",
     "LIKELIHOODS",
     "LIKELIHOODS_OF_AUTO",
+    "OF_INTERVALS",
     "Categorical",
     "Gaussian",
     "Heteroscedastic",

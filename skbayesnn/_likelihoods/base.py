@@ -46,6 +46,8 @@ class Likelihood(ABC):
     standardizes_y: ClassVar[bool] = True
     # Whether outliers are expected; they are then ignored when y is scaled.
     robust: ClassVar[bool] = False
+    # Whether y holds intervals; see ``_likelihoods/intervals.py``.
+    of_intervals: ClassVar[bool] = False
     # Whether tau is an inverse temperature instead of the precision of the noise.
     tempered: ClassVar[bool] = False
     # Whether the observation noise depends on the row.

@@ -506,6 +506,13 @@ def _check_supported(model: BayesianNetwork) -> None:
             "`to_onnx` needs a multi-layer perceptron; got a network of kind "
             f"{network!r}. Fit with network=None, or MLP of skbayesnn.networks."
         )
+    if hasattr(model, "target_spaces_"):
+        raise TypeError(
+            "`to_onnx` requires a model of exact values of y on y's own scale; got "
+            f"target_scale={model.target_scale!r}, y_bounds={model.y_bounds!r}, "
+            f"point_mass={model.point_mass!r}, or a y of intervals. Predict with the "
+            "model itself."
+        )
 
 
 _CONVERTERS: dict[type, Callable[..., Regression | Classes]] = {

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from skbayesnn._data.scaling import FAR_ROWS
+from skbayesnn._data.target import as_intervals
 from skbayesnn._predictive.blocks import Predictive, PredictiveBlocks
 from skbayesnn._predictive.by_blocks import generators, names_parameters
 from skbayesnn._predictive.classes import check_known
@@ -182,8 +183,12 @@ class PredictiveDistribution:
         return np.concatenate(self._each(function, *rows, by_draws=by_draws))
 
     def _checked(self, y: ArrayLike) -> np.ndarray:
-        """Values or labels of y, one per row; a scalar is repeated for all rows."""
-        y = np.asarray(y)
+        """Values or labels of y, one per row; a scalar is repeated for all rows.
+
+        Intervals are as ``interval_target`` makes them.
+        """
+        intervals = as_intervals(y)
+        y = np.asarray(y) if intervals is None else intervals
         if y.ndim == 0:
             y = np.full(len(self), y)
         check_consistent_length(range(len(self)), y)
@@ -362,11 +367,12 @@ class RegressionDistribution(PredictiveDistribution):
     def logpdf(self, y: ArrayLike) -> Array:
         """Log density of y in nats, joint over targets, (n_samples,).
 
-        For counts it is the log probability.
+        For counts it is the log probability, and for intervals of ``interval_target``
+        whose ends differ.
         """
-        return self._joined(
-            lambda block, y: block.log_density(y), self._checked(y), by_draws=True
-        )
+        y = self._checked(y)
+        by_draws = y.dtype.names is None
+        return self._joined(lambda block, y: block.log_density(y), y, by_draws=by_draws)
 
     def pdf(self, y: ArrayLike) -> Array:
         """Exponential of ``logpdf``, (n_samples,)."""

@@ -362,12 +362,10 @@ class MixturePredictive:
 
     def support(self) -> tuple[np.ndarray, np.ndarray]:
         """Lowest and highest possible y, (targets,) or without axes."""
-        if self.components.discrete:
-            bounds = np.array([[0.0], [np.inf]])
-        else:
-            ends = np.full((2, self.components.n_targets), [[-_LARGE], [_LARGE]])
+        bounds = np.stack(self.components.support())
+        if self.transform is not None:
             with np.errstate(all="ignore"):
-                bounds = self._back(ends) if self.transform is not None else ends
+                bounds = self._back(bounds.clip(-_LARGE, _LARGE))
             bounds = np.sort(np.where(np.abs(bounds) >= _LARGE, np.inf, 1) * bounds, 0)
         low, high = bounds
         return (low[0], high[0]) if self.squeeze_targets else (low, high)
@@ -434,8 +432,11 @@ class MixturePredictive:
     def log_density(self, y: np.ndarray | Cells) -> np.ndarray:
         """Log density of y in its own units, (rows,).
 
-        y : (rows[, targets]); or ``Cells``, without a transform and a recalibration
+        y : (rows[, targets]), or intervals; or ``Cells``, without a transform and a
+            recalibration. Of intervals whose ends differ, the log probability.
         """
+        if not isinstance(y, Cells) and y.dtype.names is not None:
+            return self._log_probability(y)
         if isinstance(y, Cells):
             return self.in_units_of_target().components.mixture_log_density(*y)
         y = self._columns(y)
@@ -448,6 +449,19 @@ class MixturePredictive:
         # Outside of the domain (the log of a negative number) the transform is NaN.
         outside = np.isnan(forward).any(-1) & np.isfinite(y).all(-1)
         return np.where(outside, -np.inf, density + log_slope)
+
+    def _log_probability(self, y: np.ndarray) -> np.ndarray:
+        """Log probability of intervals, or log density of exact values, (rows,)."""
+        if self.transform is not None or self.maps is not None:
+            raise ValueError(
+                "log probabilities of intervals require y in the units of the fit; got "
+                "a transformed target or an isotonic recalibration. Give exact values."
+            )
+        low, high = self._columns(y["lower"]), self._columns(y["upper"])
+        width = high - low
+        one = (width == 0) | np.isinf(width)
+        density = self.in_units_of_target().components.mixture_log_density(low, high)
+        return density + np.log(np.where(one, 1.0, width)).sum(-1)
 
     def crps(self, y: np.ndarray) -> np.ndarray:
         """Continuous ranked probability score, averaged over targets; (rows,)."""
@@ -505,6 +519,11 @@ class MixturePredictive:
 
     def _columns(self, y) -> np.ndarray:
         """Check y and convert it to (rows, targets), float64."""
+        if y.dtype.names is not None:
+            raise ValueError(
+                "`y` must be exact values for this score; got intervals. Of intervals "
+                "take the log density, log_predictive_density or log_density_scorer."
+            )
         y = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
         n_targets = self.components.n_targets
         if y.shape[1] != n_targets:

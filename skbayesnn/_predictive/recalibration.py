@@ -63,7 +63,7 @@ def log_density_of_scale(components: Components, y, bound: float = np.inf, high=
     ends = [values[:, None] for values in (y, high) if values is not None]
 
     def density(log_scale):
-        if np.isinf(bound):
+        if np.isinf(bound) and components.is_location_scale:
             before = [centre + (end - centre) * np.exp(-log_scale) for end in ends]
             return components.mixture_log_density(*before) - log_scale
         spread = components.scaled_about(centre, np.exp(log_scale), bound)

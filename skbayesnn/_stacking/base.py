@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from itertools import compress
 from numbers import Integral
@@ -38,12 +38,14 @@ from skbayesnn._data.groups import check_groups
 from skbayesnn._data.scaling import FAR_ROWS, TRAINING_CODES, warn_of_far_rows
 from skbayesnn._data.sources import in_memory, resolved_columns, source_of
 from skbayesnn._data.table_encoder import EXPECTED_IN_FOLDS, TableEncoder, is_default
+from skbayesnn._data.target import latent_target
 from skbayesnn._data.validation import (
     check_new_rows,
     check_weights,
     named_after,
     refuse_named_categories,
 )
+from skbayesnn._distributions.recorded import TargetSpace
 from skbayesnn._meta.unwrap import open_predictive
 from skbayesnn._predictive.blocks import PredictiveBlocks
 from skbayesnn._predictive.mixin import PredictiveMixin
@@ -89,6 +91,7 @@ from skbayesnn._stacking.pool import (
     pool_items,
 )
 from skbayesnn._stacking.summary import Summary, warn_of_few_rows
+from skbayesnn._stacking.target import Target, in_space
 from skbayesnn._stacking.weights import (
     OutOfFold,
     Stacked,
@@ -151,8 +154,13 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
     table_: TableEncoder | None
     fold_tables_: Annotated[list[TableEncoder], "folds"] | None
     on_frame_: Annotated[list[bool], "candidates"] | None
+    candidate_spaces_: Annotated[
+        Annotated[list[dict[str, Any] | None], "candidates"], stored.OPTIONAL
+    ]
     sample_rows_: Annotated[stored.Integers, "_", stored.NOT_NEGATIVE, stored.OPTIONAL]
     _is_classification: bool
+    # Of regressors.
+    y_bounds: Any = None
     _unfinished: _Progress | None = None
     # With metadata routing, `groups` are requested by default, as by GroupKFold.
     __metadata_request__fit: ClassVar = {"groups": True}
@@ -371,6 +379,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         return {
             "estimators_": models,
             "on_frame_": [c.spec.on_frame and data.frame is not None for c in kept],
+            "candidate_spaces_": [c.spec.space and asdict(c.spec.space) for c in kept],
             "n_iter_": max((network.n_iter_ for network in networks), default=1),
             "n_draws_": n_draws,
             "spread_factor_": factor,
@@ -414,6 +423,13 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             sample_weight = check_weights(sample_weight, X)
             sample_weight = sample_weight * (1.0 if by_class is None else by_class)
             self._check_weighted(y[sample_weight > 0])
+        data = StackData(X, y, sample_weight, groups=groups)
+        if not self._is_classification:
+            target = Target.of(y, data.weights, self.y_bounds)
+            data = replace(data, target=target)
+        if data.target.has_intervals:
+            points = latent_target(y, "identity", self.y_bounds).y[:, 0]
+            data = replace(data, y=points, intervals=y)
         items = pool_items(self.estimators)
         # None in place of default candidates.
         specs = [
@@ -429,20 +445,20 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             )
             if not any(_names_categories(estimator) for _, estimator, _ in items):
                 warn_of_codes_in_table(X, sample_weight)
-            return StackData(X, y, sample_weight, groups=groups), specs
+            space = data.target.space()
+            return data, [spec and spec._replace(space=space) for spec in specs]
         takes_frames = any(spec is not None and spec.on_frame for spec in specs)
-        data = self._checked_data(X, y, sample_weight, groups, takes_frames)
+        data = self._checked_data(data, takes_frames)
         features = data.columns
         if data.encoder is not None:
             features = data.encoder.get_feature_names_out()
-        for spec in specs:
+        for i, spec in enumerate(specs):
             if spec and isinstance(spec.estimator, ForeignModel):
                 name_features(spec.estimator, features)
+            specs[i] = spec and spec._replace(space=data.target.space())
         return data, self._with_default_specs(items, specs, data, seed)
 
-    def _checked_data(
-        self, X, y, sample_weight, groups, takes_frames: bool
-    ) -> StackData:
+    def _checked_data(self, data: StackData, takes_frames: bool) -> StackData:
         """Validate X and y once, and not for each candidate, and encode the columns.
 
         takes_frames : whether a candidate gets X as it is given
@@ -451,8 +467,9 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             MCDropoutClassifier if self._is_classification else MCDropoutRegressor
         )
         probe = network_class(categorical_features=self.categorical_features)
+        X, y, weights = data.X, data.y, data.sample_weight
         with named_after(self, probe):
-            table = training_data(probe, X, y, sample_weight, groups=groups).table
+            table = training_data(probe, X, y, weights, groups=data.groups).table
         # Candidates get encoded columns, without their names.
         silence_warning(TRAINING_CODES)
         encoder = probe.table_
@@ -460,14 +477,12 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             dates = [c for c in encoder._columns if KINDS[c.kind].cycles]
             _warn_of_dates([column.name for column in dates])
         is_used = encoder is not None or (takes_frames and is_frame(X))
-        return StackData(
-            dense_if_small(table.X),
-            y,
-            sample_weight,
-            getattr(probe, "feature_names_in_", None),
+        return replace(
+            data,
+            X=dense_if_small(table.X),
+            columns=getattr(probe, "feature_names_in_", None),
             frame=X if is_used else None,
             encoder=encoder,
-            groups=groups,
             is_checked=True,
         )
 
@@ -478,7 +493,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
 
         items : of ``pool_items``; specs : for each of them, None for default candidates
         """
-        default: dict[tuple[str, str], CandidateSpec] = {}
+        default: dict[tuple[str, str], list[CandidateSpec]] = {}
         for size in {item[1] for item in items if isinstance(item[1], str)}:
             default_pool = default_specs(
                 data.X,
@@ -488,16 +503,16 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
                 size=size,
                 n_targets=1 if data.y.ndim == 1 else data.y.shape[1],
                 is_mixed=data.encoder is not None,
+                target=data.target,
                 device=self.device,
                 random_state=seed,
             )
-            default |= {(spec.name, size): spec for spec in default_pool}
+            for spec in default_pool:
+                default.setdefault((spec.name, size), []).append(spec)
         # Some tables have no encoded columns, forests or neighbours.
-        pool = [
-            spec or default[item[:2]]
-            for item, spec in zip(items, specs, strict=True)
-            if spec or item[:2] in default
-        ]
+        pool: list[CandidateSpec] = []
+        for item, spec in zip(items, specs, strict=True):
+            pool += [spec] if spec else default.get(item[:2], [])
         if not pool:
             raise ValueError(
                 "the default candidates 'encoded' need columns with many distinct "
@@ -630,6 +645,12 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
 
     def _mix(self, *predictives):
         """Mixture of the predictions of the candidates, with its correction."""
+        spaces = getattr(self, "candidate_spaces_", None)
+        if spaces is not None:
+            predictives = tuple(
+                in_space(predictive, space and TargetSpace(**space))
+                for predictive, space in zip(predictives, spaces, strict=True)
+            )
         mixture = pooled(predictives, self.n_draws_)
         return corrected(mixture, self.spread_factor_)
 
@@ -750,7 +771,12 @@ def _factor_of_refits(
     subset = np.flatnonzero(data.weights)
     subset = some_rows(subset, max(MAX_COMPARED // stacked.factor.size, 1))
     predictives = [
-        open_predictive(model, safe_indexing(data.rows_of(candidate), subset)).whole()
+        in_space(
+            open_predictive(
+                model, safe_indexing(data.rows_of(candidate), subset)
+            ).whole(),
+            candidate.spec.space,
+        )
         for candidate, model in zip(kept, models, strict=True)
     ]
     n_draws = stacked.n_draws[stacked.n_draws > 0]

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -41,6 +41,7 @@ from skbayesnn._sklearn_compat import num_samples, safe_split
 from skbayesnn._stacking.foreign import ForeignModel, ForeignQuantileRegressor
 from skbayesnn._stacking.pool import CandidateSpec
 from skbayesnn._stacking.separate_model import SeparateModel
+from skbayesnn._stacking.target import Target
 from skbayesnn.estimators._base import BayesianNetwork
 from skbayesnn.estimators.neighbours import NeighbourModel
 
@@ -200,6 +201,8 @@ def _name(spec: CandidateSpec, params: dict) -> str:
     is_foreign = isinstance(spec.estimator, ForeignModel)
     path = "estimator__" if is_foreign else path_of_network(spec.estimator)
     settings = [f"{name.removeprefix(path)}={value}" for name, value in params.items()]
+    if spec.space is not None and spec.space.scale != "identity":
+        settings.append(f"target_scale={spec.space.scale}")
     return f"{spec.name}({', '.join(settings)})" if settings else spec.name
 
 
@@ -223,6 +226,10 @@ class StackData:
         Candidates do not split groups where they hold out rows.
     is_checked : bool
         Whether the stack has validated X, and encoded its columns if necessary.
+    target : Target
+        What y is.
+    intervals : ndarray of shape (rows,), or None
+        y as intervals; ``y`` then has a value of each interval.
     """
 
     X: Any
@@ -234,6 +241,18 @@ class StackData:
     encoder: TableEncoder | None = None
     groups: np.ndarray | None = None
     is_checked: bool = False
+    target: Target = field(default_factory=Target)
+    intervals: np.ndarray | None = None
+
+    def y_of(self, spec: CandidateSpec) -> Any:
+        """y as a candidate takes it."""
+        if self.ordered_y is not None:
+            return self.ordered_y
+        if self.intervals is not None:
+            return self.intervals
+        if isinstance(last_step(spec.estimator), BayesianNetwork):
+            return self.y  # it knows the bounds
+        return self.target.latent(self.y, spec.space)
 
     @property
     def weights(self) -> np.ndarray:
@@ -260,7 +279,7 @@ class StackData:
 
     def with_rows(self, X, rows) -> "StackData":
         """Data with another X, whose rows belong to ``rows`` here."""
-        by_row = ("y", "sample_weight", "ordered_y", "groups")
+        by_row = ("y", "sample_weight", "ordered_y", "groups", "intervals")
         given = {name: getattr(self, name) for name in by_row}
         taken = {name: v[rows] for name, v in given.items() if v is not None}
         return replace(self, X=X, **taken)
@@ -471,6 +490,7 @@ def _train(
                 for fold in missing[name]
             }
             path = path_of_network(spec.estimator)
+            spec_data = replace(spec_data, y=spec_data.y_of(spec))
             yield from _fitted_alone(
                 models, path, spec_data, spec_splits, result_builder, resources
             )
@@ -481,7 +501,7 @@ def _train(
             spec.estimator,
             spec_data.fit_params(group[0].path),
             spec_data.X,
-            spec_data.y if spec_data.ordered_y is None else spec_data.ordered_y,
+            spec_data.y_of(spec),
             spec_splits,
             variance_source="training",
         )

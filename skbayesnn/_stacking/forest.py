@@ -247,7 +247,9 @@ class ForestRegressor(RegressionPredictiveMixin, RegressorMixin, SeparateModel):
             variance[:] = np.square(self.widths)[:, np.newaxis, np.newaxis]
         share = np.broadcast_to(self._function_share(leaf, mean, variance), mean.shape)
         mean, variance = self._scaling.moments_from_network(mean, variance)
-        return MixturePredictive(Gaussians(mean, variance, share), self.y_ndim_ == 1)
+        return MixturePredictive(
+            Gaussians(mean, variance, own_share=share), self.y_ndim_ == 1
+        )
 
     def _function_share(self, leaf, mean, variance) -> np.ndarray:
         """Epistemic standard deviation, relative to the trees, (rows, targets).

@@ -15,12 +15,14 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 
 from skbayesnn._batch.jobs import last_step
+from skbayesnn._distributions.recorded import TargetSpace
 from skbayesnn._stacking.boosting import BoostingClassifier
 from skbayesnn._stacking.folds import FOLDS_BELOW
 from skbayesnn._stacking.foreign import adapted, takes_frame
 from skbayesnn._stacking.forest import ForestRegressor
 from skbayesnn._stacking.linear import ShrunkLinearClassifier, ShrunkLinearRegressor
 from skbayesnn._stacking.separate_model import SeparateModel
+from skbayesnn._stacking.target import Target
 from skbayesnn._validation import batch_rows, check_option
 from skbayesnn.estimators._base import BayesianNetwork
 from skbayesnn.estimators.mc_dropout import MCDropoutClassifier, MCDropoutRegressor
@@ -191,12 +193,15 @@ class CandidateSpec(NamedTuple):
         Argument of ``ParameterGrid``.
     on_frame : bool
         Whether the estimator gets the original X, if the stack encodes its columns.
+    space : TargetSpace or None
+        From y to what the estimator is fitted to, if it has no bounds itself.
     """
 
     name: str
     estimator: Any
     grid: Any
     on_frame: bool = False
+    space: TargetSpace | None = None
 
 
 # Groups of the default candidates, in the order of their training times.
@@ -328,6 +333,7 @@ def default_specs(
     size: str = "auto",
     n_targets: int = 1,
     is_mixed: bool = False,
+    target: Target | None = None,
     **params,
 ) -> list[CandidateSpec]:
     """Networks, linear models, forests, neighbours and boosted trees.
@@ -339,12 +345,13 @@ def default_specs(
     X : {array, sparse matrix} of shape (rows, columns), validated
     n_targets : number of targets
     is_mixed : whether the table has categories, dates or missing values
+    target : what y is; plain numbers by default
     sample_weight : ndarray of shape (rows,)
     max_iter : int, epochs, or "auto"
     size : key of ``SIZES``
     params : parameters of all networks
     """
-    n_rows = int(np.count_nonzero(sample_weight))
+    n_rows, target = int(np.count_nonzero(sample_weight)), target or Target()
     networks = CLASSIFICATION if is_classification else REGRESSION
     width = LARGE_WIDTH if n_rows >= WIDE_FROM else WIDTH
     params |= {
@@ -361,7 +368,13 @@ def default_specs(
         if n_rows >= MANY_ROWS:
             grids[1]["max_iter"] = [math.ceil(SHARE_OF_STEPS * params["max_iter"])]
     is_shrunk, is_wide = _uses_shrunk_models(X, n_rows), X.shape[1] >= n_rows
-    linear = _linear_spec(networks.network(**params), is_classification, is_shrunk)
+    # Only networks know intervals.
+    is_shrunk &= not target.has_intervals
+    if target.bounds is not None:
+        params["y_bounds"] = target.bounds
+    linear = _linear_specs(
+        networks.network(**params), is_classification, is_shrunk, target
+    )
     on_columns = on_encoded = grids
     if size == "fast":
         on_columns, on_encoded = networks.fast
@@ -374,18 +387,23 @@ def default_specs(
         on_columns = [grid | {"length_scale": ["fan_in"]} for grid in grids]
     params |= networks.options
     network = networks.network(**params | networks.on_columns)
-    pool = [CandidateSpec("network", network, on_columns), linear]
+    on_columns, on_encoded = (
+        [*grids, *_on_scale(grids, target)] for grids in (on_columns, on_encoded)
+    )
+    pool = [CandidateSpec("network", network, on_columns), *linear]
     is_small = n_rows < FOREST_FROM or is_wide or sparse.issparse(X)
+    is_small |= target.has_intervals
     if not is_classification and not is_small:
         forest = ForestRegressor(
             n_trees=SIZES[size].n_trees, random_state=params.get("random_state")
         )
-        pool.append(CandidateSpec("forest", forest, {"width": FOREST_WIDTHS}))
+        space = target.space(target.scale_without_limits)
+        grid = {"width": FOREST_WIDTHS}
+        pool.append(CandidateSpec("forest", forest, grid, space=space))
     if n_rows >= NEIGHBOURS_FROM and n_targets == 1 and not is_classification:
         if not is_small and size != "fast":
-            pool.append(
-                _neighbours_spec(n_rows, params["batch_size"], max_iter, params)
-            )
+            spec = _neighbours_spec(n_rows, params["batch_size"], max_iter, params)
+            pool.append(spec._replace(space=target.space()))
     if is_classification and is_mixed and n_rows >= BOOSTING_FROM and size != "fast":
         boosting = BoostingClassifier(random_state=params.get("random_state"))
         pool.append(CandidateSpec("boosted_trees", boosting, {}))
@@ -423,7 +441,22 @@ def _neighbours_spec(
     return CandidateSpec("neighbours", model, {})
 
 
-def _linear_spec(network, is_classification: bool, is_shrunk: bool) -> CandidateSpec:
+def _on_scale(grids: Sequence[Grid], target: Target) -> list[Grid]:
+    """Grids of networks on the other scale of y, with one length scale each."""
+    params = {name: [value] for name, value in target.on_scale.items()}
+    if not params:
+        return []
+    # The second is the medium one.
+    scales = [list(grid["length_scale"]) for grid in grids]
+    return [
+        grid | params | {"length_scale": values[1:2] or values}
+        for grid, values in zip(grids, scales, strict=True)
+    ]
+
+
+def _linear_specs(
+    network, is_classification: bool, is_shrunk: bool, target: Target
+) -> list[CandidateSpec]:
     """Linear models: ridge and lasso, or networks without hidden layers.
 
     network : with the parameters of the pool; modified
@@ -431,15 +464,21 @@ def _linear_spec(network, is_classification: bool, is_shrunk: bool) -> Candidate
     seed = network.random_state
     if not is_shrunk:
         network.set_params(hidden_layer_sizes=(), dropout=0.0)
-        return CandidateSpec("linear", network, {"length_scale": LINEAR_LENGTH_SCALES})
+        grids: Any = [{"length_scale": LINEAR_LENGTH_SCALES}]
+        return [CandidateSpec("linear", network, grids + _on_scale(grids, target))]
     if not is_classification:
-        grid: Any = {"penalty": REGRESSION_PENALTIES}
-        return CandidateSpec("linear", ShrunkLinearRegressor(random_state=seed), grid)
-    grid = [
+        grids = {"penalty": REGRESSION_PENALTIES}
+        model = ShrunkLinearRegressor(random_state=seed)
+        pool = [CandidateSpec("linear", model, grids, space=target.space())]
+        if target.scale_without_limits != "identity":
+            space = target.space(target.scale)
+            pool.append(CandidateSpec("linear", model, grids, space=space))
+        return pool
+    grids = [
         {"penalty": [penalty], "strength": strengths}
         for penalty, strengths in CLASSIFICATION_PENALTIES.items()
     ]
-    return CandidateSpec("linear", ShrunkLinearClassifier(random_state=seed), grid)
+    return [CandidateSpec("linear", ShrunkLinearClassifier(random_state=seed), grids)]
 
 
 def dense_if_small(X):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted, column_or_1d
@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from skbayesnn import _stored as stored
 from skbayesnn._data.scaling import UNCERTAIN_ROWS
 from skbayesnn._data.table_encoder import AVERAGED
+from skbayesnn._data.target import as_intervals
 from skbayesnn._data.validation import check_numbers, check_target_given
 from skbayesnn._meta.cross_conformal import cross_intervals
 from skbayesnn._predictive.by_blocks import by_blocks
@@ -19,6 +20,7 @@ from skbayesnn._runtime import on_snapshot, warn_of_rows
 from skbayesnn._sklearn_compat import RegressorMixin, safe_indexing
 from skbayesnn._stacking.base import BayesianStacking
 from skbayesnn._stacking.summary import (
+    summarise_intervals,
     summarise_regression,
     warn_if_nothing_is_explained,
 )
@@ -81,6 +83,10 @@ class BayesianStackingRegressor(
         quarters of the weight maximise the log density, and one quarter minimises the
         CRPS among the candidates that have weight by log density. See Notes for y with
         ties.
+    y_bounds : (low, high), default=None
+        Bounds that y cannot exceed; None for a missing one. Give them if you know them:
+        no predicted probability is outside. Without them, the smallest value of y is a
+        floor if many rows have it, and so is the largest value a cap; see ``target_``.
     categorical_features : "from_dtype", array-like of str, int or bool, or None, \
 default="from_dtype"
         Columns that contain categories. Leave the default unless integers are codes of
@@ -155,6 +161,11 @@ default="from_dtype"
         draw by at most one standard deviation of its observation noise: otherwise a
         candidate with a large error in a row would move the draws of the other
         candidates away from y.
+    target_ : str
+        What y is: plain numbers, or intervals, limits with many rows, and the scale on
+        which further candidates were fitted.
+    candidate_spaces_ : list of dict or None
+        For each of ``estimators_``, what it was fitted to in place of y.
     oof_prediction_, oof_std_ : ndarray of shape (n_samples,) or (n_samples, n_targets)
         Out-of-fold mean and total standard deviation of the mixture, in y's units:
         one start of each candidate, with the factor estimated on the held-out rows. NaN
@@ -284,6 +295,8 @@ default="from_dtype"
     ]
     oof_std_: Annotated[stored.Records, stored.OPTIONAL]
     largest_epistemic_: Annotated[stored.Floats, stored.POSITIVE, "_"]
+    target_: Annotated[str, stored.OPTIONAL]
+    y_bounds: Any
     _is_classification = False
 
     def __init__(
@@ -291,6 +304,7 @@ default="from_dtype"
         estimators="auto",
         *,
         weights="log_density",
+        y_bounds=None,
         categorical_features="from_dtype",
         cv=None,
         n_refits="auto",
@@ -379,10 +393,15 @@ default="from_dtype"
 
     def _checked_targets(self, y, X):
         check_target_given(self, y)
+        intervals = as_intervals(y)
+        if intervals is not None:
+            return intervals
         y = check_numbers(self, y)
         return column_or_1d(y, warn=True) if y.shape[1:] == (1,) else y
 
     def _summary(self, mixture, oof):
+        if oof.data.intervals is not None:
+            return summarise_intervals(mixture, oof.observed, oof.weights)
         warn_if_nothing_is_explained(mixture.mean(), oof.y, oof.weights, oof.X)
         log_density = mixture.log_density(oof.observed)
         return summarise_regression(mixture, oof.y, oof.weights, log_density)
@@ -392,6 +411,7 @@ default="from_dtype"
             "oof_prediction_": oof.by_row(mixture.mean()),
             "oof_std_": oof.by_row(mixture.uncertainty(["total"])["total"]),
             "oof_log_density_": oof.by_row(mixture.log_density(oof.observed)),
+            "target_": str(oof.data.target),
         }
 
     def _mix(self, *predictives):
@@ -416,8 +436,8 @@ default="from_dtype"
         # Less than a hundredth of the total never matters.
         largest = np.maximum(_epistemic(mixture), 0.01 * std)[used].max(0)
         attributes = {"largest_epistemic_": largest}
-        if len(np.unique(oof.test_rows)) < n_rows:
-            return attributes  # A row must not calibrate twice.
+        if len(np.unique(oof.test_rows)) < n_rows or oof.data.intervals is not None:
+            return attributes  # A row must not calibrate twice; intervals do not.
         # Divide residuals by the standard deviation that predictions have.
         scores = np.abs(oof.y - mixture.mean()).reshape(n_rows, -1) / std
         fold_scores = [

@@ -7,6 +7,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from skbayesnn._data.scaling import ordinary_rows
+from skbayesnn._distributions.cells import Cells
 from skbayesnn._distributions.map_factor import MIN_LOG_DENSITY
 from skbayesnn._runtime import warn, warn_once
 from skbayesnn._stored import Record
@@ -73,6 +74,11 @@ def summarise_regression(mixture, y, weights, log_density) -> Summary:
         COVERAGE_ERROR: error,
     }
     return Summary(*_mean_and_error(log_density, weights), others)
+
+
+def summarise_intervals(mixture, observed: Cells, weights) -> Summary:
+    """Log probability of intervals, and log density of exact values."""
+    return Summary(*_mean_and_error(mixture.log_density(observed), weights), {})
 
 
 def normal_log_density(y, weights=None) -> float:

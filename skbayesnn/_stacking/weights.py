@@ -26,6 +26,7 @@ from skbayesnn._distributions.crps import (
 )
 from skbayesnn._distributions.map_factor import MIN_LOG_DENSITY, map_estimate
 from skbayesnn._runtime import warn
+from skbayesnn._stacking.target import in_space
 from skbayesnn.estimators._diagnostics import some_rows
 
 # ---- weights
@@ -349,9 +350,11 @@ class OutOfFold:
         y, noise = np.asarray(data.y)[test_rows], {}
         for i, model in enumerate(models):
             if hasattr(model, "with_noise_of"):
+                latent = data.target.latent(y, candidates[i].spec.space)
                 predictives[i], noise[candidates[i].name] = model.with_noise_of(
-                    predictives[i], y, weights, fold
+                    predictives[i], latent, weights, fold
                 )
+            predictives[i] = in_space(predictives[i], candidates[i].spec.space)
         return cls(predictives, test_rows, data, weights, fold, noise)
 
     @property
@@ -390,8 +393,11 @@ class OutOfFold:
         """
         log_density = self.log_density()
         kept = useful_candidates(log_density, self.weights, *self.spread_and_error())
-        # Classes have no CRPS.
-        crps = None if self.predictives[0].is_classification else self.crps()
+        # Classes and intervals have no CRPS.
+        has_no_crps = self.predictives[0].is_classification or (
+            self.data.intervals is not None
+        )
+        crps = None if has_no_crps else self.crps()
         is_better = np.ones(len(kept), bool) if crps is None else crps[1:] < crps[0]
         for condition in (log_density > MIN_LOG_DENSITY).any(0), is_better:
             if (kept & condition).any():
@@ -422,6 +428,9 @@ class OutOfFold:
         predictive = self.predictives[0]
         if predictive.is_classification or predictive.counts:
             return self.y
+        if self.data.intervals is not None:
+            rows = self.data.intervals[self.test_rows]
+            return Cells(rows["lower"][:, None], rows["upper"][:, None])
         y = np.asarray(self.data.y, dtype=np.float64).reshape(len(self.data.y), -1)
         return Cells.of(y[self.test_rows], y[self.data.weights > 0], self._errors())
 

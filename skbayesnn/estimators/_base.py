@@ -22,6 +22,7 @@ from skbayesnn._data.validation import (
     Table,
     check_new_rows,
 )
+from skbayesnn._distributions.recorded import is_space
 from skbayesnn._predictive.blocks import PredictiveBlocks
 from skbayesnn._predictive.distribution import ModelRows
 from skbayesnn._predictive.mixin import PredictiveMixin
@@ -116,6 +117,10 @@ class BayesianNetwork(
     y_scale_: Annotated[stored.Floats, "targets", stored.POSITIVE]
     # Of regressors.
     y_ndim_: Annotated[Literal[1, 2], stored.OPTIONAL]
+    target_spaces_: Annotated[
+        list[Annotated[dict[str, Any], stored.Property("a space of y", is_space)]],
+        stored.OPTIONAL,
+    ]
     tau_: stored.PerTarget
     tau_training_: stored.PerTarget
     row_noise_std_: stored.PerTarget | None
@@ -132,6 +137,9 @@ class BayesianNetwork(
     loss_curve_: list[stored.Record]
     # Defaults for classes whose constructors lack these parameters.
     likelihood_options: dict | None = None
+    target_scale: str = "identity"
+    y_bounds: Any = None
+    point_mass: float | None = None
     network: NetworkDescription | None = None
     _predictive_class: type[_fitted.PredictiveByDraws]
     _cache_class = _fitted.PosteriorCache
@@ -387,7 +395,7 @@ class BayesianNetwork(
             )
         attributes, posterior = _fitted.fitted_attributes(trained_job)
         attributes |= trained_job.job.data.target_attributes
-        for name in ("replay_", "unfinished_"):
+        for name in ("replay_", "unfinished_", "target_spaces_"):
             self.__dict__.pop(name, None)
         self.__dict__ |= attributes
         self._protect()

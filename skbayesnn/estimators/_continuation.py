@@ -221,7 +221,14 @@ def rows_of(data: TrainingData) -> list:
     """Arrays that identify the rows of a table in memory."""
     table, X = data.table, cast(Any, data.table.X)
     inputs = [X.data, X.indices, X.indptr] if sparse.issparse(X) else [X]
-    return [*inputs, table.y, table.sample_weight, data.groups, data.validation]
+    return [
+        *inputs,
+        table.y,
+        table.intervals,
+        table.sample_weight,
+        data.groups,
+        data.validation,
+    ]
 
 
 def _is_same_fit(state: dict[str, Any], of_fit: dict[str, Any]) -> bool:

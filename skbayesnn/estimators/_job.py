@@ -29,6 +29,7 @@ from skbayesnn._likelihoods import (
     AUTO,
     LIKELIHOODS,
     LIKELIHOODS_OF_AUTO,
+    OF_INTERVALS,
     Likelihood,
     likelihood_named,
 )
@@ -231,6 +232,7 @@ def likelihood_class(name, *, is_classification: bool) -> type[Likelihood]:
         n
         for n, likelihood_type in LIKELIHOODS.items()
         if likelihood_type.is_classification == is_classification
+        and not likelihood_type.of_intervals
     ]
     names += [] if is_classification else [AUTO]
     found = likelihood_named(_validation.check_option("likelihood", name, names))
@@ -267,6 +269,10 @@ def _likelihood(name, estimator, data) -> tuple[Likelihood, np.ndarray | None]:
     )
     if ranks is not None:
         options["ranks"] = ranks
+    intervals = data.table.intervals
+    if intervals is not None:
+        likelihood_type = OF_INTERVALS[name]
+        options["has_point"] = bool(intervals[:, 2 * n :].any())
     return likelihood_type.build(n, tau is None, options), tau
 
 
@@ -276,7 +282,7 @@ def continued_likelihood(estimator) -> str:
     It is the one that an earlier fit selected; without one, "auto" is "gaussian".
     """
     if selects_likelihood(estimator) and hasattr(estimator, "network_"):
-        return estimator.network_["likelihood"]["name"]
+        return estimator.likelihood_
     return estimator.likelihood
 
 

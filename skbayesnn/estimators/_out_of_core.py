@@ -28,11 +28,11 @@ from skbayesnn import _validation
 from skbayesnn._data.sources import (
     working_memory,
 )
+from skbayesnn._data.target import refuse_intervals
 from skbayesnn._data.training_rows import BufferedRows
 from skbayesnn._data.validation import (
     Table,
     check_classification,
-    check_regression,
     refuse_one_class,
 )
 from skbayesnn._engine.config import Hook, TrainingConfig
@@ -175,9 +175,10 @@ class Encoder:
         job, classes = self.job, self.job.data.classes
         with located(part.place):
             if classes is None:
-                table, _ = check_regression(
-                    self.estimator, part.X, part.y, None, reset=False
+                table, _ = self.estimator._validate_table(
+                    part.X, part.y, None, reset=False
                 )
+                refuse_intervals(table.intervals is not None, "a source of rows")
             else:
                 table, _ = check_classification(
                     self.estimator, part.X, part.y, None, reset=False, classes=classes

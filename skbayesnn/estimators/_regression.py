@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, replace
 from functools import cached_property
 from typing import Self
 
@@ -10,8 +11,11 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_array
 
 from skbayesnn._data.scaling import Scaling
+from skbayesnn._data.target import Latent, as_intervals, latent_target
 from skbayesnn._data.validation import check_regression
+from skbayesnn._distributions.recorded import TargetSpace, recorded
 from skbayesnn._engine.resources import prediction_slots
+from skbayesnn._likelihoods import OF_INTERVALS, likelihood_named
 from skbayesnn._predictive.mixin import (
     RegressionPredictiveMixin,
 )
@@ -48,8 +52,17 @@ class MixtureByDraws(PredictiveByDraws):
 
     def predictive_of(self, components) -> MixturePredictive:
         """Predictive distribution of some rows with these components, one per draw."""
-        return MixturePredictive(
-            components, self.estimator.y_ndim_ == 1, self.scaling, dtype=self.dtype
+        squeeze, spaces = self.estimator.y_ndim_ == 1, self.estimator._spaces
+        if spaces is not None:
+            latent = self.scaling.components_from_network(components)
+            return MixturePredictive(recorded(latent, spaces), squeeze)
+        return MixturePredictive(components, squeeze, self.scaling, dtype=self.dtype)
+
+    def in_blocks(self):
+        """Blocks of rows; by draws only if y is the latent value itself."""
+        blocks = super().in_blocks()
+        return (
+            blocks if self.estimator._spaces is None else replace(blocks, by_draws=None)
         )
 
     @prediction_slots.acquire()
@@ -122,6 +135,13 @@ class MixtureByDraws(PredictiveByDraws):
         return self.predictive_of(components).sample_f(index)
 
 
+def _spaces(stored: list[dict] | None) -> tuple[TargetSpace, ...] | None:
+    """Spaces of the targets, as stored in ``target_spaces_``."""
+    if stored is None:
+        return None
+    return tuple(TargetSpace(**space) for space in stored)
+
+
 class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwork):
     """Base class of the regressors. Predictions are in the units of y."""
 
@@ -147,16 +167,60 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
     @property
     def likelihood_(self) -> str:
         """Likelihood in use, which held-out rows select with ``likelihood="auto"``."""
-        return self.network_["likelihood"]["name"]
+        return self.network_["likelihood"]["name"].removeprefix("interval_")
 
-    def _validate_table(self, X, y, sample_weight, *, groups=None, reset):
+    def _validate_table(self, X, y, sample_weight, *, groups=None, reset, spaces=None):
+        latent = self._latent(y, spaces)
+        if latent is None:
+            table, y_ndim = check_regression(
+                self, X, y, sample_weight, groups=groups, reset=reset
+            )
+            return table, {"y_ndim_": y_ndim}
+        z = latent.y if np.ndim(y) == 2 and np.shape(y)[1] > 1 else latent.y[:, 0]
         table, y_ndim = check_regression(
-            self, X, y, sample_weight, groups=groups, reset=reset
+            self, X, z, sample_weight, groups=groups, reset=reset
         )
-        return table, {"y_ndim_": y_ndim}
+        spaces = [asdict(space) for space in latent.spaces]
+        table = replace(table, intervals=latent.intervals)
+        return table, {"y_ndim_": y_ndim, "target_spaces_": spaces}
+
+    def _latent(self, y, spaces=None) -> Latent | None:
+        """y as latent values, if it has intervals, bounds, a scale or a point mass.
+
+        spaces : of the training rows, if y is of held-out rows
+        """
+        intervals = as_intervals(y)
+        settings = self.target_scale, self.y_bounds, self.point_mass
+        if intervals is None:
+            if settings == ("identity", None, None):
+                return None
+            y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
+            intervals = y.reshape(len(y), -1)
+        likelihood = likelihood_named(self.likelihood)
+        if likelihood is not None and likelihood.components_class.discrete:
+            raise ValueError(
+                "`target_scale`, `y_bounds`, `point_mass` and a `y` of intervals "
+                "require a likelihood of continuous values; got "
+                f"likelihood={self.likelihood!r}. Take one of "
+                f"{', '.join(map(repr, OF_INTERVALS))}."
+            )
+        latent = latent_target(intervals, *settings, spaces)
+        if latent.intervals is not None and self.likelihood not in OF_INTERVALS:
+            raise ValueError(
+                "a `y` with intervals, a point mass, or rows at its bounds requires "
+                f"`likelihood` to be one of {', '.join(map(repr, OF_INTERVALS))}; got "
+                f"{self.likelihood!r}."
+            )
+        return latent
+
+    @property
+    def _spaces(self) -> tuple[TargetSpace, ...] | None:
+        """Spaces of the targets, if y is not the latent value itself."""
+        return _spaces(getattr(self, "target_spaces_", None))
 
     def _check_held_out(self, X, y, table, target_attributes):
-        return check_regression(self, X, y, None, reset=False)[0]
+        spaces = _spaces(target_attributes.get("target_spaces_"))
+        return self._validate_table(X, y, None, reset=False, spaces=spaces)[0]
 
     def _row_weights(self, table, rows, classes):
         return table.sample_weight[rows]

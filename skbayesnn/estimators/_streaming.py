@@ -20,6 +20,7 @@ from scipy import sparse
 from scipy.special import stdtrit
 
 from skbayesnn import _validation
+from skbayesnn._data.target import refuse_intervals
 from skbayesnn._data.training_rows import RowSubset
 from skbayesnn._data.validation import Table
 from skbayesnn._engine.config import MemberRows
@@ -30,6 +31,7 @@ from skbayesnn._engine.training import (
     validation_density,
     validation_draws,
 )
+from skbayesnn._likelihoods import likelihood_from
 from skbayesnn._runtime import warn
 from skbayesnn._stored import NOT_NEGATIVE, Count, Floats, Numbers
 from skbayesnn.estimators import _fit, _fitted
@@ -151,6 +153,11 @@ class PartialFit:
             return TrainingData(table, rows, None, target_attributes)
 
         is_first = not hasattr(estimator, "parameters_")
+        has_intervals = table.intervals is not None or (
+            not is_first
+            and likelihood_from(estimator.network_["likelihood"]).of_intervals
+        )
+        refuse_intervals(has_intervals, "`partial_fit`")
         if self.renews:
             data = data_of(table)
             renewed = _whole_fit if is_first else _fit_with_posterior_prior

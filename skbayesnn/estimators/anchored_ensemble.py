@@ -113,7 +113,7 @@ class AnchoredEnsembleRegressor(_AnchoredEnsemble, BayesianRegressor):
         the weights, which overestimates the noise if ``length_scale`` is small. Without
         ``noisy_targets`` the noise is estimated from residuals, as in
         :class:`MCDropoutRegressor`.
-    likelihood, likelihood_options
+    likelihood, likelihood_options, target_scale, y_bounds, point_mass
         As in :class:`MCDropoutRegressor`.
     n_estimators : int, default=10
         Members. Their spread has a relative error of 1 / sqrt(2 n_estimators).
@@ -139,7 +139,8 @@ dtype, verbose, random_state
     elbo_ : float
         Minus the mean penalised loss of the members, nats, up to constants that depend
         on the size of the network only.
-    likelihood_, tau_, noise_std_, dropout_, length_scale_, elbo_std_error_, \
+    likelihood_, target_spaces_, \
+tau_, noise_std_, dropout_, length_scale_, elbo_std_error_, \
 tau_training_, weight_decay_training_, history_, loss_curve_, n_iter_, engine_, \
 n_processes_, n_features_in_, feature_names_in_, parameters_, network_, seeds_, \
 optimizer_, x_mean_, x_scale_, table_, y_mean_, y_scale_
@@ -185,6 +186,9 @@ optimizer_, x_mean_, x_scale_, table_, y_mean_, y_scale_
         tau="auto",
         likelihood="auto",
         likelihood_options=None,
+        target_scale="identity",
+        y_bounds=None,
+        point_mass=None,
         n_estimators=10,
         n_draws=200,
         standardize=True,

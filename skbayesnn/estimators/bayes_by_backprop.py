@@ -201,7 +201,7 @@ class BBBRegressor(_BayesByBackprop, BayesianRegressor):
         Distribution of y given the network's output, as in :class:`MCDropoutRegressor`.
         ``"auto"`` selects on held-out rows between equal noise and noise that depends
         on the input, and takes about seven times as long.
-    likelihood_options, n_estimators, n_draws
+    likelihood_options, target_scale, y_bounds, point_mass, n_estimators, n_draws
         As in :class:`MCDropoutRegressor`.
     n_training_draws : int, default=1
         Draws of the weights in every training step. Their gradients are averaged. Leave
@@ -227,7 +227,8 @@ dtype, verbose, random_state
         The earlier posterior that ``partial_fit`` used as the prior, per layer.
     pruning_ : dict or None
         What ``prune`` did: the share, layer sizes before, scores before and after.
-    likelihood_, tau_, noise_std_, dropout_, length_scale_, tau_training_, \
+    likelihood_, target_spaces_, \
+tau_, noise_std_, dropout_, length_scale_, tau_training_, \
 weight_decay_training_, elbo_, elbo_std_error_, history_, loss_curve_, n_iter_, \
 engine_, n_processes_, n_features_in_, feature_names_in_, parameters_, network_, \
 seeds_, optimizer_, x_mean_, x_scale_, table_, y_mean_, y_scale_
@@ -278,6 +279,9 @@ seeds_, optimizer_, x_mean_, x_scale_, table_, y_mean_, y_scale_
         tau="auto",
         likelihood="gaussian",
         likelihood_options=None,
+        target_scale="identity",
+        y_bounds=None,
+        point_mass=None,
         n_estimators=1,
         n_draws=200,
         n_training_draws=1,

@@ -211,6 +211,22 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
         freedom > 2, or None. None learns them per target, between 2.1 and 200, or
         between 3 and 200 if held-out rows estimate them. ``"mixture"``:
         ``n_components``, 3 by default.
+    target_scale : {"identity", "log", "logit", "count"}, default="identity"
+        Scale on which y is modelled. Take ``"log"`` for a positive y whose spread grows
+        with its mean, such as prices: the logarithm of the distance from the lower
+        bound, 0 by default. Take ``"logit"`` for shares between the bounds (0 and 1 by
+        default). ``"count"`` is for 0, 1, 2 and so on, with any spread: log(y + 1/2) is
+        modelled, and predictions are integers. Predictions are in the units of y.
+        ``tau``, ``tau_`` and ``noise_std_`` are in the units of the scale, log y for
+        example; then lambda = p l^2 / (2 N tau) holds.
+    y_bounds : (low, high), default=None
+        Bounds that y cannot exceed; None for a missing one. Give them if you know them:
+        no predicted probability is outside. Rows at a finite bound count as censored
+        there (Tobin 1958): (0, None) is a floor at 0.
+    point_mass : float, default=None
+        Value of y with a separate probability, which depends on X; often 0, for sales
+        or claims (Cragg 1971). On the log scale the other rows are positive. It costs
+        one output of the network.
     n_estimators : int, default=1
         Networks with different initial weights, trained side by side; the predictive
         distribution is their mixture with equal weights (Lakshminarayanan, Pritzel &
@@ -283,6 +299,9 @@ default="from_dtype"
         Precision of predictions in y's units, given or estimated.
     likelihood_ : str
         Likelihood in use.
+    target_spaces_ : list of dict
+        Scale, bounds and point mass of each target, if they are not the defaults, or y
+        has intervals.
     noise_std_ : float or ndarray of shape (n_targets,)
         1 / sqrt(tau_), in y's units; not defined for counts. If the noise depends on
         the row, the root mean square over training rows.
@@ -403,6 +422,9 @@ default="from_dtype"
         tau="auto",
         likelihood="auto",
         likelihood_options=None,
+        target_scale="identity",
+        y_bounds=None,
+        point_mass=None,
         n_estimators=1,
         n_draws=200,
         n_training_draws=1,

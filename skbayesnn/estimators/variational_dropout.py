@@ -177,7 +177,8 @@ class VariationalDropoutRegressor(_VariationalDropout, BayesianRegressor):
         value or one per target. Leave ``"auto"`` unless the noise is known or a search
         selects it: held-out rows estimate it after training, as described for
         :class:`MCDropoutRegressor` with ``dropout="auto"``.
-    likelihood, likelihood_options, n_estimators, n_draws
+    likelihood, likelihood_options, target_scale, y_bounds, point_mass, n_estimators, \
+n_draws
         As in :class:`MCDropoutRegressor`.
     n_training_draws : int, default=1
         Draws of the noise in every training step. Their gradients are averaged. Leave
@@ -206,7 +207,8 @@ dtype, verbose, random_state
     weight_decay_ : float or ndarray
         p l^2 / (2 N tau), p = 1 - dropout. With the log-uniform prior, which has no
         scale, it is the weight decay of the biases, l^2 / (2 N tau).
-    likelihood_, tau_, noise_std_, dropout_, length_scale_, tau_training_, \
+    likelihood_, target_spaces_, \
+tau_, noise_std_, dropout_, length_scale_, tau_training_, \
 weight_decay_training_, elbo_, elbo_std_error_, history_, loss_curve_, n_iter_, \
 engine_, n_processes_, n_features_in_, feature_names_in_, parameters_, network_, \
 seeds_, optimizer_, x_mean_, x_scale_, table_, y_mean_, y_scale_
@@ -251,6 +253,9 @@ seeds_, optimizer_, x_mean_, x_scale_, table_, y_mean_, y_scale_
         tau="auto",
         likelihood="auto",
         likelihood_options=None,
+        target_scale="identity",
+        y_bounds=None,
+        point_mass=None,
         n_estimators=1,
         n_draws=200,
         n_training_draws=1,

@@ -138,7 +138,7 @@ class VariationalGPRegressor(BayesianRegressor):
     likelihood : str, default="gaussian"
         Distribution of y given the function, as in :class:`MCDropoutRegressor`.
         ``"auto"`` is ``"gaussian"``.
-    likelihood_options, n_estimators, n_draws
+    likelihood_options, target_scale, y_bounds, point_mass, n_estimators, n_draws
         As in :class:`MCDropoutRegressor`.
     n_training_draws
         As in :class:`BBBRegressor`.
@@ -155,7 +155,8 @@ dtype, verbose, random_state
     ----------
     length_scale_ : ndarray of shape (2,)
         The length scale of w and b, and the length scale of v, sqrt(K).
-    likelihood_, tau_, noise_std_, dropout_, weight_decay_, tau_training_, \
+    likelihood_, target_spaces_, \
+tau_, noise_std_, dropout_, weight_decay_, tau_training_, \
 weight_decay_training_, elbo_, elbo_std_error_, history_, loss_curve_, n_iter_, \
 engine_, n_processes_, n_features_in_, feature_names_in_, parameters_, network_, \
 seeds_, optimizer_, x_mean_, x_scale_, table_, y_mean_, y_scale_
@@ -200,6 +201,9 @@ seeds_, optimizer_, x_mean_, x_scale_, table_, y_mean_, y_scale_
         sigma=0.1,
         likelihood="gaussian",
         likelihood_options=None,
+        target_scale="identity",
+        y_bounds=None,
+        point_mass=None,
         n_estimators=1,
         n_draws=200,
         n_training_draws=1,

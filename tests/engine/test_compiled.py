@@ -139,6 +139,27 @@ def test_likelihoods(likelihood, options, tau, table, seed, monkeypatch):
     assert_same_training(expected, actual, **ROUNDING)
 
 
+@pytest.mark.parametrize("tau", [2.0, "auto"], ids=["tau given", "tau learned"])
+@pytest.mark.parametrize("likelihood", ["gaussian", "heteroscedastic"])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"y_bounds": (-0.2, 0.8)},
+        {"y_bounds": (0, None), "point_mass": 0.0},
+        {"target_scale": "log", "y_bounds": (0, 0.8), "point_mass": 0.0},
+    ],
+    ids=str,
+)
+def test_likelihoods_of_intervals(settings, likelihood, tau, table, seed, monkeypatch):
+    X, Y, weights = table
+    Y = Y.clip(max(0.0, settings["y_bounds"][0]), 0.8)
+    model = MCDropoutRegressor(likelihood=likelihood, **settings)
+    model = exact(model, seed, dropout=0.2, tau=tau, max_iter=8)
+    expected, actual = both(model, X, Y, weights, monkeypatch=monkeypatch)
+    assert actual.network_["likelihood"]["name"] == f"interval_{likelihood}"
+    assert_same_training(expected, actual, **ROUNDING)
+
+
 def test_likelihood_of_classes(table, seed, monkeypatch):
     X, Y, weights = table
     labels = np.digitize(Y[:, 0], [-0.4, 0.4])
@@ -625,6 +646,14 @@ def test_logarithm(numerics):
         x = np.exp(np.linspace(-80, 80, 20_001)).astype(dtype)
         actual = mapped(x, np.empty_like(x))
         np.testing.assert_allclose(actual, np.log(x.astype(np.float64)), rtol=most)
+
+
+def test_log_of_the_normal_distribution_function():
+    """Also far in the tail, where a series is used."""
+    x = np.concatenate([np.linspace(-40, 10, 5001), -np.geomspace(40, 1e6, 101)])
+    mapped = _map(likelihoods._log_ndtr)
+    actual = mapped(x, np.empty_like(x))
+    np.testing.assert_allclose(actual, special.log_ndtr(x), rtol=1e-12, atol=1e-15)
 
 
 def test_digamma():

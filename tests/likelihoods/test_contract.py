@@ -13,8 +13,10 @@ import pytest
 import torch
 
 from skbayesnn._distributions.components import Components, Labels
+from skbayesnn._distributions.recorded import TargetSpace, recorded
 from skbayesnn._likelihoods import LIKELIHOODS, likelihood_from
 from skbayesnn._likelihoods.base import MAX_LOG_TAU
+from skbayesnn._likelihoods.intervals import joined_intervals
 from tests.helpers.checks import Checks
 from tests.helpers.skeletons import skeletons
 
@@ -23,7 +25,12 @@ LEVELS = [1e-3, 0.1, 0.5, 0.77, 0.999]
 
 LAPLACE = skeletons()["Laplace"]
 # Options that are tested in addition to the defaults, by the likelihood's name.
-OPTIONS = {"student_t": [{"df": 3.5}], "mixture": [{"n_components": 2}]}
+OPTIONS = {
+    "student_t": [{"df": 3.5}],
+    "mixture": [{"n_components": 2}],
+    "interval_gaussian": [{"has_point": True}],
+    "interval_heteroscedastic": [{"has_point": True}],
+}
 
 
 def _cases():
@@ -49,6 +56,16 @@ parametrize_classification_cases = pytest.mark.parametrize(
 )
 # Rows that the members share, and separate rows of each member.
 LEADS = [1, MEMBERS]
+
+
+def with_intervals(y, has_point):
+    """Rows with an exact value, within an interval, below, above, and at the point."""
+    low, high, is_point = y.clone(), y.clone(), torch.zeros_like(y)
+    high[:, 1] += 0.7
+    low[:, [2, 4]] = -torch.inf
+    high[:, 3] = torch.inf
+    is_point[:, 4] = has_point
+    return torch.as_tensor(joined_intervals(*map(np.asarray, (low, high, is_point))))
 
 
 class Setting:
@@ -82,6 +99,10 @@ class Setting:
             self.likelihood.statistics(y_of_member.numpy(), weights)
             for y_of_member in self.y.expand(MEMBERS, *self.y.shape[1:])
         ]
+        # y without intervals.
+        self.values = self.y
+        if kind.of_intervals:
+            self.y = with_intervals(self.values, self.likelihood.has_point)
         params = self.likelihood.init(self.tau, torch.as_tensor(np.stack(statistics)))
         self.likelihood.schedule(params, 1.0)
         self.start = params
@@ -98,6 +119,12 @@ class Setting:
         values = self.likelihood.components(self.params, self.outputs)
         kind = self.likelihood.components_class
         return kind(*(value.flatten(0, 1).numpy() for value in values))
+
+    def exact(self, y):
+        """y as the likelihood takes it, (lead, rows, targets) of exact values."""
+        if not self.likelihood.of_intervals:
+            return y
+        return torch.cat([y, y, torch.zeros_like(y)], dim=-1)
 
     def leaves(self):
         """The learned parameters, with gradients."""
@@ -354,9 +381,13 @@ def test_components_of_every_draw(setting):
 @parametrize_regression_cases
 def test_components_and_likelihood_have_the_same_density(setting):
     """On the network's scale, joint over targets, for shared rows."""
-    y = setting.y[:1]
-    density = setting.likelihood.log_density(setting.params, setting.outputs, y)
+    y = setting.values[:1]
+    density = setting.likelihood.log_density(
+        setting.params, setting.outputs, setting.exact(y)
+    )
     components, y = setting.components(), y[0].numpy()
+    if getattr(setting.likelihood, "has_point", False):
+        components = recorded(components, [TargetSpace(point=0.0)] * TARGETS)
     np.testing.assert_allclose(
         components.log_density(y), density.flatten(0, 1), rtol=1e-9, atol=1e-10
     )
@@ -452,7 +483,7 @@ def test_samples_have_the_mean(setting, seed):
 @parametrize_regression_cases
 def test_crps_equals_its_defining_integral(setting):
     """Integral of (F(z) - 1[y <= z])^2 on both sides of y, on a log scale."""
-    components, y = setting.components(), setting.y[0].numpy()
+    components, y = setting.components(), setting.values[0].numpy()
     std = np.sqrt(components.variance.mean(0) + components.mean.var(0))
     expected = np.zeros_like(y)
     if components.discrete:
@@ -482,7 +513,7 @@ def test_rescaled_and_spread(setting):
         with pytest.raises(TypeError, match="ConformalRegressor"):
             components.scaled_about(shift, factor)
         return
-    y = setting.y[0].numpy()
+    y = setting.values[0].numpy()
     before = components.log_density_per_target(y) - np.log(factor)
     levels = np.full((ROWS, TARGETS), 0.3)
     for moved, y_moved, centre in (

@@ -98,6 +98,18 @@ def test_other_likelihoods_have_moments_only(likelihood, data, small):
         to_onnx(model)
 
 
+@pytest.mark.parametrize(
+    "settings", [{"target_scale": "log"}, {"y_bounds": (0, None)}, {"point_mass": 0.0}]
+)
+def test_scales_and_bounds_of_y_are_refused(settings, data, small):
+    """Their moments have no operators."""
+    y = np.abs(data.y)
+    y[0] = 0.0 if "target_scale" not in settings else 1.0
+    model = MCDropoutRegressor(**small, **settings).fit(data.X, y)
+    with pytest.raises(TypeError, match="exact values of y on y's own scale"):
+        to_onnx(model)
+
+
 def test_a_new_likelihood_needs_no_formula(data, small, monkeypatch):
     """Its own functions of torch and NumPy make the graph."""
 

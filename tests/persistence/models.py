@@ -156,6 +156,18 @@ def _likelihoods(seed):
     network = sized(MCDropoutRegressor, seed, tau=2.0, n_estimators=2)
     ordinal = sized(MCDropoutClassifier, seed, likelihood="ordinal")
     learned = sized(MCDropoutRegressor, seed, dropout="auto", likelihood="student_t")
+    actual |= {
+        f"intervals, {name}": (sized(MCDropoutRegressor, seed, **settings), target)
+        for name, settings, target in [
+            ("equal noise", {"likelihood": "gaussian"}, "intervals"),
+            (
+                "point mass",
+                {"likelihood": "heteroscedastic", "point_mass": 0.0},
+                "floored",
+            ),
+            ("scale", {"target_scale": "logit", "y_bounds": (0, 9)}, "floored"),
+        ]
+    }
     return actual | {
         "neighbours of two targets": (
             _neighbours(skbayesnn.NeighbourRegressor, seed),
@@ -223,6 +235,8 @@ def rows_of(name, data):
 def made_up(seed):
     """X (41, 4), y (41,), Y (41, 2), codes and labels of 3 kinds, counts, X_new.
 
+    Also y with a floor, and with intervals.
+
     Also frames with as many rows as X and X_new.
     """
     random = np.random.default_rng([seed, 21])
@@ -236,6 +250,8 @@ def made_up(seed):
         codes=codes,
         labels=np.array(["low", "mid", "top"])[codes],
         counts=random.poisson(np.exp(0.3 * y)).astype(float),
+        floored=y.clip(0),
+        intervals=skbayesnn.interval_target(y, np.where(y > 1, np.inf, y)),
         X_new=random.standard_normal((11, 4)),
         frame=mixed_frame(41, random),
         frame_new=new_frame(11, random),

@@ -51,10 +51,15 @@ class Options(NamedTuple):
         Whether tau is learned.
     given_df : float
         Given degrees of freedom of Student's t, or 0.
+    row_noise, has_point : bool
+        Of intervals: whether the noise depends on the row, and whether y has a point
+        mass.
     """
 
     learned: bool
     given_df: float
+    row_noise: bool
+    has_point: bool
 
 
 class Batch(NamedTuple):
@@ -62,7 +67,7 @@ class Batch(NamedTuple):
 
     Parameters
     ----------
-    y : ndarray of shape (rows, targets)
+    y : ndarray of shape (rows, targets); (rows, 3 targets) of intervals
     labels : ndarray of shape (rows,), int64
         Class indices; or empty.
     factors : ndarray of shape (rows,)
@@ -114,13 +119,32 @@ def _gaussian(options, params, outputs, batch, grads):
 
 
 @compiled
+def _log_precision(raw, level, lowest, gain):
+    """Log precision of a row; its derivatives in ``level``, and in the output by that.
+
+    See ``Heteroscedastic.split``.
+    """
+    dtype = type(raw)
+    one, sharpness = dtype(1), dtype(SHARPNESS)
+    span, largest = dtype(LOG_VARIANCE_RANGE), dtype(MAX_LOG_PRECISION)
+    ratio = tanh(raw / span)
+    unclipped = level - gain * span * ratio
+    clipped = min(unclipped, largest)
+    # smooth_max of `_likelihoods.gaussian`.
+    excess = sharpness * (clipped - lowest)
+    is_linear = excess > dtype(SOFTPLUS_LINEAR_FROM)
+    smooth = clipped - lowest if is_linear else softplus(excess) / sharpness
+    slope = one if is_linear else sigmoid(excess)
+    slope = slope if unclipped <= largest else dtype(0)
+    return lowest + smooth, slope, -gain * (one - ratio * ratio)
+
+
+@compiled
 def _heteroscedastic(options, params, outputs, batch, grads):
     dtype = outputs.dtype.type
     y, factors, y_shift, nll = batch.y, batch.factors, batch.y_shift, batch.nll
     n_targets = y.shape[1]
-    half, one, sharpness = dtype(0.5), dtype(1), dtype(SHARPNESS)
-    span, gain = dtype(LOG_VARIANCE_RANGE), params[n_targets]
-    largest = dtype(MAX_LOG_PRECISION)
+    half, one, gain = dtype(0.5), dtype(1), params[n_targets]
     fill(nll, dtype(n_targets * HALF_LOG_2PI))
     for t in range(n_targets):
         value, within = _log_tau(params[t], options.learned)
@@ -128,16 +152,9 @@ def _heteroscedastic(options, params, outputs, batch, grads):
         raw_log_variances = outputs[:, n_targets + t]
         total = 0.0
         for i in range(outputs.shape[0]):
-            ratio = tanh(raw_log_variances[i] / span)
-            unclipped = level - gain * span * ratio
-            clipped = min(unclipped, largest)
-            # smooth_max of `_likelihoods.gaussian`.
-            excess = sharpness * (clipped - lowest)
-            is_linear = excess > dtype(SOFTPLUS_LINEAR_FROM)
-            smooth = clipped - lowest if is_linear else softplus(excess) / sharpness
-            log_tau = lowest + smooth
-            slope = one if is_linear else sigmoid(excess)
-            slope = slope if unclipped <= largest else dtype(0)
+            log_tau, slope, to_raw = _log_precision(
+                raw_log_variances[i], level, lowest, gain
+            )
             residual = outputs[i, t] - y[i, t]
             tau = exp(log_tau)
             square = tau * residual * residual
@@ -147,7 +164,90 @@ def _heteroscedastic(options, params, outputs, batch, grads):
             outputs[i, t] = tau * residual * factors[i]
             if y_shift.size:
                 outputs[i, t] -= exp(half * log_tau) * y_shift[i, t] * factors[i]
-            raw_log_variances[i] = -gain * (one - ratio * ratio) * to_level
+            raw_log_variances[i] = to_raw * to_level
+        if within:
+            grads[t] += dtype(total)
+
+
+@compiled
+def _log_ndtr(x):
+    """Log of the standard normal distribution function."""
+    if x > -30.0:
+        return math.log(0.5 * math.erfc(-x * math.sqrt(0.5)))
+    z = 1.0 / (x * x)
+    series = z * (z * (3.0 - z * (15.0 - z * (105.0 - z * 945.0))) - 1.0)
+    return -0.5 * x * x - math.log(-x) - HALF_LOG_2PI + math.log1p(series)
+
+
+@compiled
+def _interval(below, above):
+    """log P(below < z <= above) of a normal z, and both densities divided by P."""
+    start, end = _log_ndtr(below), _log_ndtr(above)
+    if below > -above:  # mirrored to the lower tail
+        start, end = _log_ndtr(-above), _log_ndtr(-below)
+    log_p = end + math.log(-math.expm1(min(start - end, -1e-14)))
+    at_below = math.exp(-0.5 * below * below - HALF_LOG_2PI - log_p)
+    at_above = math.exp(-0.5 * above * above - HALF_LOG_2PI - log_p)
+    return log_p, at_below, at_above
+
+
+@compiled
+def _intervals(options, params, outputs, batch, grads):
+    """See ``_likelihoods.intervals``; in double precision."""
+    dtype = outputs.dtype.type
+    y, factors, nll = batch.y, batch.factors, batch.nll
+    n_targets = y.shape[1] // 3
+    n_latent = 2 * n_targets if options.row_noise else n_targets
+    fill(nll, dtype(0))
+    for t in range(n_targets):
+        value, within = _log_tau(params[t], options.learned)
+        level, total = dtype(value), 0.0
+        for i in range(outputs.shape[0]):
+            log_tau, slope, to_raw = level, dtype(1), dtype(0)
+            if options.row_noise:
+                log_tau, slope, to_raw = _log_precision(
+                    outputs[i, n_targets + t],
+                    level,
+                    -params[n_targets + 1 + t],
+                    params[n_targets],
+                )
+            root = math.exp(0.5 * log_tau)
+            mean = np.float64(outputs[i, t])
+            below = (np.float64(y[i, t]) - mean) * root
+            above = (np.float64(y[i, n_targets + t]) - mean) * root
+            is_point = y[i, 2 * n_targets + t] > 0
+            # Loss, and its derivatives in the mean and in the log precision.
+            loss, to_mean, to_log_tau = np.inf, 0.0, 0.0
+            if y[i, t] < y[i, n_targets + t]:
+                log_p, at_below, at_above = _interval(below, above)
+                loss, to_mean = -log_p, root * (at_above - at_below)
+                to_log_tau = -0.5 * (above * at_above - below * at_below)
+            elif not is_point:
+                loss = 0.5 * (below * below - log_tau) + HALF_LOG_2PI
+                to_mean, to_log_tau = -root * below, 0.5 * (below * below - 1.0)
+            if options.has_point:
+                logit = np.float64(outputs[i, n_latent + t])
+                probability = 1.0 / (1.0 + math.exp(-logit))
+                log_rest = -max(logit, 0.0) - math.log1p(math.exp(-abs(logit)))
+                loss -= log_rest
+                rest = 1.0  # posterior probability that the row is not the point mass
+                if is_point:
+                    log_point = logit + log_rest
+                    rest = 1.0 / (1.0 + math.exp(log_point + loss))
+                    loss = (
+                        -log_point + math.log1p(-rest)
+                        if rest < 0.5
+                        else (loss + math.log(rest))
+                    )
+                to_mean, to_log_tau = rest * to_mean, rest * to_log_tau
+                to_logit = probability - (1.0 - rest)
+                outputs[i, n_latent + t] = dtype(to_logit) * factors[i]
+            nll[i] += dtype(loss)
+            to_level = dtype(to_log_tau) * slope * factors[i]
+            total += to_level
+            outputs[i, t] = dtype(to_mean) * factors[i]
+            if options.row_noise:
+                outputs[i, n_targets + t] = to_raw * to_level
         if within:
             grads[t] += dtype(total)
 
@@ -243,6 +343,8 @@ def _categorical(options, params, outputs, batch, grads):
 FUNCTIONS = {
     "gaussian": _gaussian,
     "heteroscedastic": _heteroscedastic,
+    "interval_gaussian": _intervals,
+    "interval_heteroscedastic": _intervals,
     "student_t": _student_t,
     "poisson": _poisson,
     "categorical": _categorical,
@@ -252,7 +354,8 @@ FUNCTIONS = {
 def _signature(real):
     """Types of the arguments, for a type of floats."""
     vector, matrix = real[::1], real[:, ::1]
-    options = types.NamedTuple((types.boolean, types.float64), Options)
+    flag = types.boolean
+    options = types.NamedTuple((flag, types.float64, flag, flag), Options)
     arrays = matrix, types.int64[::1], vector, matrix, vector
     batch = types.NamedTuple(arrays, Batch)
     return types.void(options, vector, matrix, batch, vector)

@@ -195,7 +195,7 @@ def _forward_pass(maps, arrays):
 @compiled
 def _empty_batch(table, n_rows, n_targets, dtype):
     return likelihoods.Batch(
-        np.empty((n_rows, n_targets), dtype),
+        np.empty((n_rows, table.y.shape[1]), dtype),
         np.empty(n_rows if table.labels.size else 0, np.int64),
         np.empty(n_rows, dtype),
         np.empty((n_rows if table.y_shift.size else 0, n_targets), dtype),

@@ -434,7 +434,12 @@ def _program(
     # Classes have one label.
     n_targets = getattr(likelihood, "n_targets", 1)
     program = loop.Program(
-        options=likelihoods.Options(bool(likelihood.learned), _given_df(likelihood)),
+        options=likelihoods.Options(
+            bool(likelihood.learned),
+            _given_df(likelihood),
+            likelihood.row_noise,
+            getattr(likelihood, "has_point", False),
+        ),
         likelihood_address=likelihoods.KIND.address(function, dtype),
         is_heteroscedastic=isinstance(likelihood, Heteroscedastic),
         first_of_likelihood=min(

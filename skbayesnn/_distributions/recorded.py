@@ -1,0 +1,572 @@
+"""Distributions of a y that is limited, skewed, censored, or has a point mass.
+
+A network, or another model, predicts a latent value z, a real number. What is recorded
+is
+
+    y = point                    with probability pi(x),
+    y = h^-1(z), within bounds   otherwise,
+
+with h the identity, the logarithm of the distance from the lower bound, or the logit of
+the share of the way between the bounds. Values of z below h(low_edge) are recorded as
+``low``, and above h(high_edge) as ``high``. This gives a floor or a cap (Tobin 1958,
+"Estimation of relationships for limited dependent variables", Econometrica 26),
+log-normal values, shares in [0, 1] with rows at both ends, and zeros that occur more
+often (Cragg 1971, Econometrica 39).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from numbers import Real
+
+import numpy as np
+from scipy.special import expit, ndtr
+
+from skbayesnn._distributions.components import Components, Gaussians
+from skbayesnn._distributions.mixtures import GaussianMixtures
+from skbayesnn._distributions.quantiles import mixture_cdf, mixture_quantile
+
+SCALES = ("identity", "log", "logit", "count")
+# Quadrature nodes for moments without a closed form, and their reach in standard
+# deviations.
+_N_NODES, _REACH = 64, 8.5
+# Counts below this are summed, larger ones integrated.
+_N_COUNTS = 64
+
+
+@dataclass(frozen=True)
+class TargetSpace:
+    """The map h from y to the latent value z, the bounds of y, and a point mass.
+
+    Parameters
+    ----------
+    scale : {"identity", "log", "logit", "count"}
+        h(y) is y, log(y - low), or log((y - low) / (high - y)). Of counts the integer
+        y is recorded if log(y) < z <= log(y + 1): a discretised log-normal.
+    low, high : float
+        Bounds of y. For the logarithm ``low`` is finite, for the logit both are.
+    low_edge, high_edge : float
+        Values up to ``low_edge`` are recorded as ``low``, from ``high_edge`` as
+        ``high``.
+    point : float or None
+        Value with a separate probability.
+    """
+
+    scale: str = "identity"
+    low: float = -np.inf
+    high: float = np.inf
+    low_edge: float = -np.inf
+    high_edge: float = np.inf
+    point: float | None = None
+
+    @classmethod
+    def bounded(cls, scale: str, low: float, high: float, **others) -> "TargetSpace":
+        """A space whose edges are its bounds."""
+        return cls(scale, low, high, low, high, **others)
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether the scale is defined within the bounds, which contain the edges."""
+        bounds = [self.low, self.low_edge, self.high_edge, self.high]
+        numbers = bounds if self.point is None else [*bounds, self.point]
+        if not (self.scale in SCALES and all(isinstance(v, Real) for v in numbers)):
+            return False
+        needed = {"log": [self.low], "logit": [self.low, self.high]}
+        return bool(
+            self.low <= self.low_edge < self.high_edge <= self.high
+            and np.isfinite(needed.get(self.scale, [])).all()
+            and (self.point is None or np.isfinite(self.point))
+        )
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether y is the latent value itself."""
+        return self == TargetSpace()
+
+    def to_latent(self, y: np.ndarray) -> np.ndarray:
+        """h(y), of the same shape; -inf and inf outside of the bounds."""
+        if self.scale == "identity":
+            return np.asarray(y, dtype=np.float64)
+        with np.errstate(divide="ignore"):
+            if self.scale == "log":
+                return np.log(np.maximum(y - self.low, 0.0))
+            if self.scale == "count":
+                return np.log(y + 0.5)
+            inside = np.clip(y, self.low, self.high)
+            return np.log(inside - self.low) - np.log(self.high - inside)
+
+    def from_latent(self, z: np.ndarray) -> np.ndarray:
+        """y that is recorded for z, of the same shape."""
+        if self.scale == "identity":
+            y = np.asarray(z, dtype=np.float64)
+        elif self.scale == "log":
+            with np.errstate(over="ignore"):
+                y = self.low + np.exp(np.asarray(z, dtype=np.float64))
+        elif self.scale == "count":
+            with np.errstate(over="ignore"):
+                y = np.ceil(np.exp(np.asarray(z, dtype=np.float64)) - 1)
+        else:
+            y = self.low + (self.high - self.low) * expit(z)
+        y = np.where(y <= self.low_edge, self.low, y)
+        return np.where(y >= self.high_edge, self.high, y)
+
+    def as_recorded(self, y: np.ndarray) -> np.ndarray:
+        """y, and the bound for values between it and its edge, of the same shape."""
+        y = np.where((self.low <= y) & (y <= self.low_edge), self.low, y)
+        return np.where((self.high_edge <= y) & (y <= self.high), self.high, y)
+
+    def log_slope(self, y: np.ndarray) -> np.ndarray:
+        """log h'(y), of the same shape, for y between the edges."""
+        if self.scale == "identity":
+            return np.zeros(np.shape(y))
+        if self.scale == "log":
+            return -np.log(y - self.low)
+        width = self.high - self.low
+        return np.log(width) - np.log(y - self.low) - np.log(self.high - y)
+
+    def up_to(self, y: np.ndarray) -> np.ndarray:
+        """The largest z that is recorded as y or less, of the same shape."""
+        if self.scale == "count":
+            with np.errstate(divide="ignore"):
+                z = np.log(np.maximum(np.floor(y) + 1, 0))
+        else:
+            z = self._latent_inside(y)
+        z = np.where(y < self.low, -np.inf, z)
+        return np.where(y >= self.high, np.inf, z)
+
+    def below(self, y: np.ndarray) -> np.ndarray:
+        """The largest z that is recorded as less than y, of the same shape.
+
+        It equals ``up_to(y)`` unless y is a bound or a count.
+        """
+        if self.scale == "count":
+            with np.errstate(divide="ignore"):
+                z = np.log(np.maximum(np.ceil(y), 0))
+        else:
+            z = self._latent_inside(y)
+        z = np.where(y <= self.low, -np.inf, z)
+        return np.where(y > self.high, np.inf, z)
+
+    def _latent_inside(self, y):
+        return self.to_latent(np.clip(y, self.low_edge, self.high_edge))
+
+    @property
+    def latent_edges(self) -> tuple[float, float]:
+        """h of the two edges."""
+        low, high = self.to_latent(np.array([self.low_edge, self.high_edge]))
+        return float(low), float(high)
+
+
+def is_space(values: dict) -> bool:
+    """Whether stored values are the fields of a valid space."""
+    try:
+        return TargetSpace(**values).is_valid
+    except TypeError:  # another field
+        return False
+
+
+def _clipped_normal(mean, std, low: float, high: float):
+    """Mean and mean square of a normal variable that is clipped to [low, high]."""
+    below, above = (low - mean) / std, (high - mean) / std
+    p_low, p_high = ndtr(below), ndtr(-above)
+    inside = ndtr(above) - p_low
+    d_low, d_high = _density(below), _density(above)
+    first = mean * inside + std * (d_low - d_high)
+    second = (np.square(mean) + np.square(std)) * inside
+    second += std * (_times(mean + low, d_low) - _times(mean + high, d_high))
+    return (
+        first + _times(low, p_low) + _times(high, p_high),
+        second + _times(low**2, p_low) + _times(high**2, p_high),
+    )
+
+
+def _density(z):
+    return np.exp(-0.5 * np.square(z)) / np.sqrt(2 * np.pi)
+
+
+def _times(value, probability):
+    """The product, 0 where the probability is 0."""
+    with np.errstate(invalid="ignore"):
+        return np.where(probability > 0, value * probability, 0.0)
+
+
+def _clipped_log_normal(mean, std, space: TargetSpace):
+    """Mean and mean square of low + exp(N(mean, std^2)), recorded in a space."""
+    low, high = space.latent_edges
+    moments = []
+    for power in (1, 2):
+        shifted = mean + power * np.square(std)
+        with np.errstate(over="ignore", invalid="ignore"):
+            whole = np.exp(power * mean + 0.5 * np.square(power * std))
+            inside = ndtr((high - shifted) / std) - ndtr((low - shifted) / std)
+            value = _times(whole, inside)
+        at_high = _times((space.high - space.low) ** power, ndtr((mean - high) / std))
+        moments.append(value + at_high)
+    first, second = moments
+    return space.low + first, space.low**2 + 2 * space.low * first + second
+
+
+def _discretised(mean, std, space: TargetSpace):
+    """Mean and mean square of counts of a log-normal variable.
+
+    With P(Y > k) of the first counts, and the continuous variable beyond them.
+    """
+    first, second = np.zeros(mean.shape), np.zeros(mean.shape)
+    for k in range(_N_COUNTS):
+        share = ndtr((mean - np.log(k + 1.0)) / std)
+        first += share
+        second += (2 * k + 1) * share
+    beyond = TargetSpace("log", -0.5, np.inf, float(_N_COUNTS), np.inf)
+    below = ndtr((np.log(_N_COUNTS + 0.5) - mean) / std)
+    rest = _clipped_log_normal(mean, std, beyond)
+    for moment, value, power in ((first, rest[0], 1), (second, rest[1], 2)):
+        moment += value - (-0.5) ** power * below
+        moment -= float(_N_COUNTS) ** power * (1 - below)
+    return first, second
+
+
+def _clipped_by_quadrature(mean, std, space: TargetSpace):
+    """Mean and mean square of h^-1(N(mean, std^2)), recorded in a space."""
+    low, high = space.latent_edges
+    points, weights = np.polynomial.legendre.leggauss(_N_NODES)
+    start, end = np.clip([mean - _REACH * std, mean + _REACH * std], low, high)
+    z = np.multiply.outer(points + 1, (end - start) / 2) + start
+    weights = np.multiply.outer(weights, (end - start) / 2)
+    weights *= _density((z - mean) / std) / std
+    y = space.from_latent(z)
+    p_low, p_high = ndtr((low - mean) / std), ndtr((mean - high) / std)
+    return tuple(
+        (weights * y**power).sum(0)
+        + space.low**power * p_low
+        + space.high**power * p_high
+        for power in (1, 2)
+    )
+
+
+@dataclass(frozen=True)
+class Latents(Gaussians):
+    """Normal latent values, and the probability of a point mass of y.
+
+    probability : ndarray of shape (draws, rows, targets)
+    """
+
+    probability: np.ndarray
+
+
+def recorded(latent: Components, spaces: Sequence[TargetSpace]) -> Components:
+    """Distributions of y for latent values, in the units of h(y)."""
+    spaces, probability = tuple(spaces), None
+    if isinstance(latent, Latents):
+        if any(space.point is not None for space in spaces):
+            probability = latent.probability.astype(np.float64)
+        latent = Gaussians(latent.mean, latent.variance, own_share=latent.own_share)
+    return Recorded(latent, spaces, probability)
+
+
+@dataclass(frozen=True)
+class Recorded(Components):
+    """What is recorded of latent values: (draws, rows, targets).
+
+    Parameters
+    ----------
+    latent : Components
+        Distributions of z.
+    spaces : sequence of TargetSpace
+        One per target.
+    probability : ndarray of shape (draws, rows, targets), or None
+        Probability of the point mass, pi.
+    """
+
+    latent: Components
+    spaces: tuple[TargetSpace, ...]
+    probability: np.ndarray | None = None
+
+    @property
+    def is_location_scale(self):
+        """Bounds do not move."""
+        return False
+
+    def support(self):
+        """Bounds of the spaces."""
+        bounds = [(space.low, space.high) for space in self.spaces]
+        low, high = np.transpose(bounds)
+        return low, high
+
+    @property
+    def atoms(self):
+        """Bounds and point masses."""
+        values = np.array([(s.low, s.high, s.point) for s in self.spaces], dtype=float)
+        is_atom = np.isfinite(values)
+        return np.where(is_atom, values, np.nan)[:, is_atom.any(0)].T
+
+    # ---- draws, rows and targets
+
+    @property
+    def _first(self):
+        return self.latent._first
+
+    @property
+    def kind(self):
+        """What parts must have in common to be concatenated."""
+        return (*super().kind, self.latent.kind, self.spaces)
+
+    @property
+    def own_share(self):
+        """Probability that y is from the draw itself, or None."""
+        return self.latent.own_share
+
+    def _mapped(self, function):
+        probability = self.probability
+        return replace(
+            self,
+            latent=self.latent._mapped(function),
+            probability=None if probability is None else function(probability),
+        )
+
+    @classmethod
+    def concatenated(cls, parts: Sequence, axis: int = 0):
+        """Concatenate draws, rows or targets."""
+        latent = [part.latent for part in parts]
+        spaces, probability = parts[0].spaces, None
+        if axis == 2:
+            spaces = tuple(space for part in parts for space in part.spaces)
+        if any(part.probability is not None for part in parts):
+            probability = np.concatenate([part._probability for part in parts], axis)
+        return cls(type(latent[0]).concatenated(latent, axis), spaces, probability)
+
+    @classmethod
+    def collected(cls, parts, n_draws):
+        """Concatenate the draws of several objects."""
+        return cls.concatenated(list(parts))
+
+    def targets(self, index):
+        """Select targets by index or slice."""
+        spaces = tuple(np.array(self.spaces, dtype=object)[index])
+        return replace(super().targets(index), spaces=spaces)
+
+    @property
+    def _probability(self) -> np.ndarray:
+        """pi, zeros without a point mass, (draws, rows, targets)."""
+        shape = self.n_draws, self.n_rows, self.n_targets
+        return np.zeros(shape) if self.probability is None else self.probability
+
+    def _by_target(self, function, *arrays) -> np.ndarray:
+        """Apply a function of a space and of columns to each target (the last axis)."""
+        columns = [
+            function(space, *(np.asarray(values)[..., j] for values in arrays))
+            for j, space in enumerate(self.spaces)
+        ]
+        return np.stack(columns, axis=-1)
+
+    def _points(self) -> np.ndarray:
+        """Values of the point masses, (targets,); NaN without one."""
+        return np.array([space.point for space in self.spaces], dtype=np.float64)
+
+    # ---- moments of every draw
+
+    @cached_property
+    def _moments(self):
+        """Mean and variance of every draw, (draws, rows, targets) each."""
+        columns = [self._moments_of(j, space) for j, space in enumerate(self.spaces)]
+        first, second = np.stack(columns, axis=-1)
+        if self.probability is not None:
+            rest, point = 1 - self.probability, np.nan_to_num(self._points())
+            first = rest * first + self.probability * point
+            second = rest * second + self.probability * np.square(point)
+        return first, np.maximum(second - np.square(first), 0.0)
+
+    def _moments_of(self, j: int, space: TargetSpace) -> np.ndarray:
+        """Mean and mean square without the point mass, (2, draws, rows)."""
+        latent = self.latent
+        if not isinstance(latent, Gaussians | GaussianMixtures):
+            nodes, weights = latent.targets(slice(j, j + 1)).nodes(_N_NODES)
+            y = space.from_latent(nodes[..., 0])
+            weights = np.broadcast_to(weights.T, y.T.shape).T
+            return np.stack([(weights * y).sum(0), (weights * np.square(y)).sum(0)])
+        mixtures = GaussianMixtures.of(latent)
+        weight, mean, std = (
+            values[:, :, j].astype(np.float64)
+            for values in (mixtures.weight, mixtures.location, mixtures.scale)
+        )
+        if space.scale == "log":
+            moments = _clipped_log_normal(mean, std, space)
+        elif space.scale == "count":
+            moments = _discretised(mean, std, space)
+        elif space.scale == "logit":
+            moments = _clipped_by_quadrature(mean, std, space)
+        else:
+            moments = _clipped_normal(mean, std, space.low, space.high)
+        return np.stack([(weight * values).sum(-1) for values in moments])
+
+    @property
+    def mean(self):
+        """Mean of every draw, (draws, rows, targets)."""
+        return self._moments[0]
+
+    @property
+    def variance(self):
+        """Variance of every draw, (draws, rows, targets)."""
+        return self._moments[1]
+
+    # ---- probabilities and densities of every draw
+
+    def _has_point(self, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+        """Whether the point mass is in (low, high], (rows, targets)."""
+        points = self._points()
+        return (low < points) & (points <= high)
+
+    def cdf(self, y):
+        """P(Y <= y)."""
+        share = self.latent.cdf(self._by_target(TargetSpace.up_to, y))
+        if self.probability is None:
+            return share
+        point = np.where(self._has_point(np.full(y.shape, -np.inf), y), 1.0, 0.0)
+        return self.probability * point + (1 - self.probability) * share
+
+    def log_probability(self, low, high):
+        """log P(low < Y <= high)."""
+        return self._log_sum(
+            self._log_rest(
+                *(self._by_target(TargetSpace.up_to, end) for end in (low, high))
+            ),
+            self._has_point(low, high),
+        )
+
+    def _log_rest(self, low, high) -> np.ndarray:
+        """log P(low < z <= high), -inf if the interval is empty."""
+        is_empty = low >= high
+        low, high = np.where(is_empty, -1.0, low), np.where(is_empty, 1.0, high)
+        return np.where(is_empty, -np.inf, self.latent.log_probability(low, high))
+
+    def _log_sum(self, log_rest, has_point) -> np.ndarray:
+        """Log probability or density with the point mass, (draws, rows, targets)."""
+        if self.probability is None:
+            return log_rest
+        with np.errstate(divide="ignore"):
+            log_point = np.where(has_point, np.log(self.probability), -np.inf)
+            return np.logaddexp(log_point, np.log1p(-self.probability) + log_rest)
+
+    def log_density_per_target(self, y):
+        """Log density of y; at a point mass or a bound, the log probability."""
+        y = self._by_target(TargetSpace.as_recorded, np.asarray(y, dtype=np.float64))
+        below, up_to = (
+            self._by_target(function, y)
+            for function in (TargetSpace.below, TargetSpace.up_to)
+        )
+        density = self._log_rest(below, up_to)
+        inside = self._by_target(
+            lambda space, y: (space.low_edge < y) & (y < space.high_edge), y
+        )
+        inside &= (y != self._points()) & (below == up_to)
+        inside &= np.array([space.scale != "count" for space in self.spaces])
+        if inside.any():
+            slope = self._by_target(TargetSpace.log_slope, np.where(inside, y, np.nan))
+            z = np.where(inside, up_to, 0.0)
+            given = self.latent.log_density_per_target(z) + slope
+            density = np.where(inside, given, density)
+        return self._log_sum(density, y == self._points())
+
+    # ---- quantiles and samples
+
+    def _quantile(self, level, probability, share, inverse) -> np.ndarray:
+        """Quantile of y; probability, share and inverse are of a draw or of all.
+
+        share, inverse : distribution function of z without the point mass, and its
+            inverse
+        """
+
+        def from_latent(z):
+            return self._by_target(TargetSpace.from_latent, z)
+
+        if probability is None:
+            return from_latent(inverse(level))
+        points = self._points()
+        rest = 1 - probability
+        before = rest * share(self._by_target(TargetSpace.below, points[None]))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            outer = np.where(level < before, level / rest, (level - probability) / rest)
+        is_point = (level >= before) & (level <= before + probability)
+        outer = np.where(is_point, 0.5, outer)
+        tiny = np.finfo(float).tiny
+        outer = outer.clip(tiny, 1 - np.finfo(float).epsneg)
+        return np.where(is_point, points, from_latent(inverse(outer)))
+
+    def quantile(self, level):
+        """Quantile of every draw."""
+        latent = self.latent
+        return self._quantile(level, self.probability, latent.cdf, latent.quantile)
+
+    def sample(self, random):
+        """Sample y from every draw."""
+        y = self._by_target(TargetSpace.from_latent, self.latent.sample(random))
+        if self.probability is None:
+            return y
+        return np.where(random.random(y.shape) < self.probability, self._points(), y)
+
+    def rescaled(self, shift, factor):
+        """Raise an error: the bounds of y have no other units."""
+        raise TypeError(
+            "predictive distributions with bounds, a scale or a point mass of y cannot "
+            "be shifted."
+        )
+
+    def scaled_about(self, centre, factor, bound=np.inf):
+        """Spread the latent values; on another scale than y's about their own mean."""
+        own = self.latent.mean.mean(0)
+        is_identity = np.array([space.scale == "identity" for space in self.spaces])
+        centre = np.where(is_identity, centre, own)
+        return replace(self, latent=self.latent.scaled_about(centre, factor, bound))
+
+    # ---- the mixture of all draws
+
+    @property
+    def _mixture_weight(self):
+        """Weight of the latent draws, which differs with a point mass; or None."""
+        return None if self.probability is None else 1 - self.probability
+
+    def _mixture_share(self, z) -> np.ndarray:
+        """Distribution function of z without the point mass, (rows, targets)."""
+        weight = self._mixture_weight
+        if weight is None:
+            return self.latent.mixture_cdf(z)
+        return mixture_cdf(self.latent.mean, self.latent.variance, z, weight)
+
+    def mixture_quantile(self, level):
+        """Quantile of the mixture of all draws."""
+        level = np.broadcast_to(level, (self.n_rows, self.n_targets))
+        if self.probability is None:
+            return self._quantile(level, None, None, self.latent.mixture_quantile)
+        weight, latent = self._mixture_weight, self.latent
+        return self._quantile(
+            level,
+            self.probability.mean(0),
+            self._mixture_share,
+            lambda outer: mixture_quantile(latent.mean, latent.variance, outer, weight),
+        )
+
+    def mixture_cdf(self, y):
+        """P(Y <= y) of the mixture of all draws."""
+        share = self._mixture_share(self._by_target(TargetSpace.up_to, y))
+        if self.probability is None:
+            return share
+        probability = self.probability.mean(0)
+        has_point = self._points() <= y
+        return probability * has_point + (1 - probability) * share
+
+    def mixture_crps(self, y):
+        """CRPS of the mixture, from quantiles of the draws."""
+        return self.crps_of_draws(y)
+
+    def nodes(self, n):
+        """Quadrature nodes of every draw, and their weights."""
+        values, weights = self.latent.nodes(n)
+        y = self._by_target(TargetSpace.from_latent, values)
+        if self.probability is None:
+            return y, weights
+        weights = np.broadcast_to(np.asarray(weights).T, y.T.shape).T
+        # A target without a point mass repeats a node, with the probability 0.
+        point = np.where(np.isnan(self._points()), y[:1], self._points())
+        return (
+            np.concatenate([y, point]),
+            np.concatenate([weights * (1 - self.probability), self.probability[None]]),
+        )

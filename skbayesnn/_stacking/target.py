@@ -1,0 +1,176 @@
+"""What y is: plain, skewed, a share, limited, or intervals; and what follows from it.
+
+The rules look at the values of y alone. They choose candidates; held-out rows decide
+which of these get weight. Figures: docs/defaults.md, "Stacks: kinds of y".
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy.stats import skew
+
+from skbayesnn._data.target import check_bounds
+from skbayesnn._distributions.recorded import TargetSpace, recorded
+
+# The smallest value of y is a floor if at least this number and share of the rows have
+# it, and it is more frequent than any other value by this factor; so is a cap.
+MIN_ROWS, MIN_SHARE, MIN_FACTOR = 10, 0.02, 2.5
+# y is skewed if its skewness is above the first, and if the skewness of its logarithm
+# is smaller by the second.
+SKEWNESS, SHARE_OF_SKEWNESS = 1.0, 0.5
+# y in [0, 1] is a share if this part of the rows is within this distance of an end.
+SHARE_NEAR_END, NEAR_END = 0.1, 0.05
+# Non-negative integers are counts if the smallest is below this share of the mean.
+SHARE_OF_MEAN = 0.2
+# Candidates without limits are fitted to rows that are moved beyond the limit, by
+# these standard deviations of y: then their noise rarely crosses it.
+BEYOND = 0.3
+
+
+@dataclass(frozen=True)
+class Target:
+    """What y is.
+
+    Parameters
+    ----------
+    scale : {"identity", "log", "logit", "count"}
+        Scale on which further candidates are fitted.
+    low, high : float
+        Bounds of y, given or found; may be infinite.
+    has_floor, has_cap : bool
+        Whether many rows are at the lower or the upper bound.
+    has_intervals : bool
+        Whether y is given as intervals.
+    """
+
+    scale: str = "identity"
+    low: float = -np.inf
+    high: float = np.inf
+    has_floor: bool = False
+    has_cap: bool = False
+    has_intervals: bool = False
+
+    @classmethod
+    def of(cls, y: np.ndarray, weights: np.ndarray, bounds: Any) -> "Target":
+        """Find what y is.
+
+        y : (rows[, targets]), or of ``interval_target``
+        bounds : given (low, high), or None
+        """
+        low, high = check_bounds(bounds, "identity")
+        given = cls(low=low, high=high, has_intervals=y.dtype.names is not None)
+        if given.has_intervals or y.ndim == 2:
+            return given
+        y = y[weights > 0]
+        values, counts = np.unique(y, return_counts=True)
+        if len(values) < 5:
+            return given
+        most = max(MIN_ROWS, MIN_SHARE * len(y), MIN_FACTOR * counts[1:-1].max())
+        has_floor = counts[0] >= most and low in (-np.inf, values[0])
+        has_cap = counts[-1] >= most and high in (np.inf, values[-1])
+        low, high = (values[0] if has_floor else low), (values[-1] if has_cap else high)
+        inner = y[(y > low) & (y < high)]
+        is_count = (y == np.floor(y)).all() and 0 <= y.min() < SHARE_OF_MEAN * y.mean()
+        if is_count and low in (-np.inf, 0):
+            scale, low = "count", 0.0
+        else:
+            scale = _scale_of(inner, low, high)
+        return cls(scale, float(low), float(high), bool(has_floor), bool(has_cap))
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether y is any number."""
+        return self == Target()
+
+    @property
+    def bounds(self) -> tuple[float | None, float | None] | None:
+        """Parameter ``y_bounds`` of an estimator."""
+        if np.isinf([self.low, self.high]).all():
+            return None
+        low, high = self.low, self.high
+        return (low if np.isfinite(low) else None, high if np.isfinite(high) else None)
+
+    @property
+    def on_scale(self) -> dict[str, Any]:
+        """Parameters of a network on the other scale, with a point mass at a limit."""
+        params: dict[str, Any] = {}
+        if self.scale != "identity":
+            params["target_scale"] = self.scale
+        if self.has_floor:
+            params["point_mass"] = self.low
+        elif self.has_cap:
+            params["point_mass"] = self.high
+        return params
+
+    @property
+    def scale_without_limits(self) -> str:
+        """Scale of candidates that know neither limits nor counts."""
+        has_limits = self.has_floor or self.has_cap or self.scale == "count"
+        return "identity" if has_limits else self.scale
+
+    def space(self, scale: str = "identity") -> TargetSpace | None:
+        """Space of a candidate without bounds; None if it needs none."""
+        low = 0.0 if scale in ("log", "logit") and np.isinf(self.low) else self.low
+        high = 1.0 if scale == "logit" and np.isinf(self.high) else self.high
+        space = TargetSpace.bounded(scale, float(low), float(high))
+        return None if space.is_plain else space
+
+    def latent(self, y: np.ndarray, space: TargetSpace | None) -> np.ndarray:
+        """y on which a candidate without bounds is fitted."""
+        if space is None:
+            return y
+        z, (low, high) = space.to_latent(y), (self.low, self.high)
+        inner = z[np.isfinite(z) & (y > low) & (y < high)]
+        if not len(inner):
+            return y
+        beyond = BEYOND * inner.std()
+        z = np.where(y <= low, np.fmax(z, inner.min()) - beyond, z)
+        return np.where(y >= high, np.fmin(z, inner.max()) + beyond, z)
+
+    def __str__(self) -> str:
+        parts = []
+        if self.has_intervals:
+            parts.append("intervals")
+        if self.has_floor or self.has_cap:
+            ends = [self.low] * self.has_floor + [self.high] * self.has_cap
+            parts.append(f"many rows at {' and '.join(f'{end:g}' for end in ends)}")
+        if self.scale == "count":
+            parts.append("counts")
+        elif self.scale != "identity":
+            parts.append(f"also fitted on the {self.scale} scale")
+        if self.bounds:
+            parts.append(f"bounds {self.low:g} to {self.high:g}")
+        return ", ".join(parts) or "plain numbers"
+
+
+def _scale_of(y: np.ndarray, low: float, high: float) -> str:
+    """Scale on which further candidates are fitted.
+
+    y : values between the bounds
+    """
+    if len(y) < MIN_ROWS:
+        return "identity"
+    start = low if np.isfinite(low) else 0.0
+    if y.min() <= start:
+        return "identity"
+    of_log = abs(skew(np.log(y - start)))
+    if skew(y) > SKEWNESS and of_log < SHARE_OF_SKEWNESS * skew(y):
+        return "log"
+    is_share = start >= 0 and max(y.max(), high if np.isfinite(high) else 0) <= 1
+    near_end = np.mean((y < NEAR_END) | (y > 1 - NEAR_END))
+    if is_share and near_end > SHARE_NEAR_END:
+        return "logit"
+    return "identity"
+
+
+def in_space(predictive, space: TargetSpace | None):
+    """Predictive distribution of y of a candidate that was fitted in a space."""
+    if space is None or not hasattr(predictive, "components"):
+        return predictive
+    in_units = predictive.in_units_of_target()
+    components = in_units.components
+    if not components.is_location_scale:  # it knows its bounds itself
+        return in_units
+    spaces = (space,) * components.n_targets
+    return replace(in_units, components=recorded(components, spaces))
