@@ -92,7 +92,7 @@ def parse_limits(values: ArrayLike) -> np.ndarray:
     Raises
     ------
     ValueError
-        If a value is missing, or is none of these.
+        If a value is missing, or cannot be read.
 
     Examples
     --------
@@ -265,15 +265,37 @@ def _space_of(lower, upper, scale, low, high, point) -> TargetSpace:
         raise ValueError(
             f"`point_mass` must be a value of y; got {point!r}, which no row has."
         )
+    return space_of_values(
+        lower[exact & ~is_point], scale, low, high, point, np.r_[lower, upper]
+    )
+
+
+def space_of_values(
+    y: np.ndarray,
+    scale: str,
+    low: float,
+    high: float,
+    point: float | None = None,
+    all_values: np.ndarray | None = None,
+) -> TargetSpace:
+    """Space of a target.
+
+    y : (rows,), exact values; they have no latent value at a bound, and are then in
+        the last half of the way there
+    all_values : also bounds of intervals, and values of a point mass
+    """
     space = TargetSpace.bounded(scale, low, high, point=point)
-    inside = lower[exact & ~is_point & (lower > low) & (lower < high)]
-    if scale in ("log", "logit") and len(inside):
-        # A row at a bound has no latent value: it is in the last half of the way there.
-        if (exact & ~is_point & (lower == low)).any():
-            space = replace(space, low_edge=(low + inside.min()) / 2)
-        if (exact & ~is_point & (upper == high)).any():
-            space = replace(space, high_edge=(high + inside.max()) / 2)
-    return space
+    inside = y[(y > low) & (y < high)]
+    if scale == "identity" or not len(inside):
+        return space
+    if scale != "count":
+        if point != low:
+            space = replace(space, low_edge=(low + float(inside.min())) / 2)
+        if np.isfinite(high) and point != high:
+            space = replace(space, high_edge=(high + float(inside.max())) / 2)
+    values = inside if all_values is None else all_values
+    top = float(values[np.isfinite(values)].max())
+    return replace(space, top=top) if scale in ("log", "count") and top > low else space
 
 
 def _latent_column(lower, upper, space: TargetSpace):

@@ -12,12 +12,17 @@ the share of the way between the bounds. Values of z below h(low_edge) are recor
 "Estimation of relationships for limited dependent variables", Econometrica 26),
 log-normal values, shares in [0, 1] with rows at both ends, and zeros that occur more
 often (Cragg 1971, Econometrica 39).
+
+An exponential far beyond the training rows would exceed any bound. Beyond ``top``, the
+largest y of these rows, h is therefore linear, with the slope of the logarithm there;
+and the mean of a draw is at most twice ``top``.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from numbers import Real
+from typing import Any
 
 import numpy as np
 from scipy.special import expit, ndtr
@@ -50,6 +55,8 @@ class TargetSpace:
         ``high``.
     point : float or None
         Value with a separate probability.
+    top : float
+        Of the logarithm and of counts: h is linear for larger y.
     """
 
     scale: str = "identity"
@@ -58,6 +65,7 @@ class TargetSpace:
     low_edge: float = -np.inf
     high_edge: float = np.inf
     point: float | None = None
+    top: float = np.inf
 
     @classmethod
     def bounded(cls, scale: str, low: float, high: float, **others) -> "TargetSpace":
@@ -68,7 +76,7 @@ class TargetSpace:
     def is_valid(self) -> bool:
         """Whether the scale is defined within the bounds, which contain the edges."""
         bounds = [self.low, self.low_edge, self.high_edge, self.high]
-        numbers = bounds if self.point is None else [*bounds, self.point]
+        numbers = [*bounds, self.top] + ([] if self.point is None else [self.point])
         if not (self.scale in SCALES and all(isinstance(v, Real) for v in numbers)):
             return False
         needed = {"log": [self.low], "logit": [self.low, self.high]}
@@ -76,6 +84,7 @@ class TargetSpace:
             self.low <= self.low_edge < self.high_edge <= self.high
             and np.isfinite(needed.get(self.scale, [])).all()
             and (self.point is None or np.isfinite(self.point))
+            and self.top > self.low
         )
 
     @property
@@ -83,16 +92,42 @@ class TargetSpace:
         """Whether y is the latent value itself."""
         return self == TargetSpace()
 
+    @property
+    def _unit(self) -> float:
+        """exp(z) beyond which h is linear."""
+        return self.top + 1 if self.scale == "count" else self.top - self.low
+
+    @property
+    def largest_mean(self) -> float:
+        """Upper bound of the mean of a draw, a latent value."""
+        exponential = self.scale in ("log", "count")
+        return float(np.log(self._unit)) + 1 if exponential else np.inf
+
+    def _log(self, values: np.ndarray) -> np.ndarray:
+        """The logarithm, linear beyond ``_unit``, of values >= 0."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            inner = np.log(np.minimum(values, self._unit))
+            beyond = np.maximum(values / self._unit - 1, 0.0)
+        return inner + np.where(np.isnan(beyond), 0.0, beyond)
+
+    def _exp(self, z: np.ndarray) -> np.ndarray:
+        """Inverse of ``_log``."""
+        z = np.asarray(z, dtype=np.float64)
+        with np.errstate(over="ignore", invalid="ignore"):
+            largest = np.log(self._unit)
+            beyond = np.where(z > largest, self._unit * (z - largest), 0.0)
+            return np.exp(np.minimum(z, largest)) + beyond
+
     def to_latent(self, y: np.ndarray) -> np.ndarray:
         """h(y), of the same shape; -inf and inf outside of the bounds."""
         if self.scale == "identity":
             return np.asarray(y, dtype=np.float64)
+        if self.scale == "log":
+            return self._log(np.maximum(y - self.low, 0.0))
+        if self.scale == "count":
+            return self._log(y + 0.5)
+        inside = np.clip(y, self.low, self.high)
         with np.errstate(divide="ignore"):
-            if self.scale == "log":
-                return np.log(np.maximum(y - self.low, 0.0))
-            if self.scale == "count":
-                return np.log(y + 0.5)
-            inside = np.clip(y, self.low, self.high)
             return np.log(inside - self.low) - np.log(self.high - inside)
 
     def from_latent(self, z: np.ndarray) -> np.ndarray:
@@ -100,11 +135,9 @@ class TargetSpace:
         if self.scale == "identity":
             y = np.asarray(z, dtype=np.float64)
         elif self.scale == "log":
-            with np.errstate(over="ignore"):
-                y = self.low + np.exp(np.asarray(z, dtype=np.float64))
+            y = self.low + self._exp(z)
         elif self.scale == "count":
-            with np.errstate(over="ignore"):
-                y = np.ceil(np.exp(np.asarray(z, dtype=np.float64)) - 1)
+            y = np.ceil(self._exp(z) - 1 - 1e-9)  # log(k + 1) is recorded as k
         else:
             y = self.low + (self.high - self.low) * expit(z)
         y = np.where(y <= self.low_edge, self.low, y)
@@ -120,15 +153,14 @@ class TargetSpace:
         if self.scale == "identity":
             return np.zeros(np.shape(y))
         if self.scale == "log":
-            return -np.log(y - self.low)
+            return -np.log(np.minimum(y - self.low, self._unit))
         width = self.high - self.low
         return np.log(width) - np.log(y - self.low) - np.log(self.high - y)
 
     def up_to(self, y: np.ndarray) -> np.ndarray:
         """The largest z that is recorded as y or less, of the same shape."""
         if self.scale == "count":
-            with np.errstate(divide="ignore"):
-                z = np.log(np.maximum(np.floor(y) + 1, 0))
+            z = self._log(np.maximum(np.floor(y) + 1, 0))
         else:
             z = self._latent_inside(y)
         z = np.where(y < self.low, -np.inf, z)
@@ -140,8 +172,7 @@ class TargetSpace:
         It equals ``up_to(y)`` unless y is a bound or a count.
         """
         if self.scale == "count":
-            with np.errstate(divide="ignore"):
-                z = np.log(np.maximum(np.ceil(y), 0))
+            z = self._log(np.maximum(np.ceil(y), 0))
         else:
             z = self._latent_inside(y)
         z = np.where(y <= self.low, -np.inf, z)
@@ -149,6 +180,11 @@ class TargetSpace:
 
     def _latent_inside(self, y):
         return self.to_latent(np.clip(y, self.low_edge, self.high_edge))
+
+    @property
+    def latent_top(self) -> float:
+        """h of ``top``, for the logarithm."""
+        return float(np.log(self.top - self.low))
 
     @property
     def latent_edges(self) -> tuple[float, float]:
@@ -165,15 +201,21 @@ def is_space(values: dict) -> bool:
         return False
 
 
-def _clipped_normal(mean, std, low: float, high: float):
-    """Mean and mean square of a normal variable that is clipped to [low, high]."""
+def _truncated_normal(mean, std, low, high):
+    """Sums of 1, z and z^2 over low < z < high, for normal z."""
     below, above = (low - mean) / std, (high - mean) / std
-    p_low, p_high = ndtr(below), ndtr(-above)
-    inside = ndtr(above) - p_low
     d_low, d_high = _density(below), _density(above)
+    inside = ndtr(above) - ndtr(below)
     first = mean * inside + std * (d_low - d_high)
     second = (np.square(mean) + np.square(std)) * inside
     second += std * (_times(mean + low, d_low) - _times(mean + high, d_high))
+    return inside, first, second
+
+
+def _clipped_normal(mean, std, low: float, high: float):
+    """Mean and mean square of a normal variable that is clipped to [low, high]."""
+    _, first, second = _truncated_normal(mean, std, low, high)
+    p_low, p_high = ndtr((low - mean) / std), ndtr((mean - high) / std)
     return (
         first + _times(low, p_low) + _times(high, p_high),
         second + _times(low**2, p_low) + _times(high**2, p_high),
@@ -191,18 +233,24 @@ def _times(value, probability):
 
 
 def _clipped_log_normal(mean, std, space: TargetSpace):
-    """Mean and mean square of low + exp(N(mean, std^2)), recorded in a space."""
+    """Mean and mean square of h^-1(N(mean, std^2)), recorded in a space."""
     low, high = space.latent_edges
+    unit, top = space.top - space.low, space.latent_top
     moments = []
     for power in (1, 2):
         shifted = mean + power * np.square(std)
         with np.errstate(over="ignore", invalid="ignore"):
             whole = np.exp(power * mean + 0.5 * np.square(power * std))
-            inside = ndtr((high - shifted) / std) - ndtr((low - shifted) / std)
-            value = _times(whole, inside)
-        at_high = _times((space.high - space.low) ** power, ndtr((mean - high) / std))
-        moments.append(value + at_high)
+            end = (min(high, top) - shifted) / std
+            moments.append(_times(whole, ndtr(end) - ndtr((low - shifted) / std)))
     first, second = moments
+    if top < high:  # the linear part, unit * (1 + z - top)
+        inside, z, square = _truncated_normal(mean, std, top, high)
+        start = 1 - top
+        first = first + unit * (z + start * inside)
+        second = second + unit**2 * (square + 2 * start * z + start**2 * inside)
+    p_high, width = ndtr((mean - high) / std), space.high - space.low
+    first, second = first + _times(width, p_high), second + _times(width**2, p_high)
     return space.low + first, space.low**2 + 2 * space.low * first + second
 
 
@@ -212,16 +260,18 @@ def _discretised(mean, std, space: TargetSpace):
     With P(Y > k) of the first counts, and the continuous variable beyond them.
     """
     first, second = np.zeros(mean.shape), np.zeros(mean.shape)
-    for k in range(_N_COUNTS):
-        share = ndtr((mean - np.log(k + 1.0)) / std)
+    for k, z in enumerate(space.up_to(np.arange(_N_COUNTS))):
+        share = ndtr((mean - z) / std)
         first += share
         second += (2 * k + 1) * share
-    beyond = TargetSpace("log", -0.5, np.inf, float(_N_COUNTS), np.inf)
-    below = ndtr((np.log(_N_COUNTS + 0.5) - mean) / std)
+    # exp(z) is y + 1/2 of a count.
+    edge = float(_N_COUNTS)
+    beyond = TargetSpace("log", -0.5, np.inf, edge, np.inf, top=space.top + 0.5)
+    below = ndtr((beyond.latent_edges[0] - mean) / std)
     rest = _clipped_log_normal(mean, std, beyond)
     for moment, value, power in ((first, rest[0], 1), (second, rest[1], 2)):
         moment += value - (-0.5) ** power * below
-        moment -= float(_N_COUNTS) ** power * (1 - below)
+        moment -= edge**power * (1 - below)
     return first, second
 
 
@@ -256,11 +306,25 @@ class Latents(Gaussians):
 def recorded(latent: Components, spaces: Sequence[TargetSpace]) -> Components:
     """Distributions of y for latent values, in the units of h(y)."""
     spaces, probability = tuple(spaces), None
+    largest = np.array([space.largest_mean for space in spaces])
+    if np.isfinite(largest).any():
+        latent = _with_largest_mean(latent, largest)
     if isinstance(latent, Latents):
         if any(space.point is not None for space in spaces):
             probability = latent.probability.astype(np.float64)
         latent = Gaussians(latent.mean, latent.variance, own_share=latent.own_share)
+    if probability is None and all(space.is_plain for space in spaces):
+        return latent
     return Recorded(latent, spaces, probability)
+
+
+def _with_largest_mean(latent: Any, largest: np.ndarray) -> Components:
+    """Latent values with means of at most ``largest``, (targets,)."""
+    if isinstance(latent, GaussianMixtures):
+        return replace(latent, location=np.minimum(latent.location, largest[:, None]))
+    if any(field.name == "mean" for field in fields(latent)):
+        return replace(latent, mean=np.minimum(latent.mean, largest))
+    return latent
 
 
 @dataclass(frozen=True)

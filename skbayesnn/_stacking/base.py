@@ -379,7 +379,6 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         return {
             "estimators_": models,
             "on_frame_": [c.spec.on_frame and data.frame is not None for c in kept],
-            "candidate_spaces_": [c.spec.space and asdict(c.spec.space) for c in kept],
             "n_iter_": max((network.n_iter_ for network in networks), default=1),
             "n_draws_": n_draws,
             "spread_factor_": factor,
@@ -387,6 +386,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             "_weights": _weights_table([c.name for c in candidates], stacked),
             "summary_": self._summary(mixture, oof),
             **self._out_of_fold_attributes(oof, mixture),
+            **_spaces_attribute(kept),
             **self._interval_attributes(
                 corrected(stacked.mixture, factor), oof, fold_models
             ),
@@ -750,6 +750,14 @@ def _column_scales(candidate) -> tuple[np.ndarray, np.ndarray, float] | None:
         columns = np.cumsum(widths) - widths
         mean, scale = mean[columns], scale[columns]
     return mean, scale, model.total_weight_
+
+
+def _spaces_attribute(kept: list[Candidate]) -> dict[str, Any]:
+    """``candidate_spaces_``, if a candidate was not fitted to y itself."""
+    spaces = [candidate.spec.space for candidate in kept]
+    if not any(spaces):
+        return {}
+    return {"candidate_spaces_": [space and asdict(space) for space in spaces]}
 
 
 def _with_noise(kept: list[Candidate], models: list, oof: OutOfFold, n_draws) -> list:

@@ -165,7 +165,8 @@ default="from_dtype"
         What y is: plain numbers, or intervals, limits with many rows, and the scale on
         which further candidates were fitted.
     candidate_spaces_ : list of dict or None
-        For each of ``estimators_``, what it was fitted to in place of y.
+        For each of ``estimators_``, from y to what it was fitted to. It exists if one
+        of them was not fitted to y itself.
     oof_prediction_, oof_std_ : ndarray of shape (n_samples,) or (n_samples, n_targets)
         Out-of-fold mean and total standard deviation of the mixture, in y's units:
         one start of each candidate, with the factor estimated on the held-out rows. NaN

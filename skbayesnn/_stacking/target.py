@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import skew
 
-from skbayesnn._data.target import check_bounds
+from skbayesnn._data.target import check_bounds, space_of_values
 from skbayesnn._distributions.recorded import TargetSpace, recorded
 
 # The smallest value of y is a floor if at least this number and share of the rows have
@@ -42,6 +42,8 @@ class Target:
         Whether many rows are at the lower or the upper bound.
     has_intervals : bool
         Whether y is given as intervals.
+    inner : tuple of float
+        Smallest and largest value between the bounds.
     """
 
     scale: str = "identity"
@@ -50,6 +52,7 @@ class Target:
     has_floor: bool = False
     has_cap: bool = False
     has_intervals: bool = False
+    inner: tuple[float, float] = (-np.inf, np.inf)
 
     @classmethod
     def of(cls, y: np.ndarray, weights: np.ndarray, bounds: Any) -> "Target":
@@ -76,12 +79,9 @@ class Target:
             scale, low = "count", 0.0
         else:
             scale = _scale_of(inner, low, high)
-        return cls(scale, float(low), float(high), bool(has_floor), bool(has_cap))
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether y is any number."""
-        return self == Target()
+        ends = (float(inner.min()), float(inner.max())) if len(inner) else (low, high)
+        limits = bool(has_floor), bool(has_cap)
+        return cls(scale, float(low), float(high), *limits, inner=ends)
 
     @property
     def bounds(self) -> tuple[float | None, float | None] | None:
@@ -113,7 +113,7 @@ class Target:
         """Space of a candidate without bounds; None if it needs none."""
         low = 0.0 if scale in ("log", "logit") and np.isinf(self.low) else self.low
         high = 1.0 if scale == "logit" and np.isinf(self.high) else self.high
-        space = TargetSpace.bounded(scale, float(low), float(high))
+        space = space_of_values(np.array(self.inner), scale, float(low), float(high))
         return None if space.is_plain else space
 
     def latent(self, y: np.ndarray, space: TargetSpace | None) -> np.ndarray:
