@@ -288,11 +288,12 @@ def space_of_values(
     inside = y[(y > low) & (y < high)]
     if scale == "identity" or not len(inside):
         return space
-    if scale != "count":
-        if point != low:
-            space = replace(space, low_edge=(low + float(inside.min())) / 2)
-        if np.isfinite(high) and point != high:
-            space = replace(space, high_edge=(high + float(inside.max())) / 2)
+    # New shares may be at a bound; a logarithm has values there only if y has.
+    is_share = scale == "logit"
+    if scale != "count" and point != low and (is_share or (y == low).any()):
+        space = replace(space, low_edge=(low + float(inside.min())) / 2)
+    if scale != "count" and point != high and (is_share or (y == high).any()):
+        space = replace(space, high_edge=(high + float(inside.max())) / 2)
     values = inside if all_values is None else all_values
     top = float(values[np.isfinite(values)].max())
     return replace(space, top=top) if scale in ("log", "count") and top > low else space

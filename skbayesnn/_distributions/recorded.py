@@ -94,7 +94,7 @@ class TargetSpace:
 
     @property
     def _unit(self) -> float:
-        """exp(z) beyond which h is linear."""
+        """exp(z) from which on h is linear."""
         return self.top + 1 if self.scale == "count" else self.top - self.low
 
     @property

@@ -63,7 +63,12 @@ class Target:
         """
         low, high = check_bounds(bounds, "identity")
         given = cls(low=low, high=high, has_intervals=y.dtype.names is not None)
-        if given.has_intervals or y.ndim == 2:
+        if given.has_intervals:
+            ends = np.concatenate([y["lower"], y["upper"]])
+            ends = ends[np.isfinite(ends)]
+            scale = _scale_of(ends, low, high) if len(ends) else "identity"
+            return replace(given, scale=scale)
+        if y.ndim == 2:
             return given
         y = y[weights > 0]
         values, counts = np.unique(y, return_counts=True)
@@ -79,9 +84,9 @@ class Target:
             scale, low = "count", 0.0
         else:
             scale = _scale_of(inner, low, high)
-        ends = (float(inner.min()), float(inner.max())) if len(inner) else (low, high)
+        span = (float(inner.min()), float(inner.max())) if len(inner) else (low, high)
         limits = bool(has_floor), bool(has_cap)
-        return cls(scale, float(low), float(high), *limits, inner=ends)
+        return cls(scale, float(low), float(high), *limits, inner=span)
 
     @property
     def bounds(self) -> tuple[float | None, float | None] | None:
