@@ -15,6 +15,7 @@ from sklearn.preprocessing import StandardScaler
 from skbayesnn._data._advice import CODE_FOR_MISSING, listed
 from skbayesnn._distributions.components import Components
 from skbayesnn._likelihoods.base import MIN_NOISE
+from skbayesnn._likelihoods.intervals import joined_intervals
 from skbayesnn._runtime import silence_warning, warn_of_rows, warn_once
 
 # ---- powers of two that scale columns to about one, so that squares do not overflow
@@ -397,7 +398,7 @@ class Scaling:
     def intervals_to_network(self, intervals):
         """Standardise the two bounds of each target, (rows, 3 targets)."""
         shift, factor = of_intervals(self.y_mean, 1 / self.y_scale)
-        return (intervals - shift) * factor
+        return joined_intervals(*np.split((intervals - shift) * factor, 3, axis=1))
 
     def y_from_network(self, values, axis: int = 1):
         """Convert values of y back to y's units; ``axis`` is the axis of targets."""

@@ -18,7 +18,6 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_array, check_consistent_length
 
 from skbayesnn._distributions.recorded import SCALES, TargetSpace
-from skbayesnn._likelihoods.intervals import joined_intervals
 
 INTERVAL = np.dtype([("lower", np.float64), ("upper", np.float64)])
 
@@ -234,7 +233,8 @@ def latent_target(
         np.stack(parts, axis=1) for parts in (values, starts, ends, at_point)
     )
     has_intervals = bool((start < end).any() or is_point.any())
-    intervals = joined_intervals(start, end, is_point) if has_intervals else None
+    parts = [start, end, is_point.astype(float)]
+    intervals = np.concatenate(parts, axis=1) if has_intervals else None
     return Latent(z, intervals, tuple(spaces))
 
 

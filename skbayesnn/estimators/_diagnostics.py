@@ -93,6 +93,15 @@ class ExplainedVariance(NamedTuple):
         return self.lower_bound > max(_MUCH, 2 * self.network)
 
 
+def _has_value(intervals: np.ndarray) -> np.ndarray:
+    """Whether each row has finite bounds, and is not at a point mass, (rows,).
+
+    intervals : (rows, 3 targets), as in a ``Table``
+    """
+    low, high, is_point = np.split(intervals, 3, axis=1)
+    return (np.isfinite(low) & np.isfinite(high) & (is_point == 0)).all(axis=1)
+
+
 def warn_if_doubtful(estimator, job: TrainingJob) -> None:
     """Warn if the predictions of some training rows are implausible.
 
@@ -104,6 +113,11 @@ def warn_if_doubtful(estimator, job: TrainingJob) -> None:
     """
     table, row_subset = job.table, job.row_subsets[0]
     rows, weights = row_subset.rows, row_subset.weights
+    if table.intervals is not None:
+        has_value = _has_value(table.intervals[rows])
+        rows, weights = rows[has_value], weights[has_value]
+        if not len(rows):
+            return
     can_collapse = defaults_of(estimator).can_collapse
     compared = some_rows(np.arange(len(rows)), _ROWS if can_collapse else _FEW_ROWS)
     explained = estimator._explained_share(

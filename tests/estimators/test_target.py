@@ -1,6 +1,7 @@
 """y with intervals, bounds, scales and point masses, of all network regressors."""
 
 import pickle
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -371,6 +372,41 @@ def test_lifetimes_that_still_run_are_longer(seed):
         errors.append(np.log(median / (scale * np.log(2))).mean())
     assert abs(errors[0]) < 0.5
     assert errors[1] < errors[0] - 0.3
+
+
+@pytest.mark.parametrize("unit", [2.0**-30, 2.0**30])
+def test_large_and_small_units(unit, table, seed):
+    """Bounds of 1e9 are bounds. Units of powers of two do not change a rounding."""
+    X, z = table
+    lower, upper = (censored(z)[name] for name in ("lower", "upper"))
+    expected, model = (
+        sized(MCDropoutRegressor, seed).fit(X, interval_target(lower * k, upper * k))
+        for k in (1.0, unit)
+    )
+    for method in ("predict", "predict_interval"):
+        actual = getattr(model, method)(X) / unit
+        np.testing.assert_allclose(actual, getattr(expected, method)(X), rtol=1e-9)
+
+
+@pytest.mark.parametrize("case", ["censored", "zeros"])
+def test_rows_without_a_value_do_not_warn(case, seed):
+    """A fit compares its predictions with rows that have a value, and with no others.
+
+    log y is linear, and so is the network: no seed warns.
+    """
+    random = np.random.default_rng(seed)
+    X = random.uniform(-2, 2, size=(120, 2))
+    y = np.exp(3 + X[:, 0])
+    if case == "censored":
+        y = interval_target(np.minimum(y, 8), np.where(y > 8, INF, y))
+    else:
+        y[X[:, 1] > 0] = 0.0
+    settings = {"target_scale": "log", "length_scale": 1.0, "random_state": seed}
+    if case == "zeros":
+        settings["point_mass"] = 0.0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        MCDropoutRegressor((), **settings).fit(X, y)
 
 
 # ---- fits and searches
