@@ -22,6 +22,7 @@ from sklearn.metrics import (
 )
 from sklearn.utils import check_consistent_length, check_random_state
 
+from skbayesnn._data.target import as_intervals
 from skbayesnn._data.validation import check_numbers, check_target_given
 from skbayesnn._meta.find import described_estimator, target_transform
 from skbayesnn._meta.functions import predict_distribution, predict_interval
@@ -156,7 +157,11 @@ def page_of(model, X, y, X_train, target, random_state, n_rows) -> Report:
     X = with_dtype("X", X)
     check_consistent_length(X, y)
     y_name = name_of_target(y, target)
-    y = np.asarray(y) if is_classifier(model) else check_numbers(model, y)
+    intervals = None if is_classifier(model) else as_intervals(y)
+    if intervals is not None:
+        y = intervals
+    else:
+        y = np.asarray(y) if is_classifier(model) else check_numbers(model, y)
     if y.ndim == 2 and y.shape[1] == 1:
         y = y[:, 0]
     random = check_random_state(random_state)
@@ -182,6 +187,7 @@ class _Page:
         self.model, self.X, self.X_train = model, X, X_train
         self.y, self.target, self.n_uncertain = y, target, n_uncertain
         self.is_classifier = is_classifier(model)
+        self.has_intervals = y.dtype.names is not None
         self.estimator = described_estimator(model)
         self.name, self.y_name = type(self.estimator).__name__, y_name
         self.transform = target_transform(model)
@@ -268,10 +274,11 @@ class _Page:
         held_out = self.scores | self.errors
         header = ["", "held-out rows", "constant prediction"]
         header += ["training rows, out of fold"] * bool(training)
+        missing = {} if self.has_intervals else NO_SCORE
         rows = [
             [
                 name.replace("R^2", "R<sup>2</sup>"),
-                _score(held_out, name, NO_SCORE.get(name, "not available")),
+                _score(held_out, name, missing.get(name, "not available")),
                 _score(self.constant_scores, name),
                 _score(training, name),
             ][: len(header)]
@@ -282,6 +289,15 @@ class _Page:
 
     def _regression_scores(self) -> tuple[str, str]:
         """Compute the scores; return a text about them, and a note."""
+        if self.has_intervals:
+            with suppress(TypeError):
+                self.scores["log density"] = _mean(self.density)
+            return (
+                "y has intervals. The log density is the mean log probability of the "
+                "intervals, and log density of exact values, in nats; larger is "
+                "better. The other scores need exact values.",
+                "",
+            )
         y, mean = self.y, self.model.predict(self.X)
         y2, mean2 = y.reshape(len(y), -1), np.reshape(mean, (len(y), -1))
         interval = predict_interval(self.model, self.X, 0.9).reshape(*y2.shape, -1)
@@ -443,7 +459,8 @@ class _Page:
         return {"target": self.target, "ax": new_axes()}
 
     def _predictions(self) -> str:
-        X, y = safe_indexing(self.X, self.shown), self.y[self.shown]
+        X = safe_indexing(self.X, self.shown)
+        y = None if self.has_intervals else self.y[self.shown]
         display = PredictionIntervalDisplay.from_estimator(
             self.model, X, y, y_name=self.y_name, **self._drawn()
         )
@@ -483,6 +500,8 @@ class _Page:
         return _captioned(text, display, name)
 
     def _risk(self) -> str:
+        if self.has_intervals:
+            return _note("Not available: errors need exact values; y has intervals.")
         display = RiskCoverageDisplay.from_estimator(
             self.model, self.X, self.y, **self._drawn()
         )
@@ -526,7 +545,14 @@ class _Page:
             mean = self.model.predict(safe_indexing(self.X, top))
             mean = select_target("prediction", mean, self.target)
             predicted = list(map(number_text, mean))
-            measured = list(map(number_text, y_of_target(self.y[top], self.target)))
+            if self.has_intervals:
+                measured = [
+                    " to ".join(dict.fromkeys(map(number_text, ends)))
+                    for ends in self.y[top].tolist()
+                ]
+            else:
+                values = y_of_target(self.y[top], self.target)
+                measured = list(map(number_text, values))
         rows = [
             [html.escape(self._label(row)), *texts, number_text(uncertainty[row])]
             for row, *texts in zip(top.tolist(), predicted, measured, strict=True)

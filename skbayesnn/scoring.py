@@ -33,6 +33,7 @@ from sklearn import get_config
 from sklearn.base import is_classifier
 from sklearn.utils.metadata_routing import MetadataRequest
 
+from skbayesnn._data.target import as_intervals
 from skbayesnn._meta.functions import predict_distribution, predict_interval
 from skbayesnn._sklearn_compat import safe_indexing
 from skbayesnn._typing import MatrixLike
@@ -145,6 +146,7 @@ class Scorer:
 def _log_density(estimator, X, y, sample_weight):
     """Mean log predictive density (regression) or log probability (classes), in nats.
 
+    Of y of intervals it is the log probability, and it is a proper score for them.
     A row whose label is not in ``classes_`` has the log probability -inf.
     """
     if is_classifier(estimator):
@@ -216,7 +218,16 @@ def _ood_auroc(estimator, X, y, sample_weight, X_outside, kind=None):
 
 
 def _neg_crps(estimator, X, y, sample_weight):
-    """Minus the mean continuous ranked probability score, in y's units."""
+    """Minus the mean continuous ranked probability score, in y's units.
+
+    y must be exact values: the score of intervals is not proper.
+    """
+    intervals = as_intervals(y)
+    if intervals is not None and (intervals["lower"] < intervals["upper"]).any():
+        raise ValueError(
+            "neg_crps_scorer requires exact values of y; got intervals, for which the "
+            "CRPS may prefer a wrong model. Use log_density_scorer."
+        )
     return -_mean(_of_regressor(estimator, X).crps(y), sample_weight)
 
 

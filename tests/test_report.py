@@ -24,6 +24,7 @@ from skbayesnn import (
     MCDropoutClassifier,
     MCDropoutRegressor,
     find_estimator,
+    interval_target,
     report,
 )
 from skbayesnn.metrics import expected_calibration_error
@@ -466,3 +467,21 @@ def test_reasons_of_many_columns(rows, monkeypatch):
     text = page._uncertain_rows()
     assert "mostly because of" not in text
     assert "X has 80 columns. Columns that make a row uncertain are computed" in text
+
+
+def test_intervals(rows):
+    """What needs exact values of y is left out."""
+    X, y, _ = rows
+    y = interval_target(np.where(y < 4.5, -np.inf, y), np.maximum(y, 4.5))
+    model = MCDropoutRegressor(**SMALL).fit(X[:60], y[:60])
+    page = report(model, X[60:], y[60:])
+    density = model.predict_distribution(X[60:]).logpdf(y[60:]).mean()
+    assert page.scores == {"log density": pytest.approx(density)}
+    text = text_of(page)
+    assert "The other scores need exact values." in text
+    assert "errors need exact values; y has intervals" in text
+    assert "constant prediction" in text and "is constant" not in text
+    # Predictions, calibration and parts of the uncertainty.
+    assert page.html.count("<img") == 3
+    with pytest.raises(ValueError, match="`lower` and `upper`"):
+        report(model, X[:1], np.array([(2.0, 1.0)], dtype=y.dtype))

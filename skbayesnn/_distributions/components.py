@@ -198,6 +198,10 @@ class Components(DrawArrays, ABC):
         """Values that may have a probability, (atoms, targets); NaN for none."""
         return np.empty((0, self.n_targets))
 
+    def may_equal(self, y: np.ndarray) -> np.ndarray:
+        """Whether P(Y = y) may be positive; both (rows, targets)."""
+        return np.full(y.shape, self.discrete)
+
     @property
     def is_location_scale(self) -> bool:
         """Whether shifts and factors give distributions of the same kind."""

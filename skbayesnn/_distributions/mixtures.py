@@ -385,6 +385,10 @@ class JoinedDraws(Components):
         """Values that may have a probability, (atoms, targets)."""
         return np.unique(np.concatenate([part.atoms for part in self.parts]), axis=0)
 
+    def may_equal(self, y):
+        """Whether P(Y = y) may be positive; both (rows, targets)."""
+        return np.any([part.may_equal(y) for part in self.parts], axis=0)
+
     def support(self):
         """Lowest and highest possible y, (targets,) each."""
         low, high = zip(*(part.support() for part in self.parts), strict=True)

@@ -363,6 +363,14 @@ class Recorded(Components):
         is_atom = np.isfinite(values)
         return np.where(is_atom, values, np.nan)[:, is_atom.any(0)].T
 
+    def may_equal(self, y):
+        """Whether y is a bound, a count or a point mass."""
+        below, up_to = (
+            self._by_target(function, y)
+            for function in (TargetSpace.below, TargetSpace.up_to)
+        )
+        return (below < up_to) | (y == self._points())
+
     # ---- draws, rows and targets
 
     @property

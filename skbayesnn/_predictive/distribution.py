@@ -328,7 +328,8 @@ class RegressionDistribution(PredictiveDistribution):
         -------
         quantile : ndarray of shape (n_samples[, n_targets][, n_levels])
             The last axis exists if q is a sequence. For counts it is the smallest count
-            whose cumulative probability reaches q.
+            whose cumulative probability reaches q. If y is a lifetime, ``ppf(0.5)`` is
+            its median.
         """
         levels = check_levels("q", q)
         result = self._joined(
@@ -361,8 +362,77 @@ class RegressionDistribution(PredictiveDistribution):
         return self._joined(lambda block, y: block.cdf(y), self._checked(y))
 
     def sf(self, y: ArrayLike) -> Array:
-        """Probability of values above y, (n_samples[, n_targets])."""
+        """Probability of values above y, (n_samples[, n_targets]).
+
+        If y is a lifetime, this is the probability to survive the time y.
+        """
         return 1 - self.cdf(y)
+
+    def sf_interval(self, times: Sequence[float], coverage: float = 0.9) -> Array:
+        """Posterior interval of ``sf`` at several values: its epistemic uncertainty.
+
+        Parameters
+        ----------
+        times : sequence of float
+            Values of y, the same for all rows.
+        coverage : float in (0, 1), default=0.9
+
+        Returns
+        -------
+        interval : ndarray of shape (n_samples[, n_targets], n_times, 2)
+        """
+        [coverage] = check_levels("coverage", coverage)
+        tails = [(1 - coverage) / 2, (1 + coverage) / 2]
+
+        def bounds(block, y):
+            return np.quantile(1 - block.cdf_of_draws(y), tails, axis=0)
+
+        return np.moveaxis(self._at(times, bounds, axis=1), 0, -1)
+
+    def cdf_at(self, values: Sequence[float]) -> Array:
+        """``cdf`` of the same values for all rows, (n_samples[, n_targets], n_values).
+
+        One minus it is a survival curve, if the values are times.
+        """
+        return self._at(values, lambda block, y: block.cdf(y))
+
+    def _at(self, values, function, axis: int = 0) -> Array:
+        """Join results of a function of a block and of each value; a new last axis.
+
+        axis : of the rows in a result
+        """
+
+        def of_block(block):
+            shape = block.components.n_rows, block.components.n_targets
+            return np.stack([function(block, np.full(shape, v)) for v in values], -1)
+
+        values = np.asarray(values, dtype=np.float64)
+        if values.ndim != 1 or not len(values) or np.isnan(values).any():
+            raise ValueError(
+                "the values must be a sequence of numbers, at least one, without NaN; "
+                f"got an array of shape {values.shape}."
+            )
+        return np.concatenate(self._each(of_block), axis)
+
+    def pmf(self, y: ArrayLike) -> Array:
+        """Probability of exactly y, (n_samples[, n_targets]).
+
+        It is positive for counts, at bounds of y that values are recorded as, and at a
+        point mass, and zero where y has a density.
+        """
+        return self._joined(lambda block, y: block.mass(y), self._checked(y))
+
+    def pit(self, y: ArrayLike) -> Array:
+        """Bounds of the probability integral transform, (n_samples[, n_targets], 2).
+
+        P(Y < y) and P(Y <= y); they are equal unless ``pmf(y)`` is positive. Of
+        intervals, the distribution function at both ends. If the model is calibrated, a
+        value drawn uniformly between the bounds is uniform in [0, 1] (Czado, Gneiting &
+        Held 2009, "Predictive model assessment for count data", Biometrics 65).
+        """
+        return self._joined(
+            lambda block, y: np.moveaxis(block.pit(y), 0, -1), self._checked(y)
+        )
 
     def logpdf(self, y: ArrayLike) -> Array:
         """Log density of y in nats, joint over targets, (n_samples,).
@@ -379,7 +449,17 @@ class RegressionDistribution(PredictiveDistribution):
         return np.exp(self.logpdf(y))
 
     def crps(self, y: ArrayLike) -> Array:
-        """Continuous ranked probability score, averaged over targets, (n_samples,)."""
+        """Continuous ranked probability score, averaged over targets, (n_samples,).
+
+        The integral of (F(z) - 1[y <= z])^2 over z. Of intervals, over the z outside of
+        the interval, for which the indicator is known (Avati et al. 2020, "Countdown
+        regression: sharp and calibrated survival predictions", UAI).
+
+        The score of intervals describes errors in the units of y. Do not select models
+        by it: it is not proper if the interval of a row depends on its y, as that of a
+        lifetime censored at random (Rindt et al. 2022, "Survival regression with proper
+        scoring rules and monotonic neural networks", AISTATS). Use ``logpdf`` for that.
+        """
         return self._joined(lambda block, y: block.crps(y), self._checked(y))
 
     def expect(self, function: Callable[[Array], Array]) -> Array:

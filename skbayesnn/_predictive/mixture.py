@@ -412,6 +412,46 @@ class MixturePredictive:
             share = np.where(outside, y > self._quantile(0.5), share)
         return self._shaped(share)
 
+    def mass(self, y: np.ndarray) -> np.ndarray:
+        """P(Y = y), (rows[, targets]); y (rows[, targets])."""
+        inner = self.in_units_of_target()
+        with np.errstate(invalid="ignore", divide="ignore"):
+            target, _ = inner._forward(self._columns(y))
+        may_equal = inner.components.may_equal(target)
+        if not may_equal.any():
+            return self._shaped(np.zeros(target.shape))
+        target = np.where(may_equal, target, 0.0)
+        jump = inner._share(target) - inner._share(np.nextafter(target, -np.inf))
+        return self._shaped(np.where(may_equal, jump, 0.0))
+
+    def pit(self, y: np.ndarray) -> np.ndarray:
+        """P(Y < y) and P(Y <= y), or F at both ends of intervals, (2, rows[, targets]).
+
+        y : (rows[, targets]), or intervals
+        """
+        if y.dtype.names is None:
+            share = self.cdf(y)
+            return np.stack([np.maximum(share - self.mass(y), 0.0), share])
+        low, high = (self.cdf(y[name]) for name in ("lower", "upper"))
+        is_exact = self._shaped((y["lower"] == y["upper"])[:, None])
+        below = self.pit(np.where(is_exact, y["lower"], 0.0))[0]
+        return np.stack([np.where(is_exact, below, low), high])
+
+    def cdf_of_draws(self, y: np.ndarray) -> np.ndarray:
+        """Distribution function of every draw, (draws, rows[, targets])."""
+        if self.maps is not None:
+            raise TypeError(
+                "an isotonic recalibration changes the mixture of all draws; it has no "
+                "distribution function of each draw. Use method='scale'."
+            )
+        with np.errstate(invalid="ignore", divide="ignore"):
+            target, _ = self._forward(self._columns(y))
+        shares = self.components.given_draws(self.components.cdf(target))
+        shares = np.where(self._rising, shares, 1 - shares)
+        # A y outside of the transform's domain lies beyond one of its bounds.
+        shares = np.where(np.isnan(target), y > self._median, shares)
+        return shares[..., 0] if self.squeeze_targets else shares
+
     def sample(self, draws: np.ndarray, random: np.random.Generator) -> np.ndarray:
         """Sample y from the given draws, with noise, (rows[, targets], samples)."""
         samples = self.components.sample_given_draws(draws, random)
@@ -464,13 +504,37 @@ class MixturePredictive:
         return density + np.log(np.where(one, 1.0, width)).sum(-1)
 
     def crps(self, y: np.ndarray) -> np.ndarray:
-        """Continuous ranked probability score, averaged over targets; (rows,)."""
+        """Continuous ranked probability score, averaged over targets; (rows,).
+
+        y : (rows[, targets]), or intervals
+        """
+        if y.dtype.names is not None:
+            return self._crps_of_intervals(y)
         y = self._columns(y)
         if self.maps is not None:
             return crps_by_quantiles(y, self._quantile).mean(-1)
         if self.transform is None:
             return self.in_units_of_target().components.mixture_crps(y).mean(-1)
         return self._transformed_crps(y).mean(-1)
+
+    def _crps_of_intervals(self, y: np.ndarray) -> np.ndarray:
+        """Integral of (F(z) - 1[y <= z])^2 over z outside of each interval, (rows,).
+
+        It is the CRPS of a function of y that is constant within the interval, from 200
+        quantiles. Rows with equal ends have the CRPS of this value.
+        """
+        low, high = self._columns(y["lower"]), self._columns(y["upper"])
+        is_exact = (low == high).all(-1)
+
+        def distance(level):
+            z = self._quantile(level)
+            below = np.where(np.isinf(low), 0.0, np.minimum(z - low, 0.0))
+            return below + np.where(np.isinf(high), 0.0, np.maximum(z - high, 0.0))
+
+        score = crps_by_quantiles(np.zeros(low.shape), distance).mean(-1)
+        if not is_exact.any():
+            return score
+        return np.where(is_exact, self.crps(np.where(is_exact, y["lower"], 0.0)), score)
 
     def _transformed_crps(self, y) -> np.ndarray:
         """CRPS with a target transform, (rows, targets).
@@ -521,7 +585,7 @@ class MixturePredictive:
         """Check y and convert it to (rows, targets), float64."""
         if y.dtype.names is not None:
             raise ValueError(
-                "`y` must be exact values for this score; got intervals. Of intervals "
+                "`y` must be exact values for this result; got intervals. Of intervals "
                 "take the log density, log_predictive_density or log_density_scorer."
             )
         y = np.asarray(y, dtype=np.float64).reshape(len(y), -1)

@@ -1,8 +1,9 @@
 """Scores of predictive distributions, computed from arrays.
 
 Every function takes ``sample_weight``: a row of weight two counts as two rows, a row of
-weight zero is ignored. :mod:`skbayesnn.scoring` has the same scores as scorers, for
-``scoring=`` and for meta-estimators.
+weight zero is ignored. The scores of lifetimes, ``concordance_index`` and
+``survival_brier_score``, take no weights. :mod:`skbayesnn.scoring` has the same
+scores as scorers, for ``scoring=`` and for meta-estimators.
 """
 
 from skbayesnn.metrics._calibration import (
@@ -23,10 +24,12 @@ from skbayesnn.metrics._selection import (
     ood_auroc,
     risk_coverage_curve,
 )
+from skbayesnn.metrics._survival import concordance_index, survival_brier_score
 
 __all__ = [
     "area_under_risk_coverage",
     "brier_score",
+    "concordance_index",
     "coverage_error",
     "expected_calibration_error",
     "interval_coverage",
@@ -38,4 +41,5 @@ __all__ = [
     "pinball_loss",
     "quantile_calibration_error",
     "risk_coverage_curve",
+    "survival_brier_score",
 ]

@@ -39,6 +39,11 @@ def no_nan(name, values) -> None:
 
 def as_floats(name, values) -> np.ndarray:
     """Convert to float64, of any shape."""
+    if getattr(getattr(values, "dtype", None), "names", None):
+        raise ValueError(
+            f"`{name}` must hold exact values; got intervals. Of intervals take the "
+            "log density, logpdf or log_density_scorer."
+        )
     try:
         return np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as error:

@@ -19,6 +19,8 @@ from skbayesnn.plotting._calibration_curve import CalibrationCurveDisplay
 from skbayesnn.plotting._class_probability import ClassProbabilityDisplay
 from skbayesnn.plotting._prediction_interval import PredictionIntervalDisplay
 from skbayesnn.plotting._risk_coverage import RiskCoverageDisplay
+from skbayesnn.plotting._rootogram import RootogramDisplay
+from skbayesnn.plotting._survival_curve import SurvivalCurveDisplay
 from skbayesnn.plotting._training_curve import TrainingCurveDisplay
 from skbayesnn.plotting._uncertainty_decomposition import (
     UncertaintyDecompositionDisplay,
@@ -30,6 +32,8 @@ __all__ = [
     "ClassProbabilityDisplay",
     "PredictionIntervalDisplay",
     "RiskCoverageDisplay",
+    "RootogramDisplay",
+    "SurvivalCurveDisplay",
     "TrainingCurveDisplay",
     "UncertaintyDecompositionDisplay",
     "UncertaintyImportanceDisplay",

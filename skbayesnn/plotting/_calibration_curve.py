@@ -43,6 +43,12 @@ class CalibrationCurveDisplay(_axes.Display):
     predictive distribution function (the probability integral transform of [1]_). Below
     the diagonal, intervals are too narrow.
 
+    A y with a probability, such as a count or a zero, or in an interval, has no single
+    F(y). It counts with the share of [P(Y < y), P(Y <= y)] that is in the central
+    interval, and an interval with the share between the values of F at its ends (the
+    nonrandomised transform of [4]_). The curve of a calibrated model is then on the
+    diagonal, too, and varies less than the band.
+
     Classification: a reliability diagram [2]_ of the most likely class. Rows are put
     into bins of equal mass by their confidence, the probability of that class. The
     accuracy of each bin is drawn over its mean confidence. Below the diagonal,
@@ -89,6 +95,7 @@ class CalibrationCurveDisplay(_axes.Display):
        networks".
     .. [3] Broecker & Smith (2007), "Increasing the reliability of reliability
        diagrams".
+    .. [4] Czado, Gneiting & Held (2009), "Predictive model assessment for count data".
     """
 
     nominal: Any
@@ -125,7 +132,7 @@ class CalibrationCurveDisplay(_axes.Display):
             with ``predict_proba``.
         X : {frame, array-like, sparse matrix} of shape (n_samples, n_features)
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
-            Held-out rows, which the model was not fitted to.
+            Held-out rows, which the model was not fitted to. Also intervals.
         n_bins : "auto" or int, default="auto"
             Number of bins for classifiers. "auto" is 10, or fewer to have at least 10
             rows per bin.
@@ -153,7 +160,8 @@ class CalibrationCurveDisplay(_axes.Display):
                 "classes": estimator.classes_,
             }
         else:
-            predictions = {"cdf": predict_distribution(estimator, X).cdf(y)}
+            below, cdf = np.moveaxis(predict_distribution(estimator, X).pit(y), -1, 0)
+            predictions = {"cdf": cdf, "cdf_below": below}
         return cls.from_predictions(
             **predictions,
             n_bins=n_bins,
@@ -173,6 +181,7 @@ class CalibrationCurveDisplay(_axes.Display):
         *,
         classes: Any = None,
         cdf: Any = None,
+        cdf_below: Any = None,
         n_bins: int | str = "auto",
         band: float | None = 0.95,
         target: int | None = None,
@@ -194,6 +203,10 @@ class CalibrationCurveDisplay(_axes.Display):
             Labels of the columns; by default the sorted labels of y.
         cdf : array-like of shape (n_samples[, n_targets]), default=None
             Predictive distribution function at the targets, in [0, 1].
+        cdf_below : array-like of shape (n_samples[, n_targets]), default=None
+            Probability of values below the targets, or the distribution function at the
+            lower end of intervals; by default equal to ``cdf``. The method ``pit`` of a
+            predictive distribution returns both.
         n_bins, band, target, sample_weight, name, ax, **kwargs
             See :meth:`from_estimator`.
 
@@ -212,10 +225,13 @@ class CalibrationCurveDisplay(_axes.Display):
         if n_bins != "auto":
             n_bins = check_number("n_bins", n_bins, kind=Integral, low=1)
         if cdf is not None:
+            below = cdf if cdf_below is None else cdf_below
             cdf = select_target("cdf", cdf, target)
-            weights, cdf = drop_zero_weights(sample_weight, cdf)
+            below = select_target("cdf_below", below, target)
+            weights, cdf, below = drop_zero_weights(sample_weight, cdf, below)
             check_probabilities("cdf", cdf)
-            nominal, observed = LEVELS, _observed_coverage(cdf, weights)
+            check_probabilities("cdf_below", below)
+            nominal, observed = LEVELS, _observed_coverage(below, cdf, weights)
             n_rows = _effective_number(weights)
         else:
             y = column_or_1d(y)
@@ -316,12 +332,19 @@ def _given(value):
     return "missing" if value is None else "given"
 
 
-def _observed_coverage(cdf, weights):
+def _observed_coverage(below, cdf, weights):
     """Share of the rows in the central interval of each of ``LEVELS``."""
-    distance = np.abs(2 * cdf - 1)
+    is_point = below >= cdf
+    distance = np.abs(2 * cdf[is_point] - 1)
     order = np.argsort(distance)
-    share = np.concatenate([[0.0], weights[order].cumsum() / weights.sum()])
-    return share[np.searchsorted(distance[order], LEVELS, side="right")]
+    mass = np.concatenate([[0.0], weights[is_point][order].cumsum()])
+    covered = mass[np.searchsorted(distance[order], LEVELS, side="right")]
+    below, cdf, others = below[~is_point], cdf[~is_point], weights[~is_point]
+    for i, level in enumerate(LEVELS):
+        low, high = (1 - level) / 2, (1 + level) / 2
+        inside = np.minimum(cdf, high) - np.maximum(below, low)
+        covered[i] += others @ (np.maximum(inside, 0.0) / (cdf - below))
+    return covered / weights.sum()
 
 
 def _effective_number(weights) -> float:

@@ -15,6 +15,7 @@ from skbayesnn.inspection._columns import (
     reader_of,
 )
 from skbayesnn.inspection._importance import select_target, short_names
+from skbayesnn.metrics._validation import as_floats
 from skbayesnn.plotting._axes import Display, plain, short_label
 
 # Most levels of a category on an axis; the others share a position.
@@ -109,7 +110,7 @@ def check_positions(x, n_rows) -> np.ndarray | None:
 
 def y_of_target(y, target) -> np.ndarray:
     """Select one target of y: its column, or y itself if it has one axis."""
-    y = np.asarray(y)
+    y = as_floats("y", y)
     return select_target("y", y, target if y.ndim == 2 else None)
 
 

@@ -11,6 +11,7 @@ import pytest
 
 import skbayesnn.plotting
 from skbayesnn import (
+    interval_target,
     predict_interval,
     predict_uncertainty,
     predictive_cdf,
@@ -22,6 +23,8 @@ from skbayesnn.plotting import (
     ClassProbabilityDisplay,
     PredictionIntervalDisplay,
     RiskCoverageDisplay,
+    RootogramDisplay,
+    SurvivalCurveDisplay,
     TrainingCurveDisplay,
     UncertaintyDecompositionDisplay,
     UncertaintyImportanceDisplay,
@@ -39,6 +42,8 @@ def made(regressor, classifier, data):
             ClassProbabilityDisplay: (classifier, X),
             PredictionIntervalDisplay: (regressor, X, y),
             RiskCoverageDisplay: (regressor, X, y),
+            RootogramDisplay: (regressor, X, np.round(np.abs(y))),
+            SurvivalCurveDisplay: (regressor, X[:3]),
             TrainingCurveDisplay: (regressor,),
             UncertaintyDecompositionDisplay: (classifier, X),
             UncertaintyImportanceDisplay: (regressor, X),
@@ -223,6 +228,15 @@ def test_one_of_several_targets_is_named(kind, two_targets, data):
     takes_y = "y" in inspect.signature(kind.from_estimator).parameters
     with pytest.raises(ValueError, match="index of one of the 2 targets"):
         kind.from_estimator(two_targets, X, *((Y,) if takes_y else ()))
+
+
+@pytest.mark.parametrize(
+    "kind", [PredictionIntervalDisplay, RiskCoverageDisplay, RootogramDisplay]
+)
+def test_exact_values_are_required(kind, regressor, data):
+    y = interval_target(data.y_new - 1, data.y_new)
+    with pytest.raises(ValueError, match="`y` must hold exact values; got intervals"):
+        kind.from_estimator(regressor, data.X_new, y)
 
 
 def test_displays_of_classes_from_predictions(classifier, data):
