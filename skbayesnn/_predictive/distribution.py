@@ -456,8 +456,8 @@ class RegressionDistribution(PredictiveDistribution):
         regression: sharp and calibrated survival predictions", UAI).
 
         The score of intervals describes errors in the units of y. Do not select models
-        by it: it is not proper if the interval of a row depends on its y, as that of a
-        lifetime censored at random (Rindt et al. 2022, "Survival regression with proper
+        by it: it is not proper if the interval of a row depends on its y, as a lifetime
+        that may be censored does (Rindt et al. 2022, "Survival regression with proper
         scoring rules and monotonic neural networks", AISTATS). Use ``logpdf`` for that.
         """
         return self._joined(lambda block, y: block.crps(y), self._checked(y))

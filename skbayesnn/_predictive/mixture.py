@@ -425,7 +425,7 @@ class MixturePredictive:
         return self._shaped(np.where(may_equal, jump, 0.0))
 
     def pit(self, y: np.ndarray) -> np.ndarray:
-        """P(Y < y) and P(Y <= y), or F at both ends of intervals, (2, rows[, targets]).
+        """P(Y < y) and P(Y <= y), or F at bounds of intervals, (2, rows[, targets]).
 
         y : (rows[, targets]), or intervals
         """

@@ -200,7 +200,8 @@ class SurvivalCurveDisplay(_axes.Display):
                 band = _axes.draw_band(
                     ax,
                     self.times,
-                    *self.interval[i].T,
+                    self.interval[i, :, 0],
+                    self.interval[i, :, 1],
                     band_kwargs,
                     color=line.get_color(),
                     alpha=0.15,

@@ -7,6 +7,7 @@ from sklearn.compose import TransformedTargetRegressor
 from sklearn.model_selection import cross_val_score
 
 from skbayesnn import (
+    BBBRegressor,
     CalibratedUncertaintyRegressor,
     MCDropoutRegressor,
     interval_target,
@@ -17,9 +18,7 @@ from skbayesnn.scoring import log_density_scorer, neg_crps_scorer
 from tests.helpers.linear_gaussian import LinearGaussian
 
 # With so few epochs the networks explain little.
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::sklearn.exceptions.ConvergenceWarning"
-)
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
 N, INF = 43, np.inf
 SMALL = {
@@ -195,7 +194,8 @@ def test_crps_of_censored_counts(seed):
 def test_survival_of_draws(seed):
     """Quantiles of the draws' probabilities; the functions are their means."""
     X, y = table(seed)
-    model = MCDropoutRegressor(likelihood="gaussian", **SMALL).fit(X, y)
+    parameters = {name: v for name, v in SMALL.items() if name != "dropout"}
+    model = BBBRegressor(likelihood="gaussian", **parameters).fit(X, y)
     distribution = model.predict_distribution(X[:4])
     means = np.unique(distribution.functions(200), axis=1)
     assert means.shape == (4, SMALL["n_draws"])
