@@ -267,6 +267,11 @@ def _after_steps(steps: Pipeline, rows: OnnxRows) -> OnnxRows:
 
 def _parts(model: BayesianStacking) -> list[Part]:
     """Places of the candidates in the mixture of a stack."""
+    if hasattr(model, "candidate_spaces_"):
+        raise TypeError(
+            "`to_onnx` requires a stack that is fitted to y itself; got candidates on "
+            "another scale or with bounds (see `target_`). Predict with the stack."
+        )
     ends = np.cumsum(model.n_draws_)
     return [
         Part(int(end - n), int(n), int(ends[-1]))

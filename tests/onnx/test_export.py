@@ -110,6 +110,17 @@ def test_scales_and_bounds_of_y_are_refused(settings, data, small):
         to_onnx(model)
 
 
+def test_a_stack_of_other_values_is_refused(seed):
+    """Candidates of log y would predict log y in the graph."""
+    X = np.random.default_rng(seed).normal(size=(60, 2))
+    y = np.exp(2 * X[:, 0])
+    model = BayesianStackingRegressor("fast", max_iter=2, random_state=seed)
+    model.fit(X, y)
+    assert any(model.candidate_spaces_)
+    with pytest.raises(TypeError, match="fitted to y itself"):
+        to_onnx(model)
+
+
 def test_a_new_likelihood_needs_no_formula(data, small, monkeypatch):
     """Its own functions of torch and NumPy make the graph."""
 
