@@ -157,11 +157,12 @@ def page_of(model, X, y, X_train, target, random_state, n_rows) -> Report:
     X = with_dtype("X", X)
     check_consistent_length(X, y)
     y_name = name_of_target(y, target)
-    intervals = None if is_classifier(model) else as_intervals(y)
-    if intervals is not None:
+    if is_classifier(model):
+        y = np.asarray(y)
+    elif (intervals := as_intervals(y)) is not None:
         y = intervals
     else:
-        y = np.asarray(y) if is_classifier(model) else check_numbers(model, y)
+        y = check_numbers(model, y)
     if y.ndim == 2 and y.shape[1] == 1:
         y = y[:, 0]
     random = check_random_state(random_state)
@@ -545,14 +546,12 @@ class _Page:
             mean = self.model.predict(safe_indexing(self.X, top))
             mean = select_target("prediction", mean, self.target)
             predicted = list(map(number_text, mean))
-            if self.has_intervals:
-                measured = [
-                    " to ".join(dict.fromkeys(map(number_text, ends)))
-                    for ends in self.y[top].tolist()
-                ]
-            else:
-                values = y_of_target(self.y[top], self.target)
-                measured = list(map(number_text, values))
+            y = self.y[top]
+            ends = y.tolist() if self.has_intervals else y_of_target(y, self.target)
+            measured = [
+                " to ".join(dict.fromkeys(map(number_text, np.atleast_1d(end))))
+                for end in ends
+            ]
         rows = [
             [html.escape(self._label(row)), *texts, number_text(uncertainty[row])]
             for row, *texts in zip(top.tolist(), predicted, measured, strict=True)

@@ -1,8 +1,8 @@
 """Plots of fitted models, in scikit-learn's display convention; they need matplotlib.
 
 Create a display by ``from_estimator(estimator, X, y)``, also through the
-meta-estimators of :mod:`skbayesnn`, or from arrays by ``from_predictions``. The display
-stores the values that it shows as attributes, one entry per row in the order of the
+meta-estimators of :mod:`skbayesnn`, and most of them from arrays by
+``from_predictions``. The display stores the values that it shows as attributes, one entry per row in the order of the
 rows. ``plot(ax=None)`` draws it and sets axes, figure and artists as attributes ending
 in ``_``::
 

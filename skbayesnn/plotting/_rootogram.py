@@ -20,13 +20,13 @@ MAX_BARS = 50
 class RootogramDisplay(_axes.Display):
     """Hanging rootogram: observed frequencies of counts, hung from expected ones.
 
-    Create it by :meth:`from_estimator` or :meth:`from_predictions`. The line has the
-    expected frequency of each count, the sum of its predicted probabilities over the
-    rows. The bars hang from it and are as long as the observed frequencies, so that a
-    bar ends above zero if the count is rarer than predicted, and below zero if it is
-    more frequent. Frequencies have a scale of square roots, on which their random
-    deviations are equally large (Kleiber & Zeileis 2016, "Visualizing count data
-    regressions using rootograms", The American Statistician 70).
+    Create it by :meth:`from_estimator`. The line has the expected frequency of each
+    count, the sum of its predicted probabilities over the rows. The bars hang from it
+    and are as long as the observed frequencies, so that a bar ends above zero if the
+    count is rarer than predicted, and below zero if it is more frequent. Frequencies
+    have a scale of square roots, on which their random deviations are equally large
+    (Kleiber & Zeileis 2016, "Visualizing count data regressions using rootograms", The
+    American Statistician 70).
 
     For a calibrated model a bar ends in the band about zero with probability ``band``.
     The band is of a binomial distribution, which is slightly too wide if the
@@ -43,8 +43,6 @@ class RootogramDisplay(_axes.Display):
     band : float
         Probability of the band for each bar.
     y_name : str, default="y"
-    n_beyond : int, default=0
-        Number of rows beyond the bars.
 
     Attributes
     ----------
@@ -56,11 +54,10 @@ class RootogramDisplay(_axes.Display):
     edges: Any
     observed: Any
     expected: Any
-    lower: Any
-    upper: Any
+    interval: Any
+    n_rows: int
     band: float = 0.95
     y_name: str = "y"
-    n_beyond: int = 0
 
     @classmethod
     @warn_once_per_call
@@ -98,88 +95,29 @@ class RootogramDisplay(_axes.Display):
         display : RootogramDisplay
         """
         _axes.require_matplotlib(cls.__name__)
-        distribution = predict_distribution(estimator, X)
-        edges = _edges(_counts(y, target))
-        cdf = distribution.cdf_at(edges)
-        return cls.from_predictions(
-            _rows.y_of_target(y, target),
-            select_target("cdf", cdf, target, 1),
-            edges,
-            band=band,
-            y_name=_rows.name_of_target(y, target),
-            ax=ax,
-            **kwargs,
-        )
-
-    @classmethod
-    def from_predictions(
-        cls,
-        y: Any,
-        cdf: Any,
-        edges: Any,
-        *,
-        band: float = 0.95,
-        y_name: str = "y",
-        ax: Any = None,
-        **kwargs: Any,
-    ) -> Self:
-        """Plot given predictions.
-
-        Parameters
-        ----------
-        y : array-like of shape (n_samples,)
-            Counts.
-        cdf : array-like of shape (n_samples, n_bars + 1)
-            Predictive distribution function at ``edges``.
-        edges : array-like of shape (n_bars + 1,)
-            Ends of the bars, half-way between counts, such as -0.5, 0.5 and 1.5.
-        band, y_name, ax, **kwargs
-            See the class and :meth:`from_estimator`.
-
-        Returns
-        -------
-        display : RootogramDisplay
-        """
-        _axes.require_matplotlib(cls.__name__)
         band = check_number("band", band, low=0, high=1, open_low=True)
-        y, cdf, edges = _counts(y, None), np.asarray(cdf), np.asarray(edges)
-        if cdf.shape != (len(y), len(edges)):
-            raise ValueError(
-                "`cdf` must have one row for each value of y and one column for each "
-                f"of `edges`, shape {(len(y), len(edges))}; got {cdf.shape}."
-            )
-        observed, _ = np.histogram(y, edges)
-        expected = np.diff(cdf, axis=1).sum(0)
-        share = (expected / len(y)).clip(0, 1)
-        lower, upper = binom.interval(band, len(y), share)
+        counts = _counts(y, target)
+        edges = _edges(counts)
+        cdf = predict_distribution(estimator, X).cdf_at(edges)
+        expected = np.diff(select_target("cdf", cdf, target, 1), axis=1).sum(0)
+        share = (expected / len(counts)).clip(1e-12, 1)
         return cls(
             edges=edges,
-            observed=observed,
+            observed=np.histogram(counts, edges)[0],
             expected=expected,
-            lower=np.where(share > 0, lower, 0),
-            upper=upper,
+            interval=np.stack(binom.interval(band, len(counts), share), axis=-1),
+            n_rows=len(counts),
             band=band,
-            y_name=y_name,
-            n_beyond=int(len(y) - observed.sum()),
+            y_name=_rows.name_of_target(y, target),
         ).plot(ax=ax, **kwargs)
 
-    def plot(
-        self,
-        ax: Any = None,
-        *,
-        line_kwargs: dict[str, Any] | None = None,
-        band_kwargs: dict[str, Any] | None = None,
-        **kwargs: Any,
-    ) -> Self:
+    def plot(self, ax: Any = None, **kwargs: Any) -> Self:
         """Draw the rootogram.
 
         Parameters
         ----------
         ax : matplotlib Axes, default=None
             None creates a new figure.
-        line_kwargs, band_kwargs : dict, default=None
-            Keywords of matplotlib's ``plot`` for the expected frequencies, and of
-            ``vlines`` for the band.
         **kwargs : dict
             Keywords of matplotlib's ``bar``.
 
@@ -189,39 +127,22 @@ class RootogramDisplay(_axes.Display):
         """
         ax = self._axes(ax)
         middle, width = self.edges[:-1] + np.diff(self.edges) / 2, np.diff(self.edges)
-        root = np.sqrt(self.expected)
-        n_rows = self.n_beyond + self.observed.sum()
+        root, length = np.sqrt(self.expected), -np.sqrt(self.observed)
         style = {"color": _axes.BLUE, "alpha": 0.35, "label": "observed"} | kwargs
-        self.bars_ = ax.bar(
-            middle, -np.sqrt(self.observed), 0.8 * width, bottom=root, **style
-        )
+        self.bars_ = ax.bar(middle, length, 0.8 * width, bottom=root, **style)
         for bar in self.bars_:  # which otherwise end the axes
             bar.sticky_edges.y.clear()
-        self.band_ = _axes.draw_band(
-            ax,
-            np.repeat(self.edges, 2)[1:-1],
-            np.repeat(root - np.sqrt(self.upper), 2),
-            np.repeat(root - np.sqrt(self.lower), 2),
-            band_kwargs,
-            color=_axes.GREY,
-            alpha=0.3,
-            linewidth=0,
-            label=f"{100 * self.band:.4g} % band",
-        )
+        low, high = np.repeat(root[:, None] - np.sqrt(self.interval), 2, axis=0).T
+        style = {"color": _axes.GREY, "alpha": 0.3, "linewidth": 0}
+        style["label"] = f"{100 * self.band:.4g} % band"
+        ends = np.repeat(self.edges, 2)[1:-1]
+        self.band_ = _axes.draw_band(ax, ends, low, high, style)
         ax.axhline(0, color=_axes.GREY, lw=1)
-        self.line_ = _axes.draw_line(
-            ax,
-            middle,
-            root,
-            line_kwargs,
-            color=_axes.VERMILION,
-            marker="o",
-            markersize=4,
-            label="expected",
-        )
+        style = {"color": _axes.VERMILION, "marker": "o", "markersize": 4}
+        self.line_ = _axes.draw_line(ax, middle, root, style, label="expected")
         label = _axes.short_label(self.y_name, 60)
-        if self.n_beyond:
-            label += f" ({self.n_beyond} of {n_rows} rows are beyond)"
+        if n_beyond := self.n_rows - self.observed.sum():
+            label += f" ({n_beyond} of {self.n_rows} rows are beyond)"
         ax.set(xlabel=label, ylabel="square root of the number of rows")
         _axes.legend_on_top(ax)
         return self

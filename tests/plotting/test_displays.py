@@ -98,7 +98,12 @@ def test_without_matplotlib(kind, name, monkeypatch):
     """The error comes before any computation."""
     make = getattr(kind, name, None)
     if make is None:
-        assert kind in (TrainingCurveDisplay, UncertaintyImportanceDisplay)
+        assert kind in (
+            RootogramDisplay,
+            SurvivalCurveDisplay,
+            TrainingCurveDisplay,
+            UncertaintyImportanceDisplay,
+        )
         return
     parameters = inspect.signature(make).parameters.values()
     needed = {p.name: None for p in parameters if p.default is p.empty}

@@ -34,12 +34,12 @@ def test_range_of_times(regressor, data):
 def test_names_of_rows(regressor, data):
     named = data.X_new[:2].set_axis(["Ann", "Bob"])
 
-    def names(X, **kwargs):
-        display = SurvivalCurveDisplay.from_estimator(regressor, X, **kwargs)
+    def names(X):
+        display = SurvivalCurveDisplay.from_estimator(regressor, X)
         return [line.get_label() for line in display.lines_]
 
     assert names(named) == ["row Ann", "row Bob"]
-    assert names(named, labels=["c", "d"]) == ["row c", "row d"]
+    assert names(named.to_numpy()) == ["row 0", "row 1"]
 
 
 def test_one_target(two_targets, data):
@@ -49,16 +49,6 @@ def test_one_target(two_targets, data):
     np.testing.assert_allclose(display.survival, 1 - cdf[:, 1])
 
 
-def test_without_bands():
-    display = SurvivalCurveDisplay.from_predictions([0, 1, 2], [[1.0, 0.5, 0.0]])
-    assert display.bands_ == []
-    assert display.lines_[0].get_label() == "row 0"
-
-
-def test_errors(regressor, data):
+def test_few_rows_are_required(regressor, data):
     with pytest.raises(ValueError, match=r"`X` must have at most 8 rows.*got 17"):
         SurvivalCurveDisplay.from_estimator(regressor, data.X_new)
-    with pytest.raises(ValueError, match="one of `times` per column"):
-        SurvivalCurveDisplay.from_predictions([0, 1], [[1.0, 0.5, 0.0]])
-    with pytest.raises(ValueError, match="and 2 labels"):
-        SurvivalCurveDisplay.from_predictions([0, 1], [[1.0, 0.5]], labels=["a", "b"])
