@@ -2,9 +2,9 @@
 
 Create a display by ``from_estimator(estimator, X, y)``, also through the
 meta-estimators of :mod:`skbayesnn`, and most of them from arrays by
-``from_predictions``. The display stores the values that it shows as attributes, one entry per row in the order of the
-rows. ``plot(ax=None)`` draws it and sets axes, figure and artists as attributes ending
-in ``_``::
+``from_predictions``. The display stores the values that it shows as attributes, one
+entry per row in the order of the rows. ``plot(ax=None)`` draws it and sets axes, figure
+and artists as attributes ending in ``_``::
 
     from skbayesnn.plotting import PredictionIntervalDisplay
 

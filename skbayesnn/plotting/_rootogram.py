@@ -38,8 +38,10 @@ class RootogramDisplay(_axes.Display):
         Ends of the bars, half-way between counts.
     observed, expected : ndarray of shape (n_bars,)
         Number of rows in each bar.
-    lower, upper : ndarray of shape (n_bars,)
+    interval : ndarray of shape (n_bars, 2)
         Bounds of the observed numbers of a calibrated model.
+    n_rows : int
+        Number of rows, also of those beyond the bars.
     band : float
         Probability of the band for each bar.
     y_name : str, default="y"

@@ -127,7 +127,7 @@ class SurvivalCurveDisplay(_axes.Display):
         self.lines_: list[Any] = []
         self.bands_: list[Any] = []
         for i, label in enumerate(self.labels):
-            style = {
+            style: dict[str, Any] = {
                 "color": _axes.next_color(ax),
                 "linestyle": _axes.LINE_STYLES[i % len(_axes.LINE_STYLES)],
                 "label": _axes.short_label(f"row {label}", 24),
