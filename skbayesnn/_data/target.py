@@ -307,15 +307,25 @@ def _latent_column(lower, upper, space: TargetSpace):
     z = np.where(np.isfinite(start), start, end)
     known, both = np.isfinite(z), np.isfinite(start) & np.isfinite(end)
     z[both] = (start[both] + end[both]) / 2
-    if not known.any():
+    if not (known | is_point).any():
         raise ValueError(
             "`y` must have rows with a finite bound; got intervals from -inf to inf."
         )
-    z = np.where(known, z, z[known].min())
+    z = np.where(known, z, z[known].min() if known.any() else 0.0)
     # A point mass without latent values, such as zero on the log scale.
     is_empty = ~(start < end) & (is_point | ~np.isfinite(start))
     start, end = np.where(is_empty, z, start), np.where(is_empty, z, end)
     return z, start, end, is_point
+
+
+def refuse_values_of_intervals(y: Any) -> None:
+    """Raise if y has intervals where numbers are needed."""
+    if as_intervals(y) is not None:
+        raise ValueError(
+            "`y` must be exact values here; got intervals. `fit` of networks and of "
+            "BayesianStackingRegressor takes intervals, with all rows in memory (at "
+            "most n_selection_rows in a stack); log_density_scorer scores them."
+        )
 
 
 def refuse_intervals(has_intervals: bool, what: str) -> None:

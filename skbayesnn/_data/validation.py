@@ -44,6 +44,7 @@ from skbayesnn._data.table_encoder import (
     refuse_other_names,
     warn_of_new_missing,
 )
+from skbayesnn._data.target import refuse_values_of_intervals
 from skbayesnn._distributions.components import columns_of
 from skbayesnn._runtime import warn
 from skbayesnn._sklearn_compat import num_samples
@@ -126,7 +127,7 @@ class Table:
             stacked_X = np.concatenate(dense)
         intervals = None
         if any(table.intervals is not None for table in tables):
-            intervals = np.concatenate([table._as_intervals() for table in tables])
+            intervals = np.concatenate([table.as_intervals() for table in tables])
         return Table(
             X=stacked_X,
             y=np.concatenate([table.y for table in tables]),
@@ -135,7 +136,7 @@ class Table:
             intervals=intervals,
         )
 
-    def _as_intervals(self) -> np.ndarray:
+    def as_intervals(self) -> np.ndarray:
         """Intervals of all rows; of exact values, if there are no others."""
         if self.intervals is not None:
             return self.intervals
@@ -465,6 +466,7 @@ def check_numbers(estimator, y) -> np.ndarray:
                 "the classifiers, such as BayesianStackingClassifier; for limits such "
                 "as '<0.25' or '5-7' call skbayesnn.preprocessing.parse_limits."
             ) from error
+    refuse_values_of_intervals(y)
     # scikit-learn refuses frames whose columns share a name, which y may be.
     checked = check_array(
         values if is_frame(y) else y,

@@ -39,6 +39,8 @@ MIN_POINTS_PER_DRAW = 5
 # wider range is split into this many cells, about 15 per standard deviation; the error
 # is then below 1e-4.
 MAX_CELLS = 256
+# The density hardly varies in intervals of this width, in standard deviations.
+NARROW = 1e-6
 NO_OTHER_UNITS = (
     "predictive distributions of counts cannot be scaled or shifted, because the "
     "results would not be integers. CalibratedUncertaintyRegressor (both methods) "
@@ -497,8 +499,14 @@ class Gaussians(Components):
             log_ndtr(np.where(mirrored, -above, below)),
             log_ndtr(np.where(mirrored, -below, above)),
         )
-        with np.errstate(divide="ignore"):
-            return above + np.log1p(-np.exp(below - above))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            probability = above + np.log1p(-np.exp(below - above))
+            # A difference of almost equal numbers has few digits.
+            if (is_narrow := high - low < NARROW * std).any():
+                narrow = self.log_density_per_target((low + high) / 2)
+                narrow = narrow + np.log(high - low)
+                probability = np.where(is_narrow, narrow, probability)
+        return probability
 
     def quantile(self, level):
         """Quantile of every draw."""

@@ -12,7 +12,9 @@ from typing import Any, Literal, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.metrics import r2_score
 
+from skbayesnn._data.target import as_intervals
 from skbayesnn._predictive.blocks import PredictiveBlocks
 from skbayesnn._predictive.by_blocks import by_blocks
 from skbayesnn._predictive.distribution import (
@@ -31,6 +33,7 @@ from skbayesnn._runtime import (
 )
 from skbayesnn._typing import Array, MatrixLike, OutputPath, RandomState
 from skbayesnn._validation import check_number, check_one_of_std_and_cov
+from skbayesnn.metrics._validation import drop_zero_weights, weighted_mean
 
 
 class PredictiveMixin:
@@ -359,6 +362,30 @@ class RegressionPredictiveMixin(PredictiveMixin):
         if return_std or return_cov:
             return distribution.moments(return_cov)
         return distribution.mean()
+
+    def score(
+        self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> float:
+        """Coefficient of determination R^2; of intervals, the mean log probability.
+
+        Parameters
+        ----------
+        X : {frame, array-like, sparse matrix} of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,) or (n_samples, n_targets)
+            Numbers, or intervals as :func:`skbayesnn.interval_target` makes them.
+        sample_weight : array-like of shape (n_samples,), default=None
+
+        Returns
+        -------
+        score : float
+            Larger is better. For numbers R^2 of ``predict(X)``. Intervals have no R^2:
+            for them the weighted mean of ``log_predictive_density(X, y)``.
+        """
+        if as_intervals(y) is None:
+            return float(r2_score(y, self.predict(X), sample_weight=sample_weight))
+        density = self.log_predictive_density(X, y)
+        weights, density = drop_zero_weights(sample_weight, density)
+        return weighted_mean(density, weights)
 
     @by_blocks
     def predict_quantile(

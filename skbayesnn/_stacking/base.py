@@ -272,7 +272,10 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             cv_of_sample(self.cv, sample.ids, training.source.n_rows),
             seed,
         )
-        fitted = snapshot(self)
+        fitted, target = snapshot(self), Target()
+        if not self._is_classification:
+            y = self._checked_targets(sample.y, sample.X)
+            target = Target.of(y, sample.weights, self.y_bounds)
         replace_fitted(fitted, attributes)
         progress = cast(_Progress, self._unfinished)
         attributes["estimators_"] = fits_to_all_rows(
@@ -280,6 +283,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             training,
             found,
             getattr(self, "class_weight", None),
+            target,
             progress.many_rows,
             log,
         )
@@ -426,7 +430,10 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         data = StackData(X, y, sample_weight, groups=groups)
         if not self._is_classification:
             target = Target.of(y, data.weights, self.y_bounds)
-            data = replace(data, target=target)
+            if target.bounds is not None and not target.has_intervals:
+                # Rows of weight zero may contain anything.
+                y = np.where(data.weights > 0, y.T, y.T.clip(target.low, target.high)).T
+            data = replace(data, y=y, target=target)
         if data.target.has_intervals:
             points = latent_target(y, "identity", self.y_bounds).y[:, 0]
             data = replace(data, y=points, intervals=y)

@@ -252,7 +252,7 @@ class StackData:
             return self.intervals
         if isinstance(last_step(spec.estimator), BayesianNetwork):
             return self.y  # it knows the bounds
-        return self.target.latent(self.y, spec.space)
+        return self.target.latent(self.y, spec.space, self.weights)
 
     @property
     def weights(self) -> np.ndarray:

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
+from functools import partial
 from numbers import Integral
 from typing import Any
 
@@ -24,10 +25,12 @@ from skbayesnn._batch.jobs import last_step, with_last_step
 from skbayesnn._batch.outcomes import Fingerprint
 from skbayesnn._data.sources import concatenated
 from skbayesnn._data.validation import check_inputs
+from skbayesnn._distributions.recorded import TargetSpace
 from skbayesnn._runtime import atomic_update
 from skbayesnn._stacking.candidates import params_of_fit
 from skbayesnn._stacking.foreign import ForeignModel
 from skbayesnn._stacking.forest import without_unused_trees
+from skbayesnn._stacking.target import Target
 from skbayesnn.estimators._base import BayesianNetwork, set_fitted
 from skbayesnn.estimators._out_of_core import (
     MAX_STEPS,
@@ -78,6 +81,7 @@ def fits_to_all_rows(
     training: TrainingSource,
     found: Survey,
     class_weight,
+    target: Target,
     fits: dict[str, Any],
     log: Callable[[str], None],
 ) -> list:
@@ -86,12 +90,15 @@ def fits_to_all_rows(
     stack : fitted to the sample
     found : survey of the rows, with the sample
     class_weight : of the stack
+    target : what y is
     fits : by ``_key_of_fit``, also of an earlier call that was interrupted; extended
     """
     models, fitted = stack.estimators_, []
+    spaces = getattr(stack, "candidate_spaces_", [None] * len(models))
     factors = found.class_factors(class_weight)
     features = _features_of_sample(stack, found.sample)
-    for i, (model, on_frame) in enumerate(zip(models, stack.on_frame_, strict=True)):
+    candidates = zip(models, stack.on_frame_, spaces, strict=True)
+    for i, (model, on_frame, space) in enumerate(candidates):
         last = last_step(model)
         rows = RowsOfStack(stack, model, on_frame, factors, found.sample, features)
         encoded = training.transformed(rows)
@@ -99,7 +106,9 @@ def fits_to_all_rows(
         if isinstance(last, BayesianNetwork):
             last = _network(last, encoded, found, fits, key)
         elif training.source.is_small and not isinstance(last, ForeignModel):
-            last = _other_model(last, encoded, fits, key)
+            space = space and TargetSpace(**space)
+            latent = partial(target.latent, space=space)
+            last = _other_model(last, encoded, latent, fits, f"{key} {space}")
         fitted.append(with_last_step(model, last))
         log(f"{i + 1} of {len(models)} fitted to many rows")
     return without_unused_trees(fitted, stack.n_draws_)
@@ -118,8 +127,12 @@ def _key_of_fit(model, on_frame: bool, training: TrainingSource) -> str:
     return f"{before.text} {params_of_fit(model)}"
 
 
-def _other_model(model, training: TrainingSource, fits: dict[str, Any], key: str):
+def _other_model(
+    model, training: TrainingSource, latent: Callable, fits: dict[str, Any], key: str
+):
     """A model with the same parameters, fitted to all rows at once.
+
+    latent : from y to what the model is fitted to
 
     Models that differ only in parameters of their predictions share a fit.
     """
@@ -132,7 +145,7 @@ def _other_model(model, training: TrainingSource, fits: dict[str, Any], key: str
         options = {} if (weights == 1).all() else {"sample_weight": weights}
         if parts[0].groups is not None:
             options["groups"] = np.concatenate([part.groups for part in parts])
-        fits[key] = clone(model).fit(X, y, **options)
+        fits[key] = clone(model).fit(X, latent(y, weights=weights), **options)
     return copy(fits[key]).set_params(**model.get_params(deep=False))
 
 

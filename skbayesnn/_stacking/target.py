@@ -68,9 +68,15 @@ class Target:
             ends = ends[np.isfinite(ends)]
             scale = _scale_of(ends, low, high) if len(ends) else "identity"
             return replace(given, scale=scale)
+        y = y[weights > 0]
+        outside = (y < low) | (y > high)
+        if outside.any():
+            raise ValueError(
+                f"`y` must be within `y_bounds`, {low:g} to {high:g}; got "
+                f"{y[outside][0]:g}."
+            )
         if y.ndim == 2:
             return given
-        y = y[weights > 0]
         values, counts = np.unique(y, return_counts=True)
         if len(values) < 5:
             return given
@@ -121,12 +127,15 @@ class Target:
         space = space_of_values(np.array(self.inner), scale, float(low), float(high))
         return None if space.is_plain else space
 
-    def latent(self, y: np.ndarray, space: TargetSpace | None) -> np.ndarray:
+    def latent(
+        self, y: np.ndarray, space: TargetSpace | None, weights: np.ndarray
+    ) -> np.ndarray:
         """y on which a candidate without bounds is fitted."""
         if space is None:
             return y
         z, (low, high) = space.to_latent(y), (self.low, self.high)
-        inner = z[np.isfinite(z) & (y > low) & (y < high)]
+        is_inner = np.isfinite(z) & (y > low) & (y < high)
+        inner = z[(is_inner.T & (weights > 0)).T]
         if not len(inner):
             return y
         beyond = BEYOND * inner.std()

@@ -350,7 +350,7 @@ class OutOfFold:
         y, noise = np.asarray(data.y)[test_rows], {}
         for i, model in enumerate(models):
             if hasattr(model, "with_noise_of"):
-                latent = data.target.latent(y, candidates[i].spec.space)
+                latent = data.target.latent(y, candidates[i].spec.space, weights)
                 predictives[i], noise[candidates[i].name] = model.with_noise_of(
                     predictives[i], latent, weights, fold
                 )

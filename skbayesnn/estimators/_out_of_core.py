@@ -28,7 +28,6 @@ from skbayesnn import _validation
 from skbayesnn._data.sources import (
     working_memory,
 )
-from skbayesnn._data.target import refuse_intervals
 from skbayesnn._data.training_rows import BufferedRows
 from skbayesnn._data.validation import (
     Table,
@@ -175,17 +174,20 @@ class Encoder:
         job, classes = self.job, self.job.data.classes
         with located(part.place):
             if classes is None:
-                table, _ = self.estimator._validate_table(
-                    part.X, part.y, None, reset=False
+                table = self.estimator._check_held_out(
+                    part.X, part.y, None, job.data.target_attributes
                 )
-                refuse_intervals(table.intervals is not None, "a source of rows")
             else:
                 table, _ = check_classification(
                     self.estimator, part.X, part.y, None, reset=False, classes=classes
                 )
                 table = replace(table, ranks=job.data.table.ranks)
         weights = part.weights * table.sample_weight / self.mean_weight
-        if classes is None:
+        if job.config.likelihood.of_intervals:
+            intervals = job.scaling.intervals_to_network(table.as_intervals())
+            y = intervals.astype(self.dtype)
+        elif classes is None:
+            # Rare rows at a bound count as values if the sample has none of them.
             y = job.scaling.y_to_network(table.y).astype(self.dtype)
         else:
             y = table.codes

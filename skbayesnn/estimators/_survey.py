@@ -297,9 +297,10 @@ def survey(
     class_weight: dict = {}
     n_of_class: dict = {}
     statistics = _BlockStatistics()
+    least, most = np.full((2, 1), [[np.inf], [-np.inf]])
     rows = source.in_order(min(training.rows_at_once, max(1, n_sample // 4)))
     for part in read_ahead(training.parts(rows)):
-        codes = None
+        codes, ends = None, np.empty(0, int)
         with located(part.place, part):
             if is_classifier(estimator):
                 labels, codes = np.unique(check_labels(part.y), return_inverse=True)
@@ -313,10 +314,14 @@ def survey(
                 codes = np.array([places[label] for label in labels.tolist()])[codes]
                 statistics.add_classes(codes, len(places))
             else:
-                y = check_numbers(estimator, part.y)
-                statistics.add(y.reshape(len(y), -1))
+                y = check_numbers(estimator, part.y).reshape(len(part.ids), -1)
+                statistics.add(y)
+                # The bounds of y are in the sample.
+                is_new = np.r_[y.min(0) < least, y.max(0) > most]
+                ends = np.r_[y.argmin(0), y.argmax(0)][is_new]
+                least, most = np.minimum(least, y.min(0)), np.maximum(most, y.max(0))
         n_rows, weight = n_rows + len(part.ids), weight + float(part.weights.sum())
-        reservoir.add(part, codes)
+        reservoir.add(part, codes, ends)
     if not n_rows:
         raise ValueError(
             "`sample_weight` must be positive for at least one row; got zeros only."
@@ -358,12 +363,15 @@ class _Reservoir:
         self._held: list[tuple[Part, np.ndarray, np.ndarray | None]] = []
         self._limit = np.inf
 
-    def add(self, part: Part, codes: np.ndarray | None) -> None:
+    def add(self, part: Part, codes: np.ndarray | None, always: np.ndarray) -> None:
         """Add consecutive rows.
 
         codes : number of the class of each row, or None
+        always : indices of rows that are kept in any case
         """
-        self._keep(part, self._random.random(len(part.ids)), codes)
+        numbers = self._random.random(len(part.ids))
+        numbers[always] = 0.0
+        self._keep(part, numbers, codes)
         n_held = sum(len(numbers) for _, numbers, _ in self._held)
         of_classes = 0 if codes is None else _ROWS_PER_CLASS * (int(codes.max()) + 1)
         if n_held > 2 * (self._n + of_classes):

@@ -15,11 +15,13 @@ from skbayesnn import (
     BayesianStackingRegressor,
     MCDropoutClassifier,
     MCDropoutRegressor,
+    interval_target,
 )
 from skbayesnn._data.sources import in_memory
 from skbayesnn._stacking import base, many_rows
 from skbayesnn._stacking.forest import ForestRegressor
 from skbayesnn._stacking.many_rows import fits_to_all_rows, passes_over_all_rows
+from skbayesnn._stacking.target import Target
 from skbayesnn.estimators import _out_of_core
 from skbayesnn.estimators._out_of_core import MAX_STEPS
 from skbayesnn.estimators._survey import TrainingSource, survey
@@ -258,10 +260,54 @@ def test_models_after_other_steps_have_their_own_fits(frame):
         stack.estimators_.append(Pipeline([("scaler", scaler), ("forest", forest)]))
     training = TrainingSource(in_memory(X), y)
     found = survey(forest, training, 0, N_SAMPLE)
-    fitted = fits_to_all_rows(stack, training, found, None, {}, lambda _: None)
+    fitted = fits_to_all_rows(
+        stack, training, found, None, Target(), {}, lambda _: None
+    )
     scales = [np.ravel(model[-1].x_scale_)[0] for model in fitted]
     np.testing.assert_allclose(scales, [1, 0.01, 1], rtol=0.01)
     assert fitted[0][-1].threshold_ is fitted[2][-1].threshold_
+
+
+KINDS_OF_Y = {
+    "skewed": np.exp,
+    "logit": lambda z: 1 / (1 + np.exp(-3 * z)),
+    "zeros": lambda z: np.where(z > 0, np.exp(z), 0),
+    "counts": lambda z: np.floor(np.exp(z)),
+    "floor": lambda z: z.clip(-0.2),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS_OF_Y)
+def test_kinds_of_y(frame, kind):
+    """All models are fitted to all rows on their scale, with rows at a bound."""
+    X, y = frame[["a", "b", "c"]], KINDS_OF_Y[kind](frame["y"].to_numpy())
+    model = BayesianStackingRegressor(
+        "fast", n_selection_rows=N_SAMPLE, max_iter=30, n_refits=1, random_state=0
+    ).fit(X, y)
+    assert model.target_ != "plain numbers"
+    low, high = model.predict_distribution(X).support()
+    interval = model.predict_interval(X, 0.999)
+    assert (low <= interval).all()
+    assert (interval <= high).all()
+    assert model.score(X, y) > 0.5
+
+
+def test_intervals_are_not_sampled(frame):
+    y = interval_target(frame["y"], frame["y"] + 1)
+    with pytest.raises(ValueError, match="`y` must be exact values here; got interv"):
+        _regressor().fit(frame[["a", "b", "c"]], y)
+
+
+def test_extremes_of_y_are_in_the_sample(frame):
+    """One row below zero: zero is no floor."""
+    X, y = frame[["a", "b", "c"]], frame["y"].to_numpy().clip(0)
+    y[N // 2] = -1e-3
+    model = BayesianStackingRegressor(
+        [("linear", "fast")], n_selection_rows=N_SAMPLE, random_state=0
+    ).fit(X, y)
+    assert model.target_ == "plain numbers"
+    assert np.isin([N // 2, y.argmax()], model.sample_rows_).all()
+    assert len(model.sample_rows_) == N_SAMPLE
 
 
 def test_number_of_passes():
