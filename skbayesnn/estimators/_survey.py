@@ -297,7 +297,7 @@ def survey(
     class_weight: dict = {}
     n_of_class: dict = {}
     statistics = _BlockStatistics()
-    least, most = np.full((2, 1), [[np.inf], [-np.inf]])
+    lowest, highest = np.full((2, 1), [[np.inf], [-np.inf]])
     rows = source.in_order(min(training.rows_at_once, max(1, n_sample // 4)))
     for part in read_ahead(training.parts(rows)):
         codes, ends = None, np.empty(0, int)
@@ -317,9 +317,12 @@ def survey(
                 y = check_numbers(estimator, part.y).reshape(len(part.ids), -1)
                 statistics.add(y)
                 # The bounds of y are in the sample.
-                is_new = np.r_[y.min(0) < least, y.max(0) > most]
+                is_new = np.r_[y.min(0) < lowest, y.max(0) > highest]
                 ends = np.r_[y.argmin(0), y.argmax(0)][is_new]
-                least, most = np.minimum(least, y.min(0)), np.maximum(most, y.max(0))
+                lowest, highest = (
+                    np.minimum(lowest, y.min(0)),
+                    np.maximum(highest, y.max(0)),
+                )
         n_rows, weight = n_rows + len(part.ids), weight + float(part.weights.sum())
         reservoir.add(part, codes, ends)
     if not n_rows:
