@@ -437,8 +437,12 @@ class Components(DrawArrays, ABC):
             score += np.where(cell < n_cells, width * error, 0)
         return score
 
-    def crps_of_draws(self, y: np.ndarray) -> np.ndarray:
+    def crps_of_draws(
+        self, y: np.ndarray, values: Callable | None = None
+    ) -> np.ndarray:
         """CRPS from quantiles of the draws at interlaced levels, (rows, targets).
+
+        values : optional, an elementwise function of y; the score is that of its value
 
         Quantiles of the mixture would take many times as long. If all draws are equal,
         this is the CRPS of one draw at all levels. ``quantile`` must be exact for
@@ -451,7 +455,10 @@ class Components(DrawArrays, ABC):
         )
         points = [self.quantile(draw_levels[:, None, None]) for draw_levels in levels]
         weights = weights / (self.n_draws * weights.sum(0))
-        return weighted_sample_crps(y, np.concatenate(points), weights.ravel())
+        points = (
+            np.concatenate(points) if values is None else values(np.concatenate(points))
+        )
+        return weighted_sample_crps(y, points, weights.ravel())
 
     def nodes(self, n: int) -> tuple[np.ndarray, np.ndarray]:
         """Quadrature nodes of every draw, (nodes, draws, rows, targets), and weights.

@@ -520,21 +520,25 @@ class MixturePredictive:
     def _crps_of_intervals(self, y: np.ndarray) -> np.ndarray:
         """Integral of (F(z) - 1[y <= z])^2 over z outside of each interval, (rows,).
 
-        It is the CRPS of a function of y that is constant within the interval, from 200
-        quantiles. Rows with equal ends have the CRPS of this value.
+        It is the CRPS of a function of y that is constant within the interval, from
+        quantiles. Rows with equal bounds have the CRPS of this value.
         """
         low, high = self._columns(y["lower"]), self._columns(y["upper"])
-        is_exact = (low == high).all(-1)
 
-        def distance(level):
-            z = self._quantile(level)
+        def distance(z):
             below = np.where(np.isinf(low), 0.0, np.minimum(z - low, 0.0))
             return below + np.where(np.isinf(high), 0.0, np.maximum(z - high, 0.0))
 
-        score = crps_by_quantiles(np.zeros(low.shape), distance).mean(-1)
-        if not is_exact.any():
-            return score
-        return np.where(is_exact, self.crps(np.where(is_exact, y["lower"], 0.0)), score)
+        inside = np.zeros(low.shape)
+        if self.maps is None:
+            score = self.components.crps_of_draws(
+                inside, lambda target: distance(self._back(target))
+            )
+        else:
+            score = crps_by_quantiles(inside, lambda p: distance(self._quantile(p)))
+        is_exact = (low == high).all(-1)
+        of_values = self.crps(np.where(is_exact, y["lower"], 0.0))
+        return np.where(is_exact, of_values, score.mean(-1))
 
     def _transformed_crps(self, y) -> np.ndarray:
         """CRPS with a target transform, (rows, targets).
