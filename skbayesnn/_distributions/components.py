@@ -438,11 +438,11 @@ class Components(DrawArrays, ABC):
         return score
 
     def crps_of_draws(
-        self, y: np.ndarray, values: Callable | None = None
+        self, y: np.ndarray, function: Callable | None = None
     ) -> np.ndarray:
         """CRPS from quantiles of the draws at interlaced levels, (rows, targets).
 
-        values : optional, an elementwise function of y; the score is that of its value
+        function : optional, elementwise; y is a value of it, applied to quantiles
 
         Quantiles of the mixture would take many times as long. If all draws are equal,
         this is the CRPS of one draw at all levels. ``quantile`` must be exact for
@@ -453,11 +453,11 @@ class Components(DrawArrays, ABC):
         levels, weights = (
             values.reshape(n_per_draw, self.n_draws) for values in spread_levels(n)
         )
-        points = [self.quantile(draw_levels[:, None, None]) for draw_levels in levels]
-        weights = weights / (self.n_draws * weights.sum(0))
-        points = (
-            np.concatenate(points) if values is None else values(np.concatenate(points))
+        points = np.concatenate(
+            [self.quantile(draw_levels[:, None, None]) for draw_levels in levels]
         )
+        points = points if function is None else function(points)
+        weights = weights / (self.n_draws * weights.sum(0))
         return weighted_sample_crps(y, points, weights.ravel())
 
     def nodes(self, n: int) -> tuple[np.ndarray, np.ndarray]:
