@@ -8,6 +8,7 @@ from dataclasses import asdict
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from skbayesnn._distributions.components import Gaussians
 from skbayesnn._distributions.mixtures import GaussianMixtures, JoinedDraws
@@ -430,3 +431,14 @@ def test_recorded_of_latents(seed):
     np.testing.assert_allclose(pointed.cdf(y), (1 - probability) * normal.cdf(y))
     at_point = pointed.log_density_per_target(np.full_like(y, 5.0))
     assert (np.exp(at_point) >= probability * (1 - 1e-12)).all()
+
+
+@pytest.mark.parametrize("width", [1e-4, 1.5e-6, 1e-9, 1e-14])
+def test_log_probability_of_narrow_intervals(width):
+    """Density times width: exact up to the square of the width, and to rounding."""
+    low = np.array([[-6.0], [0.3], [5.0]])
+    high = low + width
+    mean, variance = np.zeros((1, 3, 1)), np.full((1, 3, 1), 4.0)
+    actual = Gaussians(mean, variance).log_probability(low, high)[0]
+    expected = stats.norm.logpdf((low + high) / 2, scale=2) + np.log(high - low)
+    np.testing.assert_allclose(actual, expected, atol=1e-7, rtol=0)

@@ -462,8 +462,8 @@ def test_log_density_of_intervals(table, seed):
         np.testing.assert_allclose(
             actual[~wide], distribution[~wide].logpdf(z[~wide]), rtol=1e-9
         )
-    with pytest.raises(ValueError, match="must be exact values for this score"):
-        model.crps(X, y)
+    with pytest.raises(ValueError, match="must be exact values for this result"):
+        model.predictive_cdf(X, y)
 
 
 def test_rows_of_weight_zero_have_no_effect(table, seed):
