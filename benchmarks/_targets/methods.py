@@ -312,8 +312,16 @@ KINDS = "survival limit zeros counts skew proportions rounded plain"
 # name: (function, kinds of tables)
 METHODS = {
     "no columns": (no_columns, KINDS),
-    "stack": (ours(lambda table: _stack(), intervals=True), KINDS),
-    "stack fast": (ours(lambda table: _fast(), intervals=True), KINDS),
+    "stack": (
+        ours(
+            lambda table: _stack().set_params(exposure=table.exposure), intervals=True
+        ),
+        KINDS,
+    ),
+    "stack fast": (
+        ours(lambda table: _fast().set_params(exposure=table.exposure), intervals=True),
+        KINDS,
+    ),
     "MC dropout": (ours(lambda table: _dropout()), KINDS),
     "stack fast of log, logit": (
         transformed(_fast),

@@ -190,6 +190,7 @@ def _parameters_of_table(network: BayesianNetwork) -> Fingerprint:
         network.target_scale,
         network.y_bounds,
         network.point_mass,
+        network.exposure,
         getattr(description, "row_shapes", description),
     )
 

@@ -328,6 +328,21 @@ def refuse_values_of_intervals(y: Any) -> None:
         )
 
 
+def exposure_column(exposure: str | int, names: list | None) -> int:
+    """Position of the column of exposure.
+
+    names : of the columns of X, or None
+    """
+    if not isinstance(exposure, str):
+        return int(exposure)
+    if names is None or exposure not in names:
+        raise ValueError(
+            "`exposure` must be the name or the index of a column of numbers of X; got "
+            f"{exposure!r}."
+        )
+    return names.index(exposure)
+
+
 def refuse_intervals(has_intervals: bool, what: str) -> None:
     """Raise if y has intervals; ``what``, in words, requires exact values."""
     if has_intervals:

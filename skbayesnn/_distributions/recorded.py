@@ -14,8 +14,9 @@ log-normal values, shares in [0, 1] with rows at both ends, and zeros that occur
 often (Cragg 1971, Econometrica 39).
 
 An exponential far beyond the training rows would exceed any bound. Beyond ``top``, the
-largest y of these rows, h is therefore linear, with the slope of the logarithm there;
-and the mean of a draw is at most twice ``top``.
+largest y of these rows, h is therefore linear, with the slope of the logarithm there,
+and the latent mean of a draw is at most h(top): like a tree, such a model does not
+extrapolate upwards.
 """
 
 from collections.abc import Sequence
@@ -101,7 +102,7 @@ class TargetSpace:
     def largest_mean(self) -> float:
         """Upper bound of the mean of a draw, a latent value."""
         exponential = self.scale in ("log", "count")
-        return float(np.log(self._unit)) + 1 if exponential else np.inf
+        return float(np.log(self._unit)) if exponential else np.inf
 
     def _log(self, values: np.ndarray) -> np.ndarray:
         """The logarithm, linear beyond ``_unit``, of values >= 0."""
@@ -308,7 +309,7 @@ def recorded(latent: Components, spaces: Sequence[TargetSpace]) -> Components:
     spaces, probability = tuple(spaces), None
     largest = np.array([space.largest_mean for space in spaces])
     if np.isfinite(largest).any():
-        latent = _with_largest_mean(latent, largest)
+        latent = with_largest_mean(latent, largest)
     if isinstance(latent, Latents):
         if any(space.point is not None for space in spaces):
             probability = latent.probability.astype(np.float64)
@@ -318,7 +319,7 @@ def recorded(latent: Components, spaces: Sequence[TargetSpace]) -> Components:
     return Recorded(latent, spaces, probability)
 
 
-def _with_largest_mean(latent: Any, largest: np.ndarray) -> Components:
+def with_largest_mean(latent: Any, largest: np.ndarray) -> Components:
     """Latent values with means of at most ``largest``, (targets,)."""
     if isinstance(latent, GaussianMixtures):
         return replace(latent, location=np.minimum(latent.location, largest[:, None]))

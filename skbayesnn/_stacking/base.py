@@ -85,6 +85,7 @@ from skbayesnn._stacking.pool import (
     PoolSize,
     default_specs,
     dense_if_small,
+    encoded_positions,
     given_spec,
     is_own,
     largest_size,
@@ -161,6 +162,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
     _is_classification: bool
     # Of regressors.
     y_bounds: Any = None
+    exposure: str | int | None = None
     _unfinished: _Progress | None = None
     # With metadata routing, `groups` are requested by default, as by GroupKFold.
     __metadata_request__fit: ClassVar = {"groups": True}
@@ -456,6 +458,9 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             return data, [spec and spec._replace(space=space) for spec in specs]
         takes_frames = any(spec is not None and spec.on_frame for spec in specs)
         data = self._checked_data(data, takes_frames)
+        if self.exposure is not None:
+            target = data.target.with_exposure(self.exposure, data.column_names)
+            data = replace(data, target=target)
         features = data.columns
         if data.encoder is not None:
             features = data.encoder.get_feature_names_out()
@@ -752,9 +757,7 @@ def _column_scales(candidate) -> tuple[np.ndarray, np.ndarray, float] | None:
         encoder = getattr(candidate[0], "estimator", None)
         if not isinstance(encoder, PiecewiseLinearEncoder) or len(candidate) != 2:
             return None
-        # The encoder puts each column before the columns of its encoding.
-        widths = 1 + encoder.n_bins_ + [len(values) for values in encoder.values_]
-        columns = np.cumsum(widths) - widths
+        columns = encoded_positions(encoder)
         mean, scale = mean[columns], scale[columns]
     return mean, scale, model.total_weight_
 

@@ -43,10 +43,13 @@ from skbayesnn._stacking.pool import CandidateSpec
 from skbayesnn._stacking.separate_model import SeparateModel
 from skbayesnn._stacking.target import Target
 from skbayesnn.estimators._base import BayesianNetwork
+from skbayesnn.estimators.mc_dropout import MCDropoutRegressor
 from skbayesnn.estimators.neighbours import NeighbourModel
 
 # Posterior draws of a network that predict held-out rows.
 HELD_OUT_DRAWS = 20
+# Prior length scale of the network that imputes intervals.
+IMPUTATION_LENGTH_SCALE = 3.0
 # Candidates that are not trained in a program of networks.
 FittedAlone = SeparateModel | NeighbourModel
 
@@ -244,15 +247,27 @@ class StackData:
     target: Target = field(default_factory=Target)
     intervals: np.ndarray | None = None
 
-    def y_of(self, spec: CandidateSpec) -> Any:
-        """y as a candidate takes it."""
+    @property
+    def column_names(self) -> list | None:
+        """Names of the columns of X, also of encoded ones."""
+        if self.encoder is not None:
+            return [c.column for c in self.encoder.columns_ for _ in c.features]
+        return None if self.columns is None else list(self.columns)
+
+    @property
+    def y_of_networks(self) -> Any:
+        """y as a network takes it."""
         if self.ordered_y is not None:
             return self.ordered_y
-        if self.intervals is not None:
-            return self.intervals
-        if isinstance(last_step(spec.estimator), BayesianNetwork):
-            return self.y  # it knows the bounds
-        return self.target.latent(self.y, spec.space, self.weights)
+        return self.y if self.intervals is None else self.intervals
+
+    def with_y_of(self, spec: CandidateSpec, train: np.ndarray) -> "StackData":
+        """Data with y as a candidate takes it that knows neither bounds nor intervals.
+
+        train : rows of the fit; the values of intervals are imputed from these
+        """
+        y = self.y if self.intervals is None else imputed(self, train)
+        return replace(self, y=self.target.latent(y, spec.space, self.weights))
 
     @property
     def weights(self) -> np.ndarray:
@@ -288,6 +303,39 @@ class StackData:
         """Keyword arguments for the ``fit`` of an estimator."""
         params = {"sample_weight": self.sample_weight, "groups": self.groups}
         return {f"{path}{n}": value for n, value in params.items() if value is not None}
+
+
+def imputed(data: StackData, train: np.ndarray) -> np.ndarray:
+    """A random value of every interval, for candidates without intervals, (rows,).
+
+    It is drawn from the predictive distribution of a network that is fitted to the
+    training rows. Held-out rows are scored by their intervals.
+    """
+    target, intervals = data.target, data.intervals
+    assert intervals is not None
+    network = MCDropoutRegressor(
+        likelihood="heteroscedastic",
+        length_scale=IMPUTATION_LENGTH_SCALE,
+        target_scale=target.scale,
+        y_bounds=target.bounds,
+        n_draws=HELD_OUT_DRAWS,
+        random_state=0,
+    )
+    fitted = fitted_to(network, data.X, intervals, train, data.fit_params(""))
+    share = np.random.default_rng(0).random((len(intervals), 1))
+    ends = np.concatenate([intervals["lower"], intervals["upper"]])
+    largest = ends[np.isfinite(ends)].max()
+
+    def values(rows: slice, block) -> np.ndarray:
+        components, of_rows = block.components, intervals[rows]
+        lower, upper = of_rows["lower"][:, None], of_rows["upper"][:, None]
+        below, up_to = (components.mixture_cdf(end) for end in (lower, upper))
+        level = (below + share[rows] * (up_to - below)).clip(1e-6, 1 - 1e-6)
+        value = components.mixture_quantile(level).clip(lower, np.fmin(upper, largest))
+        return np.where(lower == upper, lower, value)
+
+    blocks = open_predictive(fitted, data.X).map(values)
+    return np.concatenate(blocks)[:, 0]
 
 
 def encode_by_fold(
@@ -489,10 +537,8 @@ def _train(
                 for name in missing
                 for fold in missing[name]
             }
-            path = path_of_network(spec.estimator)
-            spec_data = replace(spec_data, y=spec_data.y_of(spec))
             yield from _fitted_alone(
-                models, path, spec_data, spec_splits, result_builder, resources
+                models, spec, spec_data, spec_splits, result_builder, resources
             )
             continue
         # Candidates keep the observation noise of their training, since the mixture is
@@ -501,7 +547,7 @@ def _train(
             spec.estimator,
             spec_data.fit_params(group[0].path),
             spec_data.X,
-            spec_data.y_of(spec),
+            spec_data.y_of_networks,
             spec_splits,
             variance_source="training",
         )
@@ -515,20 +561,26 @@ def _train(
 
 
 def _fitted_alone(
-    models, path: str, data, splits, result_builder, resources
+    models, spec: CandidateSpec, data, splits, result_builder, resources
 ) -> Iterator[ProgramResult]:
     """Fit models that are not networks, each by its own ``fit``.
 
     Models that differ only in parameters of their predictions share a fit.
 
     models : dict of (name, fold) to estimator, not fitted
-    path : prefix of the names of the model's parameters
     """
+    path = path_of_network(spec.estimator)
+    data_of_fold = {
+        fold: data.with_y_of(spec, splits[fold][0]) for fold in {k[1] for k in models}
+    }
     groups: dict[tuple, dict[Key, Any]] = {}
     for key, model in models.items():
         groups.setdefault((key[1], params_of_fit(model)), {})[key] = model
     calls = (
-        (_outcomes_alone, group, path, data, splits[fold][0], result_builder)
+        (
+            *(_outcomes_alone, group, path, data_of_fold[fold]),
+            *(splits[fold][0], result_builder),
+        )
         for (fold, _), group in groups.items()
     )
     for outcomes in resources.workers().results(calls):

@@ -6,6 +6,7 @@ candidates".
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -368,7 +369,7 @@ def default_specs(
         if n_rows >= MANY_ROWS:
             grids[1]["max_iter"] = [math.ceil(SHARE_OF_STEPS * params["max_iter"])]
     is_shrunk, is_wide = _uses_shrunk_models(X, n_rows), X.shape[1] >= n_rows
-    # Only networks know intervals.
+    # Linear networks know intervals.
     is_shrunk &= not target.has_intervals
     if target.bounds is not None:
         params["y_bounds"] = target.bounds
@@ -387,12 +388,9 @@ def default_specs(
         on_columns = [grid | {"length_scale": ["fan_in"]} for grid in grids]
     params |= networks.options
     network = networks.network(**params | networks.on_columns)
-    on_columns, on_encoded = (
-        [*grids, *_on_scale(grids, target)] for grids in (on_columns, on_encoded)
-    )
+    on_columns = _with_scale(on_columns, target)
     pool = [CandidateSpec("network", network, on_columns), *linear]
     is_small = n_rows < FOREST_FROM or is_wide or sparse.issparse(X)
-    is_small |= target.has_intervals
     if not is_classification and not is_small:
         forest = ForestRegressor(
             n_trees=SIZES[size].n_trees, random_state=params.get("random_state")
@@ -413,8 +411,13 @@ def default_specs(
     # The encoder does not use y, except that the edges of a column of level means rest
     # on means of y. Fitted once to all rows, it gives all folds the same number of
     # columns, so that they can share a program.
-    encoder = FrozenEstimator(_encoder(X, sample_weight, n_bins))
-    encoded = Pipeline([("encoder", encoder), ("network", networks.network(**params))])
+    encoder = _encoder(X, sample_weight, n_bins)
+    if target.exposure is not None:
+        position = int(encoded_positions(encoder)[target.exposure])
+        target = replace(target, exposure=position)
+    on_encoded = _with_scale(on_encoded, target)
+    frozen = FrozenEstimator(encoder)
+    encoded = Pipeline([("encoder", frozen), ("network", networks.network(**params))])
     grids = [
         {f"network__{name}": values for name, values in grid.items()}
         for grid in on_encoded
@@ -441,17 +444,25 @@ def _neighbours_spec(
     return CandidateSpec("neighbours", model, {})
 
 
-def _on_scale(grids: Sequence[Grid], target: Target) -> list[Grid]:
-    """Grids of networks on the other scale of y, with one length scale each."""
+def _with_scale(grids: Sequence[Grid], target: Target) -> list[Grid]:
+    """Grids of networks, and of networks on the other scale of y.
+
+    The number of networks stays about the same: the smallest length scale makes room.
+    """
     params = {name: [value] for name, value in target.on_scale.items()}
     if not params:
-        return []
-    # The second is the medium one.
+        return list(grids)
     scales = [list(grid["length_scale"]) for grid in grids]
-    return [
-        grid | params | {"length_scale": values[1:2] or values}
+    on_y = [
+        grid | {"length_scale": values[1:] or values}
         for grid, values in zip(grids, scales, strict=True)
     ]
+    on_scale = [
+        grid | params | {"length_scale": values[1:2] or values}
+        for grid, values in zip(grids, scales, strict=True)
+        if len(values) > 1 or grid is grids[-1]
+    ]
+    return on_y + on_scale
 
 
 def _linear_specs(
@@ -465,15 +476,12 @@ def _linear_specs(
     if not is_shrunk:
         network.set_params(hidden_layer_sizes=(), dropout=0.0)
         grids: Any = [{"length_scale": LINEAR_LENGTH_SCALES}]
-        return [CandidateSpec("linear", network, grids + _on_scale(grids, target))]
+        return [CandidateSpec("linear", network, _with_scale(grids, target))]
     if not is_classification:
         grids = {"penalty": REGRESSION_PENALTIES}
         model = ShrunkLinearRegressor(random_state=seed)
-        pool = [CandidateSpec("linear", model, grids, space=target.space())]
-        if target.scale_without_limits != "identity":
-            space = target.space(target.scale)
-            pool.append(CandidateSpec("linear", model, grids, space=space))
-        return pool
+        space = target.space(target.scale_without_limits)
+        return [CandidateSpec("linear", model, grids, space=space)]
     grids = [
         {"penalty": [penalty], "strength": strengths}
         for penalty, strengths in CLASSIFICATION_PENALTIES.items()
@@ -525,6 +533,12 @@ def _encoder(X, sample_weight, n_bins: int) -> PiecewiseLinearEncoder:
         encoder.set_params(n_values=MAX_VALUES // len(n_values))
         encoder.fit(X, sample_weight=weights)
     return encoder
+
+
+def encoded_positions(encoder: PiecewiseLinearEncoder) -> np.ndarray:
+    """Position of each column of X, which comes before the columns of its encoding."""
+    widths = 1 + encoder.n_bins_ + [len(values) for values in encoder.values_]
+    return np.cumsum(widths) - widths
 
 
 def _n_bins(X, sample_weight) -> int:

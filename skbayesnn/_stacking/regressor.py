@@ -87,6 +87,9 @@ class BayesianStackingRegressor(
         Bounds that y cannot exceed; None for a missing one. Give them if you know them:
         no predicted probability is outside. Without them, the smallest value of y is a
         floor if many rows have it, and so is the largest value a cap; see ``target_``.
+    exposure : str or int, default=None
+        Column of X with the exposure of each row, if y is a count. Networks for counts
+        then model the count per unit of exposure; see :class:`MCDropoutRegressor`.
     categorical_features : "from_dtype", array-like of str, int or bool, or None, \
 default="from_dtype"
         Columns that contain categories. Leave the default unless integers are codes of
@@ -298,6 +301,7 @@ default="from_dtype"
     largest_epistemic_: Annotated[stored.Floats, stored.POSITIVE, "_"]
     target_: Annotated[str, stored.OPTIONAL]
     y_bounds: Any
+    exposure: Annotated[Any, str | int | None]
     _is_classification = False
 
     def __init__(
@@ -306,6 +310,7 @@ default="from_dtype"
         *,
         weights="log_density",
         y_bounds=None,
+        exposure=None,
         categorical_features="from_dtype",
         cv=None,
         n_refits="auto",

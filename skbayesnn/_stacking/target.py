@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import skew
 
-from skbayesnn._data.target import check_bounds, space_of_values
+from skbayesnn._data.target import check_bounds, exposure_column, space_of_values
 from skbayesnn._distributions.recorded import TargetSpace, recorded
 
 # The smallest value of y is a floor if at least this number and share of the rows have
@@ -44,6 +44,8 @@ class Target:
         Whether y is given as intervals.
     inner : tuple of float
         Smallest and largest value between the bounds.
+    exposure : int or None
+        Column of X with the exposure of counts.
     """
 
     scale: str = "identity"
@@ -53,6 +55,7 @@ class Target:
     has_cap: bool = False
     has_intervals: bool = False
     inner: tuple[float, float] = (-np.inf, np.inf)
+    exposure: int | None = None
 
     @classmethod
     def of(cls, y: np.ndarray, weights: np.ndarray, bounds: Any) -> "Target":
@@ -67,7 +70,9 @@ class Target:
             ends = np.concatenate([y["lower"], y["upper"]])
             ends = ends[np.isfinite(ends)]
             scale = _scale_of(ends, low, high) if len(ends) else "identity"
-            return replace(given, scale=scale)
+            # Times: no interval has values below 0.
+            low = max(low, 0.0) if (y["lower"] >= 0).all() else low
+            return replace(given, scale=scale, low=low)
         y = y[weights > 0]
         outside = (y < low) | (y > high)
         if outside.any():
@@ -94,6 +99,17 @@ class Target:
         limits = bool(has_floor), bool(has_cap)
         return cls(scale, float(low), float(high), *limits, inner=span)
 
+    def with_exposure(self, exposure: str | int, names: list | None) -> "Target":
+        """The same counts, with the column of their exposure.
+
+        names : of the columns of X, or None
+        """
+        if self.scale != "count":
+            raise ValueError(
+                f"`exposure` requires a `y` of counts, integers from 0 on; got {self}."
+            )
+        return replace(self, exposure=exposure_column(exposure, names))
+
     @property
     def bounds(self) -> tuple[float | None, float | None] | None:
         """Parameter ``y_bounds`` of an estimator."""
@@ -108,6 +124,8 @@ class Target:
         params: dict[str, Any] = {}
         if self.scale != "identity":
             params["target_scale"] = self.scale
+        if self.exposure is not None:
+            params["exposure"] = self.exposure
         if self.has_floor:
             params["point_mass"] = self.low
         elif self.has_cap:
@@ -150,7 +168,7 @@ class Target:
             ends = [self.low] * self.has_floor + [self.high] * self.has_cap
             parts.append(f"many rows at {' and '.join(f'{end:g}' for end in ends)}")
         if self.scale == "count":
-            parts.append("counts")
+            parts.append("counts" + " per exposure" * (self.exposure is not None))
         elif self.scale != "identity":
             parts.append(f"also fitted on the {self.scale} scale")
         if self.bounds:

@@ -117,6 +117,7 @@ class BayesianNetwork(
     y_scale_: Annotated[stored.Floats, "targets", stored.POSITIVE]
     # Of regressors.
     y_ndim_: Annotated[Literal[1, 2], stored.OPTIONAL]
+    exposure_: Annotated[dict[str, float], stored.OPTIONAL]
     target_spaces_: Annotated[
         list[Annotated[dict[str, Any], stored.Property("a space of y", is_space)]],
         stored.OPTIONAL,
@@ -140,6 +141,7 @@ class BayesianNetwork(
     target_scale: str = "identity"
     y_bounds: Any = None
     point_mass: float | None = None
+    exposure: str | int | None = None
     network: NetworkDescription | None = None
     _predictive_class: type[_fitted.PredictiveByDraws]
     _cache_class = _fitted.PosteriorCache

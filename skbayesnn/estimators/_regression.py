@@ -8,14 +8,21 @@ from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy import sparse
 from sklearn.utils.validation import check_array
 
 from skbayesnn._data.scaling import Scaling
-from skbayesnn._data.target import Latent, as_intervals, latent_target
-from skbayesnn._data.validation import check_regression
-from skbayesnn._distributions.recorded import TargetSpace, recorded
+from skbayesnn._data.target import (
+    Latent,
+    as_intervals,
+    exposure_column,
+    latent_target,
+)
+from skbayesnn._data.validation import Table, check_regression, network_columns
+from skbayesnn._distributions.recorded import TargetSpace, recorded, with_largest_mean
 from skbayesnn._engine.resources import prediction_slots
 from skbayesnn._likelihoods import OF_INTERVALS, likelihood_named
+from skbayesnn._predictive.blocks import PredictiveBlocks
 from skbayesnn._predictive.mixin import (
     RegressionPredictiveMixin,
 )
@@ -52,18 +59,27 @@ class MixtureByDraws(PredictiveByDraws):
 
     def predictive_of(self, components) -> MixturePredictive:
         """Predictive distribution of some rows with these components, one per draw."""
-        squeeze, spaces = self.estimator.y_ndim_ == 1, self.estimator._spaces
-        if spaces is not None:
-            latent = self.scaling.components_from_network(components)
-            return MixturePredictive(recorded(latent, spaces), squeeze)
+        squeeze = self.estimator.y_ndim_ == 1
         return MixturePredictive(components, squeeze, self.scaling, dtype=self.dtype)
 
     def in_blocks(self):
         """Blocks of rows; by draws only if y is the latent value itself."""
-        blocks = super().in_blocks()
-        return (
-            blocks if self.estimator._spaces is None else replace(blocks, by_draws=None)
-        )
+        if self.estimator._spaces is None:
+            return super().in_blocks()
+        return PredictiveBlocks(self.X.shape[0], self._recorded, self.predictor.block)
+
+    def _recorded(self, rows: slice) -> MixturePredictive:
+        """Predictive distribution of some rows of y on another scale."""
+        spaces = self.estimator._spaces
+        latent = self.scaling.components_from_network(self.predictor.whole(rows))
+        exposure = getattr(self.estimator, "exposure_", None)
+        if exposure is not None:
+            # Rates, not counts, are near the ones of training rows.
+            spaces = tuple(replace(space, top=np.inf) for space in spaces)
+            latent = with_largest_mean(latent, np.array([exposure["largest"]]))
+            shift = _log_exposure(self.X[rows], int(exposure["column"]))
+            latent = latent.rescaled(shift, np.ones(1))
+        return MixturePredictive(recorded(latent, spaces), self.estimator.y_ndim_ == 1)
 
     @prediction_slots.acquire()
     def mean_and_stds(self) -> tuple[np.ndarray, dict[str, np.ndarray]]:
@@ -142,6 +158,25 @@ def _spaces(stored: list[dict] | None) -> tuple[TargetSpace, ...] | None:
     return tuple(TargetSpace(**space) for space in stored)
 
 
+def _log_exposure(X, column: int) -> np.ndarray:
+    """Logarithm of the exposure of each row, (rows, 1).
+
+    Raises
+    ------
+    ValueError
+        If an exposure is not positive.
+    """
+    values = X[:, [column]]
+    values = values.toarray() if sparse.issparse(values) else values
+    if not (values > 0).all():
+        i = int(np.argmin(values[:, 0] > 0))
+        raise ValueError(
+            "`exposure` must be positive in all rows; got "
+            f"{values[i, 0]:g} in row {i}. Leave out rows without exposure."
+        )
+    return np.log(values.astype(np.float64))
+
+
 class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwork):
     """Base class of the regressors. Predictions are in the units of y."""
 
@@ -180,9 +215,31 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
         table, y_ndim = check_regression(
             self, X, z, sample_weight, groups=groups, reset=reset
         )
-        spaces = [asdict(space) for space in latent.spaces]
+        attributes = {"y_ndim_": y_ndim}
+        attributes["target_spaces_"] = [asdict(space) for space in latent.spaces]
         table = replace(table, intervals=latent.intervals)
-        return table, {"y_ndim_": y_ndim, "target_spaces_": spaces}
+        if self.exposure is not None:
+            table, attributes["exposure_"] = self._per_exposure(table)
+        return table, attributes
+
+    def _per_exposure(self, table: Table) -> tuple[Table, dict[str, float]]:
+        """Rows with counts per unit of exposure, and the attribute ``exposure_``."""
+        if self.target_scale != "count":
+            raise ValueError(
+                "`exposure` requires target_scale='count'; got "
+                f"target_scale={self.target_scale!r}."
+            )
+        assert self.exposure is not None
+        column = exposure_column(self.exposure, network_columns(self))
+        shift = _log_exposure(table.X, column)
+        assert table.intervals is not None  # every count is one
+        n = table.y.shape[1]
+        intervals = table.intervals.copy()
+        intervals[:, : 2 * n] -= shift
+        y = table.y - shift
+        largest = float(y.max())
+        table = replace(table, y=y, intervals=intervals)
+        return table, {"column": column, "largest": largest}
 
     def _latent(self, y, spaces=None) -> Latent | None:
         """y as latent values, if it has intervals, bounds, a scale or a point mass.
@@ -192,7 +249,7 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
         intervals = as_intervals(y)
         settings = self.target_scale, self.y_bounds, self.point_mass
         if intervals is None:
-            if settings == ("identity", None, None):
+            if settings == ("identity", None, None) and self.exposure is None:
                 return None
             y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
             intervals = y.reshape(len(y), -1)

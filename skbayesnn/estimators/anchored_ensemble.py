@@ -113,7 +113,7 @@ class AnchoredEnsembleRegressor(_AnchoredEnsemble, BayesianRegressor):
         the weights, which overestimates the noise if ``length_scale`` is small. Without
         ``noisy_targets`` the noise is estimated from residuals, as in
         :class:`MCDropoutRegressor`.
-    likelihood, likelihood_options, target_scale, y_bounds, point_mass
+    likelihood, likelihood_options, target_scale, y_bounds, point_mass, exposure
         As in :class:`MCDropoutRegressor`.
     n_estimators : int, default=10
         Members. Their spread has a relative error of 1 / sqrt(2 n_estimators).
@@ -189,6 +189,7 @@ optimizer_, x_mean_, x_scale_, table_, y_mean_, y_scale_
         target_scale="identity",
         y_bounds=None,
         point_mass=None,
+        exposure=None,
         n_estimators=10,
         n_draws=200,
         standardize=True,

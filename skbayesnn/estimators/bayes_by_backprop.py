@@ -201,7 +201,8 @@ class BBBRegressor(_BayesByBackprop, BayesianRegressor):
         Distribution of y given the network's output, as in :class:`MCDropoutRegressor`.
         ``"auto"`` selects on held-out rows between equal noise and noise that depends
         on the input, and takes about seven times as long.
-    likelihood_options, target_scale, y_bounds, point_mass, n_estimators, n_draws
+    likelihood_options, target_scale, y_bounds, point_mass, exposure, \
+n_estimators, n_draws
         As in :class:`MCDropoutRegressor`.
     n_training_draws : int, default=1
         Draws of the weights in every training step. Their gradients are averaged. Leave
@@ -282,6 +283,7 @@ seeds_, optimizer_, x_mean_, x_scale_, table_, y_mean_, y_scale_
         target_scale="identity",
         y_bounds=None,
         point_mass=None,
+        exposure=None,
         n_estimators=1,
         n_draws=200,
         n_training_draws=1,

@@ -227,6 +227,10 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
         Value of y with a separate probability, which depends on X; often 0, for sales
         or claims (Cragg 1971). On the log scale the other rows are positive. It costs
         one output of the network.
+    exposure : str or int, default=None
+        Column of X with the exposure of each row, such as days or persons, for counts
+        (``target_scale="count"``). The network then models the count per unit of
+        exposure, and predicts counts at the exposure of the new rows.
     n_estimators : int, default=1
         Networks with different initial weights, trained side by side; the predictive
         distribution is their mixture with equal weights (Lakshminarayanan, Pritzel &
@@ -425,6 +429,7 @@ default="from_dtype"
         target_scale="identity",
         y_bounds=None,
         point_mass=None,
+        exposure=None,
         n_estimators=1,
         n_draws=200,
         n_training_draws=1,

@@ -177,8 +177,8 @@ class VariationalDropoutRegressor(_VariationalDropout, BayesianRegressor):
         value or one per target. Leave ``"auto"`` unless the noise is known or a search
         selects it: held-out rows estimate it after training, as described for
         :class:`MCDropoutRegressor` with ``dropout="auto"``.
-    likelihood, likelihood_options, target_scale, y_bounds, point_mass, n_estimators, \
-n_draws
+    likelihood, likelihood_options, target_scale, y_bounds, point_mass, exposure, \
+n_estimators, n_draws
         As in :class:`MCDropoutRegressor`.
     n_training_draws : int, default=1
         Draws of the noise in every training step. Their gradients are averaged. Leave
@@ -256,6 +256,7 @@ seeds_, optimizer_, x_mean_, x_scale_, table_, y_mean_, y_scale_
         target_scale="identity",
         y_bounds=None,
         point_mass=None,
+        exposure=None,
         n_estimators=1,
         n_draws=200,
         n_training_draws=1,

@@ -138,7 +138,8 @@ class VariationalGPRegressor(BayesianRegressor):
     likelihood : str, default="gaussian"
         Distribution of y given the function, as in :class:`MCDropoutRegressor`.
         ``"auto"`` is ``"gaussian"``.
-    likelihood_options, target_scale, y_bounds, point_mass, n_estimators, n_draws
+    likelihood_options, target_scale, y_bounds, point_mass, exposure, \
+n_estimators, n_draws
         As in :class:`MCDropoutRegressor`.
     n_training_draws
         As in :class:`BBBRegressor`.
@@ -204,6 +205,7 @@ seeds_, optimizer_, x_mean_, x_scale_, table_, y_mean_, y_scale_
         target_scale="identity",
         y_bounds=None,
         point_mass=None,
+        exposure=None,
         n_estimators=1,
         n_draws=200,
         n_training_draws=1,
