@@ -323,15 +323,13 @@ def imputed(data: StackData, train: np.ndarray) -> np.ndarray:
     )
     fitted = fitted_to(network, data.X, intervals, train, data.fit_params(""))
     share = np.random.default_rng(0).random((len(intervals), 1))
-    ends = np.concatenate([intervals["lower"], intervals["upper"]])
-    largest = ends[np.isfinite(ends)].max()
 
     def values(rows: slice, block) -> np.ndarray:
         components, of_rows = block.components, intervals[rows]
         lower, upper = of_rows["lower"][:, None], of_rows["upper"][:, None]
         below, up_to = (components.mixture_cdf(end) for end in (lower, upper))
         level = (below + share[rows] * (up_to - below)).clip(1e-6, 1 - 1e-6)
-        value = components.mixture_quantile(level).clip(lower, np.fmin(upper, largest))
+        value = components.mixture_quantile(level).clip(lower, upper)
         return np.where(lower == upper, lower, value)
 
     blocks = open_predictive(fitted, data.X).map(values)

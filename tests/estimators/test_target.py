@@ -547,3 +547,41 @@ def test_streams_and_sources_take_exact_values_only(table, seed, tmp_path):
     ):
         with pytest.raises(ValueError, match=r"partial_fit. requires exact values"):
             call()
+
+
+@pytest.mark.parametrize("as_frame", [False, True])
+def test_exposure_equals_intervals_of_log_rates(table, seed, as_frame):
+    """The same latent values by hand; counts are at the exposure of the new rows."""
+    X, z = table
+    random = np.random.default_rng(seed)
+    exposure = np.exp(random.normal(size=N))
+    y = random.poisson(exposure * np.exp(z + 1)).astype(float)
+    X = np.column_stack([X, exposure])
+    shift = np.log(exposure)
+    with np.errstate(divide="ignore"):
+        rates = interval_target(np.log(y) - shift, np.log(y + 1) - shift)
+    by_hand = sized(MCDropoutRegressor, seed).fit(X, rates)
+    given, name = (pd.DataFrame(X, columns=list("abce")), "e") if as_frame else (X, 3)
+    model = sized(MCDropoutRegressor, seed, target_scale="count", exposure=name)
+    model.fit(given, y)
+    for key, values in by_hand.parameters_.items():
+        # log y - log e is rounded in another order.
+        np.testing.assert_allclose(model.parameters_[key], values, rtol=1e-6, atol=1e-8)
+    # Beyond the largest rate of the training rows the two differ.
+    model.exposure_ = model.exposure_ | {"largest": INF}
+    expected = by_hand.predictive_cdf(X, np.log(y + 1) - shift)
+    np.testing.assert_allclose(model.predictive_cdf(given, y), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "change", "message"),
+    [
+        ({"exposure": 0}, {}, "requires target_scale='count'"),
+        ({"exposure": "days", "target_scale": "count"}, {}, "got 'days'"),
+        ({"exposure": "e", "target_scale": "count"}, {"e": 0.0}, "positive in all"),
+    ],
+)
+def test_wrong_exposures(table, seed, parameters, change, message):
+    X = pd.DataFrame(table[0], columns=list("abc")).assign(e=1.0).assign(**change)
+    with pytest.raises(ValueError, match=message):
+        sized(MCDropoutRegressor, seed, **parameters).fit(X, np.arange(N))

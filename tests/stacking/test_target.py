@@ -15,7 +15,8 @@ from sklearn.model_selection import KFold, cross_val_score
 
 import skbayesnn
 from skbayesnn import BayesianStackingRegressor, MCDropoutRegressor, interval_target
-from skbayesnn._stacking import base
+from skbayesnn._stacking import base, candidates
+from skbayesnn._stacking.candidates import StackData
 from skbayesnn._stacking.target import Target
 from tests.helpers.stacks import QUICK
 
@@ -321,3 +322,47 @@ def test_an_interrupted_fit_continues(seed, monkeypatch):
     assert stored[1] > 0
     expected = small().fit(X, y)
     np.testing.assert_allclose(model.predict(X), expected.predict(X), rtol=1e-6)
+
+
+def test_values_of_intervals_are_imputed_from_the_training_rows(seed, monkeypatch):
+    """They are in their intervals; y of other rows has no effect."""
+    monkeypatch.setattr(
+        candidates,
+        "MCDropoutRegressor",
+        lambda **params: MCDropoutRegressor(**QUICK | params),
+    )
+    X, z = latent(seed, N_FIT)
+    y, train = censored(z), np.arange(N_FIT // 2)
+    target = Target.of(y, np.ones(N_FIT), None)
+    found = []
+    for others in (y, np.roll(y, 3)):
+        intervals = np.where(np.arange(N_FIT) < len(train), y, others)
+        data = StackData(X, z, None, target=target, intervals=intervals)
+        values = candidates.imputed(data, train)
+        assert ((intervals["lower"] <= values) & (values <= intervals["upper"])).all()
+        is_exact = intervals["lower"] == intervals["upper"]
+        np.testing.assert_array_equal(values[is_exact], intervals["lower"][is_exact])
+        found.append(values[train])
+    np.testing.assert_array_equal(*found)
+    # Random values, which have a spread beyond each limit.
+    assert len(np.unique(found[0])) == len(train)
+
+
+@pytest.mark.parametrize("as_frame", [False, True])
+def test_exposure_of_a_stack(seed, as_frame):
+    """Networks for counts get its column, also behind an encoder of columns."""
+    X, z = latent(seed, N_FIT)
+    days = np.exp(np.random.default_rng(seed).normal(size=N_FIT))
+    y, X = counts(z + np.log(days)), np.column_stack([days, X])
+    if as_frame:
+        X = pd.DataFrame(X, columns=["days", "a", "b", "c"]).assign(k=["x", "y"] * 40)
+    model = fitted(y, X, exposure="days" if as_frame else 0)
+    assert model.target_.startswith("counts per exposure")
+    of_counts = [name for name in model.weights_.index if "exposure=" in name]
+    assert {name.split("(")[0] for name in of_counts} >= {"encoded", "network"}
+    for estimator in model.estimators_:
+        network = estimator[-1] if hasattr(estimator, "steps") else estimator
+        if hasattr(network, "exposure_"):
+            assert network.exposure_["column"] == network.exposure
+    with pytest.raises(ValueError, match="`exposure` requires a `y` of counts"):
+        fitted(z, X, exposure=0)
