@@ -762,6 +762,7 @@ def test_methods_equal_mc_dropout():
 
     training_names = {"partial_fit", "likelihood_options", "network", "noise_std_"}
     training_names |= {"categorical_features", "likelihood_"}
+    training_names |= {"target_scale", "y_bounds", "point_mass", "exposure"}
     regressor = from_torch(perceptron(), noise_std=1.0, n_draws=DRAWS)
     classifier = from_torch(perceptron(2), classes=[0, 1])
     for estimator, model in (
