@@ -249,7 +249,8 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
         intervals = as_intervals(y)
         settings = self.target_scale, self.y_bounds, self.point_mass
         if intervals is None:
-            if settings == ("identity", None, None) and self.exposure is None:
+            further = self.y_bounds, self.point_mass, self.exposure
+            if self.target_scale == "identity" and all(v is None for v in further):
                 return None
             y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
             intervals = y.reshape(len(y), -1)

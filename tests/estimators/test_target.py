@@ -585,3 +585,11 @@ def test_wrong_exposures(table, seed, parameters, change, message):
     X = pd.DataFrame(table[0], columns=list("abc")).assign(e=1.0).assign(**change)
     with pytest.raises(ValueError, match=message):
         sized(MCDropoutRegressor, seed, **parameters).fit(X, np.arange(N))
+
+
+@pytest.mark.parametrize("bounds", [[0, 9], (0.0, 9.0), np.array([0.0, 9.0])])
+def test_bounds_of_any_sequence(table, seed, bounds):
+    X, z = table
+    model = sized(MCDropoutRegressor, seed, y_bounds=bounds).fit(X, np.exp(z))
+    low, high = model.predict_distribution(X).support()
+    assert (low, high) == (0, 9)
