@@ -397,7 +397,7 @@ class BayesianNetwork(
             )
         attributes, posterior = _fitted.fitted_attributes(trained_job)
         attributes |= trained_job.job.data.target_attributes
-        for name in ("replay_", "unfinished_", "target_spaces_"):
+        for name in ("replay_", "unfinished_", "target_spaces_", "exposure_"):
             self.__dict__.pop(name, None)
         self.__dict__ |= attributes
         self._protect()

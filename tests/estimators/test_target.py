@@ -593,3 +593,13 @@ def test_bounds_of_any_sequence(table, seed, bounds):
     model = sized(MCDropoutRegressor, seed, y_bounds=bounds).fit(X, np.exp(z))
     low, high = model.predict_distribution(X).support()
     assert (low, high) == (0, 9)
+
+
+def test_a_refit_without_exposure_forgets_it(table, seed):
+    X, z = table
+    y, X = np.floor(np.exp(z + 1)), np.column_stack([X, np.exp(z)])
+    model = sized(MCDropoutRegressor, seed, target_scale="count", exposure=3)
+    model.fit(X, y).set_params(exposure=None).fit(X, y)
+    fresh = sized(MCDropoutRegressor, seed, target_scale="count").fit(X, y)
+    assert not hasattr(model, "exposure_")
+    np.testing.assert_array_equal(model.predict(X), fresh.predict(X))
