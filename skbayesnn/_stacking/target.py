@@ -19,8 +19,9 @@ MIN_ROWS, MIN_SHARE, MIN_FACTOR = 10, 0.02, 2.5
 # y is skewed if its skewness is above the first, and if the skewness of its logarithm
 # is smaller by the second.
 SKEWNESS, SHARE_OF_SKEWNESS = 1.0, 0.5
-# y in [0, 1] is a share if this part of the rows is within this distance of an end.
-SHARE_NEAR_END, NEAR_END = 0.1, 0.05
+# y in [0, 1] is a share if this part of the rows is within this distance of an end, and
+# if y spans this part of [0, 1].
+SHARE_NEAR_END, NEAR_END, SPAN_OF_SHARES = 0.1, 0.05, 0.5
 # Non-negative integers are counts if the smallest is below this share of the mean.
 SHARE_OF_MEAN = 0.2
 # Candidates without limits are fitted to rows that are moved beyond the limit, by
@@ -151,14 +152,17 @@ class Target:
         """y on which a candidate without bounds is fitted."""
         if space is None:
             return y
-        z, (low, high) = space.to_latent(y), (self.low, self.high)
-        is_inner = np.isfinite(z) & (y > low) & (y < high)
+        z = space.to_latent(y)
+        # A share of exactly 0 or 1 is infinite on the logit scale.
+        is_low = (y <= self.low) | (z == -np.inf)
+        is_high = (y >= self.high) | (z == np.inf)
+        is_inner = ~(is_low | is_high)
         inner = z[(is_inner.T & (weights > 0)).T]
         if not len(inner):
             return y
         beyond = BEYOND * inner.std()
-        z = np.where(y <= low, np.fmax(z, inner.min()) - beyond, z)
-        return np.where(y >= high, np.fmin(z, inner.max()) + beyond, z)
+        z = np.where(is_low, np.fmax(z, inner.min()) - beyond, z)
+        return np.where(is_high, np.fmin(z, inner.max()) + beyond, z)
 
     def __str__(self) -> str:
         parts = []
@@ -191,7 +195,7 @@ def _scale_of(y: np.ndarray, low: float, high: float) -> str:
         return "log"
     is_share = start >= 0 and max(y.max(), high if np.isfinite(high) else 0) <= 1
     near_end = np.mean((y < NEAR_END) | (y > 1 - NEAR_END))
-    if is_share and near_end > SHARE_NEAR_END:
+    if is_share and near_end > SHARE_NEAR_END and np.ptp(y) > SPAN_OF_SHARES:
         return "logit"
     return "identity"
 

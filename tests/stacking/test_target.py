@@ -44,6 +44,7 @@ KINDS = {
     "plain": (lambda z: z, PLAIN),
     "skewed": (lambda z: np.exp(1.5 * z), ("log", -INF, INF, False, False)),
     "shares": (lambda z: 1 / (1 + np.exp(-3 * z)), ("logit", -INF, INF, False, False)),
+    "shares near 1": (lambda z: 1 - 0.05 / (1 + np.exp(-z)), PLAIN),
     "shares with ends": (
         lambda z: np.where(abs(z) < 1, 0.5 + z / 5, z > 0),
         ("identity", 0, 1, True, True),
@@ -66,6 +67,17 @@ KINDS = {
     "two targets": (lambda z: np.stack([z.clip(0), np.exp(z)], axis=1), PLAIN),
 }
 parametrize_kinds = pytest.mark.parametrize("kind", KINDS)
+
+
+def test_single_shares_of_0_and_1_are_beyond_all_others(seed):
+    """On the logit scale they are infinite; candidates without bounds need numbers."""
+    y = 1 / (1 + np.exp(-3 * latent(seed, N)[1]))
+    y[:3] = 0, 1, 1
+    weights = np.ones(N)
+    target = Target.of(y, weights, None)
+    z = target.latent(y, target.space("logit"), weights)
+    assert target.scale == "logit" and np.isfinite(z).all()
+    assert z[0] < z[3:].min() and z[1] == z[2] > z[3:].max()
 
 
 @pytest.mark.parametrize("n_zero", [0, 50])
