@@ -188,11 +188,11 @@ def _scale_of(y: np.ndarray, low: float, high: float) -> str:
     if len(y) < MIN_ROWS:
         return "identity"
     start = low if np.isfinite(low) else 0.0
-    if y.min() <= start:
+    if y.min() < start:
         return "identity"
-    of_log = abs(skew(np.log(y - start)))
-    if skew(y) > SKEWNESS and of_log < SHARE_OF_SKEWNESS * skew(y):
-        return "log"
+    if y.min() > start and skew(y) > SKEWNESS:
+        if abs(skew(np.log(y - start))) < SHARE_OF_SKEWNESS * skew(y):
+            return "log"
     is_share = start >= 0 and max(y.max(), high if np.isfinite(high) else 0) <= 1
     near_end = np.mean((y < NEAR_END) | (y > 1 - NEAR_END))
     if is_share and near_end > SHARE_NEAR_END and np.ptp(y) > SPAN_OF_SHARES:
