@@ -33,7 +33,6 @@ from sklearn import get_config
 from sklearn.base import is_classifier
 from sklearn.utils.metadata_routing import MetadataRequest
 
-from skbayesnn._data.target import as_intervals
 from skbayesnn._meta.functions import predict_distribution, predict_interval
 from skbayesnn._sklearn_compat import safe_indexing
 from skbayesnn._typing import MatrixLike
@@ -163,13 +162,14 @@ def _log_density(estimator, X, y, sample_weight):
 def _neg_calibration_error(estimator, X, y, sample_weight):
     """Minus the expected calibration error.
 
-    Regression: over the quantile levels 0.05, 0.1, ..., 0.95. It is never small for
-    counts, whose levels are not uniform. Classification: of the most likely label, in
-    15 bins of equal mass.
+    Regression: over the quantile levels 0.05, 0.1, ..., 0.95; y may be intervals.
+    Classification: of the most likely label, in 15 bins of equal mass.
     """
     if not is_classifier(estimator):
-        cdf = predict_distribution(estimator, X).cdf(y)
-        return -quantile_calibration_error(cdf, sample_weight=sample_weight)
+        below, cdf = np.moveaxis(predict_distribution(estimator, X).pit(y), -1, 0)
+        return -quantile_calibration_error(
+            cdf, sample_weight=sample_weight, cdf_below=below
+        )
     probability, classes = _probability(estimator, X, y)
     return -expected_calibration_error(
         y, probability, classes, sample_weight=sample_weight
@@ -220,14 +220,8 @@ def _ood_auroc(estimator, X, y, sample_weight, X_outside, kind=None):
 def _neg_crps(estimator, X, y, sample_weight):
     """Minus the mean continuous ranked probability score, in y's units.
 
-    y must be exact values: the score of intervals is not proper.
+    y must be exact values: a CRPS of intervals is not proper.
     """
-    intervals = as_intervals(y)
-    if intervals is not None and (intervals["lower"] < intervals["upper"]).any():
-        raise ValueError(
-            "neg_crps_scorer requires exact values of y; got intervals, for which the "
-            "CRPS may prefer a wrong model. Use log_density_scorer."
-        )
     return -_mean(_of_regressor(estimator, X).crps(y), sample_weight)
 
 

@@ -438,17 +438,22 @@ class Components(DrawArrays, ABC):
         return score
 
     def crps_of_draws(
-        self, y: np.ndarray, function: Callable | None = None
+        self,
+        y: np.ndarray,
+        function: Callable | None = None,
+        n_points: int = N_POINTS,
     ) -> np.ndarray:
         """CRPS from quantiles of the draws at interlaced levels, (rows, targets).
 
-        function : optional, elementwise; y is a value of it, applied to quantiles
+        function : optional, elementwise; y is a value of it, applied to quantiles;
+            the score is NaN if one of its values is infinite
+        n_points : number of quantiles of all draws
 
         Quantiles of the mixture would take many times as long. If all draws are equal,
         this is the CRPS of one draw at all levels. ``quantile`` must be exact for
         levels of the shape (draws, 1, 1).
         """
-        n_per_draw = max(MIN_POINTS_PER_DRAW, math.ceil(N_POINTS / self.n_draws))
+        n_per_draw = max(MIN_POINTS_PER_DRAW, math.ceil(n_points / self.n_draws))
         n = n_per_draw * self.n_draws
         levels, weights = (
             values.reshape(n_per_draw, self.n_draws) for values in spread_levels(n)

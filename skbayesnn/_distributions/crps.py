@@ -5,24 +5,15 @@ In float64; components have the draws axis first.
 
 import math
 from collections.abc import Callable
-from functools import cache
 
 import numpy as np
 import torch
-from numpy.polynomial import Polynomial, legendre
 from scipy.special import ndtr
 
 from skbayesnn._distributions.quantiles import by_columns
 
 # Number of quantiles that represent a distribution without a closed form.
 N_LEVELS = 200
-# Number of panels of a quadrature over a distribution function.
-N_PANELS = 128
-# Degree of the polynomial in each panel.
-DEGREE = 4
-# Levels of the components' quantiles from which the panels are constructed.
-_TAIL = 10.0 ** np.array([-13, -11, -9, -7, -5, -4, -3])
-_PANEL_LEVELS = np.concatenate([_TAIL, np.linspace(0.01, 0.99, 15), 1 - _TAIL[::-1]])
 
 HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 
@@ -118,96 +109,14 @@ def crps_by_quantiles(y, quantile: Callable[[float], np.ndarray]) -> np.ndarray:
     return weighted_sample_crps(y, points, weights)
 
 
-def crps_by_cdf(y, target, components, values: Callable) -> np.ndarray:
-    """CRPS of a monotone function of a mixture, (rows, targets).
-
-    This is the integral of (F(z) - 1[z >= y])^2 over z = values(t) [Gneiting & Raftery
-    2007, eq. 20], a Stieltjes integral over t. It is computed in ``N_PANELS`` panels
-    with about equal probability. In each panel, F^2 or (1 - F)^2 and ``values`` are
-    polynomials through the same nodes. y is the edge of a panel.
-
-    y : (rows, targets)
-    target : t with values(t) = y; NaN if y is outside of the range of ``values``
-    components : :class:`skbayesnn._distributions.components.Components` of t
-    values : elementwise function of arrays (..., rows, targets)
-    returns : NaN where ``values`` is not monotone or not finite
-    """
-    edges = _panel_edges(components)
-    low, middle, high = values(edges[[0, len(edges) // 2, -1]])
-    outside = np.where((y > middle) == (high >= low), np.inf, -np.inf)
-    y_position = np.where(np.isnan(target), outside, target).clip(edges[0], edges[-1])
-    edges = np.sort(np.concatenate([edges, y_position[None]]), axis=0)
-    nodes, rule = _product_rule(DEGREE)
-    half = np.diff(edges, axis=0) / 2
-    # The last node of a panel is the first node of the next.
-    t = edges[:-1] + half * (1 + nodes[:-1].reshape(-1, 1, 1, 1))
-    t = np.concatenate([t.swapaxes(0, 1).reshape(-1, *y.shape), edges[-1:]])
-    share = np.stack([components.mixture_cdf(value) for value in t])
-    z = values(t)
-    with np.errstate(invalid="ignore"):
-        steps = np.diff(z, axis=0)
-        rounding = 1e-9 * np.abs(z).max(0)
-        is_monotone = (steps >= -rounding).all(0) | (steps <= rounding).all(0)
-    share, z = (_in_panels(value) for value in (share, z))
-    is_below_y = edges[1:] <= y_position
-    error = np.where(is_below_y[:, None], share, 1 - share)
-    with np.errstate(invalid="ignore", over="ignore"):
-        parts = np.einsum("kirt,ij,kjrt->rt", np.square(error), rule, z)
-        score = np.abs(parts) + np.abs(y - values(y_position[None])[0])
-    return np.where(is_monotone & np.isfinite(score), score, np.nan)
-
-
-def _panel_edges(components) -> np.ndarray:
-    """Values with about equal probability between them, (edges, rows, targets)."""
-    shape = components.n_rows, components.n_targets
-    pooled = np.concatenate(
-        [components.quantile(np.full(shape, level)) for level in _PANEL_LEVELS]
-    ).astype(np.float64)
-    position = np.linspace(0, len(pooled) - 1, N_PANELS + 1)
-    below = np.floor(position).astype(int)
-    above = np.minimum(below + 1, len(pooled) - 1)
-    ordered = np.partition(pooled, np.union1d(below, above), axis=0)
-    fraction = (position - below)[:, None, None]
-    return (1 - fraction) * ordered[below] + fraction * ordered[above]
-
-
-def _in_panels(at_nodes: np.ndarray) -> np.ndarray:
-    """Reshape (nodes, rows, targets) to (panels, nodes per panel, rows, targets)."""
-    first = at_nodes[:-1].reshape(-1, DEGREE, *at_nodes.shape[1:])
-    last = at_nodes[DEGREE::DEGREE]
-    return np.concatenate([first, last[:, None]], axis=1)
-
-
-@cache
-def _product_rule(degree: int) -> tuple[np.ndarray, np.ndarray]:
-    """Gauss-Lobatto nodes in [-1, 1], and the integrals of l_i l_j'.
-
-    l_i is the polynomial that is 1 at node i and 0 at the other nodes.
-    """
-    inner = legendre.Legendre.basis(degree).deriv().roots().real
-    nodes = np.concatenate([[-1.0], np.sort(inner), [1.0]])
-    basis = [
-        Polynomial.fromroots(np.delete(nodes, i)) / np.prod(node - np.delete(nodes, i))
-        for i, node in enumerate(nodes)
-    ]
-    products = [[(p * q.deriv()).integ() for q in basis] for p in basis]
-    return nodes, np.array(
-        [[product(1.0) - product(-1.0) for product in row] for row in products]
-    )
-
-
 def weighted_sample_crps(y, samples, weights) -> np.ndarray:
     """CRPS of a discrete distribution, (rows, targets).
 
-    y : (rows, targets); samples : (points, rows, targets)
-    weights : (points,), or in the shape of the samples
+    y : (rows, targets); samples : (points, rows, targets); weights : (points,)
     """
     order = np.argsort(samples, axis=0)
     ordered = np.take_along_axis(samples, order, axis=0)
-    if weights.ndim == 1:
-        weight = weights[order]
-    else:
-        weight = np.take_along_axis(weights, order, axis=0)
+    weight = weights[order]
     before = weight.cumsum(0) - 0.5 * weight
     spread = 2 * (weight * ordered * (2 * before - 1)).sum(0)
     return (weight * np.abs(ordered - y)).sum(0) - 0.5 * spread

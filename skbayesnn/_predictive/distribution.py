@@ -451,14 +451,10 @@ class RegressionDistribution(PredictiveDistribution):
     def crps(self, y: ArrayLike) -> Array:
         """Continuous ranked probability score, averaged over targets, (n_samples,).
 
-        The integral of (F(z) - 1[y <= z])^2 over z. Of intervals, over the z outside of
-        the interval, for which the indicator is known (Avati et al. 2020, "Countdown
-        regression: sharp and calibrated survival predictions", UAI).
-
-        The score of intervals describes errors in the units of y. Do not select models
-        by it: it is not proper if the interval of a row depends on its y, as a lifetime
-        that may be censored does (Rindt et al. 2022, "Survival regression with proper
-        scoring rules and monotonic neural networks", AISTATS). Use ``logpdf`` for that.
+        The integral of (F(z) - 1[y <= z])^2 over z. It needs exact values: a CRPS of
+        intervals may prefer a wrong model (Rindt et al. 2022, "Survival regression with
+        proper scoring rules and monotonic neural networks", AISTATS). Score intervals
+        by ``logpdf``.
         """
         return self._joined(lambda block, y: block.crps(y), self._checked(y))
 

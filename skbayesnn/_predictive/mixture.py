@@ -20,11 +20,7 @@ from sklearn.pipeline import make_pipeline
 from skbayesnn._data.scaling import Scaling
 from skbayesnn._distributions.cells import Cells
 from skbayesnn._distributions.components import Components
-from skbayesnn._distributions.crps import (
-    crps_by_cdf,
-    crps_by_quantiles,
-    weighted_sample_crps,
-)
+from skbayesnn._distributions.crps import crps_by_quantiles
 from skbayesnn._distributions.mixtures import joined_draws, of_one_class
 from skbayesnn._distributions.quantiles import intervals
 from skbayesnn._predictive.recalibration import QuantileMap, log_density_of_scale
@@ -32,16 +28,12 @@ from skbayesnn._predictive.summaries import REGRESSION_KINDS
 
 # ---- domain of the inverse of a target transform, and y beyond it
 
-# Points at which the search tries whether the inverse is defined.
-_STARTS = (0.0, 1.0, -1.0)
-# Distances at which the bound of the domain is searched; then the bracket is divided
-# into pieces, until all bits of a double are used.
-_DISTANCES = np.ldexp(1.0, np.arange(-20, 401))
-_PIECES, _PASSES = 128, 10
-# Numbers of distances to try, because a transformer may refuse points that are too far.
-_REACHES = (len(_DISTANCES), 80, 25)
-# A y whose image is as good as that of infinity, and the relative tolerance for that.
-_LARGE, _NEAR = 1e300, 1e-6
+# Values at which the search may start, and its length.
+_STARTS, _FAR = (0.0, 1.0, -1.0), 1e18
+# It divides the bracket into pieces, until all bits of a double are used.
+_PIECES, _PASSES = 128, 20
+# y is infinite at the bound if it grows by this factor in this last part of the way.
+_GROWTH, _LAST_PART = 5.0, 1e-6
 
 
 @dataclass(frozen=True)
@@ -68,12 +60,8 @@ class Domain:
         # scikit-learn warns of NaN, which are expected here.
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
-            sides = [
-                [_side(transform, n_targets, j, sign) for j in range(n_targets)]
-                for sign in (-1.0, 1.0)
-            ]
-        both = np.array(sides)
-        return cls(both[..., 0], both[..., 1])
+            both = np.array([_side(transform, n_targets, far) for far in (-_FAR, _FAR)])
+        return cls(both[:, 0], both[:, 1])
 
     def inverse(self, transform: Any, values: np.ndarray) -> np.ndarray:
         """Convert transformed values to y, (rows, targets)."""
@@ -85,54 +73,31 @@ class Domain:
         return np.where(values > high, self.limits[1], y)
 
 
-def _side(transform, n_targets: int, target: int, sign: float) -> tuple[float, float]:
-    """Bound of the domain on one side, and y beyond it; infinite, NaN if unbounded."""
+def _side(transform, n_targets: int, far: float) -> tuple[np.ndarray, np.ndarray]:
+    """Bound of the domain towards ``far``, and y beyond it, (targets,) each."""
 
-    def at(points):
-        values = np.full((len(points), n_targets), start)
-        values[:, target] = points
-        return np.asarray(transform.inverse_transform(values), dtype=float)[:, target]
+    def inverse(values):
+        return np.asarray(transform.inverse_transform(values), dtype=float)
 
-    for start in _STARTS:
-        if not np.isnan(at(np.array([start]))[0]):
-            break
-    else:
-        return sign * np.inf, np.nan
-    points, outside = _far(at, start, sign)
-    if not outside.any():
-        return sign * np.inf, np.nan
-    for _ in range(_PASSES):
-        first = int(outside.argmax())
-        points = np.linspace(points[first - 1], points[first], _PIECES)
-        outside = np.isnan(at(points))
-        outside[0], outside[-1] = False, True
-    bound = points[int(outside.argmax()) - 1]
-    for y in (_LARGE, -_LARGE):
-        image = _image(transform, n_targets, target, y)
-        if abs(image - bound) <= _NEAR * max(abs(bound - start), abs(bound)):
-            return bound, np.copysign(np.inf, y)
-    return bound, float(at(np.array([bound]))[0])
-
-
-def _far(at, start: float, sign: float) -> tuple[np.ndarray, np.ndarray]:
-    """Points at increasing distances, and whether each is outside of the domain."""
-    for reach in _REACHES:
-        points = start + sign * np.concatenate([[0.0], _DISTANCES[:reach]])
-        try:
-            return points, np.isnan(at(points))
-        except ValueError:  # the transformer refuses infinite values
-            continue
-    return points, np.zeros(len(points), dtype=bool)
-
-
-def _image(transform, n_targets: int, target: int, y: float) -> float:
-    """Transform of a large y; NaN if the transformer refuses it."""
-    values = np.ones((1, n_targets))
-    values[0, target] = y
+    starts = np.multiply.outer(_STARTS, np.ones(n_targets))
+    start = starts[np.isnan(inverse(starts)).any(1).argmin()]
     try:
-        return float(np.asarray(transform.transform(values))[0, target])
-    except ValueError:
-        return np.nan
+        is_bounded = np.isnan(inverse([start, start + far])) == [[False], [True]]
+    except ValueError:  # a step of a pipeline refuses infinite values
+        is_bounded = np.zeros((2, n_targets), dtype=bool)
+    ends, infinite = is_bounded.all(0), np.copysign(np.inf, far)
+    if not ends.any():
+        return np.full(n_targets, infinite), np.full(n_targets, np.nan)
+    targets, inside, outside = np.arange(n_targets), start, start + far
+    for _ in range(_PASSES):
+        pieces = np.linspace(inside, outside, _PIECES)
+        first = np.isnan(inverse(pieces)).argmax(0).clip(1)
+        inside, outside = pieces[first - 1, targets], pieces[first, targets]
+    y = inverse(inside[None])[0]
+    before = inverse(inside[None] - _LAST_PART * (inside - start))[0]
+    is_infinite = np.abs(y) > _GROWTH * np.abs(before)
+    limits = np.where(is_infinite, np.copysign(np.inf, y), y)
+    return np.where(ends, inside, infinite), limits
 
 
 # ---- the mixture
@@ -143,12 +108,14 @@ N_NODES = 15
 N_EXPECTED = 31
 # Quantiles of a count for that.
 N_LEVELS = 200
-# The CRPS with a transform may ignore noise below this share of the draws' spread.
-LITTLE_NOISE = 0.05
+# Quantiles of all draws for the CRPS with a target transform.
+N_CRPS = 4000
 # Quadrature nodes for the standard deviation after a recalibration of the levels.
 N_STD_NODES = 32
 # Standard deviations from the mean between which a transform must be monotone.
 _PATH = np.linspace(-2, 2, 9)
+# In place of an infinite value of a target transform or of its inverse.
+_LARGE = 1e300
 # Maps of a target that is not recalibrated.
 _UNCHANGED = (QuantileMap(np.array([0.0, 1.0]), np.array([0.0, 1.0])),)
 
@@ -439,13 +406,10 @@ class MixturePredictive:
 
     def cdf_of_draws(self, y: np.ndarray) -> np.ndarray:
         """Distribution function of every draw, (draws, rows[, targets])."""
-        if self.maps is not None:
-            raise TypeError(
-                "an isotonic recalibration changes the mixture of all draws; it has no "
-                "distribution function of each draw. Use method='scale'."
-            )
         with np.errstate(invalid="ignore", divide="ignore"):
             target, _ = self._forward(self._columns(y))
+        if self.maps is not None:
+            target = self._before(target)
         shares = self.components.given_draws(self.components.cdf(target))
         shares = np.where(self._rising, shares, 1 - shares)
         # A y outside of the transform's domain lies beyond one of its bounds.
@@ -506,76 +470,18 @@ class MixturePredictive:
     def crps(self, y: np.ndarray) -> np.ndarray:
         """Continuous ranked probability score, averaged over targets; (rows,).
 
-        y : (rows[, targets]), or intervals
+        With a target transform it is within 2e-4 of the exact score.
         """
-        if y.dtype.names is not None:
-            return self._crps_of_intervals(y)
         y = self._columns(y)
         if self.maps is not None:
-            return crps_by_quantiles(y, self._quantile).mean(-1)
-        if self.transform is None:
-            return self.in_units_of_target().components.mixture_crps(y).mean(-1)
-        return self._transformed_crps(y).mean(-1)
-
-    def _crps_of_intervals(self, y: np.ndarray) -> np.ndarray:
-        """Integral of (F(z) - 1[y <= z])^2 over z outside of each interval, (rows,).
-
-        It is the CRPS of a function of y that is constant within the interval, from
-        quantiles. Rows with equal bounds have the CRPS of this value.
-        """
-        low, high = self._columns(y["lower"]), self._columns(y["upper"])
-
-        def distance(z):
-            below = np.where(np.isinf(low), 0.0, np.minimum(z - low, 0.0))
-            return below + np.where(np.isinf(high), 0.0, np.maximum(z - high, 0.0))
-
-        inside = np.zeros(low.shape)
-        if self.maps is None:
-            score = self.components.crps_of_draws(
-                inside, lambda target: distance(self._back(target))
-            )
+            score = crps_by_quantiles(y, self._quantile)
+        elif self.transform is None:
+            score = self.in_units_of_target().components.mixture_crps(y)
         else:
-            score = crps_by_quantiles(inside, lambda p: distance(self._quantile(p)))
-        is_exact = (low == high).all(-1)
-        of_values = self.crps(np.where(is_exact, y["lower"], 0.0))
-        return np.where(is_exact, of_values, score.mean(-1))
-
-    def _transformed_crps(self, y) -> np.ndarray:
-        """CRPS with a target transform, (rows, targets).
-
-        Within 2e-4 of the exact score for a smooth transform. A transform that is not
-        monotone is handled by nodes, whose error is a few per cent if noise is most of
-        the spread.
-        """
-        with np.errstate(invalid="ignore", divide="ignore"):
-            target, _ = self._forward(y)
-        score = crps_by_cdf(y, target, self.components, self._back)
-        # Draws that are far apart make steps in F, which the nodes of each draw follow.
-        spread = self.components.mean.var(0)
-        by_nodes = self.components.variance.mean(0) < np.square(LITTLE_NOISE) * spread
-        by_nodes |= np.isnan(score)
-        if by_nodes.any():
-            score = np.where(by_nodes, self._crps_by_nodes(y), score)
-        return score
-
-    def _crps_by_nodes(self, y) -> np.ndarray:
-        """CRPS by the nodes of every draw, (rows, targets); for any transform."""
-        nodes, weights = self._nodes()
-        points = nodes.reshape(-1, *nodes.shape[2:])
-        if weights.ndim == 1:
-            weights = np.repeat(weights / self.n_draws, self.n_draws)
-        else:
-            weights = weights.reshape(points.shape) / self.n_draws
-        with np.errstate(invalid="ignore"):
-            score = weighted_sample_crps(y, points, weights)
-        infinite = np.isinf(nodes).any((0, 1))
-        if infinite.any():
-            # If a few nodes are infinite, most quantiles are finite.
-            with np.errstate(invalid="ignore"):
-                by_quantiles = crps_by_quantiles(y, self._quantile)
-            by_quantiles = np.where(np.isnan(by_quantiles), np.inf, by_quantiles)
-            score = np.where(infinite, by_quantiles, score)
-        return score
+            with np.errstate(invalid="ignore"):  # infinite values
+                score = self.components.crps_of_draws(y, self._back, N_CRPS)
+            score = np.where(np.isnan(score), np.inf, score)
+        return score.mean(-1)
 
     def standard(self, y: np.ndarray) -> np.ndarray:
         """Convert y to the units of the components, (rows, targets)."""
@@ -656,6 +562,12 @@ class MixturePredictive:
         """Apply the recalibration to values of the uncalibrated mixture."""
         return self._at_share(self.components.mixture_cdf(target))
 
+    def _before(self, target):
+        """Values of the uncalibrated mixture that ``_remapped`` moves to ``target``."""
+        share = self._share(target)
+        share = share.clip(np.finfo(float).tiny, 1 - np.finfo(float).epsneg)
+        return self.components.mixture_quantile(share)
+
     def _log_mixture(self, target, which) -> np.ndarray:
         """Log density of selected targets under the uncalibrated mixture, (rows,)."""
         return self.components.targets(which).mixture_log_density(target[:, which])
@@ -667,10 +579,7 @@ class MixturePredictive:
         log slopes dt / dz of the margins, where t(z) is the value of the uncalibrated
         mixture that is mapped to z.
         """
-        level = self.components.mixture_cdf(target)
-        before = _each(self.maps, level)
-        before = before.clip(np.finfo(float).tiny, 1 - np.finfo(float).epsneg)
-        before = self.components.mixture_quantile(before)
+        level, before = self.components.mixture_cdf(target), self._before(target)
         density = self._log_mixture(before, slice(None))
         for j, quantile_map in enumerate(self.maps or ()):
             margin = slice(j, j + 1)

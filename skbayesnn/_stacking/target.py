@@ -12,7 +12,10 @@ from scipy.stats import skew
 
 from skbayesnn._data.target import check_bounds, exposure_column, space_of_values
 from skbayesnn._distributions.recorded import TargetSpace, recorded
+from skbayesnn._runtime import warn_once
 
+# Rows beyond a frequent value may be errors if they are at most this share.
+FEW_BEYOND = 0.01
 # The smallest value of y is a floor if at least this number and share of the rows have
 # it, and it is more frequent than any other value by this factor; so is a cap.
 MIN_ROWS, MIN_SHARE, MIN_FACTOR = 10, 0.02, 2.5
@@ -86,6 +89,8 @@ class Target:
         values, counts = np.unique(y, return_counts=True)
         if len(values) < 5:
             return given
+        if bounds is None:
+            _warn_of_few_beyond(values, counts)
         most = max(MIN_ROWS, MIN_SHARE * len(y), MIN_FACTOR * counts[1:-1].max())
         has_floor = counts[0] >= most and low in (-np.inf, values[0])
         has_cap = counts[-1] >= most and high in (np.inf, values[-1])
@@ -178,6 +183,31 @@ class Target:
         if self.bounds:
             parts.append(f"bounds {self.low:g} to {self.high:g}")
         return ", ".join(parts) or "plain numbers"
+
+
+def _warn_of_few_beyond(values: np.ndarray, counts: np.ndarray) -> None:
+    """Warn if a frequent value is no floor, or no cap, because of very few rows."""
+    n, i = counts.sum(), int(counts.argmax())
+    others = np.delete(counts, [0, i, len(counts) - 1])
+    if counts[i] < max(MIN_ROWS, MIN_SHARE * n, MIN_FACTOR * others.max()):
+        return
+    n_below, n_above = counts[:i].sum(), counts[i + 1 :].sum()
+    if not 0 < min(n_below, n_above) <= FEW_BEYOND * n < max(n_below, n_above):
+        return
+    value = f"{values[i] + 0.0:g}"  # no -0
+    beyond, limit, bounds = (
+        (f"{n_below} of {n} rows of y are below", "floor", f"({value}, None)")
+        if n_below < n_above
+        else (f"{n_above} of {n} rows of y are above", "cap", f"(None, {value})")
+    )
+    warn_once(
+        "SKB212",
+        "frequent value",
+        f"{beyond} {value}, which {counts[i]} rows have; so {value} is not taken as a "
+        f"{limit}. If these rows are errors, correct them or leave them out: "
+        f"`y_bounds={bounds}` refuses them. If they are right, add a network with "
+        f"`point_mass={value}` to `estimators`.",
+    )
 
 
 def _scale_of(y: np.ndarray, low: float, high: float) -> str:

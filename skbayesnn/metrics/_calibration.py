@@ -20,6 +20,8 @@ def quantile_calibration_error(
     cdf: Any,
     levels: Any = None,
     sample_weight: Any = None,
+    *,
+    cdf_below: Any = None,
 ) -> float:
     """Calibration error of a predictive distribution, over quantile levels.
 
@@ -27,6 +29,9 @@ def quantile_calibration_error(
     calibrated, a share p of the targets lies below the p-quantile. Like every
     calibration error it does not measure sharpness, and with few rows it is positive
     even for a perfect model.
+
+    A y with a probability, such as a count or a zero, counts with the share of
+    [P(Y < y), P(Y <= y)] that is below p.
 
     Parameters
     ----------
@@ -36,6 +41,9 @@ def quantile_calibration_error(
     levels : array-like of shape (n_levels,), default=None
         Quantile levels in (0, 1); None is 0.05, 0.1, ..., 0.95.
     sample_weight : array-like of shape (n_samples,), default=None
+    cdf_below : array-like of shape (n_samples[, n_targets]), default=None
+        P(Y < y), or the distribution function at the lower end of intervals; by default
+        equal to ``cdf``. The method ``pit`` of a predictive distribution returns both.
 
     Returns
     -------
@@ -53,14 +61,22 @@ def quantile_calibration_error(
     References
     ----------
     Kuleshov, Fenner & Ermon (2018), "Accurate uncertainties for deep learning using
-    calibrated regression", ICML. Chung, Neiswanger, Char & Schneider (2021), "Beyond
-    pinball loss: quantile methods for calibrated uncertainty quantification", NeurIPS.
+    calibrated regression", ICML. Czado, Gneiting & Held (2009), "Predictive model
+    assessment for count data", Biometrics 65. Chung, Neiswanger, Char & Schneider
+    (2021), "Beyond pinball loss: quantile methods for calibrated uncertainty
+    quantification", NeurIPS.
     """
     cdf = with_targets("cdf", cdf)
     levels = np.array(check_levels("levels", LEVELS if levels is None else levels))
-    weights, cdf = drop_zero_weights(sample_weight, cdf)
+    below = cdf if cdf_below is None else with_targets("cdf_below", cdf_below)
+    weights, cdf, below = drop_zero_weights(sample_weight, cdf, below)
     check_probabilities("cdf", cdf)
-    share = np.average(cdf[..., None] <= levels, axis=0, weights=weights)
+    check_probabilities("cdf_below", below)
+    cdf, below = cdf[..., None], below[..., None]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        part = ((levels - below) / (cdf - below)).clip(0, 1)
+    share = np.where(below < cdf, part, cdf <= levels)
+    share = np.average(share, axis=0, weights=weights)
     return float(np.abs(share - levels).mean())
 
 

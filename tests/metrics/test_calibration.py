@@ -50,6 +50,21 @@ def test_targets_do_not_cancel(seed):
     assert quantile_calibration_error(cdf) == pytest.approx(np.mean(per_target))
 
 
+def test_values_with_a_probability():
+    """A share of each jump is below a level: 0.4, 0.5 and 0 of three rows."""
+    below, upto = [0.1, 0.2, 0.7], [0.6, 0.4, 0.7]
+    error = quantile_calibration_error(upto, 0.3, cdf_below=below)
+    assert error == pytest.approx((0.4 + 0.5) / 3 - 0.3)
+    # Zeros of probability 0.8, and a continuous rest: calibrated.
+    rest = 0.8 + 0.2 * (np.arange(20) + 0.5) / 20
+    upto, below = np.r_[np.full(80, 0.8), rest], np.r_[np.zeros(80), rest]
+    # One of 100 rows is the largest step of the share.
+    assert quantile_calibration_error(upto, cdf_below=below) < 0.01
+    assert quantile_calibration_error(upto) > 0.2
+    with pytest.raises(ValueError, match=r"`cdf_below` must be in \[0, 1\]; got -0.5"):
+        quantile_calibration_error([0.1], cdf_below=[-0.5])
+
+
 def test_overconfidence_and_underconfidence():
     """If the predictive is too narrow F(y) is near 0 or 1, if too wide near 1/2."""
     even = (np.arange(400) + 0.5) / 400

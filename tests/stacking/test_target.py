@@ -5,6 +5,7 @@ names and equalities, and no errors of predictions.
 """
 
 import pickle
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -109,6 +110,27 @@ def test_bounds_that_are_given(seed):
     assert found.bounds == (-50, 50)
     with pytest.raises(ValueError, match="`y_bounds` must be"):
         Target.of(z, np.ones(N), (1, 0))
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_few_rows_beyond_a_frequent_value(sign, seed):
+    """Two wrong rows hide a limit; many rows on both sides are right."""
+    y = sign * latent(seed, N)[1].clip(0)
+    side, limit, bounds = (
+        ("below", "floor", r"\(0, None\)")
+        if sign == 1
+        else ("above", "cap", r"\(None, 0\)")
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        limited = Target.of(y, np.ones(N), None)
+        Target.of(np.r_[y, -y[y != 0]], np.ones(N + np.count_nonzero(y)), None)
+    assert (limited.has_floor, limited.has_cap) == (sign == 1, sign == -1)
+    y[:2] = -sign * np.array([1.0, 7.0])
+    text = f"2 of {N} rows of y are {side} 0.*as a {limit}.*`y_bounds={bounds}`.*SKB212"
+    with pytest.warns(UserWarning, match=text):
+        found = Target.of(y, np.ones(N), None)
+    assert not (found.has_floor or found.has_cap)
 
 
 # ---- fitted stacks
