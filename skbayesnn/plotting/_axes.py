@@ -1,10 +1,12 @@
 """What all displays share: their base class, colours, legends and limits of axes."""
 
+from functools import wraps
 from typing import Any
 
 import numpy as np
 
 from skbayesnn._data.scaling import common_range
+from skbayesnn._runtime import warn_once_per_call
 from skbayesnn.inspection._columns import number_text
 from skbayesnn.inspection._importance import short_names
 
@@ -28,12 +30,17 @@ LEGEND_PAD = 0.06
 class Display:
     """Stored values, and ``plot`` that draws them.
 
-    A display is a dataclass of its values. A class method ``from_...`` begins with
-    ``require_matplotlib``, computes the values and draws them.
+    A display is a dataclass of its values. A class method ``from_...`` computes the
+    values and draws them; it requires matplotlib before it computes, and repeats no
+    warning.
     """
 
     ax_: Any
     figure_: Any
+
+    def __init_subclass__(cls) -> None:
+        for name in [name for name in vars(cls) if name.startswith("from_")]:
+            setattr(cls, name, classmethod(_drawing(vars(cls)[name].__func__)))
 
     def _axes(self, ax) -> Any:
         """The axes to draw on, new for None; set ``ax_`` and ``figure_``."""
@@ -45,6 +52,17 @@ class Display:
             _, ax = plt.subplots(layout="constrained")
         self.ax_, self.figure_ = ax, ax.figure
         return ax
+
+
+def _drawing(create):
+    """A method ``from_...`` of a display: function of the class, and its arguments."""
+
+    @wraps(create)
+    def wrapper(cls, *args, **kwargs):
+        require_matplotlib(cls.__name__)
+        return create(cls, *args, **kwargs)
+
+    return warn_once_per_call(wrapper)
 
 
 def require_matplotlib(caller: str) -> None:

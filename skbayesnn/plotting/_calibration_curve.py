@@ -9,7 +9,6 @@ from sklearn.base import is_classifier
 from sklearn.utils.validation import column_or_1d
 
 from skbayesnn._meta.functions import predict_distribution
-from skbayesnn._runtime import warn_once_per_call
 from skbayesnn._validation import Integral, check_number
 from skbayesnn.inspection._importance import select_target
 from skbayesnn.metrics._calibration import (
@@ -108,7 +107,6 @@ class CalibrationCurveDisplay(_axes.Display):
     name: str | None = None
 
     @classmethod
-    @warn_once_per_call
     def from_estimator(
         cls,
         estimator: Any,
@@ -152,7 +150,6 @@ class CalibrationCurveDisplay(_axes.Display):
         -------
         display : CalibrationCurveDisplay
         """
-        _axes.require_matplotlib(cls.__name__)
         if is_classifier(estimator):
             predictions = {
                 "y": y,
@@ -214,7 +211,6 @@ class CalibrationCurveDisplay(_axes.Display):
         -------
         display : CalibrationCurveDisplay
         """
-        _axes.require_matplotlib(cls.__name__)
         if (cdf is None) == (y is None or probability is None):
             raise TypeError(
                 "give either `cdf` (regression) or `y` and `probability` (classes); "

@@ -10,7 +10,6 @@ import numpy as np
 from sklearn.base import is_classifier
 
 from skbayesnn._meta.functions import predict_distribution
-from skbayesnn._runtime import warn_once_per_call
 from skbayesnn._typing import RandomState
 from skbayesnn.inspection._importance import short_names
 from skbayesnn.plotting import _axes, _rows
@@ -69,7 +68,6 @@ class ClassProbabilityDisplay(_rows.RowsDisplay):
     classes: Any
 
     @classmethod
-    @warn_once_per_call
     def from_estimator(
         cls,
         estimator: Any,
@@ -111,7 +109,6 @@ class ClassProbabilityDisplay(_rows.RowsDisplay):
         -------
         display : ClassProbabilityDisplay
         """
-        _axes.require_matplotlib(cls.__name__)
         if not is_classifier(estimator):
             raise TypeError(
                 f"{cls.__name__} shows class probabilities and needs a classifier; got "
@@ -158,7 +155,6 @@ class ClassProbabilityDisplay(_rows.RowsDisplay):
         -------
         display : ClassProbabilityDisplay
         """
-        _axes.require_matplotlib(cls.__name__)
         probability, labels = np.asarray(probability), np.asarray(labels)
         if probability.ndim != 3 or probability.shape[1] != len(labels):
             raise ValueError(

@@ -6,7 +6,6 @@ from typing import Any, Self
 import numpy as np
 
 from skbayesnn._meta.functions import predict_interval
-from skbayesnn._runtime import warn_once_per_call
 from skbayesnn._validation import check_levels
 from skbayesnn.inspection._importance import select_target
 from skbayesnn.plotting import _axes, _rows
@@ -72,7 +71,6 @@ class PredictionIntervalDisplay(_rows.RowsDisplay):
     y_name: str = "y"
 
     @classmethod
-    @warn_once_per_call
     def from_estimator(
         cls,
         estimator: Any,
@@ -116,7 +114,6 @@ class PredictionIntervalDisplay(_rows.RowsDisplay):
         -------
         display : PredictionIntervalDisplay
         """
-        _axes.require_matplotlib(cls.__name__)
         positions = {} if feature is None else _rows.select_feature(X, feature)
         coverage = check_levels("coverage", coverage)
         return cls.from_predictions(
@@ -172,7 +169,6 @@ class PredictionIntervalDisplay(_rows.RowsDisplay):
         -------
         display : PredictionIntervalDisplay
         """
-        _axes.require_matplotlib(cls.__name__)
         prediction = select_target("prediction", prediction, target)
         interval = np.asarray(interval)
         if np.ndim(coverage) == 0:

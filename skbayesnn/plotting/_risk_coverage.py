@@ -8,7 +8,6 @@ from sklearn.base import is_classifier
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from skbayesnn._meta.functions import predict_distribution
-from skbayesnn._runtime import warn_once_per_call
 from skbayesnn.inspection._columns import number_text
 from skbayesnn.inspection._importance import select_target
 from skbayesnn.metrics import risk_coverage_curve
@@ -68,7 +67,6 @@ class RiskCoverageDisplay(_axes.Display):
     name: str | None = None
 
     @classmethod
-    @warn_once_per_call
     def from_estimator(
         cls,
         estimator: Any,
@@ -107,7 +105,6 @@ class RiskCoverageDisplay(_axes.Display):
         -------
         display : RiskCoverageDisplay
         """
-        _axes.require_matplotlib(cls.__name__)
         classes = is_classifier(estimator)
         if classes:
             # An Abstainer's `predict` rejects rows.
@@ -168,7 +165,6 @@ class RiskCoverageDisplay(_axes.Display):
         -------
         display : RiskCoverageDisplay
         """
-        _axes.require_matplotlib(cls.__name__)
         if metric not in LABELS:
             raise ValueError(
                 f"`metric` must be 'error_rate' or 'rmse'; got {metric!r}."

@@ -7,7 +7,6 @@ import numpy as np
 from scipy.stats import binom
 
 from skbayesnn._meta.functions import predict_distribution
-from skbayesnn._runtime import warn_once_per_call
 from skbayesnn._validation import check_number
 from skbayesnn.inspection._importance import select_target
 from skbayesnn.plotting import _axes, _rows
@@ -62,7 +61,6 @@ class RootogramDisplay(_axes.Display):
     y_name: str = "y"
 
     @classmethod
-    @warn_once_per_call
     def from_estimator(
         cls,
         estimator: Any,
@@ -96,7 +94,6 @@ class RootogramDisplay(_axes.Display):
         -------
         display : RootogramDisplay
         """
-        _axes.require_matplotlib(cls.__name__)
         band = check_number("band", band, low=0, high=1, open_low=True)
         counts = _counts(y, target)
         edges = _edges(counts)

@@ -6,7 +6,6 @@ from typing import Any, Self
 import numpy as np
 
 from skbayesnn._meta.functions import predict_distribution
-from skbayesnn._runtime import warn_once_per_call
 from skbayesnn._sklearn_compat import num_samples
 from skbayesnn.inspection._importance import select_target
 from skbayesnn.plotting import _axes
@@ -52,7 +51,6 @@ class SurvivalCurveDisplay(_axes.Display):
     band: float = 0.9
 
     @classmethod
-    @warn_once_per_call
     def from_estimator(
         cls,
         estimator: Any,
@@ -87,7 +85,6 @@ class SurvivalCurveDisplay(_axes.Display):
         -------
         display : SurvivalCurveDisplay
         """
-        _axes.require_matplotlib(cls.__name__)
         if num_samples(X) > MAX_ROWS:
             raise ValueError(
                 f"`X` must have at most {MAX_ROWS} rows, one curve each; got "

@@ -68,7 +68,6 @@ class TrainingCurveDisplay(_axes.Display):
         -------
         display : TrainingCurveDisplay
         """
-        _axes.require_matplotlib(cls.__name__)
         history = _network(estimator).history_
         return cls(
             negative_log_likelihood=history["negative_log_likelihood"],

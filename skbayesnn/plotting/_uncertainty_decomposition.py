@@ -7,7 +7,6 @@ import numpy as np
 from sklearn.base import is_classifier
 
 from skbayesnn._meta.functions import predict_distribution
-from skbayesnn._runtime import warn_once_per_call
 from skbayesnn.inspection._importance import select_target
 from skbayesnn.plotting import _axes, _rows
 
@@ -70,7 +69,6 @@ class UncertaintyDecompositionDisplay(_rows.RowsDisplay):
     measure: str
 
     @classmethod
-    @warn_once_per_call
     def from_estimator(
         cls,
         estimator: Any,
@@ -103,7 +101,6 @@ class UncertaintyDecompositionDisplay(_rows.RowsDisplay):
         -------
         display : UncertaintyDecompositionDisplay
         """
-        _axes.require_matplotlib(cls.__name__)
         positions = {} if feature is None else _rows.select_feature(X, feature)
         if is_classifier(estimator):
             measure = "entropy"
@@ -164,7 +161,6 @@ class UncertaintyDecompositionDisplay(_rows.RowsDisplay):
         -------
         display : UncertaintyDecompositionDisplay
         """
-        _axes.require_matplotlib(cls.__name__)
         if measure not in NAMES:
             raise ValueError(f"`measure` must be 'std' or 'entropy'; got {measure!r}.")
         aleatoric = select_target("aleatoric", aleatoric, target)

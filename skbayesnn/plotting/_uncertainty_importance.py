@@ -8,7 +8,6 @@ from typing import Any, Self
 
 import numpy as np
 
-from skbayesnn._runtime import warn_once_per_call
 from skbayesnn._typing import RandomState
 from skbayesnn.inspection import uncertainty_importance
 from skbayesnn.inspection._importance import default_kind, short_names
@@ -49,7 +48,6 @@ class UncertaintyImportanceDisplay(_axes.Display):
     kind: str
 
     @classmethod
-    @warn_once_per_call
     def from_estimator(
         cls,
         estimator: Any,
@@ -77,7 +75,6 @@ class UncertaintyImportanceDisplay(_axes.Display):
         -------
         display : UncertaintyImportanceDisplay
         """
-        _axes.require_matplotlib(cls.__name__)
         result = uncertainty_importance(
             estimator,
             X,
@@ -119,7 +116,6 @@ class UncertaintyImportanceDisplay(_axes.Display):
         -------
         display : UncertaintyImportanceDisplay
         """
-        _axes.require_matplotlib(cls.__name__)
         importances = np.asarray(result.importances)
         if names is None:
             numbered = [f"column {i}" for i in range(len(importances))]
