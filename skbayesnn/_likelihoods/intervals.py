@@ -188,17 +188,13 @@ def _log_density(fields: np.ndarray, log_factor: float) -> np.ndarray:
         point mass, and whether the row is at the point mass
     """
     low, high, variance, probability, is_point = fields
-    variance = variance * np.exp(2 * log_factor)
-    density = np.full(low.shape, -np.inf)
-    exact = (low[0] == high[0]) & (is_point[0] == 0)
-    wide = low[0] < high[0]
-    of_exact = Gaussians(0 * low[:, exact], variance[:, exact])
-    density[:, exact] = of_exact.log_density_per_target(low[:, exact])
-    of_wide = Gaussians(0 * low[:, wide], variance[:, wide])
-    density[:, wide] = of_wide.log_probability(low[:, wide], high[:, wide])
+    noise = Gaussians(np.zeros_like(low), variance * np.exp(2 * log_factor))
+    width = np.where(low < high, high - low, 1.0)
+    density = noise.log_density_in(low, high) + np.log(width)
     if probability.any():
         with np.errstate(divide="ignore"):
-            density = density + np.log1p(-probability)
-            at_point = np.where(is_point > 0, np.log(probability), -np.inf)
-        density = np.logaddexp(density, at_point)
+            # A point mass may have no interval of z.
+            rest = np.where((low == high) & (is_point > 0), 0.0, 1 - probability)
+            at_point = np.where(is_point > 0, probability, 0.0)
+            density = np.logaddexp(density + np.log(rest), np.log(at_point))
     return log_mean_exp(density)

@@ -270,7 +270,8 @@ def _parts(model: BayesianStacking) -> list[Part]:
     if hasattr(model, "candidate_spaces_"):
         raise TypeError(
             "`to_onnx` requires a stack that is fitted to y itself; got candidates on "
-            "another scale or with bounds (see `target_`). Predict with the stack."
+            "another scale or with bounds (see `target_`). Predict with the stack, or "
+            "fit another one to y on a scale without bounds, such as np.log1p(y)."
         )
     ends = np.cumsum(model.n_draws_)
     return [
@@ -516,7 +517,7 @@ def _check_supported(model: BayesianNetwork) -> None:
             "`to_onnx` requires a model of exact values of y on y's own scale; got "
             f"target_scale={model.target_scale!r}, y_bounds={model.y_bounds!r}, "
             f"point_mass={model.point_mass!r}, or a y of intervals. Predict with the "
-            "model itself."
+            "model itself, or fit another one to exact values, such as np.log1p(y)."
         )
 
 

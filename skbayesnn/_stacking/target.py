@@ -25,8 +25,9 @@ SKEWNESS, SHARE_OF_SKEWNESS = 1.0, 0.5
 # y in [0, 1] is a share if this part of the rows is within this distance of an end, and
 # if y spans this part of [0, 1].
 SHARE_NEAR_END, NEAR_END, SPAN_OF_SHARES = 0.1, 0.05, 0.5
-# Non-negative integers are counts if the smallest is below this share of the mean.
-SHARE_OF_MEAN = 0.2
+# Non-negative integers are counts if the smallest is below this share of the mean, and
+# below this number. Amounts in whole units often are not; counts cost them accuracy.
+SHARE_OF_MEAN, FIRST_COUNT = 0.2, 10
 # Candidates without limits are fitted to rows that are moved beyond the limit, by
 # these standard deviations of y: then their noise rarely crosses it.
 BEYOND = 0.3
@@ -96,7 +97,8 @@ class Target:
         has_cap = counts[-1] >= most and high in (np.inf, values[-1])
         low, high = (values[0] if has_floor else low), (values[-1] if has_cap else high)
         inner = y[(y > low) & (y < high)]
-        is_count = (y == np.floor(y)).all() and 0 <= y.min() < SHARE_OF_MEAN * y.mean()
+        first = min(SHARE_OF_MEAN * y.mean(), FIRST_COUNT)
+        is_count = (y == np.floor(y)).all() and 0 <= y.min() < first
         if is_count and low in (-np.inf, 0):
             scale, low = "count", 0.0
         else:

@@ -98,7 +98,8 @@ class RootogramDisplay(_axes.Display):
         counts = _counts(y, target)
         edges = _edges(counts)
         cdf = predict_distribution(estimator, X).cdf_at(edges)
-        expected = np.diff(select_target("cdf", cdf, target, 1), axis=1).sum(0)
+        cdf = select_target("cdf", cdf, target, 1)
+        expected = np.diff(cdf, axis=1).sum(0).clip(0)  # rounding
         share = (expected / len(counts)).clip(1e-12, 1)
         return cls(
             edges=edges,

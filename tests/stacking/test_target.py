@@ -59,6 +59,10 @@ KINDS = {
     ),
     "counts": (counts, ("count", 0, INF, None, False)),
     "few distinct values": (lambda z: z.round(), PLAIN),
+    "whole amounts": (
+        lambda z: 10 + np.exp(8 + 1.5 * z).round(),
+        ("log", -INF, INF, False, False),
+    ),
     "grades": (lambda z: (3 + z).round().clip(1, 5), PLAIN),
     "years": (lambda z: (2000 + 5 * z).round(), PLAIN),
     "negative counts": (lambda z: -counts(z), PLAIN),
