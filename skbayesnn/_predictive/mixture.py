@@ -82,11 +82,11 @@ def _side(transform, n_targets: int, far: float) -> tuple[np.ndarray, np.ndarray
     starts = np.multiply.outer(_STARTS, np.ones(n_targets))
     start = starts[np.isnan(inverse(starts)).any(1).argmin()]
     try:
-        is_bounded = np.isnan(inverse([start, start + far])) == [[False], [True]]
+        ends = np.isnan(inverse(np.stack([start, start + far])))
     except ValueError:  # a step of a pipeline refuses infinite values
-        is_bounded = np.zeros((2, n_targets), dtype=bool)
-    ends, infinite = is_bounded.all(0), np.copysign(np.inf, far)
-    if not ends.any():
+        ends = np.zeros((2, n_targets), dtype=bool)
+    is_bounded, infinite = ends[1] & ~ends[0], np.copysign(np.inf, far)
+    if not is_bounded.any():
         return np.full(n_targets, infinite), np.full(n_targets, np.nan)
     targets, inside, outside = np.arange(n_targets), start, start + far
     for _ in range(_PASSES):
@@ -97,7 +97,7 @@ def _side(transform, n_targets: int, far: float) -> tuple[np.ndarray, np.ndarray
     before = inverse(inside[None] - _LAST_PART * (inside - start))[0]
     is_infinite = np.abs(y) > _GROWTH * np.abs(before)
     limits = np.where(is_infinite, np.copysign(np.inf, y), y)
-    return np.where(ends, inside, infinite), limits
+    return np.where(is_bounded, inside, infinite), limits
 
 
 # ---- the mixture
