@@ -598,5 +598,5 @@ def encode_column(data: TableColumn, column: Column) -> EncodedColumn:
     is_unknown = np.isnan(values) & (not column.indicator)
     first, last = column.bounds
     latest = last + _LATER_SHARE * (last - first)
-    n_later = int((values > latest).sum()) if KINDS[column.kind].cycles else 0
+    n_later = int((values > latest).sum()) if KINDS[column.kind].is_date else 0
     return EncodedColumn(features, is_unknown, substitutes, n_later)

@@ -45,8 +45,11 @@ class Kind(NamedTuple):
         What its numbers are as features; empty if it has none.
     suffix : str
         What follows the name of the column in the name of this feature.
+    is_date : bool
+        Whether its numbers are seconds since 1970. New rows may be later than all rows
+        of ``fit``.
     cycles : dict
-        Seconds of the periods of points in time, whose phases are features, too.
+        Seconds of the periods whose phases are features, too.
     units : dict
         Units of time in which numbers are shown, in seconds; the largest first.
     input_type : type of NumPy
@@ -62,6 +65,7 @@ class Kind(NamedTuple):
     has_levels: bool = False
     number: str = "number"
     suffix: str = ""
+    is_date: bool = False
     cycles: Mapping[str, float] = {}
     units: Mapping[str, float] = {}
     input_type: type = np.float64
@@ -95,6 +99,7 @@ KINDS = {
         ("Datetime", "Date", "M"),
         number="elapsed days",
         suffix=".days",
+        is_date=True,
         cycles={"day": DAY, "week": 7 * DAY, "year": 365.2425 * DAY},
         input_type=np.int64,
         unit="microseconds since 1970, local time",

@@ -77,7 +77,7 @@ def description(columns: dict[str, Column]) -> dict[str, dict]:
     return {
         name: {"kind": column.kind}
         | ({"unit": unit} if (unit := KINDS[column.kind].unit) else {})
-        | ({"time_zone": column.time_zone} if KINDS[column.kind].cycles else {})
+        | ({"time_zone": column.time_zone} if KINDS[column.kind].is_date else {})
         for name, column in columns.items()
     }
 

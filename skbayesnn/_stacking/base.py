@@ -486,7 +486,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         silence_warning(TRAINING_CODES)
         encoder = probe.table_
         if encoder is not None and self.cv is None:
-            dates = [c for c in encoder._columns if KINDS[c.kind].cycles]
+            dates = [c for c in encoder._columns if KINDS[c.kind].is_date]
             _warn_of_dates([column.name for column in dates])
         is_used = encoder is not None or (takes_frames and is_frame(X))
         return replace(

@@ -255,9 +255,9 @@ def _with_plain_columns(frame, keeps_categories: bool):
                 data = column.categories()
                 levels = np.array([*data.levels, MISSING], dtype=object)
                 frame[name] = levels[data.codes]
-        elif kind.cycles or kind.units:  # days of dates, seconds of durations
+        elif kind.unit:  # days of dates, seconds of durations
             numbers = column.numbers_of_kind(column.kind(), column.time_zone())
-            frame[name] = numbers / DAY if kind.cycles else numbers
+            frame[name] = numbers / DAY if kind.is_date else numbers
     return frame
 
 

@@ -356,7 +356,7 @@ def _compared_numbers(column: TrainingColumn, new: np.ndarray) -> tuple[float, s
     old, kind = column.values, KINDS[column.kind]
     if not len(old) or not len(new):
         return np.nan, "all values are missing in one of the samples"
-    if kind.cycles:
+    if kind.is_date:
         later, earlier = (new > old[-1]).mean(), (new < old[0]).mean()
         change = f"not tested, {_dates(new)}, was {_dates(old)}"
         shares = (later, "later"), (earlier, "earlier")

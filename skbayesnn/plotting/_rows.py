@@ -167,7 +167,7 @@ def select_feature(X, feature) -> dict[str, Any]:
         return {"x": x, "x_name": name, "x_levels": levels}
     column = reader[index]
     x = column.numbers_of_kind(kind, column.time_zone())
-    if KINDS[kind].cycles:
+    if KINDS[kind].is_date:
         milliseconds = np.where(np.isnan(x), 0, np.round(1000 * x)).astype(np.int64)
         dates = milliseconds.astype("datetime64[ms]")
         x = np.where(np.isnan(x), np.datetime64("NaT"), dates)

@@ -13,6 +13,7 @@ from skbayesnn._data import columns
 from skbayesnn._data.columns import KINDS, Kind, TableReader, is_frame
 from skbayesnn._data.table_encoder import TableEncoder
 from skbayesnn._onnx.tables import description, input_columns
+from skbayesnn._stacking.foreign import _with_plain_columns
 from skbayesnn.inspection._columns import column_drift, training_columns
 from skbayesnn.plotting._rows import select_feature
 
@@ -725,12 +726,14 @@ def test_truth_values_as_text_are_mapped(words):
     assert converted[:-1].tolist() == expected and pd.isna(converted.iloc[-1])
 
 
-def test_a_new_kind_of_column_is_one_entry(monkeypatch):
-    """Models, the columns of an exported graph, drift and displays take it."""
+@pytest.mark.parametrize("cycles", [{}, {"day": 86_400.0}])
+def test_a_new_kind_of_column_is_one_entry(cycles, monkeypatch):
+    """Models, other libraries, graphs, drift and displays take it."""
     kind = Kind(
         (datetime.time,),
         ("Time",),
         number="seconds of the day",
+        cycles=cycles,
         unit="seconds",
         to_number=lambda t: 3600.0 * t.hour + 60.0 * t.minute,
     )
@@ -740,7 +743,10 @@ def test_a_new_kind_of_column_is_one_entry(monkeypatch):
     for frame in (pd.DataFrame({"at": times}), pl.DataFrame({"at": times})):
         encoder = TableEncoder().fit(frame, np.arange(60.0))
         [summary] = encoder.columns_
-        assert summary[:4] == ("at", "time", "seconds of the day", ("at",))
+        assert (summary.column, summary.kind) == ("at", "time")
+        assert summary.encoding.startswith("seconds of the day")
+        waves = [f"at.{wave}_{name}" for name in cycles for wave in ("sin", "cos")]
+        assert summary.features == ("at", *waves)
         seconds = [3600 * t.hour + 60 * t.minute for t in times]
         np.testing.assert_array_equal(encoder.transform(frame)[:, 0], seconds)
         assert description(input_columns([encoder])) == {
@@ -749,3 +755,8 @@ def test_a_new_kind_of_column_is_one_entry(monkeypatch):
         [drift] = column_drift(frame[:10], training_columns(frame))
         assert drift.kind == "time" and drift.p_value < 0.05
         np.testing.assert_array_equal(select_feature(frame, "at")["x"], seconds)
+        with warnings.catch_warnings():  # later times of the day are no later dates
+            warnings.simplefilter("error")
+            TableEncoder().fit(frame[:12], np.arange(12.0)).transform(frame)
+    plain = _with_plain_columns(pd.DataFrame({"at": times}), keeps_categories=False)
+    np.testing.assert_array_equal(plain["at"], seconds)
