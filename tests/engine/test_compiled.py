@@ -4,6 +4,7 @@ import ast
 import importlib
 import itertools
 import sys
+from dataclasses import fields
 from functools import cache
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from skbayesnn import (
 )
 from skbayesnn._engine import compiled, training
 from skbayesnn._engine.compiled import activations, families, likelihoods, run
+from skbayesnn._engine.config import TrainingConfig
 from skbayesnn._engine.training import ENGINE_VARIABLE
 from skbayesnn._engine.training_random import SplitMix, to_normal, to_uniform
 from skbayesnn._families import FAMILIES
@@ -183,6 +185,7 @@ def test_tables_are_covered():
     assert FAMILIES.keys() - families.CODES.keys() == families_of_torch
     assert LIKELIHOODS.keys() - likelihoods.FUNCTIONS.keys() == {"mixture", "ordinal"}
     assert ACTIVATIONS.keys() == activations.FUNCTIONS.keys()
+    assert {field.name for field in fields(TrainingConfig)} - run._FOLLOWED == set()
 
 
 # ---- options of the training
@@ -207,6 +210,15 @@ def test_options(model, params, table, seed, monkeypatch):
     model = exact(model, seed).set_params(**params)
     expected, actual = both(model, X, Y, weights, monkeypatch=monkeypatch)
     assert_same_training(expected, actual, **ROUNDING)
+
+
+def test_torch_trains_with_settings_that_the_loop_does_not_follow(table, monkeypatch):
+    X, Y, _ = table
+    monkeypatch.setattr(run, "_FOLLOWED", run._FOLLOWED - {"n_training_draws"})
+    engines = {1: "compiled", 2: "torch"}
+    for n, engine in engines.items():
+        model = exact(DROPOUT, 0, n_training_draws=n, **RELAXED).fit(X, Y)
+        assert model.engine_ == engine
 
 
 def test_fifty_steps(table, seed, monkeypatch):

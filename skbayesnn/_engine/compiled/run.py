@@ -6,6 +6,7 @@ import threading
 from collections import deque
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import fields
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -51,6 +52,13 @@ _NOISE = {
     "mean_field": {"rho": "noise", "bias_rho": "bias_noise"},
     "fixed_width": {"rho": "noise", "bias_rho": "bias_noise"},
 }
+# Fields of `TrainingConfig` that the loop follows. If another one does not have its
+# default, torch trains.
+_FOLLOWED = {
+    *("network", "likelihood", "prior", "dtype", "n_batches", "n_training_draws"),
+    *("learning_rate", "cosine", "kl_weighting", "kl_warm_up", "perturbed"),
+    *("patience", "tol", "keep_interrupted", "variance_source"),
+}
 # Fields of a member that the training changes.
 _TRAINED = "values", "mean", "square"
 
@@ -60,6 +68,9 @@ def can_train(
 ) -> bool:
     """Whether the compiled loop can train a program."""
     network = config.network
+    others = [field for field in fields(config) if field.name not in _FOLLOWED]
+    if any(getattr(config, field.name) != field.default for field in others):
+        return False
     if not isinstance(network, Perceptron) or posterior.device.type != "cpu":
         return False
     if network.activation not in activations.FUNCTIONS:
