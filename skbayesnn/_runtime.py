@@ -182,6 +182,19 @@ def imported(name: str) -> ModuleType:
         return import_module(name)
 
 
+def required(name: str, user: str, command: str) -> ModuleType:
+    """Import a module of another package, or raise with the command that installs it.
+
+    user : what needs the package, with the verb
+    """
+    try:
+        return imported(name)
+    except ImportError as error:
+        package = name.partition(".")[0]
+        message = f"{user} {package}, which is not installed: {command}"
+        raise ImportError(message) from error
+
+
 # ---- threads
 
 # Seconds between two looks for Ctrl-C.

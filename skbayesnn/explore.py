@@ -19,6 +19,7 @@ from skbayesnn._data._advice import is_number
 from skbayesnn._exploration import Exploration, names_in_fit
 from skbayesnn._persistence.functions import get_untrusted_types, load
 from skbayesnn._report import N_REPLACED, data_address
+from skbayesnn._runtime import required
 
 __all__ = ["main"]
 
@@ -281,15 +282,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _app_of(options: argparse.Namespace) -> Any:
     """Load the files, and create the page."""
-    try:
-        import dash  # noqa: F401
-        import matplotlib  # noqa: F401
-        import pandas  # noqa: F401
-    except ImportError as error:
-        raise ImportError(
-            f"{error.name} is not installed. The page needs the extra `app`: "
-            'pip install "skbayesnn[app]"'
-        ) from error
+    for name in ("dash", "matplotlib", "pandas"):
+        required(name, "the page needs", 'pip install "skbayesnn[app]"')
     trusted = options.trusted or []
     if others := set(get_untrusted_types(options.model)) - {*trusted}:
         raise ValueError(

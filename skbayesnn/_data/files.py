@@ -9,7 +9,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from skbayesnn._runtime import imported
+from skbayesnn._runtime import imported, required
 
 # Endings of the names of Parquet files in folders.
 PARQUET_ENDINGS = (".parquet", ".pq", ".parq")
@@ -184,13 +184,8 @@ def fragments_of(paths: Sequence[str], base: str) -> tuple[list, Any]:
 
     base : folder; the names of folders below it contain columns
     """
-    try:
-        datasets = imported("pyarrow.dataset")
-    except ImportError as error:
-        raise ImportError(
-            "Parquet files are read by pyarrow, which is not installed; install it "
-            "with `pip install pyarrow`."
-        ) from error
+    user = "Parquet files are read by"
+    datasets = required("pyarrow.dataset", user, "pip install pyarrow")
     for path in paths:
         if Path(path).suffix in (".csv", ".tsv", ".txt", ".json"):
             raise ValueError(

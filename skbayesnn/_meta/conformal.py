@@ -25,7 +25,7 @@ from skbayesnn._meta.cross_conformal import (
 )
 from skbayesnn._meta.functions import predict_distribution, predict_with_std
 from skbayesnn._predictive.by_blocks import by_blocks
-from skbayesnn._runtime import default_settings, imported, on_snapshot
+from skbayesnn._runtime import default_settings, on_snapshot, required
 from skbayesnn._sklearn_compat import ClassifierMixin, RegressorMixin, safe_indexing
 from skbayesnn._typing import Array, MatrixLike, OutputPath
 from skbayesnn._validation import check_levels
@@ -501,10 +501,8 @@ def _finite_mean_and_std(model, X):
 
 def _crepes(model):
     """Import crepes, or raise with the command that installs it."""
-    try:
-        return imported("crepes")
-    except ImportError as error:
-        raise ImportError(
-            f"{type(model).__name__} needs crepes, which is not installed: "
-            'pip install "skbayesnn[conformal]"'
-        ) from error
+    user, command = (
+        f"{type(model).__name__} needs",
+        'pip install "skbayesnn[conformal]"',
+    )
+    return required("crepes", user, command)

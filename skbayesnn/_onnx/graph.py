@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from skbayesnn._runtime import imported
+from skbayesnn._runtime import required
 
 # Versions that skl2onnx and ONNX Runtime support from 1.14 on.
 OPSETS = {"": 18, "ai.onnx.ml": 3}
@@ -20,13 +20,7 @@ def needed(package: str):
     ImportError
         If it is not installed.
     """
-    try:
-        return imported(package)
-    except ImportError as error:
-        raise ImportError(
-            f"`to_onnx` needs {package}, which is not installed: "
-            "pip install 'skbayesnn[onnx]'"
-        ) from error
+    return required(package, "`to_onnx` needs", 'pip install "skbayesnn[onnx]"')
 
 
 # Methods of ``Tensor`` for functions of NumPy and torch with other names.

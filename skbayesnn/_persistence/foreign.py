@@ -14,6 +14,7 @@ import numpy as np
 
 from skbayesnn._persistence.file_format import FOREIGN, members_of
 from skbayesnn._persistence.schema import stored_class_of, trusted_names
+from skbayesnn._runtime import required
 
 # Types of Python values and of NumPy arrays, which need no trust.
 _PLAIN = {
@@ -134,11 +135,5 @@ def _reachable(value: Any) -> Iterator[Any]:
 
 def _skops():
     """Import skops, or raise with the command that installs it."""
-    try:
-        import skops.io
-    except ImportError as error:
-        raise ImportError(
-            "objects of other packages are stored by skops, which is not installed: "
-            'pip install "skbayesnn[skops]"'
-        ) from error
-    return skops.io
+    user = "objects of other packages are stored by"
+    return required("skops.io", user, 'pip install "skbayesnn[skops]"')

@@ -23,7 +23,7 @@ from skbayesnn._data.sources import (
     split_columns,
     working_memory,
 )
-from skbayesnn._runtime import default_settings, imported, replaced, snapshot
+from skbayesnn._runtime import default_settings, imported, replaced, required, snapshot
 from skbayesnn._validation import numpy_random_state
 
 P = ParamSpec("P")
@@ -260,13 +260,8 @@ def _joined(parts: list):
 
 def _check_output(output, X) -> None:
     """Raise if results cannot be written, or would replace rows that somebody needs."""
-    try:
-        parquet = imported("pyarrow.parquet")
-    except ImportError as error:
-        raise ImportError(
-            "`output` writes a Parquet file with pyarrow, which is not installed; "
-            "install it with `pip install pyarrow`."
-        ) from error
+    user = "`output` writes a Parquet file with"
+    parquet = required("pyarrow.parquet", user, "pip install pyarrow")
     path = Path(os.fspath(output))
     if not path.name.endswith(PARQUET_ENDINGS):
         raise ValueError(

@@ -16,6 +16,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from skbayesnn._distributions.components import labels_at
+from skbayesnn._runtime import required
 
 REGRESSION_KINDS = ("total", "epistemic", "aleatoric")
 CLASSIFICATION_KINDS = (
@@ -66,12 +67,7 @@ def to_frame(values, kind, X):
 
     Each of several targets has its own column, ``"total_0"``, ``"total_1"``, ...
     """
-    try:
-        import pandas
-    except ImportError as error:
-        raise ImportError(
-            "`as_frame=True` needs pandas, which is not installed: pip install pandas"
-        ) from error
+    pandas = required("pandas", "`as_frame=True` needs", "pip install pandas")
     if not isinstance(values, dict):
         values = {kind: values}
     columns = {}

@@ -18,7 +18,7 @@ from skbayesnn._engine.config import Hook, TrainingConfig
 from skbayesnn._engine.posterior import Posterior
 from skbayesnn._engine.processes import present_processes
 from skbayesnn._engine.training import Trained, Training, train
-from skbayesnn._runtime import default_settings, snapshot
+from skbayesnn._runtime import default_settings, required, snapshot
 from skbayesnn._sklearn_compat import callback_context, has_callbacks
 from skbayesnn.estimators import _selection
 from skbayesnn.estimators._continuation import (
@@ -103,14 +103,9 @@ def tqdm_bar(**options):
     ImportError
         If tqdm is not installed.
     """
-    try:
-        from tqdm.auto import tqdm
-    except ImportError as error:
-        raise ImportError(
-            "verbose >= 1 shows progress with tqdm, which is not installed; "
-            "install it with `pip install tqdm`, or set verbose=0."
-        ) from error
-    return tqdm(**options)
+    command = "pip install tqdm, or set verbose=0"
+    module = required("tqdm.auto", "verbose >= 1 shows progress with", command)
+    return module.tqdm(**options)
 
 
 # ---- training

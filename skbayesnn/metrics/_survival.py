@@ -5,7 +5,10 @@ from typing import Any
 import numpy as np
 
 from skbayesnn._data.target import as_intervals
+from skbayesnn._runtime import required
 from skbayesnn.metrics._validation import as_floats, no_nan
+
+_INSTALL = "pip install scikit-survival"
 
 
 def concordance_index(y: Any, prediction: Any) -> float:
@@ -33,7 +36,7 @@ def concordance_index(y: Any, prediction: Any) -> float:
     Harrell, Califf, Pryor, Lee & Rosati (1982), "Evaluating the yield of medical
     tests", JAMA 247.
     """
-    metrics = _sksurv_metrics("concordance_index")
+    metrics = required("sksurv.metrics", "concordance_index needs", _INSTALL)
     event, time = _lifetimes("y", y)
     prediction = as_floats("prediction", prediction)
     no_nan("prediction", prediction)
@@ -71,7 +74,7 @@ def survival_brier_score(y_train: Any, y: Any, survival: Any, times: Any) -> np.
     Graf, Schmoor, Sauerbrei & Schumacher (1999), "Assessment and comparison of
     prognostic classification schemes for survival data", Statistics in Medicine 18.
     """
-    metrics = _sksurv_metrics("survival_brier_score")
+    metrics = required("sksurv.metrics", "survival_brier_score needs", _INSTALL)
     kinds = [("event", bool), ("time", float)]
     training, rows = (
         np.rec.fromarrays(_lifetimes(name, values), dtype=kinds)
@@ -80,17 +83,6 @@ def survival_brier_score(y_train: Any, y: Any, survival: Any, times: Any) -> np.
     times, survival = as_floats("times", times), as_floats("survival", survival)
     _, score = metrics.brier_score(training, rows, survival, times)
     return np.asarray(score)
-
-
-def _sksurv_metrics(caller: str):
-    try:
-        import sksurv.metrics
-    except ImportError as error:
-        raise ImportError(
-            f"{caller} requires scikit-survival. You can install it with "
-            "`pip install scikit-survival`."
-        ) from error
-    return sksurv.metrics
 
 
 def _lifetimes(name: str, y: Any) -> tuple[np.ndarray, np.ndarray]:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from skbayesnn._data.scaling import common_range
-from skbayesnn._runtime import warn_once_per_call
+from skbayesnn._runtime import required, warn_once_per_call
 from skbayesnn.inspection._columns import number_text
 from skbayesnn.inspection._importance import short_names
 
@@ -70,13 +70,7 @@ def require_matplotlib(caller: str) -> None:
 
     caller : class or function that needs it
     """
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError as error:
-        raise ImportError(
-            f"{caller} requires matplotlib. You can install it with "
-            '`pip install "skbayesnn[plot]"`.'
-        ) from error
+    required("matplotlib", f"{caller} needs", 'pip install "skbayesnn[plot]"')
 
 
 # ---- artists

@@ -121,7 +121,8 @@ def test_untrusted_types_are_not_constructed(network, data, tmp_path):
     ids=["scaler", "functions", "nothing", "step"],
 )
 def test_listed_types_of_scikit_learn_need_no_trust(around, network, data, monkeypatch):
-    monkeypatch.setitem(sys.modules, "skops", None)
+    for name in ("skops", "skops.io"):
+        monkeypatch.setitem(sys.modules, name, None)
     model = around(network).fit(data.X, data.y)
     stored = skbayesnn.dumps(model)
     assert skbayesnn.get_untrusted_types(data=stored) == []
@@ -145,7 +146,8 @@ def test_table_of_mixed_columns(data, network):
 def test_without_skops(network, data, monkeypatch):
     model = make_pipeline(VarianceThreshold(), network).fit(data.X, data.y)
     stored = skbayesnn.dumps(model)
-    monkeypatch.setitem(sys.modules, "skops", None)
+    for name in ("skops", "skops.io"):
+        monkeypatch.setitem(sys.modules, name, None)
     calls = [
         lambda: skbayesnn.dumps(model),
         lambda: skbayesnn.loads(stored, trusted=[VarianceThreshold]),
