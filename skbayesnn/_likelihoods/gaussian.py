@@ -32,6 +32,7 @@ variance is exponential in s.
 """
 
 import math
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -110,28 +111,25 @@ class GaussianPrecision(Precision):
         residual, _, level = draws.swapaxes(0, 1)
         log_level = np.average(np.log(level[:, 0]), axis=0, weights=weights)
         variance = np.broadcast_to(np.exp(log_level), residual.shape)
-        density, log_factor = _fit_factor(residual, variance, weights)
+        densities = map(density_of_noise_factor, residual.T, variance.T)
+        density, log_factor = fit_factor(densities, weights)
         return density, {"log_variance": log_level + log_factor}
 
 
-def _fit_factor(
-    residual: np.ndarray, variance: np.ndarray, weights: np.ndarray
+def fit_factor(
+    densities: Iterable[Callable[[float], np.ndarray]], weights: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Estimate the factor on the noise variance of every target.
 
-    residual, variance : (rows, draws, targets)
+    densities : of each target, a function of the log factor of the noise std that
+        returns the log density of every row
     returns : log densities (rows, targets), nats, clipped for outliers; and the logs of
         the factors, (targets,)
     """
-    densities, log_stds = [], []
-    for of_target in zip(
-        residual.transpose(2, 1, 0), variance.transpose(2, 1, 0), strict=True
-    ):
-        density = density_of_noise_factor(*of_target)
-        at_estimate, log_std = map_estimate(density, weights, *LOG_FACTOR_BOUNDS)
-        densities.append(at_estimate)
-        log_stds.append(log_std)
-    return np.stack(densities, axis=1), 2 * np.array(log_stds)
+    bounds = LOG_FACTOR_BOUNDS
+    fits = [map_estimate(density, weights, *bounds) for density in densities]
+    of_rows, log_stds = zip(*fits, strict=True)
+    return np.stack(of_rows, axis=1), 2 * np.array(log_stds)
 
 
 # ---- homoscedastic noise
@@ -320,7 +318,8 @@ class Heteroscedastic(GaussianPrecision):
         draws : residuals, noise variances and levels, (rows, 3, draws, targets)
         """
         residual, variance, _ = draws.swapaxes(0, 1)
-        density, log_factor = _fit_factor(residual, variance, weights)
+        densities = map(density_of_noise_factor, residual.T, variance.T)
+        density, log_factor = fit_factor(densities, weights)
         return density, {"log_factor": log_factor}
 
     def components(self, params, outputs):

@@ -20,13 +20,13 @@ from torch.special import log_ndtr
 
 from skbayesnn._distributions.components import Gaussians
 from skbayesnn._distributions.crps import HALF_LOG_2PI
-from skbayesnn._distributions.map_factor import log_mean_exp, map_estimate
+from skbayesnn._distributions.map_factor import log_mean_exp
 from skbayesnn._distributions.recorded import Latents
 from skbayesnn._likelihoods.base import Params, check_same_shape
 from skbayesnn._likelihoods.gaussian import (
-    LOG_FACTOR_BOUNDS,
     GaussianPrecision,
     Heteroscedastic,
+    fit_factor,
 )
 
 # In standardised units this stands for an infinite bound: results stay finite.
@@ -123,7 +123,7 @@ class Intervals(GaussianPrecision):
         log_level = np.average(np.log(level[:, 0]), axis=0, weights=weights)
         draws = draws.copy()
         draws[:, 2] = np.exp(log_level)
-        density, log_factor = _fit_factor(draws, weights)
+        density, log_factor = fit_factor(_densities(draws), weights)
         return density, {"log_variance": log_level + log_factor}
 
 
@@ -143,7 +143,7 @@ class UnequalIntervals(Intervals, Heteroscedastic):
 
     def fit_predictive_params(self, draws, weights):
         """Estimate the factor on the noise variance on held-out rows."""
-        density, log_factor = _fit_factor(draws, weights)
+        density, log_factor = fit_factor(_densities(draws), weights)
         return density, {"log_factor": log_factor}
 
 
@@ -163,22 +163,12 @@ def _log_interval(below, above, is_interval) -> torch.Tensor:
     return torch.where(is_interval, end + share.log(), -FAR)
 
 
-def _fit_factor(
-    draws: np.ndarray, weights: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Estimate the factor on the noise variance of every target.
+def _densities(draws: np.ndarray) -> list[partial]:
+    """Arguments of ``fit_factor``.
 
     draws : results of ``held_out_draws``, (rows, 6, draws, targets)
-    returns : log densities (rows, targets), nats, clipped for outliers; and the logs of
-        the factors, (targets,)
     """
-    densities, log_stds = [], []
-    for of_target in draws.transpose(3, 1, 2, 0):
-        density = partial(_log_density, of_target[:5])
-        at_estimate, log_std = map_estimate(density, weights, *LOG_FACTOR_BOUNDS)
-        densities.append(at_estimate)
-        log_stds.append(log_std)
-    return np.stack(densities, axis=1), 2 * np.array(log_stds)
+    return [partial(_log_density, fields[:5]) for fields in draws.transpose(3, 1, 2, 0)]
 
 
 def _log_density(fields: np.ndarray, log_factor: float) -> np.ndarray:
