@@ -426,7 +426,7 @@ def _validation_rows(estimator, data, random_state):
     groups = data.groups_of(rows)
     try:
         if groups is not None:
-            held_out = _held_out_groups(groups, labels, fraction, random_state)
+            held_out = held_out_groups(groups, labels, fraction, random_state)
             return rows[~held_out], rows[held_out]
         return train_test_split(
             rows, test_size=fraction, random_state=random_state, stratify=labels
@@ -444,7 +444,7 @@ def _validation_rows(estimator, data, random_state):
         ) from error
 
 
-def _held_out_groups(groups, labels, fraction: float, random_state) -> np.ndarray:
+def held_out_groups(groups, labels, fraction: float, random_state) -> np.ndarray:
     """Rows of a random share of the groups, (rows,) bool; other rows have all classes.
 
     labels : (rows,), or None for regression

@@ -22,7 +22,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from sklearn.model_selection import GroupShuffleSplit
 
 from skbayesnn import _validation
 from skbayesnn._data.sources import (
@@ -54,7 +53,7 @@ from skbayesnn.estimators._continuation import (
     possible_starts,
 )
 from skbayesnn.estimators._defaults import defaults_of, hidden_layer_sizes
-from skbayesnn.estimators._job import TrainedJob, TrainingJob
+from skbayesnn.estimators._job import TrainedJob, TrainingJob, held_out_groups
 from skbayesnn.estimators._selection import held_out_noise
 from skbayesnn.estimators._survey import Part, Survey, TrainingSource, located, survey
 from skbayesnn.estimators._training_data import training_data
@@ -660,9 +659,8 @@ def _held_out(job: TrainingJob, sample: Part, seed: int) -> np.ndarray:
     if sample.groups is None:
         random = np.random.default_rng([seed, 1])
         return np.sort(random.choice(n, size, replace=False))
-    splitter = GroupShuffleSplit(1, test_size=size / n, random_state=seed % 2**31)
-    [(_, rows)] = splitter.split(sample.ids, groups=sample.groups)
-    return np.sort(rows)
+    seed %= 2**31
+    return np.flatnonzero(held_out_groups(sample.groups, None, size / n, seed))
 
 
 def _by_pass(trained: Trained, passes: Passes) -> Trained:
