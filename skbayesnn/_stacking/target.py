@@ -19,6 +19,8 @@ FEW_BEYOND = 0.01
 # The smallest value of y is a floor if at least this number and share of the rows have
 # it, and it is more frequent than any other value by this factor; so is a cap.
 MIN_ROWS, MIN_SHARE, MIN_FACTOR = 10, 0.02, 2.5
+# With fewer different values y is plain.
+MIN_VALUES = 5
 # y is skewed if its skewness is above the first, and if the skewness of its logarithm
 # is smaller by the second.
 SKEWNESS, SHARE_OF_SKEWNESS = 1.0, 0.5
@@ -88,7 +90,7 @@ class Target:
         if y.ndim == 2:
             return given
         values, counts = np.unique(y, return_counts=True)
-        if len(values) < 5:
+        if len(values) < MIN_VALUES:
             return given
         if bounds is None:
             _warn_of_few_beyond(values, counts)
@@ -217,7 +219,7 @@ def _scale_of(y: np.ndarray, low: float, high: float) -> str:
 
     y : values between the bounds
     """
-    if len(y) < MIN_ROWS:
+    if len(y) < MIN_ROWS or len(np.unique(y)) < MIN_VALUES:
         return "identity"
     start = low if np.isfinite(low) else 0.0
     if y.min() < start:

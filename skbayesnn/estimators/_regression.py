@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, replace
 from functools import cached_property
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,9 +23,7 @@ from skbayesnn._distributions.recorded import TargetSpace, recorded, with_larges
 from skbayesnn._engine.resources import prediction_slots
 from skbayesnn._likelihoods import OF_INTERVALS, likelihood_named
 from skbayesnn._predictive.blocks import PredictiveBlocks
-from skbayesnn._predictive.mixin import (
-    RegressionPredictiveMixin,
-)
+from skbayesnn._predictive.mixin import RegressionPredictiveMixin
 from skbayesnn._predictive.mixture import MixturePredictive
 from skbayesnn._predictive.summaries import REGRESSION_KINDS, LogDensity, Moments
 from skbayesnn._sklearn_compat import RegressorMixin
@@ -206,16 +204,14 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
 
     def _validate_table(self, X, y, sample_weight, *, groups=None, reset, spaces=None):
         latent = self._latent(y, spaces)
-        if latent is None:
-            table, y_ndim = check_regression(
-                self, X, y, sample_weight, groups=groups, reset=reset
-            )
-            return table, {"y_ndim_": y_ndim}
-        z = latent.y if np.ndim(y) == 2 and np.shape(y)[1] > 1 else latent.y[:, 0]
+        if latent is not None:
+            y = latent.y if latent.y.shape[1] > 1 else latent.y[:, 0]
         table, y_ndim = check_regression(
-            self, X, z, sample_weight, groups=groups, reset=reset
+            self, X, y, sample_weight, groups=groups, reset=reset
         )
-        attributes = {"y_ndim_": y_ndim}
+        attributes: dict[str, Any] = {"y_ndim_": y_ndim}
+        if latent is None:
+            return table, attributes
         attributes["target_spaces_"] = [asdict(space) for space in latent.spaces]
         table = replace(table, intervals=latent.intervals)
         if self.exposure is not None:

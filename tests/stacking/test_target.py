@@ -137,6 +137,14 @@ def test_few_rows_beyond_a_frequent_value(sign, seed):
     assert not (found.has_floor or found.has_cap)
 
 
+def test_equal_bounds_of_intervals_are_plain():
+    """Without a warning about the skewness of equal values."""
+    y = interval_target(np.full(N, 3.7), np.where(np.arange(N) % 2, 3.7, INF))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert Target.of(y, np.ones(N), None).scale == "identity"
+
+
 # ---- fitted stacks
 
 
