@@ -341,12 +341,3 @@ def exposure_column(exposure: str | int, names: list | None) -> int:
             f"{exposure!r}."
         )
     return names.index(exposure)
-
-
-def refuse_intervals(has_intervals: bool, what: str) -> None:
-    """Raise if y has intervals; ``what``, in words, requires exact values."""
-    if has_intervals:
-        raise ValueError(
-            f"{what} requires exact values of y; got intervals, a point mass, or rows "
-            "at a bound of y. Call `fit` with all rows in memory."
-        )

@@ -17,7 +17,6 @@ from scipy.special import log_ndtr, logsumexp, ndtr, ndtri
 
 from skbayesnn._distributions.crps import (
     HALF_LOG_2PI,
-    crps_by_quantiles,
     gaussian_mixture_crps,
     spread_levels,
     weighted_sample_crps,
@@ -412,11 +411,9 @@ class Components(DrawArrays, ABC):
     def mixture_crps(self, y: np.ndarray) -> np.ndarray:
         """Continuous ranked probability score, (rows, targets), units of y.
 
-        It is computed from quantiles at 200 levels; for counts, by a sum over counts.
+        It is computed from quantiles of the draws; for counts, by a sum over counts.
         """
-        if self.discrete:
-            return self._crps_of_counts(y)
-        return crps_by_quantiles(y, self.mixture_quantile)
+        return self._crps_of_counts(y) if self.discrete else self.crps_of_draws(y)
 
     def _crps_of_counts(self, y):
         """Integral of (F(z) - 1[y <= z])^2, which is constant between two counts.

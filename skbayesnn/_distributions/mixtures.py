@@ -414,7 +414,7 @@ class JoinedDraws(Components):
         """CRPS of the mixture: exact for normal draws, else from quantiles."""
         if self.is_normal:
             return gaussian_mixture_crps(y, *self._flattened)
-        return self.crps_of_draws(y)
+        return super().mixture_crps(y)
 
 
 def of_one_class(parts: Iterable[Components]) -> list:

@@ -186,7 +186,3 @@ class PiecewiseUniforms(Components):
         if self.n_draws > 1:
             return super().mixture_quantile(level)
         return self.quantile(level)[0]
-
-    def mixture_crps(self, y):
-        """CRPS from quantiles of the draws."""
-        return self.crps_of_draws(y)

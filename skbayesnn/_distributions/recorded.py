@@ -183,11 +183,6 @@ class TargetSpace:
         return self.to_latent(np.clip(y, self.low_edge, self.high_edge))
 
     @property
-    def latent_top(self) -> float:
-        """h of ``top``, for the logarithm."""
-        return float(np.log(self.top - self.low))
-
-    @property
     def latent_edges(self) -> tuple[float, float]:
         """h of the two edges."""
         low, high = self.to_latent(np.array([self.low_edge, self.high_edge]))
@@ -236,7 +231,7 @@ def _times(value, probability):
 def _clipped_log_normal(mean, std, space: TargetSpace):
     """Mean and mean square of h^-1(N(mean, std^2)), recorded in a space."""
     low, high = space.latent_edges
-    unit, top = space.top - space.low, space.latent_top
+    unit, top = space._unit, space.largest_mean
     moments = []
     for power in (1, 2):
         shifted = mean + power * np.square(std)
@@ -625,10 +620,6 @@ class Recorded(Components):
         probability = self.probability.mean(0)
         has_point = self._points() <= y
         return probability * has_point + (1 - probability) * share
-
-    def mixture_crps(self, y):
-        """CRPS of the mixture, from quantiles of the draws."""
-        return self.crps_of_draws(y)
 
     def nodes(self, n):
         """Quadrature nodes of every draw, and their weights."""

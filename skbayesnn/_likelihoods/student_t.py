@@ -80,10 +80,6 @@ class StudentTs(Components):
         """Distributions of shift + factor y."""
         return StudentTs(self.mean * factor + shift, self.scale * factor, self.df)
 
-    def mixture_crps(self, y):
-        """CRPS of the mixture, from quantiles of the draws."""
-        return self.crps_of_draws(y)
-
     def _standardised(self, y):
         return (y - self.mean.astype(np.float64)) / self.scale
 

@@ -20,7 +20,6 @@ from scipy import sparse
 from scipy.special import stdtrit
 
 from skbayesnn import _validation
-from skbayesnn._data.target import refuse_intervals
 from skbayesnn._data.training_rows import RowSubset
 from skbayesnn._data.validation import Table
 from skbayesnn._engine.config import MemberRows
@@ -153,11 +152,14 @@ class PartialFit:
             return TrainingData(table, rows, None, target_attributes)
 
         is_first = not hasattr(estimator, "parameters_")
-        has_intervals = table.intervals is not None or (
+        if table.intervals is not None or (
             not is_first
             and likelihood_from(estimator.network_["likelihood"]).of_intervals
-        )
-        refuse_intervals(has_intervals, "`partial_fit`")
+        ):
+            raise ValueError(
+                "`partial_fit` requires exact values of y; got intervals, a point "
+                "mass, or rows at a bound of y. Call `fit` with all rows in memory."
+            )
         if self.renews:
             data = data_of(table)
             renewed = _whole_fit if is_first else _fit_with_posterior_prior
