@@ -106,7 +106,7 @@ def test_scales_and_bounds_of_y_are_refused(settings, data, small):
     y = np.abs(data.y)
     y[0] = 0.0 if "target_scale" not in settings else 1.0
     model = MCDropoutRegressor(**small, **settings).fit(data.X, y)
-    with pytest.raises(TypeError, match="exact values of y on y's own scale"):
+    with pytest.raises(TypeError, match=r"y's own scale.*fit another one.*log1p"):
         to_onnx(model)
 
 
@@ -117,7 +117,7 @@ def test_a_stack_of_other_values_is_refused(seed):
     model = BayesianStackingRegressor("fast", max_iter=2, random_state=seed)
     model.fit(X, y)
     assert any(model.candidate_spaces_)
-    with pytest.raises(TypeError, match="fitted to y itself"):
+    with pytest.raises(TypeError, match=r"fitted to y itself.*fit another one.*log1p"):
         to_onnx(model)
 
 
