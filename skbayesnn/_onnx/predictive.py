@@ -33,7 +33,7 @@ from skbayesnn._onnx.trees import leaf_values, summed_leaves
 from skbayesnn._stacking.base import BayesianStacking
 from skbayesnn._stacking.boosting import BoostingClassifier
 from skbayesnn._stacking.foreign import ForeignModel
-from skbayesnn._stacking.forest import ForestRegressor
+from skbayesnn._stacking.forest import ForestClassifier, ForestRegressor
 from skbayesnn._stacking.linear import ShrunkLinearClassifier, ShrunkLinearRegressor
 from skbayesnn._stacking.weights import BOUND
 from skbayesnn.estimators import _fitted
@@ -429,14 +429,32 @@ def _forest(model: ForestRegressor, rows: OnnxRows, part: Part | None) -> Regres
     n_trees = len(model.roots_)
     used, uses = _used(part, n_trees)
     x = _single_input(rows).cast(np.float32)
-    mean = leaf_values(x, model, used, "mean")
+    mean = leaf_values(x, model, used, model.leaf_value_)
     if model.width is None:
-        variance = leaf_values(x, model, used, "variance")
+        variance = leaf_values(x, model, used, model.leaf_variance_)
     else:
         squares = np.square(model.widths[used])[:, np.newaxis, np.newaxis]
         variance = x.graph.constant(squares).expand_as(mean)
     draws = _gaussians(uses, mean, variance)
     return _regression(model, draws, scaling=model._scaling)
+
+
+def _class_forest(model: ForestClassifier, rows: OnnxRows, part: Part | None):
+    """Draws about the mean of all trees."""
+    n_trees, n_classes = len(model.roots_), len(model.classes_)
+    drawn = model.drawn_trees
+    used, uses = _used(part, len(drawn))
+    x = _single_input(rows).cast(np.float32)
+    values = np.concatenate([model.leaf_value_, model.leaf_overlap_], axis=1)
+    outputs = np.tile(np.arange(n_classes + 1), (n_trees, 1))
+    sums = summed_leaves(x, model, np.arange(n_trees), values, outputs)
+    means = sums.cast(np.float64) / n_trees
+    probability = model.draws_about(
+        means.take(np.arange(n_classes), axis=1),
+        means.take([n_classes], axis=1),
+        leaf_values(x, model, drawn[used], model.leaf_value_),
+    )
+    return Classes(uses, probability, model.classes_)
 
 
 def _boosting(model: BoostingClassifier, rows: OnnxRows, part: Part | None) -> Classes:
@@ -527,6 +545,7 @@ _CONVERTERS: dict[type, Callable[..., Regression | Classes]] = {
     ShrunkLinearRegressor: _linear_model,
     ShrunkLinearClassifier: _linear_model,
     ForestRegressor: _forest,
+    ForestClassifier: _class_forest,
     BoostingClassifier: _boosting,
     NeighbourModel: _neighbours,
 }

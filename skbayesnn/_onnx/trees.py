@@ -3,18 +3,16 @@
 import numpy as np
 
 from skbayesnn._onnx.graph import Tensor
-from skbayesnn._stacking.forest import ForestRegressor
+from skbayesnn._stacking.forest import Forest, Trees
 
 
-def leaf_values(x: Tensor, model: ForestRegressor, trees, name: str) -> Tensor:
+def leaf_values(x: Tensor, model: Forest, trees, values) -> Tensor:
     """Values of the leaves of the rows, (trees, rows, targets), float64.
 
     One operator evaluates all trees; each tree and target has its own output.
 
-    x : (rows, columns), float32; trees : indices
-    name : "mean" or "variance"
+    x : (rows, columns), float32; trees : indices; values : (leaves, targets)
     """
-    values = model.leaf_mean_ if name == "mean" else model.leaf_variance_
     shape = len(trees), values.shape[1]
     output = np.arange(shape[0] * shape[1]).reshape(shape)
     flat = summed_leaves(x, model, trees, values, output)
@@ -22,11 +20,10 @@ def leaf_values(x: Tensor, model: ForestRegressor, trees, name: str) -> Tensor:
     return split.op("Transpose", perm=[1, 0, 2]).cast(np.float64)
 
 
-def summed_leaves(x: Tensor, model, trees, values, output) -> Tensor:
+def summed_leaves(x: Tensor, model: Trees, trees, values, output) -> Tensor:
     """Sums of leaf values over the trees with the same output, (rows, outputs).
 
     x : (rows, columns), float32
-    model : with ``roots_``, ``feature_``, ``threshold_`` and ``child_``
     trees : (trees,), indices
     values : (leaves, targets)
     output : (trees, targets), index of the output

@@ -264,7 +264,7 @@ _OWN = {
         "ForeignQuantileRegressor",
         "ForeignRegressor",
     ),
-    "skbayesnn._stacking.forest": ("ForestRegressor",),
+    "skbayesnn._stacking.forest": ("ForestClassifier", "ForestRegressor"),
     "skbayesnn._stacking.linear": ("ShrunkLinearClassifier", "ShrunkLinearRegressor"),
     "skbayesnn._stacking.summary": ("Summary",),
     "skbayesnn.inspection": ("DriftMonitor",),

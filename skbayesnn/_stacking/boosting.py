@@ -19,16 +19,15 @@ from scipy.special import expit, softmax
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 from skbayesnn import _stored as stored
-from skbayesnn._data.validation import check_classification, check_inputs
+from skbayesnn._data.validation import check_inputs
 from skbayesnn._predictive.classes import ClassPredictive
 from skbayesnn._predictive.mixin import ClassificationPredictiveMixin
 from skbayesnn._runtime import atomic_update
 from skbayesnn._sklearn_compat import ClassifierMixin, boosted_trees
-from skbayesnn._stacking.forest import check_trees, leaves, store_trees
-from skbayesnn._stacking.separate_model import SeparateModel
+from skbayesnn._stacking.forest import Trees, leaves
 
 
-class BoostingClassifier(ClassificationPredictiveMixin, ClassifierMixin, SeparateModel):
+class BoostingClassifier(ClassificationPredictiveMixin, ClassifierMixin, Trees):
     """Histogram gradient boosting with early stopping, as a single draw.
 
     Parameters
@@ -42,9 +41,9 @@ class BoostingClassifier(ClassificationPredictiveMixin, ClassifierMixin, Separat
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
-    roots_, feature_, threshold_, child_
-        Trees, as in :class:`ForestRegressor`, with thresholds in float64. Trees of the
-        same iteration are adjacent, one for each output.
+    roots_
+        Trees of the same iteration are adjacent, one for each output.
+    threshold_ : float64
     leaf_value_ : ndarray of shape (leaves,)
     baseline_ : ndarray of shape (n_outputs,)
         Outputs without trees: one logit for two classes, otherwise one per class.
@@ -57,12 +56,7 @@ class BoostingClassifier(ClassificationPredictiveMixin, ClassifierMixin, Separat
     learning_rate: stored.PositiveFloat
     max_iter: stored.PositiveCount
     classes_: stored.Labels
-    roots_: Annotated[stored.Integers, "trees", stored.Index("nodes"), stored.BITS_32]
-    feature_: Annotated[
-        stored.Integers, "nodes", stored.Index("columns", low=-1), stored.BITS_32
-    ]
     threshold_: Annotated[stored.Floats, "nodes", stored.BITS_64]
-    child_: Annotated[stored.Integers, "nodes", stored.NOT_NEGATIVE, stored.BITS_32]
     leaf_value_: Annotated[stored.Floats, "leaves", stored.BITS_64]
     baseline_: Annotated[stored.Floats, "outputs", stored.BITS_64]
 
@@ -76,15 +70,10 @@ class BoostingClassifier(ClassificationPredictiveMixin, ClassifierMixin, Separat
             The same if a class has a single row.
         """
         with atomic_update(self) as new:
-            table, classes = check_classification(new, X, y, sample_weight, reset=True)
-            used = table.sample_weight > 0
-            weights = table.sample_weight[used]
-            X = table.X[used].astype(np.float64)
-            present, codes = np.unique(table.y[used], return_inverse=True)
-            new.classes_ = classes[present]
-            new._store_scales(X, weights)
+            X, codes, weights = new._checked_rows(X, y, sample_weight)
             # A tenth of the rows, stratified, stops the training.
-            can_hold_out = np.bincount(codes).min() > 1 and len(X) >= 10 * len(present)
+            counts = np.bincount(codes)
+            can_hold_out = counts.min() > 1 and len(X) >= 10 * len(counts)
             stops = bool(can_hold_out) and groups is None
             model = HistGradientBoostingClassifier(
                 learning_rate=self.learning_rate,
@@ -92,7 +81,7 @@ class BoostingClassifier(ClassificationPredictiveMixin, ClassifierMixin, Separat
                 early_stopping=stops,
                 random_state=self.random_state,
             )
-            model.fit(X, codes, sample_weight=weights / weights.mean())
+            model.fit(X, codes, sample_weight=weights)
             baseline, trees = boosted_trees(model)
             new.baseline_ = baseline
             trees = [_ordered(tree) for tree in trees]
@@ -100,15 +89,11 @@ class BoostingClassifier(ClassificationPredictiveMixin, ClassifierMixin, Separat
                 np.where(tree["is_leaf"], -1, tree["feature_idx"].astype(int))
                 for tree in trees
             ]
-            store_trees(new, feature, [tree["right"] for tree in trees])
+            new._store_nodes(feature, [tree["right"] for tree in trees])
             nodes, is_leaf = np.concatenate(trees), new.feature_ < 0
             new.threshold_ = np.where(is_leaf, 0.0, nodes["num_threshold"])
             new.leaf_value_ = nodes["value"][is_leaf]
         return self
-
-    def _check_stored(self) -> None:
-        if hasattr(self, "roots_"):
-            check_trees(self, len(self.leaf_value_))
 
     def _outputs(self, X) -> np.ndarray:
         """Logits, (rows, outputs)."""

@@ -26,22 +26,37 @@ References
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from copy import copy
-from functools import cache
+from functools import cache, partial
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
-from sklearn.ensemble import ExtraTreesRegressor
+from sklearn.ensemble import (
+    ExtraTreesClassifier,
+    ExtraTreesRegressor,
+    RandomForestClassifier,
+)
 
 from skbayesnn import _stored as stored
 from skbayesnn._data.scaling import Scaling
-from skbayesnn._data.validation import check_inputs, check_regression
+from skbayesnn._data.validation import (
+    check_classification,
+    check_inputs,
+    check_regression,
+)
 from skbayesnn._distributions.components import Gaussians
-from skbayesnn._predictive.mixin import RegressionPredictiveMixin
+from skbayesnn._predictive.classes import ClassPredictive
+from skbayesnn._predictive.mixin import (
+    ClassificationPredictiveMixin,
+    RegressionPredictiveMixin,
+)
 from skbayesnn._predictive.mixture import MixturePredictive
 from skbayesnn._runtime import atomic_update
-from skbayesnn._sklearn_compat import RegressorMixin
+from skbayesnn._sklearn_compat import ClassifierMixin, RegressorMixin
 from skbayesnn._stacking.separate_model import SeparateModel
+from skbayesnn._typing import Array
+from skbayesnn._validation import MAX_N_DRAWS
 
 # Largest size of the arrays of a forest, in bytes: with leaves of one row, and with
 # larger leaves. The overlaps of the leaves come in addition. A stack may have both, and
@@ -62,7 +77,126 @@ MIN_VARIANCE = 1e-6
 MAX_OVERLAP_ROWS = 20_000
 
 
-class ForestRegressor(RegressionPredictiveMixin, RegressorMixin, SeparateModel):
+class Trees(SeparateModel):
+    """Decision trees of scikit-learn, stored in arrays.
+
+    Attributes
+    ----------
+    roots_ : ndarray of shape (n_trees,), int32
+        Position of the root of each tree.
+    feature_ : ndarray of shape (nodes,), int32
+        Column that a node splits; -1 in a leaf.
+    threshold_ : ndarray of shape (nodes,)
+        Rows with at most this value continue at the next node.
+    child_ : ndarray of shape (nodes,), int32
+        Node at which the other rows continue; in a leaf its index.
+    leaf_value_ : ndarray of shape (leaves, ...)
+    """
+
+    roots_: Annotated[stored.Integers, "trees", stored.Index("nodes"), stored.BITS_32]
+    feature_: Annotated[
+        stored.Integers, "nodes", stored.Index("columns", low=-1), stored.BITS_32
+    ]
+    child_: Annotated[stored.Integers, "nodes", stored.NOT_NEGATIVE, stored.BITS_32]
+    leaf_value_: np.ndarray
+
+    def _checked_rows(self, X, y, sample_weight) -> tuple[Array, Array, Array]:
+        """Store classes and scales of the rows with positive weight.
+
+        returns : these rows, the index of the class of each, and the weights with a
+            mean of 1
+        """
+        table, classes = check_classification(self, X, y, sample_weight, reset=True)
+        used = table.sample_weight > 0
+        weights, X = table.sample_weight[used], table.X[used].astype(np.float64)
+        present, codes = np.unique(table.y[used], return_inverse=True)
+        self.classes_ = classes[present]
+        self._store_scales(X, weights)
+        return X, codes, weights / weights.mean()
+
+    def _store_nodes(self, feature: list, right: list) -> None:
+        """Store one tree after another. The left child of a node is the next node.
+
+        feature : for each tree the column that a node splits, negative in a leaf
+        right : for each tree the position of the right child in the tree
+        """
+        sizes = np.array([len(one) for one in feature])
+        first = np.cumsum(sizes) - sizes
+        features = np.concatenate(feature)
+        is_leaf = features < 0
+        child = np.concatenate(right) + np.repeat(first, sizes)
+        child[is_leaf] = np.arange(np.count_nonzero(is_leaf))
+        self.roots_ = first.astype(np.int32)
+        self.feature_ = np.where(is_leaf, -1, features).astype(np.int32)
+        self.child_ = child.astype(np.int32)
+
+    def _check_stored(self) -> None:
+        """Raise if a row would not reach a leaf: compiled functions do not check it.
+
+        Children come later than their parents, so that a row cannot return to a node.
+        """
+        if not hasattr(self, "roots_"):
+            return
+        feature, child, n_nodes = self.feature_, self.child_, len(self.feature_)
+        node, is_leaf = np.arange(n_nodes), feature == -1
+        first = np.where(is_leaf, 0, node + 1)
+        last = np.where(is_leaf, len(self.leaf_value_), n_nodes)
+        is_valid = (child >= first) & (child < last) & (is_leaf | (node < n_nodes - 1))
+        if not (is_valid.all() and len(self.roots_)):
+            raise ValueError(
+                "trees must have roots, children and leaves that exist; got "
+                f"{np.count_nonzero(~is_valid)} invalid nodes of {n_nodes}."
+            )
+
+
+class Forest(Trees):
+    """Independent trees as draws.
+
+    Attributes
+    ----------
+    threshold_ : float32
+    leaf_overlap_ : ndarray of shape (leaves, 1 or 2), float16
+        Overlap of two trees near a leaf; see ``leaf_overlap``.
+    """
+
+    n_trees: stored.PositiveCount
+    threshold_: Annotated[stored.Floats, "nodes", stored.BITS_32]
+    leaf_overlap_: Annotated[stored.Floats, "leaves, _", stored.SHARE, stored.BITS_16]
+
+    def _store_trees(self, forest) -> None:
+        """Store the nodes of a fitted forest of scikit-learn."""
+        trees = [member.tree_ for member in forest.estimators_]
+        feature = [tree.feature for tree in trees]
+        for one, tree in zip(feature, trees, strict=True):
+            inner = np.flatnonzero(one >= 0)
+            if not np.array_equal(tree.children_left[inner], inner + 1):
+                raise RuntimeError(
+                    "the left child of a node must be the next node; this version of "
+                    "scikit-learn stores trees in another order."
+                )
+        self._store_nodes(feature, [tree.children_right for tree in trees])
+        threshold = np.concatenate([tree.threshold for tree in trees])
+        # The largest float32 that is not larger: a column in float32 is at most this
+        # value if, and only if, it is at most the threshold.
+        rounded = threshold.astype(np.float32)
+        too_large = rounded > threshold
+        rounded[too_large] = np.nextafter(rounded[too_large], np.float32(-np.inf))
+        self.threshold_ = np.where(self.feature_ < 0, np.float32(0), rounded)
+
+    def _inputs(self, X) -> np.ndarray:
+        return _as_float32(check_inputs(self, X, reset=False))
+
+    def _overlap(self, leaf, column: int) -> Array:
+        """Mean of ``leaf_overlap_`` over the trees, (rows, 1); leaf : (trees, rows)."""
+        return self.leaf_overlap_[leaf, column].mean(0, dtype=np.float64)[:, None]
+
+    def _ratio(self, overlap):
+        """S / A of the overlap of two trees: each tree overlaps with itself, too."""
+        n_trees = len(self.roots_)
+        return (1 + (n_trees - 1) * overlap) / n_trees
+
+
+class ForestRegressor(RegressionPredictiveMixin, RegressorMixin, Forest):
     """Extremely randomised trees as draws.
 
     The size is at most ``MAX_BYTES``: with many rows there are fewer trees, and then
@@ -81,24 +215,15 @@ class ForestRegressor(RegressionPredictiveMixin, RegressorMixin, SeparateModel):
 
     Attributes
     ----------
-    roots_ : ndarray of shape (n_trees,), int32
-        Position of the root of each tree.
     is_wide_ : ndarray of shape (n_trees,), bool
         Trees whose width is at least ``WIDE_WIDTH``; without effect if ``width`` is
         None.
-    feature_ : ndarray of shape (nodes,), int32
-        Column that a node splits; -1 in a leaf.
-    threshold_ : ndarray of shape (nodes,), float32
-        Rows with at most this value continue at the next node.
-    child_ : ndarray of shape (nodes,), int32
-        Node at which the other rows continue; in a leaf its index.
-    leaf_mean_ : ndarray of shape (leaves, n_targets), float32
-        In standard deviations of y from its mean.
+    leaf_value_ : ndarray of shape (leaves, n_targets), float32
+        Mean of y, in standard deviations of y from its mean.
     leaf_variance_ : ndarray of shape (leaves, n_targets), float32
         In variances of y. Without leaves if ``width`` is given.
-    leaf_overlap_ : ndarray of shape (leaves, 1 or 2), float16
-        Overlap of two trees near a leaf; see ``leaf_overlap``. With the overlap of a
-        tree with itself if ``width`` is None.
+    leaf_overlap_
+        With the overlap of a tree with itself if ``width`` is None.
     y_mean_, y_scale_ : ndarray of shape (n_targets,)
     x_mean_, x_scale_ : ndarray of shape (n_features_in_,)
     total_weight_ : float
@@ -109,20 +234,12 @@ class ForestRegressor(RegressionPredictiveMixin, RegressorMixin, SeparateModel):
     params_of_predictions = ("width",)
 
     width: Annotated[Any, stored.PositiveFloat | None]
-    n_trees: stored.PositiveCount
-    roots_: Annotated[stored.Integers, "trees", stored.Index("nodes"), stored.BITS_32]
     is_wide_: Annotated[stored.Bools, "trees"]
-    feature_: Annotated[
-        stored.Integers, "nodes", stored.Index("columns", low=-1), stored.BITS_32
-    ]
-    threshold_: Annotated[stored.Floats, "nodes", stored.BITS_32]
-    child_: Annotated[stored.Integers, "nodes", stored.NOT_NEGATIVE, stored.BITS_32]
-    leaf_mean_: Annotated[stored.Floats, "leaves, targets", stored.BITS_32]
+    leaf_value_: Annotated[stored.Floats, "leaves, targets", stored.BITS_32]
     leaf_variance_: (
         Annotated[stored.Floats, "0, targets", stored.BITS_32]
         | Annotated[stored.Floats, "leaves, targets", stored.POSITIVE, stored.BITS_32]
     )
-    leaf_overlap_: Annotated[stored.Floats, "leaves, _", stored.SHARE, stored.BITS_16]
     y_mean_: Annotated[stored.Floats, "targets"]
     y_scale_: Annotated[stored.Floats, "targets", stored.POSITIVE]
     y_ndim_: Literal[1, 2]
@@ -153,48 +270,24 @@ class ForestRegressor(RegressionPredictiveMixin, RegressorMixin, SeparateModel):
             forest = ExtraTreesRegressor(
                 n_trees, min_samples_leaf=min_rows, random_state=self.random_state
             )
-            X = _as_float32(X)
+            X, weights = _as_float32(X), weights / weights.mean()
             # scikit-learn warns of a single target with a second axis.
             flat = standard.ravel() if standard.shape[1] == 1 else standard
-            forest.fit(X, flat, sample_weight=weights / weights.mean())
-            new._store_trees([member.tree_ for member in forest.estimators_])
+            forest.fit(X, flat, sample_weight=weights)
+            new._store_trees(forest)
+            # Multiples of the golden ratio spread the wide trees evenly.
+            position = (np.arange(n_trees) + 0.5) * GOLDEN_RATIO
+            new.is_wide_ = position % 1 < 1 / WIDE_EVERY
+            mean = np.concatenate([one.tree_.value[..., 0] for one in forest])
+            new.leaf_value_ = mean[new.feature_ < 0].astype(np.float32)
             new.leaf_variance_ = np.empty((0, Y.shape[1]), np.float32)
             leaf = leaves(X, new)
             if self.width is None:
-                variance = leaf_variance(
-                    leaf, standard, weights / weights.mean(), len(new.leaf_mean_)
-                )
+                variance = leaf_variance(leaf, standard, weights, len(new.leaf_value_))
                 new.leaf_variance_ = variance.astype(np.float32)
-            overlap = leaf_overlap(
-                X, leaf, weights / weights.mean(), new, self.random_state
-            )
+            overlap = leaf_overlap(X, leaf, weights, new, self.random_state)
             new.leaf_overlap_ = overlap if self.width is None else overlap[:, :1].copy()
         return self
-
-    def _store_trees(self, trees) -> None:
-        """Store the arrays of scikit-learn's trees."""
-        feature = [tree.feature for tree in trees]
-        for one, tree in zip(feature, trees, strict=True):
-            inner = np.flatnonzero(one >= 0)
-            if not np.array_equal(tree.children_left[inner], inner + 1):
-                raise RuntimeError(
-                    "the left child of a node must be the next node; this version of "
-                    "scikit-learn stores trees in another order."
-                )
-        store_trees(self, feature, [tree.children_right for tree in trees])
-        is_leaf = self.feature_ < 0
-        threshold = np.concatenate([tree.threshold for tree in trees])
-        # The largest float32 that is not larger: a column in float32 is at most this
-        # value if, and only if, it is at most the threshold.
-        rounded = threshold.astype(np.float32)
-        too_large = rounded > threshold
-        rounded[too_large] = np.nextafter(rounded[too_large], np.float32(-np.inf))
-        self.threshold_ = np.where(is_leaf, np.float32(0), rounded)
-        # Multiples of the golden ratio spread the wide trees evenly.
-        position = (np.arange(len(trees)) + 0.5) * GOLDEN_RATIO
-        self.is_wide_ = position % 1 < 1 / WIDE_EVERY
-        mean = np.concatenate([tree.value[..., 0] for tree in trees])
-        self.leaf_mean_ = mean[is_leaf].astype(np.float32)
 
     def with_trees(self, n: int) -> Self:
         """Copy without the trees that ``n`` draws of the mixture do not use.
@@ -221,25 +314,18 @@ class ForestRegressor(RegressionPredictiveMixin, RegressorMixin, SeparateModel):
             self.threshold_[node],
         )
         smaller.child_ = child.astype(np.int32)
-        smaller.leaf_mean_ = self.leaf_mean_[leaf]
+        smaller.leaf_value_ = self.leaf_value_[leaf]
         smaller.leaf_overlap_ = self.leaf_overlap_[leaf]
         if self.width is None:
             smaller.leaf_variance_ = self.leaf_variance_[leaf]
         return smaller
-
-    def _check_stored(self) -> None:
-        if hasattr(self, "roots_"):
-            check_trees(self, len(self.leaf_mean_))
-
-    def _inputs(self, X) -> np.ndarray:
-        return _as_float32(check_inputs(self, X, reset=False))
 
     def _distribution(self, X):
         return lambda rows: self._mixture(leaves(X[rows], self))
 
     def _mixture(self, leaf: np.ndarray) -> MixturePredictive:
         """Mixture of the trees; leaf : (trees, rows)."""
-        mean = self.leaf_mean_[leaf]
+        mean = self.leaf_value_[leaf]
         if self.width is None:
             variance = self.leaf_variance_[leaf]
         else:
@@ -258,15 +344,14 @@ class ForestRegressor(RegressionPredictiveMixin, RegressorMixin, SeparateModel):
 
         leaf : (trees, rows); mean, variance : (trees, rows, targets)
         """
-        overlap = self.leaf_overlap_[leaf].mean(0, dtype=np.float64).T[..., None]
-        # S / A: each tree overlaps with itself and the others.
-        ratio = (1 + (len(leaf) - 1) * overlap[0]) / len(leaf)
+        ratio = self._ratio(self._overlap(leaf, 0))
         spread = mean.var(0)
         with np.errstate(divide="ignore", invalid="ignore"):
             if self.width is None:
                 # The variance of y about the forest, in the leaves and between them.
-                local = spread + (1 - overlap[1]) * variance.mean(0)
-                epistemic = local * overlap[1] * ratio / (1 - overlap[1] * ratio)
+                single = self._overlap(leaf, 1)
+                local = spread + (1 - single) * variance.mean(0)
+                epistemic = local * single * ratio / (1 - single * ratio)
             else:
                 epistemic = spread * ratio / np.maximum(1 - ratio, 0)
             return np.sqrt(np.fmin(epistemic / spread, 1.0))
@@ -281,39 +366,106 @@ class ForestRegressor(RegressionPredictiveMixin, RegressorMixin, SeparateModel):
         return Scaling(self.x_mean_, self.x_scale_, self.y_mean_, self.y_scale_)
 
 
-def store_trees(model, feature: list, right: list) -> None:
-    """Store ``roots_``, ``feature_`` and ``child_`` of trees, one tree after another.
+class ForestClassifier(ClassificationPredictiveMixin, ClassifierMixin, Forest):
+    """Trees as draws of class probabilities.
 
-    The left child of a node is the next node.
+    Each tree has the shares of the classes among all rows in a leaf, also those that
+    its bootstrap sample leaves out. The mean of the draws is the mean of all trees, and
+    their spread is the epistemic part of the spread of the trees.
 
-    feature : for each tree the column that a node splits, negative in a leaf
-    right : for each tree the position of the right child in the tree
+    Parameters
+    ----------
+    kind : {"extra_trees", "random_forest", "bagging"}, default="extra_trees"
+        Random thresholds of random columns, the best thresholds of random columns, or
+        the best of all thresholds. The last two are fitted to bootstrap samples.
+    n_trees : int, default=200
+    n_draws : int, default=200
+        Number of trees that are draws, evenly spaced.
+    random_state : int, default=0
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+    leaf_value_ : ndarray of shape (leaves, n_classes), float32
+        Shares of the classes.
+    x_mean_, x_scale_ : ndarray of shape (n_features_in_,)
+    total_weight_ : float
     """
-    sizes = np.array([len(one) for one in feature])
-    first = np.cumsum(sizes) - sizes
-    features = np.concatenate(feature)
-    is_leaf = features < 0
-    child = np.concatenate(right) + np.repeat(first, sizes)
-    child[is_leaf] = np.arange(np.count_nonzero(is_leaf))
-    model.roots_ = first.astype(np.int32)
-    model.feature_ = np.where(is_leaf, -1, features).astype(np.int32)
-    model.child_ = child.astype(np.int32)
+
+    likelihood = "categorical"
+
+    kind: Literal["extra_trees", "random_forest", "bagging"]
+    n_draws: Annotated[int, stored.between(1, MAX_N_DRAWS)]
+    classes_: stored.Labels
+    leaf_value_: Annotated[
+        stored.Floats, "leaves, classes", stored.SHARE, stored.BITS_32
+    ]
+
+    def __init__(self, kind="extra_trees", n_trees=200, n_draws=200, random_state=0):
+        self._store(locals())
+
+    def fit(self, X, y, sample_weight=None, groups=None):
+        """Fit the trees to the rows with positive weight.
+
+        groups : ignored; the trees hold out no rows
+        """
+        with atomic_update(self) as new:
+            X, codes, weights = new._checked_rows(X, y, sample_weight)
+            X, n_classes = _as_float32(X), len(new.classes_)
+            n_trees, min_rows = size_of_forest(len(X), n_classes, self.n_trees, 2)
+            forest = _FORESTS[self.kind](
+                n_estimators=n_trees,
+                min_samples_leaf=min_rows,
+                random_state=self.random_state,
+            )
+            new._store_trees(forest.fit(X, codes, sample_weight=weights))
+            leaf = leaves(X, new)
+            cell = (leaf * n_classes + codes).ravel()
+            n_leaves = np.count_nonzero(new.feature_ < 0)
+            sums = np.bincount(cell, np.tile(weights, n_trees), n_leaves * n_classes)
+            sums = sums.reshape(n_leaves, n_classes)
+            shares = sums / sums.sum(1, keepdims=True)
+            new.leaf_value_ = shares.astype(np.float32)
+            overlap = leaf_overlap(X, leaf, weights, new, self.random_state)
+            new.leaf_overlap_ = overlap[:, :1].copy()
+        return self
+
+    @property
+    def drawn_trees(self) -> np.ndarray:
+        """Trees that are draws, selected as by ``DrawArrays.resized``."""
+        n_trees = len(self.roots_)
+        n_draws = min(self.n_draws, n_trees)
+        return np.arange(n_draws) * n_trees // n_draws
+
+    def _distribution(self, X):
+        return lambda rows: self._classes(leaves(X[rows], self))
+
+    def _classes(self, leaf: np.ndarray) -> ClassPredictive:
+        """Class probabilities of the draws; leaf : (trees, rows)."""
+        mean = np.zeros((leaf.shape[1], len(self.classes_)))
+        for one in leaf:
+            mean += self.leaf_value_[one]
+        mean /= len(leaf)
+        trees = self.leaf_value_[leaf[self.drawn_trees]]
+        draws = self.draws_about(mean, self._overlap(leaf, 0), trees)
+        return ClassPredictive(draws, self.classes_)
+
+    def draws_about(self, mean, overlap, trees):
+        """Draws with the epistemic part of the spread of the trees.
+
+        mean : (rows, classes); overlap : (rows, 1); trees : (draws, rows, classes)
+        """
+        # With a ratio of more than 1/2 the trees differ by less than forests would.
+        ratio = self._ratio(overlap).clip(0.0, 0.5)
+        share = np.sqrt(ratio / (1.0 - ratio))
+        return (1.0 - share) * mean + share * trees
 
 
-def check_trees(model, n_leaves: int) -> None:
-    """Raise if a row would not reach a leaf: compiled functions do not check it.
-
-    Children come later than their parents, so that a row cannot return to a node.
-    """
-    feature, child, n_nodes = model.feature_, model.child_, len(model.feature_)
-    node, is_leaf = np.arange(n_nodes), feature == -1
-    first, last = np.where(is_leaf, 0, node + 1), np.where(is_leaf, n_leaves, n_nodes)
-    is_valid = (child >= first) & (child < last) & (is_leaf | (node < n_nodes - 1))
-    if not (is_valid.all() and len(model.roots_)):
-        raise ValueError(
-            "trees must have roots, children and leaves that exist; got "
-            f"{np.count_nonzero(~is_valid)} invalid nodes of {n_nodes}."
-        )
+_FORESTS: dict[str, Callable] = {
+    "extra_trees": ExtraTreesClassifier,
+    "random_forest": RandomForestClassifier,
+    "bagging": partial(RandomForestClassifier, max_features=1.0),
+}
 
 
 def size_of_forest(

@@ -183,7 +183,7 @@ def test_leaves_are_those_of_scikit_learn(rows, monkeypatch):
         for fill in (forests._fill_leaves(), forests._fill_by_level):
             monkeypatch.setattr(forests, "_fill_leaves", lambda fill=fill: fill)
             np.testing.assert_allclose(
-                model.leaf_mean_[leaves(x, model)], means, atol=1e-6
+                model.leaf_value_[leaves(x, model)], means, atol=1e-6
             )
 
 
@@ -267,7 +267,7 @@ def test_stored_arrays_are_within_the_limit(rows, monkeypatch):
     monkeypatch.setattr(forests, "MIN_TREES", 4)
     for width in (0.1, None):
         model = ForestRegressor(width, n_trees=9).fit(X, Y)
-        names = "feature_", "threshold_", "child_", "leaf_mean_", "leaf_variance_"
+        names = "feature_", "threshold_", "child_", "leaf_value_", "leaf_variance_"
         n_bytes = sum(getattr(model, name).nbytes for name in names)
         assert 4_000 < n_bytes <= (20_000 if width else 12_000)
         assert len(model.roots_) >= 4
@@ -357,8 +357,8 @@ def test_file_of_a_forest(rows, width):
         ("leaf_overlap_", lambda v: v[1:]),
         ("leaf_overlap_", lambda v: v + 1),
         ("leaf_overlap_", lambda v: v.astype(np.float32)),
-        ("leaf_mean_", lambda v: v[1:]),
-        ("leaf_mean_", lambda v: v.astype(np.float64)),
+        ("leaf_value_", lambda v: v[1:]),
+        ("leaf_value_", lambda v: v.astype(np.float64)),
         ("child_", lambda v: v.astype(np.int64)),
     ],
 )
