@@ -514,7 +514,6 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
                 max_iter=self.max_iter,
                 size=size,
                 n_targets=1 if data.y.ndim == 1 else data.y.shape[1],
-                is_mixed=data.encoder is not None,
                 target=data.target,
                 device=self.device,
                 random_state=seed,
@@ -528,10 +527,10 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         if not pool:
             raise ValueError(
                 "the default candidates 'encoded' need columns with many distinct "
-                "values, 'forest' regression from 200 rows on, 'neighbours' from 5,000 "
-                "rows on, and 'boosted_trees' classes from 500 rows on and categories, "
-                "dates or missing values; 'fast' has neither of the last two. The pool "
-                f"must have other candidates for this table; got {self.estimators!r}."
+                "values, 'forest' 200 rows (classes: 500), 'neighbours' regression and "
+                "5,000 rows, and 'boosted_trees' classes and 500 rows; 'fast' has "
+                "neither of the last two. The pool must have other candidates for this "
+                f"table; got {self.estimators!r}."
             )
         return pool
 

@@ -35,6 +35,8 @@ class BoostingClassifier(ClassificationPredictiveMixin, ClassifierMixin, Trees):
     learning_rate : float, default=0.05
     max_iter : int, default=500
         Largest number of trees per class.
+    max_leaf_nodes : int, default=31
+        Largest number of leaves of a tree.
     random_state : int, default=0
         Seed of the rows that stop the training.
 
@@ -55,12 +57,15 @@ class BoostingClassifier(ClassificationPredictiveMixin, ClassifierMixin, Trees):
 
     learning_rate: stored.PositiveFloat
     max_iter: stored.PositiveCount
+    max_leaf_nodes: stored.PositiveCount
     classes_: stored.Labels
     threshold_: Annotated[stored.Floats, "nodes", stored.BITS_64]
     leaf_value_: Annotated[stored.Floats, "leaves", stored.BITS_64]
     baseline_: Annotated[stored.Floats, "outputs", stored.BITS_64]
 
-    def __init__(self, learning_rate=0.05, max_iter=500, random_state=0):
+    def __init__(
+        self, learning_rate=0.05, max_iter=500, max_leaf_nodes=31, random_state=0
+    ):
         self._store(locals())
 
     def fit(self, X, y, sample_weight=None, groups=None):
@@ -78,6 +83,7 @@ class BoostingClassifier(ClassificationPredictiveMixin, ClassifierMixin, Trees):
             model = HistGradientBoostingClassifier(
                 learning_rate=self.learning_rate,
                 max_iter=self.max_iter if stops else min(self.max_iter, 100),
+                max_leaf_nodes=self.max_leaf_nodes,
                 early_stopping=stops,
                 random_state=self.random_state,
             )

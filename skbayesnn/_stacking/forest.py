@@ -26,9 +26,8 @@ References
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from copy import copy
-from functools import cache, partial
+from functools import cache
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
@@ -73,6 +72,8 @@ WIDE_EVERY, WIDE_WIDTH = 50, 0.5
 GOLDEN_RATIO = (5**0.5 - 1) / 2
 # Smallest variance of a leaf, as a share of the variance of y.
 MIN_VARIANCE = 1e-6
+# Largest numbers of rows and of columns with which trees of bagging are fitted.
+MAX_BAGGED = 10_000, 64
 # The overlap of the trees is computed at about this number of training rows.
 MAX_OVERLAP_ROWS = 20_000
 
@@ -370,16 +371,17 @@ class ForestClassifier(ClassificationPredictiveMixin, ClassifierMixin, Forest):
     """Trees as draws of class probabilities.
 
     Each tree has the shares of the classes among all rows in a leaf, also those that
-    its bootstrap sample leaves out. The mean of the draws is the mean of all trees, and
-    their spread is the epistemic part of the spread of the trees.
+    its bootstrap sample leaves out. The shares among all rows have the weight of one
+    row, so that no probability is zero. The draws have the epistemic part of the spread
+    of the trees about the mean of all trees.
 
     Parameters
     ----------
-    kind : {"extra_trees", "random_forest", "bagging"}, default="extra_trees"
-        Random thresholds of random columns, the best thresholds of random columns, or
-        the best of all thresholds. The last two are fitted to bootstrap samples.
-    n_trees : int, default=200
-    n_draws : int, default=200
+    kind : {"extra_trees", "bagging"}, default="extra_trees"
+        Extremely randomised trees, fitted to all rows; or trees with the best splits of
+        all columns (at most ``MAX_BAGGED``), each fitted to a bootstrap sample.
+    n_trees : int, default=100
+    n_draws : int, default=100
         Number of trees that are draws, evenly spaced.
     random_state : int, default=0
 
@@ -394,14 +396,14 @@ class ForestClassifier(ClassificationPredictiveMixin, ClassifierMixin, Forest):
 
     likelihood = "categorical"
 
-    kind: Literal["extra_trees", "random_forest", "bagging"]
+    kind: Literal["extra_trees", "bagging"]
     n_draws: Annotated[int, stored.between(1, MAX_N_DRAWS)]
     classes_: stored.Labels
     leaf_value_: Annotated[
         stored.Floats, "leaves, classes", stored.SHARE, stored.BITS_32
     ]
 
-    def __init__(self, kind="extra_trees", n_trees=200, n_draws=200, random_state=0):
+    def __init__(self, kind="extra_trees", n_trees=100, n_draws=100, random_state=0):
         self._store(locals())
 
     def fit(self, X, y, sample_weight=None, groups=None):
@@ -412,8 +414,13 @@ class ForestClassifier(ClassificationPredictiveMixin, ClassifierMixin, Forest):
         with atomic_update(self) as new:
             X, codes, weights = new._checked_rows(X, y, sample_weight)
             X, n_classes = _as_float32(X), len(new.classes_)
-            n_trees, min_rows = size_of_forest(len(X), n_classes, self.n_trees, 2)
-            forest = _FORESTS[self.kind](
+            rows, columns = X.shape
+            forest: Any = ExtraTreesClassifier()
+            if self.kind == "bagging":
+                rows, columns = np.minimum(X.shape, MAX_BAGGED).tolist()
+                forest = RandomForestClassifier(max_samples=rows, max_features=columns)
+            n_trees, min_rows = size_of_forest(rows, n_classes, self.n_trees, 1)
+            forest.set_params(
                 n_estimators=n_trees,
                 min_samples_leaf=min_rows,
                 random_state=self.random_state,
@@ -425,7 +432,8 @@ class ForestClassifier(ClassificationPredictiveMixin, ClassifierMixin, Forest):
             sums = np.bincount(cell, np.tile(weights, n_trees), n_leaves * n_classes)
             sums = sums.reshape(n_leaves, n_classes)
             shares = sums / sums.sum(1, keepdims=True)
-            new.leaf_value_ = shares.astype(np.float32)
+            shares += np.bincount(codes, weights) / len(X) / len(X)
+            new.leaf_value_ = (shares / (1 + 1 / len(X))).astype(np.float32)
             overlap = leaf_overlap(X, leaf, weights, new, self.random_state)
             new.leaf_overlap_ = overlap[:, :1].copy()
         return self
@@ -459,13 +467,6 @@ class ForestClassifier(ClassificationPredictiveMixin, ClassifierMixin, Forest):
         ratio = self._ratio(overlap).clip(0.0, 0.5)
         share = np.sqrt(ratio / (1.0 - ratio))
         return (1.0 - share) * mean + share * trees
-
-
-_FORESTS: dict[str, Callable] = {
-    "extra_trees": ExtraTreesClassifier,
-    "random_forest": RandomForestClassifier,
-    "bagging": partial(RandomForestClassifier, max_features=1.0),
-}
 
 
 def size_of_forest(

@@ -20,7 +20,7 @@ from skbayesnn._distributions.recorded import TargetSpace
 from skbayesnn._stacking.boosting import BoostingClassifier
 from skbayesnn._stacking.folds import FOLDS_BELOW
 from skbayesnn._stacking.foreign import adapted, takes_frame
-from skbayesnn._stacking.forest import ForestRegressor
+from skbayesnn._stacking.forest import ForestClassifier, ForestRegressor
 from skbayesnn._stacking.linear import ShrunkLinearClassifier, ShrunkLinearRegressor
 from skbayesnn._stacking.separate_model import SeparateModel
 from skbayesnn._stacking.target import Target
@@ -82,9 +82,11 @@ FOREST_WIDTHS = (0.03, 0.1, 0.25, None)
 FOREST_FROM = 200
 # Neighbours are used from this number of rows on, with fewer columns than rows.
 NEIGHBOURS_FROM = 5000
-# Boosting is used for classes from this number of rows on, if the table has categories,
-# dates or missing values.
-BOOSTING_FROM = 500
+# Trees are used for classes from this number of rows on, with fewer columns than rows.
+CLASS_TREES_FROM = 500
+# Largest number of leaves of a boosted tree, with fewer than WIDE_FROM rows and from
+# then on.
+BOOSTED_LEAVES = 7, 31
 CLASSIFICATION_PENALTIES = {
     "ridge": (0.3, 1.0, 3.0, 10.0),
     "lasso": (0.4, 0.2, 0.1, 0.05),
@@ -101,7 +103,7 @@ class PoolSize(NamedTuple):
     folds_below : int, or None
         Argument of ``make_folds``.
     n_trees : int
-        Number of trees of a forest.
+        Number of trees of a forest; half as many for classes.
     """
 
     regression_refits: int
@@ -228,10 +230,9 @@ def default_pool(size: str = "auto") -> list[tuple[str, str]]:
     estimators : list of (name, size)
         ``"encoded"`` are networks on encoded columns, ``"network"`` are networks on the
         original columns, ``"linear"`` are linear models, ``"forest"`` are extremely
-        randomised trees, and ``"neighbours"`` are nearest neighbours in a learned
-        embedding. The last two are for regression only, and depend on the number of
-        rows. ``"boosted_trees"`` is gradient boosting of classes, for tables with
-        categories, dates or missing values.
+        randomised trees (for classes also bagged trees), ``"neighbours"`` are nearest
+        neighbours in a learned embedding, for regression only, and ``"boosted_trees"``
+        is gradient boosting of classes. The last three depend on the number of rows.
 
     Examples
     --------
@@ -333,7 +334,6 @@ def default_specs(
     max_iter,
     size: str = "auto",
     n_targets: int = 1,
-    is_mixed: bool = False,
     target: Target | None = None,
     **params,
 ) -> list[CandidateSpec]:
@@ -345,7 +345,6 @@ def default_specs(
 
     X : {array, sparse matrix} of shape (rows, columns), validated
     n_targets : number of targets
-    is_mixed : whether the table has categories, dates or missing values
     target : what y is; plain numbers by default
     sample_weight : ndarray of shape (rows,)
     max_iter : int, epochs, or "auto"
@@ -391,6 +390,8 @@ def default_specs(
     on_columns = _with_scale(on_columns, target)
     pool = [CandidateSpec("network", network, on_columns), *linear]
     is_small = n_rows < FOREST_FROM or is_wide or sparse.issparse(X)
+    if is_classification and n_rows >= CLASS_TREES_FROM and not is_small:
+        pool += _class_tree_specs(n_rows, size, params.get("random_state"))
     if not is_classification and not is_small:
         forest = ForestRegressor(
             n_trees=SIZES[size].n_trees, random_state=params.get("random_state")
@@ -402,9 +403,6 @@ def default_specs(
         if not is_small and size != "fast":
             spec = _neighbours_spec(n_rows, params["batch_size"], max_iter, params)
             pool.append(spec._replace(space=target.space()))
-    if is_classification and is_mixed and n_rows >= BOOSTING_FROM and size != "fast":
-        boosting = BoostingClassifier(random_state=params.get("random_state"))
-        pool.append(CandidateSpec("boosted_trees", boosting, {}))
     n_bins = 0 if sparse.issparse(X) or is_wide else _n_bins(X, sample_weight)
     if n_bins < MIN_BINS:
         return pool
@@ -430,6 +428,17 @@ def _uses_shrunk_models(X, n_rows: int) -> bool:
     """Whether the linear models are ridge and lasso."""
     few = n_rows < SHRUNK_BELOW or X.shape[1] > SHARE_OF_COLUMNS * n_rows
     return few and n_rows in SHRUNK_ROWS and n_rows * X.shape[1] <= SHRUNK_ENTRIES
+
+
+def _class_tree_specs(n_rows: int, size: str, seed) -> list[CandidateSpec]:
+    """Forests of half as many trees as for regression, and boosted trees."""
+    forest = ForestClassifier(n_trees=SIZES[size].n_trees // 2, random_state=seed)
+    forests = CandidateSpec("forest", forest, {"kind": ["extra_trees", "bagging"]})
+    if size == "fast":
+        return [forests]
+    n_leaves = BOOSTED_LEAVES[n_rows >= WIDE_FROM]
+    boosting = BoostingClassifier(max_leaf_nodes=n_leaves, random_state=seed)
+    return [forests, CandidateSpec("boosted_trees", boosting, {})]
 
 
 def _neighbours_spec(

@@ -11,7 +11,7 @@ from skbayesnn import (
     MCDropoutRegressor,
 )
 from skbayesnn._stacking.boosting import BoostingClassifier
-from skbayesnn._stacking.forest import ForestRegressor
+from skbayesnn._stacking.forest import ForestClassifier, ForestRegressor
 from tests.helpers.onnx_running import (
     assert_close,
     assert_same_classification,
@@ -44,6 +44,23 @@ def test_forest_alone(data, width):
     model = ForestRegressor(width, n_trees=5).fit(data.X, data.y)
     actual = outputs(skbayesnn.to_onnx(model), data.X_new)
     assert_close(actual, expected_regression(model, data.X_new), data.y)
+
+
+@pytest.mark.parametrize("n_draws", [4, 9])
+def test_trees_are_draws_of_classes(data, small, n_draws):
+    """Also at thresholds; fewer draws are about the mean of all trees."""
+    pool = [
+        ("forest", ForestClassifier(n_trees=9), {"kind": ["extra_trees", "bagging"]}),
+        ("network", MCDropoutClassifier(**small)),
+    ]
+    model = BayesianStackingClassifier(pool, cv=2, random_state=0)
+    model.fit(data.X, data.labels)
+    assert any(isinstance(e, ForestClassifier) for e in model.estimators_)
+    assert_same_classification(model, data.X_new)
+    alone = ForestClassifier("bagging", 9, n_draws).fit(data.X, data.labels)
+    points = data.X.copy()
+    points[:, 1] = np.resize(alone.threshold_[alone.feature_ == 1], len(points))
+    assert_same_classification(alone, points)
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])

@@ -27,7 +27,7 @@ from skbayesnn import (
     MCDropoutRegressor,
 )
 from skbayesnn._stacking.boosting import BoostingClassifier
-from skbayesnn._stacking.forest import ForestRegressor
+from skbayesnn._stacking.forest import ForestClassifier, ForestRegressor
 from skbayesnn.inspection import DriftMonitor
 from skbayesnn.model_selection import (
     BatchedGridSearchCV,
@@ -134,6 +134,7 @@ def classifiers(seed):
         "abstaining": Abstainer(network, target_error=0.9, confidence=None, cv=2),
         "monitor of classes": DriftMonitor(network, false_alarm_rate=0.2, cv=2),
         "boosting": BoostingClassifier(max_iter=3, random_state=seed),
+        "forest of classes": ForestClassifier("bagging", 3, random_state=seed),
         "stack of classes": BayesianStackingClassifier(
             max_iter=2, cv=2, random_state=seed
         ),

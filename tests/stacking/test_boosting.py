@@ -120,18 +120,22 @@ def test_changed_files_are_refused(rows, name, change):
         skbayesnn.dumps(model)
 
 
-def test_default_candidate_of_tables_with_categories(seed):
+def test_trees_are_default_candidates(seed):
     """From 500 rows on; groups are accepted, without early stopping."""
     random = np.random.default_rng(seed)
     n_rows = 510
-    X = random.normal(size=(n_rows, 2)).astype(object)
-    X[:, 1] = np.where(X[:, 1] > 0, "a", "b")
-    labels = (X[:, 0] > 0) ^ (X[:, 1] == "a")
+    numbers = random.normal(size=(n_rows, 2))
+    mixed = numbers.astype(object)
+    mixed[:, 1] = np.where(numbers[:, 1] > 0, "a", "b")
+    labels = (numbers > 0).sum(1) == 1
     model = BayesianStackingClassifier(max_iter=2, device="cpu", random_state=0)
-    groups = np.arange(n_rows) // 2
-    for rows, given in ((slice(None), groups), (slice(11, None), None)):
+    groups, all_rows = np.arange(n_rows) // 2, slice(None)
+    for X, rows, given in (
+        (mixed, all_rows, groups),
+        (numbers, all_rows, None),
+        (mixed, slice(11, None), None),
+    ):
         fitted = clone(model).fit(X[rows], labels[rows], groups=given)
         names = set(fitted.weights_.index.str.split("(").str[0])
-        assert ("boosted_trees" in names) == (len(labels[rows]) >= 500)
-    numbers = clone(model).fit(X[:, :1].astype(float), labels)
-    assert "boosted_trees" not in numbers.weights_.index
+        trees = names & {"forest", "boosted_trees"}
+        assert len(trees) == (2 if len(labels[rows]) >= 500 else 0)

@@ -193,20 +193,29 @@ def test_unknown_sizes_are_refused(table):
         skbayesnn.default_pool("quick")
 
 
-def test_forests_are_candidates_with_many_rows(seed):
+def test_trees_are_candidates_with_many_rows(seed):
     random = np.random.default_rng(seed)
-    options = {"max_iter": 1}
-    for n_rows, n_columns, is_classification, expected in [
-        (pools.FOREST_FROM, 3, False, True),
-        (pools.FOREST_FROM - 1, 3, False, False),
-        (pools.FOREST_FROM, pools.FOREST_FROM, False, False),
-        (pools.FOREST_FROM, 3, True, False),
+    few, classes = pools.FOREST_FROM, pools.CLASS_TREES_FROM
+    for n_rows, n_columns, size, is_classification, expected in [
+        (few, 3, "auto", False, ["forest"]),
+        (few - 1, 3, "auto", False, []),
+        (few, few, "auto", False, []),
+        (classes, 3, "auto", True, ["forest", "boosted_trees"]),
+        (classes, 3, "fast", True, ["forest"]),
+        (classes - 1, 3, "auto", True, []),
+        (classes, classes, "auto", True, []),
     ]:
         X = random.normal(size=(n_rows, n_columns))
         pool = pools.default_specs(
-            X, np.ones(n_rows), is_classification=is_classification, **options
+            X,
+            np.ones(n_rows),
+            is_classification=is_classification,
+            max_iter=1,
+            size=size,
         )
-        assert ("forest" in [entry.name for entry in pool]) == expected
+        names = [spec.name for spec in pool]
+        trees = [name for name in names if name in ("forest", "boosted_trees")]
+        assert trees == expected
 
 
 def test_stack_with_default_forests(seed):
