@@ -2,11 +2,11 @@
 
 All candidates of a large pool are fitted once to each table, out of fold; their
 predictions of held-out rows are kept. The pool has the networks of the default pool
-with three lengths of training, deeper and wider ones, linear models, forests
-(regression), and gradient boosting (classes). Then candidates are added one by one,
+with three lengths of training, deeper and wider ones, linear models, forests, and
+gradient boosting (classes). Then candidates are added one by one,
 always the one that improves the mean score over the tables most. The weights of each
 set are estimated on one half of the held-out rows and scored on the other, and the
-reverse. Linear models and forests are always in the set, as they take little time.
+reverse. Linear models and trees are always in the set, as they take little time.
 
 Rows are training rows only: of the first canonical split of the UCI sets, and a part of
 the sets for classes (at most 6,000).
@@ -16,7 +16,7 @@ the sets for classes (at most 6,000).
 
 The score is the mean logarithm of CRPS (regression) or log loss (classes); the table
 has it as a ratio to the whole pool. The share of the gain is relative to linear models
-and forests alone.
+and trees alone.
 """
 
 import os
@@ -32,7 +32,6 @@ from uci import SETS
 
 from skbayesnn import BayesianStackingClassifier, BayesianStackingRegressor
 from skbayesnn._batch.outcomes import Fingerprint, ResultStore
-from skbayesnn._stacking.boosting import BoostingClassifier
 from skbayesnn._stacking.candidates import (
     encode_by_fold,
     expand_pool,
@@ -56,7 +55,7 @@ MAX_ROWS = 6_000
 SHARES = 1.0, 0.4, 0.15
 # Held-out rows of each half on which the CRPS is computed.
 CRPS_ROWS = 400
-ALWAYS = "linear", "forest"
+ALWAYS = "linear", "forest", "boosted_trees"
 
 
 def rows_of(name: str):
@@ -102,9 +101,6 @@ def specs_of(data, is_classification: bool) -> list[CandidateSpec]:
             [same] = [other for other in pool("auto") if other.name == spec.name]
             same.estimator.set_params(**{f"{path}hidden_layer_sizes": sizes})
             specs.append(same._replace(name=f"{spec.name} {label}"))
-    if is_classification:
-        boosting = BoostingClassifier()
-        specs.append(CandidateSpec("boosting", boosting, {"learning_rate": [0.05]}))
     return specs
 
 

@@ -527,10 +527,10 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         if not pool:
             raise ValueError(
                 "the default candidates 'encoded' need columns with many distinct "
-                "values, 'forest' 200 rows (classes: 500), 'neighbours' regression and "
-                "5,000 rows, and 'boosted_trees' classes and 500 rows; 'fast' has "
-                "neither of the last two. The pool must have other candidates for this "
-                f"table; got {self.estimators!r}."
+                "values, 'forest' 200 rows, 'neighbours' regression and 5,000 rows, and "
+                "'boosted_trees' classes and 200 rows; 'fast' has neither of the last "
+                "two. The pool must have other candidates for this table; got "
+                f"{self.estimators!r}."
             )
         return pool
 

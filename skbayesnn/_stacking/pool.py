@@ -78,12 +78,10 @@ REGRESSION_PENALTIES = "ridge", "lasso", "adaptive_lasso"
 # Widths of the trees' kernels as shares of the standard deviation of y; None is the
 # variance within leaves of a few rows.
 FOREST_WIDTHS = (0.03, 0.1, 0.25, None)
-# Forests are used from this number of rows on, with fewer columns than rows.
-FOREST_FROM = 200
+# Trees are used from this number of rows on, with fewer columns than rows.
+TREES_FROM = 200
 # Neighbours are used from this number of rows on, with fewer columns than rows.
 NEIGHBOURS_FROM = 5000
-# Trees are used for classes from this number of rows on, with fewer columns than rows.
-CLASS_TREES_FROM = 500
 # Largest number of leaves of a boosted tree, with fewer than WIDE_FROM rows and from
 # then on.
 BOOSTED_LEAVES = 7, 31
@@ -389,8 +387,8 @@ def default_specs(
     network = networks.network(**params | networks.on_columns)
     on_columns = _with_scale(on_columns, target)
     pool = [CandidateSpec("network", network, on_columns), *linear]
-    is_small = n_rows < FOREST_FROM or is_wide or sparse.issparse(X)
-    if is_classification and n_rows >= CLASS_TREES_FROM and not is_small:
+    is_small = n_rows < TREES_FROM or is_wide or sparse.issparse(X)
+    if is_classification and not is_small:
         pool += _class_tree_specs(n_rows, size, params.get("random_state"))
     if not is_classification and not is_small:
         forest = ForestRegressor(

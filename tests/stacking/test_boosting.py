@@ -121,9 +121,9 @@ def test_changed_files_are_refused(rows, name, change):
 
 
 def test_trees_are_default_candidates(seed):
-    """From 500 rows on; groups are accepted, without early stopping."""
+    """From 200 rows on; groups are accepted, without early stopping."""
     random = np.random.default_rng(seed)
-    n_rows = 510
+    n_rows = 210
     numbers = random.normal(size=(n_rows, 2))
     mixed = numbers.astype(object)
     mixed[:, 1] = np.where(numbers[:, 1] > 0, "a", "b")
@@ -138,4 +138,4 @@ def test_trees_are_default_candidates(seed):
         fitted = clone(model).fit(X[rows], labels[rows], groups=given)
         names = set(fitted.weights_.index.str.split("(").str[0])
         trees = names & {"forest", "boosted_trees"}
-        assert len(trees) == (2 if len(labels[rows]) >= 500 else 0)
+        assert len(trees) == (2 if len(labels[rows]) >= 200 else 0)

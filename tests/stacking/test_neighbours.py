@@ -240,7 +240,7 @@ def test_default_pool_with_many_rows(
     missing_rows, columns, targets, is_classification, is_used, monkeypatch
 ):
     monkeypatch.setattr(pools, "NEIGHBOURS_FROM", 60)
-    monkeypatch.setattr(pools, "FOREST_FROM", 30)
+    monkeypatch.setattr(pools, "TREES_FROM", 30)
     n_rows = 60 - missing_rows
     pool = pools.default_specs(
         np.random.default_rng(0).normal(size=(n_rows, columns)),

@@ -195,15 +195,15 @@ def test_unknown_sizes_are_refused(table):
 
 def test_trees_are_candidates_with_many_rows(seed):
     random = np.random.default_rng(seed)
-    few, classes = pools.FOREST_FROM, pools.CLASS_TREES_FROM
+    few = pools.TREES_FROM
     for n_rows, n_columns, size, is_classification, expected in [
         (few, 3, "auto", False, ["forest"]),
         (few - 1, 3, "auto", False, []),
         (few, few, "auto", False, []),
-        (classes, 3, "auto", True, ["forest", "boosted_trees"]),
-        (classes, 3, "fast", True, ["forest"]),
-        (classes - 1, 3, "auto", True, []),
-        (classes, classes, "auto", True, []),
+        (few, 3, "auto", True, ["forest", "boosted_trees"]),
+        (few, 3, "fast", True, ["forest"]),
+        (few - 1, 3, "auto", True, []),
+        (few, few, "auto", True, []),
     ]:
         X = random.normal(size=(n_rows, n_columns))
         pool = pools.default_specs(
