@@ -527,9 +527,9 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         if not pool:
             raise ValueError(
                 "the default candidates 'encoded' need columns with many distinct "
-                "values, 'forest' 200 rows, 'neighbours' regression and 5,000 rows, and "
-                "'boosted_trees' classes and 200 rows; 'fast' has neither of the last "
-                "two. The pool must have other candidates for this table; got "
+                "values, 'forest' 200 rows, 'neighbours' regression with 5,000 rows, "
+                "and 'boosted_trees' classes with 200 rows; 'fast' has neither of the "
+                "last two. The pool must have other candidates for this table; got "
                 f"{self.estimators!r}."
             )
         return pool

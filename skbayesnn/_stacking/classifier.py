@@ -25,7 +25,7 @@ from skbayesnn._validation import compute_class_weights
 class BayesianStackingClassifier(
     ClassificationPredictiveMixin, ClassifierMixin, BayesianStacking
 ):
-    """Weighted mixture of networks, logistic regressions and boosted trees.
+    """Weighted mixture of networks, logistic regressions, forests and boosted trees.
 
     Use it when accuracy and calibrated probabilities matter more than training time:
     it needs no tuning. As :class:`BayesianStackingRegressor`, it trains a pool of
@@ -44,12 +44,14 @@ class BayesianStackingClassifier(
         hidden layers and several length scales and dropout rates. Some get the original
         columns, the others columns that are encoded by
         :class:`~skbayesnn.preprocessing.PiecewiseLinearEncoder`. A sparse X with at
-        most 256 columns and 2^25 entries is made dense. With at least 500 rows, a
-        table with categories, dates or missing values also has gradient boosting, as a
-        single draw. See Notes for few rows and many columns.
+        most 256 columns and 2^25 entries is made dense. With at least 200 rows, and
+        fewer columns than rows, the pool also has extremely randomised trees and bagged
+        trees, whose trees are draws, and gradient boosting, as a single draw. See Notes
+        for few rows and many columns.
 
         ``"fast"`` contains three of these networks, trained for at most 2,500 steps and
-        fitted to all rows from one start, and the logistic regressions. It takes a
+        fitted to all rows from one start, the logistic regressions, and forests of 30
+        instead of 100 trees. It takes a
         third to four fifths of the time, and on three sets its log loss is 2 to 23 %
         higher. ``"best"`` also contains networks that are twice as wide, and has twice
         as many starts, and five folds with fewer than 3,000 rows.

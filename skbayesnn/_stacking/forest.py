@@ -1,6 +1,6 @@
-"""Extremely randomised trees as draws of a predictive distribution.
+"""Decision trees as draws of a predictive distribution.
 
-Each tree is one draw: a normal distribution about the mean of y in the leaf of the row
+For regression each tree is one draw: a normal distribution about the mean of y in the leaf of the row
 [1]_. Its standard deviation is a share of the standard deviation of y (the kernel of a
 learned neighbourhood), or the standard deviation of the rows in the leaf. The trees are
 stored in arrays, without objects of scikit-learn. NumPy, float32 as in scikit-learn's
@@ -14,6 +14,10 @@ and the trees a variance of s^2 (A - S) about it, where A is the same sum for on
 So the epistemic variance is S / (A - S) times the variance of the trees. (If the
 variances in the leaves are known, they estimate s^2, too.) The rest of the variance of
 the trees is aleatoric.
+
+For classes y is 1 in the rows of a class and 0 elsewhere, and a tree has the shares of
+the classes in the leaf. Draws are the trees, moved towards their mean until their
+variance is the epistemic one.
 
 References
 ----------
