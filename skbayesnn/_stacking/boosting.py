@@ -87,7 +87,9 @@ class BoostingClassifier(ClassificationPredictiveMixin, ClassifierMixin, Trees):
                 early_stopping=stops,
                 random_state=self.random_state,
             )
-            model.fit(X, codes, sample_weight=weights)
+            # With weights, scikit-learn takes several times as long to find the bins.
+            is_equal = (weights == 1).all()
+            model.fit(X, codes, sample_weight=None if is_equal else weights)
             baseline, trees = boosted_trees(model)
             new.baseline_ = baseline
             trees = [_ordered(tree) for tree in trees]

@@ -1,10 +1,10 @@
 """Decision trees as draws of a predictive distribution.
 
-For regression each tree is one draw: a normal distribution about the mean of y in the leaf of the row
-[1]_. Its standard deviation is a share of the standard deviation of y (the kernel of a
-learned neighbourhood), or the standard deviation of the rows in the leaf. The trees are
-stored in arrays, without objects of scikit-learn. NumPy, float32 as in scikit-learn's
-trees.
+For regression each tree is one draw: a normal distribution about the mean of y in the
+leaf of the row [1]_. Its standard deviation is a share of the standard deviation of y
+(the kernel of a learned neighbourhood), or the standard deviation of the rows in the
+leaf. The trees are stored in arrays, without objects of scikit-learn. NumPy, float32 as
+in scikit-learn's trees.
 
 Trees differ mostly by the noise of the few rows in their leaves, which is not the
 uncertainty of the forest. The mean of the forest is a weighted sum of y, with weights
@@ -103,7 +103,8 @@ class Trees(SeparateModel):
         stored.Integers, "nodes", stored.Index("columns", low=-1), stored.BITS_32
     ]
     child_: Annotated[stored.Integers, "nodes", stored.NOT_NEGATIVE, stored.BITS_32]
-    leaf_value_: np.ndarray
+    threshold_: Array
+    leaf_value_: Array
 
     def _checked_rows(self, X, y, sample_weight) -> tuple[Array, Array, Array]:
         """Store classes and scales of the rows with positive weight.

@@ -29,8 +29,7 @@ def _scikit_learn(X, labels, weights=None, max_iter=30):
         learning_rate=0.05, max_iter=max_iter, early_stopping=True, random_state=0
     )
     codes = np.unique(labels, return_inverse=True)[1]
-    weights = np.ones(len(X)) if weights is None else weights
-    return model.fit(X, codes, sample_weight=weights / weights.mean())
+    return model.fit(X, codes, weights if weights is None else weights / weights.mean())
 
 
 def test_probabilities_are_those_of_scikit_learn(rows):
