@@ -26,6 +26,7 @@ FLOORS = [
     {"_batch"},
     {"_meta"},
     {"scoring"},
+    {"decision"},
     {"model_selection"},
     {"inspection"},
     {"plotting"},

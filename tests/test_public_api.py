@@ -12,6 +12,7 @@ import skbayesnn
 
 PACKAGES = {
     "skbayesnn": {
+        "decision",
         "estimators",
         "explore",
         "gradient_estimators",
@@ -39,6 +40,7 @@ PACKAGES = {
     "skbayesnn.preprocessing": set(),
 }
 MODULES = [
+    "skbayesnn.decision",
     "skbayesnn.explore",
     "skbayesnn.gradient_estimators",
     "skbayesnn.networks",

@@ -108,6 +108,15 @@ class ClassPredictive:
         mean /= mean.sum(-1, keepdims=True)
         return mean.astype(self.dtype, copy=False)
 
+    def rows(self, index):
+        """Select rows by index or slice."""
+        return replace(self, probability=self.probability[:, index])
+
+    def outcomes(self) -> tuple[np.ndarray, np.ndarray]:
+        """Labels, (1, classes), and their probabilities, (draws, rows, classes)."""
+        probability = self.probability.astype(np.float64)
+        return self.classes[None], probability / probability.sum(-1, keepdims=True)
+
     def uncertainty(self, kinds) -> dict[str, np.ndarray]:
         """Uncertainties of the labels: {kind: (rows,)}."""
         uniform = self.uniform

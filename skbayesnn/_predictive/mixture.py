@@ -108,6 +108,10 @@ N_NODES = 15
 N_EXPECTED = 31
 # Quantiles of a count for that.
 N_LEVELS = 200
+# Edges of cells that represent a distribution: quantiles at levels of the normal
+# distribution between these numbers, as many at equal distances, for draws that are far
+# apart, and some beyond them on each side, up to a draw's TAIL.
+BULK, N_EDGES, N_BEYOND, TAIL = 3.0, 81, 16, 1e-7
 # Quantiles of all draws for the CRPS with a target transform.
 N_CRPS = 4000
 # Quadrature nodes for the standard deviation after a recalibration of the levels.
@@ -326,6 +330,62 @@ class MixturePredictive:
                 f"the same shape {nodes.shape}; got shape {values.shape}."
             )
         return self._shaped(_weighted_sum(weights, values).mean(0))
+
+    def rows(self, index):
+        """Select rows by index or slice."""
+        return replace(self, components=self.components.rows(index))
+
+    def outcomes(self) -> tuple[np.ndarray, np.ndarray]:
+        """Values of y that represent every draw, and their probabilities.
+
+        The values are the middles of cells and, where y may equal a value, this value.
+        y must have one target.
+
+        returns : (rows, values), increasing, and (draws, rows, values)
+        """
+        components, edges = self.components, self._edges()
+        shares = [components.given_draws(components.cdf(edge)) for edge in edges]
+        up_to, below = np.stack(shares), np.stack(shares)
+        is_new = np.diff(edges, axis=0, prepend=-np.inf) > 0
+        may_equal = np.stack([components.may_equal(edge) for edge in edges])
+        for i in np.flatnonzero((may_equal & is_new).any((1, 2))):
+            share = components.cdf(np.nextafter(edges[i], -np.inf))
+            is_atom = (may_equal & is_new)[i]
+            below[i] = np.where(is_atom, components.given_draws(share), up_to[i])
+        below[0], up_to[-1] = 0.0, 1.0  # what is beyond
+        values = np.concatenate([edges, (edges[1:] + edges[:-1]) / 2])
+        chances = np.concatenate([up_to - below, below[1:] - up_to[:-1]]).clip(min=0.0)
+        used = chances.any((1, 2, 3))
+        values, chances = values[used], chances[used]
+        if self.maps is not None:
+            values = np.stack([self._remapped(value) for value in values])
+        values = self._back(values)[..., 0]
+        order = np.argsort(values, axis=0, kind="stable")
+        values = np.take_along_axis(values, order, 0)
+        chances = np.take_along_axis(chances[..., 0], order[:, None], 0)
+        return values.T, np.moveaxis(chances / chances.sum(0), 0, -1)
+
+    def _edges(self) -> np.ndarray:
+        """Edges of cells in the network's units, increasing, (edges, rows, targets)."""
+        components, shape = self.components, self.components.mean.shape[1:]
+        low = components.quantile(np.full(shape, TAIL)).min(0).astype(np.float64)
+        high = components.quantile(np.full(shape, 1 - TAIL)).max(0).astype(np.float64)
+        if components.discrete:
+            return np.round(np.linspace(low, high, 2 * N_EDGES))
+        levels = ndtr(np.linspace(-BULK, BULK, N_EDGES))
+        bulk = components.fast_quantiles(levels).astype(np.float64)
+        beyond = np.linspace(0, 1, N_BEYOND + 1)[1:, None, None] ** 2
+        atoms = np.broadcast_to(
+            components.atoms[:, None], (len(components.atoms), *shape)
+        )
+        edges = [
+            np.minimum(bulk[0], low + (bulk[0] - low) * (1 - beyond)),
+            bulk,
+            np.linspace(bulk[0], bulk[-1], N_EDGES)[1:-1],
+            np.maximum(bulk[-1], bulk[-1] + (high - bulk[-1]) * beyond),
+            np.where(np.isnan(atoms), bulk[:1], atoms),
+        ]
+        return np.sort(np.concatenate(edges), axis=0)
 
     def support(self) -> tuple[np.ndarray, np.ndarray]:
         """Lowest and highest possible y, (targets,) or without axes."""

@@ -17,6 +17,7 @@ The class methods accept the keywords of ``plot``, too.
 
 from skbayesnn.plotting._calibration_curve import CalibrationCurveDisplay
 from skbayesnn.plotting._class_probability import ClassProbabilityDisplay
+from skbayesnn.plotting._decision import DecisionDisplay
 from skbayesnn.plotting._prediction_interval import PredictionIntervalDisplay
 from skbayesnn.plotting._risk_coverage import RiskCoverageDisplay
 from skbayesnn.plotting._rootogram import RootogramDisplay
@@ -30,6 +31,7 @@ from skbayesnn.plotting._uncertainty_importance import UncertaintyImportanceDisp
 __all__ = [
     "CalibrationCurveDisplay",
     "ClassProbabilityDisplay",
+    "DecisionDisplay",
     "PredictionIntervalDisplay",
     "RiskCoverageDisplay",
     "RootogramDisplay",

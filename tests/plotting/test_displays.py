@@ -17,10 +17,12 @@ from skbayesnn import (
     predictive_cdf,
     sample_f,
 )
+from skbayesnn.decision import absolute
 from skbayesnn.inspection import uncertainty_importance
 from skbayesnn.plotting import (
     CalibrationCurveDisplay,
     ClassProbabilityDisplay,
+    DecisionDisplay,
     PredictionIntervalDisplay,
     RiskCoverageDisplay,
     RootogramDisplay,
@@ -40,6 +42,7 @@ def made(regressor, classifier, data):
         arguments = {
             CalibrationCurveDisplay: (classifier, X, labels),
             ClassProbabilityDisplay: (classifier, X),
+            DecisionDisplay: (regressor, X, absolute, y),
             PredictionIntervalDisplay: (regressor, X, y),
             RiskCoverageDisplay: (regressor, X, y),
             RootogramDisplay: (regressor, X, np.round(np.abs(y))),

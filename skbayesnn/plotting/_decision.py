@@ -1,0 +1,287 @@
+"""Expected cost against the action, or against the threshold of a class."""
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from skbayesnn._predictive.classes import check_known
+from skbayesnn._validation import check_levels
+from skbayesnn.decision import _costs_for, _each_part, _open, _outcomes
+from skbayesnn.inspection._columns import number_text
+from skbayesnn.plotting import _axes
+
+# Points of a curve, and the largest number of curves of classes.
+N_POINTS, MAX_CLASSES = 101, 7
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class DecisionDisplay(_axes.Display):
+    """Expected cost of an action or of a threshold, with a band, and the best choice.
+
+    Create it by :meth:`from_estimator`. The cost is a mean over the rows of X. The band
+    is its range over posterior draws: what more training rows could change.
+
+    Regression: the cost of the same action in all rows, against the action. Dashed: the
+    cost of the best action of each row, which the distribution of each row allows.
+
+    Classification: for each class (of two, the second), the action that is best for it
+    is taken if the class has at least the probability on the x axis, and the best other
+    action otherwise. Dotted: the break-even, the probability from which this is right;
+    its median, if it depends on the row.
+
+    Parameters
+    ----------
+    x : ndarray of shape (n_points,)
+        Actions or thresholds.
+    cost, lower, upper : dict of ndarray
+        For each class, or for ``"action"``: the expected cost per row, and the bounds
+        of the band.
+    realised : dict of ndarray
+        For the same keys, the mean cost with the given y; empty without y.
+    break_even : dict of float
+        For each class; empty for regressions.
+    best_cost : float
+        Expected cost of the best action of each row.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+    lines_, bands_, realised_, break_even_ : dict of matplotlib Artist
+    best_ : matplotlib Artist
+    """
+
+    x: Any
+    cost: Any
+    lower: Any
+    upper: Any
+    realised: Any
+    break_even: Any
+    best_cost: float
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: Any,
+        cost: Any,
+        y: Any = None,
+        *,
+        actions: Any = None,
+        coverage: float = 0.9,
+        ax: Any = None,
+        **kwargs: Any,
+    ) -> Self:
+        """Plot the expected cost of a fitted regressor or classifier.
+
+        Parameters
+        ----------
+        estimator : fitted estimator
+            Any model that :func:`skbayesnn.decision.best_action` accepts.
+        X : {frame, array-like, sparse matrix} of shape (n_samples, n_features)
+        cost : matrix, DataFrame, callable or Cost
+            See :mod:`skbayesnn.decision`.
+        y : array-like of shape (n_samples,), default=None
+            If given, the mean cost that occurred is drawn, too.
+        actions : sequence, default=None
+            Names of the columns of a matrix. For regressions the actions on the x axis;
+            None is numbers in the range of y.
+        coverage : float in (0, 1), default=0.9
+            Probability of the band.
+        ax : matplotlib Axes, default=None
+            None creates a new figure.
+        **kwargs : dict
+            Keywords of :meth:`plot`.
+
+        Returns
+        -------
+        display : DecisionDisplay
+        """
+        [coverage] = check_levels("coverage", coverage)
+        distribution, table = _open((estimator, X), None)
+        costs = _costs_for(distribution, cost, actions, table)
+        costs.warn_of_unused()
+        curves = _of_actions if costs.classes is None else _of_thresholds
+        x, draws, realised, best_cost, break_even = curves(distribution, costs, y)
+        tails = [(1 - coverage) / 2, (1 + coverage) / 2]
+        bounds = {key: np.quantile(v, tails, axis=0) for key, v in draws.items()}
+        return cls(
+            x=x,
+            cost={key: values.mean(0) for key, values in draws.items()},
+            lower={key: low for key, (low, _) in bounds.items()},
+            upper={key: high for key, (_, high) in bounds.items()},
+            realised=realised,
+            break_even=break_even,
+            best_cost=best_cost,
+        ).plot(ax=ax, **kwargs)
+
+    def plot(self, ax: Any = None, **kwargs: Any) -> Self:
+        """Draw the expected cost.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            None creates a new figure.
+        **kwargs : dict
+            Keywords of matplotlib's ``plot`` for the lines of expected cost.
+
+        Returns
+        -------
+        display : DecisionDisplay
+        """
+        ax = self._axes(ax)
+        self.lines_, self.bands_ = {}, {}
+        self.realised_: dict = {}
+        self.break_even_: dict = {}
+        of_classes = bool(self.break_even)
+        for key, cost in self.cost.items():
+            color = _axes.next_color(ax)
+            label = "expected, same action in all rows"
+            if of_classes:
+                label = f"{_axes.short_label(str(key), 20)}, break-even "
+                label += number_text(self.break_even[key])
+            line = _axes.draw_line(ax, self.x, cost, kwargs, color=color, label=label)
+            color = line.get_color()
+            self.lines_[key] = line
+            self.bands_[key] = _axes.draw_band(
+                ax,
+                self.x,
+                self.lower[key],
+                self.upper[key],
+                {},
+                color=color,
+                alpha=0.2,
+                lw=0,
+            )
+            if of_classes:
+                self.break_even_[key] = ax.axvline(
+                    self.break_even[key], color=color, ls=":"
+                )
+        self.best_ = ax.axhline(
+            self.best_cost,
+            color=_axes.GREY,
+            ls="--",
+            lw=1,
+            label="expected, best action of each row",
+        )
+        ax.set_xlabel("threshold of the probability" if of_classes else "action")
+        ax.set_ylabel("cost per row")
+        expected = [*self.lower.values(), *self.upper.values(), [self.best_cost]]
+        _axes.leave_out_outliers(ax, np.concatenate(expected)[:, None])
+        low, high = ax.get_ylim()
+        for key, cost in self.realised.items():
+            self.realised_[key] = _axes.draw_line(
+                ax,
+                self.x,
+                cost,
+                {},
+                color=self.lines_[key].get_color(),
+                ls="-.",
+                lw=1,
+                label="_" if self.realised_ else "occurred",
+            )
+            if np.ptp([low, high, *cost]) > _axes.LONGEST * (high - low):
+                ax.set_ylim(low, high, auto=None)
+                self.realised_[key].set_label(
+                    f"occurred, {number_text(cost.min())} to {number_text(cost.max())}"
+                )
+        _axes.legend_on_top(ax)
+        return self
+
+
+def _of_actions(distribution, costs, y):
+    """Costs of the same action in all rows, for ``DecisionDisplay``.
+
+    returns : actions, costs of every draw {"action": (draws, actions)}, those that
+        occurred, the cost of the best actions, and no break-even
+    """
+    if costs.actions is None:
+        low, high = distribution.ppf([0.005, 0.995]).reshape(-1, 2).T
+        x = np.linspace(low.min(), high.max(), N_POINTS)
+    else:
+        x = np.sort(costs.actions)
+    y = None if y is None else np.asarray(y, dtype=np.float64)[:, None]
+
+    def of_part(block, rows):
+        values, by_row = _outcomes(block)
+        each = by_row @ costs.of(rows, x[None], values)
+        occurred = np.zeros((1, len(x)))
+        if y is not None:
+            occurred = costs.of(rows, x[None], y[rows])[:, 0]
+        return each.sum(0), occurred.sum(0), each.mean(1).min(1).sum()
+
+    parts = zip(*_each_part(distribution, costs, of_part), strict=True)
+    total, occurred, best = (sum(values) / costs.n_rows for values in parts)
+    return x, {"action": total}, {} if y is None else {"action": occurred}, best, {}
+
+
+def _of_thresholds(distribution, costs, y):
+    """Costs of thresholds of each class, for ``DecisionDisplay``.
+
+    returns : thresholds, costs of every draw {class: (draws, thresholds)}, those that
+        occurred {class: (thresholds,)}, the cost of the best actions, and {class:
+        break-even}
+    """
+    classes, x = costs.classes, np.linspace(0, 1, N_POINTS)
+    if len(costs.actions) < 2:
+        raise ValueError(f"a decision needs two actions; got {costs.actions.tolist()}.")
+    shown = [1] if len(classes) == 2 else range(min(len(classes), MAX_CLASSES))
+    if y is not None:
+        y = np.asarray(y)
+        check_known(y, classes)
+
+    def of_part(block, rows):
+        labels, by_row = _outcomes(block)
+        mean, at = by_row.mean(1), np.arange(len(rows))
+        matrix = costs.of(rows, costs.actions[None], labels)
+        matrix = np.broadcast_to(matrix, (len(rows), *matrix.shape[1:]))
+        each = by_row @ matrix
+        paths = [each]
+        if y is not None:
+            true = (y[rows][:, None] == classes).argmax(1)
+            paths.append(matrix[at, true][:, None])
+        results = []
+        for k in shown:
+            own = matrix[:, k].argmin(1)
+            others = each.mean(1)
+            others[at, own] = np.inf
+            best = others.argmin(1)
+            takes = mean[:, [k]] >= x
+            totals = [
+                path[at, :, own].T @ takes + path[at, :, best].T @ ~takes
+                for path in paths
+            ]
+            results.append((totals, _break_even(matrix, mean, k, own)))
+        return results, each.mean(1).min(1).sum()
+
+    parts, best = zip(*_each_part(distribution, costs, of_part), strict=True)
+    draws, realised, break_even = {}, {}, {}
+    for i, k in enumerate(shown):
+        totals, at = zip(*(part[i] for part in parts), strict=True)
+        expected, *occurred = (sum(v) / costs.n_rows for v in zip(*totals, strict=True))
+        draws[classes[k]] = expected
+        if occurred:
+            realised[classes[k]] = occurred[0][0]
+        break_even[classes[k]] = float(np.median(np.concatenate(at)))
+    return x, draws, realised, sum(best) / costs.n_rows, break_even
+
+
+def _break_even(matrix, probability, k, own) -> np.ndarray:
+    """Probability of class k from which its action is best, (rows,).
+
+    The other classes keep their proportions.
+
+    matrix : (rows, classes, actions)
+    probability : (rows, classes)
+    own : (rows,), the action that is best for class k
+    """
+    rest = np.delete(probability, k, axis=1)
+    rest = rest / np.maximum(rest.sum(1, keepdims=True), np.finfo(float).tiny)
+    without = np.einsum("rk,rka->ra", rest, np.delete(matrix, k, axis=1))
+    at = np.arange(len(matrix))
+    lost = without[at, own][:, None] - without  # by the action if it is another class
+    saved = matrix[:, k] - matrix[at, k, own][:, None]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        share = np.where(lost > 0, lost / (lost + saved), 0.0)
+    return share.max(1)
