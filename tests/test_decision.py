@@ -50,8 +50,8 @@ SMALL = {"hidden_layer_sizes": (7,), "max_iter": 2, "random_state": 0}
 DRAWS, ROWS = 3, 5
 CLASSES = np.array(["a", "b", "c", "d"])
 # Middles of cells stand for y. Most cells are less than a tenth of a draw's standard
-# deviation wide: the relative error of costs is at most 0.1^2 / 12 = 8e-4. What is saved
-# is compared in units of the cost.
+# deviation wide: the relative error of costs is at most 0.1^2 / 12 = 8e-4. Savings are
+# compared in units of the cost.
 CLOSE = 2e-3
 
 
@@ -422,6 +422,7 @@ def test_scores_of_models_without_draws(table):
     assert score == pytest.approx(-np.abs(points.predict(numbers) - counts).mean())
 
 
+@pytest.mark.filterwarnings("ignore:.*SKB")
 def test_stack_of_regressors(table):
     X, _, counts = table
     stack = BayesianStackingRegressor(
