@@ -102,6 +102,7 @@ def test_without_matplotlib(kind, name, monkeypatch):
     make = getattr(kind, name, None)
     if make is None:
         assert kind in (
+            DecisionDisplay,
             RootogramDisplay,
             SurvivalCurveDisplay,
             TrainingCurveDisplay,
