@@ -180,9 +180,8 @@ def check_bounds(bounds: Any, scale: str) -> tuple[float, float]:
     low, high = (
         d if b is None else float(b) for b, d in zip(ends, default, strict=True)
     )
-    needed = {"log": [low], "logit": [low, high]}.get(scale, [])
-    is_count = scale == "count"
-    if not (low < high and np.isfinite(needed).all()) or (is_count and low != 0):
+    is_valid = TargetSpace.bounded(scale, low, high).is_valid
+    if not is_valid or (scale == "count" and low != 0):
         raise ValueError(
             "`y_bounds` must be (low, high) with low < high, a finite low for "
             "target_scale='log', 0 for 'count', and both finite for 'logit'; got "

@@ -150,9 +150,8 @@ class Target:
 
     def space(self, scale: str = "identity") -> TargetSpace | None:
         """Space of a candidate without bounds; None if it needs none."""
-        low = 0.0 if scale in ("log", "logit") and np.isinf(self.low) else self.low
-        high = 1.0 if scale == "logit" and np.isinf(self.high) else self.high
-        space = space_of_values(np.array(self.inner), scale, float(low), float(high))
+        low, high = check_bounds(self.bounds, scale)
+        space = space_of_values(np.array(self.inner), scale, low, high)
         return None if space.is_plain else space
 
     def latent(
