@@ -58,6 +58,9 @@ class TargetSpace:
         Value with a separate probability.
     top : float
         Of the logarithm and of counts: h is linear for larger y.
+    knots : pair of tuples of float, or None
+        A further increasing function, of the logarithm: linear between its values at
+        these points, and beyond them.
     """
 
     scale: str = "identity"
@@ -67,6 +70,7 @@ class TargetSpace:
     high_edge: float = np.inf
     point: float | None = None
     top: float = np.inf
+    knots: tuple[tuple[float, ...], tuple[float, ...]] | None = None
 
     @classmethod
     def bounded(cls, scale: str, low: float, high: float, **others) -> "TargetSpace":
@@ -86,7 +90,18 @@ class TargetSpace:
             and np.isfinite(needed.get(self.scale, [])).all()
             and (self.point is None or np.isfinite(self.point))
             and self.top > self.low
+            and (self.knots is None or self._has_valid_knots)
         )
+
+    @property
+    def _has_valid_knots(self) -> bool:
+        """Whether knots are of the logarithm, finite, increasing, and below ``top``."""
+        knots = np.array(self.knots, dtype=float)
+        if knots.ndim != 2 or len(knots) != 2 or knots.shape[1] < 2:
+            return False
+        is_below = knots[0, -2] <= self.latent_top
+        are_increasing = np.isfinite(knots).all() and (np.diff(knots) > 0).all()
+        return bool(self.scale == "log" and is_below and are_increasing)
 
     @property
     def is_plain(self) -> bool:
@@ -101,7 +116,7 @@ class TargetSpace:
     @property
     def largest_mean(self) -> float:
         """Upper bound of the mean of a draw, a latent value."""
-        exponential = self.scale in ("log", "count")
+        exponential = self.scale in ("log", "count") and self.knots is None
         return float(np.log(self._unit)) if exponential else np.inf
 
     def _log(self, values: np.ndarray) -> np.ndarray:
@@ -121,6 +136,11 @@ class TargetSpace:
 
     def to_latent(self, y: np.ndarray) -> np.ndarray:
         """h(y), of the same shape; -inf and inf outside of the bounds."""
+        scaled = self._to_scale(y)
+        return scaled if self.knots is None else _piecewise(scaled, *self.knots)[0]
+
+    def _to_scale(self, y: np.ndarray) -> np.ndarray:
+        """y on the scale, without knots."""
         if self.scale == "identity":
             return np.asarray(y, dtype=np.float64)
         if self.scale == "log":
@@ -133,6 +153,8 @@ class TargetSpace:
 
     def from_latent(self, z: np.ndarray) -> np.ndarray:
         """y that is recorded for z, of the same shape."""
+        if self.knots is not None:
+            z = _piecewise(z, *self.knots[::-1])[0]
         if self.scale == "identity":
             y = np.asarray(z, dtype=np.float64)
         elif self.scale == "log":
@@ -151,6 +173,13 @@ class TargetSpace:
 
     def log_slope(self, y: np.ndarray) -> np.ndarray:
         """log h'(y), of the same shape, for y between the edges."""
+        slope = self._log_slope_of_scale(y)
+        if self.knots is None:
+            return slope
+        return slope + np.log(_piecewise(self._to_scale(y), *self.knots)[1])
+
+    def _log_slope_of_scale(self, y: np.ndarray) -> np.ndarray:
+        """Log derivative of the scale, without knots."""
         if self.scale == "identity":
             return np.zeros(np.shape(y))
         if self.scale == "log":
@@ -189,11 +218,22 @@ class TargetSpace:
         return float(low), float(high)
 
 
+def _piecewise(x, points, values) -> tuple[np.ndarray, np.ndarray]:
+    """A function that is linear between points and beyond them, and its slope.
+
+    x : any shape; points, values : increasing, at least two
+    """
+    points, values, x = np.array(points), np.array(values), np.asarray(x)
+    i = np.clip(np.searchsorted(points, x, side="right") - 1, 0, len(points) - 2)
+    slope = (np.diff(values) / np.diff(points))[i]
+    return values[i] + slope * (x - points[i]), slope
+
+
 def is_space(values: dict) -> bool:
     """Whether stored values are the fields of a valid space."""
     try:
         return TargetSpace(**values).is_valid
-    except TypeError:  # another field
+    except (TypeError, ValueError):  # another field, or uneven knots
         return False
 
 
@@ -248,6 +288,33 @@ def _clipped_log_normal(mean, std, space: TargetSpace):
     p_high, width = ndtr((mean - high) / std), space.high - space.low
     first, second = first + _times(width, p_high), second + _times(width**2, p_high)
     return space.low + first, space.low**2 + 2 * space.low * first + second
+
+
+def _clipped_by_pieces(mean, std, space: TargetSpace):
+    """Mean and mean square of h^-1(N(mean, std^2)), if h has knots.
+
+    y is the lower bound, and on each piece between two knots the way on this piece.
+    """
+    points, values = np.array(space.knots)
+    inner = space.low + space._exp(points[1:-1])
+    edges = np.concatenate([[space.low_edge], inner, [space.high_edge]])
+    edges = edges.clip(space.low_edge, space.high_edge)
+    moments = [np.full(mean.shape, space.low**power) for power in (1, 2)]
+    for i, slope in enumerate(np.diff(points) / np.diff(values)):
+        start, end = edges[i : i + 2]
+        if start == end:
+            continue
+        high = space.high if i == len(points) - 2 else end
+        piece = replace(space, low_edge=start, high=high, high_edge=end, knots=None)
+        own_mean, own_std = points[i] + slope * (mean - values[i]), slope * std
+        below = ndtr((piece.latent_edges[0] - own_mean) / own_std)
+        start = start if i else space.low
+        clipped = _clipped_log_normal(own_mean, own_std, piece)
+        for power, moment, whole in zip((1, 2), moments, clipped, strict=True):
+            # It has ``low`` below the start of the piece.
+            at_start = start**power - space.low**power
+            moment += whole + at_start * below - start**power
+    return moments
 
 
 def _discretised(mean, std, space: TargetSpace):
@@ -456,7 +523,9 @@ class Recorded(Components):
             values[:, :, j].astype(np.float64)
             for values in (mixtures.weight, mixtures.location, mixtures.scale)
         )
-        if space.scale == "log":
+        if space.knots is not None:
+            moments = _clipped_by_pieces(mean, std, space)
+        elif space.scale == "log":
             moments = _clipped_log_normal(mean, std, space)
         elif space.scale == "count":
             moments = _discretised(mean, std, space)

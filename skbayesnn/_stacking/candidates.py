@@ -32,6 +32,7 @@ from skbayesnn._batch.outcomes import (
     without_frames,
 )
 from skbayesnn._data.table_encoder import TableEncoder
+from skbayesnn._distributions.recorded import TargetSpace
 from skbayesnn._engine.processes import ProcessError
 from skbayesnn._likelihoods import likelihood_named
 from skbayesnn._meta.unwrap import open_predictive
@@ -41,7 +42,7 @@ from skbayesnn._sklearn_compat import num_samples, safe_split
 from skbayesnn._stacking.foreign import ForeignModel, ForeignQuantileRegressor
 from skbayesnn._stacking.pool import CandidateSpec
 from skbayesnn._stacking.separate_model import SeparateModel
-from skbayesnn._stacking.target import Target
+from skbayesnn._stacking.target import Target, in_space, latent_intervals
 from skbayesnn.estimators._base import BayesianNetwork
 from skbayesnn.estimators.mc_dropout import MCDropoutRegressor
 from skbayesnn.estimators.neighbours import NeighbourModel
@@ -205,7 +206,8 @@ def _name(spec: CandidateSpec, params: dict) -> str:
     path = "estimator__" if is_foreign else path_of_network(spec.estimator)
     settings = [f"{name.removeprefix(path)}={value}" for name, value in params.items()]
     if spec.space is not None and spec.space.scale != "identity":
-        settings.append(f"target_scale={spec.space.scale}")
+        scale = "quantiles" if spec.space.knots else spec.space.scale
+        settings.append(f"target_scale={scale}")
     return f"{spec.name}({', '.join(settings)})" if settings else spec.name
 
 
@@ -254,12 +256,15 @@ class StackData:
             return [c.column for c in self.encoder.columns_ for _ in c.features]
         return None if self.columns is None else list(self.columns)
 
-    @property
-    def y_of_networks(self) -> Any:
-        """y as a network takes it."""
+    def y_of_networks(self, space: TargetSpace | None) -> Any:
+        """y as a network takes it; with intervals, in the space of the candidate."""
         if self.ordered_y is not None:
             return self.ordered_y
-        return self.y if self.intervals is None else self.intervals
+        if self.intervals is None:
+            return self.y
+        if space is None or space.scale == "identity":
+            return self.intervals
+        return latent_intervals(self.intervals, space)
 
     def with_y_of(self, spec: CandidateSpec, train: np.ndarray) -> "StackData":
         """Data with y as a candidate takes it that knows neither bounds nor intervals.
@@ -313,19 +318,23 @@ def imputed(data: StackData, train: np.ndarray) -> np.ndarray:
     """
     target, intervals = data.target, data.intervals
     assert intervals is not None
+    space = target.quantiles
+    settings: dict[str, Any] = {"dropout": 0.2, "activation": "silu"}
+    if space is None:
+        settings = {"target_scale": target.scale, "y_bounds": target.bounds}
     network = MCDropoutRegressor(
+        **settings,
         likelihood="heteroscedastic",
         length_scale=IMPUTATION_LENGTH_SCALE,
-        target_scale=target.scale,
-        y_bounds=target.bounds,
         n_draws=HELD_OUT_DRAWS,
         random_state=0,
     )
-    fitted = fitted_to(network, data.X, intervals, train, data.fit_params(""))
+    y = data.y_of_networks(space)
+    fitted = fitted_to(network, data.X, y, train, data.fit_params(""))
     share = np.random.default_rng(0).random((len(intervals), 1))
 
     def values(rows: slice, block) -> np.ndarray:
-        components, of_rows = block.components, intervals[rows]
+        components, of_rows = in_space(block, space).components, intervals[rows]
         lower, upper = of_rows["lower"][:, None], of_rows["upper"][:, None]
         below, up_to = (components.mixture_cdf(end) for end in (lower, upper))
         level = (below + share[rows] * (up_to - below)).clip(1e-6, 1 - 1e-6)
@@ -545,7 +554,7 @@ def _train(
             spec.estimator,
             spec_data.fit_params(group[0].path),
             spec_data.X,
-            spec_data.y_of_networks,
+            spec_data.y_of_networks(spec.space),
             spec_splits,
             variance_source="training",
         )

@@ -166,6 +166,21 @@ REGRESSION = NetworkPool(
     options={"likelihood": "heteroscedastic"},
     on_columns={},
 )
+# Most lifetimes are noisy: networks with the higher dropout rate replace some.
+LIFETIMES = REGRESSION._replace(
+    rates=(
+        {"dropout": [0.0], "length_scale": [1.0, 3.0]},
+        {
+            "dropout": [0.01, 0.2],
+            "activation": ["silu"],
+            "length_scale": [1.0, 4.0],
+        },
+    ),
+    fast=(
+        [{"dropout": [0.0, 0.2], "activation": ["silu"], "length_scale": [3.0]}],
+        [{"dropout": [0.01, 0.2], "activation": ["silu"], "length_scale": [4.0]}],
+    ),
+)
 CLASSIFICATION = NetworkPool(
     MCDropoutClassifier,
     steps=40,
@@ -351,6 +366,8 @@ def default_specs(
     """
     n_rows, target = int(np.count_nonzero(sample_weight)), target or Target()
     networks = CLASSIFICATION if is_classification else REGRESSION
+    if target.quantiles is not None:
+        networks = LIFETIMES
     width = LARGE_WIDTH if n_rows >= WIDE_FROM else WIDTH
     params |= {
         "hidden_layer_sizes": (width, width),
@@ -359,7 +376,7 @@ def default_specs(
         # The stack itself holds out rows.
         "early_stopping": False,
     }
-    grids = [rate | {"length_scale": networks.length_scales} for rate in networks.rates]
+    grids = [{"length_scale": networks.length_scales} | rate for rate in networks.rates]
     if max_iter == "auto":
         most = MAX_FAST_STEPS if size == "fast" else MAX_STEPS
         params["max_iter"] = _n_epochs(n_rows, networks.steps, most)
@@ -368,7 +385,8 @@ def default_specs(
     is_shrunk, is_wide = _uses_shrunk_models(X, n_rows), X.shape[1] >= n_rows
     # Linear networks know intervals.
     is_shrunk &= not target.has_intervals
-    if target.bounds is not None:
+    space = target.quantiles
+    if target.bounds is not None and space is None:
         params["y_bounds"] = target.bounds
     linear = _linear_specs(
         networks.network(**params), is_classification, is_shrunk, target
@@ -386,7 +404,7 @@ def default_specs(
     params |= networks.options
     network = networks.network(**params | networks.on_columns)
     on_columns = _with_scale(on_columns, target)
-    pool = [CandidateSpec("network", network, on_columns), *linear]
+    pool = [CandidateSpec("network", network, on_columns, space=space), *linear]
     is_small = n_rows < TREES_FROM or is_wide or sparse.issparse(X)
     if is_classification and not is_small:
         pool += _class_tree_specs(n_rows, size, params.get("random_state"))
@@ -419,7 +437,7 @@ def default_specs(
         for grid in on_encoded
     ]
     # Longest training first, which balances parallel workers.
-    return [CandidateSpec("encoded", encoded, grids), *pool]
+    return [CandidateSpec("encoded", encoded, grids, space=space), *pool]
 
 
 def _uses_shrunk_models(X, n_rows: int) -> bool:
@@ -483,7 +501,8 @@ def _linear_specs(
     if not is_shrunk:
         network.set_params(hidden_layer_sizes=(), dropout=0.0)
         grids: Any = [{"length_scale": LINEAR_LENGTH_SCALES}]
-        return [CandidateSpec("linear", network, _with_scale(grids, target))]
+        grids = _with_scale(grids, target)
+        return [CandidateSpec("linear", network, grids, space=target.quantiles)]
     if not is_classification:
         grids = {"penalty": REGRESSION_PENALTIES}
         model = ShrunkLinearRegressor(random_state=seed)

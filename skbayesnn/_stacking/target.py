@@ -8,9 +8,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.stats import skew
+from scipy.stats import CensoredData, ecdf, norm, skew
 
-from skbayesnn._data.target import check_bounds, exposure_column, space_of_values
+from skbayesnn._data.target import (
+    check_bounds,
+    exposure_column,
+    interval_target,
+    space_of_values,
+)
 from skbayesnn._distributions.recorded import TargetSpace, recorded
 from skbayesnn._runtime import warn_once
 
@@ -30,6 +35,8 @@ SHARE_NEAR_END, NEAR_END, SPAN_OF_SHARES = 0.1, 0.05, 0.5
 # Non-negative integers are counts if the smallest is below this share of the mean, and
 # below this number. Amounts in whole units often are not; counts cost them accuracy.
 SHARE_OF_MEAN, FIRST_COUNT = 0.2, 10
+# Knots of the quantile scale: at most this many, and one for this many values.
+MAX_KNOTS, VALUES_PER_KNOT = 16, 10
 # Candidates without limits are fitted to rows that are moved beyond the limit, by
 # these standard deviations of y: then their noise rarely crosses it.
 BEYOND = 0.3
@@ -53,6 +60,8 @@ class Target:
         Smallest and largest value between the bounds.
     exposure : int or None
         Column of X with the exposure of counts.
+    quantiles : TargetSpace or None
+        Of lifetimes: the scale of normal quantiles, for all default candidates.
     """
 
     scale: str = "identity"
@@ -63,6 +72,7 @@ class Target:
     has_intervals: bool = False
     inner: tuple[float, float] = (-np.inf, np.inf)
     exposure: int | None = None
+    quantiles: TargetSpace | None = None
 
     @classmethod
     def of(cls, y: np.ndarray, weights: np.ndarray, bounds: Any) -> "Target":
@@ -72,15 +82,18 @@ class Target:
         bounds : given (low, high), or None
         """
         low, high = check_bounds(bounds, "identity")
+        y = y[weights > 0]
         given = cls(low=low, high=high, has_intervals=y.dtype.names is not None)
         if given.has_intervals:
+            is_positive = (y["lower"] >= 0).all()
+            low = max(low, 0.0) if is_positive else low
+            if is_positive and np.isinf(y["upper"]).any():
+                # Lifetimes: no interval has values below 0, and some have no end.
+                return replace(given, low=low, quantiles=quantile_space(y, low, high))
             ends = np.concatenate([y["lower"], y["upper"]])
             ends = ends[np.isfinite(ends)]
             scale = _scale_of(ends, low, high) if len(ends) else "identity"
-            # Times: no interval has values below 0.
-            low = max(low, 0.0) if (y["lower"] >= 0).all() else low
             return replace(given, scale=scale, low=low)
-        y = y[weights > 0]
         outside = (y < low) | (y > high)
         if outside.any():
             raise ValueError(
@@ -145,11 +158,15 @@ class Target:
     @property
     def scale_without_limits(self) -> str:
         """Scale of candidates that know neither limits nor counts."""
+        if self.quantiles is not None:
+            return "quantiles"
         has_limits = self.has_floor or self.has_cap or self.scale == "count"
         return "identity" if has_limits else self.scale
 
     def space(self, scale: str = "identity") -> TargetSpace | None:
         """Space of a candidate without bounds; None if it needs none."""
+        if scale == "quantiles":
+            return self.quantiles
         low, high = check_bounds(self.bounds, scale)
         space = space_of_values(np.array(self.inner), scale, low, high)
         return None if space.is_plain else space
@@ -181,6 +198,8 @@ class Target:
             parts.append(f"many rows at {' and '.join(f'{end:g}' for end in ends)}")
         if self.scale == "count":
             parts.append("counts" + " per exposure" * (self.exposure is not None))
+        elif self.quantiles is not None:
+            parts.append("fitted on the scale of normal quantiles")
         elif self.scale != "identity":
             parts.append(f"also fitted on the {self.scale} scale")
         if self.bounds:
@@ -231,6 +250,52 @@ def _scale_of(y: np.ndarray, low: float, high: float) -> str:
     if is_share and near_end > SHARE_NEAR_END and np.ptp(y) > SPAN_OF_SHARES:
         return "logit"
     return "identity"
+
+
+def quantile_space(y: np.ndarray, low: float, high: float) -> TargetSpace:
+    """Space in which z of all rows together is about standard normal.
+
+    The knots are quantiles of the Kaplan-Meier estimator of the distribution of y. h is
+    linear between them in the logarithm of the distance from ``low``, and has its mean
+    slope beyond them.
+
+    y : intervals; those without an upper bound are censored, others count as their
+        upper bound
+    """
+    ends, is_open = np.concatenate([y["lower"], y["upper"]]), np.isinf(y["upper"])
+    exact = y["lower"][y["lower"] == y["upper"]]
+    space = space_of_values(exact, "log", low, high, all_values=ends)
+    values = space.to_latent(np.where(is_open, y["lower"], y["upper"]))
+    is_inner = np.isfinite(values)
+    values, is_open = values[is_inner], is_open[is_inner]
+    n_knots = min(int((~is_open).sum()) // VALUES_PER_KNOT, MAX_KNOTS)
+    if n_knots < 2:
+        return space
+    known = CensoredData(uncensored=values[~is_open], right=values[is_open])
+    estimated = ecdf(known).cdf
+    share = np.diff(estimated.probabilities, prepend=0)
+    points, share = estimated.quantiles[share > 0], share[share > 0]
+    middle = np.cumsum(share) - share / 2
+    levels = np.linspace(0, share.sum(), n_knots + 2)[1:-1]
+    at = np.unique(np.searchsorted(middle, levels).clip(max=len(middle) - 1))
+    if len(at) < 2:
+        return space
+    scaled, z = points[at], norm.ppf(middle[at])
+    reach = float(np.ptp(scaled))
+    rise = float(np.polyfit(scaled, z, 1)[0]) * reach
+    scaled, z = (
+        tuple(np.concatenate([v[:1] - step, v, v[-1:] + step]).tolist())
+        for v, step in ((scaled, reach), (z, rise))
+    )
+    return replace(space, knots=(scaled, z))
+
+
+def latent_intervals(y: np.ndarray, space: TargetSpace) -> np.ndarray:
+    """Intervals of z, for intervals of y."""
+    is_value = y["lower"] == y["upper"]
+    lower = np.where(is_value, space.below(y["lower"]), space.up_to(y["lower"]))
+    upper = space.up_to(y["upper"])
+    return interval_target(lower, upper)
 
 
 def in_space(predictive, space: TargetSpace | None):

@@ -25,6 +25,7 @@ from skbayesnn._distributions.crps import (
     spread_levels,
 )
 from skbayesnn._distributions.map_factor import MIN_LOG_DENSITY, map_estimate
+from skbayesnn._distributions.recorded import recorded
 from skbayesnn._runtime import warn
 from skbayesnn._stacking.target import in_space
 from skbayesnn.estimators._diagnostics import some_rows
@@ -395,7 +396,12 @@ class OutOfFold:
             self.data.intervals is not None
         )
         crps = None if has_no_crps else self.crps()
-        is_better = np.ones(len(kept), bool) if crps is None else crps[1:] < crps[0]
+        if crps is not None:
+            is_better = crps[1:] < crps[0]
+        elif (constant := self._constant()) is not None:
+            is_better = self.weights @ log_density > self.weights @ constant
+        else:
+            is_better = np.ones(len(kept), bool)
         for condition in (log_density > MIN_LOG_DENSITY).any(0), is_better:
             if (kept & condition).any():
                 kept &= condition
@@ -449,6 +455,14 @@ class OutOfFold:
         # A density that is NaN counts as zero, too.
         return np.fmax(np.stack(values, axis=1), MIN_LOG_DENSITY)
 
+    def _constant(self) -> np.ndarray | None:
+        """Log density of lifetimes without columns, (rows,); None of other y."""
+        space, shape = self.data.target.quantiles, (1, len(self.y), 1)
+        if space is None or space.knots is None:
+            return None
+        marginal = recorded(Gaussians(np.zeros(shape), np.ones(shape)), (space,))
+        return marginal.mixture_log_density(*self.observed)
+
     def crps_products(
         self, candidates: np.ndarray, limits: tuple[int, int] = CRPS_LIMITS
     ) -> np.ndarray:
@@ -492,7 +506,7 @@ class OutOfFold:
         """Spread of the predictions within folds, and their error.
 
         They are arguments of ``useful_candidates``. The error is None for
-        classification and with many rows.
+        classification, intervals and with many rows.
         """
         y, used = self.y, self.weights > 0
         is_classification = self.predictives[0].is_classification
@@ -518,7 +532,8 @@ class OutOfFold:
             variances = _average(np.square(in_fold - centre), row_weights)
             spread += variances * row_weights.sum()
         spread = np.sqrt(spread[:, varies] / weights.sum() / variance[varies]).max(1)
-        if is_classification or len(y) >= CHECK_ERROR_BELOW:
+        is_known = not is_classification and self.data.intervals is None
+        if not is_known or len(y) >= CHECK_ERROR_BELOW:
             return spread, None
         error = _average(np.square(means - y), weights)
         return spread, (error[:, varies] / variance[varies]).mean(1)
@@ -576,11 +591,30 @@ def best_factor(mixture, y, weights) -> np.ndarray:
 
     y : (rows[, targets]), or ``Cells``
     """
-    log_factors = [
-        map_estimate(density, weights, *np.log(FACTORS), outlier=OUTLIER)[1]
-        for density in mixture.densities_of_factor(y, BOUND)
-    ]
+    log_unit = _log_unit(y)
+
+    def log_factor(density) -> float:
+        return map_estimate(
+            lambda value: density(value) + log_unit,
+            weights,
+            *np.log(FACTORS),
+            outlier=OUTLIER,
+        )[1]
+
+    log_factors = [log_factor(d) for d in mixture.densities_of_factor(y, BOUND)]
     return np.exp(log_factors) if log_factors else np.ones(1)
+
+
+def _log_unit(y: Any) -> np.ndarray:
+    """Log of the unit of each row's density, (rows,); an open interval has none.
+
+    y : (rows[, targets]), or ``Cells``
+    """
+    if not isinstance(y, Cells):
+        return np.zeros(len(y))
+    is_open = np.isinf(y.low) | np.isinf(y.high)
+    scale = y.high[~is_open].std() if is_open.any() and not is_open.all() else 0.0
+    return np.where(is_open[:, 0] | (scale == 0), 0.0, np.log(scale or 1.0))
 
 
 # ---- effect of several starts on error and spread

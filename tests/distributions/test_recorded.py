@@ -54,6 +54,19 @@ SPACES = {
         TargetSpace.bounded("identity", 0.0, INF, point=0.0),
         TargetSpace.bounded("identity", -INF, 0.7, point=0.7),
     ),
+    "knots, with a cap": (
+        TargetSpace.bounded(
+            "log", 0.0, INF, top=3.0, knots=((-1.0, 0.0, 1.0), (-0.8, 0.3, 0.9))
+        ),
+        TargetSpace(
+            "log",
+            -1.0,
+            2.5,
+            -0.9,
+            2.2,
+            knots=((-3.0, -1.0, 0.3, 0.9, 2.0), (-2.0, -1.0, 0.0, 0.6, 1.1)),
+        ),
+    ),
     "a point within": (
         TargetSpace(point=0.2),
         TargetSpace.bounded("logit", 0.0, 1.0, point=0.5),
@@ -277,9 +290,23 @@ def test_stored_fields_of_a_space():
         ("low_edge", -1.0),
         ("high_edge", "1"),
         ("point", np.nan),
+        ("knots", ((0.0, 1.0), (0.0, 1.0))),
+        ("scale", "sqrt"),
         ("other", 1.0),
     ]:
         assert not is_space(logit | {field: value}), (field, value)
+    log = asdict(TargetSpace.bounded("log", 0.0, INF, top=3.0))
+    for knots, is_valid in [
+        (((0.0, 1.0, 2.0), (0.0, 1.0, 2.0)), True),
+        (((0.0, 1.2, 2.0), (0.0, 1.0, 2.0)), False),
+        (((0.0, 1.0), (1.0, 0.0)), False),
+        (((0.0, INF), (0.0, 1.0)), False),
+        (((0.0, 1.0), (0.0,)), False),
+        (((0.0,), (0.0,)), False),
+        ((0.0, 1.0), False),
+        ("01", False),
+    ]:
+        assert is_space(log | {"knots": knots}) == is_valid, knots
 
 
 # ---- quantiles and samples

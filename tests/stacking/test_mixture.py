@@ -13,6 +13,7 @@ from skbayesnn import (
     MCDropoutRegressor,
 )
 from skbayesnn._batch.jobs import network_of
+from skbayesnn._distributions.cells import Cells
 from skbayesnn._distributions.components import Gaussians
 from skbayesnn._meta.unwrap import open_predictive
 from skbayesnn._predictive.mixture import MixturePredictive
@@ -259,6 +260,24 @@ def test_single_outlier_does_not_change_the_factor(seed):
     y[4] = 0.0
     wide = best_factor(mixture, 2 * y, np.ones(100))
     assert wide == pytest.approx(2, rel=5 / np.sqrt(200) + 0.03)
+
+
+def test_factor_of_intervals_does_not_depend_on_the_unit(seed):
+    """Most rows are censored: events are no outliers, however small their density."""
+    random = np.random.default_rng(seed)
+    y, end = 2 * random.normal(size=(2, 90, 1))
+    low, high = np.minimum(y, end - 1.5), np.where(y <= end - 1.5, y, np.inf)
+    factors = []
+    for unit in (1.0, 2.0**20):
+        components = Gaussians(
+            np.zeros((1, 90, 1)), np.full((1, 90, 1), np.square(unit))
+        )
+        mixture = MixturePredictive(components, squeeze_targets=True)
+        factors.append(
+            best_factor(mixture, Cells(unit * low, unit * high), np.ones(90))
+        )
+    np.testing.assert_allclose(*factors)
+    assert factors[0] > 1.2
 
 
 def test_factor_is_the_mode_of_its_posterior(seed):

@@ -10,15 +10,18 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 from sklearn.base import clone
 from sklearn.linear_model import LinearRegression, QuantileRegressor
 from sklearn.model_selection import KFold, cross_val_score
 
 import skbayesnn
 from skbayesnn import BayesianStackingRegressor, MCDropoutRegressor, interval_target
+from skbayesnn._distributions.components import Gaussians
+from skbayesnn._predictive.mixture import MixturePredictive
 from skbayesnn._stacking import base, candidates
 from skbayesnn._stacking.candidates import StackData
-from skbayesnn._stacking.target import Target
+from skbayesnn._stacking.target import Target, in_space
 from tests.helpers.stacks import QUICK
 
 pytestmark = pytest.mark.filterwarnings(
@@ -233,6 +236,109 @@ def censored(z):
     return interval_target(lower, upper)
 
 
+def lifetimes(z):
+    """Times of events; a third of the rows is censored, at all times."""
+    random = np.random.default_rng(0)
+    life, end = np.exp(z), np.exp(0.4 + random.normal(size=len(z)))
+    return interval_target(np.minimum(life, end), np.where(life <= end, life, INF))
+
+
+def test_quantile_scale_of_lifetimes(seed):
+    """Kaplan-Meier by hand; rows of weight zero have no effect."""
+    y = lifetimes(latent(seed, N)[1])
+    time, is_event = y["lower"], np.isfinite(y["upper"])
+    others = interval_target(np.full(9, -1.0), np.full(9, 1.0))
+    weights = np.concatenate([np.ones(N), np.zeros(9)])
+    target = Target.of(np.concatenate([y, others]), weights, None)
+    assert target == Target.of(y, np.ones(N), None)
+    assert (target.low, target.high) == (0, INF)
+    space = target.quantiles
+    scaled, z = np.array(space.knots)
+    at = np.exp(scaled[1:-1])
+    times = np.unique(time[is_event])
+    at_risk = (time >= times[:, None]).sum(1)
+    survival = np.cumprod(1 - 1 / at_risk)  # no event occurs twice
+    position = np.searchsorted(times, at * (1 - 1e-9))
+    np.testing.assert_allclose(times[position], at)
+    before = np.concatenate([[1.0], survival])[position]
+    expected = stats.norm.isf((before + survival[position]) / 2)
+    np.testing.assert_allclose(z[1:-1], expected)
+    # Knots divide the events about evenly: with 16 of them, at most an eighth each.
+    assert np.diff(stats.norm.cdf(z[1:-1])).max() < 1 / 8
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper", "has_scale"),
+    [
+        ([1, 2, 3, 4] * 9, [1, 2, 3, INF] * 9, True),
+        ([1, 2, 3, 4] * 9, [1, 2, 3, 4] * 9, False),
+        ([-1, 2, 3, 4] * 9, [-1, 2, 3, INF] * 9, False),
+        ([0, 2, 3, 4] * 9, [0, 2, 3, INF] * 9, True),
+        ([2] * 36, [2, INF] * 18, True),
+        ([1, 2, 3, 4], [INF] * 4, True),
+        ([0, 0, 1, 2] * 9, [1, 2, INF, INF] * 9, True),
+    ],
+)
+def test_what_lifetimes_are(lower, upper, has_scale):
+    """Some have no end. Ties, no event and zeros have a scale, with knots or without.
+
+    Times return from z.
+    """
+    y = interval_target(lower, upper)
+    for bounds in (None, (0, 9)):
+        space = Target.of(y, np.ones(len(y)), bounds).quantiles
+        assert (space is not None) == has_scale
+        if space is not None:
+            assert space.is_valid
+            times = np.array([1.5, 2.0, 2.5, 8.0])
+            np.testing.assert_allclose(
+                space.from_latent(space.to_latent(times)), times, rtol=1e-9
+            )
+
+
+def test_a_stack_of_lifetimes(seed, tmp_path):
+    """Bounds, names, other units and saved models."""
+    X, z = latent(seed, N_FIT)
+    y = lifetimes(z)
+    model = fitted(y, X)
+    assert model.target_.startswith("intervals, fitted on the scale of normal quantile")
+    assert all("target_scale=quantiles" in name for name in model.weights_.index)
+    quantiles = model.predict_quantile(3 * X, [0.001, 0.5, 0.999])
+    assert (quantiles > 0).all()
+    assert np.isfinite(model.predict(X)).all()
+    skbayesnn.save(model, tmp_path / "model")
+    other = skbayesnn.load(tmp_path / "model")
+    np.testing.assert_array_equal(other.predict(X), model.predict(X))
+    # The logarithm rounds; three epochs of float32 do not amplify it to a percent.
+    minutes = interval_target(1000 * y["lower"], 1000 * y["upper"])
+    np.testing.assert_allclose(
+        fitted(minutes, X).predict_quantile(3 * X, 0.5) / 1000,
+        quantiles[:, 1],
+        rtol=0.01,
+    )
+
+
+def test_candidates_are_better_than_no_columns(seed):
+    """Columns without information: networks that follow the noise get no weight."""
+    X, z = latent(seed, N_FIT)
+    y = lifetimes(np.roll(z, 7))
+    pool = [
+        ("network", MCDropoutRegressor(length_scale=0.5, dropout=0.0, max_iter=100)),
+        ("linear", "fast"),
+    ]
+    model = BayesianStackingRegressor(pool, cv=3, n_refits=1, random_state=0).fit(X, y)
+    space = Target.of(y, np.ones(N_FIT), None).quantiles
+    shape = (1, N_FIT, 1)
+    marginal = MixturePredictive(Gaussians(np.zeros(shape), np.ones(shape)), True)
+    alone = in_space(marginal, space).log_density(y).mean()
+    density, weight = model.weights_["log_density"], model.weights_["weight"]
+    assert density["network"] < alone
+    assert weight["network"] == 0
+    is_better = density > alone
+    if is_better.any():
+        assert (is_better | (weight == 0)).all()
+
+
 def test_intervals(seed, tmp_path):
     """Fit, scores, row weights, groups, a search by score, and saved models."""
     X, z = latent(seed, N_FIT)
@@ -370,7 +476,10 @@ def test_an_interrupted_fit_continues(seed, monkeypatch):
     np.testing.assert_allclose(model.predict(X), expected.predict(X), rtol=1e-6)
 
 
-def test_values_of_intervals_are_imputed_from_the_training_rows(seed, monkeypatch):
+@pytest.mark.parametrize("y_of", [censored, lifetimes])
+def test_values_of_intervals_are_imputed_from_the_training_rows(
+    y_of, seed, monkeypatch
+):
     """They are in their intervals; y of other rows has no effect."""
     monkeypatch.setattr(
         candidates,
@@ -378,7 +487,7 @@ def test_values_of_intervals_are_imputed_from_the_training_rows(seed, monkeypatc
         lambda **params: MCDropoutRegressor(**QUICK | params),
     )
     X, z = latent(seed, N_FIT)
-    y, train = censored(z), np.arange(N_FIT // 2)
+    y, train = y_of(z), np.arange(N_FIT // 2)
     target = Target.of(y, np.ones(N_FIT), None)
     found = []
     for others in (y, np.roll(y, 3)):
