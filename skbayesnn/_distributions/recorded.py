@@ -99,7 +99,7 @@ class TargetSpace:
         knots = np.array(self.knots, dtype=float)
         if knots.ndim != 2 or len(knots) != 2 or knots.shape[1] < 2:
             return False
-        is_below = knots[0, -2] <= self.latent_top
+        is_below = knots[0, -2] <= np.log(self._unit)
         are_increasing = np.isfinite(knots).all() and (np.diff(knots) > 0).all()
         return bool(self.scale == "log" and is_below and are_increasing)
 
