@@ -84,8 +84,9 @@ class Cost:
         ``function(action, y, **values)`` takes arrays that broadcast, and returns the
         costs in an array of their common shape. Define it at the top level of a module,
         so that the cost can be pickled.
-    **values
-        Numbers, arrays with one value per row of X, or names of columns of X.
+    values : dict, default=None
+        Further arguments of the function: numbers, arrays with one value per row of X,
+        or names of columns of X.
 
     Examples
     --------
@@ -95,17 +96,19 @@ class Cost:
     >>> from skbayesnn.decision import Cost
     >>> def loss(bid, price, value):
     ...     return np.where(bid >= price, bid - value, 0.0)
-    >>> cost = Cost(loss, value="value")
+    >>> cost = Cost(loss, {"value": "value"})
     """
 
-    def __init__(self, function: Callable[..., Array], **values: Any) -> None:
+    function: Annotated[Any, stored.Property("a function", callable)]
+    values: dict[str, Any] | None
+
+    def __init__(self, function: Callable, values: dict | None = None) -> None:
         self.function = function
         self.values = values
 
     def __repr__(self) -> str:
-        name = getattr(self.function, "__name__", repr(self.function))
-        values = (f"{key}={value!r}" for key, value in self.values.items())
-        return f"Cost({', '.join([name, *values])})"
+        name = getattr(self.function, "__name__", self.function)
+        return f"Cost({name}, {self.values})"
 
 
 def quadratic(action: Array, y: Array) -> Array:
@@ -157,7 +160,7 @@ def newsvendor(under: Any, over: Any) -> Cost:
     -------
     cost : Cost
     """
-    return Cost(_newsvendor, under=under, over=over)
+    return Cost(_newsvendor, {"under": under, "over": over})
 
 
 def threshold(
@@ -223,7 +226,7 @@ class _Costs:
         if isinstance(cost, Cost) or callable(cost):
             cost = cost if isinstance(cost, Cost) else Cost(cost)
             self.function = cost.function
-            values = {k: self._per_row(k, v) for k, v in cost.values.items()}
+            values = {k: self._per_row(k, v) for k, v in (cost.values or {}).items()}
             self.values = {k: np.broadcast_to(v, n_rows) for k, v in values.items()}
             self._check_function()
         elif classes is None:
@@ -791,4 +794,7 @@ class DecisionMaker(BaseHeldOutMetaEstimator):
         tags.estimator_type = inner.estimator_type
         tags.classifier_tags = inner.classifier_tags
         tags.regressor_tags = inner.regressor_tags
+        for kind in (tags.classifier_tags, tags.regressor_tags):
+            if kind is not None:
+                kind.poor_score = True  # a cost, neither accuracy nor R^2
         return tags

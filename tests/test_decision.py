@@ -147,10 +147,12 @@ def test_costs_of_rows(classes, random):
     entries[3][1] = "amount"
     check(best_action(of_classes, entries, X=X), expected, CLASSES)
     amount = cost[:, 3, 1]
-    by_function = Cost(lambda action, y, amount: amount * (action != y), amount=amount)
+    by_function = Cost(
+        lambda action, y, amount: amount * (action != y), {"amount": amount}
+    )
     costs = amount[:, None, None] * (1 - np.eye(4))
     check(best_action(of_classes, by_function), by_hand(p, costs), CLASSES)
-    assert "amount=" in repr(by_function)
+    assert "amount" in repr(by_function)
 
 
 def test_threshold_is_the_break_even(random):

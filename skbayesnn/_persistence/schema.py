@@ -25,6 +25,7 @@ from skbayesnn._sklearn_compat import (
     metrics_of,
     scorers_of_search,
 )
+from skbayesnn.decision import _newsvendor, absolute, quadratic
 
 T = TypeVar("T")
 
@@ -267,6 +268,7 @@ _OWN = {
     "skbayesnn._stacking.forest": ("ForestClassifier", "ForestRegressor"),
     "skbayesnn._stacking.linear": ("ShrunkLinearClassifier", "ShrunkLinearRegressor"),
     "skbayesnn._stacking.summary": ("Summary",),
+    "skbayesnn.decision": ("Cost", "DecisionMaker"),
     "skbayesnn.inspection": ("DriftMonitor",),
     "skbayesnn.inspection._columns": ("TrainingColumn",),
     "skbayesnn.networks": ("MLP", "ConvNet", "RecurrentNet"),
@@ -335,6 +337,9 @@ FUNCTIONS: dict[str, Callable] = {
         "sqrt",
         "square",
     )
+} | {
+    f"skbayesnn.decision.{function.__name__}": function
+    for function in (_newsvendor, absolute, quadratic)
 }
 
 
@@ -344,11 +349,12 @@ def function_name(value) -> str | None:
 
 
 def trusted_names() -> list[str]:
-    """Full names of the classes in the table, of scorers, and of their attributes."""
+    """Full names of the classes in the tables, scorers and their attributes."""
     types = [entry.type for entry in STORED_CLASSES.values() if entry.is_installed]
     public = [getattr(scoring, name) for name in scoring.__all__]
     scorers = [item.function for item in public if isinstance(item, scoring.Scorer)]
-    trusted = {*types, *scorers, scoring.Scorer, *SCORER_TYPES}
+    own = [f for name, f in FUNCTIONS.items() if name.startswith("skbayesnn.")]
+    trusted = {*types, *scorers, *own, scoring.Scorer, *SCORER_TYPES}
     return sorted(f"{item.__module__}.{item.__qualname__}" for item in trusted)
 
 

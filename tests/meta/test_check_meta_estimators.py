@@ -12,6 +12,7 @@ from skbayesnn import (
     MCDropoutClassifier,
     MCDropoutRegressor,
 )
+from skbayesnn.decision import DecisionMaker, quadratic
 
 # The few epochs are not always enough, and the data of some checks are pure noise.
 pytestmark = pytest.mark.filterwarnings(
@@ -32,12 +33,21 @@ QUICK = {
 }
 REGRESSOR = MCDropoutRegressor(**QUICK, tau=10.0)
 CLASSIFIER = MCDropoutClassifier(**QUICK)
+
+
+def wrong(action, y):
+    """Cost of a label, for any number of classes."""
+    return 1.0 * (action != y)
+
+
 ESTIMATORS = [
     CalibratedUncertaintyRegressor(REGRESSOR, method="isotonic", cv=2),
     ConformalRegressor(REGRESSOR, method="cv+", cv=2),
     ConformalClassifier(CLASSIFIER, random_state=0),
     Abstainer(REGRESSOR, threshold=np.inf),
     Abstainer(CLASSIFIER, threshold=np.inf),
+    DecisionMaker(REGRESSOR, quadratic),
+    DecisionMaker(CLASSIFIER, wrong),
 ]
 
 SPLIT = "a repeated row is another row for the split into training and calibration"

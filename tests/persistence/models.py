@@ -28,6 +28,7 @@ from skbayesnn import (
 )
 from skbayesnn._stacking.boosting import BoostingClassifier
 from skbayesnn._stacking.forest import ForestClassifier, ForestRegressor
+from skbayesnn.decision import DecisionMaker, newsvendor, quadratic
 from skbayesnn.inspection import DriftMonitor
 from skbayesnn.model_selection import (
     BatchedGridSearchCV,
@@ -100,6 +101,8 @@ def regressors(seed):
         "abstainer": Abstainer(
             network, target_error=0.9, tolerance=2.0, abstain_label=-9.0, cv=2
         ),
+        "quadratic": DecisionMaker(network, quadratic),
+        "order": DecisionMaker(network, newsvendor(2.0, 1.0)),
         "monitor": DriftMonitor(dropping, false_alarm_rate=0.2, cv=2),
         "stack": BayesianStackingRegressor(max_iter=2, cv=2, random_state=seed),
         "stack of a pool": BayesianStackingRegressor(
@@ -132,6 +135,9 @@ def classifiers(seed):
             skbayesnn.NeighbourClassifier, seed, n_bins=0
         ),
         "abstaining": Abstainer(network, target_error=0.9, confidence=None, cv=2),
+        "action": DecisionMaker(
+            network, [[0.0, 2.0, 1.0]] + [[3.0, 0.0, 1.0]] * 2, actions=["a", "b", "c"]
+        ),
         "monitor of classes": DriftMonitor(network, false_alarm_rate=0.2, cv=2),
         "boosting": BoostingClassifier(max_iter=3, random_state=seed),
         "forest of classes": ForestClassifier("bagging", 3, random_state=seed),
