@@ -223,6 +223,7 @@ class _Costs:
         if actions is not None and np.shape(actions) in ((), (0,)):
             raise ValueError(f"`actions` must be a list, not empty; got {actions!r}.")
         self.matrix: Any = None
+        self.values: dict[str, Array] = {}
         if isinstance(cost, Cost) or callable(cost):
             cost = cost if isinstance(cost, Cost) else Cost(cost)
             self.function = cost.function
@@ -329,13 +330,12 @@ class _Costs:
 
     def warn_of_unused(self) -> None:
         """Warn of actions that are never best, whatever the class probabilities are."""
-        if self.classes is None or (self.matrix is None and self.values):
+        by_row = self.values if self.matrix is None else len(self.matrix) > 1
+        if self.classes is None or by_row or len(self.actions) == 1:
             return
-        [matrix, *others] = self.of(
-            np.arange(1), self.actions[None], self.classes[None]
-        )
-        unused = [a for j, a in enumerate(self.actions) if _is_unused(matrix, j)]
-        if unused and not others:
+        matrix = self.of(np.arange(1), self.actions[None], self.classes[None])
+        unused = [a for j, a in enumerate(self.actions) if _is_unused(matrix[0], j)]
+        if unused:
             warn(
                 "SKB406",
                 f"The actions {np.array(unused).tolist()} are never best: another one "
@@ -366,8 +366,8 @@ def _is_unused(matrix: Array, action: int) -> bool:
     n_classes, n_others = saved.shape
     found = linprog(
         [0.0] * n_classes + [-1.0],
-        A_ub=np.column_stack([saved.T, np.ones(n_others)]) if n_others else None,
-        b_ub=np.zeros(n_others) if n_others else None,
+        A_ub=np.column_stack([saved.T, np.ones(n_others)]),
+        b_ub=np.zeros(n_others),
         A_eq=[[1.0] * n_classes + [0.0]],
         b_eq=[1.0],
         bounds=[(_SMALL, 1)] * n_classes + [(None, 1)],
@@ -609,7 +609,7 @@ def realised_cost(
     action, y = np.asarray(action), np.asarray(y)
     check_consistent_length(action, y)
     if isinstance(cost, Cost) or callable(cost):
-        costs = _Costs(cost, actions, X, len(y))
+        costs = _Costs(cost, None, X, len(y))
         return costs.call(action, y, costs.values)
     if classes is None:
         classes = cost.index if hasattr(cost, "columns") else np.unique(y)

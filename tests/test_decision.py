@@ -230,6 +230,28 @@ def test_search_finds_the_same(gaussians):
     np.testing.assert_allclose(found.expected_cost, named.expected_cost, rtol=CLOSE)
 
 
+def test_batched_equals_alone(gaussians):
+    """Also for costs with a search, and a distribution far from the others."""
+    mean, std, _ = gaussians
+    mean = mean.copy()
+    mean[:, 1] *= 1e3
+    predictive = MixturePredictive(
+        Gaussians(mean[..., None], std[..., None] ** 2), squeeze_targets=True
+    )
+    of_numbers = distribution(predictive)
+    cost = lambda action, y: np.abs(y - action) ** 1.5  # noqa: E731
+    together = best_action(of_numbers, cost)
+    alone = [
+        best_action(distribution(predictive.rows([i]), n_rows=1), cost)
+        for i in range(ROWS)
+    ]
+    for name, values in vars(together).items():
+        of_rows = np.concatenate([vars(one)[name] for one in alone])
+        # Sums in another order, and differences of costs that are larger.
+        scale = 1e-10 * together.expected_cost.max()
+        np.testing.assert_allclose(values, of_rows, rtol=1e-10, atol=scale)
+
+
 def test_given_actions(gaussians):
     mean, std, of_numbers = gaussians
     actions = [10, 18.5, 21, 30]

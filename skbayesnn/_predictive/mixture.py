@@ -353,10 +353,16 @@ class MixturePredictive:
             is_atom = (may_equal & is_new)[i]
             below[i] = np.where(is_atom, components.given_draws(share), up_to[i])
         below[0], up_to[-1] = 0.0, 1.0  # what is beyond
-        values = np.concatenate([edges, (edges[1:] + edges[:-1]) / 2])
-        chances = np.concatenate([up_to - below, below[1:] - up_to[:-1]]).clip(min=0.0)
-        used = chances.any((1, 2, 3))
-        values, chances = values[used], chances[used]
+        values = (edges[1:] + edges[:-1]) / 2
+        chances = below[1:] - up_to[:-1]
+        # Results of a row must not depend on the other rows.
+        if components.discrete or len(components.atoms):
+            values = np.concatenate([edges, values])
+            chances = np.concatenate([up_to - below, chances])
+        else:  # what is beyond the edges
+            chances[0] += up_to[0]
+            chances[-1] += 1 - below[-1]
+        chances = chances.clip(min=0.0)
         if self.maps is not None:
             values = np.stack([self._remapped(value) for value in values])
         values = self._back(values)[..., 0]
