@@ -139,6 +139,7 @@ def boosted(kind, X, y, **options):
     words = [c for c in getattr(X, "columns", []) if X[c].dtype.kind not in "bifu"]
     model = getattr(catboost, f"CatBoost{kind}")
     options |= {"verbose": False, "thread_count": 1, "random_seed": 0}
+    options["allow_writing_files"] = False
     return model(cat_features=words, **options).fit(X, y)
 
 
