@@ -47,6 +47,7 @@ from skbayesnn.estimators.anchored_ensemble import (
     AnchoredEnsembleRegressor,
 )
 from skbayesnn.estimators.bayes_by_backprop import BBBClassifier, BBBRegressor
+from skbayesnn.estimators.laplace import LaplaceClassifier, LaplaceRegressor
 from skbayesnn.estimators.mc_dropout import MCDropoutClassifier, MCDropoutRegressor
 from skbayesnn.estimators.neighbours import NeighbourClassifier, NeighbourRegressor
 from skbayesnn.estimators.torch_module import from_torch
@@ -67,6 +68,8 @@ __all__: list[str] = [
     "CalibratedUncertaintyRegressor",
     "ConformalClassifier",
     "ConformalRegressor",
+    "LaplaceClassifier",
+    "LaplaceRegressor",
     "MCDropoutClassifier",
     "MCDropoutRegressor",
     "NeighbourClassifier",

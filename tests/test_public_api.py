@@ -28,6 +28,7 @@ PACKAGES = {
         "anchored_ensemble",
         "bayes_by_backprop",
         "mc_dropout",
+        "laplace",
         "neighbours",
         "torch_module",
         "variational_dropout",

@@ -34,6 +34,7 @@ _METHODS = {
     "divide": "__truediv__",
     "negative": "__neg__",
     "log_sigmoid": "logsigmoid",
+    "expit": "sigmoid",
 }
 
 

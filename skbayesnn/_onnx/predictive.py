@@ -5,7 +5,7 @@ The counterpart of ``_meta.unwrap.open_predictive`` and of ``_predictive``.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 from operator import add
 from typing import Any, NamedTuple
 
@@ -38,6 +38,13 @@ from skbayesnn._stacking.linear import ShrunkLinearClassifier, ShrunkLinearRegre
 from skbayesnn._stacking.weights import BOUND
 from skbayesnn.estimators import _fitted
 from skbayesnn.estimators._base import BayesianNetwork
+from skbayesnn.estimators._evidence import linearised
+from skbayesnn.estimators.laplace import (
+    LaplaceClassifier,
+    LaplaceModel,
+    LaplaceRegressor,
+    logit_proba,
+)
 from skbayesnn.estimators.neighbours import (
     NeighbourClassifier,
     NeighbourModel,
@@ -477,6 +484,33 @@ def _boosting(model: BoostingClassifier, rows: OnnxRows, part: Part | None) -> C
     return Classes(_uses(part, 1), probability.unsqueeze(0), model.classes_)
 
 
+def _laplace(model: LaplaceModel, rows: OnnxRows, part: Part | None):
+    """Mixture of the draws of linearised networks."""
+    every_use = _uses(part, model.n_components)
+    x = (_single_input(rows).cast(np.float64) - model.x_mean_) / model.x_scale_
+    outputs, variances, uses = [], [], []
+    for member in range(len(model.log_evidence_)):
+        layers, draws, noise = map(partial(model.layers_of, member), model.KINDS)
+        for sign in (1.0, -1.0):
+            of_draws = every_use[model.positions(member, sign)]
+            used = of_draws.any(1)
+            if not used.any():
+                continue
+            of_used = [(matrix[used], bias[used]) for matrix, bias in draws]
+            f, change = linearised(layers, of_used, model.activation, x)
+            outputs.append(f + change * sign)
+            uses.append(of_draws[used])
+            if isinstance(model, LaplaceRegressor):
+                variance = model.noise_variance(member, noise, x)
+                variances.append(outputs[-1] * 0.0 + variance)
+    f, use = concatenated(outputs, 0), np.concatenate(uses)
+    if isinstance(model, LaplaceClassifier):
+        return Classes(use, logit_proba(f, model._n_outputs), model.classes_)
+    assert isinstance(model, LaplaceRegressor)
+    gaussians = _gaussians(use, f, concatenated(variances, 0))
+    return _regression(model, gaussians, scaling=model._scaling)
+
+
 def _neighbours(model: NeighbourModel, rows: OnnxRows, part: Part | None):
     """Mixture of the draws of the embeddings."""
     n_draws = len(model.seeds_) * (model.n_draws if model.dropout_.any() else 1)
@@ -547,5 +581,6 @@ _CONVERTERS: dict[type, Callable[..., Regression | Classes]] = {
     ForestRegressor: _forest,
     ForestClassifier: _class_forest,
     BoostingClassifier: _boosting,
+    LaplaceModel: _laplace,
     NeighbourModel: _neighbours,
 }

@@ -9,6 +9,7 @@ from skbayesnn._data.validation import table_of
 from skbayesnn._onnx.parts import parts_with_same_X
 from skbayesnn._runtime import warn
 from skbayesnn.estimators._base import BayesianNetwork
+from skbayesnn.estimators.laplace import LaplaceModel
 from skbayesnn.estimators.neighbours import NeighbourModel
 from skbayesnn.preprocessing import PiecewiseLinearEncoder, TableEncoder
 
@@ -92,7 +93,7 @@ def _of_inputs(model) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Centre and spread of the columns that a model gets from its table."""
     for part in parts_with_same_X(model):
         yield from _centres_and_spreads(part)
-    if isinstance(model, BayesianNetwork | NeighbourModel):
+    if isinstance(model, BayesianNetwork | LaplaceModel | NeighbourModel):
         yield model.x_mean_, model.x_scale_
     elif isinstance(model, TableEncoder):
         yield _range_of_columns(model)

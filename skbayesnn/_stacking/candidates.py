@@ -44,6 +44,7 @@ from skbayesnn._stacking.pool import CandidateSpec
 from skbayesnn._stacking.separate_model import SeparateModel
 from skbayesnn._stacking.target import Target, in_space, latent_intervals
 from skbayesnn.estimators._base import BayesianNetwork
+from skbayesnn.estimators.laplace import LaplaceModel
 from skbayesnn.estimators.mc_dropout import MCDropoutRegressor
 from skbayesnn.estimators.neighbours import NeighbourModel
 
@@ -52,7 +53,7 @@ HELD_OUT_DRAWS = 20
 # Prior length scale of the network that imputes intervals.
 IMPUTATION_LENGTH_SCALE = 3.0
 # Candidates that are not trained in a program of networks.
-FittedAlone = SeparateModel | NeighbourModel
+FittedAlone = SeparateModel | NeighbourModel | LaplaceModel
 
 
 @dataclass(frozen=True)

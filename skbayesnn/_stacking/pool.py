@@ -26,6 +26,7 @@ from skbayesnn._stacking.separate_model import SeparateModel
 from skbayesnn._stacking.target import Target
 from skbayesnn._validation import batch_rows, check_option
 from skbayesnn.estimators._base import BayesianNetwork
+from skbayesnn.estimators.laplace import LaplaceModel, LaplaceRegressor
 from skbayesnn.estimators.mc_dropout import MCDropoutClassifier, MCDropoutRegressor
 from skbayesnn.estimators.neighbours import NeighbourModel, NeighbourRegressor
 from skbayesnn.preprocessing import PiecewiseLinearEncoder
@@ -80,6 +81,9 @@ REGRESSION_PENALTIES = "ridge", "lasso", "adaptive_lasso"
 FOREST_WIDTHS = (0.03, 0.1, 0.25, None)
 # Trees are used from this number of rows on, with fewer columns than rows.
 TREES_FROM = 200
+# Networks by evidence are used up to this number of rows, with fewer columns than rows.
+LAPLACE_UP_TO = 5000
+LAPLACE_HIDDEN = {"fast": [(16,)], "auto": [(16,)], "best": [(16,), (16, 16)]}
 # Neighbours are used from this number of rows on, with fewer columns than rows.
 NEIGHBOURS_FROM = 5000
 # Largest number of leaves of a boosted tree, with fewer than WIDE_FROM rows and from
@@ -221,7 +225,15 @@ class CandidateSpec(NamedTuple):
 
 
 # Groups of the default candidates, in the order of their training times.
-DEFAULT_GROUPS = "encoded", "network", "linear", "forest", "neighbours", "boosted_trees"
+DEFAULT_GROUPS = (
+    "encoded",
+    "network",
+    "linear",
+    "forest",
+    "laplace",
+    "neighbours",
+    "boosted_trees",
+)
 
 
 def default_pool(size: str = "auto") -> list[tuple[str, str]]:
@@ -243,9 +255,10 @@ def default_pool(size: str = "auto") -> list[tuple[str, str]]:
     estimators : list of (name, size)
         ``"encoded"`` are networks on encoded columns, ``"network"`` are networks on the
         original columns, ``"linear"`` are linear models, ``"forest"`` are extremely
-        randomised trees (for classes also bagged trees), ``"neighbours"`` are nearest
-        neighbours in a learned embedding, for regression only, and ``"boosted_trees"``
-        is gradient boosting of classes. The last three depend on the number of rows.
+        randomised trees (for classes also bagged trees), ``"laplace"`` are small
+        networks by evidence and ``"neighbours"`` nearest neighbours in a learned
+        embedding, both for regression only, and ``"boosted_trees"`` is gradient
+        boosting of classes. The last four depend on the number of rows.
 
     Examples
     --------
@@ -309,7 +322,7 @@ def pool_items(estimators) -> list[tuple]:
 
 def is_own(estimator) -> bool:
     """Whether this is a model of this package, or a pipeline that ends in one."""
-    own = BayesianNetwork | NeighbourModel | SeparateModel
+    own = BayesianNetwork | LaplaceModel | NeighbourModel | SeparateModel
     return isinstance(last_step(estimator), own)
 
 
@@ -415,6 +428,13 @@ def default_specs(
         space = target.space(target.scale_without_limits)
         grid = {"width": FOREST_WIDTHS}
         pool.append(CandidateSpec("forest", forest, grid, space=space))
+    if not is_classification and not is_wide and n_rows <= LAPLACE_UP_TO:
+        laplace = LaplaceRegressor(
+            n_estimators=1, random_state=params.get("random_state")
+        )
+        space = target.space(target.scale_without_limits)
+        hidden = {"hidden_layer_sizes": LAPLACE_HIDDEN[size]}
+        pool.append(CandidateSpec("laplace", laplace, hidden, space=space))
     if n_rows >= NEIGHBOURS_FROM and n_targets == 1 and not is_classification:
         if not is_small and size != "fast":
             spec = _neighbours_spec(n_rows, params["batch_size"], max_iter, params)

@@ -52,15 +52,17 @@ class BayesianStackingRegressor(
         first results. ``"best"`` takes up to five times as long as ``"auto"``; on nine
         UCI sets its CRPS is 2 % lower on average.
 
-        ``"auto"`` contains networks, linear models, forests and neighbours. The
+        ``"auto"`` contains networks, linear models, forests, networks by evidence and
+        neighbours. The
         networks have two hidden layers, observation noise that depends on the input,
         and several length scales. Some have relu units and no dropout, the others silu
         units and dropout. Some get the original columns, the others columns that are
         encoded by :class:`~skbayesnn.preprocessing.PiecewiseLinearEncoder`. Forests are
         used with at least 200 rows. Each of their trees is one draw, a normal
-        distribution about the mean of y in a leaf. A :class:`NeighbourRegressor` is
-        used with at least 5,000 rows. A sparse X with at most 256 columns and 2^25
-        entries is made dense. See Notes for few rows and many columns.
+        distribution about the mean of y in a leaf. A :class:`LaplaceRegressor` is used
+        up to 5,000 rows, a :class:`NeighbourRegressor` with at least 5,000 rows. A
+        sparse X with at most 256 columns and 2^25 entries is made dense. See
+        Notes for few rows and many columns.
 
         ``"fast"`` contains four of these networks, trained for at most 2,500 steps and
         fitted to all rows from one start, the linear models, and smaller forests. On

@@ -6,6 +6,7 @@ from skbayesnn.estimators.anchored_ensemble import (
     AnchoredEnsembleRegressor,
 )
 from skbayesnn.estimators.bayes_by_backprop import BBBClassifier, BBBRegressor
+from skbayesnn.estimators.laplace import LaplaceClassifier, LaplaceRegressor
 from skbayesnn.estimators.mc_dropout import MCDropoutClassifier, MCDropoutRegressor
 from skbayesnn.estimators.neighbours import NeighbourClassifier, NeighbourRegressor
 from skbayesnn.estimators.variational_dropout import (
@@ -19,6 +20,8 @@ __all__ = [
     "AnchoredEnsembleRegressor",
     "BBBClassifier",
     "BBBRegressor",
+    "LaplaceClassifier",
+    "LaplaceRegressor",
     "MCDropoutClassifier",
     "MCDropoutRegressor",
     "NeighbourClassifier",

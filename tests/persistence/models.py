@@ -23,6 +23,8 @@ from skbayesnn import (
     CalibratedUncertaintyRegressor,
     ConformalClassifier,
     ConformalRegressor,
+    LaplaceClassifier,
+    LaplaceRegressor,
     MCDropoutClassifier,
     MCDropoutRegressor,
 )
@@ -91,6 +93,9 @@ def regressors(seed):
     steps = PiecewiseLinearEncoder(), FrozenEstimator(network)
     return {
         "gp": sized(skbayesnn.VariationalGPRegressor, seed),
+        "laplace": LaplaceRegressor(
+            (3,), likelihood="heteroscedastic", n_draws=4, random_state=seed
+        ),
         "neighbours": _neighbours(skbayesnn.NeighbourRegressor, seed, n_bins=3),
         "scaled": CalibratedUncertaintyRegressor(network, cv=2),
         "isotonic": CalibratedUncertaintyRegressor(
@@ -134,6 +139,7 @@ def classifiers(seed):
         "neighbours of classes": _neighbours(
             skbayesnn.NeighbourClassifier, seed, n_bins=0
         ),
+        "laplace of classes": LaplaceClassifier((3,), n_draws=4, random_state=seed),
         "abstaining": Abstainer(network, target_error=0.9, confidence=None, cv=2),
         "action": DecisionMaker(
             network, [[0.0, 2.0, 1.0]] + [[3.0, 0.0, 1.0]] * 2, actions=["a", "b", "c"]
@@ -196,6 +202,7 @@ def of_frames(seed):
         "network": network,
         "stack": stack,
         "gp": sized(skbayesnn.VariationalGPRegressor, seed),
+        "laplace": LaplaceRegressor((3,), n_draws=4, random_state=seed),
         "neighbours": _neighbours(skbayesnn.NeighbourRegressor, seed),
         "grid search": BatchedGridSearchCV(network, {"tau": [1.0, 2.0]}, cv=2),
         "scaled": CalibratedUncertaintyRegressor(network, cv=2),

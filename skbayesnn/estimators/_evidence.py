@@ -1,0 +1,533 @@
+"""Training by Gauss-Newton steps, with precisions by evidence [Mac92, FH97].
+
+A network with weights w minimises, for standardised rows,
+
+    sum_k tau_k E_k(w) + 1/2 sum_g alpha_g |w_g|^2,
+
+where E_k is the data term of output k and alpha_g the prior precision of a group of
+weights. With H the Gauss-Newton Hessian, log evidence is, up to constants,
+
+    -sum_k tau_k E_k + log Z(tau) - 1/2 sum_g alpha_g |w_g|^2
+        + 1/2 sum_g n_g log alpha_g - 1/2 log |H|.
+
+Its fixed-point equations set the precisions between steps:
+
+    gamma_g = n_g - alpha_g tr_g H^-1,   alpha_g = gamma_g / |w_g|^2,
+    tau_k = (N - gamma_k) / (2 E_k),     gamma_k = tau_k tr(H^-1 A_k),
+
+with A_k the curvature of E_k. Further steps increase the evidence first and reduce it
+later, when the network adapts to noise: training stops there, and returns the weights
+of the largest evidence.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.linalg import eigh, lapack
+from scipy.special import expit, log_softmax
+
+# Most steps, and steps without a larger evidence after which training stops. The
+# evidence is computed after every EVERY steps; an increase below LEAST_INCREASE nats a
+# row does not count.
+MAX_STEPS, PATIENCE, EVERY, LEAST_INCREASE = 300, 20, 2, 1e-3
+# Bounds of prior precisions.
+PRECISIONS = 1e-4, 1e6
+# Least share of the rows that estimates the noise, and the largest tau.
+LEAST_FREEDOM, MOST_TAU = 0.05, 1e12
+# Damping of a step relative to the mean curvature: first value, least value, and
+# factors after a step that is taken or refused.
+DAMPING, LEAST_DAMPING, AFTER_STEP, AFTER_REFUSAL = 1e-2, 1e-12, 0.25, 4.0
+MAX_REFUSALS = 12
+# Largest number of entries of a block of the Jacobian.
+BLOCK_ENTRIES = 1 << 22
+
+
+class SmoothActivation(NamedTuple):
+    """A smooth activation of arrays or graph tensors, and its slope.
+
+    slope : of the values
+    """
+
+    function: Callable[[Any], Any]
+    slope: Callable[[Any], Any]
+
+
+ACTIVATIONS = {
+    "tanh": SmoothActivation(np.tanh, lambda h: 1.0 - h * h),
+    "logistic": SmoothActivation(expit, lambda h: h * (1.0 - h)),
+}
+
+
+# ---- the network
+
+
+@dataclass(frozen=True)
+class DenseNetwork:
+    """Layers of units between inputs and outputs; weights are one vector.
+
+    Parameters
+    ----------
+    sizes : tuple of int
+        Inputs, units of each hidden layer, outputs.
+    activation : str
+    """
+
+    sizes: tuple[int, ...]
+    activation: str
+
+    @property
+    def shapes(self) -> list[tuple[int, int]]:
+        """Inputs and outputs of each layer."""
+        return list(zip(self.sizes[:-1], self.sizes[1:], strict=True))
+
+    @property
+    def n_weights(self) -> int:
+        """Number of weights and biases."""
+        return sum((inputs + 1) * outputs for inputs, outputs in self.shapes)
+
+    def layers(self, weights: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Matrix and bias of each layer; weights : (..., n_weights)."""
+        layers, start = [], 0
+        for inputs, outputs in self.shapes:
+            middle = start + inputs * outputs
+            matrix = weights[..., start:middle]
+            bias = weights[..., middle : middle + outputs]
+            layers.append((matrix.reshape(*weights.shape[:-1], inputs, outputs), bias))
+            start = middle + outputs
+        return layers
+
+    def initial(self, random: np.random.Generator) -> np.ndarray:
+        """Random weights with which units are of order one, (n_weights,)."""
+        parts: list[np.ndarray] = []
+        for inputs, outputs in self.shapes:
+            parts.append(random.normal(size=inputs * outputs) / np.sqrt(inputs))
+            parts.append(random.normal(size=outputs) / 2)
+        return np.concatenate(parts)
+
+    def groups(self, prior: str) -> np.ndarray:
+        """Group of each weight, (n_weights,): those that share a prior precision.
+
+        Biases of a layer are a group. ``"ard"`` has a group for each input of the
+        first layer, and one for each other matrix; ``"layer"`` one for each matrix;
+        ``"isotropic"`` one for all matrices.
+        """
+        parts: list[np.ndarray] = []
+        n = int(prior == "isotropic")
+        for layer, (inputs, outputs) in enumerate(self.shapes):
+            if prior == "isotropic":
+                matrix = np.zeros(inputs * outputs, int)
+            elif prior == "ard" and layer == 0:
+                matrix = n + np.repeat(np.arange(inputs), outputs)
+                n += inputs
+            else:
+                matrix = np.full(inputs * outputs, n)
+                n += 1
+            parts += [matrix, np.full(outputs, n)]
+            n += 1
+        return np.concatenate(parts)
+
+    def outputs(self, weights: np.ndarray, X: np.ndarray) -> np.ndarray:
+        """Outputs for some rows, (rows, outputs)."""
+        return self._forward(weights, X)[0][-1]
+
+    def _forward(self, weights, X):
+        """Inputs of every layer and the outputs, and the slopes of hidden units."""
+        function, slope = ACTIVATIONS[self.activation]
+        values, slopes = [X], []
+        *hidden, (matrix, bias) = self.layers(weights)
+        for hidden_matrix, hidden_bias in hidden:
+            values.append(function(values[-1] @ hidden_matrix + hidden_bias))
+            slopes.append(slope(values[-1]))
+        values.append(values[-1] @ matrix + bias)
+        return values, slopes
+
+    def jacobian(self, weights, X) -> tuple[np.ndarray, np.ndarray]:
+        """Outputs, (rows, outputs), and their gradients, (rows, outputs, n_weights)."""
+        values, slopes = self._forward(weights, X)
+        n_rows, n_outputs = values[-1].shape
+        gradients = np.empty((n_rows, n_outputs, self.n_weights))
+        layers, end = self.layers(weights), self.n_weights
+        back = np.broadcast_to(np.eye(n_outputs), (n_rows, n_outputs, n_outputs))
+        for layer in reversed(range(len(layers))):
+            inputs, outputs = self.shapes[layer]
+            middle, start = end - outputs, end - outputs * (inputs + 1)
+            gradients[..., middle:end] = back
+            products = gradients[..., start:middle].reshape(
+                n_rows, n_outputs, inputs, outputs
+            )
+            products[...] = values[layer][:, None, :, None] * back[:, :, None]
+            gradients[..., start:middle] = products.reshape(n_rows, n_outputs, -1)
+            if layer:
+                back = (back @ layers[layer][0].T) * slopes[layer - 1][:, None]
+            end = start
+        return values[-1], gradients
+
+
+def linearised(layers, deviations, activation: str, x):
+    """Outputs for some rows, and their change for small changes of the weights.
+
+    The change is linear in the deviations. Takes and returns arrays, or tensors of an
+    ONNX graph.
+
+    layers : matrix and bias of each layer
+    deviations : the same for each draw, (draws, inputs, outputs) and (draws, outputs)
+    x : (rows, inputs)
+    returns : (rows, outputs), and (draws, rows, outputs)
+    """
+    function, slope = ACTIVATIONS[activation]
+    change = None
+    for layer, ((matrix, bias), (by_matrix, by_bias)) in enumerate(
+        zip(layers, deviations, strict=True)
+    ):
+        further = x @ by_matrix + by_bias[:, None]
+        change = further if change is None else further + change @ matrix
+        x = x @ matrix + bias
+        if layer < len(layers) - 1:
+            x = function(x)
+            change = change * slope(x)
+    return x, change
+
+
+# ---- data terms
+
+
+class DataTerm(ABC):
+    """Data terms E_k(f) = sum_i s_i loss_k(f_i, y_i) of outputs f, with weights s.
+
+    Parameters
+    ----------
+    weights : ndarray of shape (rows,)
+    """
+
+    # Whether each output has its own data term and tau; otherwise there is one.
+    by_output = False
+
+    def __init__(self, y: np.ndarray, weights: np.ndarray):
+        self.y, self.weights = y, weights
+
+    def of_rows(self, rows: slice):
+        """Data term of some rows."""
+        return type(self)(self.y[rows], self.weights[rows])
+
+    @abstractmethod
+    def losses(self, f) -> np.ndarray:
+        """Loss of each row and output, (rows, outputs)."""
+
+    @abstractmethod
+    def slopes(self, f) -> np.ndarray:
+        """Gradient of the loss, (rows, outputs)."""
+
+    @abstractmethod
+    def rooted(self, f, gradients) -> np.ndarray:
+        """Product of a root of the curvature of the loss and the gradients of f.
+
+        gradients : (rows, outputs, n_weights), also the shape of the result
+        """
+
+
+class Squares(DataTerm):
+    """Half the squared error, times a precision; y : (rows, outputs).
+
+    Parameters
+    ----------
+    precision : ndarray of shape (rows, outputs)
+        Of the noise of each row, relative to tau.
+    """
+
+    by_output = True
+
+    def __init__(self, y, weights, precision=None):
+        super().__init__(y, weights)
+        self.precision = np.ones(y.shape) if precision is None else precision
+
+    def of_rows(self, rows):
+        return Squares(self.y[rows], self.weights[rows], self.precision[rows])
+
+    def losses(self, f):
+        return 0.5 * self.precision * np.square(f - self.y)
+
+    def slopes(self, f):
+        return self.precision * (f - self.y)
+
+    def rooted(self, f, gradients):
+        return gradients * np.sqrt(self.precision)[..., None]
+
+
+class LogVariances(DataTerm):
+    """Normal errors whose log variance is f; y : squared errors, (rows, outputs).
+
+    The curvature is the expected one, 1/2 (Fisher scoring).
+    """
+
+    def losses(self, f):
+        return 0.5 * (f + self.y * np.exp(-f))
+
+    def slopes(self, f):
+        return 0.5 * (1 - self.y * np.exp(-f))
+
+    def rooted(self, f, gradients):
+        return gradients * np.sqrt(0.5)
+
+
+class Logits(DataTerm):
+    """Cross-entropy of logits f, one for two classes; y : classes, (rows, outputs).
+
+    y is 1 for the class of the row, 0 for others.
+    """
+
+    def losses(self, f):
+        if f.shape[1] == 1:
+            return np.logaddexp(0, f) - self.y * f
+        return -self.y * log_softmax(f, axis=1)
+
+    def slopes(self, f):
+        return self._probability(f) - self.y
+
+    def rooted(self, f, gradients):
+        p = self._probability(f)
+        if f.shape[1] == 1:
+            return gradients * np.sqrt(p * (1 - p))[..., None]
+        # diag(p) - p p' = R'R with R = (I - r r') diag(r), r = sqrt(p).
+        mean = p[:, None] @ gradients
+        return np.sqrt(p)[..., None] * (gradients - mean)
+
+    def _probability(self, f):
+        return expit(f) if f.shape[1] == 1 else np.exp(log_softmax(f, axis=1))
+
+
+# ---- training
+
+
+@dataclass(frozen=True)
+class Quadratic:
+    """Data terms at some weights, to second order.
+
+    Parameters
+    ----------
+    value : ndarray of shape (terms,)
+    gradient : ndarray of shape (terms, n_weights)
+    curvature : ndarray of shape (terms, n_weights, n_weights)
+    """
+
+    value: np.ndarray
+    gradient: np.ndarray
+    curvature: np.ndarray
+
+    @classmethod
+    def of(cls, network: DenseNetwork, weights, X, term: DataTerm) -> Quadratic:
+        """Evaluate by blocks of rows."""
+        n, terms = network.n_weights, n_terms(network, term)
+        total = cls(np.zeros(terms), np.zeros((terms, n)), np.zeros((terms, n, n)))
+        size = max(1, BLOCK_ENTRIES // (n * network.sizes[-1]))
+        for start in range(0, len(X), size):
+            rows = slice(start, start + size)
+            part, share = term.of_rows(rows), term.weights[rows]
+            f, gradients = network.jacobian(weights, X[rows])
+            losses = share[:, None] * part.losses(f)
+            slopes = share[:, None] * part.slopes(f)
+            rooted = part.rooted(f, gradients)
+            rooted *= np.sqrt(share)[:, None, None]
+            if term.by_output:
+                total.value[:] += losses.sum(0)
+                for k in range(terms):
+                    total.gradient[k] += slopes[:, k] @ gradients[:, k]
+                    root = np.ascontiguousarray(rooted[:, k])
+                    total.curvature[k] += root.T @ root
+            else:
+                total.value[0] += losses.sum()
+                flat = rooted.reshape(-1, n)
+                total.gradient[0] += slopes.ravel() @ gradients.reshape(-1, n)
+                total.curvature[0] += flat.T @ flat
+        return total
+
+
+@dataclass(frozen=True)
+class Mode:
+    """Weights of the largest evidence, with their precisions.
+
+    Parameters
+    ----------
+    weights : ndarray of shape (n_weights,)
+    alpha : ndarray of shape (n_weights,)
+        Prior precision of each weight.
+    tau : ndarray of shape (terms,)
+    curvature : ndarray of shape (n_weights, n_weights)
+        Of the data terms, times tau.
+    log_evidence : float
+        For the standardised rows.
+    n_steps : int
+    """
+
+    weights: np.ndarray
+    alpha: np.ndarray
+    tau: np.ndarray
+    curvature: np.ndarray
+    log_evidence: float
+    n_steps: int = 0
+
+    @property
+    def hessian(self) -> np.ndarray:
+        """Precision of the posterior, (n_weights, n_weights)."""
+        hessian = self.curvature.copy()
+        hessian[np.diag_indices_from(hessian)] += self.alpha
+        return hessian
+
+    def effective_parameters(self) -> float:
+        """Number of weights that the rows determine, the sum of gamma."""
+        inverse = np.linalg.inv(self.hessian)
+        return float(len(self.alpha) - self.alpha @ np.diagonal(inverse))
+
+    def deviations(self, n_pairs: int, random: np.random.Generator) -> np.ndarray:
+        """Draws of N(0, H^-1), (n_pairs, n_weights); with their negatives, a sample.
+
+        In the directions that the rows determine best, as many as there are pairs, the
+        sample covariance is exact. So is the variance of linearised outputs near the
+        rows, nearly.
+        """
+        scale = 1 / np.sqrt(self.alpha)
+        values, vectors = eigh(scale[:, None] * self.curvature * scale)
+        order = np.argsort(values)[::-1]
+        spread = 1 / np.sqrt(1 + np.maximum(values[order], 0))
+        n_weights, n_exact = len(order), min(n_pairs, len(order))
+        normal = random.normal(size=(n_pairs, n_weights))
+        exact, triangular = np.linalg.qr(normal[:, :n_exact])
+        exact *= np.sign(np.diagonal(triangular))
+        normal[:, :n_exact] = np.sqrt(n_pairs) * exact
+        return (normal * spread) @ vectors[:, order].T * scale
+
+
+def largest_evidence(
+    network: DenseNetwork,
+    X: np.ndarray,
+    term: DataTerm,
+    start: np.ndarray | Mode,
+    *,
+    prior: str,
+    alpha: np.ndarray | None = None,
+    tau: np.ndarray | None = None,
+    max_steps: int | None = None,
+) -> Mode:
+    """Train from some weights, and return the mode of the largest evidence.
+
+    start : weights, or an earlier mode with its precisions
+    prior : argument of ``DenseNetwork.groups``
+    alpha : (n_weights,), prior precisions that are held; NaN is estimated
+    tau : (terms,), precisions that are held; None estimates them
+    max_steps : number of steps that are taken if the evidence does not stop them; with
+        None, up to ``MAX_STEPS``
+    """
+    groups, n_rows = network.groups(prior), term.weights.sum()
+    if not isinstance(start, Mode):
+        ones = np.ones(network.n_weights), np.ones(n_terms(network, term))
+        start = Mode(start, *ones, np.empty(0), -np.inf)
+    weights, held, learns_tau = start.weights, alpha, tau is None and term.by_output
+    alpha = _held(start.alpha, held)
+    tau = start.tau if tau is None else tau
+    damping, best, since = DAMPING, None, 0
+    quadratic = Quadratic.of(network, weights, X, term)
+    last = max_steps or MAX_STEPS
+    for step in range(last + 1):
+        if step and (step % EVERY == 0 or step == last):
+            found = _evidence(quadratic, weights, alpha, tau, n_rows, term.by_output)
+            if found is not None:
+                log_evidence, inverse = found
+                least = LEAST_INCREASE * n_rows
+                better = best is None or log_evidence > best.log_evidence
+                since += EVERY
+                if best is None or log_evidence > best.log_evidence + least:
+                    since = 0
+                if better:
+                    best = Mode(weights, alpha, tau, np.empty(0), log_evidence, step)
+                if since >= PATIENCE:
+                    break
+                if learns_tau:
+                    tau = _tau(quadratic, tau, inverse, n_rows)
+                alpha = _held(_alpha(groups, weights, alpha, inverse), held)
+        stepped = _step(network, X, term, quadratic, weights, alpha, tau, damping)
+        if stepped is None:
+            break
+        weights, damping = stepped
+        quadratic = Quadratic.of(network, weights, X, term)
+    if best is None:  # no Hessian was positive definite
+        best = Mode(weights, alpha, tau, np.empty(0), -np.inf)
+    quadratic = Quadratic.of(network, best.weights, X, term)
+    curvature = np.tensordot(best.tau, quadratic.curvature, 1)
+    return Mode(
+        best.weights, best.alpha, best.tau, curvature, best.log_evidence, best.n_steps
+    )
+
+
+def n_terms(network: DenseNetwork, term: DataTerm) -> int:
+    """Number of data terms, each with its tau."""
+    return network.sizes[-1] if term.by_output else 1
+
+
+def _held(alpha, held) -> np.ndarray:
+    """Prior precisions, with those that are held."""
+    return alpha if held is None else np.where(np.isfinite(held), held, alpha)
+
+
+def _evidence(quadratic, weights, alpha, tau, n_rows, is_normal):
+    """Log evidence, and the inverse of the Hessian; None if this is singular."""
+    hessian = np.tensordot(tau, quadratic.curvature, 1)
+    hessian[np.diag_indices_from(hessian)] += alpha
+    factor, info = lapack.dpotrf(hessian, lower=1, clean=0, overwrite_a=1)
+    if info:
+        return None
+    log_evidence = -(tau @ quadratic.value) - 0.5 * (alpha @ np.square(weights))
+    if is_normal:
+        log_evidence += 0.5 * n_rows * np.log(tau / (2 * np.pi)).sum()
+    log_evidence += 0.5 * np.log(alpha).sum() - np.log(np.diagonal(factor)).sum()
+    inverse, info = lapack.dpotri(factor, lower=1, overwrite_c=1)
+    if info:
+        return None
+    inverse = np.tril(inverse)
+    inverse += np.tril(inverse, -1).T
+    return float(log_evidence), inverse
+
+
+def _tau(quadratic, tau, inverse, n_rows) -> np.ndarray:
+    """Precisions of the noise by evidence, (terms,)."""
+    effective = tau * np.einsum("kpq,pq->k", quadratic.curvature, inverse)
+    freedom = np.maximum(n_rows - effective, LEAST_FREEDOM * n_rows)
+    return freedom / np.maximum(2 * quadratic.value, freedom / MOST_TAU)
+
+
+def _alpha(groups, weights, alpha, inverse) -> np.ndarray:
+    """Prior precisions by evidence, one value per group; (n_weights,)."""
+    sizes = np.bincount(groups)
+    effective = sizes - np.bincount(groups, alpha * np.diagonal(inverse))
+    effective = np.clip(effective, 1e-3, sizes)
+    squares = np.maximum(np.bincount(groups, np.square(weights)), 1e-12)
+    return np.clip(effective / squares, *PRECISIONS)[groups]
+
+
+def _step(network, X, term, quadratic, weights, alpha, tau, damping):
+    """Weights after a Levenberg-Marquardt step, and the damping of the next one.
+
+    None if no step decreases the loss.
+    """
+    curvature = np.tensordot(tau, quadratic.curvature, 1)
+    gradient = tau @ quadratic.gradient + alpha * weights
+    loss = tau @ quadratic.value + 0.5 * (alpha @ np.square(weights))
+    unit = np.trace(curvature) / len(weights)
+    for _ in range(MAX_REFUSALS):
+        damped = curvature.copy()
+        damped[np.diag_indices_from(damped)] += alpha + damping * unit
+        factor, info = lapack.dpotrf(damped, lower=1, clean=0, overwrite_a=1)
+        if info == 0:
+            change, _ = lapack.dpotrs(factor, gradient, lower=1)
+            new = weights - change
+            f = network.outputs(new, X)
+            values = term.weights @ term.losses(f)
+            values = values if term.by_output else values.sum(keepdims=True)
+            new_loss = tau @ values + 0.5 * (alpha @ np.square(new))
+            if new_loss <= loss:
+                return new, max(damping * AFTER_STEP, LEAST_DAMPING)
+        damping = max(damping * AFTER_REFUSAL, LEAST_DAMPING)
+    return None

@@ -1,0 +1,246 @@
+"""Networks by evidence: exact in linear models, and self-consistent otherwise."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import multivariate_normal
+from sklearn.linear_model import LogisticRegression
+
+from skbayesnn import LaplaceClassifier, LaplaceRegressor
+from skbayesnn.estimators._evidence import (
+    PRECISIONS,
+    DenseNetwork,
+    Logits,
+    LogVariances,
+    Quadratic,
+    Squares,
+    largest_evidence,
+    linearised,
+)
+
+ROWS, COLUMNS, OUTPUTS = 23, 3, 2
+
+
+@pytest.fixture
+def random(seed):
+    return np.random.default_rng(seed)
+
+
+def _rows(random, n=120, noise=0.1):
+    X = random.normal(size=(n, COLUMNS))
+    return X, np.sin(2 * X[:, 0]) + X[:, 1] + noise * random.normal(size=n)
+
+
+def _terms(random):
+    """Each data term for two outputs, and for the single logit of two classes."""
+    weights = random.uniform(0.5, 2, ROWS)
+    y = random.normal(size=(ROWS, OUTPUTS))
+    classes = np.eye(OUTPUTS)[random.integers(OUTPUTS, size=ROWS)]
+    precision = random.uniform(0.5, 2, y.shape)
+    return {
+        "squares": Squares(y, weights, precision),
+        "log variances": LogVariances(np.square(y), weights),
+        "logits": Logits(classes, weights),
+        "logit": Logits(classes[:, 1:], weights),
+    }
+
+
+def _numeric_gradient(function, at, step=1e-6):
+    """Central differences, (..., weights); their error is about 1e-9."""
+    steps = step * np.eye(len(at))
+    return np.stack([(function(at + s) - function(at - s)) / (2 * step) for s in steps])
+
+
+@pytest.mark.parametrize("activation", ["tanh", "logistic"])
+def test_jacobian_and_linearised_outputs(activation, random):
+    network = DenseNetwork((COLUMNS, 5, 4, OUTPUTS), activation)
+    X, weights = random.normal(size=(ROWS, COLUMNS)), network.initial(random)
+    f, gradients = network.jacobian(weights, X)
+    numeric = _numeric_gradient(lambda w: network.outputs(w, X), weights)
+    np.testing.assert_allclose(gradients, np.moveaxis(numeric, 0, -1), atol=1e-7)
+    deviations = random.normal(size=(7, network.n_weights))
+    layers, draws = network.layers(weights), network.layers(deviations)
+    same, change = linearised(layers, draws, activation, X)
+    np.testing.assert_allclose(same, f, rtol=1e-12)
+    np.testing.assert_allclose(change, np.einsum("nkp,dp->dnk", gradients, deviations))
+
+
+@pytest.mark.parametrize("name", ["squares", "log variances", "logits", "logit"])
+def test_gradients_of_data_terms(name, random, monkeypatch):
+    """And curvature: of a linear model that of Fisher, the mean over y of the Hessian.
+
+    The Hessian of squares and logits does not depend on y.
+    """
+    monkeypatch.setattr("skbayesnn.estimators._evidence.BLOCK_ENTRIES", 100)
+    term = _terms(random)[name]
+    network = DenseNetwork((COLUMNS, term.y.shape[1]), "tanh")
+    X, weights = random.normal(size=(ROWS, COLUMNS)), network.initial(random)
+
+    def value(w):
+        return (term.weights @ term.losses(network.outputs(w, X))).sum()
+
+    quadratic = Quadratic.of(network, weights, X, term)
+    assert quadratic.value.sum() == pytest.approx(value(weights))
+    numeric = _numeric_gradient(value, weights)
+    np.testing.assert_allclose(quadratic.gradient.sum(0), numeric, atol=1e-6)
+    if name == "log variances":
+        _, gradients = network.jacobian(weights, X)
+        hessian = 0.5 * np.einsum("n,nkp,nkq->pq", term.weights, gradients, gradients)
+    else:
+        hessian = _numeric_gradient(
+            lambda w: Quadratic.of(network, w, X, term).gradient.sum(0), weights
+        )
+    np.testing.assert_allclose(quadratic.curvature.sum(0), hessian, atol=1e-6)
+
+
+def test_evidence_of_a_linear_model_is_exact(random):
+    network = DenseNetwork((COLUMNS, 1), "tanh")
+    X, y = _rows(random, ROWS, noise=0.5)
+    alpha, tau = random.uniform(0.5, 2, network.n_weights), np.array([3.0])
+    term = Squares(y[:, None], np.ones(ROWS))
+    start = network.initial(random)
+    mode = largest_evidence(network, X, term, start, prior="ard", alpha=alpha, tau=tau)
+    design = np.c_[X, np.ones(ROWS)]
+    covariance = design / alpha @ design.T + np.eye(ROWS) / tau
+    exact = multivariate_normal(np.zeros(ROWS), covariance).logpdf(y)
+    assert mode.log_evidence == pytest.approx(exact, rel=1e-9)
+    precision = tau * design.T @ design + np.diag(alpha)
+    np.testing.assert_allclose(mode.hessian, precision, rtol=1e-10)
+    mean = np.linalg.solve(precision, tau * design.T @ y)
+    np.testing.assert_allclose(mode.weights, mean, rtol=1e-6)
+    # With at least as many pairs as weights, the sample covariance is exact.
+    draws = mode.deviations(network.n_weights, random)
+    sample = draws.T @ draws / len(draws)
+    np.testing.assert_allclose(sample, np.linalg.inv(precision), rtol=1e-8, atol=1e-12)
+
+
+def test_precisions_are_a_fixed_point(random, monkeypatch):
+    """Of the evidence; without the rule that stops earlier."""
+    monkeypatch.setattr("skbayesnn.estimators._evidence.PATIENCE", 10**6)
+    network = DenseNetwork((COLUMNS, OUTPUTS), "tanh")
+    X, y = _rows(random, 60, noise=0.5)
+    Y, weights = np.c_[y, 2 * random.normal(size=60)], random.uniform(0.5, 2, 60)
+    start = network.initial(random)
+    mode = largest_evidence(network, X, Squares(Y, weights), start, prior="layer")
+    inverse = np.linalg.inv(mode.hessian)
+    groups = network.groups("layer")
+    gamma = 1 - mode.alpha * np.diagonal(inverse)
+    squares = np.bincount(groups, np.square(mode.weights))
+    # The bias of a centred output is 0: its precision is at the upper bound.
+    expected = np.minimum(np.bincount(groups, gamma) / squares, PRECISIONS[1])[groups]
+    np.testing.assert_allclose(mode.alpha, expected, rtol=1e-3)
+    error = np.square(network.outputs(mode.weights, X) - Y)
+    curvature = Quadratic.of(network, mode.weights, X, Squares(Y, weights)).curvature
+    effective = mode.tau * np.einsum("kpq,pq->k", curvature, inverse)
+    expected = (weights.sum() - effective) / (weights @ error)
+    np.testing.assert_allclose(mode.tau, expected, rtol=1e-3)
+    assert mode.effective_parameters() == pytest.approx(gamma.sum())
+
+
+@pytest.mark.parametrize("hidden", [(), (5,)])
+@pytest.mark.parametrize("model_class", [LaplaceRegressor, LaplaceClassifier])
+def test_weights_are_copies_of_rows(model_class, hidden, random, seed):
+    X, y = _rows(random)
+    y = y > 0.3 if model_class is LaplaceClassifier else y
+    weights = random.integers(0, 3, len(y))
+    model = model_class(hidden, n_estimators=1, n_draws=10, random_state=seed)
+    predict = "predict_proba" if model_class is LaplaceClassifier else "predict"
+    weighted = getattr(model.fit(X, y, sample_weight=weights), predict)(X)
+    copied = model.fit(np.repeat(X, weights, 0), np.repeat(y, weights))
+    # Rounding grows with the steps of the training.
+    np.testing.assert_allclose(getattr(copied, predict)(X), weighted, atol=1e-3)
+
+
+def test_given_precisions_are_held(random, seed):
+    X, y = _rows(random)
+    model = LaplaceRegressor(
+        (4,), tau=2.5, length_scale=[1.5, 3.0], n_estimators=2, random_state=seed
+    ).fit(100 * X, 7 * y)
+    assert model.tau_ == pytest.approx(2.5)
+    np.testing.assert_allclose(model.length_scale_, [1.5, 3.0])
+    decay = np.square([1.5, 3.0]) / (2 * len(y) * 2.5)
+    np.testing.assert_allclose(model.weight_decay_, decay)
+    aleatoric = model.predict_uncertainty(100 * X, "aleatoric")
+    np.testing.assert_allclose(aleatoric, 2.5**-0.5)
+
+
+def test_mean_is_the_trained_network(random, seed):
+    """Draws come in pairs of opposite signs; the draws of functions agree with std."""
+    X, y = _rows(random)
+    model = LaplaceRegressor((4,), n_draws=20, n_estimators=2, random_state=seed)
+    mean, _ = model.fit(X, y).predict(X[:9], return_std=True)
+    x = (X[:9] - model.x_mean_) / model.x_scale_
+    outputs = [
+        linearised(
+            model.layers_of(member, "network"),
+            model.layers_of(member, "draws"),
+            "tanh",
+            x,
+        )[0][:, 0]
+        for member in range(2)
+    ]
+    expected = np.mean(outputs, axis=0) * model.y_scale_ + model.y_mean_
+    np.testing.assert_allclose(mean, expected)
+
+
+def test_columns_without_effect_have_no_relevance(random, seed):
+    X, y = _rows(random, 300)
+    frame = pd.DataFrame(X, columns=list("abc"))
+    # A category without effect, with three features.
+    frame.insert(1, "level", pd.Categorical(random.integers(0, 3, 300)))
+    model = LaplaceRegressor((8,), n_estimators=2, random_state=seed).fit(frame, y)
+    relevance = dict(zip(frame.columns, model.relevance_, strict=True))
+    least = min(relevance["a"], relevance["b"])
+    assert max(relevance["level"], relevance["c"]) < 0.5 * least
+
+
+def test_auto_selects_by_evidence(random, seed):
+    X, y = _rows(random, 200)
+    model = LaplaceRegressor(n_estimators=1, random_state=seed).fit(X, y)
+    assert model.hidden_layer_sizes_
+    linear = LaplaceRegressor(n_estimators=1, random_state=seed).fit(X, X @ [1, -2, 3])
+    assert linear.hidden_layer_sizes_ == ()
+
+
+def test_noise_that_depends_on_the_row(random, seed):
+    X, _ = _rows(random, 400)
+    std = np.exp(X[:, 0])
+    model = LaplaceRegressor((), n_estimators=1, random_state=seed)
+    model.fit(X, X[:, 1] + std * random.normal(size=400))
+    assert model.likelihood_ == "heteroscedastic"
+    aleatoric = model.predict_uncertainty(X, "aleatoric")
+    assert np.corrcoef(np.log(aleatoric), np.log(std))[0, 1] > 0.9
+    model.fit(X, X[:, 1] + random.normal(size=400))
+    aleatoric = model.predict_uncertainty(X, "aleatoric")
+    assert aleatoric.std() < 0.2 * aleatoric.mean()
+
+
+def test_linear_classes_are_at_the_mode_of_logistic_regression(random, seed):
+    """With weak priors, both are at maximum likelihood."""
+    X, y = _rows(random, 300, noise=2)
+    model = LaplaceClassifier((), length_scale=0.02, n_draws=2, random_state=seed)
+    model.fit(X, y > 0)
+    reference = LogisticRegression(C=1e6).fit(X, y > 0)
+    logits = linearised(
+        model.layers_of(0, "network"),
+        model.layers_of(0, "draws"),
+        "tanh",
+        (X - model.x_mean_) / model.x_scale_,
+    )[0][:, 0]
+    np.testing.assert_allclose(logits, reference.decision_function(X), atol=0.05)
+
+
+def test_bad_parameters(random):
+    X, y = _rows(random)
+    for parameters, message in [
+        ({"hidden_layer_sizes": (300, 300)}, "at most 5000 weights; got 91801"),
+        ({"hidden_layer_sizes": "wide"}, "'auto'"),
+        ({"activation": "relu"}, "'relu'"),
+        ({"prior": "flat"}, "'flat'"),
+        ({"likelihood": "poisson"}, "'poisson'"),
+        ({"n_draws": 1}, "n_draws"),
+        ({"max_iter": 0}, "max_iter"),
+        ({"tau": -1.0}, "tau"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            LaplaceRegressor(**parameters).fit(X, y)
