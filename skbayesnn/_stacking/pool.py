@@ -428,7 +428,8 @@ def default_specs(
         space = target.space(target.scale_without_limits)
         grid = {"width": FOREST_WIDTHS}
         pool.append(CandidateSpec("forest", forest, grid, space=space))
-    if not is_classification and not is_wide and n_rows <= LAPLACE_UP_TO:
+    suits_laplace = not (is_classification or is_wide or sparse.issparse(X))
+    if suits_laplace and n_rows <= LAPLACE_UP_TO:
         laplace = LaplaceRegressor(
             n_estimators=1, random_state=params.get("random_state")
         )
