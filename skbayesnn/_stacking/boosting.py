@@ -1,8 +1,8 @@
 """Gradient boosting of class probabilities, stored in arrays.
 
-scikit-learn's histogram gradient boosting [1]_ with early stopping is fitted; then its
-trees are stored in arrays, without objects of scikit-learn, and predicted by the loop
-for forests. The prediction is a single draw. NumPy, float64.
+scikit-learn's histogram gradient boosting [1]_ is fitted; then its trees are stored in
+arrays, without objects of scikit-learn, and predicted by the loop for forests. The
+prediction is a single draw. NumPy, float64.
 
 References
 ----------
@@ -28,7 +28,7 @@ from skbayesnn._stacking.forest import Trees, leaves
 
 
 class BoostingClassifier(ClassificationPredictiveMixin, ClassifierMixin, Trees):
-    """Histogram gradient boosting with early stopping, as a single draw.
+    """Histogram gradient boosting, as a single draw.
 
     Parameters
     ----------
@@ -37,6 +37,9 @@ class BoostingClassifier(ClassificationPredictiveMixin, ClassifierMixin, Trees):
         Largest number of trees per class.
     max_leaf_nodes : int, default=31
         Largest number of leaves of a tree.
+    min_samples_leaf : int, default=20
+    early_stopping : bool, default=True
+        Whether a tenth of the rows stops the training.
     random_state : int, default=0
         Seed of the rows that stop the training.
 
@@ -58,13 +61,21 @@ class BoostingClassifier(ClassificationPredictiveMixin, ClassifierMixin, Trees):
     learning_rate: stored.PositiveFloat
     max_iter: stored.PositiveCount
     max_leaf_nodes: stored.PositiveCount
+    min_samples_leaf: stored.PositiveCount
+    early_stopping: bool
     classes_: stored.Labels
     threshold_: Annotated[stored.Floats, "nodes", stored.BITS_64]
     leaf_value_: Annotated[stored.Floats, "leaves", stored.BITS_64]
     baseline_: Annotated[stored.Floats, "outputs", stored.BITS_64]
 
     def __init__(
-        self, learning_rate=0.05, max_iter=500, max_leaf_nodes=31, random_state=0
+        self,
+        learning_rate=0.05,
+        max_iter=500,
+        max_leaf_nodes=31,
+        min_samples_leaf=20,
+        early_stopping=True,
+        random_state=0,
     ):
         self._store(locals())
 
@@ -79,11 +90,13 @@ class BoostingClassifier(ClassificationPredictiveMixin, ClassifierMixin, Trees):
             # A tenth of the rows, stratified, stops the training.
             counts = np.bincount(codes)
             can_hold_out = counts.min() > 1 and len(X) >= 10 * len(counts)
-            stops = bool(can_hold_out) and groups is None
+            stops = bool(self.early_stopping and can_hold_out and groups is None)
+            must_stop = self.early_stopping and not stops
             model = HistGradientBoostingClassifier(
                 learning_rate=self.learning_rate,
-                max_iter=self.max_iter if stops else min(self.max_iter, 100),
+                max_iter=min(self.max_iter, 100) if must_stop else self.max_iter,
                 max_leaf_nodes=self.max_leaf_nodes,
+                min_samples_leaf=self.min_samples_leaf,
                 early_stopping=stops,
                 random_state=self.random_state,
             )

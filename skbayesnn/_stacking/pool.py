@@ -86,9 +86,13 @@ LAPLACE_UP_TO = 5000
 LAPLACE_HIDDEN = {"fast": [(16,)], "auto": [(16,)], "best": [(16,), (16, 16)]}
 # Neighbours are used from this number of rows on, with fewer columns than rows.
 NEIGHBOURS_FROM = 5000
-# Largest number of leaves of a boosted tree, with fewer than WIDE_FROM rows and from
-# then on.
-BOOSTED_LEAVES = 7, 31
+# Settings of boosted trees with fewer than WIDE_FROM rows.
+BOOSTING_OF_FEW_ROWS = {
+    "max_iter": 150,
+    "max_leaf_nodes": 7,
+    "min_samples_leaf": 5,
+    "early_stopping": False,
+}
 CLASSIFICATION_PENALTIES = {
     "ridge": (0.3, 1.0, 3.0, 10.0),
     "lasso": (0.4, 0.2, 0.1, 0.05),
@@ -473,8 +477,8 @@ def _class_tree_specs(n_rows: int, size: str, seed) -> list[CandidateSpec]:
     forests = CandidateSpec("forest", forest, {"kind": ["extra_trees", "bagging"]})
     if size == "fast":
         return [forests]
-    n_leaves = BOOSTED_LEAVES[n_rows >= WIDE_FROM]
-    boosting = BoostingClassifier(max_leaf_nodes=n_leaves, random_state=seed)
+    settings = {} if n_rows >= WIDE_FROM else BOOSTING_OF_FEW_ROWS
+    boosting = BoostingClassifier(random_state=seed).set_params(**settings)
     return [forests, CandidateSpec("boosted_trees", boosting, {})]
 
 

@@ -45,6 +45,18 @@ def test_probabilities_are_those_of_scikit_learn(rows):
     assert model.predict_uncertainty(new, "mutual_information").max() < 1e-12
 
 
+def test_without_early_stopping_all_rows_train(rows):
+    X, labels, new, _ = rows
+    settings = {"max_iter": 20, "max_leaf_nodes": 5, "min_samples_leaf": 7}
+    model = BoostingClassifier(early_stopping=False, **settings).fit(X, labels)
+    expected = HistGradientBoostingClassifier(
+        learning_rate=0.05, early_stopping=False, random_state=0, **settings
+    ).fit(X, labels)
+    np.testing.assert_allclose(
+        model.predict_proba(new), expected.predict_proba(new), rtol=1e-10
+    )
+
+
 def test_a_class_with_one_row_does_not_prevent_an_early_end(seed):
     """Early stopping is not possible; 100 trees per class instead of 500."""
     random = np.random.default_rng(seed)
