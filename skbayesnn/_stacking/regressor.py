@@ -254,8 +254,7 @@ default="from_dtype"
     - a candidate that equals another one;
     - a candidate whose CRPS is not below the CRPS of a constant, a normal distribution
       with the mean and the standard deviation of y, unless this holds for all;
-      of lifetimes, one whose log density is not above that of the Kaplan-Meier
-      estimator;
+      of lifetimes, one whose log density is not above the Kaplan-Meier estimator's;
     - with fewer than 150 rows, a candidate with more than three times the smallest
       squared error;
     - a candidate without positive density in any held-out row.
