@@ -530,10 +530,12 @@ def _decide(distribution, costs: _Costs, only_action: bool = False) -> list[Arra
         mean = by_row.mean(1, keepdims=True)
         if costs.actions is not None:
             actions = np.broadcast_to(costs.actions, (len(rows), len(costs.actions)))
+            cost = costs.of(rows, actions, y)
         else:
-            best = _searched(costs, rows, y, mean) if best is None else best
+            cost = costs.of(rows, y, y)
+            best = _searched(costs, rows, y, mean, cost) if best is None else best
             actions = np.concatenate([best, y], axis=1)
-        cost = costs.of(rows, actions, y)
+            cost = np.concatenate([costs.of(rows, best, y), cost], axis=2)
         each = by_row @ cost  # (rows, draws, actions)
         expected = each.mean(1)
         order = expected.argsort(1, kind="stable")[:, :2]
@@ -563,10 +565,14 @@ def _outcomes(block) -> tuple[Array, Array]:
     return y, np.moveaxis(probability, 1, 0)
 
 
-def _searched(costs: _Costs, rows, y, mean) -> Array:
-    """Best number, (rows, 1): first among the values of y, then between these."""
+def _searched(costs: _Costs, rows, y, mean, cost) -> Array:
+    """Best number, (rows, 1): first among the values of y, then between these.
+
+    mean : (rows, 1, values), probabilities
+    cost : (rows, values, values), of each value of y as an action
+    """
     at = np.arange(len(rows))
-    best = (mean @ costs.of(rows, y, y))[:, 0].argmin(1)
+    best = (mean @ cost)[:, 0].argmin(1)
     low = y[at, np.maximum(best - 1, 0)]
     high = y[at, np.minimum(best + 1, y.shape[1] - 1)]
     fine = np.linspace(low, high, _N_FINE, axis=1)
