@@ -56,6 +56,7 @@ SHARED = {
     "hidden_layer_sizes": (20,),
     "activation": "tanh",
     "length_scale": 0.5,
+    "likelihood": "gaussian",
     "max_iter": size(800, short=10),
 }
 # Estimators with their defaults.

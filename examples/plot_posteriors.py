@@ -47,6 +47,7 @@ SHARED = {
     "hidden_layer_sizes": (20,),
     "activation": "tanh",
     "length_scale": 0.5,
+    "likelihood": "gaussian",
     "max_iter": size(1500, short=10),
     "random_state": 0,
 }

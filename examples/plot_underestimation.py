@@ -40,6 +40,7 @@ SHOWN = 0.95
 # All models are linear, with the true noise and the prior N(0, 1) of every weight.
 SHARED = {
     "hidden_layer_sizes": (),
+    "likelihood": "gaussian",
     "length_scale": 1.0,
     "tau": NOISE**-2,
     "standardize": False,

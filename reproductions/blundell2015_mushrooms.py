@@ -134,6 +134,7 @@ def play(X, edible, kind, share, n_steps, seed, quick, tau=TAU):
                 max_iter=3 if quick else EPOCHS * MANY // max(MANY, len(eaten)),
                 batch_size=64,
                 standardize=False,
+                likelihood="gaussian",
                 dropout=0.0 if kind is BBBRegressor else RATES,
                 tau=tau,
                 random_state=seed,

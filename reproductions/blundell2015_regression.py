@@ -24,6 +24,7 @@ def main(quick):
     sizes = (10, 10) if quick else (100, 100)
     bbb = BBBRegressor(
         sizes,
+        likelihood="gaussian",
         prior="scale_mixture",
         kl="sampled",
         gradient="pathwise",

@@ -108,6 +108,7 @@ def factorised(report, quick):
     y = X @ [1.0, -0.5] + random.normal(0, TAU**-0.5, ROWS)
     model = BBBRegressor(
         (),
+        likelihood="gaussian",
         tau=TAU,
         length_scale=LENGTH_SCALE,
         standardize=False,

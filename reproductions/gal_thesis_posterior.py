@@ -142,7 +142,7 @@ def networks(name, quick):
     return (
         MCDropoutRegressor(dropout=RATE, **common),
         MCDropoutRegressor(dropout=RATE, noise="dropconnect", **common),
-        BBBRegressor(**common),
+        BBBRegressor(likelihood="gaussian", **common),
     )
 
 

@@ -70,7 +70,10 @@ class TrainingOptions:
     kl_weighting : {"uniform", "geometric"}
         Distribution of the KL over the batches of an epoch.
     kl_warm_up : float in [0, 1]
-        Share of the training over which the KL's weight rises from 0 to 1.
+        Share of the training over which the KL's weight rises from 0 to its last value.
+    precision_ratio : float
+        Ratio of the precision of the training to tau, if tau is learned. The KL's last
+        weight is the inverse: with both factors eq. 1 has the same minimum.
     n_training_draws : int
         Draws of the weights per step. Their gradients are averaged.
     perturbed : bool
@@ -83,6 +86,7 @@ class TrainingOptions:
 
     kl_weighting: str = "uniform"
     kl_warm_up: float = 0.0
+    precision_ratio: float = 1.0
     n_training_draws: int = 1
     perturbed: bool = False
     variance_source: str = "residuals"
@@ -139,6 +143,11 @@ class TrainingConfig(TrainingOptions):
             and not self.perturbed
         )
 
+    @property
+    def training_ratio(self) -> float:
+        """``precision_ratio``, or 1 if tau is given."""
+        return self.precision_ratio if self.likelihood.learned else 1.0
+
     def suits_gpu(self, n_rows: int) -> bool:
         """Whether a training on a GPU takes less time than on a CPU.
 
@@ -159,6 +168,7 @@ class TrainingConfig(TrainingOptions):
     def kl_weights(self, batch: np.ndarray, progress: np.ndarray) -> np.ndarray:
         """Weights of the KL in batches after shares ``progress`` of the training."""
         weight = kl_weight(self.kl_weighting, batch, self.n_batches)
+        weight = weight / self.training_ratio
         is_warm = progress >= self.kl_warm_up
         return np.where(is_warm, weight, weight * progress / (self.kl_warm_up or 1.0))
 

@@ -78,7 +78,11 @@ class Schedule:
         member_of: torch.Tensor,
     ):
         self._config = config
-        self._weighs_kl = config.kl_warm_up > 0 or config.kl_weighting != "uniform"
+        self._weighs_kl = (
+            config.kl_warm_up > 0
+            or config.kl_weighting != "uniform"
+            or config.training_ratio != 1
+        )
         schedules = np.stack([n_epochs * config.n_batches, first_step], axis=1)
         distinct, schedule_index = np.unique(schedules, axis=0, return_inverse=True)
         # Distinct pairs: steps of this run, steps of earlier runs.

@@ -127,7 +127,7 @@ _CLASSES = AutoDefaults(
     length_scale_candidates=(0.3, 3.0),
     candidates_below_n=_FEW_ROWS,
 )
-_WIDTHS = ((100, (10,)), (300, (20,)), (3000, (20, 20)), (math.inf, (50, 50)))
+_WIDTHS = ((100, (10,)), (200, (20,)), (3000, (20, 20)), (math.inf, (50, 50)))
 
 DEFAULTS: dict[str, AutoDefaults] = {
     "MCDropoutRegressor": AutoDefaults(

@@ -195,7 +195,8 @@ def fitted_attributes(trained_job: TrainedJob) -> tuple[dict, Posterior]:
     posterior = trained.posterior
     params, likelihood = posterior.likelihood_params, posterior.likelihood
     tau = _tau(job, params, scaling)
-    tau_training = _tau(job, likelihood.in_training(params), scaling)
+    ratio = job.config.training_ratio
+    tau_training = _tau(job, likelihood.in_training(params), scaling) * ratio
     dropout = _one_if_equal(_dropout_rates(job, posterior))
     length_scale = _one_if_equal(_length_scale(job))
     history = _history(trained, scaling.log_density_shift())

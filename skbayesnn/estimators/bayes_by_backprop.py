@@ -16,6 +16,10 @@ from skbayesnn.estimators._classification import BayesianClassifier
 from skbayesnn.estimators._job import PosteriorSpec
 from skbayesnn.estimators._regression import BayesianRegressor
 
+# Precision of the training, in units of a learned tau (docs/defaults.md, "Observation
+# noise").
+PRECISION_RATIO = 2.0
+
 
 class _BayesByBackprop(_pruning.Prunable):
     """Mean-field normal weights, with spikes where units are dropped."""
@@ -71,6 +75,7 @@ class _BayesByBackprop(_pruning.Prunable):
                 kl_warm_up=_validation.check_number(
                     "kl_warm_up", self.kl_warm_up, low=0, high=1
                 ),
+                precision_ratio=PRECISION_RATIO,
                 n_training_draws=_validation.training_draws(self),
             ),
         )
@@ -148,13 +153,18 @@ class BBBRegressor(_BayesByBackprop, BayesianRegressor):
     :class:`MCDropoutRegressor` with a given length scale. With few rows the posterior
     is close to the prior, and ``fit`` warns.
 
+    The weights are independent under the posterior, and the KL has a term for each of
+    them, though many weights share the information of few rows. The minimum of the free
+    energy therefore predicts less well than other parameters do, and units that the
+    data could use are pruned. A learned noise is compensated for this: see ``tau``.
+
     Parameters
     ----------
     hidden_layer_sizes : "auto", int or sequence of int, default="auto"
         Units of each hidden layer; () is a linear model. Leave ``"auto"``: the KL grows
         with the number of weights, and if it outweighs the data the posterior is close
         to the prior. ``"auto"`` depends on N, the sum of the training weights: (10,) up
-        to N = 100, (20,) up to 300, (20, 20) up to 3,000, and (50, 50) with more.
+        to N = 100, (20,) up to 200, (20, 20) up to 3,000, and (50, 50) with more.
         Streams (``partial_fit`` without ``prior="previous"``) have (50, 50). A
         continued fit keeps its sizes. In cross-validation, N is the sum over the
         training rows of the fold.
@@ -179,7 +189,7 @@ class BBBRegressor(_BayesByBackprop, BayesianRegressor):
         Weight of the KL in the batches of an epoch; geometric is eq. 9 of Blundell et
         al. (2015). Leave the default.
     kl_warm_up : float in [0, 1), default=0.5
-        Share of the training in which the KL's weight rises from 0 to 1. Leave the
+        Share of the training in which the KL's weight rises from 0. Leave the
         default: without a warm-up, a learned tau is so low at the start that the KL
         outweighs the data, and the fit may not recover from this.
     gradient : {"local", "pathwise"}, default="local"
@@ -193,14 +203,17 @@ class BBBRegressor(_BayesByBackprop, BayesianRegressor):
     tau : "auto", float > 0 or sequence of float, default="auto"
         Model precision: 1 / variance of the observation noise, in y's own units, one
         value or one per target. Leave ``"auto"`` unless the noise is known or a search
-        selects it. ``"auto"`` learns it with the weights. With fewer than 200 rows,
+        selects it. ``"auto"`` learns it with the weights, and the posterior minimises
+        the free energy with the precision ``tau_training_`` = twice the learned
+        tau: with the learned tau itself the KL of a mean field outweighs the data. A
+        given tau is also the precision of the training. With fewer than 200 rows,
         predictions use the noise with the highest density of held-out rows instead:
         the learned noise also contains the variance of the weights, which predictions
         would count twice. The fit then takes up to four times as long.
-    likelihood : str, default="gaussian"
+    likelihood : str, default="heteroscedastic"
         Distribution of y given the network's output, as in :class:`MCDropoutRegressor`.
-        ``"auto"`` selects on held-out rows between equal noise and noise that depends
-        on the input, and takes about seven times as long.
+        Under the default the noise depends on the input. ``"auto"`` selects on held-out
+        rows between this and equal noise, and takes several times as long.
     likelihood_options, target_scale, y_bounds, point_mass, exposure, \
 n_estimators, n_draws
         As in :class:`MCDropoutRegressor`.
@@ -224,12 +237,15 @@ dtype, verbose, random_state
         half the mean squared error. With the scale mixture, this formula is used with
         s1 = 1. With an earlier posterior as the prior, l (also ``length_scale_``) is
         the root of the mean precision of a layer's weights.
+    tau_training_ : float or ndarray of shape (n_targets,)
+        Precision of the free energy that the posterior minimises. If tau is learned,
+        it is twice the learned precision, at which ``elbo_`` is computed.
     prior_ : list of dict of ndarray, or None
         The earlier posterior that ``partial_fit`` used as the prior, per layer.
     pruning_ : dict or None
         What ``prune`` did: the share, layer sizes before, scores before and after.
     likelihood_, target_spaces_, \
-tau_, noise_std_, dropout_, length_scale_, tau_training_, \
+tau_, noise_std_, dropout_, length_scale_, \
 weight_decay_training_, elbo_, elbo_std_error_, history_, loss_curve_, n_iter_, \
 engine_, n_processes_, n_features_in_, feature_names_in_, parameters_, network_, \
 seeds_, optimizer_, x_mean_, x_scale_, table_, y_mean_, y_scale_
@@ -278,7 +294,7 @@ seeds_, optimizer_, x_mean_, x_scale_, table_, y_mean_, y_scale_
         gradient="local",
         length_scale="auto",
         tau="auto",
-        likelihood="gaussian",
+        likelihood="heteroscedastic",
         likelihood_options=None,
         target_scale="identity",
         y_bounds=None,

@@ -28,6 +28,7 @@ MIXING = np.array([[1.0, 0.6, 0.0], [0.0, 0.8, -0.3], [0.0, 0.0, 0.9]])
 def _network(seed, **params):
     return BBBRegressor(
         (),
+        likelihood="gaussian",
         length_scale=LENGTH_SCALE,
         tau=TAU.tolist(),
         n_estimators=NETWORKS,
@@ -116,6 +117,19 @@ def test_orthogonal_design_gives_the_conjugate_posterior(seed):
     model.partial_fit(*_repeated(X[ROWS:], y[ROWS:]), prior="previous")
     expected = _conjugate(Z, targets, tau)
     _check(model, expected.mean, expected.std**2, tolerance=0.02)
+
+
+def test_learned_tau_gives_the_posterior_of_the_training_precision(seed):
+    """If tau is learned, the posterior is the one for the given ``tau_training_``."""
+    random = np.random.default_rng([seed, 5])
+    X = _orthogonal(random, ROWS)
+    y = _targets(random, X)
+    model = _network(seed, standardize=False).set_params(tau="auto")
+    model.fit(*_repeated(X, y))
+    expected = _conjugate(X, y, model.tau_training_)
+    _check(model, expected.mean, expected.std**2)
+    decay = LENGTH_SCALE**2 / (2 * ROWS * model.tau_training_)
+    np.testing.assert_allclose(model.weight_decay_training_, decay)
 
 
 def test_correlated_design_gives_the_best_mean_field_posterior(seed):

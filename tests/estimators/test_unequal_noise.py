@@ -100,7 +100,7 @@ def test_nothing_is_found_without_values_to_rank(rng):
         AnchoredEnsembleRegressor(likelihood="gaussian", max_iter=150, **SMALL),
         # Without held-out rows, from training rows.
         MCDropoutRegressor(length_scale="fan_in", max_iter=150, **SMALL),
-        BBBRegressor(max_iter=150, **SMALL),
+        BBBRegressor(likelihood="gaussian", max_iter=150, **SMALL),
     ],
     ids=lambda model: type(model).__name__,
 )

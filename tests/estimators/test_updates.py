@@ -165,7 +165,7 @@ def test_four_times_the_rows_are_fitted_again(seed, monkeypatch):
         sizes = [model.network_["sizes"]]
         model.partial_fit(X[200:], y[200:])
     sizes.append(model.network_["sizes"])
-    assert sizes == [[3, 10, 1], [3, 20, 20, 1]]
+    assert sizes == [[3, 10, 2], [3, 20, 20, 2]]
     np.testing.assert_allclose(model.x_mean_, X.mean(0), atol=1e-12)
 
 

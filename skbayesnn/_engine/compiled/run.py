@@ -57,7 +57,7 @@ _NOISE = {
 _FOLLOWED = {
     *("network", "likelihood", "prior", "dtype", "n_batches", "n_training_draws"),
     *("learning_rate", "cosine", "kl_weighting", "kl_warm_up", "perturbed"),
-    *("patience", "tol", "keep_interrupted", "variance_source"),
+    *("patience", "tol", "keep_interrupted", "variance_source", "precision_ratio"),
 }
 # Fields of a member that the training changes.
 _TRAINED = "values", "mean", "square"
