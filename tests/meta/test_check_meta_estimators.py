@@ -12,7 +12,7 @@ from skbayesnn import (
     MCDropoutClassifier,
     MCDropoutRegressor,
 )
-from skbayesnn.decision import DecisionMaker, quadratic
+from skbayesnn.decision import DecisionMaker, newsvendor
 
 # The few epochs are not always enough, and the data of some checks are pure noise.
 pytestmark = pytest.mark.filterwarnings(
@@ -46,7 +46,7 @@ ESTIMATORS = [
     ConformalClassifier(CLASSIFIER, random_state=0),
     Abstainer(REGRESSOR, threshold=np.inf),
     Abstainer(CLASSIFIER, threshold=np.inf),
-    DecisionMaker(REGRESSOR, quadratic),
+    DecisionMaker(REGRESSOR, newsvendor(2.0, 1.0)),
     DecisionMaker(CLASSIFIER, wrong),
 ]
 
