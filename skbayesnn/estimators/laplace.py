@@ -698,7 +698,9 @@ class LaplaceClassifier(ClassificationPredictiveMixin, ClassifierMixin, LaplaceM
     hidden_layer_sizes_, log_evidence_, effective_parameters_, relevance_, \
 length_scale_, n_iter_, parameters_, total_weight_, n_features_in_
         As in :class:`LaplaceRegressor`.
-    feature_names_in_, table_, x_mean_, x_scale_
+    x_mean_, x_scale_ : ndarray of shape (n_columns,)
+        The standardisation of the columns.
+    feature_names_in_, table_
         As in :class:`MCDropoutRegressor`.
     weight_decay_ : ndarray of shape (n_layers,)
         lambda = l^2 / (2 N tau).
