@@ -402,8 +402,7 @@ def default_specs(
     is_shrunk, is_wide = _uses_shrunk_models(X, n_rows), X.shape[1] >= n_rows
     # Linear networks know intervals.
     is_shrunk &= not target.has_intervals
-    space = target.quantiles
-    if target.bounds is not None and space is None:
+    if target.bounds is not None and target.quantiles is None:
         params["y_bounds"] = target.bounds
     linear = _linear_specs(
         networks.network(**params), is_classification, is_shrunk, target
@@ -421,7 +420,11 @@ def default_specs(
     params |= networks.options
     network = networks.network(**params | networks.on_columns)
     on_columns = _with_scale(on_columns, target)
-    pool = [CandidateSpec("network", network, on_columns, space=space), *linear]
+    pool = [
+        CandidateSpec("network", network, on_columns, space=target.quantiles),
+        *linear,
+    ]
+    without_limits = target.space(target.scale_without_limits)
     is_small = n_rows < TREES_FROM or is_wide or sparse.issparse(X)
     if is_classification and not is_small:
         pool += _class_tree_specs(n_rows, size, params.get("random_state"))
@@ -429,17 +432,15 @@ def default_specs(
         forest = ForestRegressor(
             n_trees=SIZES[size].n_trees, random_state=params.get("random_state")
         )
-        space = target.space(target.scale_without_limits)
         grid = {"width": FOREST_WIDTHS}
-        pool.append(CandidateSpec("forest", forest, grid, space=space))
+        pool.append(CandidateSpec("forest", forest, grid, space=without_limits))
     suits_laplace = not (is_classification or is_wide or sparse.issparse(X))
     if suits_laplace and n_rows <= LAPLACE_UP_TO:
         laplace = LaplaceRegressor(
             n_estimators=1, random_state=params.get("random_state")
         )
-        space = target.space(target.scale_without_limits)
         hidden = {"hidden_layer_sizes": LAPLACE_HIDDEN[size]}
-        pool.append(CandidateSpec("laplace", laplace, hidden, space=space))
+        pool.append(CandidateSpec("laplace", laplace, hidden, space=without_limits))
     if n_rows >= NEIGHBOURS_FROM and n_targets == 1 and not is_classification:
         if not is_small and size != "fast":
             spec = _neighbours_spec(n_rows, params["batch_size"], max_iter, params)
@@ -462,7 +463,7 @@ def default_specs(
         for grid in on_encoded
     ]
     # Longest training first, which balances parallel workers.
-    return [CandidateSpec("encoded", encoded, grids, space=space), *pool]
+    return [CandidateSpec("encoded", encoded, grids, space=target.quantiles), *pool]
 
 
 def _uses_shrunk_models(X, n_rows: int) -> bool:

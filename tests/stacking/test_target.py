@@ -21,6 +21,7 @@ from skbayesnn._distributions.components import Gaussians
 from skbayesnn._predictive.mixture import MixturePredictive
 from skbayesnn._stacking import base, candidates
 from skbayesnn._stacking.candidates import StackData
+from skbayesnn._stacking.pool import default_specs
 from skbayesnn._stacking.target import Target, in_space
 from tests.helpers.stacks import QUICK
 
@@ -86,6 +87,18 @@ def test_single_shares_of_0_and_1_are_beyond_all_others(seed):
     z = target.latent(y, target.space("logit"), weights)
     assert target.scale == "logit" and np.isfinite(z).all()
     assert z[0] < z[3:].min() and z[1] == z[2] > z[3:].max()
+
+
+def test_only_candidates_without_scales_are_fitted_in_a_space(seed):
+    """Networks have the parameter target_scale; both together would apply it twice."""
+    X, z = latent(seed, N)
+    target = Target.of(np.exp(1.5 * z), np.ones(N), None)
+    options = {"is_classification": False, "max_iter": 1, "target": target}
+    specs = default_specs(X, np.ones(N), **options)
+    scales = {spec.name: spec.space and spec.space.scale for spec in specs}
+    networks = dict.fromkeys(["encoded", "network"])
+    others = dict.fromkeys(["linear", "forest", "laplace"], "log")
+    assert scales == networks | others
 
 
 @pytest.mark.parametrize("n_zero", [0, 50])
