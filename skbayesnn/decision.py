@@ -220,8 +220,10 @@ class _Costs:
     def __init__(self, cost, actions, X, n_rows: int, classes=None) -> None:
         self._X, self.n_rows, self.classes = X, n_rows, classes
         self.actions: Any = None if actions is None else np.asarray(actions)
-        if actions is not None and np.shape(actions) in ((), (0,)):
+        if actions is not None and (np.ndim(actions) != 1 or len(actions) == 0):
             raise ValueError(f"`actions` must be a list, not empty; got {actions!r}.")
+        if actions is not None and len(set(actions)) < len(actions):
+            raise ValueError(f"`actions` must differ; got {list(actions)}.")
         self.matrix: Any = None
         self.values: dict[str, Array] = {}
         if isinstance(cost, Cost) or callable(cost):
@@ -283,8 +285,10 @@ class _Costs:
             if self.actions is None:
                 self.actions = np.asarray(cost.columns)
             cost = cost.loc[self.classes].to_numpy().tolist()
-        rows = [r for r in cost if isinstance(r, list | tuple | np.ndarray)]
-        if len(rows) < len(cost) or len(rows) != len(self.classes):
+        sequence = list | tuple | np.ndarray
+        given = list(cost) if isinstance(cost, sequence) else []
+        rows = [row for row in given if isinstance(row, sequence)]
+        if len(rows) < len(given) or len(rows) != len(self.classes):
             raise ValueError(
                 f"a cost matrix must have {len(self.classes)} rows, one for each class "
                 f"of {self.classes.tolist()}, and a column for each action; got {cost}."

@@ -489,6 +489,8 @@ def test_unused_actions(classes):
     [
         (np.zeros((3, 2)), ValueError, "4 rows, one for each class"),
         ([1.0, 2.0, 3.0, 4.0], ValueError, "4 rows, one for each class"),
+        (3.0, ValueError, "4 rows, one for each class.*got 3"),
+        (None, ValueError, "4 rows, one for each class.*got None"),
         ([[0, 1], [0, 1], [0], [0, 1]], ValueError, "must have 2 entries"),
         (np.full((4, 4), np.nan), ValueError, "finite; got NaN or infinity in 1 of 1"),
         ([["amount", 0]] * 4, ValueError, "or a column of X; got 'amount'"),
@@ -515,6 +517,8 @@ def test_bad_costs_of_classes(classes, cost, error, message):
         (newsvendor(0.0, 2.0), None, ValueError, "`under` must be > 0; got 0"),
         (newsvendor(1.0, np.nan), None, ValueError, "over of the cost must be finite"),
         (absolute, [], ValueError, "must be a list, not empty"),
+        (absolute, [[1.0], [2.0]], ValueError, "must be a list, not empty"),
+        (absolute, [1.0, 2.0, 1.0], ValueError, "`actions` must differ"),
         (absolute, ["few", "many"], TypeError, "`actions` must be numbers"),
         (
             lambda a, y: np.full(np.broadcast_shapes(a.shape, y.shape), np.inf),

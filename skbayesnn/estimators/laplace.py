@@ -258,7 +258,8 @@ class LaplaceModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
             if n_worse == MAX_WORSE:
                 break
             tried = DenseNetwork((inputs, *hidden, outputs), self.activation)
-            if n_rows * tried.n_weights**2 > AUTO_OPERATIONS:
+            n_weights = tried.n_weights
+            if n_weights > MOST_WEIGHTS or n_rows * n_weights**2 > AUTO_OPERATIONS:
                 break
             mode = fitted(tried)
             if mode.log_evidence > best[1].log_evidence:
@@ -452,7 +453,8 @@ class LaplaceRegressor(RegressionPredictiveMixin, RegressorMixin, LaplaceModel):
         Distribution of y given the function. ``"gaussian"`` has one tau for all rows.
         ``"heteroscedastic"`` fits a second network to the log of the squared residuals,
         and then the first one again, with these variances. Leave ``"auto"``: the second
-        network is used if its evidence is larger than the evidence of a constant.
+        network is used if its evidence is larger than the evidence of a constant, and
+        never with more than 5,000 weights, about 600 columns.
     n_estimators : int, default=4
         Networks from different initial weights; the predictive distribution is their
         mixture with equal weights.
@@ -577,16 +579,23 @@ class LaplaceRegressor(RegressionPredictiveMixin, RegressorMixin, LaplaceModel):
         self.tau_ = float(tau[0]) if len(tau) == 1 else tau
 
     def _prepare_noise(self, network, x, term, mode, tau):
+        noise = self._noise_network(x, term)
         if self.likelihood != "auto":
+            if self.likelihood == "heteroscedastic" and noise.n_weights > MOST_WEIGHTS:
+                raise ValueError(
+                    "the network of the noise must have at most "
+                    f"{MOST_WEIGHTS} weights; got {noise.n_weights} of {x.shape[1]} "
+                    'inputs. Take fewer columns, or likelihood="gaussian".'
+                )
             self.likelihood_ = self.likelihood
             return
         self.likelihood_ = "gaussian"
-        if tau is not None:
+        if tau is not None or noise.n_weights > MOST_WEIGHTS:
             return
         # By evidence: the log variance of the noise is a network, or constant.
         constant = DenseNetwork((0, term.y.shape[1]), "tanh")
         variances = self._variances(network, x, term, mode)
-        found = self._noise_mode(self._noise_network(x, term), x, variances)
+        found = self._noise_mode(noise, x, variances)
         equal = self._noise_mode(constant, x[:, :0], variances)
         if found.log_evidence > equal.log_evidence:
             self.likelihood_ = "heteroscedastic"

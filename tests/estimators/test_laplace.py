@@ -244,3 +244,23 @@ def test_bad_parameters(random):
     ]:
         with pytest.raises(ValueError, match=message):
             LaplaceRegressor(**parameters).fit(X, y)
+
+
+@pytest.mark.parametrize("n_rows", [2, 30])
+def test_wide_tables_have_equal_noise(n_rows, random, monkeypatch):
+    """If the network of the noise would have too many weights; also with few rows."""
+    monkeypatch.setattr("skbayesnn.estimators.laplace.MOST_WEIGHTS", 20)
+    X, y = _rows(random, n_rows)
+    sizes = []
+    initial = DenseNetwork.initial
+
+    def recorded(network, generator):
+        sizes.append(network.n_weights)
+        return initial(network, generator)
+
+    monkeypatch.setattr(DenseNetwork, "initial", recorded)
+    model = LaplaceRegressor(n_estimators=1, random_state=0).fit(X, y)
+    assert model.likelihood_ == "gaussian"
+    assert max(sizes) <= 20
+    with pytest.raises(ValueError, match="at most 20 weights; got 41 of 3 inputs"):
+        LaplaceRegressor(likelihood="heteroscedastic").fit(X, y)
