@@ -421,6 +421,9 @@ class LaplaceRegressor(RegressionPredictiveMixin, RegressorMixin, LaplaceModel):
     networks. A fit of 1,000 rows x 8 columns takes about a second. The time grows with
     the rows, and with the square of the number of weights (at most 5,000).
 
+    With fewer rows than columns, set ``prior="layer"``: the default fits noise, and
+    its intervals are far too narrow. Three rows or fewer do not determine the noise.
+
     A network is trained by Levenberg-Marquardt steps. Between the steps, the evidence
     sets the precision tau of the noise and the prior precisions of the weights, by
     default one for each column (MacKay 1992; Foresee & Hagan 1997). So tau, length
@@ -685,6 +688,9 @@ class LaplaceClassifier(ClassificationPredictiveMixin, ClassifierMixin, LaplaceM
     cross-entropy, with the Hessian of generalised Gauss-Newton, and the logits are
     linearised in the weights. With more than two classes, the time of a step grows
     with their number.
+
+    If a network with hidden units separates the training classes without error, its
+    probabilities may be far too close to equal: compare it with ``length_scale=1``.
 
     Parameters
     ----------
