@@ -68,6 +68,8 @@ AUTO_OPERATIONS = 1.2e9
 MOST_WEIGHTS = 5000
 # Parts of the name of a parameter of a layer.
 PARTS = "weight", "bias"
+# Least number of rows for each column with which columns have their own precisions.
+ROWS_OF_A_COLUMN = 2
 # Units of the hidden layer of the log variance.
 NOISE_UNITS = 8
 # Most values of the draws of a block of rows.
@@ -86,7 +88,7 @@ class LaplaceModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
     activation: Literal["tanh", "logistic"]
     length_scale: Annotated[Any, stored.each(stored.NOT_NEGATIVE)]
     tau: Annotated[Any, stored.each(stored.POSITIVE)]
-    prior: str
+    prior: Any
     n_estimators: Any
     n_draws: Annotated[int, stored.between(2, MAX_N_DRAWS)]
     categorical_features: stored.ColumnChoice
@@ -94,6 +96,7 @@ class LaplaceModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
     random_state: stored.Seed
 
     parameters_: dict[str, Annotated[stored.Floats, "networks, ..."]]
+    prior_: Literal["ard", "layer", "isotropic"]
     log_evidence_: stored.Records
     effective_parameters_: stored.Records
     length_scale_: stored.PerLayer
@@ -173,7 +176,12 @@ class LaplaceModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
     def _train(self, x, term: DataTerm, tau, random) -> None:
         """Train all networks, and set the attributes that follow from it."""
         _validation.check_option("activation", self.activation, _evidence.ACTIVATIONS)
-        _validation.check_option("prior", self.prior, ["ard", "layer", "isotropic"])
+        priors = ["auto", "ard", "layer", "isotropic"]
+        _validation.check_option("prior", self.prior, priors)
+        self.prior_ = self.prior
+        if self.prior == "auto":
+            has_rows = len(x) >= ROWS_OF_A_COLUMN * x.shape[1]
+            self.prior_ = "ard" if has_rows else "layer"
         _validation.check_number("n_draws", self.n_draws, kind=Integral, low=2)
         n_networks = _validation.check_number(
             "n_estimators", self.n_estimators, kind=Integral, low=1
@@ -192,7 +200,7 @@ class LaplaceModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
                 x,
                 term,
                 network.initial(generator),
-                prior=self.prior,
+                prior=self.prior_,
                 alpha=self._held_precisions(network),
                 tau=tau,
                 max_steps=max_steps,
@@ -448,9 +456,10 @@ class LaplaceRegressor(RegressionPredictiveMixin, RegressorMixin, LaplaceModel):
     tau : "auto", float > 0 or sequence of float, default="auto"
         Precision of the noise, 1 / variance in y's own units. Leave ``"auto"``, an
         estimate by evidence, unless the noise is known.
-    prior : {"ard", "layer", "isotropic"}, default="ard"
-        Weights that share a precision. ``"ard"``: the weights of a column, so that
-        columns without effect are removed, and the matrix of each further layer.
+    prior : {"auto", "ard", "layer", "isotropic"}, default="auto"
+        Weights that share a precision. Leave ``"auto"``: ``"ard"`` with at least two
+        rows for each column, else ``"layer"``. ``"ard"``: the weights of a column, so
+        that columns without effect are removed, and the matrix of each further layer.
         ``"layer"``: the matrix of each layer. ``"isotropic"``: all matrices.
     likelihood : {"auto", "gaussian", "heteroscedastic"}, default="auto"
         Distribution of y given the function. ``"gaussian"`` has one tau for all rows.
@@ -477,6 +486,8 @@ class LaplaceRegressor(RegressionPredictiveMixin, RegressorMixin, LaplaceModel):
         Units of each hidden layer.
     likelihood_ : {"gaussian", "heteroscedastic"}
         The likelihood that is used.
+    prior_ : {"ard", "layer", "isotropic"}
+        The prior that is used.
     log_evidence_ : ndarray of shape (n_networks,)
         Log marginal likelihood of the training rows by Laplace's approximation, in
         nats, for y in its units.
@@ -540,7 +551,7 @@ class LaplaceRegressor(RegressionPredictiveMixin, RegressorMixin, LaplaceModel):
         *,
         length_scale="auto",
         tau="auto",
-        prior="ard",
+        prior="auto",
         likelihood="auto",
         n_estimators=4,
         n_draws=200,
@@ -610,7 +621,7 @@ class LaplaceRegressor(RegressionPredictiveMixin, RegressorMixin, LaplaceModel):
         found = self._noise_mode(noise, x, self._variances(network, x, term, mode))
         precision = _bounded_exp(-noise.outputs(found.weights, x))
         term = Squares(term.y, term.weights, precision)
-        mode = largest_evidence(network, x, term, mode, prior=self.prior, alpha=held)
+        mode = largest_evidence(network, x, term, mode, prior=self.prior_, alpha=held)
         found = self._noise_mode(noise, x, self._variances(network, x, term, mode))
         return _named("noise", noise.layers(found.weights)), mode
 
@@ -620,7 +631,7 @@ class LaplaceRegressor(RegressionPredictiveMixin, RegressorMixin, LaplaceModel):
     def _noise_mode(self, network, x, variances) -> Mode:
         """The log variance that a network fits to squared residuals."""
         start = network.initial(np.random.default_rng(0))
-        return largest_evidence(network, x, variances, start, prior=self.prior)
+        return largest_evidence(network, x, variances, start, prior=self.prior_)
 
     def _variances(self, network, x, term, mode) -> LogVariances:
         """Data term of squared errors times tau, without the part that the fit removed.
@@ -710,7 +721,7 @@ class LaplaceClassifier(ClassificationPredictiveMixin, ClassifierMixin, LaplaceM
     ----------
     classes_ : ndarray of shape (n_classes,)
         Labels in the order of the probabilities.
-    hidden_layer_sizes_, log_evidence_, effective_parameters_, relevance_, \
+    hidden_layer_sizes_, prior_, log_evidence_, effective_parameters_, relevance_, \
 length_scale_, n_iter_, parameters_, total_weight_, n_features_in_
         As in :class:`LaplaceRegressor`.
     x_mean_, x_scale_ : ndarray of shape (n_columns,)
@@ -753,7 +764,7 @@ length_scale_, n_iter_, parameters_, total_weight_, n_features_in_
         *,
         length_scale="auto",
         tau=1.0,
-        prior="ard",
+        prior="auto",
         class_weight=None,
         n_estimators=4,
         n_draws=200,
