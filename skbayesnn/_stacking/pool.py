@@ -81,8 +81,8 @@ REGRESSION_PENALTIES = "ridge", "lasso", "adaptive_lasso"
 FOREST_WIDTHS = (0.03, 0.1, 0.25, None)
 # Trees are used from this number of rows on, with fewer columns than rows.
 TREES_FROM = 200
-# Networks by evidence are used up to this number of rows, with fewer columns than rows.
-LAPLACE_UP_TO = 5000
+# Numbers of rows with which networks by evidence are used, with fewer columns.
+LAPLACE_ROWS = range(20, 5001)
 LAPLACE_HIDDEN = {"fast": [(16,)], "auto": [(16,)], "best": [(16,), (16, 16)]}
 # Neighbours are used from this number of rows on, with fewer columns than rows.
 NEIGHBOURS_FROM = 5000
@@ -435,7 +435,7 @@ def default_specs(
         grid = {"width": FOREST_WIDTHS}
         pool.append(CandidateSpec("forest", forest, grid, space=without_limits))
     suits_laplace = not (is_classification or is_wide or sparse.issparse(X))
-    if suits_laplace and n_rows <= LAPLACE_UP_TO:
+    if suits_laplace and n_rows in LAPLACE_ROWS:
         laplace = LaplaceRegressor(
             n_estimators=1, random_state=params.get("random_state")
         )

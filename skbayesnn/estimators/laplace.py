@@ -68,6 +68,8 @@ AUTO_OPERATIONS = 1.2e9
 MOST_WEIGHTS = 5000
 # Parts of the name of a parameter of a layer.
 PARTS = "weight", "bias"
+# Least number of rows: with fewer, networks pass through all of them.
+LEAST_ROWS = 5
 # Least number of rows for each column with which columns have their own precisions.
 ROWS_OF_A_COLUMN = 2
 # Units of the hidden layer of the log variance.
@@ -164,6 +166,12 @@ class LaplaceModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
             table = new._validate(X, y, sample_weight)
             used = table.sample_weight > 0
             features, weights = _dense(table.X[used]), table.sample_weight[used]
+            if len(weights) < LEAST_ROWS:
+                raise ValueError(
+                    f"{type(self).__name__} must have at least {LEAST_ROWS} rows of "
+                    f"positive weight; got n_samples={len(weights)}. Fewer rows do not "
+                    "determine the noise."
+                )
             scaling = Scaling.of(features, weights, weights, inputs=True, targets=False)
             new.x_mean_, new.x_scale_ = scaling.x_mean, scaling.x_scale
             new.total_weight_ = float(weights.sum())

@@ -247,6 +247,14 @@ def test_linear_classes_are_at_the_mode_of_logistic_regression(random, seed):
     np.testing.assert_allclose(logits, expected, atol=0.02 * np.abs(expected).max())
 
 
+def test_few_rows_are_refused(random):
+    """Networks pass through them, so that their evidence has no maximum."""
+    X, y = _rows(random, 30)
+    weights = np.r_[np.ones(4), np.zeros(26)]
+    with pytest.raises(ValueError, match="at least 5 rows of positive weight; got n_s"):
+        LaplaceRegressor().fit(X, y, sample_weight=weights)
+
+
 def test_bad_parameters(random):
     X, y = _rows(random)
     for parameters, message in [
@@ -263,7 +271,7 @@ def test_bad_parameters(random):
             LaplaceRegressor(**parameters).fit(X, y)
 
 
-@pytest.mark.parametrize("n_rows", [2, 30])
+@pytest.mark.parametrize("n_rows", [5, 30])
 def test_wide_tables_have_equal_noise(n_rows, random, monkeypatch):
     """If the network of the noise would have too many weights; also with few rows."""
     monkeypatch.setattr("skbayesnn.estimators.laplace.MOST_WEIGHTS", 20)
