@@ -147,7 +147,9 @@ def test_given_folds_are_of_all_rows(frame, seen_folds):
 def test_an_interrupted_fit_continues(frame, monkeypatch, random_state):
     """Nothing that was finished before the interruption is trained again."""
     X, y = frame[["a", "b", "c"]], frame["y"]
-    network = MCDropoutRegressor((4,), max_iter=8, n_draws=5, batch_size=300)
+    # Both candidates must have weight: networks that learn, and differ little.
+    options = {"max_iter": 8, "n_draws": 5, "batch_size": 300}
+    network = MCDropoutRegressor((4,), learning_rate_init=0.1, **options)
     pool = [("network", network, {"dropout": [0.05, 0.1]})]
 
     def new(random_state):
