@@ -4,7 +4,7 @@ import datetime
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -48,7 +48,7 @@ from skbayesnn._data.target import refuse_values_of_intervals
 from skbayesnn._distributions.components import columns_of
 from skbayesnn._runtime import warn
 from skbayesnn._sklearn_compat import num_samples
-from skbayesnn._validation import check_row_weights
+from skbayesnn._validation import check_row_weights, compute_class_weights
 from skbayesnn.networks import NetworkDescription
 
 FLOATS = (np.float64, np.float32)
@@ -388,6 +388,31 @@ def _refuse_extreme_targets(y) -> None:
         f"{_MIN_Y:g}, so that its variance is finite; got {seen:g}. Give y in "
         "another unit."
     )
+
+
+def check_weighted_classes(estimator, X, y, sample_weight, groups=None):
+    """``check_classification`` with ``class_weight`` in the weights of the rows.
+
+    Raises
+    ------
+    ValueError
+        If fewer than two classes have rows of positive weight.
+    """
+    table, classes = check_classification(
+        estimator, X, y, sample_weight, groups=groups, reset=True
+    )
+    weights = table.sample_weight
+    if estimator.class_weight is not None:
+        labels = classes[table.y]
+        weights = weights * compute_class_weights(estimator.class_weight, labels)
+    present = np.bincount(table.y, weights, len(classes)) > 0
+    refuse_one_class(estimator, classes[present])
+    return replace(table, sample_weight=weights), classes
+
+
+def dense_rows(X) -> np.ndarray:
+    """Array of an array or sparse matrix, float64."""
+    return np.asarray(X.toarray() if sparse.issparse(X) else X, dtype=np.float64)
 
 
 def check_classification(

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from abc import ABCMeta, abstractmethod
-from dataclasses import replace
 from numbers import Integral
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import sparse
 from scipy.special import expit
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from skbayesnn import _stored as stored
@@ -19,11 +18,11 @@ from skbayesnn._data.scaling import Scaling, warn_of_far_rows
 from skbayesnn._data.table_encoder import TableEncoder
 from skbayesnn._data.validation import (
     Table,
-    check_classification,
     check_new_rows,
     check_regression,
+    check_weighted_classes,
+    dense_rows,
     network_columns,
-    refuse_one_class,
 )
 from skbayesnn._distributions.components import Gaussians
 from skbayesnn._engine.objective import weight_decay
@@ -35,7 +34,7 @@ from skbayesnn._predictive.mixin import (
     RegressionPredictiveMixin,
 )
 from skbayesnn._predictive.mixture import MixturePredictive
-from skbayesnn._runtime import atomic_update, default_settings, on_snapshot
+from skbayesnn._runtime import atomic_update, default_settings, on_snapshot, warn
 from skbayesnn._sklearn_compat import (
     BaseEstimator,
     ClassifierMixin,
@@ -165,7 +164,7 @@ class LaplaceModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
         with atomic_update(self) as new:
             table = new._validate(X, y, sample_weight)
             used = table.sample_weight > 0
-            features, weights = _dense(table.X[used]), table.sample_weight[used]
+            features, weights = dense_rows(table.X[used]), table.sample_weight[used]
             if len(weights) < LEAST_ROWS:
                 raise ValueError(
                     f"{type(self).__name__} must have at least {LEAST_ROWS} rows of "
@@ -243,6 +242,15 @@ class LaplaceModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
         self.log_evidence_ = np.array([mode.log_evidence for mode in found]) + shift
         precisions = np.mean([mode.alpha for mode in found], axis=0)
         layers = network.layers(precisions)
+        n_failed = np.count_nonzero(~np.isfinite(self.log_evidence_))
+        if n_failed:
+            warn(
+                "SKB101",
+                f"the Hessian of {n_failed} of {n_networks} networks was singular in "
+                "all steps, so that neither the noise nor the prior was estimated. Set "
+                "`length_scale` and `tau`, or take fewer units.",
+                ConvergenceWarning,
+            )
         self.length_scale_ = np.sqrt([matrix.mean() for matrix, _ in layers])
         self._store_relevance(1 / layers[0][0].mean(1))
 
@@ -387,7 +395,7 @@ class LaplaceModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
         return PredictiveBlocks.of_encoded(rows, opened)
 
     def _of_rows(self, X):
-        x = (_dense(X) - self.x_mean_) / self.x_scale_
+        x = (dense_rows(X) - self.x_mean_) / self.x_scale_
         return self._distribution(x, X.dtype)
 
     def _check_stored(self) -> None:
@@ -409,11 +417,6 @@ class LaplaceModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return accept_frames(tags)
-
-
-def _dense(X) -> np.ndarray:
-    """Array of an array or sparse matrix, float64."""
-    return np.asarray(X.toarray() if sparse.issparse(X) else X, dtype=np.float64)
 
 
 def _bounded_exp(values) -> np.ndarray:
@@ -788,18 +791,8 @@ length_scale_, n_iter_, parameters_, total_weight_, n_features_in_
         return weight_decay(1.0, self.length_scale_, self.total_weight_, self.tau)
 
     def _validate(self, X, y, sample_weight):
-        table, self.classes_ = check_classification(
-            self, X, y, sample_weight, reset=True
-        )
-        weights = table.sample_weight
-        if self.class_weight is not None:
-            labels = self.classes_[table.y]
-            weights = weights * _validation.compute_class_weights(
-                self.class_weight, labels
-            )
-        present = np.bincount(table.y, weights, len(self.classes_)) > 0
-        refuse_one_class(self, self.classes_[present])
-        return replace(table, sample_weight=weights)
+        table, self.classes_ = check_weighted_classes(self, X, y, sample_weight)
+        return table
 
     def _data_term(self, y, weights):
         tau = _validation.check_number("tau", self.tau, low=0, open_low=True)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import math
 from abc import ABCMeta, abstractmethod
-from dataclasses import replace
 from numbers import Integral
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
 from skbayesnn import _stored as stored
@@ -20,10 +18,10 @@ from skbayesnn._data.scaling import Scaling, warn_of_far_rows
 from skbayesnn._data.table_encoder import TableEncoder
 from skbayesnn._data.validation import (
     Table,
-    check_classification,
     check_new_rows,
     check_regression,
-    refuse_one_class,
+    check_weighted_classes,
+    dense_rows,
 )
 from skbayesnn._distributions.mixtures import GaussianMixtures
 from skbayesnn._likelihoods.base import MIN_NOISE
@@ -216,7 +214,7 @@ class NeighbourModel(WithCache, PredictiveMixin, BaseEstimator, metaclass=ABCMet
             )
             targets, weights = targets[order], weights[order]
             groups = None if groups is None else groups[order]
-            features = _dense(features[order])
+            features = dense_rows(features[order])
             scaling = Scaling.of(features, weights, weights, inputs=True, targets=False)
             new.x_mean_, new.x_scale_ = scaling.x_mean, scaling.x_scale
             new.total_weight_ = float(weights.sum())
@@ -365,7 +363,7 @@ class NeighbourModel(WithCache, PredictiveMixin, BaseEstimator, metaclass=ABCMet
         return PredictiveBlocks.of_encoded(rows, opened)
 
     def _of_rows(self, X, draws):
-        standardised = self._standardised(_dense(X), self.X_train_.dtype)
+        standardised = self._standardised(dense_rows(X), self.X_train_.dtype)
         features = self._encoded(standardised)
         return self._distribution(self._queries(features, draws), X.dtype)
 
@@ -459,11 +457,6 @@ class NeighbourModel(WithCache, PredictiveMixin, BaseEstimator, metaclass=ABCMet
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return accept_frames(tags)
-
-
-def _dense(X) -> np.ndarray:
-    """Array of an array or sparse matrix, float64."""
-    return np.asarray(X.toarray() if sparse.issparse(X) else X, dtype=np.float64)
 
 
 class NeighbourRegressor(RegressionPredictiveMixin, RegressorMixin, NeighbourModel):
@@ -852,18 +845,8 @@ n_iter_, encoder_, n_features_in_, parameters_, seeds_, total_weight_
         self._store(locals())
 
     def _validate(self, X, y, sample_weight, groups):
-        table, self.classes_ = check_classification(
-            self, X, y, sample_weight, groups=groups, reset=True
-        )
-        weights = table.sample_weight
-        if self.class_weight is not None:
-            labels = self.classes_[table.y]
-            weights = weights * _validation.compute_class_weights(
-                self.class_weight, labels
-            )
-        present = np.bincount(table.y, weights, len(self.classes_)) > 0
-        refuse_one_class(self, self.classes_[present])
-        return replace(table, sample_weight=weights)
+        table, self.classes_ = check_weighted_classes(self, X, y, sample_weight, groups)
+        return table
 
     def _prepare_targets(self, y, weights):
         n_rows = len(y)

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.stats import multivariate_normal
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
 from skbayesnn import LaplaceClassifier, LaplaceRegressor
@@ -245,6 +246,15 @@ def test_linear_classes_are_at_the_mode_of_logistic_regression(random, seed):
     # The precision of the bias is always estimated, so that the bias is smaller.
     logits, expected = logits - logits.mean(), expected - expected.mean()
     np.testing.assert_allclose(logits, expected, atol=0.02 * np.abs(expected).max())
+
+
+def test_a_singular_hessian_warns(random, monkeypatch):
+    """No step can then estimate the precisions."""
+    monkeypatch.setattr("skbayesnn.estimators._evidence._evidence", lambda *_: None)
+    X, y = _rows(random, 30)
+    model = LaplaceRegressor((3,), likelihood="gaussian", n_estimators=2)
+    with pytest.warns(ConvergenceWarning, match="2 of 2 networks was singular"):
+        model.fit(X, y)
 
 
 def test_few_rows_are_refused(random):
