@@ -15,6 +15,7 @@ import torch
 _lock = threading.Lock()
 _numbers_in_use: list[int] = []
 _process_number = 0
+_last_number = 0  # Of the last user, who may have left.
 _thread_local = threading.local()
 
 
@@ -40,16 +41,20 @@ def _enter(n: int) -> int:
     """Return the number of threads to restore in the calling thread.
 
     A thread that started while others were computing has copied one of their numbers.
+    Torch copies it outside of the lock, so the others may have left since.
     """
-    global _process_number
+    global _process_number, _last_number
     with _lock:
         previous = torch.get_num_threads()
+        is_new = not hasattr(_thread_local, "depth")
         nested = getattr(_thread_local, "depth", 0)
         _thread_local.depth = nested + 1
-        if not _numbers_in_use:
+        in_use = [*_numbers_in_use, _last_number] if is_new else _numbers_in_use
+        is_copied = not nested and previous in in_use
+        if not (_numbers_in_use or is_copied):
             _process_number = previous
-        is_copied = not nested and previous in _numbers_in_use
         _numbers_in_use.append(n)
+        _last_number = n
         return _process_number if is_copied else previous
 
 

@@ -63,6 +63,19 @@ def test_uses_can_overlap_and_be_nested(n_threads):
     assert _in_a_new_thread() == torch.get_num_threads() == n_threads
 
 
+def test_a_thread_that_has_copied_a_number_which_is_no_longer_in_use(n_threads):
+    def fit():
+        with torch_threads(1):
+            pass
+        return torch.get_num_threads()
+
+    with ThreadPoolExecutor(1) as pool:
+        with torch_threads(1):
+            assert pool.submit(torch.get_num_threads).result() == 1
+        assert pool.submit(fit).result() == n_threads
+    assert _in_a_new_thread() == n_threads
+
+
 @pytest.mark.parametrize(
     "family", ["bernoulli", MeanField(shared_draw=True), "concrete"], ids=repr
 )
