@@ -41,6 +41,7 @@ from skbayesnn._stacking.classifier import BayesianStackingClassifier
 from skbayesnn._stacking.pool import default_pool
 from skbayesnn._stacking.regressor import BayesianStackingRegressor
 from skbayesnn._version import __version__ as __version__
+from skbayesnn._warm_up import warm_up
 from skbayesnn.estimators._weight_decay import tau_from_weight_decay
 from skbayesnn.estimators.anchored_ensemble import (
     AnchoredEnsembleClassifier,
@@ -100,4 +101,5 @@ __all__: list[str] = [
     "tau_from_weight_decay",
     "to_onnx",
     "trusted_types",
+    "warm_up",
 ]

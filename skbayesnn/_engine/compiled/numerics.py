@@ -6,7 +6,6 @@ Their errors are a few units in the last place.
 """
 
 import math
-from contextlib import suppress
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -29,6 +28,7 @@ from skbayesnn._engine.training_random import (
     SHIFT_3,
     uniform_bits,
 )
+from skbayesnn._runtime import warn
 
 # ---- compilation
 
@@ -75,10 +75,22 @@ class _Cache(FunctionCache):
         return *super()._index_key(sig, codegen), _hash_of_sources()
 
 
+@cache
+def _warn_of_cache() -> None:
+    warn(
+        "SKB115",
+        "Compiled code cannot be stored: the folder of the package and numba's cache "
+        "folder cannot be written. Every process compiles again, which takes some "
+        "10 s. Set the environment variable NUMBA_CACHE_DIR to a folder that can be "
+        "written.",
+    )
+
+
 def _cached(dispatcher):
-    # Without a folder that can be written, every process compiles.
-    with suppress(RuntimeError):
+    try:
         dispatcher._cache = _Cache(dispatcher.py_func)
+    except RuntimeError:  # Numba has found no folder that can be written.
+        _warn_of_cache()
     return dispatcher
 
 
