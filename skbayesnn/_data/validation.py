@@ -390,24 +390,47 @@ def _refuse_extreme_targets(y) -> None:
     )
 
 
-def check_weighted_classes(estimator, X, y, sample_weight, groups=None):
+def classes_of_stream(estimator, classes):
+    """All labels of a stream; None in a first call without ``classes``."""
+    if not hasattr(estimator, "classes_"):
+        classes = None if classes is None else np.unique(classes)
+        if classes is not None and len(classes) < 2:
+            raise ValueError(
+                "`classes` must contain all labels that can occur, at least 2; got "
+                f"{classes.tolist()}."
+            )
+        return classes
+    if classes is not None and not np.array_equal(
+        np.unique(classes), estimator.classes_
+    ):
+        raise ValueError(
+            "`classes` must be the same as in the first call of `partial_fit`, "
+            f"{estimator.classes_.tolist()}; got {np.unique(classes).tolist()}."
+        )
+    return estimator.classes_
+
+
+def check_weighted_classes(
+    estimator, X, y, sample_weight, groups=None, *, reset=True, classes=None
+):
     """``check_classification`` with ``class_weight`` in the weights of the rows.
 
     Raises
     ------
     ValueError
-        If fewer than two classes have rows of positive weight.
+        If fewer than two classes have rows of positive weight, without ``classes``.
     """
-    table, classes = check_classification(
-        estimator, X, y, sample_weight, groups=groups, reset=True
+    table, labels = check_classification(
+        estimator, X, y, sample_weight, groups=groups, reset=reset, classes=classes
     )
     weights = table.sample_weight
     if estimator.class_weight is not None:
-        labels = classes[table.y]
-        weights = weights * compute_class_weights(estimator.class_weight, labels)
-    present = np.bincount(table.y, weights, len(classes)) > 0
-    refuse_one_class(estimator, classes[present])
-    return replace(table, sample_weight=weights), classes
+        by_row = labels[table.y]
+        weights = weights * compute_class_weights(estimator.class_weight, by_row)
+    if classes is None:
+        present = np.bincount(table.y, weights, len(labels)) > 0
+        refuse_one_class(estimator, labels[present])
+    return replace(table, sample_weight=weights), labels
 
 
 def dense_rows(X) -> np.ndarray:

@@ -12,7 +12,11 @@ from numpy.typing import ArrayLike
 
 from skbayesnn import _validation
 from skbayesnn._data import class_order
-from skbayesnn._data.validation import check_classification, refuse_one_class
+from skbayesnn._data.validation import (
+    check_classification,
+    classes_of_stream,
+    refuse_one_class,
+)
 from skbayesnn._distributions.components import labels_at
 from skbayesnn._engine.resources import prediction_slots
 from skbayesnn._predictive.classes import ClassPredictive, label_log_density
@@ -241,27 +245,8 @@ class BayesianClassifier(
             n_replay=n_replay,
             n_total=n_total,
             prior=prior,
-            classes=self._classes_of_stream(classes),
+            classes=classes_of_stream(self, classes),
         )
-
-    def _classes_of_stream(self, classes):
-        """All labels of a stream; None in a first call without ``classes``."""
-        if not hasattr(self, "classes_"):
-            classes = None if classes is None else np.unique(classes)
-            if classes is not None and len(classes) < 2:
-                raise ValueError(
-                    "`classes` must contain all labels that can occur, at least 2; got "
-                    f"{classes.tolist()}."
-                )
-            return classes
-        if classes is not None and not np.array_equal(
-            np.unique(classes), self.classes_
-        ):
-            raise ValueError(
-                "`classes` must be the same as in the first call of `partial_fit`, "
-                f"{self.classes_.tolist()}; got {np.unique(classes).tolist()}."
-            )
-        return self.classes_
 
     def _prediction_spread(self, X, y):
         posterior = posterior_by(self, X, "mean_weights")

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,8 +35,9 @@ from scipy.special import expit, log_softmax
 # evidence is computed after every EVERY steps; an increase below LEAST_INCREASE nats a
 # row does not count.
 MAX_STEPS, PATIENCE, EVERY, LEAST_INCREASE = 300, 20, 2, 1e-3
-# Bounds of prior precisions.
-PRECISIONS = 1e-4, 1e6
+# Bounds of prior precisions. Separated classes have logits without bounds, and then the
+# curvature of their data terms vanishes, and with it the estimate of a precision.
+PRECISIONS, LEAST_OF_LOGITS = (1e-4, 1e6), 0.3
 # Least share of the rows that estimates the noise, and the largest tau.
 LEAST_FREEDOM, MOST_TAU = 0.05, 1e12
 # Damping of a step relative to the mean curvature: first value, least value, and
@@ -100,6 +101,10 @@ class DenseNetwork:
             layers.append((matrix.reshape(*weights.shape[:-1], inputs, outputs), bias))
             start = middle + outputs
         return layers
+
+    def vector(self, layers) -> np.ndarray:
+        """Weights of matrices and biases of all layers, (n_weights,)."""
+        return np.concatenate([part.ravel() for layer in layers for part in layer])
 
     def initial(self, random: np.random.Generator) -> np.ndarray:
         """Random weights with which units are of order one, (n_weights,)."""
@@ -206,6 +211,7 @@ class DataTerm(ABC):
 
     # Whether each output has its own data term and tau; otherwise there is one.
     by_output = False
+    least_precision = PRECISIONS[0]
 
     def __init__(self, y: np.ndarray, weights: np.ndarray):
         self.y, self.weights = y, weights
@@ -280,6 +286,8 @@ class Logits(DataTerm):
     y is 1 for the class of the row, 0 for others.
     """
 
+    least_precision = LEAST_OF_LOGITS
+
     def losses(self, f):
         if f.shape[1] == 1:
             return np.logaddexp(0, f) - self.y * f
@@ -305,24 +313,30 @@ class Logits(DataTerm):
 
 @dataclass(frozen=True)
 class Quadratic:
-    """Data terms at some weights, to second order.
+    """Data terms of some rows about some weights, to second order.
 
     Parameters
     ----------
+    weights : ndarray of shape (n_weights,)
     value : ndarray of shape (terms,)
     gradient : ndarray of shape (terms, n_weights)
     curvature : ndarray of shape (terms, n_weights, n_weights)
+    n_rows : float
+        Sum of the weights of the rows.
     """
 
+    weights: np.ndarray
     value: np.ndarray
     gradient: np.ndarray
     curvature: np.ndarray
+    n_rows: float
 
     @classmethod
     def of(cls, network: DenseNetwork, weights, X, term: DataTerm) -> Quadratic:
         """Evaluate by blocks of rows."""
         n, terms = network.n_weights, n_terms(network, term)
-        total = cls(np.zeros(terms), np.zeros((terms, n)), np.zeros((terms, n, n)))
+        value, gradient = np.zeros(terms), np.zeros((terms, n))
+        curvature = np.zeros((terms, n, n))
         size = max(1, BLOCK_ENTRIES // (n * network.sizes[-1]))
         for start in range(0, len(X), size):
             rows = slice(start, start + size)
@@ -333,17 +347,68 @@ class Quadratic:
             rooted = part.rooted(f, gradients)
             rooted *= np.sqrt(share)[:, None, None]
             if term.by_output:
-                total.value[:] += losses.sum(0)
+                value += losses.sum(0)
                 for k in range(terms):
-                    total.gradient[k] += slopes[:, k] @ gradients[:, k]
+                    gradient[k] += slopes[:, k] @ gradients[:, k]
                     root = np.ascontiguousarray(rooted[:, k])
-                    total.curvature[k] += root.T @ root
+                    curvature[k] += root.T @ root
             else:
-                total.value[0] += losses.sum()
+                value += losses.sum()
                 flat = rooted.reshape(-1, n)
-                total.gradient[0] += slopes.ravel() @ gradients.reshape(-1, n)
-                total.curvature[0] += flat.T @ flat
-        return total
+                gradient[0] += slopes.ravel() @ gradients.reshape(-1, n)
+                curvature[0] += flat.T @ flat
+        return cls(weights, value, gradient, curvature, float(term.weights.sum()))
+
+    def about(self, weights) -> Quadratic:
+        """The same function about other weights."""
+        change = weights - self.weights
+        bend = self.curvature @ change
+        value = self.value + (self.gradient + bend / 2) @ change
+        return replace(
+            self, weights=weights, value=value, gradient=self.gradient + bend
+        )
+
+    def __add__(self, other: Quadratic) -> Quadratic:
+        return Quadratic(
+            self.weights,
+            self.value + other.value,
+            self.gradient + other.gradient,
+            self.curvature + other.curvature,
+            self.n_rows + other.n_rows,
+        )
+
+
+@dataclass(frozen=True)
+class TrainingRows:
+    """Data terms of a network as functions of its weights.
+
+    Parameters
+    ----------
+    network : DenseNetwork
+    X : ndarray of shape (rows, inputs)
+    term : DataTerm
+    earlier : Quadratic, optional
+        Of earlier rows, which are not kept.
+    """
+
+    network: DenseNetwork
+    X: np.ndarray
+    term: DataTerm
+    earlier: Quadratic | None = None
+
+    def quadratic(self, weights) -> Quadratic:
+        """Data terms about some weights."""
+        new = Quadratic.of(self.network, weights, self.X, self.term)
+        return new if self.earlier is None else new + self.earlier.about(weights)
+
+    def values(self, weights) -> np.ndarray:
+        """Data terms at some weights, (terms,)."""
+        f = self.network.outputs(weights, self.X)
+        values = self.term.weights @ self.term.losses(f)
+        values = values if self.term.by_output else values.sum(keepdims=True)
+        if self.earlier is not None:
+            values = values + self.earlier.about(weights).value
+        return values
 
 
 @dataclass(frozen=True)
@@ -356,8 +421,8 @@ class Mode:
     alpha : ndarray of shape (n_weights,)
         Prior precision of each weight.
     tau : ndarray of shape (terms,)
-    curvature : ndarray of shape (n_weights, n_weights)
-        Of the data terms, times tau.
+    quadratic : Quadratic or None
+        The data terms about the weights; None before a training.
     log_evidence : float
         For the standardised rows.
     n_steps : int
@@ -366,14 +431,20 @@ class Mode:
     weights: np.ndarray
     alpha: np.ndarray
     tau: np.ndarray
-    curvature: np.ndarray
-    log_evidence: float
+    quadratic: Quadratic | None = None
+    log_evidence: float = -np.inf
     n_steps: int = 0
+
+    @property
+    def curvature(self) -> np.ndarray:
+        """Of the data terms, times tau, (n_weights, n_weights)."""
+        assert self.quadratic is not None
+        return np.tensordot(self.tau, self.quadratic.curvature, 1)
 
     @property
     def hessian(self) -> np.ndarray:
         """Precision of the posterior, (n_weights, n_weights)."""
-        hessian = self.curvature.copy()
+        hessian = self.curvature
         hessian[np.diag_indices_from(hessian)] += self.alpha
         return hessian
 
@@ -411,6 +482,7 @@ def largest_evidence(
     alpha: np.ndarray | None = None,
     tau: np.ndarray | None = None,
     max_steps: int | None = None,
+    earlier: Quadratic | None = None,
 ) -> Mode:
     """Train from some weights, and return the mode of the largest evidence.
 
@@ -420,46 +492,43 @@ def largest_evidence(
     tau : (terms,), precisions that are held; None estimates them
     max_steps : number of steps that are taken if the evidence does not stop them; with
         None, up to ``MAX_STEPS``
+    earlier : argument of ``TrainingRows``
     """
-    groups, n_rows = network.groups(prior), term.weights.sum()
+    rows, groups = TrainingRows(network, X, term, earlier), network.groups(prior)
     if not isinstance(start, Mode):
-        ones = np.ones(network.n_weights), np.ones(n_terms(network, term))
-        start = Mode(start, *ones, np.empty(0), -np.inf)
-    weights, held, learns_tau = start.weights, alpha, tau is None and term.by_output
+        start = Mode(start, np.ones(network.n_weights), np.ones(n_terms(network, term)))
+    held, learns_tau = alpha, tau is None and term.by_output
     alpha = _held(start.alpha, held)
     tau = start.tau if tau is None else tau
     damping, best, since = DAMPING, None, 0
-    quadratic = Quadratic.of(network, weights, X, term)
+    quadratic = rows.quadratic(start.weights)
     last = max_steps or MAX_STEPS
     for step in range(last + 1):
         if step and (step % EVERY == 0 or step == last):
-            found = _evidence(quadratic, weights, alpha, tau, n_rows, term.by_output)
+            found = _evidence(quadratic, alpha, tau, term.by_output)
             if found is not None:
                 log_evidence, inverse = found
-                least = LEAST_INCREASE * n_rows
-                better = best is None or log_evidence > best.log_evidence
+                least = LEAST_INCREASE * quadratic.n_rows
                 since += EVERY
                 if best is None or log_evidence > best.log_evidence + least:
                     since = 0
-                if better:
-                    best = Mode(weights, alpha, tau, np.empty(0), log_evidence, step)
+                if best is None or log_evidence > best.log_evidence:
+                    weights = quadratic.weights
+                    best = Mode(weights, alpha, tau, quadratic, log_evidence, step)
                 if since >= PATIENCE:
                     break
                 if learns_tau:
-                    tau = _tau(quadratic, tau, inverse, n_rows)
-                alpha = _held(_alpha(groups, weights, alpha, inverse), held)
-        stepped = _step(network, X, term, quadratic, weights, alpha, tau, damping)
+                    tau = _tau(quadratic, tau, inverse)
+                alpha = _alpha(groups, quadratic.weights, alpha, inverse)
+                alpha = _held(np.maximum(alpha, term.least_precision), held)
+        stepped = _step(rows, quadratic, alpha, tau, damping)
         if stepped is None:
             break
         weights, damping = stepped
-        quadratic = Quadratic.of(network, weights, X, term)
+        quadratic = rows.quadratic(weights)
     if best is None:  # no Hessian was positive definite
-        best = Mode(weights, alpha, tau, np.empty(0), -np.inf)
-    quadratic = Quadratic.of(network, best.weights, X, term)
-    curvature = np.tensordot(best.tau, quadratic.curvature, 1)
-    return Mode(
-        best.weights, best.alpha, best.tau, curvature, best.log_evidence, best.n_steps
-    )
+        best = Mode(quadratic.weights, alpha, tau, quadratic)
+    return best
 
 
 def n_terms(network: DenseNetwork, term: DataTerm) -> int:
@@ -472,16 +541,16 @@ def _held(alpha, held) -> np.ndarray:
     return alpha if held is None else np.where(np.isfinite(held), held, alpha)
 
 
-def _evidence(quadratic, weights, alpha, tau, n_rows, is_normal):
+def _evidence(quadratic, alpha, tau, is_normal):
     """Log evidence, and the inverse of the Hessian; None if this is singular."""
     hessian = np.tensordot(tau, quadratic.curvature, 1)
     hessian[np.diag_indices_from(hessian)] += alpha
     factor, info = lapack.dpotrf(hessian, lower=1, clean=0, overwrite_a=1)
     if info:
         return None
-    log_evidence = -(tau @ quadratic.value) - 0.5 * (alpha @ np.square(weights))
+    log_evidence = -_loss(quadratic.value, quadratic.weights, alpha, tau)
     if is_normal:
-        log_evidence += 0.5 * n_rows * np.log(tau / (2 * np.pi)).sum()
+        log_evidence += 0.5 * quadratic.n_rows * np.log(tau / (2 * np.pi)).sum()
     log_evidence += 0.5 * np.log(alpha).sum() - np.log(np.diagonal(factor)).sum()
     inverse, info = lapack.dpotri(factor, lower=1, overwrite_c=1)
     if info:
@@ -491,9 +560,10 @@ def _evidence(quadratic, weights, alpha, tau, n_rows, is_normal):
     return float(log_evidence), inverse
 
 
-def _tau(quadratic, tau, inverse, n_rows) -> np.ndarray:
+def _tau(quadratic, tau, inverse) -> np.ndarray:
     """Precisions of the noise by evidence, (terms,)."""
     effective = tau * np.einsum("kpq,pq->k", quadratic.curvature, inverse)
+    n_rows = quadratic.n_rows
     freedom = np.maximum(n_rows - effective, LEAST_FREEDOM * n_rows)
     return freedom / np.maximum(2 * quadratic.value, freedom / MOST_TAU)
 
@@ -507,14 +577,23 @@ def _alpha(groups, weights, alpha, inverse) -> np.ndarray:
     return np.clip(effective / squares, *PRECISIONS)[groups]
 
 
-def _step(network, X, term, quadratic, weights, alpha, tau, damping):
+def _loss(values, weights, alpha, tau) -> float:
+    """Loss of the training.
+
+    values : data terms, (terms,)
+    """
+    return tau @ values + 0.5 * (alpha @ np.square(weights))
+
+
+def _step(rows: TrainingRows, quadratic: Quadratic, alpha, tau, damping):
     """Weights after a Levenberg-Marquardt step, and the damping of the next one.
 
     None if no step decreases the loss.
     """
+    weights = quadratic.weights
     curvature = np.tensordot(tau, quadratic.curvature, 1)
     gradient = tau @ quadratic.gradient + alpha * weights
-    loss = tau @ quadratic.value + 0.5 * (alpha @ np.square(weights))
+    loss = _loss(quadratic.value, weights, alpha, tau)
     unit = np.trace(curvature) / len(weights)
     for _ in range(MAX_REFUSALS):
         damped = curvature.copy()
@@ -523,11 +602,7 @@ def _step(network, X, term, quadratic, weights, alpha, tau, damping):
         if info == 0:
             change, _ = lapack.dpotrs(factor, gradient, lower=1)
             new = weights - change
-            f = network.outputs(new, X)
-            values = term.weights @ term.losses(f)
-            values = values if term.by_output else values.sum(keepdims=True)
-            new_loss = tau @ values + 0.5 * (alpha @ np.square(new))
-            if new_loss <= loss:
+            if _loss(rows.values(new), new, alpha, tau) <= loss:
                 return new, max(damping * AFTER_STEP, LEAST_DAMPING)
         damping = max(damping * AFTER_REFUSAL, LEAST_DAMPING)
     return None

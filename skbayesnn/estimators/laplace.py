@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABCMeta, abstractmethod
 from numbers import Integral
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self, TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,6 +21,7 @@ from skbayesnn._data.validation import (
     check_new_rows,
     check_regression,
     check_weighted_classes,
+    classes_of_stream,
     dense_rows,
     network_columns,
 )
@@ -50,6 +51,7 @@ from skbayesnn.estimators._evidence import (
     Logits,
     LogVariances,
     Mode,
+    Quadratic,
     Squares,
     largest_evidence,
     linearised,
@@ -75,10 +77,21 @@ ROWS_OF_A_COLUMN = 2
 NOISE_UNITS = 8
 # Most values of the draws of a block of rows.
 MAX_COMPONENTS = 1 << 21
+# Most values of ``information_``.
+MAX_INFORMATION = 1 << 20
 # Bound of the log variance of the noise, relative to its mean.
 MAX_LOG = 12.0
 # Least share of a residual's variance that is noise.
 LEAST_NOISE = 0.05
+
+
+class Information(TypedDict):
+    """Value of ``information_``: prior precisions, and fields of ``Quadratic``."""
+
+    alpha: Annotated[stored.Floats, "networks, coefficients", stored.POSITIVE]
+    value: Annotated[stored.Floats, "networks, terms"]
+    gradient: Annotated[stored.Floats, "networks, terms, coefficients"]
+    curvature: Annotated[stored.Floats, "networks, terms, coefficients, coefficients"]
 
 
 class LaplaceModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
@@ -97,6 +110,7 @@ class LaplaceModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
     random_state: stored.Seed
 
     parameters_: dict[str, Annotated[stored.Floats, "networks, ..."]]
+    information_: Annotated[Information, stored.OPTIONAL]
     prior_: Literal["ard", "layer", "isotropic"]
     log_evidence_: stored.Records
     effective_parameters_: stored.Records
@@ -114,14 +128,17 @@ class LaplaceModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
     __metadata_request__fit: ClassVar = {"groups": True}
 
     @abstractmethod
-    def _validate(self, X, y, sample_weight) -> Table:
-        """Check the arguments of ``fit``; set attributes that depend only on y."""
+    def _validate(self, X, y, sample_weight, reset) -> Table:
+        """Check the arguments of ``fit``; set attributes that depend only on y.
+
+        reset : False for further rows of ``partial_fit``
+        """
 
     @abstractmethod
-    def _data_term(self, y, weights) -> tuple[DataTerm, np.ndarray | None]:
+    def _data_term(self, y, weights, reset) -> tuple[DataTerm, np.ndarray | None]:
         """Data term of rows of positive weight, and tau if it is held.
 
-        Sets the standardisation of y.
+        reset : whether the rows set the standardisation of y
         """
 
     @abstractmethod
@@ -160,25 +177,79 @@ class LaplaceModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
         self : object
             The fitted estimator. After an error it is unchanged.
         """
+        return self._fit_rows(X, y, sample_weight, reset=True)
+
+    def _fit_rows(self, X, y, sample_weight, *, reset: bool, **options) -> Self:
+        """Fit, or update with further rows; options : of ``_validate``."""
         random = _validation.random_source(self.random_state)
         with atomic_update(self) as new:
-            table = new._validate(X, y, sample_weight)
+            table = new._validate(X, y, sample_weight, reset, **options)
             used = table.sample_weight > 0
             features, weights = dense_rows(table.X[used]), table.sample_weight[used]
-            if len(weights) < LEAST_ROWS:
-                raise ValueError(
-                    f"{type(self).__name__} must have at least {LEAST_ROWS} rows of "
-                    f"positive weight; got n_samples={len(weights)}. Fewer rows do not "
-                    "determine the noise."
+            if reset:
+                if len(weights) < LEAST_ROWS:
+                    raise ValueError(
+                        f"{type(self).__name__} must have at least {LEAST_ROWS} rows "
+                        f"of positive weight; got n_samples={len(weights)}. Fewer rows "
+                        "do not determine the noise."
+                    )
+                scaling = Scaling.of(
+                    features, weights, weights, inputs=True, targets=False
                 )
-            scaling = Scaling.of(features, weights, weights, inputs=True, targets=False)
-            new.x_mean_, new.x_scale_ = scaling.x_mean, scaling.x_scale
-            new.total_weight_ = float(weights.sum())
-            term, tau = new._data_term(table.y[used], weights)
-            new._train(scaling.x_to_network(features), term, tau, random)
+                new.x_mean_, new.x_scale_ = scaling.x_mean, scaling.x_scale
+                new.total_weight_ = 0.0
+            term, tau = new._data_term(table.y[used], weights, reset)
+            x = (features - new.x_mean_) / new.x_scale_
+            (new._train if reset else new._update)(x, term, tau, random)
         return self
 
     # ---- training
+
+    def _update(self, x, term: DataTerm, tau, random) -> None:
+        """Train all networks with further rows.
+
+        The earlier rows are represented by their data terms about the fitted weights,
+        to second order. This is the posterior as prior, but precisions are estimated
+        again.
+        """
+        if not hasattr(self, "information_"):
+            raise ValueError(
+                "`partial_fit` must have `information_`, which fit stores for at most "
+                f"{MAX_INFORMATION} values; the model has none. Take fewer units or "
+                "networks, or fit to all rows."
+            )
+        sizes = len(self.x_mean_), *self.hidden_layer_sizes_, self._n_outputs
+        network = DenseNetwork(sizes, self.activation)
+        found = []
+        for member in range(len(self.log_evidence_)):
+            noise = self.layers_of(member, "noise")
+            weights = network.vector(self.layers_of(member, "network"))
+            of_rows: Any = {**self.information_}
+            of_rows = {name: value[member] for name, value in of_rows.items()}
+            alpha = of_rows.pop("alpha")
+            mode = largest_evidence(
+                network,
+                x,
+                self._with_precision(term, noise, x),
+                Mode(weights, alpha, self.parameters_["tau"][member]),
+                prior=self.prior_,
+                alpha=self._held_precisions(network),
+                tau=tau,
+                max_steps=self._max_steps(),
+                earlier=Quadratic(weights, n_rows=self.total_weight_, **of_rows),
+            )
+            found.append((_named("noise", noise), mode))
+        seeds = random.randint(0, 2**31 - 1, size=len(found))
+        self._store_modes(network, found, seeds)
+
+    def _with_precision(self, term: DataTerm, noise, x) -> DataTerm:
+        """The data term with the noise that depends on the row, if it does."""
+        return term
+
+    def _max_steps(self) -> int | None:
+        if self.max_iter == "auto":
+            return None
+        return _validation.check_number("max_iter", self.max_iter, kind=Integral, low=1)
 
     def _train(self, x, term: DataTerm, tau, random) -> None:
         """Train all networks, and set the attributes that follow from it."""
@@ -193,11 +264,7 @@ class LaplaceModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
         n_networks = _validation.check_number(
             "n_estimators", self.n_estimators, kind=Integral, low=1
         )
-        max_steps = None
-        if self.max_iter != "auto":
-            max_steps = _validation.check_number(
-                "max_iter", self.max_iter, kind=Integral, low=1
-            )
+        max_steps = self._max_steps()
         seeds = random.randint(0, 2**31 - 1, size=n_networks)
 
         def fitted(network: DenseNetwork, seed: int) -> Mode:
@@ -217,30 +284,44 @@ class LaplaceModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
         network, first = self._selected(sizes, lambda n: fitted(n, seeds[0]))
         modes = [first, *(fitted(network, seed) for seed in seeds[1:])]
         self._prepare_noise(network, x, term, first, tau)
-        parts, found = [], []
-        for seed, mode in zip(seeds, modes, strict=True):
-            further, mode = self._with_noise(
-                network, x, term, mode, self._held_precisions(network)
-            )
-            found.append(mode)
+        held = self._held_precisions(network)
+        found = [self._with_noise(network, x, term, mode, held) for mode in modes]
+        self._store_modes(network, found, seeds)
+
+    def _store_modes(self, network, found: list[tuple[dict, Mode]], seeds) -> None:
+        """Set the attributes that follow from the modes.
+
+        found : parameters of noise that depends on the row, and mode, of each network
+        """
+        parts, modes, n_networks = [], [mode for _, mode in found], len(found)
+        for seed, (noise, mode) in zip(seeds, found, strict=True):
             generator = np.random.default_rng([int(seed), 1])
             deviations = mode.deviations(self.n_draws // 2, generator)
             parts.append(
                 _named("network", network.layers(mode.weights))
                 | _named("draws", network.layers(deviations))
                 | {"tau": mode.tau}
-                | further
+                | noise
             )
         self.parameters_ = {
             name: np.stack([part[name] for part in parts]) for name in parts[0]
         }
-        self.n_iter_ = max(mode.n_steps for mode in found)
+        fields = [{"alpha": mode.alpha} | vars(mode.quadratic) for mode in modes]
+        self.total_weight_ = fields[0]["n_rows"]
+        vars(self).pop("information_", None)
+        if n_networks * fields[0]["curvature"].size <= MAX_INFORMATION:
+            of_rows: Any = {
+                name: np.stack([field[name] for field in fields])
+                for name in Information.__annotations__
+            }
+            self.information_ = of_rows
+        self.n_iter_ = max(mode.n_steps for mode in modes)
         self.effective_parameters_ = np.array(
-            [mode.effective_parameters() for mode in found]
+            [mode.effective_parameters() for mode in modes]
         )
         shift = self._log_density_shift() * self.total_weight_
-        self.log_evidence_ = np.array([mode.log_evidence for mode in found]) + shift
-        precisions = np.mean([mode.alpha for mode in found], axis=0)
+        self.log_evidence_ = np.array([mode.log_evidence for mode in modes]) + shift
+        precisions = np.mean([mode.alpha for mode in modes], axis=0)
         layers = network.layers(precisions)
         n_failed = np.count_nonzero(~np.isfinite(self.log_evidence_))
         if n_failed:
@@ -419,9 +500,14 @@ class LaplaceModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
         return accept_frames(tags)
 
 
-def _bounded_exp(values) -> np.ndarray:
-    """Variance of a log variance, relative to the mean."""
-    return np.exp(np.clip(values, -MAX_LOG, MAX_LOG))
+def _relative_variance(noise, x) -> Any:
+    """Variance of the noise relative to its mean, (rows, targets).
+
+    noise : layers of the log variance
+    """
+    (matrix, bias), (last, last_bias) = noise
+    log_variance = np.tanh(x @ matrix + bias) @ last + last_bias
+    return np.exp(np.clip(log_variance, -MAX_LOG, MAX_LOG))
 
 
 def _named(kind: str, layers) -> dict[str, np.ndarray]:
@@ -518,6 +604,9 @@ class LaplaceRegressor(RegressionPredictiveMixin, RegressorMixin, LaplaceModel):
         Steps to the largest evidence, the maximum over networks.
     parameters_ : dict
         The networks and the draws as plain arrays.
+    information_ : dict
+        Prior precisions, and log likelihood to second order about the weights, for
+        ``partial_fit``. Networks with many weights have none.
     total_weight_ : float
         N, the sum of the weights.
     n_features_in_ : int
@@ -583,13 +672,54 @@ class LaplaceRegressor(RegressionPredictiveMixin, RegressorMixin, LaplaceModel):
     def _scaling(self) -> Scaling:
         return Scaling(self.x_mean_, self.x_scale_, self.y_mean_, self.y_scale_)
 
-    def _validate(self, X, y, sample_weight):
-        table, self.y_ndim_ = check_regression(self, X, y, sample_weight, reset=True)
+    def partial_fit(
+        self,
+        X: MatrixLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
+        """Update the fit with further rows: the posterior becomes the prior.
+
+        Pass each row once; no rows are kept. The first call is a fit, if there was
+        none. It sets the standardisation and the encoding of columns, the units, and
+        the form of the noise. Later calls represent the earlier rows by their log
+        likelihood to second order about the fitted weights, and estimate weights, tau
+        and length scales again. This is exact for a linear model,
+        ``hidden_layer_sizes=()``. With hidden units it is an approximation, and a fit
+        to all rows is more accurate: let the first call have many rows.
+
+        Parameters
+        ----------
+        X : {frame, array-like, sparse matrix} of shape (n_samples, n_features)
+            New inputs.
+        y : array-like of shape (n_samples,) or (n_samples, n_targets)
+            New target values.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows, as in ``fit``.
+
+        Returns
+        -------
+        self : object
+            The updated estimator. After an error it is unchanged.
+        """
+        return self._fit_rows(
+            X, y, sample_weight, reset=not hasattr(self, "parameters_")
+        )
+
+    def _validate(self, X, y, sample_weight, reset):
+        table, self.y_ndim_ = check_regression(self, X, y, sample_weight, reset=reset)
+        if not reset and table.y.shape[1] != len(self.y_mean_):
+            raise ValueError(
+                f"`y` must have {len(self.y_mean_)} targets as in the first call; got "
+                f"{table.y.shape[1]}."
+            )
         return table
 
-    def _data_term(self, y, weights):
-        scaling = Scaling.of(y, y, weights, inputs=False, targets=True)
-        self.y_mean_, self.y_scale_ = scaling.y_mean, scaling.y_scale
+    def _data_term(self, y, weights, reset):
+        if reset:
+            scaling = Scaling.of(y, y, weights, inputs=False, targets=True)
+            self.y_mean_, self.y_scale_ = scaling.y_mean, scaling.y_scale
+        scaling = self._scaling
         tau = _validation.precisions(self.tau, y.shape[1])
         if tau is not None:
             tau = scaling.tau_to_network(tau)
@@ -599,6 +729,9 @@ class LaplaceRegressor(RegressionPredictiveMixin, RegressorMixin, LaplaceModel):
         options = ["auto", "gaussian", "heteroscedastic"]
         _validation.check_option("likelihood", self.likelihood, options)
         super()._train(x, term, tau, random)
+
+    def _store_modes(self, network, found, seeds):
+        super()._store_modes(network, found, seeds)
         variance = (1 / self.parameters_["tau"]).mean(0)
         tau = self._scaling.tau_from_network(variance)
         self.tau_ = float(tau[0]) if len(tau) == 1 else tau
@@ -630,11 +763,15 @@ class LaplaceRegressor(RegressionPredictiveMixin, RegressorMixin, LaplaceModel):
             return {}, mode
         noise = self._noise_network(x, term)
         found = self._noise_mode(noise, x, self._variances(network, x, term, mode))
-        precision = _bounded_exp(-noise.outputs(found.weights, x))
-        term = Squares(term.y, term.weights, precision)
+        term = self._with_precision(term, noise.layers(found.weights), x)
         mode = largest_evidence(network, x, term, mode, prior=self.prior_, alpha=held)
         found = self._noise_mode(noise, x, self._variances(network, x, term, mode))
         return _named("noise", noise.layers(found.weights)), mode
+
+    def _with_precision(self, term, noise, x):
+        if not noise:
+            return term
+        return Squares(term.y, term.weights, 1 / _relative_variance(noise, x))
 
     def _noise_network(self, x, term) -> DenseNetwork:
         return DenseNetwork((x.shape[1], NOISE_UNITS, term.y.shape[1]), "tanh")
@@ -673,9 +810,7 @@ class LaplaceRegressor(RegressionPredictiveMixin, RegressorMixin, LaplaceModel):
         variance = 1 / self.parameters_["tau"][member]
         if not noise:
             return variance
-        (matrix, bias), (last, last_bias) = noise
-        log_variance = np.tanh(x @ matrix + bias) @ last + last_bias
-        return _bounded_exp(log_variance) * variance
+        return _relative_variance(noise, x) * variance
 
     def _log_density_shift(self):
         return float(self._scaling.log_density_shift())
@@ -711,8 +846,8 @@ class LaplaceClassifier(ClassificationPredictiveMixin, ClassifierMixin, LaplaceM
     linearised in the weights. With more than two classes, the time of a step grows
     with their number.
 
-    If a network with hidden units separates the training classes without error, its
-    probabilities may be far too close to equal: compare it with ``length_scale=1``.
+    If the classes are separated, no evidence bounds the logits: estimated length scales
+    are at least .55, weights of standard deviation 1.8.
 
     Parameters
     ----------
@@ -733,7 +868,7 @@ class LaplaceClassifier(ClassificationPredictiveMixin, ClassifierMixin, LaplaceM
     classes_ : ndarray of shape (n_classes,)
         Labels in the order of the probabilities.
     hidden_layer_sizes_, prior_, log_evidence_, effective_parameters_, relevance_, \
-length_scale_, n_iter_, parameters_, total_weight_, n_features_in_
+length_scale_, n_iter_, parameters_, information_, total_weight_, n_features_in_
         As in :class:`LaplaceRegressor`.
     x_mean_, x_scale_ : ndarray of shape (n_columns,)
         The standardisation of the columns.
@@ -790,11 +925,51 @@ length_scale_, n_iter_, parameters_, total_weight_, n_features_in_
         """lambda = l^2 / (2 N tau), of each layer."""
         return weight_decay(1.0, self.length_scale_, self.total_weight_, self.tau)
 
-    def _validate(self, X, y, sample_weight):
-        table, self.classes_ = check_weighted_classes(self, X, y, sample_weight)
+    def partial_fit(
+        self,
+        X: MatrixLike,
+        y: ArrayLike,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
+        """Update the fit with further rows: the posterior becomes the prior.
+
+        See :meth:`LaplaceRegressor.partial_fit`. Pass each row once.
+
+        Parameters
+        ----------
+        X : {frame, array-like, sparse matrix} of shape (n_samples, n_features)
+            New inputs.
+        y : array-like of shape (n_samples,)
+            New labels.
+        classes : array-like, default=None
+            All labels that can occur; y of the first call must contain them.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows, as in ``fit``.
+
+        Returns
+        -------
+        self : object
+            The updated estimator. After an error it is unchanged.
+        """
+        reset = not hasattr(self, "parameters_")
+        classes = classes_of_stream(self, classes)
+        return self._fit_rows(X, y, sample_weight, reset=reset, classes=classes)
+
+    def _validate(self, X, y, sample_weight, reset, classes=None):
+        known = None if reset else classes
+        table, self.classes_ = check_weighted_classes(
+            self, X, y, sample_weight, classes=known, reset=reset
+        )
+        if classes is not None and not np.array_equal(classes, self.classes_):
+            raise ValueError(
+                f"the first call of `partial_fit` of {type(self).__name__} must have "
+                f"rows of all `classes`, {classes.tolist()}; got "
+                f"{self.classes_.tolist()}. Classes without rows have no curvature."
+            )
         return table
 
-    def _data_term(self, y, weights):
+    def _data_term(self, y, weights, reset):
         tau = _validation.check_number("tau", self.tau, low=0, open_low=True)
         is_class = np.eye(len(self.classes_))[y]
         is_class = is_class[:, 1:] if len(self.classes_) == 2 else is_class

@@ -14,6 +14,7 @@ from skbayesnn.estimators._evidence import (
     LogVariances,
     Quadratic,
     Squares,
+    TrainingRows,
     largest_evidence,
     linearised,
 )
@@ -93,6 +94,25 @@ def test_gradients_of_data_terms(name, random, monkeypatch):
     np.testing.assert_allclose(quadratic.curvature.sum(0), hessian, atol=1e-6)
 
 
+@pytest.mark.parametrize("name", ["squares", "logits", "logit"])
+def test_earlier_rows_are_quadratic(name, random):
+    """And equal to their data terms where these were evaluated."""
+    term = _terms(random)[name]
+    network = DenseNetwork((COLUMNS, 4, term.y.shape[1]), "tanh")
+    X, weights = random.normal(size=(ROWS, COLUMNS)), network.initial(random)
+    earlier = Quadratic.of(network, weights, X[:9], term.of_rows(slice(9)))
+    rows = TrainingRows(network, X[9:], term.of_rows(slice(9, None)), earlier)
+    whole = Quadratic.of(network, weights, X, term)
+    for part in ("value", "gradient", "curvature"):
+        actual = getattr(rows.quadratic(weights), part)
+        np.testing.assert_allclose(actual, getattr(whole, part), rtol=1e-10, atol=1e-12)
+    elsewhere = network.initial(random)
+    quadratic = rows.quadratic(elsewhere)
+    np.testing.assert_allclose(quadratic.value, rows.values(elsewhere))
+    numeric = _numeric_gradient(lambda w: rows.values(w).sum(), elsewhere)
+    np.testing.assert_allclose(quadratic.gradient.sum(0), numeric, atol=1e-5)
+
+
 def test_evidence_of_a_linear_model_is_exact(random):
     network = DenseNetwork((COLUMNS, 1), "tanh")
     X, y = _rows(random, ROWS, noise=0.5)
@@ -153,6 +173,58 @@ def test_weights_are_copies_of_rows(model_class, hidden, random, seed):
     for name in ("network/0/weight", "network/0/bias"):
         # Rounding grows with the steps of the training.
         np.testing.assert_allclose(copied[name], weighted[name], atol=1e-3)
+
+
+def test_later_rows_of_a_linear_model_are_exact(random):
+    """With given precisions, the posterior of the earlier rows is the prior."""
+    network = DenseNetwork((COLUMNS, OUTPUTS), "tanh")
+    X, y = random.normal(size=(ROWS, COLUMNS)), random.normal(size=(ROWS, OUTPUTS))
+    alpha, tau = random.uniform(0.5, 2, network.n_weights), np.array([3.0, 0.4])
+    weights, start = random.uniform(0.5, 2, ROWS), network.initial(random)
+
+    def mode(rows, start, earlier=None):
+        term = Squares(y[rows], weights[rows])
+        options = {"prior": "layer", "alpha": alpha, "tau": tau, "earlier": earlier}
+        return largest_evidence(network, X[rows], term, start, **options)
+
+    first = mode(slice(0, 9), start)
+    updated = mode(slice(9, None), first, first.quadratic)
+    whole = mode(slice(None), start)
+    np.testing.assert_allclose(updated.weights, whole.weights, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(updated.hessian, whole.hessian, rtol=1e-10)
+    assert updated.log_evidence == pytest.approx(whole.log_evidence, rel=1e-9)
+
+
+def test_partial_fit_estimates_precisions_of_all_rows(random, seed, monkeypatch):
+    """Exact for a linear model, with the scaling of the first rows."""
+    monkeypatch.setattr("skbayesnn.estimators._evidence.PATIENCE", 10**6)
+    X, y = _rows(random, 90, noise=0.5)
+    later = random.permutation(y)  # the same mean and scale
+    options = {"likelihood": "gaussian", "n_estimators": 2, "random_state": seed}
+    model = LaplaceRegressor((), **options).partial_fit(X, y).partial_fit(X, later)
+    whole = LaplaceRegressor((), **options).fit(np.r_[X, X], np.r_[y, later])
+    assert model.total_weight_ == 180
+    assert model.tau_ == pytest.approx(whole.tau_, rel=1e-3)
+    assert model.log_evidence_ == pytest.approx(whole.log_evidence_, abs=0.1)
+    for return_of in (0, 1):
+        updated, fitted = (
+            m.predict(X, return_std=True)[return_of] for m in (model, whole)
+        )
+        # The evidence is flat at its maximum.
+        np.testing.assert_allclose(updated, fitted, atol=1e-2 * y.std())
+
+
+def test_updates_that_are_refused(random, monkeypatch):
+    X, y = _rows(random)
+    model = LaplaceRegressor((2,), n_estimators=1, random_state=0).fit(X, y)
+    with pytest.raises(ValueError, match="must have 1 targets as in the first call"):
+        model.partial_fit(X, np.c_[y, y])
+    classes = LaplaceClassifier((2,), n_estimators=1, random_state=0)
+    with pytest.raises(ValueError, match="must have rows of all `classes`, "):
+        classes.partial_fit(X, y > 0, classes=[False, True, 2])
+    monkeypatch.setattr("skbayesnn.estimators.laplace.MAX_INFORMATION", 9)
+    with pytest.raises(ValueError, match="stores for at most 9 values"):
+        model.fit(X, y).partial_fit(X, y)
 
 
 def test_given_precisions_are_held(random, seed):
@@ -246,6 +318,16 @@ def test_linear_classes_are_at_the_mode_of_logistic_regression(random, seed):
     # The precision of the bias is always estimated, so that the bias is smaller.
     logits, expected = logits - logits.mean(), expected - expected.mean()
     np.testing.assert_allclose(logits, expected, atol=0.02 * np.abs(expected).max())
+
+
+def test_separated_classes_are_separated(random, seed):
+    """Without a bound of the precisions, probabilities are near to equal."""
+    X, _ = _rows(random, 400)
+    y = X[:, 0] > 0
+    model = LaplaceClassifier((8,), n_estimators=2, random_state=seed)
+    model.fit(X[:300], y[:300])
+    assert model.length_scale_.min() ** 2 >= 0.3 * (1 - 1e-9)
+    assert model.log_predictive_density(X[300:], y[300:]).mean() > -0.1
 
 
 def test_a_singular_hessian_warns(random, monkeypatch):
