@@ -5,8 +5,8 @@ An anchored ensemble is fitted to rows of a synthetic plant with ten sensors, fi
 which matter (Friedman 1991). It then predicts week by week. From the sixth week on the
 fourth sensor reads a little more each week. y is unknown in use, so errors cannot raise
 an alarm. The disagreement of the networks can: `DriftMonitor` compares it with the
-out-of-fold disagreement on training rows. Permutation importance of this uncertainty
-names the sensor.
+out-of-fold disagreement on training rows. Shapley values of this uncertainty
+name the sensor.
 
 The alarm is raised in the third week of the drift, when the sensor is off by 0.9
 standard deviations, and names it. By then the errors are twice as large as before,
@@ -23,7 +23,7 @@ from sklearn.base import clone
 from sklearn.datasets import make_friedman1
 
 from skbayesnn import AnchoredEnsembleRegressor
-from skbayesnn.inspection import DriftMonitor, uncertainty_importance
+from skbayesnn.inspection import DriftMonitor, attributions
 
 # Colours that colour-blind people can distinguish (Okabe & Ito).
 BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#999999"
@@ -52,12 +52,13 @@ def main():
         error = model.predict(seen) - y[rows]
         p_value = monitor.p_value(seen)
         flagged = (monitor.predict(seen) == -1).mean()
-        importance = uncertainty_importance(
-            model, seen, background=X_fit, random_state=0
+        reasons = attributions(
+            model, seen, background=X_fit, of="epistemic", n_permutations=8
         )
+        contribution = reasons.values.mean(0)
         rmse = np.sqrt(np.mean(error**2))
-        weeks.append((p_value, rmse, importance))
-        cause = importance.importances_mean.argmax()
+        weeks.append((p_value, rmse, contribution))
+        cause = contribution.argmax()
         print(
             f"week {week + 1:>2}: drift {drift:.1f} sd, RMSE {rmse:.2f}, "
             f"p {p_value:.0e}, rows flagged {flagged:.0%}"
@@ -68,7 +69,7 @@ def main():
 
 def plot(weeks):
     """Alarm, error and cause, week by week."""
-    p_value, rmse, importance = zip(*weeks, strict=True)
+    p_value, rmse, contribution = zip(*weeks, strict=True)
     number = np.arange(1, len(weeks) + 1)
     figure, (alarm, error, cause) = plt.subplots(
         3, 1, figsize=(8, 9), sharex=True, layout="constrained"
@@ -80,7 +81,7 @@ def plot(weeks):
     alarm.set(ylabel="-log10 p", title="alarm (orange), without y")
     error.plot(number, rmse, "o-", color=BLUE)
     error.set(ylabel="RMSE", ylim=(0, None), title="RMSE, unknown in use")
-    of_columns = np.array([result.importances_mean for result in importance]).T
+    of_columns = np.array(contribution).T
     for column, values in enumerate(of_columns):
         mark = column == SENSOR
         cause.plot(
@@ -94,7 +95,7 @@ def plot(weeks):
     cause.set(
         xlabel="week",
         ylabel="epistemic std due to it",
-        title="cause: importance of each sensor's values for the uncertainty",
+        title="cause: contribution of each sensor to the uncertainty",
     )
     cause.legend(loc="upper left", frameon=False)
     cause.xaxis.get_major_locator().set_params(integer=True)

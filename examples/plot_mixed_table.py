@@ -20,8 +20,8 @@ import pandas as pd
 from _common import save, size
 
 from skbayesnn import BayesianStackingRegressor
-from skbayesnn.inspection import uncertainty_importance
-from skbayesnn.plotting import RiskCoverageDisplay
+from skbayesnn.inspection import attributions
+from skbayesnn.plotting import AttributionDisplay, RiskCoverageDisplay
 
 ROWS, TRAINING, SHOPS, OPENED_LATER = 2_000, 1_400, 80, 10
 MAX_ITER = size("auto", short=2)
@@ -104,13 +104,8 @@ def main() -> None:
     plot_spread(axes[0], test, std, seen)
     RiskCoverageDisplay.from_estimator(model, test, y_test, ax=axes[1])
     axes[1].set_title("Pass uncertain rows to a person", loc="left")
-    cause = uncertainty_importance(
-        model, test[~is_seen], background=train, random_state=0
-    )
-    order = np.argsort(cause.importances_mean)
-    names = np.array(cause.feature_names)[order]
-    axes[2].barh(names, cause.importances_mean[order], color="#1f77b4")
-    axes[2].set(xlabel="epistemic std that other values would remove")
+    cause = attributions(model, test[~is_seen][:200], background=train, of="epistemic")
+    AttributionDisplay.from_attributions(cause, ax=axes[2])
     axes[2].set_title("The column that causes it", loc="left")
     save(figure, "mixed_table.png")
 

@@ -21,14 +21,15 @@ from skbayesnn._data.scaling import common_range
 from skbayesnn._data.sources import concatenated
 from skbayesnn._meta.find import described_estimator, find_encoder
 from skbayesnn._meta.functions import predict_interval, predict_uncertainty, sample_f
-from skbayesnn._report import MAX_COLUMNS_WITH_REASONS, N_REPLACED, new_axes
+from skbayesnn._report import MAX_COLUMNS_WITH_REASONS, N_PERMUTATIONS, new_axes
 from skbayesnn.inspection import _columns
-from skbayesnn.inspection._columns import TrainingColumn, number_text, shown
-from skbayesnn.inspection._importance import (
-    causes_of_rows,
+from skbayesnn.inspection._attributions import (
+    attributions,
     default_kind,
+    reasons,
     select_target,
 )
+from skbayesnn.inspection._columns import TrainingColumn, number_text, shown
 from skbayesnn.plotting import ClassProbabilityDisplay, PredictionIntervalDisplay
 from skbayesnn.plotting._axes import GREY, short_label
 from skbayesnn.plotting._rows import name_of_target
@@ -155,10 +156,15 @@ class Exploration:
         facts[name] = f"{share:.0f} %"
         if len(texts) > MAX_COLUMNS_WITH_REASONS:
             return facts, outside, []
-        others = np.arange(min(N_REPLACED, len(compared)))[:, np.newaxis]
-        [causes] = causes_of_rows(
-            lambda X: self._uncertainty(X, target), X, self._compared, others, [texts]
+        result = attributions(
+            self.model,
+            X,
+            background=self._compared,
+            of=default_kind(self.model),
+            n_permutations=N_PERMUTATIONS,
+            target=target,
         )
+        [causes] = reasons(result, [texts])
         return facts, outside, causes[:N_CAUSES]
 
     def _prediction(self, X, target: int) -> dict[str, str]:

@@ -37,18 +37,19 @@ from skbayesnn._stacking.summary import (
     shares_log_probability,
 )
 from skbayesnn._validation import check_number
+from skbayesnn.inspection._attributions import (
+    attributions,
+    cell_text,
+    default_kind,
+    reasons,
+    select_target,
+)
 from skbayesnn.inspection._columns import (
     column_drift,
     column_names,
     number_text,
-    shown,
     training_columns,
     with_dtype,
-)
-from skbayesnn.inspection._importance import (
-    causes_of_rows,
-    default_kind,
-    select_target,
 )
 from skbayesnn.metrics import expected_calibration_error
 from skbayesnn.metrics._calibration import labelled
@@ -62,9 +63,9 @@ from skbayesnn.plotting._axes import require_matplotlib, short_label
 from skbayesnn.plotting._prediction_interval import LONGEST_IN_LEGEND
 from skbayesnn.plotting._rows import name_of_target, y_of_target
 
-# Most rows in pictures of predictions, and rows whose values replace the values of an
-# uncertain row.
-MAX_SHOWN, N_REPLACED = 300, 8
+# Most rows in pictures of predictions, rows that uncertain rows are compared with, and
+# pairs of orders of the columns in this comparison.
+MAX_SHOWN, N_COMPARED, N_PERMUTATIONS = 300, 100, 32
 # Samples of labels that give the calibration error of calibrated probabilities, and
 # about the most labels in all of them.
 N_SAMPLES, MAX_LABELS = 200, 4_000_000
@@ -578,8 +579,8 @@ class _Page:
             for row, reason in zip(rows, self._reasons(top, names), strict=True):
                 row.append(html.escape(reason))
             text += (
-                " The reason is the column whose value, replaced by the values of "
-                f"{N_REPLACED} other rows, reduces the uncertainty most."
+                " The reason is the column that contributes most to the difference "
+                "from the mean uncertainty of other rows, and its contribution."
             )
         else:
             text += (
@@ -591,14 +592,22 @@ class _Page:
     def _reasons(self, top: np.ndarray, names: Sequence[str]) -> list[str]:
         """For each row, the column that explains most of its uncertainty."""
         rows = safe_indexing(self.X, top)
-        # The same rows for all, so that equal rows have equal reasons.
-        others = self.random.randint(num_samples(self.X), size=(N_REPLACED, 1))
+        others = self.random.randint(num_samples(self.X), size=N_COMPARED)
+        result = attributions(
+            self.model,
+            rows,
+            background=safe_indexing(self.X, others),
+            of=self.kind,
+            n_permutations=N_PERMUTATIONS,
+            random_state=self.random,
+            target=self.target,
+        )
         texts = [
-            [f"{name} = {_cell(self.X, row, j)}" for j, name in enumerate(names)]
+            [f"{name} = {cell_text(self.X, row, j)}" for j, name in enumerate(names)]
             for row in top.tolist()
         ]
-        causes = causes_of_rows(self._uncertainty, rows, self.X, others, texts)
-        return [first for first, *_ in (c or ["no single column"] for c in causes)]
+        found = reasons(result, texts)
+        return [first for first, *_ in (r or ["no single column"] for r in found)]
 
     def _drift(self) -> str:
         drifts = column_drift(self.X, training_columns(self.X_train))
@@ -684,18 +693,6 @@ def _mean_gap(y: np.ndarray) -> float:
     n = len(y)
     position = (2 * np.arange(1, n + 1) - n - 1)[:, np.newaxis]
     return float(np.mean((position * np.sort(y, axis=0)).sum(0) * 2 / n**2))
-
-
-def _cell(X, row: int, column: int) -> str:
-    """Value of one cell, as text."""
-    if hasattr(X, "iloc"):
-        value = X.iloc[row, column]
-    elif hasattr(X, "column_names"):
-        value = X.column(column)[row].as_py()
-    else:
-        value = X[row, column] if hasattr(X, "shape") else X[row][column]
-    is_fraction = isinstance(value, float | np.floating) and value % 1 > 0
-    return number_text(value) if is_fraction else shown(value)
 
 
 def new_axes():

@@ -18,7 +18,7 @@ from typing import Any
 from skbayesnn._data._advice import is_number
 from skbayesnn._exploration import Exploration, names_in_fit
 from skbayesnn._persistence.functions import get_untrusted_types, load
-from skbayesnn._report import N_REPLACED, data_address
+from skbayesnn._report import data_address
 from skbayesnn._runtime import required
 
 __all__ = ["main"]
@@ -28,8 +28,8 @@ _MAX_CONTROLS = 100
 # Most bytes of a request, whose values are those of one row.
 _MAX_REQUEST = 1 << 20
 _CAUSES = (
-    f"The change of the epistemic uncertainty if values of {N_REPLACED} other rows "
-    "replace this value."
+    "Contributions to the difference of this epistemic uncertainty from the mean of "
+    "other rows."
 )
 _HOST = (
     "0.0.0.0 lets other machines see the table and compute predictions, without a "

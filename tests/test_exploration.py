@@ -172,7 +172,7 @@ def test_the_cause_is_the_unusual_column(y):
     model = MCDropoutRegressor(**SMALL).fit(X, y)
     state = exploration.Exploration(model, pd.DataFrame(X))
     _, outside, causes = state.reasons(11, {1: 40.0}, 0)
-    assert causes[0].startswith("column 1 = 40 (\u2212")
+    assert causes[0].startswith("column 1 = 40 (+")
     [text] = outside
     assert text.startswith("column 1 = 40 (rows of the table: ")
 

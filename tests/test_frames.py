@@ -36,7 +36,7 @@ from skbayesnn import (
     sample_y,
     scoring,
 )
-from skbayesnn.inspection import DriftMonitor, uncertainty_importance
+from skbayesnn.inspection import DriftMonitor, attributions
 from skbayesnn.model_selection import (
     BatchedGridSearchCV,
     BatchedRandomizedSearchCV,
@@ -284,11 +284,11 @@ def drift(X):
 
 
 @entry_point
-def importance(X):
+def reasons(X):
     model = clone(REGRESSOR).fit(X, Y)
-    result = uncertainty_importance(model, X, n_repeats=2, random_state=0)
+    result = attributions(model, X, background=X, of="epistemic", n_permutations=3)
     assert result.feature_names == list(FRAMES["pandas"].columns)
-    return result.importances, result.per_row
+    return result.values, result.standard_errors
 
 
 @entry_point

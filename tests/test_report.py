@@ -1,7 +1,6 @@
 """The page about a fitted model: scores, tables, pictures, and its limits."""
 
 import re
-from functools import partial
 
 import numpy as np
 import pytest
@@ -33,7 +32,6 @@ pytest.importorskip("matplotlib")
 pd = pytest.importorskip("pandas")
 
 from skbayesnn._report import _Page, error_of_calibrated  # noqa: E402
-from skbayesnn.inspection._importance import uncertainty_replaced  # noqa: E402
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
@@ -433,27 +431,6 @@ def test_intervals_of_counts_cover_more(rows, regressor):
     phrase = "intervals of integers cover more"
     assert phrase in text_of(model.report(X[60:], counts[60:]))
     assert phrase not in text_of(regressor.report(X[60:], counts[60:]))
-
-
-@pytest.mark.parametrize("library", ["numpy", "pandas", "polars", "pyarrow"])
-def test_reasons_do_not_depend_on_the_columns_at_once(library, monkeypatch):
-    random = np.random.default_rng(4)
-    X = random.standard_normal((30, 7))
-    if library != "numpy":
-        frame = pd.DataFrame(X, columns=list("abcdefg"))
-        frame["kind"] = pd.Categorical(["u", "v", "w"] * 10)
-        polars, arrow = pytest.importorskip("polars"), pytest.importorskip("pyarrow")
-        convert = {"polars": polars.from_pandas, "pyarrow": arrow.Table.from_pandas}
-        X = convert.get(library, lambda table: table)(frame)
-    model = MCDropoutRegressor(**SMALL).fit(X, random.standard_normal(30))
-    uncertainty = partial(model.predict_uncertainty, kind="epistemic")
-    others = np.array([3, 1, 22, 8])[:, None]
-    all_at_once = uncertainty_replaced(uncertainty, X[:5], X, others)
-    assert all_at_once.shape == (X.shape[1], 4, 5)
-    for cells in (1, 2 * X.shape[1] * 5):
-        monkeypatch.setattr("skbayesnn.inspection._importance.MAX_CELLS", cells)
-        in_parts = uncertainty_replaced(uncertainty, X[:5], X, others)
-        np.testing.assert_allclose(all_at_once, in_parts, rtol=1e-5)
 
 
 def test_reasons_of_many_columns(rows, monkeypatch):

@@ -27,7 +27,7 @@ from skbayesnn import (
 )
 from skbayesnn._runtime import silence_warning, warn_once, warn_once_per_call
 from skbayesnn.estimators._training_data import warn_of_codes_in_table
-from skbayesnn.inspection import DriftMonitor, uncertainty_importance
+from skbayesnn.inspection import DriftMonitor, attributions
 from skbayesnn.model_selection import (
     BatchedGridSearchCV,
     cross_val_predict_uncertainty,
@@ -172,14 +172,14 @@ def test_far_rows_are_reported_once_per_call(name):
         assert messages(call, X) == []
 
 
-def test_pictures_and_importances_warn_once():
+def test_pictures_and_attributions_warn_once():
     """They predict several times."""
     pytest.importorskip("matplotlib")
     model = fitted(NETWORK)
     far = X[:6].copy()
     far[3, 1] = 1e9
     for call in (
-        lambda rows: uncertainty_importance(model, rows, background=X),
+        lambda rows: attributions(model, rows, background=X),
         lambda rows: RiskCoverageDisplay.from_estimator(model, rows, Y[:6]),
         lambda rows: PredictionIntervalDisplay.from_estimator(model, rows, Y[:6]),
         lambda rows: UncertaintyDecompositionDisplay.from_estimator(model, rows),

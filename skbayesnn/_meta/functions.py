@@ -208,7 +208,7 @@ def report(
     target : int, default=None
         Index of the target; required if the model has several targets.
     random_state : int, RandomState instance or None, default=0
-        Selects the rows of pictures, and the rows that replace values.
+        Selects the rows of pictures, and those that uncertain rows are compared with.
     n_rows : int, default=5
         Number of uncertain rows that are listed with a reason; 0 lists none.
 

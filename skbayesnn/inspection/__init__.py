@@ -1,6 +1,6 @@
-"""Find drifted rows, and the columns that make predictions uncertain."""
+"""Reasons of predictions and of their uncertainty; drifted rows and columns."""
 
+from skbayesnn.inspection._attributions import Attributions, attributions
 from skbayesnn.inspection._drift import DriftMonitor
-from skbayesnn.inspection._importance import uncertainty_importance
 
-__all__ = ["DriftMonitor", "uncertainty_importance"]
+__all__ = ["Attributions", "DriftMonitor", "attributions"]

@@ -28,6 +28,7 @@ from skbayesnn.estimators.anchored_ensemble import (
     AnchoredEnsembleClassifier,
     AnchoredEnsembleRegressor,
 )
+from skbayesnn.inspection._attributions import default_kind
 from skbayesnn.inspection._columns import (
     ColumnDrift,
     TrainingColumn,
@@ -36,7 +37,6 @@ from skbayesnn.inspection._columns import (
     one_way,
     training_columns,
 )
-from skbayesnn.inspection._importance import default_kind
 
 # Pseudo-rows with full agreement, which regularise the estimate for few rows. Too low
 # an estimate of the agreement is a false alarm.
@@ -91,7 +91,7 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
 
     See Also
     --------
-    uncertainty_importance : Find the column that makes rows uncertain.
+    attributions : Find the column that makes rows uncertain.
 
     Notes
     -----

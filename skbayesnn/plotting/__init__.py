@@ -15,6 +15,7 @@ and artists as attributes ending in ``_``::
 The class methods accept the keywords of ``plot``, too.
 """
 
+from skbayesnn.plotting._attribution import AttributionDisplay
 from skbayesnn.plotting._calibration_curve import CalibrationCurveDisplay
 from skbayesnn.plotting._class_probability import ClassProbabilityDisplay
 from skbayesnn.plotting._decision import DecisionDisplay
@@ -26,9 +27,9 @@ from skbayesnn.plotting._training_curve import TrainingCurveDisplay
 from skbayesnn.plotting._uncertainty_decomposition import (
     UncertaintyDecompositionDisplay,
 )
-from skbayesnn.plotting._uncertainty_importance import UncertaintyImportanceDisplay
 
 __all__ = [
+    "AttributionDisplay",
     "CalibrationCurveDisplay",
     "ClassProbabilityDisplay",
     "DecisionDisplay",
@@ -38,5 +39,4 @@ __all__ = [
     "SurvivalCurveDisplay",
     "TrainingCurveDisplay",
     "UncertaintyDecompositionDisplay",
-    "UncertaintyImportanceDisplay",
 ]

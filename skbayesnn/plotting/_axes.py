@@ -7,8 +7,8 @@ import numpy as np
 
 from skbayesnn._data.scaling import common_range
 from skbayesnn._runtime import required, warn_once_per_call
+from skbayesnn.inspection._attributions import short_names
 from skbayesnn.inspection._columns import number_text
-from skbayesnn.inspection._importance import short_names
 
 # Colours for colour-blind readers (Okabe & Ito), with grey instead of yellow, which is
 # faint on white.

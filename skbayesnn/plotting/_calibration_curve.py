@@ -10,7 +10,7 @@ from sklearn.utils.validation import column_or_1d
 
 from skbayesnn._meta.functions import predict_distribution
 from skbayesnn._validation import Integral, check_number
-from skbayesnn.inspection._importance import select_target
+from skbayesnn.inspection._attributions import select_target
 from skbayesnn.metrics._calibration import (
     check_probabilities,
     equal_mass_bins,

@@ -11,7 +11,7 @@ from sklearn.base import is_classifier
 
 from skbayesnn._meta.functions import predict_distribution
 from skbayesnn._typing import RandomState
-from skbayesnn.inspection._importance import short_names
+from skbayesnn.inspection._attributions import short_names
 from skbayesnn.plotting import _axes, _rows
 
 MAX_CLASSES = 5

@@ -7,7 +7,7 @@ import numpy as np
 
 from skbayesnn._meta.functions import predict_interval
 from skbayesnn._validation import check_levels
-from skbayesnn.inspection._importance import select_target
+from skbayesnn.inspection._attributions import select_target
 from skbayesnn.plotting import _axes, _rows
 
 # Longest name of y on the axis and in the legend, in characters.

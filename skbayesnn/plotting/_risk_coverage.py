@@ -8,8 +8,8 @@ from sklearn.base import is_classifier
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from skbayesnn._meta.functions import predict_distribution
+from skbayesnn.inspection._attributions import select_target
 from skbayesnn.inspection._columns import number_text
-from skbayesnn.inspection._importance import select_target
 from skbayesnn.metrics import risk_coverage_curve
 from skbayesnn.plotting import _axes, _rows
 

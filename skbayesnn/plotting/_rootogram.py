@@ -8,7 +8,7 @@ from scipy.stats import binom
 
 from skbayesnn._meta.functions import predict_distribution
 from skbayesnn._validation import check_number
-from skbayesnn.inspection._importance import select_target
+from skbayesnn.inspection._attributions import select_target
 from skbayesnn.plotting import _axes, _rows
 
 # Largest number of bars; more values share bars.

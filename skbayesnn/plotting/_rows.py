@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from skbayesnn._data.columns import KINDS, MISSING, is_frame
+from skbayesnn.inspection._attributions import select_target, short_names
 from skbayesnn.inspection._columns import (
     categories_of,
     chosen_unit,
@@ -14,7 +15,6 @@ from skbayesnn.inspection._columns import (
     kind_of,
     reader_of,
 )
-from skbayesnn.inspection._importance import select_target, short_names
 from skbayesnn.metrics._validation import as_floats
 from skbayesnn.plotting._axes import Display, plain, short_label
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from skbayesnn._meta.functions import predict_distribution
 from skbayesnn._sklearn_compat import num_samples
-from skbayesnn.inspection._importance import select_target
+from skbayesnn.inspection._attributions import select_target
 from skbayesnn.plotting import _axes
 
 # Largest number of curves in one picture.

@@ -7,7 +7,7 @@ import numpy as np
 from sklearn.base import is_classifier
 
 from skbayesnn._meta.functions import predict_distribution
-from skbayesnn.inspection._importance import select_target
+from skbayesnn.inspection._attributions import select_target
 from skbayesnn.plotting import _axes, _rows
 
 # Names of the two parts and the total, per measure; and the label of the y axis.

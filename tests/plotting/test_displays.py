@@ -18,8 +18,9 @@ from skbayesnn import (
     sample_f,
 )
 from skbayesnn.decision import absolute
-from skbayesnn.inspection import uncertainty_importance
+from skbayesnn.inspection import attributions
 from skbayesnn.plotting import (
+    AttributionDisplay,
     CalibrationCurveDisplay,
     ClassProbabilityDisplay,
     DecisionDisplay,
@@ -29,7 +30,6 @@ from skbayesnn.plotting import (
     SurvivalCurveDisplay,
     TrainingCurveDisplay,
     UncertaintyDecompositionDisplay,
-    UncertaintyImportanceDisplay,
 )
 
 
@@ -49,8 +49,10 @@ def made(regressor, classifier, data):
             SurvivalCurveDisplay: (regressor, X[:3]),
             TrainingCurveDisplay: (regressor,),
             UncertaintyDecompositionDisplay: (classifier, X),
-            UncertaintyImportanceDisplay: (regressor, X),
+            AttributionDisplay: (regressor, X),
         }[kind]
+        if kind is AttributionDisplay:
+            kwargs["background"] = data.X
         return kind.from_estimator(*arguments, **kwargs)
 
     return make
@@ -106,7 +108,7 @@ def test_without_matplotlib(kind, name, monkeypatch):
             RootogramDisplay,
             SurvivalCurveDisplay,
             TrainingCurveDisplay,
-            UncertaintyImportanceDisplay,
+            AttributionDisplay,
         )
         return
     parameters = inspect.signature(make).parameters.values()
@@ -179,7 +181,8 @@ def test_selected_target_equals_its_separate_display(two_targets, data, target):
     parts = predict_uncertainty(two_targets, X, "all")
     parts = {kind: values[:, target] for kind, values in parts.items()}
     y, prediction = Y[:, target], two_targets.predict(X)[:, target]
-    importance = uncertainty_importance(two_targets, X, random_state=0, **which)
+    arguments = {"background": data.X, "of": "epistemic", **which}
+    result = attributions(two_targets, X, **arguments)
     pairs = [
         (
             PredictionIntervalDisplay.from_estimator(two_targets, X, Y, **which),
@@ -203,15 +206,12 @@ def test_selected_target_equals_its_separate_display(two_targets, data, target):
             RiskCoverageDisplay.from_predictions(y, prediction, parts, metric="rmse"),
         ),
         (
-            UncertaintyImportanceDisplay.from_estimator(
-                two_targets, X, random_state=0, **which
-            ),
-            UncertaintyImportanceDisplay.from_importances(
-                importance, kind="epistemic uncertainty"
-            ),
+            AttributionDisplay.from_estimator(two_targets, X, **arguments),
+            AttributionDisplay.from_attributions(result),
         ),
     ]
-    np.testing.assert_array_equal(importance.uncertainty, parts["epistemic"])
+    total = result.base_values + result.values.sum(1)
+    np.testing.assert_allclose(total, parts["epistemic"], rtol=1e-12)
     for actual, separate in pairs:
         for name, expected in vars(separate).items():
             if not name.endswith("_"):
