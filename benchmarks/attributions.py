@@ -1,8 +1,8 @@
 """How accurate are Shapley values, for how many predictions, and how long do they take?
 
 accuracy
-    Contributions of 12 columns to the epistemic uncertainty of a network, for 5 rows and
-    a background of 64 rows. The exact values are sums over all 4,096 sets of columns.
+    Contributions of 12 columns to the epistemic uncertainty of a network, for 5 rows
+    and a background of 64 rows. The exact values are sums over all sets of columns.
     The table has the predictions of a row, and the root mean square error divided by
     the mean size of the exact values. The explainers of shap have their defaults, or a
     number of sets.
