@@ -312,7 +312,6 @@ def test_pipelines_and_conformal_intervals():
     state = exploration.Exploration(network.fit(X, y), X)
     assert type(state.estimator) is MCDropoutRegressor
     assert len(state.reasons(2, {}, 0)[0]) == 7
-    pytest.importorskip("crepes")
     model = ConformalRegressor(MCDropoutRegressor(**SMALL)).fit(X, y)
     state = exploration.Exploration(model, X)
     facts, _, _ = state.reasons(2, {}, 0)

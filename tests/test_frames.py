@@ -159,7 +159,6 @@ def calibrated_in_groups(X):
 
 @entry_point
 def conformal_split(X):
-    pytest.importorskip("crepes")
     model = ConformalRegressor(REGRESSOR, random_state=0).fit(X, Y)
     return model.predict_interval(X, 0.5)
 
@@ -172,14 +171,12 @@ def conformal_cv(X):
 
 @entry_point
 def conformal_frozen(X):
-    pytest.importorskip("crepes")
     frozen = FrozenEstimator(clone(REGRESSOR).fit(X, Y))
     return ConformalRegressor(frozen).fit(X, Y).predict_interval(X, 0.5)
 
 
 @entry_point
 def conformal_sets(X):
-    pytest.importorskip("crepes")
     model = ConformalClassifier(CLASSIFIER, random_state=0).fit(X, LABELS)
     return model.predict_set(X, 0.5)
 

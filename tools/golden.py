@@ -117,8 +117,7 @@ def results(model, X, y):
             yield from arrays_of(value, name)
     if hasattr(model, "log_predictive_density"):
         yield "log_predictive_density", model.log_predictive_density(X, y)
-    # The files of searches and of crepes contain times.
-    if not hasattr(model, "cv_results_") and "Conformal" not in type(model).__name__:
+    if not hasattr(model, "cv_results_"):  # the files of searches contain times
         yield "file", np.frombuffer(skbayesnn.dumps(model), np.uint8)
 
 

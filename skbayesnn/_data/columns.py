@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
+from scipy import sparse
 
 from skbayesnn._data import _advice
 from skbayesnn._data._advice import ISO_DATE, is_iso_date, is_number
@@ -770,3 +771,24 @@ def _check_zone(zone: str | None, wanted: str | None, name) -> None:
             f"{f'a time zone ({wanted} in `fit`)' if wanted else 'no time zone'}, as "
             f"in `fit`; got {zone or 'none'}."
         )
+
+
+def groups_of(X, column) -> np.ndarray:
+    """Text of the values of a column of X, (rows,); missing values are a group, too.
+
+    column : its name, or its position in an array
+
+    Raises
+    ------
+    ValueError
+        If X has no such column.
+    """
+    reader = None if sparse.issparse(X) or len(np.shape(X)) != 2 else TableReader(X)
+    if reader is None or column not in reader.names:
+        names = ["none"] if reader is None else [*map(repr, reader.names)]
+        raise ValueError(
+            "`groups` must be the name of a column of X, or its position in a dense "
+            f"array; got {column!r}, and columns {_advice.listed(names, 20)}."
+        )
+    data = reader[reader.names.index(column)].categories()
+    return np.array([*data.levels, MISSING], dtype=np.str_)[data.codes]

@@ -6,7 +6,6 @@ The annotations of a class are the rules of its attributes (``skbayesnn._stored`
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from importlib.util import find_spec
 from inspect import signature
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -83,11 +82,6 @@ class StoredClass:
     def type(self) -> Any:
         """The class; imports only modules in the table of this file."""
         return getattr(imported(self.module), self.class_name)
-
-    @property
-    def is_installed(self) -> bool:
-        """Whether its package is installed."""
-        return find_spec(self.module.partition(".")[0]) is not None
 
     @cached_property
     def params(self) -> tuple[str, ...]:
@@ -228,22 +222,6 @@ class _StandardScaler:
     with_std: bool
 
 
-class _Crepes:
-    """Models without Mondrian categories, which are not supported."""
-
-    alphas: Annotated[stored.Floats, "_"]
-    bins: None
-    binned_alphas: None
-    fitted: bool
-    fitted_: bool
-    mondrian: bool
-    normalized: bool | None
-    seed: None
-    time_evaluate: stored.Record | None
-    time_fit: stored.Record | None
-    time_predict: stored.Record | None
-
-
 # ---- table of all classes
 
 _OWN = {
@@ -258,6 +236,7 @@ _OWN = {
     "skbayesnn._data.column_encoding": ("Column",),
     "skbayesnn._data.level_counts": ("LevelCounts",),
     "skbayesnn._data.text_parts": ("TextParts",),
+    "skbayesnn._meta.conformal_scores": ("Calibration",),
     "skbayesnn._predictive.recalibration": ("QuantileMap",),
     "skbayesnn._stacking.boosting": ("BoostingClassifier",),
     "skbayesnn._stacking.foreign": (
@@ -299,8 +278,6 @@ STORED_CLASSES: dict[str, StoredClass] = {
             StoredClass("skbayesnn.model_selection", name, derived=_SCORER_OF_SEARCH)
             for name in ("BatchedGridSearchCV", "BatchedRandomizedSearchCV")
         ),
-        StoredClass("crepes", "ConformalClassifier", _Crepes),
-        StoredClass("crepes", "ConformalRegressor", _Crepes),
         StoredClass(
             "sklearn.compose", "TransformedTargetRegressor", _TransformedTargetRegressor
         ),
@@ -350,7 +327,7 @@ def function_name(value) -> str | None:
 
 def trusted_names() -> list[str]:
     """Full names of the classes in the tables, scorers and their attributes."""
-    types = [entry.type for entry in STORED_CLASSES.values() if entry.is_installed]
+    types = [entry.type for entry in STORED_CLASSES.values()]
     public = [getattr(scoring, name) for name in scoring.__all__]
     scorers = [item.function for item in public if isinstance(item, scoring.Scorer)]
     own = [f for name, f in FUNCTIONS.items() if name.startswith("skbayesnn.")]

@@ -13,7 +13,7 @@ from skbayesnn._data.scaling import UNCERTAIN_ROWS
 from skbayesnn._data.table_encoder import AVERAGED
 from skbayesnn._data.target import as_intervals
 from skbayesnn._data.validation import check_numbers, check_target_given
-from skbayesnn._meta.cross_conformal import cross_intervals
+from skbayesnn._meta.conformal_scores import cross_intervals, warn_of_few
 from skbayesnn._predictive.by_blocks import by_blocks
 from skbayesnn._predictive.mixin import RegressionPredictiveMixin
 from skbayesnn._runtime import on_snapshot, warn_of_rows
@@ -394,6 +394,8 @@ default="from_dtype"
             moments = blocks.map(lambda _, block: block.mean_and_std())
             columns = map(np.concatenate, zip(*moments, strict=True))
             predicted.append([values.reshape(len(values), -1) for values in columns])
+        for level in coverages:
+            warn_of_few(sum(map(len, self.fold_scores_)), level)
         result = cross_intervals(predicted, self.fold_scores_, coverages)
         low, high = self.predict_distribution(safe_indexing(X, [0])).support()
         result = result.clip(*(np.reshape(v, (-1, 1, 1)) for v in (low, high)))

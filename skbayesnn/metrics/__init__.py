@@ -18,6 +18,7 @@ from skbayesnn.metrics._intervals import (
     interval_score,
     interval_width,
     pinball_loss,
+    worst_group_coverage,
 )
 from skbayesnn.metrics._selection import (
     area_under_risk_coverage,
@@ -42,4 +43,5 @@ __all__ = [
     "quantile_calibration_error",
     "risk_coverage_curve",
     "survival_brier_score",
+    "worst_group_coverage",
 ]

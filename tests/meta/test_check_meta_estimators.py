@@ -81,6 +81,4 @@ def global_state_is_untouched(global_state_is_untouched):
     ),
 )
 def test_scikit_learn_contract(estimator, check):
-    if isinstance(estimator, ConformalClassifier):
-        pytest.importorskip("crepes")
     check(estimator)

@@ -1,6 +1,5 @@
 """Conformal intervals and sets: coverage in finite samples, and order statistics."""
 
-import sys
 from fractions import Fraction
 from types import SimpleNamespace
 
@@ -33,8 +32,6 @@ from skbayesnn import (
 from tests.helpers.checks import Checks
 from tests.helpers.linear_gaussian import LinearGaussian
 from tests.helpers.seed import SEED
-
-pytest.importorskip("crepes")
 
 SPLITS = 200
 METHODS = pytest.mark.parametrize("method", ["split", "cv+"])
@@ -228,7 +225,7 @@ def test_split_equals_mapie(data):
 def test_blocks_of_rows_do_not_change_the_intervals(data, monkeypatch):
     model = ConformalRegressor(LinearGaussian(), method="cv+").fit(data.X, data.y)
     whole = model.predict_interval(data.X_new, 0.8)
-    monkeypatch.setattr("skbayesnn._meta.cross_conformal.BLOCK", 7)
+    monkeypatch.setattr("skbayesnn._meta.conformal_scores.BLOCK", 7)
     np.testing.assert_array_equal(model.predict_interval(data.X_new, 0.8), whole)
 
 
@@ -463,21 +460,6 @@ def test_in_pipelines_and_searches(data, method):
     search.fit(data.X, data.y)
     assert predict_interval(search, data.X_new, [0.5, 0.8]).shape == (100, 2, 2)
     assert np.isfinite(cross_val_score(model, data.X, data.y, cv=3)).all()
-
-
-def test_without_crepes(data, monkeypatch):
-    """The error comes before any fit; CV+ does not need crepes."""
-    monkeypatch.setitem(sys.modules, "crepes", None)
-
-    class Never(LinearGaussian):
-        def fit(self, X, y):
-            raise AssertionError("fitted")
-
-    for model in (ConformalRegressor(Never()), ConformalClassifier(ProbabilityOfX())):
-        with pytest.raises(ImportError, match=r"pip install \"skbayesnn\[conformal\]"):
-            model.fit(data.X, data.labels)
-    model = ConformalRegressor(LinearGaussian(), method="cv+").fit(data.X, data.y)
-    assert np.isfinite(model.predict_interval(data.X_new)).all()
 
 
 @pytest.mark.parametrize(

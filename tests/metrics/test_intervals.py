@@ -11,6 +11,7 @@ from skbayesnn.metrics import (
     interval_width,
     mixture_crps,
     pinball_loss,
+    worst_group_coverage,
 )
 
 ROWS, TARGETS, LEVELS = 7, 2, 3
@@ -242,3 +243,17 @@ def test_invalid_intervals():
         interval_width(y)
     with pytest.raises(ValueError, match="`y` must hold numbers"):
         interval_coverage(["a", "b"], interval)
+
+
+def test_worst_group_coverage():
+    interval = np.array([[0, 1]] * 5)
+    y = [0.0, 1.0, 1.1, 3.0, 0.5]
+    groups = np.array(["a", "a", "a", "b", "b"])
+    assert worst_group_coverage(y, interval, groups) == pytest.approx(1 / 2)
+    # The miss in b has no weight; of a, one third of the weight is outside.
+    weights = [1, 1, 1, 0, 1]
+    assert worst_group_coverage(y, interval, groups, weights) == pytest.approx(2 / 3)
+    weights = [3, 1, 4, 0, 0]
+    assert worst_group_coverage(y, interval, groups, weights) == pytest.approx(4 / 8)
+    with pytest.raises(ValueError, match=r"group for each row .* \(4,\), \(5,\)"):
+        worst_group_coverage(y, interval, groups[:4])

@@ -31,6 +31,9 @@ CASES = {
     "interval_coverage": lambda d, i, w: metrics.interval_coverage(
         d.y[i], d.interval[i, :, 0], w
     ),
+    "worst_group_coverage": lambda d, i, w: metrics.worst_group_coverage(
+        d.y[i], d.interval[i, :, 0], d.labels[i], w
+    ),
     "interval_width": lambda d, i, w: metrics.interval_width(d.interval[i, :, 0], w),
     "quantile_calibration_error": lambda d, i, w: metrics.quantile_calibration_error(
         d.cdf[i], sample_weight=w

@@ -206,7 +206,9 @@ def of_frames(seed):
         "neighbours": _neighbours(skbayesnn.NeighbourRegressor, seed),
         "grid search": BatchedGridSearchCV(network, {"tau": [1.0, 2.0]}, cv=2),
         "scaled": CalibratedUncertaintyRegressor(network, cv=2),
-        "split conformal": ConformalRegressor(network, random_state=seed),
+        "split conformal": ConformalRegressor(
+            network, groups="grade", random_state=seed
+        ),
         "monitor": DriftMonitor(network, false_alarm_rate=0.2, cv=2),
         "encoder": TableEncoder(
             np.array(["grade", "flag"], dtype=object), target_type="continuous"
