@@ -297,8 +297,8 @@ def _fast_classifier():
     return BayesianStackingClassifier("fast", random_state=0)
 
 
-def _dropout():
-    return MCDropoutRegressor(random_state=0)
+def _dropout(**settings):
+    return MCDropoutRegressor(random_state=0, **settings)
 
 
 def _dropout_classifier():
@@ -323,6 +323,18 @@ METHODS = {
         KINDS,
     ),
     "MC dropout": (ours(lambda table: _dropout()), KINDS),
+    "MC dropout, count scale": (
+        ours(lambda table: _dropout(target_scale="count")),
+        "counts",
+    ),
+    "MC dropout, Poisson": (
+        ours(lambda table: _dropout(likelihood="poisson")),
+        "counts",
+    ),
+    "MC dropout, negative binomial": (
+        ours(lambda table: _dropout(likelihood="negative_binomial")),
+        "counts",
+    ),
     "stack fast of log, logit": (
         transformed(_fast),
         "skew proportions survival limit",

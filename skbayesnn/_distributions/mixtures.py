@@ -437,7 +437,7 @@ def of_one_class(parts: Iterable[Components]) -> list:
         names = ", ".join(sorted({type(part).__name__ for part in parts}))
         raise TypeError(
             "distributions of counts and of real numbers cannot be combined; got "
-            f"{names}. Give all members likelihood='poisson', or none."
+            f"{names}. Give all members the same likelihood of counts, or none."
         )
     return [JoinedDraws.of(part) for part in parts]
 

@@ -10,7 +10,7 @@ from skbayesnn._likelihoods.categorical import Categorical, Ordinal
 from skbayesnn._likelihoods.gaussian import Gaussian, Heteroscedastic
 from skbayesnn._likelihoods.intervals import Intervals, UnequalIntervals
 from skbayesnn._likelihoods.mixture import Mixture
-from skbayesnn._likelihoods.poisson import Poisson
+from skbayesnn._likelihoods.poisson import NegativeBinomial, Poisson
 from skbayesnn._likelihoods.student_t import StudentT
 
 LIKELIHOODS: dict[str, type[Likelihood]] = {
@@ -22,6 +22,7 @@ LIKELIHOODS: dict[str, type[Likelihood]] = {
         UnequalIntervals,
         StudentT,
         Poisson,
+        NegativeBinomial,
         Mixture,
         Categorical,
         Ordinal,
@@ -49,6 +50,7 @@ __all__ = [
     "Heteroscedastic",
     "Likelihood",
     "Mixture",
+    "NegativeBinomial",
     "Ordinal",
     "Poisson",
     "StudentT",

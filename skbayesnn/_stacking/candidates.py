@@ -184,8 +184,8 @@ def check_can_be_mixed(
             "candidates that predict counts and candidates that predict real numbers "
             "cannot be mixed, since probabilities and densities cannot be compared; "
             f"got counts from {names[True]!r} and real numbers from {names[False]!r}. "
-            "Give all networks likelihood='poisson' and leave other candidates out, or "
-            "use none with likelihood='poisson'."
+            "Give all networks the same likelihood of counts and leave other "
+            "candidates out, or use target_scale='count', which can be mixed."
         )
 
 

@@ -204,8 +204,10 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
         with Student's t takes up to 4 times as long. A fit with mixtures takes 5 times
         as long, with a given ``length_scale`` up to 30 times, because torch trains
         them. ``"poisson"``: for counts; the output is the log rate (McCullagh & Nelder
-        1989). y is not scaled, and ``tau`` is an inverse temperature as for
-        classifiers; ``"auto"`` is 1.
+        1989). ``"negative_binomial"``: for counts whose variance exceeds their mean m,
+        m + d m^2; the dispersion d is learned, and held-out rows estimate it. For both,
+        y is not scaled, and ``tau`` is an inverse temperature as for classifiers;
+        ``"auto"`` is 1.
     likelihood_options : dict, default=None
         Further parameters of the likelihood. ``"student_t"``: ``df``, degrees of
         freedom > 2, or None. None learns them per target, between 2.1 and 200, or

@@ -127,6 +127,7 @@ def test_families(name, table, seed, monkeypatch):
         ("student_t", None),
         ("student_t", {"df": 4.5}),
         ("poisson", None),
+        ("negative_binomial", None),
     ],
     ids=str,
 )
@@ -134,7 +135,7 @@ def test_likelihoods(likelihood, options, tau, table, seed, monkeypatch):
     X, Y, weights = table
     model = MCDropoutRegressor(likelihood=likelihood, likelihood_options=options)
     params = {"dropout": 0.2, "tau": tau, "max_iter": 8}
-    if likelihood == "poisson":
+    if likelihood in ("poisson", "negative_binomial"):
         Y, params["tau"] = np.floor(np.abs(3 * Y)), 1.3
     model = exact(model, seed).set_params(**params)
     expected, actual = both(model, X, Y, weights, monkeypatch=monkeypatch)

@@ -84,11 +84,19 @@ def test_families(name, table, seed, monkeypatch):
 
 @pytest.mark.parametrize("n_targets", [1, 2])
 @pytest.mark.parametrize(
-    "likelihood", ["gaussian", "heteroscedastic", "student_t", "poisson", "mixture"]
+    "likelihood",
+    [
+        "gaussian",
+        "heteroscedastic",
+        "student_t",
+        "poisson",
+        "negative_binomial",
+        "mixture",
+    ],
 )
 def test_likelihoods(likelihood, n_targets, table, seed, monkeypatch):
     X, Y = table
-    if likelihood == "poisson":
+    if likelihood in ("poisson", "negative_binomial"):
         Y = np.floor(np.abs(3 * Y))
     model = MCDropoutRegressor(likelihood=likelihood, dropout=0.2)
     y = Y[:, 0] if n_targets == 1 else Y

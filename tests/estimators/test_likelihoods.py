@@ -33,11 +33,17 @@ def _draw_counts(f, random):
     return random.poisson(np.exp(1 + f)).astype(float)
 
 
+def _draw_overdispersed_counts(f, random):
+    """With dispersion 0.05."""
+    return random.poisson(np.exp(1 + f) * random.gamma(20, 0.05, f.shape)).astype(float)
+
+
 # Likelihood, its options, and a function that draws y given f (rows, targets).
 CASES = {
     "student_t": ("student_t", None, _add_student_noise),
     "student_t, df given": ("student_t", {"df": 3}, _add_student_noise),
     "poisson": ("poisson", None, _draw_counts),
+    "negative binomial": ("negative_binomial", None, _draw_overdispersed_counts),
 }
 
 
@@ -67,7 +73,7 @@ def case(request, seed):
             "dtype": "float64",
             "random_state": seed,
         },
-        counts=likelihood == "poisson",
+        counts=likelihood in ("poisson", "negative_binomial"),
     )
 
 
@@ -183,7 +189,7 @@ def test_size_of_outliers_does_not_matter(kind, size, seed):
 def test_noise_std_exists_unless_y_are_counts(case, model):
     if case.counts:
         assert not hasattr(model, "noise_std_")
-        with pytest.raises(AttributeError, match="got 'poisson'"):
+        with pytest.raises(AttributeError, match=f"got {model.likelihood!r}"):
             _ = model.noise_std_
         assert model.tau_ == 1
     else:

@@ -175,6 +175,7 @@ def test_four_times_the_rows_are_fitted_again(seed, monkeypatch):
         {"likelihood": "heteroscedastic"},
         {"likelihood": "student_t"},
         {"likelihood": "poisson"},
+        {"likelihood": "negative_binomial"},
         {"tau": 2.0},
         {"targets": 2},
     ],
@@ -186,7 +187,7 @@ def test_noise_of_an_update(options, seed):
     X = random.normal(size=(260, 3))
     targets = options.pop("targets", 1)
     y = np.column_stack([X[:, i] + random.normal(size=260) for i in range(targets)])
-    if options.get("likelihood") == "poisson":
+    if options.get("likelihood") in ("poisson", "negative_binomial"):
         y = random.poisson(np.exp(0.3 * X[:, :1]))
     y = y[:, 0] if targets == 1 else y
     model = MCDropoutRegressor(**SMALL, **options).fit(X[:120], y[:120])

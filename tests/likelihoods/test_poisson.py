@@ -1,12 +1,13 @@
-"""The Poisson likelihood against scipy's, in float64."""
+"""The likelihoods of counts against scipy's distributions, in float64."""
 
 import numpy as np
 import pytest
 import torch
-from scipy.stats import poisson
+from scipy.special import digamma
+from scipy.stats import nbinom, poisson
 
-from skbayesnn._likelihoods import Poisson
-from skbayesnn._likelihoods.poisson import Counts
+from skbayesnn._likelihoods import NegativeBinomial, Poisson
+from skbayesnn._likelihoods.poisson import Counts, OverdispersedCounts
 
 DRAWS, MEMBERS, ROWS, TARGETS = 7, 3, 5, 2
 
@@ -109,3 +110,72 @@ def test_invalid_counts_are_refused(wrong):
     with pytest.raises(ValueError, match=r"from 0 .*got .* in row 1\. Use"):
         Poisson.check_y(y)
     Poisson.check_y(y[:1])
+
+
+def _scipy(rate, dispersion):
+    """SciPy's distribution of the same mean and variance."""
+    return nbinom(1 / dispersion, 1 / (1 + dispersion * rate))
+
+
+def test_negative_binomial_density_and_gradient_equal_scipy(problem):
+    """The gradient of the log dispersion through the derivative of log Gamma."""
+    tau, offset, outputs, y = problem
+    likelihood = NegativeBinomial(TARGETS)
+    params = likelihood.init(tau, offset)
+    log_dispersion = torch.linspace(-3, 2, MEMBERS * TARGETS).double()
+    log_dispersion = log_dispersion.view(MEMBERS, TARGETS).requires_grad_()
+    params["log_dispersion"] = log_dispersion
+    outputs = outputs.clone().requires_grad_()
+    density = likelihood.log_density(params, outputs, y)
+    rate = (outputs + offset[:, None]).exp().detach().numpy()
+    dispersion = log_dispersion.detach().exp()[:, None].numpy()
+    expected = _scipy(rate, dispersion).logpmf(y)
+    np.testing.assert_allclose(density.detach(), expected.sum(-1), rtol=1e-10)
+    density.sum().backward()
+    size, counts = 1 / dispersion, y.numpy()
+    slope = (counts - rate) / (1 + dispersion * rate)
+    np.testing.assert_allclose(outputs.grad, slope, rtol=1e-9, atol=1e-12)
+    of_size = digamma(counts + size) - digamma(size) - np.log1p(dispersion * rate)
+    expected = (slope - size * of_size).sum((0, 2))
+    np.testing.assert_allclose(log_dispersion.grad, expected, rtol=1e-9)
+
+
+def test_overdispersed_counts_equal_scipy(seed):
+    random = np.random.default_rng(seed)
+    shape = DRAWS, ROWS, TARGETS
+    rate, dispersion = random.gamma(1, 20, shape), np.exp(random.uniform(-6, 2, shape))
+    y = np.array([-1.0, 0.0, 2.5, 7.0, 90.0])[:, None] * np.ones(TARGETS)
+    components, expected = (
+        OverdispersedCounts(rate, dispersion),
+        _scipy(rate, dispersion),
+    )
+    np.testing.assert_allclose(components.mean, expected.mean(), rtol=1e-12)
+    np.testing.assert_allclose(components.variance, expected.var(), rtol=1e-12)
+    np.testing.assert_allclose(components.cdf(y), expected.cdf(y), rtol=1e-8)
+    np.testing.assert_allclose(
+        components.log_density_per_target(y), expected.logpmf(y), rtol=1e-9
+    )
+    for level in (1e-10, 0.01, 0.5, 0.9, 1 - 1e-10):
+        quantile = components.quantile(np.full((ROWS, TARGETS), level))
+        np.testing.assert_array_equal(quantile, expected.ppf(level))
+
+
+def test_a_small_dispersion_is_the_poisson_distribution(seed):
+    rate = np.random.default_rng(seed).gamma(1, 20, size=(DRAWS, ROWS, TARGETS))
+    y = np.floor(rate[0])
+    near = OverdispersedCounts(rate, np.full_like(rate, 1e-6))
+    np.testing.assert_allclose(near.cdf(y), Counts(rate).cdf(y), atol=1e-3)
+
+
+@pytest.mark.parametrize(("mean", "dispersion"), [(5, 10), (30, 0.5), (1000, 1)])
+def test_crps_of_a_heavy_tail_is_accurate(mean, dispersion):
+    """Within 1e-3 of the standard deviation."""
+    k = np.arange(60_000)
+    share = _scipy(mean, dispersion).cdf(k)
+    fields = [np.full((1, 1, 1), float(value)) for value in (mean, dispersion)]
+    components = OverdispersedCounts(*fields)
+    std = np.sqrt(components.variance.item())
+    for y in (0.0, float(mean), 5.0 * mean):
+        result = components.mixture_crps(np.full((1, 1), y)).item()
+        expected = np.square(share - (k >= y)).sum()
+        assert result == pytest.approx(expected, rel=0, abs=1e-3 * std)

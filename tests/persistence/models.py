@@ -159,6 +159,7 @@ def _likelihoods(seed):
         "heteroscedastic": "y",
         "student_t": "Y",
         "poisson": "counts",
+        "negative_binomial": "counts",
         "mixture": "Y",
         "gaussian": "Y",
     }

@@ -35,10 +35,11 @@ from skbayesnn._likelihoods.gaussian import (
     SHARPNESS,
     SOFTPLUS_LINEAR_FROM,
 )
-from skbayesnn._likelihoods.poisson import LOG_RATE_BOUNDS
+from skbayesnn._likelihoods.poisson import LOG_DISPERSION_BOUNDS, LOG_RATE_BOUNDS
 from skbayesnn._likelihoods.student_t import DF_BOUNDS
 
 _MIN_RATE, _MAX_RATE = LOG_RATE_BOUNDS
+_MIN_DISPERSION, _MAX_DISPERSION = LOG_DISPERSION_BOUNDS
 _MIN_LOG_DF, _MAX_LOG_DF = math.log(DF_BOUNDS[0]), math.log(DF_BOUNDS[1])
 
 
@@ -319,6 +320,40 @@ def _poisson(options, params, outputs, batch, grads):
 
 
 @compiled
+def _negative_binomial(options, params, outputs, batch, grads):
+    dtype = outputs.dtype.type
+    y, factors, nll = batch.y, batch.factors, batch.nll
+    n_targets = outputs.shape[1]
+    lowest, highest = dtype(_MIN_RATE), dtype(_MAX_RATE)
+    tau = math.exp(np.float64(params[0]))
+    fill(nll, dtype(0))
+    for t in range(n_targets):
+        given = np.float64(params[1 + n_targets + t])
+        log_dispersion = min(max(given, _MIN_DISPERSION), _MAX_DISPERSION)
+        size = math.exp(-log_dispersion)
+        of_size, slope_of_size, total = math.lgamma(size), digamma(size), 0.0
+        for i in range(outputs.shape[0]):
+            value = outputs[i, t] + params[1 + t]
+            log_rate = min(max(value, lowest), highest)
+            count, excess = np.float64(y[i, t]), np.float64(log_rate) + log_dispersion
+            smaller = math.exp(-abs(excess))
+            log_sum = max(excess, 0.0) + math.log1p(smaller)
+            share = (1.0 if excess > 0 else smaller) / (1 + smaller)
+            constant = of_size + math.lgamma(count + 1) - math.lgamma(count + size)
+            nll[i] += dtype(
+                tau * (constant - count * excess + (count + size) * log_sum)
+            )
+            slope = (count + size) * share - count
+            change = slope_of_size - digamma(count + size) + log_sum
+            total += factors[i] * (slope - size * change)
+            outputs[i, t] = (
+                dtype(tau * slope) * factors[i] if value == log_rate else dtype(0)
+            )
+        if given == log_dispersion:
+            grads[1 + n_targets + t] += dtype(tau * total)
+
+
+@compiled
 def _categorical(options, params, outputs, batch, grads):
     dtype = outputs.dtype.type
     labels, factors, nll = batch.labels, batch.factors, batch.nll
@@ -347,6 +382,7 @@ FUNCTIONS = {
     "interval_heteroscedastic": _intervals,
     "student_t": _student_t,
     "poisson": _poisson,
+    "negative_binomial": _negative_binomial,
     "categorical": _categorical,
 }
 
