@@ -157,7 +157,8 @@ class Poisson(Tempered):
         if invalid.any():
             raise ValueError(
                 "`y` must contain integers from 0 to 1e12 for likelihood="
-                f"{cls.name!r}; got {y[invalid][0]:g} in row {np.flatnonzero(invalid.any(1))[0]}. "
+                f"{cls.name!r}; got {y[invalid][0]:g} in row "
+                f"{np.flatnonzero(invalid.any(1))[0]}. "
                 "Use 'gaussian' or 'student_t' if y does not contain counts."
             )
 
