@@ -1,5 +1,6 @@
 """Modules of the public names, for type checkers and for the package itself."""
 
+from skbayesnn import acquisition as acquisition
 from skbayesnn import decision as decision
 from skbayesnn import estimators as estimators
 from skbayesnn import gradient_estimators as gradient_estimators

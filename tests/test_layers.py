@@ -29,6 +29,7 @@ FLOORS = [
     {"decision"},
     {"model_selection"},
     {"inspection"},
+    {"acquisition"},
     {"plotting"},
     {"_stacking"},
     {"_onnx", "_persistence"},

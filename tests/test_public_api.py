@@ -12,6 +12,7 @@ import skbayesnn
 
 PACKAGES = {
     "skbayesnn": {
+        "acquisition",
         "decision",
         "estimators",
         "explore",
@@ -41,6 +42,7 @@ PACKAGES = {
     "skbayesnn.preprocessing": set(),
 }
 MODULES = [
+    "skbayesnn.acquisition",
     "skbayesnn.decision",
     "skbayesnn.explore",
     "skbayesnn.gradient_estimators",

@@ -173,18 +173,20 @@ class DenseNetwork:
         return values[-1], gradients
 
 
-def linearised(layers, deviations, activation: str, x):
+def linearised(layers, deviations, activation: str | SmoothActivation, x):
     """Outputs for some rows, and their change for small changes of the weights.
 
-    The change is linear in the deviations. Takes and returns arrays, or tensors of an
-    ONNX graph.
+    The change is linear in the deviations. Takes and returns arrays, tensors of an
+    ONNX graph, or tensors of torch with an activation of torch.
 
     layers : matrix and bias of each layer
     deviations : the same for each draw, (draws, inputs, outputs) and (draws, outputs)
     x : (rows, inputs)
     returns : (rows, outputs), and (draws, rows, outputs)
     """
-    function, slope = ACTIVATIONS[activation]
+    if isinstance(activation, str):
+        activation = ACTIVATIONS[activation]
+    function, slope = activation
     change = None
     for layer, ((matrix, bias), (by_matrix, by_bias)) in enumerate(
         zip(layers, deviations, strict=True)
