@@ -304,18 +304,8 @@ class Processes:
 
 _present: Processes | None = None
 _n_starts = 0
-# Whether this process was forked from one that has imported the module. Then it is a
-# worker, which has no part in the group of its parent.
-_is_forked = False
-
-
-def _note_fork() -> None:
-    global _is_forked
-    _is_forked = True
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_note_fork)
+# A forked copy of this process is a worker, which has no part in its group.
+_pid = os.getpid()
 
 
 def present_processes() -> Processes | None:
@@ -324,7 +314,9 @@ def present_processes() -> Processes | None:
     The first call connects to the other processes, and must be made by all.
     """
     global _present, _n_starts
-    if threading.current_thread() is not threading.main_thread() or _is_forked:
+    if threading.current_thread() is not threading.main_thread():
+        return None
+    if os.getpid() != _pid:
         return None
     if os.environ.get(PROCESSES_VARIABLE) == "alone" or not dist.is_available():
         return None

@@ -79,16 +79,16 @@ class _PredictionSlots:
     """
 
     def __init__(self):
-        self.renew()
-        if hasattr(os, "register_at_fork"):  # A forked child has none of the threads.
-            os.register_at_fork(after_in_child=self.renew)
+        self._renew()
 
-    def renew(self) -> None:
-        self._free = threading.BoundedSemaphore(_n_cores())
+    def _renew(self) -> None:
+        self._free, self._pid = threading.BoundedSemaphore(_n_cores()), os.getpid()
 
     @contextmanager
     def acquire(self) -> Iterator[None]:
         """Wait for a free slot and hold it."""
+        if self._pid != os.getpid():  # A forked child has none of the threads.
+            self._renew()
         free = self._free
         with free:
             yield

@@ -311,10 +311,9 @@ def test_a_forked_process_trains_alone(monkeypatch):
     """It has a copy of the group, but is not one of its processes."""
     monkeypatch.setattr(processes, "_present", waiting(0, None, 1.0))
     processes._present.world = None
-    monkeypatch.setattr(processes, "_is_forked", False)
     monkeypatch.delenv(processes.PROCESSES_VARIABLE, raising=False)
     assert processes.present_processes() is processes._present
-    processes._note_fork()
+    monkeypatch.setattr(processes, "_pid", os.getpid() + 1)
     assert processes.present_processes() is None
 
 
