@@ -3,6 +3,7 @@
 import contextlib
 import io
 import itertools
+import random
 import re
 from pathlib import Path
 
@@ -64,11 +65,12 @@ def tables():
 
 @pytest.fixture
 def generators():
-    """Restore the global generators, which scikit-learn and torch's layers use."""
-    state = np.random.get_state()
+    """Restore the global generators: of scikit-learn, torch's layers and MLflow."""
+    state, python = np.random.get_state(), random.getstate()
     with torch.random.fork_rng(devices=[]):
         yield
     np.random.set_state(state)
+    random.setstate(python)
 
 
 @pytest.mark.slow
