@@ -27,6 +27,7 @@ Negative costs are gains. The action with the smallest expected cost is the best
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated, Any, Self
 
@@ -34,17 +35,20 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import linprog
 from sklearn.base import clone, is_classifier
-from sklearn.utils import get_tags
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from skbayesnn import _stored as stored
 from skbayesnn._meta import functions
-from skbayesnn._meta.base import BaseHeldOutMetaEstimator, one_target
+from skbayesnn._meta.base import DecidingMetaEstimator, one_target
 from skbayesnn._meta.unwrap import inner_estimator
+from skbayesnn._predictive.blocks import PredictiveBlocks
 from skbayesnn._predictive.classes import ClassPredictive
-from skbayesnn._predictive.distribution import PredictiveDistribution
+from skbayesnn._predictive.distribution import (
+    ClassDistribution,
+    ModelRows,
+    PredictiveDistribution,
+)
 from skbayesnn._runtime import on_snapshot, warn
-from skbayesnn._sklearn_compat import available_if
 from skbayesnn._typing import Array, MatrixLike
 from skbayesnn._validation import check_row_weights
 from skbayesnn.scoring import Scorer
@@ -214,8 +218,10 @@ class _Costs:
     ----------
     actions : ndarray of shape (actions,), or None for any number
     function, values : of (action, y), and its further arguments, (rows,) each
-    matrix : ndarray of shape (rows or 1, classes, actions), or None for a function
+    matrix : ndarray of shape (rows or 1, classes, actions), or None for regressions
     """
+
+    matrix: Any = None
 
     def __init__(self, cost, actions, X, n_rows: int, classes=None) -> None:
         self._X, self.n_rows, self.classes = X, n_rows, classes
@@ -224,58 +230,53 @@ class _Costs:
             raise ValueError(f"`actions` must be a list, not empty; got {actions!r}.")
         if actions is not None and len(set(actions)) < len(actions):
             raise ValueError(f"`actions` must differ; got {list(actions)}.")
-        self.matrix: Any = None
-        self.values: dict[str, Array] = {}
         if isinstance(cost, Cost) or callable(cost):
-            cost = cost if isinstance(cost, Cost) else Cost(cost)
-            self.function = cost.function
-            values = {k: self._per_row(k, v) for k, v in (cost.values or {}).items()}
-            self.values = {k: np.broadcast_to(v, n_rows) for k, v in values.items()}
-            self._check_function()
+            self._set_function(cost if isinstance(cost, Cost) else Cost(cost))
         elif classes is None:
             raise TypeError(
                 "a matrix of costs needs classes; got a regression. Give a function "
                 "cost(action, y), or newsvendor(under, over), quadratic or absolute."
             )
         else:
-            self._set_matrix(cost)
+            self.matrix = self._matrix(cost)
 
-    def _check_function(self) -> None:
-        if self.classes is None:
-            for name, values in self.values.items():
-                if self.function is _newsvendor and not (values > 0).all():
-                    raise ValueError(f"`{name}` must be > 0; got {values.min():g}.")
-            if self.actions is not None:
-                self.actions = _finite("`actions`", self.actions)
-        elif self.function in _EXACT:
-            raise TypeError(
-                f"{self.function.__name__.strip('_')} is a cost of numbers; got the "
-                f"classes {self.classes.tolist()}. Give a matrix, classes x actions, "
-                "or threshold(false_positive, false_negative)."
-            )
-        elif self.actions is None:
-            self.actions = self.classes
+    def _set_function(self, cost: Cost) -> None:
+        self.function, given = cost.function, cost.values or {}
+        self.values = {
+            name: np.broadcast_to(self._per_row(name, value), self.n_rows)
+            for name, value in given.items()
+        }
+        if self.classes is not None:
+            if self.function in _EXACT:
+                raise TypeError(
+                    f"{self.function.__name__.strip('_')} is a cost of numbers; got "
+                    f"the classes {self.classes.tolist()}. Give a matrix or threshold."
+                )
+            self.actions = self.classes if self.actions is None else self.actions
+            rows = np.arange(self.n_rows if given else 1)
+            self.matrix = self.of(rows, self.actions[None], self.classes[None])
+        elif self.actions is not None:
+            self.actions = _finite("`actions`", self.actions)
+        for name, values in self.values.items():
+            if self.function is _newsvendor and not (values > 0).all():
+                raise ValueError(f"`{name}` must be > 0; got {values.min():g}.")
 
     def _per_row(self, name: str, value) -> Array:
         """A number, values per row, or a column of X, as () or (rows,)."""
-        name = f"{name} of the cost"
+        rule = f"{name} of the cost must be a number, values per row, or a column of X"
         if isinstance(value, str):
             columns = list(getattr(self._X, "columns", []))
             if value not in columns:
-                raise ValueError(
-                    f"{name} must be a number, values per row, or a column of X; got "
-                    f"{value!r}, and the columns of X with a name are {columns}."
-                )
-            name, value = f"{name}, the column {value!r},", self._X[value]
-        values = _finite(name, value)
+                raise ValueError(f"{rule}; got {value!r}, and the columns {columns}.")
+            name, value = f"the column {value!r} as {name}", self._X[value]
+        values = _finite(f"{name} of the cost", value)
         if values.shape not in ((), (self.n_rows,)):
             raise ValueError(
-                f"{name} must be a number, or one for each of {self.n_rows} rows; got "
-                f"shape {values.shape}."
+                f"{rule}, one for each of {self.n_rows} rows; got shape {values.shape}."
             )
         return values
 
-    def _set_matrix(self, cost) -> None:
+    def _matrix(self, cost) -> Array:
         if hasattr(cost, "columns"):
             if missing := set(self.classes.tolist()) - set(cost.index):
                 raise ValueError(
@@ -285,21 +286,19 @@ class _Costs:
             if self.actions is None:
                 self.actions = np.asarray(cost.columns)
             cost = cost.loc[self.classes].to_numpy().tolist()
-        sequence = list | tuple | np.ndarray
-        given = list(cost) if isinstance(cost, sequence) else []
-        rows = [row for row in given if isinstance(row, sequence)]
-        if len(rows) < len(given) or len(rows) != len(self.classes):
-            raise ValueError(
-                f"a cost matrix must have {len(self.classes)} rows, one for each class "
-                f"of {self.classes.tolist()}, and a column for each action; got {cost}."
-            )
+        rows: list[list] = []
+        with suppress(TypeError):
+            rows = [list(row) for row in cost]
+        widths = {len(row) for row in rows}
+        n_classes, n_actions = len(self.classes), max(widths, default=0)
         if self.actions is None:
-            is_square = len(rows[0]) == len(rows)
-            self.actions = self.classes if is_square else np.arange(len(rows[0]))
-        if {len(row) for row in rows} != {len(self.actions)}:
+            is_square = n_classes == n_actions
+            self.actions = self.classes if is_square else np.arange(n_actions)
+        if len(rows) != n_classes or widths != {len(self.actions)}:
             raise ValueError(
-                f"each row of a cost matrix must have {len(self.actions)} entries, one "
-                f"for each action of {self.actions.tolist()}; got {cost}."
+                f"a cost matrix must have {n_classes} rows, one for each class of "
+                f"{self.classes.tolist()}, and each of them must have "
+                f"{len(self.actions)} entries, one for each action; got {cost}."
             )
         entries = [
             self._per_row(f"entry ({i}, {j})", entry)
@@ -307,7 +306,7 @@ class _Costs:
             for j, entry in enumerate(row)
         ]
         matrix = np.stack(np.broadcast_arrays(*entries), axis=-1)
-        self.matrix = matrix.reshape(-1, len(rows), len(self.actions))
+        return matrix.reshape(-1, n_classes, len(self.actions))
 
     def of(self, rows: Array, action: Array, y: Array) -> Array:
         """Costs of actions, (rows or 1, values of y, actions).
@@ -334,11 +333,11 @@ class _Costs:
 
     def warn_of_unused(self) -> None:
         """Warn of actions that are never best, whatever the class probabilities are."""
-        by_row = self.values if self.matrix is None else len(self.matrix) > 1
-        if self.classes is None or by_row or len(self.actions) == 1:
+        if self.matrix is None or len(self.matrix) > 1 or len(self.actions) == 1:
             return
-        matrix = self.of(np.arange(1), self.actions[None], self.classes[None])
-        unused = [a for j, a in enumerate(self.actions) if _is_unused(matrix[0], j)]
+        unused = [
+            a for j, a in enumerate(self.actions) if _is_unused(self.matrix[0], j)
+        ]
         if unused:
             warn(
                 "SKB406",
@@ -418,17 +417,15 @@ class Decision:
 
 
 class _Probabilities:
-    """Class probabilities of a model without posterior draws, as a distribution."""
+    """A classifier without posterior draws, whose probabilities are one draw."""
 
-    def __init__(self, probability, classes):
-        self.classes, self._probability = np.asarray(classes), np.asarray(probability)
+    def __init__(self, model):
+        self.model = model
 
-    def __len__(self):
-        return len(self._probability)
-
-    def _each(self, function, rows):
-        block = ClassPredictive(self._probability[None], self.classes)
-        return [function(block, rows)]
+    def _open_predictive(self, X):
+        probability = np.asarray(self.model.predict_proba(X))
+        block = ClassPredictive(probability[None], np.asarray(self.model.classes_))
+        return PredictiveBlocks(len(probability), block.rows)
 
 
 def _open(prediction, X):
@@ -447,7 +444,7 @@ def _open(prediction, X):
     except TypeError:
         if not hasattr(model, "predict_proba"):
             raise
-    return _Probabilities(model.predict_proba(rows), model.classes_), X
+    return ClassDistribution([ModelRows(_Probabilities(model), rows)]), X
 
 
 def best_action(
@@ -532,32 +529,26 @@ def _decide(distribution, costs: _Costs, only_action: bool = False) -> list[Arra
                 return (best[:, 0],)
         y, by_row = _outcomes(block)
         mean = by_row.mean(1, keepdims=True)
-        if costs.actions is not None:
-            actions = np.broadcast_to(costs.actions, (len(rows), len(costs.actions)))
-            cost = costs.of(rows, actions, y)
-        else:
+        second = np.full(len(rows), np.nan)
+        if costs.actions is None:
             cost = costs.of(rows, y, y)
             best = _searched(costs, rows, y, mean, cost) if best is None else best
             actions = np.concatenate([best, y], axis=1)
             cost = np.concatenate([costs.of(rows, best, y), cost], axis=2)
+        else:
+            actions = np.broadcast_to(costs.actions, (len(rows), len(costs.actions)))
+            cost = costs.of(rows, actions, y)
         each = by_row @ cost  # (rows, draws, actions)
         expected = each.mean(1)
-        order = expected.argsort(1, kind="stable")[:, :2]
-        least = np.take_along_axis(expected, order, 1)
-        best = order[:, 0] if costs.actions is not None else 0
-        second = (
-            least[:, 1] if costs.actions is not None and least.shape[1] > 1 else np.nan
-        )
-        at = np.arange(len(rows))
+        least, chosen = expected.min(1), np.zeros(len(rows), dtype=int)
+        if costs.actions is not None:
+            chosen = expected.argmin(1)
+            second = np.sort(expected, 1)[:, 1] if len(costs.actions) > 1 else second
+        at = np.arange(len(rows)), chosen
         known_y = (mean[:, 0] * cost.min(2)).sum(1)
         known_draw = each.min(2).mean(1) if by_row.shape[1] > 1 else np.nan
-        return (
-            actions[at, best],
-            expected[at, best],
-            np.broadcast_to(second, len(rows)),
-            np.maximum(least[:, 0] - known_y, 0.0),
-            np.maximum(least[:, 0] - known_draw, 0.0),
-        )
+        saved = (np.maximum(least - known, 0.0) for known in (known_y, known_draw))
+        return actions[at], expected[at], second, *saved
 
     parts = _each_part(distribution, costs, of_part)
     return [np.concatenate(columns) for columns in zip(*parts, strict=True)]
@@ -624,17 +615,18 @@ def realised_cost(
     if classes is None:
         classes = cost.index if hasattr(cost, "columns") else np.unique(y)
     costs = _Costs(cost, actions, X, len(y), np.asarray(classes))
-    at = []
-    for name, values, known in (
-        ("y", y, costs.classes),
-        ("action", action, costs.actions),
-    ):
+
+    def positions(name, values, known):
         is_one = values[:, None] == known
-        if not is_one.any(1).all():
-            unknown = np.unique(values[~is_one.any(1)]).tolist()[:10]
-            raise ValueError(f"`{name}` must be in {known.tolist()}; got {unknown}.")
-        at.append(is_one.argmax(1))
-    return costs.matrix[np.arange(len(y)) % len(costs.matrix), *at]
+        if len(unknown := np.unique(values[~is_one.any(1)])):
+            raise ValueError(
+                f"`{name}` must be in {known.tolist()}; got {unknown[:10].tolist()}."
+            )
+        return is_one.argmax(1)
+
+    rows = np.arange(len(y)) % len(costs.matrix)
+    at = positions("y", y, costs.classes), positions("action", action, costs.actions)
+    return costs.matrix[rows, *at]
 
 
 def _neg_cost(estimator, X, y, sample_weight, cost, actions=None):
@@ -684,7 +676,7 @@ def cost_scorer(cost: Any, *, actions: Sequence | None = None) -> Scorer:
 # ---- the meta-estimator
 
 
-class DecisionMaker(BaseHeldOutMetaEstimator):
+class DecisionMaker(DecidingMetaEstimator):
     """Estimator that predicts the action with the smallest expected cost.
 
     Put it around a whole pipeline if the cost names columns of X, which then need not
@@ -781,18 +773,6 @@ class DecisionMaker(BaseHeldOutMetaEstimator):
         costs = _costs_for(distribution, self.cost, self.actions, X)
         return _decide(distribution, costs, only_action=True)[0]
 
-    @on_snapshot
-    def predict_distribution(self, X: MatrixLike) -> Any:
-        """Predictive distribution of the fitted estimator."""
-        check_is_fitted(self)
-        return functions.predict_distribution(self.estimator_, X)
-
-    @available_if(lambda self: hasattr(self.estimator, "predict_proba"))
-    def predict_proba(self, X: MatrixLike) -> Array:
-        """Class probabilities of the fitted estimator."""
-        check_is_fitted(self)
-        return self.estimator_.predict_proba(X)
-
     def score(
         self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None
     ) -> float:
@@ -800,10 +780,7 @@ class DecisionMaker(BaseHeldOutMetaEstimator):
         return _neg_cost(self, X, y, sample_weight, self.cost, self.actions)
 
     def __sklearn_tags__(self):
-        tags, inner = super().__sklearn_tags__(), get_tags(self.estimator)
-        tags.estimator_type = inner.estimator_type
-        tags.classifier_tags = inner.classifier_tags
-        tags.regressor_tags = inner.regressor_tags
+        tags = super().__sklearn_tags__()
         for kind in (tags.classifier_tags, tags.regressor_tags):
             if kind is not None:
                 kind.poor_score = True  # a cost, neither accuracy nor R^2

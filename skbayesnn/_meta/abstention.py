@@ -10,19 +10,18 @@ from numpy.typing import ArrayLike
 from scipy.special import betaincinv
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.metrics import accuracy_score, r2_score
-from sklearn.utils import get_tags
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from skbayesnn import _stored as stored
 from skbayesnn._data.class_order import if_ordered
 from skbayesnn._data.scaling import TRAINING_CODES
 from skbayesnn._meta import functions
-from skbayesnn._meta.base import BaseHeldOutMetaEstimator, one_target
+from skbayesnn._meta.base import DecidingMetaEstimator, one_target
 from skbayesnn._predictive.by_blocks import by_blocks
 from skbayesnn._predictive.classes import check_known
 from skbayesnn._predictive.summaries import CLASSIFICATION_KINDS, REGRESSION_KINDS
 from skbayesnn._runtime import on_snapshot, silenced, warn, warn_once_per_call
-from skbayesnn._sklearn_compat import available_if, safe_indexing
+from skbayesnn._sklearn_compat import safe_indexing
 from skbayesnn._typing import Array, MatrixLike, OutputPath
 from skbayesnn._validation import check_number, check_option, check_row_weights
 from skbayesnn.metrics import risk_coverage_curve
@@ -33,7 +32,7 @@ from skbayesnn.metrics import risk_coverage_curve
 FIRST_START, MIN_START = 0.6, 100
 
 
-class Abstainer(BaseHeldOutMetaEstimator):
+class Abstainer(DecidingMetaEstimator):
     """Classifier or regressor that abstains on uncertain rows.
 
     Use it if a wrong prediction costs more than no prediction. A row is accepted if its
@@ -281,19 +280,6 @@ class Abstainer(BaseHeldOutMetaEstimator):
         return functions.predict_uncertainty(self.estimator_, X, kind, as_frame)
 
     @on_snapshot
-    def predict_distribution(self, X: MatrixLike) -> Any:
-        """Predictive distribution of all rows, including rejected rows."""
-        check_is_fitted(self)
-        return functions.predict_distribution(self.estimator_, X)
-
-    @available_if(lambda self: hasattr(self.estimator, "predict_proba"))
-    @by_blocks
-    def predict_proba(self, X: MatrixLike, *, output: OutputPath = None) -> Array:
-        """Class probabilities of all rows, including rejected rows."""
-        check_is_fitted(self)
-        return self.estimator_.predict_proba(X)
-
-    @on_snapshot
     def report(
         self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None
     ) -> dict[str, float]:
@@ -473,14 +459,6 @@ class Abstainer(BaseHeldOutMetaEstimator):
     def _error(self, risk):
         """Convert mean losses to the units of ``target_error``."""
         return risk if self._counts_wrong else np.sqrt(risk)
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        inner = get_tags(self.estimator)
-        tags.estimator_type = inner.estimator_type
-        tags.classifier_tags = inner.classifier_tags
-        tags.regressor_tags = inner.regressor_tags
-        return tags
 
 
 def upper_bounds(

@@ -1,5 +1,7 @@
 """Base of the meta-estimators that calibrate a model on held-out rows."""
 
+from __future__ import annotations
+
 from inspect import signature
 from numbers import Integral
 from typing import Any
@@ -17,6 +19,7 @@ from sklearn.utils.metadata_routing import (
 )
 from sklearn.utils.validation import (
     check_consistent_length,
+    check_is_fitted,
     column_or_1d,
 )
 
@@ -27,13 +30,17 @@ from skbayesnn._data.validation import (
     check_numbers,
     check_target_given,
 )
-from skbayesnn._runtime import replace_fitted, silence_warning
+from skbayesnn._predictive.by_blocks import by_blocks
+from skbayesnn._runtime import imported, on_snapshot, replace_fitted, silence_warning
 from skbayesnn._sklearn_compat import (
     BaseEstimator,
     MetaEstimatorMixin,
+    available_if,
     check_sample_weight,
     routing_enabled,
 )
+from skbayesnn._stored import Fitted
+from skbayesnn._typing import Array, MatrixLike, OutputPath
 from skbayesnn._validation import random_source
 
 _SPLIT_AT_RANDOM = (
@@ -193,6 +200,33 @@ class BaseHeldOutMetaEstimator(MetaEstimatorMixin, BaseEstimator):
         tags.target_tags = inner.target_tags
         tags.target_tags.multi_output = False
         tags.non_deterministic = inner.non_deterministic
+        return tags
+
+
+class DecidingMetaEstimator(BaseHeldOutMetaEstimator):
+    """Base of meta-estimators that act on the distribution of one fitted estimator."""
+
+    estimator_: Fitted
+
+    @on_snapshot
+    def predict_distribution(self, X: MatrixLike) -> Any:
+        """Predictive distribution of the fitted estimator, for all rows."""
+        check_is_fitted(self)
+        # The functions know these meta-estimators.
+        functions = imported("skbayesnn._meta.functions")
+        return functions.predict_distribution(self.estimator_, X)
+
+    @available_if(lambda self: hasattr(self.estimator, "predict_proba"))
+    @by_blocks
+    def predict_proba(self, X: MatrixLike, *, output: OutputPath = None) -> Array:
+        """Class probabilities of the fitted estimator, for all rows."""
+        check_is_fitted(self)
+        return self.estimator_.predict_proba(X)
+
+    def __sklearn_tags__(self):
+        tags, inner = super().__sklearn_tags__(), get_tags(self.estimator)
+        for name in ("estimator_type", "classifier_tags", "regressor_tags"):
+            setattr(tags, name, getattr(inner, name))
         return tags
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from skbayesnn._predictive.classes import check_known
 from skbayesnn._validation import check_levels
-from skbayesnn.decision import _costs_for, _each_part, _open, _outcomes
+from skbayesnn.decision import _costs_for, _decide, _each_part, _open, _outcomes
 from skbayesnn.inspection._columns import number_text
 from skbayesnn.plotting import _axes
 
@@ -43,6 +43,9 @@ class DecisionDisplay(_axes.Display):
         For each class; empty for regressions.
     best_cost : float
         Expected cost of the best action of each row.
+    largest_share : float
+        Largest share of a row in the sum over rows of largest minus smallest cost;
+        zero for regressions. A title names it if it is above one half.
 
     Attributes
     ----------
@@ -59,6 +62,7 @@ class DecisionDisplay(_axes.Display):
     realised: Any
     break_even: Any
     best_cost: float
+    largest_share: float = 0.0
 
     @classmethod
     def from_estimator(
@@ -106,6 +110,7 @@ class DecisionDisplay(_axes.Display):
         x, draws, realised, best_cost, break_even = curves(distribution, costs, y)
         tails = [(1 - coverage) / 2, (1 + coverage) / 2]
         bounds = {key: np.quantile(v, tails, axis=0) for key, v in draws.items()}
+        stakes = np.zeros(2) if costs.matrix is None else np.ptp(costs.matrix, (1, 2))
         return cls(
             x=x,
             cost={key: values.mean(0) for key, values in draws.items()},
@@ -114,6 +119,7 @@ class DecisionDisplay(_axes.Display):
             realised=realised,
             break_even=break_even,
             best_cost=best_cost,
+            largest_share=stakes.max() / (stakes.sum() or 1) if len(stakes) > 1 else 0,
         ).plot(ax=ax, **kwargs)
 
     def plot(self, ax: Any = None, **kwargs: Any) -> Self:
@@ -131,62 +137,40 @@ class DecisionDisplay(_axes.Display):
         display : DecisionDisplay
         """
         ax = self._axes(ax)
+        bands = [*self.cost.values(), *self.lower.values(), *self.upper.values()]
+        expected = np.append(np.concatenate(bands), self.best_cost)
+        room = np.ptp(expected) * (_axes.LONGEST - 1) / 2
+        low, high = expected.min() - room, expected.max() + room
         self.lines_, self.bands_ = {}, {}
         self.realised_: dict = {}
         self.break_even_: dict = {}
-        of_classes = bool(self.break_even)
         for key, cost in self.cost.items():
-            color = _axes.next_color(ax)
-            label = "expected, same action in all rows"
-            if of_classes:
-                label = f"{_axes.short_label(str(key), 20)}, break-even "
-                label += number_text(self.break_even[key])
+            label, color = "expected, same action in all rows", _axes.next_color(ax)
+            if key in self.break_even:
+                value = number_text(self.break_even[key])
+                label = f"{_axes.short_label(str(key), 20)}, break-even {value}"
             line = _axes.draw_line(ax, self.x, cost, kwargs, color=color, label=label)
-            color = line.get_color()
+            same, band = {"color": line.get_color()}, (self.lower[key], self.upper[key])
             self.lines_[key] = line
-            self.bands_[key] = _axes.draw_band(
-                ax,
-                self.x,
-                self.lower[key],
-                self.upper[key],
-                {},
-                color=color,
-                alpha=0.2,
-                lw=0,
-            )
-            if of_classes:
-                self.break_even_[key] = ax.axvline(
-                    self.break_even[key], color=color, ls=":"
+            self.bands_[key] = _axes.draw_band(ax, self.x, *band, same, alpha=0.2, lw=0)
+            if key in self.break_even:
+                self.break_even_[key] = ax.axvline(self.break_even[key], ls=":", **same)
+            if key in self.realised:
+                y = self.realised[key]
+                label = f"occurred, {number_text(y.min())} to {number_text(y.max())}"
+                label = "_" if self.realised_ else label
+                y = np.where((low <= y) & (y <= high), y, np.nan)
+                self.realised_[key] = _axes.draw_line(
+                    ax, self.x, y, same, ls="-.", label=label
                 )
-        self.best_ = ax.axhline(
-            self.best_cost,
-            color=_axes.GREY,
-            ls="--",
-            lw=1,
-            label="expected, best action of each row",
-        )
-        ax.set_xlabel("threshold of the probability" if of_classes else "action")
+        label = "expected, best action of each row"
+        self.best_ = ax.axhline(self.best_cost, color=_axes.GREY, ls="--", label=label)
+        ax.set_xlabel("threshold of the probability" if self.break_even else "action")
         ax.set_ylabel("cost per row")
-        expected = [*self.lower.values(), *self.upper.values(), [self.best_cost]]
-        _axes.leave_out_outliers(ax, np.concatenate(expected)[:, None])
-        low, high = ax.get_ylim()
-        for key, cost in self.realised.items():
-            self.realised_[key] = _axes.draw_line(
-                ax,
-                self.x,
-                cost,
-                {},
-                color=self.lines_[key].get_color(),
-                ls="-.",
-                lw=1,
-                label="_" if self.realised_ else "occurred",
-            )
-            if np.ptp([low, high, *cost]) > _axes.LONGEST * (high - low):
-                ax.set_ylim(low, high, auto=None)
-                self.realised_[key].set_label(
-                    f"occurred, {number_text(cost.min())} to {number_text(cost.max())}"
-                )
+        _axes.leave_out_outliers(ax, expected[:, None])
         _axes.legend_on_top(ax)
+        if self.largest_share > 0.5:
+            ax.set_title(f"one row has {self.largest_share:.0%} of what is at stake")
         return self
 
 
@@ -197,8 +181,11 @@ def _of_actions(distribution, costs, y):
         occurred, the cost of the best actions, and no break-even
     """
     if costs.actions is None:
-        low, high = distribution.ppf([0.005, 0.995]).reshape(-1, 2).T
-        x = np.linspace(low.min(), high.max(), N_POINTS)
+        [best] = _decide(distribution, costs, only_action=True)
+        likely = np.stack([best, *distribution.ppf([0.005, 0.995]).reshape(-1, 2).T])
+        # A few rows with a larger y do not set the axis.
+        low, high = np.quantile(likely, [0.02, 0.98])
+        x = np.linspace(low, high, N_POINTS)
     else:
         x = np.sort(costs.actions)
     y = None if y is None else np.asarray(y, dtype=np.float64)[:, None]

@@ -6,6 +6,7 @@ import pytest
 from skbayesnn import MCDropoutClassifier
 from skbayesnn.decision import best_action, newsvendor, realised_cost, threshold
 from skbayesnn.plotting import DecisionDisplay
+from tests.helpers.linear_gaussian import LinearGaussian
 
 
 def test_actions(regressor, data):
@@ -83,3 +84,24 @@ def test_large_costs_that_occurred_do_not_set_the_axis(regressor, data):
     assert display.ax_.get_ylim()[1] < 1e6
     texts = [text.get_text() for text in display.ax_.get_legend().get_texts()]
     assert any(text.startswith("occurred, ") for text in texts)
+
+
+def test_a_row_with_most_of_the_cost_is_named(classifier, data):
+    amount = np.ones(len(data.X_new))
+    cost = [[0, 1, 1], [amount, 0, 1], [1, 1, 0]]
+    display = DecisionDisplay.from_estimator(classifier, data.X_new, cost)
+    assert display.ax_.get_title() == ""
+    amount[4] = 1e7
+    display = DecisionDisplay.from_estimator(classifier, data.X_new, cost)
+    assert display.largest_share == pytest.approx(1, abs=1e-4)
+    assert display.ax_.get_title() == "one row has 100% of what is at stake"
+
+
+def test_few_large_actions_do_not_set_the_axis(data):
+    """The range of y in one of 100 rows is a thousand times the others'."""
+    X = np.linspace(0, 1, 100)[:, None]
+    model = LinearGaussian().fit(X, X[:, 0] + 0.1 * np.sin(99 * X[:, 0]))
+    X[7] = 1e3
+    display = DecisionDisplay.from_estimator(model, X, newsvendor(3.0, 1.0))
+    assert display.x.max() < 3
+    assert 0 < display.cost["action"].argmin() < len(display.x) - 1
