@@ -466,6 +466,10 @@ class Components(DrawArrays, ABC):
         """
         if self.discrete:
             return np.stack([self.mixture_quantile(level) for level in levels])
+        if self.n_draws == 1:
+            # Levels with an axis of draws are those for which it is fast and exact.
+            draws = [self.quantile(np.full((1, 1, 1), level)) for level in levels]
+            return np.concatenate(draws)
         points, weights = self._pooled_quantiles(N_POINTS)
         order = np.argsort(points, axis=0)
         points = np.take_along_axis(points, order, axis=0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Iterator
@@ -76,7 +77,7 @@ from skbayesnn._stacking.candidates import (
     predict_held_out,
     refit_to_all_rows,
 )
-from skbayesnn._stacking.folds import make_folds
+from skbayesnn._stacking.folds import SAMPLED_FROM, lacks_class, make_folds, thinned
 from skbayesnn._stacking.foreign import ForeignModel, name_features
 from skbayesnn._stacking.forest import without_unused_trees
 from skbayesnn._stacking.many_rows import cv_of_sample, fits_to_all_rows
@@ -94,6 +95,7 @@ from skbayesnn._stacking.pool import (
 from skbayesnn._stacking.summary import Summary, warn_of_few_rows
 from skbayesnn._stacking.target import Target, in_space
 from skbayesnn._stacking.weights import (
+    N_DRAWS,
     OutOfFold,
     Stacked,
     corrected,
@@ -342,19 +344,33 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         resources, folds = self._resources(), range(len(splits))
         warn_of_few_rows(int(np.count_nonzero(data.weights > 0)))
         fold_data, fold_rows, fold_tables = encode_by_fold(data, splits)
-        # Not by the rows of a fold, which may be fewer.
-        with silenced(TRAINING_CODES):
-            new = predict_held_out(candidates, fold_data, fold_rows, resources, store)
-            _collect(new, store, candidates, folds, "networks out of fold", log)
-        candidates = drop_failed(candidates, store, folds)
-        n_refits = self._n_refits()
+        names = [candidate.name for candidate in candidates]
+
+        def predicted(rows: list[tuple], store: ResultStore, label: str):
+            """The candidates that could be trained on all folds."""
+            # Warnings of rows are not by the rows of a fold, which may be fewer.
+            with silenced(TRAINING_CODES):
+                new = predict_held_out(candidates, fold_data, rows, resources, store)
+                _collect(new, store, candidates, folds, label, log)
+            return drop_failed(candidates, store, folds)
+
+        n_rows, sampled = np.count_nonzero(data.weights), thinned(splits, data.weights)
+        lacks = self._is_classification and lacks_class(data.y, sampled, splits)
+        if n_rows >= SAMPLED_FROM and len(candidates) > 1 and not lacks:
+            # An interrupted fit compares on the sample again, which takes little time.
+            sample = ResultStore()
+            rows = thinned(fold_rows, data.weights)
+            candidates = predicted(rows, sample, "networks on a sample")
+            oof = OutOfFold.from_outcomes(candidates, sampled, sample, data)
+            candidates = list(compress(candidates, oof.stacked(self.weights).weights))
+        candidates = predicted(fold_rows, store, "networks out of fold")
         while True:
             oof = OutOfFold.from_outcomes(candidates, splits, store, data)
             stacked = oof.stacked(self.weights)
             kept = list(compress(candidates, stacked.n_draws))
             n_draws = stacked.n_draws[stacked.n_draws > 0]
             settings = {
-                candidate.name: candidate.refit_params(n_refits, n)
+                candidate.name: candidate.refit_params(self._n_refits(n), n)
                 for candidate, n in zip(kept, n_draws, strict=True)
             }
             new = refit_to_all_rows(kept, settings, data, resources, store)
@@ -389,7 +405,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             "n_draws_": n_draws,
             "spread_factor_": factor,
             "fold_tables_": fold_tables,
-            "_weights": _weights_table([c.name for c in candidates], stacked),
+            "_weights": _weights_table(names, [c.name for c in candidates], stacked),
             "summary_": self._summary(mixture, oof),
             **self._out_of_fold_attributes(oof, mixture),
             **_spaces_attribute(kept),
@@ -399,14 +415,16 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             **self._column_attributes(data),
         }
 
-    def _n_refits(self) -> int:
-        """Networks that are fitted to all rows for each candidate."""
+    def _n_refits(self, n_draws: int) -> int:
+        """Networks that are fitted to all rows for a candidate with these draws."""
         if self.n_refits != "auto":
             return self.n_refits
         size = self._pool_size
+        most = size.regression_refits
         if self._is_classification:
-            return size.classification_refits
-        return size.regression_refits
+            most = size.classification_refits
+        # Starts reduce the error of the mixture by the square of the weight.
+        return min(most, max(2, math.ceil(2 * most * n_draws / N_DRAWS)))
 
     # ---- inputs
 
@@ -834,11 +852,24 @@ def _collect(
                 log(steps.text(len(store.known(names, folds)), label))
 
 
-def _weights_table(names: list[str], stacked: Stacked) -> dict[str, dict[str, float]]:
-    """Weights and scores of the candidates, in order of decreasing weight."""
+def _weights_table(
+    names: list[str], compared: list[str], stacked: Stacked
+) -> dict[str, dict[str, float]]:
+    """Weights and scores of the candidates, in order of decreasing weight.
+
+    names : of all candidates; those without weight on the sample have no scores
+    compared : of the candidates in ``stacked``
+    """
+    order = [compared[i] for i in np.argsort(-stacked.weights, kind="stable")]
+    order += [name for name in names if name not in compared]
+    left_out = {"weight": 0.0}
     columns = {"weight": stacked.weights} | stacked.scores
-    order = np.argsort(-stacked.weights, kind="stable")
     return {
-        column: {names[i]: float(values[i]) for i in order}
+        column: {
+            name: float(values[compared.index(name)])
+            if name in compared
+            else left_out.get(column, math.nan)
+            for name in order
+        }
         for column, values in columns.items()
     }

@@ -70,13 +70,14 @@ default="from_dtype"
     cv : int, cross-validation generator or iterable, default=None
         Folds, stratified. Give ``TimeSeriesSplit`` if the rows are ordered in time:
         with shuffled folds ``summary_`` does not measure the error on future rows.
-        None is five shuffled folds with fewer than 700 rows, and one held-out fifth
-        with more. An int is a number of shuffled folds.
+        None is five shuffled folds with fewer than 700 rows, and one held-out fifth, at
+        most 4,000 rows, with more. An int is a number of shuffled folds.
     n_refits : "auto" or int, default="auto"
         Networks fitted to all rows, from different starts, for each candidate with
         positive weight. With more networks, predictions are more accurate and the fit
         takes longer. A candidate with a larger ``n_estimators`` keeps it.
-        ``"auto"`` is 2, with ``"fast"`` 1, and with ``"best"`` 4.
+        ``"auto"`` is 2, with ``"fast"`` 1, and with ``"best"`` 2, up to 4 for
+        candidates with more than a quarter of the weight.
     max_iter : "auto" or int, default="auto"
         Number of epochs of the default candidates. ``"auto"`` depends on the number of
         rows.
@@ -112,7 +113,8 @@ default="from_dtype"
     classes_ : ndarray of shape (n_classes,)
     weights_ : DataFrame
         ``"weight"`` and mean out-of-fold ``"log_density"`` (nats) of each candidate, in
-        order of decreasing weight. A dict of dicts if pandas is not installed;
+        order of decreasing weight. From 10,000 rows on, candidates without weight on a
+        sample have no scores (NaN). A dict of dicts if pandas is not installed;
         ``weights_["weight"][name]`` works in both cases.
     estimators_ : list of estimator
         The candidates with positive weight, fitted to all rows. They take the encoded

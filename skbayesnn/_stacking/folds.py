@@ -1,5 +1,6 @@
 """Folds of the stacks, and a warning if rows are repeated."""
 
+import math
 import warnings
 from numbers import Integral
 
@@ -73,6 +74,12 @@ def _codes(table: np.ndarray) -> np.ndarray:
 FOLDS_BELOW = 700
 # Number of folds.
 N_FOLDS = 5
+# Largest number of held-out rows if one fold is held out.
+MAX_HELD_OUT = 4_000
+# From this many rows on, candidates without weight on a sample are dropped.
+SAMPLED_FROM = 10_000
+# Largest numbers of training and held-out rows of the sample, in each fold.
+SAMPLE = 4_000, 1_000
 
 
 def make_folds(
@@ -112,6 +119,21 @@ def make_folds(
     if is_classification:
         _check_classes(y, data.sample_weight, splits)
     return splits
+
+
+def thinned(splits: list[tuple], weights: np.ndarray) -> list[tuple]:
+    """Folds with a sample of their rows, in the same order.
+
+    splits : of the rows, or of the copies that ``encode_by_fold`` makes
+    weights : of the rows
+    """
+
+    def sample(rows, most):
+        used = rows[weights[rows % len(weights)] > 0]
+        chosen = np.random.default_rng(0).permutation(len(used))[:most]
+        return used[np.sort(chosen)]
+
+    return [tuple(map(sample, fold, SAMPLE)) for fold in splits]
 
 
 def _default_group_folds(
@@ -166,12 +188,15 @@ def _default_folds(
     # larger ones, unless this removes a class.
     n_train = min(len(train) for train, _ in splits)
     equal = [(train[:n_train], test) for train, test in splits]
-    if is_classification and any(
+    return splits if is_classification and lacks_class(y, equal, splits) else equal
+
+
+def lacks_class(y, smaller: list[tuple], splits: list[tuple]) -> bool:
+    """Whether smaller training sets lack a class that those of ``splits`` have."""
+    return any(
         len(np.unique(y[fewer])) < len(np.unique(y[train]))
-        for (fewer, _), (train, _) in zip(equal, splits, strict=True)
-    ):
-        return splits
-    return equal
+        for (fewer, _), (train, _) in zip(smaller, splits, strict=True)
+    )
 
 
 def _splitter(n_folds, y, is_classification: bool, seed: int, below: int):
@@ -184,9 +209,10 @@ def _splitter(n_folds, y, is_classification: bool, seed: int, below: int):
         )
     counts = np.unique(y, return_counts=True)[1] if is_classification else np.array([0])
     if n_folds is None and n_rows >= below:
-        can_stratify = counts.min() >= 2 and n_rows / N_FOLDS >= len(counts)
+        n_held_out = min(math.ceil(n_rows / N_FOLDS), MAX_HELD_OUT)
+        can_stratify = counts.min() >= 2 and n_held_out >= len(counts)
         splitter_class = StratifiedShuffleSplit if can_stratify else ShuffleSplit
-        return splitter_class(1, test_size=1 / N_FOLDS, random_state=seed)
+        return splitter_class(1, test_size=n_held_out, random_state=seed)
     if n_folds is None:
         n_folds = min(N_FOLDS, n_rows)
     splitter_class = StratifiedKFold if counts.max() >= n_folds else KFold

@@ -101,14 +101,15 @@ default="from_dtype"
     cv : int, cross-validation generator or iterable, default=None
         Folds. Give ``TimeSeriesSplit`` if the rows are ordered in time: with shuffled
         folds ``summary_`` does not measure the error on future rows. None is five
-        shuffled folds with fewer than 700 rows, and one held-out fifth with more. An
-        int is a number of shuffled folds.
+        shuffled folds with fewer than 700 rows, and one held-out fifth, at most 4,000
+        rows, with more. An int is a number of shuffled folds.
     n_refits : "auto" or int, default="auto"
         Networks fitted to all rows, from different starts, for each candidate with
         positive weight. With more networks, predictions are more accurate and the fit
         takes longer. A candidate with a larger ``n_estimators`` keeps it;
         neighbours always have their ``n_estimators``, one in the default pool.
-        ``"auto"`` is 4, with ``"fast"`` 1, and with ``"best"`` 6.
+        ``"auto"`` is 2, up to 4 for candidates with more than a quarter of the weight;
+        with ``"fast"`` 1, and with ``"best"`` 2 to 6.
     max_iter : "auto" or int, default="auto"
         Number of epochs of the default candidates; neighbours have as many training
         steps as the networks. ``"auto"`` depends on the number of rows.
@@ -143,7 +144,8 @@ default="from_dtype"
         ``"weight"`` and two mean out-of-fold scores of each candidate, in order of
         decreasing weight: ``"log_density"`` (nats, y in its own units) and ``"crps"``
         (in standard deviations of y, from at most 500 rows). A candidate
-        with a low log density can have weight because of its CRPS. A dict of dicts if
+        with a low log density can have weight because of its CRPS. From 10,000 rows on,
+        candidates without weight on a sample have no scores (NaN). A dict of dicts if
         pandas is not installed; ``weights_["weight"][name]`` works in both cases.
     estimators_ : list of estimator
         The candidates with positive weight, fitted to all rows. They take the encoded

@@ -12,7 +12,7 @@ from sklearn.pipeline import make_pipeline
 from skbayesnn import BayesianStackingRegressor, MCDropoutRegressor
 from skbayesnn._data.validation import Table
 from skbayesnn._stacking.candidates import StackData, encode_by_fold
-from skbayesnn._stacking.folds import FOLDS_BELOW, make_folds, warn_of_copies
+from skbayesnn._stacking.folds import FOLDS_BELOW, make_folds, thinned, warn_of_copies
 from skbayesnn.estimators._job import TrainingJob
 from skbayesnn.preprocessing import PiecewiseLinearEncoder, TableEncoder
 from tests.helpers.stacks import (
@@ -189,6 +189,37 @@ def test_default_cv_depends_on_the_number_of_rows(monkeypatch, table):
     monkeypatch.setattr("skbayesnn._stacking.folds.FOLDS_BELOW", 40)
     model = regressor(cv=None).fit(X, y)
     assert np.isfinite(model.oof_prediction_).sum() == 9  # A fifth, rounded up.
+
+
+def test_a_single_fold_holds_out_a_limited_number_of_rows(monkeypatch, table):
+    X, y = table
+    monkeypatch.setattr("skbayesnn._stacking.folds.FOLDS_BELOW", 40)
+    monkeypatch.setattr("skbayesnn._stacking.folds.MAX_HELD_OUT", 7)
+    for is_classification in (False, True):
+        codes = (np.arange(ROWS) % 2) if is_classification else y
+        [(train, test)] = folds_of(
+            None, X, codes, None, is_classification=is_classification
+        )
+        assert (len(train), len(test)) == (ROWS - 7, 7)
+
+
+def test_thinned_folds_are_samples_of_the_same_rows(monkeypatch, seed):
+    """Also of the copies of the rows, and without rows of weight zero."""
+    monkeypatch.setattr("skbayesnn._stacking.folds.SAMPLE", (11, 4))
+    weights = (np.arange(60) % 3 > 0).astype(float)
+    splits = list(KFold(3, shuffle=True, random_state=seed).split(weights))
+    copies = [(train + i * 60, test + i * 60) for i, (train, test) in enumerate(splits)]
+    both = zip(thinned(splits, weights), thinned(copies, weights), strict=True)
+    for fold, copied in both:
+        whole = splits[copied[0][0] // 60]
+        for rows, of_copy, of_fold, n in zip(fold, copied, whole, (11, 4), strict=True):
+            np.testing.assert_array_equal(rows, of_copy % 60)
+            assert len(rows) == n == len(set(rows) & set(of_fold))
+            assert weights[rows].all()
+    few = splits[0][0][:3], splits[0][1][:2]
+    [found] = thinned([few], np.ones(60))
+    for rows, expected in zip(found, few, strict=True):
+        np.testing.assert_array_equal(rows, expected)
 
 
 def test_single_split_with_more_classes_than_held_out_rows(monkeypatch, seed):

@@ -1,10 +1,13 @@
 """Stacks on more rows than the comparison of their candidates needs."""
 
+import pickle
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import sklearn
+from sklearn.dummy import DummyClassifier, DummyRegressor
+from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import PredefinedSplit, TimeSeriesSplit
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
@@ -322,3 +325,41 @@ def test_number_of_passes():
     network.n_iter_ = 10_000
     n_passes = passes_over_all_rows(network, 1000, 100_000)
     assert n_passes * 1000 == MAX_STEPS
+
+
+@pytest.mark.parametrize("is_classification", [False, True])
+def test_candidates_without_weight_on_a_sample_are_not_fitted_to_all_rows(
+    monkeypatch, seed, is_classification
+):
+    """They have no scores, and the others predict as without them."""
+    monkeypatch.setattr("skbayesnn._stacking.base.SAMPLED_FROM", 200)
+    monkeypatch.setattr("skbayesnn._stacking.folds.SAMPLE", (90, 30))
+    random = np.random.default_rng(seed)
+    X = random.normal(size=(240, 3))
+    y = 3 * X[:, 0] - X[:, 1] + random.normal(size=240)
+    stack, model, constant = BayesianStackingRegressor, Ridge(), DummyRegressor()
+    score = "crps"
+    if is_classification:
+        y, score = np.digitize(y, [-1, 1]), "log_density"
+        stack = BayesianStackingClassifier
+        model, constant = LogisticRegression(), DummyClassifier()
+    good, bad = ("good", model), ("bad", constant)
+    fitted, alone = (
+        stack(pool, cv=3, random_state=seed).fit(X, y) for pool in ([bad, good], [good])
+    )
+    np.testing.assert_array_equal(fitted.predict(X), alone.predict(X))
+    columns = fitted.weights_
+    assert list(columns["weight"].items()) == [("good", 1.0), ("bad", 0.0)]
+    assert columns[score]["good"] == alone.weights_[score]["good"]
+    assert np.isnan(columns[score]["bad"])
+    loaded = pickle.loads(pickle.dumps(fitted))
+    np.testing.assert_array_equal(fitted.predict(X), loaded.predict(X))
+
+
+def test_all_rows_are_compared_if_a_sample_lacks_a_class(monkeypatch, seed):
+    monkeypatch.setattr("skbayesnn._stacking.base.SAMPLED_FROM", 200)
+    monkeypatch.setattr("skbayesnn._stacking.folds.SAMPLE", (3, 30))
+    X = np.random.default_rng(seed).normal(size=(240, 3))
+    pool = [("good", LogisticRegression()), ("bad", DummyClassifier())]
+    model = BayesianStackingClassifier(pool, cv=3).fit(X, np.arange(240) % 4)
+    assert np.isfinite(list(model.weights_["log_density"])).all()
