@@ -36,8 +36,8 @@ from skbayesnn import (
 )
 from skbayesnn.acquisition import (
     _greedy,
+    _improvement,
     _Largest,
-    _smooth_positive,
     _VarianceReduction,
     suggest,
 )
@@ -188,8 +188,7 @@ class Forest:
             gain = _VarianceReduction(f, noise, np.arange(f.shape[1]))
         else:
             best = self.model.predict(self.X).max()
-            width = 0.05 * f.std(0).mean()
-            gain = _Largest(_smooth_positive(f - best, width), f.mean(0))
+            gain = _Largest(_improvement(f, best), f.mean(0))
         return _greedy(gain, np.ones(f.shape[1]), n)[0]
 
     def predict(self, X):

@@ -60,6 +60,7 @@ _BETA = 2.0
 # Improvements are smooth over this share of a standard deviation, so that no two rows
 # without an improvement in any draw have equal scores.
 _SMOOTH = 0.05
+_TINY = 1e-300
 # Draws of f, by default.
 _N_DRAWS = 512
 # Rows whose variance "learn" reduces.
@@ -129,29 +130,24 @@ class _VarianceReduction:
     """
 
     def __init__(self, f: Array, noise: Array, reference: Array):
-        self._roots = (f - f.mean(0)) / np.sqrt(len(f))
-        self.noise, self.reference = noise, reference
-        self.variance = np.square(self._roots).sum(0)
-        self.covariance = self._roots[:, reference].T @ self._roots
-        self.tie = self.variance
+        self.root = (f - f.mean(0)) / np.sqrt(len(f))
+        self.noise, self.reference, self.tie = noise, reference, f.var(0)
+
+    def _total(self) -> Array:
+        """Variance of y in each row; not 0."""
+        return np.maximum(np.square(self.root).sum(0) + self.noise, _TINY)
 
     def gains(self) -> Array:
         """Reduction by a measurement of each row, (rows,)."""
-        total = self.variance + self.noise
-        squares = np.square(self.covariance).mean(0)
-        return np.divide(squares, total, out=np.zeros_like(total), where=total > 0)
+        covariance = self.root[:, self.reference].T @ self.root
+        return np.square(covariance).mean(0) / self._total()
 
     def choose(self, j: int) -> None:
-        """Add a row to the batch: f and its draws, given the measurement."""
-        total = self.variance[j] + self.noise[j]
-        if total <= 0:
-            return
-        weight = self._roots.T @ self._roots[:, j] / total
+        """Add a row to the batch: condition on its measurement."""
+        total, own = self._total()[j], self.root[:, j]
         # A square root of the covariance given the measurement (Potter 1963).
-        factor = 1 / (1 + np.sqrt(self.noise[j] / total))
-        self._roots = self._roots - factor * np.outer(self._roots[:, j], weight)
-        self.variance = np.square(self._roots).sum(0)
-        self.covariance = self._roots[:, self.reference].T @ self._roots
+        factor = 1 / (total * (1 + np.sqrt(self.noise[j] / total)))
+        self.root = self.root - factor * np.outer(own, own @ self.root)
 
 
 class _Hypervolume:
@@ -234,11 +230,10 @@ def _utility(f: Array, goal: tuple) -> Array:
     return {"minimise": -f, "above": f - value}.get(name, f)
 
 
-def _smooth_positive(values: Array, width: float) -> Array:
-    """Positive part of some values, smooth over a width."""
-    if width <= 0:
-        return np.maximum(values, 0)
-    return width * np.logaddexp(0, values / width)
+def _improvement(u: Array, best: float) -> Array:
+    """Positive part of u - best, (draws, rows), smooth over a part of its spread."""
+    width = _SMOOTH * u.std(0).mean() + 1e-12 * np.abs(u - best).max() + _TINY
+    return width * np.logaddexp(0, (u - best) / width)
 
 
 class _Problem:
@@ -261,7 +256,7 @@ class _Problem:
                 )
         self.cost, self.feasible, self.measured = cost, feasible, measured
         if measured is not None:
-            self.known = self._means(measured)
+            self.known = self._utilities(self.draws(measured).mean(0))
             self.may_be_best = self.probability(measured) >= 0.5
 
     def draws(self, X) -> Array:
@@ -276,28 +271,25 @@ class _Problem:
             )
         return f
 
-    def _means(self, X) -> Array:
-        return self._utilities(self.draws(X).mean(0, keepdims=True))[0]
-
     def _utilities(self, f) -> Array:
         parts = [_utility(f[..., t], goal) for t, goal in enumerate(self.goals)]
         return np.stack(parts, axis=-1)
 
     def probability(self, X) -> Array:
         """Probability that each row is feasible, (rows,)."""
-        if self.feasible is None:
-            return np.ones(_n_rows(X))
-        if isinstance(self.feasible, tuple):
-            model, level = self.feasible
-            f = sample_f(model, X, self.n_draws, self.seed)
-            return (f >= level).mean(-1)
-        return _numbers("feasible", self.feasible(X), _n_rows(X), 0.0, 1.0)
+        given: Any = self.feasible
+        if isinstance(given, tuple):
+            f = sample_f(given[0], X, self.n_draws, self.seed)
+            values = (f >= given[1]).mean(-1)
+        else:
+            values = np.ones(_n_rows(X)) if given is None else given(X)
+        return _numbers("feasible", values, _n_rows(X), 0.0, 1.0)
 
     def weights(self, X) -> Array:
         """Factor of the gain of each row, (rows,)."""
         cost = self.cost(X) if callable(self.cost) else self.cost
-        cost = 1.0 if cost is None else _numbers("cost", cost, _n_rows(X), 1e-300)
-        return self.probability(X) / cost
+        cost = np.ones(_n_rows(X)) if cost is None else cost
+        return self.probability(X) / _numbers("cost", cost, _n_rows(X), _TINY)
 
     def gain(self, X, n_reference: int):
         """What rows of X add to a batch.
@@ -310,18 +302,16 @@ class _Problem:
             step = -(-n_reference // _MAX_REFERENCE)
             reference = np.arange(0, n_reference, step)
             return _VarianceReduction(f[..., 0], noise.reshape(-1), reference)
-        means = self._utilities(f.mean(0, keepdims=True))[0]
-        u = self._utilities(f)
+        u, means = self._utilities(f), self._utilities(f.mean(0))
         known, may_be_best = means, np.ones(len(means), dtype=bool)
         if self.measured is not None:
             known, may_be_best = self.known, self.may_be_best
         if self.kind == "several":
             return _Hypervolume(u, _front(known[may_be_best]), known.min(0))
         u, mean = u[..., 0], means[:, 0]
-        width = _SMOOTH * u.std(0).mean()
         if self.method == "expected_improvement":
             best = known[may_be_best].max() if may_be_best.any() else known.min()
-            return _Largest(_smooth_positive(u - best, width), mean)
+            return _Largest(_improvement(u, best), mean)
         if self.method == "upper_confidence_bound":
             # The mean of |f - mean| of a normal f is sqrt(2 / pi) of its deviation.
             bound = u.mean(0)
@@ -427,18 +417,15 @@ class _Space:
     def _check(name, values) -> int:
         """Number of levels; 0 for bounds."""
         if isinstance(values, tuple):
-            if len(values) != 2 or not -np.inf < values[0] < values[1] < np.inf:
-                raise ValueError(
-                    f"bounds of a space must be (low, high) with low < high; got "
-                    f"{values!r} for {name!r}. Levels are a list."
-                )
-            return 0
-        if isinstance(values, str) or not len(values):
+            is_good = len(values) == 2 and -np.inf < values[0] < values[1] < np.inf
+        else:
+            is_good = not isinstance(values, str) and len(values) > 0
+        if not is_good:
             raise ValueError(
-                f"a column of a space must be (low, high) or a list of levels; got "
-                f"{values!r} for {name!r}."
+                "a column of a space must be bounds (low, high) with low < high, or a "
+                f"list of levels; got {values!r} for {name!r}."
             )
-        return len(values)
+        return 0 if isinstance(values, tuple) else len(values)
 
     def _distinct(self, unit: Array) -> Array:
         """The points in their order, without repetition; levels at their middle."""
@@ -456,11 +443,8 @@ class _Space:
         """The points and neighbours of the best ones."""
         near = np.repeat(unit[best], _N_NEIGHBOURS, axis=0)
         moved = np.clip(near + distance * self.random.normal(size=near.shape), 0, 1)
-        switched = np.where(
-            self.random.random(near.shape) < 1 / near.shape[1],
-            self.random.random(near.shape),
-            near,
-        )
+        other, uniform = self.random.random((2, *near.shape))
+        switched = np.where(uniform < 1 / len(self.columns), other, near)
         near = np.where(self.n_levels > 0, switched, moved)
         return self._distinct(np.concatenate([unit, near]))
 
@@ -474,7 +458,7 @@ class _Space:
                 columns[name] = np.asarray(values)[(u * len(values)).astype(int)]
         if self.names is None:
             return np.column_stack(list(columns.values()))
-        pandas = required("pandas", "a space of named columns needs", "install pandas")
+        pandas = required("pandas", "a space of columns needs", "pip install pandas")
         frame = pandas.DataFrame(columns)
         return frame[[*self.names, *(c for c in frame if c not in self.names)]]
 
