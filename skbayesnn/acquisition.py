@@ -28,7 +28,6 @@ import torch
 from scipy.stats import qmc
 from sklearn.base import is_classifier
 
-from skbayesnn._data.columns import TableReader
 from skbayesnn._data.validation import table_of
 from skbayesnn._distributions.components import Gaussians
 from skbayesnn._meta.functions import predict_uncertainty, sample_f
@@ -41,7 +40,7 @@ from skbayesnn.estimators._evidence import ACTIVATIONS, SmoothActivation, linear
 from skbayesnn.estimators._fitted import fitted_posterior
 from skbayesnn.estimators._regression import BayesianRegressor
 from skbayesnn.estimators.laplace import LaplaceRegressor
-from skbayesnn.inspection._columns import training_columns, with_dtype
+from skbayesnn.inspection._columns import reader_of, training_columns
 
 __all__ = ["Suggestion", "suggest", "to_botorch"]
 
@@ -371,7 +370,9 @@ def _warn_of_outside(X, measured) -> None:
     A number is far if it is outside of the measured range by more than the width of the
     range; a level, if no measured row has it.
     """
-    reader = TableReader(with_dtype("candidates", X))
+    reader: Any = reader_of(X)
+    if reader is None:  # sparse rows or images
+        return
     outside = np.zeros(reader.n_rows, dtype=bool)
     for j, column in enumerate(training_columns(measured)):
         if column.has_levels:

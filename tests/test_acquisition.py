@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from scipy import stats
+from scipy import sparse, stats
 from sklearn.base import BaseEstimator
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -328,6 +328,14 @@ def test_candidates_outside_of_the_measured_rows_are_counted():
     f = np.array([[0.0, 1, 2, 3, 4, 5], [0, 1, 2, 3, 4, 5]])
     with pytest.warns(UserWarning, match=r"2 of 6 candidates.*SKB408"):
         all_draws(f, measured=numbered(2) + 1)  # 1 to 2: within 0 to 3 is near
+
+
+def test_sparse_rows(table):
+    X, y = table
+    X = sparse.csr_array(X * (np.abs(X) > 0.5))
+    model = MCDropoutRegressor(**SMALL).fit(X[:10], y[:10])
+    found = suggest(model, X[10:], 2, measured=X[:10])
+    np.testing.assert_array_equal(found.rows.toarray(), X[10:].toarray()[found.index])
 
 
 # ---- bad input
