@@ -250,6 +250,7 @@ _OWN = {
     "skbayesnn.decision": ("Cost", "DecisionMaker"),
     "skbayesnn.inspection": ("DriftMonitor",),
     "skbayesnn.inspection._columns": ("TrainingColumn",),
+    "skbayesnn.inspection._watches": ("Watches",),
     "skbayesnn.networks": ("MLP", "ConvNet", "RecurrentNet"),
     "skbayesnn.preprocessing": ("PiecewiseLinearEncoder", "TableEncoder"),
 }

@@ -14,12 +14,23 @@ from sklearn.utils.validation import check_is_fitted
 
 from skbayesnn import _stored as stored
 from skbayesnn._batch.cross_fit import cross_fitted, held_out_folds, refuse_fitted
+from skbayesnn._data.columns import groups_of
+from skbayesnn._data.target import as_intervals
 from skbayesnn._data.validation import named_after, refuse_column_name, table_of
-from skbayesnn._meta.functions import predict_uncertainty
-from skbayesnn._runtime import on_snapshot, replace_fitted, warn, warn_once_per_call
+from skbayesnn._meta.functions import predict_distribution, predict_uncertainty
+from skbayesnn._runtime import (
+    atomic_update,
+    default_settings,
+    on_snapshot,
+    replace_fitted,
+    warn,
+    warn_once_per_call,
+)
 from skbayesnn._sklearn_compat import (
     BaseEstimator,
     OutlierMixin,
+    num_samples,
+    safe_indexing,
     safe_split,
 )
 from skbayesnn._typing import Array, MatrixLike
@@ -37,6 +48,7 @@ from skbayesnn.inspection._columns import (
     one_way,
     training_columns,
 )
+from skbayesnn.inspection._watches import Alarm, Watches
 
 # Pseudo-rows with full agreement, which regularise the estimate for few rows. Too low
 # an estimate of the agreement is a false alarm.
@@ -65,7 +77,11 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
     false_alarm_rate : float in (0, 1), default=0.01
         Largest share of undrifted rows that ``predict`` flags, on average. It flags
         fewer if the models of the folds disagree; see Notes. ``fit`` needs at least
-        1 / rate - 1 rows.
+        1 / rate - 1 rows. It is also the largest probability with which ``update`` ever
+        gives a false alarm.
+    groups : str, int or list of them, default=None
+        Columns of X, by name or position in an array, whose values are groups.
+        ``update`` also tests each group with at least 50 rows, and names it.
     cv : int, splitter or iterable, default=5
         Folds, as in scikit-learn. For time series use contiguous blocks,
         ``KFold(shuffle=False)``. For regressors an int is also a number of contiguous
@@ -88,6 +104,10 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
         Statistics of each column of the training rows, which ``column_report`` compares
         with new rows: counts of levels, sorted numbers, missing values. Empty if X is
         sparse or has more than two dimensions.
+    watches_ : Watches
+        The tests of ``update``; not if y has intervals.
+    n_updated_ : int
+        Number of rows of updates.
 
     See Also
     --------
@@ -98,8 +118,10 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
     Changes that make no prediction more uncertain are not detected: a sensor that is
     stuck at a usual value, a column whose spread shrinks, many changes of a correlation
     between columns, and changes of y alone (more observation noise, another relation to
-    X). :meth:`column_report` tests each column alone, and detects a stuck or shrinking
-    column, other shares of categories, new categories and more missing values. A
+    X). :meth:`update` detects changes of y that make predictions worse, once y is
+    known. :meth:`column_report` tests each column alone, and detects a stuck or
+    shrinking column, other shares of categories, new categories and more missing
+    values. A
     classifier detects a changed correlation, if it is cross-validated to distinguish
     training rows from new rows [1]_.
 
@@ -153,6 +175,8 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
     ]
     offset_: float
     training_columns_: list[TrainingColumn]
+    watches_: Annotated[Watches, stored.OPTIONAL]
+    n_updated_: stored.Count
 
     def __init__(
         self,
@@ -160,12 +184,14 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
         *,
         kind=None,
         false_alarm_rate=0.01,
+        groups=None,
         cv=5,
         random_state=None,
     ) -> None:
         self.estimator = estimator
         self.kind = kind
         self.false_alarm_rate = false_alarm_rate
+        self.groups = groups
         self.cv = cv
         self.random_state = random_state
 
@@ -218,13 +244,94 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
             "held_out_": [test for _, test in splits],
             "offset_": -_threshold(uncertainty, rate),
             "training_columns_": training_columns(X, table_of(models[0])),
+            "n_updated_": 0,
         }
+        if as_intervals(y) is None:
+            held_out = np.concatenate([test for _, test in splits])
+            parts = [
+                _scores(model, *safe_split(model, X, y, test, train))
+                for model, (train, test) in zip(models, splits, strict=True)
+            ]
+            scores = {k: np.concatenate([part[k] for part in parts]) for k in parts[0]}
+            groups = self._groups(safe_indexing(X, held_out))
+            fitted["watches_"] = Watches.of(scores, groups)
         replace_fitted(self, fitted)
         return self
 
     def fit_predict(self, X: MatrixLike, y: ArrayLike) -> Array:
         """Equal ``fit(X, y).predict(X)``, with the same parameters and shapes."""
         return self.fit(X, y).predict(X)
+
+    @default_settings
+    def update(self, X: MatrixLike, y: ArrayLike) -> list[Alarm]:
+        """Test whether rows with y are predicted as well as the training rows.
+
+        Tests of two signals: whether fewer rows than before are in their 90 %
+        intervals, and whether more rows have a log density below its median; of all
+        rows, and of each group of ``groups``. Call it with all rows, in their order;
+        each is used once, by the model of one fold. If the rows are exchangeable with
+        the training rows, the probability of any alarm, at any time, is at most
+        ``false_alarm_rate``. The level of the intervals does not matter: the tests
+        compare with the held-out rows.
+
+        Parameters
+        ----------
+        X : {frame, array-like, sparse matrix} of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+
+        Returns
+        -------
+        alarms : list of Alarm
+            Named tuples ``signal``, ``column``, ``group``, ``p_value``, ``n_rows``,
+            ``share``, ``expected`` of the tests whose p-value has ever been at most
+            ``false_alarm_rate``; empty without an alarm.
+
+        Notes
+        -----
+        The guarantee is exact for a single model and independent held-out rows. With
+        cross-validation it holds approximately.
+        """
+        check_is_fitted(self)
+        if not hasattr(self, "watches_"):
+            raise ValueError(
+                "`update` needs exact values of y; `fit` got intervals. Fit the "
+                "monitor to the rows with exact values."
+            )
+        X, y = indexable(X, y)
+        n_rows, models = num_samples(X), self.estimators_
+        # Each row is scored by one model, as the held-out rows are.
+        of_model = (self.n_updated_ + np.arange(n_rows)) % len(models)
+        scores: dict[str, np.ndarray] = {}
+        for k, model in enumerate(models):
+            rows = np.flatnonzero(of_model == k)
+            if len(rows):
+                found = _scores(model, safe_indexing(X, rows), safe_indexing(y, rows))
+                for signal, values in found.items():
+                    scores.setdefault(signal, np.empty(n_rows))[rows] = values
+        with atomic_update(self) as fitted:
+            fitted.watches_ = self.watches_.after(scores, self._groups(X))
+            fitted.n_updated_ = self.n_updated_ + n_rows
+        return [a for a in self.alarms() if a.p_value <= self.false_alarm_rate]
+
+    @on_snapshot
+    def alarms(self) -> list[Alarm]:
+        """All tests of :meth:`update`, the smallest p-value first.
+
+        ``pandas.DataFrame(monitor.alarms())`` shows a table.
+
+        Returns
+        -------
+        alarms : list of Alarm
+        """
+        check_is_fitted(self)
+        return self.watches_.alarms() if hasattr(self, "watches_") else []
+
+    def _groups(self, X) -> dict:
+        """Group of each row, by column; in the column "" all rows are one group."""
+        given = self.groups if isinstance(self.groups, list | tuple) else [self.groups]
+        columns = [column for column in given if column is not None]
+        all_rows = {"": np.full(num_samples(X), "")}
+        return all_rows | {str(column): groups_of(X, column) for column in columns}
 
     @on_snapshot
     def score_samples(self, X: MatrixLike) -> Array:
@@ -362,6 +469,16 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
                 f"values of shape {np.shape(uncertainty)}. Fit one monitor per target."
             )
         return uncertainty
+
+
+def _scores(model, X, y) -> dict[str, np.ndarray]:
+    """Scores of each row by signal: large if y is far from its prediction."""
+    distribution: Any = predict_distribution(model, X)
+    density = -distribution.logpdf(y)
+    if is_classifier(model):
+        return {"coverage": density, "log density": density}
+    residual = np.abs(np.asarray(y, dtype=np.float64) - distribution.mean())
+    return {"coverage": residual / distribution.std(), "log density": density}
 
 
 def _threshold(uncertainty: np.ndarray, rate: float) -> float:
