@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
+from scipy.stats import binom
 from sklearn.base import is_classifier
 from sklearn.metrics import (
     average_precision_score,
@@ -48,6 +49,7 @@ from skbayesnn.inspection._columns import (
     column_drift,
     column_names,
     number_text,
+    parts_of_columns,
     training_columns,
     with_dtype,
 )
@@ -71,6 +73,8 @@ MAX_SHOWN, N_COMPARED, N_PERMUTATIONS = 300, 100, 32
 N_SAMPLES, MAX_LABELS = 200, 4_000_000
 # With fewer rows the coverage of thirds is mostly noise.
 MIN_ROWS_FOR_THIRDS = 30
+# Parts of the columns that are listed, those with the lowest coverage.
+N_LOWEST = 8
 # With more columns, no reason of the uncertainty is computed.
 MAX_COLUMNS_WITH_REASONS = 300
 # Parts of the rows that are sorted by the probability of the rarest class, and fewest
@@ -139,7 +143,7 @@ class Report:
 
 
 @warn_once_per_call
-def page_of(model, X, y, X_train, target, random_state, n_rows) -> Report:
+def page_of(model, X, y, X_train, target, random_state, n_rows, monitor) -> Report:
     """Describe a fitted model and its predictions; see :func:`skbayesnn.report`."""
     require_matplotlib("report")
     n_rows = check_number("n_rows", n_rows, kind=Integral, low=0)
@@ -167,7 +171,7 @@ def page_of(model, X, y, X_train, target, random_state, n_rows) -> Report:
     if y.ndim == 2 and y.shape[1] == 1:
         y = y[:, 0]
     random = check_random_state(random_state)
-    page = _Page(model, X, y, X_train, target, random, n_rows, y_name)
+    page = _Page(model, X, y, X_train, target, random, n_rows, y_name, monitor)
     body = "\n".join(page.sections())
     name = html.escape(page.name)
     return Report(
@@ -184,7 +188,16 @@ class _Page:
     """The sections of a page."""
 
     def __init__(
-        self, model, X, y, X_train, target, random, n_uncertain, y_name="y"
+        self,
+        model,
+        X,
+        y,
+        X_train,
+        target,
+        random,
+        n_uncertain,
+        y_name="y",
+        monitor=None,
     ) -> None:
         self.model, self.X, self.X_train = model, X, X_train
         self.y, self.target, self.n_uncertain = y, target, n_uncertain
@@ -192,6 +205,7 @@ class _Page:
         self.has_intervals = y.dtype.names is not None
         self.estimator = described_estimator(model)
         self.name, self.y_name = type(self.estimator).__name__, y_name
+        self.monitor = monitor
         self.transform = target_transform(model)
         if self.transform is not None:
             self.name += f" of {self.transform}({y_name})"
@@ -235,6 +249,8 @@ class _Page:
         else:
             yield self._section("Predictions", self._predictions)
         yield self._section("Calibration", self._calibration)
+        if not self.is_classifier and not self.has_intervals:
+            yield self._section("Coverage by columns", self._coverage_by_columns)
         yield self._section("Parts of the uncertainty", self._parts)
         yield self._section("Rejecting uncertain rows", self._risk)
         if hasattr(self.estimator, "weights_"):
@@ -243,6 +259,8 @@ class _Page:
             yield self._section("The most uncertain rows", self._uncertain_rows)
         if self.X_train is not None:
             yield self._section("Columns that have drifted", self._drift)
+        if self.monitor is not None:
+            yield self._section("Alarms", self._alarms)
 
     def _section(self, title: str, content: Callable[[], str]) -> str:
         """Title and content, or the reason why the model has no such content."""
@@ -306,6 +324,8 @@ class _Page:
         low, high = np.moveaxis(interval, -1, 0)
         varies = np.ptp(y2, axis=0) > 0
         inside = (low <= y2) & (y2 <= high)
+        shown = self.target or 0
+        self.inside, self.width = inside[:, shown], (high - low)[:, shown]
         are_integers = not np.any([y2 % 1, low % 1, high % 1])
         with suppress(TypeError):
             self.scores["log density"] = _mean(self.density)
@@ -485,6 +505,38 @@ class _Page:
         text = f"A calibrated model is on the diagonal: {meaning}."
         return _captioned(text, display, "Calibration curve")
 
+    def _coverage_by_columns(self) -> str:
+        """The parts of the columns with the lowest coverage of 90 % intervals."""
+        parts = [
+            (name, text, rows, binom.cdf(self.inside[rows].sum(), rows.sum(), 0.9))
+            for name, text, rows in parts_of_columns(self.X)
+            if MIN_ROWS_FOR_THIRDS <= rows.sum() < len(rows)
+        ]
+        if not parts:
+            return _note(f"No part has {MIN_ROWS_FOR_THIRDS} rows.")
+        parts.sort(key=lambda part: self.inside[part[2]].mean())
+        lowest = [
+            [
+                html.escape(str(name)),
+                html.escape(text),
+                f"{rows.sum():,}",
+                _percent(*share_and_error(self.inside[rows])),
+                number_text(self.width[rows].mean()),
+                f"{min(1.0, len(parts) * p):.2g}",
+            ]
+            for name, text, rows, p in parts[:N_LOWEST]
+        ]
+        text = (
+            "Coverage of 90 % intervals for the values of each column: levels, and "
+            f"quarters of numbers. Of {len(parts)} parts with at least "
+            f"{MIN_ROWS_FOR_THIRDS} rows, those with the lowest coverage. The p-value "
+            "is for a coverage of 90 %, multiplied by the number of parts; large "
+            "values are chance. ConformalRegressor with <code>groups</code> repairs "
+            "the coverage of groups."
+        )
+        header = ["column", "values", "rows", "coverage", "mean width", "p-value"]
+        return f"<p>{text}</p>{_table(header, lowest)}"
+
     def _parts(self) -> str:
         X = safe_indexing(self.X, self.shown)
         display = UncertaintyDecompositionDisplay.from_estimator(
@@ -634,6 +686,31 @@ class _Page:
         )
         table = _table(["column", "change", "p-value"], rows)
         return f"<p>{text}</p>{table}{new_levels}"
+
+    def _alarms(self) -> str:
+        rate = self.monitor.false_alarm_rate
+        rows = [
+            [
+                alarm.signal,
+                html.escape(
+                    f"{alarm.column} = {alarm.group}" if alarm.column else "all rows"
+                ),
+                f"{alarm.n_rows:,}",
+                _percent(alarm.share) if alarm.n_rows else "",
+                _percent(alarm.expected),
+                f"{alarm.p_value:.2g}",
+                "alarm" if alarm.p_value <= rate else "",
+            ]
+            for alarm in self.monitor.alarms()
+        ]
+        text = (
+            "Tests of the rows that the monitor got: the share of rows outside of 90 % "
+            "intervals, and of rows with a log density below its median, next to the "
+            "share without drift. Without drift, the probability that any p-value ever "
+            f"falls to {rate:g} is at most {rate:g}."
+        )
+        header = ["signal", "rows of", "rows", "share", "without drift", "p-value", ""]
+        return f"<p>{text}</p>{_table(header, rows)}"
 
 
 def error_of_calibrated(probability: np.ndarray) -> float:

@@ -26,6 +26,7 @@ from skbayesnn import (
     interval_target,
     report,
 )
+from skbayesnn.inspection._columns import parts_of_columns
 from skbayesnn.metrics import expected_calibration_error
 
 pytest.importorskip("matplotlib")
@@ -462,3 +463,42 @@ def test_intervals(rows):
     assert page.html.count("<img") == 3
     with pytest.raises(ValueError, match="`lower` and `upper`"):
         report(model, X[:1], np.array([(2.0, 1.0)], dtype=y.dtype))
+
+
+def test_coverage_by_columns_and_alarms():
+    """The site with more noise is first; the monitor names it, too."""
+    random = np.random.default_rng(3)
+
+    def rows(n, noise):
+        site = random.choice(["north", "south & east"], n)
+        frame = pd.DataFrame({"x": random.normal(size=n), "site": site})
+        frame["day"] = pd.date_range("2024-01-01", periods=n)
+        frame.loc[:39, "x"] = np.nan
+        spread = np.where(site == "north", 1.0, noise)
+        return frame, (0.3 * spread * random.normal(size=n)).round(6)
+
+    X, y = rows(160, 1.0)
+    model = skbayesnn.LaplaceRegressor((3,), n_draws=4, random_state=0)
+    X_new, y_new = rows(240, 4.0)
+    monitor = skbayesnn.inspection.DriftMonitor(model, cv=2, groups="site")
+    monitor.set_params(false_alarm_rate=0.02).fit(X, y).update(X_new, y_new)
+    fitted = model.fit(X, y)
+    text = text_of(fitted.report(X_new, y_new, monitor=monitor, n_rows=0))
+    lower, upper = fitted.predict_interval(X_new, 0.9).T
+    part = X_new["site"] == "south & east"
+    share = ((lower <= y_new) & (y_new <= upper))[part].mean()
+    width = (upper - lower)[part].mean()
+    assert (
+        "coverage mean width p-value site south &amp; east "
+        f"{part.sum()} {100 * share:.1f} \u00b1 " in text
+    )
+    assert f"{width:.4g}" in text
+    # Two levels, four quarters of x and of the days, and the rows without x.
+    assert "Of 11 parts" in text and "x missing 40 " in text
+    parts = [part for part in parts_of_columns(X_new) if part[0] == "day"]
+    assert [rows.sum() for *_, rows in parts] == [60, 60, 60, 60, 0]
+    assert parts[0][1] == "2024-01-01 to 2024-02-29"
+    alarms = text.partition("Alarms")[2]
+    assert "coverage site = south &amp; east" in alarms
+    assert alarms.count(" alarm ") >= 2
+    assert "log density all rows 240" in alarms

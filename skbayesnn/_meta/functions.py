@@ -186,6 +186,7 @@ def report(
     target: int | None = None,
     random_state: RandomState = 0,
     n_rows: int = 5,
+    monitor: Any = None,
 ) -> Any:
     """Describe a fitted model and its predictions of held-out rows, on one page.
 
@@ -211,6 +212,8 @@ def report(
         Selects the rows of pictures, and those that uncertain rows are compared with.
     n_rows : int, default=5
         Number of uncertain rows that are listed with a reason; 0 lists none.
+    monitor : DriftMonitor, default=None
+        A fitted monitor that got rows by ``update``; its tests are shown.
 
     Returns
     -------
@@ -238,4 +241,4 @@ def report(
     """
     # The page draws with displays, which are above this module.
     page_of = imported("skbayesnn._report").page_of
-    return page_of(model, X, y, X_train, target, random_state, n_rows)
+    return page_of(model, X, y, X_train, target, random_state, n_rows, monitor)

@@ -186,6 +186,7 @@ class PredictiveMixin:
         target: int | None = None,
         random_state: RandomState = 0,
         n_rows: int = 5,
+        monitor: Any = None,
     ) -> Any:
         """Describe the model and its predictions of held-out rows, on one page.
 
@@ -204,6 +205,8 @@ class PredictiveMixin:
         random_state : int, RandomState instance or None, default=0
         n_rows : int, default=5
             Number of uncertain rows that are listed with a reason; 0 lists none.
+        monitor : DriftMonitor, default=None
+            Its alarms are shown.
 
         Returns
         -------
@@ -214,7 +217,7 @@ class PredictiveMixin:
         """
         # The page draws with displays, which are above the estimators.
         page_of = imported("skbayesnn._report").page_of
-        return page_of(self, X, y, X_train, target, random_state, n_rows)
+        return page_of(self, X, y, X_train, target, random_state, n_rows, monitor)
 
     @by_blocks
     def sample_f(

@@ -1,7 +1,7 @@
 """Columns of X: their names, kinds and values, and their change since the training."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -32,6 +32,8 @@ _MIN_EXPECTED = 5.0
 # The exact distribution of the test of Kolmogorov and Smirnov takes time proportional
 # to the product of the numbers of rows.
 _MAX_EXACT = 10_000
+# A column of numbers with more different values is divided at its quartiles.
+_MAX_VALUES_ALONE = 12
 # Smaller changes of a share are not described.
 _SMALLEST_CHANGE = 0.005
 
@@ -291,6 +293,37 @@ def all_beyond(X, columns: Sequence[TrainingColumn]) -> list:
     return names
 
 
+def parts_of_columns(X) -> Iterator[tuple[Any, str, np.ndarray]]:
+    """Name of a column, values and rows of each part by the values of the column.
+
+    The parts are levels, single numbers, or quarters of the numbers; and rows with a
+    missing value.
+    """
+    reader = reader_of(X)
+    if reader is None:
+        return
+    for j, name in enumerate(reader.names):
+        kind = kind_of(reader, j)
+        if has_levels(kind):
+            data = categories_of(reader, j)
+            codes, texts = data.codes, [*data.levels]
+        elif kind != "other":
+            values = reader[j].numbers_of_kind(kind, reader[j].time_zone())
+            present = values[~np.isnan(values)]
+            starts = np.unique(present)
+            if len(starts) > _MAX_VALUES_ALONE:
+                starts = np.unique(np.quantile(present, [0, 0.25, 0.5, 0.75]))
+            codes = np.searchsorted(starts, values, side="right") - 1
+            codes[np.isnan(values)] = -1
+            in_parts = (values[codes == k] for k in range(len(starts)))
+            text_of = _dates if KINDS[kind].is_date else _range
+            texts = list(map(text_of, in_parts))
+        else:
+            continue
+        for k, text in enumerate([*texts, MISSING]):
+            yield name, text, codes == (k if k < len(texts) else -1)
+
+
 # ---- comparison
 
 
@@ -437,6 +470,12 @@ def _middle(values: np.ndarray, units: Mapping[str, float]) -> str:
     name, unit = chosen_unit(values, units)
     low, middle, high = (f"{value / unit:.4g}" for value in (low, middle, high))
     return f"median {middle}{' ' * bool(name)}{name} (middle half {low} to {high})"
+
+
+def _range(values: np.ndarray) -> str:
+    """Smallest and largest value."""
+    ends = dict.fromkeys(map(number_text, (values.min(), values.max())))
+    return " to ".join(ends)
 
 
 def _dates(seconds: np.ndarray) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Annotated, Any, Self
 
 import numpy as np
@@ -105,7 +105,8 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
         with new rows: counts of levels, sorted numbers, missing values. Empty if X is
         sparse or has more than two dimensions.
     watches_ : Watches
-        The tests of ``update``; not if y has intervals.
+        The tests of ``update``; not if y has intervals, or the estimator has no
+        predictive distribution.
     n_updated_ : int
         Number of rows of updates.
 
@@ -246,12 +247,16 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
             "training_columns_": training_columns(X, table_of(models[0])),
             "n_updated_": 0,
         }
-        if as_intervals(y) is None:
+        parts = []
+        # Other models have no predictive distribution.
+        with suppress(TypeError):
+            if as_intervals(y) is None:
+                parts = [
+                    _scores(model, *safe_split(model, X, y, test, train))
+                    for model, (train, test) in zip(models, splits, strict=True)
+                ]
+        if parts:
             held_out = np.concatenate([test for _, test in splits])
-            parts = [
-                _scores(model, *safe_split(model, X, y, test, train))
-                for model, (train, test) in zip(models, splits, strict=True)
-            ]
             scores = {k: np.concatenate([part[k] for part in parts]) for k in parts[0]}
             groups = self._groups(safe_indexing(X, held_out))
             fitted["watches_"] = Watches.of(scores, groups)
@@ -294,8 +299,9 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
         check_is_fitted(self)
         if not hasattr(self, "watches_"):
             raise ValueError(
-                "`update` needs exact values of y; `fit` got intervals. Fit the "
-                "monitor to the rows with exact values."
+                "`update` needs exact values of y and an estimator with a predictive "
+                "distribution; `fit` got intervals, or another estimator. Fit the "
+                "monitor to rows with exact values, with an estimator of this package."
             )
         X, y = indexable(X, y)
         n_rows, models = num_samples(X), self.estimators_

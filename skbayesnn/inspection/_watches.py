@@ -53,7 +53,7 @@ class Watches:
     The score of each row is large if y is far from its prediction. If rows are
     exchangeable, the number of scores above the threshold, an order statistic of the
     scores of held-out rows, follows Polya's urn. A bet multiplies its wealth by the
-    ratio of its probability to that of the urn, so that the wealth is a martingale; by
+    ratio of its probability to the urn's, so that the wealth is a martingale; by
     Ville's inequality it ever exceeds 1 / a with probability at most a [Ramdas,
     Grunwald, Vovk & Shafer 2023, "Game-theoretic statistics and safe anytime-valid
     inference"].

@@ -24,7 +24,7 @@ INNER = LinearGaussian(uneven=0.1, deviation=0.3)
 
 
 def streams(random, n_held_out, change=1.0, start=STEPS):
-    """Independent tests of 90 % intervals, each of its own rows, and its new rows."""
+    """Independent tests of 90 % intervals, each with other rows."""
     old = np.abs(random.normal(size=(STREAMS, n_held_out)))
     new = np.abs(random.normal(size=(STREAMS, STEPS)))
     new[:, start:] *= change
