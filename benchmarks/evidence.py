@@ -8,11 +8,14 @@ difference.
 
 With ``--sets``: canonical split 0 of UCI sets, with at most ``--rows`` training rows:
 the scores of LaplaceRegressor, and of the default stack with and without it. With
-``--time``: CPU seconds of a network by rows.
+``--time``: CPU seconds of a network by rows. With ``--chains`` (needs numpyro): the
+posterior of three small tables by long Markov chains, at the precisions that the
+evidence has estimated.
 
     python benchmarks/evidence.py
     python benchmarks/evidence.py --sets naval-propulsion-plant,kin8nm --rows 750
     python benchmarks/evidence.py --time
+    python benchmarks/evidence.py --chains
 """
 
 import time
@@ -20,11 +23,12 @@ import warnings
 
 import numpy as np
 from common import command_line, environment, table
-from sklearn.datasets import make_friedman1
+from sklearn.datasets import load_diabetes, make_friedman1
 from uci import load
 
 from skbayesnn import BayesianStackingRegressor, LaplaceRegressor, default_pool
-from skbayesnn.metrics import interval_coverage
+from skbayesnn.estimators._evidence import DenseNetwork
+from skbayesnn.metrics import interval_coverage, mixture_log_density
 
 N_TABLES, N_NEW = 60, 1000
 
@@ -138,15 +142,98 @@ def seconds_by_rows() -> None:
     print(table(header, rows))
 
 
+def chain_draws(network: DenseNetwork, x, y, starts, alpha, tau) -> np.ndarray:
+    """Draws of the weights by NUTS, a chain from each start, (draws, n_weights)."""
+    import jax
+    from numpyro.infer import MCMC, NUTS
+
+    jax.config.update("jax_enable_x64", True)
+    inputs, units, _ = network.sizes
+    ends = np.cumsum([inputs * units, units, units])
+
+    def potential(w):
+        first, bias, last, _ = jax.numpy.split(w, ends)
+        hidden = jax.numpy.tanh(x @ first.reshape(inputs, units) + bias)
+        error = hidden @ last + w[-1] - y
+        return 0.5 * (tau * error @ error + alpha @ w**2)
+
+    chains = MCMC(
+        NUTS(potential_fn=potential, max_tree_depth=9),
+        num_warmup=1000,
+        num_samples=1000,
+        num_chains=len(starts),
+        chain_method="sequential",
+        progress_bar=False,
+    )
+    chains.run(jax.random.PRNGKey(0), init_params=np.stack(starts))
+    return np.asarray(chains.get_samples())
+
+
+def against_chains() -> None:
+    """Predictive mean, standard deviation and log density on rows that are new."""
+    X, y = load_diabetes(return_X_y=True)
+    order = np.random.default_rng(0).permutation(len(y))
+    X, y = X[order], y[order]
+    tables = {"diabetes": (X[:150], y[:150], X[150:], y[150:])}
+    for seed in (2, 20):
+        X, y, X_new, y_new, (kind, *_, noise) = made_up(seed)
+        tables[f"{kind}, noise {noise}"] = X, y, X_new, y_new
+    rows = []
+    for name, (X, y, X_new, y_new) in tables.items():
+        options = {"likelihood": "gaussian", "random_state": 0}
+        model = LaplaceRegressor((6,), n_estimators=4, **options).fit(X, y)
+        network = DenseNetwork((X.shape[1], 6, 1), "tanh")
+        starts = [network.vector(model.layers_of(k, "network")) for k in range(4)]
+        x, x_new = ((a - model.x_mean_) / model.x_scale_ for a in (X, X_new))
+        mean, scale = model.y_mean_[0], model.y_scale_[0]
+        alpha = model.information_["alpha"][0]
+        tau = model.parameters_["tau"][0, 0]
+        start = time.process_time()
+        draws = chain_draws(network, x, (y - mean) / scale, starts, alpha, tau)
+        seconds = time.process_time() - start
+        f = np.stack([network.outputs(w, x_new)[:, 0] for w in draws[::10]])
+        f = f * scale + mean
+        noise = np.full(f.shape, scale**2 / tau)
+        density = mixture_log_density(y_new, f, noise)
+        std = np.sqrt(f.var(0) + noise[0])
+        rows.append(
+            [name, len(y), "chains", "", "", f"{density:.3f}", f"{seconds:.0f}"]
+        )
+        reference, reference_std = f.mean(0), std
+        for n_networks in (1, 4):
+            start = time.process_time()
+            model.set_params(n_estimators=n_networks).fit(X, y)
+            seconds = time.process_time() - start
+            found, std = model.predict(X_new, return_std=True)
+            apart = np.sqrt(np.mean(((found - reference) / reference_std) ** 2))
+            density = model.log_predictive_density(X_new, y_new).mean()
+            rows.append(
+                [
+                    name,
+                    len(y),
+                    f"evidence, {n_networks}",
+                    f"{apart:.2f}",
+                    f"{np.median(std / reference_std):.2f}",
+                    f"{density:.3f}",
+                    f"{seconds:.1f}",
+                ]
+            )
+    header = ["table", "rows", "posterior", "mean apart", "std / chains"]
+    print(table([*header, "log density", "CPU s"], rows))
+
+
 def main() -> None:
     arguments = command_line(__doc__)
     arguments.add_argument("--sets", default="")
     arguments.add_argument("--rows", type=int, default=10**9)
     arguments.add_argument("--time", action="store_true")
+    arguments.add_argument("--chains", action="store_true")
     options = arguments.parse_args()
     print(environment())
     warnings.filterwarnings("ignore")
-    if options.time:
+    if options.chains:
+        against_chains()
+    elif options.time:
         seconds_by_rows()
     elif options.sets:
         on_sets(options.sets.split(","), options.rows)

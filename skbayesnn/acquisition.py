@@ -36,7 +36,12 @@ from skbayesnn._runtime import default_settings, required, warn
 from skbayesnn._sklearn_compat import safe_indexing
 from skbayesnn._typing import Array, MatrixLike, RandomState
 from skbayesnn._validation import check_number, check_option, random_source
-from skbayesnn.estimators._evidence import ACTIVATIONS, SmoothActivation, linearised
+from skbayesnn.estimators._dense_network import (
+    ACTIVATIONS,
+    SmoothActivation,
+    features,
+    linearised,
+)
 from skbayesnn.estimators._fitted import fitted_posterior
 from skbayesnn.estimators._regression import BayesianRegressor
 from skbayesnn.estimators.laplace import LaplaceRegressor
@@ -586,6 +591,7 @@ def _torch_draws(model) -> Callable[[torch.Tensor], torch.Tensor]:
         not is_network
         or table_of(model) is not None
         or hasattr(model, "target_spaces_")
+        or vars(model).get("likelihood_") == "poisson"
     ):
         return partial(_draws_of_values, model)
     tensor = partial(torch.as_tensor, dtype=torch.float64)
@@ -593,7 +599,7 @@ def _torch_draws(model) -> Callable[[torch.Tensor], torch.Tensor]:
         parts = [
             [
                 [tuple(map(tensor, layer)) for layer in model.layers_of(member, kind)]
-                for kind in model.KINDS[:2]
+                for kind in ("network", "draws", "hidden")
             ]
             for member in range(len(model.log_evidence_))
         ]
@@ -601,7 +607,10 @@ def _torch_draws(model) -> Callable[[torch.Tensor], torch.Tensor]:
         activation = SmoothActivation(name, ACTIVATIONS[model.activation].slope)
 
         def outputs(x):
-            pairs = [linearised(f, d, activation, x) for f, d in parts]
+            pairs = [
+                linearised(layers, draws, activation, features(hidden, activation, x))
+                for layers, draws, hidden in parts
+            ]
             return torch.cat([torch.cat([f + d, f - d]) for f, d in pairs])
 
     else:

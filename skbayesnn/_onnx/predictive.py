@@ -38,7 +38,7 @@ from skbayesnn._stacking.linear import ShrunkLinearClassifier, ShrunkLinearRegre
 from skbayesnn._stacking.weights import BOUND
 from skbayesnn.estimators import _fitted
 from skbayesnn.estimators._base import BayesianNetwork
-from skbayesnn.estimators._evidence import linearised
+from skbayesnn.estimators._dense_network import features, linearised
 from skbayesnn.estimators.laplace import (
     LaplaceClassifier,
     LaplaceModel,
@@ -490,14 +490,17 @@ def _laplace(model: LaplaceModel, rows: OnnxRows, part: Part | None):
     x = (_single_input(rows).cast(np.float64) - model.x_mean_) / model.x_scale_
     outputs, variances, uses = [], [], []
     for member in range(len(model.log_evidence_)):
-        layers, draws, noise = map(partial(model.layers_of, member), model.KINDS)
+        layers, draws, noise, hidden = map(
+            partial(model.layers_of, member), model.KINDS
+        )
+        units = features(hidden, model.activation, x)
         for sign in (1.0, -1.0):
             of_draws = every_use[model.positions(member, sign)]
             used = of_draws.any(1)
             if not used.any():
                 continue
             of_used = [(matrix[used], bias[used]) for matrix, bias in draws]
-            f, change = linearised(layers, of_used, model.activation, x)
+            f, change = linearised(layers, of_used, model.activation, units)
             outputs.append(f + change * sign)
             uses.append(of_draws[used])
             if isinstance(model, LaplaceRegressor):
@@ -507,6 +510,9 @@ def _laplace(model: LaplaceModel, rows: OnnxRows, part: Part | None):
     if isinstance(model, LaplaceClassifier):
         return Classes(use, logit_proba(f, model._n_outputs), model.classes_)
     assert isinstance(model, LaplaceRegressor)
+    if model.likelihood_ == "poisson":
+        counts = _regression(model, Draws(use, model.counts(f)))
+        return replace(counts, not_normal=frozenset([model.likelihood_]))
     gaussians = _gaussians(use, f, concatenated(variances, 0))
     return _regression(model, gaussians, scaling=model._scaling)
 

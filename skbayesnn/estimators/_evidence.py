@@ -23,13 +23,14 @@ of the largest evidence.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import eigh, lapack
-from scipy.special import expit, log_softmax
+from scipy.special import expit, gammaln, log_softmax
+
+from skbayesnn._likelihoods.poisson import LOG_RATE_BOUNDS
+from skbayesnn.estimators._dense_network import DenseNetwork
 
 # Most steps, and steps without a larger evidence after which training stops. The
 # evidence is computed after every EVERY steps; an increase below LEAST_INCREASE nats a
@@ -46,158 +47,6 @@ DAMPING, LEAST_DAMPING, AFTER_STEP, AFTER_REFUSAL = 1e-2, 1e-12, 0.25, 4.0
 MAX_REFUSALS = 12
 # Largest number of entries of a block of the Jacobian.
 BLOCK_ENTRIES = 1 << 22
-
-
-class SmoothActivation(NamedTuple):
-    """A smooth activation of arrays or graph tensors, and its slope.
-
-    slope : of the values
-    """
-
-    function: Callable[[Any], Any]
-    slope: Callable[[Any], Any]
-
-
-ACTIVATIONS = {
-    "tanh": SmoothActivation(np.tanh, lambda h: 1.0 - h * h),
-    "logistic": SmoothActivation(expit, lambda h: h * (1.0 - h)),
-}
-
-
-# ---- the network
-
-
-@dataclass(frozen=True)
-class DenseNetwork:
-    """Layers of units between inputs and outputs; weights are one vector.
-
-    Parameters
-    ----------
-    sizes : tuple of int
-        Inputs, units of each hidden layer, outputs.
-    activation : str
-    """
-
-    sizes: tuple[int, ...]
-    activation: str
-
-    @property
-    def shapes(self) -> list[tuple[int, int]]:
-        """Inputs and outputs of each layer."""
-        return list(zip(self.sizes[:-1], self.sizes[1:], strict=True))
-
-    @property
-    def n_weights(self) -> int:
-        """Number of weights and biases."""
-        return sum((inputs + 1) * outputs for inputs, outputs in self.shapes)
-
-    def layers(self, weights: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Matrix and bias of each layer; weights : (..., n_weights)."""
-        layers, start = [], 0
-        for inputs, outputs in self.shapes:
-            middle = start + inputs * outputs
-            matrix = weights[..., start:middle]
-            bias = weights[..., middle : middle + outputs]
-            layers.append((matrix.reshape(*weights.shape[:-1], inputs, outputs), bias))
-            start = middle + outputs
-        return layers
-
-    def vector(self, layers) -> np.ndarray:
-        """Weights of matrices and biases of all layers, (n_weights,)."""
-        return np.concatenate([part.ravel() for layer in layers for part in layer])
-
-    def initial(self, random: np.random.Generator) -> np.ndarray:
-        """Random weights with which units are of order one, (n_weights,)."""
-        parts: list[np.ndarray] = []
-        for inputs, outputs in self.shapes:
-            parts.append(random.normal(size=inputs * outputs) / np.sqrt(inputs))
-            parts.append(random.normal(size=outputs) / 2)
-        return np.concatenate(parts)
-
-    def groups(self, prior: str) -> np.ndarray:
-        """Group of each weight, (n_weights,): those that share a prior precision.
-
-        Biases of a layer are a group. ``"ard"`` has a group for each input of the
-        first layer, and one for each other matrix; ``"layer"`` one for each matrix;
-        ``"isotropic"`` one for all matrices.
-        """
-        parts: list[np.ndarray] = []
-        n = int(prior == "isotropic")
-        for layer, (inputs, outputs) in enumerate(self.shapes):
-            if prior == "isotropic":
-                matrix = np.zeros(inputs * outputs, int)
-            elif prior == "ard" and layer == 0:
-                matrix = n + np.repeat(np.arange(inputs), outputs)
-                n += inputs
-            else:
-                matrix = np.full(inputs * outputs, n)
-                n += 1
-            parts += [matrix, np.full(outputs, n)]
-            n += 1
-        return np.concatenate(parts)
-
-    def outputs(self, weights: np.ndarray, X: np.ndarray) -> np.ndarray:
-        """Outputs for some rows, (rows, outputs)."""
-        return self._forward(weights, X)[0][-1]
-
-    def _forward(self, weights, X):
-        """Inputs of every layer and the outputs, and the slopes of hidden units."""
-        function, slope = ACTIVATIONS[self.activation]
-        values, slopes = [X], []
-        *hidden, (matrix, bias) = self.layers(weights)
-        for hidden_matrix, hidden_bias in hidden:
-            values.append(function(values[-1] @ hidden_matrix + hidden_bias))
-            slopes.append(slope(values[-1]))
-        values.append(values[-1] @ matrix + bias)
-        return values, slopes
-
-    def jacobian(self, weights, X) -> tuple[np.ndarray, np.ndarray]:
-        """Outputs, (rows, outputs), and their gradients, (rows, outputs, n_weights)."""
-        values, slopes = self._forward(weights, X)
-        n_rows, n_outputs = values[-1].shape
-        gradients = np.empty((n_rows, n_outputs, self.n_weights))
-        layers, end = self.layers(weights), self.n_weights
-        back = np.broadcast_to(np.eye(n_outputs), (n_rows, n_outputs, n_outputs))
-        for layer in reversed(range(len(layers))):
-            inputs, outputs = self.shapes[layer]
-            middle, start = end - outputs, end - outputs * (inputs + 1)
-            gradients[..., middle:end] = back
-            products = gradients[..., start:middle].reshape(
-                n_rows, n_outputs, inputs, outputs
-            )
-            products[...] = values[layer][:, None, :, None] * back[:, :, None]
-            gradients[..., start:middle] = products.reshape(n_rows, n_outputs, -1)
-            if layer:
-                back = (back @ layers[layer][0].T) * slopes[layer - 1][:, None]
-            end = start
-        return values[-1], gradients
-
-
-def linearised(layers, deviations, activation: str | SmoothActivation, x):
-    """Outputs for some rows, and their change for small changes of the weights.
-
-    The change is linear in the deviations. Takes and returns arrays, tensors of an
-    ONNX graph, or tensors of torch with an activation of torch.
-
-    layers : matrix and bias of each layer
-    deviations : the same for each draw, (draws, inputs, outputs) and (draws, outputs)
-    x : (rows, inputs)
-    returns : (rows, outputs), and (draws, rows, outputs)
-    """
-    if isinstance(activation, str):
-        activation = ACTIVATIONS[activation]
-    function, slope = activation
-    change = None
-    for layer, ((matrix, bias), (by_matrix, by_bias)) in enumerate(
-        zip(layers, deviations, strict=True)
-    ):
-        further = x @ by_matrix + by_bias[:, None]
-        change = further if change is None else further + change @ matrix
-        x = x @ matrix + bias
-        if layer < len(layers) - 1:
-            x = function(x)
-            change = change * slope(x)
-    return x, change
 
 
 # ---- data terms
@@ -218,7 +67,7 @@ class DataTerm(ABC):
     def __init__(self, y: np.ndarray, weights: np.ndarray):
         self.y, self.weights = y, weights
 
-    def of_rows(self, rows: slice):
+    def of_rows(self, rows: slice | np.ndarray):
         """Data term of some rows."""
         return type(self)(self.y[rows], self.weights[rows])
 
@@ -280,6 +129,35 @@ class LogVariances(DataTerm):
 
     def rooted(self, f, gradients):
         return gradients * np.sqrt(0.5)
+
+
+class LogRates(DataTerm):
+    """Poisson distribution of counts y with log rate f + offset, (rows, outputs).
+
+    Parameters
+    ----------
+    offset : ndarray of shape (outputs,)
+    """
+
+    def __init__(self, y, weights, offset):
+        super().__init__(y, weights)
+        self.offset = offset
+
+    def of_rows(self, rows):
+        return LogRates(self.y[rows], self.weights[rows], self.offset)
+
+    def losses(self, f):
+        log_density = self.y * (f + self.offset) - gammaln(self.y + 1)
+        return self._rate(f) - log_density
+
+    def slopes(self, f):
+        return self._rate(f) - self.y
+
+    def rooted(self, f, gradients):
+        return gradients * np.sqrt(self._rate(f))[..., None]
+
+    def _rate(self, f):
+        return np.exp(np.clip(f + self.offset, *LOG_RATE_BOUNDS))
 
 
 class Logits(DataTerm):
@@ -405,12 +283,21 @@ class TrainingRows:
 
     def values(self, weights) -> np.ndarray:
         """Data terms at some weights, (terms,)."""
-        f = self.network.outputs(weights, self.X)
-        values = self.term.weights @ self.term.losses(f)
-        values = values if self.term.by_output else values.sum(keepdims=True)
+        values = self._values(self.network.outputs(weights, self.X))
         if self.earlier is not None:
             values = values + self.earlier.about(weights).value
         return values
+
+    def _values(self, f) -> np.ndarray:
+        values = self.term.weights @ self.term.losses(f)
+        return values if self.term.by_output else values.sum(keepdims=True)
+
+    def loss_and_gradient(self, weights, alpha, tau) -> tuple[float, np.ndarray]:
+        """Loss of the training without earlier rows, and its gradient."""
+        f = self.network.outputs(weights, self.X)
+        slopes = tau * self.term.weights[:, None] * self.term.slopes(f)
+        gradient = self.network.gradient(weights, self.X, slopes) + alpha * weights
+        return _loss(self._values(f), weights, alpha, tau), gradient
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,9 @@ from skbayesnn._data.validation import (
     dense_rows,
     network_columns,
 )
-from skbayesnn._distributions.components import Gaussians
+from skbayesnn._distributions.components import Components, Gaussians
 from skbayesnn._engine.objective import weight_decay
+from skbayesnn._likelihoods.poisson import LOG_RATE_BOUNDS, Counts, Poisson
 from skbayesnn._predictive.blocks import BLOCK, PredictiveBlocks
 from skbayesnn._predictive.classes import ClassPredictive
 from skbayesnn._predictive.mixin import (
@@ -45,34 +46,46 @@ from skbayesnn._sklearn_compat import (
 from skbayesnn._typing import Array, MatrixLike
 from skbayesnn._validation import MAX_N_DRAWS
 from skbayesnn.estimators import _evidence
+from skbayesnn.estimators._dense_network import (
+    ACTIVATIONS,
+    DenseNetwork,
+    Layers,
+    features,
+    linearised,
+)
 from skbayesnn.estimators._evidence import (
     DataTerm,
-    DenseNetwork,
     Logits,
+    LogRates,
     LogVariances,
     Mode,
     Quadratic,
     Squares,
     largest_evidence,
-    linearised,
 )
+from skbayesnn.estimators._last_layer import trained_hidden_layers
 from skbayesnn.estimators._training_data import input_columns
 
 # Hidden layers that "auto" tries after a linear model, in this order.
 AUTO_HIDDEN: tuple[tuple[int, ...], ...] = ((8,), (16,), (16, 16), (28, 28))
 # Numbers of further hidden layers with less evidence after which "auto" stops.
 MAX_WORSE = 2
-# "auto" tries networks up to this number of rows times squared weights, with which a
-# step takes about a tenth of a second.
-AUTO_OPERATIONS = 1.2e9
-# No network can have more weights.
-MOST_WEIGHTS = 5000
+# "auto" tries networks up to this number of operations of a step, which are rows times
+# squared weights and cubed weights: about a tenth of a second.
+AUTO_OPERATIONS = 2e9
+# Most weights that can have a posterior together, and most weights of a network. Hidden
+# layers of a posterior of the last layer, unless they are given.
+MOST_WEIGHTS, MOST_OF_NETWORK = 5000, 50_000
+WIDE_HIDDEN: tuple[int, ...] = (50, 50)
 # Parts of the name of a parameter of a layer.
 PARTS = "weight", "bias"
 # Least number of rows: with fewer, networks pass through all of them.
 LEAST_ROWS = 5
 # Least number of rows for each column with which columns have their own precisions.
 ROWS_OF_A_COLUMN = 2
+# From this many rows on, "auto" has a posterior of the last layer alone if a step of 16
+# units takes too long.
+WIDE_ROWS = 10_000
 # Units of the hidden layer of the log variance.
 NOISE_UNITS = 8
 # Most values of the draws of a block of rows.
@@ -103,6 +116,7 @@ class LaplaceModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
     length_scale: Annotated[Any, stored.each(stored.NOT_NEGATIVE)]
     tau: Annotated[Any, stored.each(stored.POSITIVE)]
     prior: Any
+    posterior: Any
     n_estimators: Any
     n_draws: Annotated[int, stored.between(2, MAX_N_DRAWS)]
     categorical_features: stored.ColumnChoice
@@ -111,6 +125,7 @@ class LaplaceModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
 
     parameters_: dict[str, Annotated[stored.Floats, "networks, ..."]]
     information_: Annotated[Information, stored.OPTIONAL]
+    posterior_: Literal["full", "last_layer"]
     prior_: Literal["ard", "layer", "isotropic"]
     log_evidence_: stored.Records
     effective_parameters_: stored.Records
@@ -122,8 +137,9 @@ class LaplaceModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
     x_scale_: Annotated[stored.Floats, "inputs", stored.POSITIVE]
     table_: TableEncoder | None
     n_features_in_: stored.NumberOfColumns
-    # First parts of the names of parameters.
-    KINDS: ClassVar = ("network", "draws", "noise")
+    # First parts of the names of parameters: layers with a posterior and its draws,
+    # the log variance of the noise, and hidden layers without a posterior.
+    KINDS: ClassVar = ("network", "draws", "noise", "hidden")
     # With metadata routing, `groups` are requested by default, as by GroupKFold.
     __metadata_request__fit: ClassVar = {"groups": True}
 
@@ -148,7 +164,8 @@ class LaplaceModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
     @property
     def hidden_layer_sizes_(self) -> tuple[int, ...]:
         """Units of each hidden layer."""
-        return tuple(len(bias[0]) for _, bias in self._layers("network")[:-1])
+        layers = self._layers("hidden") + self._layers("network")
+        return tuple(len(bias[0]) for _, bias in layers[:-1])
 
     @default_settings
     def fit(
@@ -219,28 +236,28 @@ class LaplaceModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
                 "networks, or fit to all rows."
             )
         sizes = len(self.x_mean_), *self.hidden_layer_sizes_, self._n_outputs
-        network = DenseNetwork(sizes, self.activation)
-        found = []
+        whole, found = DenseNetwork(sizes, self.activation), []
+        network = self._with_posterior(whole)
         for member in range(len(self.log_evidence_)):
-            noise = self.layers_of(member, "noise")
+            noise, hidden = (self.layers_of(member, kind) for kind in self.KINDS[2:])
             weights = network.vector(self.layers_of(member, "network"))
             of_rows: Any = {**self.information_}
             of_rows = {name: value[member] for name, value in of_rows.items()}
             alpha = of_rows.pop("alpha")
             mode = largest_evidence(
                 network,
-                x,
+                features(hidden, self.activation, x),
                 self._with_precision(term, noise, x),
                 Mode(weights, alpha, self.parameters_["tau"][member]),
                 prior=self.prior_,
-                alpha=self._held_precisions(network),
+                alpha=self._held_precisions(whole)[-network.n_weights :],
                 tau=tau,
                 max_steps=self._max_steps(),
                 earlier=Quadratic(weights, n_rows=self.total_weight_, **of_rows),
             )
-            found.append((_named("noise", noise), mode))
+            found.append((_named("noise", noise) | _named("hidden", hidden), mode))
         seeds = random.randint(0, 2**31 - 1, size=len(found))
-        self._store_modes(network, found, seeds)
+        self._store_modes(whole, found, seeds)
 
     def _with_precision(self, term: DataTerm, noise, x) -> DataTerm:
         """The data term with the noise that depends on the row, if it does."""
@@ -253,9 +270,11 @@ class LaplaceModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
 
     def _train(self, x, term: DataTerm, tau, random) -> None:
         """Train all networks, and set the attributes that follow from it."""
-        _validation.check_option("activation", self.activation, _evidence.ACTIVATIONS)
+        _validation.check_option("activation", self.activation, ACTIVATIONS)
         priors = ["auto", "ard", "layer", "isotropic"]
         _validation.check_option("prior", self.prior, priors)
+        posteriors = ["auto", "full", "last_layer"]
+        _validation.check_option("posterior", self.posterior, posteriors)
         self.prior_ = self.prior
         if self.prior == "auto":
             has_rows = len(x) >= ROWS_OF_A_COLUMN * x.shape[1]
@@ -267,32 +286,51 @@ class LaplaceModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
         max_steps = self._max_steps()
         seeds = random.randint(0, 2**31 - 1, size=n_networks)
 
-        def fitted(network: DenseNetwork, seed: int) -> Mode:
+        def fitted(whole: DenseNetwork, seed: int) -> tuple[Layers, Mode]:
             generator = np.random.default_rng([int(seed), 0])
-            return largest_evidence(
+            held, hidden = self._held_precisions(whole), []
+            if self.posterior_ == "last_layer":
+                hidden = trained_hidden_layers(
+                    whole, x, term, generator, alpha=held, tau=tau
+                )
+            network = self._with_posterior(whole)
+            return hidden, largest_evidence(
                 network,
-                x,
+                features(hidden, self.activation, x),
                 term,
                 network.initial(generator),
                 prior=self.prior_,
-                alpha=self._held_precisions(network),
+                alpha=held[-network.n_weights :],
                 tau=tau,
                 max_steps=max_steps,
             )
 
         sizes = len(x), x.shape[1], term.y.shape[1]
-        network, first = self._selected(sizes, lambda n: fitted(n, seeds[0]))
-        modes = [first, *(fitted(network, seed) for seed in seeds[1:])]
-        self._prepare_noise(network, x, term, first, tau)
-        held = self._held_precisions(network)
-        found = [self._with_noise(network, x, term, mode, held) for mode in modes]
-        self._store_modes(network, found, seeds)
+        whole, first = self._selected(sizes, lambda n: fitted(n, seeds[0]))
+        fits = [first, *(fitted(whole, seed) for seed in seeds[1:])]
+        network, found, noise = self._with_posterior(whole), [], None
+        held = self._held_precisions(whole)[-network.n_weights :]
+        for hidden, mode in fits:
+            units = features(hidden, self.activation, x)
+            if noise is None:
+                noise = self._first_noise(network, x, units, term, mode, tau)
+            further, mode = self._with_noise(network, x, units, term, mode, held, noise)
+            found.append((_named("hidden", hidden) | further, mode))
+        self._store_modes(whole, found, seeds)
 
-    def _store_modes(self, network, found: list[tuple[dict, Mode]], seeds) -> None:
+    def _with_posterior(self, whole: DenseNetwork) -> DenseNetwork:
+        """The layers that have a posterior."""
+        if self.posterior_ == "full":
+            return whole
+        return DenseNetwork(whole.sizes[-2:], self.activation)
+
+    def _store_modes(self, whole, found: list[tuple[dict, Mode]], seeds) -> None:
         """Set the attributes that follow from the modes.
 
-        found : parameters of noise that depends on the row, and mode, of each network
+        found : hidden layers, parameters of noise that depends on the row, and mode, of
+            each network
         """
+        network = self._with_posterior(whole)
         parts, modes, n_networks = [], [mode for _, mode in found], len(found)
         for seed, (noise, mode) in zip(seeds, found, strict=True):
             generator = np.random.default_rng([int(seed), 1])
@@ -321,8 +359,9 @@ class LaplaceModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
         )
         shift = self._log_density_shift() * self.total_weight_
         self.log_evidence_ = np.array([mode.log_evidence for mode in modes]) + shift
-        precisions = np.mean([mode.alpha for mode in modes], axis=0)
-        layers = network.layers(precisions)
+        precisions = self._held_precisions(whole)
+        precisions[-network.n_weights :] = np.mean([m.alpha for m in modes], axis=0)
+        layers = whole.layers(precisions)
         n_failed = np.count_nonzero(~np.isfinite(self.log_evidence_))
         if n_failed:
             warn(
@@ -333,67 +372,95 @@ class LaplaceModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
                 ConvergenceWarning,
             )
         self.length_scale_ = np.sqrt([matrix.mean() for matrix, _ in layers])
-        self._store_relevance(1 / layers[0][0].mean(1))
+        variances = 1 / layers[0][0].mean(1)
+        if self.posterior_ == "last_layer":
+            variances = np.square(self._layers("hidden")[0][0]).mean((0, 2))
+        self._store_relevance(variances)
 
-    def _selected(self, sizes, fitted) -> tuple[DenseNetwork, Mode]:
-        """The network with the largest evidence, and its mode.
+    def _selected(self, sizes, fitted) -> tuple[DenseNetwork, tuple[Layers, Mode]]:
+        """The network with the largest evidence, and its fit.
 
         sizes : numbers of rows, inputs and outputs
         """
         n_rows, inputs, outputs = sizes
 
-        def network(hidden):
-            network = DenseNetwork((inputs, *hidden, outputs), self.activation)
-            if network.n_weights > MOST_WEIGHTS:
-                raise ValueError(
-                    f"{type(self).__name__} computes a matrix of all pairs of weights: "
-                    f"networks must have at most {MOST_WEIGHTS} weights; got "
-                    f"{network.n_weights} of {inputs} inputs and hidden_layer_sizes="
-                    f"{hidden}. Take fewer columns or units, or an AnchoredEnsemble."
-                )
-            return network
+        def network(hidden) -> DenseNetwork:
+            return DenseNetwork((inputs, *hidden, outputs), self.activation)
 
-        if not isinstance(self.hidden_layer_sizes, str):
-            given = network(_validation.hidden_sizes(self.hidden_layer_sizes))
-            return given, fitted(given)
-        _validation.check_named("hidden_layer_sizes", self.hidden_layer_sizes, ["auto"])
-        linear = network(())
-        best, n_worse = (linear, fitted(linear)), 0
-        for hidden in AUTO_HIDDEN:
+        def is_fast(hidden) -> bool:
+            n = network(hidden).n_weights
+            return n <= MOST_WEIGHTS and (n_rows + n) * n**2 <= AUTO_OPERATIONS
+
+        is_auto, hidden = isinstance(self.hidden_layer_sizes, str), WIDE_HIDDEN
+        if is_auto:
+            given = self.hidden_layer_sizes
+            _validation.check_named("hidden_layer_sizes", given, ["auto"])
+        else:
+            hidden = _validation.hidden_sizes(self.hidden_layer_sizes)
+        is_full = not hidden or self.posterior == "full"
+        if self.posterior == "auto":
+            is_small = network(hidden).n_weights <= MOST_WEIGHTS
+            has_time = n_rows < WIDE_ROWS or is_fast(AUTO_HIDDEN[1])
+            is_full = has_time if is_auto else is_small
+        self.posterior_ = "full" if is_full else "last_layer"
+        if not (is_auto and is_full):
+            self._check_size(network(hidden))
+            return network(hidden), fitted(network(hidden))
+        self._check_size(network(()))
+        best, n_worse = (network(()), fitted(network(()))), 0
+        for hidden in filter(is_fast, AUTO_HIDDEN):
             if n_worse == MAX_WORSE:
                 break
-            tried = DenseNetwork((inputs, *hidden, outputs), self.activation)
-            n_weights = tried.n_weights
-            if n_weights > MOST_WEIGHTS or n_rows * n_weights**2 > AUTO_OPERATIONS:
-                break
-            mode = fitted(tried)
-            if mode.log_evidence > best[1].log_evidence:
-                best, n_worse = (tried, mode), 0
+            tried = network(hidden), fitted(network(hidden))
+            if tried[1][1].log_evidence > best[1][1].log_evidence:
+                best, n_worse = tried, 0
             else:
                 n_worse += 1
         return best
 
-    def _held_precisions(self, network: DenseNetwork) -> np.ndarray | None:
-        """Prior precisions that ``length_scale`` holds; NaN for others."""
+    def _check_size(self, network: DenseNetwork) -> None:
+        """Raise if a network has too many weights."""
+        n_posterior = self._with_posterior(network).n_weights
+        if n_posterior > MOST_WEIGHTS or network.n_weights > MOST_OF_NETWORK:
+            inputs, *hidden, _ = network.sizes
+            raise ValueError(
+                f"{type(self).__name__} computes a matrix of all pairs of weights: "
+                f"at most {MOST_WEIGHTS} weights can have a posterior, and networks "
+                f"must have at most {MOST_OF_NETWORK}; got {n_posterior} and "
+                f"{network.n_weights} of {inputs} inputs and hidden_layer_sizes="
+                f"{tuple(hidden)} with posterior={self.posterior_!r}. Take fewer "
+                "columns or units, posterior='last_layer', or an AnchoredEnsemble."
+            )
+
+    def _held_precisions(self, network: DenseNetwork) -> np.ndarray:
+        """Prior precisions that are held; NaN for others.
+
+        These are given as ``length_scale``, or of layers without a posterior.
+        """
         fan_ins = [inputs for inputs, _ in network.shapes]
-        is_auto = isinstance(self.length_scale, str) and self.length_scale == "auto"
-        scales = _validation.length_scales(
-            self.length_scale, fan_ins, np.full(len(fan_ins), np.nan)
-        )
-        if is_auto:
-            return None
+        auto = np.full(len(fan_ins), np.nan)
+        if self.posterior_ == "last_layer":
+            auto[:-1] = np.sqrt(fan_ins[:-1])
+        scales = _validation.length_scales(self.length_scale, fan_ins, auto)
         alpha = np.full(network.n_weights, np.nan)
         for (matrix, _), scale in zip(network.layers(alpha), scales, strict=True):
             matrix[:] = np.clip(scale**2, *_evidence.PRECISIONS)
         return alpha
 
-    def _prepare_noise(self, network, x, term, mode, tau) -> None:
-        """Decide whether the noise depends on the row."""
+    def _first_noise(self, network, x, units, term, mode, tau) -> Mode | None:
+        """The log variance of the noise, if it depends on the row.
 
-    def _with_noise(self, network, x, term, mode, held) -> tuple[dict, Mode]:
+        units : inputs of the layers that have a posterior
+        """
+        return None
+
+    def _with_noise(
+        self, network, x, units, term, mode, held, noise
+    ) -> tuple[dict, Mode]:
         """Parameters of noise that depends on the row, and the mode with it.
 
-        held : prior precisions that ``length_scale`` holds
+        held : prior precisions that are held
+        noise : result of ``_first_noise`` for the first network
         """
         return {}, mode
 
@@ -449,8 +516,11 @@ class LaplaceModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
         """Draws of the linearised networks, (draws, rows, outputs)."""
         outputs = np.empty((self.n_components, len(x), self._n_outputs))
         for member in range(len(self.log_evidence_)):
-            layers, draws = (self.layers_of(member, kind) for kind in self.KINDS[:2])
-            f, change = linearised(layers, draws, self.activation, x)
+            layers, draws, _, hidden = (
+                self.layers_of(member, kind) for kind in self.KINDS
+            )
+            units = features(hidden, self.activation, x)
+            f, change = linearised(layers, draws, self.activation, units)
             for sign in (1, -1):
                 outputs[self.positions(member, sign)] = f + sign * change
         return outputs
@@ -483,8 +553,10 @@ class LaplaceModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
         """Raise if the layers do not fit together."""
         if not hasattr(self, "parameters_"):
             return
-        for kind, extra in zip(self.KINDS, (0, 1, 0), strict=True):
+        for kind, extra in zip(self.KINDS, (0, 1, 0, 0), strict=True):
             before = len(self.x_mean_)
+            if kind in ("network", "draws") and self._layers("hidden"):
+                before = self._layers("hidden")[-1][1].shape[1]
             for matrix, bias in self._layers(kind):
                 shape = matrix.shape[1 + extra :]
                 if shape[:1] != (before,) or shape[1:] != bias.shape[1 + extra :]:
@@ -524,10 +596,8 @@ class LaplaceRegressor(RegressionPredictiveMixin, RegressorMixin, LaplaceModel):
     Use it for smooth functions of few numeric columns with little noise, such as
     physical measurements and simulations: it is then far more accurate than other
     networks. A fit of 1,000 rows x 8 columns takes about a second. The time grows with
-    the rows, and with the square of the number of weights (at most 5,000).
-
-    With fewer rows than columns, set ``prior="layer"``: the default fits noise, and
-    its intervals are far too narrow. Three rows or fewer do not determine the noise.
+    the rows, and with the square of the number of weights (at most 5,000; more with
+    ``posterior="last_layer"``).
 
     A network is trained by Levenberg-Marquardt steps. Between the steps, the evidence
     sets the precision tau of the noise and the prior precisions of the weights, by
@@ -558,12 +628,23 @@ class LaplaceRegressor(RegressionPredictiveMixin, RegressorMixin, LaplaceModel):
         rows for each column, else ``"layer"``. ``"ard"``: the weights of a column, so
         that columns without effect are removed, and the matrix of each further layer.
         ``"layer"``: the matrix of each layer. ``"isotropic"``: all matrices.
-    likelihood : {"auto", "gaussian", "heteroscedastic"}, default="auto"
+    posterior : {"auto", "full", "last_layer"}, default="auto"
+        Weights with a posterior. ``"full"``: all, at most 5,000. ``"last_layer"``:
+        weights of the last layer, for up to 50,000 weights and many rows. L-BFGS trains
+        the hidden layers, with ``length_scale="fan_in"`` unless it is given, until a
+        fifth of the rows, which are held out, are predicted worse; then the evidence
+        of all rows sets tau and the last layer. Leave ``"auto"``: ``"full"`` for
+        networks of at most 5,000 weights. With ``hidden_layer_sizes="auto"``,
+        ``"last_layer"`` of 50 x 50 units from 10,000 rows on, if 16 units take too
+        long.
+    likelihood : {"auto", "gaussian", "heteroscedastic", "poisson"}, default="auto"
         Distribution of y given the function. ``"gaussian"`` has one tau for all rows.
         ``"heteroscedastic"`` fits a second network to the log of the squared residuals,
         and then the first one again, with these variances. Leave ``"auto"``: the second
         network is used if its evidence is larger than the evidence of a constant, and
-        never with more than 5,000 weights, about 600 columns.
+        never with more than 5,000 weights, about 600 columns. ``"poisson"`` is for
+        counts: the network is their log rate relative to the mean count, and tau, by
+        default 1, is the weight of the data relative to the prior.
     n_estimators : int, default=4
         Networks from different initial weights; the predictive distribution is their
         mixture with equal weights.
@@ -581,8 +662,10 @@ class LaplaceRegressor(RegressionPredictiveMixin, RegressorMixin, LaplaceModel):
     ----------
     hidden_layer_sizes_ : tuple of int
         Units of each hidden layer.
-    likelihood_ : {"gaussian", "heteroscedastic"}
+    likelihood_ : {"gaussian", "heteroscedastic", "poisson"}
         The likelihood that is used.
+    posterior_ : {"full", "last_layer"}
+        The weights with a posterior.
     prior_ : {"ard", "layer", "isotropic"}
         The prior that is used.
     log_evidence_ : ndarray of shape (n_networks,)
@@ -592,7 +675,8 @@ class LaplaceRegressor(RegressionPredictiveMixin, RegressorMixin, LaplaceModel):
         gamma, the number of weights that the rows determine.
     relevance_ : ndarray of shape (n_features_in_,)
         Prior standard deviations of the weights of each column, divided by their root
-        sum of squares. Near 0 for columns without effect, with ``prior="ard"``.
+        sum of squares. Near 0 for columns without effect, with ``prior="ard"``. With a
+        posterior of the last layer, of the weights themselves.
     length_scale_ : ndarray of shape (n_layers,)
         Root mean prior precision of the weights of each layer.
     tau_ : float or ndarray of shape (n_targets,)
@@ -612,7 +696,8 @@ class LaplaceRegressor(RegressionPredictiveMixin, RegressorMixin, LaplaceModel):
     n_features_in_ : int
         Number of columns of X.
     feature_names_in_, table_, x_mean_, x_scale_, y_mean_, y_scale_
-        As in :class:`MCDropoutRegressor`.
+        As in :class:`MCDropoutRegressor`; for counts, ``y_mean_`` is the log of the
+        mean count.
 
     See Also
     --------
@@ -638,7 +723,7 @@ class LaplaceRegressor(RegressionPredictiveMixin, RegressorMixin, LaplaceModel):
     ((3,), (3,))
     """
 
-    likelihood_: Literal["gaussian", "heteroscedastic"]
+    likelihood_: Literal["gaussian", "heteroscedastic", "poisson"]
     tau_: stored.PerTarget
     y_mean_: Annotated[stored.Floats, "targets"]
     y_scale_: Annotated[stored.Floats, "targets", stored.POSITIVE]
@@ -652,6 +737,7 @@ class LaplaceRegressor(RegressionPredictiveMixin, RegressorMixin, LaplaceModel):
         length_scale="auto",
         tau="auto",
         prior="auto",
+        posterior="auto",
         likelihood="auto",
         n_estimators=4,
         n_draws=200,
@@ -716,17 +802,25 @@ class LaplaceRegressor(RegressionPredictiveMixin, RegressorMixin, LaplaceModel):
         return table
 
     def _data_term(self, y, weights, reset):
+        if self.likelihood == "poisson":
+            Poisson.check_y(y)
+            if reset:
+                self.y_mean_ = Poisson(y.shape[1]).statistics(y, weights)
+                self.y_scale_ = np.ones(y.shape[1])
+            tau = 1.0 if self.tau == "auto" else self.tau
+            tau = _validation.check_number("tau", tau, low=0, open_low=True)
+            return LogRates(y, weights, self.y_mean_), np.array([tau])
         if reset:
             scaling = Scaling.of(y, y, weights, inputs=False, targets=True)
             self.y_mean_, self.y_scale_ = scaling.y_mean, scaling.y_scale
         scaling = self._scaling
-        tau = _validation.precisions(self.tau, y.shape[1])
-        if tau is not None:
-            tau = scaling.tau_to_network(tau)
-        return Squares(scaling.y_to_network(y), weights), tau
+        held = _validation.precisions(self.tau, y.shape[1])
+        if held is not None:
+            held = scaling.tau_to_network(held)
+        return Squares(scaling.y_to_network(y), weights), held
 
     def _train(self, x, term, tau, random):
-        options = ["auto", "gaussian", "heteroscedastic"]
+        options = ["auto", "gaussian", "heteroscedastic", "poisson"]
         _validation.check_option("likelihood", self.likelihood, options)
         super()._train(x, term, tau, random)
 
@@ -736,37 +830,47 @@ class LaplaceRegressor(RegressionPredictiveMixin, RegressorMixin, LaplaceModel):
         tau = self._scaling.tau_from_network(variance)
         self.tau_ = float(tau[0]) if len(tau) == 1 else tau
 
-    def _prepare_noise(self, network, x, term, mode, tau):
+    def _first_noise(self, network, x, units, term, mode, tau):
         noise = self._noise_network(x, term)
-        if self.likelihood != "auto":
-            if self.likelihood == "heteroscedastic" and noise.n_weights > MOST_WEIGHTS:
-                raise ValueError(
-                    "the network of the noise must have at most "
-                    f"{MOST_WEIGHTS} weights; got {noise.n_weights} of {x.shape[1]} "
-                    'inputs. Take fewer columns, or likelihood="gaussian".'
-                )
-            self.likelihood_ = self.likelihood
-            return
-        self.likelihood_ = "gaussian"
-        if tau is not None or noise.n_weights > MOST_WEIGHTS:
-            return
-        # By evidence: the log variance of the noise is a network, or constant.
-        constant = DenseNetwork((0, term.y.shape[1]), "tanh")
-        variances = self._variances(network, x, term, mode)
-        found = self._noise_mode(noise, x, variances)
-        equal = self._noise_mode(constant, x[:, :0], variances)
-        if found.log_evidence > equal.log_evidence:
-            self.likelihood_ = "heteroscedastic"
+        is_auto = self.likelihood == "auto"
+        self.likelihood_ = "gaussian" if is_auto else self.likelihood
+        if is_auto and (tau is not None or noise.n_weights > MOST_WEIGHTS):
+            return None
+        if not (is_auto or self.likelihood == "heteroscedastic"):
+            return None
+        if noise.n_weights > MOST_WEIGHTS:
+            raise ValueError(
+                "the network of the noise must have at most "
+                f"{MOST_WEIGHTS} weights; got {noise.n_weights} of {x.shape[1]} "
+                'inputs. Take fewer columns, or likelihood="gaussian".'
+            )
+        variances = self._variances(network, units, term, mode)
+        start = noise.initial(np.random.default_rng(0))
+        found = self._noise_mode(noise, x, variances, start)
+        if is_auto:
+            # By evidence: the log variance of the noise is a network, or constant.
+            constant = DenseNetwork((0, term.y.shape[1]), "tanh")
+            equal = self._noise_mode(
+                constant, x[:, :0], variances, np.zeros(constant.n_weights)
+            )
+            if found.log_evidence > equal.log_evidence:
+                self.likelihood_ = "heteroscedastic"
+        return found
 
-    def _with_noise(self, network, x, term, mode, held):
-        if self.likelihood_ == "gaussian":
+    def _with_noise(self, network, x, units, term, mode, held, noise):
+        if self.likelihood_ != "heteroscedastic":
             return {}, mode
-        noise = self._noise_network(x, term)
-        found = self._noise_mode(noise, x, self._variances(network, x, term, mode))
-        term = self._with_precision(term, noise.layers(found.weights), x)
-        mode = largest_evidence(network, x, term, mode, prior=self.prior_, alpha=held)
-        found = self._noise_mode(noise, x, self._variances(network, x, term, mode))
-        return _named("noise", noise.layers(found.weights)), mode
+        dense, found = self._noise_network(x, term), noise
+        for is_last in (False, True):
+            variances = self._variances(network, units, term, mode)
+            found = self._noise_mode(dense, x, variances, found)
+            layers = dense.layers(found.weights)
+            if not is_last:
+                term = self._with_precision(term, layers, x)
+                mode = largest_evidence(
+                    network, units, term, mode, prior=self.prior_, alpha=held
+                )
+        return _named("noise", layers), mode
 
     def _with_precision(self, term, noise, x):
         if not noise:
@@ -776,9 +880,8 @@ class LaplaceRegressor(RegressionPredictiveMixin, RegressorMixin, LaplaceModel):
     def _noise_network(self, x, term) -> DenseNetwork:
         return DenseNetwork((x.shape[1], NOISE_UNITS, term.y.shape[1]), "tanh")
 
-    def _noise_mode(self, network, x, variances) -> Mode:
+    def _noise_mode(self, network, x, variances, start) -> Mode:
         """The log variance that a network fits to squared residuals."""
-        start = network.initial(np.random.default_rng(0))
         return largest_evidence(network, x, variances, start, prior=self.prior_)
 
     def _variances(self, network, x, term, mode) -> LogVariances:
@@ -812,11 +915,20 @@ class LaplaceRegressor(RegressionPredictiveMixin, RegressorMixin, LaplaceModel):
             return variance
         return _relative_variance(noise, x) * variance
 
+    def counts(self, f) -> Components:
+        """Poisson distributions of log rates relative to the mean count.
+
+        f : (draws, rows, targets), an array or a tensor of a graph
+        """
+        return Counts(np.exp(np.clip(f + self.y_mean_, *LOG_RATE_BOUNDS)))
+
     def _log_density_shift(self):
         return float(self._scaling.log_density_shift())
 
     def _distribution(self, x, dtype):
         mean = self._outputs(x)
+        if self.likelihood_ == "poisson":
+            return MixturePredictive(self.counts(mean), self.y_ndim_ == 1)
         variance = np.empty(mean.shape)
         for member in range(len(self.log_evidence_)):
             noise = self.layers_of(member, "noise")
@@ -856,7 +968,7 @@ class LaplaceClassifier(ClassificationPredictiveMixin, ClassifierMixin, LaplaceM
     tau : float > 0, default=1.0
         Weight of the data relative to the prior. Leave 1, Bayes' rule: smaller values
         give less confident probabilities.
-    prior
+    prior, posterior
         As in :class:`LaplaceRegressor`.
     class_weight : dict, "balanced" or None, default=None
         Weights of the classes, which multiply the weights of the rows.
@@ -867,8 +979,9 @@ class LaplaceClassifier(ClassificationPredictiveMixin, ClassifierMixin, LaplaceM
     ----------
     classes_ : ndarray of shape (n_classes,)
         Labels in the order of the probabilities.
-    hidden_layer_sizes_, prior_, log_evidence_, effective_parameters_, relevance_, \
-length_scale_, n_iter_, parameters_, information_, total_weight_, n_features_in_
+    hidden_layer_sizes_, prior_, posterior_, log_evidence_, effective_parameters_, \
+relevance_, length_scale_, n_iter_, parameters_, information_, total_weight_, \
+n_features_in_
         As in :class:`LaplaceRegressor`.
     x_mean_, x_scale_ : ndarray of shape (n_columns,)
         The standardisation of the columns.
@@ -911,6 +1024,7 @@ length_scale_, n_iter_, parameters_, information_, total_weight_, n_features_in_
         length_scale="auto",
         tau=1.0,
         prior="auto",
+        posterior="auto",
         class_weight=None,
         n_estimators=4,
         n_draws=200,

@@ -3,20 +3,21 @@
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.special import expit
 from scipy.stats import multivariate_normal
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LogisticRegression, PoissonRegressor
 
 from skbayesnn import LaplaceClassifier, LaplaceRegressor
+from skbayesnn.estimators._dense_network import DenseNetwork, features, linearised
 from skbayesnn.estimators._evidence import (
-    DenseNetwork,
     Logits,
+    LogRates,
     LogVariances,
     Quadratic,
     Squares,
     TrainingRows,
     largest_evidence,
-    linearised,
 )
 
 ROWS, COLUMNS, OUTPUTS = 23, 3, 2
@@ -40,6 +41,9 @@ def _terms(random):
     precision = random.uniform(0.5, 2, y.shape)
     return {
         "squares": Squares(y, weights, precision),
+        "log rates": LogRates(
+            random.poisson(3, y.shape), weights, np.array([1.0, 0.5])
+        ),
         "log variances": LogVariances(np.square(y), weights),
         "logits": Logits(classes, weights),
         "logit": Logits(classes[:, 1:], weights),
@@ -66,7 +70,9 @@ def test_jacobian_and_linearised_outputs(activation, random):
     np.testing.assert_allclose(change, np.einsum("nkp,dp->dnk", gradients, deviations))
 
 
-@pytest.mark.parametrize("name", ["squares", "log variances", "logits", "logit"])
+@pytest.mark.parametrize(
+    "name", ["squares", "log variances", "log rates", "logits", "logit"]
+)
 def test_gradients_of_data_terms(name, random, monkeypatch):
     """And curvature: of a linear model that of Fisher, the mean over y of the Hessian.
 
@@ -302,6 +308,60 @@ def test_noise_that_depends_on_the_row(random, seed):
     assert aleatoric.std() < 0.2 * aleatoric.mean()
 
 
+def test_counts_are_at_the_mode_of_poisson_regression(random, seed):
+    """With weak priors, both are at maximum likelihood."""
+    X, _ = _rows(random, 300)
+    y = random.poisson(np.exp(2 + X @ [0.5, -0.3, 0.1]))
+    model = LaplaceRegressor(
+        (), likelihood="poisson", length_scale=0.02, n_draws=2, random_state=seed
+    ).fit(X, y)
+    reference = PoissonRegressor(alpha=1e-8, tol=1e-8).fit(X, y)
+    expected = np.log(reference.predict(X))
+    distribution = model.predict_distribution(X)
+    # The mean over draws is above the rate at the mode, by the variance of the log.
+    np.testing.assert_allclose(np.log(distribution.mean()), expected, atol=0.02)
+    assert model.likelihood_ == "poisson" and model.tau_ == 1
+    count = model.predict_quantile(X, 0.5)
+    np.testing.assert_array_equal(count, np.floor(count))
+
+
+@pytest.mark.parametrize("model_class", [LaplaceRegressor, LaplaceClassifier])
+def test_a_posterior_of_the_last_layer(model_class, random, seed):
+    """A linear model of the hidden units has the same one."""
+    X, y = _rows(random, 400)
+    y = y > 0.3 if model_class is LaplaceClassifier else y
+    model = model_class(
+        (7, 5), posterior="last_layer", n_estimators=2, random_state=seed
+    )
+    model.set_params(**{"likelihood": "gaussian"} if y.dtype == float else {})
+    model.fit(X, y)
+    assert model.hidden_layer_sizes_ == (7, 5)
+    assert model.parameters_["network/0/weight"].shape == (2, 5, 1)
+    np.testing.assert_allclose(model.length_scale_[:2], np.sqrt([COLUMNS, 7]))
+    linear = model_class((), n_estimators=1, random_state=seed).fit(X, y)
+    assert model.score(X, y) > linear.score(X, y)
+    x = (X - model.x_mean_) / model.x_scale_
+    units = features(model.layers_of(0, "hidden"), "tanh", x)
+    design = np.c_[units, np.ones(400)]
+    curvature = np.ones(400)
+    if model_class is LaplaceClassifier:
+        [(matrix, bias)] = model.layers_of(0, "network")
+        p = expit(units @ matrix + bias)[:, 0]
+        curvature = p * (1 - p)
+    expected = (design.T * curvature) @ design
+    np.testing.assert_allclose(
+        model.information_["curvature"][0, 0], expected, rtol=1e-9
+    )
+
+
+def test_wide_networks_have_a_posterior_of_the_last_layer(random, seed):
+    X, y = _rows(random, 60)
+    model = LaplaceRegressor((80, 80), n_estimators=1, random_state=seed)
+    assert model.fit(X, y).posterior_ == "last_layer"
+    whole = LaplaceRegressor((3,), n_estimators=1, random_state=seed).fit(X, y)
+    assert whole.posterior_ == "full"
+
+
 def test_linear_classes_are_at_the_mode_of_logistic_regression(random, seed):
     """With weak priors, both are at maximum likelihood."""
     X, y = _rows(random, 300, noise=2)
@@ -350,11 +410,17 @@ def test_few_rows_are_refused(random):
 def test_bad_parameters(random):
     X, y = _rows(random)
     for parameters, message in [
-        ({"hidden_layer_sizes": (300, 300)}, "at most 5000 weights; got 91801"),
+        ({"hidden_layer_sizes": (300, 300)}, "at most 50000; got 301 and 91801"),
+        (
+            {"hidden_layer_sizes": (80, 80), "posterior": "full"},
+            "at most 5000 weights can have a posterior, .*; got 6881",
+        ),
+        ({"posterior": "kronecker"}, "'kronecker'"),
         ({"hidden_layer_sizes": "wide"}, "'auto'"),
         ({"activation": "relu"}, "'relu'"),
         ({"prior": "flat"}, "'flat'"),
-        ({"likelihood": "poisson"}, "'poisson'"),
+        ({"likelihood": "student_t"}, "'student_t'"),
+        ({"likelihood": "poisson"}, "must contain integers from 0 to 1e12"),
         ({"n_draws": 1}, "n_draws"),
         ({"max_iter": 0}, "max_iter"),
         ({"tau": -1.0}, "tau"),

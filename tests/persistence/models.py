@@ -96,6 +96,9 @@ def regressors(seed):
         "laplace": LaplaceRegressor(
             (3,), likelihood="heteroscedastic", n_draws=4, random_state=seed
         ),
+        "laplace of a last layer": LaplaceRegressor(
+            (4, 3), posterior="last_layer", n_draws=4, random_state=seed
+        ),
         "neighbours": _neighbours(skbayesnn.NeighbourRegressor, seed, n_bins=3),
         "scaled": CalibratedUncertaintyRegressor(network, cv=2),
         "isotonic": CalibratedUncertaintyRegressor(
