@@ -355,7 +355,15 @@ class JoinedDraws(Components):
 
     def scaled_about(self, centre, factor, bound=np.inf):
         """Distributions of centre + factor (y - centre)."""
-        return self._each(lambda part: part.scaled_about(centre, factor, bound))
+        counts = np.bincount(self.draw, minlength=self._ends[-1])
+        parts = []
+        for part, start in zip(self.parts, self._ends, strict=False):
+            latent, n = getattr(part, "latent", None), counts[start:][: part.n_draws]
+            own = {}
+            if latent is not None and n.any():
+                own = {"own": np.average(latent.mean, axis=0, weights=n)}
+            parts.append(part.scaled_about(centre, factor, bound, **own))
+        return replace(self, parts=tuple(parts))
 
     @cached_property
     def _flattened(self):

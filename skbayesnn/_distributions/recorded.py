@@ -128,7 +128,7 @@ class TargetSpace:
 
     def _exp(self, z: np.ndarray) -> np.ndarray:
         """Inverse of ``_log``."""
-        z = np.asarray(z, dtype=np.float64)
+        z = z.astype(np.float64)
         with np.errstate(over="ignore", invalid="ignore"):
             largest = np.log(self._unit)
             beyond = np.where(z > largest, self._unit * (z - largest), 0.0)
@@ -142,7 +142,7 @@ class TargetSpace:
     def _to_scale(self, y: np.ndarray) -> np.ndarray:
         """y on the scale, without knots."""
         if self.scale == "identity":
-            return np.asarray(y, dtype=np.float64)
+            return y.astype(np.float64)
         if self.scale == "log":
             return self._log(np.maximum(y - self.low, 0.0))
         if self.scale == "count":
@@ -156,7 +156,7 @@ class TargetSpace:
         if self.knots is not None:
             z = _piecewise(z, *self.knots[::-1])[0]
         if self.scale == "identity":
-            y = np.asarray(z, dtype=np.float64)
+            y = z.astype(np.float64)
         elif self.scale == "log":
             y = self.low + self._exp(z)
         elif self.scale == "count":
@@ -322,30 +322,30 @@ def _discretised(mean, std, space: TargetSpace):
 
     With P(Y > k) of the first counts, and the continuous variable beyond them.
     """
-    first, second = np.zeros(mean.shape), np.zeros(mean.shape)
-    for k, z in enumerate(space.up_to(np.arange(_N_COUNTS))):
-        share = ndtr((mean - z) / std)
-        first += share
-        second += (2 * k + 1) * share
+    first = second = 0.0
+    for k in np.arange(float(_N_COUNTS)).reshape(-1, 8, 1, 1, 1):
+        share = ndtr((mean - space.up_to(k)) / std)
+        first = first + share.sum(0)
+        second = second + ((2 * k + 1) * share).sum(0)
     # exp(z) is y + 1/2 of a count.
     edge = float(_N_COUNTS)
     beyond = TargetSpace("log", -0.5, np.inf, edge, np.inf, top=space.top + 0.5)
     below = ndtr((beyond.latent_edges[0] - mean) / std)
     rest = _clipped_log_normal(mean, std, beyond)
-    for moment, value, power in ((first, rest[0], 1), (second, rest[1], 2)):
-        moment += value - (-0.5) ** power * below
-        moment -= edge**power * (1 - below)
-    return first, second
+    return tuple(
+        moment + value - (-0.5) ** power * below - edge**power * (1 - below)
+        for moment, value, power in ((first, rest[0], 1), (second, rest[1], 2))
+    )
 
 
 def _clipped_by_quadrature(mean, std, space: TargetSpace):
     """Mean and mean square of h^-1(N(mean, std^2)), recorded in a space."""
     low, high = space.latent_edges
     points, weights = np.polynomial.legendre.leggauss(_N_NODES)
-    start, end = np.clip([mean - _REACH * std, mean + _REACH * std], low, high)
-    z = np.multiply.outer(points + 1, (end - start) / 2) + start
-    weights = np.multiply.outer(weights, (end - start) / 2)
-    weights *= _density((z - mean) / std) / std
+    points, weights = points[:, None, None, None], weights[:, None, None, None]
+    start, end = (np.clip(mean + reach * std, low, high) for reach in (-_REACH, _REACH))
+    z = (points + 1) * ((end - start) / 2) + start
+    weights = weights * ((end - start) / 2) * (_density((z - mean) / std) / std)
     y = space.from_latent(z)
     p_low, p_high = ndtr((low - mean) / std), ndtr((mean - high) / std)
     return tuple(
@@ -488,7 +488,7 @@ class Recorded(Components):
     def _by_target(self, function, *arrays) -> np.ndarray:
         """Apply a function of a space and of columns to each target (the last axis)."""
         columns = [
-            function(space, *(np.asarray(values)[..., j] for values in arrays))
+            function(space, *(values[..., j] for values in arrays))
             for j, space in enumerate(self.spaces)
         ]
         return np.stack(columns, axis=-1)
@@ -503,24 +503,24 @@ class Recorded(Components):
     def _moments(self):
         """Mean and variance of every draw, (draws, rows, targets) each."""
         columns = [self._moments_of(j, space) for j, space in enumerate(self.spaces)]
-        first, second = np.stack(columns, axis=-1)
+        first, second = (np.stack(v, axis=-1) for v in zip(*columns, strict=True))
         if self.probability is not None:
             rest, point = 1 - self.probability, np.nan_to_num(self._points())
             first = rest * first + self.probability * point
             second = rest * second + self.probability * np.square(point)
         return first, np.maximum(second - np.square(first), 0.0)
 
-    def _moments_of(self, j: int, space: TargetSpace) -> np.ndarray:
-        """Mean and mean square without the point mass, (2, draws, rows)."""
+    def _moments_of(self, j: int, space: TargetSpace) -> list[np.ndarray]:
+        """Mean and mean square without the point mass, (draws, rows) each."""
         latent = self.latent
         if not isinstance(latent, Gaussians | GaussianMixtures):
             nodes, weights = latent.targets(slice(j, j + 1)).nodes(_N_NODES)
             y = space.from_latent(nodes[..., 0])
             weights = np.broadcast_to(weights.T, y.T.shape).T
-            return np.stack([(weights * y).sum(0), (weights * np.square(y)).sum(0)])
+            return [(weights * y).sum(0), (weights * np.square(y)).sum(0)]
         mixtures = GaussianMixtures.of(latent)
         weight, mean, std = (
-            values[:, :, j].astype(np.float64)
+            values[..., j, :].astype(np.float64)
             for values in (mixtures.weight, mixtures.location, mixtures.scale)
         )
         if space.knots is not None:
@@ -533,7 +533,7 @@ class Recorded(Components):
             moments = _clipped_by_quadrature(mean, std, space)
         else:
             moments = _clipped_normal(mean, std, space.low, space.high)
-        return np.stack([(weight * values).sum(-1) for values in moments])
+        return [(weight * values).sum(-1) for values in moments]
 
     @property
     def mean(self):
@@ -557,7 +557,7 @@ class Recorded(Components):
         share = self.latent.cdf(self._by_target(TargetSpace.up_to, y))
         if self.probability is None:
             return share
-        point = np.where(self._has_point(np.full(y.shape, -np.inf), y), 1.0, 0.0)
+        point = np.where(self._points() <= y, 1.0, 0.0)
         return self.probability * point + (1 - self.probability) * share
 
     def log_probability(self, low, high):
@@ -647,9 +647,12 @@ class Recorded(Components):
             "be shifted."
         )
 
-    def scaled_about(self, centre, factor, bound=np.inf):
-        """Spread the latent values; on another scale than y's about their own mean."""
-        own = self.latent.mean.mean(0)
+    def scaled_about(self, centre, factor, bound=np.inf, own=None):
+        """Spread the latent values; on another scale than y's about their own mean.
+
+        own : mean of all latent values, (rows, targets); by default that of the draws
+        """
+        own = self.latent.mean.mean(0) if own is None else own
         is_identity = np.array([space.scale == "identity" for space in self.spaces])
         centre = np.where(is_identity, centre, own)
         return replace(self, latent=self.latent.scaled_about(centre, factor, bound))

@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skbayesnn._onnx.graph import Graph, Tensor
 from skbayesnn._onnx.predictive import Classes, OnnxRows, Regression, predictive
-from skbayesnn._onnx.quantiles import mixture_quantiles
+from skbayesnn._onnx.quantiles import mixture_quantiles, recorded_quantiles
 from skbayesnn._onnx.resolution import warn_of_rounded_columns
 from skbayesnn._onnx.tables import add_inputs, description, input_columns, tables_of
 from skbayesnn._validation import check_levels
@@ -37,7 +37,7 @@ def to_onnx(
         Levels of the quantiles of a regressor, by default the bounds of the 90 %
         interval and the median. Give () to leave quantiles out: they take most of the
         time, and require Gaussian observation noise (constant, heteroscedastic or a
-        mixture).
+        mixture). So does a y with bounds, a point mass or on another scale.
     initial_types : list of (name, type), default=None
         Inputs as for :func:`skl2onnx.convert_sklearn`. Give them if columns have
         several types. Give ``[("X", DoubleTensorType([None, n_features]))]`` if columns
@@ -158,7 +158,11 @@ def _add_regression_outputs(
     for name, values in moments.items():
         _add_output(graph, name, _squeezed(values, is_flat), shape, dtype)
     if levels:
-        values = mixture_quantiles(distribution.normals(), levels)
+        values = (
+            recorded_quantiles(distribution.draws, levels)
+            if distribution.is_recorded
+            else mixture_quantiles(distribution.normals(), levels)
+        )
         values = _squeezed(values.op("Transpose", perm=[1, 2, 0]), is_flat)
         _add_output(graph, "quantiles", values, [*shape, len(levels)], dtype)
 

@@ -4,6 +4,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.polynomial import Chebyshev, Polynomial
+from scipy.special import erfcx
 
 from skbayesnn._runtime import required
 
@@ -35,6 +37,11 @@ _METHODS = {
     "negative": "__neg__",
     "log_sigmoid": "logsigmoid",
     "expit": "sigmoid",
+    "power": "__pow__",
+    "greater": "__gt__",
+    "greater_equal": "__ge__",
+    "less": "__lt__",
+    "less_equal": "__le__",
 }
 
 
@@ -53,6 +60,9 @@ class Tensor:
         return _applied(ufunc.__name__, operands, options)
 
     def __array_function__(self, function, types, operands, options):
+        if function is np.stack:
+            axis = options["axis"]
+            return concatenated([t.unsqueeze(axis) for t in operands[0]], axis)
         return _applied(function.__name__, operands, options)
 
     @classmethod
@@ -90,6 +100,21 @@ class Tensor:
     def __neg__(self):
         return self.op("Neg")
 
+    def __pow__(self, power):
+        return self.op("Pow", float(power))
+
+    def __gt__(self, other):
+        return self.op("Greater", other)
+
+    def __ge__(self, other):
+        return self.op("GreaterOrEqual", other)
+
+    def __lt__(self, other):
+        return self.op("Less", other)
+
+    def __le__(self, other):
+        return self.op("LessOrEqual", other)
+
     def __getitem__(self, index) -> "Tensor":
         """Entries of the last axes: ``[..., index]`` with an index for each of them."""
         values, (_, *items) = self, index
@@ -115,6 +140,28 @@ class Tensor:
 
     def cos(self) -> "Tensor":
         return self.op("Cos")
+
+    def maximum(self, other) -> "Tensor":
+        return self.op("Max", other)
+
+    def minimum(self, other) -> "Tensor":
+        return self.op("Min", other)
+
+    def floor(self) -> "Tensor":
+        return self.op("Floor")
+
+    def ceil(self) -> "Tensor":
+        return self.op("Ceil")
+
+    def zeros_like(self) -> "Tensor":
+        return self * 0.0
+
+    def ones_like(self) -> "Tensor":
+        return self * 0.0 + 1.0
+
+    def ndtr(self) -> "Tensor":
+        """Normal distribution function."""
+        return half_erfc(self * -np.sqrt(0.5))[0]
 
     def exp(self) -> "Tensor":
         return self.op("Exp")
@@ -217,6 +264,37 @@ class Tensor:
 
     def _reduced(self, op_type, axis, keepdims):
         return self.op(op_type, np.array([axis]), keepdims=int(keepdims))
+
+
+# Degree of the polynomial of the error function; the relative error is 1.3e-8.
+_DEGREE = 11
+
+
+def half_erfc(z: Tensor) -> tuple[Tensor, Tensor]:
+    """Return erfc(z) / 2 and exp(-z^2).
+
+    ONNX Runtime has no error function in double precision, and in single precision its
+    tails are zero. Here erfc(z) is exp(-z^2) times a polynomial in 1 / (1 + z / 2),
+    z >= 0.
+    """
+    bell = (-z.square()).op("Exp")
+    t = (z.op("Abs") * 0.5 + 1.0).op("Reciprocal")
+    *lower, highest = half_erfc_polynomial()
+    series = t * highest
+    for coefficient in lower[::-1]:
+        series = (series + coefficient) * t
+    tail = series * bell
+    return (z < 0).op("Where", 1.0 - tail, tail), bell
+
+
+def half_erfc_polynomial() -> np.ndarray:
+    """c in erfc(z) exp(z^2) / 2 = sum_k c_k t^(k + 1), t = 1 / (1 + z / 2)."""
+
+    def scaled(t):
+        return 0.5 * erfcx(2 * (1 / t - 1)) / t
+
+    series = Chebyshev.interpolate(scaled, _DEGREE - 1, domain=[0, 1])
+    return series.convert(kind=Polynomial, domain=[-1, 1], window=[-1, 1]).coef
 
 
 def concatenated(tensors: Sequence[Tensor], axis: int) -> Tensor:

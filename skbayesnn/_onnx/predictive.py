@@ -21,6 +21,7 @@ from skbayesnn._data.table_encoder import TableEncoder
 from skbayesnn._data.validation import table_of
 from skbayesnn._distributions.components import Gaussians, versions_of_draws
 from skbayesnn._distributions.mixtures import GaussianMixtures
+from skbayesnn._distributions.recorded import Recorded, TargetSpace, recorded
 from skbayesnn._meta.calibration import CalibratedUncertaintyRegressor
 from skbayesnn._onnx import neighbours
 from skbayesnn._onnx.graph import Tensor, concatenated
@@ -39,6 +40,7 @@ from skbayesnn._stacking.weights import BOUND
 from skbayesnn.estimators import _fitted
 from skbayesnn.estimators._base import BayesianNetwork
 from skbayesnn.estimators._dense_network import features, linearised
+from skbayesnn.estimators._regression import recorded_of
 from skbayesnn.estimators.laplace import (
     LaplaceClassifier,
     LaplaceModel,
@@ -99,6 +101,40 @@ class Regression:
             add, [(part.share * values(part.components)).sum(0) for part in self.draws]
         )
 
+    @property
+    def is_recorded(self) -> bool:
+        """Whether a distribution has bounds, another scale or a point mass."""
+        return any(isinstance(part.components, Recorded) for part in self.draws)
+
+    def in_spaces(self, record: Callable[[Any], Any]) -> "Regression":
+        """Distribution of y, by a function of the latent distribution.
+
+        Raises
+        ------
+        TypeError
+            If a graph cannot compute it.
+        """
+        draws = [
+            part._replace(components=record(part.components)) for part in self.draws
+        ]
+        found = [
+            c for c in (part.components for part in draws) if isinstance(c, Recorded)
+        ]
+        if found and self.not_normal:
+            raise TypeError(
+                "`to_onnx` requires Gaussian observation noise for a y with bounds or "
+                "on another scale; got likelihood="
+                f"{', '.join(sorted(self.not_normal))}."
+            )
+        if any(space.knots is not None for c in found for space in c.spaces):
+            raise TypeError(
+                "`to_onnx` does not support the scale of normal quantiles, to which a "
+                "stack fits lifetimes. Export a network for intervals, such as "
+                "MCDropoutRegressor(target_scale='log')."
+            )
+        dtype = np.dtype(np.float64) if found else self.dtype
+        return replace(self, draws=tuple(draws), dtype=dtype)
+
     def normals(self) -> Normals:
         """Normal distributions of all draws, with their shares."""
         parts = [part.normals() for part in self.draws]
@@ -123,8 +159,21 @@ class Regression:
         """
         centre = self.mean
 
+        def latent_centre(kind):
+            parts = [
+                (part.share, part.components.latent.mean)
+                for part in self.draws
+                if _kind(part.components) == kind
+            ]
+            total = reduce(add, [(share * mean).sum(0) for share, mean in parts])
+            return total / reduce(add, [share.sum(0) for share, _ in parts])
+
         def spread(draws):
-            found = draws.components.scaled_about(centre, factor, bound)
+            found = draws.components
+            own = {}
+            if isinstance(found, Recorded):
+                own = {"own": latent_centre(_kind(found))}
+            found = found.scaled_about(centre, factor, bound, **own)
             return draws._replace(components=found)
 
         return replace(self, draws=tuple(map(spread, self.draws)))
@@ -274,12 +323,6 @@ def _after_steps(steps: Pipeline, rows: OnnxRows) -> OnnxRows:
 
 def _parts(model: BayesianStacking) -> list[Part]:
     """Places of the candidates in the mixture of a stack."""
-    if hasattr(model, "candidate_spaces_"):
-        raise TypeError(
-            "`to_onnx` requires a stack that is fitted to y itself; got candidates on "
-            "another scale or with bounds (see `target_`). Predict with the stack, or "
-            "fit another one to y on a scale without bounds, such as np.log1p(y)."
-        )
     ends = np.cumsum(model.n_draws_)
     return [
         Part(int(end - n), int(n), int(ends[-1]))
@@ -295,6 +338,11 @@ def _stack(model: BayesianStacking, rows: OnnxRows, part: Part | None = None):
 
 def _corrected(model: BayesianStacking, parts: list) -> Regression | Classes:
     """Mixture of the candidates of a stack, with its correction."""
+    spaces = getattr(model, "candidate_spaces_", None) or [None] * len(parts)
+    parts = [
+        part if space is None else part.in_spaces(partial(_in_space, space=space))
+        for part, space in zip(parts, spaces, strict=True)
+    ]
     return _joined(parts).corrected(model.spread_factor_, BOUND)
 
 
@@ -303,7 +351,12 @@ def _network(model: BayesianNetwork, rows: OnnxRows, part: Part | None):
     _check_supported(model)
     posterior = _fitted.restore_posterior(model, torch.device("cpu"), torch.float32)
     scaling = _fitted.restore_scaling(model)
-    x = scaling.x_to_network(_single_input(rows).cast(np.float64)).cast(np.float32)
+    given = _single_input(rows).cast(np.float64)
+    x = scaling.x_to_network(given).cast(np.float32)
+
+    def log_exposure(column):
+        return given.take([column], axis=1).log()
+
     n_draws = posterior.distinct_draws(model.n_draws)
     n_networks = n_draws * posterior.n_members
     parts: list = []
@@ -316,10 +369,28 @@ def _network(model: BayesianNetwork, rows: OnnxRows, part: Part | None):
             continue
         draws = Draws(uses, likelihood.components_class(*found))
         regression = _regression(model, draws, scaling.dtype_of_y(np.float32), scaling)
-        if likelihood.components_class not in NORMAL:
+        if not issubclass(likelihood.components_class, NORMAL):
             regression = replace(regression, not_normal=frozenset([likelihood.name]))
+        if hasattr(model, "target_spaces_"):
+            regression = regression.in_spaces(
+                partial(recorded_of, model, log_exposure=log_exposure)
+            )
         parts.append(regression)
     return _joined(parts)
+
+
+def _kind(components) -> tuple | None:
+    """What parts of a mixture that are spread together have in common."""
+    if not isinstance(components, Recorded):
+        return None
+    return type(components.latent), components.spaces
+
+
+def _in_space(components, space: dict):
+    """Distributions of y of a candidate that was fitted in a space, for one target."""
+    if not components.is_location_scale:  # it knows its bounds itself
+        return components
+    return recorded(components, [TargetSpace(**space)])
 
 
 def _regression(
@@ -569,13 +640,6 @@ def _check_supported(model: BayesianNetwork) -> None:
         raise TypeError(
             "`to_onnx` needs a multi-layer perceptron; got a network of kind "
             f"{network!r}. Fit with network=None, or MLP of skbayesnn.networks."
-        )
-    if hasattr(model, "target_spaces_"):
-        raise TypeError(
-            "`to_onnx` requires a model of exact values of y on y's own scale; got "
-            f"target_scale={model.target_scale!r}, y_bounds={model.y_bounds!r}, "
-            f"point_mass={model.point_mass!r}, or a y of intervals. Predict with the "
-            "model itself, or fit another one to exact values, such as np.log1p(y)."
         )
 
 

@@ -1,21 +1,68 @@
-"""Quantiles of a weighted mixture of normal distributions as ONNX operators.
+"""Quantiles of weighted mixtures as ONNX operators."""
 
-ONNX Runtime has no error function in double precision, and in single precision its
-tails are zero. Here erfc(z) is exp(-z^2) times a polynomial in 1 / (1 + z / 2), z >= 0.
-"""
+from collections.abc import Sequence
+from functools import reduce
+from operator import add
 
 import numpy as np
-from numpy.polynomial import Chebyshev, Polynomial
-from scipy.special import erfcx, ndtri
+from scipy.special import ndtri
 
-from skbayesnn._onnx.graph import Tensor
-from skbayesnn._onnx.mixtures import Normals
+from skbayesnn._distributions.mixtures import GaussianMixtures
+from skbayesnn._distributions.recorded import Recorded, TargetSpace
+from skbayesnn._onnx.graph import Tensor, half_erfc
+from skbayesnn._onnx.mixtures import Draws, Normals
 
-# Degree of the polynomial; the relative error of erfc is 1.3e-8.
-_DEGREE = 11
 _MAX_STEPS = 100
 # Newton's method stops at steps below this share of the smallest component's std.
 _TOLERANCE = 1e-6
+
+
+# Quantiles are found in intervals that reach this number of standard deviations beyond
+# all latent means, until the width is below this share of the quantile.
+_REACH, _PRECISION = 9.0, 1e-10
+
+
+def recorded_quantiles(draws: Sequence[Draws], levels) -> Tensor:
+    """Quantiles of what is recorded, by bisection, (levels, rows, targets)."""
+    levels = np.array(levels).reshape(-1, 1, 1)
+    reach = max(_REACH, float(np.abs(ndtri(levels)).max()))
+    lows, highs = zip(*(_outermost(part, reach) for part in draws), strict=True)
+    shape = np.array(levels.shape)
+    low = reduce(np.minimum, lows).op("Expand", shape)
+    high = reduce(np.maximum, highs).op("Expand", shape)
+
+    def is_below(y):
+        y = y.unsqueeze(1)
+        shares = [(part.share * part.components.cdf(y)).sum(1) for part in draws]
+        return reduce(add, shares) < levels
+
+    def step(low, high):
+        middle = 0.5 * (low + high)
+        below = is_below(middle)
+        low, high = np.where(below, middle, low), np.where(below, high, middle)
+        is_wide = high - low > _PRECISION * (low.op("Abs") + high.op("Abs"))
+        any_wide = is_wide.cast(np.int32).op("ReduceMax", keepdims=0).cast(np.bool_)
+        return any_wide, low, high
+
+    # The lowest value may be an atom that reaches the level.
+    high = np.where(is_below(low), high, low)
+    return low.graph.loop(step, _MAX_STEPS, low, high)[1]
+
+
+def _outermost(part: Draws, reach: float) -> tuple[Tensor, Tensor]:
+    """Values below and above all quantiles of the draws, (rows, targets) each."""
+    found = part.components
+    latent = GaussianMixtures.of(getattr(found, "latent", found))
+    low = (latent.location - reach * latent.scale).min(-1).min(0)
+    high = (latent.location + reach * latent.scale).max(-1).max(0)
+    if not isinstance(found, Recorded):
+        return low, high
+    low, high = (found._by_target(TargetSpace.from_latent, z) for z in (low, high))
+    points = found._points()
+    return (
+        np.minimum(low, np.where(np.isnan(points), np.inf, points)),
+        np.maximum(high, np.where(np.isnan(points), -np.inf, points)),
+    )
 
 
 def mixture_quantiles(mixture: Normals, levels) -> Tensor:
@@ -55,7 +102,7 @@ def _root(mean, std, share, tail, mixture: Normals) -> Tensor:
     finest = _TOLERANCE * std.min(1)
 
     def step(point, low, high, previous_size):
-        cdf, bell = _half_erfc((mean - point.unsqueeze(1)) * steepness)
+        cdf, bell = half_erfc((mean - point.unsqueeze(1)) * steepness)
         excess = (share * cdf).sum(1) - tail[:, 0]
         newton = -excess / (density_share * bell).sum(1)
         is_below = excess.op("Less", np.array(0.0))
@@ -76,25 +123,3 @@ def _root(mean, std, share, tail, mixture: Normals) -> Tensor:
     graph = low.graph
     root, *_ = graph.loop(step, _MAX_STEPS, start, low, high, high - low)
     return root
-
-
-def _half_erfc(z: Tensor) -> tuple[Tensor, Tensor]:
-    """Return erfc(z) / 2 and exp(-z^2)."""
-    bell = (-z.square()).op("Exp")
-    t = (z.op("Abs") * 0.5 + 1.0).op("Reciprocal")
-    *lower, highest = half_erfc_polynomial()
-    series = t * highest
-    for coefficient in lower[::-1]:
-        series = (series + coefficient) * t
-    tail = series * bell
-    return z.op("Less", np.array(0.0)).op("Where", 1.0 - tail, tail), bell
-
-
-def half_erfc_polynomial() -> np.ndarray:
-    """c in erfc(z) exp(z^2) / 2 = sum_k c_k t^(k + 1), t = 1 / (1 + z / 2)."""
-
-    def scaled(t):
-        return 0.5 * erfcx(2 * (1 / t - 1)) / t
-
-    series = Chebyshev.interpolate(scaled, _DEGREE - 1, domain=[0, 1])
-    return series.convert(kind=Polynomial, domain=[-1, 1], window=[-1, 1]).coef

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Self
 
 import numpy as np
@@ -68,16 +69,10 @@ class MixtureByDraws(PredictiveByDraws):
 
     def _recorded(self, rows: slice) -> MixturePredictive:
         """Predictive distribution of some rows of y on another scale."""
-        spaces = self.estimator._spaces
         latent = self.scaling.components_from_network(self.predictor.whole(rows))
-        exposure = getattr(self.estimator, "exposure_", None)
-        if exposure is not None:
-            # Rates, not counts, are near the ones of training rows.
-            spaces = tuple(replace(space, top=np.inf) for space in spaces)
-            latent = with_largest_mean(latent, np.array([exposure["largest"]]))
-            shift = _log_exposure(self.X[rows], int(exposure["column"]))
-            latent = latent.rescaled(shift, np.ones(1))
-        return MixturePredictive(recorded(latent, spaces), self.estimator.y_ndim_ == 1)
+        log_exposure = partial(_log_exposure, self.X[rows])
+        found = recorded_of(self.estimator, latent, log_exposure)
+        return MixturePredictive(found, self.estimator.y_ndim_ == 1)
 
     @prediction_slots.acquire()
     def mean_and_stds(self) -> tuple[np.ndarray, dict[str, np.ndarray]]:
@@ -147,6 +142,20 @@ class MixtureByDraws(PredictiveByDraws):
         """Means of the given draws, without noise, (rows[, targets], samples)."""
         components, index = self.components_of(draws)
         return self.predictive_of(components).sample_f(index)
+
+
+def recorded_of(model, latent: Any, log_exposure: Callable[[int], Any]) -> Any:
+    """Distributions of y, from latent ones of a fitted model.
+
+    log_exposure : function of the column of exposure, (rows, 1)
+    """
+    spaces, exposure = model._spaces, getattr(model, "exposure_", None)
+    if exposure is not None:
+        # Rates, not counts, are near the ones of training rows.
+        spaces = tuple(replace(space, top=np.inf) for space in spaces)
+        latent = with_largest_mean(latent, np.array([exposure["largest"]]))
+        latent = latent.rescaled(log_exposure(int(exposure["column"])), np.ones(1))
+    return recorded(latent, spaces)
 
 
 def _spaces(stored: list[dict] | None) -> tuple[TargetSpace, ...] | None:

@@ -20,6 +20,7 @@ from skbayesnn import (
     MCDropoutRegressor,
     VariationalGPRegressor,
     from_torch,
+    interval_target,
     to_onnx,
 )
 from skbayesnn._likelihoods import LIKELIHOODS
@@ -98,27 +99,72 @@ def test_other_likelihoods_have_moments_only(likelihood, data, small):
         to_onnx(model)
 
 
+# Settings, and a function of standardised y. A floor and a cap have some of the rows.
+RECORDED = {
+    "log": ({"target_scale": "log"}, np.exp),
+    "log, unequal noise": (
+        {"target_scale": "log", "likelihood": "heteroscedastic"},
+        np.exp,
+    ),
+    "logit": ({"target_scale": "logit"}, lambda z: 1 / (1 + np.exp(-z))),
+    "share with ends": ({"target_scale": "logit"}, lambda z: (z + 0.5).clip(0, 1)),
+    "count": ({"target_scale": "count"}, lambda z: np.floor(np.exp(z + 1))),
+    "per exposure": (
+        {"target_scale": "count", "exposure": 1},
+        lambda z: np.floor(np.exp(z + 1)),
+    ),
+    "floor": ({"y_bounds": (0, None)}, lambda z: z.clip(0)),
+    "floor and cap": ({"y_bounds": (-1, 0.5)}, lambda z: z.clip(-1, 0.5)),
+    "zeros": ({"target_scale": "log", "point_mass": 0.0}, lambda z: z.clip(0)),
+    "point inside": ({"point_mass": 0.0}, lambda z: np.where(z > 0.5, 0, z)),
+    "mixture": ({"target_scale": "log", "likelihood": "mixture"}, np.exp),
+    "censored": ({}, lambda z: interval_target(z, np.where(z > 0, np.inf, z))),
+}
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_kinds_of_y(name, data, small):
+    settings, function = RECORDED[name]
+    z = (data.y - data.y.mean()) / data.y.std()
+    model = MCDropoutRegressor(**small | {"max_iter": 50}, dropout=0.1, **settings)
+    model.fit(data.X, function(z))
+    assert_same_regression(model, data.X_new, np.exp(z))
+
+
+def test_several_targets_on_a_scale(data, small):
+    Y = np.exp((data.Y - data.Y.mean(0)) / data.Y.std(0))
+    settings = small | {"max_iter": 50, "target_scale": "log"}
+    model = AnchoredEnsembleRegressor(**settings, n_estimators=3).fit(data.X, Y)
+    assert_same_regression(model, data.X_new, Y)
+
+
 @pytest.mark.parametrize(
-    "settings", [{"target_scale": "log"}, {"y_bounds": (0, None)}, {"point_mass": 0.0}]
+    "function",
+    [np.exp, lambda z: z.clip(0), lambda z: np.floor(np.exp(z + 1))],
+    ids=["skewed", "zeros", "counts"],
 )
-def test_scales_and_bounds_of_y_are_refused(settings, data, small):
-    """Their moments have no operators."""
-    y = np.abs(data.y)
-    y[0] = 0.0 if "target_scale" not in settings else 1.0
-    model = MCDropoutRegressor(**small, **settings).fit(data.X, y)
-    with pytest.raises(TypeError, match=r"y's own scale.*fit another one.*log1p"):
-        to_onnx(model)
-
-
-def test_a_stack_of_other_values_is_refused(seed):
-    """Candidates of log y would predict log y in the graph."""
-    X = np.random.default_rng(seed).normal(size=(60, 2))
-    y = np.exp(2 * X[:, 0])
-    model = BayesianStackingRegressor("fast", max_iter=2, random_state=seed)
+def test_stacks_of_kinds_of_y(function, seed):
+    """With a correction about the mean of the draws on a scale."""
+    random = np.random.default_rng(seed)
+    X = random.normal(size=(80, 2)).astype(np.float32)
+    y = function(2 * X[:, 0] + random.normal(size=80))
+    model = BayesianStackingRegressor("fast", max_iter=20, random_state=seed)
     model.fit(X, y)
-    assert any(model.candidate_spaces_)
-    with pytest.raises(TypeError, match=r"fitted to y itself.*fit another one.*log1p"):
-        to_onnx(model)
+    assert "plain" not in model.target_
+    model.spread_factor_ = np.array([1.2])
+    X_new = random.normal(size=(9, 2))
+    assert_same_regression(model, X_new, y, tolerance=1e-4)
+
+
+def test_kinds_of_y_without_operators(data, small, seed):
+    y = np.exp((data.y - data.y.mean()) / data.y.std())
+    model = MCDropoutRegressor(**small, target_scale="log", likelihood="student_t")
+    with pytest.raises(TypeError, match=r"Gaussian observation noise.*student_t"):
+        to_onnx(model.fit(data.X, y), q=())
+    lifetimes = interval_target(y, np.where(np.arange(len(y)) % 3, y, np.inf))
+    stack = BayesianStackingRegressor("fast", max_iter=2, random_state=seed)
+    with pytest.raises(TypeError, match=r"normal quantiles.*Export a network"):
+        to_onnx(stack.fit(data.X, lifetimes))
 
 
 def test_a_new_likelihood_needs_no_formula(data, small, monkeypatch):

@@ -5,9 +5,9 @@ import pytest
 from scipy.special import erfc
 
 from skbayesnn._distributions.quantiles import mixture_quantile
-from skbayesnn._onnx.graph import Graph
+from skbayesnn._onnx.graph import Graph, half_erfc_polynomial
 from skbayesnn._onnx.mixtures import Normals
-from skbayesnn._onnx.quantiles import half_erfc_polynomial, mixture_quantiles
+from skbayesnn._onnx.quantiles import mixture_quantiles
 from tests.helpers.onnx_running import outputs
 
 pytest.importorskip("onnx")
