@@ -650,7 +650,7 @@ class Recorded(Components):
     def scaled_about(self, centre, factor, bound=np.inf, own=None):
         """Spread the latent values; on another scale than y's about their own mean.
 
-        own : mean of all latent values, (rows, targets); by default that of the draws
+        own : mean of all latent values, (rows, targets); by default, of these draws
         """
         own = self.latent.mean.mean(0) if own is None else own
         is_identity = np.array([space.scale == "identity" for space in self.spaces])
