@@ -31,11 +31,11 @@ from skbayesnn.inspection._attributions import (
 )
 from skbayesnn.inspection._columns import TrainingColumn, number_text, shown
 from skbayesnn.plotting import ClassProbabilityDisplay, PredictionIntervalDisplay
-from skbayesnn.plotting._axes import GREY, short_label
-from skbayesnn.plotting._rows import name_of_target
+from skbayesnn.plotting._axes import GREY
+from skbayesnn.plotting._rows import MAX_SHOWN_LEVELS, name_of_target, select_feature
 
-# Points of a curve, and most levels in a picture.
-N_POINTS, MAX_LEVELS = 101, 25
+# Points of a curve, and most levels in a picture besides a missing one and the row's.
+N_POINTS, MAX_LEVELS = 101, MAX_SHOWN_LEVELS - 2
 # Posterior draws, most classes among the facts, causes of a row, rows of the table, and
 # rows that a row is compared with.
 N_DRAWS, MAX_CLASSES, N_CAUSES, MAX_ROWS, MAX_COMPARED = 100, 5, 3, 10_000, 500
@@ -92,22 +92,23 @@ class Exploration:
         grid = column.grid(value)
         frame = self.changed(row, changes).iloc[[0] * len(grid)].reset_index(drop=True)
         frame.isetitem(j, column.series(grid))
-        X, axis = self._inputs(frame), column.axis(grid) | {"ax": new_axes()}
+        X, drawn = self._inputs(frame), select_feature(frame, frame.columns[j])
+        drawn["ax"] = new_axes()
         display: Any
         if self.is_classifier:
             probability, labels = self._probabilities(X), self.model.classes_
-            classes = labels[_most_probable(probability.mean((0, 2)))]
+            drawn["classes"] = labels[_most_probable(probability.mean((0, 2)))]
             display = ClassProbabilityDisplay.from_predictions(
-                probability, labels, classes=classes, **axis
+                probability, labels, **drawn
             )
         else:
             interval = predict_interval(self.model, X, (0.5, 0.9))
-            axis |= {"target": target, "y_name": name_of_target(self.y, target)}
+            drawn |= {"target": target, "y_name": name_of_target(self.y, target)}
             display = PredictionIntervalDisplay.from_predictions(
-                None, self.model.predict(X), interval, **axis
+                None, self.model.predict(X), interval, **drawn
             )
         if value in grid:
-            display.ax_.axvline(axis["x"][grid.index(value)], color=GREY, ls=":")
+            display.ax_.axvline(display.x[grid.index(value)], color=GREY, ls=":")
         return display
 
     def _probabilities(self, X) -> np.ndarray:
@@ -274,16 +275,6 @@ class ChangeableColumn:
         is_whole = self.kind != "date" and (known % 1 == 0).all()
         grid = np.append(grid.round() if is_whole else grid, self.numbers([value]))
         return [self.value(number) for number in np.unique(grid[~np.isnan(grid)])]
-
-    def axis(self, grid: Sequence) -> dict[str, Any]:
-        """Positions of values on the axis of a display, and its names."""
-        name = short_label(self.name, 60)
-        if self.levels:
-            texts = [short_label(shown(level), 20) for level in grid]
-            return {"x": np.arange(len(grid)), "x_levels": texts, "x_name": name}
-        x = self.numbers(grid)
-        is_date = self.kind == "date"
-        return {"x": x.astype("datetime64[s]") if is_date else x, "x_name": name}
 
     def series(self, values: Sequence) -> Any:
         """Values as a column of a frame."""
