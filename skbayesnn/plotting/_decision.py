@@ -181,7 +181,7 @@ def _of_actions(distribution, costs, y):
         occurred, the cost of the best actions, and no break-even
     """
     if costs.actions is None:
-        [best] = _decide(distribution, costs, only_action=True)
+        best, *_ = _decide(distribution, costs, only_action=True)
         likely = np.stack([best, *distribution.ppf([0.005, 0.995]).reshape(-1, 2).T])
         # A few rows with a larger y do not set the axis.
         low, high = np.quantile(likely, [0.02, 0.98])

@@ -97,11 +97,12 @@ def test_a_row_with_most_of_the_cost_is_named(classifier, data):
     assert display.ax_.get_title() == "one row has 100% of what is at stake"
 
 
-def test_few_large_actions_do_not_set_the_axis(data):
+@pytest.mark.parametrize("cost", [newsvendor(3.0, 1.0), lambda a, y: (y - a) ** 4])
+def test_few_large_actions_do_not_set_the_axis(cost):
     """The range of y in one of 100 rows is a thousand times the others'."""
     X = np.linspace(0, 1, 100)[:, None]
     model = LinearGaussian().fit(X, X[:, 0] + 0.1 * np.sin(99 * X[:, 0]))
     X[7] = 1e3
-    display = DecisionDisplay.from_estimator(model, X, newsvendor(3.0, 1.0))
+    display = DecisionDisplay.from_estimator(model, X, cost)
     assert display.x.max() < 3
-    assert 0 < display.cost["action"].argmin() < len(display.x) - 1
+    assert np.isfinite(display.cost["action"]).all()
