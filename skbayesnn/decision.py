@@ -527,7 +527,7 @@ def _decide(distribution, costs: _Costs, only_action: bool = False) -> list[Arra
             best = exact(block, **values).reshape(-1, 1)
             if only_action:
                 return (best[:, 0],)
-        y, by_row = _outcomes(block)
+        y, by_row = block.outcomes()
         mean = by_row.mean(1, keepdims=True)
         second = np.full(len(rows), np.nan)
         if costs.actions is None:
@@ -552,12 +552,6 @@ def _decide(distribution, costs: _Costs, only_action: bool = False) -> list[Arra
 
     parts = _each_part(distribution, costs, of_part)
     return [np.concatenate(columns) for columns in zip(*parts, strict=True)]
-
-
-def _outcomes(block) -> tuple[Array, Array]:
-    """Values of y, (rows or 1, values), and probabilities, (rows, draws, values)."""
-    y, probability = block.outcomes()
-    return y, np.moveaxis(probability, 1, 0)
 
 
 def _searched(costs: _Costs, rows, y, mean, cost) -> Array:

@@ -113,8 +113,8 @@ class ClassPredictive:
         return replace(self, probability=self.probability[:, index])
 
     def outcomes(self) -> tuple[np.ndarray, np.ndarray]:
-        """Labels, (1, classes), and their probabilities, (draws, rows, classes)."""
-        probability = self.probability.astype(np.float64)
+        """Labels, (1, classes), and their probabilities, (rows, draws, classes)."""
+        probability = self.probability.astype(np.float64).swapaxes(0, 1)
         return self.classes[None], probability / probability.sum(-1, keepdims=True)
 
     def uncertainty(self, kinds) -> dict[str, np.ndarray]:

@@ -341,7 +341,7 @@ class MixturePredictive:
         The values are the middles of cells and, where y may equal a value, this value.
         y must have one target.
 
-        returns : (rows, values), increasing, and (draws, rows, values)
+        returns : (rows, values), increasing, and (rows, draws, values)
         """
         components, edges = self.components, self._edges()
         shares = [components.given_draws(components.cdf(edge)) for edge in edges]
@@ -369,7 +369,7 @@ class MixturePredictive:
         order = np.argsort(values, axis=0, kind="stable")
         values = np.take_along_axis(values, order, 0)
         chances = np.take_along_axis(chances[..., 0], order[:, None], 0)
-        return values.T, np.moveaxis(chances / chances.sum(0), 0, -1)
+        return values.T, np.moveaxis(chances / chances.sum(0), -1, 0).swapaxes(1, 2)
 
     def _edges(self) -> np.ndarray:
         """Edges of cells in the network's units, increasing, (edges, rows, targets)."""

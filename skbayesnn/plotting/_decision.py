@@ -7,7 +7,7 @@ import numpy as np
 
 from skbayesnn._predictive.classes import check_known
 from skbayesnn._validation import check_levels
-from skbayesnn.decision import _costs_for, _decide, _each_part, _open, _outcomes
+from skbayesnn.decision import _costs_for, _decide, _each_part, _open
 from skbayesnn.inspection._columns import number_text
 from skbayesnn.plotting import _axes
 
@@ -107,7 +107,11 @@ class DecisionDisplay(_axes.Display):
         costs = _costs_for(distribution, cost, actions, table)
         costs.warn_of_unused()
         curves = _of_actions if costs.classes is None else _of_thresholds
-        x, draws, realised, best_cost, break_even = curves(distribution, costs, y)
+        x, totals, best_cost, break_even = curves(distribution, costs, y)
+        draws, realised = totals, {}
+        if y is not None:
+            draws = {key: values[:-1] for key, values in totals.items()}
+            realised = {key: values[-1] for key, values in totals.items()}
         tails = [(1 - coverage) / 2, (1 + coverage) / 2]
         bounds = {key: np.quantile(v, tails, axis=0) for key, v in draws.items()}
         stakes = np.zeros(2) if costs.matrix is None else np.ptp(costs.matrix, (1, 2))
@@ -177,8 +181,9 @@ class DecisionDisplay(_axes.Display):
 def _of_actions(distribution, costs, y):
     """Costs of the same action in all rows, for ``DecisionDisplay``.
 
-    returns : actions, costs of every draw {"action": (draws, actions)}, those that
-        occurred, the cost of the best actions, and no break-even
+    returns : actions, mean costs of every draw {"action": (draws, actions)}, with those
+        that occurred as the last one if there is y, the cost of the best actions, and
+        no break-even
     """
     if costs.actions is None:
         best, *_ = _decide(distribution, costs, only_action=True)
@@ -191,24 +196,24 @@ def _of_actions(distribution, costs, y):
     y = None if y is None else np.asarray(y, dtype=np.float64)[:, None]
 
     def of_part(block, rows):
-        values, by_row = _outcomes(block)
+        values, by_row = block.outcomes()
         each = by_row @ costs.of(rows, x[None], values)
-        occurred = np.zeros((1, len(x)))
+        best = each.mean(1).min(1).sum()
         if y is not None:
-            occurred = costs.of(rows, x[None], y[rows])[:, 0]
-        return each.sum(0), occurred.sum(0), each.mean(1).min(1).sum()
+            each = np.concatenate([each, costs.of(rows, x[None], y[rows])], axis=1)
+        return each.sum(0), best
 
     parts = zip(*_each_part(distribution, costs, of_part), strict=True)
-    total, occurred, best = (sum(values) / costs.n_rows for values in parts)
-    return x, {"action": total}, {} if y is None else {"action": occurred}, best, {}
+    total, best = (sum(values) / costs.n_rows for values in parts)
+    return x, {"action": total}, best, {}
 
 
 def _of_thresholds(distribution, costs, y):
     """Costs of thresholds of each class, for ``DecisionDisplay``.
 
-    returns : thresholds, costs of every draw {class: (draws, thresholds)}, those that
-        occurred {class: (thresholds,)}, the cost of the best actions, and {class:
-        break-even}
+    returns : thresholds, mean costs of every draw {class: (draws, thresholds)}, with
+        those that occurred as the last one if there is y, the cost of the best actions,
+        and {class: break-even}
     """
     classes, x = costs.classes, np.linspace(0, 1, N_POINTS)
     if len(costs.actions) < 2:
@@ -219,39 +224,30 @@ def _of_thresholds(distribution, costs, y):
         check_known(y, classes)
 
     def of_part(block, rows):
-        labels, by_row = _outcomes(block)
+        labels, by_row = block.outcomes()
         mean, at = by_row.mean(1), np.arange(len(rows))
         matrix = costs.of(rows, costs.actions[None], labels)
         matrix = np.broadcast_to(matrix, (len(rows), *matrix.shape[1:]))
         each = by_row @ matrix
-        paths = [each]
+        expected, results = each.mean(1), []
         if y is not None:
             true = (y[rows][:, None] == classes).argmax(1)
-            paths.append(matrix[at, true][:, None])
-        results = []
+            each = np.concatenate([each, matrix[at, true][:, None]], axis=1)
         for k in shown:
-            own = matrix[:, k].argmin(1)
-            others = each.mean(1)
+            own, others = matrix[:, k].argmin(1), expected.copy()
             others[at, own] = np.inf
-            best = others.argmin(1)
-            takes = mean[:, [k]] >= x
-            totals = [
-                path[at, :, own].T @ takes + path[at, :, best].T @ ~takes
-                for path in paths
-            ]
-            results.append((totals, _break_even(matrix, mean, k, own)))
-        return results, each.mean(1).min(1).sum()
+            takes, best = mean[:, [k]] >= x, others.argmin(1)
+            total = each[at, :, own].T @ takes + each[at, :, best].T @ ~takes
+            results.append((total, _break_even(matrix, mean, k, own)))
+        return results, expected.min(1).sum()
 
     parts, best = zip(*_each_part(distribution, costs, of_part), strict=True)
-    draws, realised, break_even = {}, {}, {}
-    for i, k in enumerate(shown):
-        totals, at = zip(*(part[i] for part in parts), strict=True)
-        expected, *occurred = (sum(v) / costs.n_rows for v in zip(*totals, strict=True))
-        draws[classes[k]] = expected
-        if occurred:
-            realised[classes[k]] = occurred[0][0]
-        break_even[classes[k]] = float(np.median(np.concatenate(at)))
-    return x, draws, realised, sum(best) / costs.n_rows, break_even
+    totals, break_even = {}, {}
+    for label, results in zip(classes[shown], zip(*parts, strict=True), strict=True):
+        total, at = zip(*results, strict=True)
+        totals[label] = sum(total) / costs.n_rows
+        break_even[label] = float(np.median(np.concatenate(at)))
+    return x, totals, sum(best) / costs.n_rows, break_even
 
 
 def _break_even(matrix, probability, k, own) -> np.ndarray:
