@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from abc import ABCMeta, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from itertools import compress
@@ -77,7 +77,14 @@ from skbayesnn._stacking.candidates import (
     predict_held_out,
     refit_to_all_rows,
 )
-from skbayesnn._stacking.folds import SAMPLED_FROM, lacks_class, make_folds, thinned
+from skbayesnn._stacking.folds import (
+    FIRST_FROM,
+    N_FIRST,
+    SAMPLED_FROM,
+    lacks_class,
+    make_folds,
+    thinned,
+)
 from skbayesnn._stacking.foreign import ForeignModel, name_features
 from skbayesnn._stacking.forest import without_unused_trees
 from skbayesnn._stacking.many_rows import cv_of_sample, fits_to_all_rows
@@ -344,25 +351,33 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         resources, folds = self._resources(), range(len(splits))
         warn_of_few_rows(int(np.count_nonzero(data.weights > 0)))
         fold_data, fold_rows, fold_tables = encode_by_fold(data, splits)
-        names = [candidate.name for candidate in candidates]
 
         def predicted(rows: list[tuple], store: ResultStore, label: str):
-            """The candidates that could be trained on all folds."""
+            """The candidates that could be trained on all of these folds."""
+            folds = range(len(rows))
             # Warnings of rows are not by the rows of a fold, which may be fewer.
             with silenced(TRAINING_CODES):
                 new = predict_held_out(candidates, fold_data, rows, resources, store)
                 _collect(new, store, candidates, folds, label, log)
             return drop_failed(candidates, store, folds)
 
-        n_rows, sampled = np.count_nonzero(data.weights), thinned(splits, data.weights)
-        lacks = self._is_classification and lacks_class(data.y, sampled, splits)
-        if n_rows >= SAMPLED_FROM and len(candidates) > 1 and not lacks:
+        n_rows = np.count_nonzero(data.weights)
+        first, first_rows, first_store = splits[:N_FIRST], fold_rows[:N_FIRST], store
+        has_first = self.cv is None and len(splits) > N_FIRST and n_rows >= FIRST_FROM
+        if n_rows >= SAMPLED_FROM:
             # An interrupted fit compares on the sample again, which takes little time.
-            sample = ResultStore()
-            rows = thinned(fold_rows, data.weights)
-            candidates = predicted(rows, sample, "networks on a sample")
-            oof = OutOfFold.from_outcomes(candidates, sampled, sample, data)
-            candidates = list(compress(candidates, oof.stacked(self.weights).weights))
+            first_store = ResultStore()
+            first, first_rows = (thinned(f, data.weights) for f in (splits, fold_rows))
+            has_first = not (
+                self._is_classification and lacks_class(data.y, first, splits)
+            )
+        left_out: list[tuple[list[Candidate], Stacked]] = []
+        if has_first and len(candidates) > 1:
+            candidates = predicted(first_rows, first_store, "networks on some rows")
+            oof = OutOfFold.from_outcomes(candidates, first, first_store, data)
+            stacked = oof.stacked(self.weights)
+            left_out.append((candidates, stacked))
+            candidates = list(compress(candidates, stacked.weights))
         candidates = predicted(fold_rows, store, "networks out of fold")
         while True:
             oof = OutOfFold.from_outcomes(candidates, splits, store, data)
@@ -405,7 +420,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             "n_draws_": n_draws,
             "spread_factor_": factor,
             "fold_tables_": fold_tables,
-            "_weights": _weights_table(names, [c.name for c in candidates], stacked),
+            "_weights": _weights_table([*left_out, (candidates, stacked)]),
             "summary_": self._summary(mixture, oof),
             **self._out_of_fold_attributes(oof, mixture),
             **_spaces_attribute(kept),
@@ -853,23 +868,19 @@ def _collect(
 
 
 def _weights_table(
-    names: list[str], compared: list[str], stacked: Stacked
+    stages: Sequence[tuple[list[Candidate], Stacked]],
 ) -> dict[str, dict[str, float]]:
     """Weights and scores of the candidates, in order of decreasing weight.
 
-    names : of all candidates; those without weight on the sample have no scores
-    compared : of the candidates in ``stacked``
+    stages : comparisons; the last one gives the weights and has the candidates with
+        weight in the earlier one, of which the others have their scores
     """
-    order = [compared[i] for i in np.argsort(-stacked.weights, kind="stable")]
-    order += [name for name in names if name not in compared]
-    left_out = {"weight": 0.0}
-    columns = {"weight": stacked.weights} | stacked.scores
-    return {
-        column: {
-            name: float(values[compared.index(name)])
-            if name in compared
-            else left_out.get(column, math.nan)
-            for name in order
-        }
-        for column, values in columns.items()
-    }
+    lines: dict[str, dict[str, float]] = {}
+    for candidates, stacked in stages:
+        columns = {"weight": stacked.weights} | stacked.scores
+        # Those with weight are in the next stage, unless they could not be trained.
+        lines = {name: line for name, line in lines.items() if not line["weight"]}
+        for i, candidate in enumerate(candidates):
+            lines[candidate.name] = {n: float(v[i]) for n, v in columns.items()}
+    order = sorted(lines, key=lambda name: -lines[name]["weight"])
+    return {n: {name: lines[name][n] for name in order} for n in lines[order[0]]}

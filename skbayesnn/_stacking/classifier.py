@@ -113,8 +113,8 @@ default="from_dtype"
     classes_ : ndarray of shape (n_classes,)
     weights_ : DataFrame
         ``"weight"`` and mean out-of-fold ``"log_density"`` (nats) of each candidate, in
-        order of decreasing weight. From 10,000 rows on, candidates without weight on a
-        sample have no scores (NaN). A dict of dicts if pandas is not installed;
+        order of decreasing weight. Candidates that were dropped after a comparison on a
+        part of the rows have its scores. A dict of dicts if pandas is not installed;
         ``weights_["weight"][name]`` works in both cases.
     estimators_ : list of estimator
         The candidates with positive weight, fitted to all rows. They take the encoded

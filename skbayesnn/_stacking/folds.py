@@ -78,8 +78,12 @@ N_FOLDS = 5
 MAX_HELD_OUT = 4_000
 # From this many rows on, candidates without weight on a sample are dropped.
 SAMPLED_FROM = 10_000
-# Largest numbers of training and held-out rows of the sample, in each fold.
-SAMPLE = 4_000, 1_000
+# Largest numbers of training and held-out rows of the sample, in each fold, and its
+# largest share of the rows.
+SAMPLE, SAMPLE_SHARE = (4_000, 1_000), 0.25
+# With this number of rows and all of the default folds, candidates without weight on
+# the first folds are dropped.
+FIRST_FROM, N_FIRST = 200, 2
 
 
 def make_folds(
@@ -130,6 +134,7 @@ def thinned(splits: list[tuple], weights: np.ndarray) -> list[tuple]:
 
     def sample(rows, most):
         used = rows[weights[rows % len(weights)] > 0]
+        most = min(most, math.ceil(SAMPLE_SHARE * len(used)))
         chosen = np.random.default_rng(0).permutation(len(used))[:most]
         return used[np.sort(chosen)]
 

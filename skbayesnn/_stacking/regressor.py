@@ -144,9 +144,10 @@ default="from_dtype"
         ``"weight"`` and two mean out-of-fold scores of each candidate, in order of
         decreasing weight: ``"log_density"`` (nats, y in its own units) and ``"crps"``
         (in standard deviations of y, from at most 500 rows). A candidate
-        with a low log density can have weight because of its CRPS. From 10,000 rows on,
-        candidates without weight on a sample have no scores (NaN). A dict of dicts if
-        pandas is not installed; ``weights_["weight"][name]`` works in both cases.
+        with a low log density can have weight because of its CRPS. Candidates that
+        were dropped after a comparison on a part of the rows have its scores. A dict of
+        dicts if pandas is not installed; ``weights_["weight"][name]`` works in both
+        cases.
     estimators_ : list of estimator
         The candidates with positive weight, fitted to all rows. They take the encoded
         columns, ``model.table_.transform(X)``; or an array of X, if ``table_`` is None;

@@ -1,6 +1,5 @@
 """Stacks on more rows than the comparison of their candidates needs."""
 
-import pickle
 from types import SimpleNamespace
 
 import numpy as np
@@ -328,32 +327,42 @@ def test_number_of_passes():
 
 
 @pytest.mark.parametrize("is_classification", [False, True])
-def test_candidates_without_weight_on_a_sample_are_not_fitted_to_all_rows(
-    monkeypatch, seed, is_classification
+@pytest.mark.parametrize("is_sampled", [False, True])
+def test_candidates_without_weight_on_some_rows_are_not_compared_on_all(
+    monkeypatch, seed, is_classification, is_sampled
 ):
-    """They have no scores, and the others predict as without them."""
-    monkeypatch.setattr("skbayesnn._stacking.base.SAMPLED_FROM", 200)
-    monkeypatch.setattr("skbayesnn._stacking.folds.SAMPLE", (90, 30))
+    """They keep their scores of these rows; the others predict as without them."""
+    if is_sampled:
+        monkeypatch.setattr("skbayesnn._stacking.base.SAMPLED_FROM", 200)
+        monkeypatch.setattr("skbayesnn._stacking.folds.SAMPLE", (60, 30))
     random = np.random.default_rng(seed)
     X = random.normal(size=(240, 3))
     y = 3 * X[:, 0] - X[:, 1] + random.normal(size=240)
     stack, model, constant = BayesianStackingRegressor, Ridge(), DummyRegressor()
-    score = "crps"
     if is_classification:
-        y, score = np.digitize(y, [-1, 1]), "log_density"
-        stack = BayesianStackingClassifier
+        y, stack = np.digitize(y, [-1, 1]), BayesianStackingClassifier
         model, constant = LogisticRegression(), DummyClassifier()
     good, bad = ("good", model), ("bad", constant)
+    fitted_to = set()
+
+    def counted(self, X, y, **params):
+        fitted_to.add((len(y), y.tobytes()))
+        return fit(self, X, y, **params)
+
+    fit = type(constant).fit
+    monkeypatch.setattr(type(constant), "fit", counted)
     fitted, alone = (
-        stack(pool, cv=3, random_state=seed).fit(X, y) for pool in ([bad, good], [good])
+        stack(pool, random_state=seed).fit(X, y) for pool in ([bad, good], [good])
     )
+    # A quarter of the training rows of each of five folds, or all of two.
+    expected = [48] * 5 if is_sampled else [192] * 2
+    assert [n_rows for n_rows, _ in fitted_to] == expected
     np.testing.assert_array_equal(fitted.predict(X), alone.predict(X))
-    columns = fitted.weights_
-    assert list(columns["weight"].items()) == [("good", 1.0), ("bad", 0.0)]
-    assert columns[score]["good"] == alone.weights_[score]["good"]
-    assert np.isnan(columns[score]["bad"])
-    loaded = pickle.loads(pickle.dumps(fitted))
-    np.testing.assert_array_equal(fitted.predict(X), loaded.predict(X))
+    weights = fitted.weights_
+    assert list(weights["weight"].items()) == [("good", 1.0), ("bad", 0.0)]
+    for score, values in alone.weights_.items():
+        assert weights[score]["good"] == values["good"]
+        assert np.isfinite(weights[score]["bad"])
 
 
 def test_all_rows_are_compared_if_a_sample_lacks_a_class(monkeypatch, seed):
@@ -361,5 +370,7 @@ def test_all_rows_are_compared_if_a_sample_lacks_a_class(monkeypatch, seed):
     monkeypatch.setattr("skbayesnn._stacking.folds.SAMPLE", (3, 30))
     X = np.random.default_rng(seed).normal(size=(240, 3))
     pool = [("good", LogisticRegression()), ("bad", DummyClassifier())]
-    model = BayesianStackingClassifier(pool, cv=3).fit(X, np.arange(240) % 4)
-    assert np.isfinite(list(model.weights_["log_density"])).all()
+    # Fits to three rows have at most three of the classes.
+    model = BayesianStackingClassifier(pool, cv=3, random_state=seed)
+    scores = model.fit(X, np.arange(240) % 4).weights_["log_density"]
+    assert scores["bad"] == pytest.approx(-np.log(4), abs=1e-6)
