@@ -361,7 +361,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
                 _collect(new, store, candidates, folds, label, log)
             return drop_failed(candidates, store, folds)
 
-        n_rows = np.count_nonzero(data.weights)
+        n_rows = int(np.count_nonzero(data.weights))
         first, first_rows, first_store = splits[:N_FIRST], fold_rows[:N_FIRST], store
         has_first = self.cv is None and len(splits) > N_FIRST and n_rows >= FIRST_FROM
         if n_rows >= SAMPLED_FROM:
