@@ -19,6 +19,10 @@ from sklearn.utils.validation import check_array, check_consistent_length
 
 from skbayesnn._distributions.recorded import SCALES, TargetSpace
 
+# If some values are only known to be larger than a bound, predictions on the log scale
+# may exceed the largest known value and bound by this factor (docs/defaults.md).
+TOP_OF_CENSORED = 100.0
+
 INTERVAL = np.dtype([("lower", np.float64), ("upper", np.float64)])
 
 
@@ -264,9 +268,12 @@ def _space_of(lower, upper, scale, low, high, point) -> TargetSpace:
         raise ValueError(
             f"`point_mass` must be a value of y; got {point!r}, which no row has."
         )
-    return space_of_values(
+    space = space_of_values(
         lower[exact & ~is_point], scale, low, high, point, np.r_[lower, upper]
     )
+    if not np.isinf(upper).any() or np.isinf(space.top):
+        return space
+    return replace(space, top=low + TOP_OF_CENSORED * (space.top - low))
 
 
 def space_of_values(

@@ -77,6 +77,15 @@ class TargetSpace:
         """A space whose edges are its bounds."""
         return cls(scale, low, high, low, high, **others)
 
+    def joined(self, other: "TargetSpace") -> "TargetSpace":
+        """The space of the rows of both; rows of this one keep their latent values."""
+        return replace(
+            self,
+            low_edge=min(self.low_edge, other.low_edge),
+            high_edge=max(self.high_edge, other.high_edge),
+            top=max(self.top, other.top),
+        )
+
     @property
     def is_valid(self) -> bool:
         """Whether the scale is defined within the bounds, which contain the edges."""

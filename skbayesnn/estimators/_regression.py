@@ -213,6 +213,10 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
 
     def _validate_table(self, X, y, sample_weight, *, groups=None, reset, spaces=None):
         latent = self._latent(y, spaces)
+        if latent is not None and spaces is None and not reset and self._spaces:
+            # Rows of the calls before keep their latent values.
+            pairs = zip(self._spaces, latent.spaces, strict=True)
+            latent = self._latent(y, tuple(old.joined(new) for old, new in pairs))
         if latent is not None:
             y = latent.y if latent.y.shape[1] > 1 else latent.y[:, 0]
         table, y_ndim = check_regression(

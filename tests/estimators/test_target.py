@@ -549,6 +549,19 @@ def test_streams_and_sources_take_exact_values_only(table, seed, tmp_path):
             call()
 
 
+@pytest.mark.parametrize("scale", ["log", "logit"])
+def test_a_later_part_keeps_the_space_of_the_earlier_one(scale, table, seed):
+    """Rows so far keep their latent values, also if the new ones span less."""
+    X, z = table
+    y = np.exp(z) if scale == "log" else 1 / (1 + np.exp(-z))
+    model = sized(MCDropoutRegressor, seed, target_scale=scale)
+    (before,) = model.partial_fit(X, y).target_spaces_
+    half = np.abs(z) < 0.5
+    assert model.partial_fit(X[half], y[half]).target_spaces_ == [before]
+    if scale == "log":
+        assert model.partial_fit(X, 2 * y).target_spaces_[0]["top"] == 2 * before["top"]
+
+
 @pytest.mark.parametrize("as_frame", [False, True])
 def test_exposure_equals_intervals_of_log_rates(table, seed, as_frame):
     """The same latent values by hand; counts are at the exposure of the new rows."""
@@ -603,3 +616,15 @@ def test_a_refit_without_exposure_forgets_it(table, seed):
     fresh = sized(MCDropoutRegressor, seed, target_scale="count").fit(X, y)
     assert not hasattr(model, "exposure_")
     np.testing.assert_array_equal(model.predict(X), fresh.predict(X))
+
+
+def test_predictions_may_exceed_the_times_of_censored_rows(table, seed):
+    """Most lifetimes are longer than the study, and known to be."""
+    X, z = table
+    limit = np.exp(np.quantile(z, 0.4))
+    y = np.exp(z)
+    y = interval_target(np.minimum(y, limit), np.where(y > limit, np.inf, y))
+    model = sized(MCDropoutRegressor, seed, target_scale="log", max_iter=100)
+    median = model.fit(X, y).predict_quantile(X, 0.5)
+    # Without an effect of the bound, all of the longest half are beyond it.
+    assert np.mean(median > 1.1 * limit) > 0.25
