@@ -83,9 +83,6 @@ PARTS = "weight", "bias"
 LEAST_ROWS = 5
 # Least number of rows for each column with which columns have their own precisions.
 ROWS_OF_A_COLUMN = 2
-# From this many rows on, "auto" has a posterior of the last layer alone if a step of 16
-# units takes too long.
-WIDE_ROWS = 10_000
 # Units of the hidden layer of the log variance.
 NOISE_UNITS = 8
 # Most values of the draws of a block of rows.
@@ -202,7 +199,7 @@ class LaplaceModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
         with atomic_update(self) as new:
             table = new._validate(X, y, sample_weight, reset, **options)
             used = table.sample_weight > 0
-            features, weights = dense_rows(table.X[used]), table.sample_weight[used]
+            X, weights = dense_rows(table.X[used]), table.sample_weight[used]
             if reset:
                 if len(weights) < LEAST_ROWS:
                     raise ValueError(
@@ -210,13 +207,10 @@ class LaplaceModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
                         f"of positive weight; got n_samples={len(weights)}. Fewer rows "
                         "do not determine the noise."
                     )
-                scaling = Scaling.of(
-                    features, weights, weights, inputs=True, targets=False
-                )
+                scaling = Scaling.of(X, weights, weights, inputs=True, targets=False)
                 new.x_mean_, new.x_scale_ = scaling.x_mean, scaling.x_scale
-                new.total_weight_ = 0.0
             term, tau = new._data_term(table.y[used], weights, reset)
-            x = (features - new.x_mean_) / new.x_scale_
+            x = (X - new.x_mean_) / new.x_scale_
             (new._train if reset else new._update)(x, term, tau, random)
         return self
 
@@ -275,10 +269,6 @@ class LaplaceModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
         _validation.check_option("prior", self.prior, priors)
         posteriors = ["auto", "full", "last_layer"]
         _validation.check_option("posterior", self.posterior, posteriors)
-        self.prior_ = self.prior
-        if self.prior == "auto":
-            has_rows = len(x) >= ROWS_OF_A_COLUMN * x.shape[1]
-            self.prior_ = "ard" if has_rows else "layer"
         _validation.check_number("n_draws", self.n_draws, kind=Integral, low=2)
         n_networks = _validation.check_number(
             "n_estimators", self.n_estimators, kind=Integral, low=1
@@ -399,10 +389,12 @@ class LaplaceModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
             hidden = _validation.hidden_sizes(self.hidden_layer_sizes)
         is_full = not hidden or self.posterior == "full"
         if self.posterior == "auto":
-            is_small = network(hidden).n_weights <= MOST_WEIGHTS
-            has_time = n_rows < WIDE_ROWS or is_fast(AUTO_HIDDEN[1])
-            is_full = has_time if is_auto else is_small
+            is_full = is_auto or network(hidden).n_weights <= MOST_WEIGHTS
         self.posterior_ = "full" if is_full else "last_layer"
+        self.prior_ = self.prior
+        if self.prior == "auto":
+            has_rows = n_rows >= ROWS_OF_A_COLUMN * inputs
+            self.prior_ = "ard" if is_full and has_rows else "layer"
         if not (is_auto and is_full):
             self._check_size(network(hidden))
             return network(hidden), fitted(network(hidden))
@@ -625,18 +617,18 @@ class LaplaceRegressor(RegressionPredictiveMixin, RegressorMixin, LaplaceModel):
         estimate by evidence, unless the noise is known.
     prior : {"auto", "ard", "layer", "isotropic"}, default="auto"
         Weights that share a precision. Leave ``"auto"``: ``"ard"`` with at least two
-        rows for each column, else ``"layer"``. ``"ard"``: the weights of a column, so
-        that columns without effect are removed, and the matrix of each further layer.
-        ``"layer"``: the matrix of each layer. ``"isotropic"``: all matrices.
+        rows for each column and a full posterior, else ``"layer"``. ``"ard"``: the
+        weights of a column, so that columns without effect are removed, and the matrix
+        of each further layer. ``"layer"``: the matrix of each layer. ``"isotropic"``:
+        all matrices.
     posterior : {"auto", "full", "last_layer"}, default="auto"
         Weights with a posterior. ``"full"``: all, at most 5,000. ``"last_layer"``:
         weights of the last layer, for up to 50,000 weights and many rows. L-BFGS trains
         the hidden layers, with ``length_scale="fan_in"`` unless it is given, until a
         fifth of the rows, which are held out, are predicted worse; then the evidence
         of all rows sets tau and the last layer. Leave ``"auto"``: ``"full"`` for
-        networks of at most 5,000 weights. With ``hidden_layer_sizes="auto"``,
-        ``"last_layer"`` of 50 x 50 units from 10,000 rows on, if 16 units take too
-        long.
+        networks of at most 5,000 weights. With ``"last_layer"``,
+        ``hidden_layer_sizes="auto"`` is 50 x 50.
     likelihood : {"auto", "gaussian", "heteroscedastic", "poisson"}, default="auto"
         Distribution of y given the function. ``"gaussian"`` has one tau for all rows.
         ``"heteroscedastic"`` fits a second network to the log of the squared residuals,
