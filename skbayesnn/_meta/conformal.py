@@ -160,7 +160,7 @@ class BaseConformal(BaseHeldOutMetaEstimator):
         """Calibrate with new rows, whose y arrived after their prediction.
 
         The model inside does not change. The latest ``window`` rows of each group
-        calibrate. The level of each group moves by s = min(m ``step_size``, 0.5) times
+        calibrate. The level of each group moves by s = min(m ``step_size``, 0.1) times
         the difference of the shares of missed and of expected misses among its m rows
         [1]_. After B calls with m rows of a group each, the share of them inside of the
         intervals that were predicted before each call differs from the coverage by at
@@ -247,7 +247,7 @@ class ConformalRegressor(RegressorMixin, BaseConformal):
         Takes X and returns the density of new rows divided by the density of
         calibration rows, (n_samples,), for a known shift of X. A constant factor has no
         effect. To estimate the ratio, leave it out and give ``X_new`` to ``fit``.
-    window : int, default=500
+    window : int, default=150
         Number of the latest rows of each group that calibrate after ``update``.
     step_size : float, default=0.02
         Step of the level for a row of ``update``; 0 keeps the level.
@@ -304,7 +304,7 @@ class ConformalRegressor(RegressorMixin, BaseConformal):
         cv=None,
         groups=None,
         weights=None,
-        window=500,
+        window=150,
         step_size=0.02,
         n_jobs=None,
         random_state=None,
@@ -536,7 +536,7 @@ class ConformalClassifier(ClassifierMixin, BaseConformal):
         Takes X and returns the density of new rows divided by the density of
         calibration rows, (n_samples,), for a known shift of X. A constant factor has no
         effect. To estimate the ratio, leave it out and give ``X_new`` to ``fit``.
-    window : int, default=500
+    window : int, default=150
         Number of the latest rows of each group that calibrate after ``update``.
     step_size : float, default=0.02
         Step of the level for a row of ``update``; 0 keeps the level.
@@ -586,7 +586,7 @@ class ConformalClassifier(ClassifierMixin, BaseConformal):
         calibration_size=0.25,
         groups=None,
         weights=None,
-        window=500,
+        window=150,
         step_size=0.02,
         random_state=None,
     ) -> None:

@@ -16,8 +16,9 @@ NUDGE = 1e-12
 # A group with fewer rows also takes scores of the other groups. With 50 rows, chance
 # changes the coverage of a 90 % interval by 4 points, about as much as groups differ.
 FULL_GROUP = 50
-# Largest step of a level after one update: larger ones would overshoot.
-LARGEST_STEP = 0.5
+# Largest step of a level after one update. Rows of a day are often missed together;
+# with larger steps many intervals are then infinite.
+LARGEST_STEP = 0.1
 
 _Names = Annotated[Array, stored.Kinds("strings", "U")]
 
