@@ -62,7 +62,7 @@ from skbayesnn.preprocessing import PiecewiseLinearEncoder
 # Largest number of bins of a column, and of all columns.
 MAX_BINS, MAX_ENCODED = 16, 256
 # Bounds of the number of rows that a training step embeds, if given as a share.
-SUBSET_BOUNDS = (512, 8192)
+SUBSET_BOUNDS = (512, 4096)
 SUBSET_SHARE = 0.5
 # Training steps per square root of the number of rows, and their bounds.
 STEPS_PER_ROOT, STEP_BOUNDS = 6, (500, 1500)
@@ -512,7 +512,7 @@ default="auto"
         0 disables the bins.
     subset_size : "auto" or int, default="auto"
         Number of random rows that a training step embeds; 256 of them are predicted
-        from the others. ``"auto"`` is half of the rows, between 512 and 8,192. If all
+        from the others. ``"auto"`` is half of the rows, between 512 and 4,096. If all
         rows are neighbours in every step, the embedding over-fits; with few rows it
         learns distances that are too large.
     categorical_features
