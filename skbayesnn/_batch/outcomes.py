@@ -155,6 +155,10 @@ class ResultStore:
         succeeded = any(not o.error for i in complete for o in known[i].values())
         return complete if succeeded else []
 
+    def forget(self, fold: int) -> None:
+        """Remove the outcomes of a fold."""
+        self._outcomes = {k: o for k, o in self._outcomes.items() if k[1] != fold}
+
     def forget_failures(self) -> None:
         """Remove failed outcomes, so that the next ``fit`` tries them again."""
         self._outcomes = {k: o for k, o in self._outcomes.items() if not o.has_failed}

@@ -101,6 +101,7 @@ from skbayesnn._stacking.pool import (
 )
 from skbayesnn._stacking.summary import Summary, warn_of_few_rows
 from skbayesnn._stacking.target import Target, in_space
+from skbayesnn._stacking.time_limit import TimePlan, n_training_rows
 from skbayesnn._stacking.weights import (
     N_DRAWS,
     OutOfFold,
@@ -128,6 +129,8 @@ from skbayesnn.estimators._training_data import (
 from skbayesnn.estimators.mc_dropout import MCDropoutClassifier, MCDropoutRegressor
 from skbayesnn.preprocessing import PiecewiseLinearEncoder
 
+# Share of a time limit for the comparison on some rows.
+SHARE_OF_FIRST = 0.3
 # Rows that a thread encodes at a time: an encoding takes about twenty times the memory
 # of X, and each candidate has its own.
 OPENED_AT_ONCE = 8192
@@ -148,6 +151,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
     n_jobs: int | None
     memory_budget: float | None
     n_selection_rows: Any
+    time_limit: float | None
     device: Any
     verbose: bool | int | str
     random_state: stored.Seed
@@ -238,7 +242,8 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         -------
         self : object
         """
-        with FitProgress(type(self).__name__, check_verbose(self.verbose)) as log:
+        name, verbose = type(self).__name__, check_verbose(self.verbose)
+        with FitProgress(name, verbose, self.time_limit) as log:
             return self._logged_fit(X, y, sample_weight, groups, log)
 
     def _logged_fit(self, X, y, sample_weight, groups, log) -> Self:
@@ -262,7 +267,10 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         # Replace all attributes at the end: a failed fit changes nothing, and nothing
         # of an earlier fit remains.
         replace_fitted(self, attributes)
-        self._unfinished = None
+        if log.is_cut and self._unfinished is not None:
+            self._unfinished.store.forget(ALL_ROWS)  # They may have fewer starts.
+        else:
+            self._unfinished = None
         log(str(self.summary_))
         return self
 
@@ -334,32 +342,36 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         store = ResultStore(conditions, Fingerprint.from_values(splits))
         progress = self._unfinished
         if progress is None or store.resumed(progress.store) is store:
-            progress = _Progress(self.random_state, seed, store, {})
+            progress = _Progress(self.random_state, seed, store, {}, {})
         # Until the end of `fit`, which may fit networks to more rows.
         self._unfinished = progress
         try:
-            return self._fit_stack(data, candidates, splits, progress.store, log)
+            return self._fit_stack(data, candidates, splits, progress, log)
         except BaseException as error:
             if not isinstance(error, KeyboardInterrupt):
                 progress.store.forget_failures()
             raise
 
     def _fit_stack(
-        self, data, candidates, splits, store: ResultStore, log
+        self, data, candidates, splits, progress: _Progress, log
     ) -> dict[str, Any]:
-        """Compute the fitted attributes; add trained models to ``store``."""
+        """Compute the fitted attributes; add trained models to ``progress``."""
         resources, folds = self._resources(), range(len(splits))
+        store, expected = progress.store, {}
         warn_of_few_rows(int(np.count_nonzero(data.weights > 0)))
         fold_data, fold_rows, fold_tables = encode_by_fold(data, splits)
 
-        def predicted(rows: list[tuple], store: ResultStore, label: str):
+        def predicted(rows: list[tuple], store: ResultStore, label: str, groups):
             """The candidates that could be trained on all of these folds."""
-            folds = range(len(rows))
+            folds, done = range(len(rows)), []
             # Warnings of rows are not by the rows of a fold, which may be fewer.
             with silenced(TRAINING_CODES):
-                new = predict_held_out(candidates, fold_data, rows, resources, store)
-                _collect(new, store, candidates, folds, label, log)
-            return drop_failed(candidates, store, folds)
+                for group in groups:
+                    new = predict_held_out(group, fold_data, rows, resources, store)
+                    _collect(new, store, group, folds, label, log)
+                    done += group
+            done.sort(key=candidates.index)
+            return drop_failed(done, store, folds)
 
         n_rows = int(np.count_nonzero(data.weights))
         first, first_rows, first_store = splits[:N_FIRST], fold_rows[:N_FIRST], store
@@ -371,22 +383,37 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             has_first = not (
                 self._is_classification and lacks_class(data.y, first, splits)
             )
+        remaining = splits
         left_out: list[tuple[list[Candidate], Stacked]] = []
         if has_first and len(candidates) > 1:
-            candidates = predicted(first_rows, first_store, "networks on some rows")
+            plan = TimePlan(log, 0, first, {}, {})
+            groups = plan.groups(candidates, SHARE_OF_FIRST)
+            label = "networks on some rows"
+            candidates = predicted(first_rows, first_store, label, groups)
             oof = OutOfFold.from_outcomes(candidates, first, first_store, data)
             stacked = oof.stacked(self.weights)
             left_out.append((candidates, stacked))
             candidates = list(compress(candidates, stacked.weights))
-        candidates = predicted(fold_rows, store, "networks out of fold")
+            if first_store is store:
+                remaining = splits[N_FIRST:]
+            growth = n_training_rows(remaining) / n_training_rows(first)
+            expected = {name: growth * s for name, s in plan.seconds.items()}
+        plan = TimePlan(log, n_rows, remaining, progress.seconds, expected)
+        groups = plan.groups(candidates)
+        candidates = predicted(fold_rows, store, "networks out of fold", groups)
         while True:
             oof = OutOfFold.from_outcomes(candidates, splits, store, data)
             stacked = oof.stacked(self.weights)
             kept = list(compress(candidates, stacked.n_draws))
             n_draws = stacked.n_draws[stacked.n_draws > 0]
+            starts = [self._n_refits(n) for n in n_draws]
+            paid, starts = plan.payable(kept, n_draws, starts)
+            if len(paid) < len(kept):
+                candidates = paid
+                continue
             settings = {
-                candidate.name: candidate.refit_params(self._n_refits(n), n)
-                for candidate, n in zip(kept, n_draws, strict=True)
+                candidate.name: candidate.refit_params(n_starts, n)
+                for candidate, n_starts, n in zip(kept, starts, n_draws, strict=True)
             }
             new = refit_to_all_rows(kept, settings, data, resources, store)
             _collect(new, store, kept, [ALL_ROWS], "fitted to all rows", log)
@@ -594,7 +621,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         params = self.get_params(deep=False)
         # The folds of `cv` are compared, and the seed is among the arguments.
         unused = "n_jobs", "memory_budget", "verbose", "cv", "random_state", "weights"
-        for name in (*unused, "n_selection_rows"):
+        for name in (*unused, "n_selection_rows", "time_limit"):
             params.pop(name, None)
         return Fingerprint.from_values(*params.values(), *arguments)
 
@@ -738,12 +765,15 @@ class _Progress(NamedTuple):
     many_rows : dict of str to estimator
         Fits to more rows than the candidates are compared on, by a hash of what they
         depend on. The training of the last network may be unfinished.
+    seconds : dict of str to float
+        Of each candidate in all folds.
     """
 
     random_state: Any
     seed: int
     store: ResultStore
     many_rows: dict[str, Any]
+    seconds: dict[str, float]
 
 
 def _names_categories(estimator) -> bool:

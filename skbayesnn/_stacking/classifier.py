@@ -98,6 +98,12 @@ default="from_dtype"
         working memory (256 bytes for each value of X); otherwise they stay fitted to
         the sample. Attributes by row, such as ``oof_prediction_``, are for the rows of
         the sample, ``sample_rows_``.
+    time_limit : float, default=None
+        Seconds that ``fit`` may take, such as in a nightly job. None is no limit.
+        Candidates are trained in the order of their value for their seconds. Those that
+        are finished in time are weighted and fitted to all rows, with fewer starts if
+        necessary. At least one candidate is always fitted. The next ``fit`` to the same
+        data, with a larger limit or none, trains only what is missing.
     device : str, torch.device or list of these, default="auto"
         Device of the default candidates.
     verbose : "auto", bool or int, default="auto"
@@ -204,6 +210,7 @@ default="from_dtype"
         n_jobs=None,
         memory_budget=None,
         n_selection_rows=50_000,
+        time_limit=None,
         device="auto",
         verbose="auto",
         random_state=None,

@@ -37,6 +37,7 @@ from skbayesnn.estimators._out_of_core import (
     fit_source,
     with_sampled_rows,
 )
+from skbayesnn.estimators._progress import FitProgress
 from skbayesnn.estimators._survey import Part, Survey, TrainingSource
 
 
@@ -83,7 +84,7 @@ def fits_to_all_rows(
     class_weight,
     target: Target,
     fits: dict[str, Any],
-    log: Callable[[str], None],
+    log: FitProgress,
 ) -> list:
     """Models of a stack, with its networks fitted to all rows.
 
@@ -92,14 +93,20 @@ def fits_to_all_rows(
     class_weight : of the stack
     target : what y is
     fits : by ``_key_of_fit``, also of an earlier call that was interrupted; extended
+    log : with the time limit, after which models stay fitted to the sample
     """
     models, fitted = stack.estimators_, []
     spaces = getattr(stack, "candidate_spaces_", [None] * len(models))
     factors = found.class_factors(class_weight)
     features = _features_of_sample(stack, found.sample)
     candidates = zip(models, stack.on_frame_, spaces, strict=True)
+    longest = 0.0
     for i, (model, on_frame, space) in enumerate(candidates):
-        last = last_step(model)
+        last, before = last_step(model), log.left
+        if before < longest:
+            log.is_cut = True
+            fitted.append(model)
+            continue
         rows = RowsOfStack(stack, model, on_frame, factors, found.sample, features)
         encoded = training.transformed(rows)
         key = _key_of_fit(model, on_frame, training)
@@ -110,6 +117,7 @@ def fits_to_all_rows(
             latent = partial(target.latent, space=space)
             last = _other_model(last, encoded, latent, fits, f"{key} {space}")
         fitted.append(with_last_step(model, last))
+        longest = max(longest, before - log.left)
         log(f"{i + 1} of {len(models)} fitted to many rows")
     return without_unused_trees(fitted, stack.n_draws_)
 

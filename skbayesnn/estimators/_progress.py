@@ -1,5 +1,6 @@
 """The progress of long fits in terminals, notebooks and logs."""
 
+import math
 import multiprocessing
 import shutil
 import sys
@@ -38,11 +39,24 @@ class FitProgress:
         two steps. None: in a terminal or notebook, one line on standard error that is
         rewritten every second, after five seconds; it is removed at the end. Other
         streams, such as logs, stay clean; so does the output of workers. 0 is silent.
+    time_limit : float or None
+        Seconds that the fit may take.
+
+    Attributes
+    ----------
+    is_cut : bool
+        Whether the limit has left something out.
     """
 
     _is_shown: ClassVar[bool] = False
 
-    def __init__(self, name: str, verbose: int | None) -> None:
+    def __init__(
+        self, name: str, verbose: int | None, time_limit: float | None = None
+    ) -> None:
+        if time_limit is not None:
+            _validation.check_number("time_limit", time_limit, low=0, open_low=True)
+        self.has_limit, self.is_cut = time_limit is not None, False
+        self._seconds = math.inf if time_limit is None else time_limit
         self._name, self._prints = name, bool(verbose)
         self._stream = sys.stderr
         self._rewrites = verbose is None and _is_watched(self._stream)
@@ -66,6 +80,11 @@ class FitProgress:
             self._end.set()
             self._thread.join()
             FitProgress._is_shown &= not self._rewrites
+
+    @property
+    def left(self) -> float:
+        """Seconds of the limit that are left; infinite without a limit."""
+        return self._seconds - (time.perf_counter() - self._start)
 
     def __call__(self, text: str) -> None:
         """Report a step."""

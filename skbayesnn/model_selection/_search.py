@@ -97,6 +97,11 @@ _DOC = """{first_line}
         Leave the default unless memory runs out. Mebibytes for the members in training;
         None is scikit-learn's ``working_memory``. If a program runs out of memory, it
         is split in halves, and later programs are smaller than it.
+    time_limit : float, default=None
+        Seconds that ``fit`` may take; None is no limit. ``cv_results_`` contains the
+        candidates that are finished in time, at least one, and the best of them is
+        refitted. Candidates are then trained one after another, which takes longer for
+        each. The next ``fit`` to the same data trains only what is missing.
 
     Attributes
     ----------
@@ -163,10 +168,15 @@ class BestEstimatorMixin:
     sample_y = _of_best(PredictiveMixin.sample_y)
 
 
+class _OutOfTime(KeyboardInterrupt):
+    """The time limit ends a search."""
+
+
 class _BatchedSearch(BestEstimatorMixin, BaseSearchCV):
     """The ``fit`` of both searches."""
 
     memory_budget: float | None
+    time_limit: float | None
     estimator: stored.Estimator
     cv_results_: dict[
         str, Annotated[list | Annotated[np.ndarray, stored.ANY], "candidates"]
@@ -206,7 +216,8 @@ class _BatchedSearch(BestEstimatorMixin, BaseSearchCV):
             The fitted search.
         """
         silence_warning(*EXPECTED_IN_FOLDS)
-        with FitProgress(type(self).__name__, check_verbose(self.verbose)) as log:
+        name, verbose = type(self).__name__, check_verbose(self.verbose)
+        with FitProgress(name, verbose, self.time_limit) as log:
             return self._logged_fit(X, y, params, log)
 
     def _logged_fit(self, X, y, params: dict, log) -> Self:
@@ -229,16 +240,18 @@ class _BatchedSearch(BestEstimatorMixin, BaseSearchCV):
             n_complete = len(complete)
             if n_complete in (0, len(candidates)):
                 raise
-            warn(
-                "SKB108",
-                f"the search was interrupted; `cv_results_` contains {n_complete} of "
-                f"{len(candidates)} candidates, and nothing was refitted. Call `fit` "
-                "with the same data to continue.",
-                ConvergenceWarning,
-            )
+            refit = {} if isinstance(error, _OutOfTime) else {"refit": False}
+            if refit:
+                warn(
+                    "SKB108",
+                    f"the search was interrupted; `cv_results_` contains {n_complete} "
+                    f"of {len(candidates)} candidates, and nothing was refitted. Call "
+                    "`fit` with the same data to continue.",
+                    ConvergenceWarning,
+                )
             done = [store.outcomes([names[i] for i in complete], folds)]
             candidates = [candidates[i] for i in complete]
-            fitted = replay(self, inputs, candidates, done, refit=False)
+            fitted = replay(self, inputs, candidates, done, **refit)
         replace_fitted(
             self, fitted_attributes(fitted) | {"scorer_": metrics_of(inputs.scorer)}
         )
@@ -278,7 +291,7 @@ class _BatchedSearch(BestEstimatorMixin, BaseSearchCV):
         store: ResultStore,
         names: Sequence[str],
         candidates: Sequence[dict],
-        log: Callable[[str], None],
+        log: FitProgress,
     ) -> Iterator[list[Outcome]]:
         """Outcomes of the candidates in all folds, several candidates at a time.
 
@@ -289,6 +302,8 @@ class _BatchedSearch(BestEstimatorMixin, BaseSearchCV):
         ------
         KeyboardInterrupt
             The store contains the outcomes computed so far.
+        _OutOfTime
+            The limit does not suffice for another candidate and the refit.
         """
         folds = range(len(inputs.splits))
         builder = FoldFitBuilder(
@@ -300,6 +315,8 @@ class _BatchedSearch(BestEstimatorMixin, BaseSearchCV):
         )
         by_name = dict(zip(names, candidates, strict=True))
         n_at_once = executor.candidates_at_once(len(folds), builder.max_train_rows)
+        if log.has_limit:
+            n_at_once = 1
         # The refit warns, by the number of all rows.
         in_folds = silenced(TRAINING_CODES) if self.refit else nullcontext()
         steps = RemainingSteps(len(by_name) * len(folds))
@@ -317,8 +334,12 @@ class _BatchedSearch(BestEstimatorMixin, BaseSearchCV):
             log(f"{steps.text(len(store), 'members trained')}{''.join(scores)}")
 
         with in_folds:
+            longest = 0.0
             for piece in builder.pieces(candidates, n_at_once):
-                some = names[piece]
+                some, before = names[piece], log.left
+                # A candidate takes about as long as the longest, the refit less.
+                if longest and before < 2 * longest and store.missing(some, folds):
+                    raise _OutOfTime
                 for result in executor.resume(store.unscored(some, folds)):
                     keep(result)
                 missing = store.missing(some, folds)
@@ -328,6 +349,7 @@ class _BatchedSearch(BestEstimatorMixin, BaseSearchCV):
                 del fold_fits  # Release each of them when its program is done.
                 for result in programs:
                     keep(result)
+                longest = max(longest, before - log.left)
                 yield store.outcomes(some, folds)
 
     def _new_store(self, inputs: SearchInputs) -> ResultStore:
@@ -369,6 +391,7 @@ class BatchedGridSearchCV(_BatchedSearch, GridSearchCV):
         error_score=np.nan,
         return_train_score=False,
         memory_budget=None,
+        time_limit=None,
     ) -> None:
         store_parameters(self, locals())
 
@@ -405,6 +428,7 @@ class BatchedRandomizedSearchCV(_BatchedSearch, RandomizedSearchCV):
         error_score=np.nan,
         return_train_score=False,
         memory_budget=None,
+        time_limit=None,
     ) -> None:
         store_parameters(self, locals())
 
