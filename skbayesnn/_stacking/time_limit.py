@@ -62,7 +62,7 @@ class TimePlan:
         """Yield the candidates to be trained; with a limit, one group after another.
 
         A group is left out if the limit does not suffice for it and for the refits.
-        Networks are groups of their own, other models share a fit.
+        A group is one network, or other models of one kind, which share a fit.
 
         share : of the time that is left
         """
