@@ -155,18 +155,39 @@ class Exploration:
         share = 100 * np.mean(compared < 0.999 * value)
         name = f"{self.compared_with} with a smaller epistemic uncertainty"
         facts[name] = f"{share:.0f} %"
+        causes = self._reasons(X, default_kind(self.model), target, texts)
+        return facts, outside, causes
+
+    def reasons_of_prediction(self, row: int, changes: Mapping[int, Any], target: int):
+        """Name of what is explained, and the columns that raise or lower it."""
+        values, X = (
+            self.row(row) | dict(changes),
+            self._inputs(self.changed(row, changes)),
+        )
+        texts = [f"{c.name} = {shown(values[j])}" for j, c in enumerate(self.columns)]
+        of: Any = "mean"
+        if self.is_classifier:
+            [probability] = self.model.predict_proba(X)
+            of = "probability", self.model.classes_[probability.argmax()]
+        with suppress(TypeError):  # The model has intervals only.
+            name = f"probability of {of[1]}" if self.is_classifier else "prediction"
+            return name, self._reasons(X, of, target, texts, both_signs=True)
+        return "prediction", []
+
+    def _reasons(self, X, of, target: int, texts, both_signs=False) -> list[str]:
+        """Texts of the columns with the largest contributions to a value of one row."""
         if len(texts) > MAX_COLUMNS_WITH_REASONS:
-            return facts, outside, []
+            return []
         result = attributions(
             self.model,
             X,
             background=self._compared,
-            of=default_kind(self.model),
+            of=of,
             n_permutations=N_PERMUTATIONS,
             target=target,
         )
-        [causes] = reasons(result, [texts])
-        return facts, outside, causes[:N_CAUSES]
+        [found] = reasons(result, [texts], both_signs)
+        return found[:N_CAUSES]
 
     def _prediction(self, X, target: int) -> dict[str, str]:
         """Texts of the prediction of one row."""

@@ -27,10 +27,7 @@ __all__ = ["main"]
 _MAX_CONTROLS = 100
 # Most bytes of a request, whose values are those of one row.
 _MAX_REQUEST = 1 << 20
-_CAUSES = (
-    "Contributions to the difference of this epistemic uncertainty from the mean of "
-    "other rows."
-)
+_CAUSES = "Contributions to the difference of the {} from its mean in other rows."
 _HOST = (
     "0.0.0.0 lets other machines see the table and compute predictions, without a "
     "password"
@@ -144,15 +141,22 @@ def _app(state: Exploration, target: int) -> Any:
     def explain(row, target, values):
         try:
             with computes:
-                found = state.reasons(row, changes_of(values), target)
+                changed = row, changes_of(values), target
+                facts, outside, causes = state.reasons(*changed)
+                name, of_prediction = state.reasons_of_prediction(*changed)
         except (TypeError, ValueError):  # `draw` shows the error.
             return []
-        facts, outside, causes = found
         table = [html.Tr([html.Td(k), html.Td(v)]) for k, v in facts.items()]
         parts = [html.H2("This row"), html.Table(table)]
-        titles = "Outside of the training range", "Uncertain mostly because of"
-        notes = "", _CAUSES
-        for title, note, texts in zip(titles, notes, (outside, causes), strict=True):
+        for title, note, texts in (
+            ("Predicted mostly because of", _CAUSES.format(name), of_prediction),
+            ("Outside of the training range", "", outside),
+            (
+                "Uncertain mostly because of",
+                _CAUSES.format("epistemic uncertainty"),
+                causes,
+            ),
+        ):
             items = html.Ul([html.Li(text) for text in texts])
             note = html.Div(note, className="note")
             parts += [html.H2(title), note, items] if texts else []

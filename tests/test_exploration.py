@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import TransformedTargetRegressor
-from sklearn.linear_model import LinearRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -18,6 +18,7 @@ from skbayesnn import (
 from skbayesnn._data.columns import KINDS
 from skbayesnn.inspection._columns import reader_of
 from tests.helpers.frames import mixed_frame, new_frame
+from tests.helpers.linear_gaussian import LinearGaussian
 from tests.helpers.seed import SEED
 
 pd = pytest.importorskip("pandas")
@@ -175,6 +176,25 @@ def test_the_cause_is_the_unusual_column(y):
     assert causes[0].startswith("column 1 = 40 (+")
     [text] = outside
     assert text.startswith("column 1 = 40 (rows of the table: ")
+
+
+def test_reasons_of_predictions(state, y):
+    """The column that determines y, with the sign of its effect; a class."""
+    X = np.random.default_rng([SEED, 15]).standard_normal((90, 3))
+    X[4:6, 2] = -6.0, 6.0
+    model = LinearGaussian().fit(X, X[:, 2])
+    explored = exploration.Exploration(model, pd.DataFrame(X))
+    for row, sign in ((4, "\u2212"), (5, "+")):
+        name, [text] = explored.reasons_of_prediction(row, {}, 0)
+        value = model.predict(X)[row] - model.predict(X).mean()
+        assert name == "prediction" and text.startswith(f"column 2 = {X[row, 2]:.0f} (")
+        assert text.endswith(f"({sign}{abs(value):.4g})")
+    labels = np.where(X[:, 2] > 0, "high", "low")
+    classifier = LogisticRegression().fit(X, labels)
+    model = CalibratedClassifierCV(classifier, cv=2).fit(X, labels)
+    explored = exploration.Exploration(model, pd.DataFrame(X))
+    name, [text, *_] = explored.reasons_of_prediction(5, {}, 0)
+    assert name == "probability of high" and text.startswith("column 2 = 6 (+")
 
 
 def test_classes(frame, y):

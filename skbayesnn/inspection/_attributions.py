@@ -96,23 +96,30 @@ class Attributions:
         )
 
 
-def reasons(result: Attributions, texts: Sequence[Sequence[str]]) -> list[list[str]]:
+def reasons(
+    result: Attributions, texts: Sequence[Sequence[str]], both_signs: bool = False
+) -> list[list[str]]:
     """For each row, the columns that raise the value, the most important first.
 
     Contributions below two standard errors are left out.
 
     texts : name and value of each column, for each row
+    both_signs : also the columns that lower the value
     """
-    return [
-        [
-            f"{names[j]} (+{number_text(values[j])})"
-            for j in np.argsort(-values, kind="stable")
-            if values[j] > max(2 * errors[j], 0.005 * np.abs(values).sum())
-        ]
-        for names, values, errors in zip(
-            texts, result.values, result.standard_errors, strict=True
+    found, signs = [], "\u2212+"
+    for names, values, errors in zip(
+        texts, result.values, result.standard_errors, strict=True
+    ):
+        sizes = np.abs(values) if both_signs else values
+        smallest = np.maximum(2 * errors, 0.005 * np.abs(values).sum())
+        found.append(
+            [
+                f"{names[j]} ({signs[int(values[j] > 0)]}{number_text(sizes[j])})"
+                for j in np.argsort(-sizes, kind="stable")
+                if sizes[j] > smallest[j]
+            ]
         )
-    ]
+    return found
 
 
 def short_names(names: Sequence[str], longest: int = LONGEST_NAME) -> list[str]:

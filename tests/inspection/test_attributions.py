@@ -244,9 +244,10 @@ def test_reasons_are_certain_and_large():
     values = np.array([[1.0, 3.0, -2.0, 0.01, 1.3]])
     errors = np.array([[0.6, 0.1, 0.1, 0.001, 0.6]])
     result = Attributions(values, np.zeros(1), errors, values, list("abcde"), "std")
-    assert reasons(result, [["a", "b = 7", "c", "d", "e"]]) == [
-        ["b = 7 (+3)", "e (+1.3)"]
-    ]
+    texts = [["a", "b = 7", "c", "d", "e"]]
+    assert reasons(result, texts) == [["b = 7 (+3)", "e (+1.3)"]]
+    both = ["b = 7 (+3)", "c (\u22122)", "e (+1.3)"]
+    assert reasons(result, texts, both_signs=True) == [both]
 
 
 # ---- frames
