@@ -455,7 +455,7 @@ def default_specs(
     if target.exposure is not None:
         position = int(encoded_positions(encoder)[target.exposure])
         target = replace(target, exposure=position)
-    on_encoded = _with_scale(on_encoded, target)
+    on_encoded = _with_scale(on_encoded, target, is_encoded=True)
     frozen = FrozenEstimator(encoder)
     encoded = Pipeline([("encoder", frozen), ("network", networks.network(**params))])
     grids = [
@@ -495,18 +495,21 @@ def _neighbours_spec(
     return CandidateSpec("neighbours", model, {})
 
 
-def _with_scale(grids: Sequence[Grid], target: Target) -> list[Grid]:
+def _with_scale(
+    grids: Sequence[Grid], target: Target, *, is_encoded: bool = False
+) -> list[Grid]:
     """Grids of networks, and of networks on the other scale of y.
 
-    The number of networks stays about the same: the smallest length scale makes room.
+    The number of networks stays about the same: the smallest length scale makes room;
+    on encoded columns, for the lower dropout rate, all but the largest one.
     """
     params = {name: [value] for name, value in target.on_scale.items()}
     if not params:
         return list(grids)
     scales = [list(grid["length_scale"]) for grid in grids]
     on_y = [
-        grid | {"length_scale": values[1:] or values}
-        for grid, values in zip(grids, scales, strict=True)
+        grid | {"length_scale": values[-1 if is_encoded and not i else 1 :] or values}
+        for i, (grid, values) in enumerate(zip(grids, scales, strict=True))
     ]
     on_scale = [
         grid | params | {"length_scale": values[1:2] or values}
@@ -526,8 +529,8 @@ def _linear_specs(
     seed = network.random_state
     if not is_shrunk:
         network.set_params(hidden_layer_sizes=(), dropout=0.0)
-        grids: Any = [{"length_scale": LINEAR_LENGTH_SCALES}]
-        grids = _with_scale(grids, target)
+        scales = LINEAR_LENGTH_SCALES[: 2 if target.on_scale else None]
+        grids: Any = _with_scale([{"length_scale": scales}], target)
         return [CandidateSpec("linear", network, grids, space=target.quantiles)]
     if not is_classification:
         grids = {"penalty": REGRESSION_PENALTIES}
