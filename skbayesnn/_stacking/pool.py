@@ -158,18 +158,17 @@ class NetworkPool(NamedTuple):
     on_columns: dict[str, Any]
 
 
+# The last one is also fitted on another scale of y.
+FAST_GRIDS: list[Grid] = [
+    {"dropout": [0.01], "activation": ["silu"], "length_scale": [1.0]},
+    {"dropout": [0.0], "length_scale": [3.0]},
+]
 REGRESSION = NetworkPool(
     MCDropoutRegressor,
     steps=75,
     rates=({"dropout": [0.0]}, {"dropout": [0.01], "activation": ["silu"]}),
     length_scales=(1.0, 3.0, "fan_in"),
-    fast=(
-        [{"dropout": [0.0], "length_scale": [1.0, 3.0]}],
-        [
-            {"dropout": [0.0], "length_scale": [1.0]},
-            {"dropout": [0.01], "activation": ["silu"], "length_scale": [1.0]},
-        ],
-    ),
+    fast=(FAST_GRIDS, FAST_GRIDS[::-1]),
     larger_length_scales=(1.0, 3.0),
     options={"likelihood": "heteroscedastic"},
     on_columns={},
