@@ -628,8 +628,10 @@ def _torch_draws(model) -> Callable[[torch.Tensor], torch.Tensor]:
 
     scaling = model._scaling
     x_mean, x_scale = tensor(scaling.x_mean), tensor(scaling.x_scale)
-    y_mean, y_scale = tensor(scaling.y_mean), tensor(scaling.y_scale)
-    return lambda X: outputs((X - x_mean) / x_scale) * y_scale + y_mean
+    zero = np.zeros(scaling.n_targets)
+    shift, _ = map(tensor, scaling.moments_from_network(zero, zero))
+    unit = tensor(scaling.std_from_network(zero + 1))
+    return lambda X: outputs((X - x_mean) / x_scale) * unit + shift
 
 
 def _draws_of_values(model, X: torch.Tensor) -> torch.Tensor:

@@ -912,7 +912,8 @@ class LaplaceRegressor(RegressionPredictiveMixin, RegressorMixin, LaplaceModel):
 
         f : (draws, rows, targets), an array or a tensor of a graph
         """
-        return Counts(np.exp(np.clip(f + self.y_mean_, *LOG_RATE_BOUNDS)))
+        log_rate, _ = self._scaling.moments_from_network(f, 0.0)
+        return Counts(np.exp(np.clip(log_rate, *LOG_RATE_BOUNDS)))
 
     def _log_density_shift(self):
         return float(self._scaling.log_density_shift())

@@ -150,7 +150,8 @@ def test_changed_search_starts_again(data, interrupt, change):
     search.fit(X, y, **fit)
     assert trained == ([6] if change == "nothing else" else [6] * 3)
     options = search.get_params(deep=False)
-    del options["memory_budget"], options["verbose"]
+    for name in ("memory_budget", "time_limit", "verbose"):
+        del options[name]
     assert_same_results(GridSearchCV(**options).fit(X, y, **fit), search)
 
 

@@ -318,12 +318,12 @@ def test_parameters_equal_scikit_learn(search_class):
     assert copied.estimator.tau == 7.0 and search.estimator.tau == "auto"
     expected = PLAIN[search_class](regressor(), GRID).get_params()
     actual = search_class(regressor(), GRID).get_params()
-    assert actual.keys() - expected.keys() == {"memory_budget"}
+    assert actual.keys() - expected.keys() == {"memory_budget", "time_limit"}
     assert actual["verbose"] == "auto" and expected["verbose"] == 0
     for name in expected.keys() - {"estimator", "verbose"}:
         assert repr(actual[name]) == repr(expected[name]), name
     names = [list(signature(k).parameters) for k in (PLAIN[search_class], search_class)]
-    assert names[1] == [*names[0], "memory_budget"]
+    assert names[1] == [*names[0], "memory_budget", "time_limit"]
 
 
 @pytest.mark.parametrize("metric", [None, "r2", ["r2", "neg_max_error"]])
