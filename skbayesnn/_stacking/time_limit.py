@@ -9,7 +9,7 @@ from skbayesnn.estimators._base import BayesianNetwork
 from skbayesnn.estimators._progress import FitProgress
 
 # Default candidates in the order of their value for their seconds; others come last.
-ORDER = "linear", "laplace", "forest", "boosted_trees", "encoded", "network"
+ORDER = "linear", "laplace", "encoded", "network", "boosted_trees", "forest"
 # Share of the limit for trainings. The rest is for what happens between them.
 FOR_TRAININGS = 0.9
 # Share of the candidates, by their seconds, that are expected to have weight.
@@ -75,8 +75,10 @@ class TimePlan:
             is_network = isinstance(candidate.model, BayesianNetwork)
             key = candidate.name if is_network else candidate.spec.name
             groups.setdefault(key, []).append(candidate)
+        ordered = sorted(groups.values(), key=_place)
+        cheapest = min(ordered, key=self._expected_seconds)
         longest: dict[str, float] = {}
-        for group in sorted(groups.values(), key=_place):
+        for group in ordered:
             kind = group[0].spec.name
             unknown = longest.get(kind, max(longest.values(), default=0.0))
             costs = [
@@ -87,7 +89,8 @@ class TimePlan:
             cost = self._ratio * sum(costs) + SHARE_REFITTED * self.of_refits([])
             if not is_done:
                 cost += sum(costs)
-            if self.seconds and cost > self._left - kept_for_later:
+            is_needed = not self.seconds and group is cheapest
+            if cost > self._left - kept_for_later and not is_needed:
                 self._log.is_cut = True
                 continue
             before = self._log.left
@@ -96,6 +99,9 @@ class TimePlan:
             if not is_done:
                 self.seconds |= dict.fromkeys((c.name for c in group), seconds)
             longest[kind] = max(longest.get(kind, 0.0), self.seconds[group[0].name])
+
+    def _expected_seconds(self, group: list[Candidate]) -> float:
+        return sum(self._expected.get(c.name, 0.0) for c in group)
 
     def of_refits(self, candidates: Sequence[Candidate], n_starts=1) -> float:
         """Seconds of the fits to all rows; without candidates, of all so far."""
