@@ -448,15 +448,40 @@ class RegressionDistribution(PredictiveDistribution):
         """Exponential of ``logpdf``, (n_samples,)."""
         return np.exp(self.logpdf(y))
 
-    def crps(self, y: ArrayLike) -> Array:
+    def crps(self, y: ArrayLike, low: float = -np.inf, high: float = np.inf) -> Array:
         """Continuous ranked probability score, averaged over targets, (n_samples,).
 
-        The integral of (F(z) - 1[y <= z])^2 over z. It needs exact values: a CRPS of
-        intervals may prefer a wrong model (Rindt et al. 2022, "Survival regression with
-        proper scoring rules and monotonic neural networks", AISTATS). Score intervals
-        by ``logpdf``.
+        The integral of (F(z) - 1[y <= z])^2 over z between ``low`` and ``high``. Give
+        the limits for intervals: the threshold-weighted score is proper if they are the
+        same for all rows, whatever y is (Gneiting & Ranjan 2011, "Comparing density
+        forecasts using threshold- and quantile-weighted scoring rules", eq. 16). For
+        values below a limit of detection, ``low`` is the limit; for lifetimes, ``high``
+        is a time until which every row was observed. Score intervals without common
+        limits by ``logpdf``: an unweighted CRPS may prefer a wrong model (Rindt et al.
+        2022, "Survival regression with proper scoring rules and monotonic neural
+        networks", AISTATS).
+
+        Parameters
+        ----------
+        y : array-like of shape (n_samples,) or (n_samples, n_targets)
+            Measured values, or intervals outside of the limits.
+        low, high : float, default=-inf, inf
+            Limits, in y's units.
+
+        Returns
+        -------
+        crps : ndarray of shape (n_samples,)
+            In y's units; 0 is best.
+
+        Raises
+        ------
+        ValueError
+            If y has an interval that overlaps the limits.
         """
-        return self._joined(lambda block, y: block.crps(y), self._checked(y))
+        if not low < high:
+            raise ValueError(f"`low` must be below `high`; got {low} and {high}.")
+        y = self._checked(y)
+        return self._joined(lambda block, y: block.crps(y, low, high), y)
 
     def expect(self, function: Callable[[Array], Array]) -> Array:
         """Expected value of a function of y.

@@ -172,6 +172,37 @@ def test_intervals_have_no_crps(seed):
         distribution.crps(interval_target(y + 2, np.full(N, INF)))
 
 
+@pytest.mark.parametrize("low, high", [(-0.2, INF), (-INF, 0.9), (-0.2, 0.9)])
+def test_crps_between_limits(seed, low, high):
+    """The integral of (F - 1[y <= z])^2 between the limits, also for intervals there.
+
+    The integral has steps, and the score 200 quantiles: they differ by up to 7e-4
+    (12 fits).
+    """
+    X, y = table(seed)
+    model = MCDropoutRegressor(likelihood="gaussian", **SMALL).fit(X, y)
+    distribution = model.predict_distribution(X)
+    z = np.linspace(max(low, -30), min(high, 30), 20_001)
+    cdf = np.stack([distribution.cdf(np.full(N, point)) for point in z[::20]])
+    cdf = np.stack([np.interp(z, z[::20], column) for column in cdf.T])
+    expected = np.trapezoid(np.square(cdf - (y[:, None] <= z)), z, axis=1)
+    score = distribution.crps(y, low, high)
+    np.testing.assert_allclose(score, expected, atol=1e-3)
+    lower = np.where(y < low, -INF, np.where(y > high, high, y))
+    upper = np.where(y < low, low, np.where(y > high, INF, y))
+    np.testing.assert_array_equal(
+        distribution.crps(interval_target(lower, upper), low, high), score
+    )
+    with pytest.raises(ValueError, match=r"must be outside of \(.*got 0 to 0.1"):
+        distribution.crps(interval_target(np.zeros(N), np.full(N, 0.1)), low, high)
+
+
+def test_limits_of_a_crps_are_in_order(seed):
+    distribution, y = fitted("floor", seed)
+    with pytest.raises(ValueError, match="`low` must be below `high`; got 1 and 1"):
+        distribution.crps(y, 1, 1)
+
+
 def test_survival_of_draws(seed):
     """Quantiles of the draws' probabilities; the functions are their means."""
     X, y = table(seed)
