@@ -137,6 +137,10 @@ class AttributionDisplay(_axes.Display):
         ax.axvline(0, color=_axes.GREY, linewidth=0.8)
         ax.locator_params(axis="x", nbins=5)
         rows = f", mean of {n_rows} rows" * (n_rows > 1)
+        # Of each row: most columns contribute little, which is no sign of an outlier.
+        ends = np.stack([self.values.min(1), self.values.max(1)], axis=1)
+        if n_beyond := _axes.leave_out_outliers(ax, ends, axis="x"):
+            rows += f"; {n_beyond} reach{'es' * (n_beyond == 1)} beyond"
         ax.set_xlabel(f"contribution to the {self.of}{rows}")
         ax.set_yticks(position, [_axes.plain(self.names[j]) for j in chosen])
         if len(chosen) < n_columns:

@@ -150,8 +150,10 @@ def legend_on_top(ax) -> None:
 # ---- limits
 
 
-def leave_out_outliers(ax, drawn: np.ndarray, bottom: float | None = None) -> int:
-    """Limit the y axis to the range without outliers, if these dominate it.
+def leave_out_outliers(
+    ax, drawn: np.ndarray, bottom: float | None = None, axis: str = "y"
+) -> int:
+    """Limit an axis to the range without outliers, if these dominate it.
 
     drawn : (rows, values); values that are not finite are ignored
     bottom : lower limit; None also leaves out small values
@@ -159,7 +161,7 @@ def leave_out_outliers(ax, drawn: np.ndarray, bottom: float | None = None) -> in
     returns : number of rows that reach beyond the limits
     """
     finite = drawn[np.isfinite(drawn)]
-    if not len(finite) or not ax.get_autoscaley_on():
+    if not len(finite) or not getattr(ax, f"get_autoscale{axis}_on")():
         return 0
     low, high = common_range(finite[:, None])
     common = finite[(low <= finite) & (finite <= high)]
@@ -168,7 +170,7 @@ def leave_out_outliers(ax, drawn: np.ndarray, bottom: float | None = None) -> in
         return 0
     limits = (low - room, high + room) if bottom is None else (bottom, 1.1 * high)
     # auto=None: later artists still move the limits.
-    ax.set_ylim(limits, auto=None)
+    getattr(ax, f"set_{axis}lim")(limits, auto=None)
     return rows_beyond(drawn, limits)
 
 

@@ -10,7 +10,7 @@ from skbayesnn.plotting import AttributionDisplay
 def result_of(values, names):
     values = np.asarray(values, dtype=float)
     zero = np.zeros(len(values))
-    return Attributions(values, zero, values / 10, values, names, of="mean")
+    return Attributions(values, zero, np.abs(values) / 10, values, names, of="mean")
 
 
 def test_bars_are_the_mean_contributions(regressor, data):
@@ -37,6 +37,17 @@ def test_names_of_one_row_have_values(classifier, data):
     assert display.ax_.get_xlabel() == "contribution to the mutual information"
     names = {label.get_text() for label in display.ax_.get_yticklabels()}
     assert names == {f"{name} = {value:.4g}" for name, value in one.iloc[0].items()}
+
+
+def test_a_row_with_large_contributions_is_beyond_the_axis(seed):
+    """The others fill the axis, and the label counts the row."""
+    values = np.random.default_rng(seed).normal(size=(2000, 3)) * [3, 1, 0.01]
+    values[7, 0] = 5e3
+    display = AttributionDisplay.from_attributions(result_of(values, list("abc")))
+    low, high = display.ax_.get_xlim()
+    common = np.delete(values, 7, axis=0)
+    assert low < common.min() and common.max() < high < 3 * common.max()
+    assert display.ax_.get_xlabel().endswith("mean of 2000 rows; 1 reaches beyond")
 
 
 def test_many_columns_are_cut():
