@@ -146,11 +146,6 @@ def test_private_names_are_imported_in_one_file():
 # Attributes of torch, skorch and joblib without public names. `_getframe` is
 # Python's.
 _OF_OTHERS = {
-    "estimators/_torch_dropout.py": {
-        "_native_multi_head_attention",
-        "_schema",
-        "_transformer_encoder_layer_fwd",
-    },
     "estimators/torch_module.py": {"_get_predict_nonlinearity", "_orig_mod"},
     "estimators/_workers.py": {"_parallel_backends"},
     "_engine/processes.py": {"_get_default_store"},

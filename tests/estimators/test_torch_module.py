@@ -2,13 +2,11 @@
 
 import pickle
 import re
-import warnings
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pandas as pd
 import pytest
-import sklearn
 import torch
 import torch.nn.functional as F
 from scipy import sparse
@@ -22,8 +20,6 @@ import skbayesnn
 from skbayesnn import from_torch, scoring
 
 ROWS, COLUMNS, CLASSES, DRAWS = 7, 4, 3, 2
-# TorchScript is deprecated, but still used.
-IGNORE_TORCHSCRIPT = pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
 
 
 class Forward(nn.Module):
@@ -144,16 +140,6 @@ def shared_twice():
     return nn.Sequential(nn.Linear(COLUMNS, 8), drop, nn.Tanh(), drop, nn.Linear(8, 1))
 
 
-def old_weight_norm():
-    """Its weight is not a leaf of autograd, which torch cannot copy."""
-    net = perceptron()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # deprecated, but still used
-        net[0] = nn.utils.weight_norm(net[0])
-    net(torch.ones(1, COLUMNS))
-    return net
-
-
 KINDS = {
     "Dropout": lambda: perceptron(),
     "Dropout in place": lambda: perceptron(dropout=nn.Dropout(0.5, inplace=True)),
@@ -180,7 +166,6 @@ KINDS = {
         lambda net, h: net.layer(h).mean(1),
         8,
     ),
-    "weight_norm": old_weight_norm,
 }
 
 
@@ -208,8 +193,7 @@ def test_prediction_is_a_function_of_the_row(kind, X):
     """It does not depend on the other rows or their order."""
     model = from_torch(KINDS[kind]().double(), noise_std=1.0, n_draws=DRAWS)
     expected = model.predict(X)
-    with sklearn.config_context(working_memory=1e-9):
-        one_by_one = model.predict(X)
+    one_by_one = np.concatenate([model.predict(X[[i]]) for i in range(len(X))])
     results = [
         model.predict(X[::-1].copy())[::-1],
         np.concatenate([model.predict(X[:1]), model.predict(X[1:])]),
@@ -363,11 +347,11 @@ UNSUPPORTED = {
     ),
     "a function that is always on": (
         lambda: of_function(lambda net, x: F.dropout(x)),
-        "the same outputs at every call",
+        "treat every row separately",
     ),
     "a layer made in forward": (
         lambda: of_function(lambda net, x: nn.Dropout(0.5)(x)),
-        "the same outputs at every call",
+        "treat every row separately",
     ),
     "dropped weights": (
         lambda: Forward(
@@ -375,7 +359,7 @@ UNSUPPORTED = {
             last=nn.Linear(COLUMNS, 1),
             drop=nn.Dropout(0.5),
         ),
-        r"`drop` \(Dropout\) gets \(1, 4\) for 3 rows",
+        r"`drop` \(Dropout\) gets \(1, 4\) for 2 rows",
     ),
     "rows on the second axis": (
         lambda: Forward(
@@ -383,7 +367,7 @@ UNSUPPORTED = {
             last=nn.Linear(COLUMNS, 1),
             drop=nn.Dropout(0.5),
         ),
-        r"gets \(4, 3\) for 3 rows\. Put the rows on the first axis",
+        r"gets \(4, 2\) for 2 rows\. Put the rows on the first axis",
     ),
     "channels of a matrix": (
         lambda: perceptron(dropout=nn.Dropout1d(0.5)),
@@ -396,26 +380,22 @@ UNSUPPORTED = {
             5,
             drop=nn.Dropout(0.5),
         ),
-        r"`layer` \(GRU\) has dropout=0.5 inside",
+        r"`layer` \(GRU\) has its own",
     ),
     "attention": (
         lambda: sequence(encoder(batch_first=True), lambda net, h: net.layer(h), 8),
-        r"`layer.self_attn` \(MultiheadAttention\) has dropout=0.25 inside",
+        r"`layer.self_attn` \(MultiheadAttention\) has its own",
     ),
     "alpha dropout": (
         lambda: perceptron(dropout=nn.AlphaDropout(0.25)),
-        r"`2` \(AlphaDropout\) sets them to another value",
-    ),
-    "TorchScript": (
-        lambda: torch.jit.script(perceptron()),
-        "must be a module before TorchScript",
+        r"`2` \(AlphaDropout\) has its own",
     ),
     "a layer that is not called": (
         lambda: Forward(lambda net, x: x, drop=nn.Dropout(0.5)),
         "calls none",
     ),
     "noise": (lambda: with_layer(AdditiveNoise()), r"`0` \(AdditiveNoise\) still"),
-    "a state": (lambda: with_layer(CountingLayer()), "keep no state"),
+    "a state": (lambda: with_layer(CountingLayer()), "treat every row separately"),
     "moments in training": (
         lambda: with_layer(BatchCentring()),
         r"`0` \(BatchCentring\) still",
@@ -424,43 +404,23 @@ UNSUPPORTED = {
         lambda: with_layer(Forward(lambda net, x: x - x.mean(0))),
         "treat every row separately",
     ),
-    "a branch": (
-        lambda: Forward(
-            lambda net, x: net.drop(x)[:, 0] if x[0, 0] < 0 else x[:, 0],
-            drop=nn.Dropout(0.5),
-        ),
-        "must call the same dropout layers",
-    ),
     "a tuple": (lambda: with_function(lambda net, x: (x, x)), "got tuple"),
-    "a dict": (lambda: with_function(lambda net, x: {"y": x}), "got dict"),
-    "a scalar": (
-        lambda: with_function(lambda net, x: x.mean()),
-        r"got shape \(\) for 3 rows",
-    ),
-    "rows last": (
-        lambda: with_function(lambda net, x: x.T),
-        r"got shape \(4, 3\) for 3 rows",
-    ),
+    "a scalar": (lambda: with_function(lambda net, x: x.mean()), r"of shape \(\)"),
+    "rows last": (lambda: with_function(lambda net, x: x.T), r"of shape \(4, 2\)"),
     "several axes": (
         lambda: with_function(lambda net, x: x.unflatten(1, (2, 2))),
-        r"got shape \(3, 2, 2\)",
+        r"of shape \(2, 2, 2\)",
     ),
     "labels": (lambda: with_function(lambda net, x: x.long()), "torch.int64"),
     "NaN": (
         lambda: with_function(lambda net, x: x * torch.nan),
         "finite; got others in 7 of 7 rows",
     ),
-    "other columns": (
-        lambda: perceptron(n_inputs=COLUMNS + 1),
-        r"it raised RuntimeError: .*\nThe inputs were \(3, 4\) of torch.float32",
-    ),
 }
 
 
-@IGNORE_TORCHSCRIPT
 def test_unsupported_modules_are_refused(X):
-    """Most errors name the layer. The rows have both signs."""
-    X[0], X[-1] = -3, 3
+    """Most errors name the layer."""
     wrong = {}
     for name, (make, expected) in UNSUPPORTED.items():
         try:
@@ -471,16 +431,6 @@ def test_unsupported_modules_are_refused(X):
     assert not wrong
 
 
-def test_later_rows_are_checked_too(X):
-    """Their dropout differs from the dropout of the compared rows."""
-    module = Forward(
-        lambda net, x: net.drop(x if len(x) < 5 else x[:, :1])[:, 0],
-        drop=nn.Dropout(0.5),
-    )
-    with pytest.raises(ValueError, match="must call the same dropout layers"):
-        from_torch(module, noise_std=1.0, n_draws=DRAWS).predict(X)
-
-
 @pytest.mark.parametrize(
     ("module", "options", "error", "message"),
     [
@@ -489,18 +439,12 @@ def test_later_rows_are_checked_too(X):
         (nn.LSTM(2, 3, dropout=0), {"noise_std": 1.0}, ValueError, "a rate > 0"),
         (nn.Dropout(), {}, TypeError, r"regressor\) must be given; got neither"),
         (nn.Dropout(), {"classes": [0, 1], "noise_std": 1.0}, TypeError, "got both"),
-        (nn.Dropout(), {"noise_std": 0.0}, ValueError, "`noise_std` must be .* > 0"),
-        (
-            nn.Dropout(),
-            {"noise_std": [1, -1]},
-            ValueError,
-            "`noise_std` must be .* > 0",
-        ),
+        (nn.Dropout(), {"noise_std": 0.0}, ValueError, "`noise_std` must be"),
+        (nn.Dropout(), {"noise_std": [1, -1]}, ValueError, "`noise_std` must be"),
         (nn.Dropout(), {"noise_std": 1.0, "n_draws": 0}, ValueError, "`n_draws` must"),
-        (nn.Dropout(), {"classes": ["a", "b", "a"]}, ValueError, "each label once"),
-        (nn.Dropout(), {"classes": ["a"]}, ValueError, "at least 2 labels"),
-        (nn.Dropout(), {"classes": [[0, 1]]}, ValueError, "at least 2 labels"),
-        (nn.Dropout(), {"classes": [None, "a"]}, TypeError, "of one type"),
+        (nn.Dropout(), {"classes": ["a", "b", "a"]}, ValueError, "2 different labels"),
+        (nn.Dropout(), {"classes": ["a"]}, ValueError, "2 different labels"),
+        (nn.Dropout(), {"classes": [[0, 1]]}, ValueError, "2 different labels"),
         (nn.Dropout(), {"classes": [0, 1], "outputs": "log"}, ValueError, "'logits'"),
         (
             nn.Dropout(),
@@ -509,12 +453,6 @@ def test_later_rows_are_checked_too(X):
             "for classifiers",
         ),
         (nn.Dropout, {"noise_std": 1.0}, TypeError, "torch.nn.Module"),
-        (
-            nn.Sequential(nn.LazyLinear(3), nn.Dropout()),
-            {"noise_std": 1.0},
-            ValueError,
-            "lazy layer",
-        ),
     ],
 )
 def test_invalid_arguments_are_refused(module, options, error, message):
@@ -526,40 +464,33 @@ def test_invalid_arguments_are_refused(module, options, error, message):
 
 
 def test_outputs_of_X_transform(X):
-    """Integers stay integers; tuples, dicts and other objects are passed unchanged."""
+    """Integers stay integers; tuples and dicts are the arguments of the module."""
     codes = np.abs(X * 10).astype(int) % 5
     embedded = Forward(
-        lambda net, codes, x=None, *, add=0.0: (
-            net.last(net.drop(net.table(codes).mean(1))) + (0 if x is None else x) + add
-        ),
+        lambda net, codes, x: net.last(net.drop(net.table(codes).mean(1))) + x,
         table=nn.Embedding(5, 3),
         drop=nn.Dropout(0.5),
         last=nn.Linear(3, 1),
     )
+    both = np.hstack([codes, X[:, :1]])
 
-    def predicted(X_transform, X=codes):
-        return from_torch(embedded, X_transform, noise_std=1.0, n_draws=DRAWS).predict(
-            X
-        )
+    def predicted(X_transform, X=both):
+        model = from_torch(embedded, X_transform, noise_std=1.0, n_draws=DRAWS)
+        return model.predict(X)
 
-    expected = predicted(torch.as_tensor)
-    frame = pd.DataFrame(codes)
-    x = X[:, :1]
-    for actual in (
-        predicted(lambda X: (torch.as_tensor(X), np.zeros((len(X), 1)))),
-        predicted(lambda X: {"codes": torch.as_tensor(X), "x": None, "add": 0.0}),
-        predicted(lambda X: torch.as_tensor(X.toarray()), sparse.csr_array(codes)),
-        predicted(lambda X: torch.tensor(X.to_numpy()), frame),
-        predicted(lambda X: torch.as_tensor(X), codes.tolist()),
+    def split(X):
+        return torch.as_tensor(X[:, :-1]).long(), X[:, -1:]
+
+    expected = predicted(split)
+    with torch.no_grad():
+        without = embedded.eval()(torch.as_tensor(codes), torch.zeros(1))
+    assert not np.allclose(expected, without[:, 0] + X[:, 0])
+    for transform, rows in (
+        (lambda X: dict(zip(("codes", "x"), split(X), strict=True)), both),
+        (lambda X: split(X.toarray()), sparse.csr_array(both)),
+        (lambda X: split(X.to_numpy()), pd.DataFrame(both)),
     ):
-        np.testing.assert_allclose(actual, expected, rtol=1e-6)
-    both = np.hstack([codes, x])
-    actual = predicted(
-        lambda X: {"codes": torch.as_tensor(X[:, :-1]).long(), "x": X[:, -1:]}, both
-    )
-    np.testing.assert_allclose(actual, expected + x[:, 0], rtol=1e-5, atol=1e-6)
-    with pytest.raises(ValueError, match="integer tensors are not"):
-        predicted(None)
+        np.testing.assert_allclose(predicted(transform, rows), expected, rtol=1e-6)
 
 
 def test_arrays_get_the_dtype_of_the_parameters(X):
@@ -582,7 +513,7 @@ def test_missing_values_and_sparse_X_are_refused(X):
     for method in ("predict", "predict_uncertainty", "predict_interval", "sample_y"):
         with pytest.raises(ValueError, match="X contains NaN"):
             getattr(model, method)(X_missing)
-    with pytest.raises(ValueError, match="must return no NaN"):
+    with pytest.raises(ValueError, match="no missing values"):
         from_torch(perceptron(), lambda X: X, noise_std=1.0, n_draws=DRAWS).predict(
             X_missing
         )
@@ -594,10 +525,6 @@ def test_missing_values_and_sparse_X_are_refused(X):
         model.predict(sparse.csr_array(X))
     with pytest.raises(ValueError, match="Expected 2D array"):
         model.predict(X[0])
-    with pytest.raises(TypeError, match="must return numeric arrays"):
-        from_torch(
-            perceptron(), lambda X: X.astype(str), noise_std=1.0, n_draws=DRAWS
-        ).predict(X)
     for transform in (None, lambda X: X):
         with pytest.raises(ValueError, match=r"at least one row|0 sample"):
             from_torch(perceptron(), transform, noise_std=1.0, n_draws=DRAWS).predict(
@@ -606,7 +533,7 @@ def test_missing_values_and_sparse_X_are_refused(X):
 
 
 def test_rows_are_processed_in_blocks(seed):
-    """The working memory limits the block, including the outputs of X_transform."""
+    """Each row once, and in each call the first and the last row, also alone."""
     X = np.random.default_rng(seed).normal(size=(600, COLUMNS))
     block_sizes = []
 
@@ -614,17 +541,11 @@ def test_rows_are_processed_in_blocks(seed):
         block_sizes.append(len(X))
         return X
 
-    model = from_torch(perceptron(), transform, noise_std=1.0, n_draws=5)
-    expected = model.predict(X), model.predict_uncertainty(X)
-    assert max(block_sizes) == 600
-    block_sizes.clear()
-    # A row has 5 draws of some copies of 8 bytes, and about 40 values of 4 bytes.
-    with sklearn.config_context(working_memory=20e3 / 2**20):
-        actual = model.predict(X), model.predict_uncertainty(X)
-    assert max(block_sizes) < 100
-    # Each row once, and in each call three rows together and one by one.
-    assert sum(block_sizes) == 2 * (600 + 6)
-    np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-6)
+    model = from_torch(perceptron().double(), transform, noise_std=1.0, n_draws=5)
+    mean = model.predict(X)
+    assert max(block_sizes) == 512 and sum(block_sizes) == 600 + 2 * 3
+    again = np.concatenate([model.predict(X[:90]), model.predict(X[90:])])
+    np.testing.assert_allclose(again, mean)
 
 
 # ---- classes
@@ -670,17 +591,17 @@ def test_outputs_are_logits_or_probabilities(module, X):
     actual = from_torch(logs, classes=[0, 1, 2], n_draws=DRAWS).predict_proba(X)
     np.testing.assert_allclose(actual, expected)
     softmax = nn.Sequential(module, nn.Softmax(-1))
-    with pytest.raises(ValueError, match=r"sum to one .* outputs='probabilities'"):
+    with pytest.raises(ValueError, match=r"outputs that sum to one"):
         from_torch(softmax, classes=[0, 1, 2]).predict_proba(X)
     options = {"classes": [0, 1, 2], "n_draws": DRAWS}
     actual = from_torch(softmax, outputs="probabilities", **options).predict_proba(X)
     np.testing.assert_allclose(actual, expected)
     softmax_twice = from_torch(softmax, outputs="logits", **options).predict_proba(X)
     assert softmax_twice.max() < 0.6  # softmax of values in [0, 1]
-    with pytest.raises(ValueError, match=r"probabilities in .* set outputs='logits'"):
+    with pytest.raises(ValueError, match=r"give outputs='logits'"):
         from_torch(module, classes=[0, 1, 2], outputs="probabilities").predict(X)
     dropped = nn.Sequential(nn.Linear(COLUMNS, 3), nn.Softmax(-1), nn.Dropout(0.5))
-    with pytest.raises(ValueError, match="also with dropout"):
+    with pytest.raises(ValueError, match="that are probabilities"):
         from_torch(dropped, classes=[0, 1, 2], outputs="probabilities").predict(X)
 
 
@@ -690,7 +611,7 @@ def test_one_output_for_two_classes(X):
     logits = np.stack([outputs_of_torch(net, X, draw)[:, 0] for draw in range(DRAWS)])
     expected = (1 / (1 + np.exp(-logits))).mean(0)
     for module in (net, nn.Sequential(net, nn.Flatten(0))):
-        with pytest.raises(ValueError, match=r"for a module with one output.*'a'"):
+        with pytest.raises(ValueError, match="for a module with one output"):
             from_torch(module, classes=["b", "a"]).predict(X)
         for outputs, last in (("logits", []), ("probabilities", [nn.Sigmoid()])):
             options = {"outputs": outputs, "n_draws": DRAWS}
@@ -707,18 +628,6 @@ def test_wrong_number_of_outputs_is_refused(module, X):
         model = from_torch(module, classes=classes)
         with pytest.raises(ValueError, match=f"each of {len(classes)} classes; got 3"):
             model.predict_proba(X)
-
-
-def test_outputs_of_sigmoids_warn(seed):
-    """One-versus-rest outputs are no logits and do not sum to one."""
-    X = np.random.default_rng(seed).normal(size=(30, COLUMNS))
-    module = nn.Sequential(perceptron(CLASSES), nn.Sigmoid())
-    with pytest.warns(UserWarning, match="without its last sigmoid"):
-        from_torch(module, classes=[0, 1, 2]).predict_proba(X)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        from_torch(module, classes=[0, 1, 2], outputs="logits").predict_proba(X)
-        from_torch(module[0], classes=[0, 1, 2]).predict_proba(100 * X)
 
 
 def test_logit_of_minus_infinity_is_a_probability_of_zero(X):
@@ -831,7 +740,7 @@ def test_skorch_classifiers(X):
     np.testing.assert_allclose(actual, expected, rtol=1e-5)
     # `outputs` describes the outputs of the module alone.
     net = plain(layers(), predict_nonlinearity=None, **entropy).initialize()
-    with pytest.raises(ValueError, match="set outputs='logits'"):
+    with pytest.raises(ValueError, match="give outputs='logits'"):
         from_torch(net, classes=range(CLASSES)).predict_proba(X)
     with_outputs = from_torch(net, classes=range(CLASSES), outputs="logits")
     assert with_outputs.predict_proba(X).shape == (ROWS, CLASSES)
@@ -852,7 +761,7 @@ def test_skorch_regressor(X):
 
 @pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
 def test_frames(library, seed):
-    """Numbers as arrays; other columns need ``X_transform``, and errors name them."""
+    """Numbers as arrays; other columns need ``X_transform``."""
     frames = pytest.importorskip(library)
     frame_of = frames.table if library == "pyarrow" else frames.DataFrame
     X = np.random.default_rng(seed).normal(size=(7, 2)).astype(np.float32)
@@ -860,8 +769,8 @@ def test_frames(library, seed):
     model = from_torch(net, noise_std=1.0)
     numbers = frame_of({"a": X[:, 0], "b": X[:, 1]})
     np.testing.assert_array_equal(model.predict(numbers), model.predict(X))
-    mixed = frame_of({"a": X[:, 0], "colour": ["red"] * 7, "gaps": [None] * 6 + [1.0]})
-    with pytest.raises(ValueError, match=r"in 'colour', 'gaps'\. Give `X_transform`"):
+    mixed = frame_of({"a": X[:, 0], "colour": ["red"] * 7})
+    with pytest.raises(ValueError, match="could not convert string to float"):
         model.predict(mixed)
 
     def first_twice(rows):
