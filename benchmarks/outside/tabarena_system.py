@@ -15,7 +15,7 @@ class BayesianStackingSystemModel(ExternalSystemModel):
     """Wrap ``skbayesnn.BayesianStackingRegressor`` and ``BayesianStackingClassifier``.
 
     The frame is passed on as it is. Groups stay together in the folds, and rows with a
-    time are held out in the order of time. The limits of time and memory are ignored.
+    time are held out in the order of time. The limit of memory is ignored.
 
     Parameters
     ----------
@@ -23,10 +23,24 @@ class BayesianStackingSystemModel(ExternalSystemModel):
     """
 
     warmup_modules = ("skbayesnn",)
+    warmup_torch_device = True
 
     def __init__(self, *, pool="auto", **kwargs):
         super().__init__(**kwargs)
         self.pool = pool
+
+    @property
+    def warmup_fn(self):
+        """Compile before the time of the fit is measured."""
+
+        def warm_up():
+            import skbayesnn
+
+            report = self._declared_warmup()
+            skbayesnn.warm_up()
+            return report
+
+        return warm_up
 
     def _fit_system(
         self,
@@ -36,6 +50,7 @@ class BayesianStackingSystemModel(ExternalSystemModel):
         problem_type,
         validation_metadata,
         num_cpus,
+        time_limit,
         random_state,
         **context,
     ):
@@ -50,6 +65,9 @@ class BayesianStackingSystemModel(ExternalSystemModel):
                 f"{problem_type!r}."
             )
         params = {"random_state": 0 if random_state is None else random_state}
+        if time_limit is not None:
+            # The stack keeps its limit within 10 %.
+            params["time_limit"] = 0.9 * time_limit
         if validation_metadata.time_on is not None:
             order = X[validation_metadata.time_on].argsort(kind="stable")
             X, y, params["cv"] = X.iloc[order], y.iloc[order], TimeSeriesSplit()
