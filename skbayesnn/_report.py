@@ -25,6 +25,7 @@ from sklearn.utils import check_consistent_length, check_random_state
 
 from skbayesnn._data.target import as_intervals
 from skbayesnn._data.validation import check_numbers, check_target_given
+from skbayesnn._meta.bounds import has_bounds_only
 from skbayesnn._meta.find import described_estimator, target_transform
 from skbayesnn._meta.functions import predict_distribution, predict_interval
 from skbayesnn._predictive.mixin import PredictiveMixin
@@ -232,7 +233,7 @@ class _Page:
 
     @cached_property
     def distribution(self) -> Any:
-        """Predictive distribution of the rows; conformal models raise a TypeError."""
+        """Predictive distribution of the rows."""
         return predict_distribution(self.model, self.X)
 
     @cached_property
@@ -348,6 +349,11 @@ class _Page:
             "prediction is the distribution of these y: a normal distribution for the "
             "log density, their values for the CRPS."
         )
+        if has_bounds_only(self.model):
+            text += (
+                " The intervals are conformal. All other results, also the calibration "
+                "curve, are of the predictive distribution inside, which is not."
+            )
         return text, _coverage_of_thirds(mean2, inside)
 
     def _class_scores(self) -> tuple[str, str]:

@@ -35,7 +35,11 @@ from skbayesnn._meta.conformal_scores import (
     warn_of_few,
 )
 from skbayesnn._meta.functions import predict_distribution, predict_with_std
+from skbayesnn._meta.unwrap import open_predictive
+from skbayesnn._predictive.blocks import PredictiveBlocks
 from skbayesnn._predictive.by_blocks import by_blocks
+from skbayesnn._predictive.distribution import ModelRows, RegressionDistribution
+from skbayesnn._predictive.mixture import MixturePredictive
 from skbayesnn._runtime import atomic_update, default_settings, on_snapshot, warn
 from skbayesnn._sklearn_compat import (
     ClassifierMixin,
@@ -45,6 +49,7 @@ from skbayesnn._sklearn_compat import (
 )
 from skbayesnn._typing import Array, MatrixLike, OutputPath
 from skbayesnn._validation import check_levels, check_number
+from skbayesnn.estimators._docs import complete_docstrings
 from skbayesnn.estimators.laplace import LaplaceClassifier
 
 # With a smaller effective number of rows, the coverage varies by more than 4 points at
@@ -459,6 +464,25 @@ class ConformalRegressor(RegressorMixin, BaseConformal):
         means, stds = map(np.stack, zip(*predicted, strict=True))
         return means.mean(0), np.sqrt(np.square(stds).mean(0) + means.var(0))
 
+    @on_snapshot
+    def predict_distribution(self, X: MatrixLike) -> Any:
+        """Equal-weight mixture of the fitted models, which is not conformal."""
+        check_is_fitted(self)
+        distribution = RegressionDistribution([ModelRows(self, X)])
+        distribution.open()
+        return distribution
+
+    def _open_predictive(self, X) -> PredictiveBlocks:
+        members = [open_predictive(model, X) for model in self.estimators_]
+        if len(members) == 1:
+            return members[0]
+        return PredictiveBlocks.mapped(
+            members,
+            lambda *parts: MixturePredictive.pooled(
+                parts, [max(part.n_draws for part in parts)] * len(parts)
+            ),
+        )
+
     @by_blocks
     @on_snapshot
     def predict_interval(
@@ -527,19 +551,8 @@ class ConformalClassifier(ClassifierMixin, BaseConformal):
         them.
     calibration_size : float or int, default=0.25
         Share or number of calibration rows.
-    groups : str or int, default=None
-        Column of X, by its name or its position in an array, whose values are groups:
-        the coverage then holds in each group that has at least 50 calibration rows. A
-        smaller group also takes the scores of all other rows, which together count as
-        the rows that are missing to 50. A new group takes all rows.
-    weights : callable, default=None
-        Takes X and returns the density of new rows divided by the density of
-        calibration rows, (n_samples,), for a known shift of X. A constant factor has no
-        effect. To estimate the ratio, leave it out and give ``X_new`` to ``fit``.
-    window : int, default=150
-        Number of the latest rows of each group that calibrate after ``update``.
-    step_size : float, default=0.02
-        Step of the level for a row of ``update``; 0 keeps the level.
+    groups, weights, window, step_size
+        As in :class:`ConformalRegressor`.
     random_state : int, RandomState instance or None, default=None
         Seed of the selection of calibration rows.
 
@@ -548,13 +561,11 @@ class ConformalClassifier(ClassifierMixin, BaseConformal):
     estimator_ : estimator
         Fitted to the rows that do not calibrate.
     classes_ : ndarray of shape (n_classes,)
-    n_calibration_ : int
-        Number of calibration rows.
+    n_calibration_, ratio_models_
+        As in :class:`ConformalRegressor`.
     conformal_ : Calibration
         Scores of the calibration rows, one minus the probability of y, with their
         groups and density ratios.
-    ratio_models_ : list of LaplaceClassifier
-        Only with ``X_new``.
     n_features_in_, feature_names_in_
         As in the fitted estimator, if it has them.
 
@@ -614,16 +625,8 @@ class ConformalClassifier(ClassifierMixin, BaseConformal):
         ----------
         X : {frame, array-like, sparse matrix} of shape (n_samples, n_features)
         y : array-like of shape (n_samples,)
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weights for the estimator. Exchangeability requires that all calibration
-            rows have the same weight; rows of weight zero do not calibrate.
-        X_new : {frame, array-like} of shape (n_new, n_features), default=None
-            Rows from where the model is used, without y, if X has another distribution
-            there. Networks by evidence (:class:`LaplaceClassifier`) estimate the
-            density ratio: they distinguish these rows from the calibration rows, which
-            they predict out of fold.
-        **fit_params : dict
-            Parameters of the estimator's ``fit``.
+        sample_weight, X_new, **fit_params
+            As in :meth:`ConformalRegressor.fit` with ``method="split"``.
 
         Returns
         -------
@@ -716,6 +719,9 @@ class ConformalClassifier(ClassifierMixin, BaseConformal):
                 largest = quantiles(*known, level)[:, None] if level > 0 else -np.inf
                 result[part.rows, i] = scores[part.rows] <= largest
         return result if np.ndim(coverage) else result[:, 0]
+
+
+complete_docstrings([ConformalRegressor, ConformalClassifier])
 
 
 def _check_no_abstainer(estimator) -> None:

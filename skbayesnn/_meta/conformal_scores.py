@@ -1,6 +1,7 @@
 """Scores of calibration rows, and the intervals that follow from them."""
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Annotated
 
 import numpy as np
@@ -80,8 +81,10 @@ class Calibration:
         ``LARGEST_STEP``, times the difference of the shares of missed and of expected
         misses [Gibbs & Candes 2021, eq. 2]. It may leave (0, 1).
         """
-        level, missed, n = coverage, 0, 0
-        rows = self.needed_groups == group
+        key = coverage, group, step_size
+        level, n_before = self._levels.get(key, (coverage, 0))
+        missed, n = 0, 0
+        rows = n_before + np.flatnonzero(self.needed_groups[n_before:] == group)
         for needed, is_last in zip(
             self.needed[rows].tolist(), self.is_last[rows].tolist(), strict=True
         ):
@@ -91,7 +94,17 @@ class Calibration:
                 step = min(n * step_size, LARGEST_STEP)
                 level += step * (missed / n - (1 - coverage))
                 missed = n = 0
+        self._levels[key] = level, len(self.needed)
         return level
+
+    @cached_property
+    def _levels(self) -> dict:
+        """Levels so far, by the arguments of ``level``, and the updates before them."""
+        return {}
+
+    def __getstate__(self) -> dict:
+        """State without levels, which are computed again."""
+        return {name: v for name, v in vars(self).items() if name != "_levels"}
 
     def followed_by(self, scores, models, groups, needed, window) -> "Calibration":
         """The same with further rows; the latest ``window`` rows of a group are kept.
@@ -113,7 +126,7 @@ class Calibration:
         kept = np.sort(np.concatenate(latest))
         is_last = np.zeros(len(scores), bool)
         is_last[[np.flatnonzero(groups == name)[-1] for name in np.unique(groups)]] = 1
-        return replace(
+        followed = replace(
             self,
             scores=all_scores[kept],
             models=all_models[kept],
@@ -123,6 +136,8 @@ class Calibration:
             needed_groups=np.concatenate([self.needed_groups, groups]),
             is_last=np.concatenate([self.is_last, is_last]),
         )
+        followed._levels.update(self._levels)
+        return followed
 
 
 def warn_of_few(n_rows: float, coverage: float, place: str = "") -> None:

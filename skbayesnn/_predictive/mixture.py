@@ -181,7 +181,7 @@ class MixturePredictive:
 
         n_draws : sequence of int, number of draws of each part, which is its weight
         """
-        parts = [part.in_units_of_target() for part in parts]
+        parts = _in_own_units(parts, "mixed")
         components = of_one_class(part.components for part in parts)
         pairs = zip(components, n_draws, strict=True)
         draws = joined_draws([part.resized(n) for part, n in pairs])
@@ -195,12 +195,7 @@ class MixturePredictive:
     @classmethod
     def concatenate_rows(cls, parts):
         """Concatenate the rows of several distributions."""
-        parts = [part.in_units_of_target() for part in parts]
-        if any(part.transform is not None or part.maps is not None for part in parts):
-            raise TypeError(
-                "only distributions in y's own units can be concatenated, without a "
-                "target transform or a recalibration."
-            )
+        parts = _in_own_units(parts, "concatenated")
         n_draws = max(part.n_draws for part in parts)
         components = of_one_class(part.components.resized(n_draws) for part in parts)
         joined = type(components[0]).concatenated(components, axis=1)
@@ -779,6 +774,17 @@ class MixturePredictive:
     def _values(self, values: np.ndarray) -> np.ndarray:
         """Values of y in the shape and precision in which they are returned."""
         return self._shaped(values).astype(self.dtype, copy=False)
+
+
+def _in_own_units(parts, verb: str) -> list:
+    """Parts in y's units; raise if they were transformed or recalibrated."""
+    parts = [part.in_units_of_target() for part in parts]
+    if any(part.transform is not None or part.maps is not None for part in parts):
+        raise TypeError(
+            f"only distributions in y's own units can be {verb}, without a target "
+            "transform or a recalibration."
+        )
+    return parts
 
 
 def _weighted_sum(weights, values) -> np.ndarray:

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.compose import TransformedTargetRegressor
 from sklearn.datasets import make_regression
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
@@ -28,7 +29,9 @@ from skbayesnn import (
     MCDropoutRegressor,
     predict_interval,
     predict_quantile,
+    report,
 )
+from skbayesnn.inspection import attributions
 from tests.helpers.checks import Checks
 from tests.helpers.linear_gaussian import LinearGaussian
 from tests.helpers.seed import SEED
@@ -391,6 +394,35 @@ def test_std_of_the_model_is_returned(data):
     [inner] = model.estimators_
     np.testing.assert_array_equal(mean, inner.predict(data.X_new))
     np.testing.assert_allclose(std, inner.predict_uncertainty(data.X_new))
+
+
+@METHODS
+def test_distribution_is_the_mixture_of_the_models(data, method):
+    """Its mean is explained, and its CRPS is in the report."""
+    model = ConformalRegressor(LinearGaussian(deviation=0.4), method=method, cv=3)
+    model.fit(data.X, data.y)
+    distribution = model.predict_distribution(data.X_new)
+    moments = model.predict(data.X_new, return_std=True)
+    np.testing.assert_allclose(distribution.moments(), moments)
+    of_models = [m.predictive_cdf(data.X_new, data.y_new) for m in model.estimators_]
+    cdf = distribution.cdf(data.y_new)
+    np.testing.assert_allclose(cdf, np.mean(of_models, axis=0), rtol=1e-12)
+    explained = attributions(model, data.X_new[:3], background=data.X)
+    total = explained.base_values + explained.values.sum(1)
+    np.testing.assert_allclose(total, moments[0][:3])
+    page = report(model, data.X_new, data.y_new, n_rows=1, X_train=data.X)
+    assert "Not available" not in page.html
+    inside = share_inside(model.predict_interval(data.X_new, 0.9), data.y_new)
+    assert page.scores["90 % intervals cover"] == pytest.approx(inside)
+    assert page.scores["CRPS"] == pytest.approx(distribution.crps(data.y_new).mean())
+
+
+def test_models_of_a_transformed_target_are_not_mixed(data):
+    inner = TransformedTargetRegressor(LinearGaussian(), transformer=StandardScaler())
+    model = ConformalRegressor(inner, method="cv+", cv=3).fit(data.X, data.y)
+    distribution = model.predict_distribution(data.X_new)
+    with pytest.raises(TypeError, match="mixed, without a target transform"):
+        distribution.mean()
 
 
 def test_frozen_estimator_is_not_fitted_again(data):

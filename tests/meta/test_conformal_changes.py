@@ -311,6 +311,30 @@ def test_long_run_coverage_of_any_stream(kind, n_rows, adversary):
         assert abs(np.mean(covered) - coverage) <= bound + 1e-9
 
 
+@KINDS
+def test_predictions_between_updates_change_nothing(kind):
+    """Levels continue from those that were computed before."""
+    case = case_of(kind, groups=3, step_size=0.013)
+    models = [clone(case.model).fit(case.X, case.y) for _ in range(2)]
+    order = case.random.permutation(len(case.X_new))
+    for rows in np.array_split(order, 6):
+        predicted(models[0], case.X_new)
+        for model in models:
+            model.update(case.X_new[rows], case.y_new[rows])
+    one, other = (
+        [
+            model.conformal_.level(coverage, group, 0.013)
+            for coverage in COVERAGE
+            for group in np.unique(model.conformal_.groups)
+        ]
+        for model in models
+    )
+    assert one == other and len(set(one)) > len(COVERAGE)
+    for model in models:
+        model.set_params(step_size=0.0)
+    assert_equal_predictions(*models, case.X_new)
+
+
 def test_levels_beyond_one_and_zero():
     case = case_of("split", step_size=0.5)
     model = clone(case.model).fit(case.X, case.y)
