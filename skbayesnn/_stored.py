@@ -163,6 +163,8 @@ def each(values: Values) -> Property:
     return Property(f"a string, or numeric values, {values.what}", holds)
 
 
+# Of the inputs of each weight layer.
+Rates = Annotated[Any, each(PROPER_SHARE)]
 RISING = Property("rising", lambda v: bool((np.diff(v, axis=0) > 0).all()))
 SORTED = Property("not falling", lambda v: bool((np.diff(v, axis=0) >= 0).all()))
 # Compiled functions read arrays of these sizes.

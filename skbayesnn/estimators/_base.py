@@ -40,7 +40,6 @@ from skbayesnn._sklearn_compat import (
     with_callbacks,
 )
 from skbayesnn._typing import MatrixLike
-from skbayesnn._validation import MAX_N_DRAWS
 from skbayesnn.estimators import _fit, _fitted, _out_of_core, _streaming
 from skbayesnn.estimators._continuation import (
     Checkpoint,
@@ -54,15 +53,16 @@ from skbayesnn.estimators._diagnostics import (
     without_diverged,
 )
 from skbayesnn.estimators._job import PosteriorSpec, TrainedJob, TrainingJob
+from skbayesnn.estimators._parameters import Parameters
 from skbayesnn.estimators._survey import TrainingSource
 from skbayesnn.estimators._training_data import input_columns
-from skbayesnn.networks import NetworkDescription
 
 
 class BayesianNetwork(
     _fitted.WithCache,
     PredictiveMixin,
     CallbackSupportMixin,
+    Parameters,
     BaseEstimator,
     metaclass=ABCMeta,
 ):
@@ -72,31 +72,9 @@ class BayesianNetwork(
     define ``_validate_table``, ``_row_weights`` and the predictions.
     """
 
-    # Constructor parameters, for type checkers. Some classes lack some of them.
-    hidden_layer_sizes: Any
-    activation: str
-    dropout: Annotated[Any, stored.each(stored.PROPER_SHARE)]
-    length_scale: Annotated[Any, stored.each(stored.NOT_NEGATIVE)]
-    tau: Annotated[Any, stored.each(stored.POSITIVE)]
+    # Of regressors and classifiers, with different defaults.
+    tau: Any
     likelihood: str
-    n_estimators: stored.PositiveCount
-    n_draws: Annotated[int, stored.between(1, MAX_N_DRAWS)]
-    n_training_draws: stored.PositiveCount
-    standardize: bool
-    categorical_features: stored.ColumnChoice = "from_dtype"
-    batch_size: Any
-    learning_rate: str
-    learning_rate_init: stored.PositiveFloat
-    max_iter: Any
-    early_stopping: Any
-    validation_fraction: float
-    n_iter_no_change: int
-    tol: Annotated[float, stored.NOT_NEGATIVE]
-    warm_start: bool
-    device: Any
-    dtype: str
-    verbose: bool | int
-    random_state: stored.Seed
     # Fitted attributes.
     n_features_in_: stored.NumberOfColumns
     n_iter_: stored.Count
@@ -136,13 +114,12 @@ class BayesianNetwork(
     elbo_std_error_: stored.Record
     history_: dict[str, Annotated[stored.Records, "epochs, networks"]]
     loss_curve_: list[stored.Record]
-    # Defaults for classes whose constructors lack these parameters.
+    # Classifiers have no such parameters.
     likelihood_options: dict | None = None
     target_scale: str = "identity"
     y_bounds: Any = None
     point_mass: float | None = None
     exposure: str | int | None = None
-    network: NetworkDescription | None = None
     _predictive_class: type[_fitted.PredictiveByDraws]
     _cache_class = _fitted.PosteriorCache
     # The unfinished model of an interrupted fit to a source of rows.

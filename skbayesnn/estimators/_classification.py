@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cached_property, partial
 from itertools import repeat
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -36,6 +36,7 @@ from skbayesnn.estimators._fitted import (
     posterior_by,
     warn_of_nan,
 )
+from skbayesnn.estimators._parameters import ClassifierParameters
 
 
 class ClassesByDraws(PredictiveByDraws):
@@ -122,13 +123,15 @@ class ClassesByDraws(PredictiveByDraws):
 
 
 class BayesianClassifier(
-    ClassificationPredictiveMixin, ClassifierMixin, BayesianNetwork
+    ClassifierParameters,
+    ClassificationPredictiveMixin,
+    ClassifierMixin,
+    BayesianNetwork,
 ):
     """Base class of the classifiers."""
 
     _predictive_class = ClassesByDraws
 
-    class_weight: Any
     classes_: Labels
 
     def _validate_table(self, X, y, sample_weight, *, groups=None, reset, classes=None):

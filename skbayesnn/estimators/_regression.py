@@ -38,6 +38,7 @@ from skbayesnn.estimators._fitted import (
     warn_of_nan,
 )
 from skbayesnn.estimators._job import likelihood_class
+from skbayesnn.estimators._parameters import RegressorParameters
 
 
 class MixtureByDraws(PredictiveByDraws):
@@ -184,7 +185,9 @@ def _log_exposure(X, column: int) -> np.ndarray:
     return np.log(values.astype(np.float64))
 
 
-class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwork):
+class BayesianRegressor(
+    RegressorParameters, RegressionPredictiveMixin, RegressorMixin, BayesianNetwork
+):
     """Base class of the regressors. Predictions are in the units of y."""
 
     _predictive_class = MixtureByDraws

@@ -1,24 +1,32 @@
 """Anchored ensembles [PLB20]: each network's prior is centred on its own prior draw."""
 
 import math
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
+from skbayesnn import _stored as stored
 from skbayesnn import _validation
 from skbayesnn._engine.config import TrainingOptions
 from skbayesnn._families import Bernoulli, Point
 from skbayesnn.estimators._base import BayesianNetwork
 from skbayesnn.estimators._classification import BayesianClassifier
 from skbayesnn.estimators._job import PosteriorSpec
+from skbayesnn.estimators._parameters import parameters
 from skbayesnn.estimators._regression import BayesianRegressor
 
 
+@parameters
 class _AnchoredEnsemble(BayesianNetwork):
     """Randomised MAP sampling, for regression and classification."""
 
-    bias_length_scale: Any
-    noisy_targets: Any
+    hidden_layer_sizes: Any = field(default=(100,), kw_only=False)
+    activation: str = field(default="tanh", kw_only=False)
+    bias_length_scale: Any = "auto"
+    noisy_targets: Any = True
+    n_estimators: stored.PositiveCount = 10
+    learning_rate_init: stored.PositiveFloat = 0.03
 
     def _posterior_spec(self, fan_ins):
         rates = _validation.dropout_rates(self.dropout, len(fan_ins))
@@ -55,6 +63,7 @@ class _AnchoredEnsemble(BayesianNetwork):
         return bias_scales
 
 
+@parameters
 class AnchoredEnsembleRegressor(_AnchoredEnsemble, BayesianRegressor):
     """Ensemble of networks for regression, each pulled to its own draw from the prior.
 
@@ -173,44 +182,8 @@ optimizer_, x_mean_, x_scale_, table_, y_mean_, y_scale_
     (3,)
     """
 
-    def __init__(
-        self,
-        hidden_layer_sizes=(100,),
-        activation="tanh",
-        *,
-        network=None,
-        dropout=0.0,
-        length_scale="auto",
-        bias_length_scale="auto",
-        noisy_targets=True,
-        tau="auto",
-        likelihood="auto",
-        likelihood_options=None,
-        target_scale="identity",
-        y_bounds=None,
-        point_mass=None,
-        exposure=None,
-        n_estimators=10,
-        n_draws=200,
-        standardize=True,
-        categorical_features="from_dtype",
-        batch_size="auto",
-        learning_rate="cosine",
-        learning_rate_init=0.03,
-        max_iter="auto",
-        early_stopping=False,
-        validation_fraction=0.1,
-        n_iter_no_change=10,
-        tol=1e-4,
-        warm_start=False,
-        device="auto",
-        dtype="float32",
-        verbose=False,
-        random_state=None,
-    ) -> None:
-        self._store(locals())
 
-
+@parameters
 class AnchoredEnsembleClassifier(_AnchoredEnsemble, BayesianClassifier):
     """Ensemble of networks for classification, each pulled to its own prior draw.
 
@@ -293,36 +266,3 @@ parameters_, network_, seeds_, optimizer_, x_mean_, x_scale_
     >>> model.predict_proba(X[:3]).shape
     (3, 3)
     """
-
-    def __init__(
-        self,
-        hidden_layer_sizes=(100,),
-        activation="tanh",
-        *,
-        network=None,
-        dropout=0.0,
-        length_scale="auto",
-        bias_length_scale="auto",
-        noisy_targets=True,
-        tau=1.0,
-        likelihood="categorical",
-        class_weight=None,
-        n_estimators=10,
-        n_draws=200,
-        standardize=True,
-        categorical_features="from_dtype",
-        batch_size="auto",
-        learning_rate="cosine",
-        learning_rate_init=0.03,
-        max_iter="auto",
-        early_stopping=False,
-        validation_fraction=0.1,
-        n_iter_no_change=10,
-        tol=1e-4,
-        warm_start=False,
-        device="auto",
-        dtype="float32",
-        verbose=False,
-        random_state=None,
-    ) -> None:
-        self._store(locals())

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Self
+from dataclasses import field
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from skbayesnn import _stored as stored
 from skbayesnn import _validation
 from skbayesnn._engine.config import TrainingOptions
 from skbayesnn._families import MeanField
@@ -14,6 +16,7 @@ from skbayesnn._typing import MatrixLike
 from skbayesnn.estimators import _pruning
 from skbayesnn.estimators._classification import BayesianClassifier
 from skbayesnn.estimators._job import PosteriorSpec
+from skbayesnn.estimators._parameters import parameters
 from skbayesnn.estimators._regression import BayesianRegressor
 
 # Precision of the training, in units of a learned tau (docs/defaults.md, "Observation
@@ -21,17 +24,19 @@ from skbayesnn.estimators._regression import BayesianRegressor
 PRECISION_RATIO = 2.0
 
 
+@parameters
 class _BayesByBackprop(_pruning.Prunable):
     """Mean-field normal weights, with spikes where units are dropped."""
 
-    prior: str
-    pi: float
-    s1: float
-    s2: float
-    kl: str
-    kl_weighting: str
-    kl_warm_up: float
-    gradient: str
+    prior: str = "gaussian"
+    pi: float = 0.5
+    s1: float = 1.0
+    s2: float = 0.1
+    kl: str = "closed"
+    kl_weighting: str = "uniform"
+    kl_warm_up: float = 0.5
+    gradient: str = "local"
+    n_training_draws: stored.PositiveCount = 1
 
     def _posterior_spec(self, fan_ins):
         rates = _validation.dropout_rates(self.dropout, len(fan_ins))
@@ -143,6 +148,7 @@ class _BayesByBackprop(_pruning.Prunable):
             )
 
 
+@parameters
 class BBBRegressor(_BayesByBackprop, BayesianRegressor):
     """Neural network regression by Bayes by Backprop.
 
@@ -277,51 +283,11 @@ seeds_, optimizer_, x_mean_, x_scale_, table_, y_mean_, y_scale_
     ((3,), (3,))
     """
 
-    def __init__(
-        self,
-        hidden_layer_sizes="auto",
-        activation="relu",
-        *,
-        network=None,
-        dropout=0.0,
-        prior="gaussian",
-        pi=0.5,
-        s1=1.0,
-        s2=0.1,
-        kl="closed",
-        kl_weighting="uniform",
-        kl_warm_up=0.5,
-        gradient="local",
-        length_scale="auto",
-        tau="auto",
-        likelihood="heteroscedastic",
-        likelihood_options=None,
-        target_scale="identity",
-        y_bounds=None,
-        point_mass=None,
-        exposure=None,
-        n_estimators=1,
-        n_draws=200,
-        n_training_draws=1,
-        standardize=True,
-        categorical_features="from_dtype",
-        batch_size="auto",
-        learning_rate="cosine",
-        learning_rate_init=0.01,
-        max_iter="auto",
-        early_stopping=False,
-        validation_fraction=0.1,
-        n_iter_no_change=10,
-        tol=1e-4,
-        warm_start=False,
-        device="auto",
-        dtype="float32",
-        verbose=False,
-        random_state=None,
-    ) -> None:
-        self._store(locals())
+    hidden_layer_sizes: Any = field(default="auto", kw_only=False)
+    likelihood: str = "heteroscedastic"
 
 
+@parameters
 class BBBClassifier(_BayesByBackprop, BayesianClassifier):
     """Neural network classification by Bayes by Backprop.
 
@@ -392,42 +358,4 @@ x_scale_
     (3, 3)
     """
 
-    def __init__(
-        self,
-        hidden_layer_sizes=(50,),
-        activation="relu",
-        *,
-        network=None,
-        dropout=0.0,
-        prior="gaussian",
-        pi=0.5,
-        s1=1.0,
-        s2=0.1,
-        kl="closed",
-        kl_weighting="uniform",
-        kl_warm_up=0.5,
-        gradient="local",
-        length_scale="auto",
-        tau=1.0,
-        likelihood="categorical",
-        class_weight=None,
-        n_estimators=1,
-        n_draws=200,
-        n_training_draws=1,
-        standardize=True,
-        categorical_features="from_dtype",
-        batch_size="auto",
-        learning_rate="cosine",
-        learning_rate_init=0.01,
-        max_iter="auto",
-        early_stopping=False,
-        validation_fraction=0.1,
-        n_iter_no_change=10,
-        tol=1e-4,
-        warm_start=False,
-        device="auto",
-        dtype="float32",
-        verbose=False,
-        random_state=None,
-    ) -> None:
-        self._store(locals())
+    hidden_layer_sizes: Any = field(default=(50,), kw_only=False)

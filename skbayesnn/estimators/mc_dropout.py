@@ -1,10 +1,11 @@
 """Monte Carlo dropout [GG16]: dropout as approximate Bayesian inference."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 
+from skbayesnn import _stored as stored
 from skbayesnn import _validation
 from skbayesnn._engine.config import TrainingOptions
 from skbayesnn._families import FAMILIES, Concrete, Family
@@ -13,6 +14,7 @@ from skbayesnn.estimators import _fitted
 from skbayesnn.estimators._base import BayesianNetwork
 from skbayesnn.estimators._classification import BayesianClassifier
 from skbayesnn.estimators._job import PosteriorSpec
+from skbayesnn.estimators._parameters import parameters
 from skbayesnn.estimators._regression import BayesianRegressor
 from skbayesnn.networks import MLP
 
@@ -23,15 +25,17 @@ _CONTINUOUS = ("gaussian", "additive")
 _MIN_DROPPED = 0.1
 
 
+@parameters
 class _MCDropout(BayesianNetwork):
     """The stochastic regularisation techniques of [Gal16 3.2]."""
 
-    noise: str
-    prior: str
-    prior_step: Any
+    noise: str = "bernoulli"
+    prior: str = "gaussian"
+    prior_step: Any = 0.001
+    n_training_draws: stored.PositiveCount = 1
 
     # Initial rate for `dropout="auto"`.
-    _start_rate: float
+    _start_rate: ClassVar[float]
 
     @property
     def _learns_rates(self) -> bool:
@@ -108,6 +112,7 @@ class _MCDropout(BayesianNetwork):
             )
 
 
+@parameters
 class MCDropoutRegressor(_MCDropout, BayesianRegressor):
     """Neural network regression with Monte Carlo dropout.
 
@@ -414,46 +419,10 @@ default="from_dtype"
 
     _start_rate = 0.01
 
-    def __init__(
-        self,
-        hidden_layer_sizes=(50, 50),
-        activation="relu",
-        *,
-        network=None,
-        dropout=0.01,
-        noise="bernoulli",
-        prior="gaussian",
-        prior_step=0.001,
-        length_scale="auto",
-        tau="auto",
-        likelihood="auto",
-        likelihood_options=None,
-        target_scale="identity",
-        y_bounds=None,
-        point_mass=None,
-        exposure=None,
-        n_estimators=1,
-        n_draws=200,
-        n_training_draws=1,
-        standardize=True,
-        categorical_features="from_dtype",
-        batch_size="auto",
-        learning_rate="cosine",
-        learning_rate_init=0.01,
-        max_iter="auto",
-        early_stopping=False,
-        validation_fraction=0.1,
-        n_iter_no_change=10,
-        tol=1e-4,
-        warm_start=False,
-        device="auto",
-        dtype="float32",
-        verbose=False,
-        random_state=None,
-    ) -> None:
-        self._store(locals())
+    dropout: stored.Rates = 0.01
 
 
+@parameters
 class MCDropoutClassifier(_MCDropout, BayesianClassifier):
     """Neural network classification with Monte Carlo dropout.
 
@@ -562,37 +531,5 @@ x_scale_
 
     _start_rate = 0.1
 
-    def __init__(
-        self,
-        hidden_layer_sizes=(50, 50),
-        activation="relu",
-        *,
-        network=None,
-        dropout=0.1,
-        noise="bernoulli",
-        prior="gaussian",
-        prior_step=0.001,
-        length_scale="auto",
-        tau=1.0,
-        likelihood="categorical",
-        class_weight=None,
-        n_estimators=1,
-        n_draws=200,
-        n_training_draws=1,
-        standardize=True,
-        categorical_features="from_dtype",
-        batch_size="auto",
-        learning_rate="cosine",
-        learning_rate_init=0.01,
-        max_iter="auto",
-        early_stopping="auto",
-        validation_fraction=0.1,
-        n_iter_no_change=10,
-        tol=1e-4,
-        warm_start=False,
-        device="auto",
-        dtype="float32",
-        verbose=False,
-        random_state=None,
-    ) -> None:
-        self._store(locals())
+    dropout: stored.Rates = 0.1
+    early_stopping: Any = "auto"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import field
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from skbayesnn import _stored as stored
 from skbayesnn import _validation
 from skbayesnn._engine.config import TrainingOptions
 from skbayesnn._families import Correlated, Independent, Point
@@ -14,17 +16,21 @@ from skbayesnn._typing import Array, MatrixLike
 from skbayesnn.estimators import _pruning
 from skbayesnn.estimators._classification import BayesianClassifier
 from skbayesnn.estimators._job import PosteriorSpec
+from skbayesnn.estimators._parameters import parameters
 from skbayesnn.estimators._regression import BayesianRegressor
 
 
+@parameters
 class _VariationalDropout(_pruning.Prunable):
     """Multiplicative normal noise of a learned variance, and what it makes needless."""
 
-    noise: str
-    alpha_per: str
-    prior: str
-    kl_approximation: str
-    kl_warm_up: Any
+    dropout: stored.Rates = 0.1
+    noise: str = "correlated"
+    alpha_per: str = "unit"
+    prior: str = "log_uniform"
+    kl_approximation: str = "molchanov"
+    kl_warm_up: Any = "auto"
+    n_training_draws: stored.PositiveCount = 1
 
     @property
     def _learns_rates(self) -> bool:
@@ -124,6 +130,7 @@ class _VariationalDropout(_pruning.Prunable):
         )
 
 
+@parameters
 class VariationalDropoutRegressor(_VariationalDropout, BayesianRegressor):
     """Neural network regression with variational dropout.
 
@@ -237,48 +244,8 @@ seeds_, optimizer_, x_mean_, x_scale_, table_, y_mean_, y_scale_
     ((3,), (3,))
     """
 
-    def __init__(
-        self,
-        hidden_layer_sizes=(50, 50),
-        activation="relu",
-        *,
-        network=None,
-        dropout=0.1,
-        noise="correlated",
-        alpha_per="unit",
-        prior="log_uniform",
-        kl_approximation="molchanov",
-        kl_warm_up="auto",
-        length_scale="auto",
-        tau="auto",
-        likelihood="auto",
-        likelihood_options=None,
-        target_scale="identity",
-        y_bounds=None,
-        point_mass=None,
-        exposure=None,
-        n_estimators=1,
-        n_draws=200,
-        n_training_draws=1,
-        standardize=True,
-        categorical_features="from_dtype",
-        batch_size="auto",
-        learning_rate="cosine",
-        learning_rate_init=0.01,
-        max_iter="auto",
-        early_stopping=False,
-        validation_fraction=0.1,
-        n_iter_no_change=10,
-        tol=1e-4,
-        warm_start=False,
-        device="auto",
-        dtype="float32",
-        verbose=False,
-        random_state=None,
-    ) -> None:
-        self._store(locals())
 
-
+@parameters
 class VariationalDropoutClassifier(_VariationalDropout, BayesianClassifier):
     """Neural network classification with variational dropout.
 
@@ -353,39 +320,5 @@ x_scale_
     (3, 3)
     """
 
-    def __init__(
-        self,
-        hidden_layer_sizes=(50,),
-        activation="relu",
-        *,
-        network=None,
-        dropout=0.1,
-        noise="correlated",
-        alpha_per="unit",
-        prior="log_uniform",
-        kl_approximation="molchanov",
-        kl_warm_up="auto",
-        length_scale="auto",
-        tau=1.0,
-        likelihood="categorical",
-        class_weight=None,
-        n_estimators=1,
-        n_draws=200,
-        n_training_draws=1,
-        standardize=True,
-        categorical_features="from_dtype",
-        batch_size="auto",
-        learning_rate="cosine",
-        learning_rate_init=0.01,
-        max_iter="auto",
-        early_stopping="auto",
-        validation_fraction=0.1,
-        n_iter_no_change=10,
-        tol=1e-4,
-        warm_start=False,
-        device="auto",
-        dtype="float32",
-        verbose=False,
-        random_state=None,
-    ) -> None:
-        self._store(locals())
+    hidden_layer_sizes: Any = field(default=(50,), kw_only=False)
+    early_stopping: Any = "auto"

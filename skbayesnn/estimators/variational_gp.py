@@ -17,6 +17,7 @@ from sklearn.utils.validation import (
     check_is_fitted,
 )
 
+from skbayesnn import _stored as stored
 from skbayesnn import _validation
 from skbayesnn._engine.config import TrainingOptions
 from skbayesnn._engine.posterior import mean_weights
@@ -190,6 +191,7 @@ seeds_, optimizer_, x_mean_, x_scale_, table_, y_mean_, y_scale_
 
     n_features: Any
     sigma: Any
+    n_training_draws: stored.PositiveCount
 
     def __init__(
         self,
