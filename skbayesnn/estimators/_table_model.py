@@ -1,4 +1,4 @@
-"""Models of a table in memory that train by themselves, not in a program."""
+"""Models of a table in memory that are trained alone, not in a program."""
 
 from __future__ import annotations
 
