@@ -358,7 +358,7 @@ def number_features(values: Any, column: Column) -> list:
 
 def _features_of(values: np.ndarray, column: Column) -> np.ndarray:
     """Features of numbers, (rows, features), float64."""
-    return np.stack(number_features(values, column), axis=1)
+    return np.array(number_features(values, column)).T
 
 
 # ---- categories

@@ -310,13 +310,19 @@ class _SeriesColumn(TableColumn):
 
     @cached_property
     def values(self):
+        import narwhals.stable.v2 as narwhals
+
         if not self._has_numbers:
-            return _objects(self._series)
+            series = self._series
+            if self._dtype_name == "Categorical" and (
+                narwhals.get_native_namespace(series).__name__ == "pyarrow"
+            ):
+                # Missing values of dictionary arrays are lost in `to_numpy`.
+                series = series.cast(narwhals.String)
+            return np.asarray(series.to_numpy())
         values = self._series.to_numpy()
         if values.dtype.kind in "biuf":
             return values
-        import narwhals.stable.v2 as narwhals
-
         # Such as booleans with missing values.
         return self._series.cast(narwhals.Float64).to_numpy()
 
@@ -410,8 +416,19 @@ class TableReader:
 
             # The columns of a pyarrow table are arrays.
             self.names = list(getattr(X, "column_names", X.columns))
-            series = narwhals.from_native(X, eager_only=True).iter_columns()
-            self._columns = list(map(_SeriesColumn, self.names, series))
+            frame = narwhals.from_native(X, eager_only=True)
+            if hasattr(X, "iloc"):
+                # Most columns of pandas are arrays, which take less time.
+                self._columns = [
+                    TableColumn(name, series.to_numpy())
+                    if getattr(series.dtype, "kind", "") in "biufmM"
+                    and isinstance(series.dtype, np.dtype)
+                    else _SeriesColumn(name, frame.get_column(name))
+                    for name, series in X.items()
+                ]
+            else:
+                columns = zip(self.names, frame.iter_columns(), strict=True)
+                self._columns = [_SeriesColumn(*column) for column in columns]
         else:
             values = np.asarray(X)
             self.names = list(range(values.shape[1]))
@@ -475,18 +492,6 @@ def _pandas_categorical(series):
     native = series.to_native()
     is_categorical = getattr(getattr(native, "dtype", None), "name", "") == "category"
     return native.array if is_categorical else None
-
-
-def _objects(series) -> np.ndarray:
-    """Values of a narwhals series: an array of objects, dates or durations."""
-    import narwhals.stable.v2 as narwhals
-
-    if narwhals.get_native_namespace(series).__name__ == "pyarrow" and (
-        series.dtype == narwhals.Categorical
-    ):
-        # Missing values of dictionary arrays are lost in `to_numpy`.
-        series = series.cast(narwhals.String)
-    return np.asarray(series.to_numpy())
 
 
 def is_missing(value) -> bool:
