@@ -3,17 +3,22 @@
 Estimators with default parameters, fitted to 1,000 rows x 10 columns: one row at a time
 on one thread, 100,000 rows at once, eight threads that predict 100 rows each, the time
 of a new process to load a pickle (without importing torch and scikit-learn), and the
-size of the pickle. Then the CPU time of calls with frames of 30 mixed columns.
+size of the pickle. Then the CPU time of calls with frames of 30 mixed columns, the
+latency of the default stack, many threads beside two processes, and what 300 fits leave
+behind.
 
     python benchmarks/serving.py
+    python benchmarks/serving.py --parts latency,threads,fits
 """
 
+import multiprocessing
+import os
 import pickle
 import statistics
 import tempfile
 import time
 import warnings
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -52,6 +57,13 @@ KINDS = (
 FRAME_ROWS = 1, 1000
 # Milliseconds of a frame of pandas, by the number of rows, that may not be exceeded.
 MOST_OF_FRAME = {1: 4.0, 1000: 20.0}
+# Calls of one row, and the milliseconds of the median and of the 99th percentile that
+# may not be exceeded.
+LATENCY_CALLS, MOST_LATENCY = 10_000, (2.0, 5.0)
+# Threads that serve one row at a time, and the seconds that they do.
+MANY_THREADS, SECONDS_OF_THREADS = 64, 10.0
+# Fits to tables of a few rows, and those after which memory is read.
+FIT_ROWS, FITS = 60, (50, 100, 200, 300)
 LOADED = """
 import pickle, sys, time
 import sklearn.base, torch
@@ -170,12 +182,106 @@ def of_frames():
         print(f"{KINDS[0].__name__}, pandas, {n:,} rows: {text}")
 
 
-def main():
-    """Print the tables."""
-    command_line(__doc__).parse_args()
-    warnings.simplefilter("ignore")
+def stacks():
+    """The default stack, its name, and the table that it was fitted to."""
+    random = np.random.default_rng(0)
+    X = random.normal(size=(ROWS, COLUMNS))
+    noise = random.normal(size=ROWS)
+    frame = mixed_frame()
+    tables = {
+        "an array of 10 numbers": (X, np.sin(X[:, 0]) + X[:, 1] + 0.3 * noise),
+        "a frame of 30 columns": (frame, frame["number 5"].to_numpy() + noise),
+    }
+    for name, (table_of_rows, y) in tables.items():
+        model = BayesianStackingRegressor(random_state=0).fit(table_of_rows, y)
+        yield name, model, table_of_rows
+
+
+def one_by_one(model, X, wanted):
+    """Predict one row after another while ``wanted(seconds, n)``; seconds of each."""
+    rows = [X[i : i + 1] for i in range(len(X))]
+    times, start = [], time.perf_counter()
+    while wanted(time.perf_counter() - start, len(times)):
+        before = time.perf_counter()
+        model.predict(rows[len(times) % len(rows)])
+        times.append(time.perf_counter() - before)
+    return times
+
+
+def of_latency(models_and_rows):
+    """Print percentiles of the milliseconds of one row."""
+    rows, texts = [], []
+    for name, model, X in models_and_rows:
+        one_by_one(model, X, lambda _, n: n < CALLS)
+        times = one_by_one(model, X, lambda _, n: n < LATENCY_CALLS)
+        milliseconds = 1e3 * np.quantile(times, [0.5, 0.9, 0.99, 0.999])
+        rows.append([name, len(model.estimators_), *(f"{v:.2f}" for v in milliseconds)])
+        for value, most in zip(milliseconds[::2], MOST_LATENCY, strict=True):
+            texts.append(f"{name}: {verdict(value, most, at_most=True)}")
+    print(f"\nDefault stack, one row, wall-clock ms, {LATENCY_CALLS:,} calls")
+    print(table(["", "candidates", "median", "90 %", "99 %", "99.9 %"], rows))
+    print("\n".join(texts))
+
+
+def n_calls(path, seconds):
+    """Calls of one row in some seconds, in this process."""
     torch.set_num_threads(1)
-    print(environment())
+    model, X = pickle.loads(Path(path).read_bytes())
+    return len(one_by_one(model, X, lambda spent, _: spent < seconds))
+
+
+def of_threads(models_and_rows):
+    """Print rows per second of threads and of processes."""
+    spawn = multiprocessing.get_context("spawn")
+    rows = []
+    for name, model, X in models_and_rows:
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            ThreadPoolExecutor(MANY_THREADS) as threads,
+            ProcessPoolExecutor(2, mp_context=spawn) as processes,
+        ):
+            path = Path(folder) / "model.pkl"
+            path.write_bytes(pickle.dumps((model, X)))
+            cells = []
+            for pool, n in (threads, 1), (threads, 8), (threads, 64), (processes, 2):
+                for seconds in (1.0, SECONDS_OF_THREADS):  # the first warms up
+                    done = sum(pool.map(n_calls, [path] * n, [seconds] * n))
+                cells.append(f"{done / SECONDS_OF_THREADS:,.0f}")
+        rows.append([name, *cells])
+    print("\nDefault stack, rows per second, one row in each call")
+    header = ["", "1 thread", "8 threads", f"{MANY_THREADS} threads", "2 processes"]
+    print(table(header, rows))
+
+
+def left_behind():
+    """Resident mebibytes, file descriptors and threads of this process."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    mebibytes = pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+    folders = "/proc/self/fd", "/proc/self/task"
+    return mebibytes, *(len(os.listdir(folder)) for folder in folders)
+
+
+def of_fits():
+    """Print what fits leave behind: stacks, and networks in joblib's processes."""
+    random = np.random.default_rng(8)
+    X = random.normal(size=(FIT_ROWS, 4))
+    y = X[:, 0] + 0.1 * random.normal(size=FIT_ROWS)
+    rows = []
+    for n in range(1, FITS[-1] + 1):
+        kind = (BayesianStackingRegressor, MCDropoutRegressor)[n % 2]
+        options = {"max_iter": 5, "random_state": n}
+        if kind is BayesianStackingRegressor:
+            options["estimators"] = "fast"
+        kind(**options).fit(X, y).predict_interval(X)
+        if n in FITS:
+            mebibytes, descriptors, threads = left_behind()
+            rows.append([n, f"{mebibytes:.0f}", descriptors, threads])
+    print(f"\nAfter fits to {FIT_ROWS} rows, every second one of a stack")
+    print(table(["fits", "resident MiB", "file descriptors", "threads"], rows))
+
+
+def of_calls():
+    """Print a table of single rows, many rows, threads, and loading."""
     header = ["", "one row, ms", "float32"]
     header += [f"{MANY:,} rows, s: 1 thread", "2 threads", "float32, 2 threads"]
     header += [f"{THREADS} threads / 1", "load, s", "pickle, kB"]
@@ -203,7 +309,30 @@ def main():
     print(table(header, rows))
     for what, text in verdicts.items():
         print(f"{what}: {text}")
-    of_frames()
+
+
+def main():
+    """Print the tables."""
+    parser = command_line(__doc__)
+    parser.add_argument(
+        "--parts", default="calls,frames,latency,threads,fits", help="comma-separated"
+    )
+    parts = parser.parse_args().parts.split(",")
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    print(environment())
+    if "calls" in parts:
+        of_calls()
+    if "frames" in parts:
+        of_frames()
+    if {"latency", "threads"} & {*parts}:
+        fitted = list(stacks())
+    if "latency" in parts:
+        of_latency(fitted)
+    if "threads" in parts:
+        of_threads(fitted)
+    if "fits" in parts:
+        of_fits()
 
 
 if __name__ == "__main__":
