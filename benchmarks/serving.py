@@ -4,8 +4,8 @@ Estimators with default parameters, fitted to 1,000 rows x 10 columns: one row a
 on one thread, 100,000 rows at once, eight threads that predict 100 rows each, the time
 of a new process to load a pickle (without importing torch and scikit-learn), and the
 size of the pickle. Then the CPU time of calls with frames of 30 mixed columns, the
-latency of the default stack, many threads beside two processes, and what 300 fits leave
-behind.
+latency of the default stack, many threads next to two processes, and what 300 fits
+leave behind.
 
     python benchmarks/serving.py
     python benchmarks/serving.py --parts latency,threads,fits
