@@ -32,7 +32,7 @@ from skbayesnn._sklearn_compat import check_method_params, safe_split
 from skbayesnn.estimators import _fit
 from skbayesnn.estimators._base import set_fitted
 from skbayesnn.estimators._job import TrainedJob
-from skbayesnn.estimators._workers import Workers
+from skbayesnn.estimators._workers import results_of, workers
 
 # Memory of a member per row, for the index and the weight of the row.
 BYTES_PER_ROW = 16
@@ -319,12 +319,12 @@ class Resources:
         n_jobs = joblib.effective_n_jobs(self.n_jobs)
         return n_jobs if self.sequential and (self.n_jobs or n_jobs > 1) else None
 
-    def workers(self) -> Workers:
-        """Workers of joblib's backend, which return each result when it is computed."""
+    def workers(self) -> Any:
+        """Workers of joblib's backend."""
         options = {"n_jobs": 1 if self.sequential else self.n_jobs, "prefer": "threads"}
         if self.backend is not None:
             options["backend"] = self.backend
-        return Workers.of_backend(pre_dispatch=self.pre_dispatch, **options)
+        return workers(pre_dispatch=self.pre_dispatch, **options)
 
 
 class Executor:
@@ -381,7 +381,7 @@ class Executor:
         while waiting:
             sent: deque[list[FoldFit]] = deque()
             with torch_threads(self._n_threads):
-                for result in self._workers.results(self._calls(waiting, sent)):
+                for result in results_of(self._workers, self._calls(waiting, sent)):
                     group = sent.popleft()
                     yield result
                     _raise_if_interrupted(result)

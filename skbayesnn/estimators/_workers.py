@@ -1,20 +1,15 @@
 """Calls on workers of joblib, and trainings in parts: on a cluster, or on devices.
 
-A cluster (Dask, Ray) gets each large array once per round, not once per call. If a
-worker of Dask or Ray is lost, the calls without a result are a new round. Networks do
-not interact, so each has the result that it has in one program.
+Networks do not interact, so each has the result that it has in one program.
 """
 
-import io
 import pickle
 import sys
 import threading
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import replace
-from itertools import chain
 from typing import Any
 
 import joblib
@@ -24,33 +19,20 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from skbayesnn._engine.config import Hook
 from skbayesnn._engine.training import Trained, Training, train
-from skbayesnn._runtime import imported, wait_for, warn
+from skbayesnn._runtime import wait_for
 
 try:
-    from cloudpickle import CloudPickler  # type: ignore[import-untyped]
+    import cloudpickle  # type: ignore[import-untyped]
 except ImportError:  # joblib before 1.6 contains it
-    from joblib.externals.cloudpickle import CloudPickler
+    from joblib.externals import cloudpickle
 
-# Backends of joblib on this computer. Of these, loky shares large arrays.
+# Backends of joblib on this computer.
 _LOCAL = (
     joblib._parallel_backends.SequentialBackend,
     joblib._parallel_backends.ThreadingBackend,
     joblib._parallel_backends.MultiprocessingBackend,
     joblib._parallel_backends.LokyBackend,
 )
-# Arrays of at least this many bytes are sent separately.
-_LARGE = 1 << 16
-# Workers that may be lost without a result in between.
-_MAX_LOSSES = 3
-# Names of exceptions for lost workers: of Dask, of futures, and of Ray.
-_LOST = {
-    "KilledWorker",
-    "CancelledError",
-    "NodeDiedError",
-    "ObjectLostError",
-    "RayActorError",
-    "WorkerCrashedError",
-}
 
 
 def n_cluster_workers() -> int:
@@ -69,173 +51,53 @@ def _is_cluster(backend) -> bool:
     return type(backend) not in _LOCAL
 
 
-class Workers:
-    """Runs calls on the workers of an executor of joblib.
+def workers(**options) -> Parallel:
+    """Workers of joblib's active backend; a result is returned when it is computed.
 
-    Parameters
-    ----------
-    parallel : Parallel
-        It yields the results in order, or lists them.
+    options : of ``joblib.Parallel``
     """
-
-    def __init__(self, parallel: Parallel):
-        self._parallel, self._backend = parallel, parallel._backend
-
-    @classmethod
-    def of_backend(cls, **options) -> "Workers":
-        """Workers of joblib's active backend, which return each result when computed.
-
-        options : of ``Parallel``
-        """
-        try:
-            return cls(Parallel(return_as="generator", **options))
-        except ValueError:  # The backend cannot return results one at a time.
-            return cls(Parallel(**options))
-
-    def results(self, calls: Iterable[tuple]) -> Iterator[Any]:
-        """Results of calls, in their order.
-
-        calls : tuples of a function and its arguments
-
-        Raises
-        ------
-        Exception
-            The first exception of a call.
-        """
-        sender, calls = _Sender(self._backend), iter(calls)
-        sent: deque[tuple] = deque()
-
-        def outgoing(again: list[tuple]):
-            for call in chain(again, calls):
-                sent.append(call)
-                yield delayed(_answer)(*sender.packed(call))
-
-        n_losses, failure = 0, None
-        while failure is None:
-            again = list(sent)
-            sent.clear()
-            try:
-                for result, failure in self._parallel(outgoing(again)):
-                    if failure is not None:
-                        break
-                    sent.popleft()
-                    n_losses = 0
-                    yield result
-                else:
-                    return
-            except Exception as error:  # of joblib: calls return their exceptions
-                n_losses += 1
-                if type(error).__name__ == "TerminatedWorkerError":
-                    raise RuntimeError(
-                        "a process of `n_jobs` was killed, most likely because the "
-                        "memory was full. Lower `n_jobs`, and call again."
-                    ) from error
-                if not (sent and self._is_lost_worker(error)) or n_losses > _MAX_LOSSES:
-                    raise
-                reason = str(error).partition("\n")[0]
-                warn(
-                    "SKB504",
-                    f"a worker was lost ({type(error).__name__}: {reason}); its tasks "
-                    "run again on the others.",
-                )
-                sender = _Sender(self._backend)
-        raise failure
-
-    def _is_lost_worker(self, error: Exception) -> bool:
-        """Whether an error of joblib means that a worker of a cluster has ended."""
-        names = {kind.__name__ for kind in type(error).__mro__}
-        return _is_cluster(self._backend) and bool(names & _LOST)
+    try:
+        return Parallel(return_as="generator", **options)
+    except ValueError:  # The backend cannot return results one at a time.
+        return Parallel(**options)
 
 
-def _answer(content, *arrays) -> tuple[Any, Exception | None]:
-    """Run a call on a worker; return its result, or its exception.
+def results_of(parallel: Parallel, calls: Iterable[tuple]) -> Iterator[Any]:
+    """Results of calls on workers, in their order.
 
-    content : the call, or its pickle without ``arrays``
+    calls : tuples of a function and its arguments
+
+    Raises
+    ------
+    Exception
+        The exception of the first call that fails.
     """
-    if isinstance(content, bytes):
-        content = _Unpickler(io.BytesIO(content), arrays).load()
-    function, *arguments = content
+    # Arrays that a cluster makes of bytes are writeable, as compiled loops require.
+    pack = cloudpickle.dumps if _is_cluster(parallel._backend) else tuple
+    answers = parallel(delayed(_answer)(pack(call)) for call in calls)
+    try:
+        for result, failure in answers:
+            if failure is not None:
+                raise failure
+            yield result
+    except Exception as error:
+        if type(error).__name__ != "TerminatedWorkerError":
+            raise
+        raise RuntimeError(
+            "a process of `n_jobs` was killed, most likely because the memory was "
+            "full. Lower `n_jobs`, and call again."
+        ) from error
+
+
+def _answer(content) -> tuple[Any, Exception | None]:
+    """Run a call on a worker; return its result, or its exception."""
+    function, *arguments = (
+        pickle.loads(content) if isinstance(content, bytes) else content
+    )
     try:
         return function(*arguments), None
     except Exception as error:
         return None, error
-
-
-class _Sender:
-    """Packs calls for workers.
-
-    Parameters
-    ----------
-    backend : ParallelBackendBase
-        Backend of joblib; a cluster gets large arrays once.
-    """
-
-    def __init__(self, backend):
-        self._is_remote = _is_cluster(backend)
-        self._is_ray = type(backend).__module__.startswith("ray.")
-        # By id, with the object itself, so that its id is not reused.
-        self._arrays: dict[int, tuple[Any, Any]] = {}
-
-    def packed(self, call: tuple) -> tuple:
-        """Arguments of ``_answer``."""
-        if not self._is_remote:
-            return (call,)
-        file = io.BytesIO()
-        pickler = _Pickler(file, self)
-        pickler.dump(call)
-        return file.getvalue(), *pickler.arrays
-
-    def shared(self, value) -> Any:
-        """What stands for an array: the same object in all calls.
-
-        joblib's backend for Dask scatters the arguments of a call once per object.
-        """
-        if id(value) not in self._arrays:
-            array = value.numpy() if isinstance(value, torch.Tensor) else value
-            # Ray shares what is put into its store.
-            array = imported("ray").put(array) if self._is_ray else array
-            self._arrays[id(value)] = value, array
-        return self._arrays[id(value)][1]
-
-
-class _Pickler(CloudPickler):
-    """Pickler that leaves out large arrays and tensors."""
-
-    def __init__(self, file, sender: _Sender):
-        super().__init__(file)
-        self.arrays: list[Any] = []
-        self._sender, self._index = sender, dict[int, int]()
-
-    def persistent_id(self, value):
-        """Position of an array, and its kind; None for values to be pickled."""
-        is_tensor = type(value) is torch.Tensor
-        if is_tensor:
-            if value.device.type != "cpu" or value.requires_grad:
-                return None
-        elif type(value) is not np.ndarray or value.dtype.hasobject:
-            return None
-        if value.nbytes < _LARGE:
-            return None
-        if id(value) not in self._index:
-            self._index[id(value)] = len(self.arrays)
-            self.arrays.append(self._sender.shared(value))
-        return self._index[id(value)], is_tensor
-
-
-class _Unpickler(pickle.Unpickler):
-    def __init__(self, file, arrays):
-        super().__init__(file)
-        self._arrays = arrays
-
-    def persistent_load(self, key):
-        """The array that ``_Pickler.persistent_id`` left out."""
-        index, is_tensor = key
-        array = self._arrays[index]
-        if not isinstance(array, np.ndarray):
-            array = imported("ray").get(array)
-        if not array.flags.writeable:  # Loops are compiled for arrays that can be.
-            array = array.copy()
-        return torch.from_numpy(array) if is_tensor else array
 
 
 # ---- trainings in parts
@@ -250,7 +112,7 @@ def _parts(n_parts: int, training: Training) -> list[Training]:
 def train_on_cluster(n_workers: int, training: Training) -> Trained:
     """Train parts of the members on the workers of joblib's active backend."""
     calls = ((train, part) for part in _parts(n_workers, training))
-    trained = list(Workers.of_backend().results(calls))
+    trained = list(results_of(workers(), calls))
     return replace(Trained.concatenate(trained), n_processes=n_workers)
 
 

@@ -1,6 +1,5 @@
 """Programs on the backends of joblib: threads, processes, a Dask and a Ray cluster."""
 
-import os
 import random
 import threading
 import warnings
@@ -19,7 +18,7 @@ from sklearn.utils.parallel import Parallel
 
 from skbayesnn._batch import executor
 from skbayesnn._engine.compiled import ENGINE_VARIABLE
-from skbayesnn.estimators._workers import Workers, _Sender
+from skbayesnn.estimators import _workers
 from skbayesnn.model_selection import BatchedGridSearchCV
 from skbayesnn.scoring import log_density_scorer
 from tests.helpers.comparison import assert_same_results, quiet, regressor
@@ -109,63 +108,26 @@ def test_backend_that_returns_all_results_at_the_end(data, monkeypatch):
     assert_same_on("all_at_once", data, n_jobs=2)
 
 
-class KilledWorker(Exception):
-    """The name of the exception that Dask raises."""
-
-
-class Cluster(ThreadingBackend):
-    """A backend that is not one of joblib's, as of a cluster."""
-
-
-class LosingWorkers:
-    """Stands for an executor of joblib that loses workers, after some calls each."""
-
-    def __init__(self, n_losses, after=2, error=KilledWorker, backend=Cluster):
-        self.n_losses, self.after, self.error = n_losses, after, error
-        self._backend = backend()
-
-    def __call__(self, calls):
-        for n_done, (function, args, _) in enumerate(calls):
-            if n_done == self.after and self.n_losses:
-                self.n_losses -= 1
-                raise self.error("a worker ended")
-            yield function.function(*args)
-
-
-def test_calls_of_a_lost_worker_run_again():
-    calls = [(pow, i, 2) for i in range(7)]
-    with pytest.warns(UserWarning, match="worker was lost .*a worker ended"):
-        results = list(Workers(LosingWorkers(3)).results(calls))
-    assert results == [i**2 for i in range(7)]
-    with quiet(), pytest.raises(KilledWorker, match="a worker ended"):
-        list(Workers(LosingWorkers(9, after=0)).results(calls))
-
-
-@pytest.mark.parametrize(
-    "kinds",
-    [{"error": RuntimeError}, {"backend": ThreadingBackend}],
-    ids=["another error", "no cluster"],
-)
-def test_other_errors_of_joblib_are_raised_at_once(kinds):
-    calls = [(pow, i, 2) for i in range(7)]
-    with pytest.raises(kinds.get("error", KilledWorker), match="a worker ended"):
-        list(Workers(LosingWorkers(1, **kinds)).results(calls))
-
-
-def test_a_killed_process_of_joblib():
+def test_a_killed_process_of_joblib(monkeypatch):
     """The error contains a reason and what to do."""
 
     class TerminatedWorkerError(Exception):
         """The name of the exception that joblib raises."""
 
-    workers = Workers(LosingWorkers(1, error=TerminatedWorkerError))
+    class Killed(Parallel):
+        def __call__(self, calls):
+            yield from super().__call__(list(calls)[:2])
+            raise TerminatedWorkerError
+
+    monkeypatch.setattr(_workers, "Parallel", Killed)
+    results = _workers.results_of(_workers.workers(), [(pow, i, 2) for i in range(7)])
+    assert [next(results), next(results)] == [0, 1]
     with pytest.raises(RuntimeError, match=r"`n_jobs` was killed.*Lower `n_jobs`"):
-        list(workers.results([(pow, i, 2) for i in range(7)]))
+        next(results)
 
 
 def test_exception_of_a_call_is_raised_at_once():
-    calls = [(pow, 0, -i) for i in range(3)]
-    results = Workers(LosingWorkers(0)).results(calls)
+    results = _workers.results_of(_workers.workers(), [(pow, 0, -i) for i in range(3)])
     assert next(results) == 1
     with pytest.raises(ZeroDivisionError):
         next(results)
@@ -202,7 +164,7 @@ def python_generator_restored():
 
 
 @pytest.mark.slow
-def test_dask(data, python_generator_restored, monkeypatch, tmp_path):
+def test_dask(data, python_generator_restored, monkeypatch):
     """Both processes of the cluster train."""
     monkeypatch.setenv(ENGINE_VARIABLE, "torch")  # which need not be compiled
     distributed = pytest.importorskip(
@@ -220,7 +182,6 @@ def test_dask(data, python_generator_restored, monkeypatch, tmp_path):
             assert len(tasks.data) == N_PROGRAMS
             assert len({task["worker"] for task in tasks.data}) == 2
         assert_same_members(data)
-        assert_survives_a_lost_worker(tmp_path)
 
 
 def assert_same_members(data):
@@ -231,30 +192,6 @@ def assert_same_members(data):
         ensemble.fit(data.X, data.y)
     assert (alone.n_processes_, ensemble.n_processes_) == (1, 2)
     np.testing.assert_allclose(ensemble.predict(data.X), alone.predict(data.X))
-
-
-def end_once(path, i, values):
-    """A sum; the second call ends its process when it runs first."""
-    if i == 1 and not path.exists():
-        path.touch()
-        os._exit(1)
-    return i * values.sum()
-
-
-def assert_survives_a_lost_worker(folder):
-    """Its tasks run again, and the data are sent to the workers once, not per task."""
-    values = np.arange(1e5)
-    calls = [(end_once, folder / "ended", i, values) for i in range(5)]
-    with joblib.parallel_config("dask"):
-        workers = Workers(Parallel(return_as="generator"))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            results = list(workers.results(calls))
-    assert results == [i * values.sum() for i in range(5)]
-    sender = _Sender(workers._backend)
-    packed = [sender.packed(call) for call in calls]
-    assert max(len(content) for content, _ in packed) < 2000
-    assert {id(array) for _, array in packed} == {id(values)}
 
 
 @pytest.mark.slow
