@@ -125,7 +125,12 @@ class Exploration:
         return list(range(len(self.X)))
 
     def reasons(self, row: int, changes: Mapping[int, Any], target: int):
-        """Facts about a row, columns out of the training range, and causes."""
+        """Facts about a row, and columns in words.
+
+        The lists of columns: those that raise or lower the prediction, or the
+        probability of the likeliest class; that make it uncertain; and that have values
+        out of the training range.
+        """
         values = self.row(row) | dict(changes)
         X = self._inputs(self.changed(row, changes))
         facts = self._prediction(X, target)
@@ -139,10 +144,18 @@ class Exploration:
             for j, text in enumerate(texts)
             if (words := self.columns[j].beyond(values[j])) is not None
         ]
+        of: Any = "mean"
+        if self.is_classifier:
+            [probability] = self.model.predict_proba(X)
+            of = "probability", self.model.classes_[probability.argmax()]
+        of_prediction: list[str] = []
+        with suppress(TypeError):  # The model has intervals only.
+            of_prediction = self._reasons(X, of, target, texts, both_signs=True)
         try:
             parts = predict_uncertainty(self.model, X, "all")
         except TypeError as error:
-            return facts | {"uncertainty": f"not available: {error}"}, outside, []
+            facts["uncertainty"] = f"not available: {error}"
+            return facts, of_prediction, [], outside
         suffix = "" if self.is_classifier else " uncertainty"
         for kind, of_kind in parts.items():
             [value] = select_target(kind, of_kind, target)
@@ -156,23 +169,7 @@ class Exploration:
         name = f"{self.compared_with} with a smaller epistemic uncertainty"
         facts[name] = f"{share:.0f} %"
         causes = self._reasons(X, default_kind(self.model), target, texts)
-        return facts, outside, causes
-
-    def reasons_of_prediction(self, row: int, changes: Mapping[int, Any], target: int):
-        """Name of what is explained, and the columns that raise or lower it."""
-        values, X = (
-            self.row(row) | dict(changes),
-            self._inputs(self.changed(row, changes)),
-        )
-        texts = [f"{c.name} = {shown(values[j])}" for j, c in enumerate(self.columns)]
-        of: Any = "mean"
-        if self.is_classifier:
-            [probability] = self.model.predict_proba(X)
-            of = "probability", self.model.classes_[probability.argmax()]
-        with suppress(TypeError):  # The model has intervals only.
-            name = f"probability of {of[1]}" if self.is_classifier else "prediction"
-            return name, self._reasons(X, of, target, texts, both_signs=True)
-        return "prediction", []
+        return facts, of_prediction, causes, outside
 
     def _reasons(self, X, of, target: int, texts, both_signs=False) -> list[str]:
         """Texts of the columns with the largest contributions to a value of one row."""
@@ -361,12 +358,7 @@ def names_in_fit(model) -> list[str]:
 
 
 def columns_of(model, X) -> Any:
-    """The columns of a frame that the model uses, of the kinds of its encoder.
-
-    In CSV files, ordered categories and durations are text.
-    """
-    import pandas
-
+    """The columns of a frame that the model uses."""
     names = names_in_fit(model)
     by_name = {str(name): name for name in X.columns}
     missing = [name for name in names if name not in by_name]
@@ -379,15 +371,4 @@ def columns_of(model, X) -> Any:
             f"the table must have the {n_columns} columns of the model; {lacking}. Its "
             f"columns are {listed(X.columns)}. Name targets by --y."
         )
-    X = X.copy()
-    encoder = find_encoder(model)
-    for j, column in enumerate(() if encoder is None else encoder._columns):
-        text = X.iloc[:, j]
-        if column.kind == "duration":
-            X.isetitem(j, pandas.to_timedelta(text))
-        elif column.kind == "ordered" and not hasattr(text, "cat"):
-            known = dict.fromkeys(column.levels)
-            levels = [*known, *sorted({*text.dropna().astype(str)} - {*known})]
-            text = text.astype(str).where(text.notna())
-            X.isetitem(j, pandas.Categorical(text, levels, ordered=True))
     return X

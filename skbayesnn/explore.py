@@ -9,7 +9,6 @@ import logging
 import webbrowser
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 from threading import Lock
@@ -27,7 +26,12 @@ __all__ = ["main"]
 _MAX_CONTROLS = 100
 # Most bytes of a request, whose values are those of one row.
 _MAX_REQUEST = 1 << 20
-_CAUSES = "Contributions to the difference of the {} from its mean in other rows."
+# Of lists of columns with their contributions, and of values out of range.
+_TITLES = (
+    "Predicted mostly because of (difference from the mean of other rows)",
+    "Uncertain mostly because of (difference from the mean of other rows)",
+    "Outside of the training range",
+)
 _HOST = (
     "0.0.0.0 lets other machines see the table and compute predictions, without a "
     "password"
@@ -141,25 +145,14 @@ def _app(state: Exploration, target: int) -> Any:
     def explain(row, target, values):
         try:
             with computes:
-                changed = row, changes_of(values), target
-                facts, outside, causes = state.reasons(*changed)
-                name, of_prediction = state.reasons_of_prediction(*changed)
+                facts, *lists = state.reasons(row, changes_of(values), target)
         except (TypeError, ValueError):  # `draw` shows the error.
             return []
         table = [html.Tr([html.Td(k), html.Td(v)]) for k, v in facts.items()]
         parts = [html.H2("This row"), html.Table(table)]
-        for title, note, texts in (
-            ("Predicted mostly because of", _CAUSES.format(name), of_prediction),
-            ("Outside of the training range", "", outside),
-            (
-                "Uncertain mostly because of",
-                _CAUSES.format("epistemic uncertainty"),
-                causes,
-            ),
-        ):
+        for title, texts in zip(_TITLES, lists, strict=True):
             items = html.Ul([html.Li(text) for text in texts])
-            note = html.Div(note, className="note")
-            parts += [html.H2(title), note, items] if texts else []
+            parts += [html.H2(title), items] if texts else []
         return parts
 
     return app
@@ -176,15 +169,21 @@ def _read_table(path: str, names: Sequence[str] = ()) -> Any:
     import pandas
 
     kind = Path(path.lower().removesuffix(".gz")).suffix
-    readers = {".parquet": pandas.read_parquet, ".pq": pandas.read_parquet}
-    readers |= {".xlsx": pandas.read_excel, ".csv": partial(_read_csv, names=names)}
-    if kind not in readers:
+    if kind not in (".parquet", ".csv"):
         raise ValueError(
-            f"a table must be a .parquet, .csv or .xlsx file; got {path}. Save it as "
-            ".csv or .parquet."
+            f"a table must be a .parquet or .csv file; got {path}. Read others with "
+            "pandas, and save them by `to_parquet`."
         )
     try:
-        return readers[kind](path).reset_index(drop=True)
+        if kind == ".parquet":
+            return pandas.read_parquet(path).reset_index(drop=True)
+        header = pandas.read_csv(path, nrows=0).columns
+        is_row = not names and header.map(is_number).all()  # as NumPy writes it
+        if is_row and [*header] != [*map(str, range(len(header)))]:
+            return pandas.read_csv(path, header=None)
+        table = pandas.read_csv(path)
+        if not table.index.equals(pandas.RangeIndex(len(table))):
+            raise ValueError("the rows have more values than the first line has names.")
     except (ImportError, FileNotFoundError):
         raise
     except Exception as error:  # Broken files raise many kinds of errors.
@@ -192,35 +191,6 @@ def _read_table(path: str, names: Sequence[str] = ()) -> Any:
             f"{path} cannot be read: {error} If pandas can read it with other options, "
             "save the table by `to_parquet`."
         ) from error
-
-
-def _read_csv(path: str, names: Sequence[str]) -> Any:
-    """Read a CSV file in UTF-8: with the separator that gives the columns of the model.
-
-    Unless commas separate the values, a number may have a decimal comma.
-    """
-    import pandas
-
-    for separator in ",;\t|":
-        header = pandas.read_csv(path, sep=separator, nrows=0).columns
-        if names and {*names} <= {*header}:
-            break
-    else:
-        separator = ","
-        header = pandas.read_csv(path, nrows=0).columns
-        if header.map(is_number).all() and [*header] != [*map(str, range(len(header)))]:
-            return pandas.read_csv(path, header=None)  # as NumPy writes it
-    table = pandas.read_csv(path, sep=separator)
-    if not table.index.equals(pandas.RangeIndex(len(table))):
-        raise ValueError("the rows have more values than the first line has names.")
-    if separator != ",":
-        other = pandas.read_csv(path, sep=separator, decimal=",")
-        n_numbers, n_with_commas = (
-            frame.select_dtypes("number").shape[1] for frame in (table, other)
-        )
-        if n_with_commas > n_numbers:
-            print(f"{path} has decimal commas: 1,234 is less than 2.", flush=True)
-            return other
     return table
 
 
@@ -231,7 +201,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("model", help="file of skbayesnn.save")
-    add("table", help=".parquet, .csv or .xlsx file with the columns of the model")
+    add("table", help=".parquet or .csv file with the columns of the model")
     add("--y", nargs="+", help="columns with the measured targets")
     add("--train", metavar="TABLE", help="training rows, if the table has other rows")
     add("--target", type=int, default=0, help="index of the target; default 0")

@@ -128,7 +128,7 @@ def test_an_outlier_is_not_in_the_picture_of_other_rows():
 
 
 def test_facts_equal_the_methods(state, frame, y):
-    facts, outside, _ = state.reasons(5, {}, 0)
+    facts, _, _, outside = state.reasons(5, {}, 0)
     X = frame[5:6]
     low, high = state.model.predict_interval(X, 0.9)[0]
     assert facts["mean"] == f"{state.model.predict(X)[0]:.4g}"
@@ -154,17 +154,17 @@ def test_values_outside_of_the_training_range(state, frame, y):
     by_encoder = exploration.Exploration(state.model, rows)
     by_rows = exploration.Exploration(state.model, rows, X_train=frame)
     for explored in (by_encoder, by_rows):
-        _, [level], _ = explored.reasons(1, {}, 0)
+        *_, [level] = explored.reasons(1, {}, 0)
         assert level == "colour = mauve (training rows: never this level)"
-        outside = explored.reasons(3, {}, 0)[1]
+        outside = explored.reasons(3, {}, 0)[3]
         for name in ("flag", "shop", "end"):
             assert f"{name} = missing (training rows: never missing)" in outside
         low, high = frame["size"].min(), frame["size"].max()
-        found = [t for t in explored.reasons(4, {}, 0)[1] if t.startswith("size = 55")]
+        found = [t for t in explored.reasons(4, {}, 0)[3] if t.startswith("size = 55")]
         [low_text, high_text] = found[0].split("rows: ")[1].rstrip(")").split(" to ")
         assert float(low_text) == pytest.approx(low, abs=1e-3)
         assert float(high_text) == pytest.approx(high, abs=1e-3)
-    facts, _, _ = by_rows.reasons(1, {}, 0)
+    facts, *_ = by_rows.reasons(1, {}, 0)
     assert "training rows with a smaller epistemic uncertainty" in facts
 
 
@@ -172,7 +172,7 @@ def test_the_cause_is_the_unusual_column(y):
     X = np.random.default_rng([SEED, 11]).standard_normal((90, 3))
     model = MCDropoutRegressor(**SMALL).fit(X, y)
     state = exploration.Exploration(model, pd.DataFrame(X))
-    _, outside, causes = state.reasons(11, {1: 40.0}, 0)
+    _, _, causes, outside = state.reasons(11, {1: 40.0}, 0)
     assert causes[0].startswith("column 1 = 40 (+")
     [text] = outside
     assert text.startswith("column 1 = 40 (rows of the table: ")
@@ -185,16 +185,16 @@ def test_reasons_of_predictions(state, y):
     model = LinearGaussian().fit(X, X[:, 2])
     explored = exploration.Exploration(model, pd.DataFrame(X))
     for row, sign in ((4, "\u2212"), (5, "+")):
-        name, [text] = explored.reasons_of_prediction(row, {}, 0)
+        _, [text], *_ = explored.reasons(row, {}, 0)
         value = model.predict(X)[row] - model.predict(X).mean()
-        assert name == "prediction" and text.startswith(f"column 2 = {X[row, 2]:.0f} (")
+        assert text.startswith(f"column 2 = {X[row, 2]:.0f} (")
         assert text.endswith(f"({sign}{abs(value):.4g})")
     labels = np.where(X[:, 2] > 0, "high", "low")
     classifier = LogisticRegression().fit(X, labels)
     model = CalibratedClassifierCV(classifier, cv=2).fit(X, labels)
     explored = exploration.Exploration(model, pd.DataFrame(X))
-    name, [text, *_] = explored.reasons_of_prediction(5, {}, 0)
-    assert name == "probability of high" and text.startswith("column 2 = 6 (+")
+    _, [text, *_], *_ = explored.reasons(5, {}, 0)
+    assert text.startswith("column 2 = 6 (+")
 
 
 def test_classes(frame, y):
@@ -211,7 +211,7 @@ def test_classes(frame, y):
     assert display.x_levels == [exploration.shown(level) for level in x]
     top = sorted(np.argsort(-draws.mean((0, 2)))[:5])
     assert display.classes.tolist() == model.classes_[top].tolist()
-    facts, _, _ = state.reasons(3, {}, 0)
+    facts, *_ = state.reasons(3, {}, 0)
     value = model.predict_uncertainty(frame[3:4], "mutual_information")[0]
     assert facts["mutual information"] == f"{value:.4g}"
     probability = model.predict_proba(frame[3:4])[0]
@@ -276,7 +276,7 @@ def test_encoders_after_a_transformer_are_not_used():
     scaled = make_pipeline(StandardScaler(), network).fit(X, y)
     assert hasattr(scaled[-1], "table_")
     state = exploration.Exploration(scaled, X)
-    assert [state.reasons(row, {}, 0)[1] for row in range(20)] == [[]] * 20
+    assert [state.reasons(row, {}, 0)[3] for row in range(20)] == [[]] * 20
     assert state.range_of == "rows of the table"
     # Steps and wrappers that leave X as it is.
     models = [
@@ -304,8 +304,8 @@ def test_few_rows_have_the_range_of_the_training_rows(state, frame, y):
             np.testing.assert_allclose(ends, [low, high], atol=1e-3)
         display = few.curve(POSITIONS[name], 0, {}, 0)
         assert len(display.x) > 20 and np.isfinite(display.prediction).all()
-        assert few.reasons(0, {POSITIONS[name]: ends[1]}, 0)[1] == []
-    [text] = few.reasons(0, {0: 1e3}, 0)[1]
+        assert few.reasons(0, {POSITIONS[name]: ends[1]}, 0)[3] == []
+    [text] = few.reasons(0, {0: 1e3}, 0)[3]
     assert text.startswith("size = 1000 (training rows: ")
 
 
@@ -314,12 +314,12 @@ def test_columns_that_the_model_does_not_use(frame, y):
     training = frame[["size"]].assign(constant=2.0, missing=np.nan)
     model = MCDropoutRegressor(**SMALL).fit(training, y)
     rows = training[:4].assign(constant=np.nan, missing=5.0)
-    texts = exploration.Exploration(model, rows).reasons(1, {}, 0)[1]
+    texts = exploration.Exploration(model, rows).reasons(1, {}, 0)[3]
     assert texts == [
         "constant = missing (training rows: never missing)",
         "missing = 5 (training rows: always missing)",
     ]
-    texts = exploration.Exploration(model, rows).reasons(1, {1: 3.0}, 0)[1]
+    texts = exploration.Exploration(model, rows).reasons(1, {1: 3.0}, 0)[3]
     assert texts == ["missing = 5 (training rows: always missing)"]
 
 
@@ -334,7 +334,7 @@ def test_pipelines_and_conformal_intervals():
     assert len(state.reasons(2, {}, 0)[0]) == 7
     model = ConformalRegressor(MCDropoutRegressor(**SMALL)).fit(X, y)
     state = exploration.Exploration(model, X)
-    facts, _, _ = state.reasons(2, {}, 0)
+    facts, *_ = state.reasons(2, {}, 0)
     low, high = model.predict_interval(X[2:3], 0.9)[0]
     assert facts["90 % interval"] == f"{low:.4g} to {high:.4g}"
 
