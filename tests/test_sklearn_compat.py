@@ -147,7 +147,7 @@ def test_private_names_are_imported_in_one_file():
 # Python's.
 _OF_OTHERS = {
     "estimators/torch_module.py": {"_get_predict_nonlinearity", "_orig_mod"},
-    "estimators/_workers.py": {"_parallel_backends"},
+    "estimators/_workers.py": {"_backend", "_parallel_backends"},
     "_engine/processes.py": {"_get_default_store"},
     # Notebooks call it.
     "_report.py": {"_repr_html_"},
