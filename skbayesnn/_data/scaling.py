@@ -182,7 +182,7 @@ def warn_of_far_rows(
         lowest, highest = lowest.toarray().ravel(), highest.toarray().ravel()
     with np.errstate(over="ignore"):
         # Of the smallest and of the largest value of each column.
-        distance = np.stack([mean - lowest, highest - mean]) / scale
+        distance = np.array([mean - lowest, highest - mean]) / scale
     enough = min(max(math.sqrt(n_rows / 10), _CODE_FAR), _CODE_FARTHEST)
     farthest = float(distance.max())
     if farthest <= _SHIFTED:

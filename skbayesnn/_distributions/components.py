@@ -10,6 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import cache
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -76,8 +77,14 @@ class DrawArrays:
 
     __dataclass_fields__: ClassVar[dict]
 
+    @classmethod
+    @cache
+    def _names(cls) -> tuple[str, ...]:
+        """Names of the arrays."""
+        return tuple(field.name for field in fields(cls))
+
     def _mapped(self, function: Callable[[np.ndarray], np.ndarray]):
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        values = {name: getattr(self, name) for name in self._names()}
         return type(self)(
             **{name: None if v is None else function(v) for name, v in values.items()}
         )
@@ -86,7 +93,7 @@ class DrawArrays:
     def concatenated(cls, parts: Sequence, axis: int = 0):
         """Concatenate several objects along an axis of all arrays."""
         columns = {}
-        for name in (each.name for each in fields(cls)):
+        for name in cls._names():
             arrays = [getattr(part, name) for part in parts]
             if any(values is not None for values in arrays):
                 # The only optional array is a share.
@@ -106,12 +113,11 @@ class DrawArrays:
         Each part is copied into the result at once. If the parts were kept, they would
         fragment the memory that the temporary arrays of the next parts could reuse.
         """
-        names = [field.name for field in fields(cls)]
         whole, n_done = {}, 0
         for part in parts:
             if part.n_draws == n_draws:
                 return part
-            for name in names:
+            for name in cls._names():
                 values = getattr(part, name)
                 if values is None:
                     continue
@@ -124,7 +130,7 @@ class DrawArrays:
 
     @property
     def _first(self) -> np.ndarray:
-        return getattr(self, fields(self)[0].name)
+        return getattr(self, self._names()[0])
 
     @property
     def kind(self) -> tuple:

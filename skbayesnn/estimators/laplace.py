@@ -475,12 +475,11 @@ class LaplaceModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
 
     def _layers(self, kind: str) -> list[tuple[np.ndarray, ...]]:
         """Matrix and bias of each layer, of all networks; one of ``KINDS``."""
-        layers = []
-        for k in range(len(self.parameters_)):
-            name = f"{kind}/{k}"
-            if f"{name}/weight" in self.parameters_:
-                arrays = (self.parameters_[f"{name}/{part}"] for part in PARTS)
-                layers.append(tuple(arrays))
+        layers: list[tuple[np.ndarray, ...]] = []
+        while f"{kind}/{len(layers)}/weight" in self.parameters_:
+            name = f"{kind}/{len(layers)}"
+            arrays = (self.parameters_[f"{name}/{part}"] for part in PARTS)
+            layers.append(tuple(arrays))
         return layers
 
     def layers_of(self, member: int, kind: str) -> list[tuple[np.ndarray, ...]]:
