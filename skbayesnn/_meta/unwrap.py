@@ -282,8 +282,8 @@ def _unsupported(model) -> str:
         and hasattr(model, "estimators_")
     ):
         way_out = (
-            "its intervals are conformal; use one of its `estimators_`, whose "
-            "distribution is not"
+            "its intervals are conformal; use its `predict_distribution`, which is "
+            "not, or one of its `estimators_`"
         )
     if way_out is not None:
         return f"{name} has no predictive distribution here: {way_out}."

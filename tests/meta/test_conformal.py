@@ -476,7 +476,7 @@ def test_around_a_network(data, method):
     np.testing.assert_array_equal(interval, model.predict_interval(data.X_new, 0.8))
     prediction = model.predict(data.X_new)
     assert (interval[:, 0] < prediction).all() and (prediction < interval[:, 1]).all()
-    with pytest.raises(TypeError, match="use one of its `estimators_`"):
+    with pytest.raises(TypeError, match="use its `predict_distribution`"):
         predict_quantile(model, data.X_new, 0.5)
 
 

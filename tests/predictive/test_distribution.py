@@ -23,6 +23,7 @@ from skbayesnn import (
     MCDropoutRegressor,
     PredictiveDistribution,
     predict_distribution,
+    predict_uncertainty,
 )
 from skbayesnn.model_selection import BatchedGridSearchCV
 from tests.helpers.linear_gaussian import LinearGaussian
@@ -290,8 +291,8 @@ def test_models_without_one_and_invalid_rows(table):
     all_rows = predict_distribution(abstainer, X).mean()
     np.testing.assert_array_equal(all_rows, abstainer.estimator_.predict(X))
     conformal = ConformalRegressor(model, method="cv+", cv=2).fit(X, y)
-    with pytest.raises(TypeError, match="use one of its `estimators_`"):
-        predict_distribution(conformal, X)
+    with pytest.raises(TypeError, match="use its `predict_distribution`"):
+        predict_uncertainty(conformal, X)
     with pytest.raises(TypeError, match="a predictive distribution needs"):
         predict_distribution(RandomForestRegressor(2, random_state=0).fit(X, y), X)
     distribution = model.predict_distribution(X)
