@@ -21,6 +21,7 @@ ENVIRONMENTS = {
     "xgboost": ("xgboost", "scikit-learn"),
     "lightgbm": ("lightgbm", "scikit-learn"),
     "quantile_forest": ("quantile-forest",),
+    "chimeraboost": ("chimeraboost", "scikit-learn"),
 }
 # Contestants are compared with the first of these that has results.
 REFERENCES = ("stacked", "mc_dropout")
@@ -144,6 +145,7 @@ CONTESTANTS = [
     *_ours("bbb", "BBB"),
     *_ours("variational_dropout", "VariationalDropout"),
     *_ours("anchored_ensemble", "AnchoredEnsemble"),
+    *_ours("laplace", "Laplace"),
     _sklearn("bayesian_ridge", _REGRESSION, "`BayesianRidge()`, standardised"),
     _sklearn(
         "gaussian_process",
@@ -177,6 +179,19 @@ CONTESTANTS = [
         _REGRESSION,
         "`XGBRegressor()`; noise of five folds, then refitted",
         "xgboost",
+    ),
+    _peer(
+        "xgboost_meta",
+        _REGRESSION,
+        "`XGBRegressor` with pytabkit's tuned defaults; trees and noise of a held-out "
+        "fifth, then refitted",
+        "xgboost",
+    ),
+    _peer(
+        "chimeraboost",
+        _REGRESSION,
+        "`ChimeraBoostQuantileRegressor()` at 15 levels",
+        "chimeraboost",
     ),
     _peer(
         "lightgbm_quantiles",

@@ -181,6 +181,53 @@ def xgboost(seed, threads):
     return fit
 
 
+def xgboost_meta(seed, threads):
+    """XGBoost with the parameters that pytabkit tuned on other tables.
+
+    A held-out fifth selects the number of trees and estimates the noise; then refitted.
+    """
+    from xgboost import XGBRegressor
+
+    make = partial(
+        XGBRegressor,
+        max_depth=9,
+        learning_rate=0.05,
+        min_child_weight=2.0,
+        reg_lambda=0.0,
+        subsample=0.7,
+        random_state=seed,
+        n_jobs=threads,
+    )
+
+    def fit(X, y):
+        test = held_out(len(y), seed)
+        model = make(n_estimators=1000, early_stopping_rounds=300)
+        model.fit(X[~test], y[~test], eval_set=[(X[test], y[test])], verbose=False)
+        errors = model.predict(X[test]) - y[test]
+        model = make(n_estimators=model.best_iteration + 1).fit(X, y)
+        return constant_noise(model.predict, root_mean_square(errors))
+
+    return fit
+
+
+def chimeraboost(seed, threads):
+    """``ChimeraBoostQuantileRegressor()``, one model for all levels."""
+    from chimeraboost import ChimeraBoostQuantileRegressor, warmup
+
+    warmup()
+
+    def fit(X, y):
+        model = ChimeraBoostQuantileRegressor(
+            list(LEVELS), thread_count=threads, random_state=seed
+        ).fit(X, y)
+        return lambda X: {
+            "levels": np.array(LEVELS),
+            "quantile": np.asarray(model.predict(X)),
+        }
+
+    return fit
+
+
 def lightgbm_quantiles(seed, threads):
     """Quantile boosting of LightGBM, one model per level."""
     from lightgbm import LGBMRegressor

@@ -23,6 +23,10 @@ from skbayesnn._distributions.recorded import SCALES, TargetSpace
 # may exceed the largest known value and bound by this factor (docs/defaults.md).
 TOP_OF_CENSORED = 100.0
 
+# Models without limits are fitted to rows that are moved beyond the limit, by these
+# standard deviations of the other rows: then their noise rarely crosses it.
+BEYOND = 0.3
+
 INTERVAL = np.dtype([("lower", np.float64), ("upper", np.float64)])
 
 
@@ -221,7 +225,7 @@ def latent_target(
     lower = y["lower"][:, None] if is_interval else y
     upper = y["upper"][:, None] if is_interval else y
     exact = lower == upper
-    _check_within(lower[exact], low, high, scale)
+    check_within(lower[exact], low, high, scale)
     if spaces is None:
         spaces = [
             _space_of(lower[:, j], upper[:, j], scale, low, high, point)
@@ -241,13 +245,18 @@ def latent_target(
     return Latent(z, intervals, tuple(spaces))
 
 
-def _check_within(y: np.ndarray, low: float, high: float, scale: str) -> None:
+def check_within(
+    y: np.ndarray, low: float, high: float, scale: str = "identity"
+) -> None:
+    """Raise if a value is outside of the bounds, or no count on that scale."""
     outside = (y < low) | (y > high)
     if outside.any():
+        of_scale = ("", "")
+        if scale != "identity":
+            of_scale = f", for target_scale={scale!r}", ", or target_scale='identity'"
         raise ValueError(
-            f"`y` must be within its bounds, {low:g} to {high:g}, for "
-            f"target_scale={scale!r}; got {y[outside][0]:g}. Set `y_bounds`, or take "
-            "target_scale='identity'."
+            f"`y` must be within its bounds, {low:g} to {high:g}{of_scale[0]}; got "
+            f"{y[outside][0]:g}. Set other `y_bounds`{of_scale[1]}, or correct y."
         )
     if scale == "count" and (y != np.floor(y)).any():
         raise ValueError(
@@ -303,6 +312,37 @@ def space_of_values(
     values = inside if all_values is None else all_values
     top = float(values[np.isfinite(values)].max())
     return replace(space, top=top) if scale in ("log", "count") and top > low else space
+
+
+def latent_values(
+    y: np.ndarray,
+    space: TargetSpace | None,
+    weights: np.ndarray,
+    spread: np.ndarray | None = None,
+) -> np.ndarray:
+    """Latent values for a model without limits: rows at a bound are beyond it.
+
+    y : (rows[, targets])
+    space : None for y itself
+    weights : (rows,)
+    spread : (targets,), standard deviations; by default of rows between the bounds
+    """
+    if space is None:
+        return y
+    if y.ndim == 2:
+        spreads = [None] * y.shape[1] if spread is None else spread[:, None]
+        columns = zip(y.T, spreads, strict=True)
+        return np.stack([latent_values(v, space, weights, s) for v, s in columns], 1)
+    z = space.to_latent(y)
+    # A share of exactly 0 or 1 is infinite on the logit scale.
+    is_low = (y <= space.low) | (z == -np.inf)
+    is_high = (y >= space.high) | (z == np.inf)
+    inner = z[~(is_low | is_high) & (weights > 0)]
+    if not len(inner):
+        return y
+    beyond = BEYOND * (inner.std() if spread is None else spread)
+    z = np.where(is_low, np.fmax(z, inner.min()) - beyond, z)
+    return np.where(is_high, np.fmin(z, inner.max()) + beyond, z)
 
 
 def _latent_column(lower, upper, space: TargetSpace):

@@ -29,7 +29,7 @@ import numpy as np
 from scipy.special import expit, ndtr
 
 from skbayesnn._distributions.components import Components, Gaussians
-from skbayesnn._distributions.mixtures import GaussianMixtures
+from skbayesnn._distributions.mixtures import GaussianMixtures, JoinedDraws
 from skbayesnn._distributions.quantiles import mixture_cdf, mixture_quantile
 
 SCALES = ("identity", "log", "logit", "count")
@@ -378,6 +378,8 @@ class Latents(Gaussians):
 def recorded(latent: Components, spaces: Sequence[TargetSpace]) -> Components:
     """Distributions of y for latent values, in the units of h(y)."""
     spaces, probability = tuple(spaces), None
+    if isinstance(latent, JoinedDraws):
+        return latent._each(lambda part: recorded(part, spaces))
     largest = np.array([space.largest_mean for space in spaces])
     if np.isfinite(largest).any():
         latent = with_largest_mean(latent, largest)

@@ -339,8 +339,9 @@ def _stack(model: BayesianStacking, rows: OnnxRows, part: Part | None = None):
 def _corrected(model: BayesianStacking, parts: list) -> Regression | Classes:
     """Mixture of the candidates of a stack, with its correction."""
     spaces = getattr(model, "candidate_spaces_", None) or [None] * len(parts)
+    n_targets = len(model.spread_factor_)
     parts = [
-        part if space is None else part.in_spaces(partial(_in_space, space=space))
+        _in_space(part, space and TargetSpace(**space), n_targets)
         for part, space in zip(parts, spaces, strict=True)
     ]
     return _joined(parts).corrected(model.spread_factor_, BOUND)
@@ -386,11 +387,18 @@ def _kind(components) -> tuple | None:
     return type(components.latent), components.spaces
 
 
-def _in_space(components, space: dict):
-    """Distributions of y of a candidate that was fitted in a space, for one target."""
-    if not components.is_location_scale:  # it knows its bounds itself
-        return components
-    return recorded(components, [TargetSpace(**space)])
+def _in_space(found, space: TargetSpace | None, n_targets: int):
+    """The counterpart of ``_predictive.mixture.in_space``."""
+    if space is None:
+        return found
+    spaces = (space,) * n_targets
+
+    def record(components):
+        return (
+            recorded(components, spaces) if components.is_location_scale else components
+        )
+
+    return found.in_spaces(record)
 
 
 def _regression(
@@ -585,7 +593,8 @@ def _laplace(model: LaplaceModel, rows: OnnxRows, part: Part | None):
         counts = _regression(model, Draws(use, model.counts(f)))
         return replace(counts, not_normal=frozenset([model.likelihood_]))
     gaussians = _gaussians(use, f, concatenated(variances, 0))
-    return _regression(model, gaussians, scaling=model._scaling)
+    found = _regression(model, gaussians, scaling=model._scaling)
+    return _in_space(found, model._space, len(model.y_mean_))
 
 
 def _neighbours(model: NeighbourModel, rows: OnnxRows, part: Part | None):
@@ -600,7 +609,8 @@ def _neighbours(model: NeighbourModel, rows: OnnxRows, part: Part | None):
     assert isinstance(model, NeighbourRegressor)
     mixtures: Any = neighbours.normal_mixtures(model, used, x)
     scaling, draws = model._scaling, Draws(uses, GaussianMixtures(*mixtures))
-    return _regression(model, draws, scaling.dtype_of_y(np.float32), scaling)
+    found = _regression(model, draws, scaling.dtype_of_y(np.float32), scaling)
+    return _in_space(found, model._space, len(model.y_mean_))
 
 
 def _single_input(rows: OnnxRows) -> Tensor:

@@ -106,7 +106,7 @@ def _predicted(model) -> list[np.ndarray]:
     inner.table_, inner.n_features_in_ = None, len(model.x_mean_)
     if isinstance(model, BayesianNetwork):
         inner.device = "cpu"
-        inner.target_spaces_ = None  # at a bound of y there may be no noise
+    inner.target_spaces_ = None  # at a bound of y there may be no noise
     rows = model.x_mean_ + np.array([[0.0], [1.0], [-1.0]]) * model.x_scale_
     distribution = inner.predict_distribution(rows)
     if hasattr(model, "classes_"):

@@ -23,6 +23,7 @@ from skbayesnn._distributions.components import Components
 from skbayesnn._distributions.crps import crps_by_quantiles
 from skbayesnn._distributions.mixtures import joined_draws, of_one_class
 from skbayesnn._distributions.quantiles import intervals
+from skbayesnn._distributions.recorded import TargetSpace, recorded
 from skbayesnn._predictive.recalibration import QuantileMap, log_density_of_scale
 from skbayesnn._predictive.summaries import REGRESSION_KINDS
 
@@ -785,6 +786,23 @@ def _in_own_units(parts, verb: str) -> list:
             "transform or a recalibration."
         )
     return parts
+
+
+def in_space(predictive: Any, space: TargetSpace | None) -> Any:
+    """Distribution of y, of a model that was fitted to the latent values of a space.
+
+    A distribution that knows its bounds stays as it is.
+    """
+    if space is None:
+        return predictive
+    in_units = predictive.in_units_of_target()
+    components = in_units.components
+    if not components.is_location_scale:
+        return in_units
+    spaces = (space,) * components.n_targets
+    # In single precision a bound could be rounded to the other side.
+    dtype = np.dtype(np.float64)
+    return replace(in_units, components=recorded(components, spaces), dtype=dtype)
 
 
 def _weighted_sum(weights, values) -> np.ndarray:

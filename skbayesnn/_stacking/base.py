@@ -25,6 +25,7 @@ from sklearn.utils.validation import check_is_fitted
 from skbayesnn import _stored as stored
 from skbayesnn import _validation
 from skbayesnn._batch.executor import Resources
+from skbayesnn._batch.jobs import last_step
 from skbayesnn._batch.outcomes import (
     ALL_ROWS,
     Fingerprint,
@@ -50,6 +51,7 @@ from skbayesnn._distributions.recorded import TargetSpace
 from skbayesnn._meta.unwrap import open_predictive
 from skbayesnn._predictive.blocks import PredictiveBlocks
 from skbayesnn._predictive.mixin import PredictiveMixin
+from skbayesnn._predictive.mixture import in_space
 from skbayesnn._runtime import (
     default_settings,
     on_snapshot,
@@ -100,7 +102,7 @@ from skbayesnn._stacking.pool import (
     pool_items,
 )
 from skbayesnn._stacking.summary import Summary, warn_of_few_rows
-from skbayesnn._stacking.target import Target, in_space
+from skbayesnn._stacking.target import Target
 from skbayesnn._stacking.time_limit import TimePlan, n_training_rows
 from skbayesnn._stacking.weights import (
     N_DRAWS,
@@ -291,10 +293,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             cv_of_sample(self.cv, sample.ids, training.source.n_rows),
             seed,
         )
-        fitted, target = snapshot(self), Target()
-        if not self._is_classification:
-            y = self._checked_targets(sample.y, sample.X)
-            target = Target.of(y, sample.weights, self.y_bounds)
+        fitted = snapshot(self)
         replace_fitted(fitted, attributes)
         progress = cast(_Progress, self._unfinished)
         attributes["estimators_"] = fits_to_all_rows(
@@ -302,7 +301,6 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             training,
             found,
             getattr(self, "class_weight", None),
-            target,
             progress.many_rows,
             log,
         )
@@ -514,8 +512,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             )
             if not any(_names_categories(estimator) for _, estimator, _ in items):
                 warn_of_codes_in_table(X, sample_weight)
-            space = data.target.space()
-            return data, [spec and spec._replace(space=space) for spec in specs]
+            return data, [spec and _in_bounds(spec, data.target) for spec in specs]
         takes_frames = any(spec is not None and spec.on_frame for spec in specs)
         data = self._checked_data(data, takes_frames)
         if self.exposure is not None:
@@ -527,7 +524,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         for i, spec in enumerate(specs):
             if spec and isinstance(spec.estimator, ForeignModel):
                 name_features(spec.estimator, features)
-            specs[i] = spec and spec._replace(space=data.target.space())
+            specs[i] = spec and _in_bounds(spec, data.target)
         return data, self._with_default_specs(items, specs, data, seed)
 
     def _checked_data(self, data: StackData, takes_frames: bool) -> StackData:
@@ -774,6 +771,12 @@ class _Progress(NamedTuple):
     store: ResultStore
     many_rows: dict[str, Any]
     seconds: dict[str, float]
+
+
+def _in_bounds(spec: CandidateSpec, target: Target) -> CandidateSpec:
+    """A given candidate in the bounds of y, unless it has its own."""
+    has_own = getattr(last_step(spec.estimator), "y_bounds", None) is not None
+    return spec if has_own else spec._replace(space=target.space())
 
 
 def _names_categories(estimator) -> bool:

@@ -32,17 +32,19 @@ from skbayesnn._batch.outcomes import (
     without_frames,
 )
 from skbayesnn._data.table_encoder import TableEncoder
+from skbayesnn._data.target import latent_values
 from skbayesnn._distributions.recorded import TargetSpace
 from skbayesnn._engine.processes import ProcessError
 from skbayesnn._likelihoods import likelihood_named
 from skbayesnn._meta.unwrap import open_predictive
 from skbayesnn._predictive.blocks import Predictive
+from skbayesnn._predictive.mixture import in_space
 from skbayesnn._runtime import warn
 from skbayesnn._sklearn_compat import num_samples, safe_split
 from skbayesnn._stacking.foreign import ForeignModel, ForeignQuantileRegressor
 from skbayesnn._stacking.pool import CandidateSpec
 from skbayesnn._stacking.separate_model import SeparateModel
-from skbayesnn._stacking.target import Target, in_space, latent_intervals
+from skbayesnn._stacking.target import Target, latent_intervals
 from skbayesnn.estimators._base import BayesianNetwork
 from skbayesnn.estimators._workers import results_of
 from skbayesnn.estimators.laplace import LaplaceModel
@@ -274,7 +276,7 @@ class StackData:
         train : rows of the fit; the values of intervals are imputed from these
         """
         y = self.y if self.intervals is None else imputed(self, train)
-        return replace(self, y=self.target.latent(y, spec.space, self.weights))
+        return replace(self, y=latent_values(y, spec.space, self.weights))
 
     @property
     def weights(self) -> np.ndarray:

@@ -8,10 +8,8 @@ models of other libraries do.
 """
 
 import math
-from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
-from functools import partial
 from numbers import Integral
 from typing import Any
 
@@ -24,13 +22,13 @@ from skbayesnn import _validation
 from skbayesnn._batch.jobs import last_step, with_last_step
 from skbayesnn._batch.outcomes import Fingerprint
 from skbayesnn._data.sources import concatenated
+from skbayesnn._data.target import latent_values
 from skbayesnn._data.validation import check_inputs
 from skbayesnn._distributions.recorded import TargetSpace
 from skbayesnn._runtime import atomic_update
 from skbayesnn._stacking.candidates import params_of_fit
 from skbayesnn._stacking.foreign import ForeignModel
 from skbayesnn._stacking.forest import without_unused_trees
-from skbayesnn._stacking.target import Target
 from skbayesnn.estimators._base import BayesianNetwork, set_fitted
 from skbayesnn.estimators._out_of_core import (
     MAX_STEPS,
@@ -82,7 +80,6 @@ def fits_to_all_rows(
     training: TrainingSource,
     found: Survey,
     class_weight,
-    target: Target,
     fits: dict[str, Any],
     log: FitProgress,
 ) -> list:
@@ -91,7 +88,6 @@ def fits_to_all_rows(
     stack : fitted to the sample
     found : survey of the rows, with the sample
     class_weight : of the stack
-    target : what y is
     fits : by ``_key_of_fit``, also of an earlier call that was interrupted; extended
     log : with the time limit, after which models stay fitted to the sample
     """
@@ -114,8 +110,7 @@ def fits_to_all_rows(
             last = _network(last, encoded, found, fits, key)
         elif training.source.is_small and not isinstance(last, ForeignModel):
             space = space and TargetSpace(**space)
-            latent = partial(target.latent, space=space)
-            last = _other_model(last, encoded, latent, fits, f"{key} {space}")
+            last = _other_model(last, encoded, space, fits, f"{key} {space}")
         fitted.append(with_last_step(model, last))
         longest = max(longest, before - log.left)
         log(f"{i + 1} of {len(models)} fitted to many rows")
@@ -136,11 +131,15 @@ def _key_of_fit(model, on_frame: bool, training: TrainingSource) -> str:
 
 
 def _other_model(
-    model, training: TrainingSource, latent: Callable, fits: dict[str, Any], key: str
+    model,
+    training: TrainingSource,
+    space: TargetSpace | None,
+    fits: dict[str, Any],
+    key: str,
 ):
     """A model with the same parameters, fitted to all rows at once.
 
-    latent : from y to what the model is fitted to
+    space : from y to what the model is fitted to
 
     Models that differ only in parameters of their predictions share a fit.
     """
@@ -153,7 +152,7 @@ def _other_model(
         options = {} if (weights == 1).all() else {"sample_weight": weights}
         if parts[0].groups is not None:
             options["groups"] = np.concatenate([part.groups for part in parts])
-        fits[key] = clone(model).fit(X, latent(y, weights=weights), **options)
+        fits[key] = clone(model).fit(X, latent_values(y, space, weights), **options)
     return copy(fits[key]).set_params(**model.get_params(deep=False))
 
 

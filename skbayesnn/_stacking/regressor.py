@@ -460,7 +460,10 @@ default="from_dtype"
         if len(np.unique(oof.test_rows)) < n_rows or oof.data.intervals is not None:
             return attributes  # A row must not calibrate twice; intervals do not.
         # Divide residuals by the standard deviation that predictions have.
-        scores = np.abs(oof.y - mixture.mean()).reshape(n_rows, -1) / std
+        # A row whose draws are all at a bound has no spread.
+        least = np.finfo(float).eps * std.max(0)
+        error = np.abs(oof.y - mixture.mean()).reshape(n_rows, -1)
+        scores = error / np.maximum(std, least)
         fold_scores = [
             scores[used & (oof.fold == fold)] for fold in range(len(fold_models))
         ]

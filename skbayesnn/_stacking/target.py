@@ -12,11 +12,12 @@ from scipy.stats import CensoredData, ecdf, norm, skew
 
 from skbayesnn._data.target import (
     check_bounds,
+    check_within,
     exposure_column,
     interval_target,
     space_of_values,
 )
-from skbayesnn._distributions.recorded import TargetSpace, recorded
+from skbayesnn._distributions.recorded import TargetSpace
 from skbayesnn._runtime import warn_once
 
 # Rows beyond a frequent value may be errors if they are at most this share.
@@ -37,9 +38,6 @@ SHARE_NEAR_END, NEAR_END, SPAN_OF_SHARES = 0.1, 0.05, 0.5
 SHARE_OF_MEAN, FIRST_COUNT = 0.2, 10
 # Knots of the quantile scale: at most this many, and one for this many values.
 MAX_KNOTS, VALUES_PER_KNOT = 16, 10
-# Candidates without limits are fitted to rows that are moved beyond the limit, by
-# these standard deviations of y: then their noise rarely crosses it.
-BEYOND = 0.3
 
 
 @dataclass(frozen=True)
@@ -94,12 +92,7 @@ class Target:
             ends = ends[np.isfinite(ends)]
             scale = _scale_of(ends, low, high) if len(ends) else "identity"
             return replace(given, scale=scale, low=low)
-        outside = (y < low) | (y > high)
-        if outside.any():
-            raise ValueError(
-                f"`y` must be within `y_bounds`, {low:g} to {high:g}; got "
-                f"{y[outside][0]:g}."
-            )
+        check_within(y, low, high)
         if y.ndim == 2:
             return given
         values, counts = np.unique(y, return_counts=True)
@@ -170,24 +163,6 @@ class Target:
         low, high = check_bounds(self.bounds, scale)
         space = space_of_values(np.array(self.inner), scale, low, high)
         return None if space.is_plain else space
-
-    def latent(
-        self, y: np.ndarray, space: TargetSpace | None, weights: np.ndarray
-    ) -> np.ndarray:
-        """y on which a candidate without bounds is fitted."""
-        if space is None:
-            return y
-        z = space.to_latent(y)
-        # A share of exactly 0 or 1 is infinite on the logit scale.
-        is_low = (y <= self.low) | (z == -np.inf)
-        is_high = (y >= self.high) | (z == np.inf)
-        is_inner = ~(is_low | is_high)
-        inner = z[(is_inner.T & (weights > 0)).T]
-        if not len(inner):
-            return y
-        beyond = BEYOND * inner.std()
-        z = np.where(is_low, np.fmax(z, inner.min()) - beyond, z)
-        return np.where(is_high, np.fmin(z, inner.max()) + beyond, z)
 
     def __str__(self) -> str:
         parts = []
@@ -296,15 +271,3 @@ def latent_intervals(y: np.ndarray, space: TargetSpace) -> np.ndarray:
     lower = np.where(is_value, space.below(y["lower"]), space.up_to(y["lower"]))
     upper = space.up_to(y["upper"])
     return interval_target(lower, upper)
-
-
-def in_space(predictive, space: TargetSpace | None):
-    """Predictive distribution of y of a candidate that was fitted in a space."""
-    if space is None or not hasattr(predictive, "components"):
-        return predictive
-    in_units = predictive.in_units_of_target()
-    components = in_units.components
-    if not components.is_location_scale:  # it knows its bounds itself
-        return in_units
-    spaces = (space,) * components.n_targets
-    return replace(in_units, components=recorded(components, spaces))

@@ -17,6 +17,7 @@ from scipy.optimize import nnls
 from scipy.special import logsumexp
 
 from skbayesnn._batch.outcomes import ResultStore
+from skbayesnn._data.target import latent_values
 from skbayesnn._distributions.cells import Cells
 from skbayesnn._distributions.components import Gaussians
 from skbayesnn._distributions.crps import (
@@ -26,8 +27,8 @@ from skbayesnn._distributions.crps import (
 )
 from skbayesnn._distributions.map_factor import MIN_LOG_DENSITY, map_estimate
 from skbayesnn._distributions.recorded import recorded
+from skbayesnn._predictive.mixture import in_space
 from skbayesnn._runtime import warn
-from skbayesnn._stacking.target import in_space
 from skbayesnn.estimators._diagnostics import some_rows
 
 # ---- weights
@@ -347,12 +348,13 @@ class OutOfFold:
         fold = np.repeat(np.arange(len(splits)), sizes)
         y, noise = np.asarray(data.y)[test_rows], {}
         for i, model in enumerate(models):
+            space = candidates[i].spec.space
             if hasattr(model, "with_noise_of"):
-                latent = data.target.latent(y, candidates[i].spec.space, weights)
+                latent = latent_values(y, space, weights)
                 predictives[i], noise[candidates[i].name] = model.with_noise_of(
                     predictives[i], latent, weights, fold
                 )
-            predictives[i] = in_space(predictives[i], candidates[i].spec.space)
+            predictives[i] = in_space(predictives[i], space)
         return cls(predictives, test_rows, data, weights, fold, noise)
 
     @property

@@ -21,7 +21,7 @@ from skbayesnn.estimators._regression import BayesianRegressor
 
 # Precision of the training, in units of a learned tau (docs/defaults.md, "Observation
 # noise").
-PRECISION_RATIO = 2.0
+PRECISION_RATIO = 1.3
 
 
 @parameters
@@ -210,7 +210,7 @@ class BBBRegressor(_BayesByBackprop, BayesianRegressor):
         Model precision: 1 / variance of the observation noise, in y's own units, one
         value or one per target. Leave ``"auto"`` unless the noise is known or a search
         selects it. ``"auto"`` learns it with the weights, and the posterior minimises
-        the free energy with the precision ``tau_training_`` = twice the learned
+        the free energy with the precision ``tau_training_`` = 1.3 times the learned
         tau: with the learned tau itself the KL of a mean field outweighs the data. A
         given tau is also the precision of the training. With fewer than 200 rows,
         predictions use the noise with the highest density of held-out rows instead:
@@ -245,7 +245,7 @@ dtype, verbose, random_state
         the root of the mean precision of a layer's weights.
     tau_training_ : float or ndarray of shape (n_targets,)
         Precision of the free energy that the posterior minimises. If tau is learned,
-        it is twice the learned precision, at which ``elbo_`` is computed.
+        it is 1.3 times the learned precision, at which ``elbo_`` is computed.
     prior_ : list of dict of ndarray, or None
         The earlier posterior that ``partial_fit`` used as the prior, per layer.
     pruning_ : dict or None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABCMeta, abstractmethod
+from abc import abstractmethod
 from numbers import Integral
 from typing import Annotated, Any, ClassVar, Literal, Self, TypedDict
 
@@ -10,39 +10,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import check_is_fitted
 
 from skbayesnn import _stored as stored
 from skbayesnn import _validation
-from skbayesnn._data.scaling import Scaling, warn_of_far_rows
-from skbayesnn._data.table_encoder import TableEncoder
-from skbayesnn._data.validation import (
-    Table,
-    check_new_rows,
-    check_regression,
-    check_weighted_classes,
-    classes_of_stream,
-    dense_rows,
-    network_columns,
-)
+from skbayesnn._data.validation import classes_of_stream, network_columns
 from skbayesnn._distributions.components import Components, Gaussians
 from skbayesnn._engine.objective import weight_decay
 from skbayesnn._likelihoods.poisson import LOG_RATE_BOUNDS, Counts, Poisson
-from skbayesnn._predictive.blocks import BLOCK, PredictiveBlocks
 from skbayesnn._predictive.classes import ClassPredictive
-from skbayesnn._predictive.mixin import (
-    ClassificationPredictiveMixin,
-    PredictiveMixin,
-    RegressionPredictiveMixin,
-)
 from skbayesnn._predictive.mixture import MixturePredictive
-from skbayesnn._runtime import atomic_update, default_settings, on_snapshot, warn
-from skbayesnn._sklearn_compat import (
-    BaseEstimator,
-    ClassifierMixin,
-    RegressorMixin,
-    accept_frames,
-)
+from skbayesnn._runtime import warn
 from skbayesnn._typing import Array, MatrixLike
 from skbayesnn._validation import MAX_N_DRAWS
 from skbayesnn.estimators import _evidence
@@ -64,7 +41,11 @@ from skbayesnn.estimators._evidence import (
     largest_evidence,
 )
 from skbayesnn.estimators._last_layer import trained_hidden_layers
-from skbayesnn.estimators._training_data import input_columns
+from skbayesnn.estimators._table_model import (
+    TableClassifier,
+    TableModel,
+    TableRegressor,
+)
 
 # Hidden layers that "auto" tries after a linear model, in this order.
 AUTO_HIDDEN: tuple[tuple[int, ...], ...] = ((8,), (16,), (16, 16), (28, 28))
@@ -79,14 +60,10 @@ MOST_WEIGHTS, MOST_OF_NETWORK = 5000, 50_000
 WIDE_HIDDEN: tuple[int, ...] = (50, 50)
 # Parts of the name of a parameter of a layer.
 PARTS = "weight", "bias"
-# Least number of rows: with fewer, networks pass through all of them.
-LEAST_ROWS = 5
 # Least number of rows for each column with which columns have their own precisions.
 ROWS_OF_A_COLUMN = 2
 # Units of the hidden layer of the log variance.
 NOISE_UNITS = 8
-# Most values of the draws of a block of rows.
-MAX_COMPONENTS = 1 << 21
 # Most values of ``information_``.
 MAX_INFORMATION = 1 << 20
 # Bound of the log variance of the noise, relative to its mean.
@@ -104,23 +81,17 @@ class Information(TypedDict):
     curvature: Annotated[stored.Floats, "networks, terms, coefficients, coefficients"]
 
 
-class LaplaceModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
+class LaplaceModel(TableModel):
     """Base class of both estimators: training, and draws of linearised networks."""
 
-    likelihood: Any
     hidden_layer_sizes: Any
     activation: Literal["tanh", "logistic"]
     length_scale: Annotated[Any, stored.each(stored.NOT_NEGATIVE)]
     tau: Annotated[Any, stored.each(stored.POSITIVE)]
     prior: Any
     posterior: Any
-    n_estimators: Any
     n_draws: Annotated[int, stored.between(2, MAX_N_DRAWS)]
-    categorical_features: stored.ColumnChoice
-    max_iter: Any
-    random_state: stored.Seed
 
-    parameters_: dict[str, Annotated[stored.Floats, "networks, ..."]]
     information_: Annotated[Information, stored.OPTIONAL]
     posterior_: Literal["full", "last_layer"]
     prior_: Literal["ard", "layer", "isotropic"]
@@ -128,24 +99,10 @@ class LaplaceModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
     effective_parameters_: stored.Records
     length_scale_: stored.PerLayer
     relevance_: stored.Records
-    n_iter_: stored.Count
-    total_weight_: stored.PositiveFloat
-    x_mean_: Annotated[stored.Floats, "inputs"]
-    x_scale_: Annotated[stored.Floats, "inputs", stored.POSITIVE]
-    table_: TableEncoder | None
-    n_features_in_: stored.NumberOfColumns
     # First parts of the names of parameters: layers with a posterior and its draws,
     # the log variance of the noise, and hidden layers without a posterior.
     KINDS: ClassVar = ("network", "draws", "noise", "hidden")
-    # With metadata routing, `groups` are requested by default, as by GroupKFold.
-    __metadata_request__fit: ClassVar = {"groups": True}
-
-    @abstractmethod
-    def _validate(self, X, y, sample_weight, reset) -> Table:
-        """Check the arguments of ``fit``; set attributes that depend only on y.
-
-        reset : False for further rows of ``partial_fit``
-        """
+    LEAST_ROWS = 5, "Fewer rows do not determine the noise."
 
     @abstractmethod
     def _data_term(self, y, weights, reset) -> tuple[DataTerm, np.ndarray | None]:
@@ -164,55 +121,10 @@ class LaplaceModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
         layers = self._layers("hidden") + self._layers("network")
         return tuple(len(bias[0]) for _, bias in layers[:-1])
 
-    @default_settings
-    def fit(
-        self,
-        X: MatrixLike,
-        y: ArrayLike,
-        sample_weight: ArrayLike | None = None,
-        groups: ArrayLike | None = None,
-    ) -> Self:
-        """Train the networks, and compute their posteriors.
-
-        Parameters
-        ----------
-        X : {frame, array-like, sparse matrix} of shape (n_samples, n_features)
-            Training inputs.
-        y : array-like of shape (n_samples,) or (n_samples, n_targets)
-            Target values, or class labels of shape (n_samples,).
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows in the likelihood. Weight 2 is equivalent to a
-            duplicated row, weight 0 to a removed row.
-        groups : array-like of shape (n_samples,), default=None
-            Accepted for consistency; no rows are held out.
-
-        Returns
-        -------
-        self : object
-            The fitted estimator. After an error it is unchanged.
-        """
-        return self._fit_rows(X, y, sample_weight, reset=True)
-
-    def _fit_rows(self, X, y, sample_weight, *, reset: bool, **options) -> Self:
-        """Fit, or update with further rows; options : of ``_validate``."""
-        random = _validation.random_source(self.random_state)
-        with atomic_update(self) as new:
-            table = new._validate(X, y, sample_weight, reset, **options)
-            used = table.sample_weight > 0
-            X, weights = dense_rows(table.X[used]), table.sample_weight[used]
-            if reset:
-                if len(weights) < LEAST_ROWS:
-                    raise ValueError(
-                        f"{type(self).__name__} must have at least {LEAST_ROWS} rows "
-                        f"of positive weight; got n_samples={len(weights)}. Fewer rows "
-                        "do not determine the noise."
-                    )
-                scaling = Scaling.of(X, weights, weights, inputs=True, targets=False)
-                new.x_mean_, new.x_scale_ = scaling.x_mean, scaling.x_scale
-            term, tau = new._data_term(table.y[used], weights, reset)
-            x = (X - new.x_mean_) / new.x_scale_
-            (new._train if reset else new._update)(x, term, tau, random)
-        return self
+    def _fit_table(self, table, groups, random, reset):
+        term, tau = self._data_term(table.y, table.sample_weight, reset)
+        x = (table.X - self.x_mean_) / self.x_scale_
+        (self._train if reset else self._update)(x, term, tau, random)
 
     # ---- training
 
@@ -475,11 +387,12 @@ class LaplaceModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
 
     def _layers(self, kind: str) -> list[tuple[np.ndarray, ...]]:
         """Matrix and bias of each layer, of all networks; one of ``KINDS``."""
-        layers: list[tuple[np.ndarray, ...]] = []
-        while f"{kind}/{len(layers)}/weight" in self.parameters_:
-            name = f"{kind}/{len(layers)}"
-            arrays = (self.parameters_[f"{name}/{part}"] for part in PARTS)
-            layers.append(tuple(arrays))
+        layers = []
+        for k in range(len(self.parameters_)):
+            name = f"{kind}/{k}"
+            if f"{name}/weight" in self.parameters_:
+                arrays = (self.parameters_[f"{name}/{part}"] for part in PARTS)
+                layers.append(tuple(arrays))
         return layers
 
     def layers_of(self, member: int, kind: str) -> list[tuple[np.ndarray, ...]]:
@@ -520,28 +433,16 @@ class LaplaceModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
     def _n_outputs(self) -> int:
         return self._layers("network")[-1][1].shape[-1]
 
-    @on_snapshot
-    def _open_predictive(self, X) -> PredictiveBlocks:
-        check_is_fitted(self)
-        rows = check_new_rows(self, X, self.x_mean_, self.x_scale_)
-        scale = self.x_mean_, self.x_scale_, self.total_weight_
-        warn_of_far_rows(self, rows.X, *scale, input_columns(self))
+    def _opened(self):
         widest = max(bias.shape[-1] for _, bias in self._layers("draws"))
-        block = max(1, min(BLOCK, MAX_COMPONENTS // (self.n_components * widest)))
 
-        def opened(X):
-            return PredictiveBlocks(
-                X.shape[0], lambda rows: self._of_rows(X[rows]), block
-            )
+        def predicted(X, dtype):
+            return self._distribution((X - self.x_mean_) / self.x_scale_, dtype)
 
-        return PredictiveBlocks.of_encoded(rows, opened)
-
-    def _of_rows(self, X):
-        x = (dense_rows(X) - self.x_mean_) / self.x_scale_
-        return self._distribution(x, X.dtype)
+        return predicted, self.n_components * widest
 
     def _check_stored(self) -> None:
-        """Raise if the layers do not fit together."""
+        """Raise if layers do not fit together, or ``information_`` to them."""
         if not hasattr(self, "parameters_"):
             return
         for kind, extra in zip(self.KINDS, (0, 1, 0, 0), strict=True):
@@ -556,11 +457,25 @@ class LaplaceModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
                         f"{matrix.shape} after {before} units."
                     )
                 before = shape[1]
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return accept_frames(tags)
+        if not hasattr(self, "information_"):
+            return
+        curvature = np.asarray(self.information_["curvature"], dtype=np.float64)
+        n_weights = sum(
+            array[0].size for part in self._layers("network") for array in part
+        )
+        shape = (*self.parameters_["tau"].shape, n_weights, n_weights)
+        if curvature.shape != shape:
+            raise ValueError(
+                f"the curvature of `information_` must have shape {shape}; got "
+                f"{curvature.shape}."
+            )
+        rounding = 1e-8 * np.abs(curvature).max()
+        skew = np.abs(curvature - np.swapaxes(curvature, -1, -2)).max()
+        if skew > rounding or np.linalg.eigvalsh(curvature).min() < -rounding:
+            raise ValueError(
+                "the curvature of `information_` must be symmetric, without negative "
+                "eigenvalues: it is a sum of squares."
+            )
 
 
 def _relative_variance(noise, x) -> Any:
@@ -581,7 +496,7 @@ def _named(kind: str, layers) -> dict[str, np.ndarray]:
     return named
 
 
-class LaplaceRegressor(RegressionPredictiveMixin, RegressorMixin, LaplaceModel):
+class LaplaceRegressor(TableRegressor, LaplaceModel):
     """Small networks for regression that need no tuning: all precisions by evidence.
 
     Use it for smooth functions of few numeric columns with little noise, such as
@@ -636,6 +551,11 @@ class LaplaceRegressor(RegressionPredictiveMixin, RegressorMixin, LaplaceModel):
         never with more than 5,000 weights, about 600 columns. ``"poisson"`` is for
         counts: the network is their log rate relative to the mean count, and tau, by
         default 1, is the weight of the data relative to the prior.
+    y_bounds : (low, high), default=None
+        Bounds that y cannot exceed; None for a missing one. Give them if you know them:
+        no predicted probability is outside. Rows at a bound are fitted as values beyond
+        it, by .3 standard deviations of y: then new rows can have the bound with a
+        probability near 1.
     n_estimators : int, default=4
         Networks from different initial weights; the predictive distribution is their
         mixture with equal weights.
@@ -686,7 +606,7 @@ class LaplaceRegressor(RegressionPredictiveMixin, RegressorMixin, LaplaceModel):
         N, the sum of the weights.
     n_features_in_ : int
         Number of columns of X.
-    feature_names_in_, table_, x_mean_, x_scale_, y_mean_, y_scale_
+    feature_names_in_, table_, x_mean_, x_scale_, y_mean_, y_scale_, target_spaces_
         As in :class:`MCDropoutRegressor`; for counts, ``y_mean_`` is the log of the
         mean count.
 
@@ -716,9 +636,6 @@ class LaplaceRegressor(RegressionPredictiveMixin, RegressorMixin, LaplaceModel):
 
     likelihood_: Literal["gaussian", "heteroscedastic", "poisson"]
     tau_: stored.PerTarget
-    y_mean_: Annotated[stored.Floats, "targets"]
-    y_scale_: Annotated[stored.Floats, "targets", stored.POSITIVE]
-    y_ndim_: Literal[1, 2]
 
     def __init__(
         self,
@@ -730,6 +647,7 @@ class LaplaceRegressor(RegressionPredictiveMixin, RegressorMixin, LaplaceModel):
         prior="auto",
         posterior="auto",
         likelihood="auto",
+        y_bounds=None,
         n_estimators=4,
         n_draws=200,
         categorical_features="from_dtype",
@@ -744,10 +662,6 @@ class LaplaceRegressor(RegressionPredictiveMixin, RegressorMixin, LaplaceModel):
         scales, tau = self.length_scale_, self.tau_
         scales = scales[:, None] if np.ndim(tau) else scales
         return weight_decay(1.0, scales, self.total_weight_, tau)
-
-    @property
-    def _scaling(self) -> Scaling:
-        return Scaling(self.x_mean_, self.x_scale_, self.y_mean_, self.y_scale_)
 
     def partial_fit(
         self,
@@ -783,15 +697,6 @@ class LaplaceRegressor(RegressionPredictiveMixin, RegressorMixin, LaplaceModel):
             X, y, sample_weight, reset=not hasattr(self, "parameters_")
         )
 
-    def _validate(self, X, y, sample_weight, reset):
-        table, self.y_ndim_ = check_regression(self, X, y, sample_weight, reset=reset)
-        if not reset and table.y.shape[1] != len(self.y_mean_):
-            raise ValueError(
-                f"`y` must have {len(self.y_mean_)} targets as in the first call; got "
-                f"{table.y.shape[1]}."
-            )
-        return table
-
     def _data_term(self, y, weights, reset):
         if self.likelihood == "poisson":
             Poisson.check_y(y)
@@ -802,8 +707,7 @@ class LaplaceRegressor(RegressionPredictiveMixin, RegressorMixin, LaplaceModel):
             tau = _validation.check_number("tau", tau, low=0, open_low=True)
             return LogRates(y, weights, self.y_mean_), np.array([tau])
         if reset:
-            scaling = Scaling.of(y, y, weights, inputs=False, targets=True)
-            self.y_mean_, self.y_scale_ = scaling.y_mean, scaling.y_scale
+            self._standardise(y, weights)
         scaling = self._scaling
         held = _validation.precisions(self.tau, y.shape[1])
         if held is not None:
@@ -927,21 +831,10 @@ class LaplaceRegressor(RegressionPredictiveMixin, RegressorMixin, LaplaceModel):
             for sign in (1, -1):
                 places = self.positions(member, sign)
                 variance[places] = self.noise_variance(member, noise, x)
-        scaling = self._scaling
-        return MixturePredictive(
-            Gaussians(mean, variance),
-            self.y_ndim_ == 1,
-            scaling,
-            dtype=scaling.dtype_of_y(dtype),
-        )
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
-        return tags
+        return self._predictive_of(Gaussians(mean, variance), dtype)
 
 
-class LaplaceClassifier(ClassificationPredictiveMixin, ClassifierMixin, LaplaceModel):
+class LaplaceClassifier(TableClassifier, LaplaceModel):
     """Small networks for classification that need no tuning: precisions by evidence.
 
     Use it for classes with smooth boundaries in few numeric columns. It is the
@@ -1003,11 +896,6 @@ n_features_in_
     (3, 3)
     """
 
-    likelihood = "categorical"
-
-    class_weight: Any
-    classes_: stored.Labels
-
     def __init__(
         self,
         hidden_layer_sizes="auto",
@@ -1061,19 +949,6 @@ n_features_in_
         reset = not hasattr(self, "parameters_")
         classes = classes_of_stream(self, classes)
         return self._fit_rows(X, y, sample_weight, reset=reset, classes=classes)
-
-    def _validate(self, X, y, sample_weight, reset, classes=None):
-        known = None if reset else classes
-        table, self.classes_ = check_weighted_classes(
-            self, X, y, sample_weight, classes=known, reset=reset
-        )
-        if classes is not None and not np.array_equal(classes, self.classes_):
-            raise ValueError(
-                f"the first call of `partial_fit` of {type(self).__name__} must have "
-                f"rows of all `classes`, {classes.tolist()}; got "
-                f"{self.classes_.tolist()}. Classes without rows have no curvature."
-            )
-        return table
 
     def _data_term(self, y, weights, reset):
         tau = _validation.check_number("tau", self.tau, low=0, open_low=True)

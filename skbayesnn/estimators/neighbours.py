@@ -3,44 +3,19 @@
 from __future__ import annotations
 
 import math
-from abc import ABCMeta, abstractmethod
+from abc import abstractmethod
 from numbers import Integral
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
-from sklearn.utils.validation import check_is_fitted
 
 from skbayesnn import _stored as stored
 from skbayesnn import _validation
-from skbayesnn._data.groups import check_can_hold_out, check_groups
-from skbayesnn._data.scaling import Scaling, warn_of_far_rows
-from skbayesnn._data.table_encoder import TableEncoder
-from skbayesnn._data.validation import (
-    Table,
-    check_new_rows,
-    check_regression,
-    check_weighted_classes,
-    dense_rows,
-)
+from skbayesnn._data.groups import check_can_hold_out
 from skbayesnn._distributions.mixtures import GaussianMixtures
 from skbayesnn._likelihoods.base import MIN_NOISE
-from skbayesnn._predictive.blocks import BLOCK, PredictiveBlocks
 from skbayesnn._predictive.classes import ClassPredictive
-from skbayesnn._predictive.mixin import (
-    ClassificationPredictiveMixin,
-    PredictiveMixin,
-    RegressionPredictiveMixin,
-)
-from skbayesnn._predictive.mixture import MixturePredictive
-from skbayesnn._runtime import atomic_update, default_settings, on_snapshot
-from skbayesnn._sklearn_compat import (
-    BaseEstimator,
-    ClassifierMixin,
-    RegressorMixin,
-    accept_frames,
-)
-from skbayesnn._typing import Array, MatrixLike
+from skbayesnn._typing import Array
 from skbayesnn._validation import MAX_N_DRAWS
 from skbayesnn.estimators._embedding import (
     Cache,
@@ -56,7 +31,11 @@ from skbayesnn.estimators._embedding import (
     vector,
 )
 from skbayesnn.estimators._fitted import WithCache
-from skbayesnn.estimators._training_data import input_columns
+from skbayesnn.estimators._table_model import (
+    TableClassifier,
+    TableModel,
+    TableRegressor,
+)
 from skbayesnn.preprocessing import PiecewiseLinearEncoder
 
 # Largest number of bins of a column, and of all columns.
@@ -81,50 +60,36 @@ MIN_HELD_OUT, MAX_HELD_OUT = 60, 500
 # more components the CRPS of a mixture takes longer, by the square of their number.
 N_GROUPS = 12
 MERGED = 0.25
-# Most components of a block of rows, and most training rows that are encoded at once.
-MAX_COMPONENTS = 1 << 21
+# Most training rows that are encoded at once.
 ENCODED_ROWS = 1 << 14
 # Y has ties if fewer than this share of its values are distinct.
 TIED = 0.5
 
 
-class NeighbourModel(WithCache, PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
+class NeighbourModel(WithCache, TableModel):
     """Base class of both estimators: training and embeddings."""
 
     likelihood: str
     hidden_size: Any
     embedding_size: Any
     dropout: Any
-    length_scale: Any
-    n_estimators: Any
     n_draws: Annotated[int, stored.between(1, MAX_N_DRAWS)]
     n_bins: Any
     subset_size: Any
-    categorical_features: stored.ColumnChoice
     learning_rate_init: Any
-    max_iter: Any
     validation_fraction: Any
     dtype: Literal["float32", "float64"]
-    random_state: stored.Seed
 
     X_train_: Annotated[stored.Floats, "rows, inputs"]
     y_train_: Array
     weights_train_: Annotated[stored.Floats, "rows", stored.POSITIVE]
-    parameters_: dict[str, Annotated[stored.Floats, "networks, ..."]]
     seeds_: stored.Seeds
     dropout_: Annotated[stored.Floats, "2", stored.PROPER_SHARE]
     length_scale_: Annotated[stored.Floats, "3", stored.NOT_NEGATIVE]
     weight_decay_: Annotated[stored.Floats, "3", stored.NOT_NEGATIVE]
     loss_curve_: list[stored.Record]
-    n_iter_: stored.Count
-    total_weight_: stored.PositiveFloat
-    x_mean_: Annotated[stored.Floats, "inputs"]
-    x_scale_: Annotated[stored.Floats, "inputs", stored.POSITIVE]
     encoder_: PiecewiseLinearEncoder | None
-    table_: TableEncoder | None
-    n_features_in_: stored.NumberOfColumns
-    # With metadata routing, `groups` are requested by default, as by GroupKFold.
-    __metadata_request__fit: ClassVar = {"groups": True}
+    LEAST_ROWS = 2, "Each row is predicted from the others."
 
     @property
     def _n_classes(self) -> int:
@@ -137,13 +102,6 @@ class NeighbourModel(WithCache, PredictiveMixin, BaseEstimator, metaclass=ABCMet
         return 1 if self.y_train_.ndim == 1 else self.y_train_.shape[1]
 
     _cache_class = Cache
-
-    @abstractmethod
-    def _validate(self, X, y, sample_weight, groups) -> Table:
-        """Check the arguments of ``fit``; set attributes that depend only on y.
-
-        groups : result of ``check_groups``
-        """
 
     @abstractmethod
     def _prepare_targets(self, y, weights) -> tuple[np.ndarray, Kernel]:
@@ -162,69 +120,20 @@ class NeighbourModel(WithCache, PredictiveMixin, BaseEstimator, metaclass=ABCMet
         dtype : of the rows
         """
 
-    @default_settings
-    def fit(
-        self,
-        X: MatrixLike,
-        y: ArrayLike,
-        sample_weight: ArrayLike | None = None,
-        groups: ArrayLike | None = None,
-    ) -> Self:
-        """Train the embedding, and store the training rows.
-
-        Parameters
-        ----------
-        X : {frame, array-like, sparse matrix} of shape (n_samples, n_features)
-            Training inputs.
-        y : array-like of shape (n_samples,) or (n_samples, n_targets)
-            Target values, or class labels of shape (n_samples,).
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows, in the loss and as neighbours. A stored row of weight 2
-            predicts like two equal rows; a row of weight 0 is removed.
-        groups : array-like of shape (n_samples,), default=None
-            Give it if rows depend on each other, such as all rows of a patient, and
-            predictions will be for new groups. In training, rows of a group do not
-            predict each other, and they are held out together. With metadata routing,
-            groups are requested by default.
-
-        Returns
-        -------
-        self : object
-            The fitted estimator. After an error it is unchanged.
-        """
-        random = _validation.random_source(self.random_state)
-        with atomic_update(self) as new:
-            groups = check_groups(groups, X)
-            table = new._validate(X, y, sample_weight, groups)
-            used = table.sample_weight > 0
-            features, targets = table.X[used], table.y[used]
-            weights = table.sample_weight[used]
-            groups = None if groups is None else groups[used]
-            if len(weights) < 2:
-                raise ValueError(
-                    f"{type(self).__name__} must have at least 2 rows of positive "
-                    f"weight; got n_samples={len(weights)}. Each row is predicted "
-                    "from the others."
-                )
-            check_can_hold_out(groups)
-            targets, kernel = new._prepare_targets(targets, weights)
-            # In the order of y: predictions of a single target sort no neighbours.
-            order = np.argsort(
-                targets.T[0] if targets.ndim > 1 else targets, kind="stable"
-            )
-            targets, weights = targets[order], weights[order]
-            groups = None if groups is None else groups[order]
-            features = dense_rows(features[order])
-            scaling = Scaling.of(features, weights, weights, inputs=True, targets=False)
-            new.x_mean_, new.x_scale_ = scaling.x_mean, scaling.x_scale
-            new.total_weight_ = float(weights.sum())
-            dtype = _validation.check_option("dtype", new.dtype, ["float32", "float64"])
-            new.X_train_ = new._standardised(features, dtype)
-            new.y_train_, new.weights_train_ = targets, weights
-            new.encoder_ = new._fitted_encoder(weights)
-            new._train(kernel, groups, random)
-            new._protect()
-        return self
+    def _fit_table(self, table, groups, random, reset):
+        weights = table.sample_weight
+        check_can_hold_out(groups)
+        targets, kernel = self._prepare_targets(table.y, weights)
+        # In the order of y: predictions of a single target sort no neighbours.
+        order = np.argsort(targets.T[0] if targets.ndim > 1 else targets, kind="stable")
+        groups = None if groups is None else groups[order]
+        self.total_weight_ = float(weights.sum())
+        dtype = _validation.check_option("dtype", self.dtype, ["float32", "float64"])
+        self.X_train_ = self._standardised(table.X[order], dtype)
+        self.y_train_, self.weights_train_ = targets[order], weights[order]
+        self.encoder_ = self._fitted_encoder(self.weights_train_)
+        self._train(kernel, groups, random)
+        self._protect()
 
     # ---- training
 
@@ -344,28 +253,15 @@ class NeighbourModel(WithCache, PredictiveMixin, BaseEstimator, metaclass=ABCMet
 
     # ---- predictions
 
-    @on_snapshot
-    def _open_predictive(self, X) -> PredictiveBlocks:
-        check_is_fitted(self)
+    def _opened(self):
         _validation.check_n_draws(self.n_draws)
-        rows = check_new_rows(self, X, self.x_mean_, self.x_scale_)
-        scale = self.x_mean_, self.x_scale_, self.total_weight_
-        warn_of_far_rows(self, rows.X, *scale, input_columns(self))
         draws = self._draws()
 
-        def opened(X):
-            n_components = len(draws) * self._n_targets * 2 * N_GROUPS
-            block = max(1, min(BLOCK, MAX_COMPONENTS // n_components))
-            return PredictiveBlocks(
-                X.shape[0], lambda rows: self._of_rows(X[rows], draws), block
-            )
+        def predicted(X, dtype):
+            features = self._encoded(self._standardised(X, self.X_train_.dtype))
+            return self._distribution(self._queries(features, draws), dtype)
 
-        return PredictiveBlocks.of_encoded(rows, opened)
-
-    def _of_rows(self, X, draws):
-        standardised = self._standardised(dense_rows(X), self.X_train_.dtype)
-        features = self._encoded(standardised)
-        return self._distribution(self._queries(features, draws), X.dtype)
+        return predicted, len(draws) * self._n_targets * 2 * N_GROUPS
 
     def _queries(self, features, draws) -> list[tuple[Draw, np.ndarray]]:
         """Embeddings of some rows by each draw, with the draw."""
@@ -453,13 +349,8 @@ class NeighbourModel(WithCache, PredictiveMixin, BaseEstimator, metaclass=ABCMet
         rows = self.X_train_, self.y_train_, self.weights_train_
         return [*rows, *self.parameters_.values()]
 
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return accept_frames(tags)
 
-
-class NeighbourRegressor(RegressionPredictiveMixin, RegressorMixin, NeighbourModel):
+class NeighbourRegressor(TableRegressor, NeighbourModel):
     """Regression by soft nearest neighbours in a learned embedding.
 
     Use it for tables of some thousand rows or more in which similar rows have similar
@@ -499,6 +390,8 @@ default="auto"
         Precision of the kernel in y's own units: with numbers, h_1 = h_2 = 1 /
         sqrt(tau). ``"auto"`` learns both widths and a. If y has ties, the widths are
         at least the distance of neighbouring values of y, divided by sqrt(12).
+    y_bounds
+        As in :class:`LaplaceRegressor`.
     n_estimators : int, default=4
         Networks with different initial weights; the predictive distribution is their
         mixture with equal weights.
@@ -565,7 +458,7 @@ default="auto"
         The networks as plain arrays.
     total_weight_ : float
         N, the sum of the weights.
-    feature_names_in_, table_, x_mean_, x_scale_, y_mean_, y_scale_
+    feature_names_in_, table_, x_mean_, x_scale_, y_mean_, y_scale_, target_spaces_
         As in :class:`MCDropoutRegressor`.
 
     See Also
@@ -615,13 +508,9 @@ default="auto"
     # Predictions are mixtures of normal distributions.
     likelihood = "mixture"
 
-    tau: Any
     y_train_: (
         Annotated[stored.Floats, "rows"] | Annotated[stored.Floats, "rows, targets"]
     )
-    y_mean_: Annotated[stored.Floats, "targets"]
-    y_scale_: Annotated[stored.Floats, "targets", stored.POSITIVE]
-    y_ndim_: Literal[1, 2]
 
     def __init__(
         self,
@@ -631,6 +520,7 @@ default="auto"
         dropout=0.1,
         length_scale="auto",
         tau="auto",
+        y_bounds=None,
         n_estimators=4,
         n_draws=2,
         n_bins="auto",
@@ -662,20 +552,9 @@ default="auto"
         tau = 1 / variance.mean(0)
         return float(tau[0]) if len(tau) == 1 else tau
 
-    def _validate(self, X, y, sample_weight, groups):
-        table, self.y_ndim_ = check_regression(
-            self, X, y, sample_weight, groups=groups, reset=True
-        )
-        return table
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
-        return tags
-
     def _prepare_targets(self, y, weights):
-        scaling = Scaling.of(y, y, weights, inputs=False, targets=True)
-        self.y_mean_, self.y_scale_ = scaling.y_mean, scaling.y_scale
+        self._standardise(y, weights)
+        scaling = self._scaling
         y, n_targets = scaling.y_to_network(y), y.shape[1]
         tau = _validation.precisions(self.tau, n_targets)
         if tau is not None:
@@ -692,10 +571,6 @@ default="auto"
     @property
     def _least_kernel(self) -> np.ndarray | None:
         return _least_kernel(self.y_train_) if isinstance(self.tau, str) else None
-
-    @property
-    def _scaling(self) -> Scaling:
-        return Scaling(self.x_mean_, self.x_scale_, self.y_mean_, self.y_scale_)
 
     def _ranked_targets(self) -> tuple[np.ndarray, np.ndarray]:
         """y of the training rows, (targets, rows), and its ranks, from a cache."""
@@ -723,13 +598,7 @@ default="auto"
                 np.concatenate(scales, axis=-1),
             ]
             components.append(GaussianMixtures(*(p[None] for p in parts)))
-        scaling = self._scaling
-        return MixturePredictive(
-            GaussianMixtures.concatenated(components),
-            self.y_ndim_ == 1,
-            scaling,
-            dtype=scaling.dtype_of_y(dtype),
-        )
+        return self._predictive_of(GaussianMixtures.concatenated(components), dtype)
 
 
 def _least_kernel(y) -> np.ndarray:
@@ -754,9 +623,7 @@ def _sigmoid(x):
     return 1 / (1 + np.exp(-x))
 
 
-class NeighbourClassifier(
-    ClassificationPredictiveMixin, ClassifierMixin, NeighbourModel
-):
+class NeighbourClassifier(TableClassifier, NeighbourModel):
     """Classification by soft nearest neighbours in a learned embedding.
 
     The probability of a class is its share among the training rows, weighted by their
@@ -817,11 +684,7 @@ n_iter_, encoder_, n_features_in_, parameters_, seeds_, total_weight_
     (3, 3)
     """
 
-    likelihood = "categorical"
-
-    class_weight: Any
     y_train_: Annotated[stored.Integers, "rows", stored.Index("classes"), stored.SORTED]
-    classes_: stored.Labels
 
     def __init__(
         self,
@@ -843,10 +706,6 @@ n_iter_, encoder_, n_features_in_, parameters_, seeds_, total_weight_
         random_state=None,
     ) -> None:
         self._store(locals())
-
-    def _validate(self, X, y, sample_weight, groups):
-        table, self.classes_ = check_weighted_classes(self, X, y, sample_weight, groups)
-        return table
 
     def _prepare_targets(self, y, weights):
         n_rows = len(y)

@@ -8,6 +8,7 @@ from scipy.stats import multivariate_normal
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression, PoissonRegressor
 
+import skbayesnn
 from skbayesnn import LaplaceClassifier, LaplaceRegressor
 from skbayesnn.estimators._dense_network import DenseNetwork, features, linearised
 from skbayesnn.estimators._evidence import (
@@ -218,6 +219,38 @@ def test_partial_fit_estimates_precisions_of_all_rows(random, seed, monkeypatch)
         )
         # The evidence is flat at its maximum.
         np.testing.assert_allclose(updated, fitted, atol=1e-2 * y.std())
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda c: c[..., :-1, :-1], r"must agree in the number of coefficients"),
+        (lambda c: np.repeat(c, 2, axis=1), r"must agree in the number of terms"),
+        (lambda c: np.triu(c), "must be symmetric, without negative"),
+        (
+            lambda c: c - 0.5 * np.trace(c[0, 0]) * np.eye(len(c[0, 0])),
+            "without negative eigenvalues",
+        ),
+    ],
+)
+@pytest.mark.parametrize("model_class", [LaplaceRegressor, LaplaceClassifier])
+def test_forged_information_is_refused(model_class, change, message, random):
+    X, y = _rows(random, 40)
+    model = model_class((3,), n_estimators=2, n_draws=4).fit(X, y > 0)
+    skbayesnn.loads(skbayesnn.dumps(model)).partial_fit(X, y > 0)
+    found = model.information_
+    model.information_ = {name: v[..., :-1] for name, v in found.items()}
+    model.information_ |= {
+        "value": found["value"],
+        "curvature": found["curvature"][..., :-1, :-1],
+    }
+    with pytest.raises(ValueError, match="must have shape"):
+        skbayesnn.dumps(model)
+    model.information_ = found
+    curvature = change(model.information_["curvature"])
+    model.information_ = {**model.information_, "curvature": curvature}
+    with pytest.raises(ValueError, match=message):
+        skbayesnn.dumps(model)
 
 
 def test_updates_that_are_refused(random, monkeypatch):

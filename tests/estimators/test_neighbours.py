@@ -9,7 +9,7 @@ from scipy.special import logsumexp
 from scipy.stats import norm
 
 from skbayesnn import NeighbourClassifier, NeighbourRegressor
-from skbayesnn.estimators import _embedding, neighbours
+from skbayesnn.estimators import _embedding, _table_model, neighbours
 from skbayesnn.preprocessing import PiecewiseLinearEncoder, TableEncoder
 from tests.helpers.frames import mixed_frame, new_frame
 
@@ -493,7 +493,7 @@ def test_row_does_not_depend_on_its_block(kind, seed, monkeypatch):
     X, y, _ = _data(seed)
     model, labels = _fitted(kind, seed), _targets(kind, y)
     together = model._open_predictive(X).whole().sample_f(np.arange(8))
-    monkeypatch.setattr(neighbours, "MAX_COMPONENTS", 1)
+    monkeypatch.setattr(_table_model, "MAX_COMPONENTS", 1)
     blocks = model._open_predictive(X)
     assert blocks.block == 1
     alone = [block.sample_f(np.arange(8)) for _, block in blocks.blocks()]

@@ -1,12 +1,13 @@
 """y with intervals, bounds, scales and point masses, of all network regressors."""
 
+import inspect
 import pickle
 import warnings
 
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.base import clone
+from sklearn.base import RegressorMixin, clone
 from sklearn.model_selection import (
     GridSearchCV,
     KFold,
@@ -19,8 +20,11 @@ from sklearn.preprocessing import StandardScaler
 import skbayesnn
 from skbayesnn import (
     AnchoredEnsembleRegressor,
+    BayesianStackingRegressor,
     BBBRegressor,
+    LaplaceRegressor,
     MCDropoutRegressor,
+    NeighbourRegressor,
     VariationalDropoutRegressor,
     VariationalGPRegressor,
     interval_target,
@@ -628,3 +632,132 @@ def test_predictions_may_exceed_the_times_of_censored_rows(table, seed):
     median = model.fit(X, y).predict_quantile(X, 0.5)
     # Without an effect of the bound, all of the longest half are beyond it.
     assert np.mean(median > 1.1 * limit) > 0.25
+
+
+# ---- models without a likelihood of intervals
+
+# Regressors that lack `y_bounds`: the estimator inside of them has it.
+WRAPPERS = {"CalibratedUncertaintyRegressor", "ConformalRegressor"}
+OTHERS = {
+    LaplaceRegressor: {"hidden_layer_sizes": (3,), "n_draws": 8},
+    NeighbourRegressor: {"max_iter": 20, "n_draws": 2, "embedding_size": 3},
+}
+parametrize_others = pytest.mark.parametrize("kind", OTHERS)
+
+
+def bounded(kind, seed, y_bounds, **settings):
+    size = OTHERS[kind] | {"n_estimators": 2, "random_state": seed}
+    return kind(**size, y_bounds=y_bounds, **settings)
+
+
+def test_every_regressor_has_bounds():
+    lacking = {
+        name
+        for name in skbayesnn.__all__
+        if isinstance(kind := getattr(skbayesnn, name), type)
+        and issubclass(kind, RegressorMixin)
+        and "y_bounds" not in inspect.signature(kind).parameters
+    }
+    assert lacking == WRAPPERS
+
+
+@parametrize_others
+@pytest.mark.parametrize("case", ["floor", "both bounds", "two targets"])
+def test_others_are_clipped_at_the_bounds(kind, case, table, seed):
+    """Moments and scores by samples of the clipped draws; the bound is a point mass."""
+    settings, y_of = CASES[case]
+    X, z = table
+    y = y_of(z)
+    model = bounded(kind, seed, **settings).fit(X, y)
+    distribution = model.predict_distribution(X)
+    low, high = distribution.support()
+    expected = [INF if b is None else b for b in settings["y_bounds"]]
+    assert np.all(low == expected[0])
+    assert np.all(high == expected[1])
+    extreme = model.predict_quantile(X, [1e-9, 1 - 1e-9])
+    samples = model.sample_y(X, 4000, random_state=seed)
+    for values in (extreme, samples, model.predict_interval(X, 0.99)):
+        assert ((values >= expected[0]) & (values <= expected[1])).all()
+    # At a bound the cdf is the probability of the bound, and the density its log.
+    at_low = np.full(y.shape, float(expected[0]))
+    share = (samples == expected[0]).mean(-1)
+    if y.ndim == 1:
+        density = model.log_predictive_density(X, at_low)
+        np.testing.assert_allclose(np.exp(density), model.predictive_cdf(X, at_low))
+        np.testing.assert_allclose(model.predictive_cdf(X, at_low), share, atol=0.05)
+    # Six standard errors of 4,000 samples.
+    total = model.predict_uncertainty(X, "total")
+    error = 6 * np.maximum(total, 1e-3) / np.sqrt(4000)
+    if y.ndim == 1:
+        apart = np.abs(samples - y[:, None]).mean(1)
+        score = apart - np.abs(samples - samples[:, ::-1]).mean(1) / 2
+        assert (np.abs(score - model.crps(X, y)) < 2 * error).all()
+    assert (np.abs(samples.mean(-1) - model.predict(X)) < error).all()
+    epistemic = model.predict_uncertainty(X, "epistemic")
+    assert (epistemic <= total).all()
+    for again in (
+        skbayesnn.loads(skbayesnn.dumps(model)),
+        pickle.loads(pickle.dumps(model)),
+        clone(model).fit(X, y),
+    ):
+        assert again.target_spaces_ == model.target_spaces_
+        assert_same(predictions(again, X), predictions(model, X))
+
+
+@parametrize_others
+def test_bounds_of_others_that_are_far_change_nothing(kind, table, seed):
+    X, z = table
+    plain = bounded(kind, seed, None).fit(X, z)
+    assert not hasattr(plain, "target_spaces_")
+    far = bounded(kind, seed, (-1e6, 1e6)).fit(X, z)
+    for actual, expected in zip(
+        predictions(far, X), predictions(plain, X), strict=True
+    ):
+        np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-4)
+    far.set_params(y_bounds=None).fit(X, z)
+    assert_same(predictions(far, X), predictions(plain, X))
+
+
+@parametrize_others
+def test_wrong_y_of_others(kind, table, seed):
+    """Rows of weight zero may be outside."""
+    X, z = table
+    model = bounded(kind, seed, (0, None))
+    with pytest.raises(ValueError, match="within its bounds, 0 to inf; got -"):
+        model.fit(X, z)
+    weights = (z >= 0).astype(float)
+    model.fit(X, z, weights)
+    expected = predictions(model, X)
+    with pytest.raises(ValueError, match="within its bounds"):
+        model.fit(X, -z - 5)
+    assert_same(predictions(model, X), expected)
+    assert_same(predictions(model.fit(X[z >= 0], z[z >= 0]), X), expected)
+
+
+@parametrize_others
+def test_searches_and_stacks_with_bounds_of_others(kind, table, seed):
+    """The stack gives y itself to a candidate with its own bounds."""
+    X, z = table
+    y = z.clip(0)
+    grid = {"y_bounds": [(0, 5), (0, None)]}
+    search = GridSearchCV(bounded(kind, seed, None), grid, scoring=neg_crps_scorer)
+    search.fit(X, y)
+    assert (search.best_estimator_.predict_quantile(X, 1e-6) >= 0).all()
+    pool = [("own", bounded(kind, seed, (0, None))), ("other", bounded(kind, 0, None))]
+    for given in (None, (0, None)):
+        stack = BayesianStackingRegressor(pool, cv=2, y_bounds=given, random_state=seed)
+        stack.fit(X, y)
+        assert np.isfinite(stack.weights_["log_density"]).all()
+        assert (stack.predict_quantile(3 * X, [1e-6, 0.5]) >= 0).all()
+
+
+def test_counts_and_updates_with_bounds(table, seed):
+    X, z = table
+    y = z.clip(0)
+    model = bounded(LaplaceRegressor, seed, (0, None)).partial_fit(X, y)
+    model.partial_fit(X, y)
+    assert (model.predict_quantile(X, 1e-6) >= 0).all()
+    with pytest.raises(ValueError, match="within its bounds, 0 to inf"):
+        model.partial_fit(X, z)
+    with pytest.raises(ValueError, match="likelihood='poisson'"):
+        bounded(LaplaceRegressor, seed, (0, 9), likelihood="poisson").fit(X, y.round())

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from sklearn.base import clone
 from torch import nn
 
 from skbayesnn import (
@@ -16,8 +17,10 @@ from skbayesnn import (
     BayesianStackingRegressor,
     BBBRegressor,
     CalibratedUncertaintyRegressor,
+    LaplaceRegressor,
     MCDropoutClassifier,
     MCDropoutRegressor,
+    NeighbourRegressor,
     VariationalGPRegressor,
     from_torch,
     interval_target,
@@ -26,6 +29,7 @@ from skbayesnn import (
 from skbayesnn._likelihoods import LIKELIHOODS
 from skbayesnn._likelihoods.gaussian import Heteroscedastic
 from skbayesnn._networks.activations import ACTIVATIONS
+from skbayesnn.estimators import neighbours
 from skbayesnn.model_selection import BatchedGridSearchCV
 from skbayesnn.networks import ConvNet
 from tests.helpers.onnx_running import (
@@ -136,6 +140,29 @@ def test_several_targets_on_a_scale(data, small):
     settings = small | {"max_iter": 50, "target_scale": "log"}
     model = AnchoredEnsembleRegressor(**settings, n_estimators=3).fit(data.X, Y)
     assert_same_regression(model, data.X_new, Y)
+
+
+@pytest.mark.parametrize("target", ["y", "Y"])
+@pytest.mark.parametrize(
+    "model",
+    [
+        LaplaceRegressor((3,), n_draws=6, y_bounds=(0, None)),
+        NeighbourRegressor(6, 3, max_iter=20, y_bounds=(0, 1)),
+        BayesianStackingRegressor(
+            [("one", LaplaceRegressor((3,)))], cv=2, y_bounds=(0, 1)
+        ),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_bounds_of_other_models(model, target, data, seed, monkeypatch):
+    # Each neighbour is a component, as in a graph with few training rows.
+    monkeypatch.setattr(neighbours, "N_GROUPS", 100)
+    monkeypatch.setattr(neighbours, "MERGED", 0.0)
+    y = getattr(data, target)
+    y = ((y - y.mean(0)) / y.std(0)).clip(0, 1)
+    model = clone(model).set_params(random_state=seed).fit(data.X, y)
+    assert (model.predict_quantile(data.X, 0.01) == 0).any()
+    assert_same_regression(model, data.X_new, y)
 
 
 @pytest.mark.parametrize(

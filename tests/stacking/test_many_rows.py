@@ -23,7 +23,6 @@ from skbayesnn._data.sources import in_memory
 from skbayesnn._stacking import base, many_rows
 from skbayesnn._stacking.forest import ForestRegressor
 from skbayesnn._stacking.many_rows import fits_to_all_rows, passes_over_all_rows
-from skbayesnn._stacking.target import Target
 from skbayesnn.estimators import _out_of_core
 from skbayesnn.estimators._out_of_core import MAX_STEPS
 from skbayesnn.estimators._progress import FitProgress
@@ -265,9 +264,7 @@ def test_models_after_other_steps_have_their_own_fits(frame):
         stack.estimators_.append(Pipeline([("scaler", scaler), ("forest", forest)]))
     training = TrainingSource(in_memory(X), y)
     found = survey(forest, training, 0, N_SAMPLE)
-    fitted = fits_to_all_rows(
-        stack, training, found, None, Target(), {}, FitProgress("", 0)
-    )
+    fitted = fits_to_all_rows(stack, training, found, None, {}, FitProgress("", 0))
     scales = [np.ravel(model[-1].x_scale_)[0] for model in fitted]
     np.testing.assert_allclose(scales, [1, 0.01, 1], rtol=0.01)
     assert fitted[0][-1].threshold_ is fitted[2][-1].threshold_

@@ -17,12 +17,13 @@ from sklearn.model_selection import KFold, cross_val_score
 
 import skbayesnn
 from skbayesnn import BayesianStackingRegressor, MCDropoutRegressor, interval_target
+from skbayesnn._data.target import latent_values
 from skbayesnn._distributions.components import Gaussians
-from skbayesnn._predictive.mixture import MixturePredictive
+from skbayesnn._predictive.mixture import MixturePredictive, in_space
 from skbayesnn._stacking import base, candidates
 from skbayesnn._stacking.candidates import StackData
 from skbayesnn._stacking.pool import default_specs
-from skbayesnn._stacking.target import Target, in_space
+from skbayesnn._stacking.target import Target
 from tests.helpers.stacks import QUICK
 
 pytestmark = pytest.mark.filterwarnings(
@@ -84,7 +85,7 @@ def test_single_shares_of_0_and_1_are_beyond_all_others(seed):
     y[:3] = 0, 1, 1
     weights = np.ones(N)
     target = Target.of(y, weights, None)
-    z = target.latent(y, target.space("logit"), weights)
+    z = latent_values(y, target.space("logit"), weights)
     assert target.scale == "logit" and np.isfinite(z).all()
     assert z[0] < z[3:].min() and z[1] == z[2] > z[3:].max()
 
@@ -430,7 +431,7 @@ def test_given_bounds_hold_for_all_candidates(seed):
     values = model.predict_quantile(20 * X, [0.001, 0.999])
     assert (values >= -20).all()
     assert (values == -20).any()
-    with pytest.raises(ValueError, match="`y` must be within `y_bounds`"):
+    with pytest.raises(ValueError, match="`y` must be within its bounds"):
         fitted(z, X, y_bounds=(0, None))
 
 
