@@ -20,7 +20,6 @@ from sklearn.compose import TransformedTargetRegressor
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics._scorer import _MultimetricScorer as MultimetricScorer
 from sklearn.metrics._scorer import _PassthroughScorer, _Scorer
-from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing, estimator_html_repr, get_tags
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.metadata_routing import _routing_enabled as routing_enabled
@@ -43,16 +42,11 @@ if TYPE_CHECKING:
     Method = TypeVar("Method", bound=Callable[..., Any])
     C = TypeVar("C", bound=type)
 
-    def with_callbacks(method: Method) -> Method: ...
-
     def fit_context(
         *, prefer_skip_nested_validation: bool
     ) -> Callable[[Method], Method]: ...
 
     def available_if(check: Callable[[Any], bool]) -> Callable[[Method], Method]: ...
-
-    class CallbackSupportMixin:
-        def set_callbacks(self, *callbacks: Any) -> Self: ...
 
     class BaseEstimator:
         n_features_in_: int
@@ -153,18 +147,6 @@ else:
     from sklearn.model_selection._search import BaseSearchCV
     from sklearn.utils.metaestimators import available_if
 
-    try:
-        from sklearn.callback import CallbackSupportMixin, with_callbacks
-    except ImportError:  # scikit-learn < 1.9
-
-        class CallbackSupportMixin:
-            """Replacement for versions of scikit-learn without callbacks."""
-
-        def with_callbacks(method):
-            """Return the method: this version of scikit-learn has no callbacks."""
-            return method
-
-
 # Attributes of estimators: requested metadata, output format of transformers, version
 # in a pickled state, and dimensions of y in TransformedTargetRegressor.
 METADATA_REQUEST = "_metadata_request"
@@ -191,7 +173,6 @@ __all__ = [
     "TRAINING_DIM",
     "BaseEstimator",
     "BaseSearchCV",
-    "CallbackSupportMixin",
     "ClassifierMixin",
     "GridSearchCV",
     "MetaEstimatorMixin",
@@ -205,13 +186,10 @@ __all__ = [
     "TransformerMixin",
     "accept_frames",
     "available_if",
-    "callback_context",
     "check_method_params",
     "check_sample_weight",
     "copy_callbacks",
-    "drop_callbacks",
     "fit_context",
-    "has_callbacks",
     "metrics_of",
     "num_samples",
     "requests_of",
@@ -222,7 +200,6 @@ __all__ = [
     "scorers_of_search",
     "set_requests",
     "target_dimensions",
-    "with_callbacks",
     "with_metrics_of",
     "with_option",
 ]
@@ -378,31 +355,11 @@ def target_dimensions(regressor: TransformedTargetRegressor) -> int:
 # ---- callbacks
 
 
-def has_callbacks(estimator) -> bool:
-    """Whether an estimator, or the last step of a pipeline, has callbacks."""
-    if getattr(estimator, "_skl_callbacks", None):
-        return True
-    return isinstance(estimator, Pipeline) and has_callbacks(estimator.steps[-1][1])
-
-
-def drop_callbacks(estimator) -> None:
-    """Remove the callbacks of an estimator and of the last step of a pipeline."""
-    if isinstance(estimator, BaseEstimator):
-        vars(estimator).pop("_skl_callbacks", None)
-    if isinstance(estimator, Pipeline):
-        drop_callbacks(estimator.steps[-1][1])
-
-
 def copy_callbacks(source, target) -> None:
-    """Copy the callbacks of an estimator and their parent context to another one."""
+    """Copy the callbacks of a search and their parent context to another one."""
     for name in ("_skl_callbacks", "_parent_callback_ctx"):
         if hasattr(source, name):
             setattr(target, name, getattr(source, name))
-
-
-def callback_context(estimator, n_subtasks: int):
-    """Callback context of an estimator; call it within ``with_callbacks``."""
-    return estimator._init_callback_context(max_subtasks=n_subtasks)
 
 
 # ---- notebooks

@@ -7,7 +7,7 @@ import pytest
 import sklearn
 import torch
 
-# rich draws from Python's generator at its import.
+# Some packages draw from Python's generator at their import.
 import skbayesnn.estimators  # noqa: F401
 from skbayesnn._engine import cuda_graph
 from tests.helpers.seed import SEED

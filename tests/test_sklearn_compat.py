@@ -43,9 +43,6 @@ SMALL = {
     "dtype": "float64",
     "random_state": 0,
 }
-CALLBACKS = hasattr(BaseEstimator(), "set_callbacks") or hasattr(
-    _sklearn_compat.CallbackSupportMixin, "set_callbacks"
-)
 
 
 @pytest.fixture
@@ -399,64 +396,6 @@ def test_target_dimensions(data, n_targets):
     assert _sklearn_compat.target_dimensions(model) == y.ndim
 
 
-def test_callbacks_are_optional():
-    """At versions without callbacks a decorated ``fit`` is unchanged."""
-
-    class Plain(_sklearn_compat.CallbackSupportMixin, BaseEstimator):
-        @_sklearn_compat.with_callbacks
-        def fit(self, X):
-            return X
-
-    assert Plain().fit(3) == 3
-    for estimator in (Plain(), make_pipeline(StandardScaler(), Plain())):
-        assert not _sklearn_compat.has_callbacks(estimator)
-        _sklearn_compat.drop_callbacks(estimator)
-        _sklearn_compat.copy_callbacks(estimator, Plain())
-
-
-class Recorder:
-    """A callback that records the names of the tasks."""
-
-    requires_fit_predict = False
-
-    def __init__(self):
-        self.names = []
-
-    def setup(self, estimator, context):
-        self.names.append("setup")
-
-    def teardown(self, estimator, context):
-        self.names.append("teardown")
-
-    def on_fit_task_begin(self, estimator, context, **_):
-        self.names.append(context.task_name)
-
-    def on_fit_task_end(self, estimator, context, **_):
-        pass
-
-
-@pytest.mark.skipif(not CALLBACKS, reason="scikit-learn has callbacks from 1.9 on")
-def test_callbacks_record_the_tasks_of_a_fit():
-    recorder = Recorder()
-    network = MCDropoutRegressor(**SMALL).set_callbacks(recorder)
-    pipeline = make_pipeline(StandardScaler(), network)
-    taker = MCDropoutRegressor()
-    assert _sklearn_compat.has_callbacks(network)
-    assert _sklearn_compat.has_callbacks(pipeline)
-    _sklearn_compat.copy_callbacks(network, taker)
-
-    @_sklearn_compat.with_callbacks
-    def fit(estimator):
-        context = _sklearn_compat.callback_context(estimator, n_subtasks=1)
-        context.call_on_fit_task_begin(estimator=estimator)
-        context.call_on_fit_task_end(estimator=estimator)
-
-    fit(taker)
-    assert recorder.names == ["setup", "fit", "teardown"]
-    _sklearn_compat.drop_callbacks(pipeline)
-    assert not _sklearn_compat.has_callbacks(network)
-
-
 # ---- the package as a whole
 
 
@@ -504,18 +443,6 @@ def test_batched_search(data, plain, batched, routing):
         ]
     assert_same_search(*searches)
     assert set(searches[1].scorer_) == {"r2", "neg_max_error"}
-
-
-@pytest.mark.skipif(not CALLBACKS, reason="scikit-learn has callbacks from 1.9 on")
-def test_batched_and_plain_searches_call_the_same_callbacks(data):
-    names = []
-    for kind in (GridSearchCV, BatchedGridSearchCV):
-        recorder = Recorder()
-        network = MCDropoutRegressor(**SMALL).set_callbacks(recorder)
-        search = kind(network, {"tau": [0.5, 2.0]}, cv=2).set_callbacks(recorder)
-        search.fit(*data[:2])
-        names.append(recorder.names)
-    assert names[0] == names[1] and "epoch" in names[0]
 
 
 def _next_line():

@@ -152,7 +152,6 @@ class FoldScorer:
             results=scores,
             seconds=fit.seconds,
             score_seconds=seconds[0],
-            n_epochs=fit.n_epochs,
         )
 
     def _rows(self, estimator, fold: int):
@@ -232,7 +231,7 @@ def _trained_fit(
     if trained_job.trained.failed.all():
         raise _fit.all_failed(trained_job.job.config, trained_job.trained)
     set_fitted(fold_fit.network, trained_job)
-    return TrainedFit(fold_fit.estimator, seconds, fold_fit.network.n_iter_)
+    return TrainedFit(fold_fit.estimator, seconds)
 
 
 def _is_out_of_memory(result) -> bool:

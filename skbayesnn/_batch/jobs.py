@@ -18,7 +18,6 @@ from skbayesnn._batch.outcomes import Fingerprint, Key, Outcome, without_frames
 from skbayesnn._engine.processes import ProcessError
 from skbayesnn._sklearn_compat import (
     check_method_params,
-    drop_callbacks,
     safe_split,
 )
 from skbayesnn.estimators._base import BayesianNetwork
@@ -118,7 +117,6 @@ class FoldFitBuilder:
         for name, folds in folds_of.items():
             candidate = clone(candidates[name], safe=False)
             prototype = clone(self._estimator).set_params(**candidate)
-            drop_callbacks(prototype)
             hash_ = self._preprocessing_hash(candidates[name])
             transformed = self._transformed.setdefault(hash_, {})
             for fold in folds:

@@ -27,12 +27,10 @@ class TrainedFit:
     estimator : fitted estimator
     seconds : float
         Share of the program's training time.
-    n_epochs : int
     """
 
     estimator: BaseEstimator
     seconds: float = 0.0
-    n_epochs: int = 0
 
 
 @dataclass(frozen=True)
@@ -49,14 +47,12 @@ class Outcome:
         entry is an exception if the scorer raised one.
     seconds, score_seconds : float
         Share of the program's training time, and time to score the test rows.
-    n_epochs : int
     """
 
     error: Exception | None = None
     results: Sequence[Any] = ()
     seconds: float = 0.0
     score_seconds: float = 0.0
-    n_epochs: int = 0
 
     @property
     def has_failed(self) -> bool:

@@ -35,9 +35,7 @@ from skbayesnn._runtime import (
 )
 from skbayesnn._sklearn_compat import (
     BaseEstimator,
-    CallbackSupportMixin,
     accept_frames,
-    with_callbacks,
 )
 from skbayesnn._typing import MatrixLike
 from skbayesnn.estimators import _fit, _fitted, _out_of_core, _streaming
@@ -61,7 +59,6 @@ from skbayesnn.estimators._training_data import input_columns
 class BayesianNetwork(
     _fitted.WithCache,
     PredictiveMixin,
-    CallbackSupportMixin,
     Parameters,
     BaseEstimator,
     metaclass=ABCMeta,
@@ -163,7 +160,6 @@ class BayesianNetwork(
     def _row_weights(self, table: Table, rows, classes) -> np.ndarray:
         """Weights of ``table``'s rows ``rows`` in the likelihood."""
 
-    @with_callbacks
     @default_settings
     def fit(
         self,
@@ -250,7 +246,6 @@ class BayesianNetwork(
                 vars(new).pop(name, None)
             file = None if checkpoint is None else Checkpoint(checkpoint)
             source = source_of(X)
-            # Callbacks receive `self`, not the copy `new`.
             if source is not None and not source.is_small:
                 _out_of_core.refuse_validation_set(X_val, y_val)
                 training = TrainingSource(source, y, sample_weight, groups)

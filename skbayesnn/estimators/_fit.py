@@ -1,8 +1,7 @@
 """Train one or more estimators in one program, and report progress.
 
 ``train_together`` is the only way from estimators to the engine; ``fit`` calls it with
-a single estimator. Progress is reported after every epoch: to scikit-learn's callbacks
-(``set_callbacks``, from scikit-learn 1.9), and with ``verbose >= 1`` by a tqdm bar.
+a single estimator. With ``verbose >= 1`` a tqdm bar shows the epochs.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -19,7 +18,6 @@ from skbayesnn._engine.posterior import Posterior
 from skbayesnn._engine.processes import present_processes
 from skbayesnn._engine.training import Trained, Training, train
 from skbayesnn._runtime import default_settings, required, snapshot
-from skbayesnn._sklearn_compat import callback_context, has_callbacks
 from skbayesnn.estimators import _selection
 from skbayesnn.estimators._continuation import (
     Checkpoint,
@@ -44,11 +42,9 @@ def epochs_reported(
     n_epochs: int,
     shown: bool,
     rows_of_epoch: int | None = None,
-    n_done: int = 0,
 ) -> Iterator:
     """Context with a function to call after epochs, with the number of epochs done.
 
-    n_done : epochs that are done before
     shown : whether to show a tqdm bar
     rows_of_epoch : the bar counts rows if they are given
 
@@ -57,13 +53,6 @@ def epochs_reported(
     ImportError
         If ``shown`` is true and tqdm is not installed.
     """
-    contexts = [
-        (estimator, callback_context(estimator, n_epochs))
-        for estimator in estimators
-        if has_callbacks(estimator)
-    ]
-    for estimator, context in contexts:
-        context.call_on_fit_task_begin(estimator=estimator)
     bar, scale = None, rows_of_epoch or 1
     if shown:
         unit: dict = {"unit": "epoch"}
@@ -72,22 +61,14 @@ def epochs_reported(
         bar = tqdm_bar(total=n_epochs * scale, desc=_title(estimators), **unit)
 
     def report(epoch: int) -> None:
-        nonlocal n_done
         if bar is not None:
             bar.update(epoch * scale - bar.n)
-        n_new, n_done = epoch - n_done, epoch
-        for estimator, context in contexts * n_new:
-            task = context.subcontext(task_name="epoch")
-            task.call_on_fit_task_begin(estimator=estimator)
-            task.call_on_fit_task_end(estimator=estimator)
 
     try:
         yield report
     finally:
         if bar is not None:
             bar.close()
-    for estimator, context in contexts:
-        context.call_on_fit_task_end(estimator=estimator)
 
 
 def _title(estimators) -> str:
@@ -237,9 +218,7 @@ def run(
     # The workers of a cluster may not have the device of the rows.
     n_workers = min(n_cluster_workers(), n_members)
     n_workers = n_workers if on_cpu and not is_local else 1
-    n_done = 0 if before is None else before.epochs_done
-    of_epochs = estimators, n_epochs, shown, rows_of_epoch, n_done
-    with epochs_reported(*of_epochs) as report:
+    with epochs_reported(estimators, n_epochs, shown, rows_of_epoch) as report:
 
         def leg(before: Trained | None, until: int | None) -> Trained:
             part = replace(training, before=before, until=until)

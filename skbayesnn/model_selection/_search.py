@@ -119,10 +119,7 @@ _DOC = """{first_line}
     and ``fit`` warns. The next ``fit`` with the same data and the same ``scoring`` does
     not train the finished candidates again. The same is true after an exception.
 
-    Callbacks (scikit-learn >= 1.9) of the search and of the network are called as in
-    scikit-learn's search, with two differences. The callbacks of a member's epochs are
-    called after its training. For the steps of a pipeline before the network no
-    callbacks are called, because one fit of these steps serves many members.
+    Callbacks (scikit-learn >= 1.9) of the search are called after the training.
     """
 
 

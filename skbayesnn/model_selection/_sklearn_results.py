@@ -14,22 +14,16 @@ from typing import Any
 import joblib
 import numpy as np
 from sklearn.base import BaseEstimator, clone
-from sklearn.pipeline import Pipeline
 from sklearn.utils import Bunch, get_tags
 
 from skbayesnn._batch.outcomes import Outcome
 from skbayesnn._sklearn_compat import (
     BaseSearchCV,
-    CallbackSupportMixin,
     MultimetricScorer,
     SearchOverStored,
-    callback_context,
     copy_callbacks,
-    has_callbacks,
-    with_callbacks,
     with_metrics_of,
 )
-from skbayesnn.estimators._fit import epochs_reported
 from skbayesnn.estimators._progress import check_verbose
 
 
@@ -122,7 +116,7 @@ class _OutcomeEstimator(BaseEstimator):
         self.estimator = estimator
         self.outcomes = outcomes
         self.taken: list[Outcome] = []
-        self.tags, self.has_callbacks = get_tags(estimator), has_callbacks(estimator)
+        self.tags = get_tags(estimator)
 
     def __sklearn_clone__(self):
         return self
@@ -132,7 +126,7 @@ class _OutcomeEstimator(BaseEstimator):
         if outcome is None:
             return clone(self.estimator).set_params(**params)
         self.taken.append(outcome)
-        return StoredEstimator(self, params, outcome)
+        return StoredEstimator(self, outcome)
 
     def fit(self, X, y=None):
         """Never called: scikit-learn only checks that the method exists."""
@@ -142,51 +136,21 @@ class _OutcomeEstimator(BaseEstimator):
         return self.tags
 
 
-class StoredEstimator(CallbackSupportMixin, BaseEstimator):
+class StoredEstimator(BaseEstimator):
     """Stands in for an estimator that was trained as a member."""
 
-    def __init__(self, source: _OutcomeEstimator, params: dict, outcome: Outcome):
+    def __init__(self, source: _OutcomeEstimator, outcome: Outcome):
         self.source = source
-        self.params = params
         self.outcome = outcome
         self.scores = iter(outcome.results)
-        if source.has_callbacks:
-            copy_callbacks(source.estimator, self)
 
     def fit(self, X, y=None, **params):
         if self.outcome.error is not None:
             raise self.outcome.error.with_traceback(None)
-        # The loop of the search sets its callbacks on the stand-ins.
-        if self.source.has_callbacks or has_callbacks(self):
-            estimator = clone(self.source.estimator).set_params(**self.params)
-            copy_callbacks(self, estimator)
-            _call_callbacks(estimator, self.outcome.n_epochs)
         return self
 
     def __sklearn_tags__(self):
         return self.source.tags
-
-
-@with_callbacks
-def _call_callbacks(estimator, n_epochs: int) -> None:
-    """Call the callbacks of a finished fit.
-
-    For a network, call them for every epoch. For a pipeline, call them for the last
-    step only, because one fit of the other steps served several members.
-    """
-    if not isinstance(estimator, Pipeline):
-        with epochs_reported([estimator], n_epochs, shown=False) as report:
-            for epoch in range(n_epochs):
-                report(epoch + 1)
-        return
-    fit = callback_context(estimator, n_subtasks=1)
-    fit.call_on_fit_task_begin(estimator=estimator)
-    last = fit.subcontext(task_name="fit-final-estimator")
-    with last.propagate_callback_context(estimator[-1]):
-        last.call_on_fit_task_begin(estimator=estimator)
-        _call_callbacks(estimator[-1], n_epochs)
-        last.call_on_fit_task_end(estimator=estimator)
-    fit.call_on_fit_task_end(estimator=estimator)
 
 
 class StoredScorer:
