@@ -146,7 +146,7 @@ class TargetSpace:
     def to_latent(self, y: np.ndarray) -> np.ndarray:
         """h(y), of the same shape; -inf and inf outside of the bounds."""
         scaled = self._to_scale(y)
-        return scaled if self.knots is None else _piecewise(scaled, *self.knots)[0]
+        return scaled if self.knots is None else _piecewise(scaled, *self.knots)
 
     def _to_scale(self, y: np.ndarray) -> np.ndarray:
         """y on the scale, without knots."""
@@ -163,7 +163,7 @@ class TargetSpace:
     def from_latent(self, z: np.ndarray) -> np.ndarray:
         """y that is recorded for z, of the same shape."""
         if self.knots is not None:
-            z = _piecewise(z, *self.knots[::-1])[0]
+            z = _piecewise(z, *self.knots[::-1])
         if self.scale == "identity":
             y = z.astype(np.float64)
         elif self.scale == "log":
@@ -185,7 +185,9 @@ class TargetSpace:
         slope = self._log_slope_of_scale(y)
         if self.knots is None:
             return slope
-        return slope + np.log(_piecewise(self._to_scale(y), *self.knots)[1])
+        points, values = np.array(self.knots)
+        piece = np.searchsorted(points[1:-1], self._to_scale(y), side="right")
+        return slope + np.log(np.diff(values) / np.diff(points))[piece]
 
     def _log_slope_of_scale(self, y: np.ndarray) -> np.ndarray:
         """Log derivative of the scale, without knots."""
@@ -227,15 +229,19 @@ class TargetSpace:
         return float(low), float(high)
 
 
-def _piecewise(x, points, values) -> tuple[np.ndarray, np.ndarray]:
-    """A function that is linear between points and beyond them, and its slope.
+def _piecewise(x, points, values) -> Any:
+    """A function that is linear between points and beyond them.
 
-    x : any shape; points, values : increasing, at least two
+    x : any shape, an array or a tensor of a graph
+    points, values : increasing, at least two
     """
-    points, values, x = np.array(points), np.array(values), np.asarray(x)
-    i = np.clip(np.searchsorted(points, x, side="right") - 1, 0, len(points) - 2)
-    slope = (np.diff(values) / np.diff(points))[i]
-    return values[i] + slope * (x - points[i]), slope
+    ends = [-np.inf, *points[1:-1], np.inf]
+    slopes = np.diff(values) / np.diff(points)
+    y = values[0] - slopes[0] * points[0]
+    for slope, low, high in zip(slopes, ends[:-1], ends[1:], strict=True):
+        start = low if np.isfinite(low) else 0.0
+        y = y + slope * (np.clip(x, low, high) - start)
+    return y
 
 
 def is_space(values: dict) -> bool:
@@ -278,17 +284,28 @@ def _times(value, probability):
 
 
 def _clipped_log_normal(mean, std, space: TargetSpace):
-    """Mean and mean square of h^-1(N(mean, std^2)), recorded in a space."""
-    low, high = space.latent_edges
-    unit, top = space._unit, space.largest_mean
+    """Mean and mean square of h^-1(N(mean, std^2)), recorded in a space.
+
+    y is log-normal between two knots, and linear beyond the top.
+    """
+    points, values = np.array(space.knots or ((0.0, 1.0), (0.0, 1.0)))
+    low, high = space._to_scale(np.array([space.low_edge, space.high_edge]))
+    unit, top = space._unit, np.log(space._unit)
+    ends = np.concatenate([[low], points[1:-1].clip(low, high), [high]])
+    # The normal variable on the scale, of each piece: (..., pieces).
+    slopes = np.diff(points) / np.diff(values)
+    mean = points[:-1] + slopes * (mean[..., None] - values[:-1])
+    std = slopes * std[..., None]
     moments = []
     for power in (1, 2):
         shifted = mean + power * np.square(std)
         with np.errstate(over="ignore", invalid="ignore"):
             whole = np.exp(power * mean + 0.5 * np.square(power * std))
-            end = (min(high, top) - shifted) / std
-            moments.append(_times(whole, ndtr(end) - ndtr((low - shifted) / std)))
+            below = ndtr((np.minimum(ends, top)[1:] - shifted) / std)
+            below = below - ndtr((np.minimum(ends, top)[:-1] - shifted) / std)
+            moments.append(_times(whole, below).sum(-1))
     first, second = moments
+    mean, std = mean[..., -1], std[..., -1]
     if top < high:  # the linear part, unit * (1 + z - top)
         inside, z, square = _truncated_normal(mean, std, top, high)
         start = 1 - top
@@ -297,33 +314,6 @@ def _clipped_log_normal(mean, std, space: TargetSpace):
     p_high, width = ndtr((mean - high) / std), space.high - space.low
     first, second = first + _times(width, p_high), second + _times(width**2, p_high)
     return space.low + first, space.low**2 + 2 * space.low * first + second
-
-
-def _clipped_by_pieces(mean, std, space: TargetSpace):
-    """Mean and mean square of h^-1(N(mean, std^2)), if h has knots.
-
-    y is the lower bound, and on each piece between two knots the way on this piece.
-    """
-    points, values = np.array(space.knots)
-    inner = space.low + space._exp(points[1:-1])
-    edges = np.concatenate([[space.low_edge], inner, [space.high_edge]])
-    edges = edges.clip(space.low_edge, space.high_edge)
-    moments = [np.full(mean.shape, space.low**power) for power in (1, 2)]
-    for i, slope in enumerate(np.diff(points) / np.diff(values)):
-        start, end = edges[i : i + 2]
-        if start == end:
-            continue
-        high = space.high if i == len(points) - 2 else end
-        piece = replace(space, low_edge=start, high=high, high_edge=end, knots=None)
-        own_mean, own_std = points[i] + slope * (mean - values[i]), slope * std
-        below = ndtr((piece.latent_edges[0] - own_mean) / own_std)
-        start = start if i else space.low
-        clipped = _clipped_log_normal(own_mean, own_std, piece)
-        for power, moment, whole in zip((1, 2), moments, clipped, strict=True):
-            # It has ``low`` below the start of the piece.
-            at_start = start**power - space.low**power
-            moment += whole + at_start * below - start**power
-    return moments
 
 
 def _discretised(mean, std, space: TargetSpace):
@@ -534,9 +524,7 @@ class Recorded(Components):
             values[..., j, :].astype(np.float64)
             for values in (mixtures.weight, mixtures.location, mixtures.scale)
         )
-        if space.knots is not None:
-            moments = _clipped_by_pieces(mean, std, space)
-        elif space.scale == "log":
+        if space.scale == "log":
             moments = _clipped_log_normal(mean, std, space)
         elif space.scale == "count":
             moments = _discretised(mean, std, space)

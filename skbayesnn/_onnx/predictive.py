@@ -126,12 +126,6 @@ class Regression:
                 "on another scale; got likelihood="
                 f"{', '.join(sorted(self.not_normal))}."
             )
-        if any(space.knots is not None for c in found for space in c.spaces):
-            raise TypeError(
-                "`to_onnx` does not support the scale of normal quantiles, to which a "
-                "stack fits lifetimes. Export a network for intervals, such as "
-                "MCDropoutRegressor(target_scale='log')."
-            )
         dtype = np.dtype(np.float64) if found else self.dtype
         return replace(self, draws=tuple(draws), dtype=dtype)
 
