@@ -72,8 +72,8 @@ MAX_SHOWN, N_COMPARED, N_PERMUTATIONS = 300, 100, 32
 # Samples of labels that give the calibration error of calibrated probabilities, and
 # about the most labels in all of them.
 N_SAMPLES, MAX_LABELS = 200, 4_000_000
-# With fewer rows the coverage of thirds is mostly noise.
-MIN_ROWS_FOR_THIRDS = 30
+# With fewer rows the coverage of a part is mostly noise.
+MIN_ROWS_OF_COVERAGE = 30
 # Parts of the columns that are listed, those with the lowest coverage.
 N_LOWEST = 8
 # With more columns, no reason of the uncertainty is computed.
@@ -81,8 +81,6 @@ MAX_COLUMNS_WITH_REASONS = 300
 # Parts of the rows that are sorted by the probability of the rarest class, and fewest
 # rows of a part.
 N_PARTS, MIN_ROWS_OF_PART = 10, 10
-# Costs of a missed row of the rarest class, in costs of a false alarm.
-COST_RATIOS = (1, 3, 10, 30, 100)
 # Most classes in the table of predicted and true classes.
 MAX_CLASSES = 12
 # Names of the scores of regressors and classifiers, and why a model lacks a score.
@@ -275,7 +273,7 @@ class _Page:
 
     def _scores(self) -> str:
         compute = self._class_scores if self.is_classifier else self._regression_scores
-        text, notes = compute()
+        text = compute()
         summary = getattr(self.estimator, "summary_", None)
         training: dict[str, float] = {}
         if self.transform is not None:
@@ -305,19 +303,17 @@ class _Page:
             ][: len(header)]
             for name in SCORES[self.is_classifier]
         ]
-        notes += self._dominating_row()
-        return f"<p>{text}</p>{_table(header, rows)}{notes}"
+        return f"<p>{text}</p>{_table(header, rows)}{self._dominating_row()}"
 
-    def _regression_scores(self) -> tuple[str, str]:
-        """Compute the scores; return a text about them, and a note."""
+    def _regression_scores(self) -> str:
+        """Compute the scores; return a text about them."""
         if self.has_intervals:
             with suppress(TypeError):
                 self.scores["log density"] = _mean(self.density)
             return (
                 "y has intervals. The log density is the mean log probability of the "
                 "intervals, and log density of exact values, in nats; larger is "
-                "better. The other scores need exact values.",
-                "",
+                "better. The other scores need exact values."
             )
         y, mean = self.y, self.model.predict(self.X)
         y2, mean2 = y.reshape(len(y), -1), np.reshape(mean, (len(y), -1))
@@ -354,10 +350,10 @@ class _Page:
                 " The intervals are conformal. All other results, also the calibration "
                 "curve, are of the predictive distribution inside, which is not."
             )
-        return text, _coverage_of_thirds(mean2, inside)
+        return text
 
-    def _class_scores(self) -> tuple[str, str]:
-        """Compute the scores; return a text about them, and a note."""
+    def _class_scores(self) -> str:
+        """Compute the scores; return a text about them."""
         p, code, counts = self.probability, self.code, self.counts
         floor = np.finfo(p.dtype).tiny
         p_of_y = np.maximum(p[np.arange(len(code)), code], floor)
@@ -391,7 +387,7 @@ class _Page:
             "observed probabilities. For this number of rows it is "
             f"{error_of_calibrated(p):.3f} by chance if the probabilities are true."
         )
-        return text, ""
+        return text
 
     def _dominating_row(self) -> str:
         """A note if a single row changes the mean log density by more than 1 nat."""
@@ -430,34 +426,18 @@ class _Page:
         return f"<p>{text}</p>{_table(['', *names], rows)}"
 
     def _rarest(self) -> str:
-        """Observed shares of parts of the rows, and decisions at some thresholds."""
+        """Observed shares of parts of the rows."""
         if self.rarest is None:
             return _note("These rows have one class only.")
         p, is_rare = self.probability[:, self.rarest], self.code == self.rarest
-        n_rows, share = len(p), is_rare.mean()
+        n_rows, parts = len(p), []
         order = np.argsort(-p, kind="stable")
         found = is_rare[order].cumsum() / is_rare.sum()
         n_parts = int(np.clip(n_rows // MIN_ROWS_OF_PART, 1, N_PARTS))
-        parts, decisions = [], []
         for part in np.array_split(np.arange(n_rows), n_parts):
             rows, last = order[part], part[-1]
             shares = p[rows].mean(), is_rare[rows].mean(), found[last]
             parts.append([f"{part[0] + 1:,} to {last + 1:,}", *map(_percent, shares)])
-        for ratio in COST_RATIOS:
-            threshold = 1 / (1 + ratio)
-            accepted = p >= threshold
-            cost = np.where(is_rare, ratio * ~accepted, accepted).mean()
-            decisions.append(
-                [
-                    ratio,
-                    _percent(threshold),
-                    f"{accepted.sum():,}",
-                    _percent(is_rare[accepted].mean()) if accepted.any() else "",
-                    _percent(accepted[is_rare].mean()),
-                    f"{cost:.3f}",
-                    f"{min(ratio * share, 1 - share):.3f}",
-                ]
-            )
         text = (
             f"{html.escape(self.classes[self.rarest])} is the class of "
             f"{is_rare.sum():,} of {n_rows:,} rows. The table has all rows in equal "
@@ -466,19 +446,8 @@ class _Page:
             "in this part or above. The probabilities of a calibrated model are equal "
             "to the observed shares."
         )
-        rule = (
-            "If a missed row of this class costs r times as much as a false alarm, the "
-            "best decision is to accept the class from a probability of 1 / (1 + r) "
-            "on. Costs are means over the rows, in units of a false alarm. The last "
-            "column is the cost without a model: no row is accepted, or every row, "
-            "whichever costs less."
-        )
-        header = ["r", "threshold", "rows accepted", "precision", "recall", "cost"]
-        tables = (
-            _table(["rows", "predicted", "observed", "found up to here"], parts),
-            _table([*header, "cost without a model"], decisions),
-        )
-        return f"<p>{text}</p>{tables[0]}<p>{rule}</p>{tables[1]}"
+        table = _table(["rows", "predicted", "observed", "found up to here"], parts)
+        return f"<p>{text}</p>{table}"
 
     # ---- pictures
 
@@ -516,10 +485,10 @@ class _Page:
         parts = [
             (name, text, rows, binom.cdf(self.inside[rows].sum(), rows.sum(), 0.9))
             for name, text, rows in parts_of_columns(self.X)
-            if MIN_ROWS_FOR_THIRDS <= rows.sum() < len(rows)
+            if MIN_ROWS_OF_COVERAGE <= rows.sum() < len(rows)
         ]
         if not parts:
-            return _note(f"No part has {MIN_ROWS_FOR_THIRDS} rows.")
+            return _note(f"No part has {MIN_ROWS_OF_COVERAGE} rows.")
         parts.sort(key=lambda part: self.inside[part[2]].mean())
         lowest = [
             [
@@ -535,7 +504,7 @@ class _Page:
         text = (
             "Coverage of 90 % intervals for the values of each column: levels, and "
             f"quarters of numbers. Of {len(parts)} parts with at least "
-            f"{MIN_ROWS_FOR_THIRDS} rows, those with the lowest coverage. The p-value "
+            f"{MIN_ROWS_OF_COVERAGE} rows, those with the lowest coverage. The p-value "
             "is for a coverage of 90 %, multiplied by the number of parts; large "
             "values are chance. ConformalRegressor with <code>groups</code> repairs "
             "the coverage of groups."
@@ -756,19 +725,6 @@ def _percent(value, error=None) -> str:
     plus_minus = "" if error is None else f" \u00b1 {100 * error:.1f}"
     # Without a line break before the sign.
     return f"{100 * value:.1f}{plus_minus}\u00a0%"
-
-
-def _coverage_of_thirds(mean: np.ndarray, inside: np.ndarray) -> str:
-    """Shares inside of the intervals by the size of the prediction, (rows, targets)."""
-    if len(mean) < MIN_ROWS_FOR_THIRDS:
-        return ""
-    order = mean.argsort(axis=0, kind="stable")
-    thirds = np.array_split(np.take_along_axis(inside, order, axis=0), 3)
-    low, middle, high = (_percent(*share_and_error(third)) for third in thirds)
-    return _note(
-        f"By thirds of the rows: 90 % intervals cover {low} of the lowest predictions, "
-        f"{middle} of the middle ones and {high} of the highest."
-    )
 
 
 def _mean_gap(y: np.ndarray) -> float:

@@ -33,7 +33,6 @@ from typing import Annotated, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import linprog
 from sklearn.base import clone, is_classifier
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
@@ -72,8 +71,6 @@ _CHUNK = 4_000_000
 _N_VALUES = 200
 # Actions between two neighbouring values of y, in the last step of a search.
 _N_FINE = 33
-# An action that is not the best for any class probabilities above this is never best.
-_SMALL = 1e-6
 
 
 # ---- costs
@@ -332,17 +329,17 @@ class _Costs:
         return cost
 
     def warn_of_unused(self) -> None:
-        """Warn of actions that are never best, whatever the class probabilities are."""
+        """Warn of actions that cost more than another one for all classes."""
         if self.matrix is None or len(self.matrix) > 1 or len(self.actions) == 1:
             return
-        unused = [
-            a for j, a in enumerate(self.actions) if _is_unused(self.matrix[0], j)
-        ]
-        if unused:
+        first, second = self.matrix[0][:, :, None], self.matrix[0][:, None]
+        is_better = (first <= second).all(0) & (first < second).any(0)
+        unused = self.actions[is_better.any(0)]
+        if len(unused):
             warn(
                 "SKB406",
-                f"The actions {np.array(unused).tolist()} are never best: another one "
-                "costs less for all class probabilities. Check the order of the rows, "
+                f"The actions {unused.tolist()} are never best: another one costs "
+                "less, or the same, for all classes. Check the order of the rows, "
                 f"{self.classes.tolist()}, and columns, {self.actions.tolist()}.",
             )
 
@@ -359,23 +356,6 @@ def _finite(name: str, values) -> Array:
             "values."
         )
     return values
-
-
-def _is_unused(matrix: Array, action: int) -> bool:
-    """Whether another action costs less for all probabilities of (classes, actions)."""
-    saved = matrix[:, [action]] - np.delete(matrix, action, axis=1)
-    saved = saved / (np.abs(matrix).max() or 1.0)
-    # Probabilities p, and the largest t with p @ saved + t <= 0 for all others.
-    n_classes, n_others = saved.shape
-    found = linprog(
-        [0.0] * n_classes + [-1.0],
-        A_ub=np.column_stack([saved.T, np.ones(n_others)]),
-        b_ub=np.zeros(n_others),
-        A_eq=[[1.0] * n_classes + [0.0]],
-        b_eq=[1.0],
-        bounds=[(_SMALL, 1)] * n_classes + [(None, 1)],
-    )
-    return bool(found.success and -found.fun < -1e-9)
 
 
 # ---- the best action
@@ -473,7 +453,7 @@ def best_action(
     Warns
     -----
     UserWarning
-        If an action is never best (SKB406).
+        If an action costs more than another one for all classes (SKB406).
     """
     distribution, X = _open(prediction, X)
     costs = _costs_for(distribution, cost, actions, X)

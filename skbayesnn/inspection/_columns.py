@@ -278,21 +278,6 @@ def one_way(X) -> list:
     return names
 
 
-def all_beyond(X, columns: Sequence[TrainingColumn]) -> list:
-    """Names of the one-way columns whose values all lie beyond the training range."""
-    reader = reader_of(X)
-    names = []
-    for j, column in enumerate(columns):
-        if reader is None or not column.direction:
-            continue
-        values = reader[j].numbers_of_kind(column.kind, column.time_zone)
-        values = values[~np.isnan(values)] * column.direction
-        bound = (column.values * column.direction).max()
-        if len(values) and (values > bound).all():
-            names.append(column.name)
-    return names
-
-
 def parts_of_columns(X) -> Iterator[tuple[Any, str, np.ndarray]]:
     """Name of a column, values and rows of each part by the values of the column.
 

@@ -43,7 +43,6 @@ from skbayesnn.inspection._attributions import default_kind
 from skbayesnn.inspection._columns import (
     ColumnDrift,
     TrainingColumn,
-    all_beyond,
     column_drift,
     one_way,
     training_columns,
@@ -447,9 +446,7 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
         """Uncertainty of the rows, (rows,) for the model of each fold."""
         check_is_fitted(self)
         with self._named_after_default(self.estimators_[0]):
-            per_model = [self._uncertainty(model, X) for model in self.estimators_]
-        _warn_of_rows_beyond(all_beyond(X, self.training_columns_))
-        return per_model
+            return [self._uncertainty(model, X) for model in self.estimators_]
 
     def _named_after_default(self, inner) -> AbstractContextManager[None]:
         """Replace the default estimator's name in errors by the monitor's."""
@@ -516,18 +513,6 @@ def _warn_of_one_way(names) -> None:
             "range of such columns, and are flagged only for this reason. Remove the "
             "columns from X, or replace them by features that recur (hour, weekday, "
             "month). If the rows are only sorted, shuffle them.",
-        )
-
-
-def _warn_of_rows_beyond(names) -> None:
-    """Warn about columns whose values lie all beyond their training range."""
-    if names:
-        warn(
-            "SKB404",
-            "all rows lie beyond the training range of columns that only rise or only "
-            f"fall from row to row: {', '.join(map(repr, names))}. The rows may be "
-            "flagged only for this reason. Fit the monitor without these columns, or "
-            "replace them by features that recur (hour, weekday, month).",
         )
 
 
