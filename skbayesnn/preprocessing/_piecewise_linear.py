@@ -43,6 +43,9 @@ from skbayesnn._validation import (
     check_row_weights,
 )
 
+# About the most features of the rows that are encoded at once.
+_MAX_CELLS = 2**18
+
 # ---- edges of bins
 
 # Integers with more distinct values than this are not taken for class labels.
@@ -422,15 +425,11 @@ class PiecewiseLinearEncoder(TransformerMixin, BaseEstimator):
         refuse_non_numeric_columns(X)
         X = validate_data(self, X, dtype=list(FLOATS), reset=False)
         if self.sparse_output:
-            # The first block has no columns, for encodings without any block.
-            blocks = [np.empty((len(X), 0)), *self._blocks(X)]
-            blocks = [sparse.csr_array(block, dtype=X.dtype) for block in blocks]
-            return sparse.hstack(blocks, format="csr")
+            blocks = [sparse.csr_array(block) for _, block in self._blocks(X)]
+            return sparse.vstack(blocks, format="csr")
         encoding = np.empty((len(X), self._widths().sum()), dtype=X.dtype)
-        end = 0
-        for block in self._blocks(X):
-            start, end = end, end + block.shape[1]
-            encoding[:, start:end] = block
+        for rows, block in self._blocks(X):
+            encoding[rows] = block
         return encoding
 
     def inverse_transform(self, X: Any) -> Array:
@@ -511,30 +510,31 @@ class PiecewiseLinearEncoder(TransformerMixin, BaseEstimator):
         n_values = np.array([len(values) for values in self.values_])
         return bool(self.keep_columns) + self.n_bins_ + n_values
 
-    def _blocks(self, X) -> Iterator[np.ndarray]:
-        """Encoding of each column, (rows, features of the column)."""
-        for j, edges in enumerate(self.bin_edges_):
-            column = X[:, [j]]
-            original = [column] if self.keep_columns else []
-            is_value = as_compared(column) == self.values_[j]
-            yield np.hstack([*original, _encoding(column, edges), is_value])
+    def _blocks(self, X) -> Iterator[tuple[slice, np.ndarray]]:
+        """Encodings of blocks of rows, in the type of X."""
+        widths = self._widths()
+        column = np.repeat(np.arange(len(widths)), widths)
+        # Of each feature: its position in the encoding of its column.
+        position = np.arange(len(column)) - (np.cumsum(widths) - widths)[column]
+        position -= bool(self.keep_columns)
+        is_value = position >= self.n_bins_[column]
+        is_bin = (position >= 0) & ~is_value
+        below = np.concatenate([edges[:-1] for edges in self.bin_edges_])
+        above = np.concatenate([edges[1:] for edges in self.bin_edges_])
+        values = np.concatenate(self.values_)
+        step = max(1, _MAX_CELLS // max(1, len(column)))
+        for start in range(0, len(X), step):
+            rows = slice(start, start + step)
+            block = X[rows, column]
+            # NOTE[DIFF] The paper's first bin has no lower bound, and its last no upper
+            # bound. Clipping before the division prevents overflow in narrow bins.
+            share = np.clip(block[:, is_bin], below, above) - below
+            block[:, is_bin] = share / (above - below)
+            block[:, is_value] = as_compared(block[:, is_value]) == values
+            yield rows, block
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.target_tags.required = self.strategy == "tree"
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
-
-
-def _encoding(column, edges):
-    """Share of each bin that lies below a value, (rows, bins), float64.
-
-    column : (rows, 1); edges : (bins + 1,), float64, increasing
-    """
-    # NOTE[DIFF] The paper's first bin has no lower bound, and its last no upper bound.
-    # Clipping before the division prevents overflow in narrow bins.
-    below, above = edges[:-1], edges[1:]
-    encoding = np.clip(column, below, above)
-    encoding -= below
-    encoding /= above - below
-    return encoding
