@@ -32,6 +32,7 @@ from skbayesnn import (
     AnchoredEnsembleRegressor,
     BayesianStackingRegressor,
     BBBRegressor,
+    LaplaceRegressor,
     MCDropoutRegressor,
     VariationalDropoutRegressor,
     VariationalGPRegressor,
@@ -44,8 +45,11 @@ REGRESSORS = {
     "variational dropout": VariationalDropoutRegressor,
     "variational GP": VariationalGPRegressor,
     "anchored": AnchoredEnsembleRegressor,
+    "laplace": LaplaceRegressor,
     "stack": BayesianStackingRegressor,
 }
+# These cannot share a program with others.
+SEPARATE = "laplace", "stack"
 COLUMNS, NOISES, ROWS, SEEDS = (1, 2, 5, 20), (0.05, 0.1, 0.5), (60, 150, 600, 2000), 3
 N_NEW = 1000
 
@@ -111,10 +115,11 @@ def fitted_and_scored(name, n_rows, n_columns, cases, device):
         for noise, function, seed in cases
     ]
     kind = REGRESSORS[name]
-    models = [kind(random_state=seed, device=device) for _, _, seed in cases]
+    options = {} if name == "laplace" else {"device": device}
+    models = [kind(random_state=seed, **options) for _, _, seed in cases]
     with warnings.catch_warnings(), threadpool_limits(1):
         warnings.simplefilter("ignore")
-        if name == "stack":
+        if name in SEPARATE:
             for model, (X, _, y) in zip(models, tables, strict=True):
                 model.fit(X[:n_rows], y[:n_rows])
         else:
@@ -135,8 +140,7 @@ def work_of(names, rows, n_seeds):
     for name, n_rows, n_columns in itertools.product(names, rows, COLUMNS):
         for noise in NOISES:
             cases = list(itertools.product([noise], FUNCTIONS, range(n_seeds)))
-            # A stack cannot share a program with other stacks.
-            parts = [[case] for case in cases] if name == "stack" else [cases]
+            parts = [[case] for case in cases] if name in SEPARATE else [cases]
             work += [(name, n_rows, n_columns, part) for part in parts]
     return sorted(work, key=lambda arguments: -arguments[1])
 
