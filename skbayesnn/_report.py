@@ -81,6 +81,8 @@ MAX_COLUMNS_WITH_REASONS = 300
 # Parts of the rows that are sorted by the probability of the rarest class, and fewest
 # rows of a part.
 N_PARTS, MIN_ROWS_OF_PART = 10, 10
+# Costs of a missed row of the rarest class, in costs of a false alarm.
+COST_RATIOS = (1, 3, 10, 30, 100)
 # Most classes in the table of predicted and true classes.
 MAX_CLASSES = 12
 # Names of the scores of regressors and classifiers, and why a model lacks a score.
@@ -426,18 +428,34 @@ class _Page:
         return f"<p>{text}</p>{_table(['', *names], rows)}"
 
     def _rarest(self) -> str:
-        """Observed shares of parts of the rows."""
+        """Observed shares of parts of the rows, and decisions at some thresholds."""
         if self.rarest is None:
             return _note("These rows have one class only.")
         p, is_rare = self.probability[:, self.rarest], self.code == self.rarest
-        n_rows, parts = len(p), []
+        n_rows, share = len(p), is_rare.mean()
         order = np.argsort(-p, kind="stable")
         found = is_rare[order].cumsum() / is_rare.sum()
         n_parts = int(np.clip(n_rows // MIN_ROWS_OF_PART, 1, N_PARTS))
+        parts, decisions = [], []
         for part in np.array_split(np.arange(n_rows), n_parts):
             rows, last = order[part], part[-1]
             shares = p[rows].mean(), is_rare[rows].mean(), found[last]
             parts.append([f"{part[0] + 1:,} to {last + 1:,}", *map(_percent, shares)])
+        for ratio in COST_RATIOS:
+            threshold = 1 / (1 + ratio)
+            accepted = p >= threshold
+            cost = np.where(is_rare, ratio * ~accepted, accepted).mean()
+            decisions.append(
+                [
+                    ratio,
+                    _percent(threshold),
+                    f"{accepted.sum():,}",
+                    _percent(is_rare[accepted].mean()) if accepted.any() else "",
+                    _percent(accepted[is_rare].mean()),
+                    f"{cost:.3f}",
+                    f"{min(ratio * share, 1 - share):.3f}",
+                ]
+            )
         text = (
             f"{html.escape(self.classes[self.rarest])} is the class of "
             f"{is_rare.sum():,} of {n_rows:,} rows. The table has all rows in equal "
@@ -446,8 +464,19 @@ class _Page:
             "in this part or above. The probabilities of a calibrated model are equal "
             "to the observed shares."
         )
-        table = _table(["rows", "predicted", "observed", "found up to here"], parts)
-        return f"<p>{text}</p>{table}"
+        rule = (
+            "If a missed row of this class costs r times as much as a false alarm, the "
+            "best decision is to accept the class from a probability of 1 / (1 + r) "
+            "on. Costs are means over the rows, in units of a false alarm. The last "
+            "column is the cost without a model: no row is accepted, or every row, "
+            "whichever costs less."
+        )
+        header = ["r", "threshold", "rows accepted", "precision", "recall", "cost"]
+        tables = (
+            _table(["rows", "predicted", "observed", "found up to here"], parts),
+            _table([*header, "cost without a model"], decisions),
+        )
+        return f"<p>{text}</p>{tables[0]}<p>{rule}</p>{tables[1]}"
 
     # ---- pictures
 

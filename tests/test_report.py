@@ -9,6 +9,8 @@ from sklearn.compose import TransformedTargetRegressor
 from sklearn.linear_model import LinearRegression
 from sklearn.metrics import (
     average_precision_score,
+    precision_score,
+    recall_score,
     roc_auc_score,
 )
 from sklearn.model_selection import GridSearchCV
@@ -367,10 +369,10 @@ def test_ranking_of_classes_equals_scikit_learn(rare):
     assert "not available: one class" in text and "have one class only" in text
 
 
-def test_parts_of_the_rarest_class(rare):
+def test_parts_and_thresholds_of_the_rarest_class(rare):
     model, X, y = rare
     page = model.report(X, y).html.partition("rarest class</h2>")[2]
-    parts = re.search(r"<table>(.*?)</table>", page, re.DOTALL)[1]
+    parts, decisions = re.findall(r"<table>(.*?)</table>", page, re.DOTALL)[:2]
 
     def cells(table):
         found = re.findall(r"<tr><td>(.*?)</td></tr>", table.replace("\u00a0", " "))
@@ -385,6 +387,19 @@ def test_parts_of_the_rarest_class(rare):
     found = f"{100 * is_rare[top[:40]].sum() / 9:.1f} %"
     assert first == ["1 to 40", *means, found]
     assert last[0] == "361 to 400" and last[3] == "100.0 %"
+    for ratio, *found in cells(decisions):
+        accepted = p >= 1 / (1 + int(ratio))
+        cost = np.where(is_rare, int(ratio) * ~accepted, accepted).mean()
+        precision = precision_score(is_rare, accepted, zero_division=0)
+        assert found == [
+            f"{100 / (1 + int(ratio)):.1f} %",
+            str(accepted.sum()),
+            f"{100 * precision:.1f} %" if accepted.any() else "",
+            f"{100 * recall_score(is_rare, accepted):.1f} %",
+            f"{cost:.3f}",
+            f"{min(int(ratio) * 9 / 400, 391 / 400):.3f}",
+        ]
+    assert [row[0] for row in cells(decisions)] == ["1", "3", "10", "30", "100"]
 
 
 def test_names_of_y_and_numbers_without_exponents(rows, regressor):
