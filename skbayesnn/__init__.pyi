@@ -12,6 +12,7 @@ from skbayesnn import plotting as plotting
 from skbayesnn import preprocessing as preprocessing
 from skbayesnn import scoring as scoring
 from skbayesnn._data.target import interval_target
+from skbayesnn._distillation import distill
 from skbayesnn._meta.abstention import Abstainer
 from skbayesnn._meta.calibration import CalibratedUncertaintyRegressor
 from skbayesnn._meta.conformal import ConformalClassifier, ConformalRegressor
@@ -82,6 +83,7 @@ __all__: list[str] = [
     "VariationalGPRegressor",
     "crps",
     "default_pool",
+    "distill",
     "dumps",
     "find_estimator",
     "from_torch",

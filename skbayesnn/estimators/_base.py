@@ -106,6 +106,7 @@ class BayesianNetwork(
     length_scale_: stored.PerLayer
     weight_decay_: stored.PerLayer
     weight_decay_training_: stored.PerLayer
+    distillation_loss_: Annotated[stored.Record, stored.OPTIONAL]
     prior_: list[dict[str, stored.Floats]] | None
     elbo_: stored.Record
     elbo_std_error_: stored.Record
