@@ -40,7 +40,7 @@ _SHARE_OF_SAMPLE, _SHARE_OF_BLOCKS, _SHARE_AT_ONCE = 1 / 32, 1 / 5, 1 / 64
 _ROWS_PER_CLASS = 20
 # The rows count as sorted if the means of y of parts of the table explain at least this
 # share of the variance of y, and this many times as much as means of random rows.
-_SORTED_SHARE, _SORTED_RATIO = 0.2, 10.0
+_N_PARTS, _SORTED_SHARE, _SORTED_RATIO = 20, 0.2, 10.0
 
 
 # ---- rows with their y, weights and groups
@@ -296,7 +296,6 @@ def survey(
     n_rows, weight = 0, 0.0
     class_weight: dict = {}
     n_of_class: dict = {}
-    statistics = _BlockStatistics()
     lowest, highest = np.full((2, 1), [[np.inf], [-np.inf]])
     rows = source.in_order(min(training.rows_at_once, max(1, n_sample // 4)))
     for part in read_ahead(training.parts(rows)):
@@ -312,10 +311,8 @@ def survey(
                     class_weight[label] = class_weight.get(label, 0.0) + of_label
                 places = {label: i for i, label in enumerate(n_of_class)}
                 codes = np.array([places[label] for label in labels.tolist()])[codes]
-                statistics.add_classes(codes, len(places))
             else:
                 y = check_numbers(estimator, part.y).reshape(len(part.ids), -1)
-                statistics.add(y)
                 # The bounds of y are in the sample.
                 is_new = np.r_[y.min(0) < lowest, y.max(0) > highest]
                 ends = np.r_[y.argmin(0), y.argmax(0)][is_new]
@@ -329,8 +326,13 @@ def survey(
         raise ValueError(
             "`sample_weight` must be positive for at least one row; got zeros only."
         )
-    statistics.warn_if_sorted(source.name)
     sample = reservoir.sample()._replace(place=f"a sample of {source.name}")
+    values = np.asarray(sample.y)
+    if n_of_class:
+        values = values[:, None] == np.array(list(n_of_class))
+    else:
+        values = check_numbers(estimator, values).reshape(len(values), -1)
+    _warn_if_sorted(source.name, values * 1.0)
     return Survey(sample, n_rows, weight, class_weight, n_of_class)
 
 
@@ -420,60 +422,23 @@ def _joined(parts: Sequence[Part]) -> Part:
     )
 
 
-class _BlockStatistics:
-    """Means of y, or shares of the classes, of consecutive parts of the table."""
+def _warn_if_sorted(name: str, values: np.ndarray) -> None:
+    """Warn if parts of the table differ much more than parts of shuffled rows would.
 
-    def __init__(self):
-        self._sizes: list[int] = []
-        self._means: list[np.ndarray] = []
-        # Sum of squared differences from the mean of the part, (targets or classes,).
-        self._within: list[np.ndarray] = []
-        self._of_classes = False
-
-    def add(self, y: np.ndarray) -> None:
-        """Add the y of a part, (rows, targets)."""
-        # The second mean is of small numbers: it removes the rounding of the first.
-        start = y.mean(0)
-        mean = start + (y - start).mean(0)
-        self._add(len(y), mean, np.square(y - mean).sum(0))
-
-    def add_classes(self, codes: np.ndarray, n_classes: int) -> None:
-        """Add the classes of a part by their numbers."""
-        self._of_classes = True
-        share = np.bincount(codes, minlength=n_classes) / len(codes)
-        self._add(len(codes), share, len(codes) * share * (1 - share))
-
-    def _add(self, n_rows: int, mean: np.ndarray, within: np.ndarray) -> None:
-        self._sizes.append(n_rows)
-        self._means.append(mean)
-        self._within.append(within)
-
-    def warn_if_sorted(self, name: str) -> None:
-        """Warn if the parts differ much more than parts of shuffled rows would."""
-        n_parts, sizes = len(self._sizes), np.array(self._sizes)[:, None]
-        # A class may be missing from the first parts.
-        widest = max(map(len, self._means))
-        means, within = (
-            np.stack([np.pad(part, (0, widest - len(part))) for part in parts])
-            for parts in (self._means, self._within)
+    values : y, or an indicator of each class, of the sample, (rows, columns)
+    """
+    # Differences, so that a large mean does not round them.
+    values = values - values[0]
+    parts = np.array_split(values, _N_PARTS)
+    means = np.array([part.mean(0) for part in parts if len(part)])
+    total, between = values.var(0), means.var(0)
+    share = float((between / np.where(total > 0, total, 1.0)).max())
+    expected = (len(means) - 1) / max(len(values) - 1, 1)
+    if share > max(_SORTED_SHARE, _SORTED_RATIO * expected):
+        warn(
+            "SKB211",
+            f"the rows of {name} are sorted by y or nearly: parts of the table explain "
+            f"{share:.0%} of the variance of y. Training reads blocks in random order "
+            "and shuffles the rows of a few blocks at a time, so its batches are no "
+            "random samples. Shuffle the rows.",
         )
-        # Differences, so that a large mean does not round them.
-        means = means - means[0]
-        mean = (sizes * means).sum(0) / sizes.sum()
-        between = (sizes * np.square(means - mean)).sum(0)
-        squares = within.sum(0) + between
-        if n_parts < 2 or not (squares > 0).all():
-            return
-        if self._of_classes:
-            share = float(between.sum() / squares.sum())
-        else:
-            share = float((between / squares).max())
-        expected = (n_parts - 1) / max(sizes.sum() - 1, 1)
-        if share > max(_SORTED_SHARE, _SORTED_RATIO * expected):
-            warn(
-                "SKB211",
-                f"the rows of {name} are sorted by y or nearly: parts of {sizes.max()} "
-                f"consecutive rows explain {share:.0%} of the variance of y. Training "
-                "reads blocks in random order and shuffles the rows of a few blocks "
-                "at a time, so its batches are no random samples. Shuffle the rows.",
-            )
