@@ -311,7 +311,7 @@ def _after_steps(steps: Pipeline, rows: OnnxRows) -> OnnxRows:
     if i:
         rows = OnnxRows({"steps": transformed(Pipeline(transformers[:i]), *rows)})
     x = encoded_table(transformers[i][1], rows.inputs)
-    x = after_table(transformers[i][1], transformers[i + 1 :], x)
+    x = after_table(transformers[i + 1 :], x)
     return OnnxRows({"steps": x})
 
 

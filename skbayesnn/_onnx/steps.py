@@ -14,8 +14,7 @@ from sklearn.preprocessing import (
 
 from skbayesnn._onnx.graph import OPSETS, Graph, Tensor, needed
 from skbayesnn._onnx.parts import thawed
-from skbayesnn._onnx.resolution import warn_of_rounded_features
-from skbayesnn.preprocessing import PiecewiseLinearEncoder, TableEncoder
+from skbayesnn.preprocessing import PiecewiseLinearEncoder
 
 # Transformers that skl2onnx converts for inputs in double precision. Graphs of others
 # fail in ONNX Runtime, such as of PolynomialFeatures and SimpleImputer.
@@ -50,7 +49,7 @@ def transformed(steps: Pipeline, inputs: dict[str, Tensor], types) -> Tensor:
     return graph.inline(model, inputs)
 
 
-def after_table(table: TableEncoder, transformers: list, x: Tensor) -> Tensor:
+def after_table(transformers: list, x: Tensor) -> Tensor:
     """Output of the transformers after a ``TableEncoder``, (rows, columns).
 
     transformers : list of (name, transformer)
@@ -62,8 +61,6 @@ def after_table(table: TableEncoder, transformers: list, x: Tensor) -> Tensor:
         steps = Pipeline(double)
         x = transformed(steps, {"x": x}, [("x", _type_of(steps, "Double"))])
     if single:
-        if not double:
-            warn_of_rounded_features(table, single[0][1])
         x = transformed(Pipeline(single), {"x": x.cast(np.float32)}, None)
     return x
 

@@ -15,7 +15,6 @@ from sklearn.preprocessing import (
     MinMaxScaler,
     OneHotEncoder,
     PolynomialFeatures,
-    RobustScaler,
     StandardScaler,
 )
 
@@ -52,10 +51,7 @@ FAR = np.array([1.7e9, 0.0, 0.0, 0.0])
     [
         [],
         [StandardScaler()],
-        [RobustScaler()],
-        [MinMaxScaler()],
         ["passthrough", StandardScaler()],
-        [PiecewiseLinearEncoder(n_bins=5)],
     ],
     ids=str,
 )

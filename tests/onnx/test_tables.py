@@ -6,7 +6,6 @@ import warnings
 import numpy as np
 import pytest
 from sklearn.base import clone
-from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 
@@ -330,18 +329,3 @@ def test_no_warning_of_rounded_columns(steps, frame, y, later, small):
         graph = to_onnx(model)
     expected = expected_regression(model, X_new)
     assert_close(outputs(graph, as_inputs(X_new, graph)), expected, y)
-
-
-def test_steps_in_single_precision_warn(frame, y, small):
-    """Graphs of some transformers do not run in double precision."""
-    X = frame.assign(size=1.7e9 + 30 * frame["size"])
-    steps = [TableEncoder(target_type="continuous"), SimpleImputer()]
-    model = make_pipeline(*steps, MCDropoutRegressor(**small))
-    message = "converts SimpleImputer in single precision, which rounds columns 'size'"
-    with pytest.warns(UserWarning, match=message):
-        to_onnx(model.fit(X, y), q=())
-    with warnings.catch_warnings():
-        warnings.filterwarnings("error", message=".* rounds columns")
-        graph = to_onnx(model.fit(frame, y))
-    expected = expected_regression(model, frame)
-    assert_close(outputs(graph, as_inputs(frame, graph)), expected, y)
