@@ -6,7 +6,7 @@ import math
 import warnings
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, field, replace
 from functools import partial
 from itertools import compress
 from numbers import Integral
@@ -117,6 +117,7 @@ from skbayesnn._typing import MatrixLike
 from skbayesnn._validation import MAX_N_DRAWS
 from skbayesnn.estimators._base import BayesianNetwork
 from skbayesnn.estimators._diagnostics import some_rows
+from skbayesnn.estimators._parameters import parameters
 from skbayesnn.estimators._progress import (
     FitProgress,
     RemainingSteps,
@@ -141,22 +142,33 @@ OPENED_AT_ONCE = 8192
 MAX_COMPARED = 1_000
 
 
-class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
-    """Base of both stacks, which document the parameters."""
+@parameters
+class StackParameters:
+    """Constructor parameters of both stacks, which document them."""
 
-    estimators: Any
+    estimators: Any = field(default="auto", kw_only=False)
+    categorical_features: stored.ColumnChoice = "from_dtype"
+    cv: Any = None
+    n_refits: Any = "auto"
+    max_iter: Any = "auto"
+    n_jobs: int | None = None
+    memory_budget: float | None = None
+    n_selection_rows: Any = 50_000
+    time_limit: float | None = None
+    device: Any = "auto"
+    verbose: bool | int | str = "auto"
+    random_state: stored.Seed = None
+
+
+class BayesianStacking(
+    StackParameters, PredictiveMixin, ShowsSummary, metaclass=ABCMeta
+):
+    """Base of both stacks."""
+
+    # Of regressors.
     weights = "log_density"
-    categorical_features: stored.ColumnChoice
-    cv: Any
-    n_refits: Any
-    max_iter: Any
-    n_jobs: int | None
-    memory_budget: float | None
-    n_selection_rows: Any
-    time_limit: float | None
-    device: Any
-    verbose: bool | int | str
-    random_state: stored.Seed
+    y_bounds: Any = None
+    exposure: str | int | None = None
     n_features_in_: Annotated[stored.NumberOfColumns, stored.OPTIONAL]
     _weights: dict[str, dict[str, stored.Record]]
     estimators_: Annotated[list[stored.Fitted], "candidates"]
@@ -175,9 +187,6 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
     ]
     sample_rows_: Annotated[stored.Integers, "_", stored.NOT_NEGATIVE, stored.OPTIONAL]
     _is_classification: bool
-    # Of regressors.
-    y_bounds: Any = None
-    exposure: str | int | None = None
     _unfinished: _Progress | None = None
     # With metadata routing, `groups` are requested by default, as by GroupKFold.
     __metadata_request__fit: ClassVar = {"groups": True}

@@ -13,17 +13,25 @@ from skbayesnn._data.validation import (
 )
 from skbayesnn._predictive.mixin import ClassificationPredictiveMixin
 from skbayesnn._sklearn_compat import ClassifierMixin
-from skbayesnn._stacking.base import BayesianStacking
+from skbayesnn._stacking.base import BayesianStacking, StackParameters
 from skbayesnn._stacking.summary import (
     summarise_classification,
     warn_if_no_better_than_shares,
 )
 from skbayesnn._stored import Labels
 from skbayesnn._validation import compute_class_weights
+from skbayesnn.estimators._parameters import parameters
+
+
+@parameters
+class _Parameters(StackParameters):
+    """Also those of one stack."""
+
+    class_weight: Any = None
 
 
 class BayesianStackingClassifier(
-    ClassificationPredictiveMixin, ClassifierMixin, BayesianStacking
+    _Parameters, ClassificationPredictiveMixin, ClassifierMixin, BayesianStacking
 ):
     """Weighted mixture of networks, logistic regressions, forests and boosted trees.
 
@@ -197,25 +205,6 @@ default="from_dtype"
     class_weight: Any
     classes_: Labels
     _is_classification = True
-
-    def __init__(
-        self,
-        estimators="auto",
-        *,
-        categorical_features="from_dtype",
-        cv=None,
-        n_refits="auto",
-        max_iter="auto",
-        class_weight=None,
-        n_jobs=None,
-        memory_budget=None,
-        n_selection_rows=50_000,
-        time_limit=None,
-        device="auto",
-        verbose="auto",
-        random_state=None,
-    ) -> None:
-        self._store(locals())
 
     def _checked_targets(self, y, X):
         check_target_given(self, y)

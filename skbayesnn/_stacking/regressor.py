@@ -18,7 +18,7 @@ from skbayesnn._predictive.by_blocks import by_blocks
 from skbayesnn._predictive.mixin import RegressionPredictiveMixin
 from skbayesnn._runtime import on_snapshot, warn_of_rows
 from skbayesnn._sklearn_compat import RegressorMixin, safe_indexing
-from skbayesnn._stacking.base import BayesianStacking
+from skbayesnn._stacking.base import BayesianStacking, StackParameters
 from skbayesnn._stacking.summary import (
     summarise_intervals,
     summarise_regression,
@@ -26,14 +26,24 @@ from skbayesnn._stacking.summary import (
 )
 from skbayesnn._typing import Array, MatrixLike, OutputPath
 from skbayesnn._validation import check_levels, check_option
+from skbayesnn.estimators._parameters import parameters
 
 # Predictions warn of rows whose epistemic standard deviation is larger than this
 # multiple of the largest of the held-out rows.
 FAR = 2.0
 
 
+@parameters
+class _Parameters(StackParameters):
+    """Also those of one stack."""
+
+    weights: str = "log_density"
+    y_bounds: Any = None
+    exposure: str | int | None = None
+
+
 class BayesianStackingRegressor(
-    RegressionPredictiveMixin, RegressorMixin, BayesianStacking
+    _Parameters, RegressionPredictiveMixin, RegressorMixin, BayesianStacking
 ):
     """Weighted mixture of networks, linear models, forests and neighbours.
 
@@ -315,27 +325,6 @@ default="from_dtype"
     y_bounds: Any
     exposure: Annotated[Any, str | int | None]
     _is_classification = False
-
-    def __init__(
-        self,
-        estimators="auto",
-        *,
-        weights="log_density",
-        y_bounds=None,
-        exposure=None,
-        categorical_features="from_dtype",
-        cv=None,
-        n_refits="auto",
-        max_iter="auto",
-        n_jobs=None,
-        memory_budget=None,
-        n_selection_rows=50_000,
-        time_limit=None,
-        device="auto",
-        verbose="auto",
-        random_state=None,
-    ) -> None:
-        self._store(locals())
 
     @by_blocks
     @on_snapshot
