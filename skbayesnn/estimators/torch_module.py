@@ -15,6 +15,7 @@ from torch import nn
 from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.dropout import _DropoutNd
 
+from skbayesnn._data.sources import working_memory
 from skbayesnn._distributions.components import Gaussians, columns_of
 from skbayesnn._engine.resources import as_tensor
 from skbayesnn._predictive.blocks import BLOCK, PredictiveBlocks
@@ -36,6 +37,9 @@ from skbayesnn._validation import check_number, check_option
 
 _PARALLEL = nn.DataParallel | nn.parallel.DistributedDataParallel
 OUTPUTS = ("logits", "probabilities")
+# Most rows of a pass of the network, and an estimate of its memory: copies of the
+# outputs of all draws, and memory as a multiple of the inputs.
+_MAX_ROWS, _N_COPIES, _WORKSPACE = 8192, 5, 64
 # Rounding error of a sum of probabilities in half precision.
 _ROUNDING = 0.02
 # Kinds of dropout whose units are independent, and whose channels are.
@@ -82,14 +86,20 @@ class TorchModule(PredictiveMixin, BaseEstimator):
             raise ValueError("`X` must have at least one row; got none.")
         network = SharedMaskNetwork(self.module)
         inputs_of = partial(_inputs, self.module, self.X_transform, X)
-        self._check_outputs(network.examine(inputs_of, n_rows))
+        outputs = network.examine(inputs_of, n_rows)
+        self._check_outputs(outputs)
 
         def opened(rows: slice) -> PredictiveBlocks:
             n, inputs = rows.stop - rows.start, inputs_of(rows)
             draws = [network.run(inputs, n, k).numpy() for k in range(self.n_draws)]
-            return PredictiveBlocks(n, self._predictive_of(np.stack(draws)))
+            predictive = self._predictive_of(np.stack(draws))
+            return PredictiveBlocks(n, predictive, min(BLOCK, n))
 
-        return PredictiveBlocks.in_parts(n_rows, opened, BLOCK)
+        args, kwargs = inputs_of(slice(0, 1))
+        n_bytes = _WORKSPACE * sum(x.nbytes for x in (*args, *kwargs.values()))
+        n_bytes += self.n_draws * outputs.shape[1] * 8 * _N_COPIES
+        n_at_once = min(working_memory() // n_bytes, _MAX_ROWS)
+        return PredictiveBlocks.in_parts(n_rows, opened, max(int(n_at_once), 1))
 
 
 @dataclass(eq=False)
@@ -247,7 +257,8 @@ def from_torch(
 
     Each prediction first runs the first and the last row, alone and as a batch, and
     compares the results. A dependence between rows is detected only if it shows in
-    these rows. The network processes X in blocks of 512 rows.
+    these rows. The network processes X in blocks of at most 8,192 rows, fewer if they
+    would take more than scikit-learn's ``working_memory``.
 
     References
     ----------
