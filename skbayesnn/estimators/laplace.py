@@ -52,8 +52,9 @@ AUTO_HIDDEN: tuple[tuple[int, ...], ...] = ((8,), (16,), (16, 16), (28, 28))
 # Numbers of further hidden layers with less evidence after which "auto" stops.
 MAX_WORSE = 2
 # "auto" tries networks up to this number of operations of a step, which are rows times
-# squared weights and cubed weights: about a tenth of a second.
-AUTO_OPERATIONS = 2e9
+# squared weights and cubed weights: about a tenth of a second. After a network with
+# less evidence it tries only networks with faster steps.
+AUTO_OPERATIONS, AFTER_WORSE = 2e9, 2e8
 # Most weights that can have a posterior together, and most weights of a network. Hidden
 # layers of a posterior of the last layer, unless they are given.
 MOST_WEIGHTS, MOST_OF_NETWORK = 5000, 50_000
@@ -289,9 +290,9 @@ class LaplaceModel(TableModel):
         def network(hidden) -> DenseNetwork:
             return DenseNetwork((inputs, *hidden, outputs), self.activation)
 
-        def is_fast(hidden) -> bool:
+        def is_fast(hidden, most: float) -> bool:
             n = network(hidden).n_weights
-            return n <= MOST_WEIGHTS and (n_rows + n) * n**2 <= AUTO_OPERATIONS
+            return n <= MOST_WEIGHTS and (n_rows + n) * n**2 <= most
 
         is_auto, hidden = isinstance(self.hidden_layer_sizes, str), WIDE_HIDDEN
         if is_auto:
@@ -312,8 +313,9 @@ class LaplaceModel(TableModel):
             return network(hidden), fitted(network(hidden))
         self._check_size(network(()))
         best, n_worse = (network(()), fitted(network(()))), 0
-        for hidden in filter(is_fast, AUTO_HIDDEN):
-            if n_worse == MAX_WORSE:
+        for hidden in AUTO_HIDDEN:
+            most = AFTER_WORSE if n_worse else AUTO_OPERATIONS
+            if n_worse == MAX_WORSE or not is_fast(hidden, most):
                 break
             tried = network(hidden), fitted(network(hidden))
             if tried[1][1].log_evidence > best[1][1].log_evidence:

@@ -328,6 +328,26 @@ def test_auto_selects_by_evidence(random, seed):
     assert linear.hidden_layer_sizes_ == ()
 
 
+@pytest.mark.parametrize(("most", "units"), [(0, {8}), (2e8, {8, 16})])
+def test_slow_networks_are_not_tried_after_a_worse_one(
+    most, units, random, seed, monkeypatch
+):
+    """y is linear, so that the first network has less evidence than a linear model."""
+    monkeypatch.setattr("skbayesnn.estimators.laplace.AFTER_WORSE", most)
+    X, _ = _rows(random)
+    y, tried = X[:, 0] + 0.3 * random.normal(size=len(X)), set()
+    initial = DenseNetwork.initial
+
+    def recorded(network, generator):
+        tried.update(network.sizes[1:-1])
+        return initial(network, generator)
+
+    monkeypatch.setattr(DenseNetwork, "initial", recorded)
+    options = {"likelihood": "gaussian", "n_estimators": 1, "random_state": seed}
+    assert LaplaceRegressor(**options).fit(X, y).hidden_layer_sizes_ == ()
+    assert tried == units
+
+
 def test_noise_that_depends_on_the_row(random, seed):
     X, _ = _rows(random, 400)
     std = np.exp(X[:, 0])
