@@ -82,7 +82,7 @@ FOREST_WIDTHS = (0.03, 0.1, 0.25, None)
 # Trees are used from this number of rows on, with fewer columns than rows.
 TREES_FROM = 200
 # Numbers of rows with which networks by evidence are used, with fewer columns.
-LAPLACE_ROWS = range(20, 5001)
+LAPLACE_ROWS = range(20, 20_001)
 LAPLACE_HIDDEN = {"fast": [(16,)], "auto": [(16,)], "best": [(16,), (16, 16)]}
 # Neighbours are used from this number of rows on, with fewer columns than rows.
 NEIGHBOURS_FROM = 5000

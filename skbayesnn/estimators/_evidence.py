@@ -36,6 +36,8 @@ from skbayesnn.estimators._dense_network import DenseNetwork
 # evidence is computed after every EVERY steps; an increase below LEAST_INCREASE nats a
 # row does not count.
 MAX_STEPS, PATIENCE, EVERY, LEAST_INCREASE = 300, 20, 2, 1e-3
+# With more than twice these rows, the first steps use a sample of them.
+FIRST_ROWS = 2000
 # Bounds of prior precisions. Separated classes have logits without bounds, and then the
 # curvature of their data terms vanishes, and with it the estimate of a precision.
 PRECISIONS, LEAST_OF_LOGITS = (1e-4, 1e6), 0.3
@@ -384,6 +386,13 @@ def largest_evidence(
     earlier : argument of ``TrainingRows``
     """
     rows, groups = TrainingRows(network, X, term, earlier), network.groups(prior)
+    is_new = not isinstance(start, Mode) and earlier is None and max_steps is None
+    if is_new and len(X) > 2 * FIRST_ROWS:
+        some = np.random.default_rng(0).permutation(len(X))[:FIRST_ROWS]
+        part = X[some], term.of_rows(some)
+        start = largest_evidence(
+            network, *part, start, prior=prior, alpha=alpha, tau=tau
+        )
     if not isinstance(start, Mode):
         start = Mode(start, np.ones(network.n_weights), np.ones(n_terms(network, term)))
     held, learns_tau = alpha, tau is None and term.by_output

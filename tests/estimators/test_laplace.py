@@ -10,6 +10,7 @@ from sklearn.linear_model import LogisticRegression, PoissonRegressor
 
 import skbayesnn
 from skbayesnn import LaplaceClassifier, LaplaceRegressor
+from skbayesnn.estimators import _evidence
 from skbayesnn.estimators._dense_network import DenseNetwork, features, linearised
 from skbayesnn.estimators._evidence import (
     Logits,
@@ -139,6 +140,28 @@ def test_evidence_of_a_linear_model_is_exact(random):
     draws = mode.deviations(network.n_weights, random)
     sample = draws.T @ draws / len(draws)
     np.testing.assert_allclose(sample, np.linalg.inv(precision), rtol=1e-8, atol=1e-12)
+
+
+def test_first_steps_use_a_sample_of_many_rows(random, monkeypatch):
+    """Of a linear model the mode is the same; the start of a network is better."""
+    X = random.normal(size=(301, 3))
+    y = X @ [1.0, -2.0, 0.5] + 0.3 * random.normal(size=len(X))
+    calls, quadratic = [], _evidence.TrainingRows.quadratic
+
+    def counted(rows, weights):
+        calls.append(len(rows.X))
+        return quadratic(rows, weights)
+
+    monkeypatch.setattr(_evidence.TrainingRows, "quadratic", counted)
+    models = []
+    for first in (1000, 60):
+        monkeypatch.setattr(_evidence, "FIRST_ROWS", first)
+        model = LaplaceRegressor((), likelihood="gaussian", n_estimators=1)
+        models.append(model.fit(X, y))
+    assert set(calls) == {60, len(X)}
+    direct, sampled = models
+    np.testing.assert_allclose(sampled.predict(X), direct.predict(X), rtol=1e-4)
+    assert sampled.log_evidence_ == pytest.approx(direct.log_evidence_, rel=1e-5)
 
 
 def test_precisions_are_a_fixed_point(random, monkeypatch):
