@@ -78,7 +78,8 @@ def distill(model: Any, X: MatrixLike | None = None, *, random_state: Any = 0) -
         expected CRPS, or log loss for classes, is larger than the model's, as a share.
         It is measured between rows that were held out, a tenth of X, and supposes that
         y has the model's distribution: compare ``crps`` of both on new rows as well.
-        ``fit`` would train the network without the model.
+        ``fit`` would train the network without the model. ``history_`` is not of this
+        training.
 
     Warns
     -----
@@ -139,6 +140,9 @@ def distill(model: Any, X: MatrixLike | None = None, *, random_state: Any = 0) -
     student.optimizer_, student.elbo_ = {}, math.nan
     del student.replay_
     student._protect()
+    if not classifies:
+        noise = np.asarray(student.predict_uncertainty(rows, kind="aleatoric"))
+        student.row_noise_std_ = np.sqrt(np.square(noise).mean(axis=0))
     of_held_out = _parents(
         _inputs(student, held_out), rows.shape[1], N_MEASURED, random, far=False
     )

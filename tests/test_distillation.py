@@ -74,6 +74,10 @@ def test_regression(seed, tmp_path, measured):
     np.testing.assert_allclose(
         np.median(student.predict_distribution(X).std() / std), 1, atol=0.1
     )
+    noise = model.predict_distribution(X).aleatoric()
+    assert student.row_noise_std_ == pytest.approx(
+        np.sqrt(np.mean(np.square(noise))), rel=0.15
+    )
     # The score supposes that y is one of the quantiles of the model.
     [rows] = measured
     quantiles = model.predict_quantile(rows, _distillation.LEVELS)
