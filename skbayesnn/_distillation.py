@@ -78,8 +78,8 @@ def distill(model: Any, X: MatrixLike | None = None, *, random_state: Any = 0) -
         expected CRPS, or log loss for classes, is larger than the model's, as a share.
         It is measured between rows that were held out, a tenth of X, and supposes that
         y has the model's distribution: compare ``crps`` of both on new rows as well.
-        ``fit`` would train the network without the model. ``history_`` is not of this
-        training.
+        ``fit`` would train the network without the model. ``history_`` is NaN: it would
+        need y.
 
     Warns
     -----
@@ -138,6 +138,9 @@ def distill(model: Any, X: MatrixLike | None = None, *, random_state: Any = 0) -
     _train(posterior, score, np.concatenate([inputs, of_made]), labels, inputs, random)
     student.parameters_ = _fitted.to_arrays(posterior)
     student.optimizer_, student.elbo_ = {}, math.nan
+    # The likelihood of y, which is not known here.
+    unknown = {name: np.full_like(v, math.nan) for name, v in student.history_.items()}
+    student.history_, student.loss_curve_ = unknown, [math.nan]
     del student.replay_
     student._protect()
     if not classifies:

@@ -94,6 +94,7 @@ def test_regression(seed, tmp_path, measured):
     skbayesnn.save(student, path)
     loaded = skbayesnn.load(path)
     assert loaded.distillation_loss_ == student.distillation_loss_
+    assert np.isnan(loaded.loss_curve_).all()
     np.testing.assert_array_equal(
         loaded.predict_interval(X[:7]), student.predict_interval(X[:7])
     )

@@ -236,7 +236,7 @@ def test_scores_of_a_transformed_target_are_left_out(rows):
     assert "training rows, out of fold" in text
 
 
-def test_coverage_has_an_error_and_three_parts(rows, regressor):
+def test_coverage_has_an_error(rows, regressor):
     X, y, _ = rows
     X, y = X[60:], y[60:]
     text = text_of(regressor.report(X, y))
