@@ -1,12 +1,12 @@
 """How much faster are two processes than one, under torchrun and with Dask?
 
-First part: one network on 200,000 rows and 50 columns, trained by one process, and by
-two processes that share the rows of every batch. Times are per epoch, medians over
+First part: an ensemble on 20,000 rows and 50 columns, trained by one process, and by
+two processes that divide its networks. Times are per epoch, medians over
 interleaved runs, by two clocks. The wall clock needs two cores without other work. The
-machine is what it allows: two processes that train a network each, at the same time,
-would be twice as fast as one on two free cores. CPU time, of all threads of the slower
-process, includes the exchange of gradients but not the waiting for it, so its ratio is
-an upper bound of the speed-up on free cores.
+machine is what it allows: two processes that train an ensemble each, at the same time,
+would be twice as fast as one on two free cores. CPU time is that of all threads of the
+slower process, without its waiting, so its ratio is an upper bound of the speed-up on
+free cores.
 
 Second part: a stack with ``n_jobs=2`` and with two workers of a Dask cluster.
 
@@ -27,8 +27,8 @@ from common import command_line, environment, epoch_seconds, table, verdict
 from skbayesnn import BayesianStackingRegressor, MCDropoutRegressor
 from skbayesnn._engine.processes import PROCESSES_VARIABLE, present_processes
 
-ROWS, COLUMNS = 200_000, 50
-BATCH_SIZES = 4000, 8000, 16_000
+ROWS, COLUMNS = 20_000, 50
+N_NETWORKS = 2, 8
 EPOCHS, REPEATS = 4, 7
 STACK_ROWS, STACK_COLUMNS, STACK_EPOCHS = 5000, 20, 20
 DASK_TARGET = 1.2
@@ -44,13 +44,14 @@ def rows(n_rows, n_columns):
 # ---- processes of torchrun
 
 
-def seconds_per_epoch(X, y, batch_size):
+def seconds_per_epoch(X, y, n_networks):
     """Wall-clock and CPU seconds of an epoch, and the number of processes."""
     model = MCDropoutRegressor(
         (64, 64),
         dropout=0.05,
         tau=10.0,
-        batch_size=batch_size,
+        batch_size=500,
+        n_estimators=n_networks,
         max_iter=EPOCHS,
         early_stopping=False,
         device="cpu",
@@ -64,8 +65,8 @@ def worker():
     """One of two processes: print the seconds of every way as JSON."""
     X, y = rows(ROWS, COLUMNS)
     everybody = present_processes()
-    seconds_per_epoch(X[:2000], y[:2000], 100)  # compiles the loop
-    for batch_size in BATCH_SIZES:
+    seconds_per_epoch(X[:2000], y[:2000], 2)  # compiles the loop
+    for n_networks in N_NETWORKS:
         for _ in range(REPEATS):
             times = {}
             for way in ("one", "two alone", "two together"):
@@ -74,7 +75,7 @@ def worker():
                     "together" if way == "two together" else "alone"
                 )
                 if way != "one" or everybody.rank == 0:
-                    times[way] = seconds_per_epoch(X, y, batch_size)
+                    times[way] = seconds_per_epoch(X, y, n_networks)
             of_all = everybody.gather(times)
             if everybody.rank == 0:
                 slowest = {
@@ -83,7 +84,7 @@ def worker():
                     for i, clock in enumerate(("wall", "cpu"))
                 }
                 n_processes = times["two together"][2]
-                print(json.dumps([batch_size, n_processes, slowest]), flush=True)
+                print(json.dumps([n_networks, n_processes, slowest]), flush=True)
 
 
 def processes():
@@ -98,10 +99,10 @@ def processes():
     )
     measured = {}
     for line in done.stdout.splitlines():
-        batch_size, n_processes, times = json.loads(line)
-        measured.setdefault((batch_size, n_processes), []).append(times)
+        n_networks, n_processes, times = json.loads(line)
+        measured.setdefault((n_networks, n_processes), []).append(times)
     lines = []
-    for (batch_size, n_processes), runs in measured.items():
+    for (n_networks, n_processes), runs in measured.items():
         median = {way: statistics.median(run[way] for run in runs) for way in runs[0]}
 
         def ratio(way, clock, runs=runs):
@@ -112,7 +113,7 @@ def processes():
 
         lines.append(
             (
-                f"{batch_size:,}",
+                n_networks,
                 n_processes,
                 f"{median['one, wall']:.3f}",
                 f"{median['two together, wall']:.3f}",
@@ -125,7 +126,7 @@ def processes():
             )
         )
     header = (
-        "batch",
+        "networks",
         "processes",
         "one, s",
         "two, s",

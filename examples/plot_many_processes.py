@@ -1,5 +1,5 @@
-"""One script for one process or many: the same network, sooner
-============================================================
+"""One script for one process or many: the same ensemble, sooner
+==============================================================
 
 Run it alone, or with torchrun, on one machine or several::
 
@@ -18,9 +18,10 @@ from _common import save, size
 
 from skbayesnn import MCDropoutRegressor
 
-ROWS, COLUMNS = size(300_000, short=300), 20
-# Large batches: in a small one, the sum of the gradients takes longer than it saves.
-BATCH_SIZE, EPOCHS = size(4000, short=100), size(20, short=2)
+ROWS, COLUMNS = size(100_000, short=300), 20
+# Each process trains some of the networks.
+N_NETWORKS = 4
+BATCH_SIZE, EPOCHS = size(1000, short=100), size(20, short=2)
 
 
 def rows(n_rows, seed):
@@ -36,6 +37,7 @@ def main():
     # All processes have the same rows and the same seed.
     X, y = rows(ROWS, seed=0)
     model = MCDropoutRegressor(
+        n_estimators=N_NETWORKS,
         hidden_layer_sizes=(128, 128),
         likelihood="heteroscedastic",
         dropout=0.01,

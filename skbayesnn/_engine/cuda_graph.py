@@ -143,8 +143,8 @@ class CudaGraphStep(Step):
         super().__init__(*args)
         self._graph = Graph(self.parameters.values.device)
 
-    def _random_source(self, *args):
-        return RecordedRandom(super()._random_source(*args))
+    def _random_source(self, members):
+        return RecordedRandom(super()._random_source(members))
 
     def _update(self, batch: Batch, step_values: StepValues) -> torch.Tensor:
         if self._n_done == 0:

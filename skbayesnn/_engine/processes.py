@@ -2,9 +2,8 @@
 
 Every process runs the same script on the same data. Programs with at least as many
 members as processes are split by members, which needs no communication during the
-training. In other programs each process computes the gradient of a part of the rows of
-every batch, and the gradients are summed in every step. The random numbers of a row do
-not depend on the process, so the result is the one of a single process, up to rounding.
+training. Other programs are trained by every process, and all get the result of the
+first.
 
 Only the main thread of a script takes part. Workers of joblib and fits in other threads
 train alone.
@@ -13,16 +12,12 @@ train alone.
 import atexit
 import multiprocessing
 import os
-import signal
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from datetime import timedelta
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
-import torch
 import torch.distributed as dist
 
 # Environment variable: "alone" makes every process train for itself.
@@ -34,21 +29,13 @@ _TIMEOUT = 600.0
 _VARIABLES = "RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"
 # Seconds in which the processes that are left answer after a failure.
 _GRACE = 5.0
-# Seconds between two looks whether another process was interrupted.
-_LOOK = 2.0
 # Time-out of the exchange after separate work, which may take any time. A process that
 # ends is noticed at once.
 _ANY_TIME = timedelta(days=365)
 _HINT = (
-    "All processes must call the same fits, in the same order. With warm_start=True, "
-    "the estimator keeps the last finished epochs: save it, and continue in a new run."
+    "All processes must call the same fits, in the same order. With `checkpoint`, the "
+    "last finished epochs are in its file, and the script can continue."
 )
-# Rows of a batch are split at multiples of this number. A random word has four masks,
-# and normal numbers are drawn in pairs.
-_ROWS_PER_BLOCK = 4
-# Rows of a batch times weights from which the rows are split. In a smaller step the sum
-# of the gradients, some 0.4 ms, takes longer than what it saves.
-MIN_PRODUCTS = 1 << 25
 
 
 class ProcessError(Exception):
@@ -94,8 +81,6 @@ class Processes:
 
     Parameters
     ----------
-    store : torch.distributed.Store
-        Shared by the processes.
     rank, count : int
         Number of this process, from 0, and number of all.
     seconds : float
@@ -107,14 +92,10 @@ class Processes:
         By every exchange: if a process has ended, or does not answer in time.
     """
 
-    def __init__(self, store, rank: int, count: int, seconds: float):
+    def __init__(self, rank: int, count: int, seconds: float):
         self.rank, self.count, self._seconds = rank, count, seconds
-        self._store = store
         # The group of torch from which this one was made.
         self.world = dist.group.WORLD
-        # Whether an interruption has ended the present training, in all processes.
-        self.has_stopped = False
-        self._interrupted, self._n_trainings, self._next_look = False, 0, 0.0
         self._patient_group = None
         timeout = timedelta(seconds=seconds)
         self._group, self._patient_group = (
@@ -128,35 +109,7 @@ class Processes:
         """The own part of ``range(n)``; the parts differ by at most one in size."""
         return np.array_split(np.arange(n), self.count)[self.rank]
 
-    def rows_of(self, n_rows: int) -> tuple[int, int]:
-        """First row of the own part of a batch, and the row after the last."""
-        n_blocks = -(-n_rows // _ROWS_PER_BLOCK)
-        bounds = [
-            min(n_blocks * rank // self.count * _ROWS_PER_BLOCK, n_rows)
-            for rank in (self.rank, self.rank + 1)
-        ]
-        return bounds[0], bounds[1]
-
-    def can_split(self, n_rows: int, n_weights: int) -> bool:
-        """Whether a batch is large enough for its rows to be split.
-
-        n_rows, n_weights : rows of a batch, and weights of a network
-        """
-        large = n_rows * n_weights >= MIN_PRODUCTS
-        return large and n_rows >= _ROWS_PER_BLOCK * self.count
-
     # ---- exchange
-
-    def sum(self, values: torch.Tensor) -> None:
-        """Replace values by their sum over all processes."""
-        if values.device.type == "cpu":
-            self._exchange(dist.all_reduce, values)
-        elif "nccl" in dist.get_backend():
-            self._exchange(dist.all_reduce, values, group=None)
-        else:
-            on_cpu = values.cpu()
-            self._exchange(dist.all_reduce, on_cpu)
-            values.copy_(on_cpu)
 
     def gather(self, value, after_separate_work: bool = False) -> list:
         """The values of all processes, in their order.
@@ -165,20 +118,14 @@ class Processes:
         """
         values: list[Any] = [None] * self.count
         group = self._patient_group if after_separate_work else self._group
-        self._exchange(dist.all_gather_object, values, value, group=group)
+        self._attempt(dist.all_gather_object, values, value, group=group)
         return values
 
     def of_first(self, value):
         """The value of the first process; the value of the others is ignored."""
         values = [value]
-        self._exchange(dist.broadcast_object_list, values)
+        self._attempt(dist.broadcast_object_list, values, group=self._group)
         return values[0]
-
-    def copy_first(self, *tensors: torch.Tensor) -> None:
-        """Overwrite tensors by the tensors of the first process."""
-        on_cpu = [tensor.cpu() for tensor in tensors] if self.rank == 0 else None
-        for tensor, values in zip(tensors, self.of_first(on_cpu), strict=True):
-            tensor.copy_(values)
 
     def check_same(self, name: str, text: str, values: np.ndarray) -> None:
         """Raise if another process has a different text or, up to rounding, values.
@@ -198,13 +145,10 @@ class Processes:
                 raise DifferentProcessError(
                     f"all processes must have the same {name}; process {rank} "
                     "has different ones from process 0. Every process loads the whole "
-                    "table, and fit gives it a part of each batch. To fit different "
+                    "table, and fit gives it a part of the networks. To fit different "
                     "models in different processes, set the environment variable "
                     f"{PROCESSES_VARIABLE}=alone."
                 )
-
-    def _exchange(self, function, *arguments, **options) -> None:
-        self._attempt(function, *arguments, **{"group": self._group} | options)
 
     def _attempt(self, function, *arguments, **options):
         """Call a function of torch.distributed; raise if a process is lost."""
@@ -215,68 +159,7 @@ class Processes:
             _forget(self)
             raise self._failure(error, time.monotonic() - start) from error
 
-    # ---- interruption
-
-    @contextmanager
-    def together_interrupted(self) -> Iterator[None]:
-        """Context in which Ctrl-C and SIGTERM end the training of all processes.
-
-        They only set ``wants_to_stop``: an exception in one process would leave the
-        others waiting. At the end, the script's handler gets the signal that has not
-        stopped the training, and SIGTERM in any case.
-        """
-        self._interrupted = self.has_stopped = False
-        self._n_trainings += 1
-        received = []
-
-        def note(number, _) -> None:
-            self._interrupted = True
-            received.append(number)
-
-        signals = signal.SIGINT, signal.SIGTERM
-        earlier = [signal.signal(number, note) for number in signals]
-        try:
-            yield
-        finally:
-            for number, handler in zip(signals, earlier, strict=True):
-                # None: a handler that Python has not set.
-                signal.signal(number, handler or signal.SIG_DFL)
-            for number in dict.fromkeys(received):
-                if number == signal.SIGTERM or not self.has_stopped:
-                    signal.raise_signal(number)
-
-    @property
-    def wants_to_stop(self) -> bool:
-        """Whether this process was interrupted, or another one that has noted it."""
-        now = time.monotonic()
-        if not self._interrupted and now >= self._next_look:
-            self._next_look = now + _LOOK
-            with suppress(RuntimeError):  # The store has ended.
-                self._interrupted = self._store.check([self._interruption])
-        return self._interrupted
-
-    @property
-    def _interruption(self) -> str:
-        """Key of the store that is set if the present training is interrupted."""
-        return f"interrupted/{self._n_trainings}"
-
-    def stop_training(self) -> NoReturn:
-        """Raise KeyboardInterrupt, which ends the training in all processes."""
-        self.has_stopped = True
-        with suppress(RuntimeError):
-            self._store.set(self._interruption, "yes")
-        raise KeyboardInterrupt
-
     # ---- lost processes
-
-    def close(self) -> None:
-        """After an error in this process alone: end the waiting of the others."""
-        _forget(self)
-        with suppress(RuntimeError, ValueError):
-            for group in (self._group, self._patient_group):
-                dist.destroy_process_group(group)
-        # The last references: the connections are closed.
-        self._group = self._patient_group = None
 
     def _failure(self, error: Exception, seconds: float) -> OSError:
         """The error for an exchange that failed after some seconds.
@@ -303,7 +186,6 @@ class Processes:
 # ---- the processes of this script
 
 _present: Processes | None = None
-_n_starts = 0
 # A forked copy of this process is a worker, which has no part in its group.
 _pid = os.getpid()
 
@@ -313,7 +195,7 @@ def present_processes() -> Processes | None:
 
     The first call connects to the other processes, and must be made by all.
     """
-    global _present, _n_starts
+    global _present
     if threading.current_thread() is not threading.main_thread():
         return None
     if os.getpid() != _pid:
@@ -333,11 +215,7 @@ def present_processes() -> Processes | None:
         _connect(_seconds())
     if dist.get_world_size() == 1:
         return None
-    _n_starts += 1
-    store = dist.PrefixStore(
-        f"skbayesnn/{_n_starts}", dist.distributed_c10d._get_default_store()
-    )
-    _present = Processes(store, dist.get_rank(), dist.get_world_size(), _seconds())
+    _present = Processes(dist.get_rank(), dist.get_world_size(), _seconds())
     return _present
 
 
@@ -358,12 +236,10 @@ def _forget(processes: Processes) -> None:
 
 def _connect(seconds: float) -> None:
     """Start torch's process group from the environment."""
-    has_nccl = torch.cuda.is_available() and dist.is_nccl_available()
-    backend = "cpu:gloo,cuda:nccl" if has_nccl else "gloo"
     rank, count = os.environ["RANK"], os.environ["WORLD_SIZE"]
     start = time.monotonic()
     try:
-        dist.init_process_group(backend, timeout=timedelta(seconds=seconds))
+        dist.init_process_group("gloo", timeout=timedelta(seconds=seconds))
     except RuntimeError as error:
         error_type: type[ProcessError] = LostProcessError
         within = ""

@@ -30,9 +30,8 @@ from skbayesnn._engine.config import Batch, MemberParams, MemberRows, TrainingCo
 from skbayesnn._engine.objective import Objective, Penalty, data_gradient
 from skbayesnn._engine.optimizer import BETA_1, BETA_2, EPSILON, Adam, FlatParameters
 from skbayesnn._engine.posterior import Posterior
-from skbayesnn._engine.processes import Processes
 from skbayesnn._engine.random import ROWS, philox
-from skbayesnn._engine.training_random import RandomOfPart, TrainingRandom
+from skbayesnn._engine.training_random import TrainingRandom
 from skbayesnn._families import Params
 from skbayesnn._priors import Prior
 
@@ -274,7 +273,7 @@ class TrainingState:
         self.parameters = FlatParameters(posterior)
         # Its parameters are views of the parameters in training.
         self.posterior = self.parameters.posterior()
-        self.random = self._random_source(config, members, rows)
+        self.random = self._random_source(members)
         self.objective = Objective.of(
             config.likelihood,
             priors,
@@ -298,7 +297,7 @@ class TrainingState:
             self.parameters.member_of,
         )
 
-    def _random_source(self, config, members, rows):
+    def _random_source(self, members):
         values = self.parameters.values
         return TrainingRandom(members.seeds, values.device, values.dtype)
 
@@ -360,13 +359,6 @@ class Step(TrainingState):
         self.count_steps(1)
         return nll
 
-    def epoch_nll(self, nll: torch.Tensor) -> torch.Tensor:
-        """Mean of an epoch's nll over the rows of a batch, (members,).
-
-        nll : sum or mean over the steps, (members, batch rows)
-        """
-        return nll.mean(1)
-
     def _update(self, batch: Batch, step_values: StepValues) -> torch.Tensor:
         nll, gradient = self._nll_and_gradient(batch)
         self.penalty.add_gradient(gradient, step_values.kl_weight)
@@ -400,46 +392,6 @@ class Step(TrainingState):
         }
 
 
-class StepOfPart(Step):
-    """:class:`Step` whose rows are split over processes, which sum their gradients."""
-
-    def __init__(self, processes: Processes, config, members, rows, *args):
-        self._processes = processes
-        self._n_rows = int(config.batch_rows(rows.n_rows[0]))
-        self._first, self._stop = self.part = processes.rows_of(self._n_rows)
-        super().__init__(config, members, rows, *args)
-
-    def _random_source(self, config, members, rows):
-        source = super()._random_source(config, members, rows)
-        return RandomOfPart(source, self._first, self._stop, self._n_rows)
-
-    def _nll_and_gradient(self, batch):
-        nll, gradient = super()._nll_and_gradient(batch)
-        gradient = gradient * self._share
-        self._processes.sum(gradient)
-        return nll, gradient
-
-    def epoch_nll(self, nll):
-        """Mean over the rows of all processes.
-
-        Raises
-        ------
-        KeyboardInterrupt
-            In all processes, if one of them was interrupted.
-        """
-        mean = super().epoch_nll(nll) * self._share
-        stops = mean.new_full((1,), float(self._processes.wants_to_stop))
-        mean = torch.cat([mean, stops])
-        self._processes.sum(mean)
-        if mean[-1] > 0:
-            self._processes.stop_training()
-        return mean[:-1]
-
-    @property
-    def _share(self) -> float:
-        return (self._stop - self._first) / self._n_rows
-
-
 def collapse_equal(values: np.ndarray) -> np.ndarray:
     """One value if all are equal, else the array."""
     first = np.ravel(values)[0]
@@ -458,9 +410,6 @@ class Batches:
     config : TrainingConfig
     perturbation : RowPerturbation, optional
         Perturbation of the rows of every member.
-    part : tuple of int, optional
-        First row of every batch that the random source selects, and the row after the
-        last. By default all rows.
     """
 
     def __init__(
@@ -468,13 +417,11 @@ class Batches:
         rows: MemberRows,
         config: TrainingConfig,
         perturbation: RowPerturbation | None = None,
-        part: tuple[int, int] | None = None,
     ):
         self._rows, self._n, self._perturbation = rows, config.n_batches, perturbation
-        first, stop = part or (0, int(config.batch_rows(rows.n_rows[0])))
-        self.n_rows = stop - first
+        self.n_rows = int(config.batch_rows(rows.n_rows[0]))
 
-    def epoch_batches(self, random: TrainingRandom | RandomOfPart) -> Iterator[Batch]:
+    def epoch_batches(self, random: TrainingRandom) -> Iterator[Batch]:
         """Iterate over the batches of an epoch."""
         order = random.order(self._rows.n_rows, self._n)
         batches = self._rows.batches(order, self.n_rows)

@@ -10,7 +10,7 @@ import os
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, partial, reduce
+from functools import cache, reduce
 from typing import Protocol
 
 import numpy as np
@@ -30,24 +30,14 @@ from skbayesnn._engine.members import ByMember, select
 from skbayesnn._engine.objective import at_anchors, at_values, make_priors
 from skbayesnn._engine.optimizer import FlatParameters
 from skbayesnn._engine.posterior import Posterior
-from skbayesnn._engine.processes import (
-    LostProcessError,
-    ProcessError,
-    Processes,
-    present_processes,
-)
+from skbayesnn._engine.processes import Processes, present_processes
 from skbayesnn._engine.random import initial_normal
 from skbayesnn._engine.residual_variance import with_residual_variance
-from skbayesnn._engine.resources import (
-    is_out_of_memory,
-    keep_freed_memory,
-    torch_threads,
-)
+from skbayesnn._engine.resources import keep_freed_memory, torch_threads
 from skbayesnn._engine.step import (
     Batches,
     RowPerturbation,
     Step,
-    StepOfPart,
     TrainingState,
     collapse_equal,
 )
@@ -484,8 +474,6 @@ def train(training: Training) -> Trained:
     ------
     ProcessError
         If processes share the training, and one of them is lost, or has different data.
-        If the members' state is kept after an interruption, it is returned with the
-        error.
     """
     before, processes = training.before, present_processes()
     if before is not None:
@@ -513,40 +501,11 @@ def _train_together(training: Training, processes: Processes) -> Trained:
     if isinstance(rows, TableRows) and n_members >= processes.count and not reads:
         part = training.select(processes.part_of(n_members))
         trained = Trained.concatenate(_train_separately(part, processes))
-    elif isinstance(rows, TableRows) and processes.can_split(
-        int(config.batch_rows(rows.n_rows).min()), config.network.n_weights
-    ):
-        trained = _train_on_parts_of_rows(training, processes)
-    else:
-        # Every process trains all; the others get the result of the first.
-        return _train_separately(training, processes)[0].on_device_of(rows)
-    return replace(trained.on_device_of(rows), n_processes=processes.count)
-
-
-def _train_on_parts_of_rows(training: Training, processes: Processes) -> Trained:
-    """Train together with processes that compute other rows of the batches."""
-    try:
-        with processes.together_interrupted():
-            trained = _train(training, processes)
-            if not trained.interrupted:
-                return processes.of_first(trained.on_device_of(None))
-            if not (isinstance(trained.lost, ProcessError) or processes.has_stopped):
-                processes.close()  # A hook has ended the training of this one alone.
-            return trained
-    except ProcessError:
-        raise
-    except KeyboardInterrupt:
-        if not processes.has_stopped:
-            processes.close()
-        raise
-    except Exception as error:
-        processes.close()
-        if is_out_of_memory(error):
-            # This process alone must not try a smaller program.
-            raise LostProcessError(
-                f"process {processes.rank} is out of memory. ({error})"
-            ) from error
-        raise
+        return replace(trained.on_device_of(rows), n_processes=processes.count)
+    # Every process trains all; the others get the result of the first.
+    of_all = _train_separately(training, processes)
+    interrupted = any(trained.interrupted for trained in of_all)
+    return replace(of_all[0].on_device_of(rows), interrupted=interrupted)
 
 
 def _train_separately(training: Training, processes: Processes) -> list[Trained]:
@@ -558,38 +517,15 @@ def _train_separately(training: Training, processes: Processes) -> list[Trained]
         In all processes, if it was raised in one of them.
     """
     result: Trained | BaseException
-    stopped = _StoppedTogether(processes)
-    training = replace(training, hooks=[*training.hooks, stopped])
-    with processes.together_interrupted():
-        try:
-            result = _train(training).on_device_of(None)
-        except (Exception, KeyboardInterrupt) as error:
-            result = _sendable(error)
-        of_all = processes.gather(result, after_separate_work=True)
-        if any(isinstance(r, KeyboardInterrupt) or _is_cut(r) for r in of_all):
-            processes.has_stopped = True
+    try:
+        result = _train(training).on_device_of(None)
+    except (Exception, KeyboardInterrupt) as error:
+        result = _sendable(error)
+    of_all = processes.gather(result, after_separate_work=True)
     for result in of_all:
         if isinstance(result, BaseException):
             raise result
     return of_all
-
-
-def _is_cut(result: Trained | BaseException) -> bool:
-    return isinstance(result, Trained) and result.interrupted
-
-
-class _StoppedTogether(Hook):
-    """Hook that ends the training when this process or another was interrupted."""
-
-    every_epoch = False
-
-    def __init__(self, processes: Processes):
-        self._processes = processes
-
-    def epoch_end(self, n_done, posterior):
-        """Raise KeyboardInterrupt after an interruption."""
-        if self._processes.wants_to_stop:
-            self._processes.stop_training()
 
 
 def _sendable(error: BaseException) -> BaseException:
@@ -635,23 +571,19 @@ def _weighted_sums(values: np.ndarray) -> np.ndarray:
 # ---- one process
 
 
-def _train(training: Training, processes: Processes | None = None) -> Trained:
-    """Train the members in this process, or with others; see ``train``.
-
-    processes : the processes over which the rows of every batch are split
-    """
+def _train(training: Training) -> Trained:
+    """Train the members in this process; see ``train``."""
     keep_freed_memory()
     # Tensors created in a caller's inference mode cannot be trained.
     with torch.inference_mode(False), torch.no_grad():
-        run = _Run.of(training, processes)
+        run = _Run.of(training)
         interrupted, lost = False, None
         try:
             run.epochs()
-        except (KeyboardInterrupt, ProcessError) as error:
+        except KeyboardInterrupt as error:
             if not training.config.keep_interrupted or not run.history.has_epochs:
                 raise
-            interrupted = True
-            lost = error if isinstance(error, OSError) else error.__cause__
+            interrupted, lost = True, error.__cause__
         return replace(run.outcome(interrupted), lost=lost)
 
 
@@ -746,8 +678,7 @@ class _Program:
         config, rows = training.config, training.rows
         self.members, self._places, self.n_batches = members, places, config.n_batches
         self._n_epochs = int(training.members.n_epochs.max())
-        part = self.step.part if isinstance(self.step, StepOfPart) else None
-        self._batches = Batches(rows, config, training.perturbation, part)
+        self._batches = Batches(rows, config, training.perturbation)
 
     def run(self, state: TrainingState, first: int, epoch: int) -> torch.Tensor:
         """Run an epoch; return nll and KL per row, (2, members), NaN after the last.
@@ -764,7 +695,7 @@ class _Program:
             own.copy_(of_all[self._places])
         step.start_epoch(first + epoch, self.n_batches)
         step_nlls = map(step, self._batches.epoch_batches(step.random))
-        nll = step.epoch_nll(reduce(torch.Tensor.add_, step_nlls)) / self.n_batches
+        nll = reduce(torch.Tensor.add_, step_nlls).mean(1) / self.n_batches
         for own, of_all in pairs:
             of_all[self._places] = own
         return torch.stack([nll, step.penalty.kl()])
@@ -800,17 +731,12 @@ def _compiled_loop():
     return can_train, CompiledRunner
 
 
-def choose_runner(
-    training: Training, epochs_done: int, processes: Processes | None = None
-) -> Runner:
+def choose_runner(training: Training, epochs_done: int) -> Runner:
     """Choose the implementation: the fastest that covers the program.
 
     epochs_done : epochs of the unfinished result to continue
-    processes : the processes over which the rows of every batch are split
     """
     config, members, rows = training.config, training.members, training.rows
-    if processes:
-        return TorchRunner(training, epochs_done, partial(StepOfPart, processes))
     compiled = None
     if (
         isinstance(rows, TableRows)
@@ -836,10 +762,9 @@ class _Run:
     history: TrainingHistory
     best: BestWeights
     epochs_done: int
-    processes: Processes | None
 
     @classmethod
-    def of(cls, training: Training, processes: Processes | None) -> "_Run":
+    def of(cls, training: Training) -> "_Run":
         """The state before the first epoch, or the state to continue from."""
         config, members, before = training.config, training.members, training.before
         posterior = replace(
@@ -861,7 +786,7 @@ class _Run:
         if training.perturbation is None and config.perturbed:
             perturbation = RowPerturbation(config, members.seeds, training.rows)
             training = replace(training, perturbation=perturbation)
-        runner = choose_runner(training, epochs_done, processes)
+        runner = choose_runner(training, epochs_done)
         best = BestWeights(
             runner.state.parameters,
             members.n_epochs,
@@ -871,7 +796,7 @@ class _Run:
             progress,
         )
         history = TrainingHistory(failed, epochs_done)
-        return cls(training, runner, history, best, epochs_done, processes)
+        return cls(training, runner, history, best, epochs_done)
 
     @property
     def _priors(self) -> tuple[Prior, ...]:
@@ -889,7 +814,6 @@ class _Run:
         while epoch < last and not self.best.have_finished(history):
             n = 1 if one_by_one else min(runner.max_epochs, last - epoch)
             losses = runner.run(training.first_epoch, epoch, n)
-            self._synchronize(*losses)
             history.add(*losses)
             epoch += n
             posterior = runner.state.posterior
@@ -897,8 +821,6 @@ class _Run:
                 if stops_early:
                     kept = at_values(posterior, self._priors)
                     score = validation_score(kept, training.rows, _N_VALIDATION_DRAWS)
-                    if self.processes:
-                        self.processes.copy_first(score)
                     history.validation.append(score)
                 steps, new_steps = epoch * config.n_batches, n * config.n_batches
                 if steps % _CHECK_EVERY < new_steps:
@@ -906,14 +828,6 @@ class _Run:
                 self.best.update(history, n)
             for hook in hooks:
                 hook.epoch_end(epoch, posterior)
-
-    def _synchronize(self, *values: torch.Tensor) -> None:
-        """Give all processes the state of the first one, and its values.
-
-        Processors of different types round differently, and would drift apart.
-        """
-        if self.processes:
-            self.processes.copy_first(*self.runner.state.vectors(), *values)
 
     def outcome(self, interrupted: bool) -> Trained:
         """The result, with the noise variance after the training, and the bound."""

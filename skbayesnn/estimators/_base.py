@@ -227,8 +227,7 @@ class BayesianNetwork(
         ------
         ConnectionError, TimeoutError
             If several processes share the fit (``n_processes_``) and one of them is
-            lost. With ``warm_start=True``, the estimator keeps the finished epochs; so
-            does the file of ``checkpoint``.
+            lost. The file of ``checkpoint`` keeps the finished epochs.
 
         Notes
         -----
