@@ -6,14 +6,6 @@ RMSE, the coverage of 90 % intervals, and CPU seconds of the fit.
 
     python benchmarks/neighbours.py
     python benchmarks/neighbours.py --sets power-plant --parameters '{"dropout": 0.0}'
-    python benchmarks/neighbours.py --search 200000
-
-With ``--search``: exact search against search in cells, for the given number of rows:
-the protein set, repeated, with normal noise of a tenth of the standard deviation of
-each column and of y. The held-out rows have no noise. The table contains CPU
-milliseconds of a row for one network of two draws, the mean share of the training rows
-whose distances are computed, scores, and the largest difference of a predictive mean,
-in standard deviations of y.
 """
 
 import json
@@ -25,8 +17,6 @@ from common import command_line, environment, table
 from uci import load
 
 from skbayesnn import MCDropoutRegressor, NeighbourRegressor
-from skbayesnn._engine.compiled.neighbour_search import n_visited
-from skbayesnn.estimators import _embedding
 from skbayesnn.metrics import interval_coverage
 
 SETS = "energy,concrete,wine-quality-red,kin8nm,power-plant,protein-tertiary-structure"
@@ -58,48 +48,6 @@ def measure(model, X, y, X_new, y_new) -> list[float]:
     ]
 
 
-def measure_search(n_rows: int) -> list[list]:
-    """Rows of the table of exact search and search in cells."""
-    X, y, X_new, y_new = split("protein-tertiary-structure", FIRST_SEED, n_rows)
-    X_new, y_new = X_new[:500], y_new[:500]
-    random = np.random.default_rng(FIRST_SEED)
-    row = np.resize(np.arange(len(X)), n_rows)
-    X = X[row] + 0.1 * X.std(0) * random.standard_normal((n_rows, X.shape[1]))
-    y = y[row] + 0.1 * y.std() * random.standard_normal(n_rows)
-    model = NeighbourRegressor(n_estimators=1, random_state=FIRST_SEED).fit(X, y)
-    means, rows = [], []
-    for name, threshold in ("exact", n_rows + 1), ("cells", n_rows):
-        _embedding.SEARCHED_FROM = threshold
-        model.__setstate__(model.__getstate__())
-        start = time.process_time()
-        model.predict(X_new[:1])
-        first = time.process_time() - start
-        start = time.process_time()
-        means.append(model.predict(X_new))
-        each = (time.process_time() - start) / len(X_new)
-        features = model._encoded(model._standardised(X_new))
-        visited = [
-            n_visited(z, draw.stored, _embedding.SHARE).mean() / n_rows
-            for draw, z in model._queries(features, model._draws())
-        ]
-        difference = np.abs(means[-1] - means[0]).max() / y.std()
-        scores = (
-            model.crps(X_new, y_new).mean(),
-            model.log_predictive_density(X_new, y_new).mean(),
-        )
-        rows.append(
-            [
-                name,
-                f"{first:.1f}",
-                f"{1000 * each:.2f}",
-                f"{np.mean(visited):.1%}",
-                *(f"{score:.4f}" for score in scores),
-                f"{difference:.1e}",
-            ]
-        )
-    return rows
-
-
 def main():
     parser = command_line(__doc__)
     parser.add_argument("--sets", default=SETS)
@@ -107,13 +55,7 @@ def main():
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--parameters", type=json.loads, default={})
     parser.add_argument("--alone", action="store_true", help="no other estimator")
-    parser.add_argument("--search", type=int, metavar="ROWS", help="time of the search")
     arguments = parser.parse_args()
-    if arguments.search:
-        print(environment())
-        heads = ["search", "first row, s", "ms", "visited", "CRPS", "log density"]
-        print(table([*heads, "difference"], measure_search(arguments.search)))
-        return
     kinds = [NeighbourRegressor, MCDropoutRegressor][: 2 - arguments.alone]
     print(environment())
     lines = []

@@ -127,6 +127,6 @@ def _weights(
         for k, mask in enumerate(draw.masks.astype(np.float32), 1):
             units = (units @ parts[f"w{k}"] + parts[f"b{k}"]).op("Relu") * mask
         z = units @ parts["w3"] + features @ parts["linear"]
-        columns = draw.stored.columns.astype(np.float32)
-        exponents = (z @ (2 * columns)) + draw.stored.offsets.astype(np.float32)
+        columns = draw.columns.astype(np.float32)
+        exponents = (z @ (2 * columns)) + draw.offsets.astype(np.float32)
         yield draw.member, exponents.cast(np.float64).op("Softmax", axis=-1)

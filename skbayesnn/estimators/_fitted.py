@@ -83,10 +83,10 @@ class PosteriorCache:
         arrays = [*estimator.parameters_.values(), estimator.seeds_]
         key = estimator.network_, device, dtype
         cached = self._last
-        if cached is None or cached[0] != key or not _are_same(arrays, cached[1]):
+        if cached is None or cached[0] != key or not are_same(arrays, cached[1]):
             make_read_only(arrays)
             primed, self._trained = self._trained, None
-            if primed and primed[0] == key[0] and _are_same(arrays, primed[1]):
+            if primed and primed[0] == key[0] and are_same(arrays, primed[1]):
                 posterior = primed[2].to(device, dtype)
             else:
                 posterior = restore_posterior(estimator, device, dtype)
@@ -94,7 +94,7 @@ class PosteriorCache:
         return cached[2]
 
 
-def _are_same(arrays: list, cached: list) -> bool:
+def are_same(arrays: list, cached: list) -> bool:
     """Whether two lists contain the same objects, which are read-only."""
     pairs = zip(arrays, cached, strict=False)
     return len(arrays) == len(cached) and all(a is b for a, b in pairs)

@@ -18,19 +18,14 @@ from skbayesnn._predictive.classes import ClassPredictive
 from skbayesnn._typing import Array
 from skbayesnn._validation import MAX_N_DRAWS
 from skbayesnn.estimators._embedding import (
-    Cache,
     Calibration,
     Draw,
     EmbeddingTrainer,
     Kernel,
-    groups_of_values,
-    n_cells_for,
     report_failures,
-    shares_of_classes,
-    stored_rows,
     vector,
 )
-from skbayesnn.estimators._fitted import WithCache
+from skbayesnn.estimators._fitted import WithCache, are_same
 from skbayesnn.estimators._table_model import (
     TableClassifier,
     TableModel,
@@ -101,7 +96,7 @@ class NeighbourModel(WithCache, TableModel):
         """Number of targets; 1 for classes."""
         return 1 if self.y_train_.ndim == 1 else self.y_train_.shape[1]
 
-    _cache_class = Cache
+    _cache_class = dict
 
     @abstractmethod
     def _prepare_targets(self, y, weights) -> tuple[np.ndarray, Kernel]:
@@ -271,18 +266,16 @@ class NeighbourModel(WithCache, TableModel):
 
     def _draws(self) -> list[Draw]:
         """All draws with their training rows, from a cache."""
-        arrays = self.X_train_, self.weights_train_, *self.parameters_.values()
-        key = self.n_draws, self.seeds_.tobytes(), self.dropout_.tobytes()
-        cached = self._cache.draws
-        if cached and cached[0] == key:
-            if all(a is b for a, b in zip(arrays, cached[1], strict=True)):
-                return cached[2]
-        draws = self._embedded_draws(n_cells_for(len(self.X_train_)))
-        self._cache.draws = key, arrays, draws
+        arrays = [*self._cached_arrays, self.seeds_, self.dropout_]
+        cached, draws = self._cache.get(self.n_draws, ((), []))
+        if not are_same(arrays, cached):
+            draws = self._embedded_draws()
+            self._cache.clear()
+            self._cache[self.n_draws] = arrays, draws
         return draws
 
-    def _embedded_draws(self, n_cells: int = 1) -> list[Draw]:
-        """All draws; with one cell, the training rows keep their order."""
+    def _embedded_draws(self) -> list[Draw]:
+        """All draws with their training rows."""
         # Without dropout, all draws of a network are equal.
         n_draws = self.n_draws if self.dropout_.any() else 1
         # The networks of a draw are adjacent, as in other estimators.
@@ -300,10 +293,7 @@ class NeighbourModel(WithCache, TableModel):
             for z, pair in zip(embedded, pairs, strict=True):
                 z[rows] = self._embedded(features, *pair)
         weights = self.weights_train_ / self.weights_train_.mean()
-        return [
-            Draw(*pair, stored_rows(embedded.pop(0), weights, n_cells))
-            for pair in pairs
-        ]
+        return [Draw.of(*pair, embedded.pop(0), weights) for pair in pairs]
 
     def _masks(self, seed: int, k: int) -> np.ndarray:
         """Masks of draw k of the network with a seed, (2, hidden_size)."""
@@ -469,18 +459,11 @@ default="auto"
     Notes
     -----
     A fitted model contains the training rows. The first prediction embeds them, once
-    for each draw: 4 (embedding_size + 2) bytes per row and draw in single precision,
-    58 MB for 100,000 rows with the defaults. A prediction needs 24 bytes per training
+    for each draw: 4 (embedding_size + 1) bytes per row and draw in single precision,
+    54 MB for 100,000 rows with the defaults. A prediction needs 32 bytes per training
     row more.
 
-    With fewer than 100,000 training rows, a prediction computes the distances to all of
-    them, for every draw. With more rows, k-means divides the rows of each draw into
-    sqrt(N) cells. A prediction visits the nearest cells first. It stops when the
-    expected weight of all other cells is at most 1e-8 of the weight so far. The
-    expectation assumes that the rows of a cell are normally distributed. If they are
-    not, the other cells contain more: on 200,000 rows with many near copies at most
-    0.2 % of the weight. A regression leaves out the visited rows with the smallest
-    weights, at most 0.1 % of the weight.
+    For each row and draw, a prediction computes the distances to all training rows.
 
     In the mixture of a row and draw, neighbours with similar y are merged to at most 12
     normal distributions for each width and target, with the same mean and variance.
@@ -572,25 +555,19 @@ default="auto"
     def _least_kernel(self) -> np.ndarray | None:
         return _least_kernel(self.y_train_) if isinstance(self.tau, str) else None
 
-    def _ranked_targets(self) -> tuple[np.ndarray, np.ndarray]:
-        """y of the training rows, (targets, rows), and its ranks, from a cache."""
-        cached = self._cache.targets
-        if not cached or cached[0] is not self.y_train_:
-            y = np.ascontiguousarray(np.atleast_2d(self.y_train_.T))
-            order = np.argsort(y, axis=1, kind="stable")
-            ranks = np.argsort(order, axis=1).astype(np.int32)
-            self._cache.targets = cached = self.y_train_, y, ranks
-        return cached[1:]
-
     def _distribution(self, queries, dtype):
-        y, ranks = self._ranked_targets()
-        components = []
+        from skbayesnn._engine.compiled.neighbours import neighbour_values
+
+        y = np.atleast_2d(self.y_train_.T)
+        order = np.argsort(y, axis=1, kind="stable")
+        y, components = np.take_along_axis(y, order, axis=1), []
         for draw, z in queries:
             kernel = self.parameters_["kernel"][draw.member].astype(np.float64)
             widths, share = np.exp(kernel[:-1]).reshape(2, -1), _sigmoid(kernel[-1])
-            weight, location, variance = groups_of_values(
-                z, draw.stored, y, ranks, widths.min(0), MERGED, N_GROUPS
-            )
+            groups = np.empty((3, len(z), len(y), N_GROUPS))
+            arguments = z, draw.columns, draw.offsets, y, order, widths.min(0), MERGED
+            neighbour_values(*arguments, *groups)
+            weight, location, variance = groups
             scales = [np.sqrt(variance + width[:, None] ** 2) for width in widths]
             parts = [
                 np.concatenate([share * weight, (1 - share) * weight], axis=-1),
@@ -715,10 +692,12 @@ n_iter_, encoder_, n_features_in_, parameters_, seeds_, total_weight_
         return y.astype(np.int64), kernel
 
     def _distribution(self, queries, dtype):
-        n_classes = len(self.classes_)
-        parts = []
+        from skbayesnn._engine.compiled.neighbours import neighbour_labels
+
+        n_classes, parts = len(self.classes_), []
         for draw, z in queries:
-            shares = shares_of_classes(z, draw.stored, self.y_train_, n_classes)
+            shares = np.empty((len(z), n_classes))
+            neighbour_labels(z, draw.columns, draw.offsets, self.y_train_, shares)
             smoothing = _sigmoid(np.float64(self.parameters_["kernel"][draw.member, 2]))
             parts.append((1 - smoothing) * shares + smoothing / n_classes)
         probability = np.stack(parts)

@@ -9,10 +9,9 @@ from scipy.special import logsumexp, softmax
 from scipy.stats import norm
 
 from skbayesnn._engine.optimizer import BETA_1, BETA_2, EPSILON
-from skbayesnn.estimators._embedding import stored_rows
+from skbayesnn.estimators._embedding import Draw
 
 neighbours = pytest.importorskip("skbayesnn._engine.compiled.neighbours")
-search = pytest.importorskip("skbayesnn._engine.compiled.neighbour_search")
 
 N_ROWS, N_CLASSES = 30, 3
 SIZES = neighbours.Sizes(
@@ -243,11 +242,11 @@ def test_log_densities(n_targets, seed):
     z_queries, z, weights, exponents = _stored(random, 40)
     rows, queries = (_rows(random, n_targets, n_rows) for n_rows in (40, 6))
     kernel, actual = np.linspace(-0.9, 0.4, 2 * len(rows.y) + 1), np.empty(6)
-    stored = stored_rows(z, weights)
+    draw = Draw.of(0, None, z, weights)
     neighbours.log_densities(
         z_queries,
-        stored.columns,
-        stored.offsets,
+        draw.columns,
+        draw.offsets,
         rows,
         queries.y,
         queries.labels,
@@ -290,76 +289,27 @@ def test_joint_density_of_many_targets_is_positive(seed):
     assert actual[0] == pytest.approx(logsumexp(logs) - math.log(9), rel=1e-5)
 
 
-# ---- search
+# ---- neighbours of new rows
 
 
-def test_cells_contain_each_row_once(seed):
-    random = np.random.default_rng(seed)
-    _, z, weights, _ = _stored(random, 400)
-    stored = stored_rows(z, weights, 17)
-    np.testing.assert_array_equal(np.sort(stored.rows), np.arange(400))
-    np.testing.assert_array_equal(stored.columns.T, z[stored.rows])
-    offsets = np.log(weights) - np.square(z).sum(1)
-    np.testing.assert_allclose(stored.offsets, offsets[stored.rows])
-    for k in range(len(stored.starts) - 1):
-        rows = stored.rows[stored.starts[k] : stored.starts[k + 1]]
-        factor = np.prod(1 + 2 * z[rows].var(0)) ** -0.5
-        np.testing.assert_allclose(stored.means[:, k], z[rows].mean(0))
-        log_weight = np.log(weights[rows].sum() * factor)
-        np.testing.assert_allclose(stored.log_weights[k], log_weight)
-
-
-def test_expected_weight_of_normal_rows(seed):
-    """The formula of the module, against its integral over a fine grid."""
-    random = np.random.default_rng(seed)
-    z = random.standard_normal((9, 2)) * [0.7, 1.3]
-    stored, query = stored_rows(z, np.full(9, 1 / 9)), random.standard_normal(2)
-    # The rectangle rule is exact for smooth functions that vanish at the ends.
-    points = np.linspace(-12, 12, 2001)
-    density = norm.pdf(points) * (points[1] - points[0])
-    expected = 1.0
-    for j in range(2):
-        values = z[:, j].mean() + z[:, j].std() * points
-        expected *= density @ np.exp(-np.square(values - query[j]))
-    distance = np.square(query - stored.means[:, 0]) @ stored.precisions[:, 0]
-    assert stored.log_weights[0] - distance == pytest.approx(np.log(expected), rel=1e-9)
-
-
-def test_share_of_the_weights_in_other_cells(seed):
-    """About the given share; the rows are not exactly normal, so a factor of 10."""
-    random = np.random.default_rng(seed)
-    queries, z, weights, exponents = _stored(random, 3000, 9)
-    stored = stored_rows(z, weights, 60)
-    w = np.exp(exponents)
-    visited = []
-    for share in (1e-2, 1e-6, 0.0):
-        numbers = search.n_visited(queries, stored, share)
-        labels = np.arange(3000)
-        found = np.empty((6, 3000))
-        search.neighbour_labels(queries, stored, share, labels, found)
-        missing = (w * (found == 0)).sum(1) / w.sum(1)
-        assert (missing <= 10 * share).all()
-        visited.append(numbers.mean())
-    assert visited[0] < visited[1] < visited[2] == 3000
-
-
-def test_all_cells_are_an_exact_search(seed):
+def test_shares_of_the_classes(seed):
     random = np.random.default_rng(seed)
     queries, z, weights, exponents = _stored(random, 500)
     labels, actual = random.integers(0, N_CLASSES, 500), np.empty((6, N_CLASSES))
-    search.neighbour_labels(queries, stored_rows(z, weights, 20), 0.0, labels, actual)
+    draw = Draw.of(0, None, z, weights)
+    neighbours.neighbour_labels(queries, draw.columns, draw.offsets, labels, actual)
     expected = softmax(exponents, axis=1) @ np.eye(N_CLASSES)[labels]
     np.testing.assert_allclose(actual, expected, rtol=1e-10)
 
 
-def _groups(arguments, y, width, merged, n_groups, n_cells=1):
+def _groups(arguments, y, width, merged, n_groups):
     """Groups of two targets; the second is the first in the opposite order."""
     queries, z, weights = arguments
-    y = np.stack([y, y[::-1]])
-    ranks = np.argsort(np.argsort(y, axis=1), axis=1).astype(np.int32)
+    order = np.stack([np.arange(len(y)), np.arange(len(y))[::-1]])
     groups, widths = np.empty((3, 6, 2, n_groups)), np.full(2, width)
-    stored = stored_rows(z, weights, n_cells)
-    search.neighbour_values(queries, stored, 0.0, y, ranks, widths, merged, *groups)
+    draw, y = Draw.of(0, None, z, weights), np.stack([y, y])
+    arguments = queries, draw.columns, draw.offsets, y, order, widths, merged
+    neighbours.neighbour_values(*arguments, *groups)
     return groups
 
 
@@ -382,21 +332,18 @@ def test_few_neighbours_are_not_merged(seed):
         np.testing.assert_allclose(variance, 0, atol=1e-15)
 
 
-@pytest.mark.parametrize(("n_groups", "n_cells"), [(5, 1), (24, 7)])
-def test_groups_keep_mean_and_variance(n_groups, n_cells, seed):
+@pytest.mark.parametrize("n_groups", [5, 24])
+def test_groups_keep_mean_and_variance(n_groups, seed):
     random = np.random.default_rng(seed)
     *arguments, exponents = _stored(random, 40)
     y = np.sort(random.standard_normal(40))
-    weight, location, variance = _groups(arguments, y, 0.02, 0.25, n_groups, n_cells)
+    weight, location, variance = _groups(arguments, y, 0.02, 0.25, n_groups)
     expected, y = softmax(exponents, axis=1), np.stack([y, y[::-1]], axis=1)
     mean = (weight * location).sum(-1)
     np.testing.assert_allclose(weight.sum(-1), 1, rtol=1e-10)
-    # With cells, rows with a thousandth of the weight are left out.
-    atol = 1e-8 if n_cells == 1 else 2e-3 * np.abs(y).max()
-    np.testing.assert_allclose(mean, expected @ y, atol=atol)
+    np.testing.assert_allclose(mean, expected @ y, atol=1e-8)
     second = (weight * (variance + np.square(location))).sum(-1)
-    atol *= np.abs(y).max()
-    np.testing.assert_allclose(second, expected @ np.square(y), rtol=1e-7, atol=atol)
+    np.testing.assert_allclose(second, expected @ np.square(y), rtol=1e-7, atol=1e-8)
 
 
 def test_density_of_groups_is_near_the_density_of_the_rows(seed):

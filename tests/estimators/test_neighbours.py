@@ -13,7 +13,7 @@ from skbayesnn.estimators import _embedding, _table_model, neighbours
 from skbayesnn.preprocessing import PiecewiseLinearEncoder, TableEncoder
 from tests.helpers.frames import mixed_frame, new_frame
 
-neighbour_search = pytest.importorskip("skbayesnn._engine.compiled.neighbour_search")
+pytest.importorskip("skbayesnn._engine.compiled.neighbours")
 
 SHORT = {"hidden_size": 6, "embedding_size": 3, "max_iter": 4}
 KINDS = pytest.mark.parametrize("kind", [NeighbourRegressor, NeighbourClassifier])
@@ -197,45 +197,6 @@ def test_it_learns(seed):
     assert model.score(X[300:], labels[300:]) > 0.9
 
 
-# ---- search in cells
-
-
-@pytest.mark.parametrize("kind", [NeighbourRegressor, NeighbourClassifier])
-def test_search_in_cells(kind, seed, monkeypatch):
-    """At most about 0.001 of the weights is missing in each draw; here ten times that.
-
-    A missing weight moves a mean by this share of the range of y, and a probability or
-    distribution function by this share.
-    """
-    X, y, _ = _data(seed, 900)
-    new = _data([seed, 1], 60)[0]
-    model = kind(**SHORT | {"max_iter": 80}, random_state=seed)
-    model.fit(X, _targets(kind, y))
-    exact = [model.predict(new)]
-    exact.append(
-        model.predict_proba(new)
-        if kind is NeighbourClassifier
-        else model.predictive_cdf(new, y[:60])
-    )
-    monkeypatch.setattr(_embedding, "SEARCHED_FROM", 900)
-    model._protect()
-    stored = model._draws()[0].stored
-    assert len(stored.starts) == 31
-    n_visited = neighbour_search.n_visited
-    features = model._encoded(model._standardised(new, model.X_train_.dtype))
-    [(_, z), *_] = model._queries(features, model._draws())
-    assert n_visited(z, stored, _embedding.SHARE).mean() < 600
-    if kind is NeighbourRegressor:
-        assert np.abs(model.predict(new) - exact[0]).max() < 0.01 * np.ptp(y)
-        assert np.abs(model.predictive_cdf(new, y[:60]) - exact[1]).max() < 0.02
-    else:
-        assert np.abs(model.predict_proba(new) - exact[1]).max() < 0.01
-    # A row does not depend on the other rows, nor on pickling.
-    np.testing.assert_array_equal(model.predict(new[:5]), model.predict(new)[:5])
-    copy = pickle.loads(pickle.dumps(model))
-    np.testing.assert_array_equal(copy.predict(new), model.predict(new))
-
-
 @KINDS
 def test_training_rows_are_embedded_in_parts(kind, seed, monkeypatch):
     X, _, _ = _data(seed)
@@ -313,12 +274,8 @@ def test_calibration_scales_embedding_and_kernel(seed, calibrations):
     expected = calibration._queries(after, seeds)
     for (draw, z), (expected_draw, expected_z) in zip(scaled, expected, strict=True):
         np.testing.assert_allclose(z, expected_z, rtol=1e-9)
-        np.testing.assert_allclose(
-            draw.stored.columns, expected_draw.stored.columns, rtol=1e-9
-        )
-        np.testing.assert_allclose(
-            draw.stored.offsets, expected_draw.stored.offsets, rtol=1e-9
-        )
+        np.testing.assert_allclose(draw.columns, expected_draw.columns, rtol=1e-9)
+        np.testing.assert_allclose(draw.offsets, expected_draw.offsets, rtol=1e-9)
 
 
 def test_best_factor_maximises_the_posterior():
@@ -523,7 +480,7 @@ def test_cache_is_not_part_of_the_state(kind, seed):
     labels = _targets(kind, y)
     before = model.log_predictive_density(X, labels)
     copy = pickle.loads(pickle.dumps(model))
-    assert copy._cache.draws == ()
+    assert not copy._cache
     after = copy.log_predictive_density(X, labels)
     np.testing.assert_array_equal(after, before)
     with pytest.raises(ValueError, match="read-only"):

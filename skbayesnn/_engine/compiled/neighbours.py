@@ -1,4 +1,4 @@
-"""Training of soft nearest neighbours in a learned embedding.
+"""Soft nearest neighbours in a learned embedding: training and predictions.
 
 The embedding of a row x has two hidden layers and a linear map,
 
@@ -44,6 +44,10 @@ from skbayesnn._engine.compiled.numerics import (
 # Smallest density of a query that has a gradient, in units of the standardised y. It
 # is positive in float32; rows below are outliers.
 MIN_DENSITY = 1e-25
+# Neighbours with a smaller weight, relative to the largest one, are left out.
+MIN_WEIGHT = 1e-10
+# Factor on the bound of groups while there are too many.
+GROWTH = 1.25
 
 
 class Rows(NamedTuple):
@@ -157,7 +161,7 @@ def _relu_back(gradients, units, mask, bias_gradients):
 
 
 @compiled_sums
-def largest(values):
+def _largest(values):
     """The largest of some finite values."""
     result = values[0]
     for i in range(values.size):
@@ -258,7 +262,7 @@ def _match_targets(exponents, top, y, value, kernel, products, sums):
     for t in range(n_targets):
         h1, h2 = kernel[t], kernel[n_targets + t]
         _add_log_kernel(y[t], value[t], h1, h2, kernel[2 * n_targets], products)
-    highest, total, matched = largest(products), zero, zero
+    highest, total, matched = _largest(products), zero, zero
     for c in range(products.size):
         exponents[c] = exp(exponents[c] - top)
         products[c] = exp(products[c] - highest)
@@ -350,7 +354,7 @@ def _query_gradients(work, n_classes, kernel, kernel_gradients):
             continue
         # Leave the group of the query out: its w are about 1e-38.
         _fill_group(row, groups, i, row[other])
-        top = largest(row)
+        top = _largest(row)
         _fill_group(row, groups, i, top - dtype(100 * n_targets))
         share = work.weights[i] / dtype(n_queries)
         if n_targets > 1:
@@ -649,18 +653,17 @@ def embed(sizes, values, masks, x, z):
 
 
 @compiled
-def exponents_of(query, columns, offsets, first, exponents):
-    """Write offsets + 2 z_i z for training rows z_i, beginning with row ``first``.
+def _fill_exponents(query, columns, offsets, exponents):
+    """Write offsets + 2 z_i z for training rows z_i.
 
-    query : (embedding,); columns : (embedding, rows), all training rows
-    offsets : (rows,), log s - |z|^2
-    exponents : the number of rows is its size
+    query : (embedding,); columns : (embedding, rows)
+    offsets, exponents : (rows,); offsets are log s - |z|^2
     """
-    two, n = query.dtype.type(2), exponents.size
-    copy(offsets[first : first + n], exponents)
+    two = query.dtype.type(2)
+    copy(offsets, exponents)
     for j in range(query.size):
-        column, factor = columns[j, first : first + n], two * query[j]
-        for c in range(n):
+        column, factor = columns[j], two * query[j]
+        for c in range(exponents.size):
             exponents[c] += factor * column[c]
 
 
@@ -668,7 +671,7 @@ def exponents_of(query, columns, offsets, first, exponents):
 def log_densities(queries, columns, offsets, rows, y, labels, kernel, densities):
     """Write the log density of y, or the log probability of a label, of each query.
 
-    queries : (queries, embedding); columns, offsets : as in ``exponents_of``
+    queries : (queries, embedding); columns, offsets : as in ``_fill_exponents``
     rows : Rows; y or labels are used
     y, labels : of the queries, (targets, queries) or (queries,); one is empty
     """
@@ -677,8 +680,8 @@ def log_densities(queries, columns, offsets, rows, y, labels, kernel, densities)
     exponents, products = np.empty_like(offsets), np.empty_like(offsets)
     value = np.empty(n_targets, offsets.dtype)
     for i in range(queries.shape[0]):
-        exponents_of(queries[i], columns, offsets, 0, exponents)
-        top = largest(exponents)
+        _fill_exponents(queries[i], columns, offsets, exponents)
+        top = _largest(exponents)
         if n_targets > 1:
             for t in range(n_targets):
                 value[t] = y[t, i]
@@ -690,3 +693,109 @@ def log_densities(queries, columns, offsets, rows, y, labels, kernel, densities)
         else:
             _match_values(exponents, top, rows.y[0], y[0, i], at, products, sums)
         densities[i] = np.log(max(sums[1] / sums[0], dtype(MIN_DENSITY)))
+
+
+@compiled
+def _fill_weights(query, columns, offsets, weights):
+    """Write the weights w of the training rows, relative to the largest one."""
+    _fill_exponents(query, columns, offsets, weights)
+    top = _largest(weights)
+    for c in range(weights.size):
+        weights[c] = exp(weights[c] - top)
+
+
+@entry
+def neighbour_labels(queries, columns, offsets, labels, probabilities):
+    """Write the share of every class among the neighbours, (queries, classes).
+
+    labels : (rows,), of the training rows
+    """
+    weights = np.empty_like(offsets)
+    for i in range(queries.shape[0]):
+        _fill_weights(queries[i], columns, offsets, weights)
+        fill(probabilities[i], 0.0)
+        total = 0.0
+        for c in range(weights.size):
+            probabilities[i, labels[c]] += weights[c]
+            total += weights[c]
+        for k in range(probabilities.shape[1]):
+            probabilities[i, k] /= total
+
+
+@compiled
+def _fill_groups(y, weights, total, bound, weight, location, variance, starts):
+    """Write groups of increasing y; see ``neighbour_values``.
+
+    y, weights : (neighbours,)
+    total : sum of the weights
+    weight, location, variance : (K,)
+    starts : (K,), smallest y of a group
+    """
+    n_groups = weight.size
+    while True:
+        group, start = -1, -np.inf
+        for k in range(y.size):
+            value, share = y[k], weights[k] / total
+            deviation = value - start
+            if group < 0 or (weight[group] + share) * deviation**3 > bound**3:
+                group += 1
+                if group == n_groups:
+                    break
+                start, deviation = value, 0.0
+                weight[group] = location[group] = variance[group] = 0.0
+            # Relative to the start of the group, for precise variances.
+            weight[group] += share
+            location[group] += share * deviation
+            variance[group] += share * deviation * deviation
+            starts[group] = start
+        if group < n_groups:
+            break
+        bound *= GROWTH
+    for k in range(group + 1):
+        mean = location[k] / weight[k]
+        variance[k] = max(variance[k] / weight[k] - mean * mean, 0.0)
+        location[k] = starts[k] + mean
+    for k in range(group + 1, n_groups):
+        weight[k], variance[k] = 0.0, 0.0
+        location[k] = location[0]
+
+
+@entry
+def neighbour_values(
+    queries, columns, offsets, y, order, widths, merged, weight, location, variance
+):
+    """Write the distribution of y among the neighbours, as at most K groups per target.
+
+    A group contains neighbours with similar y, and has their total weight, mean and
+    variance. The third moment of a group changes the density; it is at most 0.1 w d^3,
+    for weight w and range d. Groups grow up to w d^3 = (merged h)^3, with the smaller
+    width h, and further if there are more than K groups.
+
+    queries : (queries, embedding)
+    y : (targets, rows), of the training rows, increasing
+    order : (targets, rows), the row of each of these values
+    widths : (targets,), h
+    weight, location, variance : (queries, targets, K), float64
+    """
+    weights, near = np.empty_like(offsets), np.empty_like(offsets)
+    values, starts = np.empty(offsets.size), np.empty(weight.shape[2])
+    for i in range(queries.shape[0]):
+        _fill_weights(queries[i], columns, offsets, weights)
+        for t in range(y.shape[0]):
+            n, total = 0, 0.0
+            for k in range(weights.size):
+                w = weights[order[t, k]]
+                if w >= MIN_WEIGHT:
+                    near[n], values[n] = w, y[t, k]
+                    total += w
+                    n += 1
+            _fill_groups(
+                values[:n],
+                near[:n],
+                total,
+                merged * widths[t],
+                weight[i, t],
+                location[i, t],
+                variance[i, t],
+                starts,
+            )
