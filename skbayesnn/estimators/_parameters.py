@@ -1,7 +1,7 @@
-"""Constructor parameters of the networks, with their rules in files (``_stored.py``).
+"""Constructor parameters, with their rules in files (``_stored.py``).
 
 A dataclass has the constructor. An estimator declares the parameters of its method,
-and shared ones whose default differs.
+and shared ones whose default differs; its other annotations are ``field(init=False)``.
 """
 
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ def parameters(kind: type) -> Any:
 
 @parameters
 class Parameters:
-    """Of all networks."""
+    """Of all single networks."""
 
     hidden_layer_sizes: Any = field(default=(50, 50), kw_only=False)
     activation: str = field(default="relu", kw_only=False)

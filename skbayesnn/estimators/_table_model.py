@@ -40,21 +40,28 @@ from skbayesnn._sklearn_compat import (
     accept_frames,
 )
 from skbayesnn._typing import MatrixLike
+from skbayesnn.estimators._parameters import parameters
 from skbayesnn.estimators._training_data import input_columns
 
 # Most values of the draws of a block of rows.
 MAX_COMPONENTS = 1 << 21
 
 
-class TableModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
+@parameters
+class TableParameters:
+    """Constructor parameters of networks by evidence and of neighbours."""
+
+    length_scale: Annotated[Any, stored.each(stored.NOT_NEGATIVE)] = "auto"
+    n_estimators: Any = 4
+    categorical_features: stored.ColumnChoice = "from_dtype"
+    max_iter: Any = "auto"
+    random_state: stored.Seed = None
+
+
+class TableModel(TableParameters, PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
     """Base of networks by evidence and of neighbours: fits, and blocks of rows."""
 
     likelihood: Any
-    length_scale: Any
-    n_estimators: Any
-    categorical_features: stored.ColumnChoice
-    max_iter: Any
-    random_state: stored.Seed
 
     parameters_: dict[str, Annotated[stored.Floats, "networks, ..."]]
     n_iter_: stored.Count
@@ -168,9 +175,7 @@ class TableModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
 class TableRegressor(RegressionPredictiveMixin, RegressorMixin, TableModel):
     """Base of the regressors: y in its units, within its bounds."""
 
-    tau: Annotated[Any, stored.each(stored.POSITIVE)]
     y_bounds: Any
-
     y_mean_: Annotated[stored.Floats, "targets"]
     y_scale_: Annotated[stored.Floats, "targets", stored.POSITIVE]
     y_ndim_: Literal[1, 2]
@@ -241,7 +246,6 @@ class TableClassifier(ClassificationPredictiveMixin, ClassifierMixin, TableModel
 
     likelihood = "categorical"
 
-    class_weight: Any
     classes_: stored.Labels
 
     def _validate(self, X, y, sample_weight, groups, reset, classes=None):

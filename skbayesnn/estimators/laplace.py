@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import field
 from numbers import Integral
 from typing import Annotated, Any, ClassVar, Literal, Self, TypedDict
 
@@ -41,9 +42,11 @@ from skbayesnn.estimators._evidence import (
     largest_evidence,
 )
 from skbayesnn.estimators._last_layer import trained_hidden_layers
+from skbayesnn.estimators._parameters import parameters
 from skbayesnn.estimators._table_model import (
     TableClassifier,
     TableModel,
+    TableParameters,
     TableRegressor,
 )
 
@@ -82,16 +85,20 @@ class Information(TypedDict):
     curvature: Annotated[stored.Floats, "networks, terms, coefficients, coefficients"]
 
 
-class LaplaceModel(TableModel):
-    """Base class of both estimators: training, and draws of linearised networks."""
+@parameters
+class _Parameters(TableParameters):
+    """Constructor parameters of both estimators."""
 
-    hidden_layer_sizes: Any
-    activation: Literal["tanh", "logistic"]
-    length_scale: Annotated[Any, stored.each(stored.NOT_NEGATIVE)]
-    tau: Annotated[Any, stored.each(stored.POSITIVE)]
-    prior: Any
-    posterior: Any
-    n_draws: Annotated[int, stored.between(2, MAX_N_DRAWS)]
+    hidden_layer_sizes: Any = field(default="auto", kw_only=False)
+    activation: Literal["tanh", "logistic"] = field(default="tanh", kw_only=False)
+    tau: Annotated[Any, stored.each(stored.POSITIVE)] = "auto"
+    prior: Any = "auto"
+    posterior: Any = "auto"
+    n_draws: Annotated[int, stored.between(2, MAX_N_DRAWS)] = 200
+
+
+class LaplaceModel(_Parameters, TableModel):
+    """Base class of both estimators: training, and draws of linearised networks."""
 
     information_: Annotated[Information, stored.OPTIONAL]
     posterior_: Literal["full", "last_layer"]
@@ -498,6 +505,7 @@ def _named(kind: str, layers) -> dict[str, np.ndarray]:
     return named
 
 
+@parameters
 class LaplaceRegressor(TableRegressor, LaplaceModel):
     """Small networks for regression that need no tuning: all precisions by evidence.
 
@@ -636,27 +644,11 @@ class LaplaceRegressor(TableRegressor, LaplaceModel):
     ((3,), (3,))
     """
 
-    likelihood_: Literal["gaussian", "heteroscedastic", "poisson"]
-    tau_: stored.PerTarget
+    likelihood: Any = "auto"
+    y_bounds: Any = None
 
-    def __init__(
-        self,
-        hidden_layer_sizes="auto",
-        activation="tanh",
-        *,
-        length_scale="auto",
-        tau="auto",
-        prior="auto",
-        posterior="auto",
-        likelihood="auto",
-        y_bounds=None,
-        n_estimators=4,
-        n_draws=200,
-        categorical_features="from_dtype",
-        max_iter="auto",
-        random_state=None,
-    ) -> None:
-        self._store(locals())
+    likelihood_: Literal["gaussian", "heteroscedastic", "poisson"] = field(init=False)
+    tau_: stored.PerTarget = field(init=False)
 
     @property
     def weight_decay_(self) -> Array:
@@ -836,6 +828,7 @@ class LaplaceRegressor(TableRegressor, LaplaceModel):
         return self._predictive_of(Gaussians(mean, variance), dtype)
 
 
+@parameters
 class LaplaceClassifier(TableClassifier, LaplaceModel):
     """Small networks for classification that need no tuning: precisions by evidence.
 
@@ -898,23 +891,8 @@ n_features_in_
     (3, 3)
     """
 
-    def __init__(
-        self,
-        hidden_layer_sizes="auto",
-        activation="tanh",
-        *,
-        length_scale="auto",
-        tau=1.0,
-        prior="auto",
-        posterior="auto",
-        class_weight=None,
-        n_estimators=4,
-        n_draws=200,
-        categorical_features="from_dtype",
-        max_iter="auto",
-        random_state=None,
-    ) -> None:
-        self._store(locals())
+    tau: Annotated[Any, stored.each(stored.POSITIVE)] = 1.0
+    class_weight: Any = None
 
     @property
     def weight_decay_(self) -> Array:

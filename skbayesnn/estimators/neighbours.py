@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from dataclasses import field
 from numbers import Integral
 from typing import Annotated, Any, Literal
 
@@ -26,9 +27,11 @@ from skbayesnn.estimators._embedding import (
     vector,
 )
 from skbayesnn.estimators._fitted import WithCache, are_same
+from skbayesnn.estimators._parameters import parameters
 from skbayesnn.estimators._table_model import (
     TableClassifier,
     TableModel,
+    TableParameters,
     TableRegressor,
 )
 from skbayesnn.preprocessing import PiecewiseLinearEncoder
@@ -61,19 +64,23 @@ ENCODED_ROWS = 1 << 14
 TIED = 0.5
 
 
-class NeighbourModel(WithCache, TableModel):
-    """Base class of both estimators: training and embeddings."""
+@parameters
+class _Parameters(TableParameters):
+    """Constructor parameters of both estimators."""
 
-    likelihood: str
-    hidden_size: Any
-    embedding_size: Any
-    dropout: Any
-    n_draws: Annotated[int, stored.between(1, MAX_N_DRAWS)]
-    n_bins: Any
-    subset_size: Any
-    learning_rate_init: Any
-    validation_fraction: Any
-    dtype: Literal["float32", "float64"]
+    hidden_size: Any = field(default=64, kw_only=False)
+    embedding_size: Any = field(default=16, kw_only=False)
+    dropout: Any = 0.1
+    n_draws: Annotated[int, stored.between(1, MAX_N_DRAWS)] = 2
+    n_bins: Any = "auto"
+    subset_size: Any = "auto"
+    learning_rate_init: Any = 0.006
+    validation_fraction: Any = 0.1
+    dtype: Literal["float32", "float64"] = "float32"
+
+
+class NeighbourModel(_Parameters, WithCache, TableModel):
+    """Base class of both estimators: training and embeddings."""
 
     X_train_: Annotated[stored.Floats, "rows, inputs"]
     y_train_: Array
@@ -340,6 +347,7 @@ class NeighbourModel(WithCache, TableModel):
         return [*rows, *self.parameters_.values()]
 
 
+@parameters
 class NeighbourRegressor(TableRegressor, NeighbourModel):
     """Regression by soft nearest neighbours in a learned embedding.
 
@@ -491,31 +499,11 @@ default="auto"
     # Predictions are mixtures of normal distributions.
     likelihood = "mixture"
 
+    tau: Annotated[Any, stored.each(stored.POSITIVE)] = "auto"
+    y_bounds: Any = None
     y_train_: (
         Annotated[stored.Floats, "rows"] | Annotated[stored.Floats, "rows, targets"]
-    )
-
-    def __init__(
-        self,
-        hidden_size=64,
-        embedding_size=16,
-        *,
-        dropout=0.1,
-        length_scale="auto",
-        tau="auto",
-        y_bounds=None,
-        n_estimators=4,
-        n_draws=2,
-        n_bins="auto",
-        subset_size="auto",
-        categorical_features="from_dtype",
-        learning_rate_init=0.006,
-        max_iter="auto",
-        validation_fraction=0.1,
-        dtype="float32",
-        random_state=None,
-    ) -> None:
-        self._store(locals())
+    ) = field(init=False)
 
     @property
     def kernel_std_(self) -> Array:
@@ -600,6 +588,7 @@ def _sigmoid(x):
     return 1 / (1 + np.exp(-x))
 
 
+@parameters
 class NeighbourClassifier(TableClassifier, NeighbourModel):
     """Classification by soft nearest neighbours in a learned embedding.
 
@@ -661,28 +650,10 @@ n_iter_, encoder_, n_features_in_, parameters_, seeds_, total_weight_
     (3, 3)
     """
 
-    y_train_: Annotated[stored.Integers, "rows", stored.Index("classes"), stored.SORTED]
-
-    def __init__(
-        self,
-        hidden_size=64,
-        embedding_size=16,
-        *,
-        dropout=0.1,
-        length_scale="auto",
-        n_estimators=4,
-        n_draws=2,
-        n_bins="auto",
-        subset_size="auto",
-        class_weight=None,
-        categorical_features="from_dtype",
-        learning_rate_init=0.006,
-        max_iter="auto",
-        validation_fraction=0.1,
-        dtype="float32",
-        random_state=None,
-    ) -> None:
-        self._store(locals())
+    class_weight: Any = None
+    y_train_: Annotated[
+        stored.Integers, "rows", stored.Index("classes"), stored.SORTED
+    ] = field(init=False)
 
     def _prepare_targets(self, y, weights):
         n_rows = len(y)
