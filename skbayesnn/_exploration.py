@@ -7,18 +7,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, datetime
-from numbers import Number
 from typing import Any
 
 import numpy as np
 from sklearn.base import is_classifier
 
-from skbayesnn._data._advice import is_iso_date, listed
-from skbayesnn._data.column_encoding import ALL_MISSING
+from skbayesnn._data._advice import listed
 from skbayesnn._data.columns import TableReader
 from skbayesnn._data.scaling import common_range
-from skbayesnn._data.sources import concatenated
 from skbayesnn._meta.find import described_estimator, find_encoder
 from skbayesnn._meta.functions import predict_interval, predict_uncertainty, sample_f
 from skbayesnn._report import MAX_COLUMNS_WITH_REASONS, N_PERMUTATIONS, new_axes
@@ -45,11 +41,11 @@ class Exploration:
     """Predictions of a model for rows of a table, and for changed rows.
 
     ``changes`` of a row are new values of its columns, by the positions of the columns.
-    ``X``, ``X_train`` : frames; without ``X_train``, an encoder of frames contains the
-    range of the training rows, and X replaces them for other models.
+    The model's encoder contains the ranges of the training rows. Without an encoder,
+    the rows of the frame ``X`` replace them.
     """
 
-    def __init__(self, model, X, y=None, X_train=None) -> None:
+    def __init__(self, model, X, y=None) -> None:
         if not hasattr(model, "predict"):
             name = type(model).__name__
             raise TypeError(f"the model must be a regressor or classifier; got {name}.")
@@ -57,19 +53,14 @@ class Exploration:
             raise ValueError("the table must have at least one row; got none.")
         self.model, self.is_classifier, self.y = model, is_classifier(model), y
         self.estimator, encoder = described_estimator(model), find_encoder(model)
-        self.X = cells = columns_of(model, X)[:MAX_ROWS]
-        training, self.compared_with = self.X, "rows of the table"
-        if X_train is not None:
-            training, self.compared_with = columns_of(model, X_train), "training rows"
-            cells = concatenated([self.X, training])
-        self.range_of = self.compared_with if encoder is None else "training rows"
-        ranges = _columns.training_columns(training, encoder)
-        if X_train is None and encoder is not None:
+        self.X, self.range_of = columns_of(model, X)[:MAX_ROWS], "rows of the table"
+        ranges = _columns.training_columns(self.X, encoder)
+        if encoder is not None:
+            self.range_of = "training rows"
             ranges = list(map(_range_of_fit, ranges, encoder._columns))
-        self.columns = [ChangeableColumn(cells, *pair) for pair in enumerate(ranges)]
-        chosen = np.random.RandomState(0).permutation(len(training))[:MAX_COMPARED]
-        self._compared = self._inputs(training.iloc[chosen])
-        self._of_compared: dict[int, np.ndarray] = {}  # uncertainty, by target
+        self.columns = [ChangeableColumn(self.X, *pair) for pair in enumerate(ranges)]
+        chosen = np.random.RandomState(0).permutation(len(self.X))[:MAX_COMPARED]
+        self._compared = self._inputs(self.X.iloc[chosen])
         first = self._inputs(self.X[:1])
         self.n_targets = np.asarray(model.predict(first)).reshape(1, -1).shape[1]
         self._prediction(first, 0)  # raises if there is no distribution
@@ -117,10 +108,10 @@ class Exploration:
             return sample_f(self.model, X, N_DRAWS)
         return self.model.predict_proba(X)[..., np.newaxis]
 
-    def most_uncertain(self, target: int) -> list[int]:
-        """Rows of the table, the largest epistemic uncertainty first."""
+    def most_uncertain(self) -> list[int]:
+        """Rows of the table, the largest epistemic uncertainty of target 0 first."""
         with suppress(TypeError):  # The model has intervals only.
-            values = self._uncertainty(self._inputs(self.X), target)
+            values = self._uncertainty(self._inputs(self.X), 0)
             return np.argsort(-values, kind="stable").tolist()
         return list(range(len(self.X)))
 
@@ -135,9 +126,7 @@ class Exploration:
         X = self._inputs(self.changed(row, changes))
         facts = self._prediction(X, target)
         if self.y is not None and values == self.row(row):
-            y = self.y.iat[row, target]
-            is_number = isinstance(y, Number) and y == y and not self.is_classifier
-            facts["measured"] = number_text(y) if is_number else shown(y)
+            facts["measured"] = shown(self.y.iat[row, target])
         texts = [f"{c.name} = {shown(values[j])}" for j, c in enumerate(self.columns)]
         outside = [
             f"{text} ({self.range_of}: {words})"
@@ -161,13 +150,12 @@ class Exploration:
             [value] = select_target(kind, of_kind, target)
             facts[kind.replace("_", " ") + suffix] = number_text(value)
         [value] = self._uncertainty(X, target)
-        if target not in self._of_compared:
-            self._of_compared[target] = self._uncertainty(self._compared, target)
-        compared = self._of_compared[target]
+        compared = self._uncertainty(self._compared, target)
         # A row is not more certain than itself, also up to rounding.
         share = 100 * np.mean(compared < 0.999 * value)
-        name = f"{self.compared_with} with a smaller epistemic uncertainty"
-        facts[name] = f"{share:.0f} %"
+        facts["rows of the table with a smaller epistemic uncertainty"] = (
+            f"{share:.0f} %"
+        )
         causes = self._reasons(X, default_kind(self.model), target, texts)
         return facts, of_prediction, causes, outside
 
@@ -262,22 +250,13 @@ class ChangeableColumn:
         """Numbers of values, NaN for missing ones."""
         if self.kind != "date":
             return np.array(values, dtype=float)
-        for value in values:
-            if value is not None and not is_iso_date(value.strip()):
-                raise ValueError(
-                    f"{self.name} must be a date such as 2024-05-31; got {value!r}."
-                )
-        # The numbers of dates are local time.
-        return np.array(
-            [
-                np.nan
-                if value is None
-                else datetime.fromisoformat(value.strip())
-                .replace(tzinfo=UTC)
-                .timestamp()
-                for value in values
-            ]
-        )
+        try:
+            dates = np.array(values, dtype="datetime64[s]")
+        except ValueError as error:
+            raise ValueError(
+                f"{self.name} must be a date such as 2024-05-31. ({error})"
+            ) from error
+        return np.where(np.isnat(dates), np.nan, dates.astype(float))
 
     def grid(self, value) -> list:
         """Values of a curve: the range without outliers, and this value."""
@@ -321,8 +300,7 @@ class ChangeableColumn:
                 return None
             return f"never {'missing' if value is None else 'this level'}"
         if not len(training.values):
-            is_missing = training.n_missing == training.n_rows
-            return "always missing" if is_missing else None
+            return None
         # Rounded, as values are.
         ends = [self.value(number) for number in training.values[[0, -1]]]
         low, number, high = self.numbers([ends[0], value, ends[1]])
@@ -332,43 +310,28 @@ class ChangeableColumn:
 def _range_of_fit(column: TrainingColumn, fitted) -> TrainingColumn:
     """Statistics with the levels, or the bounds, that an encoder was fitted to."""
     named = fitted.levels if column.kind == "ordered" else fitted.named
-    is_missing, values = fitted.encoding == ALL_MISSING, column.values
-    if np.isfinite(fitted.bounds).all():  # not if the column is constant
-        values = np.array(fitted.bounds)
+    has_bounds = np.isfinite(fitted.bounds).all()  # not if the column is constant
     return replace(
         column,
-        # At least one training row has a value, unless all are missing.
-        n_rows=fitted.n_missing + (not is_missing),
         n_missing=fitted.n_missing,
         levels=(*named, *fitted.rare) or column.levels,
-        values=values[: 0 if is_missing else None],
+        values=np.array(fitted.bounds) if has_bounds else column.values,
         time_zone=fitted.time_zone,
     )
 
 
-def names_in_fit(model) -> list[str]:
-    """Names of the columns of the model; empty if they have none, as of an array."""
-    if hasattr(model, "feature_names_in_"):
-        return list(model.feature_names_in_)
-    encoder = find_encoder(model)
-    columns = [] if encoder is None else encoder.columns_[: encoder.n_features_in_]
-    names = [c.column for c in columns]
-    # scikit-learn stores no names that are numbers or pairs.
-    return [] if names == [*range(len(names))] else list(map(str, names))
-
-
 def columns_of(model, X) -> Any:
     """The columns of a frame that the model uses."""
-    names = names_in_fit(model)
-    by_name = {str(name): name for name in X.columns}
-    missing = [name for name in names if name not in by_name]
-    n_columns = getattr(model, "n_features_in_", X.shape[1])
-    if names and not missing:
-        X = X[[by_name[name] for name in names]]
-    elif hasattr(model, "feature_names_in_") or n_columns != X.shape[1]:
-        lacking = f"it lacks {listed(missing)}" if missing else "they have no names"
+    names = list(getattr(model, "feature_names_in_", ()))
+    missing = [name for name in names if name not in X]
+    if missing:
         raise ValueError(
-            f"the table must have the {n_columns} columns of the model; {lacking}. Its "
-            f"columns are {listed(X.columns)}. Name targets by --y."
+            f"the table must have the columns of the model; it lacks {listed(missing)}."
         )
-    return X
+    n_columns = getattr(model, "n_features_in_", X.shape[1])
+    if not names and n_columns != X.shape[1]:
+        raise ValueError(
+            f"the table must have the {n_columns} columns of the model, which have no "
+            f"names; its columns are {listed(X.columns)}. Name targets by --y."
+        )
+    return X[names] if names else X

@@ -9,14 +9,12 @@ import logging
 import webbrowser
 from collections.abc import Sequence
 from contextlib import suppress
-from ipaddress import ip_address
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from skbayesnn._data._advice import is_number
-from skbayesnn._exploration import Exploration, names_in_fit
-from skbayesnn._persistence.functions import get_untrusted_types, load
+from skbayesnn._exploration import Exploration
+from skbayesnn._persistence.functions import load
 from skbayesnn._report import data_address
 from skbayesnn._runtime import required
 
@@ -24,17 +22,11 @@ __all__ = ["main"]
 
 # Most columns with a control.
 _MAX_CONTROLS = 100
-# Most bytes of a request, whose values are those of one row.
-_MAX_REQUEST = 1 << 20
 # Of lists of columns with their contributions, and of values out of range.
 _TITLES = (
     "Predicted mostly because of (difference from the mean of other rows)",
     "Uncertain mostly because of (difference from the mean of other rows)",
     "Outside of the training range",
-)
-_HOST = (
-    "0.0.0.0 lets other machines see the table and compute predictions, without a "
-    "password"
 )
 _PAGE = """<!DOCTYPE html><html lang="en"><head>{%metas%}<title>{%title%}</title>
 {%favicon%}{%css%}<style>
@@ -53,26 +45,17 @@ img {width: 100%; max-width: 760px}
 # ---- page
 
 
-def _app(state: Exploration, target: int) -> Any:
+def _app(state: Exploration) -> Any:
     """The page, an app of Dash."""
     import dash
     from dash import Input, Output, dcc, html
 
     app = dash.Dash(__name__, title="skbayesnn", update_title=None)
     app.index_string = _PAGE
-    app.server.config["MAX_CONTENT_LENGTH"] = _MAX_REQUEST
     computes = Lock()  # One request at a time uses the processors.
-
-    @app.server.errorhandler(LookupError)
-    def refuse(error):
-        return "unknown row, column, target or level", 400
 
     columns, values = state.columns, state.row(0)
     changeable = range(min(len(columns), _MAX_CONTROLS))
-
-    def sorted_rows(target: int) -> list[dict]:
-        rows = state.most_uncertain(target)
-        return [{"label": f"{i:,}", "value": i} for i in rows]
 
     def named(name: str, box, show: bool = True):
         style = {} if show else {"display": "none"}
@@ -95,12 +78,12 @@ def _app(state: Exploration, target: int) -> Any:
         )
 
     names = [(columns[j].name, j) for j in range(len(columns))]
-    targets = choice("target", [(k, k) for k in range(state.n_targets)], target)
-    row = dcc.Dropdown(sorted_rows(target), 0, id="row", clearable=False)
+    targets = choice("target", [(k, k) for k in range(state.n_targets)], 0)
+    rows = choice("row", [(f"{i:,}", i) for i in state.most_uncertain()], 0)
     aside = [
         html.H1(type(state.estimator).__name__),
         html.Div(str(getattr(state.estimator, "summary_", "")), className="note"),
-        named("row, the most uncertain first", row),
+        named("row, the most uncertain first", rows),
         named("target", targets, state.n_targets > 1),
         *(named(columns[j].name, control(j)) for j in changeable),
     ]
@@ -120,12 +103,6 @@ def _app(state: Exploration, target: int) -> Any:
     @app.callback(Output(*all_values), Input("row", "value"), prevent_initial_call=True)
     def set_row(row):
         return list(state.row(row).values())[:_MAX_CONTROLS]
-
-    @app.callback(
-        Output("row", "options"), Input("target", "value"), prevent_initial_call=True
-    )
-    def sort_rows(target):
-        return sorted_rows(target)
 
     @app.callback(
         Output("curve", "src"),
@@ -161,36 +138,25 @@ def _app(state: Exploration, target: int) -> Any:
 # ---- command
 
 
-def _read_table(path: str, names: Sequence[str] = ()) -> Any:
-    """Read a file as a frame of pandas.
-
-    names : of columns; without, a first line of numbers is a row of a CSV file
-    """
+def _read_table(path: str) -> Any:
+    """Read a file as a frame of pandas."""
     import pandas
 
-    kind = Path(path.lower().removesuffix(".gz")).suffix
-    if kind not in (".parquet", ".csv"):
+    kind = Path(path.lower()).suffix
+    if kind == ".parquet":
+        return pandas.read_parquet(path).reset_index(drop=True)
+    if kind != ".csv":
         raise ValueError(
             f"a table must be a .parquet or .csv file; got {path}. Read others with "
             "pandas, and save them by `to_parquet`."
         )
-    try:
-        if kind == ".parquet":
-            return pandas.read_parquet(path).reset_index(drop=True)
-        header = pandas.read_csv(path, nrows=0).columns
-        is_row = not names and header.map(is_number).all()  # as NumPy writes it
-        if is_row and [*header] != [*map(str, range(len(header)))]:
-            return pandas.read_csv(path, header=None)
-        table = pandas.read_csv(path)
-        if not table.index.equals(pandas.RangeIndex(len(table))):
-            raise ValueError("the rows have more values than the first line has names.")
-    except (ImportError, FileNotFoundError):
-        raise
-    except Exception as error:  # Broken files raise many kinds of errors.
+    table = pandas.read_csv(path)
+    if not table.index.equals(pandas.RangeIndex(len(table))):
         raise ValueError(
-            f"{path} cannot be read: {error} If pandas can read it with other options, "
-            "save the table by `to_parquet`."
-        ) from error
+            f"each row of {path} must have one value for each name of the first line; "
+            "got more. Read it with other options of pandas, and save it by "
+            "`to_parquet`."
+        )
     return table
 
 
@@ -203,12 +169,9 @@ def _parser() -> argparse.ArgumentParser:
     add("model", help="file of skbayesnn.save")
     add("table", help=".parquet or .csv file with the columns of the model")
     add("--y", nargs="+", help="columns with the measured targets")
-    add("--train", metavar="TABLE", help="training rows, if the table has other rows")
-    add("--target", type=int, default=0, help="index of the target; default 0")
     add(
         "--trusted", nargs="+", metavar="TYPE", help="types to load; see skbayesnn.load"
     )
-    add("--host", default="127.0.0.1", help=_HOST)
     add("--port", type=int, default=8050, help="0 finds a free port")
     add("--no-browser", action="store_true", help="only print the address")
     return parser
@@ -235,21 +198,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     import flask
     from werkzeug.serving import make_server
 
-    host = f"[{options.host}]" if ":" in options.host else options.host
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    server = make_server(options.host, options.port, app.server, threaded=True)
-    port = f":{server.server_port}"
-    if ip_address(server.socket.getsockname()[0]).is_loopback:
+    server = make_server("127.0.0.1", options.port, app.server, threaded=True)
+    address = f"127.0.0.1:{server.server_port}"
 
-        @app.server.before_request
-        def check_host():  # The page has no other name, such as one of a web page.
-            names = {"127.0.0.1", "localhost", host}
-            if flask.request.host.removesuffix(port) not in names:
-                return "the page has another name", 400
+    @app.server.before_request
+    def check_host():  # The page has no other name, such as one of a web page.
+        if flask.request.host not in (address, f"localhost:{server.server_port}"):
+            return "the page has another name", 400
 
-    print(f"http://{host}{port} shows the model. Ctrl-C ends it.", flush=True)
+    print(f"http://{address} shows the model. Ctrl-C ends it.", flush=True)
     if not options.no_browser:
-        webbrowser.open(f"http://{host}{port}")
+        webbrowser.open(f"http://{address}")
     with suppress(KeyboardInterrupt):
         server.serve_forever()
 
@@ -258,35 +218,17 @@ def _app_of(options: argparse.Namespace) -> Any:
     """Load the files, and create the page."""
     for name in ("dash", "matplotlib", "pandas"):
         required(name, "the page needs", 'pip install "skbayesnn[app]"')
-    trusted = options.trusted or []
-    if others := set(get_untrusted_types(options.model)) - {*trusted}:
-        raise ValueError(
-            f"{options.model} has objects of other packages. If you trust them and the "
-            f"file, name their types: --trusted {' '.join(sorted(others))}"
-        )
-    model = load(options.model, trusted)
-    columns = names_in_fit(model)
-    table = _read_table(options.table, columns)
-    names = {str(name): name for name in table.columns}
-    if missing := [name for name in options.y or () if name not in names]:
+    model = load(options.model, options.trusted or [])
+    table, names = _read_table(options.table), options.y or []
+    if missing := [name for name in names if name not in table]:
         raise ValueError(f"--y must name columns of the table; it lacks {missing}.")
-    targets = [names[name] for name in options.y or ()]
-    y = table[targets] if targets else None
-    train = _read_table(options.train, columns) if options.train else None
-    if train is not None and train.shape[1] == table.shape[1]:
-        train = train.drop(columns=targets, errors="ignore")
-    state = Exploration(model, table.drop(columns=targets), y, train)
-    if targets and len(targets) != state.n_targets:
+    y = table[names] if names else None
+    state = Exploration(model, table.drop(columns=names), y)
+    if names and len(names) != state.n_targets:
         raise ValueError(
-            f"--y must name the {state.n_targets} targets of the model; got "
-            f"{options.y}."
+            f"--y must name the {state.n_targets} targets of the model; got {names}."
         )
-    if not 0 <= options.target < state.n_targets:
-        raise ValueError(
-            f"--target must be from 0 to {state.n_targets - 1}, the index of a target "
-            f"of the model; got {options.target}."
-        )
-    return _app(state, options.target)
+    return _app(state)
 
 
 if __name__ == "__main__":

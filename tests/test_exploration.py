@@ -111,9 +111,8 @@ def test_grids(state, frame):
     whole = state.columns[6]  # seconds
     assert whole.name == "length (seconds)"
     assert all(v == round(v) for v in whole.grid(None))
-    for text in ("31.12.2024", "today", "NaT", " ", ""):
-        with pytest.raises(ValueError, match=f"date such as 2024-05-31; got '{text}'"):
-            start.grid(text)
+    with pytest.raises(ValueError, match=r"date such as 2024-05-31.*31\.12\.2024"):
+        start.grid("31.12.2024")
 
 
 def test_an_outlier_is_not_in_the_picture_of_other_rows():
@@ -140,32 +139,28 @@ def test_facts_equal_the_methods(state, frame, y):
     share = np.mean(values < 0.999 * values[5])
     name = "rows of the table with a smaller epistemic uncertainty"
     assert facts[name] == f"{100 * share:.0f} %"
-    assert facts["measured"] == f"{y[5]:.4g}" and outside == []
-    assert state.most_uncertain(0) == np.argsort(-values, kind="stable").tolist()
+    assert facts["measured"] == f"{y[5]:.6g}" and outside == []
+    assert state.most_uncertain() == np.argsort(-values, kind="stable").tolist()
     # A changed row was not measured.
     assert "measured" not in state.reasons(5, {0: 1.5}, 0)[0]
 
 
 def test_values_outside_of_the_training_range(state, frame, y):
-    """The ranges are from the model's encoder, or from given training rows."""
+    """The ranges are from the model's encoder."""
     rows = new_frame(30, np.random.default_rng([SEED, 10]))
     rows["size"] = rows["size"].clip(-1, 1)
     rows.loc[4, "size"] = 55.0
-    by_encoder = exploration.Exploration(state.model, rows)
-    by_rows = exploration.Exploration(state.model, rows, X_train=frame)
-    for explored in (by_encoder, by_rows):
-        *_, [level] = explored.reasons(1, {}, 0)
-        assert level == "colour = mauve (training rows: never this level)"
-        outside = explored.reasons(3, {}, 0)[3]
-        for name in ("flag", "shop", "end"):
-            assert f"{name} = missing (training rows: never missing)" in outside
-        low, high = frame["size"].min(), frame["size"].max()
-        found = [t for t in explored.reasons(4, {}, 0)[3] if t.startswith("size = 55")]
-        [low_text, high_text] = found[0].split("rows: ")[1].rstrip(")").split(" to ")
-        assert float(low_text) == pytest.approx(low, abs=1e-3)
-        assert float(high_text) == pytest.approx(high, abs=1e-3)
-    facts, *_ = by_rows.reasons(1, {}, 0)
-    assert "training rows with a smaller epistemic uncertainty" in facts
+    explored = exploration.Exploration(state.model, rows)
+    *_, [level] = explored.reasons(1, {}, 0)
+    assert level == "colour = mauve (training rows: never this level)"
+    outside = explored.reasons(3, {}, 0)[3]
+    for name in ("flag", "shop", "end"):
+        assert f"{name} = missing (training rows: never missing)" in outside
+    low, high = frame["size"].min(), frame["size"].max()
+    found = [t for t in explored.reasons(4, {}, 0)[3] if t.startswith("size = 55")]
+    [low_text, high_text] = found[0].split("rows: ")[1].rstrip(")").split(" to ")
+    assert float(low_text) == pytest.approx(low, abs=1e-3)
+    assert float(high_text) == pytest.approx(high, abs=1e-3)
 
 
 def test_the_cause_is_the_unusual_column(y):
@@ -254,18 +249,6 @@ def test_tables_of_models_without_names(frame, y):
             np.testing.assert_allclose(display.prediction, model.predict(rows))
 
 
-def test_names_that_are_numbers_or_pairs():
-    """The columns of a file have them as text, perhaps in another order."""
-    for names in ([2019, 2020], [("a", 1), ("a", 2)]):
-        X = pd.DataFrame(np.random.RandomState(0).normal(size=(20, 2)), columns=names)
-        model = MCDropoutRegressor(**SMALL).fit(X, X.iloc[:, 0])
-        table = X.set_axis(list(map(str, names)), axis=1).assign(other=1.0)
-        state = exploration.Exploration(model, table.iloc[:, ::-1])
-        assert exploration.names_in_fit(model) == list(map(str, names))
-        mean = model.predict(state._inputs(state.X))
-        np.testing.assert_array_equal(mean, model.predict(X))
-
-
 def test_encoders_after_a_transformer_are_not_used():
     """The encoder of the network has ranges of scaled numbers."""
     random = np.random.default_rng([SEED, 14])
@@ -310,17 +293,13 @@ def test_few_rows_have_the_range_of_the_training_rows(state, frame, y):
 
 
 def test_columns_that_the_model_does_not_use(frame, y):
-    """Of a constant column the encoder has no range; of a missing one, it has."""
-    training = frame[["size"]].assign(constant=2.0, missing=np.nan)
+    """Of a constant column the encoder has no range."""
+    training = frame[["size"]].assign(constant=2.0)
     model = MCDropoutRegressor(**SMALL).fit(training, y)
-    rows = training[:4].assign(constant=np.nan, missing=5.0)
+    rows = training[:4].assign(constant=np.nan)
     texts = exploration.Exploration(model, rows).reasons(1, {}, 0)[3]
-    assert texts == [
-        "constant = missing (training rows: never missing)",
-        "missing = 5 (training rows: always missing)",
-    ]
-    texts = exploration.Exploration(model, rows).reasons(1, {1: 3.0}, 0)[3]
-    assert texts == ["missing = 5 (training rows: always missing)"]
+    assert texts == ["constant = missing (training rows: never missing)"]
+    assert exploration.Exploration(model, rows).reasons(1, {1: 3.0}, 0)[3] == []
 
 
 def test_pipelines_and_conformal_intervals():

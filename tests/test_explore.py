@@ -1,6 +1,5 @@
 """The command ``python -m skbayesnn.explore``: its page in a browser, its errors."""
 
-import gzip
 import re
 import shutil
 import sys
@@ -14,7 +13,7 @@ from sklearn.feature_selection import VarianceThreshold
 from sklearn.pipeline import make_pipeline
 
 from skbayesnn import MCDropoutClassifier, MCDropoutRegressor, save
-from skbayesnn.inspection._columns import number_text
+from skbayesnn.inspection._columns import shown
 from tests.helpers.frames import mixed_frame
 from tests.helpers.seed import SEED
 
@@ -60,7 +59,7 @@ def files(tmp_path_factory):
     frame.assign(y=y, z=100 + y).to_parquet(folder / "table.parquet")
     numbers = random.standard_normal((40, 3))
     save(MCDropoutRegressor(**SMALL).fit(numbers, numbers[:, 0]), folder / "array.skb")
-    np.savetxt(folder / "array.csv", numbers, delimiter=",")
+    pd.DataFrame(numbers).to_csv(folder / "array.csv", index=False)
     return folder
 
 
@@ -169,12 +168,14 @@ def value(column):
 def test_page_in_a_browser(files, serve, browser):
     """A control moves the band, a row sets the controls, and nothing is an error."""
     table = files / "table.parquet"
-    arguments = files / "model.skb", table, "--y", "y", "z", "--target", "1"
-    address = serve(*arguments)
+    address = serve(files / "model.skb", table, "--y", "y", "z")
     page = Page(browser, address)
     picture = page.changed(page.picture, None)
     assert picture.startswith("data:image/png;base64,")
-    assert 90 < page.mean() < 110
+    assert -10 < page.mean() < 10
+    page.choose("#target", "1")
+    picture = page.changed(page.picture, picture)
+    page.changed(lambda: 90 < page.mean() < 110, False)
     # Another value of a category.
     reasons = page.reasons()
     row = pd.read_parquet(table).iloc[0]
@@ -193,18 +194,14 @@ def test_page_in_a_browser(files, serve, browser):
     page.choose("#row", "17")
     page.changed(lambda: "measured" in page.reasons(), False)
     z = pd.read_parquet(table)["z"][17]
-    assert number_text(z) in page.reasons() != reasons
-    # Another target.
-    picture = page.picture()
-    page.choose("#target", "0")
-    picture = page.changed(page.picture, picture)
-    page.changed(lambda: -10 < page.mean() < 10, False)
+    assert shown(z) in page.reasons() != reasons
     # Text that is not a date, and a date far away.
     box = page.find(value(5))
     box.clear()
     box.send_keys("tomorrow?\n")
     error = page.changed(lambda: page.find("#error").text, "")
-    assert error == "start must be a date such as 2024-05-31; got 'tomorrow?'."
+    assert error.startswith("start must be a date such as 2024-05-31.")
+    assert '"tomorrow?"' in error
     box.clear()
     box.send_keys("2051-02-03\n")
     page.changed(lambda: "start = 2051-02-03 (training rows" in page.reasons(), False)
@@ -247,87 +244,9 @@ def test_page_is_local(files, serve):
     assert "BayesianStacking" not in page and re.findall("https?://|//cdn", page) == []
     with pytest.raises(HTTPError, match="400"):
         urlopen(Request(address, headers={"Host": "example.org"}))
-    # Other addresses that only this machine can use.
-    for host in "127.0.0.2", "[::1]":
-        options = files / "model.skb", files / "table.parquet", "--host"
-        port = serve(*options, host.strip("[]")).rpartition(":")[2]
-        address = f"http://{host}:{port}"
-        assert urlopen(address).status == 200
-        with pytest.raises(HTTPError, match="400"):
-            urlopen(Request(address, headers={"Host": "example.org"}))
 
 
-def test_requests_with_other_values(files):
-    """Rows, columns and levels that do not exist, and too large requests."""
-    options = files / "model.skb", files / "table.parquet", "--y", "y", "z"
-    app = explore._app_of(explore._parser().parse_args(list(map(str, options))))
-    client, columns = app.server.test_client(), pd.read_parquet(options[1]).columns
-    state = explore.Exploration(
-        explore.load(options[0]), pd.read_parquet(options[1])[columns[:-2]]
-    )
-    values = list(state.row(0).values())
-    wrong = [*values[:2], "no such colour", *values[3:]]
-
-    def status(row=0, column=0, values=values):
-        named = {"column": column, "row": row, "target": 0}
-        inputs = [
-            {"id": name, "property": "value", "value": value}
-            for name, value in named.items()
-        ]
-        levels = [
-            {"id": {"type": "value", "column": j}, "property": "value", "value": value}
-            for j, value in enumerate(values)
-        ]
-        content = {
-            "output": "..curve.src...error.children..",
-            "outputs": [
-                {"id": "curve", "property": "src"},
-                {"id": "error", "property": "children"},
-            ],
-            "inputs": [*inputs, levels],
-            "changedPropIds": ["row.value"],
-        }
-        return client.post("/_dash-update-component", json=content).status_code
-
-    assert status() == 200
-    for wrong_values in ({"row": 10**9}, {"column": 999}, {"values": wrong}):
-        assert status(**wrong_values) == 400
-    assert status(values=["x" * 2_000_000, *values[1:]]) == 413
-
-
-def test_columns_without_names(files):
-    """Targets of a file without names, and training rows with or without them."""
-    numbers = np.loadtxt(files / "array.csv", delimiter=",")
-    with_target = np.column_stack([numbers, 100 + numbers[:, 0]])
-    np.savetxt(files / "y.csv", with_target, delimiter=",")
-    pd.DataFrame(with_target).to_csv(files / "positions.csv", index=False)
-    for table, train in (
-        ("y.csv", "y.csv"),
-        ("y.csv", "array.csv"),
-        ("positions.csv", "positions.csv"),
-    ):
-        assert read_table(str(files / table)).shape == with_target.shape
-        options = files / "array.skb", files / table, "--train", files / train
-        arguments = [*map(str, options), "--y", "3"]
-        explore._app_of(explore._parser().parse_args(arguments))
-
-
-def test_rows_are_sorted_by_the_target_shown(files):
-    state = explore.Exploration(
-        explore.load(files / "model.skb"), pd.read_parquet(files / "table.parquet")
-    )
-    app = explore._app(state, 0)
-    [sort_rows] = [
-        callback["callback"].__wrapped__
-        for output, callback in app.callback_map.items()
-        if output == "row.options"
-    ]
-    for target in (0, 1):
-        rows = [option["value"] for option in sort_rows(target)]
-        assert rows == state.most_uncertain(target)
-
-
-@pytest.mark.parametrize("ending", [".csv", ".csv.gz", ".CSV", ".parquet"])
+@pytest.mark.parametrize("ending", [".csv", ".CSV", ".parquet"])
 def test_tables(tmp_path, ending):
     frame = pd.DataFrame({"size, in m;": [1.5, -2.25, None], "größe": ["x", "y", "z"]})
     path = tmp_path / f"table{ending}"
@@ -343,16 +262,8 @@ def test_tables(tmp_path, ending):
 def test_decimal_commas_between_commas(tmp_path, content):
     """The first value of a row would be its label."""
     (tmp_path / "t.csv").write_text(content)
-    with pytest.raises(ValueError, match=r"t\.csv cannot be read: the rows have more"):
+    with pytest.raises(ValueError, match=r"each row of .*t\.csv must have one value"):
         read_table(str(tmp_path / "t.csv"))
-
-
-def test_names_of_years(tmp_path):
-    """A model knows that its columns have names that are numbers."""
-    (tmp_path / "years.csv").write_text("2019,2020\n1,2\n4,5\n")
-    frame = read_table(str(tmp_path / "years.csv"), ["2020", "2019"])
-    assert frame["2019"].tolist() == [1, 4]
-    assert read_table(str(tmp_path / "years.csv")).shape == (3, 2)
 
 
 def test_errors_name_the_way_out(files):
@@ -363,20 +274,17 @@ def test_errors_name_the_way_out(files):
     model_of_others = make_pipeline(VarianceThreshold(), MCDropoutRegressor(**SMALL))
     save(model_of_others.fit(numbers, numbers[:, 0]), files / "others.skb")
     pd.DataFrame({"a": [1.0]}).to_csv(files / "short.csv", index=False)
-    (files / "cut.csv.gz").write_bytes(gzip.compress(b"a,b\n1,2\n")[:-9])
     (files / "cut.parquet").write_bytes(b"PAR1")
     cases = {
-        (model, files / "cut.csv.gz"): "cut.csv.gz cannot be read: ",
-        (model, files / "cut.parquet"): "cut.parquet cannot be read: ",
+        (model, files / "cut.parquet"): "Parquet",
         (files / "missing.skb", table): "missing.skb",
         (model, files / "missing.parquet"): "missing.parquet",
         (model, files / "missing.ods"): "must be a .parquet or .csv file",
         (files / "text.skb", table): "must be a whole file of skbayesnn.save",
-        (files / "others.skb", table): "--trusted sklearn.feature_selection._variance",
+        (files / "others.skb", table): "sklearn.feature_selection._variance",
         (model, files / "short.csv"): "it lacks size, flag, colour",
         (model, table, "--y", "price"): "--y must name columns of the table",
         (model, table, "--y", "y"): "--y must name the 2 targets of the model",
-        (model, table, "--target", "2"): "--target must be from 0 to 1",
     }
     offenders = []
     for arguments, message in cases.items():
