@@ -616,17 +616,11 @@ def _as_number(values: np.ndarray, row: int, name) -> float:
     except (TypeError, ValueError) as error:
         way = ""
         if isinstance(value, str):
-            value, way = str(value), f" {advice_for_texts(values, 'column')}"
+            value, way = str(value), f" {_advice.NUMBERS.format('column')}"
         raise ValueError(
             f"column {name!r} must contain numbers, as in `fit`; got {value!r} in row "
             f"{row}.{way}"
         ) from error
-
-
-def advice_for_texts(values: np.ndarray, column: str) -> str:
-    """How to make numbers of the texts among some values; column : as Python code."""
-    texts = [value for value in values.tolist() if isinstance(value, str)]
-    return _advice.for_numbers(texts, column)
 
 
 def _as_categories(values: np.ndarray, name) -> Categories:
@@ -683,7 +677,6 @@ def _as_dates(values: np.ndarray, zone: str | None, name) -> np.ndarray:
             _check_zone(None, zone, name)
         return values.astype("datetime64[us]")
     dates = values.tolist()
-    present = [value for value in dates if value is not None]
     odd = [
         (row, value)
         for row, value in enumerate(dates)
@@ -691,17 +684,11 @@ def _as_dates(values: np.ndarray, zone: str | None, name) -> np.ndarray:
     ]
     if odd:
         row, value = odd[0]
-        texts = [v for _, v in odd if isinstance(v, str)]
-        types = {type(v) for _, v in odd}
-        kinds = {
-            "number" if _kind_of_type(t) == "number" else t.__name__ for t in types
-        }
-        way = _advice.for_dates(texts, kinds, len(odd) < len(present))
         raise ValueError(
             f"column {name!r} must contain dates, as in `fit`; got {value!r} in row "
-            f"{row}, and {len(odd) - 1} others. {way}"
+            f"{row}, and {len(odd) - 1} others. {_advice.DATES}"
         )
-    if present:
+    if any(value is not None for value in dates):
         _check_zone(_zone_of_objects(values, name), zone, name)
     if zone is not None:
         dates = [None if v is None else _local(v, _zone(zone), name) for v in dates]

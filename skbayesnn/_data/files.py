@@ -1,6 +1,7 @@
 """Parquet files of a path, a pattern, a folder or a list: which, and their columns."""
 
 import os
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from fnmatch import fnmatch
@@ -192,11 +193,6 @@ def fragments_of(paths: Sequence[str], base: str) -> tuple[list, Any]:
                 f"a path must name Parquet files; got {path!r}. Read text with "
                 "polars.scan_csv or pyarrow.dataset.dataset, and give the result."
             )
-        if not os.path.isfile(path):
-            raise ValueError(
-                f"a path must name a file; {path!r} is a broken link, a named pipe or "
-                "a device. Give the path of the file itself."
-            )
     factory = datasets.FileSystemDatasetFactory(
         imported("pyarrow.fs").LocalFileSystem(),
         [os.path.abspath(path) for path in paths],
@@ -237,47 +233,37 @@ def are_paths(X) -> bool:
 
 
 def found_files(X) -> tuple[str, list[str], str]:
-    """Name, files and folder of a path, a pattern, a folder, or a list of these.
-
-    Every file counts once, also if links lead to it.
-    """
+    """Name, files and folder of a path, a pattern, a folder, or a list of these."""
     items = [os.fspath(item) for item in (X if isinstance(X, list | tuple) else [X])]
-    paths: list[str] = []
-    bases, real_paths = [], set[str]()
-    for item in items:
-        base, found = _files_of(item)
-        by_real_path: dict[str, str] = {}
-        for path in found:
-            by_real_path.setdefault(os.path.realpath(path), path)
-        if twice := real_paths & by_real_path.keys():
-            raise ValueError(
-                f"a list of paths must contain a file once; got {min(twice)!r} again. "
-                "For a larger weight of its rows, give `sample_weight`."
-            )
-        real_paths |= by_real_path.keys()
-        paths += by_real_path.values()
-        bases.append(os.path.abspath(base))
+    bases, found = zip(*map(_files_of, items), strict=True)
+    paths = [path for of_item in found for path in of_item]
+    counts = Counter(map(os.path.realpath, paths))
+    [(path, n)] = counts.most_common(1)
+    if n > 1:
+        raise ValueError(
+            f"every file must be given once; got {path!r} {n} times, perhaps by links. "
+            "For a larger weight of its rows, give `sample_weight`."
+        )
     name = items[0] if len(items) == 1 else f"{items[0]} and {len(items) - 1} more"
-    return name, paths, os.path.commonpath(bases)
+    return name, paths, os.path.commonpath(map(os.path.abspath, bases))
 
 
 def _files_of(item: str) -> tuple[str, list[str]]:
     """Files of a path, a pattern or a folder, and the folder to which it refers."""
-    if os.path.isdir(item):
-        base, paths = item, _files_below(item)
-    elif os.path.exists(item):
+    if os.path.exists(item) and not os.path.isdir(item):
         return os.path.dirname(item), [item]
-    else:
+    base, paths, matches = item, set[str](), [item]
+    if not os.path.isdir(item):
         parts = Path(item).parts
         fixed = takewhile(lambda part: escape(part) == part, parts[:-1])
-        base, paths = os.path.join(*fixed, ""), []
-        for match in glob(item, recursive=True):
-            paths += _files_below(match) if os.path.isdir(match) else [match]
-        paths = [
-            path
-            for path in paths
-            if not any(map(_is_skipped, Path(path).relative_to(base).parts))
-        ]
+        base, matches = os.path.join(*fixed, ""), glob(item, recursive=True)
+    for match in matches:
+        paths.update(_files_below(match) if os.path.isdir(match) else [match])
+    paths = {
+        path
+        for path in paths
+        if not any(map(_is_skipped, Path(path).relative_to(base).parts))
+    }
     if os.path.isdir(os.path.join(base, "_delta_log")):
         raise ValueError(
             f"a folder must not be a Delta table, since some files may not be valid "
@@ -293,20 +279,12 @@ def _files_of(item: str) -> tuple[str, list[str]]:
 
 
 def _files_below(folder: str) -> list[str]:
-    """Parquet files in a folder and its folders; enters a folder once."""
-    paths, entered = [], {os.path.realpath(folder)}
-    for parent, folders, names in os.walk(folder, followlinks=True):
-        for name in list(folders):
-            real = os.path.realpath(os.path.join(parent, name))
-            if _is_skipped(name) or real in entered:
-                folders.remove(name)
-            entered.add(real)
-        paths += [
-            os.path.join(parent, name)
-            for name in names
-            if name.lower().endswith(PARQUET_ENDINGS) and not _is_skipped(name)
-        ]
-    return paths
+    """Parquet files in a folder and its folders."""
+    return [
+        path
+        for path in glob(os.path.join(escape(folder), "**", "*"), recursive=True)
+        if path.lower().endswith(PARQUET_ENDINGS) and not os.path.isdir(path)
+    ]
 
 
 def _is_skipped(name: str) -> bool:

@@ -29,7 +29,6 @@ from skbayesnn._data.column_encoding import (
 )
 from skbayesnn._data.columns import (
     TableReader,
-    advice_for_texts,
     first_text,
     is_frame,
     is_missing,
@@ -557,7 +556,7 @@ def _odd_target(values: np.ndarray) -> str:
         return ""
     place, text = found
     row = place // (values.size // len(values))
-    way = advice_for_texts(values.ravel(), "pandas.Series(y)")
+    way = _advice.NUMBERS.format("pandas.Series(y)")
     return f"{text[:40]!r} in row {row}. {way.rstrip('.')}"
 
 
@@ -741,17 +740,13 @@ def refuse_non_numeric_columns(X, in_fit: bool = True) -> None:
     if in_fit:
         way_out = _advice.ENCODE_COLUMNS
     else:
-        name, values = columns[0].name, columns[0].values
-        known = [value for value in values.tolist() if not is_missing(value)]
-        found = first_text(values)
-        way_out = (
-            f"Convert them: column {name!r} has {(known or ['nothing'])[0]!s:.40}."
-        )
+        name, found = columns[0].name, first_text(columns[0].values)
+        way_out = "Convert them."
         if found is not None:
             row, text = found
-            way_out = (
-                f"Convert them. Row {row} of column {name!r} has {text[:40]!r}: "
-                f"{advice_for_texts(values, 'column')}"
+            way_out += (
+                f" Row {row} of column {name!r} has {text[:40]!r}: "
+                f"{_advice.NUMBERS.format('column')}"
             )
     names = ", ".join(repr(column.name) for column in columns)
     raise ValueError(

@@ -175,16 +175,9 @@ def test_text_arrays(data, small, fitted, kind):
             fitted[kind].predict(table)
 
 
-@pytest.mark.parametrize(
-    ("text", "advice"),
-    [
-        ("n/a", r"column, errors='coerce'\), which makes .*'n/a', missing"),
-        ("3,14", r"such as 1234\.5, .*to_numeric\(column"),
-        ("3.14", r"to_numeric\(column, errors='coerce'\)\."),
-    ],
-)
+@pytest.mark.parametrize("text", ["n/a", "3,14", "3.14"])
 @pytest.mark.parametrize("with_category", [False, True])
-def test_text_in_a_column_of_numbers(data, small, text, advice, with_category):
+def test_text_in_a_column_of_numbers(data, small, text, with_category):
     """The message has the row, the column, the text and a way to convert it."""
     pd = pytest.importorskip("pandas")
     frame = pd.DataFrame(data.X, columns=list("abcd"))
@@ -196,7 +189,7 @@ def test_text_in_a_column_of_numbers(data, small, text, advice, with_category):
     where = f"as in `fit`.*Row 6 of column 'b' has '{text}'"
     if with_category:
         where = f"'b' must .* as in `fit`; got '{text}' in row 6"
-    with pytest.raises(ValueError, match=rf"{where}.*{advice}"):
+    with pytest.raises(ValueError, match=rf"{where}.*1234\.5, .*to_numeric\(column"):
         model.predict(new)
 
 
