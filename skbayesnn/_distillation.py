@@ -121,21 +121,15 @@ def distill(model: Any, X: MatrixLike | None = None, *, random_state: Any = 0) -
     cut = round(HELD_OUT * len(order))
     held_out, rows = (safe_indexing(rows, i) for i in np.split(order, [cut]))
     distribution = predict_distribution(model, rows)
-    classifies = isinstance(distribution, ClassDistribution)
-    student = _untrained(distribution, rows, classifies, int(random.integers(2**31)))
+    student = _untrained(distribution, rows, int(random.integers(2**31)))
     inputs = _inputs(student, rows)
     n_made = min(N_MADE, MAX_VALUES // rows.shape[1])
     made = _of_columns(rows, _parents(inputs, rows.shape[1], n_made, random))
-    of_made = _inputs(student, made)
-    parts = zip(
-        _labels(distribution, classifies),
-        _labels(predict_distribution(model, made), classifies),
-        strict=True,
-    )
-    labels = [np.concatenate(pair) for pair in parts]
+    x = torch.as_tensor(np.concatenate([inputs, _inputs(student, made)]))
+    of_made = _labels(student, predict_distribution(model, made))
+    labels = map(torch.cat, zip(_labels(student, distribution), of_made, strict=True))
     posterior = _fitted.restore_posterior(student, torch.device("cpu"), torch.float32)
-    score: Any = _ClassScore() if classifies else _IntervalScore(student)
-    _train(posterior, score, np.concatenate([inputs, of_made]), labels, inputs, random)
+    _train(posterior, x, [*labels], inputs, random)
     student.parameters_ = _fitted.to_arrays(posterior)
     student.optimizer_, student.elbo_ = {}, math.nan
     # The likelihood of y, which is not known here.
@@ -143,17 +137,17 @@ def distill(model: Any, X: MatrixLike | None = None, *, random_state: Any = 0) -
     student.history_, student.loss_curve_ = unknown, [math.nan]
     del student.replay_
     student._protect()
-    if not classifies:
+    if isinstance(student, MCDropoutRegressor):
         noise = np.asarray(student.predict_uncertainty(rows, kind="aleatoric"))
         student.row_noise_std_ = np.sqrt(np.square(noise).mean(axis=0))
     of_held_out = _parents(
         _inputs(student, held_out), rows.shape[1], N_MEASURED, random, far=False
     )
     student.distillation_loss_ = _loss(
-        posterior, score, student, model, _of_columns(held_out, of_held_out)
+        posterior, student, model, _of_columns(held_out, of_held_out)
     )
     if not student.distillation_loss_ <= MAX_LOSS:
-        what = "log loss" if classifies else "CRPS"
+        what = "CRPS" if isinstance(student, MCDropoutRegressor) else "log loss"
         warn(
             "SKB116",
             f"the network's expected {what} is {student.distillation_loss_:.1%} larger "
@@ -174,7 +168,7 @@ def _kept_rows(model):
     return np.asarray(kept.toarray() if hasattr(kept, "toarray") else kept)
 
 
-def _untrained(distribution, X, classifies: bool, seed: int):
+def _untrained(distribution, X, seed: int):
     """The network with the encoding of X and the scale of y."""
     options: dict[str, Any] = {
         "hidden_layer_sizes": HIDDEN,
@@ -186,7 +180,7 @@ def _untrained(distribution, X, classifies: bool, seed: int):
         "random_state": seed % 2**31,
     }
     student: Any
-    if classifies:
+    if isinstance(distribution, ClassDistribution):
         y = distribution.classes[distribution.proba().argmax(1)]
         # Every class has a row.
         y[: len(distribution.classes)] = distribution.classes
@@ -210,12 +204,11 @@ def _inputs(student, X) -> np.ndarray:
     return student._scaling.x_to_network(student._new_rows(X).X).astype(np.float32)
 
 
-def _loss(posterior, score, student, model, X) -> float:
+def _loss(posterior, student, model, X) -> float:
     """Loss of expected score at some rows, relative to the model's."""
-    labels = _labels(predict_distribution(model, X), isinstance(score, _ClassScore))
-    inputs = torch.as_tensor(_inputs(student, X))
-    loss, own, _ = score.terms(posterior, inputs, score.scaled(labels))
-    return float(loss.mean() / own.mean())
+    labels = _labels(student, predict_distribution(model, X))
+    loss, _ = _terms(posterior, torch.as_tensor(_inputs(student, X)), *labels)
+    return float(loss.mean() / labels[-1].mean())
 
 
 # ---- rows and labels
@@ -260,12 +253,15 @@ def _of_columns(X, rows):
     return frame[rows[:, 0]].with_columns(*columns).to_native()
 
 
-def _labels(distribution, classifies: bool) -> list[np.ndarray]:
-    """What the network learns of a distribution, and the epistemic part.
+def _labels(student, distribution) -> list[torch.Tensor]:
+    """What the network learns of a distribution: tensors of float32.
 
-    returns : class probabilities, (rows, classes), and the mutual information, (rows,);
-        or quantiles, (rows, targets, levels), and standard deviations, (rows, targets)
+    returns : class probabilities, (rows, classes), the mutual information, (rows,), and
+        the entropy, (rows,); or quantiles, (rows, targets, levels), standard deviations
+        of the epistemic part and expected CRPS, (rows, targets), in units of the
+        network's y
     """
+    classifies = isinstance(distribution, ClassDistribution)
 
     def of_block(block):
         kind = "mutual_information" if classifies else "epistemic"
@@ -280,62 +276,58 @@ def _labels(distribution, classifies: bool) -> list[np.ndarray]:
         shape = len(quantiles), -1, len(LEVELS)
         return quantiles.reshape(shape), epistemic.reshape(shape[:2])
 
-    labels = list(map(np.concatenate, zip(*distribution._each(of_block), strict=True)))
-    if not all(np.isfinite(values).all() for values in labels):
+    values, epistemic = map(
+        np.concatenate, zip(*distribution._each(of_block), strict=True)
+    )
+    if not (np.isfinite(values).all() and np.isfinite(epistemic).all()):
         raise ValueError(
             "the distributions of the model must have finite quantiles and standard "
             "deviations at all rows that are made of `X`; some are infinite."
         )
-    return labels
-
-
-# ---- scores
-
-
-class _IntervalScore:
-    """Expected CRPS, from quantiles of the model.
-
-    Its units are the standard deviations of the network's y.
-    """
-
-    def __init__(self, student):
-        self._scaling = student._scaling
-
-    def scaled(self, labels) -> list[torch.Tensor]:
-        """Quantiles, epistemic parts, and the model's own expected CRPS."""
-        quantiles, epistemic = labels
-        mean, scale = self._scaling.y_mean, self._scaling.y_scale
-        quantiles = (quantiles - mean[:, None]) / scale[:, None]
+    if classifies:
+        own = -xlogy(values, values).sum(-1)
+    else:
+        mean, scale = student._scaling.y_mean, student._scaling.y_scale
+        values, epistemic = (values - mean[:, None]) / scale[:, None], epistemic / scale
         n = len(LEVELS)
         rank = 2 * np.arange(1, n + 1) - n - 1
-        own = (np.sort(quantiles, axis=-1) * rank).sum(-1) / n**2
-        return [
-            torch.as_tensor(values, dtype=torch.float32)
-            for values in (quantiles, epistemic / scale, own)
-        ]
+        own = (np.sort(values, axis=-1) * rank).sum(-1) / n**2
+    return [torch.as_tensor(v, dtype=torch.float32) for v in (values, epistemic, own)]
 
-    def terms(self, posterior, x, labels):
-        """Loss of CRPS, the model's own, and the error of the epistemic part.
 
-        returns : (rows, targets) each
-        """
-        quantiles, epistemic, own = labels
-        outputs = posterior.outputs(x[None], range(1))
-        weight, mean, scale = (v[0] for v in posterior.components(outputs))
-        of_members = (weight * mean).sum(-1)
-        spread = (of_members[0] - of_members[1]).abs() / 2
-        weight = weight / len(weight)
-        weight, mean, scale = (
-            v.permute(1, 2, 0, 3).flatten(2) for v in (weight, mean, scale)
-        )
-        distance = quantiles.unsqueeze(-1) - mean.unsqueeze(-2)
-        to_y = (weight.unsqueeze(-2) * _mean_abs(distance, scale.unsqueeze(-2))).sum(-1)
-        both = (scale.unsqueeze(-1).square() + scale.unsqueeze(-2).square()).sqrt()
-        within = _mean_abs(mean.unsqueeze(-1) - mean.unsqueeze(-2), both)
-        within = (weight.unsqueeze(-1) * weight.unsqueeze(-2) * within).sum((-1, -2))
-        loss = to_y.mean(-1) - within / 2 - own
-        least = own.clamp(min=1e-6 * float(own.mean()))
-        return loss, own, (spread - epistemic).square() / least
+# ---- training
+
+
+def _terms(posterior, x, values, epistemic, own):
+    """Loss of the score beyond the model's, and the error of the epistemic part.
+
+    The score is the expected log loss of classes, or else the expected CRPS.
+
+    values, epistemic, own : of ``_labels``
+    returns : (rows,) or (rows, targets), each
+    """
+    outputs = posterior.components(posterior.outputs(x[None], range(1)))
+    if len(outputs) == 1:
+        of_members = outputs[0][0].clamp(min=1e-9)
+        mean = of_members.mean(0)
+        loss = -(values * mean.log()).sum(-1) - own
+        within = -(of_members * of_members.log()).sum(-1).mean(0)
+        mutual = -(mean * mean.log()).sum(-1) - within
+        return loss, (mutual - epistemic).square()
+    weight, mean, scale = (v[0] for v in outputs)
+    of_members = (weight * mean).sum(-1)
+    spread = (of_members[0] - of_members[1]).abs() / 2
+    weight, mean, scale = (
+        v.permute(1, 2, 0, 3).flatten(2) for v in (weight / len(weight), mean, scale)
+    )
+    distance = values.unsqueeze(-1) - mean.unsqueeze(-2)
+    to_y = (weight.unsqueeze(-2) * _mean_abs(distance, scale.unsqueeze(-2))).sum(-1)
+    both = (scale.unsqueeze(-1).square() + scale.unsqueeze(-2).square()).sqrt()
+    within = _mean_abs(mean.unsqueeze(-1) - mean.unsqueeze(-2), both)
+    within = (weight.unsqueeze(-1) * weight.unsqueeze(-2) * within).sum((-1, -2))
+    loss = to_y.mean(-1) - within / 2 - own
+    least = own.clamp(min=1e-6 * float(own.mean()))
+    return loss, (spread - epistemic).square() / least
 
 
 def _mean_abs(mean, scale):
@@ -345,36 +337,10 @@ def _mean_abs(mean, scale):
     return mean * (2 * torch.special.ndtr(z) - 1) + 2 * scale * density
 
 
-class _ClassScore:
-    """Expected log loss, from the probabilities of the model."""
-
-    def scaled(self, labels) -> list[torch.Tensor]:
-        """Probabilities, mutual information, and their entropy."""
-        probability, epistemic = labels
-        entropy = -xlogy(probability, probability).sum(-1)
-        return [
-            torch.as_tensor(values, dtype=torch.float32)
-            for values in (probability, epistemic, entropy)
-        ]
-
-    def terms(self, posterior, x, labels):
-        """As of the other score, (rows,)."""
-        probability, epistemic, entropy = labels
-        outputs = posterior.outputs(x[None], range(1))
-        of_members = posterior.components(outputs)[0][0].clamp(min=1e-9)
-        mean = of_members.mean(0)
-        loss = -(probability * mean.log()).sum(-1) - entropy
-        within = -(of_members * of_members.log()).sum(-1).mean(0)
-        mutual = -(mean * mean.log()).sum(-1) - within
-        return loss, entropy, (mutual - epistemic).square()
-
-
-# ---- training
-
-
-def _train(posterior, score, inputs, labels, real, random) -> None:
+def _train(posterior, x, labels, real, random) -> None:
     """Train the weights by Adam; the learning rate falls to zero.
 
+    x, labels : inputs, and tensors of ``_labels``
     real : inputs of the rows of X
     """
     _start_with_steps(posterior.layers[0], real)
@@ -383,19 +349,13 @@ def _train(posterior, score, inputs, labels, real, random) -> None:
         values.requires_grad_()
     optimizer = torch.optim.Adam(weights, LEARNING_RATE)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, N_STEPS)
-    x, targets = torch.as_tensor(inputs), score.scaled(labels)
-    unit = 1.0
-    order = np.empty(0, int)
+    unit, order = float(labels[-1].mean()) + 1e-9, np.empty(0, int)
     with torch.enable_grad():
-        for step in range(N_STEPS):
+        for _ in range(N_STEPS):
             if len(order) < BATCH:
                 order = random.permutation(len(x))
             batch, order = torch.as_tensor(order[:BATCH]), order[BATCH:]
-            loss, _, error = score.terms(
-                posterior, x[batch], [values[batch] for values in targets]
-            )
-            if step == 0:
-                unit = float(targets[-1].mean()) + 1e-9
+            loss, error = _terms(posterior, x[batch], *(v[batch] for v in labels))
             optimizer.zero_grad()
             ((loss + EPISTEMIC_WEIGHT * error).mean() / unit).backward()
             optimizer.step()
