@@ -180,34 +180,6 @@ def test_training(n_targets, learns, seed):
         np.testing.assert_allclose(actual, expected, rtol=1e-7, atol=1e-9)
 
 
-def test_kernel_is_bounded_or_given(seed):
-    random = np.random.default_rng(seed)
-    rows = _rows(random, 1)
-    start = _parameters(random, rows)
-    start[-3:] = 0.3, -0.4, 0.1
-    for learns, least in ((True, 9.0), (False, -9.0)):
-        values = start.copy()
-        neighbours.train_steps(
-            rows,
-            SIZES,
-            values,
-            np.zeros_like(values),
-            np.zeros_like(values),
-            np.zeros_like(values),
-            learns,
-            np.full(3, least),
-            np.full(2, 0.7),
-            random.integers(0, 2**63, (3, 2), dtype=np.uint64),
-            np.full(3, -1e-3),
-            np.full(3, EPSILON),
-        )
-        assert not np.array_equal(values[:-3], start[:-3])
-        if learns:
-            assert (values[-3:] >= least).all()
-        else:
-            np.testing.assert_array_equal(values[-3:], start[-3:])
-
-
 # ---- predictions
 
 

@@ -30,6 +30,10 @@ from skbayesnn import (
 )
 from skbayesnn._stacking.boosting import BoostingClassifier
 from skbayesnn._stacking.forest import ForestClassifier, ForestRegressor
+from skbayesnn._stacking.linear import (
+    ShrunkLinearClassifier,
+    ShrunkLinearRegressor,
+)
 from skbayesnn.decision import DecisionMaker, newsvendor, quadratic
 from skbayesnn.inspection import DriftMonitor
 from skbayesnn.model_selection import (
@@ -116,6 +120,7 @@ def regressors(seed):
         "stack of a pool": BayesianStackingRegressor(
             [("one", network, {"tau": [1.0, 2.0]})], cv=2, random_state=seed
         ),
+        "linear": ShrunkLinearRegressor("adaptive_lasso", n_draws=3),
         "forest": ForestRegressor(n_trees=3, random_state=seed),
         "leaves of a forest": ForestRegressor(None, n_trees=2, random_state=seed),
         "encoder": PiecewiseLinearEncoder(n_bins=3, keep_columns=True, n_values=2),
@@ -149,6 +154,7 @@ def classifiers(seed):
         ),
         "monitor of classes": DriftMonitor(network, false_alarm_rate=0.2, cv=2),
         "boosting": BoostingClassifier(max_iter=3, random_state=seed),
+        "linear of classes": ShrunkLinearClassifier("lasso", 0.3, n_draws=3),
         "forest of classes": ForestClassifier("bagging", 3, random_state=seed),
         "stack of classes": BayesianStackingClassifier(
             max_iter=2, cv=2, random_state=seed

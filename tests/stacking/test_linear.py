@@ -9,7 +9,6 @@ from scipy.special import expit
 from sklearn.linear_model import LassoCV, LogisticRegression, Ridge
 from sklearn.model_selection import KFold, PredefinedSplit
 
-import skbayesnn
 from skbayesnn._data.groups import group_folds
 from skbayesnn._meta.unwrap import open_predictive
 from skbayesnn._stacking import linear
@@ -342,17 +341,3 @@ def test_failed_fit_keeps_the_previous_fit(table):
     with pytest.raises(ValueError, match="infinity"):
         model.fit(np.where(X > 1, np.inf, X), y)
     np.testing.assert_array_equal(model.predict(X), before)
-
-
-def test_saved_and_loaded(table, tmp_path):
-    X, y, _ = table
-    models = [ShrunkLinearRegressor(p, n_draws=DRAWS) for p in PENALTIES]
-    models = [model.fit(X, y) for model in models]
-    models += [ShrunkLinearClassifier("lasso", 0.3, n_draws=DRAWS).fit(X, y > 0)]
-    for i, model in enumerate(models):
-        skbayesnn.save(model, tmp_path / str(i))
-        loaded = skbayesnn.load(tmp_path / str(i))
-        np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
-        model.coef_ = model.coef_ * np.nan
-        with pytest.raises(ValueError, match="finite"):
-            skbayesnn.save(model, tmp_path / "changed")

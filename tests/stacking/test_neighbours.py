@@ -1,7 +1,5 @@
 """Neighbour models as candidates of a stack."""
 
-import pickle
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,7 +7,6 @@ from scipy.special import logsumexp
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
-import skbayesnn
 from skbayesnn import (
     BayesianStackingClassifier,
     BayesianStackingRegressor,
@@ -21,7 +18,6 @@ from skbayesnn import (
 from skbayesnn._distributions.mixtures import JoinedDraws
 from skbayesnn._meta.unwrap import open_predictive
 from skbayesnn._stacking import pool as pools
-from skbayesnn.inspection import DriftMonitor
 from tests.helpers.stacks import QUICK
 
 pytestmark = pytest.mark.filterwarnings(
@@ -182,25 +178,6 @@ def test_stack_of_classifiers(rows):
     )
 
 
-def test_files_and_pickles(rows, fitted):
-    _, _, X, y = rows
-    for again in (
-        skbayesnn.loads(skbayesnn.dumps(fitted)),
-        pickle.loads(pickle.dumps(fitted)),
-    ):
-        np.testing.assert_array_equal(again.predict(X), fitted.predict(X))
-        np.testing.assert_array_equal(again.crps(X, y), fitted.crps(X, y))
-        lower, upper = again.predict_interval(X, 0.8, method="cv+").T
-        assert (lower < upper).all()
-
-
-def test_drift(rows):
-    """The monitor compares the epistemic parts of new rows and of held-out rows."""
-    X, y, new, _ = rows
-    monitor = DriftMonitor(_stack(NEIGHBOURS), cv=2).fit(X, y)
-    assert monitor.predict(new).shape == (NEW,)
-
-
 def test_samples_have_the_moments_of_the_mixture(rows, fitted):
     _, _, X, _ = rows
     n = 4000
@@ -216,11 +193,6 @@ def test_several_targets(rows):
     model = _stack(NEIGHBOURS).fit(X, np.stack([y, -y], 1))
     assert list(model.weights_["weight"].index) == ["network", "neighbours"]
     assert model.predict(new).shape == (NEW, 2)
-
-
-def test_weights_by_crps(rows):
-    model = _stack(NEIGHBOURS, weights="crps").fit(*rows[:2])
-    assert model.weights_["weight"].sum() == pytest.approx(1)
 
 
 # ---- the default pool

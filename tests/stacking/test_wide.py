@@ -1,7 +1,5 @@
 """The default stacks with many columns or few rows."""
 
-import pickle
-
 import numpy as np
 import pytest
 from scipy import sparse
@@ -9,7 +7,6 @@ from sklearn.linear_model import LassoCV, RidgeCV
 from sklearn.metrics import log_loss
 from sklearn.model_selection import GroupKFold, ParameterGrid
 
-import skbayesnn
 from skbayesnn import (
     BayesianStackingClassifier,
     BayesianStackingRegressor,
@@ -83,17 +80,6 @@ def _assert_same_predictions(actual, desired, X):
     np.testing.assert_array_equal(actual.predict(X), desired.predict(X))
 
 
-def test_pickled_saved_and_loaded(table, tmp_path):
-    X, y = table[0][:ROWS], table[1][:ROWS]
-    for model in (regressor().fit(X, y), classifier().fit(X, y > 0)):
-        _assert_same_predictions(pickle.loads(pickle.dumps(model)), model, X)
-        skbayesnn.save(model, tmp_path / "model")
-        _assert_same_predictions(skbayesnn.load(tmp_path / "model"), model, X)
-        assert any(
-            isinstance(estimator, ShrunkLinearModel) for estimator in model.estimators_
-        )
-
-
 def test_cross_intervals_groups_and_weights(table):
     X, y = table[0][:ROWS], table[1][:ROWS]
     groups = np.arange(ROWS) % 7
@@ -107,18 +93,6 @@ def test_cross_intervals_groups_and_weights(table):
     expected = model.predict(X)
     model.fit(X_outliers, y, sample_weight=weights, groups=groups)
     np.testing.assert_allclose(model.predict(X), expected, rtol=1e-6)
-
-
-def test_sparse_and_several_targets(table):
-    X, y = table
-    X, y = np.where(X[:ROWS] > 0, X[:ROWS], 0), y[:ROWS]
-    Y = np.column_stack([y, X[:, 1] - X[:, 2]])
-    dense = regressor(cv=2).fit(X, Y)
-    assert dense.predict(X).shape == (ROWS, 2)
-    assert dense.predict(X, return_cov=True)[1].shape == (ROWS, 2, 2)
-    csr = sparse.csr_array(X)
-    fitted = regressor(cv=2).fit(csr, Y)
-    np.testing.assert_allclose(fitted.predict(csr), dense.predict(X), rtol=1e-6)
 
 
 def test_n_jobs_does_not_change_the_result(table):
@@ -154,21 +128,6 @@ def test_interrupted_fit_continues(table, monkeypatch):
     assert len(before) == 7
     assert not set(before) & {key for key in fitted if key[1] or key not in before}
     _assert_same_predictions(model, expected, X)
-
-
-def test_linear_model_that_fails_is_left_out(table, monkeypatch):
-    X, y = table[0][:ROWS], table[1][:ROWS]
-    fit = candidates.fitted_to
-
-    def failing(model, *arguments):
-        if model.penalty == "lasso":
-            raise ValueError("no")
-        return fit(model, *arguments)
-
-    monkeypatch.setattr(candidates, "fitted_to", failing)
-    with pytest.warns(UserWarning, match=r"1 of 5 candidates.*lasso\): ValueError: no"):
-        model = regressor().fit(X, y)
-    assert "linear(penalty=lasso)" not in model.weights_.index
 
 
 # ---- the default pool
