@@ -1,10 +1,10 @@
 """Candidates of a stack, and their training in as few programs as possible."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import Any
+from functools import cached_property, partial
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import clone, is_classifier
@@ -379,8 +379,7 @@ def encode_by_fold(
     return data.with_rows(np.concatenate(features), rows), folds, encoders
 
 
-@dataclass(frozen=True)
-class HeldOutPrediction:
+class HeldOutPrediction(NamedTuple):
     """A candidate fitted to the other folds, and its prediction of the held-out rows.
 
     Parameters
@@ -393,35 +392,28 @@ class HeldOutPrediction:
     predictive: Predictive
 
 
-@dataclass(frozen=True)
-class HeldOutPredictor:
-    """Predicts the held-out rows of each fold by trained candidates.
+def held_out_outcome(
+    data: StackData,
+    splits: Sequence[tuple],
+    on_frame: Container[str],
+    key: Key,
+    fit: TrainedFit,
+    cache: dict,
+) -> Outcome:
+    """Outcome with a :class:`HeldOutPrediction`, or the exception.
 
-    Parameters
-    ----------
-    data : StackData
-    splits : sequence of (train, test)
-    on_frame : frozenset of str
-        Names of the candidates that get the original X.
+    on_frame : names of the candidates that get the original X
     """
-
-    data: StackData
-    splits: Sequence[tuple]
-    on_frame: frozenset[str] = frozenset()
-
-    def __call__(self, key: Key, fit: TrainedFit, cache: dict) -> Outcome:
-        """Outcome with a :class:`HeldOutPrediction`, or the exception."""
-        data, splits = self.data, self.splits
-        if key[0] in self.on_frame:
-            data, splits = data.as_given(splits)
-        train, test = splits[key[1]]
-        model = fit.estimator
-        try:
-            X, _ = safe_split(model, data.X, data.y, test, train)
-            predictive = open_predictive(model, X).whole()
-        except Exception as error:
-            return Outcome(without_frames(error))
-        return Outcome(results=[HeldOutPrediction(model, predictive)])
+    if key[0] in on_frame:
+        data, splits = data.as_given(splits)
+    train, test = splits[key[1]]
+    model = fit.estimator
+    try:
+        X, _ = safe_split(model, data.X, data.y, test, train)
+        predictive = open_predictive(model, X).whole()
+    except Exception as error:
+        return Outcome(without_frames(error))
+    return Outcome(results=[HeldOutPrediction(model, predictive)])
 
 
 def predict_held_out(
@@ -436,11 +428,11 @@ def predict_held_out(
     store : outcomes by (candidate's name, fold) that exist already
     yields : new results, as soon as a program is done; the caller stores them
     """
-    few_draws = {}
-    for candidate in candidates:
-        few_draws[candidate.name] = candidate.draws_param(HELD_OUT_DRAWS, at_most=True)
-    on_frame = frozenset(c.name for c in candidates if c.spec.on_frame)
-    predictor = HeldOutPredictor(data, splits, on_frame)
+    few_draws = {
+        c.name: c.draws_param(HELD_OUT_DRAWS, at_most=True) for c in candidates
+    }
+    on_frame = {c.name for c in candidates if c.spec.on_frame}
+    predictor = partial(held_out_outcome, data, splits, on_frame)
     return _train(
         candidates,
         few_draws,

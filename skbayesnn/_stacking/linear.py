@@ -400,13 +400,12 @@ class ShrunkLinearRegressor(
 
     likelihood = "gaussian"
 
+    penalty: Literal["ridge", "lasso", "adaptive_lasso"]
     noise_variance_: Annotated[stored.Floats, "outputs", stored.POSITIVE]
     y_ndim_: Literal[1, 2]
 
     def __init__(self, penalty="ridge", n_draws=200, random_state=0):
-        self.penalty = penalty
-        self.n_draws = n_draws
-        self.random_state = random_state
+        self._store(locals())
 
     def fit(self, X, y, sample_weight=None, groups=None):
         """Fit the weights, and draw from their posterior."""
@@ -479,13 +478,12 @@ class ShrunkLinearClassifier(
 
     likelihood = "categorical"
 
+    penalty: Literal["ridge", "lasso"]
+    strength: stored.PositiveFloat
     classes_: stored.Labels
 
     def __init__(self, penalty="ridge", strength=1.0, n_draws=200, random_state=0):
-        self.penalty = penalty
-        self.strength = strength
-        self.n_draws = n_draws
-        self.random_state = random_state
+        self._store(locals())
 
     def fit(self, X, y, sample_weight=None, groups=None):
         """Fit the weights, and draw from their posterior; no rows are held out."""

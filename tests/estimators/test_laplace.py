@@ -351,24 +351,30 @@ def test_auto_selects_by_evidence(random, seed):
     assert linear.hidden_layer_sizes_ == ()
 
 
+@pytest.fixture
+def tried(monkeypatch):
+    """All networks that are trained."""
+    networks, initial = [], DenseNetwork.initial
+
+    def recorded(network, generator):
+        networks.append(network)
+        return initial(network, generator)
+
+    monkeypatch.setattr(DenseNetwork, "initial", recorded)
+    return networks
+
+
 @pytest.mark.parametrize(("most", "units"), [(0, {8}), (2e8, {8, 16})])
 def test_slow_networks_are_not_tried_after_a_worse_one(
-    most, units, random, seed, monkeypatch
+    most, units, random, seed, tried, monkeypatch
 ):
     """y is linear, so that the first network has less evidence than a linear model."""
     monkeypatch.setattr("skbayesnn.estimators.laplace.AFTER_WORSE", most)
     X, _ = _rows(random)
-    y, tried = X[:, 0] + 0.3 * random.normal(size=len(X)), set()
-    initial = DenseNetwork.initial
-
-    def recorded(network, generator):
-        tried.update(network.sizes[1:-1])
-        return initial(network, generator)
-
-    monkeypatch.setattr(DenseNetwork, "initial", recorded)
+    y = X[:, 0] + 0.3 * random.normal(size=len(X))
     options = {"likelihood": "gaussian", "n_estimators": 1, "random_state": seed}
     assert LaplaceRegressor(**options).fit(X, y).hidden_layer_sizes_ == ()
-    assert tried == units
+    assert {n for network in tried for n in network.sizes[1:-1]} == units
 
 
 def test_noise_that_depends_on_the_row(random, seed):
@@ -506,20 +512,12 @@ def test_bad_parameters(random):
 
 
 @pytest.mark.parametrize("n_rows", [5, 30])
-def test_wide_tables_have_equal_noise(n_rows, random, monkeypatch):
+def test_wide_tables_have_equal_noise(n_rows, random, tried, monkeypatch):
     """If the network of the noise would have too many weights; also with few rows."""
     monkeypatch.setattr("skbayesnn.estimators.laplace.MOST_WEIGHTS", 20)
     X, y = _rows(random, n_rows)
-    sizes = []
-    initial = DenseNetwork.initial
-
-    def recorded(network, generator):
-        sizes.append(network.n_weights)
-        return initial(network, generator)
-
-    monkeypatch.setattr(DenseNetwork, "initial", recorded)
     model = LaplaceRegressor(n_estimators=1, random_state=0).fit(X, y)
     assert model.likelihood_ == "gaussian"
-    assert max(sizes) <= 20
+    assert max(network.n_weights for network in tried) <= 20
     with pytest.raises(ValueError, match="at most 20 weights; got 41 of 3 inputs"):
         LaplaceRegressor(likelihood="heteroscedastic").fit(X, y)

@@ -697,62 +697,37 @@ def pythons_generator():
     random.setstate(state)
 
 
-def _of_library(name, call, **params):
-    """An estimator of a library that may not be installed."""
-    return pytest.param(name, call, params, id=call)
-
-
-QUANTILE_REGRESSORS = [
-    _of_library("sklearn.linear_model", "QuantileRegressor", alpha=0.0),
-    _of_library(
-        "sklearn.ensemble",
-        "HistGradientBoostingRegressor",
-        loss="quantile",
-        quantile=0.2,
-        random_state=0,
-    ),
-    _of_library(
-        "sklearn.ensemble",
-        "GradientBoostingRegressor",
-        loss="quantile",
-        n_estimators=20,
-        random_state=0,
-    ),
-    _of_library(
-        "lightgbm",
-        "LGBMRegressor",
-        objective="quantile",
-        n_estimators=20,
-        min_child_samples=5,
-        n_jobs=1,
-        verbose=-1,
-    ),
-    _of_library(
-        "xgboost", "XGBRegressor", objective="reg:quantileerror", n_estimators=20
-    ),
-    _of_library(
-        "quantile_forest",
-        "RandomForestQuantileRegressor",
-        n_estimators=20,
-        random_state=0,
-    ),
-    _of_library(
-        "catboost",
-        "CatBoostRegressor",
-        loss_function="Quantile",
-        iterations=40,
-        verbose=False,
-        allow_writing_files=False,
-    ),
-]
+# Class with its module, if this may not be installed, and parameters.
+TREES = {"n_estimators": 20}
+QUANTILE_REGRESSORS = {
+    "sklearn.linear_model.QuantileRegressor": {"alpha": 0.0},
+    "sklearn.ensemble.HistGradientBoostingRegressor": {
+        **{"loss": "quantile", "quantile": 0.2, "random_state": 0}
+    },
+    "sklearn.ensemble.GradientBoostingRegressor": {
+        **TREES | {"loss": "quantile", "random_state": 0}
+    },
+    "lightgbm.LGBMRegressor": {
+        **TREES | {"objective": "quantile", "min_child_samples": 5},
+        **{"n_jobs": 1, "verbose": -1},
+    },
+    "xgboost.XGBRegressor": TREES | {"objective": "reg:quantileerror"},
+    "quantile_forest.RandomForestQuantileRegressor": TREES | {"random_state": 0},
+    "catboost.CatBoostRegressor": {
+        **{"loss_function": "Quantile", "iterations": 40, "verbose": False},
+        **{"allow_writing_files": False},
+    },
+}
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.parametrize(("library", "call", "params"), QUANTILE_REGRESSORS)
+@pytest.mark.parametrize("name", QUANTILE_REGRESSORS)
 @pytest.mark.usefixtures("pythons_generator")
-def test_quantile_regressors(linear, library, call, params, monkeypatch):
+def test_quantile_regressors(linear, name, monkeypatch):
     monkeypatch.setattr(foreign, "LEVELS", LEVELS)
-    estimator = getattr(pytest.importorskip(library), call)(**params)
+    library, _, call = name.rpartition(".")
+    kind = getattr(pytest.importorskip(library), call)
+    estimator = kind(**QUANTILE_REGRESSORS[name])
     X, y = linear
     scale = StandardScaler(with_mean=False, with_std=False)
     model = ForeignQuantileRegressor(estimator).fit(X, y)

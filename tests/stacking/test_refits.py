@@ -52,18 +52,6 @@ def _refuse_all_rows(X):
     return X
 
 
-def test_candidate_whose_refit_fails_has_no_weight(table):
-    X, y = table
-    failing = make_pipeline(FunctionTransformer(_refuse_all_rows), NETWORK)
-    pool = [("plain", NETWORK, GRID), ("moody", failing)]
-    with pytest.warns(ConvergenceWarning, match=r"1 of \d .*moody.*too many rows"):
-        model = BayesianStackingRegressor(pool, cv=3, random_state=0).fit(X, y)
-    assert "moody" not in model.weights_.index
-    assert model.weights_["weight"].sum() == pytest.approx(1)
-    assert model.n_draws_.sum() == 200
-    assert len(model.estimators_) == (model.weights_["weight"] > 0).sum()
-
-
 def test_weights_are_recomputed_if_a_refit_fails(table):
     """As if the pool had no such candidate, and with all draws of the mixture."""
     X, y = table

@@ -15,9 +15,9 @@ from sklearn.model_selection import KFold
 from skbayesnn import BayesianStackingRegressor
 from skbayesnn._batch import executor
 from skbayesnn._batch.outcomes import Outcome, ProgramResult, ResultStore
-from skbayesnn._stacking import base
+from skbayesnn._stacking import base, candidates
 from skbayesnn._stacking import pool as pools
-from skbayesnn._stacking.candidates import HeldOutPredictor, expand_pool
+from skbayesnn._stacking.candidates import expand_pool
 from skbayesnn.estimators import _progress
 from skbayesnn.model_selection import (
     BatchedGridSearchCV,
@@ -35,6 +35,20 @@ def _candidates(estimators):
     return expand_pool(
         [pools.given_spec(item, 0, is_classification=False) for item in items]
     )
+
+
+def _interrupted_fit(monkeypatch, model, X, y):
+    """Stop when the candidates are trained out of fold."""
+    predict_held_out = base.predict_held_out
+
+    def interrupted(*arguments):
+        yield from predict_held_out(*arguments)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(base, "predict_held_out", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            model.fit(X, y)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +102,7 @@ def test_interruption_between_training_and_prediction(table, monkeypatch):
 
     monkeypatch.setattr(executor, "train_group", recorded)
     with monkeypatch.context() as patch:
-        patch.setattr(HeldOutPredictor, "__call__", interrupted)
+        patch.setattr(candidates, "held_out_outcome", interrupted)
         with pytest.raises(KeyboardInterrupt):
             model.fit(*table)
     monkeypatch.setattr(base, "refit_to_all_rows", interrupted)
@@ -129,17 +143,8 @@ def test_changed_pool_does_not_reuse_trained_models(table, monkeypatch):
         for last in (2, 3)
     )
     assert repr(network) == repr(changed)
-    predict_held_out = base.predict_held_out
-
-    def interrupted(*arguments):
-        yield from predict_held_out(*arguments)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(base, "predict_held_out", interrupted)
     model = BayesianStackingRegressor([("deep", network)], cv=2, random_state=0)
-    with pytest.raises(KeyboardInterrupt):
-        model.fit(X, y)
-    monkeypatch.setattr(base, "predict_held_out", predict_held_out)
+    _interrupted_fit(monkeypatch, model, X, y)
     model.set_params(estimators=[("deep", changed)]).fit(X, y)
     fresh = clone(model).fit(X, y)
     np.testing.assert_array_equal(model.oof_prediction_, fresh.oof_prediction_)
@@ -154,25 +159,19 @@ def test_changed_folds_do_not_reuse_trained_models(monkeypatch, seed):
     middle = np.concatenate([rows[:3], random.permutation(rows[3:-3]), rows[-3:]])
     folds, changed = ([(part[1000:], part[:1000])] for part in (rows, middle))
     changed = [(np.r_[a[:-3], rows[-3:]], np.r_[rows[:3], b[3:]]) for a, b in changed]
-    predict_held_out = base.predict_held_out
-
-    def interrupted(*arguments):
-        yield from predict_held_out(*arguments)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(base, "predict_held_out", interrupted)
     pool = [("network", clone(NETWORK).set_params(max_iter=1))]
     model = BayesianStackingRegressor(pool, cv=folds, random_state=0)
-    with pytest.raises(KeyboardInterrupt):
-        model.fit(X, y)
-    monkeypatch.setattr(base, "predict_held_out", predict_held_out)
+    _interrupted_fit(monkeypatch, model, X, y)
     model.set_params(cv=changed).fit(X, y)
     fresh = clone(model).fit(X, y)
     np.testing.assert_array_equal(model.oof_prediction_, fresh.oof_prediction_)
 
 
 def test_changed_groups_do_not_reuse_trained_models(table, monkeypatch):
-    """The folds are the same; the candidates hold out other rows."""
+    """The folds are the same; the candidates hold out other rows.
+
+    The error is a late one, in the summary.
+    """
     X, y = table
     cv = list(KFold(3).split(X))
     groups, changed = np.arange(ROWS) % 8, np.arange(ROWS) % 9
@@ -194,25 +193,6 @@ def test_changed_groups_do_not_reuse_trained_models(table, monkeypatch):
         trained.clear()
         model.fit(X, y, groups=second)
         assert sum(trained) == n_trained
-
-
-def test_trained_networks_are_kept_after_a_later_error(table, monkeypatch):
-    """An error in the summary."""
-    model, trained = regressor(), []
-    with monkeypatch.context() as patch:
-        patch.setattr(BayesianStackingRegressor, "_summary", lambda *_: 1 / 0)
-        with pytest.raises(ZeroDivisionError):
-            model.fit(*table)
-    predict_held_out = base.predict_held_out
-
-    def recorded(*arguments):
-        for results in predict_held_out(*arguments):
-            trained.append(len(results.outcomes))
-            yield results
-
-    monkeypatch.setattr(base, "predict_held_out", recorded)
-    model.fit(*table)
-    assert sum(trained) == 0
 
 
 def test_verbose_prints_progress_and_summary(table, capsys):

@@ -20,7 +20,7 @@ from skbayesnn import BayesianStackingRegressor, MCDropoutRegressor, interval_ta
 from skbayesnn._data.target import latent_values
 from skbayesnn._distributions.components import Gaussians
 from skbayesnn._predictive.mixture import MixturePredictive, in_space
-from skbayesnn._stacking import base, candidates
+from skbayesnn._stacking import candidates
 from skbayesnn._stacking.candidates import StackData
 from skbayesnn._stacking.pool import default_specs
 from skbayesnn._stacking.target import Target
@@ -465,29 +465,6 @@ def test_rows_in_another_order(seed):
         y = np.resize(y, (N, *y.shape[1:]))
         weights = np.ones(N)
         assert Target.of(y, weights, None) == Target.of(y[order], weights, None)
-
-
-def test_an_interrupted_fit_continues(seed, monkeypatch):
-    """Nothing is trained again, unless the bounds of y are others."""
-    X, z = latent(seed, N_FIT)
-    y, stored = censored(z), []
-    predict_held_out = base.predict_held_out
-
-    def interrupted(*args):
-        stored.append(len(args[-1]))
-        yield from predict_held_out(*args)
-        if len(stored) == 1:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(base, "predict_held_out", interrupted)
-    model = small()
-    with pytest.raises(KeyboardInterrupt):
-        model.fit(X, y)
-    model.fit(X, y)
-    assert stored[0] == 0
-    assert stored[1] > 0
-    expected = small().fit(X, y)
-    np.testing.assert_allclose(model.predict(X), expected.predict(X), rtol=1e-6)
 
 
 @pytest.mark.parametrize("y_of", [censored, lifetimes])

@@ -63,11 +63,6 @@ def test_disjoint_candidates_get_their_share_of_the_rows(prior_rows):
     np.testing.assert_allclose(weights, expected, atol=1e-6)
 
 
-def test_equal_candidates_have_equal_weights():
-    weights = stacking_weights(np.full((8, 4), -2.5), np.ones(8))
-    np.testing.assert_allclose(weights, 0.25)
-
-
 def test_few_rows_do_not_give_all_weight_to_one_candidate():
     """The better candidate has more weight with more rows."""
     shares = [
