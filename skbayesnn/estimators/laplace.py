@@ -218,15 +218,7 @@ class LaplaceModel(_Parameters, TableModel):
         sizes = len(x), x.shape[1], term.y.shape[1]
         whole, first = self._selected(sizes, lambda n: fitted(n, seeds[0]))
         fits = [first, *(fitted(whole, seed) for seed in seeds[1:])]
-        network, found, noise = self._with_posterior(whole), [], None
-        held = self._held_precisions(whole)[-network.n_weights :]
-        for hidden, mode in fits:
-            units = features(hidden, self.activation, x)
-            if noise is None:
-                noise = self._first_noise(network, x, units, term, mode, tau)
-            further, mode = self._with_noise(network, x, units, term, mode, held, noise)
-            found.append((_named("hidden", hidden) | further, mode))
-        self._store_modes(whole, found, seeds)
+        self._store_modes(whole, self._with_noise(whole, x, term, fits, tau), seeds)
 
     def _with_posterior(self, whole: DenseNetwork) -> DenseNetwork:
         """The layers that have a posterior."""
@@ -360,22 +352,12 @@ class LaplaceModel(_Parameters, TableModel):
             matrix[:] = np.clip(scale**2, *_evidence.PRECISIONS)
         return alpha
 
-    def _first_noise(self, network, x, units, term, mode, tau) -> Mode | None:
-        """The log variance of the noise, if it depends on the row.
+    def _with_noise(self, whole, x, term, fits, tau) -> list[tuple[dict, Mode]]:
+        """Arrays and mode of each network, with noise that depends on the row.
 
-        units : inputs of the layers that have a posterior
+        fits : hidden layers without a posterior, and mode, of each network
         """
-        return None
-
-    def _with_noise(
-        self, network, x, units, term, mode, held, noise
-    ) -> tuple[dict, Mode]:
-        """Parameters of noise that depends on the row, and the mode with it.
-
-        held : prior precisions that are held
-        noise : result of ``_first_noise`` for the first network
-        """
-        return {}, mode
+        return [(_named("hidden", hidden), mode) for hidden, mode in fits]
 
     def _log_density_shift(self) -> float:
         """From log densities of standardised y to those of y, for a row."""
@@ -719,7 +701,12 @@ class LaplaceRegressor(TableRegressor, LaplaceModel):
         tau = self._scaling.tau_from_network(variance)
         self.tau_ = float(tau[0]) if len(tau) == 1 else tau
 
-    def _first_noise(self, network, x, units, term, mode, tau):
+    def _first_noise(self, network, x, units, term, mode, tau) -> Mode | None:
+        """The log variance of the noise, if it depends on the row.
+
+        units : inputs of the layers that have a posterior
+        mode : of the first network
+        """
         noise = self._noise_network(x, term)
         is_auto = self.likelihood == "auto"
         self.likelihood_ = "gaussian" if is_auto else self.likelihood
@@ -746,20 +733,26 @@ class LaplaceRegressor(TableRegressor, LaplaceModel):
                 self.likelihood_ = "heteroscedastic"
         return found
 
-    def _with_noise(self, network, x, units, term, mode, held, noise):
+    def _with_noise(self, whole, x, term, fits, tau):
+        network, found = self._with_posterior(whole), []
+        held = self._held_precisions(whole)[-network.n_weights :]
+        units = [features(hidden, self.activation, x) for hidden, _ in fits]
+        first = self._first_noise(network, x, units[0], term, fits[0][1], tau)
         if self.likelihood_ != "heteroscedastic":
-            return {}, mode
-        dense, found = self._noise_network(x, term), noise
-        for is_last in (False, True):
-            variances = self._variances(network, units, term, mode)
-            found = self._noise_mode(dense, x, variances, found)
-            layers = dense.layers(found.weights)
-            if not is_last:
-                term = self._with_precision(term, layers, x)
-                mode = largest_evidence(
-                    network, units, term, mode, prior=self.prior_, alpha=held
-                )
-        return _named("noise", layers), mode
+            return super()._with_noise(whole, x, term, fits, tau)
+        dense = self._noise_network(x, term)
+        for (hidden, mode), inputs in zip(fits, units, strict=True):
+            variances = self._variances(network, inputs, term, mode)
+            noise = self._noise_mode(dense, x, variances, first)
+            precise = self._with_precision(term, dense.layers(noise.weights), x)
+            mode = largest_evidence(
+                network, inputs, precise, mode, prior=self.prior_, alpha=held
+            )
+            variances = self._variances(network, inputs, precise, mode)
+            noise = self._noise_mode(dense, x, variances, noise)
+            layers = _named("noise", dense.layers(noise.weights))
+            found.append((_named("hidden", hidden) | layers, mode))
+        return found
 
     def _with_precision(self, term, noise, x):
         if not noise:
