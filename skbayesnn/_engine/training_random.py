@@ -195,7 +195,7 @@ class TrainingRandom:
 
     @property
     def shared_by_rows(self) -> "TrainingRandom":
-        """The source of numbers that are not per row: this one, without padding."""
+        """The source of numbers that are not per row: this one."""
         return self
 
     def bernoulli(self, probability: torch.Tensor, *shape: int) -> torch.Tensor:
@@ -330,6 +330,3 @@ class _WordStock:
         if self._recording:
             self._ends.append(self._ends[-1] + n)
         return self.streams.words(n).unsqueeze(1)
-
-
-# ---- a part of the rows of a batch

@@ -175,6 +175,48 @@ PARAMETERS_OF_SOME = [
         )
         for weight in (-1.0, np.nan, np.inf)
     ],
+    (BBB, {"prior": "scale_mixture"}, ValueError, "requires kl='sampled', .*='closed'"),
+    *[
+        (
+            BBB,
+            {"prior": "scale_mixture", "kl": "sampled", "length_scale": scale},
+            ValueError,
+            "prior='scale_mixture' .* by 1 / length_scale, which must be > 0; got",
+        )
+        for scale in (0, np.array([0.0, 1.0, 1.0]))
+    ],
+    (
+        VARIATIONAL,
+        {"alpha_per": "weight"},
+        ValueError,
+        "noise='correlated' requires alpha_per='layer' .*; got alpha_per='weight'",
+    ),
+    (
+        VARIATIONAL,
+        {"prior": "gaussian"},
+        ValueError,
+        "noise='correlated' requires prior='log_uniform'",
+    ),
+    *[
+        (kinds, {name: "odd"}, ValueError, f"`{name}` must be one of .*; got 'odd'")
+        for kinds, names in (
+            (BBB, ("prior", "kl", "kl_weighting", "gradient")),
+            (VARIATIONAL, ("noise", "alpha_per", "prior", "kl_approximation")),
+        )
+        for name in names
+    ],
+    # Also without an effect, such as pi under the Gaussian prior.
+    *[
+        (kinds, {name: value}, ValueError, rf"`{name}` must be {rule}; got {value}")
+        for kinds, name, rule, values in (
+            (BBB, "pi", r"in \(0, 1\)", (0.0, 1.0, np.nan)),
+            (BBB, "s1", "finite and > 0", (0.0, np.inf)),
+            (BBB, "s2", "finite and > 0", (-1.0,)),
+            (BBB, "n_training_draws", ".*", (0,)),
+            ([*BBB, *VARIATIONAL], "kl_warm_up", r"in \[0, 1\)", (-0.1, 1.0, np.nan)),
+        )
+        for value in values
+    ],
 ]
 
 

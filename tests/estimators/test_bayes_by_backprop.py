@@ -22,7 +22,6 @@ from skbayesnn import (
 )
 from skbayesnn._engine.training import TrainingHistory
 from skbayesnn.networks import MLP
-from tests.helpers.checks import Checks
 from tests.helpers.pairwise import pairwise
 from tests.helpers.posteriors import BBB, VARIATIONAL
 
@@ -56,87 +55,7 @@ def same_arrays(actual, desired):
         np.testing.assert_array_equal(actual[name], value, err_msg=name)
 
 
-# ---- parameters that are refused
-
 MIXTURE = {"prior": "scale_mixture", "kl": "sampled"}
-UNSUPPORTED = [
-    (
-        {"prior": "scale_mixture"},
-        ValueError,
-        "prior='scale_mixture' requires kl='sampled', .*; got kl='closed'. Set "
-        "kl='sampled', or prior='gaussian'",
-    ),
-    *[
-        (
-            {"length_scale": scale, **MIXTURE},
-            ValueError,
-            "prior='scale_mixture' .* by 1 / length_scale, which must be > 0; got .*"
-            "For maximum likelihood set prior='gaussian'",
-        )
-        for scale in (0, 0.0, [1.0, 0.0, 1.0], np.array([0.0, 1.0, 1.0]))
-    ],
-    (
-        {"prior": "laplace"},
-        ValueError,
-        "`prior` must be one of 'gaussian', 'scale_mixture'; got 'laplace'",
-    ),
-    ({"prior": None}, ValueError, "`prior` must be one of .*; got None"),
-    (
-        {"kl": "exact"},
-        ValueError,
-        "`kl` must be one of 'closed', 'sampled'; got 'exact'",
-    ),
-    (
-        {"kl_weighting": "linear"},
-        ValueError,
-        "`kl_weighting` must be one of 'uniform', 'geometric'; got 'linear'",
-    ),
-    (
-        {"gradient": "reinforce"},
-        ValueError,
-        "`gradient` must be one of 'local', 'pathwise'; got 'reinforce'",
-    ),
-    *[
-        (
-            {"n_training_draws": value},
-            error,
-            f"`n_training_draws` must be .*; got {value}",
-        )
-        for value, error in [(0, ValueError), (1.5, TypeError)]
-    ],
-    *[
-        ({"pi": pi}, ValueError, rf"`pi` must be in \(0, 1\); got {pi}")
-        for pi in (0.0, 1.0, -0.5, 1.5, np.nan)
-    ],
-    ({"pi": "half"}, TypeError, "`pi` must be a number; got 'half'"),
-    *[
-        ({name: value}, ValueError, f"`{name}` must be finite and > 0; got {value}")
-        for name in ("s1", "s2")
-        for value in (0.0, -1.0, np.inf)
-    ],
-    ({"s1": None}, TypeError, "`s1` must be a number; got None"),
-    *[
-        (
-            {"kl_warm_up": value},
-            ValueError,
-            rf"`kl_warm_up` must be in \[0, 1\); got {value}",
-        )
-        for value in (-0.1, 1.0, 1.5, np.nan)
-    ],
-    ({"kl_warm_up": True}, TypeError, "`kl_warm_up` must be a number; got True"),
-]
-
-
-@BOTH
-def test_invalid_parameters_are_refused(data, small, kind):
-    """Also of parameters without an effect, such as pi under the Gaussian prior."""
-    with Checks() as check:
-        for parameters, error, message in UNSUPPORTED:
-            model = kind(**small | parameters)
-            with check(parameters):
-                with pytest.raises(error, match=message):
-                    model.fit(data.X, target(kind, data))
-                assert not {"parameters_", "n_features_in_"} & vars(model).keys()
 
 
 @pytest.mark.parametrize("length_scale", [1.0, "auto", [0.5, 1.0, 2.0]])

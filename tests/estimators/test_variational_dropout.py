@@ -18,7 +18,6 @@ from skbayesnn._families import Independent, Point
 from skbayesnn._likelihoods import Gaussian
 from skbayesnn._networks import Perceptron
 from skbayesnn.estimators import _pruning
-from tests.helpers.checks import Checks
 from tests.helpers.pairwise import pairwise as pairs
 from tests.helpers.posteriors import VARIATIONAL
 
@@ -57,70 +56,6 @@ def small(small):
 
 def target(kind, data):
     return data.labels if is_classifier(kind()) else data.y
-
-
-# ---- parameters that are refused
-
-UNSUPPORTED = [
-    (
-        {"alpha_per": "weight"},
-        ValueError,
-        "noise='correlated' requires alpha_per='layer' .*; got alpha_per='weight'. "
-        "Set alpha_per='unit', or noise='independent'",
-    ),
-    (
-        {"prior": "gaussian"},
-        ValueError,
-        "noise='correlated' requires prior='log_uniform': .*; got prior='gaussian'. "
-        "Set prior='log_uniform', or noise='independent'",
-    ),
-    (
-        {"noise": "bernoulli"},
-        ValueError,
-        "`noise` must be one of 'correlated', 'independent'; got 'bernoulli'",
-    ),
-    (
-        {"alpha_per": "network"},
-        ValueError,
-        "`alpha_per` must be one of 'layer', 'unit', 'weight'; got 'network'",
-    ),
-    ({"alpha_per": 0.1}, ValueError, "`alpha_per` must be one of .*; got 0.1"),
-    (
-        {"prior": "scale_mixture"},
-        ValueError,
-        "`prior` must be one of 'log_uniform', 'gaussian'; got 'scale_mixture'",
-    ),
-    (
-        {"kl_approximation": "exact"},
-        ValueError,
-        "`kl_approximation` must be one of 'molchanov', 'kingma'; got 'exact'",
-    ),
-    ({"dropout": "auto"}, TypeError, "`dropout` must be a number; got 'auto'"),
-    *[
-        (
-            {"kl_warm_up": value},
-            ValueError,
-            rf"`kl_warm_up` must be in \[0, 1\); got {value}",
-        )
-        for value in (-0.1, 1.0, np.nan)
-    ],
-    (
-        {"kl_warm_up": "late"},
-        ValueError,
-        "`kl_warm_up` must be a number or 'auto'; got 'late'",
-    ),
-]
-
-
-@BOTH
-def test_invalid_parameters_are_refused(data, small, kind):
-    with Checks() as check:
-        for parameters, error, message in UNSUPPORTED:
-            model = kind(**small | parameters)
-            with check(parameters):
-                with pytest.raises(error, match=message):
-                    model.fit(data.X, target(kind, data))
-                assert not {"parameters_", "n_features_in_"} & vars(model).keys()
 
 
 # ---- alpha
