@@ -13,6 +13,7 @@ import tempfile
 import weakref
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from contextvars import copy_context
 from copy import copy
 from functools import cache, cached_property, partial
@@ -461,56 +462,35 @@ def _of_dask(collection) -> RowSource:
     return RowSource(name, list(collection.columns), blocks)
 
 
-def _of_lazy_frame(frame) -> RowSource:
-    """A polars LazyFrame, written to a temporary Parquet file: its plan runs once."""
+def _written(name: str, names: list[str], write: Callable[[str], Any]) -> RowSource:
+    """Rows that are written to a temporary Parquet file when they are needed, once."""
 
     @cache
     def stored():
         folder = tempfile.mkdtemp(prefix="skbayesnn-")
         weakref.finalize(stored, shutil.rmtree, folder, ignore_errors=True)
         path = os.path.join(folder, "rows.parquet")
-        frame.sink_parquet(path)
-        return of_files("polars.LazyFrame", [path], folder)._find_blocks()
+        write(path)
+        return of_files(name, [path], folder)._find_blocks()
 
-    names = list(frame.collect_schema().names())
-    return RowSource("polars.LazyFrame", names, stored)
+    return RowSource(name, names, stored)
 
 
 def _of_dataset(dataset) -> RowSource:
-    """A pyarrow dataset."""
-    try:
-        fragments = list(dataset.get_fragments())
-    except ValueError as error:  # of a dataset after `filter`
-        raise ValueError(
-            "a pyarrow.dataset must not be filtered, since a fit reads its files in "
-            "parts. If its rows fit into memory, give dataset.to_table(); else "
-            "filter with polars: polars.scan_parquet(path).filter(...)."
-        ) from error
+    """A pyarrow dataset; without Parquet files, or with a filter, it is written."""
     name, schema = "pyarrow.dataset", dataset.schema
-    if fragments and all(hasattr(fragment, "row_groups") for fragment in fragments):
-        return _of_parquet(name, fragments, schema, True)
-    table_of = imported("pyarrow").Table.from_batches
-    at_once = {"batch_readahead": 1, "fragment_readahead": 1}
+    with suppress(ValueError):  # of a dataset after `filter`
+        fragments = list(dataset.get_fragments())
+        if fragments and all(hasattr(fragment, "row_groups") for fragment in fragments):
+            return _of_parquet(name, fragments, schema, True)
 
-    def read(place, fragment, columns, n_at_once):
-        with files.named_in_errors(place):
-            for batch in fragment.to_batches(
-                schema=schema, columns=columns, batch_size=n_at_once, **at_once
-            ):
-                yield table_of([batch])
+    def write(path):
+        writer = imported("pyarrow.parquet").ParquetWriter(path, schema)
+        with files.named_in_errors(name), writer:
+            for batch in dataset.to_batches(batch_readahead=1, fragment_readahead=1):
+                writer.write_batch(batch)
 
-    def blocks():
-        found = []
-        for i, fragment in enumerate(fragments):
-            place = getattr(fragment, "path", f"{name}, block {i}")
-            with files.named_in_errors(place):
-                n_rows = fragment.count_rows()
-            found.append(
-                Block(n_rows, place, partial(read, place, fragment), 8 * n_rows)
-            )
-        return found
-
-    return RowSource(name, files.column_names(schema), blocks)
+    return _written(name, files.column_names(schema), write)
 
 
 def of_files(name: str, paths: Sequence[str], base: str) -> RowSource:
@@ -598,7 +578,8 @@ def source_of(X) -> RowSource | None:
     if ("pyarrow", "Dataset") in names:
         return _of_dataset(X)
     if ("polars", "LazyFrame") in names:
-        return _of_lazy_frame(X)
+        columns = list(X.collect_schema().names())
+        return _written("polars.LazyFrame", columns, X.sink_parquet)
     # Chunks distinguish an array on disk from one in memory.
     is_chunked = hasattr(type(X), "chunks") and hasattr(type(X), "dtype")
     return _of_array(X) if is_chunked else None

@@ -219,23 +219,16 @@ def _refuse_other_tables(X) -> None:
     """Raise if X is a row without its table, or if columns of it share a name."""
     refuse_repeated_names(X)
     _refuse_masked("X", X)
-    if isinstance(X, dict) and not sparse.issparse(X):  # dok_array is a dict
-        way_out = "Give pandas.DataFrame(X), or pandas.DataFrame([X]) if it is one row."
-    elif isinstance(X, list) and X and isinstance(X[0], dict):
-        way_out = "Give pandas.DataFrame(X)."
-    elif type(X).__name__ == "Series" and getattr(X, "ndim", 1) == 1:
-        way_out = "For one column give X.select(name) in place of X[name]."
-        if hasattr(X, "iloc"):
-            way_out = (
-                "For one row give X.loc[[i]] or X.iloc[[i]] in place of X.loc[i], for "
-                "one column X[[name]]."
-            )
-    else:
-        return
-    kind = "list of dicts" if isinstance(X, list) else type(X).__name__
-    raise ValueError(
-        f"`X` must be a table of shape (n_samples, n_features); got a {kind}. {way_out}"
-    )
+    is_list = isinstance(X, list) and bool(X) and isinstance(X[0], dict)
+    is_series = type(X).__name__ == "Series" and getattr(X, "ndim", 1) == 1
+    is_dict = isinstance(X, dict) and not sparse.issparse(X)  # dok_array is a dict
+    if is_list or is_series or is_dict:
+        kind = "list of dicts" if is_list else type(X).__name__
+        raise ValueError(
+            "`X` must be a table of shape (n_samples, n_features); got a "
+            f"{kind}. Give pandas.DataFrame(X); of a table, for one row X.loc[[i]] in "
+            "place of X.loc[i], for one column X[[name]] in place of X[name]."
+        )
 
 
 def _as_numbers(estimator, X, *, reset, allow_nan=False):

@@ -201,10 +201,18 @@ def test_types_that_differ(tmp_path):
         source_of(tmp_path)
 
 
-def test_filtered_dataset(tmp_path):
-    dataset = datasets.dataset(_write(tmp_path / "0.parquet"))
-    with pytest.raises(ValueError, match=r"must not be filtered.*to_table"):
-        source_of(dataset.filter(datasets.field("a") > 1))
+def test_other_datasets_are_written(tmp_path):
+    """Text files, in their order, and rows of Parquet files after a filter."""
+    rows = np.arange(900.0)
+    _write(tmp_path / "rows" / "0.parquet", a=rows)
+    csv = pytest.importorskip("pyarrow.csv")
+    csv.write_csv(pyarrow.table({"a": rows[:400]}), tmp_path / "0.csv")
+    csv.write_csv(pyarrow.table({"a": rows[400:]}), tmp_path / "1.csv")
+    texts = datasets.dataset([tmp_path / "0.csv", tmp_path / "1.csv"], format="csv")
+    assert _content(texts)["a"] == rows.tolist()
+    dataset = datasets.dataset(tmp_path / "rows")
+    large = dataset.filter(datasets.field("a") > 100)
+    assert _content(large)["a"] == rows[101:].tolist()
 
 
 # ---- damage and changes

@@ -272,12 +272,12 @@ def test_a_row_without_its_table(data, small, with_category):
         frame["kind"] = np.resize(["u", "v"], 41)
     model = MCDropoutRegressor(**small).fit(frame, data.y)
     row = frame.loc[4]
-    for rows, kind, way in (
-        (row, "Series", r"X\.loc\[\[i\]\]"),
-        (row.to_dict(), "dict", r"pandas\.DataFrame\(\[X\]\)"),
-        ([row.to_dict()], "list of dicts", r"pandas\.DataFrame\(X\)"),
+    for rows, kind in (
+        (row, "Series"),
+        (row.to_dict(), "dict"),
+        ([row.to_dict()], "list of dicts"),
     ):
-        message = rf"`X` must be a table .*; got a {kind}\. .*{way}"
+        message = rf"`X` must be a table .*; got a {kind}\. .*X\.loc\[\[i\]\]"
         with pytest.raises(ValueError, match=message):
             model.predict(rows)
         for new in (MCDropoutRegressor(**small), BayesianStackingRegressor()):
@@ -286,7 +286,7 @@ def test_a_row_without_its_table(data, small, with_category):
     expected = model.predict(frame.loc[[4]])
     assert model.predict(pd.DataFrame([row.to_dict()])) == expected
     column = pytest.importorskip("polars").Series("a", data.X[:, 0])
-    with pytest.raises(ValueError, match=r"got a Series\. .*X\.select\(name\)"):
+    with pytest.raises(ValueError, match=r"got a Series\. .*X\[\[name\]\]"):
         MCDropoutRegressor(**small).fit(column, data.y)
 
 
