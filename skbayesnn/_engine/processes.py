@@ -27,14 +27,11 @@ TIMEOUT_VARIABLE = "SKBAYESNN_TIMEOUT"
 _TIMEOUT = 600.0
 # Variables that torchrun sets.
 _VARIABLES = "RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"
-# Seconds in which the processes that are left answer after a failure.
-_GRACE = 5.0
-# Time-out of the exchange after separate work, which may take any time. A process that
-# ends is noticed at once.
 _ANY_TIME = timedelta(days=365)
 _HINT = (
-    "All processes must call the same fits, in the same order. With `checkpoint`, the "
-    "last finished epochs are in its file, and the script can continue."
+    "All processes must call the same fits, in the same order, or train alone, with "
+    f"{PROCESSES_VARIABLE}=alone. With `checkpoint`, the last finished epochs are in "
+    "its file, and the script can continue."
 )
 
 
@@ -96,11 +93,12 @@ class Processes:
         self.rank, self.count, self._seconds = rank, count, seconds
         # The group of torch from which this one was made.
         self.world = dist.group.WORLD
-        self._patient_group = None
-        timeout = timedelta(seconds=seconds)
-        self._group, self._patient_group = (
-            self._attempt(dist.new_group, backend="gloo", timeout=t)
-            for t in (timeout, _ANY_TIME)
+        # All processes are here, with the time-out of that group.
+        _attempt("start", seconds, dist.barrier)
+        # Its own time-out is that of the exchange after separate work, which may take
+        # any time. A process that ends is noticed at once.
+        self._group = _attempt(
+            "start", seconds, dist.new_group, backend="gloo", timeout=_ANY_TIME
         )
 
     # ---- the part of this process
@@ -117,13 +115,15 @@ class Processes:
         after_separate_work : whether other processes may be here much later
         """
         values: list[Any] = [None] * self.count
-        group = self._patient_group if after_separate_work else self._group
-        self._attempt(dist.all_gather_object, values, value, group=group)
+        if not after_separate_work:
+            self._wait()
+        self._attempt(dist.all_gather_object, values, value, group=self._group)
         return values
 
     def of_first(self, value):
         """The value of the first process; the value of the others is ignored."""
         values = [value]
+        self._wait()
         self._attempt(dist.broadcast_object_list, values, group=self._group)
         return values[0]
 
@@ -150,37 +150,40 @@ class Processes:
                     f"{PROCESSES_VARIABLE}=alone."
                 )
 
-    def _attempt(self, function, *arguments, **options):
+    def _wait(self) -> None:
+        """Wait for the other processes, up to the time-out."""
+        timeout = timedelta(seconds=self._seconds)
+        # In process 0, the error has the ranks of processes that do not answer.
+        self._attempt(dist.monitored_barrier, self._group, timeout, wait_all_ranks=True)
+
+    def _attempt(self, function, *arguments, **options) -> None:
         """Call a function of torch.distributed; raise if a process is lost."""
-        start = time.monotonic()
         try:
-            return function(*arguments, **options)
-        except RuntimeError as error:
+            _attempt("answer", self._seconds, function, *arguments, **options)
+        except ProcessError:
             _forget(self)
-            raise self._failure(error, time.monotonic() - start) from error
+            raise
 
-    # ---- lost processes
 
-    def _failure(self, error: Exception, seconds: float) -> OSError:
-        """The error for an exchange that failed after some seconds.
+def _attempt(verb: str, seconds: float, function, *arguments, **options):
+    """Call a function of torch.distributed; raise if a process is lost or late.
 
-        In process 0, torch gives the ranks of processes that do not answer.
-        """
-        grace = timedelta(seconds=min(_GRACE, self._seconds))
-        try:
-            dist.monitored_barrier(self._patient_group, grace, wait_all_ranks=True)
-        except (RuntimeError, ValueError) as missing:
-            error = missing
-        if seconds < 0.9 * self._seconds:
-            return LostProcessError(
+    verb : what another process has not done
+    seconds : time-out
+    """
+    start = time.monotonic()
+    try:
+        return function(*arguments, **options)
+    except RuntimeError as error:
+        if time.monotonic() - start < 0.9 * seconds:
+            raise LostProcessError(
                 f"another process of this script was lost during a fit. {_HINT} "
                 f"({error})"
-            )
-        return LateProcessError(
-            f"another process of this script did not answer within {self._seconds:g} "
-            f"s, the value of the environment variable {TIMEOUT_VARIABLE}. {_HINT} "
-            f"({error})"
-        )
+            ) from error
+        raise LateProcessError(
+            f"another process of this script did not {verb} within {seconds:g} s, the "
+            f"value of the environment variable {TIMEOUT_VARIABLE}. {_HINT} ({error})"
+        ) from error
 
 
 # ---- the processes of this script
@@ -236,24 +239,8 @@ def _forget(processes: Processes) -> None:
 
 def _connect(seconds: float) -> None:
     """Start torch's process group from the environment."""
-    rank, count = os.environ["RANK"], os.environ["WORLD_SIZE"]
-    start = time.monotonic()
-    try:
-        dist.init_process_group("gloo", timeout=timedelta(seconds=seconds))
-    except RuntimeError as error:
-        error_type: type[ProcessError] = LostProcessError
-        within = ""
-        if time.monotonic() - start >= 0.9 * seconds:
-            error_type = LateProcessError
-            within = (
-                f" within {seconds:g} s, the value of the environment variable "
-                f"{TIMEOUT_VARIABLE}"
-            )
-        raise error_type(
-            f"process {rank} could not connect to the other {int(count) - 1} "
-            f"processes{within}. All processes must call fit. To train without them, "
-            f"set {PROCESSES_VARIABLE}=alone. ({error})"
-        ) from error
+    timeout = timedelta(seconds=seconds)
+    _attempt("start", seconds, dist.init_process_group, "gloo", timeout=timeout)
     # Threads of torch abort a process that ends without this.
     atexit.register(leave_processes)
 
