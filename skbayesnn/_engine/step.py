@@ -86,15 +86,14 @@ class Schedule:
         distinct, schedule_index = np.unique(schedules, axis=0, return_inverse=True)
         # Distinct pairs: steps of this run, steps of earlier runs.
         self._schedules = [(int(n), int(first)) for n, first in distinct]
-        self._schedule_index = schedule_index.reshape(-1)
+        # Index of every member's distinct schedule, (members,).
+        self.index = schedule_index.reshape(-1)
         self._members = [
             np.flatnonzero(schedule_index == i) for i in range(len(distinct))
         ]
         self._schedule_of: torch.Tensor | None = None
         if len(distinct) > 1:
-            schedule_of_member = torch.as_tensor(self._schedule_index).to(
-                member_of.device
-            )
+            schedule_of_member = torch.as_tensor(self.index).to(member_of.device)
             self._schedule_of = schedule_of_member[member_of]
 
     def progress(self, n_done: int) -> list[tuple[float, np.ndarray]]:
@@ -107,12 +106,7 @@ class Schedule:
     def steps_done(self, n_done: int) -> np.ndarray:
         """Steps of every member including earlier runs, (members,)."""
         steps = [first + min(n_done, n) for n, first in self._schedules]
-        return np.array(steps)[self._schedule_index]
-
-    @property
-    def index(self) -> np.ndarray:
-        """Index of every member's distinct schedule, (members,)."""
-        return self._schedule_index
+        return np.array(steps)[self.index]
 
     def progress_of(self, n_done: np.ndarray) -> np.ndarray:
         """Completed shares of the warm-ups, (distinct schedules, steps)."""
@@ -178,44 +172,40 @@ class RowPerturbation:
     config : TrainingConfig
     seeds : ndarray of shape (members,), int
     rows : MemberRows
+
+    Attributes
+    ----------
+    on_y : bool
+        Whether y is perturbed; otherwise the weights of the rows.
+    values : tensor of shape (members, rows, targets or 1)
     """
 
     def __init__(self, config: TrainingConfig, seeds: np.ndarray, rows: MemberRows):
         n_targets = config.likelihood.gaussian_targets
-        self._on_y = n_targets > 0
+        self.on_y = n_targets > 0
         weights = np.ones((len(seeds), int(rows.n_rows.max())))
         if rows.weights is not None:
             weights *= torch.as_tensor(rows.weights).cpu().numpy()
         values = []
         for seed, row_weights in zip(seeds, weights[..., None], strict=True):
             random = np.random.Generator(philox(int(seed), ROWS))
-            if self._on_y:
+            if self.on_y:
                 # A row of weight w is the mean of w rows: divide by sqrt(w).
                 normal = random.standard_normal((len(row_weights), n_targets))
                 values.append(normal / np.sqrt(row_weights))
             else:
                 values.append(random.standard_gamma(row_weights) / row_weights)
-        self._values = torch.as_tensor(np.stack(values)).to(rows.mean_weight)
+        self.values = torch.as_tensor(np.stack(values)).to(rows.mean_weight)
 
     def select(self, members: np.ndarray) -> "RowPerturbation":
         """The perturbation of some members, by index."""
         part = copy(self)
-        part._values = self._values[torch.as_tensor(members).to(self._values.device)]
+        part.values = self.values[torch.as_tensor(members).to(self.values.device)]
         return part
-
-    @property
-    def on_y(self) -> bool:
-        """Whether y is perturbed; otherwise the weights of the rows."""
-        return self._on_y
-
-    @property
-    def values(self) -> torch.Tensor:
-        """Perturbation of all rows, (members, rows, targets or 1)."""
-        return self._values
 
     def of_member(self, member: int) -> np.ndarray:
         """Perturbation of a member's rows, (rows, targets or 1)."""
-        return self._values[member].numpy()
+        return self.values[member].numpy()
 
     def batches(
         self, batches: Iterable[Batch], order: torch.Tensor, size: int
@@ -224,14 +214,14 @@ class RowPerturbation:
 
         order : (members or 1, rows of all batches)
         """
-        lead, _, width = self._values.shape
+        lead, _, width = self.values.shape
         index = order.expand(lead, -1).unsqueeze(-1).expand(-1, -1, width)
-        values = self._values.gather(1, index).split(size, dim=1)
+        values = self.values.gather(1, index).split(size, dim=1)
         return map(self._perturbed, batches, values)
 
     def _perturbed(self, batch: Batch, perturbation: torch.Tensor) -> Batch:
         x, y, weights, _ = batch
-        if self._on_y:
+        if self.on_y:
             return Batch(x, y, weights, perturbation)
         factors = perturbation.squeeze(-1)
         return Batch(x, y, factors if weights is None else weights * factors)

@@ -371,23 +371,23 @@ class PerturbationById(RowPerturbation):
         self, config: TrainingConfig, seeds: np.ndarray, rows: BufferedRows, buffer
     ):
         self._seeds, self._n_targets = seeds, config.likelihood.gaussian_targets
-        self._on_y = self._n_targets > 0
+        self.on_y = self._n_targets > 0
         width = max(1, self._n_targets)
         shape = (len(seeds), len(buffer.ids), width)
-        self._values = torch.zeros(shape).to(rows.mean_weight)
+        self.values = torch.zeros(shape).to(rows.mean_weight)
         self.renew(buffer.ids, buffer.weights)
 
     def renew(self, ids: np.ndarray, weights: np.ndarray) -> None:
         """Compute the perturbation of other rows, in place."""
         for member, seed in enumerate(self._seeds):
-            for target in range(self._values.shape[2]):
+            for target in range(self.values.shape[2]):
                 uniform = [_uniform(int(seed), ids, 2 * target + k) for k in range(2)]
-                if self._on_y:
+                if self.on_y:
                     radius = np.sqrt(-2 * np.log1p(-uniform[0]))
                     values = radius * np.cos(2 * np.pi * uniform[1]) / np.sqrt(weights)
                 else:
                     values = _gamma_quantile(weights, uniform[0]) / weights
-                self._values[member, :, target] = torch.as_tensor(values)
+                self.values[member, :, target] = torch.as_tensor(values)
 
 
 def _gamma_quantile(shape: np.ndarray, probability: np.ndarray) -> np.ndarray:

@@ -151,15 +151,6 @@ def test_numeric_frame(data, small, fitted, kind, library):
     assert names_of(model) == names_of(StandardScaler().fit(frame))
 
 
-def test_pandas_object_columns_with_numbers(data, small, fitted):
-    pd = pytest.importorskip("pandas")
-    frame = pd.DataFrame(data.X, columns=list("abcd"))
-    model = MCDropoutRegressor(**small).fit(frame.astype(object), data.y)
-    np.testing.assert_array_equal(
-        model.predict(frame), fitted[MCDropoutRegressor].predict(data.X)
-    )
-
-
 @BOTH
 def test_text_arrays(data, small, fitted, kind):
     """Text in an array is a category; a model of numbers refuses it."""
