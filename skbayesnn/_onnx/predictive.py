@@ -562,13 +562,14 @@ def _laplace(model: LaplaceModel, rows: OnnxRows, part: Part | None):
     every_use = _uses(part, model.n_components)
     x = (_single_input(rows).cast(np.float64) - model.x_mean_) / model.x_scale_
     outputs, variances, uses = [], [], []
-    for member in range(len(model.log_evidence_)):
+    n_networks = len(model.log_evidence_)
+    for member in range(n_networks):
         layers, draws, noise, hidden = map(
             partial(model.layers_of, member), model.KINDS
         )
         units = features(hidden, model.activation, x)
-        for sign in (1.0, -1.0):
-            of_draws = every_use[model.positions(member, sign)]
+        for first, sign in enumerate((1.0, -1.0)):
+            of_draws = every_use[member::n_networks][first::2]
             used = of_draws.any(1)
             if not used.any():
                 continue

@@ -9,7 +9,7 @@ models of other libraries do.
 
 import math
 from copy import copy
-from dataclasses import dataclass
+from functools import partial
 from numbers import Integral
 from typing import Any
 
@@ -95,6 +95,7 @@ def fits_to_all_rows(
     spaces = getattr(stack, "candidate_spaces_", [None] * len(models))
     factors = found.class_factors(class_weight)
     features = _features_of_sample(stack, found.sample)
+    rows_of = partial(rows_of_stack, stack, factors, found.sample, features)
     candidates = zip(models, stack.on_frame_, spaces, strict=True)
     longest = 0.0
     for i, (model, on_frame, space) in enumerate(candidates):
@@ -103,8 +104,7 @@ def fits_to_all_rows(
             log.is_cut = True
             fitted.append(model)
             continue
-        rows = RowsOfStack(stack, model, on_frame, factors, found.sample, features)
-        encoded = training.transformed(rows)
+        encoded = training.transformed(partial(rows_of, model, on_frame))
         key = _key_of_fit(model, on_frame, training)
         if isinstance(last, BayesianNetwork):
             last = _network(last, encoded, found, fits, key)
@@ -204,41 +204,25 @@ def _features_of_sample(stack, sample: Part) -> np.ndarray | None:
     return next(iter(statistics))[1]
 
 
-@dataclass(frozen=True)
-class RowsOfStack:
-    """Transforms rows of the source to what a network of the stack takes.
+def rows_of_stack(
+    stack, factors: dict, sample: Part, features, model, on_frame: bool, part: Part
+) -> Part:
+    """Rows of the source as a candidate of the stack takes them.
 
-    Parameters
-    ----------
-    stack : fitted stack, whose encoder of the columns is used
+    factors : class weights by label, or empty
+    features : result of ``_features_of_sample``
     model : fitted candidate, whose steps before the network are used
-    on_frame : bool
-        Whether the candidate takes X as it is given.
-    factors : dict of label to float
-        Class weights, or empty.
-    sample : Part
-    features : ndarray or None
-        Result of ``_features_of_sample``.
+    on_frame : whether the candidate takes X as it is given
     """
-
-    stack: Any
-    model: Any
-    on_frame: bool
-    factors: dict
-    sample: Part
-    features: np.ndarray | None
-
-    def __call__(self, part: Part) -> Part:
-        X = part.X
-        # Networks of a user's pool check X themselves.
-        if not self.on_frame and self.stack.fitted_to_sparse_ is not None:
-            X = check_inputs(self.stack, X, reset=False)
-            if self.features is not None:
-                X = with_sampled_rows(X, part.ids, self.features, self.sample.ids)
-        model = self.model
-        while isinstance(model, Pipeline):
-            X, model = model[:-1].transform(X), model.steps[-1][1]
-        if not self.factors:
-            return part._replace(X=X)
-        factors = np.array([self.factors[label] for label in part.y.tolist()])
-        return part._replace(X=X, weights=part.weights * factors)
+    X = part.X
+    # Networks of a user's pool check X themselves.
+    if not on_frame and stack.fitted_to_sparse_ is not None:
+        X = check_inputs(stack, X, reset=False)
+        if features is not None:
+            X = with_sampled_rows(X, part.ids, features, sample.ids)
+    while isinstance(model, Pipeline):
+        X, model = model[:-1].transform(X), model.steps[-1][1]
+    if not factors:
+        return part._replace(X=X)
+    by_row = np.array([factors[label] for label in part.y.tolist()])
+    return part._replace(X=X, weights=part.weights * by_row)

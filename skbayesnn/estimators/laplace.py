@@ -393,31 +393,24 @@ class LaplaceModel(_Parameters, TableModel):
 
     @property
     def n_components(self) -> int:
-        """Draws of all networks."""
-        return 2 * self.parameters_["draws/0/bias"].shape[1] * len(self.log_evidence_)
+        """Draws of all networks, which alternate.
 
-    def positions(self, member: int, sign: float) -> np.ndarray:
-        """Places of the draws of a network among all draws, (pairs,).
-
-        Draws of the networks alternate; each is followed by its mirror image.
-
-        sign : 1, or -1 for mirror images
+        Each draw of a network is followed by its mirror image.
         """
-        n_networks = len(self.log_evidence_)
-        n_pairs = self.n_components // (2 * n_networks)
-        return (2 * np.arange(n_pairs) + (sign < 0)) * n_networks + member
+        return 2 * self.parameters_["draws/0/bias"].shape[1] * len(self.log_evidence_)
 
     def _outputs(self, x) -> np.ndarray:
         """Draws of the linearised networks, (draws, rows, outputs)."""
         outputs = np.empty((self.n_components, len(x), self._n_outputs))
-        for member in range(len(self.log_evidence_)):
+        n_networks = len(self.log_evidence_)
+        for member in range(n_networks):
             layers, draws, _, hidden = (
                 self.layers_of(member, kind) for kind in self.KINDS
             )
             units = features(hidden, self.activation, x)
             f, change = linearised(layers, draws, self.activation, units)
-            for sign in (1, -1):
-                outputs[self.positions(member, sign)] = f + sign * change
+            of_member = outputs[member::n_networks]
+            of_member[::2], of_member[1::2] = f + change, f - change
         return outputs
 
     @property
@@ -812,12 +805,10 @@ class LaplaceRegressor(TableRegressor, LaplaceModel):
         mean = self._outputs(x)
         if self.likelihood_ == "poisson":
             return MixturePredictive(self.counts(mean), self.y_ndim_ == 1)
-        variance = np.empty(mean.shape)
-        for member in range(len(self.log_evidence_)):
+        variance, n_networks = np.empty(mean.shape), len(self.log_evidence_)
+        for member in range(n_networks):
             noise = self.layers_of(member, "noise")
-            for sign in (1, -1):
-                places = self.positions(member, sign)
-                variance[places] = self.noise_variance(member, noise, x)
+            variance[member::n_networks] = self.noise_variance(member, noise, x)
         return self._predictive_of(Gaussians(mean, variance), dtype)
 
 
