@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from threading import Event
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize_scalar
@@ -277,110 +277,87 @@ FACTORS, OUTLIER = (0.3, 3.0), 10.0
 LOG_PRECISION = 0.02
 
 
-@dataclass(frozen=True)
-class Calibration:
-    """Held-out rows, which scale the embedding and the kernel of trained networks.
+def calibrated(model, trainer: EmbeddingTrainer, held_out) -> dict[str, np.ndarray]:
+    """Parameters with the scale of the embedding, and of the kernel of a regression.
 
     In training, the neighbours are a subset of the rows, and the embedding adapts to
-    their y. So the best scale of the distances is another one in predictions.
+    their y. So the best scale of the distances is another one in predictions: the one
+    with which the other rows predict the held-out rows best.
 
-    Parameters
-    ----------
-    model : NeighbourModel
-        With the other rows as its training rows.
-    rows : Rows
-        Its training rows, for the compiled loop.
-    features, y, labels, weights : ndarray
-        Held-out rows; y or labels are empty.
+    model : NeighbourModel, trained by ``trainer``
+    held_out : (rows,), bool
     """
+    part = of_other_rows(model, held_out)
+    features = model._encoded(model.X_train_[held_out])
+    queries = part._queries(features, part._embedded_draws())
+    targets = trainer.targets(model.y_train_[held_out])
+    density = partial(log_density, trainer.rows, *targets)
+    best = partial(best_factor, model.weights_train_[held_out])
+    parameters, least = dict(model.parameters_), model._least_kernel
+    kernel = parameters["kernel"]
+    factor = best(lambda log: density(kernel, scaled(queries, np.exp(log))))
+    for name in ("w3", "linear"):
+        values = parameters[name]
+        parameters[name] = values * values.dtype.type(factor)
+    if least is None:
+        return parameters
+    queries = scaled(queries, factor)
 
-    model: Any
-    rows: Any
-    features: np.ndarray
-    y: np.ndarray
-    labels: np.ndarray
-    weights: np.ndarray
+    def widened(log_factor):
+        shift = np.full(len(least), log_factor)
+        shift[-1] = 0.0
+        return np.maximum(kernel + shift, least).astype(kernel.dtype)
 
-    @classmethod
-    def of(cls, model, trainer, held_out) -> "Calibration | None":
-        """Calibration by the held-out rows of a model; None if there are none."""
-        if not held_out.any():
-            return None
-        part = snapshot(model)
-        part.n_draws = min(model.n_draws, CALIBRATION_DRAWS)
-        for name in ("X_train_", "y_train_", "weights_train_"):
-            setattr(part, name, getattr(model, name)[~held_out])
-        features = model._encoded(model.X_train_[held_out])
-        y, labels = trainer.targets(model.y_train_[held_out])
-        weights = model.weights_train_[held_out]
-        return cls(part, trainer.rows, features, y, labels, weights)
+    factor = best(lambda log: density(widened(log), queries))
+    return parameters | {"kernel": widened(np.log(factor))}
 
-    def calibrated(self, parameters, seeds) -> dict[str, np.ndarray]:
-        """Scale the embedding, and then the kernel of a regression."""
-        queries = self._queries(parameters, seeds)
-        kernel, least = parameters["kernel"], self.model._least_kernel
-        factor = self._best(
-            lambda log: self._density(scaled(queries, np.exp(log)), kernel)
-        )
-        parameters = dict(parameters)
-        for name in ("w3", "linear"):
-            values = parameters[name]
-            parameters[name] = values * values.dtype.type(factor)
-        if least is None:
-            return parameters
-        queries = scaled(queries, factor)
 
-        def widened(log_factor):
-            shift = np.full(len(least), log_factor)
-            shift[-1] = 0.0
-            return np.maximum(kernel + shift, least).astype(kernel.dtype)
+def of_other_rows(model, held_out):
+    """A model without the held-out rows, and with few draws."""
+    part = snapshot(model)
+    part.n_draws = min(model.n_draws, CALIBRATION_DRAWS)
+    for name in ("X_train_", "y_train_", "weights_train_"):
+        setattr(part, name, getattr(model, name)[~held_out])
+    return part
 
-        factor = self._best(lambda log: self._density(queries, widened(log)))
-        return parameters | {"kernel": widened(np.log(factor))}
 
-    def _best(self, density) -> float:
-        """Factor with the highest posterior density, given the held-out rows.
+def best_factor(weights, density) -> float:
+    """Factor with the highest posterior density, given the held-out rows.
 
-        The log factor has a normal prior. Densities are bounded below, so that outliers
-        do not decide.
+    The log factor has a normal prior. Densities are bounded below, so that outliers do
+    not decide.
 
-        density : log density of the rows as a function of the log factor
-        """
-        bound = least_density(density(0.0), self.weights, OUTLIER)
+    weights : of the held-out rows
+    density : their log density as a function of the log factor
+    """
+    bound = least_density(density(0.0), weights, OUTLIER)
 
-        def loss(log_factor):
-            values = np.maximum(density(log_factor), bound)
-            return 0.5 * (log_factor / PRIOR_STD) ** 2 - self.weights @ values
+    def loss(log_factor):
+        values = np.maximum(density(log_factor), bound)
+        return 0.5 * (log_factor / PRIOR_STD) ** 2 - weights @ values
 
-        options = {"xatol": LOG_PRECISION}
-        best = minimize_scalar(
-            loss, bounds=np.log(FACTORS), method="bounded", options=options
-        )
-        return float(np.exp(np.round(best.x, 3)))
+    options = {"xatol": LOG_PRECISION}
+    best = minimize_scalar(
+        loss, bounds=np.log(FACTORS), method="bounded", options=options
+    )
+    return float(np.exp(np.round(best.x, 3)))
 
-    def _queries(self, parameters, seeds):
-        """Embeddings of the held-out rows by the draws of some networks."""
-        model = snapshot(self.model)
-        model.parameters_, model.seeds_ = parameters, seeds
-        return model._queries(self.features, model._embedded_draws())
 
-    def _density(self, queries, kernel) -> np.ndarray:
-        """Log density of the held-out rows, in the units of the training."""
-        from skbayesnn._engine.compiled.neighbours import log_densities
+def log_density(rows, y, labels, kernel, queries) -> np.ndarray:
+    """Log density of rows, in the units of the training, (queries,).
 
-        densities = np.empty((len(queries), len(self.weights)))
-        for (draw, z), row in zip(queries, densities, strict=True):
-            log_densities(
-                z,
-                draw.columns,
-                draw.offsets,
-                self.rows,
-                self.y,
-                self.labels,
-                kernel[draw.member],
-                row,
-            )
-        return log_mean_exp(densities)
+    rows : the training rows, for the compiled loop
+    y, labels : of the queries; one is empty
+    kernel : of each network
+    queries : embeddings of the rows by each draw, with the draw
+    """
+    from skbayesnn._engine.compiled.neighbours import log_densities
+
+    densities = np.empty((len(queries), len(queries[0][1])))
+    for (draw, z), row in zip(queries, densities, strict=True):
+        at = kernel[draw.member]
+        log_densities(z, draw.columns, draw.offsets, rows, y, labels, at, row)
+    return log_mean_exp(densities)
 
 
 def scaled(queries, factor: float) -> list[tuple[Draw, np.ndarray]]:

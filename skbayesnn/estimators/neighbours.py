@@ -19,10 +19,10 @@ from skbayesnn._predictive.classes import ClassPredictive
 from skbayesnn._typing import Array
 from skbayesnn._validation import MAX_N_DRAWS
 from skbayesnn.estimators._embedding import (
-    Calibration,
     Draw,
     EmbeddingTrainer,
     Kernel,
+    calibrated,
     report_failures,
     vector,
 )
@@ -194,7 +194,6 @@ class NeighbourModel(_Parameters, WithCache, TableModel):
             rate,
             1 - self.dropout_,
         )
-        calibration = Calibration.of(self, trainer, held_out)
         auto = np.full(3, LENGTH_SCALE)
         self.length_scale_ = _validation.length_scales(
             self.length_scale, trainer.fan_ins, auto
@@ -205,8 +204,8 @@ class NeighbourModel(_Parameters, WithCache, TableModel):
         self.seeds_ = self.seeds_[kept]
         fits = [fit for fit in fits if np.isfinite(fit.values).all()]
         self.parameters_ = trainer.parameters(fits)
-        if calibration is not None:
-            self.parameters_ = calibration.calibrated(self.parameters_, self.seeds_)
+        if held_out.any():
+            self.parameters_ = calibrated(self, trainer, held_out)
         self.loss_curve_ = np.mean([fit.losses for fit in fits], axis=0).tolist()
         self.n_iter_ = trainer.n_steps
         decay = np.square(self.length_scale_) / (2 * trainer.weights.sum())

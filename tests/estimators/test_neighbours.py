@@ -9,6 +9,7 @@ from scipy.special import logsumexp
 from scipy.stats import norm
 
 from skbayesnn import NeighbourClassifier, NeighbourRegressor
+from skbayesnn._runtime import snapshot
 from skbayesnn.estimators import _embedding, _table_model, neighbours
 from skbayesnn.preprocessing import PiecewiseLinearEncoder, TableEncoder
 from tests.helpers.frames import mixed_frame, new_frame
@@ -226,15 +227,15 @@ def test_number_of_held_out_rows(n_rows, share, n_held_out, seed):
 
 @pytest.fixture
 def calibrations(monkeypatch):
-    """Arguments and result of every call of ``Calibration.calibrated``."""
-    calls, original = [], _embedding.Calibration.calibrated
+    """Arguments and result of every call of ``calibrated``."""
+    calls = []
 
-    def calibrated(self, parameters, seeds):
-        result = original(self, parameters, seeds)
-        calls.append((self, parameters, seeds, result))
+    def recorded(model, *arguments):
+        result = _embedding.calibrated(model, *arguments)
+        calls.append((snapshot(model), *arguments, result))
         return result
 
-    monkeypatch.setattr(_embedding.Calibration, "calibrated", calibrated)
+    monkeypatch.setattr(neighbours, "calibrated", recorded)
     return calls
 
 
@@ -243,18 +244,18 @@ def calibrations(monkeypatch):
 def test_held_out_density(kind, seed, calibrations):
     """It is the predictive density of a model of the other rows."""
     model = _fitted(kind, seed, n_rows=200, dtype="float64", dropout=0)
-    [(calibration, _, seeds, parameters)] = calibrations
-    other = calibration.model
-    other.parameters_, other.seeds_ = parameters, seeds
-    assert len(other.X_train_) == 140
-    assert len(calibration.features) == 60
-    queries = calibration._queries(parameters, seeds)
-    actual = calibration._density(queries, parameters["kernel"])
+    [(_, trainer, held_out, _)] = calibrations
+    assert held_out.sum() == 60
+    other = _embedding.of_other_rows(model, held_out)
+    features = model._encoded(model.X_train_[held_out])
+    queries = other._queries(features, other._embedded_draws())
+    y, kernel = model.y_train_[held_out], model.parameters_["kernel"]
+    arguments = trainer.rows, *trainer.targets(y), kernel, queries
+    actual, unit = _embedding.log_density(*arguments), 0.0
     if kind is NeighbourRegressor:
-        y = calibration.y[0] * model.y_scale_ + model.y_mean_
-        unit = np.log(model.y_scale_)
+        y, unit = y * model.y_scale_ + model.y_mean_, np.log(model.y_scale_)
     else:
-        y, unit = model.classes_[calibration.labels], 0.0
+        y = model.classes_[y]
     distribution = other._distribution(queries, np.dtype(float))
     expected = distribution.log_density(y) + unit
     near = expected > -15
@@ -264,7 +265,8 @@ def test_held_out_density(kind, seed, calibrations):
 
 def test_calibration_scales_embedding_and_kernel(seed, calibrations):
     _fitted(NeighbourRegressor, seed, n_rows=200, dtype="float64")
-    [(calibration, before, seeds, after)] = calibrations
+    [(model, _, held_out, after)] = calibrations
+    before = model.parameters_
     factors = [after[name] / before[name] for name in ("w3", "linear")]
     np.testing.assert_allclose(np.concatenate(factors, 1), factors[0].flat[0])
     widths = np.exp(after["kernel"] - before["kernel"])
@@ -273,8 +275,10 @@ def test_calibration_scales_embedding_and_kernel(seed, calibrations):
     for name in ("w1", "b1", "w2", "b2"):
         np.testing.assert_array_equal(after[name], before[name])
     # All embeddings, of the held-out rows too, have this factor.
-    scaled = _embedding.scaled(calibration._queries(before, seeds), factors[0].flat[0])
-    expected = calibration._queries(after, seeds)
+    features, queries = model._encoded(model.X_train_[held_out]), []
+    for model.parameters_ in (before, after):
+        queries.append(model._queries(features, model._embedded_draws()))
+    scaled, expected = _embedding.scaled(queries[0], factors[0].flat[0]), queries[1]
     for (draw, z), (expected_draw, expected_z) in zip(scaled, expected, strict=True):
         np.testing.assert_allclose(z, expected_z, rtol=1e-9)
         np.testing.assert_allclose(draw.columns, expected_draw.columns, rtol=1e-9)
@@ -284,8 +288,7 @@ def test_calibration_scales_embedding_and_kernel(seed, calibrations):
 def test_best_factor_maximises_the_posterior():
     """Of densities -(x - c)^2 with weights v: x = 2 v c / (2 v + 1 / std^2)."""
     weights = np.array([2.0, 5.0])
-    calibration = _embedding.Calibration(None, None, None, None, None, weights)
-    factor = calibration._best(lambda x: np.full(2, -((x - 0.7) ** 2)))
+    factor = _embedding.best_factor(weights, lambda x: np.full(2, -((x - 0.7) ** 2)))
     precision = _embedding.PRIOR_STD**-2
     best = 2 * 7 * 0.7 / (2 * 7 + precision)
     assert np.log(factor) == pytest.approx(best, abs=_embedding.LOG_PRECISION)
