@@ -83,12 +83,6 @@ def test_training_stops_early(rows):
     assert len(model.roots_) // len(model.baseline_) < 400
 
 
-def test_few_rows_of_a_class(seed):
-    X = np.random.default_rng(seed).normal(size=(12, 2))
-    model = BoostingClassifier(max_iter=5).fit(X, np.repeat(["a", "b"], [11, 1]))
-    assert model.predict_proba(X).shape == (12, 2)
-
-
 def test_rows_without_weight_have_no_effect(rows):
     X, labels, new, _ = rows
     weights = np.random.default_rng(0).integers(0, 3, size=ROWS).astype(float)

@@ -133,6 +133,14 @@ def test_spread_factor_is_the_ratio_of_true_to_predicted_std(seed):
     assert model.spread_factor_[0] == pytest.approx(1, rel=5 / np.sqrt(800))
 
 
+def _factor_of_refits(model, before, X, weights, n_refits):
+    """Factor of a mixture of refits, from the factor with single networks."""
+    parts = [open_predictive(estimator, X).whole() for estimator in model.estimators_]
+    n_before, n_now = [1] * len(parts), [n_refits] * len(parts)
+    reduction = share_of_starts(parts, model.n_draws_, n_before, n_now)
+    return factor_with_starts(before.spread_factor_, reduction, weights)
+
+
 def test_several_refits_narrow_the_mixture(table):
     """By the reduction of the variance on the training rows; nothing else changes."""
     X, y = table
@@ -143,10 +151,7 @@ def test_several_refits_narrow_the_mixture(table):
         for n_refits in (1, 3)
     )
     np.testing.assert_array_equal(single.oof_std_, several.oof_std_)
-    parts = [open_predictive(model, X).whole() for model in several.estimators_]
-    n_parts = len(parts)
-    reduction = share_of_starts(parts, several.n_draws_, [1] * n_parts, [3] * n_parts)
-    expected = factor_with_starts(single.spread_factor_, reduction, weights)
+    expected = _factor_of_refits(several, single, X, weights, 3)
     np.testing.assert_allclose(several.spread_factor_, expected, rtol=1e-6)
     assert several.spread_factor_ < single.spread_factor_
 
@@ -172,12 +177,8 @@ def test_discarded_networks_do_not_count_as_refits(table, monkeypatch):
     )
     model = regressor(n_refits=3).fit(X, y)
     assert {len(network_of(estimator).seeds_) for estimator in model.estimators_} == {2}
-    parts = [open_predictive(estimator, X).whole() for estimator in model.estimators_]
-    reduction = share_of_starts(
-        parts, model.n_draws_, [1] * len(parts), [2] * len(parts)
-    )
     single = regressor(n_refits=1).fit(X, y)
-    expected = factor_with_starts(single.spread_factor_, reduction, np.ones(ROWS))
+    expected = _factor_of_refits(model, single, X, np.ones(ROWS), 2)
     np.testing.assert_allclose(model.spread_factor_, expected, rtol=1e-6)
 
 
@@ -193,13 +194,8 @@ def test_reduction_of_refits_is_estimated_on_a_limited_number_of_rows(
     actual = clone(model).fit(X, Y)
     rows = np.arange(0, ROWS, 6)
     assert len(rows) == 7
-    parts = [
-        open_predictive(estimator, X[rows]).whole() for estimator in actual.estimators_
-    ]
-    n_parts = len(parts)
-    reduction = share_of_starts(parts, actual.n_draws_, [1] * n_parts, [3] * n_parts)
-    before = clone(model).set_params(n_refits=1).fit(X, Y).spread_factor_
-    expected = factor_with_starts(before, reduction, np.ones(7))
+    single = clone(model).set_params(n_refits=1).fit(X, Y)
+    expected = _factor_of_refits(actual, single, X[rows], np.ones(7), 3)
     np.testing.assert_allclose(actual.spread_factor_, expected, rtol=1e-6)
     assert not np.allclose(actual.spread_factor_, factor_of_all_rows, rtol=1e-6)
 
