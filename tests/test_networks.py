@@ -35,9 +35,7 @@ COLOURS = ConvNet((2, 4, 3), channels=(3,), hidden_layer_sizes=())
 SEQUENCES = RecurrentNet(n_steps=8, n_inputs=3, hidden_size=4)
 NETWORKS = {"images": IMAGES, "colours": COLOURS, "sequences": SEQUENCES}
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:the network explains", "ignore:predictions differ"
-)
+pytestmark = pytest.mark.filterwarnings("ignore:predictions differ")
 
 
 @pytest.fixture(params=NETWORKS)

@@ -1,7 +1,5 @@
 """scikit-learn's checks of the estimator contract."""
 
-import numpy as np
-import pytest
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -21,11 +19,6 @@ from skbayesnn import (
     VariationalGPRegressor,
 )
 from tests.helpers.any_width import AnyImage, AnySequence
-
-# 25 epochs may be too few, and some data of the checks are pure noise.
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:the network explains:sklearn.exceptions.ConvergenceWarning"
-)
 
 # In stochastic training a row of weight 2 has one mask that counts twice, but
 # repeated rows have two masks: the fits are equal in distribution, but not exactly.
@@ -68,17 +61,6 @@ ESTIMATORS = [
     NeighbourClassifier(n_estimators=1, max_iter=50),
     AnchoredEnsembleClassifier(max_iter=25, n_estimators=2, length_scale=1.0),
 ]
-
-
-@pytest.fixture(autouse=True)
-def global_state_is_untouched(global_state_is_untouched):
-    """As elsewhere, except NumPy's global generator, from which the checks draw.
-
-    test_promises.py tests that the estimators do not use it.
-    """
-    state = np.random.get_state()
-    yield
-    np.random.set_state(state)
 
 
 @parametrize_with_checks(

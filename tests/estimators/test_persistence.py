@@ -24,11 +24,6 @@ from skbayesnn import (
     VariationalDropoutRegressor,
 )
 
-# Networks of a few units are worse than a linear model after twenty epochs.
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:the network explains:sklearn.exceptions.ConvergenceWarning"
-)
-
 # States that the posteriors of `test_posteriors.py` do not have.
 MODELS = {
     "targets": MCDropoutRegressor(likelihood="heteroscedastic", early_stopping=True),

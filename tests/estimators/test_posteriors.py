@@ -23,11 +23,6 @@ from tests.helpers.posteriors import CASES, HALF, OTHER_HALF, REGRESSORS
 from tests.helpers.predictions import assert_same, predictions
 from tests.helpers.together import fit_together
 
-# Networks of a few units are worse than a linear model after a few epochs.
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:the network explains:sklearn.exceptions.ConvergenceWarning"
-)
-
 EPOCHS = 5
 
 # float64 rounding of sums in blocks of different sizes.

@@ -24,11 +24,6 @@ from skbayesnn import (
 from tests.helpers.pairwise import pairwise
 from tests.helpers.posteriors import CASES, MC_DROPOUT, Case
 
-# Networks of a few units are worse than a linear model after a few epochs.
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:the network explains:sklearn.exceptions.ConvergenceWarning"
-)
-
 DTYPES = ["float32", "float64"]
 # float32 has seven digits, for values of order one.
 SINGLE = {"rtol": 1e-5, "atol": 1e-5}

@@ -99,7 +99,6 @@ def settings():
 
 @pytest.mark.parametrize("random_state", [0, None])
 @pytest.mark.parametrize("kind", [*MC_DROPOUT, *BBB, *VARIATIONAL])
-@pytest.mark.filterwarnings("ignore:the network explains")  # after a few epochs
 def test_global_generators_and_settings_do_not_change(data, small, kind, random_state):
     model = kind(**small | {"random_state": random_state})
     y = data.labels if is_classifier(model) else data.y

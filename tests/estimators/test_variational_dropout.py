@@ -22,11 +22,6 @@ from tests.helpers.pairwise import pairwise as pairs
 from tests.helpers.posteriors import VARIATIONAL
 
 BOTH = pytest.mark.parametrize("kind", VARIATIONAL)
-# Networks of a few units are worse than a linear model after twenty epochs.
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:the network explains:sklearn.exceptions.ConvergenceWarning"
-)
-
 TYPE_A = {"noise": "independent"}
 PER_WEIGHT = {"noise": "independent", "alpha_per": "weight"}
 STILL = {"max_iter": 1, "learning_rate_init": 1e-12}  # next to no change of the weights

@@ -137,8 +137,6 @@ def rows(seed):
     return _ordered(seed, 83)
 
 
-# As few epochs as these are not meant to fit well.
-@pytest.mark.filterwarnings("ignore:the network explains")
 @pytest.mark.parametrize(
     "kind", [MCDropoutClassifier, BBBClassifier, VariationalDropoutClassifier]
 )
@@ -232,7 +230,6 @@ def _with_order():
     ]
 
 
-# As few epochs as these are not meant to fit well.
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("as_categories", [_as_series, _as_polars, _as_arrow])
 def test_names_of_categories_do_not_matter(as_categories, rows):

@@ -1,7 +1,6 @@
 """scikit-learn's checks of the meta-estimators, around a quick network."""
 
 import numpy as np
-import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from skbayesnn import (
@@ -13,11 +12,6 @@ from skbayesnn import (
     MCDropoutRegressor,
 )
 from skbayesnn.decision import DecisionMaker, newsvendor
-
-# The few epochs are not always enough, and the data of some checks are pure noise.
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:the network explains:sklearn.exceptions.ConvergenceWarning"
-)
 
 # Without dropout training is deterministic, and integer weights equal repeated rows to
 # rounding. No setting is estimated on held-out rows, in further fits.
@@ -64,14 +58,6 @@ EXPECTED_FAILED_CHECKS = {
     },
     Abstainer: {"check_classifiers_classes": LABEL},
 }
-
-
-@pytest.fixture(autouse=True)
-def global_state_is_untouched(global_state_is_untouched):
-    """As in all tests, except NumPy's global generator, which the checks draw from."""
-    state = np.random.get_state()
-    yield
-    np.random.set_state(state)
 
 
 @parametrize_with_checks(

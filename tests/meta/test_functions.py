@@ -416,7 +416,6 @@ def in_a_target_transform(network, data):
     assert_samples_match_quantiles(model.fit(data.X, data.positive), data.X_new)
 
 
-@pytest.mark.filterwarnings("ignore:the network explains")  # after a few epochs
 @pytest.mark.parametrize(
     ("network", "check"),
     [
@@ -443,7 +442,6 @@ def test_other_regressors(data, network, check):
     check(network, data)
 
 
-@pytest.mark.filterwarnings("ignore:the network explains")  # after a few epochs
 @pytest.mark.parametrize("kind", [BBBClassifier, VariationalDropoutClassifier])
 def test_other_classifiers(data, kind):
     network = kind(**SMALL)

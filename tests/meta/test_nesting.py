@@ -42,7 +42,6 @@ st = hypothesis.strategies
 
 pytestmark = [
     # After two epochs, and because all rows have labels.
-    pytest.mark.filterwarnings("ignore:the network explains"),
     pytest.mark.filterwarnings("ignore:the predictions are constant"),
     pytest.mark.filterwarnings("ignore:y contains no unlabeled samples"),
 ]

@@ -543,15 +543,6 @@ def test_wrong_rows(data):
 # ---- scikit-learn's checks of the contract
 
 
-@pytest.fixture
-def global_state_is_untouched(global_state_is_untouched, request):
-    """As in all tests, except NumPy's global generator, which the checks draw from."""
-    state = np.random.get_state()
-    yield
-    if "check" in request.fixturenames:
-        np.random.set_state(state)
-
-
 @parametrize_with_checks([PiecewiseLinearEncoder(**c) for c in CONFIGURATIONS])
 def test_scikit_learn_contract(estimator, check):
     check(estimator)

@@ -1,6 +1,5 @@
 """scikit-learn's checks of the stacks, with a small pool for speed."""
 
-import numpy as np
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -12,11 +11,6 @@ from skbayesnn import (
 )
 from skbayesnn._stacking import base
 from skbayesnn._stacking.pool import CandidateSpec
-
-# A few epochs may be too few, and some data of the checks are pure noise.
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:the network explains:sklearn.exceptions.ConvergenceWarning"
-)
 
 QUICK = {
     "hidden_layer_sizes": (16,),
@@ -38,14 +32,6 @@ ESTIMATORS = [
     ),
     BayesianStackingClassifier(**OPTIONS),
 ]
-
-
-@pytest.fixture(autouse=True)
-def global_state_is_untouched(global_state_is_untouched):
-    """As elsewhere, except NumPy's global generator, from which the checks draw."""
-    state = np.random.get_state()
-    yield
-    np.random.set_state(state)
 
 
 @pytest.fixture(autouse=True)

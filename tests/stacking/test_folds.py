@@ -24,10 +24,6 @@ from tests.helpers.stacks import (
     regressor,
 )
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:the network explains:sklearn.exceptions.ConvergenceWarning"
-)
-
 
 def test_rows_that_are_never_held_out_have_nan_predictions(table):
     X, y = table

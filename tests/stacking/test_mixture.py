@@ -26,10 +26,6 @@ from skbayesnn._stacking.weights import (
 )
 from tests.helpers.stacks import QUICK, ROWS, classifier, regressor
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:the network explains:sklearn.exceptions.ConvergenceWarning"
-)
-
 
 def test_predictive_is_the_weighted_mixture(table):
     """Computed by hand from the fitted candidates, weighted by their draws."""

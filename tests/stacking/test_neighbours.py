@@ -20,10 +20,6 @@ from skbayesnn._meta.unwrap import open_predictive
 from skbayesnn._stacking import pool as pools
 from tests.helpers.stacks import QUICK
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:the network explains:sklearn.exceptions.ConvergenceWarning"
-)
-
 ROWS, NEW = 90, 23
 SHORT = {"hidden_size": 6, "embedding_size": 3, "max_iter": 30, "n_estimators": 2}
 # Neither gets all of the weight.

@@ -30,10 +30,6 @@ from tests.helpers.stacks import (
     regressor,
 )
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:the network explains:sklearn.exceptions.ConvergenceWarning"
-)
-
 
 def test_names_of_candidates_are_short(seed):
     """They have no parameter that others determine; pandas shows 50 characters."""

@@ -16,10 +16,6 @@ from skbayesnn import (
 )
 from tests.helpers.stacks import GRID, NETWORK, QUICK, ROWS
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:the network explains:sklearn.exceptions.ConvergenceWarning"
-)
-
 
 def test_candidate_that_fails_is_left_out(table):
     X, y = table

@@ -25,10 +25,6 @@ from skbayesnn.model_selection import (
 )
 from tests.helpers.stacks import NETWORK, ROWS, regressor
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:the network explains:sklearn.exceptions.ConvergenceWarning"
-)
-
 
 def _candidates(estimators):
     items = pools.pool_items(estimators)

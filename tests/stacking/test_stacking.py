@@ -53,11 +53,6 @@ from tests.helpers.stacks import (
     regressor,
 )
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:the network explains:sklearn.exceptions.ConvergenceWarning"
-)
-
-
 # ---- out of fold
 
 
