@@ -95,8 +95,8 @@ class Processes:
         self.world = dist.group.WORLD
         # All processes are here, with the time-out of that group.
         _attempt("start", seconds, dist.barrier)
-        # Its own time-out is that of the exchange after separate work, which may take
-        # any time. A process that ends is noticed at once.
+        # Its time-out is for the exchange after separate work, which may take any time.
+        # A process that ends is noticed at once.
         self._group = _attempt(
             "start", seconds, dist.new_group, backend="gloo", timeout=_ANY_TIME
         )
