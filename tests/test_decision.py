@@ -366,7 +366,6 @@ CLASSIFIERS = {
 }
 
 
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("name", CLASSIFIERS)
 def test_classifiers(table, name):
     X, labels, _ = table
@@ -392,7 +391,6 @@ def test_classifiers(table, name):
     np.testing.assert_array_equal(alone, model.predict(X[:5]))
 
 
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_inside_of_a_pipeline_of_frames(table):
     """With set_output, a column of the transformed frame may be a cost."""
     X, labels, _ = table
@@ -412,7 +410,6 @@ def test_inside_of_a_pipeline_of_frames(table):
     )
 
 
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_searches_and_cross_validation(table):
     X, _, counts = table
     numbers = X.drop(columns="shop")

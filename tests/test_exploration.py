@@ -24,10 +24,7 @@ from tests.helpers.seed import SEED
 pd = pytest.importorskip("pandas")
 exploration = pytest.importorskip("skbayesnn._exploration")
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::UserWarning"),
-    pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 SMALL = {
     "hidden_layer_sizes": (7,),
     "max_iter": 5,

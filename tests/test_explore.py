@@ -24,10 +24,7 @@ pytest.importorskip("dash")
 explore = pytest.importorskip("skbayesnn.explore")
 read_table = explore._read_table
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::UserWarning"),
-    pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 SMALL = {"hidden_layer_sizes": (7,), "max_iter": 9, "n_draws": 4, "random_state": 0}
 # Without the network, and without the sandbox, which root cannot have.
 FLAGS = [

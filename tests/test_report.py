@@ -34,9 +34,6 @@ pd = pytest.importorskip("pandas")
 
 from skbayesnn._report import _Page, error_of_calibrated  # noqa: E402
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
-]
 SMALL = {"hidden_layer_sizes": (7,), "max_iter": 5, "n_draws": 4, "random_state": 0}
 
 

@@ -116,7 +116,6 @@ def usual(rows):
     return {name: predict(*rows) for name, predict in PREDICTIONS.items()}
 
 
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @parametrize_settings
 @pytest.mark.parametrize("model", PREDICTIONS)
 def test_global_settings_do_not_change_predictions(rows, usual, setting, model):

@@ -332,7 +332,6 @@ def test_targets_and_classes_of_odd_values(data, assert_refused, small):
         model.partial_fit(data.X, np.zeros(41, int), classes=[0])
 
 
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("unit", [1e-300, 1e-30, 1e30, 1e300])
 def test_any_unit_of_x(data, small, unit):
     """Up to rounding, as the units are no powers of two."""
@@ -360,7 +359,6 @@ def test_errors_of_validation_rows_name_the_arguments(
         model.fit(data.X, data.y, X_val=X_val(data), y_val=y_val(data))
 
 
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_validation_rows_may_be_sparse_if_x_is_dense(data, small):
     """Early stopping depends on the values of the rows alone."""
     predictions = []

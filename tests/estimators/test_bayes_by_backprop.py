@@ -26,13 +26,6 @@ from tests.helpers.pairwise import pairwise
 from tests.helpers.posteriors import BBB, VARIATIONAL
 
 BOTH = pytest.mark.parametrize("kind", BBB)
-# Networks of a few units are worse than a linear model after twenty epochs.
-pytestmark = [
-    pytest.mark.filterwarnings(
-        f"ignore:{beginning}:sklearn.exceptions.ConvergenceWarning"
-    )
-    for beginning in ("the network explains", "on the training rows the network")
-]
 
 
 @pytest.fixture(scope="module")

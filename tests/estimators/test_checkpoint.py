@@ -94,7 +94,6 @@ MODELS = {
     ("name", "engine"),
     [(name, "compiled") for name in MODELS] + [("early stopping", "torch")],
 )
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_the_file_continues_the_fit(name, engine, table, seed, tmp_path, monkeypatch):
     monkeypatch.setenv("SKBAYESNN_ENGINE", engine)
     X, y = table
@@ -116,7 +115,6 @@ def test_the_file_continues_the_fit(name, engine, table, seed, tmp_path, monkeyp
     assert not hasattr(skbayesnn.load(tmp_path / "part.skb"), "unfinished_")
 
 
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_fresh_seeds_are_kept(table, tmp_path, monkeypatch):
     """Without a seed, the file has the one that was drawn."""
     monkeypatch.setattr(validation.secrets, "randbits", lambda n: 7)
@@ -127,7 +125,6 @@ def test_fresh_seeds_are_kept(table, tmp_path, monkeypatch):
     assert_same_fit(expected, loaded.fit(*table))
 
 
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_other_fits_do_not_continue(table, tmp_path):
     """The warning names what has changed."""
     X, y = table
@@ -143,7 +140,6 @@ def test_other_fits_do_not_continue(table, tmp_path):
     assert_same_fit(model.fit(X, y[::-1]), loaded)
 
 
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_the_file_continues_a_warm_start(table, tmp_path):
     model = MCDropoutRegressor((5,), max_iter=6, random_state=0, warm_start=True)
     model.fit(*table)
@@ -157,7 +153,6 @@ def test_the_file_continues_a_warm_start(table, tmp_path):
     assert_same_fit(expected, loaded.fit(*table))
 
 
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_a_full_disk_does_not_end_the_fit(table, tmp_path, monkeypatch):
     """The file keeps the epochs of the last write that succeeded."""
     path, fsync, n = tmp_path / "fit.skb", os.fsync, []
@@ -196,7 +191,6 @@ def test_bad_paths(table, tmp_path):
         model.fit(*table, checkpoint=tmp_path / "fit.skb")
 
 
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_interruption_writes_the_last_epoch(table, tmp_path, monkeypatch):
     """Epochs since the last write are in the file, too."""
     monkeypatch.setattr(_continuation, "_SECONDS_BETWEEN", 1e9)
@@ -220,7 +214,6 @@ def test_interruption_writes_the_last_epoch(table, tmp_path, monkeypatch):
     assert_same_fit(expected, loaded.fit(*table))
 
 
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_files_are_checked(table, tmp_path):
     loaded = stopped_file(
         MCDropoutRegressor((5,), max_iter=6, random_state=0),
@@ -282,7 +275,6 @@ def source_model():
     return MCDropoutRegressor((6,), max_iter=4, batch_size=32, random_state=0)
 
 
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_other_working_memory_does_not_continue(tmp_path):
     """It changes the sample, and the rows of an epoch."""
     _, rows = _rows(tmp_path)
@@ -295,7 +287,6 @@ def test_other_working_memory_does_not_continue(tmp_path):
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_a_killed_fit_to_files_continues(tmp_path):
     """It has a checkpoint after every part of the table that is in memory."""
     frame, rows = _rows(tmp_path)

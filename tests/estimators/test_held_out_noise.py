@@ -48,9 +48,7 @@ KINDS = [
     # Trained until it over-fits, so that some variance has to be added.
     MCDropoutRegressor(likelihood="mixture", **FAN_IN, **EXACT | {"max_iter": 150}),
 ]
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::sklearn.exceptions.ConvergenceWarning", "ignore:the predictions are"
-)
+pytestmark = pytest.mark.filterwarnings("ignore:the predictions are")
 
 
 def seeded(model, seed):

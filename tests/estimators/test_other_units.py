@@ -118,7 +118,6 @@ def problem(seed):
 
 
 @pytest.mark.parametrize("kind", [MCDropoutRegressor, MCDropoutClassifier])
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_pipeline_needs_metadata_routing(kind, problem):
     X, y = problem
     y = y if kind is MCDropoutRegressor else (y > np.median(y)).astype(int)

@@ -49,9 +49,7 @@ EXACT = {
     "device": "cpu",
     "dtype": "float64",
 }
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::sklearn.exceptions.ConvergenceWarning", "ignore:the predictions are"
-)
+pytestmark = pytest.mark.filterwarnings("ignore:the predictions are")
 
 
 @pytest.fixture

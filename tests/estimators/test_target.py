@@ -32,10 +32,7 @@ from skbayesnn import (
 from skbayesnn.model_selection import BatchedGridSearchCV
 from skbayesnn.scoring import log_density_scorer, neg_crps_scorer
 
-# Networks of a few units in a few epochs explain little of y.
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::sklearn.exceptions.ConvergenceWarning", "ignore::UserWarning"
-)
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 INF = np.inf
 NETWORKS = [
     MCDropoutRegressor,

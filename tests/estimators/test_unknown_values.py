@@ -30,9 +30,7 @@ from skbayesnn.preprocessing import TableEncoder
 # N_SUBSTITUTES is a multiple of 4, so that each level of "c" has equally many versions.
 N_ROWS, LEVELS, N_SHOPS = 240, list("uvwz"), 20
 SHORT = {"device": "cpu", "random_state": 0}
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::sklearn.exceptions.ConvergenceWarning", "ignore:values are missing"
-)
+pytestmark = pytest.mark.filterwarnings("ignore:values are missing")
 
 
 @pytest.fixture

@@ -210,7 +210,6 @@ def _classifiers(small):
 
 
 @pytest.mark.filterwarnings(
-    "ignore::sklearn.exceptions.ConvergenceWarning",
     "ignore:likelihood='ordinal' takes",
 )
 @pytest.mark.parametrize("by", ["sample_weight", "class_weight"])

@@ -230,7 +230,6 @@ def _with_order():
     ]
 
 
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("as_categories", [_as_series, _as_polars, _as_arrow])
 def test_names_of_categories_do_not_matter(as_categories, rows):
     """Codes and categories give the same fit in any alphabetical order."""
@@ -247,7 +246,6 @@ def test_names_of_categories_do_not_matter(as_categories, rows):
     assert not wrong
 
 
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_predictions_are_in_the_order_of_sorted_labels(rows):
     """Also after pickling and saving."""
     X, codes = rows
@@ -317,7 +315,6 @@ def _named(kind, X, codes, folder):
 
 
 @pytest.mark.filterwarnings("error:likelihood='ordinal' takes")
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize(
     "kind", ["pandas", "pyarrow", "parquet", "lazy", "dask", "values"]
 )
@@ -334,7 +331,6 @@ def test_order_of_a_named_column_and_of_sources(kind, rows, tmp_path, monkeypatc
 
 
 @pytest.mark.filterwarnings("error:likelihood='ordinal' takes")
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_order_in_a_stack_on_many_rows(tmp_path):
     X, codes = _ordered(1, 200)
     network = MCDropoutClassifier(**SMALL | {"max_iter": 2, "n_draws": 3})
@@ -370,7 +366,6 @@ def test_parts_with_different_orders(rows, tmp_path):
             MCDropoutClassifier(**nominal).fit(tmp_path, y="y")
 
 
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_strings_without_an_order_warn(rows):
     X, codes = rows
     quiet = [

@@ -587,7 +587,6 @@ def test_folds_without_test_rows(seed, model, tests):
 
 
 @METHODS
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_bounds_of_counts_are_not_negative(method):
     """Clipping does not change the coverage; other targets keep negative bounds."""
     random = np.random.default_rng([SEED, 58])

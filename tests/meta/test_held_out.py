@@ -32,8 +32,6 @@ from skbayesnn.model_selection import (
 )
 from tests.helpers.linear_gaussian import LinearGaussian
 
-# Networks of a few units in two epochs are worse than a straight line, of course.
-pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 ROWS = 41
 SMALL = {"hidden_layer_sizes": (3,), "max_iter": 2, "n_draws": 3, "random_state": 0}
 INNER = LinearGaussian(deviation=0.5, uneven=0.5)

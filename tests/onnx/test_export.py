@@ -44,10 +44,7 @@ from tests.helpers.posteriors import CASES
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 
-# Networks of a few units in four epochs are worse than a straight line, of course.
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::sklearn.exceptions.ConvergenceWarning", "ignore:overflow"
-)
+pytestmark = pytest.mark.filterwarnings("ignore:overflow")
 PERCEPTRONS = [case for case in CASES if "network" not in case.chosen]
 
 

@@ -38,7 +38,6 @@ pytest.importorskip("onnxruntime")
 types = pytest.importorskip("skl2onnx.common.data_types")
 
 pytestmark = pytest.mark.filterwarnings(
-    "ignore::sklearn.exceptions.ConvergenceWarning",
     "ignore::DeprecationWarning",
 )
 

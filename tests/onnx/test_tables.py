@@ -40,7 +40,6 @@ pandas = pytest.importorskip("pandas")
 types = pytest.importorskip("skl2onnx.common.data_types")
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
     # Of a constant column, of new missing values, and of later dates.
     pytest.mark.filterwarnings("ignore::UserWarning"),
 ]

@@ -24,7 +24,6 @@ from skbayesnn._persistence.schema import STORED_CLASSES
 from skbayesnn.preprocessing import PiecewiseLinearEncoder
 from tests.persistence.models import sized
 
-pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 N_MUTATIONS = 1000
 # Entries of optional noise variances. Without one, the file is a different but valid
 # model.

@@ -21,7 +21,6 @@ from skbayesnn._persistence import file_format, foreign
 from tests.persistence.models import sized
 
 pytest.importorskip("skops.io")
-pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
 
 class Halved(TransformerMixin, BaseEstimator):

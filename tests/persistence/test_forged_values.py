@@ -24,7 +24,6 @@ from skbayesnn._persistence import file_format
 from tests.persistence import models
 from tests.persistence.models import sized
 
-pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 # Bytes and seconds that the refusal of a file of a few kB may take.
 MOST_BYTES, SECONDS = 100e6, 2.0
 

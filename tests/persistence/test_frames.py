@@ -17,7 +17,6 @@ from tests.persistence import models
 
 pandas = pytest.importorskip("pandas")
 pytestmark = [
-    pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
     # Of a constant column, of new missing values, and of later dates.
     pytest.mark.filterwarnings("ignore::UserWarning"),
 ]

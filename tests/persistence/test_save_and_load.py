@@ -43,11 +43,8 @@ from tests.helpers.seed import SEED
 from tests.persistence import forgery, models
 from tests.persistence.models import regressors, sized
 
-# Networks of three epochs hardly explain y; frames have new missing values and dates.
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
-    pytest.mark.filterwarnings("ignore::UserWarning"),
-]
+# Frames have new missing values and dates.
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 # Every kind; of the networks with other posteriors than the default, which
 # ``tests/estimators/test_posteriors.py`` saves, only those of images.
 POSTERIORS = {str(case) for case in CASES if "images" not in str(case)}

@@ -9,7 +9,6 @@ from skbayesnn import MCDropoutRegressor, predict_distribution
 from skbayesnn.plotting import RootogramDisplay
 
 
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_frequencies(data):
     """Sums of the probabilities of counts over the rows; bars hang from their roots."""
     X, y = data.X_new, np.arange(len(data.X_new)) % 5

@@ -18,9 +18,6 @@ from skbayesnn.metrics import quantile_calibration_error
 from skbayesnn.plotting import CalibrationCurveDisplay
 from skbayesnn.scoring import log_density_scorer, neg_crps_scorer
 
-# With so few epochs the networks explain little.
-pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-
 N, INF = 43, np.inf
 SMALL = {
     "hidden_layer_sizes": (7,),

@@ -26,9 +26,7 @@ from skbayesnn._stacking.pool import default_specs
 from skbayesnn._stacking.target import Target
 from tests.helpers.stacks import QUICK
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::sklearn.exceptions.ConvergenceWarning", "ignore::UserWarning"
-)
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 INF = np.inf
 N, N_FIT = 400, 80
 
