@@ -5,7 +5,6 @@ These are the pictures and texts of the page of :mod:`skbayesnn.explore`.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -63,7 +62,7 @@ class Exploration:
         self._compared = self._inputs(self.X.iloc[chosen])
         first = self._inputs(self.X[:1])
         self.n_targets = np.asarray(model.predict(first)).reshape(1, -1).shape[1]
-        self._prediction(first, 0)  # raises if there is no distribution
+        self._uncertainty(first, 0)  # raises if there is no distribution
 
     def row(self, row: int) -> dict[int, Any]:
         """Values of a row."""
@@ -87,7 +86,7 @@ class Exploration:
         drawn["ax"] = new_axes()
         display: Any
         if self.is_classifier:
-            probability, labels = self._probabilities(X), self.model.classes_
+            probability, labels = sample_f(self.model, X, N_DRAWS), self.model.classes_
             drawn["classes"] = labels[_most_probable(probability.mean((0, 2)))]
             display = ClassProbabilityDisplay.from_predictions(
                 probability, labels, **drawn
@@ -102,18 +101,10 @@ class Exploration:
             display.ax_.axvline(display.x[grid.index(value)], color=GREY, ls=":")
         return display
 
-    def _probabilities(self, X) -> np.ndarray:
-        """Class probabilities, (rows, classes, draws)."""
-        with suppress(TypeError):  # e.g. calibrated afterwards
-            return sample_f(self.model, X, N_DRAWS)
-        return self.model.predict_proba(X)[..., np.newaxis]
-
     def most_uncertain(self) -> list[int]:
         """Rows of the table, the largest epistemic uncertainty of target 0 first."""
-        with suppress(TypeError):  # The model has intervals only.
-            values = self._uncertainty(self._inputs(self.X), 0)
-            return np.argsort(-values, kind="stable").tolist()
-        return list(range(len(self.X)))
+        values = self._uncertainty(self._inputs(self.X), 0)
+        return np.argsort(-values, kind="stable").tolist()
 
     def reasons(self, row: int, changes: Mapping[int, Any], target: int):
         """Facts about a row, and columns in words.
@@ -137,16 +128,9 @@ class Exploration:
         if self.is_classifier:
             [probability] = self.model.predict_proba(X)
             of = "probability", self.model.classes_[probability.argmax()]
-        of_prediction: list[str] = []
-        with suppress(TypeError):  # The model has intervals only.
-            of_prediction = self._reasons(X, of, target, texts, both_signs=True)
-        try:
-            parts = predict_uncertainty(self.model, X, "all")
-        except TypeError as error:
-            facts["uncertainty"] = f"not available: {error}"
-            return facts, of_prediction, [], outside
+        of_prediction = self._reasons(X, of, target, texts, both_signs=True)
         suffix = "" if self.is_classifier else " uncertainty"
-        for kind, of_kind in parts.items():
+        for kind, of_kind in predict_uncertainty(self.model, X, "all").items():
             [value] = select_target(kind, of_kind, target)
             facts[kind.replace("_", " ") + suffix] = number_text(value)
         [value] = self._uncertainty(X, target)

@@ -2,9 +2,8 @@
 
 import numpy as np
 import pytest
-from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import TransformedTargetRegressor
-from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -182,8 +181,7 @@ def test_reasons_of_predictions(state, y):
         assert text.startswith(f"column 2 = {X[row, 2]:.0f} (")
         assert text.endswith(f"({sign}{abs(value):.4g})")
     labels = np.where(X[:, 2] > 0, "high", "low")
-    classifier = LogisticRegression().fit(X, labels)
-    model = CalibratedClassifierCV(classifier, cv=2).fit(X, labels)
+    model = MCDropoutClassifier(**SMALL | {"max_iter": 100}).fit(X, labels)
     explored = exploration.Exploration(model, pd.DataFrame(X))
     _, [text, *_], *_ = explored.reasons(5, {}, 0)
     assert text.startswith("column 2 = 6 (+")
@@ -214,13 +212,6 @@ def test_classes(frame, y):
     model = MCDropoutClassifier(**SMALL).fit(frame, y > 0)
     display = exploration.Exploration(model, frame).curve(0, 3, {}, 0)
     assert display.classes.tolist() == [True]
-
-
-def test_classes_without_posterior_draws(frame, y):
-    model = CalibratedClassifierCV(MCDropoutClassifier(**SMALL), cv=2, ensemble=False)
-    X = frame[["size"]].fillna(0.0)
-    state = exploration.Exploration(model.fit(X, y > 0), X)
-    assert state.curve(0, 3, {}, 0).probability.shape[2] == 1
 
 
 def test_several_targets(frame, y):
@@ -309,10 +300,8 @@ def test_pipelines_and_conformal_intervals():
     assert type(state.estimator) is MCDropoutRegressor
     assert len(state.reasons(2, {}, 0)[0]) == 7
     model = ConformalRegressor(MCDropoutRegressor(**SMALL)).fit(X, y)
-    state = exploration.Exploration(model, X)
-    facts, *_ = state.reasons(2, {}, 0)
-    low, high = model.predict_interval(X[2:3], 0.9)[0]
-    assert facts["90 % interval"] == f"{low:.4g} to {high:.4g}"
+    with pytest.raises(TypeError, match="its intervals are conformal; use"):
+        exploration.Exploration(model, X)
 
 
 def test_bad_models_and_tables(state, frame, y):
