@@ -77,7 +77,7 @@ N_FOLDS = 5
 # Largest number of held-out rows if one fold is held out.
 MAX_HELD_OUT = 4_000
 # From this many rows on, candidates without weight on a sample are dropped.
-SAMPLED_FROM = 10_000
+SAMPLED_FROM = 5_000
 # Largest numbers of training and held-out rows of the sample, in each fold, and its
 # largest share of the rows.
 SAMPLE, SAMPLE_SHARE = (4_000, 1_000), 0.25

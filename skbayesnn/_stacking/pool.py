@@ -119,7 +119,7 @@ class PoolSize(NamedTuple):
 
 
 SIZES = {
-    "fast": PoolSize(1, 1, None, 60),
+    "fast": PoolSize(2, 1, None, 60),
     "auto": PoolSize(4, 2, None, 200),
     "best": PoolSize(6, 4, 3000, 200),
 }
@@ -146,6 +146,9 @@ class NetworkPool(NamedTuple):
         Further parameters of all networks.
     on_columns : dict
         Further parameters of the networks on the original columns.
+    further : list of Grid
+        Further grids on encoded columns of the fast pool below ``WIDE_FROM`` rows,
+        where they cost little.
     """
 
     network: type[MCDropoutRegressor | MCDropoutClassifier]
@@ -156,6 +159,7 @@ class NetworkPool(NamedTuple):
     larger_length_scales: tuple
     options: dict[str, Any]
     on_columns: dict[str, Any]
+    further: Sequence[Grid] = ()
 
 
 # The last one is also fitted on another scale of y.
@@ -172,6 +176,7 @@ REGRESSION = NetworkPool(
     larger_length_scales=(1.0, 3.0),
     options={"likelihood": "heteroscedastic"},
     on_columns={},
+    further=[{"dropout": [0.0], "length_scale": ["fan_in"]}],
 )
 # Most lifetimes are noisy: networks with the higher dropout rate replace some.
 LIFETIMES = REGRESSION._replace(
@@ -187,6 +192,7 @@ LIFETIMES = REGRESSION._replace(
         [{"dropout": [0.0, 0.2], "activation": ["silu"], "length_scale": [3.0]}],
         [{"dropout": [0.01, 0.2], "activation": ["silu"], "length_scale": [4.0]}],
     ),
+    further=(),
 )
 CLASSIFICATION = NetworkPool(
     MCDropoutClassifier,
@@ -409,6 +415,8 @@ def default_specs(
     on_columns = on_encoded = grids
     if size == "fast":
         on_columns, on_encoded = networks.fast
+        if n_rows < WIDE_FROM:
+            on_encoded = [*networks.further, *on_encoded]
     elif size == "best":
         on_columns, on_encoded = (
             _with_larger(grids, networks, width, is_encoded=is_encoded)

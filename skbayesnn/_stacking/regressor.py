@@ -63,23 +63,20 @@ class BayesianStackingRegressor(
         UCI sets its CRPS is 2 % lower on average.
 
         ``"auto"`` contains networks, linear models, forests, networks by evidence and
-        neighbours. The
-        networks have two hidden layers, observation noise that depends on the input,
-        and several length scales. Some have relu units and no dropout, the others silu
-        units and dropout. Some get the original columns, the others columns that are
-        encoded by :class:`~skbayesnn.preprocessing.PiecewiseLinearEncoder`. Forests are
-        used with at least 200 rows. Each of their trees is one draw, a normal
-        distribution about the mean of y in a leaf. A :class:`LaplaceRegressor` is used
-        up to 5,000 rows, a :class:`NeighbourRegressor` with at least 5,000 rows. A
-        sparse X with at most 256 columns and 2^25 entries is made dense. See
-        Notes for few rows and many columns.
+        neighbours. The networks have two hidden layers, observation noise that depends
+        on the input, and several length scales. Some have relu units and no dropout,
+        the others silu units and dropout. Some get the original columns, the others
+        columns that are encoded by
+        :class:`~skbayesnn.preprocessing.PiecewiseLinearEncoder`. Forests are used with
+        at least 200 rows. Each of their trees is one draw, a normal distribution about
+        the mean of y in a leaf. A :class:`LaplaceRegressor` is used up to 20,000 rows,
+        a :class:`NeighbourRegressor` from 5,000 rows on. A sparse X with at most 256
+        columns and 2^25 entries is made dense. See Notes for few rows and many columns.
 
-        ``"fast"`` contains four of these networks, trained for at most 2,500 steps and
-        fitted to all rows from one start, the linear models, and smaller forests. On
-        nine UCI sets it takes a seventh to two thirds of the time, and its CRPS is 2 to
-        24 % higher, on one of them 64 %. ``"best"`` also contains networks with three
-        hidden layers and twice as wide ones, and has six starts instead of four, and
-        five folds with fewer than 3,000 rows.
+        ``"fast"`` contains four or five of these networks, trained for at most 2,500
+        steps, and smaller forests, but no neighbours. @@@. ``"best"`` also contains
+        networks with three hidden layers and twice as wide ones, and has up to six
+        starts instead of four, and five folds with fewer than 3,000 rows.
 
         A list contains (name, estimator) or (name, estimator, grid of its parameters).
         :func:`~skbayesnn.default_pool` is the list of the candidates of a size, to
@@ -119,7 +116,7 @@ default="from_dtype"
         takes longer. A candidate with a larger ``n_estimators`` keeps it;
         neighbours always have their ``n_estimators``, one in the default pool.
         ``"auto"`` is 2, up to 4 for candidates with more than a quarter of the weight;
-        with ``"fast"`` 1, and with ``"best"`` 2 to 6.
+        with ``"fast"`` 2, and with ``"best"`` 2 to 6.
     max_iter : "auto" or int, default="auto"
         Number of epochs of the default candidates; neighbours have as many training
         steps as the networks. ``"auto"`` depends on the number of rows.

@@ -156,7 +156,7 @@ def test_fast_pool_has_fewer_steps_and_trees():
 
 
 @pytest.mark.parametrize(
-    ("size", "n_refits", "n_folds"), [("fast", 1, 1), ("auto", 4, 1), ("best", 6, 5)]
+    ("size", "n_refits", "n_folds"), [("fast", 2, 1), ("auto", 4, 1), ("best", 6, 5)]
 )
 def test_size_sets_starts_and_folds(table, monkeypatch, size, n_refits, n_folds):
     """By default; a list has the largest size of its items."""
