@@ -82,6 +82,7 @@ from skbayesnn._stacking.candidates import (
 from skbayesnn._stacking.folds import (
     FIRST_FROM,
     N_FIRST,
+    SAMPLE_WEIGHT,
     SAMPLED_FROM,
     lacks_class,
     make_folds,
@@ -400,7 +401,10 @@ class BayesianStacking(
             oof = OutOfFold.from_outcomes(candidates, first, first_store, data)
             stacked = oof.stacked(self.weights)
             left_out.append((candidates, stacked))
-            candidates = list(compress(candidates, stacked.weights))
+            weights = stacked.weights
+            # A small weight on a sample is not worth a training on all rows.
+            least = 0 if first_store is store else min(SAMPLE_WEIGHT, weights.max())
+            candidates = list(compress(candidates, (weights > 0) & (weights >= least)))
             if first_store is store:
                 remaining = splits[N_FIRST:]
             growth = n_training_rows(remaining) / n_training_rows(first)

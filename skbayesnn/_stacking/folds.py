@@ -76,11 +76,13 @@ FOLDS_BELOW = 700
 N_FOLDS = 5
 # Largest number of held-out rows if one fold is held out.
 MAX_HELD_OUT = 4_000
-# From this many rows on, candidates without weight on a sample are dropped.
-SAMPLED_FROM = 5_000
+# From this many rows on, candidates with little weight on a sample are dropped.
+SAMPLED_FROM = 10_000
 # Largest numbers of training and held-out rows of the sample, in each fold, and its
 # largest share of the rows.
 SAMPLE, SAMPLE_SHARE = (4_000, 1_000), 0.25
+# Smallest weight on the sample with which a candidate is fitted to all rows.
+SAMPLE_WEIGHT = 0.1
 # With this number of rows and all of the default folds, candidates without weight on
 # the first folds are dropped.
 FIRST_FROM, N_FIRST = 200, 2
