@@ -462,13 +462,16 @@ class Components(DrawArrays, ABC):
         points = points if function is None else function(points)
         return weighted_sample_crps(y, points, weights)
 
-    def fast_quantiles(self, levels: np.ndarray) -> np.ndarray:
+    def fast_quantiles(
+        self, levels: np.ndarray, n_points: int = N_POINTS
+    ) -> np.ndarray:
         """Quantiles of the mixture, (levels, rows, targets), nearly exact.
 
         They are interpolated between pooled quantiles of the draws: a search for each
         level would take many times as long. Counts are exact.
 
         levels : (levels,), increasing
+        n_points : number of quantiles of all draws
         """
         if self.discrete:
             return np.stack([self.mixture_quantile(level) for level in levels])
@@ -476,7 +479,7 @@ class Components(DrawArrays, ABC):
             # Levels with an axis of draws are those for which it is fast and exact.
             draws = [self.quantile(np.full((1, 1, 1), level)) for level in levels]
             return np.concatenate(draws)
-        points, weights = self._pooled_quantiles(N_POINTS)
+        points, weights = self._pooled_quantiles(n_points)
         order = np.argsort(points, axis=0)
         points = np.take_along_axis(points, order, axis=0)
         share = weights[order].cumsum(0) - 0.5 * weights[order]

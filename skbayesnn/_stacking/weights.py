@@ -59,6 +59,8 @@ CRPS_LIMITS = 2_000, 50
 CHECK_LIMITS = 500, 20
 # Number of quantiles that represent a distribution that is not normal.
 N_LEVELS = 100
+# Number of quantiles of its draws from which these are interpolated.
+N_POINTS = 3 * N_LEVELS
 
 
 def useful_candidates(
@@ -224,7 +226,7 @@ def crps_products(parts: Sequence[Any], y, row_weights) -> np.ndarray:
             return mean(gaussian_mixture_distance(*moments[i], *moments[j]))
     else:
         levels, shares = spread_levels(N_LEVELS)
-        points = [part.fast_quantiles(levels) for part in parts]
+        points = [part.fast_quantiles(levels, N_POINTS) for part in parts]
         to_y = [mean(np.tensordot(shares, np.abs(p - y), 1)) for p in points]
 
         def between(i, j):
