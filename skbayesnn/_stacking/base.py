@@ -92,6 +92,7 @@ from skbayesnn._stacking.foreign import ForeignModel, name_features
 from skbayesnn._stacking.forest import without_unused_trees
 from skbayesnn._stacking.many_rows import cv_of_sample, fits_to_all_rows
 from skbayesnn._stacking.pool import (
+    WIDE_FROM,
     CandidateSpec,
     PoolSize,
     default_specs,
@@ -417,7 +418,7 @@ class BayesianStacking(
             stacked = oof.stacked(self.weights)
             kept = list(compress(candidates, stacked.n_draws))
             n_draws = stacked.n_draws[stacked.n_draws > 0]
-            starts = [self._n_refits(n) for n in n_draws]
+            starts = [self._n_refits(n, n_rows) for n in n_draws]
             paid, starts = plan.payable(kept, n_draws, starts)
             if len(paid) < len(kept):
                 candidates = paid
@@ -468,12 +469,12 @@ class BayesianStacking(
             **self._column_attributes(data),
         }
 
-    def _n_refits(self, n_draws: int) -> int:
+    def _n_refits(self, n_draws: int, n_rows: int) -> int:
         """Networks that are fitted to all rows for a candidate with these draws."""
         if self.n_refits != "auto":
             return self.n_refits
         size = self._pool_size
-        most = size.regression_refits
+        most = size.regression_refits if n_rows < WIDE_FROM else size.many_rows_refits
         if self._is_classification:
             most = size.classification_refits
         # Starts reduce the error of the mixture by the square of the weight.

@@ -104,8 +104,9 @@ class PoolSize(NamedTuple):
 
     Parameters
     ----------
-    regression_refits, classification_refits : int
-        Defaults of ``n_refits``.
+    regression_refits, many_rows_refits, classification_refits : int
+        Defaults of ``n_refits``: of regression, also from ``WIDE_FROM`` rows on, and of
+        classification.
     folds_below : int, or None
         Argument of ``make_folds``.
     n_trees : int
@@ -113,15 +114,16 @@ class PoolSize(NamedTuple):
     """
 
     regression_refits: int
+    many_rows_refits: int
     classification_refits: int
     folds_below: int | None
     n_trees: int
 
 
 SIZES = {
-    "fast": PoolSize(2, 1, None, 60),
-    "auto": PoolSize(4, 2, None, 200),
-    "best": PoolSize(6, 4, 3000, 200),
+    "fast": PoolSize(2, 1, 1, None, 60),
+    "auto": PoolSize(4, 4, 2, None, 200),
+    "best": PoolSize(6, 6, 4, 3000, 200),
 }
 # Largest number of training steps in the fast pool.
 MAX_FAST_STEPS = 2500

@@ -74,7 +74,7 @@ class BayesianStackingRegressor(
         columns and 2^25 entries is made dense. See Notes for few rows and many columns.
 
         ``"fast"`` contains four or five of these networks, trained for at most 2,500
-        steps, and smaller forests, but no neighbours. @@@. ``"best"`` also contains
+        steps, and smaller forests, but no neighbours. ``"best"`` also contains
         networks with three hidden layers and twice as wide ones, and has up to six
         starts instead of four, and five folds with fewer than 3,000 rows.
 
@@ -116,7 +116,7 @@ default="from_dtype"
         takes longer. A candidate with a larger ``n_estimators`` keeps it;
         neighbours always have their ``n_estimators``, one in the default pool.
         ``"auto"`` is 2, up to 4 for candidates with more than a quarter of the weight;
-        with ``"fast"`` 2, and with ``"best"`` 2 to 6.
+        with ``"fast"`` 2, from 3,000 rows on 1, and with ``"best"`` 2 to 6.
     max_iter : "auto" or int, default="auto"
         Number of epochs of the default candidates; neighbours have as many training
         steps as the networks. ``"auto"`` depends on the number of rows.
