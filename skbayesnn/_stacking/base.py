@@ -92,6 +92,7 @@ from skbayesnn._stacking.foreign import ForeignModel, name_features
 from skbayesnn._stacking.forest import without_unused_trees
 from skbayesnn._stacking.many_rows import cv_of_sample, fits_to_all_rows
 from skbayesnn._stacking.pool import (
+    LAPLACE_REFITS,
     WIDE_FROM,
     CandidateSpec,
     PoolSize,
@@ -131,6 +132,7 @@ from skbayesnn.estimators._training_data import (
     training_data,
     warn_of_codes_in_table,
 )
+from skbayesnn.estimators.laplace import LaplaceModel
 from skbayesnn.estimators.mc_dropout import MCDropoutClassifier, MCDropoutRegressor
 from skbayesnn.preprocessing import PiecewiseLinearEncoder
 
@@ -418,7 +420,10 @@ class BayesianStacking(
             stacked = oof.stacked(self.weights)
             kept = list(compress(candidates, stacked.n_draws))
             n_draws = stacked.n_draws[stacked.n_draws > 0]
-            starts = [self._n_refits(n, n_rows) for n in n_draws]
+            starts = [
+                self._n_refits(candidate, n, n_rows)
+                for candidate, n in zip(kept, n_draws, strict=True)
+            ]
             paid, starts = plan.payable(kept, n_draws, starts)
             if len(paid) < len(kept):
                 candidates = paid
@@ -469,7 +474,7 @@ class BayesianStacking(
             **self._column_attributes(data),
         }
 
-    def _n_refits(self, n_draws: int, n_rows: int) -> int:
+    def _n_refits(self, candidate: Candidate, n_draws: int, n_rows: int) -> int:
         """Networks that are fitted to all rows for a candidate with these draws."""
         if self.n_refits != "auto":
             return self.n_refits
@@ -477,6 +482,8 @@ class BayesianStacking(
         most = size.regression_refits if n_rows < WIDE_FROM else size.many_rows_refits
         if self._is_classification:
             most = size.classification_refits
+        if n_rows >= WIDE_FROM and isinstance(candidate.model, LaplaceModel):
+            most = min(most, LAPLACE_REFITS)
         # Starts reduce the error of the mixture by the square of the weight.
         return min(most, max(2, math.ceil(2 * most * n_draws / N_DRAWS)))
 

@@ -84,6 +84,8 @@ TREES_FROM = 200
 # Numbers of rows with which networks by evidence are used, with fewer columns.
 LAPLACE_ROWS = range(20, 20_001)
 LAPLACE_HIDDEN = {"fast": [(16,)], "auto": [(16,)], "best": [(16,), (16, 16)]}
+# Largest number of them that is fitted to all rows, from WIDE_FROM rows on.
+LAPLACE_REFITS = 2
 # Neighbours are used from this number of rows on, with fewer columns than rows.
 NEIGHBOURS_FROM = 5000
 # Settings of boosted trees with fewer than WIDE_FROM rows.
