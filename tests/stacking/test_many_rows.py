@@ -8,8 +8,8 @@ import sklearn
 from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import PredefinedSplit, TimeSeriesSplit
-from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 import skbayesnn
 from skbayesnn import (
@@ -361,6 +361,28 @@ def test_candidates_without_weight_on_some_rows_are_not_compared_on_all(
     for score, values in alone.weights_.items():
         assert weights[score]["good"] == values["good"]
         assert np.isfinite(weights[score]["bad"])
+
+
+@pytest.mark.parametrize(("least", "n_compared"), [(0.0, 2), (1.0, 1)])
+def test_candidate_needs_a_share_of_the_weight_on_a_sample(
+    monkeypatch, seed, least, n_compared
+):
+    """The one with the largest weight is always kept."""
+    monkeypatch.setattr("skbayesnn._stacking.base.SAMPLED_FROM", 200)
+    monkeypatch.setattr("skbayesnn._stacking.base.SAMPLE_WEIGHT", least)
+    random = np.random.default_rng(seed)
+    X = random.normal(size=(240, 3))
+    # Each is far better than the other one on half of the rows.
+    y = np.where(X[:, 0] > 0, 5 * X[:, 1], -5 * X[:, 2]) + random.normal(size=240)
+    pool = [
+        (name, make_pipeline(FunctionTransformer(function), Ridge()))
+        for name, function in (
+            ("second", lambda X: (X[:, 0] > 0)[:, None] * X[:, 1:2]),
+            ("third", lambda X: (X[:, 0] <= 0)[:, None] * X[:, 2:]),
+        )
+    ]
+    weight = BayesianStackingRegressor(pool, random_state=seed).fit(X, y).weights_
+    assert np.count_nonzero(weight["weight"]) == n_compared
 
 
 def test_all_rows_are_compared_if_a_sample_lacks_a_class(monkeypatch, seed):

@@ -11,6 +11,7 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
 from skbayesnn import (
     BayesianStackingClassifier,
     BayesianStackingRegressor,
+    LaplaceRegressor,
     MCDropoutClassifier,
     MCDropoutRegressor,
 )
@@ -92,3 +93,13 @@ def test_default_number_of_refits(labelled):
     pool = [("network", MCDropoutClassifier(**QUICK))]
     [model] = BayesianStackingClassifier(pool, cv=2).fit(X, labels).estimators_
     assert len(model.seeds_) == 2
+
+
+@pytest.mark.parametrize(("wide_from", "n_networks"), [(1_000, 4), (20, 2)])
+def test_fewer_networks_by_evidence_are_fitted_to_many_rows(
+    table, monkeypatch, wide_from, n_networks
+):
+    monkeypatch.setattr("skbayesnn._stacking.base.WIDE_FROM", wide_from)
+    pool = [("laplace", LaplaceRegressor(n_estimators=1, max_iter=3))]
+    [model] = BayesianStackingRegressor(pool, cv=2).fit(*table).estimators_
+    assert model.n_estimators == n_networks
