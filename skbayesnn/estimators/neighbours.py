@@ -115,10 +115,15 @@ class NeighbourModel(_Parameters, WithCache, TableModel):
         return None
 
     @abstractmethod
-    def _distribution(self, queries, dtype):
+    def _stored_targets(self) -> Any:
+        """Targets of the training rows, as ``_distribution`` needs them."""
+
+    @abstractmethod
+    def _distribution(self, queries, targets, dtype):
         """Predictive distribution of some rows.
 
         queries : embeddings of the rows by each draw, with the draw
+        targets : result of ``_stored_targets``
         dtype : of the rows
         """
 
@@ -126,7 +131,7 @@ class NeighbourModel(_Parameters, WithCache, TableModel):
         weights = table.sample_weight
         check_can_hold_out(groups)
         targets, kernel = self._prepare_targets(table.y, weights)
-        # In the order of y: predictions of a single target sort no neighbours.
+        # Predictions read the weights of the rows in the order of y.
         order = np.argsort(targets.T[0] if targets.ndim > 1 else targets, kind="stable")
         groups = None if groups is None else groups[order]
         self.total_weight_ = float(weights.sum())
@@ -256,11 +261,11 @@ class NeighbourModel(_Parameters, WithCache, TableModel):
 
     def _opened(self):
         _validation.check_n_draws(self.n_draws)
-        draws = self._draws()
+        draws, targets = self._stored_rows()
 
         def predicted(X, dtype):
             features = self._encoded(self._standardised(X, self.X_train_.dtype))
-            return self._distribution(self._queries(features, draws), dtype)
+            return self._distribution(self._queries(features, draws), targets, dtype)
 
         return predicted, len(draws) * self._n_targets * 2 * N_GROUPS
 
@@ -270,15 +275,16 @@ class NeighbourModel(_Parameters, WithCache, TableModel):
             (draw, self._embedded(features, draw.member, draw.masks)) for draw in draws
         ]
 
-    def _draws(self) -> list[Draw]:
-        """All draws with their training rows, from a cache."""
-        arrays = [*self._cached_arrays, self.seeds_, self.dropout_]
-        cached, draws = self._cache.get(self.n_draws, ((), []))
+    def _stored_rows(self) -> tuple[list[Draw], Any]:
+        """All draws with their training rows, and the targets, from a cache."""
+        arrays = self._cached_arrays
+        cached, *rows = self._cache.get(self.n_draws, ([], [], None))
         if not are_same(arrays, cached):
-            draws = self._embedded_draws()
+            rows = [self._embedded_draws(), self._stored_targets()]
             self._cache.clear()
-            self._cache[self.n_draws] = arrays, draws
-        return draws
+            self._cache[self.n_draws] = arrays, *rows
+        draws, targets = rows
+        return draws, targets
 
     def _embedded_draws(self) -> list[Draw]:
         """All draws with their training rows."""
@@ -343,7 +349,7 @@ class NeighbourModel(_Parameters, WithCache, TableModel):
     @property
     def _cached_arrays(self):
         rows = self.X_train_, self.y_train_, self.weights_train_
-        return [*rows, *self.parameters_.values()]
+        return [*rows, self.seeds_, self.dropout_, *self.parameters_.values()]
 
 
 @parameters
@@ -467,8 +473,8 @@ default="auto"
     -----
     A fitted model contains the training rows. The first prediction embeds them, once
     for each draw: 4 (embedding_size + 1) bytes per row and draw in single precision,
-    54 MB for 100,000 rows with the defaults. A prediction needs 32 bytes per training
-    row more.
+    54 MB for 100,000 rows with the defaults, and 16 bytes per row and target. A
+    prediction needs 16 bytes per training row more.
 
     For each row and draw, a prediction computes the distances to all training rows.
 
@@ -542,12 +548,15 @@ default="auto"
     def _least_kernel(self) -> np.ndarray | None:
         return _least_kernel(self.y_train_) if isinstance(self.tau, str) else None
 
-    def _distribution(self, queries, dtype):
-        from skbayesnn._engine.compiled.neighbours import neighbour_values
-
+    def _stored_targets(self):
         y = np.atleast_2d(self.y_train_.T)
         order = np.argsort(y, axis=1, kind="stable")
-        y, components = np.take_along_axis(y, order, axis=1), []
+        return np.take_along_axis(y, order, axis=1), order
+
+    def _distribution(self, queries, targets, dtype):
+        from skbayesnn._engine.compiled.neighbours import neighbour_values
+
+        (y, order), components = targets, []
         for draw, z in queries:
             kernel = self.parameters_["kernel"][draw.member].astype(np.float64)
             widths, share = np.exp(kernel[:-1]).reshape(2, -1), _sigmoid(kernel[-1])
@@ -661,13 +670,16 @@ n_iter_, encoder_, n_features_in_, parameters_, seeds_, total_weight_
         kernel = Kernel([0.0, 0.0, max(start, least)], [0.0, 0.0, least])
         return y.astype(np.int64), kernel
 
-    def _distribution(self, queries, dtype):
+    def _stored_targets(self):
+        return self.y_train_
+
+    def _distribution(self, queries, targets, dtype):
         from skbayesnn._engine.compiled.neighbours import neighbour_labels
 
         n_classes, parts = len(self.classes_), []
         for draw, z in queries:
             shares = np.empty((len(z), n_classes))
-            neighbour_labels(z, draw.columns, draw.offsets, self.y_train_, shares)
+            neighbour_labels(z, draw.columns, draw.offsets, targets, shares)
             smoothing = _sigmoid(np.float64(self.parameters_["kernel"][draw.member, 2]))
             parts.append((1 - smoothing) * shares + smoothing / n_classes)
         probability = np.stack(parts)

@@ -256,7 +256,8 @@ def test_held_out_density(kind, seed, calibrations):
         y, unit = y * model.y_scale_ + model.y_mean_, np.log(model.y_scale_)
     else:
         y = model.classes_[y]
-    distribution = other._distribution(queries, np.dtype(float))
+    targets = other._stored_targets()
+    distribution = other._distribution(queries, targets, np.dtype(float))
     expected = distribution.log_density(y) + unit
     near = expected > -15
     assert near.any()
@@ -472,8 +473,18 @@ def test_cache_is_not_part_of_the_state(kind, seed):
     assert not copy._cache
     after = copy.log_predictive_density(X, labels)
     np.testing.assert_array_equal(after, before)
-    with pytest.raises(ValueError, match="read-only"):
-        copy.X_train_[0] = 0
+    for name in ("X_train_", "y_train_", "weights_train_", "seeds_", "dropout_"):
+        with pytest.raises(ValueError, match="read-only"):
+            getattr(copy, name)[0] = 0
+    # New targets replace the cache; open predictions keep the old ones.
+    opened = copy._open_predictive(X)
+    copy.y_train_ = copy.y_train_[::-1].copy()
+    reversed_targets = copy.log_predictive_density(X, labels)
+    assert not np.array_equal(reversed_targets, before)
+    other = pickle.loads(pickle.dumps(copy)).log_predictive_density(X, labels)
+    np.testing.assert_array_equal(other, reversed_targets)
+    expected = model._open_predictive(X).whole().sample_f(np.arange(8))
+    np.testing.assert_array_equal(opened.whole().sample_f(np.arange(8)), expected)
     # A new fit replaces the embeddings.
     copy.fit(X[::-1], labels)
     assert not np.array_equal(copy.log_predictive_density(X, labels), before)
