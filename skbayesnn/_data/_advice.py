@@ -36,9 +36,9 @@ ENCODE_COLUMNS = (
 DURATIONS = ("durations", "numbers"), "pandas.to_timedelta(column, 's')"
 NO_DURATIONS = ("numbers", "durations"), "column / pandas.Timedelta('1s')"
 NUMBERS = (
-    "Write all numbers in one format, such as 1234.5, without units and without marks "
-    "between thousands; then pandas.to_numeric({}, errors='coerce') reads them, and "
-    "makes other text missing."
+    "Write yes as 1, no as 0, and numbers in one format, such as 1234.5, without units "
+    "and without marks between thousands; then pandas.to_numeric({}, errors='coerce') "
+    "reads them, and makes other text missing."
 )
 DATES = (
     "Convert it with pandas.to_datetime(column, format='%d.%m.%Y'), with the format of "

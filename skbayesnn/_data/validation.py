@@ -733,14 +733,11 @@ def refuse_non_numeric_columns(X, in_fit: bool = True) -> None:
     if in_fit:
         way_out = _advice.ENCODE_COLUMNS
     else:
-        name, found = columns[0].name, first_text(columns[0].values)
-        way_out = "Convert them."
-        if found is not None:
-            row, text = found
-            way_out += (
-                f" Row {row} of column {name!r} has {text[:40]!r}: "
-                f"{_advice.NUMBERS.format('column')}"
-            )
+        name, values = columns[0].name, columns[0].values
+        row, value = first_text(values) or (0, values[0])
+        way_out = f"Convert them. Row {row} of column {name!r} has {value!s:.40}"
+        if isinstance(value, str):
+            way_out += f": {_advice.NUMBERS.format('column')}"
     names = ", ".join(repr(column.name) for column in columns)
     raise ValueError(
         f"every column of X must contain numbers{'' if in_fit else ', as in `fit`'}; "

@@ -14,7 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from skbayesnn import _stored as stored
 from skbayesnn import _validation
-from skbayesnn._data.validation import classes_of_stream, network_columns
+from skbayesnn._data.validation import classes_of_stream, table_of
 from skbayesnn._distributions.components import Components, Gaussians
 from skbayesnn._engine.objective import weight_decay
 from skbayesnn._likelihoods.poisson import LOG_RATE_BOUNDS, Counts, Poisson
@@ -368,10 +368,17 @@ class LaplaceModel(_Parameters, TableModel):
 
         variances : (inputs,), prior variances of the weights of each input
         """
-        if getattr(self, "table_", None) is not None:
-            names = list(getattr(self, "feature_names_in_", range(self.n_features_in_)))
-            position = [names.index(name) for name in network_columns(self) or ()]
-            variances = np.bincount(position, variances, self.n_features_in_)
+        if (table := table_of(self)) is not None:
+            columns, n = table.columns_, self.n_features_in_
+            place = {c.column: j for j, c in enumerate(columns[:n])}
+            ends = np.cumsum([len(c.features) for c in columns])[:-1]
+            by_column = np.zeros(n)
+            for column, part in zip(columns, np.split(variances, ends), strict=True):
+                # Of combined columns, equal parts.
+                names = [column.column] if column.column in place else column.column
+                for name in names:
+                    by_column[place[name]] += part.sum() / len(names)
+            variances = by_column
         self.relevance_ = np.sqrt(variances / variances.sum())
 
     # ---- predictions
@@ -572,7 +579,8 @@ class LaplaceRegressor(TableRegressor, LaplaceModel):
     relevance_ : ndarray of shape (n_features_in_,)
         Prior standard deviations of the weights of each column, divided by their root
         sum of squares. Near 0 for columns without effect, with ``prior="ard"``. With a
-        posterior of the last layer, of the weights themselves.
+        posterior of the last layer, of the weights themselves. Weights of features of
+        several columns count in equal parts for each of them.
     length_scale_ : ndarray of shape (n_layers,)
         Root mean prior precision of the weights of each layer.
     tau_ : float or ndarray of shape (n_targets,)

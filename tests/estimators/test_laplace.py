@@ -332,6 +332,19 @@ def test_columns_without_effect_have_no_relevance(random, seed):
     assert max(relevance["level"], relevance["c"]) < least
 
 
+@pytest.mark.parametrize("kind", [LaplaceRegressor, LaplaceClassifier])
+def test_relevance_of_columns_that_are_encoded_together(random, seed, kind):
+    """Counts of pairs of levels are features of both columns."""
+    codes = random.integers(0, 30, (300, 2))
+    frame = "level " + pd.DataFrame(codes, columns=["left", "right"]).astype(str)
+    frame["c"] = random.normal(size=300)
+    y = (codes.sum(1) % 7 > 3).astype(int)
+    model = kind((4,), n_estimators=1, random_state=seed).fit(frame, y)
+    assert ("left", "right") in [c.column for c in model.table_.columns_]
+    assert (model.relevance_ > 0).all()
+    np.testing.assert_allclose(np.square(model.relevance_).sum(), 1)
+
+
 @pytest.mark.parametrize(("n_rows", "prior"), [(20, "layer"), (80, "ard")])
 def test_columns_share_a_precision_with_few_rows(n_rows, prior, random, seed):
     """With a precision of each column, noise is interpolated: std is far too small."""
