@@ -735,7 +735,7 @@ def refuse_non_numeric_columns(X, in_fit: bool = True) -> None:
     else:
         name, values = columns[0].name, columns[0].values
         row, value = first_text(values) or (0, values[0])
-        way_out = f"Convert them. Row {row} of column {name!r} has {value!s:.40}"
+        way_out = f"Convert them. Row {row} of column {name!r} has {str(value)[:40]!r}"
         if isinstance(value, str):
             way_out += f": {_advice.NUMBERS.format('column')}"
     names = ", ".join(repr(column.name) for column in columns)
