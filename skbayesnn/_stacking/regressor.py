@@ -74,9 +74,10 @@ class BayesianStackingRegressor(
         columns and 2^25 entries is made dense. See Notes for few rows and many columns.
 
         ``"fast"`` contains four or five of these networks, trained for at most 2,500
-        steps, and smaller forests, but no neighbours. ``"best"`` also contains
-        networks with three hidden layers and twice as wide ones, and has up to six
-        starts instead of four, and five folds with fewer than 3,000 rows.
+        steps, and smaller forests, but no neighbours. On nine UCI sets it takes a
+        quarter to five sixths of the time, and its CRPS is 0 to 17 % higher. ``"best"``
+        also contains networks with three hidden layers and twice as wide ones, and has
+        up to six starts instead of four, and five folds with fewer than 3,000 rows.
 
         A list contains (name, estimator) or (name, estimator, grid of its parameters).
         :func:`~skbayesnn.default_pool` is the list of the candidates of a size, to
