@@ -404,12 +404,13 @@ class BayesianStacking(
             oof = OutOfFold.from_outcomes(candidates, first, first_store, data)
             stacked = oof.stacked(self.weights)
             left_out.append((candidates, stacked))
-            weights = stacked.weights
-            # A small weight on a sample is not worth a training on all rows.
-            least = 0 if first_store is store else min(SAMPLE_WEIGHT, weights.max())
-            candidates = list(compress(candidates, (weights > 0) & (weights >= least)))
             if first_store is store:
+                candidates = list(compress(candidates, stacked.weights))
                 remaining = splits[N_FIRST:]
+            else:
+                candidates = self._promising(
+                    candidates, stacked, first, first_store, data
+                )
             growth = n_training_rows(remaining) / n_training_rows(first)
             expected = {name: growth * s for name, s in plan.seconds.items()}
         plan = TimePlan(log, n_rows, remaining, progress.seconds, expected)
@@ -473,6 +474,21 @@ class BayesianStacking(
             ),
             **self._column_attributes(data),
         }
+
+    def _promising(self, candidates, stacked, splits, store, data) -> list[Candidate]:
+        """Candidates with enough weight on a sample of the rows.
+
+        Networks by evidence need the fewest rows. On a sample they may leave no weight
+        to candidates that are better on all rows, which are compared without them.
+        """
+        weights = {c.name: w for c, w in zip(candidates, stacked.weights, strict=True)}
+        others = [c for c in candidates if not isinstance(c.model, LaplaceModel)]
+        if 0 < len(others) < len(candidates):
+            oof = OutOfFold.from_outcomes(others, splits, store, data)
+            of_others = oof.stacked(self.weights).weights
+            weights |= {c.name: w for c, w in zip(others, of_others, strict=True)}
+        least = min(SAMPLE_WEIGHT, max(weights.values()))
+        return [c for c in candidates if weights[c.name] >= least]
 
     def _n_refits(self, candidate: Candidate, n_draws: int, n_rows: int) -> int:
         """Networks that are fitted to all rows for a candidate with these draws."""

@@ -15,6 +15,7 @@ import skbayesnn
 from skbayesnn import (
     BayesianStackingClassifier,
     BayesianStackingRegressor,
+    LaplaceRegressor,
     MCDropoutClassifier,
     MCDropoutRegressor,
     interval_target,
@@ -383,6 +384,21 @@ def test_candidate_needs_a_share_of_the_weight_on_a_sample(
     ]
     weight = BayesianStackingRegressor(pool, random_state=seed).fit(X, y).weights_
     assert np.count_nonzero(weight["weight"]) == n_compared
+
+
+def test_networks_by_evidence_leave_no_candidate_out_on_a_sample(monkeypatch, seed):
+    """They need the fewest rows, and others may be better on all rows."""
+    X = np.random.default_rng(seed).normal(size=(240, 3))
+    y = np.sin(X[:, 0]) + X[:, 1] ** 2
+    laplace = LaplaceRegressor(hidden_layer_sizes=(4,), n_estimators=1)
+    pool = [("laplace", laplace), ("ridge", Ridge())]
+    scores = []
+    for sampled_from in (10_000, 200):
+        monkeypatch.setattr("skbayesnn._stacking.base.SAMPLED_FROM", sampled_from)
+        monkeypatch.setattr("skbayesnn._stacking.base.N_FIRST", 5)
+        model = BayesianStackingRegressor(pool, random_state=seed).fit(X, y)
+        scores.append(model.weights_["log_density"])
+    assert scores[1]["ridge"] == pytest.approx(scores[0]["ridge"], rel=1e-6)
 
 
 def test_all_rows_are_compared_if_a_sample_lacks_a_class(monkeypatch, seed):
