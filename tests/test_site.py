@@ -41,6 +41,14 @@ def test_reference_lists_every_public_name():
     assert {f"skbayesnn.{name}" for name in estimators} <= listed
 
 
+def test_index_of_how_to_pages_lists_every_page():
+    """Once for readers of the file, and once in the navigation of the site."""
+    text = page("howto/index.md")
+    pages = {path.stem for path in (DOCS / "howto").glob("*.md")} - {"index"}
+    for pattern in (r"\]\((\w+)\.md\)", r"<(\w+)>$"):
+        assert set(re.findall(pattern, text, flags=re.MULTILINE)) >= pages
+
+
 def test_table_of_abilities():
     """Written by ``python tools/which_estimator.py``."""
     pytest.importorskip("onnx")

@@ -25,8 +25,8 @@ def _block(translator, node):
     """The number of an equation is the end of its label: comments cite "eq. 4"."""
     translator.body.append(translator.starttag(node, "div", CLASS="math-block"))
     translator.body.append(_mathml(node, as_block=True))
-    if node["label"]:
-        number = node["label"].removeprefix("eq-")
+    if label := node.get("label"):
+        number = label.removeprefix("eq-")
         translator.body.append(f'<span class="eqno">({number})</span>')
     translator.body.append("</div>\n")
     raise nodes.SkipNode
