@@ -264,8 +264,6 @@ MODELS = {
     "forest": Forest,
     "random": Random,
 }
-# One by one, these take too long.
-ONLY_BATCHES = "stack", "anchored"
 
 
 # ---- runs
@@ -358,8 +356,7 @@ def main() -> None:
     for start in range(args.starts):
         for part in args.parts:
             for model in args.models:
-                skipped = model in ONLY_BATCHES and PARTS[part] == 1
-                skipped |= model == "random" and part.startswith("learn")
+                skipped = model == "random" and part.startswith("learn")
                 skipped |= model == "gp of botorch" and SingleTaskGP is None
                 for pool in [] if skipped else args.pools:
                     if (part, pool, model, start) in done:
