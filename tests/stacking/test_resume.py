@@ -262,12 +262,12 @@ def test_printed_progress_is_never_silent_for_long(monkeypatch, capsys):
     monkeypatch.setattr(_progress, "_UPDATE", 1e-3)
     with _progress.FitProgress("Model", 1) as log:
         log("3 of 8 fitted")
-        printed = capsys.readouterr().out
-        while printed.count("\n") < 2:
+        printed = ""
+        while "s: in progress" not in printed:
             time.sleep(1e-3)
             printed += capsys.readouterr().out
-    first, second, *_ = printed.splitlines()
-    assert "s: 3 of 8 fitted" in first and "s: in progress" in second
+    # On a busy machine a line of progress may come first.
+    assert "s: 3 of 8 fitted" in printed
 
 
 @pytest.mark.parametrize(("value", "error"), [("yes", TypeError), (-1, ValueError)])
