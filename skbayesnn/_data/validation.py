@@ -226,8 +226,9 @@ def _refuse_other_tables(X) -> None:
         kind = "list of dicts" if is_list else type(X).__name__
         raise ValueError(
             "`X` must be a table of shape (n_samples, n_features); got a "
-            f"{kind}. Give pandas.DataFrame(X); of a table, for one row X.loc[[i]] in "
-            "place of X.loc[i], for one column X[[name]] in place of X[name]."
+            f"{kind}. Give pandas.DataFrame(X), or pandas.DataFrame([X]) if it is one "
+            "row; of a table, for one row X.loc[[i]] in place of X.loc[i], for one "
+            "column X[[name]] in place of X[name]."
         )
 
 

@@ -481,14 +481,13 @@ class BayesianStacking(
         Networks by evidence need the fewest rows. On a sample they may leave no weight
         to candidates that are better on all rows, which are compared without them.
         """
-        weights = {c.name: w for c, w in zip(candidates, stacked.weights, strict=True)}
+        kept = _with_enough_weight(candidates, stacked)
         others = [c for c in candidates if not isinstance(c.model, LaplaceModel)]
         if 0 < len(others) < len(candidates):
             oof = OutOfFold.from_outcomes(others, splits, store, data)
-            of_others = oof.stacked(self.weights).weights
-            weights |= {c.name: w for c, w in zip(others, of_others, strict=True)}
-        least = min(SAMPLE_WEIGHT, max(weights.values()))
-        return [c for c in candidates if weights[c.name] >= least]
+            of_others = _with_enough_weight(others, oof.stacked(self.weights))
+            kept += [c for c in of_others if c not in kept]
+        return sorted(kept, key=candidates.index)
 
     def _n_refits(self, candidate: Candidate, n_draws: int, n_rows: int) -> int:
         """Networks that are fitted to all rows for a candidate with these draws."""
@@ -808,6 +807,12 @@ class _Progress(NamedTuple):
     store: ResultStore
     many_rows: dict[str, Any]
     seconds: dict[str, float]
+
+
+def _with_enough_weight(candidates: list[Candidate], stacked: Stacked) -> list:
+    """Candidates with enough weight on a sample; always the one with the largest."""
+    least = min(SAMPLE_WEIGHT, stacked.weights.max())
+    return list(compress(candidates, stacked.weights >= least))
 
 
 def _in_bounds(spec: CandidateSpec, target: Target) -> CandidateSpec:

@@ -160,7 +160,10 @@ def test_first_steps_use_a_sample_of_many_rows(random, monkeypatch):
         models.append(model.fit(X, y))
     assert set(calls) == {60, len(X)}
     direct, sampled = models
-    np.testing.assert_allclose(sampled.predict(X), direct.predict(X), rtol=1e-4)
+    # Predictions cross 0, so the tolerance is relative to the std of y.
+    np.testing.assert_allclose(
+        sampled.predict(X), direct.predict(X), rtol=0, atol=1e-4 * y.std()
+    )
     assert sampled.log_evidence_ == pytest.approx(direct.log_evidence_, rel=1e-5)
 
 
